@@ -18,8 +18,8 @@ import (
 	"plinth/object"
 )
 
-// What is written down of a request (AUTH-4). Each function here does nothing where the policy does not want to know
-// what it tells.
+// What the audit log records of a request (AUTH-4). Each function here does nothing if the policy does not ask for
+// what it would record.
 
 // The annotations that authorization leaves.
 const (
@@ -27,7 +27,8 @@ const (
 	reasonAnnotation   = "authorization.k8s.io/reason"
 )
 
-// audit begins the record of a request whose user is known.
+// audit begins the record of a request whose user is known. If the policy demands that requests are not served
+// unrecorded and the record cannot be stored, the request fails.
 func (h *Handler) audit(rs *requestState) error {
 	if h.Auditor == nil {
 		return nil
@@ -61,7 +62,8 @@ func (rs *requestState) askedOf(known bool) *audit.Asked {
 	}
 }
 
-// sourceIPs are where a request comes from, as those say who have passed it on, and, last, as the connection says.
+// sourceIPs are the addresses that a request comes from: those that proxies report in headers, and at last that of
+// the connection. The headers can be forged; only the last one is certain.
 func sourceIPs(r *http.Request) (ips []string) {
 	add := func(text string, known []string) {
 		if ip := netutils.ParseIPSloppy(text); ip != nil && !slices.Contains(known, ip.String()) {
@@ -84,7 +86,7 @@ func sourceIPs(r *http.Request) (ips []string) {
 	return ips
 }
 
-// attempted says by which credentials somebody has tried to get in.
+// attempted names the sorts of credentials with which authentication has failed.
 func (rs *requestState) attempted() string {
 	var ways []string
 	if _, _, ok := rs.r.BasicAuth(); ok {

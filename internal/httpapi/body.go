@@ -13,7 +13,7 @@ import (
 	"plinth/object"
 )
 
-// bodyEncoding is the format of the body, if the offer has it, by its Content-Type; none is JSON.
+// bodyEncoding is the format of the body by its Content-Type, if the offer has it; without the header it is JSON.
 func (rs *requestState) bodyEncoding(offer wire.Offer) (wire.Encoding, error) {
 	header := rs.r.Header.Get("Content-Type")
 	if header == "" || header == wire.JSON.String() {
@@ -27,7 +27,8 @@ func (rs *requestState) bodyEncoding(offer wire.Offer) (wire.Encoding, error) {
 	return 0, apierr.NewUnsupportedMediaType(rs.h.offer.MediaTypes())
 }
 
-// parse reads a body as a value. typ is what a protobuf body is: its field numbers mean nothing without.
+// parse parses a body as a value. typ is the type of a protobuf body: without it its field numbers mean nothing. The
+// parser may keep the bytes, as strings of the value point into them.
 func parse(encoding wire.Encoding, body []byte, typ wire.Type) (object.Parsed, error) {
 	switch encoding {
 	case wire.Protobuf:
@@ -45,7 +46,8 @@ func parse(encoding wire.Encoding, body []byte, typ wire.Type) (object.Parsed, e
 	return object.ParseJSON(body)
 }
 
-// parseYAML reads a body that is YAML.
+// parseYAML parses a body that is YAML. Aliases may expand to much more than the body; beyond the limit that is the
+// same error as for a body of that size.
 func parseYAML(body []byte) (object.Parsed, error) {
 	parsed, err := object.ParseYAML(body)
 	var syntax *object.SyntaxError
@@ -63,7 +65,7 @@ func yamlWords(err error) string {
 	return "yaml: " + strings.TrimPrefix(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "), "yaml: ")
 }
 
-// parseObject reads the body of a request as an object, of which it words what cannot be read as the reference does.
+// parseObject parses the body of a request as an object. Its errors have the words of the reference.
 func (rs *requestState) parseObject(encoding wire.Encoding, body []byte) (object.Parsed, error) {
 	summary := summarize(body) // before the parser takes the bytes over
 	kind, typ := rs.resource.Kind, rs.resource.Schema
@@ -84,7 +86,7 @@ func (rs *requestState) parseObject(encoding wire.Encoding, body []byte) (object
 		kind, words(err), summary))
 }
 
-// unhandled words that a message cannot be read.
+// unhandled is the error text for a protobuf message that cannot be parsed.
 func unhandled(e *proto.MessageError, want string) string {
 	kind, version := e.Kind, e.APIVersion
 	if kind == "" {
@@ -96,7 +98,7 @@ func unhandled(e *proto.MessageError, want string) string {
 	return fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", kind, version, want, e.Err)
 }
 
-// words names the format along with what is wrong with it.
+// words is the error text of a parser with the name of the format in front.
 func words(err error) string {
 	var syntax *object.SyntaxError
 	if errors.As(err, &syntax) {

@@ -20,7 +20,8 @@ import (
 // there the part before the first dot counts alone, and a resourceVersion as it stands in an object is taken for a
 // tag, too.
 
-// conditional is request with the preconditions of the headers.
+// conditional is request with the preconditions of the headers. The engine checks them in each attempt of the verb;
+// only If-None-Match of a read is left to unmodified, as it is compared with the answer.
 func (rs *requestState) conditional() (*engine.Request, error) {
 	rq := rs.request()
 	var err error
@@ -36,8 +37,8 @@ func (rs *requestState) conditional() (*engine.Request, error) {
 	return rq, nil
 }
 
-// versions is what a header names; nil: there is no such header. Weak tags are never equal to what If-Match is
-// compared with.
+// versions returns the revisions that a header names; nil: there is no such header. If-Match compares strongly (RFC
+// 9110, 13.1.1), so weak tags in it match nothing.
 func (rs *requestState) versions(header string) (*engine.Versions, error) {
 	lines := rs.r.Header[header]
 	if len(lines) == 0 {
@@ -57,8 +58,8 @@ func (rs *requestState) versions(header string) (*engine.Versions, error) {
 	return v, nil
 }
 
-// versionOf is the resourceVersion that an entity tag begins with, in the one way in which the server writes it; else
-// 0.
+// versionOf is the resourceVersion with which an entity tag begins, 0 if it begins with none. Other spellings of a
+// number ("007") are not accepted: no tag of this server has them.
 func versionOf(opaque string) int64 {
 	text, _, _ := strings.Cut(opaque, ".")
 	revision, err := strconv.ParseInt(text, 10, 64)
@@ -68,8 +69,8 @@ func versionOf(opaque string) int64 {
 	return revision
 }
 
-// readTags reads the lines of a header that is a list of entity tags, or "*". A number without quotes is taken for a
-// tag. It is not ok where the header is neither, or names nothing.
+// readTags parses the lines of a header that is a list of entity tags, or "*". A number without quotes is taken for a
+// tag. It is not ok if the header is neither, or names nothing.
 func readTags(lines []string, each func(weak bool, opaque string)) (star, ok bool) {
 	tags := 0
 	for _, rest := range lines {
@@ -101,7 +102,7 @@ func readTags(lines []string, each func(weak bool, opaque string)) (star, ok boo
 	return star, star != (tags > 0)
 }
 
-// cutTag cuts an entity tag off the beginning of a text.
+// cutTag cuts an entity tag off the beginning of a text, which is not empty.
 func cutTag(text string) (weak bool, opaque, rest string, ok bool) {
 	if text, weak = strings.CutPrefix(text, "W/"); !weak && text[0] != '"' {
 		n := 0
@@ -135,8 +136,8 @@ func (rs *requestState) names(tag string) bool {
 	return ok && (found || star)
 }
 
-// validator is the entity tag of an answer, in its quotes; "": it has none, as a Table, whose columns and ages are
-// not the object's, and what is not stored.
+// validator is the entity tag of an answer, in its quotes; "": it has none. A Table has none, because its ages depend
+// on the time of the request, nor has what is not stored.
 func (rs *requestState) validator(media wire.Media, result *engine.Result) string {
 	if result.Variant == 0 || media.Form == wire.AsTable || media.Form == wire.AsPartials {
 		return ""

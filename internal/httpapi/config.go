@@ -22,17 +22,18 @@ type Config struct {
 	// Documents are the discovery and OpenAPI documents and /version.
 	Documents *discovery.Documents
 
-	// Authenticate says who sends a request; an error is 401. A user with neither a name nor groups is anonymous.
+	// Authenticate returns the identity of the sender of a request; an error is 401. A user with neither a name nor
+	// groups is anonymous.
 	Authenticate func(context.Context, *http.Request) (*access.Identity, error)
-	// Impersonate says as whom a request goes on that asks to be from somebody else.
+	// Impersonate returns the user as which a request goes on whose headers ask for another one.
 	Impersonate func(ctx context.Context, wanted access.User, asked *access.Attributes) (user access.User,
 		constraint string, err error)
-	// Authorizer says whether a user may do something.
+	// Authorizer decides whether a user may do something.
 	Authorizer access.Authorizer
-	// Auditor writes down who asks for what; nil: nobody does.
+	// Auditor records requests; nil disables it.
 	Auditor *audit.Auditor
-	// Missing explains why a subresource that the API has is not to be had here: log and exec need a node, for one.
-	// It is not ok for subresources that the API has not. Nil: there are none.
+	// Missing explains why a subresource that the API has does not work here: log and exec need a node, for one. It is
+	// not ok for subresources that the API does not have. Nil: there are none.
 	Missing func(resource *engine.Resource, subresource string) (m Missing, ok bool)
 
 	// Handlers serve paths outside of the API, in place of everything that this package would do with them: "/metrics",
@@ -40,22 +41,23 @@ type Config struct {
 	Handlers map[string]http.Handler
 	// Pages are further documents, by their paths.
 	Pages map[string]Page
-	// Statusz is what /statusz tells, and Flagz are the flags and their values that /flagz tells; nil: there is no
-	// such page.
+	// Statusz is the content of /statusz, and Flagz has the flags and their values for /flagz; nil: there is no such
+	// page.
 	Statusz *Statusz
 	Flagz   map[string]string
-	// Checks are what /healthz, /livez and /readyz ask.
+	// Checks are run by /healthz, /livez and /readyz.
 	Checks []Check
 
 	RequestTimeout time.Duration // of requests other than watches; 0: one minute
-	// MinRequestTimeout is how long a watch lasts at least that names no timeoutSeconds; it gets a random duration
-	// between this and twice this. 0: 30 minutes.
+	// MinRequestTimeout is the shortest duration of a watch that names no timeoutSeconds; it gets a random duration
+	// between this and twice this, so that clients that came together do not come back together. 0: 30 minutes.
 	MinRequestTimeout time.Duration
 	// StrictTransport is the value of the Strict-Transport-Security header of every answer; "": there is none.
 	StrictTransport string
 	// Origins are the origins of web pages that may send requests; none: there is no CORS.
 	Origins []*regexp.Regexp
-	// Goaway is the share of HTTP/2 requests behind which the client is told to open another connection.
+	// Goaway is the share of HTTP/2 requests after which the client is told to open another connection. Behind a load
+	// balancer, connections that last for ever would all end up at the server that was started first.
 	Goaway float64
 	// MaxInFlight limits requests other than watches; 0: any number. MaxMutating, if not nil, limits those that
 	// write, and MaxInFlight is for the others alone.
@@ -73,21 +75,22 @@ type Config struct {
 	Shards           bool          // lists and watches may be divided by a shardSelector (gate ShardedListAndWatch)
 	NoCompression    bool          // answers are not compressed, whatever the client accepts (gate APIResponseCompression)
 
-	// Closing ends when the server is about to: watches end with it, other requests are finished. Nil: it never does.
+	// Closing ends when the server is about to close: watches end with it, other requests are finished. Nil: it never
+	// does.
 	Closing context.Context
 
 	Logger  *slog.Logger // nil: slog.Default
 	Metrics Metrics
 }
 
-// Page is a document that is made when somebody asks for it.
+// Page is a document that is made for each request.
 type Page struct {
 	Type    string // the media type
 	Caching string // the Cache-Control header
 	Make    func() ([]byte, error)
 }
 
-// Missing is a subresource that the API has and this server has not.
+// Missing is a subresource that the API has and this server does not.
 type Missing struct {
 	Why     string
 	Methods []string // the HTTP methods that it would have
@@ -95,34 +98,34 @@ type Missing struct {
 	Below   bool     // there are URLs below its own
 }
 
-// Check is one thing that /healthz, /livez and /readyz ask.
+// Check is one health check.
 type Check struct {
 	Name string
 	Run  func(context.Context) error
-	// ReadyOnly keeps it out of /healthz and /livez: the server lives, but should not be sent requests.
+	// ReadyOnly leaves it out of /healthz and /livez: the server lives, but should not be sent requests.
 	ReadyOnly bool
-	// LiveOnly keeps it out of /readyz: it is a restart that helps.
+	// LiveOnly leaves it out of /readyz: a restart is what helps.
 	LiveOnly bool
 }
 
-// Metrics are told what happens; functions that are nil are not called.
+// Metrics are called when something happens, on the goroutine of the request; functions that are nil are not called.
 type Metrics struct {
-	// Request is told of every request when it has been answered.
+	// Request is called for every request when it has been answered.
 	Request func(Observation)
-	// InFlight is told when the number of requests under way changes.
+	// InFlight is called when the number of requests under way changes.
 	InFlight func(class Class, delta int)
-	// Authenticated is told how authentication has gone: "success", or "error" for credentials that are no good.
+	// Authenticated is called with the result of authentication: "success", or "error" for invalid credentials.
 	Authenticated func(result string, user *access.User, took time.Duration)
-	// Authorized is told what an authorizer has said: "allowed", "denied", "no-opinion" or "error".
+	// Authorized is called with the decision of the authorizer: "allowed", "denied", "no-opinion" or "error".
 	Authorized func(result string, took time.Duration)
-	// Checked is told what a health check has said that was asked by one of the endpoints "healthz", "livez" and
+	// Checked is called with the result of a health check that was run by one of the endpoints "healthz", "livez" and
 	// "readyz".
 	Checked func(check, endpoint string, healthy bool)
-	// Events is told of events and their bytes that a watch of a resource type has written.
+	// Events is called with the number of events, and of their bytes, that a watch of a resource type has written.
 	Events func(group, version, resource string, events, bytes int)
 }
 
-// Class is what a request is to the limits on how many are under way.
+// Class is the kind of a request for the limits on how many are under way.
 type Class uint8
 
 // The classes.

@@ -13,11 +13,11 @@ import (
 	"plinth/object"
 )
 
-// errNotAPath is a URL that leads nowhere. The reference answers it in plain text, and with a Status below the groups
-// that it serves.
+// errNotAPath is the error for a URL that leads nowhere. The reference answers it in plain text, and with a Status
+// below the groups that it serves.
 var errNotAPath = errors.New("404 page not found")
 
-// plainError is sent in plain text.
+// plainError is an error that is sent in plain text.
 type plainError struct {
 	code int
 	text string
@@ -27,6 +27,9 @@ func (e *plainError) Error() string { return e.text }
 
 // fail answers with an error, in the negotiated media type. Once the answer has begun it cannot become an error any
 // more: then the connection is closed, so that the client does not take a part for the whole.
+//
+// It is the only place that writes errors, so all of them are logged, and none is answered twice. A panic here ends
+// in requestState.end.
 func (h *Handler) fail(rs *requestState, err error) {
 	if rs.code != 0 {
 		h.report(&h.logs.refusals, rs, slog.LevelDebug, "an answer broke off", "error", clip(err.Error()))

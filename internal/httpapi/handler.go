@@ -16,7 +16,8 @@ import (
 	"plinth/internal/wire"
 )
 
-// Handler serves the API.
+// Handler serves the API. It is used by all requests at the same time: Config is not changed after New, and
+// everything else in it is atomic or has its own lock.
 type Handler struct {
 	Config
 	logs   struct{ refusals, failures, checks sampler }
@@ -27,12 +28,14 @@ type Handler struct {
 }
 
 // inFlight counts the requests that hold a slot.
+//
+//	taken ≤ limit, but for requests that are being refused
 type inFlight struct {
 	limit int64 // 0: none
 	taken atomic.Int64
 }
 
-// New makes a handler.
+// New makes a handler, or returns what is wrong with the configuration.
 func New(c Config) (*Handler, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -47,7 +50,18 @@ func New(c Config) (*Handler, error) {
 	return h, nil
 }
 
-// filters are what every request passes, in this order. The first one that returns an error ends the request.
+// filters are what every request passes, in this order. The first one that returns an error ends the request. The
+// order decides what costs what:
+//
+//   - identify, resolveInfo and limitTime look at headers and URL alone. Everything behind them may wait, and has a
+//     deadline, except in watches.
+//   - authenticate comes before audit, since the record needs the user; limitInFlight comes after both, since
+//     administrators and probes take no slot. So a client without credentials is refused before it takes a slot.
+//   - authorize needs no body, so no body is read of a request that is forbidden.
+//   - skipBody reads bodies that no verb reads. Only the verbs, in answer, read the others.
+//
+// The obvious way, nested handlers as middleware, puts a frame on the stack for each filter below everything that a
+// watch calls, and hides the order in the place where they are put together.
 var filters = [...]func(*Handler, *requestState) error{
 	(*Handler).identify,
 	(*Handler).resolveInfo,
@@ -79,7 +93,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// end releases what the request held, and turns a panic into a failure of this request alone.
+// end releases what the request held, and turns a panic into a failure of this request alone. It is deferred, so it
+// runs after a panic, too.
+//
+// If no byte of the answer has been sent, the client gets 500. Otherwise the connection is broken off, so that half
+// an answer does not look like a whole one.
 func (rs *requestState) end() {
 	panicked := recover()
 	if panicked != nil && panicked != http.ErrAbortHandler {
@@ -105,7 +123,8 @@ func (rs *requestState) end() {
 	if rs.h.Metrics.Request != nil {
 		rs.h.Metrics.Request(rs.observation())
 	}
-	if panicked != nil { // half an answer must not look like a whole one
+	// net/http recovers from this panic, logs nothing, and closes the connection or resets the stream.
+	if panicked != nil {
 		panic(http.ErrAbortHandler)
 	}
 }
@@ -123,22 +142,24 @@ func (h *Handler) identify(rs *requestState) error {
 	if h.StrictTransport != "" {
 		header.Set("Strict-Transport-Security", h.StrictTransport)
 	}
+	// net/http sends a GOAWAY frame for this header. Requests under way on the connection are finished.
 	if h.Goaway > 0 && rs.r.ProtoMajor == 2 && rand.Float64() < h.Goaway {
-		header.Set("Connection", "close") // which net/http makes a GOAWAY of; what is under way on the connection goes on
+		header.Set("Connection", "close")
 	}
 	return nil
 }
 
 var noCache = []string{"no-cache, private"}
 
-// resolveInfo parses the URL.
+// resolveInfo parses the URL. It looks nothing up, so authorization cannot depend on what exists.
 func (h *Handler) resolveInfo(rs *requestState) error {
 	rs.info = parseRequestInfo(rs.r.Method, rs.r.URL.Path, rs.query)
 	rs.class = rs.info.class()
 	return nil
 }
 
-// limitTime sets the deadline of everything but watches and connections.
+// limitTime sets the deadline of everything but watches and connections: the shorter one of the server's and the
+// client's (?timeout=).
 func (h *Handler) limitTime(rs *requestState) error {
 	if rs.class == LongRunning {
 		return nil
@@ -163,7 +184,8 @@ func (h *Handler) limitTime(rs *requestState) error {
 	return nil
 }
 
-// authenticate finds the user.
+// authenticate finds the user. The error says nothing about why: an attacker must not learn which part of the
+// credentials is right.
 func (h *Handler) authenticate(rs *requestState) error {
 	id, err := h.Authenticate(rs.ctx, rs.r)
 	if told := h.Metrics.Authenticated; told != nil {
@@ -182,13 +204,14 @@ func (h *Handler) authenticate(rs *requestState) error {
 		rs.user = access.Nobody()
 	}
 	rs.warn(id.Warnings)
-	delete(rs.r.Header, "Authorization") // nobody behind needs it
+	// Nothing behind this filter needs the credentials.
+	delete(rs.r.Header, "Authorization")
 	return nil
 }
 
-// limitInFlight is where overload is shed: a request that is one too many is refused before it costs anything. A
-// request with a body takes its slot when the body has arrived (readBody), so that clients that send slowly hold no
-// slots.
+// limitInFlight refuses requests when too many are under way, before they cost anything. A request with a body takes
+// its slot when the body has arrived (readBody), so that clients that send slowly hold no slots: a hundred of them
+// would otherwise stop all others.
 func (h *Handler) limitInFlight(rs *requestState) error {
 	if rs.counted = true; h.Metrics.InFlight != nil {
 		h.Metrics.InFlight(rs.class, 1)
@@ -201,7 +224,9 @@ func (h *Handler) limitInFlight(rs *requestState) error {
 }
 
 // takeSlot takes one of the slots for requests under way. As in the reference's priority level "exempt", health
-// probes and members of system:masters take none, so that somebody can look at an overloaded server.
+// probes and members of system:masters take none, so that an overloaded server can still be examined.
+//
+// The counter is raised first and compared then. To compare first would let two requests take the last slot.
 func (h *Handler) takeSlot(rs *requestState) error {
 	if rs.exempt {
 		return nil

@@ -11,7 +11,7 @@ import (
 
 var healthEndpoints = []string{"healthz", "livez", "readyz"}
 
-// checks are those that an endpoint asks.
+// checks are the checks that an endpoint runs.
 func (h *Handler) checks(endpoint string) []Check {
 	var checks []Check
 	for _, check := range h.Checks {
@@ -22,8 +22,8 @@ func (h *Handler) checks(endpoint string) []Check {
 	return checks
 }
 
-// health answers /healthz, /livez and /readyz as a whole, and each check by itself below them (URI-8). What exactly is
-// wrong is for the log: anybody may ask here.
+// health answers /healthz, /livez and /readyz as a whole, and each check by itself below them (URI-8). The errors go
+// to the log only: everybody may send these requests.
 func (h *Handler) health(rs *requestState, endpoint, rest string) error {
 	checks := h.checks(endpoint)
 	if rest != "" {
@@ -73,7 +73,7 @@ func (h *Handler) health(rs *requestState, endpoint, rest string) error {
 	return rs.text("ok")
 }
 
-// run asks one check and logs what is wrong.
+// run runs one check and logs its error.
 func (h *Handler) run(rs *requestState, check Check, endpoint string) error {
 	err := check.Run(rs.ctx)
 	if told := h.Metrics.Checked; told != nil {

@@ -19,7 +19,7 @@ const (
 	impersonateExtra  = impersonatePrefix + "Extra-"
 )
 
-// impersonate lets a request go on as somebody else, if its headers ask for that and who sends it may.
+// impersonate lets a request go on as another user, if its headers ask for that and its sender may do that.
 func (h *Handler) impersonate(rs *requestState) error {
 	for name := range rs.r.Header {
 		if strings.HasPrefix(name, impersonatePrefix) {
@@ -29,6 +29,8 @@ func (h *Handler) impersonate(rs *requestState) error {
 	return nil
 }
 
+// actAs replaces the user of the request. The headers are removed, so that nothing behind takes them for its own, and
+// the record keeps both users.
 func (h *Handler) actAs(rs *requestState) error {
 	wanted, err := impersonated(rs.r.Header)
 	if err == nil && wanted.Name == "" {
@@ -54,7 +56,8 @@ func (h *Handler) actAs(rs *requestState) error {
 	return nil
 }
 
-// impersonated is who the headers ask for; without a name, nobody. What asks for more than a name asks for a name, too.
+// impersonated is the user that the headers ask for; without a name, none. Headers that ask for groups, a UID or
+// extra values must ask for a name, too.
 func impersonated(header http.Header) (access.User, error) {
 	wanted := access.User{
 		Name: header.Get(impersonateUser), UID: header.Get(impersonateUID), Groups: header[impersonateGroup],

@@ -30,8 +30,12 @@ func (h *Handler) list(rs *requestState) error {
 	return rs.writeList(media, rq, collection)
 }
 
-// writeList prints a collection while it is read: what is held of it is one buffer (LIST-8). Only what has to be turned
-// around as a whole, for YAML and for human readers, is printed into memory first.
+// writeList prints a collection while it is read: it holds one buffer, and not the list (LIST-8). Only what has to be
+// converted as a whole (YAML, and indented JSON for people) is printed into memory first.
+//
+// The collection is read twice: once by Measure, and once to print it. Once the first bytes are sent an error can
+// only break the answer off, so everything that can fail is done before: the engine has searched for unreadable
+// objects, and conversions are done.
 func (rs *requestState) writeList(media wire.Media, rq *engine.Request, c *engine.Collection) error {
 	if media.Form == wire.AsPartial {
 		return notTheForm("you requested PartialObjectMetadata, but the requested object is a list (" +
@@ -96,25 +100,29 @@ func (rs *requestState) writeList(media wire.Media, rq *engine.Request, c *engin
 	return s.finish()
 }
 
-// stream writes an answer of unknown length through a buffer. An answer that fits into it is sent in one piece; a
-// longer one may be compressed on the way.
+// stream writes an answer of unknown length through a buffer. An answer that fits into it is sent in one piece, with
+// its length; a longer one may be compressed on the way.
+//
+//	out = nil  ⇔  nothing was written, so the answer can still become an error
 type stream struct {
 	rs    *requestState
 	media wire.Media
 	held  *[]byte // where buf comes from
 	buf   []byte
-	cbor  []byte // what of buf is written, where that is CBOR
+	// cbor is a part of buf converted to CBOR.
+	cbor  []byte
 	guard *guard
 	out   io.Writer // nil as long as nothing has been written
 	gz    *gzip.Writer
 }
 
+// newStream takes a buffer from the pool; end gives it back.
 func newStream(rs *requestState, media wire.Media) *stream {
 	held := largeBuffers.Get().(*[]byte)
 	return &stream{rs: rs, media: media, held: held, buf: *held}
 }
 
-// flush writes out the buffer, unless the client has gone.
+// flush writes out the buffer, unless the client has gone. The first flush sends the header.
 func (s *stream) flush() error {
 	if err := s.rs.ctx.Err(); err != nil {
 		return err

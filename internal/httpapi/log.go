@@ -14,7 +14,7 @@ const (
 	logsPerSecond = 10  // lines of one sort
 )
 
-// sampler lets the first lines of each second through.
+// sampler lets the first lines of each second through, so that a client that fails in a loop does not fill the log.
 type sampler struct {
 	mu      sync.Mutex
 	second  int64
@@ -38,7 +38,7 @@ func (s *sampler) allow(now time.Time) (skipped int, ok bool) {
 	return skipped, true
 }
 
-// report logs a line about a request, if the sampler lets it through.
+// report logs a line about a request, if the sampler lets it through. A line says how many before it were left out.
 func (h *Handler) report(s *sampler, rs *requestState, level slog.Level, message string, args ...any) {
 	ctx := context.WithoutCancel(rs.ctx)
 	if !h.Logger.Enabled(ctx, level) {

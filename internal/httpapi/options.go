@@ -16,8 +16,8 @@ import (
 	"plinth/internal/shard"
 )
 
-// Options are read in two steps, as in the reference: first each parameter is parsed, and the first one that cannot
-// be is a bad request (400); then they are validated together, and everything that is wrong is told at once (422).
+// Options are read in two steps, as in the reference: first each parameter is parsed, and the first one that cannot be
+// parsed is a bad request (400); then they are validated together, and all errors are returned at once (422).
 
 // invalidOptions is the 422 about options of a kind ("CreateOptions").
 func invalidOptions(kind string, errs field.ErrorList) error {
@@ -27,7 +27,7 @@ func invalidOptions(kind string, errs field.ErrorList) error {
 	return apierr.NewInvalid(apierr.Type{Group: "meta.k8s.io", Name: kind}, "", errs)
 }
 
-// integer parses a parameter; nil when it is not there.
+// integer parses a parameter; nil if it is absent.
 func integer(values url.Values, name string) (*int64, error) {
 	list := values[name]
 	if len(list) == 0 {
@@ -40,7 +40,7 @@ func integer(values url.Values, name string) (*int64, error) {
 	return &n, nil
 }
 
-// boolean parses a parameter; nil when it is not there.
+// boolean parses a parameter; nil if it is absent.
 func boolean(values url.Values, name string) *bool {
 	if len(values[name]) == 0 {
 		return nil
@@ -49,8 +49,8 @@ func boolean(values url.Values, name string) *bool {
 	return &value
 }
 
-// writeOptions reads what create, update and patch have in common into the engine's request. kind is what the options
-// are called in errors.
+// writeOptions reads the options that create, update and patch have in common into the engine's request. kind is the
+// name of the options in errors.
 func (rs *requestState) writeOptions(kind string, rq *engine.Request) error {
 	return rs.optionsOf(kind, rq, nil)
 }
@@ -159,7 +159,7 @@ func (rs *requestState) listOptions() (p listParams, err error) {
 	return p, rs.nameSelected(&p)
 }
 
-// nameSelected makes sure that a watch of one object by its URL does not select another by field.
+// nameSelected refuses a watch of one object by its URL that selects another one by field.
 func (rs *requestState) nameSelected(p *listParams) error {
 	if !rs.info.watchPath || rs.info.name == "" || p.Fields.Empty() {
 		return nil
@@ -170,18 +170,18 @@ func (rs *requestState) nameSelected(p *listParams) error {
 	return nil
 }
 
-// fromScratch says whether this is a watch from wherever the state is. As in the reference it is then a streaming
-// list, so that a bookmark tells where the initial events end.
+// fromScratch says whether this is a watch without a resourceVersion. As in the reference it becomes a streaming
+// list, so that a bookmark marks the end of the initial events.
 func (p *listParams) fromScratch() bool {
 	return p.watch && p.sendInitial == nil && p.Match == "" && (p.ResourceVersion == "" || p.ResourceVersion == "0")
 }
 
-// streamsList says whether this is a watch that begins with a list and tells where that ends.
+// streamsList says whether this is a watch that begins with a list and marks the end of it.
 func (p *listParams) streamsList() bool {
 	return p.sendInitial != nil && *p.sendInitial && p.bookmarks
 }
 
-// validate returns which parameters do not go together.
+// validate returns the errors about parameters that exclude each other.
 func (p *listParams) validate() (errs field.ErrorList) {
 	match := field.NewPath("resourceVersionMatch")
 	forbid := func(path *field.Path, why string) { errs = append(errs, field.Forbidden(path, why)) }

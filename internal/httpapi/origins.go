@@ -16,7 +16,8 @@ var crossOrigin = http.Header{
 	"Access-Control-Allow-Credentials": {"true"},
 }
 
-// preflight tells a browser what pages of an origin may do (CORS), and says whether that was all that it asked for.
+// preflight adds the headers that tell a browser what pages of an origin may do (CORS). It returns true if the
+// request asked for nothing else and has been answered.
 func (h *Handler) preflight(w http.ResponseWriter, r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if len(h.Origins) == 0 || origin == "" {

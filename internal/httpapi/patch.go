@@ -10,7 +10,8 @@ import (
 	"plinth/object"
 )
 
-// patch is a PATCH of an object or a subresource (WRITE-2).
+// patch is a PATCH of an object or a subresource (WRITE-2). The Content-Type says in which language the body is; an
+// apply has a verb of its own in the engine.
 func (h *Handler) patch(rs *requestState) error {
 	format, err := rs.patchFormat(mediaName(rs.r.Header.Get("Content-Type")))
 	if err != nil {
@@ -50,7 +51,9 @@ func (h *Handler) patch(rs *requestState) error {
 	return rs.reply(media, rq, result)
 }
 
-// parseIntent reads the body of an apply. It is YAML, which most clients send as JSON; that is read much faster.
+// parseIntent parses the body of an apply. The format is YAML, of which JSON is a part; most clients send JSON, which
+// is parsed much faster. A body that is no JSON, or has duplicate keys, is parsed as YAML: the messages are those of
+// the YAML parser.
 func parseIntent(encoding wire.Encoding, body []byte) (object.Parsed, error) {
 	if encoding == wire.CBOR {
 		parsed, err := object.ParseCBOR(body)
@@ -60,8 +63,7 @@ func parseIntent(encoding wire.Encoding, body []byte) (object.Parsed, error) {
 		return parsed, nil
 	}
 	if len(body) > 0 && body[0] == '{' {
-		// The parser takes its input over, and YAML may have to have another look.
-		// which are told in YAML's words
+		// A copy: the parser keeps its input, and the YAML parser may need the bytes, too.
 		if parsed, err := object.ParseJSON(bytes.Clone(body)); err == nil && len(parsed.Duplicates) == 0 {
 			return parsed, nil
 		}
@@ -71,7 +73,7 @@ func parseIntent(encoding wire.Encoding, body []byte) (object.Parsed, error) {
 		return parsed, err
 	}
 	if err != nil {
-		// What begins as JSON is not rewritten as JSON first, and fails a step later.
+		// The reference converts YAML to JSON first, unless it looks like JSON; that fails a step later, with another text.
 		failed := "error encoding patch: "
 		if trimmed := bytes.TrimSpace(body); len(trimmed) > 0 && trimmed[0] == '{' {
 			failed = "error decoding patch: error converting YAML to JSON: "
@@ -81,8 +83,8 @@ func parseIntent(encoding wire.Encoding, body []byte) (object.Parsed, error) {
 	return parsed, nil
 }
 
-// patchFormat is the language of the patch. A type that no patch could have is refused in other words than one that
-// is not to be had here.
+// patchFormat is the language of the patch. The reference has one error for a media type that is no patch, and
+// another one for a language that this type does not take.
 func (rs *requestState) patchFormat(name string) (wire.PatchFormat, error) {
 	offer := rs.offer()
 	format, known, offered := offer.ReadsPatch(name)

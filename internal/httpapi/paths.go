@@ -15,7 +15,8 @@ import (
 	"plinth/object"
 )
 
-// servePath answers a URL that is no resource: handlers that were given, health, documents, and the list of all these.
+// servePath answers a URL that is no resource: handlers of other packages, pages, health, documents, and the list of
+// all these.
 func (h *Handler) servePath(rs *requestState) error {
 	path := rs.r.URL.Path
 	if handler := h.handler(path); handler != nil {
@@ -70,7 +71,7 @@ func (h *Handler) handler(path string) http.Handler {
 	return nil
 }
 
-// anyMethod says whether a document is served whatever the method: in the reference some do not ask for it.
+// anyMethod says whether a document is served for every method, as in the reference.
 func anyMethod(path string) bool {
 	if group, ok := strings.CutPrefix(path, "/apis"); ok {
 		return !strings.Contains(strings.Trim(group, "/"), "/")
@@ -79,8 +80,8 @@ func anyMethod(path string) bool {
 }
 
 // misspelled says whether a path is outside of the API although its segments look like the API's. In the reference
-// authorization passes over slashes that stand in front or behind, but only the last ones lead somewhere; and there
-// is no group without a name.
+// authorization ignores slashes in front and behind, but only paths without them in front are served; and there is no
+// group without a name.
 func misspelled(path string) bool {
 	return strings.HasPrefix(path, "//") || strings.HasPrefix(path, "/apis//")
 }
@@ -101,7 +102,7 @@ func (h *Handler) index(rs *requestState) error {
 	return rs.send(http.StatusOK, wire.Media{Pretty: true}, object.AppendJSON(nil, list))
 }
 
-// paths are those that are served, sorted.
+// paths are the paths that are served, sorted.
 func (h *Handler) paths() []string {
 	paths := []string{"/apis", "/apis/", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/version"}
 	for _, gv := range h.Registry.Now().GroupVersions() {

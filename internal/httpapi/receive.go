@@ -13,16 +13,23 @@ import (
 	"plinth/internal/apierr"
 )
 
-// A client decides how long the body of its request is and how fast it comes. So no slot is held for a body that is
-// on its way; what bodies take in the meantime has a bound of its own (Config.BodyMemory); and a body that comes too
-// slowly ends its request.
+// Reading bodies. The client decides how long the body of its request is and how fast it comes, so both are bounded:
+//
+//	length of a body ≤ BodyLimit
+//	memory of all bodies that are being read ≤ BodyMemory, else 429
+//	time of a body ≤ BodyGrace + length / bodyRate, and ≤ the deadline of the request, else 504
+//
+// A body holds no slot of the requests under way while it is being read: a hundred clients that send a byte a second
+// would otherwise keep out all others.
 
 const (
-	// firstRead is how much is set aside for a body before any of it has come, whatever length it claims.
+	// firstRead is how much memory is allocated for a body before any of it has come, whatever length it claims: a
+	// header costs a client nothing.
 	firstRead = 64 << 10
 	// bodyRate is how many bytes a second have to come, when BodyGrace has passed.
 	bodyRate = 16 << 10
-	// maxSkipped is how much of a body that nobody wants is read for the connection's sake, as much as net/http reads.
+	// maxSkipped is how much of an unwanted body is read so that the connection can be used again, as much as net/http
+	// reads.
 	maxSkipped = 256 << 10
 )
 
@@ -46,6 +53,8 @@ func (rs *requestState) readBody() ([]byte, error) {
 	return body, rs.h.takeSlot(rs)
 }
 
+// receive reads the body into memory that doubles as it comes. What it takes is counted in Handler.bodies from before
+// it is allocated until receive returns; from then on the slot of the request bounds it.
 func (rs *requestState) receive() ([]byte, error) {
 	limit := rs.h.BodyLimit
 	claimed := rs.r.ContentLength
@@ -90,7 +99,7 @@ func (rs *requestState) receive() ([]byte, error) {
 
 func tooLarge(limit int64) error { return apierr.NewTooLarge(fmt.Sprintf("limit is %d", limit)) }
 
-// unreadable is why a body could not be read. Nobody tries again.
+// unreadable is the error for a body that could not be read. Nothing more of it is read (leaveBody).
 func (rs *requestState) unreadable(err error) error {
 	rs.bodyRead = true
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -118,7 +127,7 @@ func (h *Handler) skipBody(rs *requestState) error {
 	return tooLarge(n - 1)
 }
 
-// leaveBody limits how long net/http waits for what has not been read of a body when the request is refused, so that
+// leaveBody limits how long net/http waits for the rest of a body when the request is refused: it reads that, so that
 // the connection can be used again.
 func (rs *requestState) leaveBody() {
 	if rs.r.ProtoMajor == 1 && rs.sendsBody() && !rs.bodyRead {
@@ -129,6 +138,11 @@ func (rs *requestState) leaveBody() {
 
 // bodyTimer ends the reading of a body when the time of the request is up or the body comes too slowly. A read
 // deadline for every request would be simpler, but on HTTP/2 that wakes the goroutine of the connection each time.
+//
+//	due = began + BodyGrace + bytes / bodyRate, or the deadline of the request if that is earlier
+//
+// The reader counts bytes; the timer's goroutine looks at them only when the time has come that it was set to, and
+// sets itself again if enough has arrived. So a fast body costs one timer, which never fires.
 type bodyTimer struct {
 	rs    *requestState
 	began time.Time
@@ -139,7 +153,7 @@ type bodyTimer struct {
 	ended bool
 }
 
-// hurry begins to measure.
+// hurry starts the timer for a body.
 func (rs *requestState) hurry() *bodyTimer {
 	t := &bodyTimer{rs: rs, began: time.Now()}
 	t.mu.Lock()
@@ -157,6 +171,7 @@ func (t *bodyTimer) due() time.Time {
 	return at
 }
 
+// check is called by the timer.
 func (t *bodyTimer) check() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -170,6 +185,8 @@ func (t *bodyTimer) check() {
 	_ = http.NewResponseController(t.rs.w).SetReadDeadline(time.Now())
 }
 
+// stop ends the timer when the body has been read. It may be firing just then, and the read deadline would end the
+// next request on the connection: so check looks at ended under the lock.
 func (t *bodyTimer) stop() {
 	t.timer.Stop()
 	t.mu.Lock()

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 )
 
-// requestInfo is what a URL is about (URI-2). For paths outside of the API only path and verb are set.
+// requestInfo is what a URL says (URI-2). For paths outside of the API only path and verb are set.
 type requestInfo struct {
 	path       string
 	verb       string // "list", "watch", …; "" for a method that is no verb; outside of resources the method in lower case
@@ -26,9 +26,13 @@ type requestInfo struct {
 // segment cuts the first segment off a path.
 func segment(path string) (first, rest string, more bool) { return strings.Cut(path, "/") }
 
-// parseRequestInfo takes a URL path apart, the way the reference's RequestInfo does: nothing is looked up, so
-// authorization sees the same attributes for what exists and for what does not. query is asked for only where it
-// decides.
+// parseRequestInfo parses a URL path as the reference's RequestInfo does: nothing is looked up, so authorization sees
+// the same attributes for what exists and for what does not. query is called only where the answer depends on it,
+// since to parse the query takes longer than all the rest.
+//
+//	/api/v1/namespaces/NS/pods/NAME/status      core group, v1; namespace NS; pods, NAME, status
+//	/apis/apps/v1/deployments?watch=1           group apps, v1; all namespaces; deployments; verb watch
+//	/api/v1/namespaces/NS                       namespaces, NS; namespace NS; not scoped
 func parseRequestInfo(method, path string, query func() url.Values) requestInfo {
 	info := requestInfo{path: path, verb: strings.ToLower(method)}
 	prefix, rest, ok := segment(strings.Trim(path, "/"))
@@ -85,7 +89,8 @@ var methodVerbs = map[string]string{
 	http.MethodPatch: "patch", http.MethodDelete: "delete",
 }
 
-// refine tells the verbs on collections apart. A selection of one name is authorized as that name.
+// refine finds the verb on a collection. A selection of one name is authorized as that name, so that a user who may
+// read one object can list and watch it.
 func (info *requestInfo) refine(query func() url.Values) {
 	switch info.verb {
 	case "delete":
@@ -102,7 +107,7 @@ func (info *requestInfo) refine(query func() url.Values) {
 	}
 }
 
-// selectedName is the one name that a field selector lets through, or "".
+// selectedName is the one name that a field selector selects, or "".
 func selectedName(selector string) string {
 	parsed, err := fields.ParseSelector(selector)
 	if err != nil {
@@ -115,7 +120,7 @@ func selectedName(selector string) string {
 	return name
 }
 
-// scope is what the reference's metrics call how much a request is about.
+// scope is the scope of the request in the reference's metrics.
 func (info *requestInfo) scope() string {
 	switch {
 	case !info.isResource:
@@ -128,7 +133,7 @@ func (info *requestInfo) scope() string {
 	return "cluster"
 }
 
-// class is what the request is to the limits.
+// class is the class of the request for the limits on requests under way.
 func (info *requestInfo) class() Class {
 	switch info.verb {
 	case "watch", "proxy":
@@ -145,12 +150,12 @@ func (info *requestInfo) class() Class {
 	return Mutating
 }
 
-// probes says whether somebody asks for the health of the server: the paths of the reference's flow schema "probes".
+// probes says whether the request is a health probe: the paths of the reference's flow schema "probes".
 func (info *requestInfo) probes() bool {
 	return info.verb == "get" && (info.path == "/healthz" || info.path == "/livez" || info.path == "/readyz")
 }
 
-// connects says whether a subresource is a connection to somewhere else.
+// connects says whether a subresource is a connection to a node or to a Pod.
 func connects(subresource string) bool {
 	switch subresource {
 	case "exec", "attach", "portforward", "proxy", "log":

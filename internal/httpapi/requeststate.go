@@ -12,7 +12,12 @@ import (
 	"plinth/internal/engine"
 )
 
-// requestState is one request and its answer. It is also the ResponseWriter that handlers of other packages get.
+// requestState is one request and its answer. It is also the ResponseWriter that handlers of other packages get. One
+// goroutine uses it; what other goroutines need of it (timers, the closing server) they reach through guard,
+// bodyTimer and watching, which have locks.
+//
+//	code ≠ 0  ⇔  the header of the answer was sent, so an error can no longer become the answer
+//	hasSlot   ⇒  end gives the slot back
 type requestState struct {
 	h   *Handler
 	w   http.ResponseWriter
@@ -50,7 +55,7 @@ type requestState struct {
 	bytes int64 // of its body
 }
 
-// query is the parsed query. As in the reference, parts of it that cannot be parsed are passed over.
+// query is the parsed query. As in the reference, parts of it that cannot be parsed are ignored.
 func (rs *requestState) query() url.Values {
 	if !rs.parsed {
 		rs.parsed = true
@@ -69,7 +74,7 @@ func first(values url.Values, name string) string {
 	return ""
 }
 
-// isTrue reads a parameter as the reference reads a bool: everything is true but "0", "false" and none at all.
+// isTrue parses a parameter as the reference parses a bool: everything is true but "0", "false" and an absent one.
 func isTrue(values url.Values, name string) bool {
 	list := values[name]
 	return len(list) > 0 && list[0] != "0" && !strings.EqualFold(list[0], "false")
@@ -78,7 +83,7 @@ func isTrue(values url.Values, name string) bool {
 // Header, WriteHeader and Write make a requestState a ResponseWriter that records the status and size of the answer.
 func (rs *requestState) Header() http.Header { return rs.w.Header() }
 
-// WriteHeader sends the status.
+// WriteHeader sends the status. The informational ones (1xx) are not the status of the answer.
 func (rs *requestState) WriteHeader(code int) {
 	if rs.code == 0 && (code >= 200 || code == http.StatusSwitchingProtocols) {
 		rs.code = code
@@ -114,7 +119,8 @@ func (rs *requestState) observation() Observation {
 		Verb: rs.reportedVerb(), DryRun: rs.dryRun, Code: rs.code, Class: rs.class, Scope: info.scope(),
 		Took: time.Since(rs.began), Bytes: rs.bytes, Rejected: rs.rejected,
 	}
-	if rs.resource != nil { // names that are not served would let clients make up labels
+	// Only names that are served become labels of metrics: a client could make up any number of others.
+	if rs.resource != nil {
 		o.Group, o.Version, o.Resource = info.group, info.version, info.resource
 		o.Custom = rs.resource.Stored != nil && rs.resource.Stored.Custom
 		if rs.subresource != nil {
@@ -124,8 +130,8 @@ func (rs *requestState) observation() Observation {
 	return o
 }
 
-// reportedVerb is the verb as the reference's metrics have it. There is one for all methods that are no verbs: a
-// client may send any.
+// reportedVerb is the verb as the reference's metrics have it. All methods that are no verbs have one name: a client
+// may send any.
 func (rs *requestState) reportedVerb() string {
 	info := &rs.info
 	switch {

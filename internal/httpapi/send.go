@@ -30,7 +30,7 @@ var contentTypes, streamTypes = func() (plain, streams [][]string) {
 	return plain, streams
 }()
 
-// negotiate finds out how the client wants the result of a verb.
+// negotiate finds the media type in which the client wants the result of a verb.
 func (rs *requestState) negotiate() (wire.Media, error) {
 	accept := rs.r.Header.Get("Accept")
 	available := rs.h.offer.MediaTypes()
@@ -52,7 +52,7 @@ func (rs *requestState) negotiate() (wire.Media, error) {
 	return media, apierr.NewNotAcceptable(rs.h.offer.MediaTypes())
 }
 
-// offer is what can be written and read of what is asked for.
+// offer is how the objects of this request can be written and read: custom objects have no protobuf messages.
 func (rs *requestState) offer() wire.Offer {
 	offer := rs.h.offer
 	kind := rs.resource.Stored
@@ -60,7 +60,7 @@ func (rs *requestState) offer() wire.Offer {
 	return offer
 }
 
-// pretty says whether a person is going to read the answer (MED-9).
+// pretty says whether the answer is indented for people (MED-9): by a parameter, or for the clients that people use.
 func (rs *requestState) pretty() bool {
 	if strings.Contains(rs.r.URL.RawQuery, "pretty") {
 		if text := first(rs.query(), "pretty"); text != "" {
@@ -88,8 +88,8 @@ func (rs *requestState) table(media wire.Media, rq *engine.Request) (*wire.Table
 	return t, nil
 }
 
-// buffers keeps those that answers were printed into. Large ones are kept apart, so that a small answer does not sit in
-// one.
+// smallBuffers and largeBuffers keep buffers into which answers are printed. Large ones are kept apart, so that a
+// small answer does not take a large one.
 var smallBuffers, largeBuffers = sync.Pool{New: newBuffer(smallBuffer)}, sync.Pool{New: newBuffer(largeBuffer)}
 
 const (
@@ -113,6 +113,7 @@ func buffer(size int) (b *[]byte, release func(*[]byte)) {
 	return largeBuffers.Get().(*[]byte), releaseLarge
 }
 
+// releaseSmall and releaseLarge give a buffer back, unless it has grown so much that it would only keep memory.
 func releaseSmall(b *[]byte) {
 	if cap(*b) <= largeBuffer {
 		*b = (*b)[:0]
@@ -135,6 +136,8 @@ func (rs *requestState) reply(media wire.Media, rq *engine.Request, result *engi
 	return rs.replyWith(http.StatusOK, media, rq, result)
 }
 
+// replyWith is reply with a status code. The object is printed as the media type demands; most objects are stored
+// bytes, into which the resourceVersion is inserted.
 func (rs *requestState) replyWith(code int, media wire.Media, rq *engine.Request, result *engine.Result) error {
 	if result.Object == nil {
 		return rs.sendValue(code, media, rs.answers(rq), result.Status)
@@ -174,7 +177,7 @@ func (rs *requestState) replyWith(code int, media wire.Media, rq *engine.Request
 	return rs.send(code, media, *b)
 }
 
-// answers is the type of the object that a request is answered with.
+// answers is the type of the object in the answer to a request.
 func (rs *requestState) answers(rq *engine.Request) wire.Type {
 	if sub := rq.Subresource; sub != nil && (sub.View != nil || sub.Answer != nil) {
 		return sub.Schema()
@@ -207,7 +210,7 @@ func notTheForm(message string) error {
 	return &apierr.Error{Code: http.StatusNotAcceptable, Reason: apierr.NotAcceptable, Message: message}
 }
 
-// send writes a whole answer, given as JSON, or as it is where it is not text.
+// send writes a whole answer, given as JSON, or as it is if it is binary.
 func (rs *requestState) send(code int, media wire.Media, text []byte) error {
 	text, err := encoded(media, text)
 	if err != nil {
@@ -249,11 +252,13 @@ func encoded(media wire.Media, text []byte) ([]byte, error) {
 	return text, nil
 }
 
-// compresses says whether the answer may be compressed: the client reads that, and the operator has not turned it off.
+// compresses says whether the answer may be compressed: the client accepts that, and the operator has not turned it
+// off.
 func (rs *requestState) compresses() bool {
 	return !rs.h.NoCompression && acceptsGzip(rs.r.Header.Get("Accept-Encoding"))
 }
 
+// acceptsGzip says whether an Accept-Encoding header has gzip. As in the reference, weights are not looked at.
 func acceptsGzip(header string) bool {
 	for token := range strings.SplitSeq(header, ",") {
 		if strings.TrimSpace(token) == "gzip" {

@@ -9,7 +9,8 @@ import (
 	"plinth/internal/engine"
 )
 
-// verbs are what can be done to resources. Those without a function are verbs of the API that nothing here has.
+// verbs is the table of what can be done to resources. Those without a function are verbs of the API that this server
+// does not have.
 var verbs = map[string]func(*Handler, *requestState) error{
 	"create":           (*Handler).create,
 	"get":              (*Handler).get,
@@ -23,14 +24,15 @@ var verbs = map[string]func(*Handler, *requestState) error{
 	"":                 nil, // an HTTP method that is no verb
 }
 
-// route finds the resource type of the request, and the function of its verb. What is not there is 404, what is there
-// and cannot be done 405.
+// route finds the resource type of the request, and the function of its verb. What does not exist is 404; what exists
+// but does not have the verb is 405. It runs after authorization, as in the reference, so a user without rights is
+// not told what exists.
 func (h *Handler) route(rs *requestState) (func(*Handler, *requestState) error, error) {
 	info := &rs.info
 	types := h.Registry.Now()
 	r := types.Find(info.group, info.version, info.resource)
 	if r == nil || info.verb == "proxy" || !fits(info, r) {
-		if !types.HasBuiltinGroup(info.group) { // the reference asks for a definition, and then nobody is left to ask
+		if !types.HasBuiltinGroup(info.group) { // in the reference no handler is left after that of definitions
 			return nil, errNotAPath
 		}
 		return nil, apierr.NewNoSuchPath()
@@ -58,7 +60,7 @@ func (h *Handler) verb(rs *requestState) (func(*Handler, *requestState) error, e
 	case info.verb == "create" && info.name != "", (info.verb == "update" || info.verb == "patch") && info.name == "":
 		return nil, apierr.NewMethodNotAllowed()
 	case r.Namespaced && !info.scoped && (info.verb == "create" || info.verb == "deletecollection"):
-		return nil, apierr.NewMethodNotAllowed() // all namespaces can only be looked at
+		return nil, apierr.NewMethodNotAllowed() // the collection over all namespaces can only be read
 	case rs.r.Method == http.MethodHead:
 		return nil, apierr.NewMethodNotAllowed()
 	}
@@ -68,7 +70,7 @@ func (h *Handler) verb(rs *requestState) (func(*Handler, *requestState) error, e
 	return verbs[info.verb], nil
 }
 
-// routeSubresource does the same below an object.
+// routeSubresource is verb for URLs below an object.
 func (h *Handler) routeSubresource(rs *requestState) (func(*Handler, *requestState) error, error) {
 	info, r := &rs.info, rs.resource
 	if info.watchPath {
@@ -93,8 +95,8 @@ func (h *Handler) routeSubresource(rs *requestState) (func(*Handler, *requestSta
 	return verbs[info.verb], nil
 }
 
-// missing is the answer of a subresource that the API has and this server has not (URI-7). What would be refused
-// anyway is refused in the same way, and it is told of objects that are there.
+// missing is the answer of a subresource that the API has and this server does not (URI-7). A request that the
+// reference would refuse is refused in the same way, and an object that does not exist is 404.
 func (h *Handler) missing(rs *requestState, m Missing) error {
 	r, info := rs.resource, &rs.info
 	switch {
@@ -112,11 +114,12 @@ func (h *Handler) missing(rs *requestState, m Missing) error {
 		&apierr.Details{Name: info.name, Group: r.Group, Kind: r.Name})
 }
 
-// notImplemented is 501: the API has it, this server has not.
+// notImplemented is 501: the API has it, this server does not.
 func notImplemented(message string, details *apierr.Details) error {
 	return &apierr.Error{Code: http.StatusNotImplemented, Reason: "NotImplemented", Message: message, Details: details}
 }
 
+// has says whether a list of verbs has one, and the server a function for it.
 func has(list []string, verb string) bool { return verbs[verb] != nil && slices.Contains(list, verb) }
 
 // objectVerbs are the verbs on URLs of one object; a type that has none of them has no such URLs.

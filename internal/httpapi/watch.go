@@ -18,12 +18,15 @@ import (
 	"plinth/object"
 )
 
-// frameBuffer is how many bytes of events are written at once. A stalled watcher holds as much.
+// frameBuffer is how many bytes of events are written at once. A watcher that has stopped reading holds as much.
 const frameBuffer = 16 << 10
 
 var frameBuffers = sync.Pool{New: newBuffer(frameBuffer)}
 
 // watch is a GET of a collection that goes on (WATCH-1).
+//
+// Thousands of watches wait at any time, so what one of them holds while it waits is what matters: its goroutine with
+// its stack, the Watch of the engine, and one context. It holds no buffer, no compressor and no timer of its own.
 //
 // Its frame is on the stack of every waiting watch, below everything that the watch ever calls, and a Go stack
 // doubles when it is too small. So what is needed only to start a watch is in a function of its own (startWatch):
@@ -47,7 +50,7 @@ func (h *Handler) watch(rs *requestState) error {
 		err = w.run()
 	}
 	if err != nil && !errors.Is(err, errWatchOver) {
-		_ = w.write(nil, wireError(err).Status()) // whoever has gone meanwhile needs not be told
+		_ = w.write(nil, wireError(err).Status()) // if that fails, the client has gone
 	}
 	return nil
 }
@@ -86,7 +89,8 @@ func (h *Handler) startWatch(rs *requestState) (*watching, error) {
 		w.end()
 		return nil, err
 	}
-	rs.values, rs.parsed = nil, false // they have been read, and a watch lasts long
+	// The parameters have been read. A watch lasts long, and would keep them in memory.
+	rs.values, rs.parsed = nil, false
 	return w, err
 }
 
@@ -106,10 +110,16 @@ func (p *listParams) lasts(least time.Duration) time.Duration {
 	return least + rand.N(least)
 }
 
-// errWatchOver is that nobody listens any more, or that nobody is to be told any more.
+// errWatchOver ends a watch without an answer: the client has gone, or the watch is to end without an error.
 var errWatchOver = errors.New("the watch is over")
 
-// watching is a running watch and the connection that it writes to.
+// watching is a running watch and the connection that it writes to. The goroutine of the request uses it; close may
+// be called by the closing server and by the reader of a WebSocket, so mu guards what close touches.
+//
+// A watch waits for four things at once: events, the next bookmark, its end, and its client. The obvious way, a
+// select over channels and timers, takes a goroutine for the events and a timer for each watch. Here there is one
+// context, tick, which ends at the time of the next bookmark or of the end, or when the client goes; the wait for
+// events ends with it, and run looks at the clock to find out why.
 type watching struct {
 	*engine.Watch
 	rs        *requestState
@@ -125,8 +135,9 @@ type watching struct {
 	compressed bool
 	gz         *gzip.Writer // nil between flushes
 	ends       time.Time
-	told       int64       // the revision of the last event or bookmark
-	forget     func() bool // takes close off what the closing server does
+	// told is the revision of the last event or bookmark; forget unregisters close from Config.Closing.
+	told   int64
+	forget func() bool
 	// tick ends when the client has gone, and when there is something to do by the passing of time: a bookmark, or
 	// the end. It is the only context that a waiting watch holds.
 	tick context.Context
@@ -136,7 +147,7 @@ type watching struct {
 	closed bool
 }
 
-// next sets the time of the next tick.
+// next makes the context that ends at the next time at which there is something to do.
 func (w *watching) next() {
 	at := w.ends
 	if w.bookmarks {
@@ -155,7 +166,7 @@ func (w *watching) next() {
 	}
 }
 
-// close ends the watch from another goroutine.
+// close ends the watch from another goroutine: the wait for events ends, and over returns true.
 func (w *watching) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -249,12 +260,13 @@ func (w *watching) bookmark(last bool) error {
 	return w.write([]engine.Event{{Type: engine.Bookmark, Revision: revision}}, object.Nil)
 }
 
-// write sends events, or a Status as an ERROR event. It holds its buffer only while it writes.
+// write sends events, or a Status as an ERROR event. It holds its buffer only while it writes. Events are collected
+// in the buffer, so that a burst takes one write; over a WebSocket each event is a message of its own.
 func (w *watching) write(events []engine.Event, failed object.Value) error {
 	held := frameBuffers.Get().(*[]byte)
 	buf := *held
 	defer func() {
-		if cap(buf) <= 2*frameBuffer { // one that a large object has made is not kept
+		if cap(buf) <= 2*frameBuffer { // a large object must not keep its buffer
 			*held = buf[:0]
 		}
 		frameBuffers.Put(held)
@@ -276,7 +288,7 @@ func (w *watching) write(events []engine.Event, failed object.Value) error {
 	if len(events) > 0 {
 		w.told = events[len(events)-1].Revision
 	}
-	if !failed.IsNull() { // always alone
+	if !failed.IsNull() {
 		if buf, err = w.frames.AppendError(buf, failed); err != nil {
 			return err
 		}
@@ -349,6 +361,7 @@ func (w *watching) closeMember() error {
 	return nil
 }
 
+// dropCompressor gives the compressor back: its tables take much more memory than a waiting watch.
 func (w *watching) dropCompressor() {
 	if w.gz != nil {
 		releaseCompressor(w.gz)

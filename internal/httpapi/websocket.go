@@ -13,7 +13,7 @@ import (
 // A watch may go over a WebSocket (RFC 6455) instead of a body, as browsers and the clients of some languages want
 // it: one message an event, of text for JSON and else binary.
 
-// goodbye bounds how long the end of a watch takes to be told.
+// goodbye is how long the close message of a watch may take to be sent.
 const goodbye = time.Second
 
 // overSocket says whether the client asks for a WebSocket. There is none on HTTP/2.
@@ -21,11 +21,12 @@ func (rs *requestState) overSocket() bool {
 	return rs.r.ProtoMajor == 1 && websocket.IsWebSocketUpgrade(rs.r)
 }
 
-// upgrade answers with a WebSocket. Errors are to be told by the status; errWatchOver is that there is nobody to tell.
+// upgrade answers with a WebSocket. Other errors than errWatchOver become the answer of the request; with
+// errWatchOver the connection is gone.
 func (rs *requestState) upgrade() (*websocket.Conn, error) {
 	status, why := 0, ""
 	protocols := websocket.Subprotocols(rs.r)
-	if len(protocols) > 1 { // which are nobody's: what they would mean for a watch is not defined
+	if len(protocols) > 1 { // what they would mean for a watch is not defined
 		return nil, apierr.NewBadRequest("a watch over a WebSocket has one subprotocol at most")
 	}
 	u := websocket.Upgrader{
@@ -35,8 +36,8 @@ func (rs *requestState) upgrade() (*websocket.Conn, error) {
 		},
 	}
 	if rs.r.TLS == nil || len(rs.r.TLS.PeerCertificates) == 0 {
-		// A foreign page must have been told a token. A certificate the browser shows to whoever makes it connect,
-		// and there the Upgrader's own check of the origin stands.
+		// A page of another origin cannot authenticate without a token, which its script must know. A certificate is
+		// sent by the browser for any page, so with one the Upgrader's own check of the origin stays on.
 		u.CheckOrigin = func(*http.Request) bool { return true }
 	}
 	socket, err := u.Upgrade(rs.w, rs.r, nil)
@@ -53,7 +54,8 @@ func (rs *requestState) upgrade() (*websocket.Conn, error) {
 	return nil, apierr.NewBadRequest(why)
 }
 
-// listen reads what the client has to say: answers to pings, and in the end that it goes.
+// listen reads from the WebSocket: answers to pings, and its end, which ends the watch. It runs on a goroutine of its
+// own until the connection is closed (hangUp).
 func (w *watching) listen() {
 	for {
 		if _, _, err := w.socket.NextReader(); err != nil {
@@ -63,7 +65,7 @@ func (w *watching) listen() {
 	}
 }
 
-// message sends one frame.
+// message sends one event as a message. Protobuf frames begin with their length, which a message does not need.
 func (w *watching) message(frame []byte) error {
 	kind := websocket.BinaryMessage
 	switch w.media.Encoding {
@@ -79,6 +81,6 @@ func (w *watching) message(frame []byte) error {
 // hangUp ends the connection.
 func (w *watching) hangUp() {
 	farewell := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
-	_ = w.socket.WriteControl(websocket.CloseMessage, farewell, time.Now().Add(goodbye)) // to whoever is still there
+	_ = w.socket.WriteControl(websocket.CloseMessage, farewell, time.Now().Add(goodbye)) // fails if the client has gone
 	_ = w.socket.Close()
 }

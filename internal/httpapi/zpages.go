@@ -13,10 +13,10 @@ import (
 	"plinth/object"
 )
 
-// The z-pages tell who is in charge what runs here (RUN-3): /statusz the program, /flagz its flags. Both are text for
-// people, and objects of the group config.k8s.io for whoever asks for one by its kind.
+// The z-pages show an administrator what runs here (RUN-3): /statusz the program, /flagz its flags. Both are text for
+// people, and objects of the group config.k8s.io for clients that ask for one by its kind.
 
-// Statusz is what /statusz tells of the program.
+// Statusz is the content of /statusz.
 type Statusz struct {
 	Started                  time.Time
 	GoVersion                string
@@ -75,8 +75,8 @@ func (rs *requestState) sendPage(kind string, members func() []any, text func() 
 	return rs.whole(body)
 }
 
-// zpageMedia finds out how the client wants a page. Without an Accept header it is text, and so it is where anything
-// will do: the other types have to be asked for together with kind, group and version.
+// zpageMedia finds the media type in which the client wants a page. Without an Accept header, or if it accepts
+// everything, it is text: the other types have to be asked for together with kind, group and version.
 func (rs *requestState) zpageMedia(kind string) (media wire.Media, version string, text bool, err error) {
 	accept := rs.r.Header.Get("Accept")
 	if strings.TrimSpace(accept) == "" {
@@ -110,7 +110,8 @@ func (rs *requestState) zpageMedia(kind string) (media wire.Media, version strin
 	return media, "", false, apierr.NewNotAcceptable(names)
 }
 
-// separators stand between names and values in the texts, one of them at random, so that nobody parses those.
+// separators stand between names and values in the texts, one of them at random, so that no program parses those, as
+// in the reference.
 var separators = []string{":", ": ", "=", " "}
 
 func separator() string { return separators[rand.N(len(separators))] }

@@ -18,6 +18,7 @@ import (
 // maxDepth bounds the nesting of parentheses, and so the recursion.
 const maxDepth = 100
 
+// tokenKind is the kind of a token.
 type tokenKind uint8
 
 const (
@@ -28,6 +29,7 @@ const (
 	nothing // a character that begins no token, or a string that does not end
 )
 
+// token is one token of the expression.
 type token struct {
 	kind tokenKind
 	text string // of a string what is between the quotes
@@ -77,6 +79,7 @@ func (p *parser) next() {
 	}
 }
 
+// take makes the first n bytes of the rest the next token.
 func (p *parser) take(kind tokenKind, n int) {
 	p.token, p.rest = token{kind: kind, text: p.rest[:n]}, p.rest[n:]
 }
@@ -92,6 +95,7 @@ func (p *parser) is(text string) bool {
 	return true
 }
 
+// unexpected is the error for the next token where another one is needed.
 func (p *parser) unexpected(want string) error {
 	if p.token.kind == end {
 		return fmt.Errorf("the expression ends where %s is expected", want)
@@ -99,6 +103,7 @@ func (p *parser) unexpected(want string) error {
 	return fmt.Errorf("%q stands where %s is expected", p.token.text, want)
 }
 
+// or parses the rule of this name and returns its calls.
 func (p *parser) or() (calls []call, err error) {
 	for {
 		more, err := p.unit()
@@ -111,6 +116,7 @@ func (p *parser) or() (calls []call, err error) {
 	}
 }
 
+// unit parses the rule of this name. Parentheses make no difference: || is the only operator.
 func (p *parser) unit() ([]call, error) {
 	if p.is("(") {
 		if p.depth++; p.depth > maxDepth {
@@ -137,7 +143,7 @@ func (p *parser) unit() ([]call, error) {
 	return []call{c}, err
 }
 
-// arguments reads what stands in the parentheses of shardRange, and the closing one.
+// arguments parses the arguments of shardRange and the closing parenthesis.
 func (p *parser) arguments() (c call, err error) {
 	var path []string
 	for more := true; more; more = p.is(".") {
@@ -167,7 +173,7 @@ func (p *parser) arguments() (c call, err error) {
 	return c, nil
 }
 
-// bound reads a comma and an end of the range.
+// bound parses a comma and one end of a range.
 func (p *parser) bound(which string) (bound, error) {
 	if !p.is(",") {
 		return bound{}, p.unexpected(`a comma and ` + which)

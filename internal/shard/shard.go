@@ -21,7 +21,7 @@ import (
 	"plinth/internal/invariants"
 )
 
-// Field is what of an object is hashed.
+// Field is the field of an object whose hash decides.
 type Field string
 
 // The fields that can be hashed.
@@ -30,12 +30,13 @@ const (
 	Namespace Field = "object.metadata.namespace"
 )
 
-// Selector is the set of hashes of a shard. The zero value and nil stand for all hashes.
+// Selector is the set of hashes of a shard. The zero value and nil stand for all hashes. It is not changed after
+// Parse.
 //
 //	ranges[i].first ≤ ranges[i].last < ranges[i+1].first
 //
-// so that a hash is found by binary search: a client may send thousands of ranges, and each object is compared with
-// them.
+// so that a hash is found by binary search: a client may send thousands of ranges, and each object of a list is
+// compared with them. The obvious way, to evaluate the expression for each object, takes time in the product of both.
 type Selector struct {
 	field  Field
 	ranges []hashes
@@ -45,7 +46,7 @@ type Selector struct {
 // hashes is a range that includes both ends: an end of 2^64, which it would exclude, is no uint64.
 type hashes struct{ first, last uint64 }
 
-// Parse reads a selector.
+// Parse parses a selector. The errors are those of the reference, for the form above.
 func Parse(text string) (*Selector, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -80,7 +81,8 @@ func Parse(text string) (*Selector, error) {
 	return s, nil
 }
 
-// join sorts ranges, and merges those that overlap.
+// join sorts ranges, and merges those that overlap. Ranges that only touch stay two: a search finds the right one
+// either way.
 func join(ranges []hashes) []hashes {
 	slices.SortFunc(ranges, func(a, b hashes) int { return cmp.Compare(a.first, b.first) })
 	joined := ranges[:1]
@@ -127,7 +129,7 @@ func (s *Selector) Matches(uid, namespace string) bool {
 	return found
 }
 
-// hash is FNV-1a of 64 bits. That of hash/fnv allocates.
+// hash is FNV-1a of 64 bits, as in the reference: clients choose the ranges by it. That of hash/fnv allocates.
 func hash(text string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(text) {
@@ -149,6 +151,8 @@ type bound struct {
 	above bool   // it is 2^64
 }
 
+// parseBound parses one end of a range; name is what errors call it. All values have 16 digits, so that they order as
+// texts do; 2^64 has 17.
 func parseBound(text, name string) (b bound, err error) {
 	digits, ok := strings.CutPrefix(text, "0x")
 	switch {
