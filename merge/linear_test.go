@@ -69,6 +69,18 @@ func TestWorkIsLinear(t *testing.T) {
 			live, next := must(widgets.Update(object.Nil, finalizers(n, "x"), w)), finalizers(n, "y")
 			return func() { must(widgets.Update(live, next, w)) }
 		},
+		"owners of the items of a list without a type": func(n int) func() {
+			live := must(widgets.Apply(object.Nil, containers(n, "x"), w))
+			return func() {
+				o, err := Owners(live, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if last := o.Places[len(o.Places)-1]; len(last.Owners) != 1 {
+					t.Fatalf("%s has no owner", last.Path)
+				}
+			}
+		},
 		"managers of updates": func(n int) func() {
 			next := managers(n, OperationUpdate)
 			return func() {

@@ -35,8 +35,7 @@ type Place struct {
 // One walk goes through the object and all sets in parallel, from the top. The sets are taken as they are stored: an
 // entry whose version is not the object's names the fields of its own version, and may find nothing.
 //
-// The cost is the size of the object times the number of managers. Without a type, each item of a list is compared with
-// every element that selects items of this list; this is for programs that print one object, not for the server's path.
+// The cost is the size of the object times the number of managers.
 func Owners(obj object.Value, t *schema.Type) (*Ownership, error) {
 	entries, err := ParseManagedFields(obj.At("metadata", "managedFields"))
 	if err != nil {
@@ -97,8 +96,12 @@ func (s *search) place(v object.Value, t *schema.Type, e Element, sets []Set, at
 	case object.Map:
 		s.members(v, t, below, p.Path, inside)
 	case object.List:
+		var keys [][]string
+		if t.Kind != schema.List {
+			keys = keysOf(below)
+		}
 		for i, item := range v.Items() {
-			s.place(item, itemType(t), itemElement(t, item, i, below), below, p.Path, inside)
+			s.place(item, itemType(t), itemElement(t, keys, item, i, below), below, p.Path, inside)
 		}
 	}
 }
@@ -113,11 +116,12 @@ func ownedAsAWhole(t *schema.Type, kind shape, below []Set, has bool) bool {
 }
 
 // itemElement is the element of an item of a list: the one by which the sets select it, or its position where none can.
-func itemElement(t *schema.Type, item object.Value, i int, sets []Set) Element {
+// keys are those of keysOf, for a list without a type.
+func itemElement(t *schema.Type, keys [][]string, item object.Value, i int, sets []Set) Element {
 	switch {
 	case t.Kind != schema.List:
 		for _, set := range sets {
-			if e, ok := set.selects(item); ok {
+			if e, ok := set.selects(keys, item); ok {
 				return e
 			}
 		}
@@ -129,32 +133,55 @@ func itemElement(t *schema.Type, item object.Value, i int, sets []Set) Element {
 	return Element{Index, object.IntOf(int64(i))}
 }
 
-// selects is the first element of the set that selects this item.
-func (s Set) selects(item object.Value) (Element, bool) {
-	for _, n := range s.nodes {
-		switch n.element.step {
-		case Item:
-			if same(n.element.v, item) {
-				return n.element, true
+// maxKeys is how many sorts of keys keysOf tells apart. All items of a list that has a schema have one sort, or two if a
+// key may be left out; more are found in managedFields that somebody has made up.
+const maxKeys = 8
+
+// keysOf are the names of the keys by which the sets select the items of one list, each sort once.
+func keysOf(sets []Set) [][]string {
+	var all [][]string
+	for _, set := range sets {
+		for i := range set.nodes {
+			e := &set.nodes[i].element
+			if e.step != Key || len(all) == maxKeys {
+				continue
 			}
-		case Key:
-			if hasKeys(item, n.element.v) {
-				return n.element, true
+			names := make([]string, 0, e.v.Len())
+			for _, m := range e.v.Members() {
+				names = append(names, m.Key)
+			}
+			if len(names) > 0 && !slices.ContainsFunc(all, func(known []string) bool { return slices.Equal(known, names) }) {
+				all = append(all, names)
 			}
 		}
 	}
-	return Element{}, false
+	return all
 }
 
-// hasKeys says whether an item has all of these keys, with these values. A key that the item leaves to its default is
-// not found: the default is in the type, which is unknown here.
-func hasKeys(item, keys object.Value) bool {
-	for _, k := range keys.Members() {
-		if v, ok := item.Get(k.Key); !ok || !same(v, k.Value) {
-			return false
+// selects is the element of the set that selects this item, by keys with these names or by its value. A key that the
+// item leaves to its default is not found: the default is in the type, which is unknown here.
+//
+// It makes the element that the item would have and looks it up. Comparing the item with each element of the set would
+// take quadratic time in the length of the list.
+func (s Set) selects(keys [][]string, item object.Value) (Element, bool) {
+	for _, names := range keys {
+		members := make([]object.Member, 0, len(names))
+		for _, name := range names {
+			if v, ok := item.Get(name); ok {
+				members = append(members, object.Member{Key: name, Value: v})
+			}
+		}
+		if len(members) < len(names) {
+			continue
+		}
+		e := KeyElement(object.MapOf(members...))
+		if _, ok := s.find(e); ok {
+			return e, true
 		}
 	}
-	return keys.Len() > 0
+	e := ItemElement(item)
+	_, ok := s.find(e)
+	return e, ok
 }
 
 // Orphan says whether the place could have an owner and has none.
