@@ -150,7 +150,8 @@ func keysOf(sets []Set) [][]string {
 			for _, m := range e.v.Members() {
 				names = append(names, m.Key)
 			}
-			if len(names) > 0 && !slices.ContainsFunc(all, func(known []string) bool { return slices.Equal(known, names) }) {
+			known := slices.ContainsFunc(all, func(other []string) bool { return slices.Equal(other, names) })
+			if len(names) > 0 && !known {
 				all = append(all, names)
 			}
 		}

@@ -9,6 +9,14 @@ import (
 // Pair is a value of a custom type and the value that it replaces. Validation of an update goes down pairs: what is
 // wrong with a value that is as it was is not held against the update, and rules compare a value with its old one.
 //
+// The problem: a definition gets a stricter schema while objects exist that violate it. If every update were validated
+// as a whole, their owners could change nothing any longer, not even a label or a finalizer; so the objects could not
+// be deleted either. If updates were not validated, they could get worse. So an update must not be refused for what it
+// has left as it was:
+//
+//	schema: size ≤ 10       stored: {size: 20, name: a}
+//	{size: 20, name: b} is accepted        {size: 30, name: a} is refused
+//
 // Which old value belongs to which new one: fields and entries by their names; items of a list of type map by their
 // keys, of the first old item that has them; items of other lists have none. The nil Pair is a value without an old
 // one.
@@ -16,7 +24,7 @@ type Pair struct {
 	Type       *Type
 	Value, Old object.Value
 
-	compared, unchanged bool
+	compared, unchanged bool   // the result of Unchanged is known, and what it is
 	old                 *Keyed // of the items of Old; nil until one is asked for
 }
 
@@ -78,6 +86,8 @@ func (p *Pair) Unchanged() bool {
 	return p.unchanged
 }
 
+// compare is Unchanged without its memory. Lists other than those of type map are compared as wholes: their items have
+// no pair.
 func (p *Pair) compare() bool {
 	if p.Value.Kind() != p.Old.Kind() || p.Value.Len() != p.Old.Len() && p.Value.Kind() != object.String {
 		return false
@@ -104,7 +114,9 @@ func (p *Pair) compare() bool {
 	return object.Equal(p.Value, p.Old)
 }
 
-// Keyed finds items of a list of type map by the keys of another item.
+// Keyed finds items of a list of type map by the keys of another item. It is a hash table, since an update of a list of
+// many items looks up each of them. Text stands for the keys, with kind and length, so that no two tuples of keys have
+// one text: ("a", "b:c") and ("a:b", "c") differ.
 type Keyed struct {
 	keys  []string
 	items map[string]object.Value

@@ -21,7 +21,15 @@ const maxUnknown = 100
 //
 //	out = (members ∩ fields, decoded, without those that omitempty leaves out) ∪ { the zero of f : f ∈ always ∖ members }
 //
-// is made in one pass, in order, and copied only from the first member that changes on (edit).
+// is made in one pass, in order, and copied only from the first member that changes on (edit). With the fields
+//
+//	containers (always written)    paused (omitempty)    strategy (always written)
+//
+// the members {colour: red, paused: false} become {containers: null, strategy: {}}: containers is inserted where the
+// walk passes its place, colour is unknown, paused is zero and has omitempty, and strategy comes last.
+//
+// The walk costs a look-up per member, in a hash table of the fields (names). It allocates for what changes only; the
+// path to the current value is a linked list on the stack (step), and becomes text for an error only.
 //
 // Of several errors the result is that of the reference: an error of a parser of scalars (quantity, time) ends the
 // walk; of the others the first counts. First is by the order of keys, since the order of the text is not known any
@@ -43,6 +51,10 @@ func (t *Type) Decode(v object.Value) (Decoded, error) {
 // Subtrees that are the same memory in both, at the same place, are skipped: a patch of one field does not walk the
 // whole object. They need no second look, as decoding the value of a place depends on nothing but the value and the
 // type of the place. Null shares nothing.
+//
+// "At the same place" matters: a value that a patch has moved from a map of strings into a struct is the same memory,
+// and has never been decoded as that struct. So both objects are walked in parallel, and each member is compared with
+// the one of its name in settled, never with another one. settled must be of the same type; it is not checked.
 func (t *Type) DecodeFrom(v, settled object.Value) (Decoded, error) {
 	if !settled.IsNull() && v == settled {
 		return Decoded{Value: v}, nil
@@ -54,6 +66,7 @@ func (t *Type) DecodeFrom(v, settled object.Value) (Decoded, error) {
 	return decoded, err
 }
 
+// decodeFrom is DecodeFrom without its check.
 func (t *Type) decodeFrom(v, settled object.Value) (Decoded, error) {
 	if t.Custom != nil {
 		return t.prune(v, pruner{settled: settled})
@@ -79,6 +92,8 @@ func (t *Type) DecodePart(v object.Value) (Decoded, error) {
 	return w.decode(v, t)
 }
 
+// decode walks an object. A fatal error goes before a saved one, although it may come later in the walk: in Go the
+// parser of a scalar ends the decoding at once, while other errors are told at its end.
 func (w *walker) decode(v object.Value, t *Type) (Decoded, error) {
 	out := w.value(v, t, nil)
 	if w.fatal != nil {
@@ -94,9 +109,9 @@ func (w *walker) decode(v object.Value, t *Type) (Decoded, error) {
 type walker struct {
 	part    bool         // see DecodePart
 	settled object.Value // see DecodeFrom
-	unknown []string
-	saved   *TypeError // the first value of a wrong type; the walk goes on
-	fatal   *TypeError // ends the walk
+	unknown []string     // paths, at most maxUnknown
+	saved   *TypeError   // the first value of a wrong type; the walk goes on
+	fatal   *TypeError   // ends the walk
 }
 
 // step is one element of the path from the top to the current value, linked upwards: a field of a struct, an index of
@@ -104,10 +119,10 @@ type walker struct {
 // Nothing may keep a reference to a step: it would move every step of every walk from the stack to the heap.
 type step struct {
 	up    *step
-	owner *Type
-	field *Field
-	key   string
-	index int
+	owner *Type  // the struct that field belongs to
+	field *Field // nil: not a field
+	key   string // of a map
+	index int    // in a list; -1: not an item
 	// settled is the value at the same place in what the current one was made from (DecodeFrom); null if there is
 	// none.
 	settled object.Value
@@ -142,6 +157,8 @@ func (c *counterpart) find(key string) (object.Value, bool) {
 	return object.Nil, false
 }
 
+// value decodes the value of one place. Null becomes the zero value of the type, as Go leaves a field alone of which
+// JSON has null. What is of the right kind leaves by a return in the switch; all else ends at the mismatch.
 func (w *walker) value(v object.Value, t *Type, at *step) object.Value {
 	if w.part && v.IsNull() {
 		return v
@@ -200,6 +217,7 @@ func (w *walker) value(v object.Value, t *Type, at *step) object.Value {
 	return object.Nil
 }
 
+// structure decodes a struct: the parallel walk that Decode describes. The result shares v where no member changes.
 func (w *walker) structure(v object.Value, t *Type, at *step) object.Value {
 	members := v.Members()
 	always := t.always
@@ -253,6 +271,7 @@ func (w *walker) structure(v object.Value, t *Type, at *step) object.Value {
 	return out.value(v)
 }
 
+// zeroMember is the member for the i-th field of always.
 func (t *Type) zeroMember(i int) object.Member {
 	f := &t.Fields[t.always[i]]
 	return object.Member{Key: f.Name, Value: f.zero()}
@@ -266,7 +285,14 @@ func (f *Field) zero() object.Value {
 	return f.Type.zero
 }
 
-// field decodes the value of a field, and says whether Go's encoding writes the field then.
+// field decodes the value of a field, and says whether Go's encoding writes the field then:
+//
+//	pointer                  as long as it is not null, or has no omitempty
+//	omitempty                unless it is empty: "", 0, false, [], {} of a map; a struct never is
+//	omitzero                 unless it is the zero value, of a struct as well
+//	none of these            always
+//
+// In a part of an object (an intent) whatever is there is written.
 func (w *walker) field(v object.Value, f *Field, at *step) (object.Value, bool) {
 	if f.Pointer {
 		if v.IsNull() {
@@ -299,15 +325,13 @@ func isEmpty(v object.Value, t *Type) bool {
 	return false
 }
 
+// table decodes a map with one type of values. No key is unknown, and none is added.
 func (w *walker) table(v object.Value, t *Type, at *step) object.Value {
 	members := v.Members()
-	out := edit{old: members}
-	switch t.Elem.Kind {
-	case String, Bool, Int:
-		if plain(members, t.Elem) {
-			return v
-		}
+	if plain(members, t.Elem) {
+		return v
 	}
+	out := edit{old: members}
 	here := step{up: at, index: -1}
 	for i := range members {
 		here.key = members[i].Key
@@ -333,6 +357,8 @@ func plain(members []object.Member, elem *Type) bool {
 	return true
 }
 
+// list decodes a list. Items are compared with those at the same index of settled: an item that was inserted in front
+// makes all others be decoded again, which is slower, but right.
 func (w *walker) list(v object.Value, t *Type, at *step) object.Value {
 	items := v.Items()
 	out := listEdit{old: items}
@@ -395,6 +421,7 @@ func (e *edit) value(old object.Value) object.Value {
 	return object.MapOf(e.new...)
 }
 
+// begin makes the copy, with the members before i, unless it is there.
 func (e *edit) begin(i int) {
 	if e.new == nil {
 		e.new = append(make([]object.Member, 0, len(e.old)+e.extra), e.old[:i]...)
@@ -428,7 +455,8 @@ func isNumber(v object.Value) bool {
 	return false
 }
 
-// float keeps an integer that a float holds exactly, as its text is the same, and reads any other literal.
+// float keeps an integer that a float holds exactly, as its text is the same, and reads any other literal. A literal
+// that is out of the range of the type is a mismatch.
 func (w *walker) float(v object.Value, t *Type, at *step) object.Value {
 	const exact = 1 << 53
 	if i := v.Int(); v.Kind() == object.Int && i > -exact && i < exact && t.Bits == 64 {
@@ -483,7 +511,7 @@ func isBase64(text string) bool {
 	return true
 }
 
-// byteList is the other way to write bytes that Go's decoding takes: a list of numbers.
+// byteList is the other way to write bytes that Go's decoding takes: a list of numbers. Null is 0, as in any list.
 func (w *walker) byteList(v object.Value, at *step) object.Value {
 	data := make([]byte, 0, v.Len())
 	for i, item := range v.Items() {
@@ -499,6 +527,7 @@ func (w *walker) byteList(v object.Value, at *step) object.Value {
 	return object.StringOf(base64.StdEncoding.EncodeToString(data))
 }
 
+// tellUnknown reports a member that the type does not have, of the struct at a place.
 func (w *walker) tellUnknown(at *step, name string) {
 	if len(w.unknown) >= maxUnknown {
 		return
@@ -553,6 +582,7 @@ func (w *walker) mismatch(v object.Value, t *Type, at *step) {
 	w.save(wrong(describe(v, t.Kind == Int || t.Kind == Float), t.goString(), at))
 }
 
+// save keeps the first error; the walk goes on, as Go's does, because a fatal one may follow.
 func (w *walker) save(err *TypeError) {
 	if w.saved == nil {
 		w.saved = err
@@ -564,7 +594,8 @@ func (w *walker) end(err error, at *step) {
 	w.fatal = &TypeError{Path: at.String(), Message: err.Error()}
 }
 
-// wrong words the error of encoding/json about a value that does not fit a Go type.
+// wrong words the error of encoding/json about a value that does not fit a Go type. It names the innermost struct on
+// the way and the fields that lead to the value, but no indices and no keys of maps.
 func wrong(value, goType string, at *step) *TypeError {
 	text := append(make([]byte, 0, 160), "json: cannot unmarshal "...)
 	text = append(text, value...)

@@ -5,6 +5,12 @@ import "plinth/object"
 // Default fills in the defaults of the type's markers: in a pointer field that is not set, in any other that has its
 // zero value, and at every depth that the value has. Subtrees in which nothing is missing are shared. A custom type
 // fills in what its schema says: see filler.
+//
+// v must have been decoded: a struct that is no pointer is there, so that defaults below it apply; one behind a pointer
+// that is absent stays so, with all of its fields. Whether a field is set cannot be seen of one that is no pointer: Go
+// holds `port: 0` and no port alike, and so both get the default.
+//
+//	Default(Default(v)) = Default(v)
 func (t *Type) Default(v object.Value) object.Value {
 	if !t.fills {
 		return v
@@ -34,6 +40,8 @@ func (t *Type) Default(v object.Value) object.Value {
 	return v
 }
 
+// defaultFields fills in the fields of a struct. Its type has a default at or below it (fills), so that the copy per
+// changed field is rare.
 func (t *Type) defaultFields(v object.Value) object.Value {
 	for i := range t.Fields {
 		f := &t.Fields[i]

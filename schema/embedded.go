@@ -25,6 +25,7 @@ type embeddedChecker struct {
 	told    int
 }
 
+// tell adds errors, up to maxTold. The first one is told whatever its length.
 func (e *embeddedChecker) tell(errs ...*field.Error) {
 	for _, err := range errs {
 		size := len(err.Field) + len(err.Detail) + badSize(err.BadValue)
@@ -68,6 +69,7 @@ func (e *embeddedChecker) below(v object.Value, t *Type, at *place) {
 	}
 }
 
+// object checks one embedded object.
 func (e *embeddedChecker) object(v object.Value, t *Type, path *field.Path) {
 	apiVersion, hasVersion := v.Get("apiVersion")
 	kind, hasKind := v.Get("kind")
@@ -98,6 +100,7 @@ func (e *embeddedChecker) object(v object.Value, t *Type, path *field.Path) {
 	}
 }
 
+// badAPIVersion says what is wrong with an apiVersion; "" if nothing is.
 func badAPIVersion(v object.Value) string {
 	switch {
 	case v.Kind() != object.String:
@@ -111,6 +114,7 @@ func badAPIVersion(v object.Value) string {
 	return ""
 }
 
+// badKind says what is wrong with a kind; "" if nothing is.
 func badKind(v object.Value) string {
 	switch {
 	case v.Kind() != object.String:

@@ -14,9 +14,14 @@ const maxFilled = 16 << 20
 // A value that was filled in gets the defaults below it in turn. Null without a default stays: pruning has dropped it
 // where it has to.
 //
-// Subtrees of types without any default below (fills) are not walked.
-type filler struct{ filled int }
+// With port: {type: integer, default: 80} below tls: {type: object}, {} stays {}: a default applies to members of a map
+// that is there. Only where tls has `default: {}` does {} become {tls: {port: 80}}. {tls: null} stays as it is, if
+// pruning has left it.
+//
+// Subtrees of types without any default below (fills) are not walked, so that a schema without defaults costs nothing.
+type filler struct{ filled int } // the size of the defaults so far, as JSON
 
+// value fills in what is below a value of the type. The value itself is not replaced: see null.
 func (f *filler) value(v object.Value, t *Type) object.Value {
 	if !t.fills {
 		return v
@@ -46,6 +51,7 @@ func (f *filler) null(v object.Value, of *Type) object.Value {
 	return f.fallback(v, of)
 }
 
+// fallback is the default of a type, which has one; or v, once maxFilled is passed.
 func (f *filler) fallback(v object.Value, of *Type) object.Value {
 	if f.filled += of.Custom.defaultSize; f.filled > maxFilled {
 		return v
@@ -53,6 +59,8 @@ func (f *filler) fallback(v object.Value, of *Type) object.Value {
 	return of.Custom.Default
 }
 
+// members fills in the members of a map: first those that are absent, by the fields of the type, then those below the
+// ones that are there.
 func (f *filler) members(v object.Value, t *Type) object.Value {
 	var set []object.Member
 	for i := range t.Fields {

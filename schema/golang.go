@@ -30,6 +30,15 @@ type Facts interface {
 }
 
 // Compiler compiles Go types and remembers them. It is safe for concurrent use.
+//
+// Types refer to each other, and to themselves: the schema of a CustomResourceDefinition has properties, which are
+// schemas. So a type cannot be compiled by compiling what is below it first. Each Type is entered into types before its
+// fields are compiled, and what needs complete types (zero values, which fields are always written, whether there are
+// defaults below) is computed when a batch of types is there (finish). Invariant: outside of mu,
+//
+//	t ∈ types ⇒ t.complete, and so is every type that can be reached from t
+//
+// A type is compiled when a request first needs it, to keep it out of the start.
 type Compiler struct {
 	facts Facts
 	asked sync.Map // reflect.Type to *Type: those that Type has handed out, for it is called with every request
@@ -72,7 +81,8 @@ type batch struct {
 	copies []structCopy
 }
 
-// structCopy is a struct type that a field has given a marker of its own.
+// structCopy is a struct type that a field has given a marker of its own. from may not have its fields yet when the
+// copy is made, as it may be around it: finish copies them.
 type structCopy struct{ to, from *Type }
 
 // compile returns the type that stands for t, known or new.
@@ -140,7 +150,9 @@ func (b *batch) shape(out *Type, t reflect.Type, ofFields map[string]Markers) {
 	}
 }
 
-// fields adds the fields of a Go struct, those of embedded structs among them. An outer field hides an embedded one.
+// fields adds the fields of a Go struct, those of embedded structs among them. An outer field hides an embedded one, as
+// in encoding/json. markers are those of t by Go field name; embedded and within say how t is embedded in out, for
+// error messages and for protobuf, which does not see through embedding.
 func (b *batch) fields(out *Type, t reflect.Type, markers map[string]Markers, embedded string, within []int) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -172,6 +184,8 @@ func (b *batch) fields(out *Type, t reflect.Type, markers map[string]Markers, em
 	}
 }
 
+// field is one field of a Go struct. What is required is what has no omitempty, unless a marker says otherwise; see
+// Field.Required. A default that is no JSON is an error in the sources, and panics.
 func (b *batch) field(f reflect.StructField, owner reflect.Type, name, options, embedded string, m Markers) Field {
 	out := Field{
 		Name: name, OmitEmpty: hasOption(options, "omitempty"), OmitZero: hasOption(options, "omitzero"),
@@ -195,7 +209,9 @@ func (b *batch) field(f reflect.StructField, owner reflect.Type, name, options, 
 	return out
 }
 
-// withMarkers is the type, or its copy if the field says something of its own about how it merges.
+// withMarkers is the type, or its copy if the field says something of its own about how it merges. []string is one Go
+// type and one Type, but metadata.finalizers is a set, and the args of a container are atomic: a marker of the field
+// must not change the type for all other fields.
 func (b *batch) withMarkers(t *Type, m Markers, f *Field) *Type {
 	switch t.Kind {
 	case List:
@@ -239,7 +255,13 @@ func (t *Type) mark(m Markers, strategy string) {
 	}
 }
 
-// finish computes what needs complete types.
+// finish computes what needs complete types, for the types of this batch; those of earlier ones are complete and may be
+// in use. Whether defaults apply below a type is the least fixed point of
+//
+//	fills(t) = some field has a default ∨ fills(some type directly below t)
+//
+// A recursion would not end for types that contain themselves; so it starts with false everywhere and repeats until
+// nothing changes, which takes at most as many rounds as types are nested.
 func (b *batch) finish() {
 	for _, c := range b.copies {
 		c.to.Fields, c.to.names = c.from.Fields, c.from.names
@@ -272,7 +294,9 @@ func (t *Type) fillsByNow() bool {
 	return slices.ContainsFunc(t.Fields, func(f Field) bool { return !f.Default.IsNull() || f.Type.fills })
 }
 
-// setZero computes the zero value and, for a struct, which fields are always written.
+// setZero computes the zero value and, for a struct, which fields are always written. It descends into fields that are
+// no pointers, lists or maps, whose zero value is null: a Go struct cannot contain itself without one of these, so that
+// the recursion ends.
 func (t *Type) setZero(done map[*Type]bool) {
 	if t.complete || done[t] {
 		return

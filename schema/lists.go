@@ -10,7 +10,8 @@ import (
 // twice.
 
 // listErrors validates all lists of an object. If the old object is invalid anywhere, the new one is not validated at
-// all: whoever has such an object must be able to update it.
+// all: whoever has such an object must be able to update it. This is coarser than the ratcheting of [Pair], and is what
+// the reference does.
 func (t *Type) listErrors(v, old object.Value) field.ErrorList {
 	var found listChecker
 	found.members(v, t, nil)
@@ -25,7 +26,8 @@ func (t *Type) listErrors(v, old object.Value) field.ErrorList {
 	return found.errs
 }
 
-// listChecker walks an object and collects errors, up to a total length of maxTold.
+// listChecker walks an object and collects errors, up to a total length of maxTold. The first one is told whatever its
+// length, so that there is an error wherever something is wrong.
 type listChecker struct {
 	errs field.ErrorList
 	told int
@@ -40,6 +42,7 @@ func (l *listChecker) tell(err *field.Error) {
 	l.errs = append(l.errs, err)
 }
 
+// value checks what is below a value; t may be the type of another kind of value, and says nothing then.
 func (l *listChecker) value(v object.Value, t *Type, at *place) {
 	switch v.Kind() {
 	case object.Map:
@@ -64,6 +67,7 @@ func (l *listChecker) members(v object.Value, t *Type, at *place) {
 	}
 }
 
+// list checks a list and its items.
 func (l *listChecker) list(items []object.Value, t *Type, at *place) {
 	switch t.ListType {
 	case Set:

@@ -7,6 +7,10 @@ import "math/bits"
 // a binary search, and a fifth less than with a map of Go, or with slots by hash/maphash. The zero value finds
 // nothing.
 //
+// Slots hold numbers and not names, so that a table of 40 fields is 256 bytes, and many definitions together have tens
+// of thousands of types. A search compares the name with that of the field whose number it finds, and goes on to the
+// next slot if they differ.
+//
 // Invariants: at least half of the slots are empty, so that each search ends; and no slot is empty between slot(name)
 // and the slot that holds its field.
 type names struct {
@@ -14,6 +18,7 @@ type names struct {
 	shift uint8    // 64 - log2(len(slots))
 }
 
+// namesOf makes the table of these fields, whose names are distinct. There must be fewer than math.MaxUint16.
 func namesOf(fields []Field) names {
 	if len(fields) == 0 {
 		return names{}
@@ -30,6 +35,7 @@ func namesOf(fields []Field) names {
 	return n
 }
 
+// find is the index of the field of this name, and whether there is one.
 func (n *names) find(fields []Field, name string) (int, bool) {
 	if len(n.slots) == 0 {
 		return 0, false
@@ -58,6 +64,7 @@ func (n *names) slot(name string) int {
 	return int(h * odd >> n.shift)
 }
 
+// after is the slot behind another one; the first one is behind the last.
 func (n *names) after(at int) int { return (at + 1) & (len(n.slots) - 1) }
 
 // word and half are the first eight and four bytes of a text.

@@ -4,7 +4,8 @@ import "strings"
 
 // Has says whether the type has a place of this path, which is in the form of [Decoded.Unknown] and of the duplicates
 // that package object reports. It tells the duplicates that the reference reports from those that it never sees,
-// because they are in an unknown field or in untyped content of a built-in type.
+// because they are in an unknown field or in untyped content of a built-in type. Of `{"spec": {"x": 1, "x": 2}}`
+// the duplicate spec.x is told where spec has a field x; otherwise only that x is unknown.
 //
 // The keys of maps may hold dots and brackets themselves, so that all of what follows may be a key: it is taken for
 // one.

@@ -104,6 +104,7 @@ func (t *Type) effectiveFormat(format string) string {
 // long one would keep everybody else waiting.
 var registries = sync.Pool{New: func() any { return strfmt.NewFormats() }}
 
+// hasFormat says whether a text has a format that the library knows.
 func hasFormat(format, text string) bool {
 	r := registries.Get().(strfmt.Registry)
 	defer registries.Put(r)
@@ -161,7 +162,9 @@ func less(a, b object.Value) bool {
 	return a.Float() < b.Float()
 }
 
-// inRange checks that a number is one of the type and format. The library prints it and reads it again as such.
+// inRange checks that a number is one of the type and format, and says whether it is. The library prints it and reads
+// it again as such; so 1e300 fails as an integer because its text does not fit 64 bits. what names the number in the
+// error: the value itself, or a bound of the schema.
 func (c *checker) inRange(f *findings, v object.Value, t *Type, said *Constraints, what string, at *place) bool {
 	var err error
 	switch typ := t.jsonType(); {
@@ -234,6 +237,11 @@ var patterns = patternCache{limit: 8 << 20}
 // checked against it, and many schemas share theirs. In two generations: a pattern that is asked for moves to the
 // young one, and when that holds half of what may be kept, it becomes the old one, and the old one goes. So what was
 // used lately stays, without a list of who was used when.
+//
+//	size(young) ≤ limit/2 ∧ size(old) ≤ limit/2
+//
+// A map without a bound would grow with every definition that was ever there; compiling a pattern per value takes many
+// times what matching it takes.
 type patternCache struct {
 	limit int // of the memory of both generations
 
@@ -250,6 +258,8 @@ type compiledPattern struct {
 // instruction is about what one instruction of a compiled pattern takes, with what is derived from it.
 const instruction = 100
 
+// get is the compiled pattern, or the error of compiling it, which is not kept. Patterns above half the limit are
+// compiled each time. Two callers may compile the same pattern at once; the second one's is used by it alone.
 func (c *patternCache) get(pattern string) (*regexp.Regexp, error) {
 	c.mu.RLock()
 	known, ok := c.young[pattern]
@@ -282,6 +292,8 @@ func (c *patternCache) get(pattern string) (*regexp.Regexp, error) {
 	return known.re, nil
 }
 
+// compilePattern compiles a pattern and estimates its size by the length of the program that it becomes: a{1000} is
+// short as text.
 func compilePattern(pattern string) (compiledPattern, error) {
 	re, err := regexp.Compile(pattern)
 	if err != nil {

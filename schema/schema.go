@@ -15,12 +15,36 @@
 //   - marker: a line of a comment in the Go sources (+listType=map), or the keyword of a schema that says the same.
 //   - place: a field, item or member in an object, with the path from the top.
 //
+// # One write, step by step
+//
+// A Deployment is created with
+//
+//	spec: {replicas: 1, template: {spec: {containers: [{name: web, resources: {limits: {cpu: "0.5"}}}]}}, colour: red}
+//
+// Decode drops spec.colour and reports it, makes cpu "500m", and adds what Go always writes: `strategy: {}`, `status:
+// {}`, `metadata: {}` in the template. Default is for the defaults that comments of the Go types state; those that are
+// code in Kubernetes are functions in internal/builtin. Ownership is computed on the result. Settle, at last, turns
+// every empty list and map into null, and drops it where the field has omitempty. For a custom object Decode drops
+// spec.colour as well, but neither knows quantities nor adds anything, Default takes the defaults of its schema, and
+// Settle does nothing.
+//
+// # Why types are compiled
+//
+// The obvious ways are to interpret the OpenAPI document of a kind, or to decode into its Go struct. The first one
+// resolves references and reads strings at each field of each object. The second one needs a Go struct per kind, which
+// a custom kind does not have, and allocates all of its fields to say what became of one. A Type holds what the walks
+// ask for, in the form in which they ask: fields sorted by name as the members of values are, the zero value as one
+// shared value, the fields that are always written as a list of indices, and whether there is any default below.
+//
 // # Invariants
 //
 // The walks may be repeated, in which case they change nothing, and they return the same memory where they change
 // nothing:
 //
 //	Settle(Settle(v)) = Settle(v)        DecodeFrom(v, settled) = Decode(v)        SettleFrom(v, settled) = Settle(v)
+//
+// The second point is what makes the rest of a write cheap: an object of which one field is patched shares all other
+// subtrees with the stored one, and what follows (ownership, validation, printing) skips whatever it shares.
 //
 // # Caveats
 //
@@ -101,14 +125,14 @@ type Type struct {
 	Typeless bool    // Any: OpenAPI does not even say that it is an object
 	Either   *Either // Any: the value has one of two forms; nil: it is whatever it is
 
-	golang   reflect.Type
-	doc      string // the description, where golang has no method that tells it
-	unmarked *Type  // see Unmarked; nil: the type itself
-	zero     object.Value
-	names    names    // Struct: of Fields
-	always   []uint16 // Struct: the fields that are written even when nobody set them, as indices into Fields, ascending
-	fills    bool     // a Default applies at or below this type
-	complete bool     // all of this stands, and others may be reading it: a later batch must not touch it
+	golang   reflect.Type // what a built-in type was compiled from; nil in a custom type
+	doc      string       // the description, where golang has no method that tells it
+	unmarked *Type        // see Unmarked; nil: the type itself
+	zero     object.Value // see Zero
+	names    names        // Struct: an index of Fields; empty for a struct of more fields than it can hold
+	always   []uint16     // Struct: indices of the Fields that are written even when nobody set them, ascending
+	fills    bool         // a Default applies at or below this type
+	complete bool         // all of this stands, and others may be reading it: a later batch must not touch it
 }
 
 // Field is one field of a Struct.
@@ -143,7 +167,8 @@ type Decoded struct {
 	Unknown []string
 }
 
-// TypeError is a value that does not have the type of its place: 400 on the wire (VAL-1).
+// TypeError is a value that does not have the type of its place: 400 on the wire (VAL-1). It is the only error of
+// decoding. What is of the right type and still wrong is found by validation.
 type TypeError struct {
 	Path    string // "spec.replicas"
 	Message string // as the reference words it: `json: cannot unmarshal string into Go struct field …`
@@ -163,7 +188,9 @@ func (t *Type) Field(name string) *Field {
 }
 
 // find is the index of a field, or the one at which it would have to be inserted. from is an index that is not greater
-// than that.
+// than that. The insertion point is needed where a member is unknown: the fields that are always written and sort
+// before it must be inserted before it is passed. Only then, or in a struct without an index, does the binary search
+// run.
 func (t *Type) find(name string, from int) (int, bool) {
 	if i, ok := t.names.find(t.Fields, name); ok {
 		return i, true
@@ -181,7 +208,7 @@ func (t *Type) find(name string, from int) (int, bool) {
 }
 
 // Implied is the value that an absent field stands for: its default, or the zero value of a scalar that Go always
-// writes. Nil if neither applies.
+// writes. Nil if neither applies. Server-side apply identifies list items by it, where an intent leaves out a key.
 func (f *Field) Implied() object.Value {
 	if !f.Default.IsNull() || f.Pointer || f.OmitEmpty {
 		return f.Default

@@ -17,6 +17,10 @@ import (
 //	an empty list or bytes as the value of a map       stays empty: the generated code starts from an empty value there
 //	Settle(Settle(v)) = Settle(v)
 //
+// A Role is created with `rules: []`. An update compares it with the zero value of a Role, which has `rules: null`, so
+// that .rules has changed, and its creator owns it. If decoding made it null, nobody would. If nothing did, clients
+// would see an empty list where the reference shows null.
+//
 // One thing is not as protobuf has it: it does not carry the apiVersion and kind of an object within an object, and
 // the reference sets them again when it writes out a StatefulSet's volumeClaimTemplates. Here they stay.
 func (t *Type) Settle(v object.Value) object.Value {
@@ -26,7 +30,8 @@ func (t *Type) Settle(v object.Value) object.Value {
 
 // SettleFrom is Settle for a value that was made from a settled one; as in DecodeFrom, shared subtrees are skipped,
 // and null shares nothing. stable says that Decode has nothing to change in the result, if it had nothing to change in
-// v. It usually has not; but it drops the null of a field with omitempty, which a zero time is settled as.
+// v. It usually has not; but it drops
+// the null of a field with omitempty, which a zero time is settled as.
 func (t *Type) SettleFrom(v, settled object.Value) (_ object.Value, stable bool) {
 	if t.golang == nil {
 		return v, true
@@ -50,6 +55,7 @@ type settler struct {
 	unstable bool // see SettleFrom
 }
 
+// value settles a value of the type; settled is the value at the same place of what v was made from, or null.
 func (s *settler) value(v, settled object.Value, t *Type) object.Value {
 	switch t.Kind {
 	case Struct:

@@ -29,7 +29,9 @@ func (w *walker) special(v object.Value, t *Type, at *step) object.Value {
 	}
 }
 
-// quantity accepts text and bare numbers.
+// quantity accepts text and bare numbers, and gives the canonical form: "0.5" and 0.5 are "500m". isCanonicalQuantity
+// spares the library's parsing and printing nearly always, as stored quantities are canonical and come again with each
+// update.
 func (w *walker) quantity(v object.Value, t *Type, at *step) object.Value {
 	if v.IsNull() {
 		return t.zero
@@ -56,7 +58,8 @@ func (w *walker) quantity(v object.Value, t *Type, at *step) object.Value {
 }
 
 // isCanonicalQuantity recognises the usual quantities that are in canonical form already: a few digits whose suffix
-// can not be a bigger one. Everything else is left to the library.
+// can not be a bigger one. 1500m is, 1000m is 1. It may be false for a canonical one, but never true for another:
+// everything else is left to the library.
 func isCanonicalQuantity(text string) bool {
 	n, i := 0, 0
 	for ; i < len(text) && i < 9 && text[i] >= '0' && text[i] <= '9'; i++ {
@@ -74,6 +77,7 @@ func isCanonicalQuantity(text string) bool {
 	return false
 }
 
+// intOrString accepts text and integers of 32 bits, and leaves both as they are.
 func (w *walker) intOrString(v object.Value, t *Type, at *step) object.Value {
 	switch {
 	case v.Kind() == object.String, v.Kind() == object.Int && fits(v.Int(), 32):
@@ -94,6 +98,7 @@ func (w *walker) text(v object.Value, at *step) (string, bool) {
 	return v.Str(), true
 }
 
+// time accepts a text of this layout and gives it in UTC. The zero time is null, as Go prints it.
 func (w *walker) time(v object.Value, layout string, at *step) object.Value {
 	if v.IsNull() {
 		return v
@@ -118,6 +123,8 @@ func (w *walker) time(v object.Value, layout string, at *step) object.Value {
 	return object.StringOf(string(printed))
 }
 
+// duration accepts a text like "90s", and gives it as Go prints it: "1m30s". Null is no duration: it is parsed as "",
+// which is an error.
 func (w *walker) duration(v object.Value, at *step) object.Value {
 	text, ok := w.text(v, at)
 	if !ok {
@@ -128,7 +135,7 @@ func (w *walker) duration(v object.Value, at *step) object.Value {
 		w.end(err, at)
 		return object.Nil
 	}
-	if printed := d.String(); v.IsNull() || printed != text {
+	if printed := d.String(); printed != text {
 		return object.StringOf(printed)
 	}
 	return v

@@ -46,6 +46,18 @@ var (
 // structural. An error says that it is not: what cannot be served is not served, whoever let it into the store.
 // Descriptions are left out; strings of the type point into the schema.
 //
+// The problem: one schema has three readers that disagree. Validation takes it as JSON schema, in which a keyword
+// counts for the values that it fits, whatever type is written beside it. Pruning asks which members are declared, goes
+// by the kind of the value, and lets x-kubernetes-preserve-unknown-fields hold down to the next schema that is written
+// out. A merge goes by the OpenAPI document that the reference makes of the schema, in which preserving holds for all
+// that is below. For
+//
+//	{type: object, x-kubernetes-preserve-unknown-fields: true, properties: {a: {type: object, properties: {b: …}}}}
+//
+// and the value {a: {c: {}}, d: {}}, pruning drops a.c and keeps d, while the set of an intent has .a.c as well as .d.
+// A Type must answer all three. Its fields (Kind, Fields, Elem, ListType) are what a merge sees; what pruning and
+// validation see beside that is in Constraints: the items of what is no List, and additionalProperties.
+//
 // To a merge the type is what the reference makes of the OpenAPI document that it publishes (SSA-8, SSA-9): lists are
 // atomic and maps granular where nothing is said; what is not described, below x-kubernetes-preserve-unknown-fields
 // at any depth or in an object without properties, is Elem of the Struct, of no type of its own. Pruning has its own
@@ -78,6 +90,9 @@ type structural struct {
 }
 
 // node is one schema, read but not compiled.
+//
+// Invariant: constraints = 0 ⇔ c says nothing. A Type gets Constraints of its own only where there are any: most places
+// of a large schema say no more than "string", and share one Type.
 type node struct {
 	kind                        string // "type"
 	intOrString                 bool
@@ -91,7 +106,8 @@ type node struct {
 }
 
 // compile returns the type of a schema. open says that a schema around it preserves unknown fields, root that it is
-// the top.
+// the top. It goes from the bottom up: defaults are pruned by the finished type, and fills asks the types below. The
+// recursion is as deep as the schema, which was parsed with a bound on depth.
 func (s *structural) compile(from object.Value, open, root bool) (*Type, error) {
 	n, err := read(from)
 	if err != nil {
@@ -115,6 +131,7 @@ func (s *structural) compile(from object.Value, open, root bool) (*Type, error) 
 	if err := s.junctors(&n); err != nil {
 		return nil, err
 	}
+	// shape and junctors may have added constraints: n.c is copied only now.
 	if invariants.Enabled {
 		t.checkCompiled()
 	}
@@ -156,6 +173,7 @@ func (n *node) shared() *Type {
 	return nil
 }
 
+// junctor says whether the schema has allOf, anyOf, oneOf or not.
 func (n *node) junctor() bool {
 	return n.allOf.Len() > 0 || n.anyOf.Len() > 0 || n.oneOf.Len() > 0 || !n.negate.IsNull()
 }
@@ -165,6 +183,16 @@ var writtenKinds = map[string]Kind{"object": Struct, "array": List, "string": St
 	"number": Float}
 
 // shape fills in what the structure of the schema says: the kind, members, items, and how they merge.
+//
+//	type     what else there is                    Kind            Elem
+//	object   a schema as additionalProperties      Map             that schema
+//	object   properties                            Struct          additionalProperties; anything where open
+//	object   nothing                               Struct          anything
+//	array    items                                 List            the items
+//	none     x-kubernetes-int-or-string            IntOrString
+//	none     nothing                               Any
+//
+// What does not fit, such as the items of an object, goes into Constraints.
 func (s *structural) shape(t *Type, n *node, open, root bool) error {
 	var items, additional *Type
 	var err error
@@ -215,6 +243,7 @@ func (s *structural) shape(t *Type, n *node, open, root bool) error {
 		}
 		t.Kind, t.Bits = scalar.Kind, scalar.Bits
 	}
+	// What Elem has not taken is still there for pruning and validation.
 	if items != nil || additional != nil {
 		n.c.items, n.c.additional = items, additional
 		n.constraints++
@@ -222,7 +251,7 @@ func (s *structural) shape(t *Type, n *node, open, root bool) error {
 	return n.mark(t)
 }
 
-// fields compiles the properties of a schema.
+// fields compiles the properties of a schema. They come sorted by name, as the members of every map.
 func (s *structural) fields(t *Type, n *node, open, root bool) error {
 	members := n.properties.Members()
 	if len(members) == 0 && !n.c.Embedded {
@@ -246,7 +275,8 @@ func (s *structural) fields(t *Type, n *node, open, root bool) error {
 	return nil
 }
 
-// object gives a Struct the fields that every object has.
+// object gives a Struct the fields that every object has. metadata has the type of ObjectMeta whatever the schema says
+// of it, as it is decoded as such; what the schema says is kept as Constraints.Metadata, for defaults and validation.
 func (s *structural) object(t *Type, n *node) {
 	for _, name := range [...]string{"apiVersion", "kind", "metadata"} {
 		i, there := slices.BinarySearchFunc(t.Fields, name, func(f Field, name string) int {
@@ -292,6 +322,7 @@ func (s *structural) junctors(n *node) (err error) {
 	return err
 }
 
+// nested compiles the schemas of a list. They are not open: a junctor describes no fields, it constrains values.
 func (s *structural) nested(list object.Value) ([]*Type, error) {
 	if list.Len() == 0 {
 		return nil, nil
@@ -333,7 +364,8 @@ func (n *node) mark(t *Type) error {
 	return nil
 }
 
-// pruned is the default of a place as pruning leaves it, nulls and all.
+// pruned is the default of a place as pruning leaves it, nulls and all. A default is filled in after the object has
+// been pruned: what the schema does not have must be gone before.
 func (s *structural) pruned(t *Type) object.Value {
 	if t.Custom.Default.IsNull() {
 		return object.Nil
@@ -342,6 +374,7 @@ func (s *structural) pruned(t *Type) object.Value {
 	return p.value(t.Custom.Default, t, false, &place{index: -1})
 }
 
+// setDefault sets the default, null for none, and its size, which filler adds up.
 func (c *Constraints) setDefault(v object.Value) {
 	if c.Default = v; !v.IsNull() {
 		c.defaultSize = len(object.AppendJSON(nil, v))
@@ -488,6 +521,7 @@ func (c *Constraints) set(key string, v object.Value) bool {
 	return true
 }
 
+// setLength is set for the keywords that bound a length or a number of items.
 func (c *Constraints) setLength(key string, v object.Value) bool {
 	switch key {
 	case "minLength":
@@ -508,6 +542,7 @@ func (c *Constraints) setLength(key string, v object.Value) bool {
 	return true
 }
 
+// rules reads x-kubernetes-validations. Nothing is compiled: most rules are of types that nobody uses.
 func rules(v object.Value) []Rule {
 	out := make([]Rule, 0, v.Len())
 	for _, item := range v.Items() {

@@ -77,6 +77,14 @@ const maxTold = 1 << 20
 //     there, though they mean little.
 //   - What is wrong with a branch that is not told of may not be lost: it is not valid.
 //
+// For example, anyOf: [{type: object, required: [a]}, {type: string}] and the value {} make
+//
+//	"x" must validate at least one schema (anyOf)
+//	x.a in body is required
+//
+// The first branch has more matches, since the type of the value is right there, and so its error is told. That the
+// value is no string is not told, but counts.
+//
 // The obvious way, one list that all checks write to, gets the second wrong; so each value has findings of its own,
 // which go into those of its parent.
 type checker struct {
@@ -87,12 +95,16 @@ type checker struct {
 	asDefault bool
 }
 
-// findings is what is known of one value.
+// findings is what is known of one value, and of all that is below it. Invariants:
+//
+//	list has no message twice        len(list) > 0 ⇒ failed        told(checker) = Σ size of all findings not discarded
+//
+// failed without list is possible: when maxTold is reached, errors are no longer told, but still decide.
 type findings struct {
 	list    []finding
 	seen    map[string]bool // of list, by message; nil while it is short
-	matches int
-	failed  bool // there was an error, whether or not it is in list
+	matches int             // see checker
+	failed  bool            // there was an error, whether or not it is in list
 }
 
 type finding struct {
@@ -104,6 +116,7 @@ type finding struct {
 // manyFindings is from how many findings on they are looked for in a map.
 const manyFindings = 16
 
+// add adds an error, unless its text is there, or maxTold is reached.
 func (c *checker) add(to *findings, one finding) {
 	to.failed = true
 	if to.seen == nil && len(to.list) >= manyFindings {
@@ -131,7 +144,8 @@ func (c *checker) add(to *findings, one finding) {
 	to.list = append(to.list, one)
 }
 
-// merge puts what is known of a part into what is known of the whole.
+// merge puts what is known of a part into what is known of the whole. part may not be used afterwards: a whole that
+// knows nothing yet takes its memory.
 func (c *checker) merge(to *findings, part findings) {
 	to.matches += part.matches
 	to.failed = to.failed || part.failed
@@ -145,7 +159,8 @@ func (c *checker) merge(to *findings, part findings) {
 	}
 }
 
-// discard forgets what is not told.
+// discard forgets findings that are not told, such as those of a branch of anyOf, so that they do not count against
+// maxTold.
 func (c *checker) discard(f findings) {
 	for i := range f.list {
 		c.told -= f.list[i].size
@@ -226,7 +241,8 @@ func badSize(v any) int {
 	return 16
 }
 
-// ratcheted checks a value, and lets what is wrong with it pass if the value is as it was.
+// ratcheted checks a value, and lets what is wrong with it pass if the value is as it was. The comparison comes last:
+// most values are right, and need none.
 func (c *checker) ratcheted(v object.Value, t *Type, at *place, pair *Pair) findings {
 	f := c.value(v, t, at, pair)
 	if f.failed && pair.Unchanged() {
@@ -394,6 +410,7 @@ func (t *Type) takesEither(v object.Value, said *Constraints) bool {
 		len(said.AnyOf) == 2 && said.AnyOf[0] == plainInt && said.AnyOf[1] == plainString
 }
 
+// anyOf checks that one branch is valid. The first valid one ends the search, and counts its matches.
 func (c *checker) anyOf(f *findings, v object.Value, branches []*Type, at *place) {
 	var best findings
 	for _, of := range branches {
@@ -419,6 +436,8 @@ func (c *checker) prefer(best *findings, part findings) {
 	*best = part
 }
 
+// oneOf checks that exactly one branch is valid. All are tried; the errors of a branch are told only where none is
+// valid.
 func (c *checker) oneOf(f *findings, v object.Value, branches []*Type, at *place) {
 	var best findings
 	valid, matches := 0, 0
@@ -449,6 +468,7 @@ func (c *checker) oneOf(f *findings, v object.Value, branches []*Type, at *place
 	}
 }
 
+// items checks a list: its items and its length. An item of a list of type map has a pair by its keys.
 func (c *checker) items(f *findings, v object.Value, t *Type, said *Constraints, at *place, pair *Pair) {
 	items := v.Items()
 	if of := t.Items(); of != nil {
@@ -475,12 +495,14 @@ func (c *checker) items(f *findings, v object.Value, t *Type, said *Constraints,
 	f.matches += 2
 }
 
+// tooMany adds the error of a list or map that is too long.
 func (c *checker) tooMany(f *findings, at *place, size, limit int64, format string) {
 	c.put(f, at, format, []any{limit}, func(path *field.Path, _ string) *field.Error {
 		return field.TooMany(path, int(size), int(limit))
 	})
 }
 
+// members checks a map: the number of its members, each of those that the schema knows, and those that it requires.
 func (c *checker) members(f *findings, v object.Value, t *Type, said *Constraints, at *place, pair *Pair) {
 	f.matches++
 	members := v.Members()
@@ -522,12 +544,14 @@ func (c *checker) members(f *findings, v object.Value, t *Type, said *Constraint
 	}
 }
 
+// notAllowed adds the error of a member that additionalProperties: false excludes.
 func (c *checker) notAllowed(f *findings, key string, at *place) {
 	name := at.name()
 	message := name + "." + key + " in body is a forbidden property"
 	c.add(f, finding{message, field.Invalid(c.at(name), key, message), 2*len(message) + len(key)})
 }
 
+// missing adds the error of a required member that is not there.
 func (c *checker) missing(f *findings, key string, at *place) {
 	name := at.name() + "." + key
 	c.add(f, finding{name + " in body is required", field.Required(c.at(name), ""), 2 * len(name)})
