@@ -133,8 +133,8 @@ func itemElement(t *schema.Type, keys [][]string, item object.Value, i int, sets
 	return Element{Index, object.IntOf(int64(i))}
 }
 
-// maxKeys is how many sorts of keys keysOf tells apart. All items of a list that has a schema have one sort, or two if a
-// key may be left out; more are found in managedFields that somebody has made up.
+// maxKeys is how many sorts of keys keysOf tells apart. All items of a list that has a schema have one sort, or two if
+// a key may be left out; more are found in managedFields that somebody has made up.
 const maxKeys = 8
 
 // keysOf are the names of the keys by which the sets select the items of one list, each sort once.

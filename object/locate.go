@@ -12,7 +12,11 @@ import (
 
 // Places are offsets into a stored object, at which it is cut to print it with its resourceVersion, without its type,
 // or without its managedFields. Invariant: 0 < Item < Managed < ManagedEnd ≤ Splice < len, each of them at the quote
-// of a key; or Managed = ManagedEnd = 0.
+// of a key; or Managed = ManagedEnd = 0. In
+//
+//	{"apiVersion":"v1","kind":"Pod","metadata":{"managedFields":[…],"name":"a","uid":"u"},"spec":{…}}
+//
+// Item is at "metadata", Managed at "managedFields", ManagedEnd at "name" and Splice at "uid".
 type Places struct {
 	// Item is the first key that is neither apiVersion nor kind: '{' and the bytes from here on are the object without
 	// its type.
@@ -36,6 +40,7 @@ func Locate(data []byte) (at Places, ok bool) {
 	return at, ok
 }
 
+// locate is Locate without its check.
 func locate(data []byte) (at Places, ok bool) {
 	if len(data) == 0 || data[0] != '{' {
 		return at, false
@@ -107,6 +112,8 @@ func skip(data []byte, pos int) int {
 	return end
 }
 
+// skipValue counts brackets, but not those in strings. It does not check what it passes: the bytes are canonical, or a
+// document that has been parsed.
 func skipValue(data []byte, pos int) int {
 	for depth := 0; pos < len(data); {
 		switch data[pos] {
@@ -139,6 +146,7 @@ func skipValue(data []byte, pos int) int {
 	return len(data)
 }
 
+// skipString returns the offset behind the string whose quote is at pos.
 func skipString(data []byte, pos int) int {
 	for pos++; pos < len(data); pos++ {
 		switch data[pos] {

@@ -86,6 +86,11 @@ func parse(data []byte, only []string) (Parsed, error) {
 //
 //	members[base:] are those of the innermost open map, where base was len(members) when it was opened
 //
+// While {"a": [1, [2, 3]], "b": 4} is parsed, the stacks are, from bottom to top,
+//
+//	at the 3    items: 1 2          members:            the inner list has begun at len(items) = 1
+//	at the b    items:              members: a          both lists have ended, and are values in memory of their own
+//
 // Both stacks are empty again at the end, and are used for the next document.
 type parser struct {
 	in  string
@@ -107,7 +112,7 @@ type parser struct {
 type stacks struct {
 	items   []Value
 	members []Member
-	path    []step // as long as the nesting is deep
+	path    []step // as long as the nesting is deep; it becomes text for duplicates only
 }
 
 var pooledStacks = sync.Pool{New: func() any {
@@ -135,6 +140,8 @@ const slabSize = 64
 // of a member begins in the input.
 type step struct{ index, key int }
 
+// value parses the value at pos, behind white space, and leaves pos behind it. While skim is set, containers are
+// returned empty.
 func (p *parser) value() (Value, error) {
 	if p.pos == len(p.in) {
 		return Nil, p.end()
@@ -159,6 +166,9 @@ func (p *parser) value() (Value, error) {
 	return Nil, p.unexpected("looking for beginning of value")
 }
 
+// object parses a map, whose brace is at pos. Keys mostly come sorted, as clients print them so; whether they do is
+// found out on the way, and only others are sorted. Two equal keys are not sorted in this sense: order finds
+// duplicates.
 func (p *parser) object() (Value, error) {
 	if err := p.enter(-1); err != nil {
 		return Nil, err
@@ -248,7 +258,9 @@ func ascend(a, b string) bool {
 	return a < b
 }
 
-// order sorts members, drops all but the last of each key, and notes the keys that occur more than once.
+// order sorts members, drops all but the last of each key, and notes the keys that occur more than once. Its work for
+// duplicates is bounded (maxDuplicates, maxTold): a body may repeat a key a million times, at any depth, and the path
+// of each would have to be written out.
 func (p *parser) order(members []Member) []Member {
 	slices.SortStableFunc(members, func(a, b Member) int { return strings.Compare(a.Key, b.Key) })
 	for i := 1; i < len(members); i++ {
@@ -289,6 +301,7 @@ func (p *parser) where(name string) string {
 	return b.String()
 }
 
+// array parses a list, whose bracket is at pos.
 func (p *parser) array() (Value, error) {
 	if err := p.enter(0); err != nil {
 		return Nil, err
@@ -322,7 +335,7 @@ func (p *parser) array() (Value, error) {
 	return v, nil
 }
 
-// enter passes the opening bracket of a container.
+// enter passes the opening bracket of a container. Index is 0 for a list, and -1 for a map.
 func (p *parser) enter(index int) error {
 	p.pos++
 	if len(p.path) == MaxDepth {
@@ -384,6 +397,7 @@ func (p *parser) digits() {
 	}
 }
 
+// someDigits passes one digit or more. where says for the error what they belong to.
 func (p *parser) someDigits(where string) error {
 	start := p.pos
 	p.digits()
@@ -422,7 +436,9 @@ func (p *parser) str() (string, error) {
 
 // afterPlain returns the offset of the first byte from pos on that is a quote, a backslash, a control character or no
 // ASCII. It looks at eight bytes at a time: each of the four terms has the top bit of every byte set that it is about,
-// and perhaps of later ones, which does not matter as only the first counts.
+// and perhaps of later ones, which does not matter as only the first counts. quote - ones, for example, borrows from a
+// byte that is 0, which w^('"'*ones) has where w has a quote: 0x00 - 0x01 = 0xff, whose top bit is set. The borrow may
+// disturb the bytes above it, which are the later ones.
 func afterPlain(in string, pos int) int {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	for ; pos+8 <= len(in); pos += 8 {
@@ -518,6 +534,7 @@ func (p *parser) unicode() (rune, error) {
 	return utf8.RuneError, nil
 }
 
+// hex4 reads four hexadecimal digits behind the u at pos.
 func (p *parser) hex4() (rune, error) {
 	p.pos++
 	var r rune
@@ -535,6 +552,7 @@ func (p *parser) hex4() (rune, error) {
 	return r, nil
 }
 
+// literal passes one of the words true, false and null.
 func (p *parser) literal(word string) error {
 	for i := 0; i < len(word); i++ {
 		if p.pos == len(p.in) || p.in[p.pos] != word[i] {
@@ -553,6 +571,7 @@ func (p *parser) next() byte {
 	return p.skipSpace()
 }
 
+// skipSpace is next without its shortcut for text without white space.
 func (p *parser) skipSpace() byte {
 	for ; p.pos < len(p.in); p.pos++ {
 		switch c := p.in[p.pos]; c {
@@ -572,6 +591,7 @@ func (p *parser) wanted(where string) error {
 	return p.unexpected(where)
 }
 
+// end is the error of input that ends too early.
 func (p *parser) end() error {
 	return &SyntaxError{Message: "unexpected end of JSON input", Offset: len(p.in)}
 }
@@ -584,6 +604,7 @@ func (p *parser) broken(where string) error {
 	return p.unexpected(where)
 }
 
+// unexpected is the error of the byte at pos, worded as encoding/json does.
 func (p *parser) unexpected(where string) error {
 	return &SyntaxError{Message: "invalid character " + quoteChar(p.in[p.pos]) + " " + where, Offset: p.pos + 1}
 }

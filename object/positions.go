@@ -57,7 +57,9 @@ type finder struct {
 }
 
 // value searches the value at pos for the paths that lead through it: those with these indices, which agree in their
-// first length bytes. It returns the offset behind the value.
+// first length bytes. It returns the offset behind the value. A value that no path leads through is skipped without
+// reading its keys. Names with dots in them may look like longer paths ("a.b" in the top, or b in a); both are
+// followed.
 func (f *finder) value(pos int, through []int, length int) int {
 	if len(through) == 0 || f.text[pos] != '{' && f.text[pos] != '[' {
 		return skip(f.data, pos)

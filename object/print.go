@@ -45,6 +45,7 @@ type printer struct {
 	changed bool // the text is read as another value
 }
 
+// value appends a value with its members in byte order.
 func (p *printer) value(dst []byte, v Value) []byte {
 	switch v.kind {
 	case Null:
@@ -81,6 +82,7 @@ func (p *printer) value(dst []byte, v Value) []byte {
 	}
 }
 
+// object appends a value in canonical form. The leading members are looked up and then passed over.
 func (p *printer) object(dst []byte, v Value) []byte {
 	if v.kind != Map {
 		return p.value(dst, v)
@@ -149,6 +151,7 @@ func AppendString(dst []byte, s string) []byte {
 	return p.text(dst, s)
 }
 
+// text appends a string in quotes. What stands for itself, mostly all of it, is copied in one piece.
 func (p *printer) text(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	start := 0
@@ -198,6 +201,7 @@ func afterPrintable(s string, pos int) int {
 	return pos
 }
 
+// appendEscape appends the escape of an ASCII character, the short form where JSON has one.
 func appendEscape(dst []byte, c byte) []byte {
 	switch c {
 	case '"', '\\':

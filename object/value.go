@@ -31,9 +31,17 @@ var kindNames = [...]string{"null", "bool", "number", "number", "number", "strin
 func (k Kind) String() string { return kindNames[k] }
 
 // Value is one immutable value. It takes 24 bytes: scalars stand in it, everything else is behind the pointer.
+//
+// The obvious form, any with map[string]any and []any as in unstructured objects, costs an allocation per scalar, a
+// hash table per map, and a copy of all of it wherever two owners might change it. A Value is copied as three words, a
+// map is one slice of members, and nothing is ever copied for fear of a change. The price is that a change copies the
+// members of each map on its way (WithAt), and that a member of a large map is found by binary search.
+//
+// Two Values that are equal by == share their memory and so have equal content. The reverse holds for null, Bool, Int
+// and Float only: two equal strings may stand at different places.
 type Value struct {
-	// Bool: 0 or 1. Int: the integer. Float: its bits. Number, String: bytes at p. List: values at p. Map: members at
-	// p.
+	// Bool: 0 or 1. Int: the integer. Float: its bits. The others: how much is at p, in bytes (Number, String), values
+	// (List) or members (Map).
 	n    uint64
 	p    unsafe.Pointer
 	kind Kind
@@ -122,6 +130,7 @@ func Fields(keysAndValues ...any) Value {
 	return MapOf(members...)
 }
 
+// strictlySorted says whether keys ascend, each once.
 func strictlySorted(members []Member) bool {
 	for i := 1; i < len(members); i++ {
 		if members[i-1].Key >= members[i].Key {
@@ -185,6 +194,7 @@ func (v Value) Str() string {
 	return v.text()
 }
 
+// text is the string at p. v must be a String or a Number.
 func (v Value) text() string { return unsafe.String((*byte)(v.p), int(v.n)) }
 
 // Len is the number of items of a list, members of a map, or bytes of a string.
@@ -212,8 +222,8 @@ func (v Value) Members() []Member {
 	return unsafe.Slice((*Member)(v.p), int(v.n))
 }
 
-// few is up to how many members are looked through one by one: keys of different lengths are told apart without a look
-// at them, and that is quicker than the order of a few.
+// few is up to how many members are searched linearly: most keys differ in length and are told apart by that alone,
+// which is quicker than comparing their text in a binary search.
 const few = 12
 
 // Get finds the member of a map with this key. Every other kind has none.
@@ -241,7 +251,8 @@ func (v Value) At(keys ...string) Value {
 	return v
 }
 
-// find is a binary search without a comparison function: it is on the way of every request.
+// find is the position of a key in sorted members, or the one where it would have to be inserted. It is a binary search
+// without a comparison function, as every request makes many.
 func find(members []Member, key string) (int, bool) {
 	lo, hi := 0, len(members)
 	for lo < hi {
@@ -312,7 +323,7 @@ func (v Value) WithoutAt(keys ...string) Value {
 	return v.With(keys[0], child.WithoutAt(keys[1:]...))
 }
 
-// WithItem is the list with item i replaced.
+// WithItem is the list with item i replaced. i must be an index of the list.
 func (v Value) WithItem(i int, item Value) Value {
 	items := slices.Clone(v.Items())
 	items[i] = item
@@ -335,7 +346,8 @@ func (v Value) Untyped() (Value, error) {
 }
 
 // Scalars is the value with every scalar in it, at every depth, replaced by what change makes of it. It fails where
-// change does.
+// change does. Each list and map of which something changes is copied once, however much of it changes; all others are
+// shared.
 func (v Value) Scalars(change func(Value) (Value, error)) (Value, error) {
 	switch v.kind {
 	case List:
@@ -418,7 +430,8 @@ func parseInt(literal string) (int64, bool) {
 	return i, err == nil
 }
 
-// Edit is the map with these members set and those keys dropped, made in one go. Null counts as an empty map.
+// Edit is the map with these members set and those keys dropped, made in one go: With for each of n members would copy
+// the map n times. A key that is both set and dropped is set. Null counts as an empty map.
 func (v Value) Edit(set []Member, drop ...string) Value {
 	old := v.Members()
 	if len(set) == 0 && v.kind == Map && !slices.ContainsFunc(old,
