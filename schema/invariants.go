@@ -37,8 +37,8 @@ func (t *Type) checkCompiled() {
 	if t.golang != nil && (t.Kind == List || t.Kind == Map) && t.Elem == nil {
 		invariants.Fail("schema: a list or map without a type of its content: %v", t.golang)
 	}
-	if t.ListType != Associative {
-		return
+	if t.ListType != Associative || t.golang == nil {
+		return // the validation of a definition compiles its schema before it has looked for the keys of lists
 	}
 	if t.Kind != List || len(t.ListKeys) == 0 {
 		invariants.Fail("schema: an associative list without keys: %s", t.Name)

@@ -136,9 +136,7 @@ func create(d definition) (v verdict) {
 		strategy.PrepareForCreate(ctx, theirs)
 		return strategy.Validate(ctx, theirs)
 	})
-	obj := prepared(d.ours, object.Fields())
-	errs := objectmeta.ObjectMeta(obj.At("metadata"), false, validation.Names(obj), field.NewPath("metadata"))
-	v.ours = lines(append(errs, validation.Validate(obj, options)...))
+	v.ours = judged("create", prepared(d.ours, object.Fields()), object.Nil)
 	return v
 }
 
@@ -151,9 +149,7 @@ func update(d, old definition) (v verdict) {
 		theirs.Generation, theirs.ResourceVersion = 0, "1"
 		return strategy.ValidateUpdate(ctx, theirs, old.theirs)
 	})
-	obj := named(prepared(d.ours, old.ours.At("status")), old.ours)
-	errs := objectmeta.ObjectMetaUpdate(obj.At("metadata"), old.ours.At("metadata"), field.NewPath("metadata"))
-	v.ours = lines(append(errs, validation.ValidateUpdate(obj, old.ours, options)...))
+	v.ours = judged("update", named(prepared(d.ours, old.ours.At("status")), old.ours), old.ours)
 	return v
 }
 
@@ -166,10 +162,22 @@ func updateStatus(d, old definition) (v verdict) {
 		theirs.ResourceVersion = "1"
 		return statusStrategy.ValidateUpdate(ctx, theirs, old.theirs)
 	})
-	obj := named(d.ours.With("spec", old.ours.At("spec")), old.ours)
-	errs := objectmeta.ObjectMetaUpdate(obj.At("metadata"), old.ours.At("metadata"), field.NewPath("metadata"))
-	v.ours = lines(append(errs, validation.ValidateStatusUpdate(obj, old.ours)...))
+	v.ours = judged("status", named(d.ours.With("spec", old.ours.At("spec")), old.ours), old.ours)
 	return v
+}
+
+// judged is what we say of a write: create, update, or status.
+func judged(verb string, obj, old object.Value) []string {
+	path := field.NewPath("metadata")
+	if verb == "create" {
+		errs := objectmeta.ObjectMeta(obj.At("metadata"), false, validation.Names(obj), path)
+		return lines(append(errs, validation.Validate(obj, options)...))
+	}
+	errs := objectmeta.ObjectMetaUpdate(obj.At("metadata"), old.At("metadata"), path)
+	if verb == "update" {
+		return lines(append(errs, validation.ValidateUpdate(obj, old, options)...))
+	}
+	return lines(append(errs, validation.ValidateStatusUpdate(obj, old)...))
 }
 
 // prepared is a definition with the status that the engine gives it: the one it had, to which the storage version is

@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"plinth/conformance/internal/mutation"
 	"plinth/conformance/internal/scheme"
 	"plinth/internal/mutants"
 	"plinth/object"
@@ -118,7 +119,7 @@ func (c *compared) minimise(t *testing.T, r *mutants.Recorder, mutant int) *comp
 			t.Fatal(err)
 		}
 		left := n
-		smaller := without(doc, &left)
+		smaller := mutation.Without(doc, &left)
 		if left >= 0 {
 			return c
 		}
@@ -129,43 +130,6 @@ func (c *compared) minimise(t *testing.T, r *mutants.Recorder, mutant int) *comp
 			n++
 		}
 	}
-}
-
-// without is a value without its n-th part, counted from the top; n is negative if there was such a part.
-func without(v any, n *int) any {
-	switch v := v.(type) {
-	case map[string]any:
-		out := maps.Clone(v)
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if key == "apiVersion" || key == "kind" {
-				continue
-			}
-			if *n == 0 {
-				*n--
-				delete(out, key)
-				return out
-			}
-			*n--
-			if out[key] = without(v[key], n); *n < 0 {
-				return out
-			}
-		}
-		return out
-	case []any:
-		out := slices.Clone(v)
-		for i := range v {
-			if *n == 0 {
-				*n--
-				return slices.Delete(out, i, i+1)
-			}
-			*n--
-			if out[i] = without(v[i], n); *n < 0 {
-				return out
-			}
-		}
-		return out
-	}
-	return v
 }
 
 func (c *compared) record(out *bytes.Buffer, r *mutants.Recorder) {

@@ -15,11 +15,17 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"plinth/conformance/internal/vectors"
 	"plinth/internal/builtin/validation/validationtest"
 	"plinth/internal/mutants"
 )
 
-var variants = flag.Int("variants", 1500, "how many cases of each kind and verb are tried")
+var (
+	variants = flag.Int("variants", 1500, "how many cases of each kind and verb are tried")
+	kind     = flag.String("kind", "", "look for cases of this kind alone")
+)
 
 // recorded is the line above the cases that TestRecord writes.
 const recorded = "# Each case below notices a mutant of the rules: found by TestRecord of conformance/validation, answers included.\n"
@@ -43,7 +49,12 @@ func TestRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &recorder{Recorder: all, documents: documents, served: validationtest.NewServed(),
-		names: slices.Sorted(maps.Keys(documents))}
+		names: slices.Sorted(maps.Keys(documents)), vectors: map[schema.GroupVersionKind][]map[string]any{}}
+	for _, v := range vectors.All(t) {
+		doc := v.Document(t)
+		delete(doc, "metadata") // of which the server makes most itself
+		r.vectors[v.Kind] = append(r.vectors[v.Kind], doc)
+	}
 	var pool []*mutants.Sample
 	for _, table := range tables {
 		for _, c := range table.Cases {
@@ -79,6 +90,7 @@ type recorder struct {
 	documents map[string]map[string]any
 	served    validationtest.Served
 	names     []string
+	vectors   map[schema.GroupVersionKind][]map[string]any
 }
 
 // prepared is a case with what is needed to judge it many times.
@@ -108,7 +120,9 @@ func (r *recorder) prepare(c *validationtest.Case) *prepared {
 	return p
 }
 
-// kind looks for cases of one kind.
+// kind looks for cases of one kind. The cases from which others are made are the documents as they are at first; a
+// case that reaches an open mutant which none before it has reached joins them. So what lies behind several conditions
+// is found one condition at a time.
 func (r *recorder) kind(t *testing.T, k *kindUnderTest) {
 	var found []*validationtest.Case
 	var bases []string
@@ -119,33 +133,43 @@ func (r *recorder) kind(t *testing.T, k *kindUnderTest) {
 			bases, docs = append(bases, name), append(docs, doc)
 		}
 	}
-	if len(bases) == 0 {
+	if len(bases) == 0 || *kind != "" && *kind != k.gvk.Kind {
 		return
 	}
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(k.gvk.String())) // never fails
-	m := newMutator(docs)
-	verbs := []string{"create", "update"}
-	for _, sub := range []string{"status", "approval"} {
-		if k.upstream.Subresources[sub] != nil {
-			verbs = append(verbs, sub)
-		}
-	}
+	start := h.Sum64() + *seed<<32
+	x := newExplorer(append(docs, r.vectors[k.gvk]...))
 	before := len(r.Open)
 	r.Reset()
 	var pool []*prepared // for mutants in variables: cases with something that is found in no other
-	said := map[string]bool{}
+	said, differences := map[string]bool{}, map[string]string{}
+	verbs := append([]string{"create", "update"}, slices.Sorted(maps.Keys(k.upstream.Subresources))...)
 	for _, verb := range verbs {
+		reached := map[int]bool{}
+		var from []*validationtest.Case
 		for i := range *variants {
-			c := r.candidate(m, h.Sum64()+uint64(i), verb, bases[i%len(bases)], i < len(bases))
+			c := &validationtest.Case{Verb: verb, Object: bases[i%len(bases)]}
+			if i >= len(bases) {
+				c = r.candidate(x, start+uint64(i), x.choose(from, start+uint64(i)))
+			}
 			if c == nil {
 				continue
 			}
 			p := r.prepare(c)
-			if p == nil || len(p.says) > 8 {
+			if p == nil || len(p.says) > 6 || c.Changes() > 12 || len(c.String()) > 4000 {
 				continue
 			}
-			if smaller := r.useful(t, k, p); smaller != nil {
+			x.learn(p.says)
+			joins := i < len(bases)
+			for _, n := range p.Reached() {
+				joins = joins || r.Open[n] && !reached[n]
+				reached[n] = true
+			}
+			if joins {
+				from = append(from, c)
+			}
+			if smaller := r.useful(t, k, p, differences); smaller != nil {
 				found = append(found, smaller)
 			}
 			fresh := i < len(bases)
@@ -154,7 +178,7 @@ func (r *recorder) kind(t *testing.T, k *kindUnderTest) {
 				fresh = fresh || !said[s]
 				said[s] = true
 			}
-			if fresh && r.agreed(t, k, p) {
+			if fresh && r.agreed(t, k, p, differences) {
 				pool = append(pool, p)
 			}
 		}
@@ -169,47 +193,59 @@ func (r *recorder) kind(t *testing.T, k *kindUnderTest) {
 		return p.Sample
 	})
 	t.Logf("%s: %d cases, for %d mutants", k.gvk.Kind, len(found), before-len(r.Open))
+	for _, difference := range slices.Sorted(maps.Values(differences)) {
+		t.Logf("%s: upstream and we differ: %s", k.gvk.Kind, difference)
+	}
 	if err := writeTable(k, found); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// candidate is a case of random changes.
-func (r *recorder) candidate(m *mutator, seed uint64, verb, base string, plain bool) *validationtest.Case {
-	c := &validationtest.Case{Verb: verb, Object: base}
-	if plain {
-		return c
+// candidate makes random changes to a case.
+func (r *recorder) candidate(x *explorer, seed uint64, c *validationtest.Case) *validationtest.Case {
+	base := r.documents[c.Object]
+	next := &validationtest.Case{Verb: c.Verb, Object: c.Object}
+	if c.Verb == "create" {
+		doc, err := c.After(base)
+		if err != nil {
+			return nil
+		}
+		changes(nil, base, x.variant(seed, doc, ""), func(path, value string) { next.Change(false, path, value) })
+		return next
 	}
-	doc := r.documents[base]
-	if verb != "create" && seed%3 > 0 {
-		changes(nil, doc, m.variant(seed, doc, ".spec"), func(path, value string) { c.Change(true, path, value) })
+	before, err := c.Before(r.documents)
+	if err != nil {
+		return nil
 	}
-	if verb == "create" || seed%3 < 2 {
+	if seed%3 > 0 {
+		before = x.variant(seed, before, "")
+	}
+	changes(nil, base, before, func(path, value string) { next.Change(true, path, value) })
+	kept, err := r.served.Kept(next, r.documents)
+	if err != nil {
+		return nil
+	}
+	doc, err := c.After(kept)
+	if err != nil {
+		doc = kept // what was changed is not there any more
+	}
+	if seed%3 < 2 {
 		below := ""
-		if verb != "create" && verb != "update" {
+		if c.Verb == "status" || c.Verb == "approval" {
 			below = ".status"
 		}
-		if verb != "create" {
-			var err error
-			if doc, err = r.kept(c); err != nil {
-				return nil
-			}
-		}
-		changes(nil, doc, m.variant(seed+1<<40, doc, below), func(path, value string) { c.Change(false, path, value) })
+		doc = x.variant(seed+1<<40, doc, below)
 	}
-	return c
-}
-
-// kept is the object of a case as it is stored.
-func (r *recorder) kept(c *validationtest.Case) (map[string]any, error) {
-	return r.served.Kept(c, r.documents)
+	changes(nil, kept, doc, func(path, value string) { next.Change(false, path, value) })
+	return next
 }
 
 // useful gives the smallest form of a case that notices an open mutant, if upstream and we say the same of it, and
 // closes what it notices.
-func (r *recorder) useful(t *testing.T, k *kindUnderTest, p *prepared) *validationtest.Case {
+func (r *recorder) useful(t *testing.T, k *kindUnderTest, p *prepared,
+	differences map[string]string) *validationtest.Case {
 	mutant := r.First(p.Sample)
-	if mutant == 0 || !r.agreed(t, k, p) {
+	if mutant == 0 || !r.agreed(t, k, p, differences) {
 		return nil
 	}
 	return r.minimise(t, k, p, mutant).Case
@@ -219,7 +255,7 @@ func (r *recorder) useful(t *testing.T, k *kindUnderTest, p *prepared) *validati
 func (r *recorder) minimise(t *testing.T, k *kindUnderTest, p *prepared, mutant int) *prepared {
 	for i := 0; i < p.Changes(); {
 		less := r.prepare(p.Without(i))
-		if less != nil && less.Notices(mutant) && r.agreed(t, k, less) {
+		if less != nil && less.Notices(mutant) && r.agreed(t, k, less, nil) {
 			p = less
 		} else {
 			i++
@@ -230,10 +266,18 @@ func (r *recorder) minimise(t *testing.T, k *kindUnderTest, p *prepared, mutant 
 	return p
 }
 
-// agreed says whether upstream says of a case what we say.
-func (r *recorder) agreed(t *testing.T, k *kindUnderTest, p *prepared) bool {
+// agreed says whether upstream says of a case what we say. What it says else is noted, once for a field.
+func (r *recorder) agreed(t *testing.T, k *kindUnderTest, p *prepared, differences map[string]string) bool {
 	theirs, err := k.upstreamSays(t, p.Case, r.documents)
-	return err == nil && slices.Equal(theirs, p.says)
+	if err != nil || slices.Equal(theirs, p.says) {
+		return err == nil
+	}
+	only := append(without(theirs, p.says), without(p.says, theirs)...)
+	if field, _, _ := strings.Cut(only[0], ": "); differences != nil && len(differences) < 10 {
+		differences[field] = p.Case.String() + "\n  upstream: " + strings.Join(theirs, "\n            ") +
+			"\n  ours:     " + strings.Join(p.says, "\n            ")
+	}
+	return false
 }
 
 // writeTable adds cases to the table of a kind.
@@ -270,6 +314,10 @@ func changes(path []string, from, to any, tell func(path, value string)) {
 		}
 		return
 	case []any:
+		if text, ok := numbered(to); ok {
+			tell(where(path), text)
+			return
+		}
 		from, ok := from.([]any)
 		if !ok || len(to) < len(from) || len(from) == 0 {
 			break
@@ -288,6 +336,13 @@ func changes(path []string, from, to any, tell func(path, value string)) {
 	if err != nil || bytes.Equal(a, b) {
 		return
 	}
+	if text := where(path); !strings.Contains(text, "]]") && !strings.Contains(text, ": ") {
+		tell(text, string(b))
+	}
+}
+
+// where is a path as the changes of a case have it.
+func where(path []string) string {
 	text := ""
 	for _, step := range path {
 		switch {
@@ -301,8 +356,23 @@ func changes(path []string, from, to any, tell func(path, value string)) {
 			text += "." + step
 		}
 	}
-	if strings.Contains(text, "]]") || strings.Contains(text, ": ") {
-		return
+	return text
+}
+
+// numbered is a long list whose items differ in their number alone, as the changes of a case have it.
+func numbered(list []any) (string, bool) {
+	if len(list) < 12 {
+		return "", false
 	}
-	tell(text, string(b))
+	text := func(i int) string {
+		b, _ := json.Marshal(list[i])
+		return string(b)
+	}
+	item := strings.ReplaceAll(text(7), "7", "#")
+	for i := range list {
+		if strings.ContainsAny(item, "<>*") || strings.ReplaceAll(item, "#", strconv.Itoa(i)) != text(i) {
+			return "", false
+		}
+	}
+	return "[<" + item + ",*" + strconv.Itoa(len(list)) + ">]", true
 }

@@ -75,7 +75,7 @@ func (r *Recorder) Sample(run func() (string, error)) (*Sample, error) {
 }
 
 // reachable is how many mutants a run may reach before it counts as one that never ends.
-const reachable = 1 << 22
+const reachable = 1 << 18
 
 func (s *Sample) try(mutant int) (says string, err error) {
 	defer func() {
@@ -98,6 +98,9 @@ func (s *Sample) Notices(mutant int) bool {
 	_, ok := slices.BinarySearch(s.reached, mutant)
 	return ok && s.differs(mutant)
 }
+
+// Reached are the mutants that could make a difference to a sample, those in the values of variables excepted.
+func (s *Sample) Reached() []int { return s.reached }
 
 func (s *Sample) differs(mutant int) bool {
 	says, err := s.try(mutant)

@@ -10,8 +10,8 @@
 //
 // "was" changes the document before anything is done with it, "set" what is written: the changed document on create,
 // else the object as it was created and stored. The value is YAML on one line; null removes a member. An index that is
-// the length of the list appends to it. <a*253> stands for 253 times a. The objects are the YAML documents beside the
-// tables. A line that begins with # is a comment.
+// the length of the list appends to it. <a*253> stands for 253 times a, and <"a#",*3> for "a0","a1","a2",. The objects
+// are the YAML documents beside the tables. A line that begins with # is a comment.
 //
 // Two tests read them: that of package validation checks what it says, and that of conformance/validation what the
 // reference says, which can write it into the tables as well.
@@ -178,7 +178,14 @@ func expand(s string) string {
 	return repeated.ReplaceAllStringFunc(s, func(match string) string {
 		parts := repeated.FindStringSubmatch(match)
 		n, _ := strconv.Atoi(parts[2])
-		return strings.Repeat(parts[1], n)
+		if !strings.Contains(parts[1], "#") {
+			return strings.Repeat(parts[1], n)
+		}
+		var b strings.Builder
+		for i := range n {
+			b.WriteString(strings.ReplaceAll(parts[1], "#", strconv.Itoa(i)))
+		}
+		return b.String()
 	})
 }
 

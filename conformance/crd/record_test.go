@@ -1,0 +1,195 @@
+//go:build mutants
+
+package crd
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+
+	"plinth/conformance/internal/mutation"
+	"plinth/internal/mutants"
+	"plinth/object"
+)
+
+// recorded is the table that TestRecord writes: a write of a definition, the definition, the one that it replaces, and
+// what is wrong with it, a line each.
+const recorded = "../../internal/crd/validation/testdata/recorded.txt"
+
+// TestRecord looks for definitions of which a mutant of our rules says something else than upstream, while our rules
+// say the same, and writes those that notice a mutant which none before has noticed into the table of package
+// crd/validation:
+//
+//	go run ./mutants/overlay internal/crd/validation DIR
+//	go test -tags mutants -overlay DIR/overlay.json -vet=off ./crd -run TestRecord
+func TestRecord(t *testing.T) {
+	all, err := mutants.NewRecorder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &recorder{Recorder: all, reached: map[int]bool{}}
+	r.out.WriteString("# What upstream says of definitions, each of which notices a mutant of the rules: found by TestRecord of " +
+		"conformance/crd.\n")
+	docs := corpus(t)
+	m := newMutator(docs)
+	from := docs
+	for _, c := range cases {
+		for _, doc := range docs {
+			if doc["metadata"].(map[string]any)["name"] == c.name {
+				from = append(from, put(clone(doc), c.path, c.to).(map[string]any))
+			}
+		}
+	}
+	first := len(from)
+	choose := rand.New(rand.NewPCG(*seed, 1))
+	for i := range 20 * *objects {
+		doc := from[i%len(from)]
+		if i >= first {
+			doc = m.variant(*seed<<32+uint64(i), from[choose.IntN(len(from))])
+		}
+		old := from[choose.IntN(len(from))]
+		if choose.IntN(3) > 0 {
+			old = m.variant(*seed<<33+uint64(i), doc)
+		}
+		joins := false
+		for _, verb := range []string{"create", "update", "status"} {
+			w := r.write(t, verb, doc, old)
+			if w != nil && r.try(t, w) {
+				joins = true
+			}
+		}
+		if joins && i >= first {
+			from = append(from, doc)
+		}
+		if i%400 == 0 {
+			t.Logf("%d tried, %d in the corpus, %d mutants are left", i, len(from), len(r.Open))
+		}
+	}
+	samples := make([]*mutants.Sample, len(r.pool))
+	for i, w := range r.pool {
+		samples[i] = w.Sample
+	}
+	r.CloseGlobals(samples, func(i, mutant int) *mutants.Sample {
+		w := r.minimise(t, r.pool[i], mutant)
+		r.record(w)
+		return w.Sample
+	})
+	t.Logf("%d of %d mutants are left", len(r.Open), mutants.Count)
+	if err := os.WriteFile(recorded, r.out.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+type recorder struct {
+	*mutants.Recorder
+	out     bytes.Buffer
+	reached map[int]bool
+	pool    []*write // for mutants in variables
+	differ  int
+}
+
+// write is a write of a definition of which upstream and we say the same.
+type write struct {
+	*mutants.Sample
+	verb     string
+	doc, was map[string]any
+	obj, old object.Value
+}
+
+// write is nil for what cannot be decoded, and where upstream says something else.
+func (r *recorder) write(t *testing.T, verb string, doc, was map[string]any) *write {
+	d, ok := decode(t, text(t, doc))
+	if !ok {
+		return nil
+	}
+	var old definition
+	var v verdict
+	w := &write{verb: verb, doc: doc, was: was}
+	if verb == "create" {
+		v = create(d)
+		w.obj = prepared(d.ours, object.Fields())
+	} else {
+		if old, ok = decode(t, text(t, was)); !ok {
+			return nil
+		}
+		w.old = old.ours
+		if verb == "update" {
+			v = update(d, old)
+			w.obj = named(prepared(d.ours, old.ours.At("status")), old.ours)
+		} else {
+			v = updateStatus(d, old)
+			w.obj = named(d.ours.With("spec", old.ours.At("spec")), old.ours)
+		}
+	}
+	if difference := v.difference(); difference != "" {
+		if r.differ++; r.differ < 10 {
+			t.Logf("upstream and we differ: %s: %s\n%s\n%s", verb, difference, text(t, doc), text(t, was))
+		}
+		return nil
+	}
+	if v.panicked != nil || len(v.ours) > 8 {
+		return nil
+	}
+	var err error
+	w.Sample, err = r.Sample(func() (string, error) { return strings.Join(judged(verb, w.obj, w.old), "\n"), nil })
+	if err != nil {
+		return nil
+	}
+	return w
+}
+
+// try records a write if an open mutant is noticed, and says whether one is reached that none before has reached.
+func (r *recorder) try(t *testing.T, w *write) bool {
+	fresh := false
+	for _, n := range w.Reached() {
+		fresh = fresh || r.Open[n] && !r.reached[n]
+		r.reached[n] = true
+	}
+	if fresh {
+		r.pool = append(r.pool, w)
+	}
+	if mutant := r.First(w.Sample); mutant > 0 {
+		r.record(r.minimise(t, w, mutant))
+	}
+	return fresh
+}
+
+// minimise leaves out what a mutant is noticed without.
+func (r *recorder) minimise(t *testing.T, w *write, mutant int) *write {
+	for _, ofOld := range []bool{false, true} {
+		for n := 0; ; {
+			doc, was, left := w.doc, w.was, n
+			if ofOld {
+				was = mutation.Without(was, &left).(map[string]any)
+			} else {
+				doc = mutation.Without(doc, &left).(map[string]any)
+			}
+			if left >= 0 {
+				break
+			}
+			if less := r.write(t, w.verb, doc, was); less != nil && less.Notices(mutant) {
+				w = less
+			} else {
+				n++
+			}
+		}
+		if w.verb == "create" {
+			break
+		}
+	}
+	return w
+}
+
+func (r *recorder) record(w *write) {
+	r.Close(w.Sample)
+	fmt.Fprintf(&r.out, "%s\n%s\n", w.verb, object.AppendJSON(nil, w.obj))
+	if w.verb != "create" {
+		fmt.Fprintf(&r.out, "%s\n", object.AppendJSON(nil, w.old))
+	}
+	for line := range strings.Lines(w.Says) {
+		fmt.Fprintf(&r.out, "    %q\n", strings.TrimSuffix(line, "\n"))
+	}
+}
