@@ -3,4 +3,6 @@
 //
 // Both servers have the same key. So what one has signed the other takes for signed; what they say of a token differs
 // only by the UIDs of objects, which are called by their names here.
+//
+// TestTokenCleaner needs no server: the reference's controller that deletes unused tokens runs in the test's process.
 package tokens
