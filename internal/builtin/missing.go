@@ -7,6 +7,7 @@ type Absent struct {
 	Methods                      []string // of HTTP, that a subresource would have
 	Connect                      bool     // it is a connection to somewhere else
 	Below                        bool     // there are URLs below it
+	Creates                      bool     // whoever connects needs the verb create, also where the method is GET
 }
 
 const noNodes = "it goes to the node or the service itself, and this server talks to none"
@@ -24,10 +25,10 @@ var (
 // and discovery does not mention it.
 var Missing = []Absent{
 	{Resource: "nodes", Subresource: "proxy", Why: noNodes, Methods: anything, Connect: true, Below: true},
-	{Resource: "pods", Subresource: "attach", Why: noNodes, Methods: connects, Connect: true},
-	{Resource: "pods", Subresource: "exec", Why: noNodes, Methods: connects, Connect: true},
+	{Resource: "pods", Subresource: "attach", Why: noNodes, Methods: connects, Connect: true, Creates: true},
+	{Resource: "pods", Subresource: "exec", Why: noNodes, Methods: connects, Connect: true, Creates: true},
 	{Resource: "pods", Subresource: "log", Why: noNodes, Methods: reads},
-	{Resource: "pods", Subresource: "portforward", Why: noNodes, Methods: connects, Connect: true},
+	{Resource: "pods", Subresource: "portforward", Why: noNodes, Methods: connects, Connect: true, Creates: true},
 	{Resource: "pods", Subresource: "proxy", Why: noNodes, Methods: anything, Connect: true, Below: true},
 	{Resource: "services", Subresource: "proxy", Why: noNodes, Methods: anything, Connect: true, Below: true},
 	{Group: "apiregistration.k8s.io", Resource: "apiservices",

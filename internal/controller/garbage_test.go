@@ -115,6 +115,7 @@ func (y *yard) references(owners []string) string {
 //	hold NAME [OWNER…]     one with a finalizer of somebody else's
 //	let NAME               that finalizer goes
 //	own NAME [OWNER…]      other owners for an object
+//	mark NAME FINALIZER    it has this finalizer
 //	delete NAME POLICY
 //	remake NAME            deletes it with a policy that leaves the rest to whoever comes later, and makes it again
 //	collect                the collector starts
@@ -147,6 +148,8 @@ func (y *yard) line(line string) {
 		}
 		left := slices.DeleteFunc(finalizers(live.Object), func(f string) bool { return f == "a.b/c" })
 		y.patch(y.of(words[0]), `{"metadata":{"finalizers":`+string(object.AppendJSON(nil, object.Strings(left...)))+`}}`)
+	case "mark":
+		y.patch(y.of(words[0]), fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, words[1]))
 	case "own":
 		y.patch(y.of(words[0]), `{"metadata":{`+y.references(words[1:])+`}}`)
 	case "delete":
@@ -268,6 +271,11 @@ var stories = []struct{ name, story, left string }{
 	{"a change of mind: orphan",
 		"make a; hold b a!; make c a; collect; delete a Foreground; wait; make d a; delete a Orphan", "b+{a.b/c} d"},
 	{"killed in the middle", "make a; hold b a!; make c b!; collect; delete a Foreground; wait; kill; let b; collect", ""},
+	{"garbage that is to orphan its dependents", "make a; make b a; make c b; mark b orphan; collect; delete a Background",
+		"c"},
+	{"garbage that is to wait for its dependents",
+		"make a; make b a; hold c b!; mark b foregroundDeletion; collect; delete a Background",
+		"b+[a]{foregroundDeletion} c+[b!]{a.b/c}"},
 	{"a dependent with a finalizer for its own", "make a; make b a; make c b; own b a; collect; delete a Background; wait",
 		""},
 }
@@ -356,6 +364,45 @@ func TestGarbageIsTriedAgain(t *testing.T) {
 	y.wait()
 	if left := y.left(); len(left) > 0 || refused != 5 {
 		t.Errorf("left %v after %d refusals", left, refused)
+	}
+}
+
+// A dependent that blocks its owner is remembered, and looked for again only when it blocks no more: to look through
+// all of them each time takes time in the square of their number.
+//
+// SPEC: DEL-5
+func TestBlockerIsRemembered(t *testing.T) {
+	y := newYard(t)
+	for line := range strings.SplitSeq("make a; hold b a!; hold c a!; collect; delete a Foreground; wait", ";") {
+		y.line(strings.TrimSpace(line))
+	}
+	blocker := func(set string) string {
+		y.running.mu.Lock()
+		defer y.running.mu.Unlock()
+		w := y.running.waiting[y.uids["a"]]
+		if set != "" {
+			rq := y.of(set)
+			w.blocker = rq.Resource.Key(rq.Namespace, rq.Name)
+		}
+		return w.blocker.Name
+	}
+	if got := blocker(""); got != "default/c" { // the last one
+		t.Errorf("it is blocked by %s", got)
+	}
+	rq := y.of("a")
+	o, err := y.Stored(t.Context(), rq.Resource.Key(rq.Namespace, rq.Name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocker("b")
+	of := &target{collector: y.running, r: rq.Resource, o: o}
+	if blocked := of.blocked(t.Context()); !blocked || blocker("") != "default/b" {
+		t.Errorf("it is blocked: %v, by %s", blocked, blocker(""))
+	}
+	y.line("let b")
+	y.wait()
+	if got := blocker(""); got != "default/c" {
+		t.Errorf("it is blocked by %s in the end", got)
 	}
 }
 

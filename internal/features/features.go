@@ -47,6 +47,7 @@ var used = []Gate{
 	APIResponseCompression,
 	AllowUnsafeMalformedObjectDeletion,
 	AtomicWriteVolumeUserFields,
+	AuthorizePodWebsocketUpgradeCreatePermission,
 	CBORServingAndStorage,
 	CSIVolumeHealth,
 	ComponentFlagz,

@@ -96,6 +96,7 @@ type Missing struct {
 	Methods []string // the HTTP methods that it would have
 	Connect bool     // it is a connection, of which there is no dry run
 	Below   bool     // there are URLs below its own
+	Creates bool     // the verb create is needed whatever the method
 }
 
 // Check is one health check.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 
+	"plinth/internal/access"
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
 )
@@ -107,11 +108,32 @@ func (h *Handler) missing(rs *requestState, m Missing) error {
 	case m.Connect && len(rs.query()["dryRun"]) > 0:
 		return apierr.NewBadRequest("dryRun is not supported")
 	}
+	if m.Creates && info.verb != "create" {
+		if err := h.mayCreate(rs); err != nil {
+			return err
+		}
+	}
 	if _, err := h.Engine.Get(rs.ctx, rs.request(), ""); err != nil {
 		return err
 	}
 	return notImplemented(fmt.Sprintf("%s of %s %q is not available here: %s", info.subresource, r.Name, info.name, m.Why),
 		&apierr.Details{Name: info.name, Group: r.Group, Kind: r.Name})
+}
+
+// mayCreate refuses a request that was authorized by another verb unless its user has the verb create, too: a browser
+// opens a WebSocket by GET, and whoever may only look at Pods is not to run commands in them. The words are those of
+// the authorizer alone, as in the reference.
+func (h *Handler) mayCreate(rs *requestState) error {
+	a := rs.asked
+	a.Verb = "create"
+	switch decision, reason, err := h.Authorizer.Authorize(rs.ctx, &a); {
+	case decision == access.Allow:
+		return nil
+	case err != nil:
+		return err
+	default:
+		return apierr.NewForbidden(rs.resource.Type(), rs.info.name, reason)
+	}
 }
 
 // notImplemented is 501: the API has it, this server does not.

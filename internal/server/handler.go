@@ -58,7 +58,7 @@ func (s *Server) handler() (http.Handler, error) {
 		Impersonate:    impersonation.New(s.policy, s.features.On(features.ConstrainedImpersonation)).Impersonate,
 		Authorizer:     s.policy,
 		Auditor:        s.audit,
-		Missing:        missing,
+		Missing:        s.missing,
 		Handlers:       s.handlers(m),
 		Pages:          s.accountPages(),
 		Checks:         s.checks(),
@@ -102,10 +102,11 @@ func (s *Server) handlers(m *metrics) map[string]http.Handler {
 }
 
 // missing says why a part of the built-in API is not served.
-func missing(r *engine.Resource, subresource string) (_ httpapi.Missing, ok bool) {
+func (s *Server) missing(r *engine.Resource, subresource string) (_ httpapi.Missing, ok bool) {
 	for _, m := range builtin.Missing {
 		if m.Group == r.Group && m.Resource == r.Name && m.Subresource == subresource {
-			return httpapi.Missing{Why: m.Why, Methods: m.Methods, Connect: m.Connect, Below: m.Below}, true
+			return httpapi.Missing{Why: m.Why, Methods: m.Methods, Connect: m.Connect, Below: m.Below,
+				Creates: m.Creates && s.features.On(features.AuthorizePodWebsocketUpgradeCreatePermission)}, true
 		}
 	}
 	return httpapi.Missing{}, false

@@ -21,12 +21,18 @@ type asked struct {
 // tenants is a server with an administrator, whose token is sesame, and some others, whose tokens are their names.
 func tenants(t *testing.T, dir string) *Server {
 	t.Helper()
+	return tenantsWith(t, dir, func(*Config) {})
+}
+
+func tenantsWith(t *testing.T, dir string, edit func(*Config)) *Server {
+	t.Helper()
 	c := quiet(dir)
 	c.Storage, c.TokenAuthFile = "memory", filepath.Join(dir, "tokens.csv")
 	text := "sesame,admin,1,system:masters\njane,jane,2,devs\nbob,bob,3\n"
 	if err := os.WriteFile(c.TokenAuthFile, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	edit(&c)
 	s, err := Start(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -118,6 +124,81 @@ func TestRolesAndBindings(t *testing.T) {
 		{"jane", "DELETE " + maps + "/a", "", 403, ""},
 	} {
 		step.check(t, s)
+	}
+}
+
+// Whoever aggregates roles gives what anybody labels, and so has to have everything; whoever may escalate does not.
+//
+// SPEC: AUTH-2
+func TestAggregationNeedsEverything(t *testing.T) {
+	s := tenants(t, t.TempDir())
+	const (
+		roles    = rbacPath + "/clusterroles"
+		bindings = rbacPath + "/clusterrolebindings"
+		sum      = `{"metadata":{"name":"sum"},"aggregationRule":{"clusterRoleSelectors":[{"matchLabels":{"a":"b"}}]}}`
+		refused  = `clusterroles.rbac.authorization.k8s.io \"sum\" is forbidden: must have cluster-admin privileges to use the aggregationRule`
+	)
+	role := func(name, rules string) string { return `{"metadata":{"name":"` + name + `"},"rules":[` + rules + `]}` }
+	to := func(name, user string) string {
+		return `{"metadata":{"name":"` + name + user + `"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"` +
+			name + `"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"` + user + `"}]}`
+	}
+	const write = `"apiGroups":["rbac.authorization.k8s.io"],"resources":["clusterroles"],"verbs":["create","update"`
+	for _, step := range []asked{
+		{"sesame", "POST " + roles, role("writer", `{`+write+`]}`), 201, ""},
+		{"sesame", "POST " + roles, role("escalator", `{`+write+`,"escalate"]}`), 201, ""},
+		{"sesame", "POST " + bindings, to("writer", "jane"), 201, ""},
+		{"sesame", "POST " + bindings, to("escalator", "bob"), 201, ""},
+		{"jane", "POST " + roles, role("none", ""), 201, ""},
+		{"jane", "POST " + roles, sum, 403, refused},
+		{"bob", "POST " + roles, sum, 201, ""},
+		{"jane", "PUT " + roles + "/sum", role("sum", ""), 403, refused},
+		{"sesame", "POST " + bindings, to("cluster-admin", "jane"), 201, ""},
+		{"jane", "PUT " + roles + "/sum", role("sum", ""), 200, ""},
+	} {
+		step.check(t, s)
+	}
+}
+
+// A WebSocket is opened by GET, and what it is opened for needs the verb create nevertheless.
+//
+// SPEC: AUTH-2, URI-7
+func TestConnectingNeedsCreate(t *testing.T) {
+	const pods = "/api/v1/namespaces/default/pods"
+	for _, gate := range []bool{true, false} {
+		dir := t.TempDir()
+		s := tenantsWith(t, dir, func(c *Config) {
+			c.FeatureGates = append(c.FeatureGates, fmt.Sprintf("AuthorizePodWebsocketUpgradeCreatePermission=%v", gate))
+		})
+		steps := []asked{{"sesame", "POST " + pods,
+			`{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, 201, ""}}
+		for user, verbs := range map[string]string{"jane": `"get"`, "bob": `"get","create"`} {
+			steps = append(steps, asked{"sesame", "POST " + inNS + "/roles", `{"metadata":{"name":"` + user +
+				`"},"rules":[{"apiGroups":[""],"resources":["pods/exec","pods/attach","pods/portforward","pods/log","pods/proxy"],"verbs":[` +
+				verbs + `]}]}`, 201, ""},
+				asked{"sesame", "POST " + inNS + "/rolebindings", `{"metadata":{"name":"` + user +
+					`"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"` + user +
+					`"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"` + user + `"}]}`, 201, ""})
+		}
+		for _, subresource := range []string{"exec", "attach", "portforward"} {
+			at := pods + "/p/" + subresource
+			there := asked{"jane", "GET " + at, "", 501, "is not available here"}
+			gone := asked{"jane", "GET " + pods + "/none/" + subresource, "", 404, "not found"}
+			if gate {
+				there.code, there.says = 403, `"message":"pods \"p\" is forbidden: "`
+				gone.code, gone.says = 403, `"message":"pods \"none\" is forbidden: "`
+			}
+			steps = append(steps, there, gone,
+				asked{"jane", "POST " + at, "", 403, `cannot create resource \"pods/` + subresource},
+				asked{"jane", "GET " + at + "?dryRun=All", "", 400, "dryRun is not supported"},
+				asked{"bob", "GET " + at, "", 501, "is not available here"},
+				asked{"bob", "POST " + at, "", 501, "is not available here"})
+		}
+		steps = append(steps, asked{"jane", "GET " + pods + "/p/log", "", 501, ""},
+			asked{"jane", "GET " + pods + "/p/proxy", "", 501, ""})
+		for _, step := range steps {
+			step.check(t, s)
+		}
 	}
 }
 
@@ -250,6 +331,23 @@ func TestAggregatedRoles(t *testing.T) {
 	c.must(201, "POST", rbacPath+"/clusterroles", role)
 	wait("the rules of a new role are not aggregated", func() bool {
 		return rules("view", "things") == 1 && rules("edit", "things") == 1 && rules("admin", "things") == 1
+	})
+	// Another role with the same rule and one of its own: the first is there once.
+	c.must(201, "POST", rbacPath+"/clusterroles", jsonObject{
+		"metadata": map[string]any{"name": "other",
+			"labels": map[string]any{"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
+		"rules": []any{role["rules"].([]any)[0],
+			map[string]any{"apiGroups": []any{"a.io"}, "resources": []any{"others"}, "verbs": []any{"get"}}},
+	})
+	wait("the rules of another role are not aggregated", func() bool { return rules("admin", "others") == 1 })
+	for _, name := range []string{"view", "edit", "admin"} {
+		if n := rules(name, "things"); n != 1 {
+			t.Errorf("%s has a rule %d times", name, n)
+		}
+	}
+	c.must(200, "DELETE", rbacPath+"/clusterroles/other", nil)
+	wait("the rules of a deleted role stay", func() bool {
+		return rules("view", "others")+rules("edit", "others")+rules("admin", "others") == 0 && rules("view", "things") == 1
 	})
 	role["metadata"] = map[string]any{"name": "more"}
 	c.must(200, "PUT", rbacPath+"/clusterroles/more", role)
