@@ -2,18 +2,8 @@ package audit
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
-	"time"
 
 	"plinth/internal/webhook"
-)
-
-// How often an event is sent to the webhook, and how the time between grows, as in the reference.
-const (
-	attempts      = 5
-	backoffFactor = 1.5
-	backoffJitter = 0.2
 )
 
 // newWebhook makes the backend that posts lists of events to the server of a kubeconfig.
@@ -25,7 +15,7 @@ func newWebhook(o *WebhookOptions) (*backend, error) {
 	b := &backend{name: "webhook", encode: (*event).appendItem, overhead: int64(len(typeHead))}
 	b.write = func(ctx context.Context, events [][]byte) error {
 		body := listOf(events)
-		return retry(ctx, o.InitialBackoff, func() error {
+		return webhook.RetryAny(ctx, o.InitialBackoff, func() error {
 			_, err := remote.Post(ctx, body)
 			return err
 		})
@@ -47,22 +37,4 @@ func listOf(events [][]byte) []byte {
 		body = append(body, e...)
 	}
 	return append(body, "]}\n"...)
-}
-
-// retry calls a function until it succeeds, a few times, and waits longer each time.
-func retry(ctx context.Context, wait time.Duration, call func() error) error {
-	for attempt := 1; ; attempt++ {
-		err := call()
-		if err == nil || attempt == attempts {
-			return err
-		}
-		timer := time.NewTimer(time.Duration(float64(wait) * (1 + backoffJitter*rand.Float64())))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return errors.Join(err, ctx.Err())
-		}
-		wait = time.Duration(float64(wait) * backoffFactor)
-	}
 }

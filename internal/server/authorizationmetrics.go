@@ -11,10 +11,9 @@ import (
 // authorizationMetrics count decisions of authorizers, calls of their webhooks, and reloads of their configuration.
 // Names are the reference's.
 type authorizationMetrics struct {
-	decisions, evaluations, failOpen, matchErrors, matchExclusions, reloads *prometheus.CounterVec
-	took, matchTook                                                         *prometheus.HistogramVec
-	reloaded, config                                                        *prometheus.GaugeVec
-	server                                                                  string // hash of the server's identity
+	*reloadMetrics
+	decisions, evaluations, failOpen, matchErrors, matchExclusions *prometheus.CounterVec
+	took, matchTook                                                *prometheus.HistogramVec
 }
 
 func newAuthorizationMetrics() *authorizationMetrics {
@@ -25,8 +24,8 @@ func newAuthorizationMetrics() *authorizationMetrics {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "apiserver", Name: name, Help: help,
 			Buckets: buckets}, labels)
 	}
-	const controller = "authorization_config_controller_"
 	f := &authorizationMetrics{
+		reloadMetrics: newReloadMetrics("authorization"),
 		decisions: counter("authorization_decisions_total", "Requests that an authorizer has allowed or denied.", "type",
 			"name", "decision"),
 		evaluations: counter("authorization_webhook_evaluations_total", "Calls of authorization webhooks.", "name", "result"),
@@ -42,27 +41,13 @@ func newAuthorizationMetrics() *authorizationMetrics {
 		matchTook: histogram("authorization_match_condition_evaluation_seconds",
 			"Time in which match conditions of an authorizer were evaluated.",
 			[]float64{0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25}, "type", "name"),
-		reloads: counter(controller+"automatic_reloads_total",
-			"Changes of the authorization configuration, by whether they were taken.",
-			"status", "apiserver_id_hash"),
-		reloaded: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: "apiserver", Name: controller + "automatic_reload_last_timestamp_seconds",
-			Help: "When the authorization configuration has changed last, by whether the change was taken.",
-		}, []string{"status", "apiserver_id_hash"}),
-		config: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: "apiserver", Name: controller + "last_config_info",
-			Help: "The authorization configuration that holds, by its hash.",
-		}, []string{"apiserver_id_hash", "hash"}),
-		server: hashOf([]byte(identity(hostname()))),
 	}
 	return f
 }
 
 func (f *authorizationMetrics) all() []prometheus.Collector {
-	return []prometheus.Collector{
-		f.decisions, f.evaluations, f.took, f.failOpen, f.matchErrors, f.matchExclusions, f.matchTook, f.reloads,
-		f.reloaded, f.config,
-	}
+	return append(f.reloadMetrics.all(),
+		f.decisions, f.evaluations, f.took, f.failOpen, f.matchErrors, f.matchExclusions, f.matchTook)
 }
 
 func (f *authorizationMetrics) hooks() authz.Metrics {
@@ -84,17 +69,6 @@ func (f *authorizationMetrics) hooks() authz.Metrics {
 				f.matchExclusions.WithLabelValues(mode, name).Inc()
 			}
 		},
-		Configured: func(text []byte) {
-			f.config.Reset()
-			f.config.WithLabelValues(f.server, hashOf(text)).Set(1)
-		},
-		Reloaded: func(ok bool) {
-			status := "failure"
-			if ok {
-				status = "success"
-			}
-			f.reloads.WithLabelValues(status, f.server).Inc()
-			f.reloaded.WithLabelValues(status, f.server).SetToCurrentTime()
-		},
+		Configured: f.configured, Reloaded: f.reloadMetrics.reloaded,
 	}
 }

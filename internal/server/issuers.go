@@ -108,7 +108,7 @@ func (s *Server) jwtAuthenticator(to *auth.Config) (auth.Tokens, error) {
 	if c.AuthenticationConfig == "" && len(configured.JWT) == 0 {
 		return nil, nil
 	}
-	s.issuerMetrics = newIssuerMetrics(identity(hostname()), text)
+	s.issuerMetrics = newIssuerMetrics(text)
 	s.jwt, err = oidc.NewReloader(configured, text, oidc.Config{
 		Own: c.issuers(), Algorithms: algorithms, Logger: c.Logger, Now: to.Now, Metrics: s.issuerMetrics.hooks(),
 	}, oidc.Reloads{Reloaded: s.issuerMetrics.reloaded, Removed: s.issuerMetrics.removed})
@@ -130,24 +130,20 @@ func hostname() string {
 // issuerMetrics counts authentication by OpenID Connect issuers. They are registered only if an issuer may be
 // configured.
 type issuerMetrics struct {
-	server  string // the hash of the server's identity
+	*reloadMetrics
 	took    *prometheus.HistogramVec
 	fetched *prometheus.GaugeVec
 	keys    *prometheus.GaugeVec
-	reloads *prometheus.CounterVec
-	last    *prometheus.GaugeVec
-	config  *prometheus.GaugeVec
 	mu      sync.Mutex
 	hashes  map[string]string // hash of the current keys of each issuer
 }
 
-func newIssuerMetrics(server string, text []byte) *issuerMetrics {
+func newIssuerMetrics(text []byte) *issuerMetrics {
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	}
-	const reloading = "apiserver_authentication_config_controller_"
 	f := &issuerMetrics{
-		server: hashOf([]byte(server)), hashes: map[string]string{},
+		reloadMetrics: newReloadMetrics("authentication"), hashes: map[string]string{},
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "apiserver_authentication_jwt_authenticator_latency_seconds",
 			Help:    "Authentication of JSON Web Tokens that were not remembered.",
@@ -157,16 +153,9 @@ func newIssuerMetrics(server string, text []byte) *issuerMetrics {
 			"When the keys of an issuer were fetched last, by the result.", "result", "jwt_issuer_hash", "apiserver_id_hash"),
 		keys: gauge("apiserver_authentication_jwt_authenticator_jwks_fetch_last_key_set_info",
 			"The keys of an issuer that were fetched last, by their hash.", "jwt_issuer_hash", "apiserver_id_hash", "hash"),
-		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: reloading + "automatic_reloads_total", Help: "Reloads of the authentication configuration, by the result.",
-		}, []string{"status", "apiserver_id_hash"}),
-		last: gauge(reloading+"automatic_reload_last_timestamp_seconds",
-			"When the authentication configuration was reloaded last, by the result.", "status", "apiserver_id_hash"),
-		config: gauge(reloading+"last_config_info", "The authentication configuration in use, by its hash.",
-			"apiserver_id_hash", "hash"),
 	}
 	if text != nil {
-		f.config.WithLabelValues(f.server, hashOf(text)).Set(1)
+		f.configured(text)
 	}
 	return f
 }
@@ -179,7 +168,7 @@ func hashOf(text []byte) string {
 }
 
 func (f *issuerMetrics) all() []prometheus.Collector {
-	return []prometheus.Collector{f.took, f.fetched, f.keys, f.reloads, f.last, f.config}
+	return append(f.reloadMetrics.all(), f.took, f.fetched, f.keys)
 }
 
 // hooks are the functions by which authenticators report.
@@ -204,17 +193,12 @@ func (f *issuerMetrics) hooks() *oidc.Metrics {
 	}
 }
 
-// reloaded counts an attempt to reload the configuration.
+// reloaded counts an attempt to reload the configuration, whose text is the one in use if err is nil.
 func (f *issuerMetrics) reloaded(text []byte, err error) {
-	status := "success"
-	if err != nil {
-		status = "failure"
-	} else {
-		f.config.Reset()
-		f.config.WithLabelValues(f.server, hashOf(text)).Set(1)
+	if err == nil {
+		f.configured(text)
 	}
-	f.reloads.WithLabelValues(status, f.server).Inc()
-	f.last.WithLabelValues(status, f.server).SetToCurrentTime()
+	f.reloadMetrics.reloaded(err == nil)
 }
 
 // removed deletes the metrics of issuers that are no longer configured.

@@ -25,12 +25,21 @@ const RetryDelay = 500 * time.Millisecond
 // delay and then after longer and longer pauses. The error is the last one of the webhook, or that of ctx where it was
 // not called at all.
 func Retry(ctx context.Context, delay time.Duration, call func() error) error {
+	return retry(ctx, delay, passing, call)
+}
+
+// RetryAny does the same, and calls again after any error: what is sent would be lost otherwise.
+func RetryAny(ctx context.Context, delay time.Duration, call func() error) error {
+	return retry(ctx, delay, func(error) bool { return true }, call)
+}
+
+func retry(ctx context.Context, delay time.Duration, again func(error) bool, call func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	for left := attempts; ; left-- {
 		err := call()
-		if err == nil || left == 1 || !passing(err) || !sleep(ctx,
+		if err == nil || left == 1 || !again(err) || !sleep(ctx,
 			delay+time.Duration(rand.Float64()*chance*float64(delay))) {
 			return err
 		}
