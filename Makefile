@@ -14,7 +14,10 @@ UPSTREAM_TESTS := ../shared/upstream-tests
 # Some of their packages (packages.txt there), or all: make upstream PACKAGES="apply dryrun"
 PACKAGES :=
 
-.PHONY: help run build kubectl test race lint generate bench conformance upstream suites languages nightly fuzz clean
+# How long make fuzz spends on a target.
+FUZZTIME ?= 5m
+
+.PHONY: fuzz-list help run build kubectl test race lint generate bench conformance upstream suites languages nightly fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,12 +78,11 @@ nightly: ## the oracles of merges, patches and custom types at length, mutants o
 	cd conformance && go test -count=1 -timeout 1h ./collection -run TestKill -kills 100
 	$(MAKE) fuzz
 
-fuzz: ## every fuzz target of merges, patches, custom types and credentials for ten minutes
-	for target in FuzzFieldsV1 FuzzSets FuzzMerge; do go test ./merge -run none -fuzz "^$$target$$" -fuzztime 10m || exit 1; done
-	go test ./schema -run none -fuzz '^FuzzStructural$$' -fuzztime 10m
-	for target in $$(go test ./patch -list Fuzz | grep Fuzz); do go test ./patch -run none -fuzz "^$$target$$" -fuzztime 10m || exit 1; done
-	for target in FuzzAuthenticate FuzzCertificates FuzzProxyHeaders; do go test ./internal/auth -run none -fuzz "^$$target$$" -fuzztime 10m || exit 1; done
-	go test ./internal/server -run none -fuzz '^FuzzCredentials$$' -fuzztime 10m
+fuzz: ## every fuzz target that fuzz-list finds, for FUZZTIME each
+	$(MAKE) -s fuzz-list | while read -r package target; do go test "$$package" -run none -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) || exit 1; done
+
+fuzz-list:
+	@grep -roE '^func Fuzz[A-Za-z0-9_]+' --include='*_test.go' --exclude-dir=conformance --exclude-dir=tools . | sed -E 's,/[^/]+:func , ,' | sort
 
 clean: ## remove what was built
 	rm -rf bin
