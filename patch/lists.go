@@ -14,9 +14,11 @@ import (
 //	      ones appended
 //	scalars: live ∪ patch, each once
 //
-// and then their order is computed (interleaved). after is the state of the live list in the reference at this point:
-// it deletes and appends in place, in the memory of the live list, and a $setElementOrder directive that comes next
-// takes the order from what is left there. So the result depends on that, and after has to be computed as well.
+// and then their order is computed (interleaved). f is the member that has the list, with its place as that of an item.
+// deletes says that patch is the list of a $deleteFromPrimitiveList directive. after is the state of the live list in
+// the reference at this point: it deletes and appends in place, in the memory of the live list, and a $setElementOrder
+// directive that comes next takes the order from what is left there. So the result depends on that, and after has to be
+// computed as well.
 func (m *merger) lists(live, patch []object.Value, f member, deletes bool) (merged, after []object.Value, err error) {
 	if len(live) == 0 && len(patch) == 0 {
 		return live, live, nil
@@ -61,7 +63,9 @@ func (m *merger) lists(live, patch []object.Value, f member, deletes bool) (merg
 	return merged, after, err
 }
 
-// items merges each item of a patch into the live item with the same merge key. New ones are appended.
+// items merges each item of a patch into the live item with the same merge key. New ones are appended as they are, and
+// entered into the index, so that a later item of the patch with the same key is merged into them. The cost is linear,
+// but for patches that merge the same item again and again, which maxWork bounds.
 func (m *merger) items(live, patch []object.Value, f member) ([]object.Value, error) {
 	if len(patch) == 0 {
 		return live, nil
@@ -98,7 +102,8 @@ func (m *merger) items(live, patch []object.Value, f member) ([]object.Value, er
 type special struct {
 	live, patch []object.Value
 	// slots is the memory of the live list in the reference, in which each deletion moves what follows to the front,
-	// and leaves the end as it was. live is always a prefix of it.
+	// and leaves the end as it was: deleting b from [a b c] leaves [a c c], of which [a c] is the list. live is always a
+	// prefix of it, unless the list has been replaced.
 	slots    []object.Value
 	replaced bool // live is the list of the patch
 }
@@ -212,7 +217,10 @@ func (s *special) delete(keys []object.Value, mergeKey string) error {
 // The reference fills the place of each duplicate with the last item of the list, which then may be a duplicate of an
 // earlier one itself, and so on; the order of the result is observable. Done literally, each item is compared with all
 // after it. Here a heap of positions per scalar gives the next duplicate in logarithmic time, and an item that is
-// moved is entered at its new position.
+// moved is entered at its new position. For [a b a b c]:
+//
+//	i = 0, a is at 2 as well: c moves there      [a b c b]
+//	i = 1, b is at 3 as well: it is the last     [a b c]
 //
 // slots is the list that decides the order of the other items: the live list, but the result itself if the patch
 // appends nothing, for the reference works in place then.

@@ -125,7 +125,7 @@ func (x *index) next(key object.Value, i int, list []object.Value, mergeKey stri
 	}
 }
 
-// itemKind is the kind that all items have.
+// itemKind is the kind that all items of both lists have. There must be one item at least.
 func itemKind(live, patch []object.Value) (object.Kind, error) {
 	kind, known := object.Null, false
 	for _, list := range [2][]object.Value{live, patch} {
@@ -152,7 +152,9 @@ func itemKind(live, patch []object.Value) (object.Kind, error) {
 	return kind, nil
 }
 
-// partition splits the items of a list into those whose keys occur in another list, and the others.
+// partition splits the items of a list into those whose keys occur in another list, and the others. Both keep their
+// order. Without a merge key the items themselves are the keys. Errors stand for what ends in one in the reference, or
+// in a crash: an item without its key, a key that is a list or a map, an item of by that is no map.
 func partition(items, by []object.Value, mergeKey string) (named, others []object.Value, err error) {
 	named, others = make([]object.Value, 0, len(items)), make([]object.Value, 0, len(items))
 	names := indexOf(by, mergeKey)
@@ -198,6 +200,14 @@ type ranked struct {
 // item of the patch if it precedes it in the live list:
 //
 //	ofPatch is a subsequence of the result, and so is others
+//
+// With live [a b c d] and the patch [c x a], the items of the patch are c x a, and the others b d:
+//
+//	b or c?    b precedes c in live      b
+//	d or c?    d does not                b c
+//	d or x?    x is not in live          b c x
+//	d or a?    d does not precede a      b c x a
+//	what is left                         b c x a d
 //
 // This is no sort by one key, since the two orders may contradict each other; it is the greedy merge that the
 // reference does, and clients compare lists with their order.
@@ -347,11 +357,13 @@ func sameKey(a, b object.Value, mergeKey string) (bool, error) {
 	return left == right, nil
 }
 
+// deletes says whether an item is the directive that removes items.
 func deletes(item object.Value) bool {
 	directive, _ := item.Get(patchDirective)
 	return directive.Str() == deleting
 }
 
+// keyIn is the merge key of an item, null if it has none; or the item itself where there is no merge key.
 func keyIn(item object.Value, mergeKey string) object.Value {
 	if mergeKey == "" {
 		return item
@@ -359,6 +371,7 @@ func keyIn(item object.Value, mergeKey string) object.Value {
 	return item.At(mergeKey)
 }
 
+// mergeKeyOf is the merge key of an item, or an error if it has none.
 func mergeKeyOf(item object.Value, mergeKey string) (object.Value, error) {
 	if item.Kind() != object.Map {
 		return object.Nil, notA(object.Map, item)
@@ -370,6 +383,7 @@ func mergeKeyOf(item object.Value, mergeKey string) (object.Value, error) {
 	return key, nil
 }
 
+// noMergeKey is the error of an item without its merge key.
 func noMergeKey(item object.Value, mergeKey string) error {
 	return misfit("map: %v does not contain declared merge key: %s", item.Native(), mergeKey)
 }
@@ -379,6 +393,7 @@ func noScalar(v object.Value) error {
 	return malformed("a list is merged by scalars, and this is none: %s", object.AppendJSON(nil, v))
 }
 
+// unknownDirective is the error of a $patch directive that does not exist.
 func unknownDirective(directive, in object.Value) error {
 	return misfit("unknown patch type: %s in map: %v", directive.Native(), in.Native())
 }

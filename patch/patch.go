@@ -14,6 +14,18 @@
 //	"$deleteFromPrimitiveList/f": ["a"]     removes these scalars from the list f
 //	"$setElementOrder/f": [{"name": "a"}]   the order of the list f: merge keys, or the items if they are scalars
 //
+// For example, the containers of a Pod are merged by name. To live [{name: a, image: x}, {name: b}] the patch
+//
+//	containers: [{name: b, image: y}, {name: c}, {name: a, $patch: delete}]
+//
+// removes a, sets the image of b and adds c: [{name: b, image: y}, {name: c}]. With JSON Merge Patch the list would be
+// replaced by that of the patch, so that the client has to know all items; with JSON Patch it has to know their
+// positions, and a list that has changed meanwhile is patched at the wrong place.
+//
+// The language has no specification. What a patch means is what the code of the reference does, down to the order of
+// lists: so the functions here compute its results, but not by its way, which compares every item of one list with
+// every item of the other. All lists are merged in linear time, but for a logarithm (index, distinct).
+//
 // # Glossary
 //
 //   - live: the object that is patched.
@@ -108,7 +120,7 @@ func IsList(patch []byte) error {
 // Merge applies a JSON Merge Patch: members of maps are merged, null removes, everything else replaces.
 //
 // There is one deviation from RFC 7386, which is the reference's: maps inside of a list lose their null members, too,
-// unless the list replaces a map.
+// unless the list replaces a map. Neither argument is changed; the result shares what the patch leaves alone.
 func Merge(obj, patch object.Value) object.Value {
 	if obj.Kind() != object.Map || patch.Kind() != object.Map {
 		whole, _ := plain(patch, nullMembers)

@@ -9,7 +9,7 @@ import (
 )
 
 // place is the type of a map or of the items of a list. Below a scalar there is no type any more, but a name for error
-// messages.
+// messages: the reference walks Go types, in which a Quantity is a struct, and its errors name what it finds there.
 type place struct {
 	kind    schema.Kind
 	t       *schema.Type // nil inside of a scalar that is a struct in Go
@@ -44,6 +44,7 @@ func (p place) field(key string) (member, error) {
 	return member{}, misfit("unable to find api field in struct %s for the json field %q", p.t.GoName, key)
 }
 
+// folded is the first field whose name differs in case only; nil if there is none.
 func folded(t *schema.Type, key string) *schema.Field {
 	for i := range t.Fields {
 		if strings.EqualFold(t.Fields[i].Name, key) {

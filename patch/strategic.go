@@ -135,6 +135,7 @@ func (m *merger) member(e *edit, key string, patch object.Value, p place) error 
 	return nil
 }
 
+// memberMap merges a map into the live map of the same member, or replaces it where its tags say so.
 func (m *merger) memberMap(e *edit, key string, live, patch object.Value, p place) error {
 	field, err := p.field(key)
 	if err != nil {
@@ -156,6 +157,8 @@ func (m *merger) memberMap(e *edit, key string, live, patch object.Value, p plac
 	return nil
 }
 
+// memberList merges a list into the live list of the same member, and returns the items. A list is merged only where
+// its tags say so; deletes says that the list comes from a $deleteFromPrimitiveList directive, which works in any list.
 func (m *merger) memberList(key string, live, patch object.Value, p place, deletes bool) ([]object.Value, error) {
 	field, err := p.list(key)
 	if err != nil {
@@ -214,6 +217,7 @@ type directives struct {
 	deletions []object.Member
 }
 
+// directivesOf finds the directives of a patch. They are sorted, and together, as all begin with a dollar.
 func directivesOf(patch object.Value) directives {
 	var d directives
 	members := patch.Members()
@@ -277,7 +281,8 @@ const (
 	directiveMaps                      // maps with a $patch directive
 )
 
-// plain is a part of a patch without what is unwanted; ok is false if nothing is left.
+// plain is a part of a patch without what is unwanted, as it is added to an object that has nothing at this place; ok
+// is false if nothing is left. What has nothing unwanted in it is returned as it is.
 func plain(patch object.Value, without unwanted) (object.Value, bool) {
 	switch patch.Kind() {
 	case object.Map:
@@ -327,10 +332,12 @@ func (e *StrategicError) Error() string { return e.message }
 // Unwrap is the sentinel that says what kind of error it is.
 func (e *StrategicError) Unwrap() error { return e.kind }
 
+// malformed is the error of a patch that breaks the rules of the language.
 func malformed(format string, args ...any) error {
 	return &StrategicError{kind: ErrMalformed, message: fmt.Sprintf(format, args...)}
 }
 
+// misfit is the error of a patch that does not fit the object or its type.
 func misfit(format string, args ...any) error {
 	return &StrategicError{kind: ErrMisfit, message: fmt.Sprintf(format, args...)}
 }
