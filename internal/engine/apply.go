@@ -35,6 +35,7 @@ func (e *Engine) Apply(ctx context.Context, rq *Request, body object.Parsed) (re
 			return nil, err
 		}
 		result, err := n.apply(ctx, intent)
+		// The result is that of the last attempt, with the warnings of all.
 		if !n.again(err, &sure) && !n.madeMeanwhile(err) {
 			return result, err
 		}
@@ -97,6 +98,7 @@ func (d *draft) createByApply(ctx context.Context, intent object.Value) (*Result
 // error, depending on the validation level; an unknown field is always an error.
 func (d *draft) intent(body object.Parsed) (object.Value, error) {
 	v := body.Value
+	// An empty body, and the body null, are an intent of nothing; the check of the kind refuses them.
 	if v.IsNull() {
 		v = object.MapOf()
 	}
@@ -208,6 +210,7 @@ func (d *draft) merge(ctx context.Context, intent object.Value) error {
 		}
 		k = rq.mergingScale()
 	}
+	// Everything that decides about the merge is in its arguments: it reads no clock and no store.
 	merged, err := k.Apply(live, intent, d.writer())
 	if err != nil {
 		return rq.applyFailed(live, intent, err)

@@ -97,6 +97,7 @@ func (d *draft) allocate(ctx context.Context) error {
 	if r.Allocate == nil || d.rq.Subresource != nil {
 		return nil
 	}
+	// Two rounds at most: the second one is sure, and its refusal is the answer.
 	for sure := false; ; sure = true {
 		current, err := d.store.Fresh(ctx, store.Key{}, sure)
 		if err != nil {
@@ -154,9 +155,12 @@ func (d *draft) claim(ctx context.Context) error {
 	if !d.remove {
 		has = r.Claims(d.obj)
 	}
+	// The commit fails if the range that an address was taken from is deleted meanwhile.
 	if d.allocation != nil {
 		d.claimed.pre = slices.Clone(d.allocation.requires)
 	}
+	// before and after are sets, since an object may have many claims: a Service has up to two addresses and a port for
+	// each of its ports.
 	before, after := keysOf(had), keysOf(has)
 	for i := range has {
 		if err := d.take(ctx, &has[i], before[has[i].Key]); err != nil {
@@ -244,6 +248,7 @@ func (d *draft) giveBack(ctx context.Context, c *Claim) error {
 		return nil
 	}
 	if c.Companion == nil {
+		// The bytes of a claim name its holder.
 		if bytes.Equal(live.Data, []byte(d.key().Name)) {
 			d.claimed.pre = append(d.claimed.pre, store.At(live))
 			d.claimed.changes = append(d.claimed.changes, store.Change{Key: c.Key})

@@ -134,6 +134,7 @@ func conjoin(all []clause) *conjunction {
 		for end < len(all) && all[end].name == all[start].name {
 			end++
 		}
+		// Of all[start:end], which are about one name.
 		one := unite(all[start:end])
 		if one.required {
 			c.required++
@@ -176,6 +177,7 @@ func unite(all []clause) clause {
 	}
 	slices.Sort(one.notIn)
 	one.notIn = slices.Compact(one.notIn)
+	// The shortest list first: the result is no longer than that.
 	slices.SortFunc(lists, func(a, b []string) int { return len(a) - len(b) })
 	for i, list := range lists {
 		if i == 0 {
@@ -210,6 +212,7 @@ func (c *conjunction) match(labels []store.Pair) bool {
 	if c.required > len(labels) {
 		return false
 	}
+	// Fewer clauses than labels, the usual case: each clause looks for its label.
 	if len(c.clauses) <= len(labels) {
 		for i := range c.clauses {
 			demand := &c.clauses[i]
@@ -226,6 +229,8 @@ func (c *conjunction) match(labels []store.Pair) bool {
 		}
 		return true
 	}
+	// Fewer labels than clauses: each label looks for its clause, and the required clauses that were met are counted
+	// down.
 	required, clauses := c.required, c.clauses
 	for i := range labels {
 		clauses = from(clauses, labels[i].Name, func(c *clause) string { return c.name })
@@ -252,6 +257,7 @@ func (c *conjunction) match(labels []store.Pair) bool {
 func from[T any](list []T, name string, nameOf func(*T) string) []T {
 	// Everything before low is below the name.
 	low, high := 0, 1
+	// Steps of 1, 2, 4 …: after the loop the name is between low and high.
 	for high <= len(list) && below(nameOf(&list[high-1]), name) {
 		low, high = high, 2*high
 	}

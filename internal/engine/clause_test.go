@@ -22,7 +22,8 @@ func sortedPairs(set map[string]string) []store.Pair {
 	return list
 }
 
-// randomSelector is a label selector of a few requirements about few names and values, so that many are about the same.
+// randomSelector is a label selector of a few requirements about few names and values, so that many are about the
+// same.
 func randomSelector(r *rand.Rand, names int) string {
 	var terms []string
 	for range r.IntN(8) {

@@ -30,6 +30,7 @@ func (e *Engine) Create(ctx context.Context, rq *Request, body object.Parsed) (r
 	switch {
 	case rq.Subresource != nil:
 		return d.act(ctx)
+	// A binding at the collection of bindings, which is one of a Pod.
 	case rq.Resource.Through != nil:
 		return d.through(ctx)
 	}
@@ -77,6 +78,7 @@ func (d *draft) create(ctx context.Context) (*Result, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, commitFailed(err)
 		}
+		// The copy shares the warnings with d; everything else that make sets is its own.
 		n := *d
 		if err := n.make(ctx); err != nil {
 			return nil, err
@@ -84,6 +86,7 @@ func (d *draft) create(ctx context.Context) (*Result, error) {
 		err := d.commit(ctx, &n)
 		d.tried = n.tried
 		key, raced := lost(err)
+		// Neither the name nor a claim was lost: the object is as good as before, if its parents are.
 		for raced && key != n.key() && !n.claimed.touches(key) {
 			if err := n.recheck(ctx, key); err != nil {
 				return nil, err
@@ -154,6 +157,7 @@ func (d *draft) taken(ctx context.Context, prefixed bool) error {
 		err.Message += ", the server was not able to generate a unique name for the object"
 		err.Details.RetryAfterSeconds = 1
 	}
+	// Without an answer of the store the message is only less precise.
 	if existing, _, _ := d.store.Live(ctx, d.key(), false); existing != nil && existing.Sidecar.Deleting {
 		err.Message = "object is being deleted: " + err.Message
 	}

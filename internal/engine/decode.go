@@ -24,6 +24,7 @@ func (d *draft) decodeFields(body object.Parsed, odd ...string) error {
 	if body.Value.IsNull() {
 		body.Value = object.MapOf()
 	}
+	// Unknown fields are dropped from the value and listed; the level of validation decides what becomes of the list.
 	decoded, err := typ.Decode(body.Value)
 	if err != nil {
 		return err
@@ -56,6 +57,7 @@ func inOrder(body *object.Parsed, duplicates, unknown []string) []string {
 	for _, path := range unknown {
 		all = append(all, told{text: fmt.Sprintf("unknown field %q", path)})
 	}
+	// One text needs no order, which would take another pass over the body.
 	if len(all) > 1 {
 		for i, at := range slices.Concat(body.Positions(duplicates, 2), body.Positions(unknown, 1)) {
 			all[i].at = at
@@ -106,6 +108,7 @@ func checkKind(body object.Value, group, version, kind string) error {
 	if gotVersion == apiVersion(group, version) && gotKind == kind {
 		return nil
 	}
+	// The reference names the version without its group.
 	base := gotVersion[strings.LastIndexByte(gotVersion, '/')+1:]
 	return cannotBeHandled(gotKind, base, kind, fmt.Sprintf("the body is a %s of %s, the URL takes a %s of %s", gotKind,
 		gotVersion, kind, apiVersion(group, version)))

@@ -75,10 +75,13 @@ func (d *draft) delete(ctx context.Context, o DeleteOptions) (*Result, error) {
 	}
 	r := d.rq.Resource
 	seconds, graceful, pending := r.grace(d.old, o.GracePeriodSeconds)
+	// A delete that changes nothing of the grace period adds no finalizer either. A namespace that is being emptied is
+	// left to its controller.
 	if !pending && !(deleting(d.old) && r.Held != nil && r.Held(d.old)) {
 		if !d.keepFinalizers {
 			d.obj = r.propagation(d.old, o).with(d.obj)
 		}
+		// Of d.obj, so that the finalizer that propagation has just added counts.
 		held := len(finalizers(d.obj)) > 0 || r.Held != nil && r.Held(d.obj)
 		if !held && (!graceful || seconds == 0) {
 			return d.removeNow(ctx, graceful)
@@ -207,6 +210,7 @@ func (d *draft) removeNow(ctx context.Context, graceful bool) (*Result, error) {
 		return nil, err
 	}
 	if rq.Resource.DeleteReturnsObject {
+		// A version of its own: the live one is shared by all readers, and its revision must not change.
 		last := &store.Version{Key: d.live.Key, Data: d.live.Data, Sidecar: d.live.Sidecar}
 		if graceful {
 			var err error

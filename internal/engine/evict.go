@@ -85,6 +85,7 @@ func (d *draft) evicted(ctx context.Context, e *Eviction, o DeleteOptions, refus
 	case refusal != nil:
 		return nil, refusal
 	}
+	// The budget changes in the same commit as the Pod, on the condition that neither has changed.
 	if verdict.Budget >= 0 {
 		budget, err := d.reported(ctx, of, ReportedOther{Version: versions[verdict.Budget], Status: verdict.Status})
 		if err != nil {
@@ -93,6 +94,7 @@ func (d *draft) evicted(ctx context.Context, e *Eviction, o DeleteOptions, refus
 		d.others = append(d.others, budget)
 	}
 	d.obj = d.old
+	// As in the reference, a dry run does not set the condition.
 	if !d.dry {
 		d.obj = e.Mark(d.old, d.now)
 	}

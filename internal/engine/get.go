@@ -28,6 +28,7 @@ func (e *Engine) Get(ctx context.Context, rq *Request, resourceVersion string) (
 	if err := e.waitFor(ctx, revision); err != nil {
 		return nil, err
 	}
+	// With a resourceVersion, any version from that on will do, so the state at hand is asked.
 	v, _, err := e.store.Live(ctx, rq.key(), resourceVersion == "")
 	if err != nil {
 		return nil, commitFailed(err)

@@ -154,9 +154,9 @@ func TestObjectsOfAnOldForm(t *testing.T) {
 	}
 }
 
-// Where only the schema of the stored version is another one, what is stored gets the new defaults and loses what is no
-// longer there; a version that the kind does not have any more cannot be read, and is told by name.
-// SPEC: VAL-3, DEL-7
+// Where only the schema of the stored version is another one, what is stored gets the new defaults and loses what is
+// no longer there; a version that the kind does not have any more cannot be read, and is told by name. SPEC: VAL-3,
+// DEL-7
 func TestObjectsOfAnOldSchema(t *testing.T) {
 	b := newBench(t)
 	_, v2 := colors("v2", "first")

@@ -54,6 +54,7 @@ func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collect
 	if limit < 0 || o.ResourceVersion == "0" && o.Continue == "" {
 		limit = 0
 	}
+	// within is a prefix of the names of all objects that can be selected.
 	within := rq.reach(&sel)
 	if limit == 0 && rq.Resource.converts(snapshot, within) {
 		limit = math.MaxInt64

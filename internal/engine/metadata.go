@@ -46,6 +46,7 @@ func carry(obj, old object.Value) object.Value {
 	keep("deletionGracePeriodSeconds", false)
 	keep("namespace", false)
 	keep("generation", true)
+	// These are no content of an object.
 	drop := []string{"resourceVersion", "selfLink"}
 	if _, had := was.Get("generation"); !had {
 		drop = append(drop, "generation")

@@ -138,6 +138,7 @@ func onlyTimes(obj, old object.Value) bool {
 	if now.Len() == 0 || now.Len() != before.Len() || object.Equal(now, before) {
 		return false
 	}
+	// Everything but the time has to be equal, entry by entry.
 	for i, entry := range now.Items() {
 		if !object.Equal(entry.Without("time"), before.Items()[i].Without("time")) {
 			return false

@@ -66,6 +66,7 @@ type change struct {
 
 // parse checks a patch without the live object; typ is the type of the object that it changes. Errors are 400.
 func (p Patch) parse(typ *schema.Type) (change, error) {
+	// A JSON Patch is kept as text; each attempt parses and applies it.
 	if p.Type == JSONPatch {
 		if err := patch.IsList(p.Body); err != nil {
 			return change{}, apierr.NewBadRequest("error decoding patch: " + err.Error())
@@ -81,6 +82,7 @@ func (p Patch) parse(typ *schema.Type) (change, error) {
 	}
 	v := parsed.Value
 	switch {
+	// The reference takes null for a strategic merge patch, and refuses it for a JSON Merge Patch.
 	case p.Type == StrategicPatch && (v.IsNull() || v.Kind() == object.Map):
 		return change{
 			apply: func(obj object.Value) (object.Value, error) {
@@ -148,6 +150,7 @@ func oddOperations(body []byte) []string {
 // resourceVersion: a JSON Patch can test it, and a body that has kept it is no conflict.
 func (d *draft) patched(c change) error {
 	shown := d.old
+	// For /scale the patch changes the Scale, and not the object.
 	if view := d.rq.base(); view != nil {
 		var err error
 		if shown, err = view(d.old); err != nil {

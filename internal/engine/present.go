@@ -61,6 +61,7 @@ func (rq *Request) presentAll(ctx context.Context, all []*Object) error {
 		if v == nil || rq.presented(v) {
 			continue
 		}
+		// present returns the error that names an unreadable object.
 		if !together || v.Sidecar.Unreadable != nil {
 			shown, err := rq.present(ctx, v)
 			if err != nil {

@@ -181,6 +181,7 @@ func (t *Types) with(changes iter.Seq[view.Change], define Define) *Types {
 		if object != nil || defined {
 			resources = define(object, before)
 		}
+		// Define has returned before itself, or the definition defines nothing as it did before.
 		if slices.Equal(before, resources) {
 			continue
 		}
@@ -199,6 +200,7 @@ func (t *Types) with(changes iter.Seq[view.Change], define Define) *Types {
 	}
 	gone, come := map[*Resource]bool{}, []*Resource{}
 	for path := range kinds {
+		// Compared by pointer: the definition that is served is still the same.
 		was, is := t.kind(path), next.kind(path)
 		if was == is {
 			continue
@@ -282,6 +284,7 @@ func (t *Types) Find(group, version, resource string) *Resource {
 	if r := t.builtin.byName[name{group, version, resource}]; r != nil {
 		return r
 	}
+	// No definitions: what the map of built-in types does not have is not served.
 	if t.byObject.Len() == 0 {
 		return nil
 	}

@@ -35,6 +35,7 @@ func (d *draft) report(ctx context.Context) error {
 		return nil
 	}
 	obj := d.obj
+	// The report of an object that this write removes is that of a removal.
 	if d.removes() {
 		obj = object.Nil
 	}
@@ -47,6 +48,7 @@ func (d *draft) report(ctx context.Context) error {
 		if d.obj, err = r.withStatus(d.obj, said.Status, d.now); err != nil {
 			return err
 		}
+		// The object has changed after settle, so it is settled again.
 		d.stored, d.stable = r.Schema().SettleFrom(d.obj, d.form)
 	}
 	for _, other := range said.Others {

@@ -47,6 +47,7 @@ func (rq *Request) selects(o ListOptions) (selection, error) {
 			return selection{}, apierr.NewBadRequest(rq.Resource.unknownField(requirement.Field))
 		}
 	}
+	// A selection of one name is as cheap as a get: the list starts at that name.
 	if name, ok := o.Fields.RequiresExactMatch("metadata.name"); ok && s.name == "" {
 		s.name = name
 	}
@@ -170,6 +171,7 @@ func (s *selection) matches(ctx context.Context, v *store.Version) bool {
 		return false
 	}
 	if !s.shard.Empty() {
+		// Both fields by which shards can be divided are known without the object.
 		if namespace, _ := splitKey(v.Key.Name); !s.shard.Matches(v.Sidecar.UID, namespace) {
 			return false
 		}

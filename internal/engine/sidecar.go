@@ -22,6 +22,7 @@ import (
 // selectable fields.
 func Describe(registry *Registry) func(store.Key, []byte) *store.Sidecar {
 	return func(key store.Key, data []byte) *store.Sidecar {
+		// The kind may not be served any more; its objects are kept all the same, and have owners.
 		k := registry.Now().Kind(key.Resource)
 		parse := object.ParseJSON
 		if k == nil || k.Storage.Fields == nil { // only the metadata counts
@@ -42,12 +43,14 @@ func Describe(registry *Registry) func(store.Key, []byte) *store.Sidecar {
 // shared with that. The strings must not point into the body of the request that they came with, or every version
 // would keep a whole body in memory; so they are cloned, or interned where many objects have the same.
 func sidecar(k *Kind, obj object.Value, data []byte, before *store.Sidecar) *store.Sidecar {
+	// Locate finds the offsets of metadata in the printed bytes; it accepts canonical JSON alone.
 	at, ok := object.Locate(data)
 	if !ok {
 		return unreadableSidecar(fmt.Errorf("the stored bytes are no canonical object"))
 	}
 	meta := obj.At("metadata")
 	s := NewSidecar(at)
+	// Shared with the version before, and replaced below if they differ.
 	s.UID, s.Labels, s.Deleting = before.UID, before.Labels, deleting(obj)
 	if uid := meta.At("uid").Str(); uid != s.UID {
 		s.UID = strings.Clone(uid)
@@ -117,6 +120,7 @@ func (e *Engine) version(
 		}
 		settled = false
 	}
+	// It is known at the commit only, and inserted when the object is sent.
 	obj = obj.WithoutAt("metadata", "resourceVersion")
 	data, exact := printed(obj)
 	s := sidecar(k, obj, data, before.Sidecar)
@@ -127,6 +131,8 @@ func (e *Engine) version(
 	if k.TTL > 0 {
 		s.Expire = now.Add(k.TTL)
 	}
+	// A float, or a string that is no Unicode, does not parse to the value that was printed: such an object is parsed
+	// when it is next read.
 	if exact {
 		o := &origin{obj: obj}
 		if settled {

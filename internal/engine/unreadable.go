@@ -82,6 +82,7 @@ func (d *draft) claimUnread(ctx context.Context) error {
 			continue
 		}
 		over := ascend(ctx, snapshot, t.Stored.Path, "", "", func(v *store.Version) bool {
+			// A holder that cannot be read is passed over: what it claims is not known.
 			obj, _, failed := t.live(ctx, v)
 			if failed != nil {
 				return true
@@ -164,6 +165,7 @@ func (d *draft) forceDelete(ctx context.Context) (*Result, error) {
 		if err := rq.met(n.revision()); err != nil {
 			return nil, err
 		}
+		// The same read by which every other verb finds that it cannot read the object.
 		_, _, failed := rq.Resource.live(ctx, n.live)
 		switch {
 		case ctx.Err() != nil: // a conversion that was cancelled does not mean that the object is unreadable

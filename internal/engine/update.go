@@ -49,6 +49,7 @@ func (d *draft) update(ctx context.Context) (*Result, error) {
 	if err := d.rq.met(d.revision()); err != nil {
 		return nil, err
 	}
+	// seen is the version that the client has read; 0: it does not say.
 	seen, err := parseVersion(d.sent.At("metadata", "resourceVersion").Str())
 	if err != nil {
 		return nil, err

@@ -85,6 +85,7 @@ func (e *Engine) Watch(ctx context.Context, rq *Request, o WatchOptions) (*Watch
 		if err := e.waitFor(ctx, revision); err != nil {
 			return nil, err
 		}
+		// The bookmark that ends the initial events is sent to clients that take bookmarks.
 		w.announce = o.Bookmarks
 	}
 	if streaming || revision == 0 {
@@ -102,6 +103,7 @@ func (e *Engine) Watch(ctx context.Context, rq *Request, o WatchOptions) (*Watch
 			w.initial = snapshot
 		}
 	}
+	// A watch that the end of the life has closed comes back with its last revision, and has to list again.
 	if life := rq.Resource.Stored.Life; life != nil && w.start < life.Since {
 		return nil, tooOld(w.start, e.store.Revision())
 	}
@@ -255,6 +257,7 @@ func (w *Watch) present(ctx context.Context) error {
 		return err
 	}
 	for i := range events {
+		// It was converted: the encoded event in the record is that of the stored object.
 		if e := &events[i]; e.Object != objects[i] {
 			e.Object, e.Record = objects[i], nil
 		}

@@ -83,6 +83,7 @@ func (e *entry) encode(b []byte) []byte {
 // decodeEntry decodes a slot. It is not ok if the entry was torn, or is damaged.
 func decodeEntry(b []byte) (entry, bool) {
 	var e entry
+	// The file is shorter than its slots, which a crash cannot make it: it was synced before it got its name.
 	if len(b) < entrySize {
 		return e, false
 	}

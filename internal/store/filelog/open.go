@@ -62,6 +62,7 @@ func parseName(name string) (revision int64, kind string, ok bool) {
 // A directory whose files do not fit together is never repaired: the error names the file, and nothing is written or
 // removed, so that whoever has a copy of the file can put it back.
 func (l *Log) open() error {
+	// The lock file is in the directory, so that has to exist first.
 	if err := l.makeDir(); err != nil {
 		return err
 	}
@@ -86,18 +87,21 @@ func (l *Log) open() error {
 			return err
 		}
 	case formatNoManifest:
+		// An older directory: what is found in it becomes the first manifest, so nothing can be missed in it.
 		l.manifest = &manifest{} // it knows nothing before upgrade
 	default:
 		if err := l.beginDirectory(len(segments)+len(checkpoints) > 0); err != nil {
 			return err
 		}
 	}
+	// known is what the manifest says the log has; the files have to reach as far.
 	known := l.manifest.entry
 	// Older checkpoints are left over from a Compact that was interrupted.
 	if len(checkpoints) > 0 {
 		l.checkpoint = checkpoints[len(checkpoints)-1]
 	}
 	if len(segments) == 0 {
+		// No segment: a new directory, or one that lost all of them.
 		err = l.beginFirst(known)
 	} else if err = l.chain(segments, known); err == nil {
 		err = l.recoverLast(known.end)
@@ -114,6 +118,7 @@ func (l *Log) open() error {
 	if invariants.Enabled {
 		l.check()
 	}
+	// Synced before anything is removed: until then an older entry may name the files that go.
 	if err := l.manifest.writeSynced(l.describe); err != nil {
 		return err
 	}
@@ -127,10 +132,12 @@ func lockError(err error) error {
 	var file *fs.PathError
 	var number syscall.Errno
 	switch {
+	// The lock file could not be made, and the error says why.
 	case errors.As(err, &file):
-		return err // the lock file could not be made, and the error says why
+		return err
 	case !errors.As(err, &number):
 		return fmt.Errorf("%w by this process: %w", ErrLocked, err)
+	// POSIX allows both numbers for a lock that another process holds.
 	case number == syscall.EAGAIN || number == syscall.EACCES:
 		return fmt.Errorf("%w by another process", ErrLocked)
 	}
@@ -142,6 +149,7 @@ func lockError(err error) error {
 // like an empty cluster.
 func (l *Log) beginDirectory(holdsData bool) error {
 	holdsManifest := false
+	// The error that there is no manifest is the normal case here, a new directory. A damaged one is an error.
 	if !holdsData {
 		switch e, _, err := l.readManifest(); {
 		case err == nil:
@@ -179,7 +187,8 @@ func (l *Log) beginFirst(known entry) error {
 }
 
 // upgrade gives a directory of formatNoManifest a manifest of what was found in it, and then the FORMAT that requires
-// one.
+// one. In this order a crash between the two leaves a directory of the old format, which is upgraded by the next
+// Open.
 func (l *Log) upgrade() error {
 	var e entry
 	l.describe(&e)
@@ -205,6 +214,7 @@ func (l *Log) describe(e *entry) {
 func (l *Log) makeDir() error {
 	var made []string
 	for dir := l.dir; ; dir = l.fs.PathDir(dir) {
+		// The loop ends at the first directory that exists, or at the root.
 		if _, err := l.fs.Stat(dir); err == nil || !errors.Is(err, fs.ErrNotExist) || dir == l.fs.PathDir(dir) {
 			break
 		}
@@ -237,6 +247,7 @@ func (l *Log) readFormat() (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	// A number alone could be any file; the magic makes sure that it is ours.
 	text, ok := strings.CutPrefix(string(content), formatMagic)
 	version, err := strconv.Atoi(strings.TrimSpace(text))
 	if !ok || err != nil {
@@ -270,6 +281,7 @@ func (l *Log) install(f vfs.File, name string, err error) error {
 	if err == nil {
 		err = f.Sync()
 	}
+	// Closed before it is renamed, also after an error: the file must not stay open.
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = l.rename(name)
 	}
@@ -287,7 +299,7 @@ func (l *Log) rename(name string) error {
 	return l.syncDir(l.dir)
 }
 
-// discard removes a file that did not get its final name.
+// discard removes a file that did not get its final name. A crash before that leaves it to removeStale.
 func (l *Log) discard(name string) error {
 	err := l.fs.Remove(l.path(name + tmpSuffix))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -307,6 +319,7 @@ func (l *Log) list() (segments, checkpoints []int64, unfinished []string, err er
 		finished, isTmp := strings.CutSuffix(name, tmpSuffix)
 		revision, kind, ok := parseName(finished)
 		switch {
+		// Only files that this package makes are removed later, whatever else ends in tmpSuffix.
 		case isTmp && (ok || finished == formatName || finished == manifestName):
 			unfinished = append(unfinished, name)
 		case ok && kind == "log":
@@ -340,6 +353,7 @@ func (l *Log) chain(there []int64, known entry) error {
 		if err != nil {
 			return err
 		}
+		// The segment after this one, which was read before it, begins where this one ends.
 		if len(l.segments) > 0 {
 			s.end = l.segments[0].after
 			if s.end < s.after {
@@ -348,6 +362,7 @@ func (l *Log) chain(there []int64, known entry) error {
 			}
 		}
 		l.segments = append([]*segment{s}, l.segments...)
+		// The oldest one that is there. Whether older ones are needed is for checkStart to say.
 		if s.previous < 0 || !slices.Contains(there, s.previous) {
 			return l.checkStart(s, known)
 		}
@@ -407,6 +422,7 @@ func parseFileHeader(file string, header []byte, magic string, numbers ...*int64
 	if !ok || len(b) < 4 {
 		return &DamageError{File: file, Reason: "it does not begin as a file of its name"}
 	}
+	// Not damage: a newer program may have written the file.
 	if version := binary.LittleEndian.Uint32(b); version != fileFormatVersion {
 		return fmt.Errorf("%s has format %d; this version reads and writes format %d",
 			file, version, fileFormatVersion)
@@ -428,6 +444,7 @@ func (l *Log) readHeader(after int64) (*segment, error) {
 		return nil, err
 	}
 	defer f.Close()
+	// One block is enough: a header is short and stands at the beginning.
 	first, err := newReader(f, 0, blockSize).next()
 	if err == io.EOF || err == errBroken {
 		return nil, &DamageError{File: file, Reason: "its first frame does not read back"}
@@ -439,6 +456,7 @@ func (l *Log) readHeader(after int64) (*segment, error) {
 	if err := parseFileHeader(file, first.payload, segmentMagic, &s.after, &s.previous); err != nil {
 		return nil, err
 	}
+	// A file that was renamed by hand, or copied over another one.
 	if s.after != after || s.previous >= after {
 		return nil, &DamageError{File: file, Reason: fmt.Sprintf("its header says that it follows %d, and that one %d",
 			s.after, s.previous)}
@@ -460,6 +478,7 @@ func (s *segment) stat(f vfs.File) error {
 func (l *Log) removeStale(segments, checkpoints []int64, unfinished []string) error {
 	names := unfinished
 	for _, revision := range checkpoints {
+		// The newest checkpoint has all that older ones have.
 		if revision != l.checkpoint {
 			names = append(names, checkpointName(revision))
 		}

@@ -14,6 +14,9 @@ import (
 )
 
 // The kinds of payloads; docs/formats.md describes them.
+//
+// The numbers of kinds and flags are on disk and never change their meaning. The error for an unknown kind says that
+// a newer version may have written it.
 const (
 	payloadCommit   = 1 // one commit
 	payloadVersions = 2 // live versions, in a checkpoint
@@ -21,6 +24,10 @@ const (
 )
 
 // The flags of a change or a version: which of its parts follow.
+//
+//	hasNew and not hasOld: created    both: updated    hasOld alone: deleted    none: a deletion that found nothing
+//
+// A zero expiry and a zero form are left out; they are the most frequent ones.
 const (
 	hasNew = 1 << iota
 	hasOld
@@ -255,6 +262,7 @@ func parseCommitHeader(payload []byte) (h commitHeader, d decoder, err error) {
 		return h, d, err
 	}
 	h.last, h.time = int64(d.uvarint()), d.varint()
+	// The count comes from the disk. It is bounded by the bytes that follow, so the loop over it is, too.
 	h.count, err = d.count()
 	return h, d, err
 }
@@ -291,10 +299,12 @@ func (p *parser) commitOf(payload []byte) (*store.Commit, error) {
 	}
 	c := &p.commit
 	c.Revision, c.Time, c.Records = h.last, h.time, c.Records[:0]
+	// Not nil: an old version of no bytes is not the same as none.
 	if p.old = p.old[:0]; p.old == nil || cap(p.old) > maxOldKept {
 		p.old = []byte{}
 	}
 	for i := range h.count {
+		// The list of buffers only grows, to the number of records of the largest commit.
 		if i == len(p.buffers) {
 			p.buffers = append(p.buffers, &recordBuffer{})
 		}
@@ -304,6 +314,7 @@ func (p *parser) commitOf(payload []byte) (*store.Commit, error) {
 			return nil, errPayload
 		}
 		r := &m.record
+		// The revision of each record follows from that of the commit.
 		if r.Revision = h.first() + int64(i); r.New != nil {
 			r.New.Revision = r.Revision
 		}
@@ -325,6 +336,7 @@ func (p *parser) record(d *decoder, m *recordBuffer) {
 		r.New = &m.new
 		m.new = store.Version{Key: r.Key, Data: data, Sidecar: &m.is}
 	}
+	// A created object: there is nothing more in the record.
 	if flags&hasOld == 0 {
 		return
 	}
@@ -332,6 +344,7 @@ func (p *parser) record(d *decoder, m *recordBuffer) {
 	if m.was = d.meta(flags, oldExpires, oldForm); flags&sameForm != 0 {
 		m.was.Form = m.is.Form
 	}
+	// They may be any numbers in a damaged payload, so they are compared before they are used.
 	head, tail, middle := int(d.uvarint()), int(d.uvarint()), d.bytes()
 	// A payload with a correct checksum may still be wrong, and must not make the parser read beyond the new version.
 	if head > len(data) || tail > len(data)-head {

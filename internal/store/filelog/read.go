@@ -27,6 +27,7 @@ var errGone = errors.New("segment is gone")
 func (l *Log) readCommits(s *segment, after int64, p *parser, yield func(*store.Commit) error) error {
 	file := l.path(segmentName(s.after))
 	f, err := l.fs.Open(file)
+	// Compact has removed it since the list was copied. Any other missing file was found by Open.
 	if errors.Is(err, fs.ErrNotExist) {
 		return errGone
 	}
@@ -52,6 +53,7 @@ func (l *Log) readCommits(s *segment, after int64, p *parser, yield func(*store.
 		if err != nil {
 			return err
 		}
+		// The header, or a frame that only version 1 of the format wrote.
 		if fr.kind != frameCommit {
 			continue
 		}
@@ -65,6 +67,7 @@ func (l *Log) readCommits(s *segment, after int64, p *parser, yield func(*store.
 		}
 		last = fr.revision
 		index.add(fr.offset, first)
+		// A commit between the offset of the index and the first one that is wanted. Its changes are not parsed.
 		if fr.revision <= after {
 			continue
 		}

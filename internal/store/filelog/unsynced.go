@@ -6,6 +6,7 @@ import "github.com/cockroachdb/pebble/v2/vfs"
 // of writes included, so a log that was written without syncs has the same format.
 type noSyncFS struct{ vfs.FS }
 
+// Create, OpenReadWrite and OpenDir implement vfs.FS.
 func (u noSyncFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	return withoutSync(u.FS.Create(name, category))
 }
