@@ -162,6 +162,7 @@ var words = map[string][]any{
 	"startTime":                     times,
 	"completionTime":                times,
 	"creationTimestamp":             times,
+	"timeAdded":                     times,
 	"parallelism":                   {0.0, 1.0, 3.0},
 	"finalizers":                    {"kubernetes", "x"},
 	"count":                         {0.0, 1.0, 7.0},

@@ -1,16 +1,22 @@
 package builtin
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"plinth/internal/engine"
+	"plinth/object"
 )
 
 // recordedColumns reads testdata/columns-1.37.txt: for each type, a line for each of its columns.
@@ -131,5 +137,83 @@ func BenchmarkPodCells(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		cells(pod)
+	}
+}
+
+// Of several StorageClasses that are marked as the default one, the newest is it, and of equally old ones the first by
+// name.
+//
+// SPEC: MED-6
+func TestDefaultStorageClass(t *testing.T) {
+	const (
+		stable = "storageclass.kubernetes.io/is-default-class"
+		beta   = "storageclass.beta.kubernetes.io/is-default-class"
+		second = "2026-01-02T03:04:05Z"
+		first  = "2026-01-02T03:04:04Z"
+	)
+	class := func(name, created, annotation, value string) object.Value {
+		return object.Fields("metadata", object.Fields("name", object.StringOf(name),
+			"creationTimestamp", object.StringOf(created),
+			"annotations", object.Fields(annotation, object.StringOf(value))))
+	}
+	old := class("b", first, stable, "true")
+	isDefault := types(t)["storage.k8s.io/v1 storageclasses"].IsDefault
+	for _, c := range []struct {
+		name               string
+		candidate, current object.Value
+		want               bool
+	}{
+		{"not marked", class("a", second, "a", "true"), object.Nil, false},
+		{"marked as none", class("a", second, stable, "false"), object.Nil, false},
+		{"not marked, and newer", class("a", second, "a", "true"), old, false},
+		{"the only one", old, object.Nil, true},
+		{"the only one, of no age", class("a", "", stable, "true"), object.Nil, true},
+		{"by its older name", class("a", first, beta, "true"), object.Nil, true},
+		{"by its older name, as none", class("a", first, beta, "false"), object.Nil, false},
+		{"newer", class("c", second, stable, "true"), old, true},
+		{"older", class("a", first, stable, "true"), class("b", second, stable, "true"), false},
+		{"as old, before it", class("a", first, stable, "true"), old, true},
+		{"as old, behind it", class("c", first, stable, "true"), old, false},
+		{"itself", old, old, false},
+	} {
+		if isDefault(c.candidate, c.current) != c.want {
+			t.Errorf("%s: %v, want %v", c.name, !c.want, c.want)
+		}
+	}
+}
+
+// FlowSchemas are shown in the order in which requests are held against them.
+//
+// SPEC: MED-6
+func TestOrderOfFlowSchemas(t *testing.T) {
+	schema := func(name string, precedence int64) object.Value {
+		return object.Fields("metadata", object.Fields("name", object.StringOf(name)),
+			"spec", object.Fields("matchingPrecedence", object.IntOf(precedence)))
+	}
+	order := []object.Value{schema("c", 9), schema("b", 10), schema("d", 10), schema("a", 11)}
+	compare := types(t)["flowcontrol.apiserver.k8s.io/v1 flowschemas"].RowOrder
+	for i, a := range order {
+		for j, b := range order {
+			if have, want := compare(a, b), cmp.Compare(i, j); have != want {
+				t.Errorf("%s against %s: %d, want %d", show(a), show(b), have, want)
+			}
+		}
+	}
+}
+
+// The columns of a Scale are those of upstream's printer.
+//
+// SPEC: MED-6
+func TestColumnsOfScales(t *testing.T) {
+	meta := metav1.ObjectMeta{}.SwaggerDoc()
+	want := []engine.Column{
+		{Name: "Name", Type: "string", Description: meta["name"]},
+		{Name: "Desired", Type: "integer", Description: autoscalingv1.ScaleSpec{}.SwaggerDoc()["replicas"]},
+		{Name: "Available", Type: "integer", Description: autoscalingv1.ScaleStatus{}.SwaggerDoc()["replicas"]},
+		{Name: "Age", Type: "string", Description: meta["creationTimestamp"]},
+	}
+	scale := types(t)["apps/v1 deployments"].Subresource("scale")
+	if !slices.Equal(scale.Columns, want) {
+		t.Errorf("have %v\nwant %v", scale.Columns, want)
 	}
 }

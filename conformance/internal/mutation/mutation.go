@@ -183,7 +183,8 @@ func (p *Package) Overlay(root, dir string) (string, error) {
 	return overlay, os.WriteFile(overlay, text, 0o600)
 }
 
-// count is the file of package mutants that says how many there are, and which are in the values of variables.
+// count is the file of package mutants that says how many there are, which are in the values of variables, and what all
+// are called.
 func (p *Package) count() []byte {
 	text := fmt.Appendf(nil, "package mutants\n\nvar Count, Globals = %d, []int{", len(p.Mutants))
 	for i, m := range p.Mutants {
@@ -191,11 +192,15 @@ func (p *Package) count() []byte {
 			text = fmt.Appendf(text, "%d, ", i+1)
 		}
 	}
+	text = append(text, "}\n\n// Names are what they are called: Names[0] is number 1.\nvar Names = []string{\n"...)
+	for _, m := range p.Mutants {
+		text = fmt.Appendf(text, "\t%q,\n", m.Name)
+	}
 	return append(text, "}\n"...)
 }
 
-// changed is the text of a file with all its mutants in it. Behind it stand functions that make the file's variables
-// anew, so that mutants in their values can be turned on while the program runs.
+// changed is the text of a file with all its mutants in it. Behind it stand functions that make its variables anew, so
+// that mutants in their values, and in those of others that they are made of, can be turned on while the program runs.
 func (p *Package) changed(f *source) []byte {
 	clause := p.fset.Position(f.syntax.Name.End()).Offset
 	var out bytes.Buffer
@@ -204,8 +209,7 @@ func (p *Package) changed(f *source) []byte {
 	out.Write(f.piece(clause, len(f.text)))
 	for i, v := range p.info.InitOrder {
 		from, to := p.fset.Position(v.Rhs.Pos()).Offset, p.fset.Position(v.Rhs.End()).Offset
-		if p.fset.Position(v.Rhs.Pos()).Filename != f.path || !slices.ContainsFunc(f.edits,
-			func(e edit) bool { return from <= e.from && e.to <= to }) {
+		if p.fset.Position(v.Rhs.Pos()).Filename != f.path {
 			continue
 		}
 		var names []string

@@ -34,7 +34,7 @@ var (
 	PersistentVolumeClaim = always(claim)
 	Pod                   = Rules{Create: pod, Status: podStatus}
 	PodTemplate           = template(false, "template")
-	ReplicationController = template(true, "spec", "template")
+	ReplicationController = Rules{Create: template(true, "spec", "template").Create, Update: controllerUpdate}
 	ResourceQuota         = Rules{Create: alone(quota)}
 	Secret                = always(secret)
 	Service               = Rules{Create: alone(service), Update: alone(service), Status: balancerStatus}
@@ -43,7 +43,7 @@ var (
 	MutatingAdmissionPolicy          = Rules{Update: reservedName}
 	MutatingAdmissionPolicyBinding   = Rules{Update: reservedName}
 	MutatingWebhookConfiguration     = Rules{Create: alone(webhooks), Update: webhooksUpdate}
-	ValidatingAdmissionPolicy        = Rules{Update: reservedName}
+	ValidatingAdmissionPolicy        = Rules{Update: reservedName, Status: reservedName}
 	ValidatingAdmissionPolicyBinding = Rules{Update: reservedName}
 	ValidatingWebhookConfiguration   = Rules{Create: alone(webhooks), Update: webhooksUpdate}
 

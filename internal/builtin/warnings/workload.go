@@ -15,6 +15,15 @@ func statefulSet(obj object.Value) []string {
 	return append(warnings, claimsAndHistory(obj, "")...)
 }
 
+// controllerUpdate looks at the template of before, as the reference does for ReplicationControllers alone: there the
+// two are mixed up.
+func controllerUpdate(obj, old object.Value) []string {
+	if !newGeneration(obj, old) {
+		return nil
+	}
+	return podOrTemplate("spec.template.", old.At("spec", "template"))
+}
+
 // statefulSetUpdate names the claims with the path that the reference has for them here.
 func statefulSetUpdate(obj, old object.Value) (warnings []string) {
 	if newGeneration(obj, old) {

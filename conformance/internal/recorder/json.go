@@ -1,0 +1,64 @@
+//go:build mutants
+
+package recorder
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+)
+
+// SmallerJSON is the n-th form of a JSON document that lacks one of its parts, counted from the top; nil behind the
+// last one. Members that keep names stay.
+func SmallerJSON(in []byte, n int, keep ...string) []byte {
+	var doc any
+	if err := json.Unmarshal(in, &doc); err != nil {
+		return nil
+	}
+	left := n
+	if doc = without(doc, &left, keep); left >= 0 {
+		return nil
+	}
+	out, err := json.Marshal(doc)
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+// without is a value without its n-th part, in the order of depth; n is negative if there was such a part.
+func without(v any, n *int, keep []string) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := maps.Clone(v)
+		keys := slices.DeleteFunc(slices.Sorted(maps.Keys(v)), func(key string) bool {
+			return slices.Contains(keep, key)
+		})
+		for _, key := range keys {
+			if *n--; *n < 0 {
+				delete(out, key)
+				return out
+			}
+		}
+		for _, key := range keys {
+			if out[key] = without(v[key], n, keep); *n < 0 {
+				return out
+			}
+		}
+		return out
+	case []any:
+		out := slices.Clone(v)
+		for i := range v {
+			if *n--; *n < 0 {
+				return slices.Delete(out, i, i+1)
+			}
+		}
+		for i := range v {
+			if out[i] = without(v[i], n, keep); *n < 0 {
+				return out
+			}
+		}
+		return out
+	}
+	return v
+}
