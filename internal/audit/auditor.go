@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// Auditor writes down what its policy wants. A nil one writes down nothing.
+// Auditor records requests as its policy says. A nil Auditor records nothing.
 type Auditor struct {
 	Counters Counters
 	policy   *Policy
 	backends []*backend
 	now      func() time.Time
-	cancel   context.CancelFunc // ends the deliveries that are under way
+	cancel   context.CancelFunc // ends running deliveries
 }
 
-// Counters are the figures of an auditor, each with the name of its metric.
+// Counters are the metrics of an auditor.
 type Counters struct {
 	Events   atomic.Int64 // apiserver_audit_event_total
 	Rejected atomic.Int64 // apiserver_audit_requests_rejected_total
@@ -26,7 +26,7 @@ type Counters struct {
 	errors   [4]atomic.Int64 // by plugins
 }
 
-// plugins are the values of the label of apiserver_audit_error_total.
+// plugins are the values of the label plugin of apiserver_audit_error_total.
 var plugins = [...]string{"log", "webhook", "buffered", "truncate"}
 
 func (c *Counters) level(level Level) {
@@ -45,7 +45,7 @@ func (c *Counters) failed(plugin string, events int) {
 	}
 }
 
-// Levels tells how many requests had which level (apiserver_audit_level_total).
+// Levels yields how many requests had each level (apiserver_audit_level_total).
 func (c *Counters) Levels(yield func(level string, requests int64) bool) {
 	for i := range levels {
 		if n := c.levels[i].Load(); n > 0 && !yield(string(levels[i]), n) {
@@ -54,7 +54,7 @@ func (c *Counters) Levels(yield func(level string, requests int64) bool) {
 	}
 }
 
-// Errors tells how many events each plugin has lost (apiserver_audit_error_total).
+// Errors yields how many events each plugin lost (apiserver_audit_error_total).
 func (c *Counters) Errors(yield func(plugin string, events int64) bool) {
 	for i := range plugins {
 		if n := c.errors[i].Load(); n > 0 && !yield(plugins[i], n) {
@@ -63,7 +63,7 @@ func (c *Counters) Errors(yield func(plugin string, events int64) bool) {
 	}
 }
 
-// New makes an auditor; nil if there is nothing to write down, or nowhere to write it to. Its caller closes it.
+// New creates an auditor; nil if there is no policy or no backend. The caller has to close it.
 func New(o Options, logger *slog.Logger) (*Auditor, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func New(o Options, logger *slog.Logger) (*Auditor, error) {
 	return a, nil
 }
 
-// add puts a backend to work.
+// add starts a backend.
 func (a *Auditor) add(ctx context.Context, b *backend, d *Delivery, async bool, logger *slog.Logger) {
 	b.counters, b.delivery, b.logger = &a.Counters, *d, logger
 	if d.Mode == batch && a.policy != nil {
@@ -114,7 +114,7 @@ func (a *Auditor) add(ctx context.Context, b *backend, d *Delivery, async bool, 
 	a.backends = append(a.backends, b)
 }
 
-// process hands an event to every backend, even where one fails.
+// process gives an event to every backend, even if one fails.
 func (a *Auditor) process(e *event) (ok bool) {
 	ok = true
 	for _, b := range a.backends {
@@ -123,7 +123,7 @@ func (a *Auditor) process(e *event) (ok bool) {
 	return ok
 }
 
-// Close delivers what is still queued, as long as ctx allows. There must be no requests any more.
+// Close writes the queued events, until ctx is cancelled. It is called after the last request.
 func (a *Auditor) Close(ctx context.Context) error {
 	if a == nil {
 		return nil

@@ -12,28 +12,29 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// A backend is a line of steps: encode, cut what is too large, and then write, at once or by way of a queue.
+// backend writes events to one place. Each event is encoded, truncated if it is too large, and then written at once or
+// queued.
 type backend struct {
-	name     string // as the reference's metrics call it: "log" or "webhook"
+	name     string // its name in the reference's metrics: "log" or "webhook"
 	counters *Counters
 	logger   *slog.Logger
 	delivery Delivery
 	encode   func(e *event, dst []byte) []byte
-	overhead int64 // bytes of the type, which encode leaves out and the limit on events counts
-	// write delivers encoded events. It may be called by several goroutines.
+	overhead int64 // size of apiVersion and kind, which encode omits but the size limit counts
+	// write delivers encoded events. It may be called concurrently.
 	write func(ctx context.Context, events [][]byte) error
-	end   func() error // nil: there is nothing to close
+	end   func() error // closes the destination; may be nil
 	queue *queue       // nil: write is called at once
-	told  atomic.Int64 // when errors were last logged: the second
+	told  atomic.Int64 // the second in which errors were last logged
 }
 
-// encoded keeps the buffers of events that are written at once.
+// encoded has buffers for events that are written at once.
 var encoded = sync.Pool{New: func() any { return new(make([]byte, 0, 2<<10)) }}
 
-// maxKept is how large a buffer is kept for the next event.
+// maxKept is the largest buffer that is kept for the next event.
 const maxKept = 64 << 10
 
-// process takes an event. It is not ok if the event is not written down and the request has to be refused for it.
+// process writes or queues an event. ok is false if the event was lost and the mode requires that the request fails.
 func (b *backend) process(e *event) (ok bool) {
 	if b.queue != nil {
 		if text, ok := b.fit(nil, e); ok {
@@ -49,7 +50,7 @@ func (b *backend) process(e *event) (ok bool) {
 			ok = false
 		}
 	} else {
-		ok = true // as in the reference nobody is refused for an event that is too large
+		ok = true // as in the reference, an event that is too large refuses no request
 	}
 	if cap(text) <= maxKept {
 		*held = text
@@ -58,13 +59,12 @@ func (b *backend) process(e *event) (ok bool) {
 	return ok || b.delivery.Mode != blockingStrict
 }
 
-// truncated says that an event has lost its bodies.
+// truncated is the annotation of events whose bodies were removed.
 const truncated = "audit.k8s.io/truncated"
 
 var errTooLarge = errors.New("event is too large even after truncating")
 
-// fit encodes an event, without its bodies where it is too large with them. Not ok says that it is too large in any
-// case.
+// fit encodes an event. If it is too large its bodies are removed; ok is false if it still is.
 func (b *backend) fit(dst []byte, e *event) (text []byte, ok bool) {
 	text = b.encode(e, dst)
 	if !b.delivery.Truncate || b.size(text) <= b.delivery.MaxEventBytes {
@@ -85,8 +85,8 @@ func (b *backend) fit(dst []byte, e *event) (text []byte, ok bool) {
 
 func (b *backend) size(text []byte) int64 { return int64(len(text)) + b.overhead }
 
-// failed counts events that are lost, and logs it once a second at most. The events themselves are not logged: they may
-// hold bodies.
+// failed counts lost events, and logs at most one message per second. Events are not logged, because they may contain
+// bodies with secrets.
 func (b *backend) failed(plugin string, events int, err error) {
 	b.counters.failed(plugin, events)
 	if second := time.Now().Unix(); b.told.Swap(second) != second {
@@ -94,7 +94,7 @@ func (b *backend) failed(plugin string, events int, err error) {
 	}
 }
 
-// maxQueued bounds the bytes of the events in a queue, whatever their number: bodies may be of megabytes.
+// maxQueued limits the bytes of queued events. BufferSize limits only their number, and a body may have megabytes.
 const maxQueued = 256 << 20
 
 var (
@@ -102,18 +102,27 @@ var (
 	errClosed  = errors.New("audit backend shut down")
 )
 
-// queue holds the events of a backend in batch mode. One goroutine takes them out.
+// queue holds the events of a backend in batch mode.
 //
-//	bytes = sum of len(e) for the events in the channel and in batches that are being written
+// Problem: the disk or the webhook may be slower than requests come in, or stop. In batch mode a request must not wait
+// for it, and memory must stay bounded. So an event that does not fit in the queue is dropped and counted
+// (apiserver_audit_error_total). Two limits hold, because events are of very different sizes: len(events) ≤
+// BufferSize, and
+//
+//	bytes = Σ len(e) over the events in the channel and in batches that are being written ≤ maxQueued
+//
+// The bytes of a batch count until it is written: a webhook that hangs would otherwise hold any number of batches.
+//
+// One goroutine (run) takes events out, so the events of a log stay in order.
 type queue struct {
 	events  chan []byte
 	bytes   atomic.Int64
-	limit   *rate.Limiter // nil: none
-	async   bool          // batches are written beside each other
+	limit   *rate.Limiter // nil: no limit
+	async   bool          // batches are written concurrently
 	writing sync.WaitGroup
-	done    chan struct{} // closed when the goroutine has ended
+	done    chan struct{} // closed when run has returned
 
-	mu     sync.RWMutex // held for reading while an event goes in, so that none goes into a closed channel
+	mu     sync.RWMutex // held for reading during a send, so that nothing is sent on the closed channel
 	closed bool
 }
 
@@ -125,7 +134,7 @@ func newQueue(d *Delivery, async bool) *queue {
 	return q
 }
 
-// enqueue puts an event into the queue. There is no waiting: what finds no place is dropped.
+// enqueue queues an event. It does not wait: if there is no space the event is dropped.
 func (b *backend) enqueue(text []byte) {
 	q := b.queue
 	q.mu.RLock()
@@ -146,8 +155,8 @@ func (b *backend) enqueue(text []byte) {
 	b.failed("buffered", 1, errBlocked)
 }
 
-// run takes events out of the queue and writes them in batches, until the queue is closed and empty. ctx ends the
-// waiting, and the writing.
+// run writes queued events in batches until the queue is closed and empty. If ctx is cancelled, waiting and writing
+// end.
 func (b *backend) run(ctx context.Context) {
 	q := b.queue
 	defer close(q.done)
@@ -162,8 +171,8 @@ func (b *backend) run(ctx context.Context) {
 	}
 }
 
-// collect waits for a batch: until it is full, or until it has waited for long enough, or until there is nothing to
-// wait for any more.
+// collect returns the next batch: it waits for a first event, and then until the batch is full, BatchWait has passed,
+// or the queue is closed.
 func (b *backend) collect(ctx context.Context) (events [][]byte, more bool) {
 	first, more := <-b.queue.events
 	if !more {
@@ -193,11 +202,11 @@ func (b *backend) collect(ctx context.Context) (events [][]byte, more bool) {
 	return events, true
 }
 
-// deliver writes a batch, when the limit on batches allows it.
+// deliver writes a batch as soon as the rate limit allows.
 func (b *backend) deliver(ctx context.Context, events [][]byte) {
 	q := b.queue
 	if q.limit != nil {
-		_ = q.limit.Wait(ctx) // it fails when the server closes, and then nothing waits any more
+		_ = q.limit.Wait(ctx) // an error means that the server closes; then the batch is written at once
 	}
 	write := func() {
 		if err := b.write(ctx, events); err != nil {
@@ -214,8 +223,8 @@ func (b *backend) deliver(ctx context.Context, events [][]byte) {
 	q.writing.Go(write)
 }
 
-// close takes no more events and waits until those that are there are delivered, or ctx ends; then it gives them up
-// with cancel.
+// close stops taking events, and waits until the queued ones are written or ctx is cancelled; then it calls cancel,
+// which ends the writing.
 func (b *backend) close(ctx context.Context, cancel context.CancelFunc) error {
 	if q := b.queue; q != nil {
 		q.mu.Lock()

@@ -1,10 +1,10 @@
-// Package auth finds out who asks (AUTH-1).
+// Package auth authenticates requests (AUTH-1).
 //
-// An [Authenticator] tries in turn the credentials that a request may show: the headers of a front proxy, a client
-// certificate, and a bearer token, which several [Tokens] may know. Who shows none is anonymous.
+// An [Authenticator] tries the credentials that a request can have, in this order: the headers of a front proxy, a
+// client certificate, a bearer token. Several [Tokens] may recognize bearer tokens. A request without credentials is
+// anonymous.
 //
-// Why somebody is not let in is for TokenReviews and the debug log; a request is told 401 and no more. No error holds a
-// token.
+// The client only gets 401. The reason is for TokenReviews and the debug log. No error contains a token.
 package auth
 
 import (
@@ -19,39 +19,38 @@ import (
 	"plinth/internal/access"
 )
 
-// ErrInvalid means that the request shows credentials that nobody has: 401, not anonymous.
+// ErrInvalid means that the request has credentials that are not valid: 401, not anonymous.
 var ErrInvalid = errors.New("invalid bearer token")
 
-// Tokens know the bearer tokens of one kind.
+// Tokens authenticates one kind of bearer tokens.
 type Tokens interface {
-	// Token says whose a token is. Nil without an error: it is no token of this kind, as far as one can see, and others
-	// are asked. Audiences are those that it has to be for, one of them; none: those of this server.
+	// Token returns the user of a token. If it returns nil without an error, the token is of another kind, and the
+	// next Tokens are asked. The token must be for one of the audiences; without any, for this server's.
 	Token(ctx context.Context, token string, audiences []string) (*access.Identity, error)
 }
 
-// Config is what an Authenticator is made of.
+// Config configures an Authenticator.
 type Config struct {
-	// Clients are the authorities that sign client certificates; nil: there are none.
+	// Clients are the authorities of client certificates; nil if there are none.
 	Clients *x509.CertPool
-	// Proxy is who may say in headers whom a request is from; nil: nobody.
+	// Proxy are the trusted front proxies; nil if there are none.
 	Proxy *FrontProxy
 	// Tokens are asked in this order.
 	Tokens []Tokens
-	// Audiences are those of this server. A token that is for nobody in particular is for them.
+	// Audiences are this server's. A token without audiences is for them.
 	Audiences []string
-	// NoAnonymous refuses requests without credentials, and AnonymousPaths, if there are any, all that are for other
-	// paths.
+	// NoAnonymous refuses requests without credentials. If AnonymousPaths is not empty, only these paths accept them.
 	NoAnonymous    bool
 	AnonymousPaths []string
 	Now            func() time.Time // nil: time.Now
 }
 
-// Authenticator finds out who sends a request.
+// Authenticator authenticates requests.
 type Authenticator struct {
 	Config
 }
 
-// New makes an authenticator.
+// New creates an Authenticator.
 func New(c Config) *Authenticator {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -59,9 +58,9 @@ func New(c Config) *Authenticator {
 	return &Authenticator{c}
 }
 
-// Authenticate says who sends the request; who shows no credentials is anonymous. As in the reference what a front
-// proxy says goes before a certificate, and that before a token, and one that is no good does no harm beside another
-// that is.
+// Authenticate returns the user of a request, system:anonymous without credentials. As in the reference the headers of
+// a front proxy take precedence over a certificate, and that over a token; an invalid credential is ignored if another
+// one is valid.
 func (a *Authenticator) Authenticate(ctx context.Context, r *http.Request) (*access.Identity, error) {
 	id, unproxied := a.proxied(ctx, r)
 	if id != nil {
@@ -93,8 +92,7 @@ func (a *Authenticator) anonymous(path string) bool {
 
 var errNoCredentials = errors.New("no credentials")
 
-// reasons are why a token is nobody's, in the reference's words. What one kind of tokens says is among what all of them
-// say.
+// reasons are the errors of all Tokens for one token, formatted as in the reference.
 type reasons []error
 
 func (r reasons) Error() string {
@@ -110,7 +108,7 @@ func (r reasons) Error() string {
 	return "[" + strings.Join(texts, ", ") + "]"
 }
 
-// token says whose a token is: somebody's, or there is an error.
+// token authenticates a token. It returns a user or an error.
 func (a *Authenticator) token(ctx context.Context, token string, audiences []string) (*access.Identity, error) {
 	errs := reasons{ErrInvalid}
 	for _, kind := range a.Tokens {
@@ -125,7 +123,7 @@ func (a *Authenticator) token(ctx context.Context, token string, audiences []str
 	return nil, errs
 }
 
-// authenticated adds the group of those who have shown credentials.
+// authenticated adds the group system:authenticated.
 func authenticated(id *access.Identity) *access.Identity {
 	u := &id.User
 	if u.Name != access.Anonymous && !u.In(access.Authenticated) && !u.In(access.Unauthenticated) {
@@ -134,15 +132,15 @@ func authenticated(id *access.Identity) *access.Identity {
 	return id
 }
 
-// Review says whose a token is, as a request that shows it would find out, and whether there is somebody; an error says
-// why not. Audiences are those that it has to be for, one of them; none: those of this server.
+// Review authenticates a token for a TokenReview, as for a request. ok says whether the token is valid; err is the
+// reason if not. The token must be for one of the audiences; without any, for one of this server's.
 func (a *Authenticator) Review(ctx context.Context, token string, audiences []string) (id access.Identity, ok bool,
 	err error) {
-	if len(audiences) == 0 { // those of this server, as for requests, so that what is remembered of these holds here
+	if len(audiences) == 0 { // this server's, as for requests, so that results cached for requests are used
 		audiences = nil
 	}
 	shown, _ := tokenOf(&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}})
-	if shown == "" { // a text that is no token is no credential
+	if shown == "" { // the text is no token
 		if !a.anonymous("") {
 			return id, false, nil
 		}
@@ -158,7 +156,7 @@ func (a *Authenticator) Review(ctx context.Context, token string, audiences []st
 	return *found, true, nil
 }
 
-// Agnostic is tokens that are for nobody in particular: they are for this server, whose audiences these are.
+// Agnostic wraps Tokens whose tokens have no audience: they are for this server, which has these audiences.
 func Agnostic(tokens Tokens, audiences []string) Tokens { return &agnostic{tokens, audiences} }
 
 type agnostic struct {
@@ -181,7 +179,7 @@ func (a *agnostic) Token(ctx context.Context, token string, audiences []string) 
 	return id, err
 }
 
-// Common is what is in both lists, in the order of the first.
+// Common returns what is in both lists, in the order of the first.
 func Common(a, b []string) []string {
 	if slices.Equal(a, b) {
 		return a

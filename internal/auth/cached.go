@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// cachedTokens is how many tokens are remembered, and as many that are nobody's.
+	// cachedTokens is how many valid tokens are cached, and how many invalid ones.
 	cachedTokens = 4096
-	// lookupTimeout is how long finding out about a token may take, whoever waits for it.
+	// lookupTimeout limits the time to authenticate a token.
 	lookupTimeout = 30 * time.Second
 )
 
-// Cached remembers whose tokens are, for a time, and which are nobody's, for another; 0: not at all. Errors are not
-// remembered. Many requests with one token ask once.
+// Cached caches the results of other Tokens: valid tokens for the duration somebody, invalid ones for nobody; 0 turns
+// caching off. Errors are not cached. Concurrent requests with the same token cause one call.
 func Cached(of Tokens, somebody, nobody time.Duration, now func() time.Time) Tokens {
 	c := &cached{of: of, now: now}
 	if somebody > 0 {
@@ -49,12 +49,12 @@ func (c *cached) Token(ctx context.Context, token string, audiences []string) (*
 	if _, ok := c.nobody.Get(key, now); ok {
 		return nil, nil
 	}
-	// Whoever asks first may go away, and others wait for the answer: so it does not end with their request.
+	// Other requests wait for the answer, so it must not end when the first of them is cancelled.
 	answer := c.underWay.DoChan(string(key[:]), func() (found any, err error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
 		defer cancel()
 		defer func() {
-			if r := recover(); r != nil { // it would end the process: no handler is below
+			if r := recover(); r != nil { // this goroutine has no handler that would recover
 				err = fmt.Errorf("authentication failed unexpectedly: %v", r)
 			}
 		}()
@@ -80,7 +80,7 @@ func (c *cached) Token(ctx context.Context, token string, audiences []string) (*
 	}
 }
 
-// own is an identity that its request may add to.
+// own returns a copy of an identity, which its request may modify.
 func own(id *access.Identity) *access.Identity {
 	mine := *id
 	return &mine

@@ -1,12 +1,14 @@
 // Package authz decides what users may do (AUTH-2).
 //
-// An authorizer ([access.Authorizer]) allows a request, denies it, or leaves it to the next one. An [Authority] asks
-// those of its [AuthorizationConfiguration] in order: that is what --authorization-mode stands for, or the file of
-// --authorization-config, which may change meanwhile. Whatever they say, members of system:masters may do everything,
-// since they are asked about first.
+// An authorizer ([access.Authorizer]) allows a request, denies it, or has no opinion. An [Authority] asks the
+// authorizers of its [AuthorizationConfiguration] in order until one decides. The configuration is made of
+// --authorization-mode, or is the file --authorization-config, which is reloaded when it changes. Members of
+// system:masters may do everything, whatever the configuration says, because an authorizer for them is always asked
+// first.
 //
-// [RoleBased] is the mode RBAC, nodes the mode Node, for kubelets, and hook the mode Webhook. Whatever the modes, it
-// also says who may write which roles and bindings: nobody gives what they do not have (see [Authority.PermitRole]).
+// [RoleBased] implements the mode RBAC, nodes the mode Node (for kubelets), and hook the mode Webhook. In every mode
+// the package also refuses writes of roles and bindings that would give somebody more than the writer has (see
+// [Authority.PermitRole]).
 package authz
 
 import (
@@ -36,31 +38,29 @@ const (
 	Node        Mode = "Node"
 	RBAC        Mode = "RBAC"
 	Webhook     Mode = "Webhook"
-	ABAC        Mode = "ABAC" // which is refused
+	ABAC        Mode = "ABAC" // not implemented: it is refused
 )
 
 // lister is an authorizer that can list what a user may do in a namespace.
 type lister interface {
 	access.Authorizer
-	// rulesIn says with incomplete that there may be more.
+	// rulesIn lists rules. incomplete says that there may be more.
 	rulesIn(ctx context.Context, u *access.User, namespace string) (rules []Rule, incomplete bool, err error)
 }
 
-// named is an authorizer of a union under the name by which its reasons are told. Allowed and denied count its
-// decisions.
+// named is an authorizer with the name in its reasons. allowed and denied count its decisions.
 type named struct {
 	name string
 	lister
 	allowed, denied func()
 }
 
-// Authority is all that decides what users may do. Its zero value allows nothing, other than to members of
-// system:masters.
+// Authority is the authorizer of the server. Its zero value allows nothing, except to members of system:masters.
 type Authority struct {
 	roles   RoleBased
 	nodes   nodes
 	options Options
-	// first is what the authority was made of, and the types of authorizers that it has for good.
+	// first are the types of authorizers of the first configuration. Later configurations must have them, too.
 	first []Mode
 	chain atomic.Pointer[chain]
 
@@ -68,33 +68,33 @@ type Authority struct {
 	now *AuthorizationConfiguration
 }
 
-// chain is the authorizers of one configuration.
+// chain is the list of authorizers of one configuration.
 type chain []named
 
-// Options are what is the same for all configurations of an authority.
+// Options are the settings that do not depend on the configuration.
 type Options struct {
 	Logger  *slog.Logger // nil: slog.Default
 	Metrics Metrics
-	// RetryDelay is how long a webhook is waited for before it is asked again for the first time; 0: webhook.RetryDelay.
+	// RetryDelay is the first delay before a webhook is called again after an error; 0: webhook.RetryDelay.
 	RetryDelay time.Duration
 }
 
-// Metrics are told what happens. Each of them may be nil.
+// Metrics are functions by which the authority reports. Each may be nil.
 type Metrics struct {
-	// Decisions returns what counts the decisions of an authorizer.
+	// Decisions returns the functions that count the decisions of an authorizer.
 	Decisions func(mode, name string) (allowed, denied func())
-	// Evaluated is told that a webhook was called: "success", "canceled", "timeout" or "error".
+	// Evaluated reports a call of a webhook. The result is "success", "canceled", "timeout" or "error".
 	Evaluated func(name, result string, took time.Duration)
-	// FailedOpen is told that a webhook has no opinion because it failed, with the last result.
+	// FailedOpen reports that a webhook has no opinion because it failed, with the result of the last call.
 	FailedOpen func(name, result string)
-	// Matched is told that the conditions of an authorizer were evaluated.
+	// Matched reports that the match conditions of an authorizer were evaluated.
 	Matched func(mode, name string, took time.Duration, failed, excluded bool)
-	// Configured is told of the text of --authorization-config that holds now; Reloaded whether a new one was taken.
+	// Configured reports the text of the current --authorization-config, Reloaded whether a change was accepted.
 	Configured func(text []byte)
 	Reloaded   func(ok bool)
 }
 
-// New makes an authority of a configuration that was parsed or made of modes.
+// New creates an authority.
 func New(c *AuthorizationConfiguration, o Options) (*Authority, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -113,7 +113,7 @@ func New(c *AuthorizationConfiguration, o Options) (*Authority, error) {
 	return y, nil
 }
 
-// build makes the authorizers of a configuration. Those that read the store are the authority's own.
+// build creates the authorizers of a configuration. Those that read the store are shared by all configurations.
 func (y *Authority) build(c *AuthorizationConfiguration) (chain, error) {
 	var all chain
 	for _, a := range c.Authorizers {
@@ -154,7 +154,7 @@ func (y *Authority) build(c *AuthorizationConfiguration) (chain, error) {
 
 var errABAC = errors.New("authorization by ABAC policies is not there yet")
 
-// authorizers are those that hold now.
+// authorizers returns the current authorizers.
 func (y *Authority) authorizers() chain {
 	if c := y.chain.Load(); c != nil {
 		return *c
@@ -162,14 +162,14 @@ func (y *Authority) authorizers() chain {
 	return nil
 }
 
-// Open gives it the store. It is called before anybody else uses it.
+// Open sets the store. It is called before the first use.
 func (y *Authority) Open(s *store.Store) {
 	y.roles.open(s.Collection)
 	y.nodes.open(s)
 }
 
-// Authorize implements access.Authorizer: the first authorizer that allows or denies the request decides. Where none of
-// them has an opinion, the reason is what all of them have said.
+// Authorize implements access.Authorizer: the first authorizer that allows or denies the request decides. If none has
+// an opinion, the reason joins theirs.
 func (y *Authority) Authorize(ctx context.Context, a *access.Attributes) (access.Decision, string, error) {
 	if a.User.In(access.Masters) {
 		return access.Allow, "", nil
@@ -197,7 +197,7 @@ func (y *Authority) Authorize(ctx context.Context, a *access.Attributes) (access
 	return access.NoOpinion, strings.Join(reasons, "\n"), aggregate(errs)
 }
 
-// aggregate is nil where there are no errors.
+// aggregate joins errors; nil if there are none.
 func aggregate(errs []error) error {
 	if len(errs) == 0 {
 		return nil
@@ -205,8 +205,8 @@ func aggregate(errs []error) error {
 	return utilerrors.NewAggregate(errs)
 }
 
-// RulesFor lists what a user may do in a namespace, as far as the authorizers can tell; incomplete says that there may
-// be more. As in the reference, that somebody is of system:masters is not told by it.
+// RulesFor lists what a user may do in a namespace, as far as the authorizers can list it. incomplete says that there
+// may be more. As in the reference it does not include what members of system:masters may do.
 func (y *Authority) RulesFor(ctx context.Context, u *access.User, namespace string) (rules []Rule, incomplete bool,
 	err error) {
 	var errs []error
@@ -220,10 +220,10 @@ func (y *Authority) RulesFor(ctx context.Context, u *access.User, namespace stri
 	return rules, incomplete, aggregate(errs)
 }
 
-// everything is a list of a rule that covers all.
+// everything is a list that covers every verb, group, resource or path.
 var everything = []string{all}
 
-// always is an authorizer that says the same of every request.
+// always is an authorizer with a constant decision.
 type always struct {
 	decision access.Decision
 	reason   string

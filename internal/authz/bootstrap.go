@@ -8,8 +8,8 @@ import (
 	"plinth/object"
 )
 
-// bootstrapText is the bootstrap policy of the reference. A line that is not indented begins an object, with its kind
-// and its name; those below it say what it has:
+// bootstrapText is the bootstrap policy of the reference. A line without indentation begins an object, with its kind
+// and name; the indented lines after it describe it:
 //
 //	label NAME VALUE              a label beside the one that all have
 //	aggregates NAME=VALUE         a selector of the roles whose rules it is to have, too
@@ -23,17 +23,17 @@ import (
 //go:embed bootstrap.txt
 var bootstrapText string
 
-// Default is a role or a binding that every server has.
+// Default is a role or a binding of the bootstrap policy.
 type Default struct {
 	Resource        string // "clusterroles"
 	Namespace, Name string
 	Body            object.Value
 }
 
-// autoUpdate is the annotation by which somebody keeps the server from bringing a default role or binding up to date.
+// autoUpdate is the annotation that keeps the server from updating a default role or binding, if it is "false".
 const autoUpdate = "rbac.authorization.kubernetes.io/autoupdate"
 
-// Bootstrap lists the roles and bindings that every server has, in the order in which the reference makes them.
+// Bootstrap lists the roles and bindings of the bootstrap policy, in the order in which the reference creates them.
 func Bootstrap() (all []Default) {
 	text := bootstrapText
 	for text != "" {
@@ -42,7 +42,7 @@ func Bootstrap() (all []Default) {
 		if strings.HasPrefix(head, "#") {
 			continue
 		}
-		end := 0 // of the lines that belong to the head
+		end := 0 // end of the object's lines
 		for end < len(text) && text[end] == '\t' {
 			end += strings.IndexByte(text[end:], '\n') + 1
 		}
@@ -57,7 +57,7 @@ func Bootstrap() (all []Default) {
 	return all
 }
 
-// body makes the object of the lines below its head.
+// body creates the object from its indented lines.
 func (d *Default) body(text string) object.Value {
 	str := object.StringOf
 	labels := object.Fields("kubernetes.io/bootstrapping", str("rbac-defaults"))
@@ -121,19 +121,19 @@ func items(list string) []string {
 	return all
 }
 
-// Remedy is what has to become of an object that is not as the bootstrap policy has it.
+// Remedy is what has to be done about an object that differs from the bootstrap policy.
 type Remedy uint8
 
 // The remedies.
 const (
-	Leave   Remedy = iota // it has all that it should
-	Update                // it lacks something
-	Replace               // it gives another role, which cannot be changed
+	Leave   Remedy = iota // nothing is missing
+	Update                // something is missing
+	Replace               // it is a binding to another role, which cannot be changed
 )
 
-// Reconcile says what has to become of an existing role or binding so that it has what the bootstrap policy wants it to
-// have, and the object that it is to be. What others have added stays, and what is annotated with autoupdate "false" is
-// left alone.
+// Reconcile compares an existing role or binding with the bootstrap policy. It returns the object with everything that
+// is missing, and what to do. Additions by others are kept. An object with the annotation autoupdate "false" is left
+// alone.
 func Reconcile(existing, wanted object.Value) (object.Value, Remedy) {
 	meta := existing.At("metadata")
 	if meta.At("annotations", autoUpdate).Str() == "false" {
@@ -168,7 +168,7 @@ func Reconcile(existing, wanted object.Value) (object.Value, Remedy) {
 	return next, Update
 }
 
-// withMissing adds to a list of an object what only that of the wanted one has.
+// withMissing adds the members of the wanted map at a path that the object lacks.
 func withMissing(obj, wanted object.Value, path ...string) object.Value {
 	have := obj.At(path...).Items()
 	next := have[:len(have):len(have)]
@@ -183,7 +183,7 @@ func withMissing(obj, wanted object.Value, path ...string) object.Value {
 	return obj.WithAt(object.ListOf(next...), path...)
 }
 
-// withMissingRules adds to a role what its rules do not allow of those of the wanted one.
+// withMissingRules adds the parts of the wanted rules that the role's rules do not cover.
 func withMissingRules(obj, wanted object.Value) object.Value {
 	have := obj.At("rules")
 	if object.Equal(have, wanted.At("rules")) {

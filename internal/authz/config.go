@@ -18,9 +18,9 @@ import (
 	"plinth/internal/configfile"
 )
 
-// The types of --authorization-config bear the names of the reference's, since errors of their JSON show these.
+// The types of --authorization-config are named as in the reference, because errors about its JSON show these names.
 
-// AuthorizationConfiguration is which authorizers are asked, in this order.
+// AuthorizationConfiguration is the list of authorizers.
 type AuthorizationConfiguration struct {
 	Kind        string                    `json:"kind"`
 	APIVersion  string                    `json:"apiVersion"`
@@ -34,12 +34,12 @@ type AuthorizerConfiguration struct {
 	Webhook *WebhookConfiguration `json:"webhook,omitempty"` // of type Webhook
 }
 
-// WebhookConfiguration is a webhook that is asked, and how its answers are taken.
+// WebhookConfiguration is a webhook, and how its answers are used.
 type WebhookConfiguration struct {
-	// how long it holds that it allows
+	// How long an answer that allows is cached.
 	AuthorizedTTL           metav1.Duration `json:"authorizedTTL"`
 	CacheAuthorizedRequests *bool           `json:"cacheAuthorizedRequests,omitempty"`
-	// how long it holds that it does not
+	// How long an answer that does not allow is cached.
 	UnauthorizedTTL                          metav1.Duration         `json:"unauthorizedTTL"`
 	CacheUnauthorizedRequests                *bool                   `json:"cacheUnauthorizedRequests,omitempty"`
 	Timeout                                  metav1.Duration         `json:"timeout"`
@@ -50,18 +50,18 @@ type WebhookConfiguration struct {
 	MatchConditions                          []WebhookMatchCondition `json:"matchConditions"`
 }
 
-// WebhookConnectionInfo is where a webhook is.
+// WebhookConnectionInfo is the address of a webhook.
 type WebhookConnectionInfo struct {
 	Type           string  `json:"type"`
 	KubeConfigFile *string `json:"kubeConfigFile"`
 }
 
-// WebhookMatchCondition is an expression; the webhook is asked where all of them are true.
+// WebhookMatchCondition is a CEL expression. The webhook is asked only if all of them are true.
 type WebhookMatchCondition struct {
 	Expression string `json:"expression"`
 }
 
-// What may stand in a WebhookConfiguration.
+// The values of enums in a WebhookConfiguration.
 const (
 	failNoOpinion = "NoOpinion"
 	failDeny      = "Deny"
@@ -73,7 +73,7 @@ const (
 	reviewV1beta1 = "v1beta1"
 )
 
-// Settings of webhooks where nothing is said.
+// Defaults of webhooks.
 const (
 	AuthorizedTTL   = 5 * time.Minute
 	UnauthorizedTTL = 30 * time.Second
@@ -81,18 +81,17 @@ const (
 	maxConditions   = 64
 )
 
-// configVersions are those of AuthorizationConfiguration. They do not differ.
+// configVersions are the versions of AuthorizationConfiguration. They are identical.
 var configVersions = []string{"apiserver.config.k8s.io/v1alpha1", "apiserver.config.k8s.io/v1beta1",
 	"apiserver.config.k8s.io/v1"}
 
-// modes are all there are, in the order in which errors list them.
+// modes lists all modes, in the order in which errors list them.
 var modes = []Mode{ABAC, AlwaysAllow, AlwaysDeny, Node, RBAC, Webhook}
 
-// ValidMode says whether there is such a mode.
+// ValidMode says whether a mode exists.
 func ValidMode(m Mode) bool { return slices.Contains(modes, m) }
 
-// FromModes is the configuration that --authorization-mode stands for. The webhook is that of
-// --authorization-webhook-*.
+// FromModes converts --authorization-mode to a configuration. hook is the webhook of --authorization-webhook-*.
 func FromModes(list []Mode, hook *WebhookConfiguration) *AuthorizationConfiguration {
 	c := &AuthorizationConfiguration{}
 	for _, mode := range list {
@@ -105,8 +104,8 @@ func FromModes(list []Mode, hook *WebhookConfiguration) *AuthorizationConfigurat
 	return c
 }
 
-// WebhookFromFlags is the webhook of --authorization-webhook-*: a failure leaves the decision to others, and a time of
-// zero means that nothing is remembered.
+// WebhookFromFlags converts --authorization-webhook-* to a configuration. If the webhook fails it has no opinion. A
+// TTL of zero turns caching off.
 func WebhookFromFlags(kubeconfig, version string, authorized, unauthorized time.Duration) *WebhookConfiguration {
 	yes, no := authorized != 0, unauthorized != 0
 	return &WebhookConfiguration{
@@ -117,10 +116,10 @@ func WebhookFromFlags(kubeconfig, version string, authorized, unauthorized time.
 	}
 }
 
-// modeName is how authorizers other than webhooks are called.
+// modeName is the name of an authorizer that is no webhook.
 func modeName(m Mode) string { return strings.ToLower(string(m)) }
 
-// LoadConfig reads a configuration from a file. The text of it is returned for [Authority.Watch].
+// LoadConfig reads a configuration from a file. It returns the text for [Authority.Watch], too.
 func LoadConfig(file string) (*AuthorizationConfiguration, []byte, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -130,10 +129,10 @@ func LoadConfig(file string) (*AuthorizationConfiguration, []byte, error) {
 	return c, text, err
 }
 
-// ParseConfig reads a configuration, with an authorizer of each of the required types at least.
+// ParseConfig parses a configuration. It must have an authorizer of each required type.
 func ParseConfig(text []byte, required []Mode) (*AuthorizationConfiguration, error) {
 	c := &AuthorizationConfiguration{}
-	if len(text) > 0 { // an empty file is a configuration without authorizers
+	if len(text) > 0 { // an empty file has no authorizers
 		lenient, err := configfile.Decode(text, "AuthorizationConfiguration", configVersions, c)
 		if err == nil {
 			err = configfile.Strict(lenient)
@@ -149,7 +148,7 @@ func ParseConfig(text []byte, required []Mode) (*AuthorizationConfiguration, err
 	return c, utilerrors.NewAggregate(c.misnamed(required))
 }
 
-// setDefaults fills in what the reference does.
+// setDefaults sets the reference's defaults.
 func (c *AuthorizationConfiguration) setDefaults() {
 	c.APIVersion = configVersions[0] // the version that a configuration was written in makes no difference
 	yes := true
@@ -173,7 +172,7 @@ func (c *AuthorizationConfiguration) setDefaults() {
 	}
 }
 
-// misnamed says what the reference says only of configurations that are sound otherwise.
+// misnamed returns the errors that the reference reports only if there are no others.
 func (c *AuthorizationConfiguration) misnamed(required []Mode) (errs []error) {
 	missing := slices.Clone(required)
 	for _, a := range c.Authorizers {
@@ -325,6 +324,6 @@ func (w *WebhookConfiguration) conditions(path *field.Path) (all []*cel.AccessCo
 	return all, errs
 }
 
-// errInCluster: the API that it leads to is this server's own.
+// errInCluster says that the API at this address is this server itself.
 var errInCluster = errors.New(
 	"connectionInfo of type InClusterConfig is for other API servers: this one would ask itself")

@@ -8,17 +8,20 @@ import (
 	"plinth/internal/access"
 )
 
-// Who writes a role or a binding must have what it gives. The rules that somebody has and those of a role are lists of
-// products (verbs × groups × resources × names), and one may be covered by several others together. So the wanted rules
-// are taken apart into the smallest there are, of one verb, group, resource and name each, or of one verb and path:
+// The check against escalation (AUTH-2): whoever writes a role or a binding must have the permissions that it gives.
 //
-//	held covers wanted  ⇔  each smallest rule of wanted is covered by one rule of held
+// Problem: rules are products (verbs × groups × resources × names). A wanted rule need not be covered by one rule that
+// the writer has; several may cover it together. To compare whole rules therefore refuses too much. So wanted rules
+// are split into atoms of one verb, group, resource and name each, or of one verb and path. An atom is covered by a
+// single rule or not at all:
+//
+//    held covers wanted  ⇔  each atom of wanted is covered by one rule of held
 
-// maxSmallest bounds how many smallest rules are looked at: a body may name a thousand verbs of a thousand resources of
-// a thousand groups. A rule beyond it counts as one that nobody has.
+// maxSmallest limits the number of atoms: a request body may name a thousand verbs of a thousand resources of a
+// thousand groups. Atoms beyond the limit count as not covered.
 const maxSmallest = 1 << 16
 
-// uncovered is the smallest rules of wanted that nothing in held covers.
+// uncovered returns the atoms of wanted that no rule of held covers.
 func uncovered(held, wanted []Rule) (missing []Rule) {
 	budget := maxSmallest
 	for i := range wanted {
@@ -34,7 +37,7 @@ func uncovered(held, wanted []Rule) (missing []Rule) {
 	return missing
 }
 
-// size is how many smallest rules the rule is made of, or more than most.
+// size is the number of atoms of a rule; any number above most if there are more.
 func (r *Rule) size(most int) int {
 	n := len(r.Verbs)
 	for _, list := range [][]string{r.APIGroups, r.Resources, r.ResourceNames} {
@@ -45,7 +48,7 @@ func (r *Rule) size(most int) int {
 	return n + len(r.Verbs)*len(r.NonResourceURLs)
 }
 
-// each takes the rule apart.
+// each yields the atoms of a rule.
 func (r *Rule) each(yield func(Rule)) {
 	names := [][]string{nil}
 	if len(r.ResourceNames) > 0 {
@@ -67,7 +70,7 @@ func (r *Rule) each(yield func(Rule)) {
 	}
 }
 
-// singles are the parts of a list, one each.
+// singles splits a list into lists of one item.
 func singles(list []string) [][]string {
 	parts := make([][]string, len(list))
 	for i := range list {
@@ -76,7 +79,7 @@ func singles(list []string) [][]string {
 	return parts
 }
 
-// covers says whether the rule allows all that a smallest rule does.
+// covers says whether the rule covers an atom.
 func (r *Rule) covers(s *Rule) bool {
 	if !has(r.Verbs, s.Verbs[0]) {
 		return false
@@ -96,7 +99,7 @@ func (r *Rule) covers(s *Rule) bool {
 	return len(r.ResourceNames) == 0 || len(s.ResourceNames) > 0 && slices.Contains(r.ResourceNames, s.ResourceNames[0])
 }
 
-// compact puts smallest rules that differ in their verb alone together again, for people to read.
+// compact joins atoms that differ only in their verb, to make errors shorter.
 func compact(smallest []Rule) []Rule {
 	type place struct {
 		group, resource, name string
@@ -124,7 +127,7 @@ func compact(smallest []Rule) []Rule {
 	return rules
 }
 
-// String is the rule as a refusal shows it.
+// String formats the rule for an error.
 func (r Rule) String() string {
 	var parts []string
 	for _, part := range []struct {
@@ -141,8 +144,8 @@ func (r Rule) String() string {
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 
-// notHeld says why a user may not give some rules, as far as anything keeps them from it; unresolved is what could not
-// be found out about what the user has.
+// notHeld returns the error if a user may not give some rules. unresolved is the error of looking up what the user
+// has.
 func notHeld(u *access.User, held, wanted []Rule, unresolved error) string {
 	missing := uncovered(held, wanted)
 	if len(missing) == 0 {

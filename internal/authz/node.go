@@ -13,23 +13,29 @@ import (
 	"plinth/internal/view"
 )
 
-// The users that kubelets are.
+// Users that are kubelets.
 const (
 	nodeUser  = "system:node:"
 	nodeGroup = "system:nodes"
 )
 
-// nodes is the mode Node: what kubelets may do. A kubelet reads what the Pods of its node need, and nothing else of the
-// kind:
+// nodes implements the mode Node, which authorizes kubelets.
 //
-//	a Secret, ConfigMap, ServiceAccount, PersistentVolumeClaim or ResourceClaim that a Pod of the node names
-//	a PersistentVolume that is bound to such a claim, and a Secret that such a volume names
-//	a VolumeAttachment, ResourceSlice or PodCertificateRequest that names the node
+// Problem: a kubelet needs the Secrets, ConfigMaps and volumes of the Pods on its node, but a kubelet that was broken
+// into must not read those of other nodes. Which objects these are depends on the stored Pods and changes all the
+// time, so roles cannot express it. A kubelet may read:
 //
-// Other resources are allowed by the rules of the bootstrap role system:node, whatever has become of that role since.
-// The reference keeps a graph of all these objects, which informers feed. Here the Pods of a node are a view, whose
-// objects are read when the kubelet first asks about them, so that a status that changes every second costs nobody
-// anything.
+//   - a Secret, ConfigMap, ServiceAccount, PersistentVolumeClaim or ResourceClaim that a Pod of the node names
+//   - a PersistentVolume that is bound to such a claim, and a Secret that such a volume names
+//   - a VolumeAttachment, ResourceSlice or PodCertificateRequest that names the node
+//
+// All other resources are allowed by the rules of the bootstrap role system:node (as it is in the source, not as
+// stored).
+//
+// The reference keeps a graph of these objects that informers update with every change. Here the Pods of each node and
+// the bound volumes are views (nodeobjects.go). What a Pod needs is parsed when the kubelet first asks, so the many
+// changes of a Pod's status cost almost nothing. Because views are as new as the store, a kubelet may read a Secret as
+// soon as the Pod is bound to its node; with informers it may be refused for a moment.
 type nodes struct {
 	store   collections
 	pods    *view.View[*podsOfNodes]
@@ -37,7 +43,7 @@ type nodes struct {
 	rules   []Rule
 }
 
-// collections is what authorizers read of the store.
+// collections are the collections that authorizers read.
 type collections interface {
 	Collection(resource string) *store.Collection
 	Get(k store.Key) (*store.Version, bool)
@@ -49,7 +55,7 @@ func (n *nodes) open(s collections) {
 	n.volumes = view.New(s.Collection("/persistentvolumes"), compileVolumes)
 }
 
-// nodeRules are those of the bootstrap role system:node.
+// nodeRules are the rules of the bootstrap role system:node.
 func nodeRules() []Rule {
 	for _, d := range Bootstrap() {
 		if d.Resource == "clusterroles" && d.Name == "system:node" {
@@ -59,7 +65,7 @@ func nodeRules() []Rule {
 	return nil
 }
 
-// nodeOf is the name of the node whose kubelet a user is; not ok says that it is none.
+// nodeOf returns the name of a kubelet's node; ok is false if the user is no kubelet.
 func nodeOf(u *access.User) (name string, ok bool) {
 	name, ok = strings.CutPrefix(u.Name, nodeUser)
 	return name, ok && u.In(nodeGroup)
@@ -78,7 +84,7 @@ func (e nodeError) Error() string { return string(e) }
 
 const errNodeRules nodeError = "node authorizer does not support user rule resolution"
 
-// Authorize implements access.Authorizer. What it does not allow, it leaves to others.
+// Authorize implements access.Authorizer. It allows or has no opinion.
 func (n *nodes) Authorize(_ context.Context, a *access.Attributes) (access.Decision, string, error) {
 	node, ok := nodeOf(&a.User)
 	switch {
@@ -94,7 +100,8 @@ func (n *nodes) Authorize(_ context.Context, a *access.Attributes) (access.Decis
 	return access.NoOpinion, why, nil
 }
 
-// decide says whether a kubelet may do something, and, where there is more to say than that it may not, why not.
+// decide says whether a kubelet may do something. why is a reason for a refusal that is more specific than the usual
+// one.
 func (n *nodes) decide(node string, a *access.Attributes) (ok bool, why string) {
 	if a.IsResource {
 		switch a.Group + "/" + a.Resource {
@@ -140,7 +147,7 @@ func (n *nodes) gets(node string, a *access.Attributes) (bool, string) {
 	return n.related(node, a)
 }
 
-// reads allows a GET, a list and a watch of one object that is related to the node.
+// reads allows a GET, list or watch of one object that is related to the node.
 func (n *nodes) reads(node string, a *access.Attributes) (bool, string) {
 	switch {
 	case !a.ReadOnly():
@@ -153,7 +160,7 @@ func (n *nodes) reads(node string, a *access.Attributes) (bool, string) {
 	return n.related(node, a)
 }
 
-// related allows what is about one object that is related to the node.
+// related allows requests for one object that is related to the node.
 func (n *nodes) related(node string, a *access.Attributes) (bool, string) {
 	if a.Name == "" {
 		return false, "No Object name found"
@@ -180,7 +187,7 @@ func (n *nodes) serviceAccount(node string, a *access.Attributes) (bool, string)
 	return n.relation(node, a)
 }
 
-// maintains says whether a verb is one of those with which a kubelet keeps an object of its own.
+// maintains says whether a verb is one by which a kubelet maintains its own object.
 func maintains(verb string) bool {
 	switch verb {
 	case "get", "create", "update", "patch", "delete":
@@ -196,7 +203,7 @@ func lease(node string, a *access.Attributes) (bool, string) {
 		return false, "can only get, create, update, patch, or delete a node lease"
 	case a.Namespace != namespace:
 		return false, "can only access leases in the " + strconv.Quote(namespace) + " system namespace"
-	case a.Verb != "create" && a.Name != node: // the name of what is created is not known yet
+	case a.Verb != "create" && a.Name != node: // the name of a new object is unknown here
 		return false, "can only access node lease with the same name as the requesting node"
 	}
 	return true, ""
@@ -216,7 +223,7 @@ func csiNode(node string, a *access.Attributes) (bool, string) {
 	return true, ""
 }
 
-// selects says whether a list or a watch selects what has the name of the node in a field.
+// selects says whether a list or watch selects by a field that must be the node's name.
 func selects(node, field string, a *access.Attributes) bool {
 	requirements, _ := a.FieldRequirements()
 	for _, r := range requirements {
@@ -232,7 +239,7 @@ func (n *nodes) resourceSlice(node string, a *access.Attributes) (bool, string) 
 		return false, "cannot authorize ResourceSlice subresources"
 	}
 	switch a.Verb {
-	case "create": // what is created is for admission to look at
+	case "create": // admission checks the new object
 		return true, ""
 	case "get", "update", "patch", "delete":
 		return n.related(node, a)
@@ -264,7 +271,7 @@ func (n *nodes) certificateRequest(node string, a *access.Attributes) (bool, str
 	return false, "nodes may not " + a.Verb + " podcertificaterequests"
 }
 
-// itself is what a kubelet may do to Nodes. Which ones it writes is for admission to look at.
+// itself says what a kubelet may do to Nodes. Admission checks that it writes only its own.
 func itself(node string, a *access.Attributes) (bool, string) {
 	writes := a.Verb == "update" || a.Verb == "patch"
 	switch {
@@ -298,7 +305,7 @@ func (n *nodes) pod(node string, a *access.Attributes) (bool, string) {
 				return n.relation(node, a)
 			}
 			return false, "can only list/watch pods with spec.nodeName field selector"
-		case "create", "delete": // of mirror Pods, as admission sees to
+		case "create", "delete": // only of mirror Pods, which admission checks
 			return true, ""
 		}
 	case "status":

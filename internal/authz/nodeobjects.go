@@ -11,7 +11,7 @@ import (
 	"plinth/object"
 )
 
-// needed is an object that a Pod needs, in the namespace of the Pod.
+// needed is an object that a Pod needs, in the Pod's namespace.
 type needed struct{ resource, name string }
 
 // pod is a Pod that has a node.

@@ -10,13 +10,14 @@ import (
 	"plinth/object"
 )
 
-// fullAuthority is what only cluster-admin has.
+// fullAuthority are the rules that only cluster-admin has.
 var fullAuthority = []Rule{
 	{Verbs: everything, APIGroups: everything, Resources: everything},
 	{Verbs: everything, NonResourceURLs: everything},
 }
 
-// PermitRole is engine.Resource.Permit of Roles and ClusterRoles: who writes one has its rules, or may escalate it.
+// PermitRole is the engine.Resource.Permit of Roles and ClusterRoles: the writer must have the role's rules, or the
+// verb escalate.
 func (y *Authority) PermitRole(ctx context.Context, rq *engine.Request, obj, old object.Value) error {
 	if rq.User.In(access.Masters) || onlyCollectorFields(obj, old) {
 		return nil
@@ -39,8 +40,8 @@ func (y *Authority) PermitRole(ctx context.Context, rq *engine.Request, obj, old
 	return nil
 }
 
-// PermitBinding is engine.Resource.Permit of RoleBindings and ClusterRoleBindings: who writes one has the rules of the
-// role that it gives, or may bind it.
+// PermitBinding is the engine.Resource.Permit of RoleBindings and ClusterRoleBindings: the writer must have the rules
+// of the role, or the verb bind.
 func (y *Authority) PermitBinding(ctx context.Context, rq *engine.Request, obj, old object.Value) error {
 	if rq.User.In(access.Masters) || onlyCollectorFields(obj, old) {
 		return nil
@@ -85,7 +86,7 @@ func aggregates(role object.Value) bool {
 	return role.At("aggregationRule", "clusterRoleSelectors").Len() > 0
 }
 
-// onlyCollectorFields says whether a write changes nothing but what the garbage collector has to be able to change.
+// onlyCollectorFields says whether a write changes only fields that the garbage collector must be able to change.
 func onlyCollectorFields(obj, old object.Value) bool {
 	if old.IsNull() {
 		return false

@@ -14,7 +14,7 @@ import (
 	"plinth/object"
 )
 
-// The kinds of subjects and of what a binding refers to.
+// The kinds of subjects and roles in bindings.
 const (
 	userKind           = "User"
 	groupKind          = "Group"
@@ -25,8 +25,8 @@ const (
 
 const serviceAccountUser = "system:serviceaccount:"
 
-// read parses a stored object. The parser takes its input over, and what is kept of an object is not to keep the whole
-// text.
+// read parses a stored object. The text is copied first, because the parser keeps references into its input, and a few
+// strings must not keep the whole object in memory.
 func read(v *store.Version) (object.Value, error) {
 	if v.Sidecar.Unreadable != nil {
 		return object.Nil, v.Sidecar.Unreadable
@@ -35,13 +35,12 @@ func read(v *store.Version) (object.Value, error) {
 	return parsed.Value, err
 }
 
-// roles is all roles of a collection by name, "namespace/name" for those of a namespace. A role is parsed when it is
-// first asked for.
+// roles has all roles of a collection by name ("namespace/name" for Roles). A role is parsed when it is first needed.
 type roles struct {
 	byName shared[string, *view.Parsed[[]Rule]]
 }
 
-// compileRoles is view.Compile.
+// compileRoles implements view.Compile.
 func compileRoles(before *roles, changes iter.Seq[view.Change]) *roles {
 	var e edit[string, *view.Parsed[[]Rule]]
 	if before != nil {
@@ -60,18 +59,18 @@ func compileRoles(before *roles, changes iter.Seq[view.Change]) *roles {
 	return &roles{e.next}
 }
 
-// subject is one to whom a binding gives a role.
+// subject is a subject of a binding.
 type subject struct {
 	kind, namespace, name string
-	user                  string // the name of the user that it is, see isUser
+	user                  string // the name of the user, see isUser
 }
 
-// binding gives the rules of a role to its subjects, in its namespace or, without one, everywhere.
+// binding gives the rules of a role to subjects, in its namespace or, without one, everywhere.
 type binding struct {
 	namespace, name string
-	kind, role      string // what it refers to
+	kind, role      string // the role
 	subjects        []subject
-	reasons         []atomic.Pointer[string] // why each of the subjects is allowed something, worded when it first is
+	reasons         []atomic.Pointer[string] // by subject: the reason of decisions, formatted on first use
 }
 
 func newBinding(v *store.Version) *binding {
@@ -80,7 +79,7 @@ func newBinding(v *store.Version) *binding {
 		b.namespace, b.name = namespace, name
 	}
 	obj, err := read(v)
-	if err != nil { // it gives nothing to nobody
+	if err != nil { // it has no subjects
 		return b
 	}
 	ref := obj.At("roleRef")
@@ -103,12 +102,12 @@ func newBinding(v *store.Version) *binding {
 	return b
 }
 
-// isUser says whether the subject is a user, and not a group, nor nobody.
+// isUser says whether the subject is a user (a ServiceAccount is one), not a group.
 func (s *subject) isUser() bool {
 	return s.kind == userKind || s.kind == serviceAccountKind && s.namespace != ""
 }
 
-// applies says whether a user is the subject.
+// applies says whether a user is the subject, directly or by a group.
 func (s *subject) applies(u *access.User) bool {
 	if s.kind == groupKind {
 		return u.In(s.name)
@@ -116,8 +115,7 @@ func (s *subject) applies(u *access.User) bool {
 	return s.isUser() && s.user == u.Name
 }
 
-// reason is why a user is allowed something by the binding. As in the reference the first subject counts that the user
-// is.
+// reason is the reason for a decision by this binding. As in the reference it names the first subject that applies.
 func (b *binding) reason(u *access.User) string {
 	i := slices.IndexFunc(b.subjects, func(s subject) bool { return s.applies(u) })
 	if known := b.reasons[i].Load(); known != nil {
@@ -138,23 +136,24 @@ func (b *binding) reason(u *access.User) string {
 	return text
 }
 
-// holder is a user or a group, by name, in a namespace, or "" for the whole cluster.
+// holder is a user or a group in a namespace, or in the cluster if namespace is "".
 type holder struct{ namespace, name string }
 
-// bindings is all bindings of a collection, with an index of those who are bound.
+// bindings has all bindings of a collection, with an index by subject.
 //
-//	users  has holder{n, u} → list  ⇔  list is the bindings of namespace n with a subject that is user u, by
-//	                                name, and not empty
-//	groups has holder{n, g} → list  ⇔  the same of group g
+// Problem: a cluster has thousands of bindings, and every request is authorized. To check all bindings for each
+// request costs time in proportion to all of them. So a request looks up its user and its groups only:
 //
-// A request asks for its user and its groups, so that it costs what they are bound by, and not all that there is.
+//	users  has holder{n, u} → list  ⇔  list is the bindings of namespace n with a subject that is user u,
+//	                                sorted by name, and not empty
+//	groups has holder{n, g} → list  ⇔  the same for group g
 type bindings struct {
 	byName        shared[string, *binding]
 	users, groups shared[holder, []*binding]
 }
 
-// compileBindings is view.Compile. Each list of the index is made anew once, however many of its bindings have changed:
-// one by one, the first state of a group with n bindings would cost n² steps.
+// compileBindings implements view.Compile. Changes are collected by list first, and each changed list is rebuilt once.
+// To insert the bindings one by one would take n² steps for a group with n bindings when the view is first compiled.
 func compileBindings(before *bindings, changes iter.Seq[view.Change]) *bindings {
 	var byName edit[string, *binding]
 	var users, groups edit[holder, []*binding]

@@ -14,8 +14,8 @@ import (
 // RBACGroup is the API group of roles and bindings.
 const RBACGroup = "rbac.authorization.k8s.io"
 
-// RoleBased is the mode RBAC: it allows what the rules of the roles allow that users are bound to. Roles and bindings
-// are views of their collections, so that a change of one holds for the next request.
+// RoleBased implements the mode RBAC: a request is allowed if a rule of a role allows it that the user is bound to.
+// Roles and bindings are views of their collections, so a change holds for the next request.
 type RoleBased struct {
 	roles, clusterRoles       *view.View[*roles]
 	bindings, clusterBindings *view.View[*bindings]
@@ -28,7 +28,7 @@ func (r *RoleBased) open(collection func(path string) *store.Collection) {
 	r.clusterBindings = view.New(collection(RBACGroup+"/clusterrolebindings"), compileBindings)
 }
 
-// policy is all roles and bindings at one moment.
+// policy is the state of all roles and bindings at one moment.
 type policy struct {
 	roles, clusterRoles       *roles
 	bindings, clusterBindings *bindings
@@ -38,7 +38,7 @@ func (r *RoleBased) now() policy {
 	return policy{r.roles.Now(), r.clusterRoles.Now(), r.bindings.Now(), r.clusterBindings.Now()}
 }
 
-// Authorize implements access.Authorizer. What it does not allow, it leaves to others.
+// Authorize implements access.Authorizer. It allows or has no opinion.
 func (r *RoleBased) Authorize(_ context.Context, a *access.Attributes) (access.Decision, string, error) {
 	p := r.now()
 	unresolved := false
@@ -56,8 +56,8 @@ func (r *RoleBased) Authorize(_ context.Context, a *access.Attributes) (access.D
 	return access.NoOpinion, "RBAC: " + err.Error(), nil
 }
 
-// allowing finds a binding of a namespace that allows a request; nil if there is none. It notes whether there is one
-// whose role could not be found.
+// allowing returns a binding of a namespace that allows a request; nil if there is none. It sets unresolved if the
+// role of a binding does not exist.
 func (p *policy) allowing(in *bindings, namespace string, a *access.Attributes, unresolved *bool) *binding {
 	of, _ := in.users.get(holder{namespace, a.User.Name})
 	if b := p.firstAllowing(of, a, unresolved); b != nil {
@@ -87,7 +87,7 @@ func (p *policy) firstAllowing(list []*binding, a *access.Attributes, unresolved
 	return nil
 }
 
-// find finds the rules that a binding gives; not ok says that its role is not there, or cannot be read.
+// find returns the rules that a binding gives; ok is false if its role does not exist or cannot be parsed.
 func (p *policy) find(b *binding) (rules []Rule, ok bool) {
 	if b.kind == clusterRoleKind {
 		role, ok := p.clusterRoles.byName.get(b.role)
@@ -101,8 +101,8 @@ func (p *policy) find(b *binding) (rules []Rule, ok bool) {
 	return rules, err == nil
 }
 
-// naming is what an error calls the resource of a role: what a request runs into is told in the singular, what a write
-// does in the plural, as in the reference, which asks different sources.
+// naming is the name of a role's resource in errors. As in the reference, errors of authorization use the singular,
+// errors of writes the plural.
 type naming string
 
 const (
@@ -110,14 +110,14 @@ const (
 	plural   naming = "s"
 )
 
-// NotFoundError says that there is no role of a name.
+// NotFoundError says that a role does not exist.
 type NotFoundError struct{ Resource, Name string }
 
 func (e *NotFoundError) Error() string {
 	return fmt.Sprintf("%s.%s %q not found", e.Resource, RBACGroup, e.Name)
 }
 
-// rulesOf finds the rules of a role.
+// rulesOf returns the rules of a role.
 func (p *policy) rulesOf(kind, namespace, name string, as naming) ([]Rule, error) {
 	in, key := p.clusterRoles, name
 	switch kind {
@@ -134,8 +134,8 @@ func (p *policy) rulesOf(kind, namespace, name string, as naming) ([]Rule, error
 	return role.Get()
 }
 
-// rulesFor are all rules that a user has in a namespace, or, without one, in the cluster, in the order of the bindings'
-// names; and which roles could not be found.
+// rulesFor returns all rules that a user has in a namespace, or without one in the cluster, sorted by binding, and an
+// error that names the roles that do not exist.
 func (p *policy) rulesFor(u *access.User, namespace string, as naming) (rules []Rule, err error) {
 	var errs []error
 	visit := func(in *bindings, namespace string) {

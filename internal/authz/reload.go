@@ -8,8 +8,8 @@ import (
 	"plinth/internal/configfile"
 )
 
-// Watch follows the file of --authorization-config until ctx ends. It was read as text. What cannot be read, or asks
-// for what was not there at the start, changes nothing: the configuration from before holds.
+// Watch reloads --authorization-config when it changes, until ctx is cancelled. text is the current content. A file
+// that is invalid, or that lacks a required authorizer, changes nothing.
 func (y *Authority) Watch(ctx context.Context, file string, text []byte, interval time.Duration) {
 	if tell := y.options.Metrics.Configured; tell != nil {
 		tell(text)
@@ -37,7 +37,8 @@ func (y *Authority) Watch(ctx context.Context, file string, text []byte, interva
 	})
 }
 
-// reconfigure takes another configuration, unless it is the same. All types but webhooks have to stay.
+// reconfigure replaces the configuration, unless it is unchanged. The types of authorizers other than webhooks must
+// stay.
 func (y *Authority) reconfigure(text []byte) (changed bool, err error) {
 	next, err := ParseConfig(text, y.first)
 	if err != nil {
@@ -48,7 +49,7 @@ func (y *Authority) reconfigure(text []byte) (changed bool, err error) {
 	if reflect.DeepEqual(next, y.now) {
 		return false, nil
 	}
-	// even where it cannot be built, as in the reference: the next one is compared with what the file has said
+	// Set even if it cannot be built, as in the reference: the next text is compared with this one.
 	y.now = next
 	made, err := y.build(next)
 	if err != nil {

@@ -17,23 +17,23 @@ import (
 	"plinth/object"
 )
 
-// A SubjectAccessReview is made of a request in two forms: as JSON for the webhook, without what is empty, and as maps
-// for its conditions, where each text is there. Requirements of selectors are sent as far as they are understood: they
-// only narrow what is asked.
+// A request is converted to a SubjectAccessReview in two forms: JSON for the webhook, without empty members, and maps
+// for its match conditions, in which every string is present. Requirements of selectors that are not understood are
+// omitted: a requirement only narrows the request, so the webhook then decides about more.
 
-// reviewSpec is a request, with its selectors taken apart.
+// reviewSpec is a request with its parsed selectors.
 type reviewSpec struct {
 	*access.Attributes
 	fields, labels []requirement
 }
 
-// requirement is one of a selector, as a review has it.
+// requirement is one requirement of a selector in the form of a review.
 type requirement struct {
 	key, operator string
 	values        []string
 }
 
-// reviewOperators are the operators of requirements as reviews have them. Others are left out.
+// reviewOperators are the operators that reviews have. Requirements with others are omitted.
 var reviewOperators = map[selection.Operator]string{
 	selection.Equals: "In", selection.DoubleEquals: "In", selection.In: "In", selection.NotEquals: "NotIn",
 	selection.NotIn:  "NotIn",
@@ -69,13 +69,13 @@ func labelsOf(list labels.Requirements) (all []requirement) {
 	return all
 }
 
-// size is how many bytes of the request its client has chosen.
+// size is the number of bytes in the request that the client chose.
 func (s *reviewSpec) size() int {
 	return len(s.Namespace) + len(s.Verb) + len(s.Group) + len(s.Version) + len(s.Resource) + len(s.Subresource) +
 		len(s.Name) + len(s.Path)
 }
 
-// texts are those of the request that is a resource's, by their names in a review.
+// texts are the strings of a resource request, by their names in a review.
 func (s *reviewSpec) texts() map[string]string {
 	return map[string]string{
 		"namespace": s.Namespace, "verb": s.Verb, "group": s.Group, "version": s.Version, "resource": s.Resource,
@@ -83,7 +83,7 @@ func (s *reviewSpec) texts() map[string]string {
 	}
 }
 
-// value is the spec as the webhook gets it.
+// value is the spec for the webhook.
 func (s *reviewSpec) value(version string) object.Value {
 	var members []object.Member
 	add := func(list *[]object.Member, key string, v object.Value, there bool) {
@@ -130,7 +130,7 @@ func selectorValue(list []requirement) object.Value {
 	return object.Fields("requirements", object.ListOf(items...))
 }
 
-// request is the spec as conditions see it.
+// request is the spec for match conditions.
 func (s *reviewSpec) request() map[string]any {
 	extra := s.User.Extra
 	if extra == nil {
@@ -159,7 +159,7 @@ func (s *reviewSpec) request() map[string]any {
 	return request
 }
 
-// review is the body that a webhook gets.
+// review is the request body for the webhook.
 func review(version string, spec object.Value) []byte {
 	return object.AppendObject(nil, object.Fields(
 		"kind", object.StringOf(reviewKind), "apiVersion", object.StringOf(reviewGroup+version),
@@ -171,20 +171,20 @@ const (
 	reviewGroup = "authorization.k8s.io/"
 )
 
-// SubjectAccessReviewStatus is the decision of a webhook. Errors of its JSON show the names of the types, which are the
-// reference's.
+// SubjectAccessReviewStatus is the decision of a webhook. The types are named as in the reference, because errors
+// about their JSON show the names.
 type SubjectAccessReviewStatus struct {
 	Allowed bool   `json:"allowed"`
 	Denied  bool   `json:"denied,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 }
 
-// SubjectAccessReview is what counts of an answer.
+// SubjectAccessReview has the members of the response that are used.
 type SubjectAccessReview struct {
 	Status SubjectAccessReviewStatus `json:"status"`
 }
 
-// readAnswer reads what a webhook has answered. It need not say what it is, but may not say that it is something else.
+// readAnswer parses the response of a webhook. apiVersion and kind may be missing, but must not differ.
 func readAnswer(text []byte, version string) (SubjectAccessReviewStatus, error) {
 	none := SubjectAccessReviewStatus{}
 	if len(text) == 0 {

@@ -8,19 +8,18 @@ import (
 	"plinth/object"
 )
 
-// Rule is a rule of a role: it allows each of the verbs on each of the resources of each of the groups, or on each of
-// the paths.
+// Rule is a rule of a role: it allows each verb on each resource of each group, or on each path.
 type Rule struct {
 	Verbs           []string
 	APIGroups       []string
 	Resources       []string // "pods", "pods/log", "*/scale", "*"
-	ResourceNames   []string // none: all
+	ResourceNames   []string // empty: all
 	NonResourceURLs []string // "/healthz", "/healthz/*", "*"
 }
 
 const all = "*"
 
-// rulesOf reads the rules of a role.
+// rulesOf parses the rules of a role.
 func rulesOf(list object.Value) []Rule {
 	items := list.Items()
 	if len(items) == 0 {
@@ -48,7 +47,7 @@ func texts(list object.Value) []string {
 	return all
 }
 
-// value is the rule as it stands in an object.
+// value converts the rule to its form in an object.
 func (r *Rule) value() object.Value {
 	var members []object.Member
 	add := func(key string, list []string) {
@@ -76,7 +75,7 @@ func (r *Rule) allows(a *access.Attributes) bool {
 		(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, a.Name))
 }
 
-// has says whether a list names something, or everything.
+// has says whether a list has a name, or "*".
 func has(list []string, name string) bool {
 	for _, l := range list {
 		if l == name || l == all {
@@ -86,8 +85,7 @@ func has(list []string, name string) bool {
 	return false
 }
 
-// hasResource says whether the rule is about a resource, or a subresource: by its name, or as one of this name of any
-// resource.
+// hasResource says whether the rule names a resource or subresource, itself or by a wildcard.
 func (r *Rule) hasResource(resource, subresource string) bool {
 	for _, have := range r.Resources {
 		switch {
@@ -107,7 +105,7 @@ func (r *Rule) hasResource(resource, subresource string) bool {
 	return false
 }
 
-// coversPath says whether a path of a rule is a path, or one that ends with * and covers it.
+// coversPath says whether a path in a rule equals a URL path, or is a prefix with "*" that covers it.
 func coversPath(url, path string) bool {
 	return url == path || strings.HasSuffix(url, all) && strings.HasPrefix(path, strings.TrimRight(url, all))
 }

@@ -2,16 +2,18 @@ package authz
 
 import "hash/maphash"
 
-// shared is a map that is never changed: what follows a state is made from it, and shares with it all parts that stayed
-// as they were. The views keep some earlier states, and a change of one of thousands of bindings is to cost a small
-// part of what copying all would.
+// shared is an immutable map. A changed map is made by edit and shares with the old one all parts in which nothing
+// changed.
+//
+// Views keep some earlier states. With thousands of bindings, to copy a whole map for each change would cost time and
+// memory in proportion to all of them. A change copies 1/64 of the map.
 //
 //	parts[hash(key) % len(parts)] has key  ⇔  the map has key
 type shared[K comparable, V any] struct {
 	parts [64]map[K]V
 }
 
-// seed is that of all maps: it is the same as long as the process lives.
+// seed is the seed of all hashes; it is constant while the process runs.
 var seed = maphash.MakeSeed()
 
 func part[K comparable](key K) int { return int(maphash.Comparable(seed, key) % 64) }
@@ -21,7 +23,7 @@ func (s *shared[K, V]) get(key K) (V, bool) {
 	return v, ok
 }
 
-// edit is a state in the making. It copies a part the first time that it changes something there.
+// edit builds a changed map. It copies a part when it first changes something there.
 type edit[K comparable, V any] struct {
 	next  shared[K, V]
 	fresh [64]bool

@@ -18,29 +18,29 @@ import (
 	"plinth/object"
 )
 
-// hook is the mode Webhook: somebody else decides, who is sent a SubjectAccessReview. Answers are remembered for a
-// while, by all that was asked.
+// hook implements the mode Webhook: it sends a SubjectAccessReview to a webhook. Answers are cached for a while, by
+// the whole spec of the review.
 type hook struct {
 	name       string
 	remote     *webhook.Remote
-	version    string // of the review
+	version    string // of the SubjectAccessReview
 	conditions []*cel.AccessCondition
 	onError    access.Decision
-	// authorized and unauthorized are for how long answers are remembered.
+	// authorized and unauthorized are how long answers are cached.
 	authorized, unauthorized time.Duration
 	answers                  *cache.LRUExpireCache // of SubjectAccessReviewStatus, by the spec as JSON
 	options                  Options
 }
 
 const (
-	// maxAnswers is how many answers are remembered.
+	// maxAnswers is how many answers are cached.
 	maxAnswers = 8192
-	// maxAsked bounds what clients have chosen of a request whose answer is remembered, so that they cannot fill the
-	// memory.
+	// maxAsked limits the size of requests whose answers are cached. Clients choose what they ask, and must not be
+	// able to fill the memory.
 	maxAsked = 10000
 )
 
-// newWebhook makes a hook of a configuration that is sound, or that flags stand for.
+// newWebhook creates a hook from a valid configuration.
 func newWebhook(name string, c *WebhookConfiguration, o Options) (*hook, error) {
 	if c.ConnectionInfo.Type == inCluster {
 		return nil, fmt.Errorf("authorizer %s: %w", name, errInCluster)
@@ -77,7 +77,7 @@ func newWebhook(name string, c *WebhookConfiguration, o Options) (*hook, error) 
 
 var errBoth = errors.New("webhook subject access review returned both allow and deny response")
 
-// Authorize implements access.Authorizer. Where a condition fails, or the webhook does, the failure policy decides.
+// Authorize implements access.Authorizer. If a match condition or the webhook fails, the failure policy decides.
 func (h *hook) Authorize(ctx context.Context, a *access.Attributes) (access.Decision, string, error) {
 	asked := specOf(a)
 	switch matches, err := h.matches(ctx, asked); {
@@ -121,8 +121,8 @@ func (h *hook) rulesIn(context.Context, *access.User, string) ([]Rule, bool, err
 
 const errHookRules nodeError = "webhook authorizer does not support user rule resolution"
 
-// matches says whether the webhook is to be asked: not where a condition is false. A condition that fails matters only
-// where none of the others is.
+// matches says whether the webhook is to be asked. It is not if any condition is false. An error of a condition counts
+// only if no condition is false.
 func (h *hook) matches(ctx context.Context, asked *reviewSpec) (bool, error) {
 	if len(h.conditions) == 0 {
 		return true, nil
@@ -146,7 +146,7 @@ func (h *hook) matches(ctx context.Context, asked *reviewSpec) (bool, error) {
 	return len(errs) == 0, aggregate(errs)
 }
 
-// ask asks the webhook, again where an error may pass.
+// ask calls the webhook, and repeats the call after errors that may be temporary.
 func (h *hook) ask(ctx context.Context, spec object.Value) (status SubjectAccessReviewStatus, err error) {
 	body := review(h.version, spec)
 	m := &h.options.Metrics

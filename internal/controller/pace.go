@@ -2,15 +2,19 @@ package controller
 
 import "golang.org/x/time/rate"
 
-// Thousands of deletes one after the other take all processors for as long as they last, and requests wait for their
-// turn: with 10,000 objects in a namespace, GETs beside its deletion took three to six times as long (99th
-// percentile), for half a second. So each of the controllers that write much writes maxWrites times a second at most,
-// in bursts of burstWrites, as the clients of kube-controller-manager are limited by --kube-api-qps and
-// --kube-api-burst. What few objects need is done at once.
+// The pace of controllers.
+//
+// Problem: a controller that deletes thousands of objects takes all processors while it does, and requests wait. With
+// 10,000 objects in a namespace, the 99th percentile of GETs during its deletion was three to six times as high, for
+// half a second. A lower priority is not possible: all goroutines of a process have the same.
+//
+// So each controller that writes much makes at most maxWrites writes per second, in bursts of at most burstWrites.
+// (The clients of kube-controller-manager are limited by --kube-api-qps and --kube-api-burst for the same reason.) The
+// burst is small because requests wait for a whole burst; a few objects are deleted without delay anyway.
 const (
 	maxWrites   = 5000
 	burstWrites = 8
 )
 
-// newPace is the limit of the writes of one controller.
+// newPace returns the limiter of one controller.
 func newPace() *rate.Limiter { return rate.NewLimiter(maxWrites, burstWrites) }

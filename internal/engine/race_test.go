@@ -111,7 +111,7 @@ func TestRacesEndWithTheContext(t *testing.T) {
 	}
 }
 
-// SPEC: URI-5
+// SPEC: AUTH-3, URI-5
 func TestCreateLosesToTheEndOfItsNamespace(t *testing.T) {
 	b := newBench(t)
 	b.namespaces.Held = func(object.Value) bool { return true }

@@ -404,7 +404,7 @@ func TestDefinitionOfABuiltinType(t *testing.T) {
 	}
 }
 
-// With the admission plugin off, nobody asks whether there is a namespace. SPEC: RUN-1, URI-5
+// With the admission plugin off, nothing checks whether there is a namespace. SPEC: AUTH-3, RUN-1, URI-5
 func TestWithoutNamespaceLifecycle(t *testing.T) {
 	config := quiet(t.TempDir())
 	config.DisableAdmission = []string{"NamespaceLifecycle"}

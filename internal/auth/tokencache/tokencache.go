@@ -1,8 +1,8 @@
-// Package tokencache remembers for a while what was found out about bearer tokens, because most requests come with the
-// same ones.
+// Package tokencache caches the results of verifying bearer tokens, because most requests come with tokens that were
+// verified before.
 //
-// A [Cache] is bounded, and keeps tokens by their hashes: it holds no token, and how long a look-up takes tells nothing
-// of one.
+// Keys are hashes, for two reasons: the cache holds no token that a memory dump would reveal, and the time of a
+// look-up depends on the hash and not on how many bytes of a guessed token are right.
 package tokencache
 
 import (
@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// Key is the hash of a token and of what it was asked about.
+// Key is the hash of a token and of the audiences that it was verified for.
 type Key [sha256.Size]byte
 
-// KeyOf hashes a token, and the audiences that it was asked about.
+// KeyOf hashes a token and audiences.
 func KeyOf(token string, audiences []string) Key {
 	if len(audiences) == 0 && len(token) <= 4096 {
 		var stack [4096]byte
@@ -23,7 +23,7 @@ func KeyOf(token string, audiences []string) Key {
 	}
 	h := sha256.New()
 	h.Write([]byte(token))
-	for _, a := range audiences { // the lengths come last, so that no two lists are hashed alike
+	for _, a := range audiences { // the lengths follow, so that different lists have different hashes
 		h.Write([]byte(a))
 	}
 	var length [8]byte
@@ -36,15 +36,19 @@ func KeyOf(token string, audiences []string) Key {
 	return Key(h.Sum(nil))
 }
 
-// Cache keeps values by keys. Its zero value keeps nothing; it may be used by many at the same time.
+// Cache keeps values by keys. Its zero value keeps nothing. It may be used concurrently.
 //
-// The values are in two generations. What is used of the older one moves to the younger one; when that is full, the
-// older one is forgotten and the younger one becomes it. So what is in use stays, at the cost of a map and no list:
+// Problem: strangers choose the tokens that they send, so the cache must be bounded, and a flood of new tokens must
+// not evict those in use for long. A list in the order of use would need a lock for writing at every look-up.
+//
+// The values are in two generations. A value in the old generation that is used moves to the young one. When the young
+// one is full it becomes the old one, and the previous old one is dropped. A value is dropped only if it was not used
+// while a whole generation filled.
 //
 //	len(young) ≤ Size, len(old) ≤ Size
 type Cache[V any] struct {
 	Size int
-	Life time.Duration // how long a value is kept; 0: as long as there is room
+	Life time.Duration // how long a value is kept; 0: until it is evicted
 
 	mu         sync.RWMutex
 	young, old map[Key]entry[V]
@@ -52,10 +56,10 @@ type Cache[V any] struct {
 
 type entry[V any] struct {
 	value V
-	until time.Time // zero: for ever
+	until time.Time // zero: no end
 }
 
-// Get is the value of a key, if it is still kept.
+// Get returns the value of a key.
 func (c *Cache[V]) Get(key Key, now time.Time) (V, bool) {
 	c.mu.RLock()
 	e, ok := c.young[key]
@@ -74,7 +78,7 @@ func (c *Cache[V]) Get(key Key, now time.Time) (V, bool) {
 	return e.value, true
 }
 
-// Set keeps a value.
+// Set sets the value of a key.
 func (c *Cache[V]) Set(key Key, value V, now time.Time) {
 	e := entry[V]{value: value}
 	if c.Life > 0 {
