@@ -174,7 +174,7 @@ func (z *listJoiner) run() error {
 	z.advance()
 	for i, j := 0, 0; i < len(z.old) || j < len(z.want); {
 		if i < len(z.old) && j < len(z.want) {
-			// Both orders agree here.
+			// 1. Both orders agree here.
 			if same(z.olds.ids[i], z.wants.ids[j]) {
 				if err := z.take(j); err != nil {
 					return err
@@ -183,6 +183,7 @@ func (z *listJoiner) run() error {
 				z.advance()
 				continue
 			}
+			// 2. Shared, but not the next one that want asks for.
 			if z.wants.first(z.olds.ids[i]) >= 0 && z.shared < len(z.want) && !same(z.wants.ids[z.shared], z.olds.ids[i]) {
 				i++ // shared, but its turn in want comes later, or has been
 				continue
@@ -190,17 +191,18 @@ func (z *listJoiner) run() error {
 		}
 		if i < len(z.old) {
 			k := z.wants.first(z.olds.ids[i])
-			if k < 0 { // only live has it
+			if k < 0 { // 3. only live has it
 				z.out = append(z.out, z.old[i])
 				i++
 				continue
 			}
-			// Both have it, and it is not the item at j: if it has been taken already, i leaves it behind. Otherwise i waits
-			// here while items that only the intent has are taken, until j reaches it.
+			// Both have it, and it is not the item at j, or want has come to its end: if it has been taken already, i leaves it
+			// behind. Otherwise i waits here while items that only the intent has are taken, until j reaches it.
 			if z.taken[k] {
 				i++
 			}
 		}
+		// 4. The next item of the intent.
 		if j < len(z.want) {
 			if err := z.take(j); err != nil {
 				return err

@@ -159,6 +159,7 @@ func (s Set) Has(p Path) bool {
 // it.
 func (s Set) Each(f func(Path)) { s.each(make(Path, 0, 16), f) }
 
+// each is Each below the path at, whose memory it extends and reuses.
 func (s Set) each(at Path, f func(Path)) {
 	// All elements of a level come before anything below one of them, so that .a and .b come before .a.x: the reference
 	// lists conflicts in this order. Hence two loops.
@@ -215,6 +216,7 @@ func (s Set) Union(t Set) Set {
 	return u
 }
 
+// union is Union without its check.
 func (s Set) union(t Set) Set {
 	switch {
 	case len(s.nodes) == 0:
@@ -222,6 +224,7 @@ func (s Set) union(t Set) Set {
 	case len(t.nodes) == 0:
 		return s
 	}
+	// Invariant: out holds what is to become of s.nodes[:i] and t.nodes[:j], in order.
 	out := make([]node, 0, max(len(s.nodes), len(t.nodes)))
 	i, j := 0, 0
 	for i < len(s.nodes) && j < len(t.nodes) {

@@ -34,6 +34,7 @@ type Constraints struct {
 	MinProperties, MaxProperties *int64
 	Required                     []string
 
+	// Each is compiled like a schema of its own, so that a branch is checked by the same code as any value.
 	AllOf, AnyOf, OneOf []*Type
 	Not                 *Type
 
@@ -63,7 +64,8 @@ type Rule struct {
 }
 
 // Items is the type of the items of a list at a place of this type: Elem of a List; for the constraints within a
-// junctor, what they say of items. Nil where nothing is said.
+// junctor, what they say of items. Nil where nothing is said. It may be asked of any type, as a value need not be of
+// the kind that its type names.
 func (t *Type) Items() *Type {
 	switch {
 	case t.Kind == List:
@@ -86,6 +88,7 @@ func (t *Type) additional() *Type {
 	return nil
 }
 
+// preserves, embeds and nullable are keywords of the schema of a place, false in a built-in type.
 func (t *Type) preserves() bool { return t.Custom != nil && t.Custom.PreserveUnknown }
 func (t *Type) embeds() bool    { return t.Custom != nil && t.Custom.Embedded }
 func (t *Type) nullable() bool  { return t.Custom != nil && t.Custom.Nullable }

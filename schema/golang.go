@@ -85,7 +85,9 @@ type batch struct {
 // copy is made, as it may be around it: finish copies them.
 type structCopy struct{ to, from *Type }
 
-// compile returns the type that stands for t, known or new.
+// compile returns the type that stands for t, known or new. A new one is entered before anything below it is compiled,
+// so that a type which refers to itself finds itself. Named types have markers of their own, besides those of the
+// fields that use them.
 func (b *batch) compile(t reflect.Type) *Type {
 	if known := b.types[t]; known != nil {
 		return known
@@ -116,7 +118,8 @@ func (b *batch) compile(t reflect.Type) *Type {
 	return out
 }
 
-// shape fills in what the structure of the Go type says.
+// shape fills in what the structure of the Go type says. Types below are compiled on the way, and may be incomplete
+// when it returns (Compiler); fields are sorted by name, as the walks need them.
 func (b *batch) shape(out *Type, t reflect.Type, ofFields map[string]Markers) {
 	switch t.Kind() {
 	case reflect.String:
@@ -238,7 +241,8 @@ func (b *batch) withMarkers(t *Type, m Markers, f *Field) *Type {
 	return &marked
 }
 
-// mark applies markers, and to an unmarked list what its patch strategy implies.
+// mark applies markers, and to an unmarked list what its patch strategy implies: a list that is merged by patches but
+// has no key there is a set. Markers go first: they are what OpenAPI shows.
 func (t *Type) mark(m Markers, strategy string) {
 	switch {
 	case m.ListType == "set":

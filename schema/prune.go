@@ -243,7 +243,7 @@ func (p *pruner) loses(v object.Value, of *Type) bool {
 // has.
 func (t *Type) declared() bool { return t != emptied && t != closed && t != bareTypeMeta }
 
-// tell adds a path, up to maxUnknown.
+// tell adds a path, up to maxUnknown. What is beyond is not told of, as in the reference.
 func tell(paths []string, path string) []string {
 	if len(paths) >= maxUnknown {
 		return paths
@@ -350,7 +350,8 @@ func (p *pruner) objectMeta(v object.Value, t *Type, at *place) (Decoded, error)
 	return w.decode(object.MapOf(members...), of)
 }
 
-// withoutNulls is step 4 for metadata, which step 3 does not walk.
+// withoutNulls is step 4 for metadata, which step 3 does not walk. The schema may describe metadata in more detail than
+// ObjectMeta does, and a null that it does not allow goes before Go's decoding sees it.
 func withoutNulls(v object.Value, t *Type) object.Value {
 	var p pruner
 	switch v.Kind() {

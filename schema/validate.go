@@ -252,7 +252,8 @@ func (c *checker) ratcheted(v object.Value, t *Type, at *place, pair *Pair) find
 	return f
 }
 
-// value checks a value. pair is nil where there is no old one, and within junctors.
+// value checks a value. pair is nil where there is no old one, and within junctors. The order of the checks is that of
+// the library: it decides the order of the errors, and with matches which branch of a junctor is told of.
 func (c *checker) value(v object.Value, t *Type, at *place, pair *Pair) (f findings) {
 	said := t.Custom
 	if said == nil {
@@ -581,7 +582,8 @@ func (c *checker) enum(f *findings, v object.Value, said *Constraints, at *place
 }
 
 // converted is a value in the kind that it is compared with, by the rules of Go's conversions, as the reference's enum
-// has them: 1.5 is 1 among integers, and 65 is "A" among strings.
+// has them: 1.5 is 1 among integers, and 65 is "A" among strings. An integer that is no code point becomes U+FFFD, as
+// it does in Go.
 func converted(v object.Value, to object.Kind) object.Value {
 	switch {
 	case v.Kind() == object.Float && to == object.Int:
