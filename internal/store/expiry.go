@@ -85,6 +85,7 @@ func (e *expiry) track(r *Record) {
 // the deletions, once durable, remove the entries (track).
 func (e *expiry) due(now time.Time, n int) []Precondition {
 	var due []Precondition
+	// The entries to look at: the top, and the children of each entry that is due.
 	walk := []int{0}
 	for len(walk) > 0 && len(due) < n {
 		i := walk[len(walk)-1]

@@ -67,7 +67,8 @@ func (m *Memo) drop() {
 }
 
 // memory is about how much memory a record keeps that nothing else does: itself and its old version. The new version
-// is either live or the old version of a later record.
+// is either live or the old version of a later record, so the sum over all records in memory counts each version
+// once.
 func (r *Record) memory() int64 {
 	const record, version = 160, 400
 	if r.Old == nil {
@@ -342,7 +343,8 @@ func (h *history) resume(w Window) {
 func (f *feed) holds(resource string) bool { return f.whole || f.resource == resource }
 
 // fire takes the groups that wait for r out of the feed. It appends to woken those that the caller has to wake;
-// during a pause of the throttle there are none.
+// during a pause of the throttle there are none. The caller holds the state's mu for writing, so no cursor joins
+// meanwhile.
 func (f *feed) fire(r *Record, woken []*group) []*group {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -49,6 +49,7 @@ func (s *State) load(from *Checkpoint) error {
 	// next commit.
 	h.opened, h.all.floor = s.revision, s.revision
 	h.trim(s.revision, s.config.Now().UnixNano())
+	// Last, as it may move the horizon further than trim has.
 	if err := s.findHorizon(); err != nil {
 		return err
 	}
@@ -137,6 +138,7 @@ func (l *loader) describe() {
 	var live []*Version
 	s.live.collections.Scan(func(_ string, t *collection) bool {
 		t.names.Scan(func(_ string, v *Version) bool {
+			// Counted here and not in restore, where most versions are overwritten by later ones.
 			live = append(live, v)
 			s.live.bytes += int64(len(v.Data))
 			return true

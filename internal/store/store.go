@@ -61,7 +61,8 @@ import (
 	"time"
 )
 
-// Key names one object.
+// Key names one object. Keys that the store returns share their strings: all objects of a collection the resource,
+// and all versions of an object the name.
 type Key struct {
 	Resource string // "GROUP/RESOURCE", with an empty group for core: "/pods", "apps/deployments"
 	Name     string // "namespace/name" or "name"
@@ -98,7 +99,8 @@ type Sidecar struct {
 	Extra any
 }
 
-// Version is one stored state of one object. It is immutable.
+// Version is one stored state of one object. It is immutable once it was committed, and shared by the state,
+// snapshots, records and all readers; it stays in memory as long as any of them has it.
 type Version struct {
 	Key      Key
 	Revision int64 // of the change that wrote it
@@ -106,7 +108,8 @@ type Version struct {
 	Sidecar  *Sidecar
 }
 
-// Change is one write within a commit: new bytes, or a deletion when Data is nil.
+// Change is one write within a commit: new bytes, or a deletion when Data is nil. The store keeps all that it points
+// to, so the caller must not change it afterwards.
 type Change struct {
 	Key     Key
 	Data    []byte

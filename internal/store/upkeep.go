@@ -80,9 +80,11 @@ func (w *sequencer) compactor() {
 		w.seq.Lock()
 		broken, grown, enough := w.broken, w.growth, w.grewEnough()
 		if enough {
+			// Commits that come while the checkpoint is written count towards the next one.
 			w.growth = 0
 		}
 		w.seq.Unlock()
+		// The log takes no more writes, and what it holds is not known.
 		if broken {
 			continue
 		}

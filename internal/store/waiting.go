@@ -69,6 +69,7 @@ func (p groupsByPrefix) fire(r *Record, woken []*group) []*group {
 		g.first = r.Revision
 		woken = append(woken, g)
 	}
+	// A prefix of the name of any length may be that of a group, the empty one and the name itself included.
 	name := r.Key.Name
 	if len(p) <= len(name) {
 		for prefix, g := range p {
