@@ -15,7 +15,7 @@ import (
 //
 //	Fields[i].Name < Fields[i+1].Name        find(Fields[i].Name) = i        always ascends
 //	a list has Elem                          a built-in map has Elem
-//	an Associative list has ListKeys, and each is a field of Elem where Elem has fields
+//	a built-in Associative list has ListKeys, and each is a field of Elem where Elem has fields
 //
 // Decoding walks members and fields in parallel by the order of names, and a merge identifies items by their keys: a
 // type that broke one of these would lose fields, or hold different items for the same one.

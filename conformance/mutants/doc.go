@@ -2,7 +2,7 @@
 // change: validation, defaults, columns, warnings, conversions, the validation of definitions, and protobuf.
 //
 // The mutants are found by package mutation; the tests are those of the product, which stand on what was recorded from
-// the reference. "go test ./mutants" tries a sample of defaults, "go test ./mutants -all" (make
+// the reference. "go test ./mutants" tries a sample of validation and of defaults, "go test ./mutants -all" (make
 // nightly) tries every one.
 //
 // testdata has a file for each package. Its first line has the figures. Below it are the mutants that no test notices,

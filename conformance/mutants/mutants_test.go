@@ -26,10 +26,10 @@ var (
 type target struct {
 	pkg   string
 	tests []string
-	// inProcess is the test, of the first of these packages, whose cases TestMutants of that package tries on the mutants
-	// in one process; a process of its own is started for those mutants alone that are left and that another test
-	// reaches. "": there is none.
-	inProcess string
+	// inProcess are the tests, of the first of these packages, whose cases TestMutants of that package tries on the
+	// mutants in one process; a process of its own is started for those mutants alone that are left and that another
+	// test reaches.
+	inProcess []string
 	// sample is how many mutants are tried where not all are.
 	sample int
 	// skip are tests that say nothing of the rules or take too long for a run per mutant, and files without rules.
@@ -37,8 +37,12 @@ type target struct {
 }
 
 var targets = []target{
-	{pkg: "internal/builtin/defaults", tests: []string{"internal/builtin/defaults"}, inProcess: "TestRecorded",
-		sample: 150},
+	{pkg: "internal/builtin/validation", tests: []string{"internal/builtin/validation"},
+		inProcess: []string{"TestTables", "TestDocumentsAreValid"}, sample: 150},
+	{pkg: "internal/crd/validation", tests: []string{"internal/crd/validation"}, inProcess: []string{"TestRecorded"},
+		skip: []string{"TestDeepSchemas"}},
+	{pkg: "internal/builtin/defaults", tests: []string{"internal/builtin/defaults"},
+		inProcess: []string{"TestRecorded"}, sample: 150},
 	{pkg: "internal/builtin/columns", tests: []string{"internal/builtin"}},
 	{pkg: "internal/builtin/warnings", tests: []string{"internal/builtin/warnings"}},
 	{pkg: "internal/builtin/convert", tests: []string{"internal/builtin/convert"}},
@@ -98,7 +102,7 @@ func (target *target) try(t *testing.T, root string) {
 		programs = append(programs, program)
 	}
 	open := chosen
-	if target.inProcess != "" {
+	if target.inProcess != nil {
 		global := func(n int) bool { return pkg.Mutants[n-1].Global }
 		if open, err = programs[0].InProcess(chosen, target.inProcess, global); err != nil {
 			t.Fatal(err)

@@ -77,10 +77,10 @@ func (p *Program) Trace(skip func(test string) bool) error {
 	return nil
 }
 
-// InProcess runs TestMutants, which tries mutants on the cases of another test in one process, and gives those that it
-// does not notice. The other test is no longer run for them, but for the global ones: what the program has computed
-// from a variable at its start stays as it is in one process.
-func (p *Program) InProcess(mutants []int, test string, global func(mutant int) bool) ([]int, error) {
+// InProcess runs TestMutants, which tries mutants on the cases of other tests in one process, and gives those that it
+// does not notice. These tests are no longer run for them, but for the global ones: what the program has computed from
+// a variable at its start stays as it is in one process.
+func (p *Program) InProcess(mutants []int, tests []string, global func(mutant int) bool) ([]int, error) {
 	var text []byte
 	for _, n := range mutants {
 		text = fmt.Appendln(text, n)
@@ -105,7 +105,7 @@ func (p *Program) InProcess(mutants []int, test string, global func(mutant int) 
 		}
 		left = append(left, n)
 		if !global(n) {
-			p.reaching[n] = slices.DeleteFunc(p.reaching[n], func(t string) bool { return t == test })
+			p.reaching[n] = slices.DeleteFunc(p.reaching[n], func(t string) bool { return slices.Contains(tests, t) })
 		}
 	}
 	return left, nil

@@ -3,6 +3,8 @@
 package validation_test
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,7 +12,8 @@ import (
 	"plinth/internal/mutants"
 )
 
-// TestMutants tries the mutants on the cases of the tables, all in one process: what TestTables notices of them.
+// TestMutants tries the mutants on the cases of the tables and on the documents in one process: what TestTables and
+// TestDocumentsAreValid notice of them.
 func TestMutants(t *testing.T) {
 	documents, err := validationtest.Documents("testdata")
 	if err != nil {
@@ -26,7 +29,15 @@ func TestMutants(t *testing.T) {
 		t.Fatal(err)
 	}
 	var samples []*mutants.Sample
-	for _, table := range tables {
+	plain := &validationtest.Table{Name: "documents"}
+	for _, name := range slices.Sorted(maps.Keys(documents)) {
+		for _, verb := range []string{"create", "update", "status"} {
+			if verb != "status" || documents[name]["status"] != nil {
+				plain.Cases = append(plain.Cases, &validationtest.Case{Verb: verb, Object: name})
+			}
+		}
+	}
+	for _, table := range append(tables, plain) {
 		for _, c := range table.Cases {
 			request, err := served.Request(c, documents)
 			if err != nil {
