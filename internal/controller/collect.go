@@ -31,18 +31,18 @@ func (c *collector) do(ctx context.Context, t task, known notes) (err error) {
 		if r == nil || o.Sidecar.Unreadable != nil {
 			return nil
 		}
-		target := &target{collector: c, r: r, o: o}
-		if target.head, err = engine.HeadOf(o); err != nil {
+		obj := &taskObject{collector: c, r: r, o: o}
+		if obj.head, err = engine.HeadOf(o); err != nil {
 			return err
 		}
 		switch t.what {
 		case examine:
-			err = target.examine(ctx, known)
+			err = obj.examine(ctx, known)
 			known.seen = false
 		case release:
-			err = target.release(ctx)
+			err = obj.release(ctx)
 		case orphan:
-			err = target.orphan(ctx)
+			err = obj.orphan(ctx)
 		}
 		if !apierr.Is(err, apierr.Conflict) && !errors.Is(err, errUnblocked) {
 			break
@@ -54,15 +54,15 @@ func (c *collector) do(ctx context.Context, t task, known notes) (err error) {
 	return err
 }
 
-// target is the object of a task, as it was read.
-type target struct {
+// taskObject is the object of a task, as it was read.
+type taskObject struct {
 	*collector
 	r    *engine.Resource
 	o    *engine.Object
 	head object.Value
 }
 
-func (t *target) request() *engine.Request {
+func (t *taskObject) request() *engine.Request {
 	rq := t.r.RequestFor(t.o.Key)
 	rq.User, rq.FieldManager = t.user, collectManager
 	return rq
@@ -77,7 +77,7 @@ func (t *target) request() *engine.Request {
 //
 // An object that is being deleted already is left alone, and so is one with an owner of which it cannot be told
 // whether it is gone.
-func (t *target) examine(ctx context.Context, known notes) error {
+func (t *taskObject) examine(ctx context.Context, known notes) error {
 	if t.o.Sidecar.Deleting || len(t.o.Sidecar.Owners) == 0 {
 		return nil
 	}
@@ -121,7 +121,7 @@ func (t *target) examine(ctx context.Context, known notes) error {
 }
 
 // hasDependents says whether the object has dependents.
-func (t *target) hasDependents() (any bool) {
+func (t *taskObject) hasDependents() (any bool) {
 	t.Engine.Dependents(t.o.Sidecar.UID, func(d *engine.Object) bool {
 		any = t.collectable(d.Key.Resource) != nil
 		return !any
@@ -130,7 +130,7 @@ func (t *target) hasDependents() (any bool) {
 }
 
 // delete deletes the object, on the precondition that it has not changed since it was read.
-func (t *target) delete(ctx context.Context, how engine.Propagation) error {
+func (t *taskObject) delete(ctx context.Context, how engine.Propagation) error {
 	if err := t.pace.Wait(ctx); err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (t *target) delete(ctx context.Context, how engine.Propagation) error {
 // An object that was made not to block is examined again once its owners have been looked at: an owner that waited
 // for nothing else is gone then, or is kept by other finalizers and keeps the object, which is deleted with it in the
 // background. The reference does the same, as its delete has the precondition that the references have not changed.
-func (t *target) deleteInForeground(ctx context.Context, refs []reference) error {
+func (t *taskObject) deleteInForeground(ctx context.Context, refs []reference) error {
 	closes := false
 	t.Engine.Dependents(t.o.Sidecar.UID, func(d *engine.Object) bool {
 		if t.collectable(d.Key.Resource) != nil {
@@ -198,7 +198,7 @@ func (c *collector) releaseOwner(ctx context.Context, uid string) (err error) {
 }
 
 // unblock sets blockOwnerDeletion to false in all references of the object.
-func (t *target) unblock(ctx context.Context) error {
+func (t *taskObject) unblock(ctx context.Context) error {
 	items := t.head.At("metadata", "ownerReferences").Items()
 	owners := make([]object.Value, len(items))
 	for i, item := range items {
@@ -210,7 +210,7 @@ func (t *target) unblock(ctx context.Context) error {
 }
 
 // forget removes references from the object.
-func (t *target) forget(ctx context.Context, refs []reference) error {
+func (t *taskObject) forget(ctx context.Context, refs []reference) error {
 	var kept []object.Value
 	items := t.head.At("metadata", "ownerReferences").Items()
 	for _, item := range items {
@@ -226,7 +226,7 @@ func (t *target) forget(ctx context.Context, refs []reference) error {
 }
 
 // finalized removes a finalizer from the object.
-func (t *target) finalized(ctx context.Context, finalizer string) error {
+func (t *taskObject) finalized(ctx context.Context, finalizer string) error {
 	var kept []object.Value
 	for _, f := range t.head.At("metadata", "finalizers").Items() {
 		if f.Str() != finalizer {
@@ -244,8 +244,8 @@ func listOrNull(items []object.Value) object.Value {
 }
 
 // patch changes metadata of the object, on the precondition that it has not changed since it was read, and makes the
-// result the target.
-func (t *target) patch(ctx context.Context, metadata object.Value) error {
+// result the object of the task.
+func (t *taskObject) patch(ctx context.Context, metadata object.Value) error {
 	if err := t.pace.Wait(ctx); err != nil {
 		return err
 	}
@@ -262,7 +262,7 @@ func (t *target) patch(ctx context.Context, metadata object.Value) error {
 }
 
 // release removes the finalizer foregroundDeletion from the object if no dependent blocks its deletion.
-func (t *target) release(ctx context.Context) error {
+func (t *taskObject) release(ctx context.Context) error {
 	if waits, _ := finalizing(t.o); !waits || t.blocked(ctx) {
 		return nil
 	}
@@ -274,7 +274,7 @@ func (t *target) release(ctx context.Context) error {
 // The problem: it is called whenever a dependent is gone, so to look at all dependents each time takes time in the
 // square of their number. So the collector remembers one that blocks, and looks for another one only when that is
 // gone. It remembers the last one in the order of the index, as that one is deleted last.
-func (t *target) blocked(ctx context.Context) bool {
+func (t *taskObject) blocked(ctx context.Context) bool {
 	uid := t.o.Sidecar.UID
 	blocks := func(d *engine.Object) bool {
 		if d == nil || d.Sidecar.Unreadable != nil || !slices.Contains(d.Sidecar.Owners, uid) ||
@@ -313,7 +313,7 @@ func (t *target) blocked(ctx context.Context) bool {
 }
 
 // orphan removes the references of all dependents to the object, and then the finalizer orphan from it.
-func (t *target) orphan(ctx context.Context) error {
+func (t *taskObject) orphan(ctx context.Context) error {
 	if _, leaves := finalizing(t.o); !leaves {
 		return nil
 	}
@@ -345,9 +345,9 @@ func (t *target) orphan(ctx context.Context) error {
 }
 
 // leave removes the references of a dependent to the object.
-func (t *target) leave(ctx context.Context, dependent engine.Key) (err error) {
+func (t *taskObject) leave(ctx context.Context, dependent engine.Key) (err error) {
 	for range attempts {
-		d := &target{collector: t.collector, r: t.collectable(dependent.Resource)}
+		d := &taskObject{collector: t.collector, r: t.collectable(dependent.Resource)}
 		if d.o, err = t.Engine.Stored(ctx, dependent); err != nil || d.o == nil || d.r == nil {
 			return err
 		}
@@ -367,7 +367,7 @@ func (t *target) leave(ctx context.Context, dependent engine.Key) (err error) {
 
 // reportNamespace writes an Event if the object names an owner that exists, but in another namespace, as the
 // reference does.
-func (t *target) reportNamespace(ctx context.Context, ref reference) {
+func (t *taskObject) reportNamespace(ctx context.Context, ref reference) {
 	types := t.Registry.Now()
 	of, namespaces, events := t.ownerResource(ref), types.Find("", "v1", "namespaces"), types.Find("", "v1", "events")
 	if of == nil || !of.Namespaced || namespaces == nil || events == nil {

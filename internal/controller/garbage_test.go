@@ -395,7 +395,7 @@ func TestBlockerIsRemembered(t *testing.T) {
 		t.Fatal(err)
 	}
 	blocker("b")
-	of := &target{collector: y.running, r: rq.Resource, o: o}
+	of := &taskObject{collector: y.running, r: rq.Resource, o: o}
 	if blocked := of.blocked(t.Context()); !blocked || blocker("") != "default/b" {
 		t.Errorf("it is blocked: %v, by %s", blocked, blocker(""))
 	}
