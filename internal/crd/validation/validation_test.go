@@ -103,6 +103,8 @@ func FuzzValidate(f *testing.F) {
 		`{"items":[{}],"not":3,"properties":{"a":1},"x-kubernetes-validations":[{"fieldPath":".['\\"}]}`,
 		`{"type":"object","default":{"metadata":{"name":1}},"properties":{"metadata":{"type":"object","default":[],"properties":{"labels":{"default":{}}}}}}`,
 		`{"type":"object","properties":{"a":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"],"items":{"type":"object","default":1}}}}`,
+		`{"type":"object","properties":{"a":{"type":"arliray","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"],"items":{"type":"object","default":1}}}}`,
+		`{"type":"object","properties":{"a":{"type":"object","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"],"default":{}}}}`,
 	} {
 		f.Add(seed)
 	}
