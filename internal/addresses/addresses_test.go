@@ -408,3 +408,56 @@ func cpu(t *testing.T) time.Duration {
 	}
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
+
+// A port that is asked for has to be free, within the Service, too, and in the range; a dry run accepts others.
+func TestPortsThatAreAskedFor(t *testing.T) {
+	c := newCluster(t, "10.0.0.0/24", 30000, 30009)
+	port := func(n int) string { return fmt.Sprintf(`{"type":"NodePort","ports":[{"port":80,"nodePort":%d}]}`, n) }
+	if _, err := c.create("a", port(30001)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.create("b", port(30001))
+	wants(t, err, 422, "provided port is already allocated")
+	for _, n := range []int{29999, 30010} {
+		_, err := c.create("b", port(n))
+		wants(t, err, 422, "provided port is not in the valid range. The range of valid ports is 30000-30009")
+		rq := c.to("services", "")
+		rq.DryRun = true
+		if _, err := c.Create(t.Context(), rq, parsed(c, `{"metadata":{"name":"b"},"spec":%s}`, port(n))); err != nil {
+			t.Errorf("a dry run with port %d: %v", n, err)
+		}
+	}
+	_, err = c.create("b", `{"type":"LoadBalancer","externalTrafficPolicy":"Local","healthCheckNodePort":30002,`+
+		`"ports":[{"port":80,"nodePort":30002}]}`)
+	wants(t, err, 500, "failed to allocate requested HealthCheck NodePort 30002: provided port is already allocated")
+	c.consistent()
+}
+
+// What an update leaves out stays, but a port goes to the one that asks for it by number.
+func TestUpdateKeepsPorts(t *testing.T) {
+	c := newCluster(t, "10.0.0.0/24", 30000, 30009)
+	put := func(ports string) (numbers []int64) {
+		t.Helper()
+		obj, err := c.value(c.Update(t.Context(), c.to("services", "a"),
+			parsed(c, `{"metadata":{"name":"a"},"spec":{"type":"NodePort","ports":[%s]}}`, ports)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range obj.At("spec", "ports").Items() {
+			numbers = append(numbers, p.At("nodePort").Int())
+		}
+		return numbers
+	}
+	const x, y = `{"name":"x","port":80`, `{"name":"y","port":81`
+	const both = x + `,"nodePort":30001},` + y + `,"nodePort":30002}`
+	if _, err := c.create("a", `{"type":"NodePort","ports":[`+both+`]}`); err != nil {
+		t.Fatal(err)
+	}
+	if got := put(y + "}," + x + "}"); got[0] != 30002 || got[1] != 30001 {
+		t.Errorf("the ports are %v", got)
+	}
+	if got := put(x + `,"nodePort":30002},` + y + "}"); got[0] != 30002 || got[1] == 30002 || got[1] == 0 {
+		t.Errorf("the ports are %v", got)
+	}
+	c.consistent()
+}

@@ -233,6 +233,61 @@ func TestLegacyFormat(t *testing.T) {
 	}
 }
 
+// The first rule that matches all that it names decides.
+//
+// SPEC: AUTH-4
+func TestPolicyRules(t *testing.T) {
+	for _, c := range []struct {
+		rule                                string // which writes down the metadata
+		namespace, resource, sub, name, url string
+		matches                             bool
+	}{
+		{`resources: [{group: "", resources: [pods]}]`, "a", "pods", "", "p", "", true},
+		{`resources: [{group: "", resources: [pods]}]`, "a", "pods", "log", "p", "", false},
+		{`resources: [{group: "", resources: [pods/log]}]`, "a", "pods", "log", "p", "", true},
+		{`resources: [{group: "", resources: [pods/log]}]`, "a", "pods", "", "p", "", false},
+		{`resources: [{group: "", resources: [pods/*]}]`, "a", "pods", "log", "p", "", true},
+		{`resources: [{group: "", resources: ["*/log"]}]`, "a", "pods", "log", "p", "", true},
+		{`resources: [{group: "", resources: ["*/log"]}]`, "a", "pods", "", "p", "", false},
+		{`resources: [{group: "", resources: [pods], resourceNames: [p]}]`, "a", "pods", "", "p", "", true},
+		{`resources: [{group: "", resources: [pods], resourceNames: [p]}]`, "a", "pods", "", "q", "", false},
+		{`resources: [{group: apps, resources: [pods]}]`, "a", "pods", "", "p", "", false},
+		{`resources: [{group: ""}]`, "a", "pods", "log", "p", "", true},
+		{`namespaces: [a]`, "a", "pods", "", "p", "", true},
+		{`namespaces: [b]`, "a", "pods", "", "p", "", false},
+		{`namespaces: [""]`, "", "nodes", "", "n", "", true},
+		{`namespaces: [""]`, "", "", "", "", "/healthz", false},
+		{`nonResourceURLs: [/healthz*]`, "", "", "", "", "/healthz/ping", true},
+		{`nonResourceURLs: [/healthz]`, "", "", "", "", "/healthz/ping", false},
+		{`nonResourceURLs: ["*"]`, "a", "pods", "", "p", "", false},
+	} {
+		p, _, err := parsePolicy([]byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- {level: Metadata, " + c.rule +
+			"}\n- {level: Request}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := p.judge(&access.Attributes{Verb: "get", IsResource: c.url == "", Version: "v1", Namespace: c.namespace,
+			Resource: c.resource, Subresource: c.sub, Name: c.name, Path: c.url}, true)
+		if (v.level == Metadata) != c.matches || v.level == None {
+			t.Errorf("%s: %+v is written down at level %s", c.rule, c, v.level)
+		}
+	}
+	for text, want := range map[string]bool{
+		"rules: [{level: Request}]":                                                    false,
+		"omitManagedFields: true\nrules: [{level: Request}]":                           true,
+		"omitManagedFields: true\nrules: [{level: Request, omitManagedFields: false}]": false,
+		"rules: [{level: Request, omitManagedFields: true}]":                           true,
+	} {
+		p, _, err := parsePolicy([]byte("apiVersion: audit.k8s.io/v1\nkind: Policy\n" + text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.judge(&access.Attributes{}, true).omitManaged; got != want {
+			t.Errorf("%s: managed fields are omitted: %v", text, got)
+		}
+	}
+}
+
 func TestLongUserAgent(t *testing.T) {
 	o := options(t)
 	a := auditor(t, o)

@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -270,6 +271,36 @@ func sign(subject pkix.Name, by *tls.Certificate, edit func(*x509.Certificate)) 
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
+// withUIDs is a subject with these UIDs.
+func withUIDs(uids ...string) pkix.Name {
+	subject := pkix.Name{CommonName: "carol"}
+	for _, uid := range uids {
+		subject.ExtraNames = append(subject.ExtraNames, pkix.AttributeTypeAndValue{Type: uidType, Value: uid})
+	}
+	return subject
+}
+
+// Who shows the credentials of the anonymous user is not one of those who have shown some.
+//
+// SPEC: AUTH-1
+func TestAnonymousIsNotAuthenticated(t *testing.T) {
+	own := signed(t, pkix.Name{CommonName: "own"}, nil, nil)
+	a := authenticator(t, "sesame,alice,u1\n")
+	a.Clients = x509.NewCertPool()
+	a.Clients.AddCert(own.Leaf)
+	for name, groups := range map[string][]string{
+		access.Anonymous: {"devs"}, "carol": {"devs", access.Authenticated},
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		shown := signed(t, pkix.Name{CommonName: name, Organization: []string{"devs"}}, own, nil)
+		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{shown.Leaf}}
+		got, err := authenticate(r.Context(), a, r)
+		if err != nil || got.User.Name != name || !slices.Equal(got.User.Groups, groups) {
+			t.Errorf("%s is %+v, %v", name, got.User, err)
+		}
+	}
+}
+
 // SPEC: AUTH-1
 func TestAuthenticateByCertificate(t *testing.T) {
 	own, foreign := signed(t, pkix.Name{CommonName: "own"}, nil, nil),
@@ -304,6 +335,8 @@ func TestAuthenticateByCertificate(t *testing.T) {
 			func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }), access.User{},
 			ErrInvalid},
 		{"nobody's", "", signed(t, pkix.Name{}, own, nil), access.Nobody(), nil},
+		{"of somebody with two UIDs", "", signed(t, withUIDs("1", "2"), own, nil), access.User{}, ErrInvalid},
+		{"of somebody with an empty UID", "", signed(t, withUIDs(""), own, nil), access.User{}, ErrInvalid},
 	} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{c.cert.Leaf}}

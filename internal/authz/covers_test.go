@@ -1,0 +1,64 @@
+package authz
+
+import (
+	"fmt"
+	"testing"
+)
+
+// Rules are held if each smallest part of them is covered by one rule.
+//
+// SPEC: AUTH-2
+func TestUncovered(t *testing.T) {
+	get := func(resources []string, names ...string) Rule {
+		return Rule{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: resources, ResourceNames: names}
+	}
+	pods := []string{"pods"}
+	path := func(url string, names ...string) Rule {
+		return Rule{Verbs: []string{"get"}, NonResourceURLs: []string{url}, ResourceNames: names}
+	}
+	for _, c := range []struct {
+		held, wanted Rule
+		covered      bool
+	}{
+		{get(pods), get(pods), true},
+		{get(pods), get(pods, "a"), true},
+		{get(pods, "a"), get(pods), false},
+		{get(pods, "a"), get(pods, "b"), false},
+		{get(pods, "a", "b"), get(pods, "b", "a"), true},
+		{get(pods), get([]string{"pods", "nodes"}), false},
+		{get([]string{"*"}), get([]string{"pods/log"}), true},
+		{get([]string{"*/log"}), get([]string{"pods/log"}), true},
+		{get([]string{"*/log"}), get([]string{"log"}), false},
+		{get(pods), get([]string{"pods/log"}), false},
+		{Rule{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: pods}, get(pods), false},
+		{Rule{Verbs: []string{"*"}, APIGroups: []string{"apps"}, Resources: pods}, get(pods), false},
+		{path("/a/*"), path("/a/b"), true},
+		{path("/a/*"), path("/b"), false},
+		{path("/a/*", "x"), path("/a/b"), false},
+		{get([]string{"*"}), path("/a"), false},
+		{fullAuthority[0], get(pods), true},
+		{fullAuthority[0], path("/a"), false},
+	} {
+		if got := len(uncovered([]Rule{c.held}, []Rule{c.wanted})) == 0; got != c.covered {
+			t.Errorf("%s covers %s: %v", c.held, c.wanted, got)
+		}
+	}
+}
+
+// A rule that is made of more parts than are looked at counts as one that nobody has, at no cost.
+//
+// SPEC: AUTH-2
+func TestUncoveredIsBounded(t *testing.T) {
+	many := make([]string, 300)
+	for i := range many {
+		many[i] = fmt.Sprint("x", i)
+	}
+	huge := Rule{Verbs: many, APIGroups: many, Resources: many, ResourceNames: many}
+	small := Rule{Verbs: many[:10], APIGroups: many[:10], Resources: many[:10]}
+	if missing := uncovered(fullAuthority, []Rule{small, huge, small}); len(missing) != 2 {
+		t.Errorf("%d rules are not covered", len(missing))
+	}
+	if missing := uncovered(fullAuthority, []Rule{small}); len(missing) != 0 {
+		t.Errorf("%s is not covered", missing)
+	}
+}
