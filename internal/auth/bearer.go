@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// tokenOf is the bearer token that a request shows; "" for none.
+// tokenOf returns the bearer token of a request; "" if it has none.
 func tokenOf(r *http.Request) (string, error) {
 	scheme, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
 	// as in the reference what follows means nothing, and two spaces are no token

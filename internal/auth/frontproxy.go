@@ -12,18 +12,17 @@ import (
 	"plinth/internal/access"
 )
 
-// FrontProxy is who may say in headers whom a request is from: proxies that show a certificate of these authorities, in
-// one of these names.
+// FrontProxy configures the proxies that may name the user in headers: those with a certificate of these authorities
+// and with one of these names.
 type FrontProxy struct {
 	Authorities  *x509.CertPool
 	AllowedNames []string // common names; none: any
-	// The headers that are looked at: the first one with a value is the user, and all values count of the others. What
-	// follows a prefix is a key of the user's extra.
+	// The headers that are read. The first user header with a value counts, and all values of the others. The rest of
+	// a header's name after an extra prefix is the key in the user's extra.
 	UserHeaders, UIDHeaders, GroupHeaders, ExtraPrefixes []string
 }
 
-// proxied says who a front proxy says that the request is from; nil if it comes from none, or from one that says
-// nothing.
+// proxied returns the user that a front proxy names; nil if the request comes from no proxy, or the headers name none.
 func (a *Authenticator) proxied(ctx context.Context, r *http.Request) (*access.Identity, error) {
 	p := a.Proxy
 	if p == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
@@ -73,7 +72,7 @@ func (a *Authenticator) proxied(ctx context.Context, r *http.Request) (*access.I
 	return authenticated(&access.Identity{User: user, Audiences: a.Audiences}), nil
 }
 
-// firstHeader is the first value of the first header that has one.
+// firstHeader returns the first value of the first header that has one.
 func firstHeader(header http.Header, names []string) string {
 	for _, name := range names {
 		if value := header.Get(name); value != "" {

@@ -12,7 +12,7 @@ import (
 	"plinth/internal/access"
 )
 
-// StaticTokens are those of a file. They are kept by their hash, so that looking one up tells nothing by its timing.
+// StaticTokens are the tokens of a file. Keys are hashes, so the time of a look-up tells nothing about a token.
 type StaticTokens map[[sha256.Size]byte]access.User
 
 // ReadTokens reads a file in kube-apiserver's format.

@@ -1,13 +1,13 @@
-// Package serviceaccount makes and verifies the tokens of service accounts (AUTH-2): JSON Web Tokens that say which
-// objects have to be there for them to be valid.
+// Package serviceaccount issues and verifies the tokens of service accounts (AUTH-2): JSON Web Tokens that name the
+// objects that must exist for the token to be valid.
 //
-// There are two kinds. A bound token is made for a TokenRequest; it ends at a time, is for some audiences, and may be
-// bound to a Pod, a Secret or a Node. A legacy token is in a Secret; it is for this server, and lasts until the Secret
-// is gone.
+// There are two kinds. A bound token is issued for a TokenRequest: it expires, has audiences, and may be bound to a
+// Pod, a Secret or a Node. A legacy token is in a Secret: it is for this server, and is valid until the Secret is
+// deleted.
 //
-// An [Issuer] makes tokens and answers TokenRequests. A [Verifier] says whose a token is. [Keys] are what they sign and
-// verify with; Documents tells the public ones to others.
+// An [Issuer] issues tokens and answers TokenRequests. A [Verifier] authenticates tokens. [Keys] are the keys for
+// both, and can publish the public ones.
 //
-// Whether a signature is good never changes, so that is remembered. Whether the objects are still there is looked up
-// for every request: a token is invalid for the next request after its ServiceAccount or Pod was deleted.
+// The result of verifying a signature never changes, so it is cached. The objects are looked up for every request, so
+// a token is invalid for the next request after its ServiceAccount or Pod was deleted.
 package serviceaccount

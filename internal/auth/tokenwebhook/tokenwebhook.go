@@ -21,16 +21,16 @@ const (
 	group = "authentication.k8s.io/"
 )
 
-// Versions are those of the TokenReviews that may be posted. They do not differ.
+// Versions are the versions of TokenReview that can be sent. They are identical.
 var Versions = []string{"v1", "v1beta1"}
 
-// Webhook is a webhook that knows tokens.
+// Webhook authenticates tokens by a webhook.
 type Webhook struct {
-	// Post posts a body of JSON and returns the answer.
+	// Post sends a JSON body and returns the body of the response.
 	Post func(ctx context.Context, body []byte) ([]byte, error)
-	// Version is the one of the TokenReviews.
+	// Version is the version of the TokenReviews.
 	Version string
-	// Audiences are those of this server. A webhook that says nothing of audiences means these.
+	// Audiences are this server's. They count if the response names none.
 	Audiences []string
 	Logger    *slog.Logger
 }
@@ -105,7 +105,7 @@ func (w *Webhook) Token(ctx context.Context, token string, audiences []string) (
 	return id, nil
 }
 
-// read reads an answer, which may leave away what it is, but may not be anything else.
+// read parses a response. apiVersion and kind may be missing, but must not differ.
 func (w *Webhook) read(text []byte, answer *review) error {
 	*answer = review{}
 	if err := kubejson.UnmarshalCaseSensitivePreserveInts(text, answer); err != nil {
