@@ -155,6 +155,10 @@ func TestUpdate(t *testing.T) {
 			`{"metadata":{"generation":1},` + selector + `}`, nil},
 		{"a new generation", Deployment, `{"metadata":{"generation":1}}`,
 			`{"metadata":{"generation":2},` + selector + `}`, []string{deprecated}},
+		{"the template of before", ReplicationController, `{"metadata":{"generation":1},` + selector + `}`,
+			`{"metadata":{"generation":2}}`, []string{deprecated}},
+		{"the template of before, and no new generation", ReplicationController, `{` + selector + `}`,
+			`{` + selector + `}`, nil},
 		{"the same template", DaemonSet, `{` + selector + `}`,
 			`{"metadata":{"generation":2},` + selector + `}`, nil},
 		{"a new template", DaemonSet, `{}`, `{` + selector + `}`, []string{deprecated}},
@@ -185,6 +189,10 @@ func TestStatus(t *testing.T) {
 	got := Pod.Status(parse(t, `{"status":{"podIPs":[{"ip":"1.1.1.1"},{"ip":"2001:DB8::1"}]}}`), object.Nil)
 	if !slices.Equal(got, []string{"status.podIPs[1].ip: " + upper}) {
 		t.Errorf("%q", got)
+	}
+	got = ValidatingAdmissionPolicy.Status(parse(t, `{"metadata":{"name":"a.static.k8s.io"}}`), object.Nil)
+	if len(got) != 1 {
+		t.Errorf("a reserved name: %q", got)
 	}
 	got = Service.Status(parse(t,
 		`{"status":{"loadBalancer":{"ingress":[{"hostname":"a"},{"ip":"2001:DB8::1"}]}}}`), object.Nil)
