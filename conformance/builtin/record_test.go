@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -16,9 +17,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
 
 	"plinth/conformance/internal/recorder"
 	"plinth/conformance/internal/scheme"
+	"plinth/conformance/internal/strategies"
 	"plinth/internal/builtin"
 	"plinth/internal/engine"
 	"plinth/internal/mutants"
@@ -138,6 +141,84 @@ var favoured = map[string]map[string][]any{
 	"Job": {"type": {"Complete", "Failed", "Suspended", "FailureTarget", "SuccessCriteriaMet"}},
 	"Pod": {"type": {"Ready", "Initialized", "PodScheduled"},
 		"reason": {"Completed", "Error", "SchedulingGated", "", "PodInitializing"}, "conditionType": {"Ready"}},
+}
+
+// TestRecordWarnings looks for objects of whose writing a mutant of our warnings says something else than upstream does,
+// while we say the same, and writes them into the table of package warnings:
+//
+//	go run ./mutants/overlay internal/builtin/warnings DIR
+//	go test -tags mutants -overlay DIR/overlay.json -vet=off ./builtin -run TestRecordWarnings
+func TestRecordWarnings(t *testing.T) {
+	klog.LogToStderr(false) // addresses that are none
+	klog.SetOutput(io.Discard)
+	serve()
+	vectors := vectorsByKind(t)
+	var questions []*recorder.Question
+	for _, gvk := range slices.SortedFunc(maps.Keys(served), func(a, b schema.GroupVersionKind) int {
+		return strings.Compare(a.String(), b.String())
+	}) {
+		upstream, known := strategies.Of[gvk.GroupKind()]
+		if r := served[gvk]; known && r.Has("update") {
+			k := kindUnderTest{gvk, vectors[gvk], upstream, r}
+			for _, verb := range k.warnedVerbs() {
+				if k.warns(verb) {
+					questions = append(questions, k.warningsOf(t, verb))
+				}
+			}
+		}
+	}
+	out := bytes.NewBufferString("# What upstream warns the writers of objects of: the type and the verb, the object, or " +
+		"the new and the old one,\n# and the warnings, a line each. Each case notices a mutant of the warnings; found by " +
+		"TestRecordWarnings of\n# conformance/builtin.\n")
+	for _, c := range recorder.Record(t, *tries, questions...) {
+		fmt.Fprintf(out, "%s\n%s\n%s\n", c.Question.Name, c.In, c.Answer)
+	}
+	if err := os.WriteFile("../../internal/builtin/warnings/testdata/recorded.txt", out.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// warns says whether there are rules for a verb.
+func (k kindUnderTest) warns(verb string) bool {
+	switch verb {
+	case "create":
+		return k.resource.WarnCreate != nil
+	case "update":
+		return k.resource.WarnUpdate != nil
+	}
+	return k.resource.Subresource(verb).Warn != nil
+}
+
+// warningsOf asks what the writer of an object is warned of.
+func (k kindUnderTest) warningsOf(t *testing.T, verb string) *recorder.Question {
+	return &recorder.Question{
+		Name:  k.resource.APIVersion() + " " + k.gvk.Kind + " " + verb,
+		Input: func(i int) []byte { return k.warned(t, verb, i) },
+		Ours: func(in []byte) (string, error) {
+			have, err := weWarn(served[k.gvk], verb, in)
+			return printed(have), err
+		},
+		Theirs: func(in []byte) (string, bool) {
+			var first []string
+			for i := range 6 { // upstream goes through maps in any order
+				again, ok := k.upstreamWarns(verb, in)
+				if !ok || i > 0 && !slices.Equal(again, first) {
+					return "", false
+				}
+				first = again
+			}
+			return printed(first), true
+		},
+		Smaller: func(in []byte, n int) []byte { return recorder.SmallerJSON(in, n, "apiVersion", "kind") },
+	}
+}
+
+func printed(warnings []string) string {
+	text, err := json.Marshal(append([]string{}, warnings...))
+	if err != nil {
+		panic(err) // strings can always be printed
+	}
+	return string(text)
 }
 
 // shown are objects that few random ones come near, below apiVersion and kind.
