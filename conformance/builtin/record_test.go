@@ -128,7 +128,9 @@ func cellsOf(t *testing.T, gvk schema.GroupVersionKind, r *engine.Resource, now 
 			}
 			return strings.TrimSpace(cells(t, table.Rows)), true
 		},
-		Smaller: func(in []byte, n int) []byte { return recorder.SmallerJSON(in, n, "apiVersion", "kind") },
+		Smaller: func(in []byte, n int) []byte {
+			return recorder.SmallerJSON(in, n, "apiVersion", "kind")
+		},
 	}
 }
 
@@ -143,8 +145,8 @@ var favoured = map[string]map[string][]any{
 		"reason": {"Completed", "Error", "SchedulingGated", "", "PodInitializing"}, "conditionType": {"Ready"}},
 }
 
-// TestRecordWarnings looks for objects of whose writing a mutant of our warnings says something else than upstream does,
-// while we say the same, and writes them into the table of package warnings:
+// TestRecordWarnings looks for objects of which a mutant of our warnings says something else than upstream does, while
+// we say the same, and writes them into the table of package warnings:
 //
 //	go run ./mutants/overlay internal/builtin/warnings DIR
 //	go test -tags mutants -overlay DIR/overlay.json -vet=off ./builtin -run TestRecordWarnings
@@ -209,7 +211,9 @@ func (k kindUnderTest) warningsOf(t *testing.T, verb string) *recorder.Question 
 			}
 			return printed(first), true
 		},
-		Smaller: func(in []byte, n int) []byte { return recorder.SmallerJSON(in, n, "apiVersion", "kind") },
+		Smaller: func(in []byte, n int) []byte {
+			return recorder.SmallerJSON(in, n, "apiVersion", "kind")
+		},
 	}
 }
 
