@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -134,5 +135,39 @@ func TestAppliesRace(t *testing.T) {
 	result := b.must(b.Get(b.Context(), b.request("w"), ""))
 	if got := string(object.AppendJSON(nil, b.value(result).At("spec"))); got != `{"a":1,"b":1,"c":1,"d":1}` {
 		t.Errorf("spec %s", got)
+	}
+}
+
+// What goes with a manager is told of the first hundred that apply, however many a client has written.
+//
+// SPEC: BEY-1, WRITE-6
+func TestOwnershipOfManyManagers(t *testing.T) {
+	for _, n := range []int{1, maxPlayed, maxPlayed + 50} {
+		b := newBench(t)
+		var entries []string
+		for i := range n {
+			entries = append(entries, fmt.Sprintf(`{"manager":"m%03d","operation":"Apply","apiVersion":"test.example/v1",`+
+				`"fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:k%03[1]d":{}}}}`, i))
+		}
+		var data []string
+		for i := range n {
+			data = append(data, fmt.Sprintf(`"k%03d":"v"`, i))
+		}
+		b.must(b.Create(b.Context(), b.request(""), b.parse(fmt.Sprintf(
+			`{"metadata":{"name":"w"},"data":{%s}}`, strings.Join(data, ",")))))
+		b.must(b.Patch(b.Context(), b.request("w"), Patch{Type: MergePatch, Body: fmt.Appendf(nil,
+			`{"metadata":{"managedFields":[%s]}}`, strings.Join(entries, ","))}))
+		document, _, err := b.Ownership(b.Context(), b.request("w"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := 0
+		for _, m := range document.At("managers").Items() {
+			told += m.At("goesWithIt").Len()
+		}
+		if told != min(n, maxPlayed) || document.At("incomplete").IsNull() != (n <= maxPlayed) {
+			t.Errorf("%d managers: of %d of %d it is told what goes with them; incomplete: %q", n, told,
+				document.At("managers").Len(), document.At("incomplete").Str())
+		}
 	}
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 
 	"plinth/merge"
 	"plinth/object"
@@ -13,6 +14,11 @@ import (
 // The document lists the managers, and each field that has owners or that nobody owns although it could be owned. A
 // field names its owners by their index in the list of managers. goesWithIt of a manager lists the fields that an
 // apply of nothing under its name would remove: those that it alone keeps. Managers of updates have none.
+//
+// What goes with a manager is found by making that apply, which takes as long as the object is large. A client may
+// write any number of managers into managedFields, and the whole would take managers × size: minutes for an object of
+// the greatest size. It is therefore found for the first maxPlayed managers that apply; if there are more, the document
+// says so (incomplete).
 func (e *Engine) Ownership(ctx context.Context, rq *Request) (document object.Value, text string, err error) {
 	v, _, err := e.store.Live(ctx, rq.key(), true)
 	if err != nil {
@@ -30,12 +36,18 @@ func (e *Engine) Ownership(ctx context.Context, rq *Request) (document object.Va
 		return object.Nil, "", err
 	}
 	managers := make([]object.Value, len(owned.Managers))
+	played := 0
 	for i := range owned.Managers {
-		gone, err := rq.merging(ctx).RemovedWithout(obj, owned.Managers[i])
-		if err != nil {
-			return object.Nil, "", err
+		m := &owned.Managers[i]
+		var gone merge.Set
+		if m.Operation == merge.OperationApply {
+			if played++; played <= maxPlayed {
+				if gone, err = rq.merging(ctx).RemovedWithout(obj, *m); err != nil {
+					return object.Nil, "", err
+				}
+			}
 		}
-		managers[i] = managerOf(&owned.Managers[i], gone)
+		managers[i] = managerOf(m, gone)
 	}
 	var fields []object.Value
 	for i := range owned.Places {
@@ -53,11 +65,20 @@ func (e *Engine) Ownership(ctx context.Context, rq *Request) (document object.Va
 			subject = append(subject, object.Member{Key: key, Value: value})
 		}
 	}
-	return object.Fields(
+	document = object.Fields(
 		"apiVersion", object.StringOf("plinth/v1"), "kind", object.StringOf("Ownership"), "object", object.MapOf(subject...),
 		"managers", object.ListOf(managers...), "fields", object.ListOf(fields...),
-	), owned.YAML(), nil
+	)
+	if played > maxPlayed {
+		document = document.With("incomplete", object.StringOf(fmt.Sprintf(
+			"goesWithIt is told of the first %d of %d managers that apply", maxPlayed, played)))
+	}
+	return document, owned.YAML(), nil
 }
+
+// maxPlayed is how many managers an Ownership finds out about what goes with them. Objects of real clusters have fewer
+// than ten.
+const maxPlayed = 100
 
 // managerOf is a manager in the document, with the fields that would be removed if it gave up what it owns.
 func managerOf(m *merge.Entry, gone merge.Set) object.Value {
