@@ -38,11 +38,11 @@ type target struct {
 
 var targets = []target{
 	{pkg: "internal/builtin/validation", tests: []string{"internal/builtin/validation"},
-		inProcess: []string{"TestTables", "TestDocumentsAreValid"}, sample: 150},
+		inProcess: []string{"TestTables", "TestDocumentsAreValid"}, sample: 60},
 	{pkg: "internal/crd/validation", tests: []string{"internal/crd/validation"}, inProcess: []string{"TestRecorded"},
 		skip: []string{"TestDeepSchemas"}},
 	{pkg: "internal/builtin/defaults", tests: []string{"internal/builtin/defaults"},
-		inProcess: []string{"TestRecorded"}, sample: 150},
+		inProcess: []string{"TestRecorded"}, sample: 60},
 	{pkg: "internal/builtin/columns", tests: []string{"internal/builtin"}},
 	{pkg: "internal/builtin/warnings", tests: []string{"internal/builtin/warnings"}},
 	{pkg: "internal/builtin/convert", tests: []string{"internal/builtin/convert"}},
