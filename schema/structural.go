@@ -350,9 +350,6 @@ func (n *node) mark(t *Type) error {
 		if len(n.listKeys) == 0 {
 			return fmt.Errorf("a list of type map has no keys")
 		}
-		if t.Kind != List {
-			return fmt.Errorf("a list of type map is no array")
-		}
 		t.ListType, t.ListKeys, t.Marked = Associative, n.listKeys, true
 	default:
 		return fmt.Errorf("there is no list type %q", n.listType)
