@@ -32,10 +32,10 @@ func TestReadmeSessions(t *testing.T) {
 			`customresourcedefinition.apiextensions.k8s.io "databases.example.com" deleted`,
 		},
 		"Five minutes with users and roles": {
-			"rolebinding.rbac.authorization.k8s.io/developers created", "yes\n", "no\n", "nothing but her namespace",
+			"rolebinding.rbac.authorization.k8s.io/developers created", "yes\n", "no\n", "she has access to her namespace only",
 			"deployment.apps/web created",
 			"serviceaccount/robot created", "system:serviceaccount:team-a:robot", "web    0/1",
-			`cannot delete resource "deployments"`, "it may only look",
+			`cannot delete resource "deployments"`, "refused: the role view is read-only",
 			`namespace "team-a" deleted`,
 		},
 		"Who owns each field": {
