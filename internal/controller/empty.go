@@ -66,9 +66,9 @@ func (l *leftovers) count() (n int) {
 
 const (
 	// passesAtOnce is how many objects are emptied concurrently, and deletesAtOnce how many deletes a pass makes
-	// concurrently: their commits share a sync of the log.
+	// concurrently: their commits share a sync of the log. Few, for the reason of tasksAtOnce.
 	passesAtOnce  = 10
-	deletesAtOnce = 16
+	deletesAtOnce = 4
 
 	// After a pass the worker waits restFactor times as long as it took, and minRest at least, unless nothing is
 	// left. So objects whose finalizers are removed one after another do not cause a pass each.

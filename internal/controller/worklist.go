@@ -65,8 +65,11 @@ const (
 )
 
 const (
-	// tasksAtOnce is how many tasks are executed concurrently: their commits share a sync of the log.
-	tasksAtOnce = 32
+	// tasksAtOnce is how many tasks are executed concurrently: their commits share a sync of the log. It is small,
+	// because those that share a sync can all go on at the same moment, and a request waits for all of them: with 32,
+	// the 99th percentile of GETs beside the deletion of 10,000 dependents was three times as high as without, with 4
+	// it is less than twice.
+	tasksAtOnce = 4
 	// A failed task is executed again after minRest, and twice as long each time, up to maxRetry.
 	minTaskRest, maxTaskRest = 10 * time.Millisecond, time.Minute
 )
