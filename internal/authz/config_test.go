@@ -2,9 +2,11 @@ package authz
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -151,4 +153,42 @@ func TestReload(t *testing.T) {
 	if configured != text {
 		t.Errorf("the configuration that holds is told as %s", configured)
 	}
+}
+
+// A configuration is refused, or it is the same when it is written down and read again, and authorizers are made of it.
+func FuzzConfig(f *testing.F) {
+	for _, authorizers := range []string{
+		"[{type: RBAC, name: rbac}, {type: Node, name: node}]",
+		"[{type: Webhook, name: x.y, webhook: {timeout: 3s, authorizedTTL: 1m, subjectAccessReviewVersion: v1, " +
+			"matchConditionSubjectAccessReviewVersion: v1, failurePolicy: Deny, connectionInfo: {type: InClusterConfig}, " +
+			"matchConditions: [{expression: \"has(request.resourceAttributes) && request.user == 'a'\"}]}}]",
+	} {
+		f.Add([]byte(configHead + "authorizers: " + authorizers))
+	}
+	f.Add([]byte(`{"apiVersion":"apiserver.config.k8s.io/v1beta1","kind":"AuthorizationConfiguration","authorizers":[{}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, err := ParseConfig(text, nil)
+		if err != nil {
+			return
+		}
+		written, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := ParseConfig(written, nil)
+		if err != nil {
+			t.Fatalf("%s is refused when it is read again: %v", written, err)
+		}
+		if twice, err := json.Marshal(again); err != nil || string(twice) != string(written) {
+			t.Errorf("%s becomes %s (%v) when it is read again", written, twice, err)
+		}
+		if slices.ContainsFunc(c.Authorizers, func(a AuthorizerConfiguration) bool {
+			return a.Type == Webhook || a.Type == ABAC
+		}) {
+			return // needs a kubeconfig, or is refused by New
+		}
+		if _, err := New(c, Options{}); err != nil {
+			t.Errorf("%s: %v", written, err)
+		}
+	})
 }

@@ -392,3 +392,45 @@ func TestBadSettings(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A configuration is refused, or it is the same when it is written down and read again; authenticators are made of it,
+// or they say why not.
+func FuzzConfiguration(f *testing.F) {
+	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n"
+	f.Add([]byte(head + "anonymous: {enabled: true, conditions: [{path: /livez}]}"))
+	f.Add([]byte(head + "jwt:\n- issuer: {url: https://a.example, audiences: [me]}\n  claimMappings: " + bySub))
+	f.Add([]byte(head + `jwt:
+- issuer: {url: https://a.example, discoveryURL: https://b.example/x, audiences: [a, b], audienceMatchPolicy: MatchAny}
+  claimValidationRules: [{claim: hd, requiredValue: a}, {expression: "claims.exp - claims.nbf < 86400", message: long}]
+  claimMappings:
+    username: {expression: "claims.sub"}
+    groups: {expression: "claims.?roles.orValue([])"}
+    uid: {claim: sub}
+    extra: [{key: example.com/tenant, valueExpression: "claims.tenant"}]
+  userValidationRules: [{expression: "!user.username.startsWith('system:')", message: reserved}]
+`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, err := Parse(text)
+		if err != nil {
+			return
+		}
+		written, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Parse(written)
+		if err != nil {
+			t.Fatalf("%s is refused when it is read again: %v", written, err)
+		}
+		if twice, err := json.Marshal(again); err != nil || string(twice) != string(written) {
+			t.Errorf("%s becomes %s (%v) when it is read again", written, twice, err)
+		}
+		a, err := New(c, quiet()) // asks nobody before Start
+		if (a == nil) != (err != nil) {
+			t.Errorf("%s: %v, %v", written, a, err)
+		}
+		if a != nil {
+			a.Close()
+		}
+	})
+}
