@@ -10,15 +10,30 @@ import (
 	"plinth/object"
 )
 
-// embeddedErrors checks the objects within an object: they have an apiVersion and a kind, and metadata as an object
-// of its own has it, but for names that were not given. t is the type of the object around them.
+// This file validates objects within an object: places with x-kubernetes-embedded-resource, such as a template of
+//
+//	template: {type: object, x-kubernetes-embedded-resource: true, x-kubernetes-preserve-unknown-fields: true}
+//
+// A controller creates the inner object later and would fail, where its author does not see it. So the outer object is
+// refused for what is wrong with the inner one in any case: no apiVersion or kind, a kind that is no name, labels that
+// are none. What the schema says of the inner object's fields is checked like everything else (checker). Decoding has
+// brought its metadata into the form of ObjectMeta before: prune.go, step 5.
+//
+// The oracle is Validate of apiextensions-apiserver's package objectmeta. It goes by the keyword alone, at any depth,
+// and so does this; the top has its metadata validated with that of all other types, and is left out. Where it goes by
+// the random order of a Go map, members come in the order of their names here.
+
+// embeddedErrors validates the objects within an object. t is the type of the object around them. The caller knows that
+// the type has such places (structural.embeds): of most types nothing is walked for this.
+//
+// The old object does not matter: metadata that became wrong by a stricter rule must be corrected with the next update.
 func embeddedErrors(v object.Value, t *Type) field.ErrorList {
 	e := embeddedChecker{inspect: t.Custom.inspect}
 	e.below(v, t, nil)
 	return e.errs
 }
 
-// embeddedChecker walks an object. It stops to tell where maxTold is reached.
+// embeddedChecker walks an object.
 type embeddedChecker struct {
 	inspect func(metadata object.Value, path *field.Path) field.ErrorList
 	errs    field.ErrorList
@@ -37,7 +52,9 @@ func (e *embeddedChecker) tell(errs ...*field.Error) {
 	}
 }
 
-// below walks what is below a value of the type.
+// below walks what is below a value of the type. It goes by the value, whatever kind the type has: a list where the
+// schema has a map was told of by the checker, and its items have no type. at is nil for the top, which is why an
+// object there is none within another; CheckEmbedded begins with a place, and has the value itself checked.
 func (e *embeddedChecker) below(v object.Value, t *Type, at *place) {
 	switch v.Kind() {
 	case object.Map:
@@ -69,7 +86,9 @@ func (e *embeddedChecker) below(v object.Value, t *Type, at *place) {
 	}
 }
 
-// object checks one embedded object.
+// object checks one embedded object: apiVersion and kind must be there, metadata need not. Whether a definition of this
+// kind exists does not matter. A name that is missing is no error, since the object is not created yet; a name that is
+// there may be any segment of a URL, for the rules of its kind are not known. Both are up to inspect.
 func (e *embeddedChecker) object(v object.Value, t *Type, path *field.Path) {
 	apiVersion, hasVersion := v.Get("apiVersion")
 	kind, hasKind := v.Get("kind")
@@ -90,7 +109,7 @@ func (e *embeddedChecker) object(v object.Value, t *Type, path *field.Path) {
 		}
 	}
 	if metadata, there := v.Get("metadata"); there {
-		var w walker // what an apply has made has not been decoded
+		var w walker // what an apply has made is validated before it is decoded
 		decoded, err := w.decode(metadata, t.Field("metadata").Type)
 		if err != nil {
 			e.tell(field.Invalid(path.Child("metadata"), BadValue(metadata), err.Error()))

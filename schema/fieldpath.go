@@ -7,19 +7,31 @@ import (
 	"unicode/utf8"
 )
 
-// FieldPath reads a path into objects as definitions write it, one step after the other: .spec.labels['a.b']. A step
-// is a name after a dot, or a name in brackets and single quotes, with the escapes of Go. What a step means (a field,
-// or a key of a map) is for the caller to decide.
+// FieldPath reads a path into objects as definitions write it, one step after the other: the fieldPath of a CEL rule,
+// and the jsonPath of a selectable field. A step is a name after a dot, or a name in brackets and single quotes:
+//
+//	.spec.replicas             spec, replicas
+//	.spec.labels['a.b/c']      spec, labels, a.b/c
+//	.spec['it\'s']             spec, it's
+//	.spec.items[0]             an error: there are no indices
+//	spec                       an error: a path begins with a dot
+//
+// What a step means (a field, or a key of a map) is for the caller to decide, who walks the schema beside it.
 //
 // Steps are read only as they are asked for, because the first error of a path decides what the client is told, and it
-// may be that of the caller, who does not find a name.
+// may be that of the caller: of ".spec.nothing.[" the reference says that nothing is no field, and not that the bracket
+// is open. For this reason a list of all steps, or an error, would not do.
+//
+// The oracle is ValidFieldPath of apiextensions-apiserver's package cel, whose tokens and messages are kept. The time
+// is linear in the path: what is behind a token is not read again.
 type FieldPath struct {
-	rest   string
-	quoted bool // names in brackets are allowed
-	open   bool // the bracket of the last step has not been closed yet
+	rest   string // what has not been read, cut between two tokens
+	quoted bool   // names in brackets are allowed
+	open   bool   // the bracket of the last step has not been closed yet
 }
 
-// NewFieldPath is the path of this text. Without quoted, names in brackets are an error.
+// NewFieldPath is the path of this text. Without quoted, names in brackets are an error, as in selectable fields
+// (WithFieldPathAllowArrayNotation).
 func NewFieldPath(text string, quoted bool) FieldPath { return FieldPath{rest: text, quoted: quoted} }
 
 var (
@@ -27,7 +39,10 @@ var (
 	errNoBracket = errors.New("array notation is not allowed")
 )
 
-// Next is the name of the next step. ok is false behind the last one.
+// Next is the name of the next step. ok is false behind the last one. After an error the path is of no more use.
+//
+// The closing bracket of a step is read only with the step after it: an unclosed one is found too late to hide that the
+// name in it does not exist.
 func (p *FieldPath) Next() (name string, ok bool, err error) {
 	var token string
 	if p.open {
@@ -63,7 +78,9 @@ func (p *FieldPath) Next() (name string, ok bool, err error) {
 	return name, true, nil
 }
 
-// token cuts off a delimiter, a text in quotes, or everything before the next delimiter.
+// token cuts the next token off rest, which must not be empty: a delimiter (one of ".[]"), a text in single quotes with
+// these, or all that stands before the next delimiter. A quote behind a backslash does not end a text, not even where
+// that backslash is itself behind one, as in the reference: 'a\\' goes on. A text without its end is all the rest.
 func (p *FieldPath) token() string {
 	s, end := p.rest, len(p.rest)
 	switch {
@@ -85,11 +102,12 @@ func (p *FieldPath) token() string {
 	return s[:end]
 }
 
-// nameEscapes are pairs: the character after the backslash, and the one that both stand for.
+// nameEscapes are pairs: the character after the backslash, and the one that both stand for. They are the escapes of
+// one character in Go and no others: names have no \x or \u.
 const nameEscapes = "a\ab\bf\fn\nr\rt\tv\v''\\\\"
 
 // unescapeName resolves the escapes of a quoted name. A backslash at the end of a line or of the name stands for
-// itself.
+// itself. Of several escapes that do not exist the last one is told.
 func unescapeName(s string) (string, error) {
 	var out strings.Builder
 	var err error

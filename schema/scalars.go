@@ -3,8 +3,6 @@ package schema
 import (
 	"fmt"
 	"math"
-	"regexp"
-	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,9 +15,26 @@ import (
 	"plinth/object"
 )
 
-// This file checks strings and numbers.
+// This file checks strings and numbers: minLength, maxLength, pattern and format; minimum, maximum and multipleOf.
+//
+// These keywords go by the value and not by the type beside them, as in JSON schema: {type: integer, maxLength: 3}
+// says nothing about 1234, and two things about "1234": it is no integer, and it is too long.
+//
+// The oracle is kube-openapi's pkg/validation/validate (stringValidator, formatValidator, numberValidator). Its quirks
+// are kept, for clients see them, and the order of errors and the number of matches (checker) depend on them:
+//
+//   - A string is told of one of maxLength, minLength and pattern only, the first in this order that it breaks. Of a
+//     number all that it breaks is told.
+//   - Lengths are counted in code points. The message of maxLength says bytes nevertheless, as field.TooLong does.
+//   - A pattern is a regular expression of Go, which matches in time linear in the string, whatever the pattern. It is
+//     not anchored. One that does not compile is accepted in a definition, and refuses every string.
+//   - An error of the range of a number's type has no path: the place is in its text alone (say).
 
-// text checks a string: the first rule of length and pattern that it breaks, and the format.
+// text checks a string against minLength, maxLength and pattern, of which one error is told at the most, and against
+// the format.
+//
+// The formats of numbers say nothing about a string. Of an object every other format in said.format is known
+// (effectiveFormat); a default has the format as it was written, and an unknown one says nothing there either.
 func (c *checker) text(f *findings, v object.Value, said *Constraints, at *place) {
 	f.matches++
 	text := v.Str()
@@ -52,8 +67,10 @@ func (c *checker) text(f *findings, v object.Value, said *Constraints, at *place
 	}
 }
 
-// textFormats are the formats of strings that a server of this version checks, without the dashes that they may be
-// written with. Others mean nothing.
+// textFormats are the formats of strings that are checked: supportedVersionedFormats of apiextensions-apiserver, up to
+// the version that this server tells clients. They stand here without dashes, which do not count in the name of a
+// format: "date-time" is "datetime". What each of them accepts is up to the library (hasFormat): "password" any string,
+// "datetime" RFC 3339.
 var textFormats = []string{
 	"bsonobjectid", "uri", "email", "hostname", "ipv4", "ipv6", "cidr", "mac", "uuid", "uuid3", "uuid4", "uuid5", "isbn",
 	"isbn10", "isbn13",
@@ -62,7 +79,8 @@ var textFormats = []string{
 }
 
 // KnowsFormat says whether values of a type of a structural schema ("string", "integer"; "" where the schema names
-// none) are checked against a format. Others mean nothing.
+// none) are checked against a format. All other formats say nothing of values: a definition may have them, and whoever
+// creates it is warned (GetUnrecognizedFormats of apiextensions-apiserver).
 func KnowsFormat(typ, format string) bool {
 	switch typ {
 	case "", "string":
@@ -75,7 +93,9 @@ func KnowsFormat(typ, format string) bool {
 	return false
 }
 
-// format is the format that is checked.
+// format is the format that a value is checked against. The reference removes the formats that it does not know from
+// the schema that objects are validated by (StripUnsupportedFormatsPostProcessorForVersion), and leaves them in the one
+// that it validates defaults by, where they have a part in the check of the type (ofType).
 func (c *checker) format(said *Constraints) string {
 	if c.asDefault {
 		return said.Format
@@ -83,7 +103,8 @@ func (c *checker) format(said *Constraints) string {
 	return said.format
 }
 
-// effectiveFormat is the format that is checked at a place, "" where it is none.
+// effectiveFormat is the format that values at a place are checked against; "" if it is unknown, or is no format of
+// the place's type. An int-or-string counts as a string, since its schema names no type.
 func (t *Type) effectiveFormat(format string) string {
 	typ := "other"
 	switch t.Kind {
@@ -100,20 +121,32 @@ func (t *Type) effectiveFormat(format string) string {
 	return format
 }
 
-// registries are copies of the library's registry of formats. One copy is locked while it checks a text, so that a
-// long one would keep everybody else waiting.
+// registries are copies of the library's registry of formats. A registry holds its lock for as long as it checks a
+// text: with one for all, every request would wait while a string of a megabyte is checked for somebody else.
 var registries = sync.Pool{New: func() any { return strfmt.NewFormats() }}
 
-// hasFormat says whether a text has a format that the library knows.
+// hasFormat says whether a text has a format, which must be one that the library knows: of others it says false.
 func hasFormat(format, text string) bool {
 	r := registries.Get().(strfmt.Registry)
 	defer registries.Put(r)
 	return r.Validates(format, text)
 }
 
-// number checks a number. Whether it is a number of the type is checked first. A bound that is no number of the type
-// is an error of its own, told with each value, and is then compared as a float; else an integer is compared with the
-// bound's integer part.
+// number checks a number against the range of its type, multipleOf, minimum and maximum.
+//
+// The problem: bounds are floats in a schema, values of type integer are 64 bits, and a float cannot hold all of those.
+// 9007199254740993 (2⁵³+1) is above maximum: 9007199254740992, but as floats the two are equal. So an integer is
+// compared with the bound as an integer. That works only for a bound that is one:
+//
+//	type       bound    value    compared as
+//	integer    5        6        integers
+//	integer    5.5      6        floats; and the bound itself is an error, told with each value
+//	number     5        6.5      floats
+//	number     5.5      6        integers, 5 and 6: the bound loses its fraction
+//
+// By the last row, which is the library's, {type: number, minimum: 5.5} accepts 5.
+//
+// The two matches are those that the library counts for the check as a whole.
 func (c *checker) number(f *findings, v object.Value, t *Type, said *Constraints, at *place) {
 	f.matches += 2
 	c.inRange(f, v, t, said, "Checked", at)
@@ -146,7 +179,7 @@ func (c *checker) number(f *findings, v object.Value, t *Type, said *Constraints
 	}
 }
 
-// alike gives a number and its bound as two integers, or as two floats.
+// alike makes a number and its bound comparable (see number): two integers if whole, else two floats.
 func alike(v object.Value, bound float64, whole bool) (object.Value, object.Value) {
 	if whole {
 		return v, object.IntOf(int64(bound))
@@ -154,7 +187,7 @@ func alike(v object.Value, bound float64, whole bool) (object.Value, object.Valu
 	return object.FloatOf(v.Float()), object.FloatOf(bound)
 }
 
-// less compares two of a kind.
+// less says whether a < b. Both are Ints, or both are Floats.
 func less(a, b object.Value) bool {
 	if a.Kind() == object.Int {
 		return a.Int() < b.Int()
@@ -162,9 +195,12 @@ func less(a, b object.Value) bool {
 	return a.Float() < b.Float()
 }
 
-// inRange checks that a number is one of the type and format, and says whether it is. The library prints it and reads
-// it again as such; so 1e300 fails as an integer because its text does not fit 64 bits. what names the number in the
-// error: the value itself, or a bound of the schema.
+// inRange checks that a number is one of the type and format, and says whether it is (IsValueValidAgainstRange). The
+// library prints the number without an exponent and parses that text as the type: 1e300 is no integer because its 301
+// digits do not fit 64 bits, 1.5 is none because of its point, and 1e40 with format float is above the largest float32.
+// A value of another type than the schema has was told of before (ofType), and is told of here once more.
+//
+// what names the number in the error: "Checked" is the value, and the others are bounds of the schema.
 func (c *checker) inRange(f *findings, v object.Value, t *Type, said *Constraints, what string, at *place) bool {
 	var err error
 	switch typ := t.jsonType(); {
@@ -189,7 +225,7 @@ func (c *checker) inRange(f *findings, v object.Value, t *Type, said *Constraint
 	return false
 }
 
-// plain10 is a number without an exponent.
+// plain10 is a number in decimal digits, without an exponent: up to 309 of them before the point.
 func plain10(v object.Value) string {
 	if v.Kind() == object.Int {
 		return strconv.FormatInt(v.Int(), 10)
@@ -197,7 +233,12 @@ func plain10(v object.Value) string {
 	return strconv.FormatFloat(v.Float(), 'f', -1, 64)
 }
 
-// multiple checks multipleOf, for two integers or two floats.
+// multiple checks multipleOf, for two Ints or two Floats. A factor that is not above zero is an error of the schema,
+// which is told with each value: the validation of definitions lets it pass. That goes for 0.5 of an integer as well,
+// whose integer part is 0.
+//
+// Floats divide with an error: 0.3/0.1 is 2.9999999999999996. So the quotient need only be near an integer (isWhole).
+// For a factor below 1 it is computed by the reciprocal, as the library does: the rounding decides which numbers pass.
 func (c *checker) multiple(f *findings, at *place, v, factor object.Value) {
 	if !(factor.Int() > 0 || factor.Float() > 0) {
 		name := at.name()
@@ -219,8 +260,8 @@ func (c *checker) multiple(f *findings, at *place, v, factor object.Value) {
 	}
 }
 
-// isWhole says whether a float is an integer that JSON can hold, or so near to one that the difference is taken for
-// an error of rounding.
+// isWhole says whether a float is an integer of at most 53 bits, or differs from one by less than a billionth of it,
+// which is taken for an error of rounding (IsFloat64AJSONInteger of the library). 1e16 is not whole by that.
 func isWhole(f float64) bool {
 	const most = 1<<53 - 1
 	if math.IsNaN(f) || f < -most || f > most {
@@ -228,84 +269,4 @@ func isWhole(f float64) bool {
 	}
 	whole := math.Round(f)
 	return f == whole || whole != 0 && math.Abs(f-whole) < 1e-9*math.Abs(whole)
-}
-
-// patterns are the compiled patterns of all schemas.
-var patterns = patternCache{limit: 8 << 20}
-
-// patternCache keeps patterns compiled, up to a bound on what they take: a pattern is compiled when a value is first
-// checked against it, and many schemas share theirs. In two generations: a pattern that is asked for moves to the
-// young one, and when that holds half of what may be kept, it becomes the old one, and the old one goes. So what was
-// used lately stays, without a list of who was used when.
-//
-//	size(young) ≤ limit/2 ∧ size(old) ≤ limit/2
-//
-// A map without a bound would grow with every definition that was ever there; compiling a pattern per value takes many
-// times what matching it takes.
-type patternCache struct {
-	limit int // of the memory of both generations
-
-	mu         sync.RWMutex
-	young, old map[string]compiledPattern
-	size       int // of young
-}
-
-type compiledPattern struct {
-	re   *regexp.Regexp
-	size int
-}
-
-// instruction is about what one instruction of a compiled pattern takes, with what is derived from it.
-const instruction = 100
-
-// get is the compiled pattern, or the error of compiling it, which is not kept. Patterns above half the limit are
-// compiled each time. Two callers may compile the same pattern at once; the second one's is used by it alone.
-func (c *patternCache) get(pattern string) (*regexp.Regexp, error) {
-	c.mu.RLock()
-	known, ok := c.young[pattern]
-	c.mu.RUnlock()
-	if ok {
-		return known.re, nil
-	}
-	c.mu.RLock()
-	known, ok = c.old[pattern]
-	c.mu.RUnlock()
-	if !ok {
-		var err error
-		pattern = strings.Clone(pattern) // it may be a part of a whole definition
-		if known, err = compilePattern(pattern); err != nil {
-			return nil, err
-		}
-	}
-	if known.size > c.limit/2 {
-		return known.re, nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.young == nil || c.size+known.size > c.limit/2 {
-		c.young, c.old, c.size = map[string]compiledPattern{}, c.young, 0
-	}
-	if _, ok := c.young[pattern]; !ok {
-		c.young[pattern] = known
-		c.size += known.size
-	}
-	return known.re, nil
-}
-
-// compilePattern compiles a pattern and estimates its size by the length of the program that it becomes: a{1000} is
-// short as text.
-func compilePattern(pattern string) (compiledPattern, error) {
-	re, err := regexp.Compile(pattern)
-	if err != nil {
-		return compiledPattern{}, err
-	}
-	parsed, err := syntax.Parse(pattern, syntax.Perl)
-	if err != nil {
-		return compiledPattern{}, err
-	}
-	program, err := syntax.Compile(parsed.Simplify())
-	if err != nil {
-		return compiledPattern{}, err
-	}
-	return compiledPattern{re, len(pattern) + instruction*len(program.Inst)}, nil
 }

@@ -1,0 +1,105 @@
+package schema
+
+import (
+	"regexp"
+	"regexp/syntax"
+	"strings"
+	"sync"
+)
+
+// patterns are the compiled patterns of all schemas of the process: types are compiled and dropped with each change of
+// a definition, and most definitions share a few patterns, such as that of DNS labels.
+var patterns = patternCache{limit: 8 << 20}
+
+// patternCache keeps patterns compiled, up to a bound on their memory. A pattern is compiled when a value is first
+// checked against it, and not with its definition: of the definitions in a cluster, most have objects of a few places.
+//
+// The problem: compiling a pattern for each value takes many times what matching takes. But a map without a bound,
+// which the reference has (compileRegexp of kube-openapi), grows with every pattern that was ever in a definition, and
+// whoever may update one can put a new pattern into it each time. A pattern is up to a thousand times as large compiled
+// as it is as text: a{1000}.
+//
+// So there are two generations. A pattern that is asked for is in the young one afterwards. When the young generation
+// is full, it becomes the old one, and the old one is dropped. With room for two patterns in each:
+//
+//	asked for    a    b      c      a      d
+//	young        a    a b    c      c a    d
+//	old                      a b    a b    c a
+//
+// b was not asked for since, and is gone. An exact LRU would need a list under a lock that each look-up takes; here a
+// look-up in the young generation, which is nearly every one, takes a lock for reading.
+//
+//	size(young) ≤ limit/2 ∧ size(old) ≤ limit/2
+//
+// The patterns in it are shared by all goroutines; a Regexp may be.
+type patternCache struct {
+	limit int // bytes that both generations may take, as compilePattern estimates them
+
+	mu         sync.RWMutex
+	young, old map[string]compiledPattern
+	size       int // of young
+}
+
+type compiledPattern struct {
+	re   *regexp.Regexp
+	size int
+}
+
+// instruction is about how many bytes one instruction of a compiled pattern takes: itself, and what the library derives
+// from the program to match it.
+const instruction = 100
+
+// get is the compiled pattern, or the error of compiling it, which is not kept. A pattern above half the limit is not
+// kept either: it would drop all others. Nothing is locked while a pattern is compiled, so that two callers may compile
+// the same one; the one that comes second uses its own and does not keep it.
+func (c *patternCache) get(pattern string) (*regexp.Regexp, error) {
+	c.mu.RLock()
+	known, young := c.young[pattern]
+	found := young
+	if !young {
+		known, found = c.old[pattern]
+	}
+	c.mu.RUnlock()
+	if young {
+		return known.re, nil
+	}
+	if !found {
+		var err error
+		pattern = strings.Clone(pattern) // strings of a type point into the text of the definition, which would be kept
+		if known, err = compilePattern(pattern); err != nil {
+			return nil, err
+		}
+	}
+	if known.size > c.limit/2 {
+		return known.re, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.young == nil || c.size+known.size > c.limit/2 {
+		c.young, c.old, c.size = map[string]compiledPattern{}, c.young, 0
+	}
+	if _, ok := c.young[pattern]; !ok {
+		c.young[pattern] = known
+		c.size += known.size
+	}
+	return known.re, nil
+}
+
+// compilePattern compiles a pattern and estimates its size by the number of instructions of its program, which a Regexp
+// does not tell: hence the second parse. The parser refuses more than 1000 repetitions, nested ones multiplied, so that
+// the size is bounded by the length of the text.
+func compilePattern(pattern string) (compiledPattern, error) {
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		return compiledPattern{}, err
+	}
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return compiledPattern{}, err
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return compiledPattern{}, err
+	}
+	return compiledPattern{re, len(pattern) + instruction*len(program.Inst)}, nil
+}
