@@ -31,7 +31,7 @@ type Parsed struct {
 // These bound the work and memory that duplicates in a hostile body can cost.
 const (
 	maxDuplicates = 100
-	maxTold       = 64 << 10 // bytes and elements of paths; the last one may go beyond
+	maxReported   = 64 << 10 // bytes and elements of paths; the last one may go beyond
 )
 
 // SyntaxError is text that is not JSON. Offset counts the bytes read before it.
@@ -96,8 +96,8 @@ type parser struct {
 	in  string
 	pos int // 0 ≤ pos ≤ len(in): all before it has been read
 	*stacks
-	duplicates []string
-	told       int // total length of the paths of duplicates, listed or not
+	duplicates     []string
+	duplicatesSize int // total length of the paths of duplicates, listed or not
 
 	only []string // the members of the top that are kept; nil: all
 	skim bool     // the current value is checked, but not kept
@@ -259,19 +259,19 @@ func ascend(a, b string) bool {
 }
 
 // order sorts members, drops all but the last of each key, and notes the keys that occur more than once. Its work for
-// duplicates is bounded (maxDuplicates, maxTold): a body may repeat a key a million times, at any depth, and the path
-// of each would have to be written out.
+// duplicates is bounded (maxDuplicates, maxReported): a body may repeat a key a million times, at any depth, and the
+// path of each would have to be written out.
 func (p *parser) order(members []Member) []Member {
 	slices.SortStableFunc(members, func(a, b Member) int { return strings.Compare(a.Key, b.Key) })
 	for i := 1; i < len(members); i++ {
 		if members[i-1].Key != members[i].Key || i > 1 && members[i-2].Key == members[i].Key {
 			continue
 		}
-		if len(p.duplicates) >= maxDuplicates || p.told >= maxTold {
+		if len(p.duplicates) >= maxDuplicates || p.duplicatesSize >= maxReported {
 			break
 		}
 		where := p.where(members[i].Key)
-		p.told += len(where) + len(p.path)
+		p.duplicatesSize += len(where) + len(p.path)
 		if !slices.Contains(p.duplicates, where) {
 			p.duplicates = append(p.duplicates, where)
 		}

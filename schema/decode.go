@@ -239,7 +239,7 @@ func (w *walker) structure(v object.Value, t *Type, at *step) object.Value {
 		}
 		from = index
 		if !known {
-			w.tellUnknown(at, key)
+			w.reportUnknown(at, key)
 			out.drop(i)
 			continue
 		}
@@ -530,8 +530,8 @@ func (w *walker) byteList(v object.Value, at *step) object.Value {
 	return object.StringOf(base64.StdEncoding.EncodeToString(data))
 }
 
-// tellUnknown reports a member that the type does not have, of the struct at a place.
-func (w *walker) tellUnknown(at *step, name string) {
+// reportUnknown reports a member that the type does not have, of the struct at a place.
+func (w *walker) reportUnknown(at *step, name string) {
 	if len(w.unknown) >= maxUnknown {
 		return
 	}

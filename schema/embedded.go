@@ -35,19 +35,19 @@ func embeddedErrors(v object.Value, t *Type) field.ErrorList {
 
 // embeddedChecker walks an object.
 type embeddedChecker struct {
-	inspect func(metadata object.Value, path *field.Path) field.ErrorList
-	errs    field.ErrorList
-	told    int
+	inspect  func(metadata object.Value, path *field.Path) field.ErrorList
+	errs     field.ErrorList
+	reported int
 }
 
-// tell adds errors, up to maxTold. The first one is told whatever its length.
-func (e *embeddedChecker) tell(errs ...*field.Error) {
+// report adds errors, up to maxReported. The first one is reported whatever its length.
+func (e *embeddedChecker) report(errs ...*field.Error) {
 	for _, err := range errs {
 		size := len(err.Field) + len(err.Detail) + badSize(err.BadValue)
-		if e.told > 0 && e.told+size > maxTold {
+		if e.reported > 0 && e.reported+size > maxReported {
 			return
 		}
-		e.told += size
+		e.reported += size
 		e.errs = append(e.errs, err)
 	}
 }
@@ -93,29 +93,29 @@ func (e *embeddedChecker) object(v object.Value, t *Type, path *field.Path) {
 	apiVersion, hasVersion := v.Get("apiVersion")
 	kind, hasKind := v.Get("kind")
 	if !hasVersion {
-		e.tell(field.Required(path.Child("apiVersion"), ""))
+		e.report(field.Required(path.Child("apiVersion"), ""))
 	}
 	if !hasKind {
-		e.tell(field.Required(path.Child("kind"), ""))
+		e.report(field.Required(path.Child("kind"), ""))
 	}
 	if hasVersion {
 		if detail := badAPIVersion(apiVersion); detail != "" {
-			e.tell(field.Invalid(path.Child("apiVersion"), BadValue(apiVersion), detail))
+			e.report(field.Invalid(path.Child("apiVersion"), BadValue(apiVersion), detail))
 		}
 	}
 	if hasKind {
 		if detail := badKind(kind); detail != "" {
-			e.tell(field.Invalid(path.Child("kind"), BadValue(kind), detail))
+			e.report(field.Invalid(path.Child("kind"), BadValue(kind), detail))
 		}
 	}
 	if metadata, there := v.Get("metadata"); there {
 		var w walker // what an apply has made is validated before it is decoded
 		decoded, err := w.decode(metadata, t.Field("metadata").Type)
 		if err != nil {
-			e.tell(field.Invalid(path.Child("metadata"), BadValue(metadata), err.Error()))
+			e.report(field.Invalid(path.Child("metadata"), BadValue(metadata), err.Error()))
 			return
 		}
-		e.tell(e.inspect(decoded.Value, path.Child("metadata"))...)
+		e.report(e.inspect(decoded.Value, path.Child("metadata"))...)
 	}
 }
 

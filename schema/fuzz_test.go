@@ -78,7 +78,7 @@ func FuzzStructural(f *testing.F) {
 		for _, err := range append(create, update...) {
 			size += len(err.Field) + len(err.Detail)
 		}
-		if size > 16*maxTold {
+		if size > 16*maxReported {
 			t.Fatalf("%d bytes of errors", size)
 		}
 	})

@@ -26,19 +26,19 @@ func (t *Type) listErrors(v, old object.Value) field.ErrorList {
 	return found.errs
 }
 
-// listChecker walks an object and collects errors, up to a total length of maxTold. The first one is told whatever its
-// length, so that there is an error wherever something is wrong.
+// listChecker walks an object and collects errors, up to a total length of maxReported. The first one is reported
+// whatever its length, so that there is an error wherever something is wrong.
 type listChecker struct {
-	errs field.ErrorList
-	told int
+	errs     field.ErrorList
+	reported int
 }
 
-func (l *listChecker) tell(err *field.Error) {
+func (l *listChecker) report(err *field.Error) {
 	size := len(err.Field) + len(err.Detail) + badSize(err.BadValue)
-	if l.told > 0 && l.told+size > maxTold {
+	if l.reported > 0 && l.reported+size > maxReported {
 		return
 	}
-	l.told += size
+	l.reported += size
 	l.errs = append(l.errs, err)
 }
 
@@ -72,7 +72,7 @@ func (l *listChecker) list(items []object.Value, t *Type, at *place) {
 	switch t.ListType {
 	case Set:
 		for _, i := range duplicates(items) {
-			l.tell(field.Duplicate(at.path().Index(i), BadValue(items[i])))
+			l.report(field.Duplicate(at.path().Index(i), BadValue(items[i])))
 		}
 	case Associative:
 		l.keys(items, t, at)
@@ -93,7 +93,7 @@ func (l *listChecker) list(items []object.Value, t *Type, at *place) {
 func (l *listChecker) keys(items []object.Value, t *Type, at *place) {
 	for i, item := range items {
 		if item.Kind() != object.Map && !item.IsNull() {
-			l.tell(field.Invalid(at.path().Index(i), BadValue(item), "must be an object for an array of list-type map"))
+			l.report(field.Invalid(at.path().Index(i), BadValue(item), "must be an object for an array of list-type map"))
 			return
 		}
 	}
@@ -107,7 +107,7 @@ func (l *listChecker) keys(items []object.Value, t *Type, at *place) {
 		return dst
 	})
 	for _, i := range again {
-		l.tell(field.Duplicate(at.path().Index(i), BadValue(keysOf(t, items[i]))))
+		l.report(field.Duplicate(at.path().Index(i), BadValue(keysOf(t, items[i]))))
 	}
 }
 

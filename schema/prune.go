@@ -215,7 +215,7 @@ func (p *pruner) member(v object.Value, t *Type, keep bool, at *place) (object.V
 	if at.free = t.Field(at.key) == nil; of == nil {
 		v = p.untyped(v, at) // a number that is none is an error in a field that goes, too
 		if !keep {
-			p.unknown = tell(p.unknown, at.String())
+			p.unknown = appendPath(p.unknown, at.String())
 		}
 		return v, keep || p.keeps
 	}
@@ -243,8 +243,8 @@ func (p *pruner) loses(v object.Value, of *Type) bool {
 // has.
 func (t *Type) declared() bool { return t != emptied && t != closed && t != bareTypeMeta }
 
-// tell adds a path, up to maxUnknown. What is beyond is not told of, as in the reference.
-func tell(paths []string, path string) []string {
+// appendPath adds a path, up to maxUnknown. Paths beyond that are not reported, as in the reference.
+func appendPath(paths []string, path string) []string {
 	if len(paths) >= maxUnknown {
 		return paths
 	}
@@ -285,7 +285,7 @@ func (p *pruner) topMetadata(v object.Value, t *Type, at *place) object.Value {
 		return v
 	}
 	for _, name := range decoded.Unknown {
-		p.unknownTop = tell(p.unknownTop, "metadata."+name)
+		p.unknownTop = appendPath(p.unknownTop, "metadata."+name)
 	}
 	return decoded.Value
 }
@@ -308,7 +308,7 @@ func (p *pruner) metadata(v object.Value, t *Type, at *place) (object.Value, boo
 		return v, true
 	}
 	for _, name := range decoded.Unknown {
-		p.unknownEmbedded = tell(p.unknownEmbedded, at.path().String()+"."+name)
+		p.unknownEmbedded = appendPath(p.unknownEmbedded, at.path().String()+"."+name)
 	}
 	if created, there := decoded.Value.Get("creationTimestamp"); there && created.IsNull() {
 		return decoded.Value.Without("creationTimestamp"), true

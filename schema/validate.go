@@ -20,7 +20,7 @@ import (
 // not count if its [Pair] is unchanged, and duplicates in lists do not count if the old object has any. Embedded
 // metadata always counts.
 //
-// What is told is bounded (maxTold); the verdict is not: where there is an error, there is one in the list.
+// What is told is bounded (maxReported); the verdict is not: where there is an error, there is one in the list.
 func (t *Type) Validate(v, old object.Value) field.ErrorList {
 	var pair *Pair
 	if !old.IsNull() {
@@ -63,9 +63,9 @@ func (f *findings) errors() (errs field.ErrorList) {
 	return errs
 }
 
-// maxTold bounds the text of what is told of one object: paths, messages and the values that are wrong. A million
+// maxReported bounds the text of what is told of one object: paths, messages and the values that are wrong. A million
 // items can each be wrong, and one string that is wrong can be long, and wrong in many ways.
-const maxTold = 1 << 20
+const maxReported = 1 << 20
 
 // checker validates a value against its schema, as kube-openapi's validation does, which the reference runs on the
 // schema of the definition. The rules of JSON schema say what is valid; which errors are told of what is not is up to
@@ -88,8 +88,8 @@ const maxTold = 1 << 20
 // The obvious way, one list that all checks write to, gets the second wrong; so each value has findings of its own,
 // which go into those of its parent.
 type checker struct {
-	root *field.Path // of the value that everything begins with; nil where that is an object
-	told int         // text in findings that have not been discarded
+	root     *field.Path // of the value that everything begins with; nil where that is an object
+	reported int         // text in findings that have not been discarded
 	// asDefault says that the value is a default, to which the reference holds a schema as it is written: formats
 	// count that are not checked otherwise, and x-kubernetes-int-or-string does not stand for a type.
 	asDefault bool
@@ -97,9 +97,9 @@ type checker struct {
 
 // findings is what is known of one value, and of all that is below it. Invariants:
 //
-//	list has no message twice        len(list) > 0 ⇒ failed        told(checker) = Σ size of all findings not discarded
+//	list has no message twice      len(list) > 0 ⇒ failed      reported(checker) = Σ size of all findings not discarded
 //
-// failed without list is possible: when maxTold is reached, errors are no longer told, but still decide.
+// failed without list is possible: when maxReported is reached, errors are no longer told, but still decide.
 type findings struct {
 	list    []finding
 	seen    map[string]bool // of list, by message; nil while it is short
@@ -116,7 +116,7 @@ type finding struct {
 // manyFindings is from how many findings on they are looked for in a map.
 const manyFindings = 16
 
-// add adds an error, unless its text is there, or maxTold is reached.
+// add adds an error, unless its text is there, or maxReported is reached.
 func (c *checker) add(to *findings, one finding) {
 	to.failed = true
 	if to.seen == nil && len(to.list) >= manyFindings {
@@ -137,10 +137,10 @@ func (c *checker) add(to *findings, one finding) {
 	} else {
 		to.seen[one.message] = true
 	}
-	if c.told > 0 && c.told+one.size > maxTold {
+	if c.reported > 0 && c.reported+one.size > maxReported {
 		return
 	}
-	c.told += one.size
+	c.reported += one.size
 	to.list = append(to.list, one)
 }
 
@@ -154,16 +154,16 @@ func (c *checker) merge(to *findings, part findings) {
 		return
 	}
 	for i := range part.list {
-		c.told -= part.list[i].size
+		c.reported -= part.list[i].size
 		c.add(to, part.list[i])
 	}
 }
 
 // discard forgets findings that are not told, such as those of a branch of anyOf, so that they do not count against
-// maxTold.
+// maxReported.
 func (c *checker) discard(f findings) {
 	for i := range f.list {
-		c.told -= f.list[i].size
+		c.reported -= f.list[i].size
 	}
 }
 

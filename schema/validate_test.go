@@ -146,7 +146,7 @@ func TestRatchetingComparesOnce(t *testing.T) {
 }
 
 // SPEC: WRITE-6
-func TestWhatIsToldIsBounded(t *testing.T) {
+func TestReportedErrorsAreBounded(t *testing.T) {
 	typ := validatedType(t)
 	long := strings.Repeat("x", 10_000)
 	for name, in := range map[string]string{

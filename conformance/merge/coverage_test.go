@@ -343,8 +343,8 @@ func profile(t *testing.T) []*cover.Profile {
 	return profiles
 }
 
-// TestUnreachableTells changes list, source and profile, and sees that each change is told of.
-func TestUnreachableTells(t *testing.T) {
+// TestUnreachableNoticesChanges changes list, source and profile, and sees that each change is told of.
+func TestUnreachableNoticesChanges(t *testing.T) {
 	code := `package merge
 
 func (u *Updater) update(old, new int) error {

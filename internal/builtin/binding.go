@@ -36,7 +36,7 @@ func podOperations(now func() time.Time) []*engine.Subresource {
 			Verbs: createOnly, Schema: gotypes.Of[policyv1.Eviction],
 			Eviction: &engine.Eviction{
 				Options: evictionOptions, Budgets: apierr.Type{Group: "policy", Name: "poddisruptionbudgets"},
-				Judge: judgeEviction, Mark: markEvicted,
+				Decide: decideEviction, Mark: markEvicted,
 			},
 		},
 	}

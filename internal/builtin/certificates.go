@@ -31,7 +31,7 @@ func certificates(c Config) group {
 			},
 			schema: gotypes.Of[certificatesv1.CertificateSigningRequest],
 			list:   gotypes.Of[certificatesv1.CertificateSigningRequestList], cluster: true, naming: segment,
-			status: statusAndMeta, onStatus: keepVerdict(c.Now),
+			status: statusAndMeta, onStatus: keepApproval(c.Now),
 			onUpdate: func(obj, old object.Value) object.Value { return keep(obj, old, "spec") },
 			fields:   []selectable{text("spec.signerName")},
 			table:    columns.CertificateSigningRequests,
@@ -144,8 +144,8 @@ func maySigner(ctx context.Context, rq *engine.Request, verb, signer string) boo
 	return false
 }
 
-// keepVerdict lets a write to the status change neither approval nor denial, and dates the conditions.
-func keepVerdict(now func() time.Time) func(obj, old object.Value) object.Value {
+// keepApproval lets a write to the status change neither approval nor denial, and dates the conditions.
+func keepApproval(now func() time.Time) func(obj, old object.Value) object.Value {
 	return func(obj, old object.Value) object.Value {
 		was, is := old.At("status", "conditions"), obj.At("status", "conditions")
 		for _, verdict := range []string{"Approved", "Denied"} {

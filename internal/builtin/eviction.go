@@ -67,11 +67,11 @@ func evictionOptions(eviction object.Value, dryRun bool) (o engine.DeleteOptions
 // manyDisrupted is how many evictions may be pending that the controller of budgets has not confirmed.
 const manyDisrupted = 2000
 
-// judgeEviction says what the PodDisruptionBudgets of a namespace make of the eviction of a Pod. A Pod that does not
+// decideEviction says what the PodDisruptionBudgets of a namespace make of the eviction of a Pod. A Pod that does not
 // run needs nobody's consent; one that is not ready goes where enough others are, or the budget does not care; any
 // other one takes one of the disruptions that its budget allows, which is noted in the budget's status.
-func judgeEviction(pod object.Value, budgets []object.Value, now time.Time) (engine.Verdict, error) {
-	free := engine.Verdict{Budget: -1}
+func decideEviction(pod object.Value, budgets []object.Value, now time.Time) (engine.Decision, error) {
+	free := engine.Decision{Budget: -1}
 	switch pod.At("status", "phase").Str() {
 	case "Succeeded", "Failed", "Pending":
 		return free, nil
@@ -112,7 +112,7 @@ func judgeEviction(pod object.Value, budgets []object.Value, now time.Time) (eng
 	if left == 0 {
 		status = status.With("conditions", exhausted(status, now))
 	}
-	return engine.Verdict{Budget: its[0], Status: status}, nil
+	return engine.Decision{Budget: its[0], Status: status}, nil
 }
 
 // disruptable refuses an eviction that a budget does not allow now.

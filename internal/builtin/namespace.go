@@ -30,7 +30,7 @@ func namespaces() kind {
 		fields:   []selectable{text("status.phase")},
 		table:    columns.Namespaces, answersDeleted: true,
 		special: func(r *engine.Resource) {
-			r.DeleteToldAsStatus = true
+			r.DeleteDocumentedAsStatus = true
 			r.Held = func(obj object.Value) bool { return obj.At("spec", "finalizers").Len() > 0 }
 			r.Propagation = namespacePropagation
 			r.MarkDeleted = func(obj object.Value) object.Value {

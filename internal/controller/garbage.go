@@ -204,7 +204,7 @@ func (c *collector) gone(old *engine.Object) {
 	c.mu.Lock()
 	delete(c.waiting, uid)
 	c.mu.Unlock()
-	c.tellOwners(old.Sidecar.Owners)
+	c.queueOwners(old.Sidecar.Owners)
 	var d *departed
 	c.Engine.Dependents(uid, func(o *engine.Object) bool {
 		if d == nil {
@@ -240,8 +240,8 @@ func (d *departed) is(ref reference, namespace string) bool {
 		(d.namespace == "" || d.namespace == namespace)
 }
 
-// tellOwners adds the task release for those owners that wait for their dependents.
-func (c *collector) tellOwners(uids []string) {
+// queueOwners adds the task release for those owners that wait for their dependents.
+func (c *collector) queueOwners(uids []string) {
 	if len(uids) == 0 {
 		return
 	}
@@ -277,7 +277,7 @@ func (c *collector) changed(ctx context.Context, old, now *engine.Object, observ
 	if len(owners) == 0 && len(before) == 0 {
 		return
 	}
-	c.tellOwners(before)
+	c.queueOwners(before)
 	if len(owners) == 0 || now.Sidecar.Deleting || slices.Equal(owners, before) {
 		return
 	}

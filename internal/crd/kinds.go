@@ -253,7 +253,7 @@ func (c *custom) resource(definition, version object.Value, from *origin) *engin
 		Model:   modelName(c.group, version.At("name").Str(), has.kind),
 	}
 	if from.terminating {
-		r.ToldVerbs = terminatingVerbs
+		r.DiscoveryVerbs = terminatingVerbs
 	}
 	r.ValidateName = subdomain
 	r.Default = func(obj object.Value) object.Value { return c.typ.get().Default(obj) }

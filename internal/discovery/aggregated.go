@@ -128,7 +128,7 @@ func resourceDiscovery(r *engine.Resource) object.Value {
 		{Key: "responseKind", Value: responseKind(group, version, r.Kind)},
 		{Key: "scope", Value: object.StringOf(scope)},
 		{Key: "singularResource", Value: object.StringOf(r.Singular)},
-		{Key: "verbs", Value: object.Strings(r.Told()...)},
+		{Key: "verbs", Value: object.Strings(r.ListedVerbs()...)},
 	}
 	members = appendStrings(members, "shortNames", r.ShortNames)
 	members = appendStrings(members, "categories", r.Categories)

@@ -166,7 +166,7 @@ func (gv *groupVersion) resource(r *engine.Resource, stored storageVersion) obje
 		{Key: "singularName", Value: object.StringOf(r.Singular)},
 		{Key: "namespaced", Value: object.BoolOf(r.Namespaced)},
 		{Key: "kind", Value: object.StringOf(r.Kind)},
-		{Key: "verbs", Value: object.Strings(r.Told()...)},
+		{Key: "verbs", Value: object.Strings(r.ListedVerbs()...)},
 	}
 	members = appendStrings(members, "shortNames", r.ShortNames)
 	members = appendStrings(members, "categories", r.Categories)

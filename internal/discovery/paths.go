@@ -192,7 +192,7 @@ func (p *resourcePaths) main() {
 	p.object(item, scope+kind, kind, model, "", r.Verbs)
 	if r.Has("delete") {
 		answer := modelStatus
-		if r.DeleteReturnsObject && !r.DeleteToldAsStatus {
+		if r.DeleteReturnsObject && !r.DeleteDocumentedAsStatus {
 			answer = model
 		}
 		p.add(item, "delete"+scope+kind, kind, &operation{

@@ -39,7 +39,7 @@ func referenceResources(t testing.TB) []*engine.Resource {
 			t.Fatalf("no schema for %s", r.Kind)
 		}
 		if ours := served[kind{r.Group, r.Version, r.Kind}]; ours != nil {
-			r.DeleteReturnsObject, r.DeleteToldAsStatus = ours.DeleteReturnsObject, ours.DeleteToldAsStatus
+			r.DeleteReturnsObject, r.DeleteDocumentedAsStatus = ours.DeleteReturnsObject, ours.DeleteDocumentedAsStatus
 		}
 		r.Model = r.Schema().Name
 		for _, s := range r.Subresources {

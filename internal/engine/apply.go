@@ -121,12 +121,12 @@ func (d *draft) intent(body object.Parsed) (object.Value, error) {
 	if err != nil || len(decoded.Unknown) > 0 {
 		return object.Nil, d.rq.misfit(v, typ, decoded.Unknown, err)
 	}
-	return decoded.Value, d.judgeIntent(body.Duplicates)
+	return decoded.Value, d.reportDuplicates(body.Duplicates)
 }
 
-// judgeIntent reports duplicate keys of the intent: not at all, as warnings, or as an error, by the validation level
-// of the request. The parser has kept the last value of each duplicate key.
-func (d *draft) judgeIntent(duplicates []string) error {
+// reportDuplicates reports duplicate keys of the intent as the validation level of the request says: not at all, as
+// warnings, or as an error. The parser has kept the last value of each duplicate key.
+func (d *draft) reportDuplicates(duplicates []string) error {
 	if d.rq.Validation == Ignore || len(duplicates) == 0 {
 		return nil
 	}

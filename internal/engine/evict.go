@@ -17,21 +17,21 @@ type Eviction struct {
 	// Budgets names the type of the objects that may refuse evictions: PodDisruptionBudgets, in the namespace of the
 	// evicted object.
 	Budgets apierr.Type
-	// Judge decides whether the budgets allow the eviction of an object. It is a pure function of what it is given.
-	Judge func(obj object.Value, budgets []object.Value, now time.Time) (Verdict, error)
+	// Decide says whether the budgets allow the eviction of an object. It is a pure function of what it is given.
+	Decide func(obj object.Value, budgets []object.Value, now time.Time) (Decision, error)
 	// Mark returns the object as it is deleted, with the condition that tells that it was evicted.
 	Mark func(obj object.Value, now time.Time) object.Value
 }
 
-// Verdict is the answer of Judge where the eviction is allowed.
-type Verdict struct {
+// Decision is the answer of Decide where the eviction is allowed.
+type Decision struct {
 	// Budget is the index of the budget whose Status changes with the eviction; negative: none does.
 	Budget int
 	Status object.Value
 }
 
 // evict is a POST that evicts an object. The deletion and the status of the budget that allows it are one commit, on
-// the condition that both objects are unchanged since they were judged:
+// the condition that both objects are unchanged since the decision:
 //
 //	a budget allows n evictions  ⇒  at most n are committed before its status is computed anew
 //
@@ -78,7 +78,7 @@ func (d *draft) evicted(ctx context.Context, e *Eviction, o DeleteOptions, refus
 	if err != nil {
 		return nil, err
 	}
-	verdict, err := e.Judge(d.old, budgets, d.now)
+	decision, err := e.Decide(d.old, budgets, d.now)
 	switch {
 	case err != nil:
 		return nil, err
@@ -86,8 +86,8 @@ func (d *draft) evicted(ctx context.Context, e *Eviction, o DeleteOptions, refus
 		return nil, refusal
 	}
 	// The budget changes in the same commit as the Pod, on the condition that neither has changed.
-	if verdict.Budget >= 0 {
-		budget, err := d.reported(ctx, of, ReportedOther{Version: versions[verdict.Budget], Status: verdict.Status})
+	if decision.Budget >= 0 {
+		budget, err := d.reported(ctx, of, ReportedOther{Version: versions[decision.Budget], Status: decision.Status})
 		if err != nil {
 			return nil, err
 		}

@@ -74,8 +74,8 @@ type Result struct {
 	Warnings []string
 }
 
-// Told returns the warnings of a result, which may be nil.
-func (r *Result) Told() []string {
+// GetWarnings returns the warnings of a result, which may be nil.
+func (r *Result) GetWarnings() []string {
 	if r == nil {
 		return nil
 	}

@@ -49,10 +49,10 @@ type Naming struct {
 	ShortNames     []string // "deploy"
 	Categories     []string // "all"
 	Namespaced     bool
-	Verbs          []string // in the order in which discovery tells them
-	// ToldVerbs are the verbs that discovery lists, if those are not all: a definition that is being deleted still
-	// serves writes, but does not offer them. Nil: Verbs.
-	ToldVerbs []string
+	Verbs          []string // in the order of discovery documents
+	// DiscoveryVerbs are the verbs that discovery lists, if they are not all of Verbs: the types of a definition that is
+	// being deleted still serve writes, but discovery does not list these. Nil: Verbs.
+	DiscoveryVerbs []string
 
 	// Deprecated is the warning that every request gets because the type is going away; "": it is not.
 	Deprecated string
@@ -78,9 +78,9 @@ type Writing struct {
 	MarkDeleted func(obj object.Value) object.Value
 	// Undeletable returns why an object of this name must not be deleted; "": it may be.
 	Undeletable func(name string) string
-	// DeleteReturnsObject makes a completed delete answer with the object instead of a Status. DeleteToldAsStatus makes
-	// OpenAPI describe a Status all the same.
-	DeleteReturnsObject, DeleteToldAsStatus bool
+	// DeleteReturnsObject makes a completed delete answer with the object instead of a Status. DeleteDocumentedAsStatus
+	// makes OpenAPI describe a Status all the same.
+	DeleteReturnsObject, DeleteDocumentedAsStatus bool
 	// Confidential keeps values of the objects out of error messages.
 	Confidential bool
 
@@ -276,10 +276,10 @@ func (r *Resource) Tables(s *Subresource) bool {
 // Virtual says whether the type stands for an operation: nothing of it is stored (URI-1).
 func (r *Resource) Virtual() bool { return r.Answer != nil || r.Through != nil }
 
-// Told returns the verbs that discovery lists.
-func (r *Resource) Told() []string {
-	if r.ToldVerbs != nil {
-		return r.ToldVerbs
+// ListedVerbs returns the verbs that discovery lists.
+func (r *Resource) ListedVerbs() []string {
+	if r.DiscoveryVerbs != nil {
+		return r.DiscoveryVerbs
 	}
 	return r.Verbs
 }

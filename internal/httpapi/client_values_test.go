@@ -58,7 +58,7 @@ func TestImpersonation(t *testing.T) {
 // Paths with empty segments, and methods that some documents do not ask for, as the reference has it.
 //
 // SPEC: URI-2
-func TestOddPaths(t *testing.T) {
+func TestUnusualPathsAndMethods(t *testing.T) {
 	s := newServer(t, nil)
 	const noPath, plain = "the server could not find the requested resource", "404 page not found\n"
 	for _, c := range []struct {

@@ -29,7 +29,7 @@ func (h *Handler) create(rs *requestState) error {
 		return err
 	}
 	result, err := h.Engine.Create(rs.ctx, rq, parsed)
-	rs.warn(result.Told())
+	rs.warn(result.GetWarnings())
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func (h *Handler) delete(rs *requestState) error {
 		rs.record.Annotate("apiserver.k8s.io/unsafe-delete-ignore-read-error", "")
 	}
 	result, err := h.Engine.Delete(rs.ctx, rq, options)
-	rs.warn(result.Told())
+	rs.warn(result.GetWarnings())
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func (h *Handler) patch(rs *requestState) error {
 		rs.recordPatch(body)
 		result, err = h.Engine.Patch(rs.ctx, rq, engine.Patch{Type: format.Type, Body: body})
 	}
-	rs.warn(result.Told())
+	rs.warn(result.GetWarnings())
 	if err != nil {
 		return err
 	}

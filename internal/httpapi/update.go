@@ -27,7 +27,7 @@ func (h *Handler) update(rs *requestState) error {
 		return err
 	}
 	result, err := h.Engine.Update(rs.ctx, rq, parsed)
-	rs.warn(result.Told())
+	rs.warn(result.GetWarnings())
 	if err != nil {
 		return err
 	}

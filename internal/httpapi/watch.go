@@ -189,7 +189,7 @@ func (w *watching) end() {
 		w.guard.end()
 	}
 	if w.socket != nil {
-		w.hangUp()
+		w.closeSocket()
 	}
 	w.dropCompressor()
 	if w.Watch != nil {

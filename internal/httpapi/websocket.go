@@ -13,8 +13,8 @@ import (
 // A watch may go over a WebSocket (RFC 6455) instead of a body, as browsers and the clients of some languages want
 // it: one message an event, of text for JSON and else binary.
 
-// goodbye is how long the close message of a watch may take to be sent.
-const goodbye = time.Second
+// closeTimeout is how long the close message of a watch may take to be sent.
+const closeTimeout = time.Second
 
 // overSocket says whether the client asks for a WebSocket. There is none on HTTP/2.
 func (rs *requestState) overSocket() bool {
@@ -55,7 +55,7 @@ func (rs *requestState) upgrade() (*websocket.Conn, error) {
 }
 
 // listen reads from the WebSocket: answers to pings, and its end, which ends the watch. It runs on a goroutine of its
-// own until the connection is closed (hangUp).
+// own until the connection is closed (closeSocket).
 func (w *watching) listen() {
 	for {
 		if _, _, err := w.socket.NextReader(); err != nil {
@@ -78,9 +78,9 @@ func (w *watching) message(frame []byte) error {
 	return w.socket.WriteMessage(kind, frame)
 }
 
-// hangUp ends the connection.
-func (w *watching) hangUp() {
-	farewell := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
-	_ = w.socket.WriteControl(websocket.CloseMessage, farewell, time.Now().Add(goodbye)) // fails if the client has gone
+// closeSocket ends the connection with a close message.
+func (w *watching) closeSocket() {
+	message := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
+	_ = w.socket.WriteControl(websocket.CloseMessage, message, time.Now().Add(closeTimeout)) // fails if the client is gone
 	_ = w.socket.Close()
 }

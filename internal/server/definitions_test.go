@@ -137,7 +137,7 @@ func TestDefinitions(t *testing.T) {
 
 // Discovery in both forms and both OpenAPI documents tell of a type in the words of its definition when the POST
 // returns, and of its new schema when a change of it does. SPEC: EXT-1, URI-8
-func TestDocumentsTellOfADefinition(t *testing.T) {
+func TestDocumentsDescribeADefinition(t *testing.T) {
 	c, _ := serveDefinitions(t)
 	definition := definitionOf("a.example.com", "widgets", "Widget")
 	made := c.must(201, http.MethodPost, definitions, definition)

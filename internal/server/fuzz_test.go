@@ -201,7 +201,7 @@ func judge(r *http.Request, w *httptest.ResponseRecorder) error {
 		if err != nil {
 			return told("no YAML: " + err.Error())
 		}
-		return judgeStatus(w.Code, parsed.Value)
+		return checkStatus(w.Code, parsed.Value)
 	case "application/vnd.kubernetes.protobuf":
 		if !strings.HasPrefix(body, "k8s\x00") || !strings.Contains(body, "Status") {
 			return told("no Status")
@@ -212,7 +212,7 @@ func judge(r *http.Request, w *httptest.ResponseRecorder) error {
 		if err != nil {
 			return told(err.Error())
 		}
-		return judgeStatus(w.Code, parsed.Value)
+		return checkStatus(w.Code, parsed.Value)
 	case "text/plain": // a path that is nobody's, as in the reference
 		if w.Code == http.StatusNotFound || w.Code == http.StatusMethodNotAllowed || w.Code == http.StatusNotAcceptable {
 			return nil
@@ -221,7 +221,7 @@ func judge(r *http.Request, w *httptest.ResponseRecorder) error {
 	return told("no Status")
 }
 
-func judgeStatus(code int, status object.Value) error {
+func checkStatus(code int, status object.Value) error {
 	said := status.At("code").Int()
 	switch {
 	case status.At("kind").Str() != "Status" && status.At("apiVersion").Str() != "v1":

@@ -33,8 +33,8 @@ const (
 	maxAnswer = 32 << 20
 	// maxClients is for how many configurations clients are kept: as many as in the reference.
 	maxClients = 200
-	// maxTold bounds how much of an answer that is an error stands in a message.
-	maxTold = 2048
+	// maxReported bounds how much of an answer that is an error stands in a message.
+	maxReported = 2048
 	// maxRedirects is how often an answer may lead elsewhere.
 	maxRedirects = 10
 	// defaultPort is the port of a service where its reference names none.
@@ -126,7 +126,7 @@ func refused(response *http.Response, answer []byte) *refusal {
 	}
 	told := "unknown"
 	if kind := response.Header.Get("Content-Type"); kind == "" || strings.HasPrefix(kind, "text/") {
-		told = strings.TrimSpace(string(answer[:min(len(answer), maxTold)]))
+		told = strings.TrimSpace(string(answer[:min(len(answer), maxReported)]))
 	}
 	r.error = apierrors.NewGenericServerResponse(r.code, response.Request.Method, schema.GroupResource{}, "", told,
 		r.after, true)

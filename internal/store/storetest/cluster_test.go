@@ -121,7 +121,7 @@ func TestConflictsOfOthers(t *testing.T) {
 // Every replica tells its watchers the same, whoever wrote it, and one that joins later goes on from what there is.
 //
 // SPEC: STORE-2, WATCH-1
-func TestReplicasTellTheSame(t *testing.T) {
+func TestReplicasAgree(t *testing.T) {
 	stores, _ := replicas(t, 3)
 	m := newModel()
 	cursors := make([]*store.Cursor, 3)
