@@ -223,26 +223,48 @@ func NewPreconditionFailed(resource Type, name, why string) *Error {
 	}
 }
 
-// NewInvalid is 422 with a cause for each field that validation refuses. Kind is the kind with its group.
+// NewInvalid is 422 with a cause for each field that validation refuses. Kind is the kind with its group. Of the errors
+// that are longer than maxInvalid together, the first ones are in it.
 func NewInvalid(kind Type, name string, fields field.ErrorList) *Error {
 	e := &Error{Code: http.StatusUnprocessableEntity, Reason: Invalid, Details: kind.details(name)}
+	length := 0
 	for _, f := range fields {
-		e.Details.Causes = append(e.Details.Causes, Cause{Reason: string(f.Type), Message: f.ErrorBody(), Field: f.Field})
+		if length > maxInvalid {
+			e.Details.Causes = append(e.Details.Causes, TooManyCauses)
+			break
+		}
+		cause := Cause{Reason: string(f.Type), Message: f.ErrorBody(), Field: f.Field}
+		e.Details.Causes = append(e.Details.Causes, cause)
+		length += len(cause.Field) + len(cause.Message)
 	}
 	e.Message = fmt.Sprintf("%s %q is invalid", kind, name)
 	if len(fields) > 0 {
-		e.Message += ": " + together(fields)
+		e.Message += ": " + together(e.Details.Causes)
 	}
 	return e
 }
 
-// together is the text of errors as apimachinery's Aggregate has it: each once, and in brackets where there are
+// maxInvalid is the length of the causes after which NewInvalid leaves out the rest. An error quotes the value that it
+// is about, and a rule may be about a whole list once for each of its items: 40,000 owner references that all say
+// controller: true are a body of 3 MiB, and 40,000 causes of 3 MiB each. Texts are made here and not by the rules
+// (field.Error keeps the value), so what is left out costs nothing. The reference has no such bound.
+const maxInvalid = 4 << 20
+
+// TooManyCauses stands for the causes that an error leaves out. Its text is the reference's, of a list of unreadable
+// objects.
+var TooManyCauses = Cause{Reason: "FieldValueTooMany", Message: "too many errors, the list is truncated"}
+
+// together is the text of causes as apimachinery's Aggregate has it: each once, and in brackets where there are
 // several. That one copies what it has for each error: with 50,000 wrong ports in one body it takes minutes.
-func together(fields field.ErrorList) string {
-	seen := make(map[string]bool, len(fields))
+func together(causes []Cause) string {
+	seen := make(map[string]bool, len(causes))
 	var texts []string
-	for _, f := range fields {
-		if text := f.Error(); !seen[text] {
+	for _, c := range causes {
+		text := c.Field + ": " + c.Message
+		if c == TooManyCauses {
+			text = c.Message
+		}
+		if !seen[text] {
 			seen[text] = true
 			texts = append(texts, text)
 		}

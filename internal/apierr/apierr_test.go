@@ -3,6 +3,7 @@ package apierr
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -46,5 +47,29 @@ func TestFrom(t *testing.T) {
 	}
 	if !Is(fmt.Errorf("x: %w", wire), BadRequest) || Is(errors.New("x"), BadRequest) {
 		t.Error("Is does not find the reason of a wrapped error")
+	}
+}
+
+// Errors that are longer together than maxInvalid are cut after the one that exceeds it: a rule may quote a list of
+// megabytes for each of its items.
+//
+// SPEC: WRITE-6
+func TestInvalidIsBounded(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	var errs field.ErrorList
+	for i := range 1000 {
+		errs = append(errs, field.Invalid(field.NewPath("list").Index(i), long, "no"))
+	}
+	err := NewInvalid(Type{Name: "ConfigMap"}, "a", errs)
+	causes := err.Details.Causes
+	if n := len(causes); n != 5 || causes[3].Field != "list[3]" || causes[4] != TooManyCauses {
+		t.Errorf("%d causes, should be 4 that quote a mebibyte and %v", n, TooManyCauses)
+	}
+	if !strings.HasSuffix(err.Message, `": no, too many errors, the list is truncated]`) || len(err.Message) > 5<<20 {
+		t.Errorf("the message has %d bytes and ends %q", len(err.Message), err.Message[len(err.Message)-100:])
+	}
+	all := NewInvalid(Type{Name: "ConfigMap"}, "a", errs[:3])
+	if n := len(all.Details.Causes); n != 3 || strings.Contains(all.Message, TooManyCauses.Message) {
+		t.Errorf("of three errors, %d causes", n)
 	}
 }

@@ -627,3 +627,26 @@ func TestOwnersListedTwice(t *testing.T) {
 		t.Errorf("%q", warnings)
 	}
 }
+
+// The time that a body with many owner references takes grows with their number, also if all of them have one UID: a
+// comparison of each with all others would take minutes here.
+//
+// SPEC: WRITE-6
+func TestManyOwners(t *testing.T) {
+	const count = 100_000
+	owners := make([]object.Value, count)
+	for i := range owners {
+		owners[i] = object.Fields("name", object.StringOf(fmt.Sprint("owner-", i/2)), "uid", object.StringOf("u"))
+	}
+	b := newBench(t)
+	d := b.draft(b.request(""), creates)
+	d.sent = object.Fields("metadata", object.Fields("ownerReferences", object.ListOf(owners...)))
+	begun := time.Now()
+	d.dedupOwners(false)
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("%d owner references took %s", count, took)
+	}
+	if n := d.sent.At("metadata", "ownerReferences").Len(); n != count/2 {
+		t.Errorf("%d owner references are kept, should be %d", n, count/2)
+	}
+}

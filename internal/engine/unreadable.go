@@ -55,7 +55,7 @@ func (f *readFailures) err(r *Resource) error {
 	}
 	causes := f.causes
 	if f.more {
-		causes = append(causes, apierr.Cause{Reason: "FieldValueTooMany", Message: "too many errors, the list is truncated"})
+		causes = append(causes, apierr.TooManyCauses)
 	}
 	return apierr.NewStoreRead(message, &apierr.Details{Name: "list", Group: typ.Group, Kind: typ.Name, Causes: causes})
 }
