@@ -2,6 +2,7 @@ package defaults
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,11 +15,14 @@ import (
 	"plinth/object"
 )
 
-var conversions = []struct {
+// conversion is one of ours between two versions of a kind.
+type conversion struct {
 	name     string
 	from, to schema.GroupVersionKind
 	convert  func(object.Value) (object.Value, error)
-}{
+}
+
+var conversions = []conversion{
 	{"HPAv1ToV2", hpa("v1"), hpa("v2"), convert.HPAv1ToV2},
 	{"HPAv2ToV1", hpa("v2"), hpa("v1"), convert.HPAv2ToV1},
 	{"EventCoreToEvents", event(""), event("events.k8s.io"), convert.EventCoreToEvents},
@@ -38,16 +42,9 @@ func TestConversionsAreUpstreams(t *testing.T) {
 	kinds := corpus(t)
 	for _, c := range conversions {
 		t.Run(c.name, func(t *testing.T) {
-			documents := append([]document(nil), kinds[c.from]...)
-			for _, doc := range kinds[c.to] { // what conversion makes of the other version has more to it than a vector
-				documents = append(documents, decodeDocument(t, upstreamConversion(t, c.to, marshal(t, doc), c.from)))
-			}
+			documents := c.documents(t, kinds)
 			for i, compared := 0, 0; compared < *objects; i++ {
-				text := variant(t, c.from, documents, i)
-				if c.from == hpa("v1") {
-					text = annotated(t, text, uint64(i))
-				}
-				typed, err := scheme.Decode(c.from, text)
+				typed, err := scheme.Decode(c.from, c.variant(t, documents, i))
 				if err != nil {
 					continue
 				}
@@ -65,6 +62,24 @@ func TestConversionsAreUpstreams(t *testing.T) {
 			}
 		})
 	}
+}
+
+// documents are the objects whose variants are converted.
+func (c conversion) documents(t *testing.T, kinds map[schema.GroupVersionKind][]document) []document {
+	documents := slices.Clone(kinds[c.from])
+	for _, doc := range kinds[c.to] { // what conversion makes of the other version has more to it than a vector
+		documents = append(documents, decodeDocument(t, upstreamConversion(t, c.to, marshal(t, doc), c.from)))
+	}
+	return documents
+}
+
+// variant is the i-th variant of them.
+func (c conversion) variant(t *testing.T, documents []document, i int) []byte {
+	text := variant(t, c.from, documents, i)
+	if c.from == hpa("v1") {
+		text = annotated(t, text, uint64(i))
+	}
+	return text
 }
 
 // upstreamConversion goes the way of the reference: through the internal type.
@@ -104,7 +119,7 @@ var annotationTexts = []string{"", "null", "[]", "{}", "[{}]", "x",
 	`[{"TYPE":"Pods","Pods":{"unknown":1}}]`,
 	`[{"type":"ContainerResource","containerResource":{"name":"cpu","container":"c"}}]`, `[{"type":1}]`,
 	`{"ScaleUp":null,"ScaleDown":{"Policies":[{"Type":"Pods","Value":1,"PeriodSeconds":2}],"Tolerance":"10m"}}`,
-	`{"scaleUp":{}}`, `{"ScaleUp":{"SelectPolicy":"Min","StabilizationWindowSeconds":0}}`,
+	`{"scaleUp":{}}`, `{"scaleUp":{},"scaleDown":5}`, `{"ScaleUp":{"SelectPolicy":"Min","StabilizationWindowSeconds":0}}`,
 	`[{"type":"AbleToScale","status":"True","lastTransitionTime":"2026-01-02T03:04:05Z"}]`,
 	`[{"lastTransitionTime":"yesterday"}]`}
 

@@ -14,7 +14,7 @@ type rename struct{ from, to string }
 
 // renamed lists the members of obj that the table names, under their new names; absent ones are left out.
 func renamed(obj object.Value, table []rename) []object.Member {
-	members := make([]object.Member, 0, len(table)+1)
+	var members []object.Member
 	for _, r := range table {
 		if v, ok := obj.Get(r.from); ok {
 			members = append(members, object.Member{Key: r.to, Value: v})

@@ -27,99 +27,72 @@ var hpaAnnotations = []string{
 // defaultCPUUtilization is what v1 means when neither the field nor the annotation names a metric.
 const defaultCPUUtilization = 80
 
-// HPAv1ToV2 converts a HorizontalPodAutoscaler of autoscaling/v1 to v2. An annotation that does not hold what it should
-// is dropped without an error, as the reference does.
+// HPAv1ToV2 converts a HorizontalPodAutoscaler of autoscaling/v1 to v2. It never fails: an annotation that does not
+// hold what it should is dropped without an error, as the reference does.
 func HPAv1ToV2(obj object.Value) (object.Value, error) {
 	annotations := obj.At("metadata", "annotations")
-	spec, err := specV1ToV2(obj.At("spec"), annotations)
-	if err != nil {
-		return object.Nil, err
-	}
-	status, err := statusV1ToV2(obj.At("status"), annotations)
-	if err != nil {
-		return object.Nil, err
-	}
 	return obj.Edit([]object.Member{
 		{Key: "apiVersion", Value: object.StringOf("autoscaling/v2")},
 		{Key: "metadata", Value: withAnnotations(obj.At("metadata"), nil)},
-		{Key: "spec", Value: spec},
-		{Key: "status", Value: status},
+		{Key: "spec", Value: specV1ToV2(obj.At("spec"), annotations)},
+		{Key: "status", Value: statusV1ToV2(obj.At("status"), annotations)},
 	}), nil
 }
 
-func specV1ToV2(spec, annotations object.Value) (object.Value, error) {
-	var cpu []object.Value
-	if percent, ok := spec.Get("targetCPUUtilizationPercentage"); ok {
-		cpu = []object.Value{cpuMetric("target", percent, "Utilization")}
-	}
-	metrics := cpu
-	if text, ok := annotations.Get(metricsAnnotation); ok {
-		var others []autoscalingv1.MetricSpec
-		if json.Unmarshal([]byte(text.Str()), &others) == nil {
-			converted := make([]autoscalingv2.MetricSpec, len(others))
-			for i := range others {
-				converted[i] = metricSpecV1ToV2(&others[i])
-			}
-			list, err := valueOf(converted)
-			if err != nil {
-				return object.Nil, err
-			}
-			metrics = append(append(make([]object.Value, 0, list.Len()+len(cpu)), list.Items()...), cpu...)
+// readAnnotation reads the JSON of an annotation and says whether it can be read. An absent one cannot: empty text is
+// no JSON.
+func readAnnotation(annotations object.Value, name string, into any) bool {
+	return json.Unmarshal([]byte(annotations.At(name).Str()), into) == nil
+}
+
+func specV1ToV2(spec, annotations object.Value) object.Value {
+	var metrics []object.Value
+	var others []autoscalingv1.MetricSpec
+	if readAnnotation(annotations, metricsAnnotation, &others) {
+		converted := make([]autoscalingv2.MetricSpec, len(others))
+		for i := range others {
+			converted[i] = metricSpecV1ToV2(&others[i])
 		}
+		metrics = append(metrics, valueOf(converted).Items()...)
+	}
+	if percent, ok := spec.Get("targetCPUUtilizationPercentage"); ok {
+		metrics = append(metrics, cpuMetric("target", percent, "Utilization"))
 	}
 	if len(metrics) == 0 {
 		metrics = []object.Value{cpuMetric("target", object.IntOf(defaultCPUUtilization), "Utilization")}
 	}
 	set := []object.Member{{Key: "metrics", Value: object.ListOf(metrics...)}}
-	if text, ok := annotations.Get(behaviorAnnotation); ok {
-		var behavior autoscalingv2.HorizontalPodAutoscalerBehavior
-		if json.Unmarshal([]byte(text.Str()), &behavior) == nil &&
-			(behavior.ScaleUp != nil || behavior.ScaleDown != nil) {
-			value, err := valueOf(&behavior)
-			if err != nil {
-				return object.Nil, err
-			}
-			set = append(set, object.Member{Key: "behavior", Value: value})
-		}
+	var behavior autoscalingv2.HorizontalPodAutoscalerBehavior
+	if readAnnotation(annotations, behaviorAnnotation, &behavior) &&
+		(behavior.ScaleUp != nil || behavior.ScaleDown != nil) {
+		set = append(set, object.Member{Key: "behavior", Value: valueOf(&behavior)})
 	}
-	return spec.Edit(set, "targetCPUUtilizationPercentage"), nil
+	return spec.Edit(set, "targetCPUUtilizationPercentage")
 }
 
-func statusV1ToV2(status, annotations object.Value) (object.Value, error) {
+func statusV1ToV2(status, annotations object.Value) object.Value {
 	metrics := object.Nil
 	if percent, ok := status.Get("currentCPUUtilizationPercentage"); ok {
 		metrics = object.ListOf(cpuMetric("current", percent, ""))
 	}
-	if text, ok := annotations.Get(currentMetricsAnnotation); ok {
-		var current []autoscalingv1.MetricStatus
-		if json.Unmarshal([]byte(text.Str()), &current) == nil {
-			converted := make([]autoscalingv2.MetricStatus, len(current))
-			for i := range current {
-				converted[i] = metricStatusV1ToV2(&current[i])
-			}
-			list, err := valueOf(converted)
-			if err != nil {
-				return object.Nil, err
-			}
-			metrics = list
+	var current []autoscalingv1.MetricStatus
+	if readAnnotation(annotations, currentMetricsAnnotation, &current) {
+		converted := make([]autoscalingv2.MetricStatus, len(current))
+		for i := range current {
+			converted[i] = metricStatusV1ToV2(&current[i])
 		}
+		metrics = valueOf(converted)
 	}
 	set := []object.Member{{Key: "currentMetrics", Value: metrics}}
-	if text, ok := annotations.Get(conditionsAnnotation); ok {
-		var conditions []autoscalingv2.HorizontalPodAutoscalerCondition
-		if json.Unmarshal([]byte(text.Str()), &conditions) == nil && len(conditions) > 0 {
-			list, err := valueOf(conditions)
-			if err != nil {
-				return object.Nil, err
-			}
-			set = append(set, object.Member{Key: "conditions", Value: list})
-		}
+	var conditions []autoscalingv2.HorizontalPodAutoscalerCondition
+	if readAnnotation(annotations, conditionsAnnotation, &conditions) && len(conditions) > 0 {
+		set = append(set, object.Member{Key: "conditions", Value: valueOf(conditions)})
 	}
 	drop := []string{"currentCPUUtilizationPercentage"}
 	if status.At("currentReplicas").Int() == 0 {
 		drop = append(drop, "currentReplicas") // v2 leaves it out when it is zero, v1 does not
 	}
-	return status.Edit(set, drop...), nil
+	return status.Edit(set, drop...)
 }
 
 // cpuMetric is the v2 metric, or the status of one, that stands for a percentage of v1.
@@ -184,21 +157,17 @@ func statusV2ToV1(status object.Value) object.Value {
 
 // withAnnotations is metadata with its conversion annotations replaced by these.
 func withAnnotations(metadata object.Value, kept []object.Member) object.Value {
-	old, ok := metadata.Get("annotations")
-	if !ok && len(kept) == 0 {
-		return metadata
-	}
-	edited := old.Edit(kept, hpaAnnotations...)
+	edited := metadata.At("annotations").Edit(kept, hpaAnnotations...)
 	if edited.Len() == 0 {
 		return metadata.Without("annotations")
 	}
 	return metadata.With("annotations", edited)
 }
 
-// annotationKeeper gathers what v1 keeps outside of its fields, up to the first error.
+// annotationKeeper gathers what v1 keeps outside of its fields.
 type annotationKeeper struct {
 	members []object.Member
-	err     error
+	err     error // the last one; with an error nothing of members is used
 }
 
 // metrics keeps all but the CPU utilization, which v1 has a field for.
@@ -249,30 +218,31 @@ func (a *annotationKeeper) behavior(b object.Value) {
 
 // add prints an annotation with encoding/json, because the order of the members is part of its text.
 func (a *annotationKeeper) add(name string, content any) {
-	if a.err != nil {
-		return
-	}
-	text, err := json.Marshal(content)
-	if err != nil {
-		a.err = fmt.Errorf("convert: annotation %s: %w", name, err)
-		return
-	}
-	a.members = append(a.members, object.Member{Key: name, Value: object.StringOf(string(text))})
+	a.members = append(a.members, object.Member{Key: name, Value: object.StringOf(string(printed(content)))})
 }
 
 // decode reads a value as one of the Go types that the annotations are made of.
 func (a *annotationKeeper) decode(v object.Value, into any) {
-	if err := json.Unmarshal(object.AppendJSON(nil, v), into); err != nil && a.err == nil {
+	if err := json.Unmarshal(object.AppendJSON(nil, v), into); err != nil {
 		a.err = fmt.Errorf("convert: HorizontalPodAutoscaler: %w", err)
 	}
 }
 
-// valueOf is the value of something that is one of those types.
-func valueOf(typed any) (object.Value, error) {
+// printed is the JSON of one of those types, or of a list of them. They always can be printed: they consist of text,
+// numbers, times and quantities.
+func printed(typed any) []byte {
 	text, err := json.Marshal(typed)
 	if err != nil {
-		return object.Nil, fmt.Errorf("convert: HorizontalPodAutoscaler: %w", err)
+		panic("convert: " + err.Error())
 	}
-	parsed, err := object.ParseJSON(text)
-	return parsed.Value, err
+	return text
+}
+
+// valueOf is the same as a value.
+func valueOf(typed any) object.Value {
+	parsed, err := object.ParseJSON(printed(typed))
+	if err != nil {
+		panic("convert: " + err.Error())
+	}
+	return parsed.Value
 }
