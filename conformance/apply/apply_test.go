@@ -19,10 +19,18 @@ var (
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
+// least is how many steps there are at least.
+const least = 447
+
 // TestScripts: what is printed is what was read, so that recording changes nothing but answers.
 func TestScripts(t *testing.T) {
+	steps := 0
 	for _, s := range records.Load(t, parse) {
 		records.Unchanged(t, s.file, s.print())
+		steps += len(s.steps)
+	}
+	if steps < least {
+		t.Errorf("there are only %d steps", steps)
 	}
 }
 

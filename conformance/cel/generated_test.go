@@ -49,6 +49,10 @@ func TestGenerated(t *testing.T) {
 	if most := 20 * *schemas / 100; uint64(count["depends on the order of maps"]) > most {
 		t.Errorf("%d times the reference had to be asked again: too often", count["depends on the order of maps"])
 	}
+	if n := count["not a definition"]; uint64(n) > *schemas/50 {
+		t.Errorf("%d of %d generated schemas are no definitions: what their rules are refused for is not compared", n,
+			*schemas)
+	}
 }
 
 func generated(t *testing.T, g generator, schema node, theirs *reference, ours *plinth, count map[string]int) string {

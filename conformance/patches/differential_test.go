@@ -89,6 +89,13 @@ func TestStrategicIsUpstreams(t *testing.T) {
 			t.Errorf("only %d patches %s", count.counts["patches "+outcome], outcome)
 		}
 	}
+	// What is excused is rare: a fault of ours must not hide among the cases in which upstream is at fault.
+	for what, percent := range map[string]int{"of which upstream is of several minds": 4, "explained: a crash": 8,
+		"explained: room behind a list with duplicates": 1} {
+		if most := int(*cases) * percent / 100; *cases >= 1000 && count.counts[what] > most {
+			t.Errorf("%d cases are %s, and not %d at most", count.counts[what], what, most)
+		}
+	}
 	for _, met := range []string{"applied", "applied without a change", "status 400", "status 422", "status 500"} {
 		if *cases >= 10_000 && count.counts[met] == 0 {
 			t.Errorf("no case has come to: %s", met)
