@@ -1,6 +1,6 @@
-// Package access holds the nouns of access control, which authentication, authorization, admission and the engine
-// share: who somebody is ([User]), what is asked ([Attributes]) of whom ([Authorizer]), and the names that Kubernetes
-// itself gives to users and groups. It decides nothing: package authz does.
+// Package access has the types of access control that authentication, authorization, admission and the engine share:
+// the user of a request ([User]), the attributes of a request ([Attributes]) that an [Authorizer] decides about, and
+// the names of the users and groups that Kubernetes itself defines. The decisions are made in package authz.
 package access
 
 import (
@@ -14,15 +14,16 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// The users and groups that Kubernetes names itself.
+// The users and groups that Kubernetes defines.
 const (
 	Anonymous       = "system:anonymous"       // the user of a request without credentials
-	Authenticated   = "system:authenticated"   // the group of everybody who has shown credentials
-	Unauthenticated = "system:unauthenticated" // the group of everybody else
-	Masters         = "system:masters"         // the group that may do everything
+	Authenticated   = "system:authenticated"   // the group of all users with valid credentials
+	Unauthenticated = "system:unauthenticated" // the group of the anonymous user
+	Masters         = "system:masters"         // the group whose members may do everything
 )
 
-// User is who sends a request, as authentication found out.
+// User is the user of a request, as user.Info in the reference. Its groups and extra values may be shared with a cache
+// of tokens: they are never changed in place.
 type User struct {
 	Name   string
 	UID    string
@@ -30,21 +31,22 @@ type User struct {
 	Extra  map[string][]string
 }
 
-// Nobody is the user of a request without credentials.
+// Nobody returns the user of a request without credentials: system:anonymous.
 func Nobody() User { return User{Name: Anonymous, Groups: []string{Unauthenticated}} }
 
-// Identity is what authentication found out about a request.
+// Identity is the result of authentication.
 type Identity struct {
 	User User
-	// Audiences are those of the credentials that were asked for; none: the credentials are for nobody in particular.
+	// Audiences are those among the requested audiences for which the credentials are valid; empty if the authenticator
+	// does not know audiences.
 	Audiences []string
-	// Warnings are what the client is told beside the answer.
+	// Warnings are sent to the client in Warning headers.
 	Warnings []string
-	// Annotations are what authentication adds to the audit record, by their keys.
+	// Annotations are added to the audit event.
 	Annotations map[string]string
 }
 
-// Annotate adds to the audit record.
+// Annotate adds an annotation for the audit event. The Identity must belong to this request alone.
 func (id *Identity) Annotate(key, value string) {
 	if id.Annotations == nil {
 		id.Annotations = map[string]string{}
@@ -61,15 +63,17 @@ const (
 	NodeUID      = "authentication.kubernetes.io/node-uid"
 )
 
-// Names of service accounts as users, and their groups.
+// The user names and groups of service accounts.
 const (
-	ServiceAccountPrefix      = "system:serviceaccount:"  // is followed by NAMESPACE:NAME
-	ServiceAccounts           = "system:serviceaccounts"  // the group of all
-	ServiceAccountGroupPrefix = "system:serviceaccounts:" // is followed by a namespace
+	ServiceAccountPrefix      = "system:serviceaccount:"  // followed by NAMESPACE:NAME
+	ServiceAccounts           = "system:serviceaccounts"  // the group of all service accounts
+	ServiceAccountGroupPrefix = "system:serviceaccounts:" // followed by NAMESPACE: the group of those in a namespace
 )
 
-// The labels of Secrets with legacy tokens of service accounts: the day of their last use, and the day since which they
-// are refused. The day since which uses are recorded is in a ConfigMap in kube-system, under LegacyTokenTrackingSince.
+// Legacy tokens of service accounts are Secrets. KEP-2799 tracks their use: LegacyTokenLastUsed is the label with the
+// day of the last use, LegacyTokenInvalidSince the one with the day since which the token is refused.
+// LegacyTokenTracking is the ConfigMap in kube-system that has, under LegacyTokenTrackingSince, the day since which
+// uses are recorded: a Secret without a last use may still have been used before it.
 const (
 	LegacyTokenLastUsed      = "kubernetes.io/legacy-token-last-used"
 	LegacyTokenInvalidSince  = "kubernetes.io/legacy-token-invalid-since"
@@ -77,12 +81,13 @@ const (
 	LegacyTokenTrackingSince = "since"
 )
 
-// ServiceAccount is the name of a service account as a user.
+// ServiceAccount returns the user name of a service account.
 func ServiceAccount(namespace, name string) string {
 	return ServiceAccountPrefix + namespace + ":" + name
 }
 
-// SplitServiceAccount takes the name of a service account as a user apart; it is not ok for other users.
+// SplitServiceAccount returns the namespace and the name of the service account with this user name. ok is false if it
+// is the name of another user. It matches serviceaccount.SplitUsername in the reference.
 func SplitServiceAccount(user string) (namespace, name string, ok bool) {
 	rest, ok := strings.CutPrefix(user, ServiceAccountPrefix)
 	if !ok {
@@ -95,30 +100,31 @@ func SplitServiceAccount(user string) (namespace, name string, ok bool) {
 	return namespace, name, true
 }
 
-// In says whether the user is in a group.
+// In says whether the user is a member of a group.
 func (u *User) In(group string) bool { return slices.Contains(u.Groups, group) }
 
-// Attributes are what authorization decides about.
+// Attributes are the attributes of a request that authorization decides about, as authorizer.Attributes in the
+// reference.
 type Attributes struct {
 	User User
-	Verb string // "list"; for a path that is no resource, the HTTP method in lower case
+	Verb string // "list"; for a path that is not a resource, the HTTP method in lower case
 	Path string
 	// The rest is set for requests to resources only.
 	IsResource                            bool
 	Group, Version, Resource, Subresource string
 	Namespace, Name                       string
-	// FieldSelector and LabelSelector are what a list, a watch or a deletecollection selects, as the URL says it.
-	// Fields and Labels are set instead by a review that lists requirements, with what is wrong with some of these.
-	// Who decides by them asks FieldRequirements and LabelRequirements: most requests are decided without, and are
-	// not to pay for the parsing.
+	// The selectors of a list, a watch or a deletecollection (KEP-4601). A request has them as text in FieldSelector
+	// and LabelSelector. A SubjectAccessReview may list requirements instead: Fields and Labels are the valid ones,
+	// FieldsErr and LabelsErr the errors of the others. Authorizers read them with FieldRequirements and
+	// LabelRequirements, which parse the text: most requests are decided without, and do not pay for the parsing.
 	FieldSelector, LabelSelector string
 	Fields                       fields.Requirements
 	Labels                       labels.Requirements
 	FieldsErr, LabelsErr         error
 }
 
-// FieldRequirements is what the fields of the selected objects have to be; an error where a part of it cannot be
-// understood.
+// FieldRequirements returns the requirements of the field selector. The error says which part of it is invalid; the
+// requirements that come with an error are the valid ones, and are safe to decide by: fewer requirements select more.
 func (a *Attributes) FieldRequirements() (fields.Requirements, error) {
 	if a.FieldSelector == "" {
 		return a.Fields, a.FieldsErr
@@ -130,8 +136,7 @@ func (a *Attributes) FieldRequirements() (fields.Requirements, error) {
 	return selector.Requirements(), nil
 }
 
-// LabelRequirements is what the labels of the selected objects have to be; an error where a part of it cannot be
-// understood.
+// LabelRequirements returns the requirements of the label selector, with an error as FieldRequirements does.
 func (a *Attributes) LabelRequirements() (labels.Requirements, error) {
 	if a.LabelSelector == "" {
 		return a.Labels, a.LabelsErr
@@ -144,15 +149,17 @@ func (a *Attributes) LabelRequirements() (labels.Requirements, error) {
 	return requirements, nil
 }
 
-// ReadOnly says whether the request changes nothing.
+// ReadOnly says whether the verb changes nothing, as IsReadOnly in the reference.
 func (a *Attributes) ReadOnly() bool { return a.Verb == "get" || a.Verb == "list" || a.Verb == "watch" }
 
-var harmless = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+var htmlEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
-// Harmless keeps what a client has written from looking like HTML in an error.
-func Harmless(text string) string { return harmless.Replace(text) }
+// EscapeHTML escapes text of a client for an error message, so that a browser that shows the error does not take it for
+// HTML.
+func EscapeHTML(text string) string { return htmlEscaper.Replace(text) }
 
-// Refusal words that the user may not do this; why is what the authorizer has said, or "".
+// Refusal returns the message of a 403: that the user cannot do this, and the reason that the authorizer gave, if any.
+// It matches forbiddenMessage in the reference.
 func (a *Attributes) Refusal(why string) string {
 	text := "User " + strconv.Quote(a.User.Name) + " cannot " + a.Verb
 	switch {
@@ -170,31 +177,32 @@ func (a *Attributes) Refusal(why string) string {
 			text += " at the cluster scope"
 		}
 	}
-	text = Harmless(text)
+	text = EscapeHTML(text)
 	if why != "" {
 		text += ": " + why
 	}
 	return text
 }
 
-// Decision is what an authorizer says of a request.
+// Decision is the decision of an authorizer about a request.
 type Decision uint8
 
-// The decisions. Deny is the zero value, so that what is forgotten is denied.
+// The decisions. The first authorizer in the chain that does not say NoOpinion decides. Deny is the zero value, so that
+// a decision that was never set denies.
 const (
-	Deny      Decision = iota // whatever others say
-	Allow                     // whatever those say that come later
-	NoOpinion                 // let others decide; if nobody allows it, it is forbidden
+	Deny      Decision = iota // the request is refused; later authorizers are not asked
+	Allow                     // the request is allowed; later authorizers are not asked
+	NoOpinion                 // the next authorizer decides; after the last one, the request is refused
 )
 
-// Authorizer decides what users may do. The attributes are its caller's, and must not be kept. The reason is for
-// people: it stands in reviews and in the audit log, and behind the words of a refusal. An error may come with any
-// decision; one that comes with Allow means nothing, as in the reference.
+// Authorizer decides what users may do. It must not keep or change the attributes. The reason is for people: it is
+// in the status of access reviews, in the audit event, and in the message of a 403. An error may come with any
+// decision; one that comes with Allow is ignored, as in the reference.
 type Authorizer interface {
 	Authorize(ctx context.Context, a *Attributes) (decision Decision, reason string, err error)
 }
 
-// AuthorizerFunc is a function that is an Authorizer.
+// AuthorizerFunc lets a function be an Authorizer.
 type AuthorizerFunc func(ctx context.Context, a *Attributes) (Decision, string, error)
 
 // Authorize calls the function.

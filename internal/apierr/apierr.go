@@ -1,6 +1,9 @@
-// Package apierr is the one error that goes out on the wire: a Kubernetes Status with its code, reason, message,
-// causes and retry (URI-9). Inside the server errors are ordinary Go errors; whoever decides what a client is told
-// makes one of these, and package httpapi alone writes them.
+// Package apierr has the error type of the API: a Kubernetes Status with its HTTP code, reason, message, causes and
+// retry delay (URI-9). The code that decides what a client is told returns an *Error; all other errors of the server
+// are ordinary Go errors. Package httpapi alone writes them to clients, with [From].
+//
+// The constructors match those of k8s.io/apimachinery/pkg/api/errors: their messages and details are the reference's,
+// and clients compare them.
 package apierr
 
 import (
@@ -14,10 +17,10 @@ import (
 	"plinth/object"
 )
 
-// Reason is a machine-readable word for what went wrong, as metav1.StatusReason.
+// Reason is the machine-readable reason of a Status, as metav1.StatusReason.
 type Reason string
 
-// The reasons that this server gives.
+// The reasons that this server gives. Their values are those of metav1.StatusReason.
 const (
 	Unauthorized          Reason = "Unauthorized"
 	Forbidden             Reason = "Forbidden"
@@ -39,28 +42,30 @@ const (
 	ServiceUnavailable    Reason = "ServiceUnavailable"
 	StoreReadError        Reason = "StorageReadError"
 
-	// not among the reference's, which does not know preconditions in headers
+	// PreconditionFailed is not in the reference, which ignores preconditions in headers (If-Match).
 	PreconditionFailed Reason = "PreconditionFailed"
 )
 
-// Error is a failed Status. It is an error by value of its pointer; use errors.As to find it in a chain.
+// Error is a Status with status Failure. *Error implements error; it must not be changed once it is returned, since
+// an error may be shared.
 type Error struct {
-	Code    int // HTTP
+	Code    int // the HTTP status code
 	Reason  Reason
 	Message string
 	Details *Details // nil: the Status has none
-	// Continue is a token with which an expired list may go on inconsistently (LIST-5); it stands in the metadata.
+	// Continue is the token with which a list whose snapshot has expired can go on at the current revision (LIST-5).
+	// It is written to metadata.continue.
 	Continue string
 }
 
-// Details say what the error is about.
+// Details says what the error is about, as metav1.StatusDetails. Kind is the kind or the resource, see [Type].
 type Details struct {
 	Name, Group, Kind, UID string
 	Causes                 []Cause
-	RetryAfterSeconds      int
+	RetryAfterSeconds      int // 0: the client is not told to retry
 }
 
-// Cause is one of the things that went wrong.
+// Cause is one of several causes of an error, as metav1.StatusCause.
 type Cause struct {
 	Reason  string // metav1.CauseType, "FieldValueRequired"
 	Message string
@@ -69,7 +74,7 @@ type Cause struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// From finds the wire error in err; any other error is an internal one (500).
+// From returns the *Error in the chain of err. An error without one becomes an internal error (500) with its text.
 func From(err error) *Error {
 	var wire *Error
 	if errors.As(err, &wire) {
@@ -78,13 +83,13 @@ func From(err error) *Error {
 	return NewInternal(err)
 }
 
-// Is says whether err is a wire error of this reason.
+// Is says whether the chain of err has an *Error with this reason.
 func Is(err error, reason Reason) bool {
 	var wire *Error
 	return errors.As(err, &wire) && wire.Reason == reason
 }
 
-// Status is the error as the object that clients get.
+// Status returns the error as the object that clients get.
 func (e *Error) Status() object.Value {
 	members := []object.Member{
 		{Key: "kind", Value: object.StringOf("Status")},
@@ -135,11 +140,11 @@ func appendText(members []object.Member, key, text string) []object.Member {
 	return append(members, object.Member{Key: key, Value: object.StringOf(text)})
 }
 
-// Type names what an error is about: a group and a resource type (lower-case plural) or a kind, as the reference's
-// messages use either.
+// Type names what an error is about: a group with a resource ("deployments") or with a kind ("Deployment"). Which of
+// the two depends on the error: in the reference, Invalid has the kind, and most others have the resource.
 type Type struct{ Group, Name string }
 
-// String is "deployments.apps", or "pods" in the core group.
+// String returns "deployments.apps", or "pods" in the core group.
 func (t Type) String() string {
 	if t.Group == "" {
 		return t.Name
@@ -151,17 +156,18 @@ func (t Type) details(name string) *Details {
 	return &Details{Name: name, Group: t.Group, Kind: t.Name}
 }
 
-// NewBadRequest is 400: the request makes no sense.
+// NewBadRequest returns 400: the request is malformed.
 func NewBadRequest(message string) *Error {
 	return &Error{Code: http.StatusBadRequest, Reason: BadRequest, Message: message}
 }
 
-// NewUnauthorized is 401: nobody knows who asks.
+// NewUnauthorized returns 401: the credentials of the request are missing or invalid.
 func NewUnauthorized() *Error {
 	return &Error{Code: http.StatusUnauthorized, Reason: Unauthorized, Message: "Unauthorized"}
 }
 
-// NewForbidden is 403: who asks may not, for this reason.
+// NewForbidden returns 403: the request is refused, by authorization or by admission, because of why. The name may be
+// empty, and so may the type, for a path that is not a resource.
 func NewForbidden(resource Type, name, why string) *Error {
 	e := &Error{Code: http.StatusForbidden, Reason: Forbidden, Details: resource.details(name)}
 	switch {
@@ -175,7 +181,7 @@ func NewForbidden(resource Type, name, why string) *Error {
 	return e
 }
 
-// NewNotFound is 404 for an object.
+// NewNotFound returns 404 for an object.
 func NewNotFound(resource Type, name string) *Error {
 	return &Error{
 		Code: http.StatusNotFound, Reason: NotFound, Details: resource.details(name),
@@ -183,7 +189,7 @@ func NewNotFound(resource Type, name string) *Error {
 	}
 }
 
-// NewNoSuchPath is 404 for a URL that this server does not serve.
+// NewNoSuchPath returns 404 for a URL that this server does not serve.
 func NewNoSuchPath() *Error {
 	return &Error{
 		Code: http.StatusNotFound, Reason: NotFound, Details: &Details{},
@@ -191,7 +197,7 @@ func NewNoSuchPath() *Error {
 	}
 }
 
-// NewMethodNotAllowed is 405.
+// NewMethodNotAllowed returns 405: the resource has no such verb.
 func NewMethodNotAllowed() *Error {
 	return &Error{
 		Code: http.StatusMethodNotAllowed, Reason: MethodNotAllowed, Details: &Details{},
@@ -199,7 +205,7 @@ func NewMethodNotAllowed() *Error {
 	}
 }
 
-// NewAlreadyExists is 409 for a name that is taken.
+// NewAlreadyExists returns 409: the name is taken.
 func NewAlreadyExists(resource Type, name string) *Error {
 	return &Error{
 		Code: http.StatusConflict, Reason: AlreadyExists, Details: resource.details(name),
@@ -207,7 +213,7 @@ func NewAlreadyExists(resource Type, name string) *Error {
 	}
 }
 
-// NewConflict is 409: the object is not what the writer took it for.
+// NewConflict returns 409: the object has changed since the client read it, or fields of an apply have other owners.
 func NewConflict(resource Type, name, why string) *Error {
 	return &Error{
 		Code: http.StatusConflict, Reason: Conflict, Details: resource.details(name),
@@ -215,7 +221,7 @@ func NewConflict(resource Type, name, why string) *Error {
 	}
 }
 
-// NewPreconditionFailed is 412: the object is not what a header of the request says that it has to be.
+// NewPreconditionFailed returns 412: the object does not match a precondition in the headers of the request.
 func NewPreconditionFailed(resource Type, name, why string) *Error {
 	return &Error{
 		Code: http.StatusPreconditionFailed, Reason: PreconditionFailed, Details: resource.details(name),
@@ -223,8 +229,8 @@ func NewPreconditionFailed(resource Type, name, why string) *Error {
 	}
 }
 
-// NewInvalid is 422 with a cause for each field that validation refuses. Kind is the kind with its group. Of the errors
-// that are longer than maxInvalid together, the first ones are in it.
+// NewInvalid returns 422 with one cause per field error. Errors with the same text stand once in the message. The Type
+// is a kind, not a resource. Errors beyond maxInvalid bytes of text are left out; TooManyCauses stands for them.
 func NewInvalid(kind Type, name string, fields field.ErrorList) *Error {
 	e := &Error{Code: http.StatusUnprocessableEntity, Reason: Invalid, Details: kind.details(name)}
 	length := 0
@@ -239,24 +245,26 @@ func NewInvalid(kind Type, name string, fields field.ErrorList) *Error {
 	}
 	e.Message = fmt.Sprintf("%s %q is invalid", kind, name)
 	if len(fields) > 0 {
-		e.Message += ": " + together(e.Details.Causes)
+		e.Message += ": " + joinCauses(e.Details.Causes)
 	}
 	return e
 }
 
-// maxInvalid is the length of the causes after which NewInvalid leaves out the rest. An error quotes the value that it
-// is about, and a rule may be about a whole list once for each of its items: 40,000 owner references that all say
-// controller: true are a body of 3 MiB, and 40,000 causes of 3 MiB each. Texts are made here and not by the rules
-// (field.Error keeps the value), so what is left out costs nothing. The reference has no such bound.
+// maxInvalid is the length of causes, in bytes, after which NewInvalid leaves out the rest. An error shows the value
+// that it is about, and a value of n bytes can have about n errors: 40,000 owner references with controller: true are a
+// body of 3 MiB, and 40,000 causes of 3 MiB each; so are 500,000 unprintable characters in the name of a manager. The
+// texts are made here and not by the rules (field.Error keeps the value), so what is left out costs nothing. The
+// reference has no such bound.
 const maxInvalid = 4 << 20
 
-// TooManyCauses stands for the causes that an error leaves out. Its text is the reference's, of a list of unreadable
-// objects.
+// TooManyCauses stands for the causes that an error leaves out. Its text is the one of the reference for lists of
+// unreadable objects.
 var TooManyCauses = Cause{Reason: "FieldValueTooMany", Message: "too many errors, the list is truncated"}
 
-// together is the text of causes as apimachinery's Aggregate has it: each once, and in brackets where there are
-// several. That one copies what it has for each error: with 50,000 wrong ports in one body it takes minutes.
-func together(causes []Cause) string {
+// joinCauses returns the text of causes as apimachinery's ErrorList.ToAggregate().Error() has it: each text once, in
+// brackets if there are several. Aggregate itself is not used: it copies the whole text for each error that it appends,
+// which takes minutes for a body with 50,000 invalid ports.
+func joinCauses(causes []Cause) string {
 	seen := make(map[string]bool, len(causes))
 	var texts []string
 	for _, c := range causes {
@@ -275,7 +283,7 @@ func together(causes []Cause) string {
 	return "[" + strings.Join(texts, ", ") + "]"
 }
 
-// NewNotAcceptable is 406, listing what there would be.
+// NewNotAcceptable returns 406 with the media types that could be sent.
 func NewNotAcceptable(accepted []string) *Error {
 	return &Error{
 		Code: http.StatusNotAcceptable, Reason: NotAcceptable,
@@ -283,7 +291,7 @@ func NewNotAcceptable(accepted []string) *Error {
 	}
 }
 
-// NewUnsupportedMediaType is 415, listing what is read.
+// NewUnsupportedMediaType returns 415 with the media types that are accepted.
 func NewUnsupportedMediaType(accepted []string) *Error {
 	return &Error{
 		Code: http.StatusUnsupportedMediaType, Reason: UnsupportedMediaType,
@@ -292,7 +300,7 @@ func NewUnsupportedMediaType(accepted []string) *Error {
 	}
 }
 
-// NewTooLarge is 413 (WRITE-6).
+// NewTooLarge returns 413: the body or what it expands to is over its limit (WRITE-6).
 func NewTooLarge(message string) *Error {
 	return &Error{
 		Code: http.StatusRequestEntityTooLarge, Reason: RequestEntityTooLarge,
@@ -300,12 +308,13 @@ func NewTooLarge(message string) *Error {
 	}
 }
 
-// NewExpired is 410: the version asked for is no longer kept.
+// NewExpired returns 410: the requested resourceVersion is no longer kept (LIST-6, WATCH-3).
 func NewExpired(message string) *Error {
 	return &Error{Code: http.StatusGone, Reason: Expired, Message: message}
 }
 
-// NewTooLargeVersion is 504: the version asked for has not happened yet, even after waiting for it (LIST-6).
+// NewTooLargeVersion returns 504: the requested resourceVersion is greater than the current one, even after waiting
+// for it (LIST-6). The client is to retry after a second.
 func NewTooLargeVersion(want, have int64) *Error {
 	return &Error{
 		Code: http.StatusGatewayTimeout, Reason: Timeout,
@@ -317,12 +326,12 @@ func NewTooLargeVersion(want, have int64) *Error {
 	}
 }
 
-// NewTimeout is 504: the request took longer than it may.
+// NewTimeout returns 504: the deadline of the request has passed.
 func NewTimeout(message string) *Error {
 	return &Error{Code: http.StatusGatewayTimeout, Reason: Timeout, Message: "Timeout: " + message, Details: &Details{}}
 }
 
-// NewTooManyRequests is 429: come back after so many seconds.
+// NewTooManyRequests returns 429: the client is to retry after this many seconds; 0: it is not told to retry.
 func NewTooManyRequests(message string, retryAfterSeconds int) *Error {
 	return &Error{
 		Code: http.StatusTooManyRequests, Reason: TooManyRequests, Message: message,
@@ -330,17 +339,17 @@ func NewTooManyRequests(message string, retryAfterSeconds int) *Error {
 	}
 }
 
-// NewUnavailable is 503: the server cannot do this now.
+// NewUnavailable returns 503: the server cannot serve the request for now.
 func NewUnavailable(message string) *Error {
 	return &Error{Code: http.StatusServiceUnavailable, Reason: ServiceUnavailable, Message: message}
 }
 
-// NewStoreRead is 500: what is stored is no object. The details name it.
+// NewStoreRead returns 500: the stored bytes of the object in details cannot be read.
 func NewStoreRead(message string, details *Details) *Error {
 	return &Error{Code: http.StatusInternalServerError, Reason: StoreReadError, Message: message, Details: details}
 }
 
-// NewInternal is 500: something is wrong with the server.
+// NewInternal returns 500: the server failed, and not because of the request.
 func NewInternal(err error) *Error {
 	return &Error{
 		Code: http.StatusInternalServerError, Reason: InternalError,

@@ -31,7 +31,7 @@ func TestStatus(t *testing.T) {
 			`{"apiVersion":"v1","code":401,"kind":"Status","message":"Unauthorized","metadata":{},"reason":"Unauthorized","status":"Failure"}`},
 	} {
 		if got := string(object.AppendJSON(nil, c.err.Status())); got != c.want {
-			t.Errorf("got  %s\nwant %s", got, c.want)
+			t.Errorf("have %s\nwant %s", got, c.want)
 		}
 	}
 }
@@ -39,19 +39,19 @@ func TestStatus(t *testing.T) {
 func TestFrom(t *testing.T) {
 	wire := NewBadRequest("no")
 	if got := From(fmt.Errorf("deep down: %w", wire)); got != wire {
-		t.Errorf("a wrapped wire error came out as %v", got)
+		t.Errorf("From of a wrapped *Error: have %v, want the *Error itself", got)
 	}
 	if got := From(errors.New("disk on fire")); got.Code != 500 || got.Reason != InternalError ||
 		got.Message != "Internal error occurred: disk on fire" {
-		t.Errorf("got %+v", got)
+		t.Errorf("From of an ordinary error: have %+v, want 500 InternalError with the text of the error", got)
 	}
 	if !Is(fmt.Errorf("x: %w", wire), BadRequest) || Is(errors.New("x"), BadRequest) {
 		t.Error("Is does not find the reason of a wrapped error")
 	}
 }
 
-// Errors that are longer together than maxInvalid are cut after the one that exceeds it: a rule may quote a list of
-// megabytes for each of its items.
+// Errors are left out once the causes are longer than maxInvalid: a rule may show a list of megabytes for each of its
+// items.
 //
 // SPEC: WRITE-6
 func TestInvalidIsBounded(t *testing.T) {
@@ -63,13 +63,13 @@ func TestInvalidIsBounded(t *testing.T) {
 	err := NewInvalid(Type{Name: "ConfigMap"}, "a", errs)
 	causes := err.Details.Causes
 	if n := len(causes); n != 5 || causes[3].Field != "list[3]" || causes[4] != TooManyCauses {
-		t.Errorf("%d causes, should be 4 that quote a mebibyte and %v", n, TooManyCauses)
+		t.Errorf("have %d causes, want 4 that show a value of 1 MiB, and %v", n, TooManyCauses)
 	}
 	if !strings.HasSuffix(err.Message, `": no, too many errors, the list is truncated]`) || len(err.Message) > 5<<20 {
 		t.Errorf("the message has %d bytes and ends %q", len(err.Message), err.Message[len(err.Message)-100:])
 	}
 	all := NewInvalid(Type{Name: "ConfigMap"}, "a", errs[:3])
 	if n := len(all.Details.Causes); n != 3 || strings.Contains(all.Message, TooManyCauses.Message) {
-		t.Errorf("of three errors, %d causes", n)
+		t.Errorf("three errors: have %d causes, want 3", n)
 	}
 }

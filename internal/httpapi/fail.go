@@ -42,7 +42,7 @@ func (h *Handler) fail(rs *requestState, err error) {
 	}
 	if plain := (*plainError)(nil); errors.As(err, &plain) {
 		h.report(&h.logs.failures, rs, slog.LevelError, "a request has failed", "code", plain.code, "error", clip(plain.text))
-		http.Error(rs, access.Harmless(plain.text), plain.code)
+		http.Error(rs, access.EscapeHTML(plain.text), plain.code)
 		return
 	}
 	status := wireError(err)

@@ -20,9 +20,8 @@ const (
 	maxPort = 65535
 )
 
-// CheckClient demands of a client configuration that it has either a URL or a reference to a service, and a good one.
-// The reference's detail of a missing one is the same for every kind of webhook, the path is not: p is the
-// configuration.
+// CheckClient validates the address in a client configuration, which is at p: it must have a valid url or a valid
+// service reference, not both. It matches ValidateWebhookURL and ValidateWebhookService of k8s.io/apiserver.
 func CheckClient(f *fielderrors.Errors, client object.Value, p *fielderrors.Place) {
 	address, service := client.At("url"), client.At("service")
 	switch {
@@ -58,8 +57,8 @@ func checkURL(f *fielderrors.Errors, address string, p *fielderrors.Place) {
 	}
 }
 
-// checkService names the two members the wrong way round, as the reference does: it complains about the namespace where
-// the name is missing.
+// checkService validates a service reference. As in the reference, the error for a missing namespace has the path of
+// the name, and the one for a missing name that of the namespace.
 func checkService(f *fielderrors.Errors, service object.Value, p *fielderrors.Place) {
 	if service.At("namespace").Str() == "" {
 		f.Required(p.To("name"), "")
@@ -95,8 +94,8 @@ func checkService(f *fielderrors.Errors, service object.Value, p *fielderrors.Pl
 	}
 }
 
-// CABundle makes the pool of certificates that a webhook's certificate is checked against. Blocks that are no
-// certificates are ignored, but one at least must be good.
+// CABundle returns the pool of CA certificates in a PEM bundle. Other PEM blocks are ignored; a bundle without a valid
+// certificate is an error.
 func CABundle(bundle []byte) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if pool.AppendCertsFromPEM(bundle) {
@@ -105,7 +104,7 @@ func CABundle(bundle []byte) (*x509.CertPool, error) {
 	return nil, fmt.Errorf("unable to load root certificates: %w", bundleError(bundle))
 }
 
-// bundleError is why no certificate was found.
+// bundleError returns the reason why a bundle has no certificate, in the words of the reference.
 func bundleError(bundle []byte) error {
 	for len(bundle) > 0 {
 		var block *pem.Block

@@ -27,29 +27,31 @@ import (
 )
 
 const (
-	// callTimeout is how long a call may take where its webhook does not say, and what the webhook is told of it.
+	// callTimeout limits a call unless its caller sets another limit. The webhook is told in the parameter timeout.
 	callTimeout = 30 * time.Second
-	// maxAnswer bounds the bytes of an answer, unpacked.
-	maxAnswer = 32 << 20
-	// maxClients is for how many configurations clients are kept: as many as in the reference.
+	// maxResponse is the limit of a response body in bytes, after decompression.
+	maxResponse = 32 << 20
+	// maxClients is for how many configurations clients are kept, as in the reference.
 	maxClients = 200
-	// maxReported bounds how much of an answer that is an error stands in a message.
-	maxReported = 2048
-	// maxRedirects is how often an answer may lead elsewhere.
+	// maxErrorBody is how many bytes of the body of an error response are in the error.
+	maxErrorBody = 2048
 	maxRedirects = 10
-	// defaultPort is the port of a service where its reference names none.
+	// defaultPort is the port of a service reference without a port.
 	defaultPort = 443
 )
 
-// Clients call webhooks: each by the configuration of its client, a URL or a reference to a service, and the
-// certificates that it is trusted by. A client, with its open connections, is kept for each configuration that was
-// used lately.
+// Clients calls webhooks by their client configurations: the members url or service, and caBundle. It may be used
+// concurrently.
+//
+// A client has a pool of open connections, and TLS handshakes cost more than most calls, so clients are kept: those of
+// the 200 configurations that were used last. The key is the whole configuration as JSON, so that a changed caBundle
+// takes effect at the next call.
 type Clients struct {
-	// Endpoint finds the address of a service, "10.0.0.1:8443".
+	// Endpoint returns the address of a port of a service, such as "10.0.0.1:8443". Nil: services cannot be called.
 	Endpoint func(ctx context.Context, namespace, service string, port int64) (string, error)
 
 	mu   sync.Mutex
-	kept []*client // the one that was used last comes last
+	kept []*client // by last use, the latest last; len(kept) ≤ maxClients
 }
 
 // client calls the webhook of one configuration.
@@ -59,8 +61,8 @@ type client struct {
 	http   *http.Client
 }
 
-// Call posts a body of JSON to the webhook of a client configuration, and returns its answer. An error says what the
-// reference says.
+// Call posts a JSON body to the webhook of a client configuration and returns the body of its response. A response with
+// an error code, and one over the limit, are errors; their messages are those of the reference.
 func (c *Clients) Call(ctx context.Context, config object.Value, body []byte) ([]byte, error) {
 	client, err := c.of(config)
 	if err != nil {
@@ -69,9 +71,10 @@ func (c *Clients) Call(ctx context.Context, config object.Value, body []byte) ([
 	return post(ctx, client.http, client.url, "kube-apiserver-admission", nil, body)
 }
 
-// post posts a body of JSON and returns the answer. An answer whose code is no success is an error. Webhooks know the
-// reference by the name of the agent. Show adds credentials to the request; nil: there are none.
-func post(ctx context.Context, by *http.Client, url, agent string, show func(*http.Request) error,
+// post posts a JSON body and returns the body of the response; a code other than success is a *statusError. The user
+// agents are those of the reference, which webhooks may log or check. authenticate adds credentials to the request;
+// nil: there are none.
+func post(ctx context.Context, by *http.Client, url, agent string, authenticate func(*http.Request) error,
 	body []byte) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
@@ -80,8 +83,8 @@ func post(ctx context.Context, by *http.Client, url, agent string, show func(*ht
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json, */*")
 	request.Header.Set("User-Agent", agent)
-	if show != nil {
-		if err := show(request); err != nil {
+	if authenticate != nil {
+		if err := authenticate(request); err != nil {
 			return nil, err
 		}
 	}
@@ -90,50 +93,51 @@ func post(ctx context.Context, by *http.Client, url, agent string, show func(*ht
 		return nil, err
 	}
 	defer func() { _ = response.Body.Close() }() // it was read
-	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxResponse+1))
 	switch {
 	case err != nil:
 		return nil, err
-	case len(answer) > maxAnswer:
-		return nil, fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
+	case len(text) > maxResponse:
+		return nil, fmt.Errorf("the response of the webhook is longer than %d bytes", maxResponse)
 	case response.StatusCode < http.StatusOK || response.StatusCode > http.StatusPartialContent:
-		return nil, refused(response, answer)
+		return nil, newStatusError(response, text)
 	}
-	return answer, nil
+	return text, nil
 }
 
-// refusal is the error of an answer with a code that tells of one. What it wraps has the words of the reference.
-type refusal struct {
+// statusError is the error of a response with an error code. It wraps an error with the message of the reference.
+type statusError struct {
 	error
-	code  int
-	after int  // seconds after which to ask again
-	again bool // whether the answer says so
+	retryAfter int  // seconds
+	retry      bool // whether the response asks for a retry after retryAfter
 }
 
-func (r *refusal) Unwrap() error { return r.error }
+func (e *statusError) Unwrap() error { return e.error }
 
-// refused is an answer with a code that tells of an error. A Status in it goes before the code.
-func refused(response *http.Response, answer []byte) *refusal {
-	r := &refusal{code: response.StatusCode}
+// newStatusError returns the error of a response with an error code. If the body is a Status, its message and reason
+// are used, otherwise those that the reference has for the code.
+func newStatusError(response *http.Response, body []byte) *statusError {
+	code := response.StatusCode
+	e := &statusError{}
 	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil {
-		r.after, r.again = seconds, r.code == http.StatusTooManyRequests || r.code >= http.StatusInternalServerError
+		e.retryAfter, e.retry = seconds, code == http.StatusTooManyRequests || code >= http.StatusInternalServerError
 	}
 	var status metav1.Status
-	if err := json.Unmarshal(answer, &status); err == nil && status.Kind == "Status" &&
+	if err := json.Unmarshal(body, &status); err == nil && status.Kind == "Status" &&
 		status.Status == metav1.StatusFailure {
-		r.error = &apierrors.StatusError{ErrStatus: status}
-		return r
+		e.error = &apierrors.StatusError{ErrStatus: status}
+		return e
 	}
-	told := "unknown"
+	message := "unknown"
 	if kind := response.Header.Get("Content-Type"); kind == "" || strings.HasPrefix(kind, "text/") {
-		told = strings.TrimSpace(string(answer[:min(len(answer), maxReported)]))
+		message = strings.TrimSpace(string(body[:min(len(body), maxErrorBody)]))
 	}
-	r.error = apierrors.NewGenericServerResponse(r.code, response.Request.Method, schema.GroupResource{}, "", told,
-		r.after, true)
-	return r
+	e.error = apierrors.NewGenericServerResponse(code, response.Request.Method, schema.GroupResource{}, "", message,
+		e.retryAfter, true)
+	return e
 }
 
-// of is the client of a configuration.
+// of returns the client of a configuration: the one that is kept, or a new one. Under the lock nothing is called.
 func (c *Clients) of(config object.Value) (*client, error) {
 	key := string(object.AppendJSON(nil, config))
 	c.mu.Lock()
@@ -155,8 +159,8 @@ func (c *Clients) of(config object.Value) (*client, error) {
 	return made, nil
 }
 
-// make makes the client of a configuration. It speaks HTTP/1.1, of which several connections reach several backends
-// of a service.
+// make returns a new client of a configuration. It speaks HTTP/1.1: its connections are distributed among the backends
+// of a service, while one HTTP/2 connection would send all calls to a single backend.
 func (c *Clients) make(config object.Value) (*client, error) {
 	roots, err := rootsOf(config)
 	if err != nil {
@@ -179,23 +183,24 @@ func (c *Clients) make(config object.Value) (*client, error) {
 	address.RawQuery = query.Encode()
 	return &client{
 		url:  address.String(),
-		http: &http.Client{Transport: transport, Timeout: callTimeout, CheckRedirect: stayPrivate},
+		http: &http.Client{Transport: transport, Timeout: callTimeout, CheckRedirect: checkRedirect},
 	}, nil
 }
 
-// stayPrivate keeps what is sent to a webhook from being sent on where everybody can read it.
-func stayPrivate(request *http.Request, via []*http.Request) error {
+// checkRedirect refuses redirects to plain HTTP: the body may contain Secrets.
+func checkRedirect(request *http.Request, via []*http.Request) error {
 	switch {
 	case request.URL.Scheme != "https":
-		return fmt.Errorf("the webhook leads to %s, which is not https", request.URL.Redacted())
+		return fmt.Errorf("the webhook redirects to %s, which is not an https URL", request.URL.Redacted())
 	case len(via) >= maxRedirects:
 		return fmt.Errorf("stopped after %d redirects", maxRedirects)
 	}
 	return nil
 }
 
-// address is where the webhook of a configuration is. The name of a service is never looked up: whenever a connection
-// to it is made, it goes to the endpoint that the service has then.
+// address returns the URL of a webhook. For a service, the host is NAME.NAMESPACE.svc, which its certificate must be
+// for. That name is not resolved by DNS: the transport dials the endpoint that the service has at that time. HTTP
+// proxies of the environment are not used for services.
 func (c *Clients) address(config object.Value, transport *http.Transport) (*url.URL, error) {
 	service := config.At("service")
 	if service.IsNull() {
@@ -219,7 +224,7 @@ func (c *Clients) address(config object.Value, transport *http.Transport) (*url.
 	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if address == host {
 			if c.Endpoint == nil {
-				return nil, fmt.Errorf("the address of service %s/%s cannot be found out", namespace, name)
+				return nil, fmt.Errorf("service %s/%s cannot be called: this server does not resolve services", namespace, name)
 			}
 			var err error
 			if address, err = c.Endpoint(ctx, namespace, name, port); err != nil {
@@ -231,8 +236,8 @@ func (c *Clients) address(config object.Value, transport *http.Transport) (*url.
 	return &url.URL{Scheme: "https", Host: host, Path: service.At("path").Str()}, nil
 }
 
-// rootsOf are the certificates that the webhook of a configuration is trusted by; nil: those of the system. A bundle
-// of white space is none.
+// rootsOf returns the CA certificates of a configuration; nil if its caBundle is empty or white space: then those of
+// the system are used.
 func rootsOf(config object.Value) (*x509.CertPool, error) {
 	bundle, err := base64.StdEncoding.DecodeString(config.At("caBundle").Str())
 	if err != nil {

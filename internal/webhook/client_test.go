@@ -31,7 +31,7 @@ func at(s *httptest.Server, path string) object.Value {
 func TestCall(t *testing.T) {
 	plain := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter,
 		*http.Request) {
-		t.Error("somebody else was told")
+		t.Error("the body was sent to a redirect without TLS")
 	}))
 	defer plain.Close()
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -68,8 +68,8 @@ func TestCall(t *testing.T) {
 	for path, want := range map[string]string{
 		"/broken":  `an error on the server ("it broke") has prevented the request from succeeding`,
 		"/status":  "not you",
-		"/endless": "the answer is longer than 33554432 bytes",
-		"/away":    `Post "` + plain.URL + `": the webhook leads to ` + plain.URL + `, which is not https`,
+		"/endless": "the response of the webhook is longer than 33554432 bytes",
+		"/away":    `Post "` + plain.URL + `": the webhook redirects to ` + plain.URL + `, which is not an https URL`,
 		"/cut":     `Post "` + s.URL + `/cut?timeout=30s": EOF`,
 	} {
 		if _, err := c.Call(t.Context(), at(s, path), nil); err == nil || err.Error() != want {
@@ -78,34 +78,34 @@ func TestCall(t *testing.T) {
 	}
 	answer, err := c.Call(t.Context(), at(s, "/echo"), []byte("{}"))
 	if err != nil || string(answer) != "POST timeout=30s application/json HTTP/1.1 {}" {
-		t.Errorf("%s, %v", answer, err)
+		t.Errorf("/echo: have %q, %v; want the request as it was sent", answer, err)
 	}
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := c.Call(short, at(s, "/hang"), nil); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the call goes on after its request: %v", err)
+		t.Errorf("a call with a deadline of 50 ms: have %v, want DeadlineExceeded", err)
 	}
 
-	// Nobody is trusted but those whom the bundle names.
+	// Only the CA certificates of the bundle are trusted.
 	other := object.Fields("url", object.StringOf(s.URL+"/echo"))
 	if _, err := c.Call(t.Context(), other, nil); err == nil || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("without a bundle: %v", err)
+		t.Errorf("a webhook with an unknown CA: have %v, want an error about its certificate", err)
 	}
 	for bundle, want := range map[string]string{
 		"bm9uZQ==": "unable to load root certificates: ", "!": "caBundle: illegal base64 data",
 	} {
 		config := other.With("caBundle", object.StringOf(bundle))
 		if _, err := c.Call(t.Context(), config, nil); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("with the bundle %q: %v", bundle, err)
+			t.Errorf("with the bundle %q: have %v, want %s…", bundle, err, want)
 		}
 	}
 	if _, err := c.Call(t.Context(), object.MapOf(), nil); err == nil ||
 		err.Error() != "webhook configuration must have either service or URL" {
-		t.Errorf("without an address: %v", err)
+		t.Errorf("without an address: have %v", err)
 	}
 }
 
-// Clients are kept, so that connections are, and not more of them than a number.
+// Clients are kept, so that their connections are used again; maxClients of them at most.
 //
 // SPEC: EXT-1
 func TestClientsAreKept(t *testing.T) {
@@ -122,7 +122,7 @@ func TestClientsAreKept(t *testing.T) {
 		}
 	}
 	if len(connections) != 1 {
-		t.Errorf("%d connections for 5 calls", len(connections))
+		t.Errorf("%d connections for 5 calls, want 1", len(connections))
 	}
 	for i := range maxClients + 10 {
 		if _, err := c.of(at(s, fmt.Sprintf("/%d", i))); err != nil {
@@ -130,7 +130,7 @@ func TestClientsAreKept(t *testing.T) {
 		}
 	}
 	if len(c.kept) != maxClients {
-		t.Errorf("%d clients are kept", len(c.kept))
+		t.Errorf("%d clients are kept, want %d", len(c.kept), maxClients)
 	}
 }
 
@@ -147,10 +147,11 @@ func TestCallOfAService(t *testing.T) {
 	}}
 	config := object.Fields("caBundle", bundleOf(s), "service", object.Fields(
 		"namespace", object.StringOf("ns"), "name", object.StringOf("hook"), "path", object.StringOf("/convert")))
-	// The certificate of the test server is for example.com: that of a service is to be for its name.
+	// The certificate of a service must be for its name, but that of the test server is for example.com.
 	_, err := c.Call(t.Context(), config, nil)
 	if asked != "ns/hook:443" || err == nil || !strings.Contains(err.Error(), "not hook.ns.svc") {
-		t.Errorf("%q was looked up: %v", asked, err)
+		t.Errorf("Endpoint was called for %q, want ns/hook:443; have the error %v, want one about the name hook.ns.svc",
+			asked, err)
 	}
 	made, err := c.of(config)
 	if err != nil {
@@ -159,17 +160,17 @@ func TestCallOfAService(t *testing.T) {
 	made.http.Transport.(*http.Transport).TLSClientConfig.ServerName = "example.com"
 	if answer, err := c.Call(t.Context(), config, nil); err != nil ||
 		string(answer) != "hook.ns.svc:443/convert for example.com" {
-		t.Errorf("%s, %v", answer, err)
+		t.Errorf("a call of the service: have %q, %v", answer, err)
 	}
 	c.Endpoint = func(context.Context, string, string, int64) (string, error) { return "", errors.New("nobody is there") }
 	made.http.CloseIdleConnections()
 	if _, err := c.Call(t.Context(), config, nil); err == nil || !strings.HasSuffix(err.Error(), "nobody is there") {
-		t.Errorf("without an endpoint: %v", err)
+		t.Errorf("without an endpoint: have %v, want the error of Endpoint", err)
 	}
 	none := &Clients{}
 	if _, err := none.Call(t.Context(), config, nil); err == nil ||
-		!strings.HasSuffix(err.Error(), "the address of service ns/hook cannot be found out") {
-		t.Errorf("without services: %v", err)
+		!strings.HasSuffix(err.Error(), "service ns/hook cannot be called: this server does not resolve services") {
+		t.Errorf("without services: have %v", err)
 	}
 }
 

@@ -1,4 +1,12 @@
-// Package webhook has what webhooks have in common, whatever they are called for: the rules for the address at which
-// one is reached, and the client that calls one there. Admission webhooks and conversion webhooks are configured with
-// the same members.
+// Package webhook has the validation of webhook addresses and the clients that call webhooks.
+//
+// There are two sorts, with a client each:
+//
+//   - Webhooks of objects: conversion webhooks of CustomResourceDefinitions, and admission webhooks. Each object has a
+//     client configuration (url or service, caBundle), which [CheckClient] validates. [Clients] calls them.
+//   - Webhooks of the server's flags, for audit, authentication and authorization: a kubeconfig names one. [Remote]
+//     calls it, and [Retry] calls it again after errors that may pass.
+//
+// What a webhook can cost is bounded: a call takes 30 s unless its caller sets another timeout, a response has up to
+// 32 MiB, and redirects lead to https only, 10 at most.
 package webhook

@@ -19,16 +19,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Remote is a webhook that a file in the format of a kubeconfig describes: the cluster is the webhook, and the user is
-// how this server shows there who it is. So --audit-webhook-config-file and its siblings have it.
+// Remote calls a webhook that is described by a kubeconfig: the cluster of the current context is the webhook, its user
+// has the credentials with which this server authenticates there. --audit-webhook-config-file,
+// --authentication-token-webhook-config-file and --authorization-webhook-config-file name such files. A Remote may be
+// used concurrently.
 type Remote struct {
-	url     url.URL
-	timeout time.Duration
-	http    *http.Client
-	authn   func(*http.Request) error
+	url          url.URL
+	timeout      time.Duration
+	http         *http.Client
+	authenticate func(*http.Request) error
 }
 
-// kubeconfig is what counts of such a file.
+// kubeconfig has the members of a kubeconfig that are read.
 type kubeconfig struct {
 	CurrentContext string `json:"current-context"`
 	Contexts       []struct {
@@ -68,7 +70,7 @@ type user struct {
 	Provider  any `json:"auth-provider"`
 }
 
-// FromKubeconfig reads such a file. Relative paths in it are relative to it.
+// FromKubeconfig reads a kubeconfig. Relative paths in it are relative to its directory.
 func FromKubeconfig(file string) (*Remote, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -87,7 +89,7 @@ func parseKubeconfig(text []byte, dir string) (*Remote, error) {
 		return nil, err
 	}
 	if config.CurrentContext == "" {
-		return nil, errors.New("there is no current-context")
+		return nil, errors.New("current-context is not set")
 	}
 	var c *cluster
 	u := &user{}
@@ -113,9 +115,9 @@ func parseKubeconfig(text []byte, dir string) (*Remote, error) {
 	}
 	switch {
 	case c == nil:
-		return nil, fmt.Errorf("the context %q has no cluster that is there", config.CurrentContext)
+		return nil, fmt.Errorf("there is no context %q, or no cluster with the name in it", config.CurrentContext)
 	case u == nil:
-		return nil, fmt.Errorf("the context %q has a user that is not there", config.CurrentContext)
+		return nil, fmt.Errorf("there is no user with the name in context %q", config.CurrentContext)
 	}
 	return newRemote(c, u, dir)
 }
@@ -123,7 +125,7 @@ func parseKubeconfig(text []byte, dir string) (*Remote, error) {
 func newRemote(c *cluster, u *user, dir string) (*Remote, error) {
 	address, err := url.Parse(c.Server)
 	if err != nil || address.Host == "" || address.Scheme != "https" && address.Scheme != "http" {
-		return nil, fmt.Errorf("server: %q is no URL of http or https", c.Server)
+		return nil, fmt.Errorf("server: %q is not an http or https URL", c.Server)
 	}
 	settings := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName, InsecureSkipVerify: c.Insecure}
 	authority, err := content(dir, c.CAFile, c.CAData)
@@ -131,13 +133,13 @@ func newRemote(c *cluster, u *user, dir string) (*Remote, error) {
 	case err != nil:
 		return nil, fmt.Errorf("certificate-authority: %w", err)
 	case authority != nil && c.Insecure:
-		return nil, errors.New("certificate-authority and insecure-skip-tls-verify contradict each other")
+		return nil, errors.New("certificate-authority and insecure-skip-tls-verify cannot both be set")
 	case authority != nil:
 		if settings.RootCAs = x509.NewCertPool(); !settings.RootCAs.AppendCertsFromPEM(authority) {
-			return nil, errors.New("certificate-authority: there is no certificate in it")
+			return nil, errors.New("certificate-authority: contains no certificate")
 		}
 	}
-	authn, err := u.authn(settings, dir)
+	authenticate, err := u.credentials(settings, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -154,13 +156,14 @@ func newRemote(c *cluster, u *user, dir string) (*Remote, error) {
 		}
 		transport.Proxy = http.ProxyURL(proxy)
 	}
-	r := &Remote{url: *address, authn: authn, http: &http.Client{Transport: transport, CheckRedirect: stayPrivate}}
+	client := &http.Client{Transport: transport, CheckRedirect: checkRedirect}
+	r := &Remote{url: *address, authenticate: authenticate, http: client}
 	r.SetTimeout(callTimeout)
 	return r, nil
 }
 
-// SetTimeout says how long a call may take, which is 30 s otherwise. The webhook is told of it. Nobody else may use r
-// meanwhile.
+// SetTimeout sets how long a call, with its retries, may take; the default is 30 s. The webhook is told in the
+// parameter timeout. It must not be called concurrently with other methods.
 func (r *Remote) SetTimeout(d time.Duration) {
 	query := r.url.Query()
 	query.Set("timeout", d.String())
@@ -168,10 +171,10 @@ func (r *Remote) SetTimeout(d time.Duration) {
 	r.timeout, r.http.Timeout = d, d
 }
 
-// Close ends the connections that nobody uses.
+// Close closes the idle connections.
 func (r *Remote) Close() { r.http.CloseIdleConnections() }
 
-// content is what a field or the file that another field names holds; nil if there is neither.
+// content returns the base64-decoded data, or else the content of the file; nil if neither is set.
 func content(dir, file, data string) ([]byte, error) {
 	switch {
 	case data != "":
@@ -189,10 +192,11 @@ func within(dir, file string) string {
 	return filepath.Join(dir, file)
 }
 
-// authn is how requests show who sends them.
-func (u *user) authn(settings *tls.Config, dir string) (func(*http.Request) error, error) {
+// credentials adds a client certificate to the TLS settings, and returns a function that adds the token or password of
+// the user to a request.
+func (u *user) credentials(settings *tls.Config, dir string) (func(*http.Request) error, error) {
 	if u.Exec != nil || u.Provider != nil || u.As != "" {
-		return nil, errors.New("users by exec, auth-provider or as are not there; a certificate, a token or a password is")
+		return nil, errors.New("exec, auth-provider and as are not supported: use a client certificate, token or password")
 	}
 	cert, certErr := content(dir, u.CertFile, u.CertData)
 	key, keyErr := content(dir, u.KeyFile, u.KeyData)
@@ -231,10 +235,10 @@ func (u *user) authn(settings *tls.Config, dir string) (func(*http.Request) erro
 	return func(*http.Request) error { return nil }, nil
 }
 
-// tokenLife is how long a token is taken for the one in its file.
+// tokenLife is how long a token is used before its file is read again.
 const tokenLife = time.Minute
 
-// tokenFile is a token that somebody replaces from time to time.
+// tokenFile is a file with a token that is replaced from time to time, such as a projected token of a ServiceAccount.
 type tokenFile struct {
 	path string
 
@@ -243,6 +247,8 @@ type tokenFile struct {
 	read  time.Time
 }
 
+// get returns the token. If the file cannot be read while a token is known, that token is used on, as in client-go: it
+// may still be valid, and the file is read again at the next call.
 func (f *tokenFile) get(now time.Time) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -250,35 +256,38 @@ func (f *tokenFile) get(now time.Time) (string, error) {
 		return f.token, nil
 	}
 	text, err := os.ReadFile(f.path)
-	if err != nil {
+	token := strings.TrimSpace(string(text))
+	if err == nil && token == "" {
+		err = fmt.Errorf("%s contains no token", f.path)
+	}
+	switch {
+	case err == nil:
+		f.token, f.read = token, now
+	case f.token == "":
 		return "", err
 	}
-	token := strings.TrimSpace(string(text))
-	if token == "" {
-		return "", fmt.Errorf("there is no token in %s", f.path)
-	}
-	f.token, f.read = token, now
-	return token, nil
+	return f.token, nil
 }
 
-// maxAgain is how often an answer may say that the webhook is to be asked again.
-const maxAgain = 10
+// maxRetries is how many times a call is retried because the response asks for it.
+const maxRetries = 10
 
-// Post posts a body of JSON and returns the answer. An answer whose code is no success is an error; one that says when
-// to ask again (429 or 5xx with Retry-After) is waited for as long as the call may take.
+// Post posts a JSON body and returns the body of the response. A response with an error code is an error. One that asks
+// for a retry (429 or 5xx with Retry-After) is retried up to 10 times, unless the timeout would pass before.
 func (r *Remote) Post(ctx context.Context, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	for asked := 0; ; asked++ {
-		answer, err := post(ctx, r.http, r.url.String(), "kube-apiserver", r.authn, body)
-		var no *refusal
-		if !errors.As(err, &no) || !no.again || asked == maxAgain || !sleep(ctx, time.Duration(no.after)*time.Second) {
-			return answer, err
+	for retries := 0; ; retries++ {
+		text, err := post(ctx, r.http, r.url.String(), "kube-apiserver", r.authenticate, body)
+		var status *statusError
+		if !errors.As(err, &status) || !status.retry || retries == maxRetries ||
+			!sleep(ctx, time.Duration(status.retryAfter)*time.Second) {
+			return text, err
 		}
 	}
 }
 
-// sleep says whether the time has passed; otherwise the context has ended, or will have before.
+// sleep waits for d and returns true. It returns false if ctx ends before; at once, if its deadline is earlier.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) < d {
 		return false

@@ -57,23 +57,23 @@ func TestRemote(t *testing.T) {
 			t.Errorf("%s %s: %s, %v", c.cluster, c.user, got, err)
 		}
 		if _, err := r.Post(t.Context(), []byte("refuse")); err == nil {
-			t.Error("403 is no error")
+			t.Error("a response with code 403: have no error, want one")
 		}
 	}
 	if r, err := read("", ""); err != nil {
 		t.Error(err)
 	} else if _, err := r.Post(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("a server of an unknown authority is trusted: %v", err)
+		t.Errorf("a webhook with an unknown CA: have %v, want an error about its certificate", err)
 	}
 	for _, c := range []struct{ cluster, user, want string }{
-		{"certificate-authority: ca.pem, insecure-skip-tls-verify: true", "", "contradict"},
-		{"certificate-authority: token", "", "no certificate in it"},
+		{"certificate-authority: ca.pem, insecure-skip-tls-verify: true", "", "cannot both be set"},
+		{"certificate-authority: token", "", "contains no certificate"},
 		{"certificate-authority: gone", "", "gone"},
 		{"", "tokenFile: empty", "no token"},
 		{"", "tokenFile: gone", "gone"},
-		{"", "exec: {command: x}", "not there"},
-		{"", "auth-provider: {name: x}", "not there"},
-		{"", "as: admin", "not there"},
+		{"", "exec: {command: x}", "not supported"},
+		{"", "auth-provider: {name: x}", "not supported"},
+		{"", "as: admin", "not supported"},
 		{"", "client-certificate: ca.pem", "client certificate"},
 		{"proxy-url: ':'", "", "proxy-url"},
 	} {
@@ -82,9 +82,9 @@ func TestRemote(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"": "no current-context", "current-context: x": "no cluster", "{": "yaml",
-		"current-context: x\nclusters: [{name: c, cluster: {server: 'ftp://x'}}]\ncontexts: [{name: x, context: {cluster: c}}]":            "no URL of http",
-		"current-context: x\nclusters: [{name: c, cluster: {server: 'https://x'}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]": "user that is not there",
+		"": "current-context is not set", "current-context: x": `no context "x"`, "{": "yaml",
+		"current-context: x\nclusters: [{name: c, cluster: {server: 'ftp://x'}}]\ncontexts: [{name: x, context: {cluster: c}}]":            "is not an http or https URL",
+		"current-context: x\nclusters: [{name: c, cluster: {server: 'https://x'}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]": "no user with the name",
 	} {
 		if _, err := parseKubeconfig([]byte(text), dir); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
@@ -92,11 +92,15 @@ func TestRemote(t *testing.T) {
 	}
 }
 
-// A token that was replaced is taken up, but not read for each call.
+// The file is read again after tokenLife. As long as it is missing or empty, the last token is used.
 func TestTokenFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	put := func(text string) {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		err := os.WriteFile(path, []byte(text), 0o600)
+		if text == "-" {
+			err = os.Remove(path)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -105,10 +109,13 @@ func TestTokenFile(t *testing.T) {
 		put   string
 		after time.Duration
 		want  string
-	}{{"a", 0, "a"}, {"b", tokenLife - 1, "a"}, {"b", tokenLife, "b"}} {
+	}{
+		{"a", 0, "a"}, {"b", tokenLife - 1, "a"}, {"b", tokenLife, "b"},
+		{"-", 2 * tokenLife, "b"}, {" ", 2 * tokenLife, "b"}, {"c", 2 * tokenLife, "c"},
+	} {
 		put(c.put)
 		if got, err := f.get(now.Add(c.after)); got != c.want || err != nil {
-			t.Errorf("after %v: %s, %v", c.after, got, err)
+			t.Errorf("%q in the file after %v: have %q, %v, want %q", c.put, c.after, got, err, c.want)
 		}
 	}
 }

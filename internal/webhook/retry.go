@@ -9,26 +9,25 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// How often a webhook is asked while its errors may pass, and how much longer is waited each time; a fifth of that is
-// left to chance. The numbers are the reference's.
+// The backoff of the reference (DefaultRetryBackoffWithInitialDelay in k8s.io/apiserver): 5 calls, the delay between
+// them grows by half each time, and up to a fifth of it is added at random.
 const (
 	attempts = 5
 	growth   = 1.5
-	chance   = 0.2
+	jitter   = 0.2
 )
 
-// RetryDelay is how long the webhooks of authentication and authorization are waited for before they are asked again
-// for the first time.
+// RetryDelay is the first delay for webhooks of authentication and authorization.
 const RetryDelay = 500 * time.Millisecond
 
-// Retry calls a webhook until it answers, with an error that will not pass included, or five times in all, first after
-// delay and then after longer and longer pauses. The error is the last one of the webhook, or that of ctx where it was
-// not called at all.
+// Retry runs call up to five times, until it returns nil or an error that a retry does not help against. delay is the
+// time to the second call; the later ones take longer. It returns the last error of call, or the error of ctx if
+// that has ended before. If ctx would end during a delay, it returns without waiting.
 func Retry(ctx context.Context, delay time.Duration, call func() error) error {
-	return retry(ctx, delay, passing, call)
+	return retry(ctx, delay, transient, call)
 }
 
-// RetryAny does the same, and calls again after any error: what is sent would be lost otherwise.
+// RetryAny is Retry, but retries after any error. It is for webhooks that receive data which would be lost.
 func RetryAny(ctx context.Context, delay time.Duration, call func() error) error {
 	return retry(ctx, delay, func(error) bool { return true }, call)
 }
@@ -40,16 +39,16 @@ func retry(ctx context.Context, delay time.Duration, again func(error) bool, cal
 	for left := attempts; ; left-- {
 		err := call()
 		if err == nil || left == 1 || !again(err) || !sleep(ctx,
-			delay+time.Duration(rand.Float64()*chance*float64(delay))) {
+			delay+time.Duration(rand.Float64()*jitter*float64(delay))) {
 			return err
 		}
 		delay = time.Duration(float64(delay) * growth)
 	}
 }
 
-// passing says whether an error may be gone when the webhook is asked again: a connection that broke, or an answer that
-// says so.
-func passing(err error) bool {
+// transient says whether a retry may help: the connection broke, or the response says so. It matches
+// DefaultShouldRetry in the reference.
+func transient(err error) bool {
 	if utilnet.IsConnectionReset(err) || utilnet.IsHTTP2ConnectionLost(err) {
 		return true
 	}

@@ -37,23 +37,23 @@ func TestRetry(t *testing.T) {
 			return c.errs[min(calls, len(c.errs))-1]
 		})
 		if calls != c.calls || !errors.Is(err, c.want) {
-			t.Errorf("%v: %d calls, %v", c.errs, calls, err)
+			t.Errorf("%v: have %d calls and the error %v, want %d and %v", c.errs, calls, err, c.calls, c.want)
 		}
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if err := Retry(ended, 0, func() error { return nil }); !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("with an ended context: have %v, want Canceled", err)
 	}
-	// Who asks for less time than the pause takes is not kept waiting.
+	// If the context would end during the delay, Retry does not wait.
 	short, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := Retry(short, time.Hour, func() error { return passes }); !errors.Is(err, passes) {
-		t.Error(err)
+		t.Errorf("with a delay beyond the deadline: have %v, want %v", err, passes)
 	}
 }
 
-// An answer may say when to ask again, and how long a call may take is told to the webhook.
+// A response can ask for a retry, and the webhook is told the timeout.
 //
 // SPEC: AUTH-2
 func TestRetryAfter(t *testing.T) {
@@ -81,14 +81,14 @@ func TestRetryAfter(t *testing.T) {
 	}
 	r.SetTimeout(3 * time.Second)
 	if got, err := r.Post(t.Context(), nil); string(got) != "timeout=3s" || err != nil || asked != 3 {
-		t.Errorf("%q, %v, asked %d times", got, err, asked)
+		t.Errorf("have %q, %v after %d calls, want timeout=3s after 3", got, err, asked)
 	}
-	asked, after = 0, "60" // more than the call may take
+	asked, after = 0, "60" // longer than the timeout
 	if _, err := r.Post(t.Context(), nil); !apierrors.IsTooManyRequests(err) || asked != 1 {
-		t.Errorf("%v, asked %d times", err, asked)
+		t.Errorf("Retry-After beyond the timeout: have %v after %d calls, want 429 after 1", err, asked)
 	}
-	asked, after, code = 0, "0", http.StatusForbidden // these do not say so
+	asked, after, code = 0, "0", http.StatusForbidden // a 403 is not retried
 	if _, err := r.Post(t.Context(), nil); !apierrors.IsForbidden(err) || asked != 1 {
-		t.Errorf("%v, asked %d times", err, asked)
+		t.Errorf("403 with Retry-After: have %v after %d calls, want 403 after 1", err, asked)
 	}
 }

@@ -11,19 +11,19 @@ import (
 	"plinth/object"
 )
 
-// Services finds where services listen (Clients.Endpoint).
+// Services resolves Services to addresses, for Clients.Endpoint.
 //
-// Where no proxy of a cluster routes the ClusterIPs of services, such as where the server runs alone, nobody listens
-// there. So an address of an EndpointSlice of the service goes before its ClusterIP, which is left for services that
-// have no slices.
+// ClusterIPs are routed by kube-proxy on a node; without one, such as when this server runs alone, they are not
+// reachable. Therefore a random ready address of the EndpointSlices is used, and the ClusterIP only if the Service has
+// no EndpointSlices. (The reference has both: its endpoint resolver, and its ClusterIP resolver for servers on nodes.)
 type Services struct {
-	// Service is a Service.
+	// Service returns a Service.
 	Service func(ctx context.Context, namespace, name string) (object.Value, error)
-	// Slices are the EndpointSlices of a Service.
+	// Slices returns the EndpointSlices of a Service.
 	Slices func(ctx context.Context, namespace, service string) ([]object.Value, error)
 }
 
-// Endpoint is an address at which a port of a service is served. The error says why there is none.
+// Endpoint returns an address HOST:PORT at which a port of a Service is served. Its errors are those of the reference.
 func (s *Services) Endpoint(ctx context.Context, namespace, name string, port int64) (string, error) {
 	service, err := s.Service(ctx, namespace, name)
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *Services) Endpoint(ctx context.Context, namespace, name string, port in
 	return join(ip, port), nil
 }
 
-// appendReady adds the addresses of an EndpointSlice that serve the port of a name.
+// appendReady appends the ready addresses of an EndpointSlice, with its port of this name.
 func appendReady(addresses []string, slice object.Value, port string) []string {
 	for _, p := range slice.At("ports").Items() {
 		if p.At("name").Str() != port || p.At("port").Int() == 0 {
