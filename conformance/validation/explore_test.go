@@ -116,6 +116,9 @@ func (x *explorer) variant(seed uint64, doc map[string]any, below string) map[st
 		out[member] = clone(pick(x.mutator, x.at[below]))
 	}
 	for range 1 + x.rng.IntN(3) {
+		if metadata, ok := out["metadata"].(map[string]any); ok {
+			delete(metadata, "managedFields") // which the server makes
+		}
 		all := slots(out)
 		if below != "" {
 			all = slices.DeleteFunc(all, func(s slot) bool { return !strings.HasPrefix(s.path, below) })

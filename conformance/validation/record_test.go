@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"hash/fnv"
 	"maps"
 	"os"
@@ -17,6 +18,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"plinth/conformance/internal/mutation"
 	"plinth/conformance/internal/vectors"
 	"plinth/internal/builtin/validation/validationtest"
 	"plinth/internal/mutants"
@@ -24,7 +26,9 @@ import (
 
 var (
 	variants = flag.Int("variants", 1500, "how many cases of each kind and verb are tried")
-	kind     = flag.String("kind", "", "look for cases of this kind alone")
+	kind     = flag.String("kind", "", "look for cases of these kinds alone, separated by commas")
+	open     = flag.String("open", "",
+		"the file of the mutants that no case notices yet; written anew, so that the next run needs not try the tables")
 )
 
 // recorded is the line above the cases that TestRecord writes.
@@ -55,6 +59,27 @@ func TestRecord(t *testing.T) {
 		delete(doc, "metadata") // of which the server makes most itself
 		r.vectors[v.Kind] = append(r.vectors[v.Kind], doc)
 	}
+	if *open == "" {
+		r.closeNoticed(tables)
+	} else if err := r.load(*open); os.IsNotExist(err) {
+		r.closeNoticed(tables)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d of %d mutants are not noticed by the tables", len(r.Open), mutants.Count)
+	for _, k := range inOrder(kindsUnderTest(t)) {
+		r.kind(t, k)
+		if *open != "" {
+			if err := r.save(*open); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Logf("%d mutants are left", len(r.Open))
+}
+
+// closeNoticed closes the mutants that the cases of the tables notice.
+func (r *recorder) closeNoticed(tables []*validationtest.Table) {
 	var pool []*mutants.Sample
 	for _, table := range tables {
 		for _, c := range table.Cases {
@@ -65,11 +90,33 @@ func TestRecord(t *testing.T) {
 		}
 	}
 	r.CloseGlobals(pool, nil)
-	t.Logf("%d of %d mutants are not noticed by the tables", len(r.Open), mutants.Count)
-	for _, k := range inOrder(kindsUnderTest(t)) {
-		r.kind(t, k)
+}
+
+// load reads which mutants are open, by name: so it stays true while the rules change.
+func (r *recorder) load(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
 	}
-	t.Logf("%d mutants are left", len(r.Open))
+	names := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		names[strings.TrimSuffix(line, "\n")] = true
+	}
+	clear(r.Open)
+	for i, name := range mutants.Names {
+		if names[name] {
+			r.Open[i+1] = true
+		}
+	}
+	return nil
+}
+
+func (r *recorder) save(file string) error {
+	var text []byte
+	for _, n := range slices.Sorted(maps.Keys(r.Open)) {
+		text = append(append(text, mutants.Names[n-1]...), '\n')
+	}
+	return os.WriteFile(file, text, 0o644)
 }
 
 // inOrder has the kinds first whose rules others use: what is wrong with a Pod shows in a Pod better than in a
@@ -133,7 +180,7 @@ func (r *recorder) kind(t *testing.T, k *kindUnderTest) {
 			bases, docs = append(bases, name), append(docs, doc)
 		}
 	}
-	if len(bases) == 0 || *kind != "" && *kind != k.gvk.Kind {
+	if len(bases) == 0 || *kind != "" && !slices.Contains(strings.Split(*kind, ","), k.gvk.Kind) {
 		return
 	}
 	h := fnv.New64a()
@@ -157,7 +204,7 @@ func (r *recorder) kind(t *testing.T, k *kindUnderTest) {
 				continue
 			}
 			p := r.prepare(c)
-			if p == nil || len(p.says) > 6 || c.Changes() > 12 || len(c.String()) > 4000 {
+			if p == nil || len(p.says) > 12 || c.Changes() > 20 || len(c.String()) > 8000 {
 				continue
 			}
 			x.learn(p.says)
@@ -169,9 +216,7 @@ func (r *recorder) kind(t *testing.T, k *kindUnderTest) {
 			if joins {
 				from = append(from, c)
 			}
-			if smaller := r.useful(t, k, p, differences); smaller != nil {
-				found = append(found, smaller)
-			}
+			found = append(found, r.useful(t, k, p, differences)...)
 			fresh := i < len(bases)
 			for _, s := range p.says {
 				s, _, _ = strings.Cut(s, ": Invalid value:")
@@ -188,7 +233,8 @@ func (r *recorder) kind(t *testing.T, k *kindUnderTest) {
 		samples[i] = p.Sample
 	}
 	r.CloseGlobals(samples, func(i, mutant int) *mutants.Sample {
-		p := r.minimise(t, k, pool[i], mutant)
+		p := r.minimise(pool[i], func(less *prepared) bool { return less.Notices(mutant) && r.agreed(t, k, less, nil) })
+		r.Close(p.Sample)
 		found = append(found, p.Case)
 		return p.Sample
 	})
@@ -240,29 +286,77 @@ func (r *recorder) candidate(x *explorer, seed uint64, c *validationtest.Case) *
 	return next
 }
 
-// useful gives the smallest form of a case that notices an open mutant, if upstream and we say the same of it, and
-// closes what it notices.
+// useful gives cases that notice the open mutants which a case notices, each in its smallest form, and closes what they
+// notice. Where upstream and we say different things of the case, it is reduced first: it may lose what they differ in.
 func (r *recorder) useful(t *testing.T, k *kindUnderTest, p *prepared,
-	differences map[string]string) *validationtest.Case {
-	mutant := r.First(p.Sample)
-	if mutant == 0 || !r.agreed(t, k, p, differences) {
+	differences map[string]string) []*validationtest.Case {
+	noticed := r.Noticed(p.Sample)
+	if len(noticed) == 0 {
 		return nil
 	}
-	return r.minimise(t, k, p, mutant).Case
-}
-
-// minimise leaves out the changes without which a mutant is noticed as well, and closes what is noticed of the rest.
-func (r *recorder) minimise(t *testing.T, k *kindUnderTest, p *prepared, mutant int) *prepared {
-	for i := 0; i < p.Changes(); {
-		less := r.prepare(p.Without(i))
-		if less != nil && less.Notices(mutant) && r.agreed(t, k, less, nil) {
-			p = less
-		} else {
-			i++
+	agreed := r.agreed(t, k, p, differences)
+	if !agreed && len(noticed) > 3 {
+		noticed = noticed[:3]
+	}
+	var cases []*validationtest.Case
+	for _, mutant := range noticed {
+		if !r.Open[mutant] { // closed by a case before
+			continue
+		}
+		small := r.minimise(p, func(less *prepared) bool {
+			return less.Notices(mutant) && (!agreed || r.agreed(t, k, less, nil))
+		})
+		if small.small() && (agreed || r.agreed(t, k, small, nil)) {
+			r.Close(small.Sample)
+			cases = append(cases, small.Case)
 		}
 	}
-	r.Close(p.Sample)
-	p.Case.Want = p.says
+	return cases
+}
+
+// small says whether a case can be read by people.
+func (p *prepared) small() bool {
+	return len(p.says) <= 6 && p.Changes() <= 12 && len(p.Case.String()) <= 4000
+}
+
+// minimise leaves out the changes that a case keeps its use without, many at a time first, and then the parts of their
+// values.
+func (r *recorder) minimise(p *prepared, useful func(*prepared) bool) *prepared {
+	accept := func(c *validationtest.Case) bool {
+		less := r.prepare(c)
+		ok := less != nil && useful(less)
+		if ok {
+			p = less
+		}
+		return ok
+	}
+	for n := max(p.Changes()/2, 1); ; n /= 2 {
+		for i := p.Changes() - n; i >= 0; i -= n {
+			accept(p.Without(i, n))
+		}
+		if n == 1 {
+			break
+		}
+	}
+	for i := range p.Changes() {
+		value, err := p.Value(i)
+		if err != nil || p.Repeats(i) {
+			continue
+		}
+		for kept := 0; kept < 200; {
+			part := kept
+			smaller := mutation.Without(value, &part)
+			if part >= 0 {
+				break
+			}
+			if text, err := json.Marshal(smaller); err == nil && accept(p.WithValue(i, string(text))) {
+				value = smaller
+			} else {
+				kept++
+			}
+		}
+	}
+	p.Want = p.says
 	return p
 }
 
@@ -272,11 +366,19 @@ func (r *recorder) agreed(t *testing.T, k *kindUnderTest, p *prepared, differenc
 	if err != nil || slices.Equal(theirs, p.says) {
 		return err == nil
 	}
-	only := append(without(theirs, p.says), without(p.says, theirs)...)
-	if field, _, _ := strings.Cut(only[0], ": "); differences != nil && len(differences) < 10 {
-		differences[field] = p.Case.String() + "\n  upstream: " + strings.Join(theirs, "\n            ") +
-			"\n  ours:     " + strings.Join(p.says, "\n            ")
+	field, _, _ := strings.Cut(append(without(theirs, p.says), without(p.says, theirs)...)[0], ": ")
+	if differences == nil || differences[field] != "" || len(differences) == 20 {
+		return false
 	}
+	differences[field] = "found"
+	small := r.minimise(p, func(less *prepared) bool {
+		theirs, err := k.upstreamSays(t, less.Case, r.documents)
+		differ := append(without(theirs, less.says), without(less.says, theirs)...)
+		return err == nil && slices.ContainsFunc(differ, func(s string) bool { return strings.HasPrefix(s, field+": ") })
+	})
+	theirs, _ = k.upstreamSays(t, small.Case, r.documents) // did not fail above
+	differences[field] = fmt.Sprintf("%.1000s\n  upstream: %.1000q\n  ours:     %.1000q", small.Case,
+		without(theirs, small.says), without(small.says, theirs))
 	return false
 }
 

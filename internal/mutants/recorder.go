@@ -3,10 +3,13 @@ package mutants
 import (
 	"bytes"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Recorder looks for inputs that tell mutants from the original. It runs in a program that has the mutants in it.
@@ -14,17 +17,28 @@ type Recorder struct {
 	// Open are the mutants that no sample notices yet, by number.
 	Open  map[int]bool
 	tried map[int]int
+	// alike counts the samples of a class that were tried on a mutant.
+	alike map[attempt]int
 }
 
-// most is how many samples are tried on a mutant, until Reset.
-const most = 150
+type attempt struct {
+	mutant int
+	class  uint64
+}
+
+// most is how many samples First tries on a mutant, until Reset, mostAlike how many of a class Noticed tries: samples
+// that refuse the same fields for the same types of reasons rarely differ in the mutants that they notice.
+const (
+	most      = 150
+	mostAlike = 6
+)
 
 // openFile is the environment variable that names the file of the open mutants, a number a line.
 const openFile = "PLINTH_MUTANTS_OPEN"
 
 // NewRecorder is one for which the mutants are open that the file of open mutants names; all, if there is none.
 func NewRecorder() (*Recorder, error) {
-	r := &Recorder{Open: map[int]bool{}, tried: map[int]int{}}
+	r := &Recorder{Open: map[int]bool{}, tried: map[int]int{}, alike: map[attempt]int{}}
 	file := os.Getenv(openFile)
 	if file == "" {
 		for n := range Count {
@@ -59,6 +73,8 @@ func (r *Recorder) Save() error {
 type Sample struct {
 	run  func() (string, error)
 	Says string
+	// class is a hash of the lines of Says up to their first colons, without digits.
+	class uint64
 	// reached are the mutants that could make a difference, in order.
 	reached []int
 }
@@ -70,8 +86,20 @@ func (r *Recorder) Sample(run func() (string, error)) (*Sample, error) {
 	Reach = func(n int) { reached[n] = true }
 	says, err := s.try(0)
 	Reach = nil
-	s.reached, s.Says = slices.Sorted(maps.Keys(reached)), says
+	s.reached, s.Says, s.class = slices.Sorted(maps.Keys(reached)), says, classOf(says)
 	return s, err
+}
+
+var digits = regexp.MustCompile(`\d+`)
+
+func classOf(says string) uint64 {
+	h := fnv.New64a()
+	for line := range strings.Lines(says) {
+		head, _, _ := strings.Cut(line, ": ")
+		_, _ = h.Write([]byte(digits.ReplaceAllString(head, ""))) // never fails
+		_, _ = h.Write([]byte{'\n'})
+	}
+	return h.Sum64()
 }
 
 // reachable is how many mutants a run may reach before it counts as one that never ends.
@@ -132,8 +160,28 @@ func (r *Recorder) First(s *Sample) int {
 	return 0
 }
 
+// Noticed are the open mutants that a sample notices, those excepted that were tried enough on samples of its class.
+func (r *Recorder) Noticed(s *Sample) []int {
+	var noticed []int
+	for _, n := range s.reached {
+		a := attempt{n, s.class}
+		if !r.Open[n] || r.alike[a] >= mostAlike {
+			continue
+		}
+		if s.Notices(n) {
+			noticed = append(noticed, n)
+		} else {
+			r.alike[a]++
+		}
+	}
+	return noticed
+}
+
 // Reset lets every mutant be tried anew.
-func (r *Recorder) Reset() { clear(r.tried) }
+func (r *Recorder) Reset() {
+	clear(r.tried)
+	clear(r.alike)
+}
 
 // CloseGlobals closes the mutants in the values of variables that one of the samples notices. found, if not nil, is
 // called with the first such sample of a mutant; the sample that it gives is asked first about the mutants that follow.

@@ -66,11 +66,29 @@ func (c *Case) Change(before bool, path, value string) {
 // Changes is how many changes the case has.
 func (c *Case) Changes() int { return len(c.edits) }
 
-// Without is the case without its i-th change.
-func (c *Case) Without(i int) *Case {
+// Without is the case without n of its changes, from the i-th on.
+func (c *Case) Without(i, n int) *Case {
 	less := *c
-	less.edits = slices.Delete(slices.Clone(c.edits), i, i+1)
+	less.edits = slices.Delete(slices.Clone(c.edits), i, i+n)
 	return &less
+}
+
+// Value is the value of the i-th change.
+func (c *Case) Value(i int) (any, error) {
+	var value any
+	err := yaml.Unmarshal([]byte(expand(c.edits[i].text)), &value)
+	return value, err
+}
+
+// Repeats says whether the value of the i-th change is written in a short form.
+func (c *Case) Repeats(i int) bool { return repeated.MatchString(c.edits[i].text) }
+
+// WithValue is the case with another value of the i-th change.
+func (c *Case) WithValue(i int, value string) *Case {
+	other := *c
+	other.edits = slices.Clone(c.edits)
+	other.edits[i].text = value
+	return &other
 }
 
 // String is the first line of the case and its changes.
@@ -356,7 +374,10 @@ func Errors(list field.ErrorList, messages bool) []string {
 		if messages {
 			// behind it: how two objects differ, which is told in other words
 			body, _, _ := strings.Cut(f.ErrorBody(), "\n")
-			text += ": " + empties.ReplaceAllString(body, "${1}null")
+			if strings.Contains(body, "[]") || strings.Contains(body, "{}") {
+				body = empties.ReplaceAllString(body, "${1}null")
+			}
+			text += ": " + body
 		}
 		if !slices.Contains(texts, text) {
 			texts = append(texts, text)
