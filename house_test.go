@@ -176,6 +176,37 @@ func TestWhereToChange(t *testing.T) {
 	}
 }
 
+// ARCHITECTURE.md lists the folder of each package of the product, in a row of its own or by its name in the row of the
+// folder above, and no folder that does not exist.
+func TestArchitectureListsTheFolders(t *testing.T) {
+	_, table, _ := strings.Cut(read(t, "ARCHITECTURE.md"), "\n## The folders\n")
+	rows := map[string]string{}
+	for line := range strings.Lines(table) {
+		cells := strings.SplitN(line, " | ", 2)
+		if name := code.FindStringSubmatch(cells[0]); name != nil && len(cells) == 2 && strings.HasPrefix(line, "| ") {
+			rows[strings.TrimSuffix(name[1], "/")] = cells[1]
+		}
+	}
+	for folder := range rows {
+		if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+			t.Errorf("ARCHITECTURE.md lists %s, which is no folder", folder)
+		}
+	}
+	listed := 0
+	for _, p := range packages(t) {
+		folder := strings.TrimPrefix(p.ImportPath, "plinth/")
+		_, own := rows[folder]
+		if own || strings.Contains(rows[filepath.Dir(folder)], "`"+filepath.Base(folder)+"/`") {
+			listed++
+		} else if folder != "plinth" {
+			t.Errorf("ARCHITECTURE.md does not list %s", folder)
+		}
+	}
+	if listed < 40 {
+		t.Errorf("only %d packages were found", listed)
+	}
+}
+
 func read(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
