@@ -1,9 +1,18 @@
-// Package conformance holds Plinth against the real thing: the real clients, the recorded answers of a real
-// kube-apiserver, and upstream's own functions as oracles. It is a module of its own because its dependencies, all of
-// Kubernetes among them, have no place in the product.
+// Package conformance compares Plinth with the reference, a real kube-apiserver: with its recorded responses, with
+// upstream's own functions as oracles, and by running real clients and controllers against Plinth. It is a module of
+// its own because its dependencies, all of Kubernetes among them, are not needed to build the product.
 //
-// Each folder says in its package comment what it compares. What several of them need is below internal: harness starts
-// the servers, records reads what the reference has answered, and vectors, scheme and strategies are upstream's objects
-// and functions. Plain `go test ./...` needs no reference: it compares with recorded answers. With
-// CONFORMANCE_REFERENCE set, the reference is built and started too, and the records themselves are checked.
+// The comment of each package says what it compares:
+//
+//   - HTTP responses: requests, attempts, discovery, realcrds, initial, audit, tokens, authentication.
+//   - Upstream's functions on generated input: schema, defaults, validation, builtin, columns, crd, custom, cel, merge,
+//     patches, authorization, features.
+//   - Real clients and programs: clients, cbor, kubectl, apply, envtest, cluster, collection, certificates, languages.
+//   - Load and crashes: reading, soak. Measurements: bench. Mutation tests: mutants.
+//   - programs builds the programs that some of these tests run.
+//
+// What several of them need is in internal: harness starts the servers, records reads and writes recorded responses,
+// and vectors, scheme and strategies give access to upstream's objects and functions. Plain `go test ./...` needs no
+// reference, as it compares with recorded responses. With CONFORMANCE_REFERENCE=1 the reference is built and started,
+// too, and the records themselves are checked.
 package conformance

@@ -1,9 +1,9 @@
-// Package apply replays walks through everything that writes an object, with the real kubectl, linked from its library,
-// and with plain requests, and compares the objects and their managers with those of the reference.
+// Package apply runs scripts of server-side apply and other writes, with the real kubectl, linked from its library, and
+// with plain requests, and compares the objects and their managers with those of the reference.
 //
-// The walks are text, in testdata/*.txt, each step with the reference's answer recorded below it; testdata's README
-// says how to read and write them. Three nouns: a script is a file, a step is one command or request in it, and a
-// runner takes the steps of one script to one server, in a namespace of its own.
+// The scripts are testdata/*.txt; below each step is the reference's recorded response. testdata/README.md says how to
+// read and write them. A script is a file; a step is one command or request in it; a runner sends the steps of one
+// script to one server, in a namespace of its own.
 //
 //	go test ./apply                              Plinth answers as recorded
 //	go test ./apply -rewrite [-run Records/x]    ask the reference again and write its answers into the files

@@ -1,14 +1,13 @@
-// Package audit sends scripted requests to a server and compares what it writes down of them with what the reference
-// writes down (AUTH-4).
+// Package audit sends scripted requests to a server and compares the audit events that it writes with those of the
+// reference (AUTH-4).
 //
-// The scripts are those of package requests, in testdata/*.txt; below each request stand, instead of the answer, the
-// events that the reference has recorded of it, one after the other. The first word behind "@policy" in the head of a
-// script names the file of its policy. A request whose Content-Type is protobuf is written in JSON and sent as
-// protobuf.
+// The scripts have the format of package requests and are in testdata/*.txt; below each request are, instead of the
+// response, the events that the reference recorded for it. The first word after "@policy" in the head of a script names
+// the file of its audit policy. A request whose Content-Type is protobuf is written in JSON and sent as protobuf.
 //
-//	go test ./audit                              Plinth writes down what is recorded
+//	go test ./audit                              Plinth writes the recorded events
 //	go test ./audit -rewrite [-run Records/x]    ask the reference again and write its events into the files
-//	CONFORMANCE_REFERENCE=1 go test ./audit      and the records are still what the reference writes down
+//	CONFORMANCE_REFERENCE=1 go test ./audit      and the records are still what the reference writes
 //
-// Left out of the events are their IDs, times and durations.
+// The IDs, times and durations of events are not compared.
 package audit

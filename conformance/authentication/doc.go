@@ -1,6 +1,7 @@
-// Package authentication compares with the reference who is known by the tokens of OpenID Connect issuers and of
-// webhooks: what is refused of an AuthenticationConfiguration, whom a token makes, and why one is nobody's.
+// Package authentication compares the authentication by tokens of OpenID Connect issuers and by token webhooks with the
+// reference's: which AuthenticationConfigurations are refused, which user a token belongs to, and why a token is
+// refused.
 //
-// Most of it asks the reference's packages within the test, so that thousands of cases cost seconds. What the servers
-// make of it, TokenReviews and requests, is compared beside a running reference.
+// Most tests call the reference's packages directly, so that thousands of cases take seconds. TokenReviews and requests
+// are compared with a running reference.
 package authentication

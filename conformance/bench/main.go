@@ -1,13 +1,13 @@
-// Command bench drives the reference and Plinth side by side and prints the budget table: what the same work costs on
-// each, their ratio, and the target. `make bench` runs it; the reference is built first if it is not there.
+// Command bench measures the reference and Plinth side by side and prints the table of budgets (docs/spec.md): the cost
+// of the same work on each, their ratio, and the budget. `make bench` runs it; the reference is built first if it is
+// not there.
 //
-// Both servers are driven by the same load generator from the same machine, and sync every write to disk before they
-// answer. They take turns at each row, so that a machine that is slower for a while is slower for both. Server CPU is
-// user and system time of the server's processes (for the reference kube-apiserver and etcd), resident memory is their
-// sum, too.
+// Both servers get the same load from the same machine, and sync every write to disk before they answer. They take
+// turns at each row, so that a machine that is slower for some time slows both. Server CPU is user and system time of
+// the server's processes (for the reference kube-apiserver and etcd), and resident memory is their sum, too.
 //
-// The targets were set on one machine. The column "at this pace" has them at the pace of the machine at hand: by as
-// much as the reference is slower or quicker on it. What misses that is marked.
+// The budgets were set on one machine. The column "at this pace" scales them to the machine at hand, by the ratio of
+// the reference's figures on both. Figures that miss the scaled budget are marked.
 package main
 
 import (

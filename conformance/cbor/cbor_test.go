@@ -1,4 +1,4 @@
-// Package cbor drives Plinth with client-go speaking CBOR, which client-go does where its gates ClientsAllowCBOR and
+// Package cbor runs client-go with CBOR against Plinth, which it uses if its gates ClientsAllowCBOR and
 // ClientsPreferCBOR are on: typed and dynamic clients, informers, and server-side apply.
 package cbor
 

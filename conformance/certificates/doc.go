@@ -1,4 +1,4 @@
-// Package certificates compares with the reference what becomes of CertificateSigningRequests: which are approved
-// without anybody's doing, which are signed, which have failed and why, and what stands in the certificates that are
-// issued. On the reference the controllers of its kube-controller-manager do that, here our own.
+// Package certificates compares the processing of CertificateSigningRequests with the reference: which are approved
+// automatically, which are signed, which fail and why, and what the issued certificates contain. On the reference the
+// controllers of kube-controller-manager do that, on Plinth its own.
 package certificates

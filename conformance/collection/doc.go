@@ -1,27 +1,26 @@
-// Package collection compares what is left of objects that own each other when some of them are deleted: on the
-// reference, with the garbage collector and the namespace controller of its kube-controller-manager, and on Plinth,
-// which does that itself.
+// Package collection compares garbage collection: which objects that own each other are left after some were deleted.
+// On the reference, kube-controller-manager's garbage collector and namespace controller do the work, on Plinth its
+// own.
 //
-// A case is a list of steps in a small language. It makes objects, deletes some, and at each wait looks at all of them
-// when nothing moves any more: who is gone, and what owners and finalizers the others have. Cases run side by side,
-// each with names and namespaces of its own.
+// A case is a list of steps in a small language, which create and delete objects. At each wait, when nothing changes
+// any more, all objects are listed: which are gone, and what owners and finalizers the others have. Cases run in
+// parallel, each with names and namespaces of its own.
 //
 //	create NAME KIND [in NAMESPACE] [owned by REFERENCE …] [held by FINALIZER …]
 //	own NAME by REFERENCE …
 //	delete NAME [background|foreground|orphan]
 //	delete namespace NAMESPACE
-//	release NAME                 takes the finalizers of others away
+//	release NAME                 removes the object's other finalizers
 //	wait
 //
-// A REFERENCE is the name of an object, with a ! behind it if it blocks the deletion of its owner. NAME/name, NAME/uid,
-// NAME/kind and NAME/group have that part of the reference wrong. A NAME that is created again, is another object:
-// NAME'.
+// A REFERENCE is the name of an object, followed by ! if it blocks the deletion of its owner. In NAME/name, NAME/uid,
+// NAME/kind and NAME/group that part of the reference is wrong. A NAME that is created again is another object: NAME'.
 //
-// A line "@differs REASON" before the steps says why Plinth leaves something else.
+// A line "@differs REASON" before the steps says why Plinth's result differs.
 //
-// testdata has cases with the reference's answers, some written and some random:
+// testdata has cases with the reference's results, some written by hand and some random:
 //
-//	go test ./collection                              Plinth answers as recorded
-//	go test ./collection -rewrite                     ask the reference again and write its answers into the files
+//	go test ./collection                              Plinth's results are as recorded
+//	go test ./collection -rewrite                     ask the reference again and write its results into the files
 //	CONFORMANCE_REFERENCE=1 go test ./collection  and 500 random graphs, against the reference (-graphs, -seed)
 package collection

@@ -1,3 +1,3 @@
-// Package columns holds what Plinth shows of custom objects, and lets them be selected by, against upstream's code for
-// it: generated paths and objects go through both.
+// Package columns compares the Table columns and the selectable fields of custom objects with upstream's code, on
+// generated paths and objects.
 package columns

@@ -1,4 +1,3 @@
-// Package crd holds what Plinth's validation says of CustomResourceDefinitions against what upstream's says: the
-// strategies of the real API server, called with the same definitions, good ones and such that have been changed for
-// the worse.
+// Package crd compares the validation of CustomResourceDefinitions with upstream's: the strategies of the real API
+// server are called with the same definitions, valid ones and mutations of them.
 package crd

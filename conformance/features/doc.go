@@ -1,3 +1,3 @@
 // Package features compares package internal/features with the reference's own registry of feature gates: the table of
-// gates, and what --feature-gates is taken to mean. `go test ./features -rewrite` writes the table anew.
+// gates, and the effect of --feature-gates. `go test ./features -rewrite` writes the table again.
 package features

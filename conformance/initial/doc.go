@@ -1,4 +1,3 @@
-// Package initial compares the objects that a server has before anybody has written to it with those of the reference:
-// all of them, in both directions, with their managers. testdata/objects.yaml is what the reference has; -rewrite
-// brings it up to date.
+// Package initial compares the objects that a new server creates with those of the reference: all of them, in both
+// directions, with their managers. testdata/objects.yaml has the reference's objects; -rewrite updates it.
 package initial

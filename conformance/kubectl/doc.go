@@ -1,10 +1,10 @@
-// Package kubectl runs the real kubectl, linked from its library, against a server and compares what it prints.
+// Package kubectl runs the real kubectl, linked from its library, against a server and compares its output.
 //
-// testdata/*.txt are scripts: commands as one types them, each with the output that kubectl gave against the reference,
-// normalised (ages, uids, versions, addresses). Below === and a title stands the command, a shell line after `$ `, then
-// its standard input; below --> what it printed: standard output, then standard error behind `! `, then the exit status
-// if it is not 0. A line `@differs REASON` marks a known difference: below ~~> stands what is printed with Plinth, and
-// the test fails with anything else, and when the difference is gone.
+// testdata/*.txt are scripts: commands, each with the output of kubectl against the reference, normalised (ages, uids,
+// versions, addresses). Below === and a title is the command, a shell line after `$ `, then its standard input; below
+// --> is its output: standard output, then standard error after `! `, then the exit status if it is not 0. A line
+// `@differs REASON` marks a known difference: below ~~> is the output with Plinth, and the test fails with any other
+// output, and when there is no difference any more.
 //
 //	go test ./kubectl                              Plinth behaves as recorded
 //	go test ./kubectl -rewrite [-run Records/x]    record what the reference does

@@ -1,9 +1,9 @@
-// Command languages reads from a server with the clients of other languages: lists in chunks, watches with resume,
+// Command languages reads from a server with the clients of other languages: lists in chunks, watches that resume,
 // informers. `make languages` runs it against Plinth; with -reference it runs against the reference, to prove the
 // scripts.
 //
 // The clients are fetched by name into a folder of their own: @kubernetes/client-node by npm, python3-kubernetes and
-// what it needs by apt, unpacked without being installed. Node.js, npm, a Debian and its python3 have to be there.
+// its dependencies by apt, unpacked without being installed. Node.js, npm, a Debian and its python3 are required.
 package main
 
 import (

@@ -1,21 +1,20 @@
-// Package patches holds plinth/patch against the libraries with which Kubernetes applies patches: Strategic Merge Patch
-// against k8s.io/apimachinery/pkg/util/strategicpatch, as the API server calls it, and JSON Merge Patch against
+// Package patches compares plinth/patch with the libraries with which Kubernetes applies patches: Strategic Merge Patch
+// with k8s.io/apimachinery/pkg/util/strategicpatch, as the API server calls it, and JSON Merge Patch with
 // gopkg.in/evanphx/json-patch.v4.
 //
-// Glossary. A case is a kind, a live object of it and a patch. An outcome is the object that comes of it, as bytes, or
-// the error: its status, as the API server makes it of the error, and its message. Two outcomes agree where they are
-// equal.
+// Glossary. A case is a kind, a live object of it and a patch. An outcome is the resulting object, as bytes, or the
+// error: the status that the API server makes of it, and its message. Two outcomes agree if they are equal.
 //
 // Live objects are variants of the vectors of k8s.io/api, of every built-in kind: lists get more items, fields are
-// removed and changed. Patches are written at random with every directive in every place, right or wrong; or upstream's
-// own CreateTwoWayMergePatch and CreateThreeWayMergePatch make them from two or three variants; or such patches are
-// spoilt afterwards. Each case has a number, so that every failure can be had again:
+// removed and changed. Patches are random, with every directive in every place, right or wrong; or upstream's own
+// CreateTwoWayMergePatch and CreateThreeWayMergePatch make them from two or three variants; or such patches are damaged
+// afterwards. Each case has a number, so that every failure can be reproduced:
 //
 //	go test ./patches -cases 100000 -seed 7
 //
-// A case that differs is cut down to what still shows the difference before it is printed.
+// A case that differs is minimised before it is printed.
 //
-// Upstream goes through patches in the random order of Go's maps and is not always of one mind. A difference counts
-// only if no order of the same patch makes upstream answer as plinth does. The differences that are meant are data,
-// with their reasons, in explained_test.go.
+// Upstream applies the members of a patch in the random iteration order of Go's maps, so that its outcome may vary. A
+// difference counts only if no order of the same patch makes upstream answer as Plinth does. The intended differences
+// are data, with their reasons, in explained_test.go.
 package patches

@@ -1,5 +1,5 @@
-// Package realcrds installs the definitions of real projects, as their users do, and creates the objects that these
-// projects show as examples, of what is right and of what is wrong. What the reference answered is recorded in
+// Package realcrds installs the definitions of real projects, as their users do, and creates the examples of these
+// projects, valid and invalid ones. The responses are compared with those of the reference, which are recorded in
 // testdata.
 package realcrds
 

@@ -1,8 +1,8 @@
-// Package requests sends scripted HTTP requests to a server and compares the answers with those of the reference.
+// Package requests sends scripted HTTP requests to a server and compares the responses with those of the reference.
 //
-// The scripts are text, in testdata/*.txt, each with the reference's answer recorded below every request; testdata's
-// README says how to read and write them. Three nouns: a Script is a file, a Step is one request in it with its
-// recorded Answer, and a Runner sends the steps to one server in order.
+// The scripts are testdata/*.txt; below each request is the reference's recorded response. testdata/README.md says how
+// to read and write them. A Script is a file, a Step is one request in it with its recorded Answer, and a Runner sends
+// the steps to one server in order.
 //
 //	go test ./requests                              Plinth answers as recorded
 //	go test ./requests -rewrite [-run Records/x]    ask the reference again and write its answers into the files

@@ -1,7 +1,6 @@
-// Package schema compares the compiled types of plinth/schema with the typed codecs of Kubernetes: the same text
-// decoded by both gives the same JSON, the same refusals in the same words and the same unknown fields; the stored form
-// is what a round trip through protobuf leaves; and the markers and defaults are those that the reference tells of in
-// /openapi/v3.
+// Package schema compares the compiled types of plinth/schema with the typed codecs of Kubernetes: both decode the same
+// text to the same JSON, with the same errors and the same unknown fields; the stored form is what remains after
+// encoding to protobuf and decoding; and markers and defaults are those of the reference's /openapi/v3.
 //
 // The random cases of a run come from one seed, which a failure prints; -seed and -cases repeat or extend a run.
 package schema

@@ -1,3 +1,3 @@
-// Package soak puts a server under load and takes it away: kills in the middle of writes, many watchers, watchers that
-// do not read. `go test` runs short versions; -full runs them as long as the requirements say.
+// Package soak puts a server under load and disturbs it: kills during writes, many watchers, watchers that do not read.
+// `go test` runs short versions; -full runs them as long as the requirements say.
 package soak

@@ -1,8 +1,8 @@
-// Package tokens compares with the reference who is known by which credentials: what is answered to a TokenRequest,
-// whose a token of a service account is, and who may act as somebody else.
+// Package tokens compares with the reference which user credentials belong to: the responses to TokenRequests, the
+// users of service account tokens, and who may impersonate whom.
 //
-// Both servers have the same key. So what one has signed the other takes for signed; what they say of a token differs
-// only by the UIDs of objects, which are called by their names here.
+// Both servers have the same key, so each accepts the tokens that the other has signed. Their responses about a token
+// differ only in the UIDs of objects, which are replaced by the objects' names.
 //
 // TestTokenCleaner needs no server: the reference's controller that deletes unused tokens runs in the test's process.
 package tokens

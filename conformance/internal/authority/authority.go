@@ -1,4 +1,4 @@
-// Package authority makes authorities and certificates that they sign, for tests of who is let in by them.
+// Package authority creates certificate authorities, and certificates signed by them, for tests of authentication.
 package authority
 
 import (

@@ -1,6 +1,6 @@
-// Package controlplane runs the real kube-controller-manager and kube-scheduler on a server, and reads their logs. They
-// are who they are in a cluster: users of their own, and each controller a service account, to which the bootstrap
-// policy gives its rights.
+// Package controlplane runs the real kube-controller-manager and kube-scheduler against a server, and reads their logs.
+// They have the identities that they have in a real cluster: users of their own, and a service account for each
+// controller, with the permissions of the bootstrap policy.
 package controlplane
 
 import (

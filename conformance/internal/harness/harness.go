@@ -1,5 +1,5 @@
-// Package harness starts the servers that the conformance tests talk to: Plinth, built once per test run from the
-// parent module, or the reference.
+// Package harness starts the servers of the conformance tests: Plinth, built once per test run from the parent module,
+// or the reference.
 //
 // A Server has a URL, a kubeconfig, tokens that are the same on both, and processes that can be killed and started
 // again on the same data. Environment:

@@ -1,11 +1,10 @@
-// Package kubelet pretends to be the nodes of a cluster: it registers Nodes, keeps their Leases and conditions, and
-// reports of the Pods that are bound to them what a kubelet would report, without running anything. Each node does that
-// as a user of its own, who may do what the node authorizer allows: it sees its own Pods, and reads what they refer to
-// before they begin.
+// Package kubelet simulates the nodes of a cluster: it registers Nodes, maintains their Leases and conditions, and
+// writes the status of the Pods that are bound to them as a kubelet would, without running anything. Each node is a
+// user of its own, with the permissions that the node authorizer gives it: it sees its own Pods, and reads what they
+// refer to before they start.
 //
-// A container that runs to its end (restartPolicy is not Always) ends after RunTime, with the exit code that the
-// annotation ExitCode of its Pod has. Pods that are deleted get a terminal phase and are then deleted for good, as a
-// kubelet does it.
+// A container that runs to completion (restartPolicy is not Always) ends after RunTime, with the exit code in the
+// annotation ExitCode of its Pod. Deleted Pods get a terminal phase and are then removed, as by a kubelet.
 package kubelet
 
 import (

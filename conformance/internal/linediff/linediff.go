@@ -1,4 +1,4 @@
-// Package linediff shows how two texts differ.
+// Package linediff shows the difference of two texts by lines.
 package linediff
 
 import "strings"

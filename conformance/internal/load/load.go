@@ -1,6 +1,5 @@
-// Package load drives a server with as little client as possible: HTTP/2 through net/http, no client-go, bodies made
-// from templates, watches counted by their newlines. What a client costs is taken from the server that shares its
-// cores.
+// Package load puts load on a server with as little CPU in the client as possible, because they share the processors:
+// HTTP/2 through net/http, no client-go, bodies from templates, and events of watches counted by their newlines.
 package load
 
 import (

@@ -1,5 +1,5 @@
-// Package native turns Plinth's values into what upstream's merges and patches work on: the maps and slices of its
-// unstructured objects.
+// Package native converts Plinth's values to the maps and slices of upstream's unstructured objects, which its merges
+// and patches work on.
 package native
 
 import (

@@ -1,4 +1,4 @@
-// Package realcrds are the CustomResourceDefinitions of projects that many clusters run, out of their Go modules, whose
+// Package realcrds has the CustomResourceDefinitions of projects that many clusters run, from their Go modules, whose
 // versions are pinned.
 package realcrds
 

@@ -1,9 +1,9 @@
-// Package records reads and writes the files in which answers of the reference are recorded, which are read as they are
-// compared and written anew by a run against the reference. A file is a script: a head of comments and then sections,
-// each with a title, a step and its answer. What a step says is for the package to know whose script it is.
+// Package records reads and writes the files with recorded responses of the reference. A file is a script: a head of
+// comments and then sections, each with a title, a step and its response. The package whose script it is interprets the
+// steps.
 //
-// A step that Plinth is known to answer otherwise has Plinth's answer below the reference's: that a difference is known
-// does not mean that any answer is good.
+// A step in which Plinth is known to differ has Plinth's response below the reference's: any third response is an
+// error.
 package records
 
 import (

@@ -1,8 +1,8 @@
-// Package reference builds and runs the reference: the real kube-apiserver on its own etcd, and the programs that run
-// beside it.
+// Package reference builds and runs the reference: the real kube-apiserver with an etcd of its own, and the programs
+// that run beside it.
 //
-// Everything comes from the Go module proxy. The programs land in a folder that outlives the test (the first build
-// takes minutes); REFERENCE names another one.
+// All sources come from the Go module proxy. The programs are kept in a folder that survives the test, as the first
+// build takes minutes; the environment variable REFERENCE names another folder.
 package reference
 
 import (

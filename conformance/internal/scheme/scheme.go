@@ -1,5 +1,5 @@
-// Package scheme is upstream's scheme with the types of the built-in kinds in it, internal ones too, with their
-// defaults and conversions: upstream fills it in as the API server is linked, one package for each group.
+// Package scheme is upstream's scheme with the types of the built-in kinds, including the internal ones, with their
+// defaults and conversions. Upstream registers them from one package per group, which the API server imports.
 package scheme
 
 import (

@@ -1,5 +1,5 @@
-// Package shell runs lines of a shell as somebody types them who has kubectl: the real one, with a home of its own, and
-// nothing of the surroundings that would show in what it prints.
+// Package shell runs lines of shell with the real kubectl, with a home directory of its own and an environment that
+// does not influence what is printed.
 package shell
 
 import (

@@ -1,5 +1,5 @@
-// Package strategies is the table of what the API server calls before it stores an object of a built-in kind. Upstream
-// has no such table: each kind's storage takes its own.
+// Package strategies is a table of the functions that the API server calls before it stores an object of a built-in
+// kind. Upstream has no such table: the storage of each kind names its own functions.
 package strategies
 
 import (

@@ -1,5 +1,5 @@
-// Package valuediff shows where two objects differ. Whole objects side by side, as linediff shows texts, are too long
-// to find the one field in that makes a comparison with upstream fail.
+// Package valuediff lists the fields in which two objects differ. The objects that are compared with upstream are too
+// long to be read side by side.
 package valuediff
 
 import (

@@ -1,5 +1,5 @@
-// Package vectors reads the objects that k8s.io/api brings along to test its own encodings: one of every kind, in which
-// every field is filled in. What is compared with upstream on random objects starts from them.
+// Package vectors reads the objects with which k8s.io/api tests its encodings: one of every kind, with every field set.
+// They are the seeds of the random objects that are compared with upstream.
 package vectors
 
 import (

@@ -1,5 +1,5 @@
-// Command overlay writes the overlay with which a package is built that has all its mutants in it (go build -overlay),
-// for the programs that look for cases which notice them:
+// Command overlay writes the overlay (go build -overlay) with which a package is built together with all its mutants.
+// The programs that search for cases which notice mutants run with it:
 //
 //	go run ./mutants/overlay internal/builtin/validation DIR
 //	go test -tags mutants -overlay DIR/overlay.json -vet=off ./validation -run TestRecord
