@@ -107,11 +107,14 @@ func (w *walker) decode(v object.Value, t *Type) (Decoded, error) {
 
 // walker is the state of one walk. It is passed by pointer, and so are the steps: all of them stay on the stack.
 type walker struct {
-	part    bool         // see DecodePart
-	settled object.Value // see DecodeFrom
-	unknown []string     // paths, at most maxUnknown
-	saved   *TypeError   // the first value of a wrong type; the walk goes on
-	fatal   *TypeError   // ends the walk
+	part     bool         // see DecodePart
+	settled  object.Value // see DecodeFrom
+	unknown  []string     // paths, at most maxUnknown
+	reported int          // the text of them
+	// saved is the first value of a wrong type. The walk goes on, as Go's does, since a fatal one may follow. Errors
+	// after it are not made: to print a path for each would take time quadratic in the length of keys (maxReported).
+	saved *TypeError
+	fatal *TypeError // ends the walk
 }
 
 // step is one element of the path from the top to the current value, linked upwards: a field of a struct, an index of
@@ -476,8 +479,8 @@ func (w *walker) float(v object.Value, t *Type, at *step) object.Value {
 // untyped gives the numbers of content without a type the types they have by themselves.
 func (w *walker) untyped(v object.Value, at *step) object.Value {
 	typed, err := v.Untyped()
-	if err != nil {
-		w.save(&TypeError{Path: at.String(), Message: err.Error()})
+	if err != nil && w.saved == nil {
+		w.saved = &TypeError{Path: at.String(), Message: err.Error()}
 	}
 	return typed
 }
@@ -490,7 +493,9 @@ func (w *walker) bytes(v object.Value, at *step) object.Value {
 	}
 	data, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		w.save(&TypeError{Path: at.String(), Message: err.Error()})
+		if w.saved == nil {
+			w.saved = &TypeError{Path: at.String(), Message: err.Error()}
+		}
 		return object.Nil
 	}
 	if canonical := base64.StdEncoding.EncodeToString(data); canonical != text {
@@ -523,8 +528,8 @@ func (w *walker) byteList(v object.Value, at *step) object.Value {
 			data = append(data, byte(item.Int()))
 		case item.IsNull():
 			data = append(data, 0)
-		default:
-			w.save(wrong(describe(item, true), "uint8", &step{up: at, index: i}))
+		case w.saved == nil:
+			w.saved = wrong(describe(item, true), "uint8", &step{up: at, index: i})
 		}
 	}
 	return object.StringOf(base64.StdEncoding.EncodeToString(data))
@@ -532,14 +537,15 @@ func (w *walker) byteList(v object.Value, at *step) object.Value {
 
 // reportUnknown reports a member that the type does not have, of the struct at a place.
 func (w *walker) reportUnknown(at *step, name string) {
-	if len(w.unknown) >= maxUnknown {
+	if len(w.unknown) >= maxUnknown || w.reported >= maxReported {
 		return
 	}
 	path := at.String()
 	if path != "" {
 		path += "."
 	}
-	w.unknown = append(w.unknown, path+name)
+	path += name
+	w.unknown, w.reported = append(w.unknown, path), w.reported+len(path)
 }
 
 // String is the path of the place: spec.containers[0].image.
@@ -582,13 +588,8 @@ func (s *step) appendGo(dst []byte) []byte {
 
 // mismatch notes a value of the wrong JSON type.
 func (w *walker) mismatch(v object.Value, t *Type, at *step) {
-	w.save(wrong(describe(v, t.Kind == Int || t.Kind == Float), t.goString(), at))
-}
-
-// save keeps the first error; the walk goes on, as Go's does, because a fatal one may follow.
-func (w *walker) save(err *TypeError) {
 	if w.saved == nil {
-		w.saved = err
+		w.saved = wrong(describe(v, t.Kind == Int || t.Kind == Float), t.goString(), at)
 	}
 }
 

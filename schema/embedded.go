@@ -35,31 +35,18 @@ func embeddedErrors(v object.Value, t *Type) field.ErrorList {
 
 // embeddedChecker walks an object.
 type embeddedChecker struct {
-	inspect  func(metadata object.Value, path *field.Path) field.ErrorList
-	errs     field.ErrorList
-	reported int
-}
-
-// report adds errors, up to maxReported. The first one is reported whatever its length.
-func (e *embeddedChecker) report(errs ...*field.Error) {
-	for _, err := range errs {
-		size := len(err.Field) + len(err.Detail) + badSize(err.BadValue)
-		if e.reported > 0 && e.reported+size > maxReported {
-			return
-		}
-		e.reported += size
-		e.errs = append(e.errs, err)
-	}
+	reporter
+	inspect func(metadata object.Value, path *field.Path) field.ErrorList
 }
 
 // below walks what is below a value of the type. It goes by the value, whatever kind the type has: a list where the
-// schema has a map was told of by the checker, and its items have no type. at is nil for the top, which is why an
+// schema has a map was reported by the checker, and its items have no type. at is nil for the top, which is why an
 // object there is none within another; CheckEmbedded begins with a place, and has the value itself checked.
 func (e *embeddedChecker) below(v object.Value, t *Type, at *place) {
 	switch v.Kind() {
 	case object.Map:
 		if at != nil && t.embeds() {
-			e.object(v, t, at.path())
+			e.object(v, t, at)
 		}
 		here := place{up: at, index: -1}
 		members := v.Members()
@@ -89,7 +76,11 @@ func (e *embeddedChecker) below(v object.Value, t *Type, at *place) {
 // object checks one embedded object: apiVersion and kind must be there, metadata need not. Whether a definition of this
 // kind exists does not matter. A name that is missing is no error, since the object is not created yet; a name that is
 // there may be any segment of a URL, for the rules of its kind are not known. Both are up to inspect.
-func (e *embeddedChecker) object(v object.Value, t *Type, path *field.Path) {
+func (e *embeddedChecker) object(v object.Value, t *Type, at *place) {
+	if e.full {
+		return
+	}
+	path := at.path()
 	apiVersion, hasVersion := v.Get("apiVersion")
 	kind, hasKind := v.Get("kind")
 	if !hasVersion {
@@ -115,7 +106,21 @@ func (e *embeddedChecker) object(v object.Value, t *Type, path *field.Path) {
 			e.report(field.Invalid(path.Child("metadata"), BadValue(metadata), err.Error()))
 			return
 		}
-		e.report(e.inspect(decoded.Value, path.Child("metadata"))...)
+		e.metadata(decoded.Value, at)
+	}
+}
+
+// metadata checks the metadata of the object at a place. Its labels may each be wrong, so that their paths begin at the
+// object, and are put below it only for the errors that are reported.
+func (e *embeddedChecker) metadata(v object.Value, at *place) {
+	for _, err := range e.inspect(v, field.NewPath("metadata")) {
+		if e.full {
+			return
+		}
+		if path := at.path(); path != nil {
+			err.Field = path.String() + "." + err.Field
+		}
+		e.report(err)
 	}
 }
 

@@ -107,7 +107,7 @@ func (p *FieldPath) token() string {
 const nameEscapes = "a\ab\bf\fn\nr\rt\tv\v''\\\\"
 
 // unescapeName resolves the escapes of a quoted name. A backslash at the end of a line or of the name stands for
-// itself. Of several escapes that do not exist the last one is told.
+// itself. Of several escapes that do not exist the last one is reported.
 func unescapeName(s string) (string, error) {
 	var out strings.Builder
 	var err error

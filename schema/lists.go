@@ -26,21 +26,8 @@ func (t *Type) listErrors(v, old object.Value) field.ErrorList {
 	return found.errs
 }
 
-// listChecker walks an object and collects errors, up to a total length of maxReported. The first one is reported
-// whatever its length, so that there is an error wherever something is wrong.
-type listChecker struct {
-	errs     field.ErrorList
-	reported int
-}
-
-func (l *listChecker) report(err *field.Error) {
-	size := len(err.Field) + len(err.Detail) + badSize(err.BadValue)
-	if l.reported > 0 && l.reported+size > maxReported {
-		return
-	}
-	l.reported += size
-	l.errs = append(l.errs, err)
-}
+// listChecker walks an object and reports the lists that break the rules of their type.
+type listChecker struct{ reporter }
 
 // value checks what is below a value; t may be the type of another kind of value, and says nothing then.
 func (l *listChecker) value(v object.Value, t *Type, at *place) {
@@ -71,9 +58,7 @@ func (l *listChecker) members(v object.Value, t *Type, at *place) {
 func (l *listChecker) list(items []object.Value, t *Type, at *place) {
 	switch t.ListType {
 	case Set:
-		for _, i := range duplicates(items) {
-			l.report(field.Duplicate(at.path().Index(i), BadValue(items[i])))
-		}
+		l.duplicates(duplicates(items), at, func(i int) object.Value { return items[i] })
 	case Associative:
 		l.keys(items, t, at)
 	}
@@ -93,6 +78,9 @@ func (l *listChecker) list(items []object.Value, t *Type, at *place) {
 func (l *listChecker) keys(items []object.Value, t *Type, at *place) {
 	for i, item := range items {
 		if item.Kind() != object.Map && !item.IsNull() {
+			if l.full {
+				return
+			}
 			l.report(field.Invalid(at.path().Index(i), BadValue(item), "must be an object for an array of list-type map"))
 			return
 		}
@@ -106,8 +94,16 @@ func (l *listChecker) keys(items []object.Value, t *Type, at *place) {
 		}
 		return dst
 	})
-	for _, i := range again {
-		l.report(field.Duplicate(at.path().Index(i), BadValue(keysOf(t, items[i]))))
+	l.duplicates(again, at, func(i int) object.Value { return keysOf(t, items[i]) })
+}
+
+// duplicates reports items of the list at a place by their indices. shown is what the error shows of one.
+func (l *listChecker) duplicates(indices []int, at *place, shown func(i int) object.Value) {
+	for _, i := range indices {
+		if l.full {
+			return
+		}
+		l.report(field.Duplicate(at.path().Index(i), BadValue(shown(i))))
 	}
 }
 

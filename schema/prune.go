@@ -3,6 +3,7 @@ package schema
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -72,14 +73,15 @@ type pruner struct {
 	settled object.Value // see DecodeFrom
 	stored  bool         // see DecodeStored
 	nulls   bool         // step 4 is left out
-	keeps   bool         // what step 3 drops stays, and is told of
+	keeps   bool         // what step 3 drops stays, and is reported
 
 	// Unknown fields, of the top metadata, of the schema, and of embedded metadata: the reference reports them in this
 	// order, the latter two sorted.
 	unknownTop, unknown, unknownEmbedded []string
+	reported                             int // the text of all of them
 	// The first error of each step, in the order of the steps.
 	number, top, embedded *TypeError
-	refused               *field.Error // embedded as it is told of a field
+	refused               *field.Error // embedded, as the error of a field
 }
 
 // place is one element of the path from the top to the current value, linked upwards; nil is the top. It stays on the
@@ -93,17 +95,22 @@ type place struct {
 }
 
 // String is the path in the form of unknown fields, which is that of [step.String]: a.b[0].c.
-func (p *place) String() string {
+func (p *place) String() string { return string(p.appendPath(nil)) }
+
+func (p *place) appendPath(dst []byte) []byte {
 	if p == nil {
-		return ""
+		return dst
 	}
-	if p.index >= 0 {
-		return fmt.Sprintf("%s[%d]", p.up, p.index)
+	dst = p.up.appendPath(dst)
+	switch {
+	case p.index >= 0:
+		dst = append(dst, '[')
+		dst = strconv.AppendInt(dst, int64(p.index), 10)
+		return append(dst, ']')
+	case p.up != nil:
+		dst = append(dst, '.')
 	}
-	if p.up == nil {
-		return p.key
-	}
-	return p.up.String() + "." + p.key
+	return append(dst, p.key...)
 }
 
 // path is the path in the form of field errors: a.b[0][c] for a member that no property declares.
@@ -214,8 +221,8 @@ func (p *pruner) member(v object.Value, t *Type, keep bool, at *place) (object.V
 	of := t.below(at.key)
 	if at.free = t.Field(at.key) == nil; of == nil {
 		v = p.untyped(v, at) // a number that is none is an error in a field that goes, too
-		if !keep {
-			p.unknown = appendPath(p.unknown, at.String())
+		if !keep && p.reports(p.unknown) {
+			p.unknown = p.report(p.unknown, at.String())
 		}
 		return v, keep || p.keeps
 	}
@@ -243,11 +250,15 @@ func (p *pruner) loses(v object.Value, of *Type) bool {
 // has.
 func (t *Type) declared() bool { return t != emptied && t != closed && t != bareTypeMeta }
 
-// appendPath adds a path, up to maxUnknown. Paths beyond that are not reported, as in the reference.
-func appendPath(paths []string, path string) []string {
-	if len(paths) >= maxUnknown {
-		return paths
-	}
+// reports says whether one more unknown field will be reported. Beyond maxUnknown none is, as in the reference, and
+// none beyond maxReported. It is asked before a path is printed.
+func (p *pruner) reports(paths []string) bool {
+	return len(paths) < maxUnknown && p.reported < maxReported
+}
+
+// report adds a path.
+func (p *pruner) report(paths []string, path string) []string {
+	p.reported += len(path)
 	return append(paths, path)
 }
 
@@ -285,7 +296,9 @@ func (p *pruner) topMetadata(v object.Value, t *Type, at *place) object.Value {
 		return v
 	}
 	for _, name := range decoded.Unknown {
-		p.unknownTop = appendPath(p.unknownTop, "metadata."+name)
+		if p.reports(p.unknownTop) {
+			p.unknownTop = p.report(p.unknownTop, "metadata."+name)
+		}
 	}
 	return decoded.Value
 }
@@ -308,7 +321,9 @@ func (p *pruner) metadata(v object.Value, t *Type, at *place) (object.Value, boo
 		return v, true
 	}
 	for _, name := range decoded.Unknown {
-		p.unknownEmbedded = appendPath(p.unknownEmbedded, at.path().String()+"."+name)
+		if p.reports(p.unknownEmbedded) {
+			p.unknownEmbedded = p.report(p.unknownEmbedded, at.path().String()+"."+name)
+		}
 	}
 	if created, there := decoded.Value.Get("creationTimestamp"); there && created.IsNull() {
 		return decoded.Value.Without("creationTimestamp"), true

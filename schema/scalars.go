@@ -23,14 +23,14 @@ import (
 // The oracle is kube-openapi's pkg/validation/validate (stringValidator, formatValidator, numberValidator). Its quirks
 // are kept, for clients see them, and the order of errors and the number of matches (checker) depend on them:
 //
-//   - A string is told of one of maxLength, minLength and pattern only, the first in this order that it breaks. Of a
-//     number all that it breaks is told.
+//   - Of maxLength, minLength and pattern only the first one that a string breaks is reported. Of a number everything
+//     that it breaks is.
 //   - Lengths are counted in code points. The message of maxLength says bytes nevertheless, as field.TooLong does.
 //   - A pattern is a regular expression of Go, which matches in time linear in the string, whatever the pattern. It is
 //     not anchored. One that does not compile is accepted in a definition, and refuses every string.
 //   - An error of the range of a number's type has no path: the place is in its text alone (say).
 
-// text checks a string against minLength, maxLength and pattern, of which one error is told at the most, and against
+// text checks a string against minLength, maxLength and pattern, of which at most one error is reported, and against
 // the format.
 //
 // The formats of numbers say nothing about a string. Of an object every other format in said.format is known
@@ -140,7 +140,7 @@ func hasFormat(format, text string) bool {
 //
 //	type       bound    value    compared as
 //	integer    5        6        integers
-//	integer    5.5      6        floats; and the bound itself is an error, told with each value
+//	integer    5.5      6        floats; and the bound itself is an error, reported with each value
 //	number     5        6.5      floats
 //	number     5.5      6        integers, 5 and 6: the bound loses its fraction
 //
@@ -198,7 +198,7 @@ func less(a, b object.Value) bool {
 // inRange checks that a number is one of the type and format, and says whether it is (IsValueValidAgainstRange). The
 // library prints the number without an exponent and parses that text as the type: 1e300 is no integer because its 301
 // digits do not fit 64 bits, 1.5 is none because of its point, and 1e40 with format float is above the largest float32.
-// A value of another type than the schema has was told of before (ofType), and is told of here once more.
+// A value of another type than the schema has was reported before (ofType), and is once more here.
 //
 // what names the number in the error: "Checked" is the value, and the others are bounds of the schema.
 func (c *checker) inRange(f *findings, v object.Value, t *Type, said *Constraints, what string, at *place) bool {
@@ -221,7 +221,7 @@ func (c *checker) inRange(f *findings, v object.Value, t *Type, said *Constraint
 	if c.format(said) != "" {
 		format = "with format " + c.format(said)
 	}
-	c.say(f, fmt.Sprintf("%s value must be of type %s %s in %s", what, t.jsonType(), format, at.name()))
+	c.say(f, at, "%[2]s value must be of type %[3]s %[4]s in %[1]s", what, t.jsonType(), format)
 	return false
 }
 
@@ -234,13 +234,16 @@ func plain10(v object.Value) string {
 }
 
 // multiple checks multipleOf, for two Ints or two Floats. A factor that is not above zero is an error of the schema,
-// which is told with each value: the validation of definitions lets it pass. That goes for 0.5 of an integer as well,
-// whose integer part is 0.
+// which is reported with each value: the validation of definitions lets it pass. That goes for 0.5 of an integer as
+// well, whose integer part is 0.
 //
 // Floats divide with an error: 0.3/0.1 is 2.9999999999999996. So the quotient need only be near an integer (isWhole).
 // For a factor below 1 it is computed by the reciprocal, as the library does: the rounding decides which numbers pass.
 func (c *checker) multiple(f *findings, at *place, v, factor object.Value) {
 	if !(factor.Int() > 0 || factor.Float() > 0) {
+		if c.silent(f) {
+			return
+		}
 		name := at.name()
 		message := fmt.Sprintf("factor MultipleOf declared for %s must be positive: %v", name, BadValue(factor))
 		c.add(f, finding{message, field.Invalid(c.at(name), BadValue(factor), message), 2 * len(message)})

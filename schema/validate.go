@@ -2,7 +2,6 @@ package schema
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -20,7 +19,7 @@ import (
 // not count if its [Pair] is unchanged, and duplicates in lists do not count if the old object has any. Embedded
 // metadata always counts.
 //
-// What is told is bounded (maxReported); the verdict is not: where there is an error, there is one in the list.
+// What is reported is bounded (maxReported); the verdict is not: where there is an error, there is one in the list.
 func (t *Type) Validate(v, old object.Value) field.ErrorList {
 	var pair *Pair
 	if !old.IsNull() {
@@ -63,33 +62,36 @@ func (f *findings) errors() (errs field.ErrorList) {
 	return errs
 }
 
-// maxReported bounds the text of what is told of one object: paths, messages and the values that are wrong. A million
-// items can each be wrong, and one string that is wrong can be long, and wrong in many ways.
-const maxReported = 1 << 20
-
 // checker validates a value against its schema, as kube-openapi's validation does, which the reference runs on the
-// schema of the definition. The rules of JSON schema say what is valid; which errors are told of what is not is up to
-// that library:
+// schema of the definition. The rules of JSON schema say what is valid; which errors are reported for what is not is up
+// to that library:
 //
-//   - Everything that is wrong with a value is told, a text only once.
-//   - Where anyOf or oneOf has no valid branch, the errors of one branch are told: of the first that has the most
+//   - Everything that is wrong with a value is reported, a text only once.
+//   - Where anyOf or oneOf has no valid branch, the errors of one branch are reported: of the first that has the most
 //     matches, which is a count of the checks that took place in it and below it. So matches have to be counted as
 //     there, though they mean little.
-//   - What is wrong with a branch that is not told of may not be lost: it is not valid.
+//   - What is wrong with a branch that is not reported may not be lost: it is not valid.
 //
 // For example, anyOf: [{type: object, required: [a]}, {type: string}] and the value {} make
 //
 //	"x" must validate at least one schema (anyOf)
 //	x.a in body is required
 //
-// The first branch has more matches, since the type of the value is right there, and so its error is told. That the
-// value is no string is not told, but counts.
+// The first branch has more matches, since the type of the value is right there, and so its error is reported. That
+// the value is no string is not reported, but counts.
 //
 // The obvious way, one list that all checks write to, gets the second wrong; so each value has findings of its own,
 // which go into those of its parent.
+//
+// The branches of anyOf, oneOf and not are first checked without reporting anything (quiet). Only where errors of a
+// branch are to be reported, it is checked once more. So a value that is valid by its second branch prints no error of
+// the first one. A branch within a branch is checked quietly for each branch around it: the cost is that of checking
+// all branches once, times how deep the schema nests them.
 type checker struct {
 	root     *field.Path // of the value that everything begins with; nil where that is an object
 	reported int         // text in findings that have not been discarded
+	full     bool        // nothing more is reported (maxReported) unless something is discarded
+	quiet    bool        // of findings, only matches and failed are of interest
 	// asDefault says that the value is a default, to which the reference holds a schema as it is written: formats
 	// count that are not checked otherwise, and x-kubernetes-int-or-string does not stand for a type.
 	asDefault bool
@@ -98,8 +100,10 @@ type checker struct {
 // findings is what is known of one value, and of all that is below it. Invariants:
 //
 //	list has no message twice      len(list) > 0 ⇒ failed      reported(checker) = Σ size of all findings not discarded
+//	full(checker) ⇒ reported(checker) > 0
 //
-// failed without list is possible: when maxReported is reached, errors are no longer told, but still decide.
+// failed without list is possible: in a quiet check, and when maxReported is reached. Errors that are not reported
+// decide as well.
 type findings struct {
 	list    []finding
 	seen    map[string]bool // of list, by message; nil while it is short
@@ -115,6 +119,13 @@ type finding struct {
 
 // manyFindings is from how many findings on they are looked for in a map.
 const manyFindings = 16
+
+// silent notes an error, and says whether it will not be reported. Whoever finds one asks before making it: see
+// maxReported.
+func (c *checker) silent(f *findings) bool {
+	f.failed = true
+	return c.quiet || c.full
+}
 
 // add adds an error, unless its text is there, or maxReported is reached.
 func (c *checker) add(to *findings, one finding) {
@@ -138,6 +149,7 @@ func (c *checker) add(to *findings, one finding) {
 		to.seen[one.message] = true
 	}
 	if c.reported > 0 && c.reported+one.size > maxReported {
+		c.full = true
 		return
 	}
 	c.reported += one.size
@@ -159,36 +171,25 @@ func (c *checker) merge(to *findings, part findings) {
 	}
 }
 
-// discard forgets findings that are not told, such as those of a branch of anyOf, so that they do not count against
+// discard forgets findings that are not reported, as the value is unchanged, so that they do not count against
 // maxReported.
 func (c *checker) discard(f findings) {
 	for i := range f.list {
 		c.reported -= f.list[i].size
+		c.full = false
 	}
 }
 
 // name is a place in the words of the library: like its path, but that the name of an additional member of the top
 // begins with a dot.
 func (p *place) name() string {
-	if p == nil {
-		return ""
+	var dst []byte
+	for top := p; top != nil; top = top.up {
+		if top.up == nil && top.free {
+			dst = append(dst, '.')
+		}
 	}
-	return string(p.appendName(nil))
-}
-
-func (p *place) appendName(dst []byte) []byte {
-	if p.up != nil {
-		dst = p.up.appendName(dst)
-	}
-	switch {
-	case p.index >= 0:
-		dst = append(dst, '[')
-		dst = strconv.AppendInt(dst, int64(p.index), 10)
-		return append(dst, ']')
-	case p.up != nil || p.free:
-		dst = append(dst, '.')
-	}
-	return append(dst, p.key...)
+	return string(p.appendPath(dst))
 }
 
 // at is the path of a name.
@@ -203,6 +204,9 @@ func (c *checker) at(name string) *field.Path {
 func (c *checker) put(
 	f *findings, at *place, format string, args []any, make func(path *field.Path, message string) *field.Error,
 ) {
+	if c.silent(f) {
+		return
+	}
 	name := at.name()
 	message := name + " in body " + fmt.Sprintf(format, args...)
 	err := make(c.at(name), message)
@@ -224,21 +228,14 @@ func (c *checker) wrongType(f *findings, at *place, want, is string) {
 }
 
 // say adds an error about the object as a whole: those of the junctors and of the ranges of number types name their
-// place in the text alone.
-func (c *checker) say(f *findings, message string) {
+// place in the text alone. The name is the first argument of the format.
+func (c *checker) say(f *findings, at *place, format string, args ...any) {
+	if c.silent(f) {
+		return
+	}
+	message := fmt.Sprintf(format, append([]any{at.name()}, args...)...)
 	err := field.Invalid(c.root, "", message)
 	c.add(f, finding{message, err, 2 * len(message)})
-}
-
-// badSize is the size of a value in an error.
-func badSize(v any) int {
-	switch v := v.(type) {
-	case string:
-		return len(v)
-	case shown:
-		return len(object.AppendJSON(nil, v.value))
-	}
-	return 16
 }
 
 // ratcheted checks a value, and lets what is wrong with it pass if the value is as it was. The comparison comes last:
@@ -253,7 +250,7 @@ func (c *checker) ratcheted(v object.Value, t *Type, at *place, pair *Pair) find
 }
 
 // value checks a value. pair is nil where there is no old one, and within junctors. The order of the checks is that of
-// the library: it decides the order of the errors, and with matches which branch of a junctor is told of.
+// the library: it decides the order of the errors, and with matches which branch of a junctor is reported.
 func (c *checker) value(v object.Value, t *Type, at *place, pair *Pair) (f findings) {
 	said := t.Custom
 	if said == nil {
@@ -393,13 +390,10 @@ func (c *checker) junctors(f *findings, v object.Value, t *Type, said *Constrain
 		if valid == 0 {
 			none = ". None validated"
 		}
-		c.say(f, fmt.Sprintf("%q must validate all the schemas (allOf)%s", at.name(), none))
+		c.say(f, at, "%[1]q must validate all the schemas (allOf)%[2]s", none)
 	}
-	if said.Not != nil {
-		part := c.value(v, said.Not, at, nil)
-		if c.discard(part); !part.failed {
-			c.say(f, fmt.Sprintf("%q must not validate the schema (not)", at.name()))
-		}
+	if said.Not != nil && !c.quietly(v, said.Not, at).failed {
+		c.say(f, at, "%[1]q must not validate the schema (not)")
 	}
 }
 
@@ -411,61 +405,74 @@ func (t *Type) takesEither(v object.Value, said *Constraints) bool {
 		len(said.AnyOf) == 2 && said.AnyOf[0] == plainInt && said.AnyOf[1] == plainString
 }
 
+// quietly checks a value against a branch of a junctor. The findings have no list.
+func (c *checker) quietly(v object.Value, branch *Type, at *place) findings {
+	was := c.quiet
+	c.quiet = true
+	part := c.value(v, branch, at, nil)
+	c.quiet = was
+	return part
+}
+
+// closest is the branch, of those that a value fails, whose errors are reported: the first of those with the most
+// matches.
+type closest struct {
+	branch  *Type // nil: there is none yet
+	matches int
+}
+
+func (b *closest) prefer(branch *Type, matches int) {
+	if b.branch == nil || matches > b.matches {
+		b.branch, b.matches = branch, matches
+	}
+}
+
+// explain reports what is wrong with a value by the branch that it comes closest to.
+func (c *checker) explain(f *findings, v object.Value, best closest, at *place) {
+	if c.quiet {
+		f.matches += best.matches
+		return
+	}
+	c.merge(f, c.value(v, best.branch, at, nil))
+}
+
 // anyOf checks that one branch is valid. The first valid one ends the search, and counts its matches.
 func (c *checker) anyOf(f *findings, v object.Value, branches []*Type, at *place) {
-	var best findings
-	for _, of := range branches {
-		part := c.value(v, of, at, nil)
+	var best closest
+	for _, branch := range branches {
+		part := c.quietly(v, branch, at)
 		if !part.failed {
-			c.discard(best)
 			f.matches += part.matches
 			return
 		}
-		c.prefer(&best, part)
+		best.prefer(branch, part.matches)
 	}
-	c.say(f, fmt.Sprintf("%q must validate at least one schema (anyOf)", at.name()))
-	c.merge(f, best)
+	c.say(f, at, "%[1]q must validate at least one schema (anyOf)")
+	c.explain(f, v, best, at)
 }
 
-// prefer keeps what is known of the better one of two branches that failed.
-func (c *checker) prefer(best *findings, part findings) {
-	if best.failed && part.matches <= best.matches {
-		c.discard(part)
-		return
-	}
-	c.discard(*best)
-	*best = part
-}
-
-// oneOf checks that exactly one branch is valid. All are tried; the errors of a branch are told only where none is
-// valid.
+// oneOf checks that exactly one branch is valid, for which all are tried. Its matches are those of the valid branch.
+// The errors of a branch are reported only where none is valid.
 func (c *checker) oneOf(f *findings, v object.Value, branches []*Type, at *place) {
-	var best findings
+	var best closest
 	valid, matches := 0, 0
-	for _, of := range branches {
-		part := c.value(v, of, at, nil)
-		switch {
-		case !part.failed:
-			if valid++; valid == 1 {
-				matches = part.matches
-				c.discard(best)
-				best = findings{}
-			}
-		case valid == 0:
-			c.prefer(&best, part)
-		default:
-			c.discard(part)
+	for _, branch := range branches {
+		part := c.quietly(v, branch, at)
+		if part.failed {
+			best.prefer(branch, part.matches)
+			continue
 		}
+		valid++
+		matches = part.matches
 	}
 	switch valid {
 	case 0:
-		c.say(f, fmt.Sprintf("%q must validate one and only one schema (oneOf). Found none valid", at.name()))
-		c.merge(f, best)
+		c.say(f, at, "%[1]q must validate one and only one schema (oneOf). Found none valid")
+		c.explain(f, v, best, at)
 	case 1:
 		f.matches += matches
 	default:
-		c.say(f, fmt.Sprintf("%q must validate one and only one schema (oneOf). Found %d valid alternatives",
-			at.name(), valid))
+		c.say(f, at, "%[1]q must validate one and only one schema (oneOf). Found %[2]d valid alternatives", valid)
 	}
 }
 
@@ -547,6 +554,9 @@ func (c *checker) members(f *findings, v object.Value, t *Type, said *Constraint
 
 // notAllowed adds the error of a member that additionalProperties: false excludes.
 func (c *checker) notAllowed(f *findings, key string, at *place) {
+	if c.silent(f) {
+		return
+	}
 	name := at.name()
 	message := name + "." + key + " in body is a forbidden property"
 	c.add(f, finding{message, field.Invalid(c.at(name), key, message), 2*len(message) + len(key)})
@@ -554,6 +564,9 @@ func (c *checker) notAllowed(f *findings, key string, at *place) {
 
 // missing adds the error of a required member that is not there.
 func (c *checker) missing(f *findings, key string, at *place) {
+	if c.silent(f) {
+		return
+	}
 	name := at.name() + "." + key
 	c.add(f, finding{name + " in body is required", field.Required(c.at(name), ""), 2 * len(name)})
 }
@@ -567,6 +580,9 @@ func (c *checker) enum(f *findings, v object.Value, said *Constraints, at *place
 		if !v.IsNull() && object.Equal(converted(v, one.Kind()), one) {
 			return
 		}
+	}
+	if c.silent(f) {
+		return
 	}
 	names := make([]string, 0, len(said.Enum))
 	for _, one := range said.Enum {
