@@ -96,7 +96,7 @@ var allowed = map[string][]string{
 		"object", "schema"},
 
 	"internal/builtin/validation/validationtest": {"object", "internal/access", "internal/builtin", "internal/engine",
-		"internal/objectmeta"},
+		"internal/features", "internal/objectmeta"},
 }
 
 // outside says which packages from elsewhere only these packages may import.

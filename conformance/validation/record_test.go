@@ -250,7 +250,7 @@ func (r *recorder) kind(t *testing.T, k *kindUnderTest) {
 // candidate makes random changes to a case.
 func (r *recorder) candidate(x *explorer, seed uint64, c *validationtest.Case) *validationtest.Case {
 	base := r.documents[c.Object]
-	next := &validationtest.Case{Verb: c.Verb, Object: c.Object}
+	next := &validationtest.Case{Verb: c.Verb, Object: c.Object, Gates: c.Gates}
 	if c.Verb == "create" {
 		doc, err := c.After(base)
 		if err != nil {

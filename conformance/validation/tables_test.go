@@ -4,11 +4,17 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
 
 	"plinth/internal/builtin/validation/validationtest"
 	"plinth/object"
@@ -63,6 +69,11 @@ func TestTablesAreUpstreams(t *testing.T) {
 // upstreamSays gives the errors that upstream finds in a case.
 func (k *kindUnderTest) upstreamSays(t *testing.T, c *validationtest.Case,
 	documents map[string]map[string]any) ([]string, error) {
+	restore, err := setGates(c.Gates)
+	if err != nil {
+		return nil, err
+	}
+	defer restore()
 	doc, err := c.Before(documents)
 	if err != nil {
 		return nil, err
@@ -75,11 +86,8 @@ func (k *kindUnderTest) upstreamSays(t *testing.T, c *validationtest.Case,
 		v, _, err = k.create(t, doc)
 		return validationtest.Errors(v.theirs, true), err
 	}
-	_, old, err := k.create(t, doc)
+	old, err := k.kept(t, doc)
 	if err != nil {
-		return nil, err
-	}
-	if old, err = k.restored(t, doc, old); err != nil {
 		return nil, err
 	}
 	var kept map[string]any
@@ -92,7 +100,57 @@ func (k *kindUnderTest) upstreamSays(t *testing.T, c *validationtest.Case,
 	subresource := c.Verb
 	if subresource == "update" {
 		subresource = ""
+	} else if k.upstream.Subresources[subresource] == nil {
+		return nil, fmt.Errorf("%s has no %s", k.gvk.Kind, subresource)
 	}
 	v, _, err = k.update(t, doc, old, subresource)
 	return validationtest.Errors(v.theirs, true), err
+}
+
+// kept is the object that a document makes, with its status. That it is being deleted is put in last: by then it has
+// got its status.
+func (k *kindUnderTest) kept(t *testing.T, doc map[string]any) (runtime.Object, error) {
+	living := clone(doc).(map[string]any)
+	if metadata, ok := living["metadata"].(map[string]any); ok {
+		delete(metadata, "deletionTimestamp")
+	}
+	_, old, err := k.create(t, living)
+	if err != nil {
+		return nil, err
+	}
+	if old, err = k.restored(t, living, old); err != nil {
+		return nil, err
+	}
+	is, err := k.decode(doc)
+	if err != nil {
+		return nil, err
+	}
+	from, err := meta.Accessor(is)
+	if err != nil {
+		return nil, err
+	}
+	to, err := meta.Accessor(old)
+	if err != nil {
+		return nil, err
+	}
+	to.SetDeletionTimestamp(from.GetDeletionTimestamp())
+	return old, nil
+}
+
+// setGates turns upstream's feature gates on and off, as --feature-gates does, until restore.
+func setGates(gates string) (restore func(), err error) {
+	set := utilfeature.DefaultMutableFeatureGate.Set
+	var before []string
+	for gate := range strings.SplitSeq(gates, ",") {
+		if name, _, ok := strings.Cut(gate, "="); ok {
+			on := utilfeature.DefaultFeatureGate.Enabled(featuregate.Feature(name))
+			before = append(before, fmt.Sprintf("%s=%t", name, on))
+		}
+	}
+	restore = func() { _ = set(strings.Join(before, ",")) } // what was set before can be set again
+	if err := set(gates); err != nil {
+		restore() // an error leaves them set
+		return nil, err
+	}
+	return restore, nil
 }

@@ -69,6 +69,11 @@ func (f *Errors) TooLong(p *Place, limit int) {
 	f.List = append(f.List, field.TooLong(f.Path(p), "", limit))
 }
 
+// TooLongCharacters adds an error about a text of more characters than a limit.
+func (f *Errors) TooLongCharacters(p *Place, limit int) {
+	f.List = append(f.List, field.TooLongCharacters(f.Path(p), "", limit))
+}
+
 // TooMany adds an error about a list of more items than a limit.
 func (f *Errors) TooMany(p *Place, have, limit int) {
 	f.List = append(f.List, field.TooMany(f.Path(p), have, limit))

@@ -6,9 +6,13 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/rest"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/kubernetes/pkg/registry/admissionregistration/mutatingadmissionpolicy"
 	"k8s.io/kubernetes/pkg/registry/admissionregistration/mutatingadmissionpolicybinding"
 	"k8s.io/kubernetes/pkg/registry/admissionregistration/mutatingwebhookconfiguration"
@@ -97,7 +101,7 @@ type subresources = map[string]rest.RESTUpdateStrategy
 
 var (
 	policies = validatingadmissionpolicy.NewStrategy(nil, nil)
-	claims   = resourceclaim.NewStrategy(nil, nil)
+	claims   = resourceclaim.NewStrategy(administrative{}, anybody{})
 	requests = podcertificaterequest.NewStrategy()
 
 	// unresolved is asked of a binding with parameters whether it is there, and of nobody's rights.
@@ -114,6 +118,14 @@ type anybody struct{}
 
 func (anybody) Authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 	return authorizer.DecisionAllow, "", nil
+}
+
+// administrative gives namespaces in which claims may have administrative access.
+type administrative struct{ typedcorev1.NamespaceInterface }
+
+func (administrative) Get(_ context.Context, name string, _ metav1.GetOptions) (*corev1.Namespace, error) {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name,
+		Labels: map[string]string{resourcev1.DRAAdminNamespaceLabelKey: "true"}}}, nil
 }
 
 // Of has the strategies of every kind that can be written.
@@ -188,7 +200,7 @@ var Of = map[schema.GroupKind]Strategies{
 	{Group: "resource.k8s.io", Kind: "DeviceTaintRule"}: withStatus(devicetaintrule.Strategy,
 		devicetaintrule.StatusStrategy),
 	{Group: "resource.k8s.io", Kind: "ResourceClaim"}:         withStatus(claims, resourceclaim.NewStatusStrategy(claims)),
-	{Group: "resource.k8s.io", Kind: "ResourceClaimTemplate"}: plain(resourceclaimtemplate.NewStrategy(nil)),
+	{Group: "resource.k8s.io", Kind: "ResourceClaimTemplate"}: plain(resourceclaimtemplate.NewStrategy(administrative{})),
 	{Group: "resource.k8s.io", Kind: "ResourceSlice"}:         plain(resourceslice.Strategy),
 
 	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}: plain(priorityclass.Strategy),

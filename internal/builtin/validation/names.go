@@ -34,7 +34,7 @@ func (f *errorList) declaredDriverName(p *fielderrors.Place, name string) {
 		return
 	}
 	if len(name) > maxDriverName {
-		f.TooLong(p, maxDriverName)
+		f.TooLongCharacters(p, maxDriverName)
 	}
 	f.Each(p, name, content.IsDNS1123SubdomainCaseless(name))
 }

@@ -295,26 +295,29 @@ func (f *errorList) deviceExpression(expression string, p *fielderrors.Place) {
 	}
 }
 
+// derivedAttributes checks the attributes that a request computes. Of too many of them generated rules say nothing
+// more, and the others go on.
 func (f *errorList) derivedAttributes(attributes object.Value, c deviceClaim, request string, p *fielderrors.Place) {
-	if f.tooMany(attributes, maxDeviceItems, p) {
-		return
-	}
+	tooMany := f.tooMany(attributes, maxDeviceItems, p)
 	for i, attribute := range attributes.Items() {
 		p := p.Item(i)
-		if name := text(attribute, "name"); name == "" {
-			f.Required(p.To("name"), "")
-		} else {
-			if !c.constrains(name, request) {
-				f.Invalid(p.To("name"), fielderrors.Word(name),
-					"must be referenced by at least one matchAttribute or distinctAttribute constraint targeting this request")
-			}
-			f.declaredAttributeName(name, p.To("name"))
+		name, expression := text(attribute, "name"), text(attribute, "expression")
+		if name != "" && !c.constrains(name, request) {
+			f.Invalid(p.To("name"), fielderrors.Word(name),
+				"must be referenced by at least one matchAttribute or distinctAttribute constraint targeting this request")
 		}
-		if expression := text(attribute, "expression"); expression == "" {
-			f.Required(p.To("expression"), "")
-		} else if len(expression) > maxDeviceExpression {
+		if len(expression) > maxDeviceExpression {
 			f.TooLong(p.To("expression"), maxDeviceExpression)
 		}
+		if tooMany {
+			continue
+		}
+		if name == "" {
+			f.Required(p.To("name"), "")
+		} else {
+			f.declaredAttributeName(name, p.To("name"))
+		}
+		f.requiredText(p.To("expression"), expression)
 	}
 	f.unique(attributes, named, p)
 }
@@ -409,7 +412,7 @@ func resourceClaimStatus(f *errorList, obj, old object.Value) {
 	case before.IsNull():
 		f.allocation(allocation, c, at.To("allocation"))
 	case !same(allocation, before):
-		f.changed(at.To("allocation"))
+		f.Invalid(at.To("allocation"), fielderrors.Show(object.Nil), "field cannot be modified once set")
 	}
 }
 
@@ -422,14 +425,20 @@ func subset(items, of object.Value) bool {
 	return true
 }
 
-// sharedDevice is the name of an allocated device, and of the share of it.
-func sharedDevice(v object.Value) string {
-	id := text(v, "driver") + "/" + text(v, "pool") + "/" + text(v, "device")
-	if share := text(v, "shareID"); share != "" {
-		id += "/" + share
-	}
-	return id
+// sharedDevice names an allocated device, or a share of one.
+type sharedDevice struct{ driver, pool, device, share string }
+
+func sharedDeviceOf(v object.Value) sharedDevice {
+	return sharedDevice{text(v, "driver"), text(v, "pool"), text(v, "device"), text(v, "shareID")}
 }
+
+var (
+	sharedDeviceFields = []goField{{name: "Driver", member: "driver"}, {name: "Pool", member: "pool"},
+		{name: "Device", member: "device"}, {name: "ShareID", member: "shareID", zero: `""`}}
+	deviceStatusOrder = slices.Concat(members("driver", "pool", "device", "shareID"),
+		[]jsonField{{"conditions", members(conditionOrder...)}}, members("data"),
+		[]jsonField{{"networkData", members("interfaceName", "ips", "hardwareAddress")}})
+)
 
 func (f *errorList) deviceStatuses(devices, allocation object.Value, p *fielderrors.Place) {
 	for i, device := range devices.Items() {
@@ -438,10 +447,9 @@ func (f *errorList) deviceStatuses(devices, allocation object.Value, p *fielderr
 		f.poolName(p.To("pool"), text(device, "pool"))
 		f.label(p.To("device"), text(device, "device"))
 		f.shareID(p.To("shareID"), device.At("shareID"))
-		id := sharedDevice(device)
 		if !slices.ContainsFunc(allocation.At("devices", "results").Items(),
-			func(r object.Value) bool { return sharedDevice(r) == id }) {
-			f.Invalid(p, fielderrors.Word(id), "must be an allocated device in the claim")
+			func(r object.Value) bool { return sharedDeviceOf(r) == sharedDeviceOf(device) }) {
+			f.Invalid(p, goForm{device, sharedDeviceFields}, "must be an allocated device in the claim")
 		}
 		conditions := device.At("conditions")
 		f.tooMany(conditions, maxDeviceConditions, p.To("conditions"))
@@ -451,11 +459,12 @@ func (f *errorList) deviceStatuses(devices, allocation object.Value, p *fielderr
 		}
 		f.networkData(device.At("networkData"), p.To("networkData"))
 	}
-	var names seen
+	met := map[sharedDevice]bool{}
 	for i, device := range devices.Items() {
-		if id := sharedDevice(device); names.add(id) {
-			f.Duplicate(p.Item(i), fielderrors.Word(id))
+		if met[sharedDeviceOf(device)] {
+			f.Duplicate(p.Item(i), jsonForm{device, deviceStatusOrder})
 		}
+		met[sharedDeviceOf(device)] = true
 	}
 }
 
@@ -506,7 +515,7 @@ func (f *errorList) allocation(allocation object.Value, c deviceClaim, p *fielde
 			p := at.Item(i)
 			f.requestRef(text(result, "request"), c, p.To("request"))
 			f.declaredDriverName(p.To("driver"), text(result, "driver"))
-			f.poolName(p.To("pool"), text(result, "pool"))
+			f.declaredPoolName(p.To("pool"), text(result, "pool"))
 			f.label(p.To("device"), text(result, "device"))
 			f.bindingConditions(result, p)
 			f.deviceTolerations(result.At("tolerations"), p.To("tolerations"))
@@ -573,6 +582,7 @@ func taintRuleCreate(f *errorList, obj object.Value) {
 }
 
 func taintRuleUpdate(f *errorList, obj, old object.Value) {
+	f.qualifiedFinalizers(obj)
 	f.taintRule(obj.At("spec"), old.At("spec", "taint"))
 }
 

@@ -35,7 +35,8 @@ const (
 	oneNodeChoice           = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
 	oneDeviceChoice         = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true" +
 		" in the ResourceSlice spec"
-	unsetOrTrue = "must be either unset or set to true"
+	oneDeviceValue = "exactly one value must be specified"
+	unsetOrTrue    = "must be either unset or set to true"
 )
 
 // semantic is a version as semver.org has it.
@@ -54,6 +55,26 @@ func (f *errorList) poolName(p *fielderrors.Place, name string) {
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		f.subdomain(p, part)
+	}
+}
+
+// declaredPoolName is poolName in the words of generated rules.
+func (f *errorList) declaredPoolName(p *fielderrors.Place, name string) {
+	if name == "" {
+		f.Required(p, "")
+		return
+	}
+	if len(name) > utilvalidation.DNS1123SubdomainMaxLength {
+		f.TooLong(p, utilvalidation.DNS1123SubdomainMaxLength)
+	}
+	for i, part := range strings.Split(name, "/") {
+		if part == "" {
+			f.Invalid(p, name, fmt.Sprintf("segment %d: must not be empty", i))
+			continue
+		}
+		for _, detail := range objectmeta.SubdomainErrors(part) {
+			f.Invalid(p, part, fmt.Sprintf("segment %d: %s", i, detail))
+		}
 	}
 }
 
@@ -124,7 +145,7 @@ func (f *errorList) sliceNodes(spec object.Value, p *fielderrors.Place) {
 		set = append(set, "`nodeSelector`")
 		f.nodeSelector(selector, false, p.To("nodeSelector"))
 		if terms := selector.At("nodeSelectorTerms"); terms.Len() != 1 {
-			f.Invalid(p.To("nodeSelector").To("nodeSelectorTerms"), fielderrors.Show(terms),
+			f.Invalid(p.To("nodeSelector").To("nodeSelectorTerms"), goForm{terms, nodeSelectorTermFields},
 				"must have exactly one node selector term")
 		}
 	}
@@ -212,7 +233,7 @@ func (f *errorList) device(device, old object.Value, nodes bool, p *fielderrors.
 	}
 	for _, m := range attributes.Members() {
 		f.attributeName(m.Key, p.To("attributes"))
-		f.deviceAttribute(m.Value, p.To("attributes").Key(shortened(m.Key)))
+		f.deviceAttribute(m.Value, m.Key, p.To("attributes"))
 	}
 	if old.IsNull() || !alike(old.At("capacity"), capacity, true) {
 		for _, m := range capacity.Members() {
@@ -445,31 +466,39 @@ var deviceAttributeFields = []goField{
 // attributeMembers are the members of an attribute, of which one is set.
 var attributeMembers = []string{"int", "bool", "string", "version", "ints", "bools", "strings", "versions"}
 
-func (f *errorList) deviceAttribute(attribute object.Value, p *fielderrors.Place) {
-	var set []string
+func (f *errorList) deviceAttribute(attribute object.Value, key string, p *fielderrors.Place) {
+	at := p.Key(shortened(key))
 	for _, member := range attributeMembers {
 		v := attribute.At(member)
-		if v.IsNull() {
-			continue
+		if v.Kind() != object.List {
+			f.deviceValue(v, member == "version", at.To(member))
 		}
-		set = append(set, member)
-		at := p.To(member)
-		switch {
-		case v.Kind() != object.List:
-			f.deviceValue(v, member == "version", at)
-		case v.Len() == 0:
-			f.Invalid(at, fielderrors.Show(v), "must not be empty if specified")
-		default:
-			for i, item := range v.Items() {
-				f.deviceValue(item, member == "versions", at.Item(i))
-			}
+		for i, item := range v.Items() {
+			f.deviceValue(item, member == "versions", at.To(member).Item(i))
 		}
 	}
-	if supported := "`" + strings.Join(attributeMembers, "`, `") + "`"; len(set) == 0 {
+	// Generated rules do not shorten the key. Where it is long, the reference takes what they say and what its other
+	// rules say for two things, and tells both.
+	if set := f.union(attribute, attributeMembers, p.Key(key)); len(set) == 0 && len(key) > maxAttributeKey {
+		f.Invalid(at, "", oneDeviceValue)
+	} else if len(set) > 1 && len(key) > maxAttributeKey {
+		f.Invalid(at, goForm{attribute, deviceAttributeFields}, oneDeviceValue)
+	}
+}
+
+// union demands that one of several members is set, in the words of generated rules, and gives those that are.
+func (f *errorList) union(v object.Value, of []string, p *fielderrors.Place) (set []string) {
+	for _, member := range of {
+		if has(v, member) {
+			set = append(set, member)
+		}
+	}
+	if supported := "`" + strings.Join(of, "`, `") + "`"; len(set) == 0 {
 		f.Invalid(p, "", "must specify one of: "+supported)
 	} else if len(set) > 1 {
 		f.Invalid(p, "{"+strings.Join(set, ", ")+"}", "must specify exactly one of: "+supported)
 	}
+	return set
 }
 
 // deviceValue checks one value of an attribute: what is a text is not long, and a version is one.
@@ -639,7 +668,11 @@ func (f *errorList) deviceNodeResources(resources, capacity object.Value, p *fie
 	}
 }
 
+// mappingMembers are the members of a mapping, of which one is set.
+var mappingMembers = []string{"capacityKey", "deviceMultiplier"}
+
 func (f *errorList) nodeMapping(mapping, capacity object.Value, p *fielderrors.Place) {
+	f.union(mapping, mappingMembers, p)
 	key, times, device := mapping.At("capacityKey"), mapping.At("capacityMultiplier"), mapping.At("deviceMultiplier")
 	if !key.IsNull() {
 		if key.Len() == 0 {

@@ -13,6 +13,8 @@
 // the length of the list appends to it. <a*253> stands for 253 times a, and <"a#",*3> for "a0","a1","a2",. The objects
 // are the YAML documents beside the tables. A line that begins with # is a comment.
 //
+// A line "gates A=true,B=false" before the changes turns feature gates on and off, as --feature-gates does.
+//
 // Two tests read them: that of package validation checks what it says, and that of conformance/validation what the
 // reference says, which can write it into the tables as well.
 package validationtest
@@ -46,6 +48,8 @@ type Case struct {
 	Verb string
 	// Object is the kind and the name of a document.
 	Object string
+	// Gates are the feature gates that are not at their defaults, as --feature-gates has them.
+	Gates string
 	// Want are the errors as Errors tells them, none for an object that is accepted.
 	Want  []string
 	edits []edit
@@ -94,6 +98,9 @@ func (c *Case) WithValue(i int, value string) *Case {
 // String is the first line of the case and its changes.
 func (c *Case) String() string {
 	text := c.Verb + " " + c.Object
+	if c.Gates != "" {
+		text += "; " + gates + c.Gates
+	}
 	for _, e := range c.edits {
 		text += "; " + e.String()
 	}
@@ -108,7 +115,10 @@ func (e edit) String() string {
 	return word + e.path + ": " + shorten(e.text)
 }
 
-const accepted = "ok"
+const (
+	accepted = "ok"
+	gates    = "gates "
+)
 
 // Read reads the tables of a directory.
 func Read(dir string) ([]*Table, error) {
@@ -152,6 +162,8 @@ func parse(text string) (*Table, error) {
 		case c == nil:
 			return nil, fmt.Errorf("%d: no case begins above", i+1)
 		case content == accepted:
+		case strings.HasPrefix(content, gates):
+			c.Gates = strings.TrimPrefix(content, gates)
 		case strings.HasPrefix(content, "set "), strings.HasPrefix(content, "was "):
 			path, value, ok := strings.Cut(content[4:], ": ")
 			if !ok {
@@ -174,6 +186,9 @@ func (t *Table) Format() []byte {
 			fmt.Fprintln(&b, line)
 		}
 		fmt.Fprintln(&b, c.Verb, c.Object)
+		if c.Gates != "" {
+			fmt.Fprintln(&b, "    "+gates+c.Gates)
+		}
 		for _, e := range c.edits {
 			fmt.Fprintln(&b, "   ", e)
 		}

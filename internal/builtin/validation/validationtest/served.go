@@ -9,20 +9,32 @@ import (
 	"plinth/internal/access"
 	"plinth/internal/builtin"
 	"plinth/internal/engine"
+	"plinth/internal/features"
 	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
-// Served are the served types, by apiVersion and kind.
-type Served map[string]*engine.Resource
+// Served are the types that a server has under some feature gates, by these and then by apiVersion and kind. It is not
+// for several goroutines.
+type Served map[string]map[string]*engine.Resource
 
-// NewServed are the types that are served by default.
-func NewServed() Served {
-	byKind := Served{}
-	for _, r := range builtin.Resources(builtin.Config{}) {
-		byKind[r.APIVersion()+" "+r.Kind] = r
+// NewServed is empty: types are made when a case needs them.
+func NewServed() Served { return Served{} }
+
+// under gives the types under feature gates, which are written as for --feature-gates.
+func (s Served) under(gates string) (map[string]*engine.Resource, error) {
+	if s[gates] != nil {
+		return s[gates], nil
 	}
-	return byKind
+	set, _, err := features.Parse(gates)
+	if err != nil {
+		return nil, err
+	}
+	s[gates] = map[string]*engine.Resource{}
+	for _, r := range builtin.Resources(builtin.Config{Features: set}) {
+		s[gates][r.APIVersion()+" "+r.Kind] = r
+	}
+	return s[gates], nil
 }
 
 // Request is what a case asks of the server: a body, and the object that is there, as a request brings them to
@@ -39,7 +51,11 @@ func (s Served) Request(c *Case, documents map[string]map[string]any) (*Request,
 	if err != nil {
 		return nil, err
 	}
-	r := s[fmt.Sprint(doc["apiVersion"], " ", doc["kind"])]
+	types, err := s.under(c.Gates)
+	if err != nil {
+		return nil, err
+	}
+	r := types[fmt.Sprint(doc["apiVersion"], " ", doc["kind"])]
 	if r == nil {
 		return nil, fmt.Errorf("no kind %v of %v", doc["kind"], doc["apiVersion"])
 	}
