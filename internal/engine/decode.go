@@ -12,13 +12,28 @@ import (
 	"plinth/schema"
 )
 
-// decodeFields is decode for a body of the right kind. Its errors are about fields only. odd are texts about oddities
-// that the caller found in the body (an unknown member of a JSON Patch operation); they are reported together with
-// unknown and duplicate fields.
+// How a body becomes the value that the steps work on:
+//
+//	decode (draft.go)   the kind and version of the body are those of the URL                       400
+//	decodeFields        each field is known and of its type; unknown ones are dropped and listed    400
+//	strictFields        the list, with duplicate fields, by the validation level of the request     warnings or 400
+//
+// In the reference that is one call, DecodeInto by a strict decoder, after which the handler asks whether the error is
+// runtime.IsStrictDecodingError; there, too, everything else counts first: a body with a wrong type and an unknown
+// field is refused for the type, and the field is not mentioned.
+//
+// Two decoders of the reference stand behind it, so there are two sorts of texts and orders. Objects of built-in types
+// are decoded into Go structs; custom objects, to which this file says "custom", are parsed into maps and pruned by
+// their schema (schemaCoercingDecoder of apiextensions-apiserver). Where the two differ, the functions here ask
+// Request.custom.
+
+// decodeFields is decode for a body of the right kind. Its errors are about fields only. strict are texts about the
+// body that the caller has found already (an unknown member of a JSON Patch operation); they are reported before the
+// unknown and duplicate fields that are found here.
 //
 // It sets d.sent to the decoded body with the apiVersion and kind of the URL, which a body of a built-in type may
 // leave out.
-func (d *draft) decodeFields(body object.Parsed, odd ...string) error {
+func (d *draft) decodeFields(body object.Parsed, strict ...string) error {
 	group, version, kind, typ := d.rq.bodyType()
 	// The body null means the same as {}, as in the reference.
 	if body.Value.IsNull() {
@@ -29,7 +44,7 @@ func (d *draft) decodeFields(body object.Parsed, odd ...string) error {
 	if err != nil {
 		return err
 	}
-	if err := d.judge(typ, odd, &body, decoded.Unknown); err != nil {
+	if err := d.strictFields(typ, strict, &body, decoded.Unknown); err != nil {
 		return err
 	}
 	// A decoded object does not show the difference between an empty list of managedFields, which clears them, and none.
@@ -44,25 +59,32 @@ func (d *draft) decodeFields(body object.Parsed, odd ...string) error {
 
 // inOrder returns the texts about duplicate and unknown fields of a body, in the order in which the fields stand in
 // it, as the reference's decoder meets them. A duplicate field is met at its second occurrence, an unknown one at its
-// first.
+// first. Of
+//
+//	{"b": 1, "spec": {"x": 1, "replicas": 1, "replicas": 2}, "a": 1}
+//
+// the texts are about b, spec.x, spec.replicas and a, in this order. It is not the order of a parsed object, whose
+// members are sorted, so it is found by a second pass over the text (Parsed.Positions); a body that was no JSON has no
+// positions, and its duplicates come first. The parser and the decoder list a hundred paths each at most, so no body
+// makes this costly.
 func inOrder(body *object.Parsed, duplicates, unknown []string) []string {
-	type told struct {
+	type finding struct {
 		text string
-		at   int
+		at   int // in the text of the body
 	}
-	all := make([]told, 0, len(duplicates)+len(unknown))
+	all := make([]finding, 0, len(duplicates)+len(unknown))
 	for _, path := range duplicates {
-		all = append(all, told{text: fmt.Sprintf("duplicate field %q", path)})
+		all = append(all, finding{text: fmt.Sprintf("duplicate field %q", path)})
 	}
 	for _, path := range unknown {
-		all = append(all, told{text: fmt.Sprintf("unknown field %q", path)})
+		all = append(all, finding{text: fmt.Sprintf("unknown field %q", path)})
 	}
 	// One text needs no order, which would take another pass over the body.
 	if len(all) > 1 {
 		for i, at := range slices.Concat(body.Positions(duplicates, 2), body.Positions(unknown, 1)) {
 			all[i].at = at
 		}
-		slices.SortStableFunc(all, func(a, b told) int { return a.at - b.at })
+		slices.SortStableFunc(all, func(a, b finding) int { return a.at - b.at })
 	}
 	texts := make([]string, len(all))
 	for i := range all {
@@ -71,7 +93,8 @@ func inOrder(body *object.Parsed, duplicates, unknown []string) []string {
 	return texts
 }
 
-// bodyType returns the type of the body: that of the resource, or of the subresource if that has one of its own.
+// bodyType returns the type of the body: that of the resource, or of the subresource if that has one of its own. The
+// body of /status has the type of the object; that of /scale is an autoscaling/v1 Scale, whatever the object is.
 func (rq *Request) bodyType() (group, version, kind string, typ *schema.Type) {
 	r, sub := rq.Resource, rq.Subresource
 	if sub == nil || sub.Schema == nil {
@@ -81,8 +104,11 @@ func (rq *Request) bodyType() (group, version, kind string, typ *schema.Type) {
 }
 
 // checkKind refuses a body of another kind or version than the URL takes. A missing kind or apiVersion stands for
-// that of the URL. The texts of the errors are in part Go's own, since the reference decodes the two members into a
-// Go struct.
+// that of the URL: a client that POSTs to /api/v1/namespaces/default/pods need not say twice that this is a Pod.
+//
+// The version has to be that of the URL even if another version of the kind is served and could be converted: a client
+// that sends v1 to a URL of v2 has mixed up its URLs. The texts of the errors are in part Go's own, since the reference
+// decodes the two members into a Go struct.
 func checkKind(body object.Value, group, version, kind string) error {
 	if body.IsNull() {
 		return nil
@@ -114,14 +140,14 @@ func checkKind(body object.Value, group, version, kind string) error {
 		gotVersion, kind, apiVersion(group, version)))
 }
 
-// custom says whether the body is a custom object, and not a Scale of one. Custom objects are decoded by another path
-// of the reference, with other errors.
+// custom says whether the body is a custom object, and not a Scale of one, which is decoded as a built-in type.
 func (rq *Request) custom() bool {
 	return rq.Resource.Stored != nil && rq.Resource.Stored.Custom && !rq.otherKind()
 }
 
 // checkCustomBody is checkKind for custom objects, which must name their kind and version: the reference decodes them
-// before it knows their type.
+// before it knows their type. A missing kind and a wrong version are errors of that decoding (400); a wrong kind is
+// found by the validation of custom objects (422, checkCustomKind).
 func (rq *Request) checkCustomBody(body object.Value) error {
 	r := rq.Resource
 	kind, version := body.At("kind").Str(), body.At("apiVersion").Str()
@@ -160,17 +186,20 @@ func cannotBeHandled(gotKind, gotVersion, kind, why string) error {
 		kind, why))
 }
 
-// judge reports odd, duplicate and unknown fields by the validation level of the request: not at all, as one warning
-// for each, or as one error with all of them (VAL-2).
+// strictFields applies the validation level of the request (fieldValidation, KEP-2885; VAL-2) to what a strict decoder
+// objects to: the texts in strict, duplicate fields and unknown fields. They are not reported (Ignore), are a warning
+// each (Warn), or are together one error (Strict). What the object becomes does not depend on the level: the last of
+// two duplicates counts, and unknown fields have been dropped.
 //
 // The order is the reference's. Messages of the YAML parser come first, and in an error they are one entry. Fields of
 // built-in objects are reported in the order of the body. A custom object is parsed as a whole before its schema is
 // known, so all duplicates come before all unknown fields.
-func (d *draft) judge(typ *schema.Type, odd []string, body *object.Parsed, unknown []string) error {
-	if d.rq.Validation == Ignore || len(odd)+len(body.Duplicates)+len(unknown) == 0 {
+func (d *draft) strictFields(typ *schema.Type, strict []string, body *object.Parsed, unknown []string) error {
+	if d.rq.Validation == Ignore || len(strict)+len(body.Duplicates)+len(unknown) == 0 {
 		return nil
 	}
-	found, lines := slices.Clone(odd), []string(nil)
+	// lines are messages of the YAML parser, which name a line of the body and no path.
+	found, lines := slices.Clone(strict), []string(nil)
 	var duplicates []string
 	for _, path := range body.Duplicates {
 		switch {

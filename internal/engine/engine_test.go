@@ -650,3 +650,24 @@ func TestManyOwners(t *testing.T) {
 		t.Errorf("%d owner references are kept, should be %d", n, count/2)
 	}
 }
+
+// A JSON Patch may have any number of members that are none of its language. A bounded number of them is reported: to
+// find the places of all would take minutes here.
+//
+// SPEC: WRITE-6
+func TestManyUnknownMembersOfAPatch(t *testing.T) {
+	const count = 150_000
+	body := []byte(`[{"op":"test"`)
+	for i := range count {
+		body = fmt.Appendf(body, `,"x%06d":0`, i)
+	}
+	begun := time.Now()
+	texts := strictOperations(append(body, "}]"...))
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("%d unknown members took %s", count, took)
+	}
+	const first = `json patch unknown field "[0].x000000"`
+	if len(texts) != maxStrict || texts[0] != first {
+		t.Errorf("%d texts, of which the first is %s; should be %d, and %s", len(texts), texts[0], maxStrict, first)
+	}
+}

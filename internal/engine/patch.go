@@ -16,14 +16,30 @@ import (
 	"plinth/schema"
 )
 
-// Patch changes an object by a patch (WRITE-2). The patch is parsed once; each attempt applies it to the live object.
-// So a patch loses no race: after one, it is applied to the newer object. Only a patch that names a resourceVersion
-// can conflict.
+// Patch changes an object by a JSON Patch, a JSON Merge Patch or a strategic merge patch (WRITE-2); an apply is a verb
+// of its own, see Apply.
+//
+// The problem: what a patch makes is a function of the live object, and the live object may be replaced between the
+// read and the commit. To compute the result once and to retry its commit would undo the other write. So the loop
+// repeats the function:
+//
+//	result committed at r  ⇒  result = steps of an update(apply(patch, object at r − 1))
+//
+// A patch therefore conflicts only if it says which version it is for: it sets metadata.resourceVersion, or a JSON
+// Patch tests it. An attempt lost means that another write has succeeded, and there is no limit on attempts but the
+// time-out of the request. The reference works in the same way (patcher.patchResource, within GuaranteedUpdate).
+//
+// What does not depend on the live object is done once, before the loop: the patch is parsed, and its texts about
+// unknown and duplicate members are made (parsePatch). The steps of an attempt are
+//
+//	live object, with its resourceVersion → apply → check the kind → decode → the steps of an update (draft.change)
+//
+// A patch of /status is applied to the whole object, of which prepare then takes over the status alone.
 func (e *Engine) Patch(ctx context.Context, rq *Request, p Patch) (result *Result, err error) {
 	d := e.draft(rq, updates)
 	defer d.tell(&result)
 	_, _, _, typ := rq.bodyType()
-	c, err := p.parse(typ)
+	parsed, err := p.parse(typ)
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +48,7 @@ func (e *Engine) Patch(ctx context.Context, rq *Request, p Patch) (result *Resul
 		if err != nil {
 			return nil, err
 		}
-		result, err := n.patch(ctx, c)
+		result, err := n.patch(ctx, parsed)
 		if !n.again(err, &sure) {
 			return result, err
 		}
@@ -40,51 +56,59 @@ func (e *Engine) Patch(ctx context.Context, rq *Request, p Patch) (result *Resul
 }
 
 // patch is one attempt of a patch: it makes a body from the live object, which then takes the steps of an update.
-func (d *draft) patch(ctx context.Context, c change) (*Result, error) {
+func (d *draft) patch(ctx context.Context, p parsedPatch) (*Result, error) {
 	if err := d.exists(); err != nil {
 		return nil, err
 	}
 	if err := d.rq.met(d.revision()); err != nil {
 		return nil, err
 	}
-	if err := d.patched(c); err != nil {
+	if err := d.applyPatch(p); err != nil {
 		return nil, err
 	}
 	return d.change(ctx)
 }
 
-// change is a parsed patch. It does not depend on the live object and is not changed by apply.
-type change struct {
+// parsedPatch is what the attempts of one request share. It does not depend on the live object, and no attempt changes
+// it.
+type parsedPatch struct {
+	// apply is a pure function. It returns the patched object as JSON, not decoded: it may have members that the type
+	// has not, and values of a wrong type.
 	apply func(object.Value) (object.Value, error)
-	// odd are texts about duplicate and unknown members of the patch itself, for draft.judge.
-	odd []string
-	// text is what an error shows if the result is no object of the kind; null: the result itself.
-	text object.Value
-	// anyKind: the apiVersion and kind in the result are not checked, as in the reference for strategic merge patches.
+	// strict are texts about duplicate and unknown members of the patch itself, for strictFields. They are made here,
+	// because the patched object no longer shows them: a patch {"a": 1, "a": 2} sets a once.
+	strict []string
+	// shown is what the error shows if the result is no object of the kind; null: the result. As in the reference, it is
+	// the patch where that is a strategic one, and the patched object otherwise.
+	shown object.Value
+	// anyKind: the apiVersion and kind in the result are not checked. The reference converts the result of a strategic
+	// merge patch to the Go struct of the kind, whatever these two say, and decodes that of other patches.
 	anyKind bool
 }
 
 // parse checks a patch without the live object; typ is the type of the object that it changes. Errors are 400.
-func (p Patch) parse(typ *schema.Type) (change, error) {
-	// A JSON Patch is kept as text; each attempt parses and applies it.
+//
+// A JSON Patch is kept as text, because the library that applies it takes text; each attempt parses it again. What a
+// patch of a few bytes may make of an object is bounded by package patch: each copy operation can double the object.
+func (p Patch) parse(typ *schema.Type) (parsedPatch, error) {
 	if p.Type == JSONPatch {
 		if err := patch.IsList(p.Body); err != nil {
-			return change{}, apierr.NewBadRequest("error decoding patch: " + err.Error())
+			return parsedPatch{}, apierr.NewBadRequest("error decoding patch: " + err.Error())
 		}
-		return change{
-			apply: func(obj object.Value) (object.Value, error) { return patch.JSON(obj, p.Body) },
-			odd:   oddOperations(p.Body),
+		return parsedPatch{
+			apply:  func(obj object.Value) (object.Value, error) { return patch.JSON(obj, p.Body) },
+			strict: strictOperations(p.Body),
 		}, nil
 	}
 	parsed, err := object.ParseJSON(p.Body)
 	if err != nil {
-		return change{}, apierr.NewBadRequest("error decoding patch: " + err.Error())
+		return parsedPatch{}, apierr.NewBadRequest("error decoding patch: " + err.Error())
 	}
 	v := parsed.Value
 	switch {
 	// The reference takes null for a strategic merge patch, and refuses it for a JSON Merge Patch.
 	case p.Type == StrategicPatch && (v.IsNull() || v.Kind() == object.Map):
-		return change{
+		return parsedPatch{
 			apply: func(obj object.Value) (object.Value, error) {
 				made, err := patch.Strategic(obj, v, typ)
 				if err != nil {
@@ -92,15 +116,15 @@ func (p Patch) parse(typ *schema.Type) (change, error) {
 				}
 				return made.Scalars(whole)
 			},
-			odd: duplicateFields(parsed.Duplicates), text: v, anyKind: true,
+			strict: duplicateFields(parsed.Duplicates), shown: v, anyKind: true,
 		}, nil
 	case v.Kind() != object.Map:
-		return change{}, apierr.NewBadRequest("error decoding patch: such a patch is an object, this is a JSON " +
+		return parsedPatch{}, apierr.NewBadRequest("error decoding patch: such a patch is an object, this is a JSON " +
 			v.Kind().String())
 	}
-	return change{
-		apply: func(obj object.Value) (object.Value, error) { return patch.Merge(obj, v), nil },
-		odd:   duplicateFields(parsed.Duplicates),
+	return parsedPatch{
+		apply:  func(obj object.Value) (object.Value, error) { return patch.Merge(obj, v), nil },
+		strict: duplicateFields(parsed.Duplicates),
 	}, nil
 }
 
@@ -123,8 +147,19 @@ func whole(v object.Value) (object.Value, error) {
 	return v, nil
 }
 
-// oddOperations returns texts about duplicate and unknown members of the operations of a JSON Patch.
-func oddOperations(body []byte) []string {
+// maxStrict is how many unknown members of a JSON Patch are reported.
+const maxStrict = 100
+
+// strictOperations returns texts about duplicate and unknown members of the operations of a JSON Patch. For
+//
+//	[{"op": "add", "path": "/a", "path": "/b", "value": 1, "x": 2}]
+//
+// they are `json patch duplicate field "[0].path"` and `json patch unknown field "[0].x"`. The value of an operation is
+// content of the object: its unknown fields are found when the result is decoded.
+//
+// At most maxStrict unknown members are reported, the same number at which the reference stops. Without a bound one
+// operation could have 250,000 of them, and inOrder, which searches the text for all paths at once, would take minutes.
+func strictOperations(body []byte) []string {
 	parsed, err := object.ParseJSON(body)
 	if err != nil {
 		return nil // patch.JSON returns the error when the patch is applied
@@ -134,23 +169,26 @@ func oddOperations(body []byte) []string {
 		for _, m := range operation.Members() {
 			switch m.Key {
 			case "op", "path", "from", "value":
-			default:
+				continue
+			}
+			if len(unknown) < maxStrict {
 				unknown = append(unknown, fmt.Sprintf("[%d].%s", i, m.Key))
 			}
 		}
 	}
-	odd := inOrder(&parsed, parsed.Duplicates, unknown)
-	for i := range odd {
-		odd[i] = "json patch " + odd[i]
+	texts := inOrder(&parsed, parsed.Duplicates, unknown)
+	for i := range texts {
+		texts[i] = "json patch " + texts[i]
 	}
-	return odd
+	return texts
 }
 
-// patched makes the body from the live object, and decodes it like any body. The patch sees the object with its
-// resourceVersion: a JSON Patch can test it, and a body that has kept it is no conflict.
-func (d *draft) patched(c change) error {
+// applyPatch makes the body from the live object, and decodes it like any body. The patch sees the object as a client
+// does, with its resourceVersion, so that a JSON Patch can test it. The result has kept it in most cases, and then
+// says, correctly, which version it was made from; fits refuses a result with another one, which the patch has set.
+func (d *draft) applyPatch(p parsedPatch) error {
 	shown := d.old
-	// For /scale the patch changes the Scale, and not the object.
+	// The patch of a subresource with a body of its own changes that body: for /scale a Scale, and not the object.
 	if view := d.rq.base(); view != nil {
 		var err error
 		if shown, err = view(d.old); err != nil {
@@ -158,7 +196,7 @@ func (d *draft) patched(c change) error {
 		}
 	}
 	shown = shown.WithAt(object.StringOf(strconv.FormatInt(d.live.Revision, 10)), "metadata", "resourceVersion")
-	raw, err := c.apply(shown)
+	raw, err := p.apply(shown)
 	if err != nil {
 		return patchFailed(err)
 	}
@@ -167,9 +205,9 @@ func (d *draft) patched(c change) error {
 			return err
 		}
 	}
-	if err := d.decodePatched(c, raw); err != nil {
-		if !c.text.IsNull() {
-			raw = c.text
+	if err := d.decodePatched(p, raw); err != nil {
+		if !p.shown.IsNull() {
+			raw = p.shown
 		}
 		return notDecodable(raw, err)
 	}
@@ -177,19 +215,23 @@ func (d *draft) patched(c change) error {
 	return d.rq.fits(d.live, d.sent, d.rq.unconditional())
 }
 
-// decodePatched is decode for the result of a patch.
-func (d *draft) decodePatched(c change, raw object.Value) error {
+// decodePatched is decode for the result of a patch. It decodes the whole result, and not only what the patch names: a
+// JSON Patch goes through text, so its result shares no subtree with the live object, and what it has moved is of
+// another type at its new place.
+func (d *draft) decodePatched(p parsedPatch, raw object.Value) error {
 	group, version, kind, _ := d.rq.bodyType()
-	if !c.anyKind {
+	if !p.anyKind {
 		if err := checkKind(raw, group, version, kind); err != nil {
 			return err
 		}
 	}
-	return d.decodeFields(object.Parsed{Value: raw}, c.odd...)
+	return d.decodeFields(object.Parsed{Value: raw}, p.strict...)
 }
 
-// fits checks a patched object against the URL and the live object. If unconditional is set, an object without a
-// resourceVersion counts as one with the live one.
+// fits checks a patched object, or the result of an apply, against the URL and the live object: name and namespace
+// (400), resourceVersion and UID (409). If unconditional is set, an object without a resourceVersion counts as one with
+// the live one; otherwise it is refused (stale), because a patch must have removed it. Of a Scale the UID is checked
+// here: validation, which refuses a changed UID, sees the object and not the Scale.
 func (rq *Request) fits(live *store.Version, obj object.Value, unconditional bool) error {
 	if err := rq.namesMatch(obj); err != nil {
 		return err
@@ -209,8 +251,9 @@ func (rq *Request) fits(live *store.Version, obj object.Value, unconditional boo
 	return rq.stale(live, seen, object.Nil) // validation refuses another UID
 }
 
-// patchFailed is the API error for a patch that is malformed (400), that does not fit the object (422), or that is
-// too large to apply (413).
+// patchFailed is the API error for a patch that is malformed (400), that cannot be applied to this object (422: a test
+// that fails, a path that is not there), or that has too many operations (413). The first two texts begin as those of
+// the reference do; what follows is of its library for JSON Patches, and clients do not depend on it.
 func patchFailed(err error) error {
 	var many *patch.TooManyError
 	var strategic *patch.StrategicError
@@ -228,7 +271,8 @@ func patchFailed(err error) error {
 	}
 }
 
-// strategicFailed is patchFailed for strategic merge patches. The reference answers most of their errors with 500.
+// strategicFailed is patchFailed for strategic merge patches. The reference maps five errors to 400 and two to 422
+// (interpretStrategicMergePatchError), and answers all others with 500, such as an item without its merge key.
 func strategicFailed(err *patch.StrategicError) error {
 	switch {
 	case errors.Is(err, patch.ErrMalformed):
@@ -242,11 +286,13 @@ func strategicFailed(err *patch.StrategicError) error {
 	return &apierr.Error{Code: 500, Message: err.Error()}
 }
 
-// maxShown is how many bytes of a refused object an error shows.
+// maxShown is how many bytes of a refused object an error shows. The reference shows all of it, so that its answer to a
+// patch of a few bytes may have a megabyte.
 const maxShown = 4096
 
-// notDecodable is the error for a patch whose result is no object of the kind: 422 about the field "patch", which has
-// no kind and no name, as in the reference.
+// notDecodable is the error for a patch whose result is no object of the kind, or, at the validation level Strict, has
+// unknown or duplicate fields: 422 about the field "patch". As in the reference the error names neither a kind nor an
+// object (errors.NewInvalid of an empty GroupKind), hence the blank and the empty quotes with which its text begins.
 func notDecodable(raw object.Value, err error) error {
 	text := string(object.AppendObject(nil, raw))
 	if len(text) > maxShown {
