@@ -61,6 +61,6 @@ func (a *Allocator) lacks(v *store.Version, s *store.Store) bool {
 	if !ok {
 		return true
 	}
-	_, has := s.Get(a.addresses.KeyOf("", ip.String()))
+	_, has := s.Get(a.addresses.Key("", ip.String()))
 	return !has
 }

@@ -115,7 +115,7 @@ func (a *Allocator) holder(obj object.Value) (*engine.Resource, store.Key) {
 	if ref.At("resource").Str() != "services" || ref.At("group").Str() != "" {
 		return nil, store.Key{}
 	}
-	return a.services, a.services.KeyOf(ref.At("namespace").Str(), ref.At("name").Str())
+	return a.services, a.services.Key(ref.At("namespace").Str(), ref.At("name").Str())
 }
 
 // allocate gives a Service the addresses and ports that it asks for or that its type needs, or returns an error.

@@ -24,7 +24,7 @@ import (
 // To return the error would be wrong: the client did not ask for a create.
 func (e *Engine) Apply(ctx context.Context, rq *Request, body object.Parsed) (result *Result, err error) {
 	d := e.draft(rq, updates)
-	defer d.tell(&result)
+	defer d.addWarnings(&result)
 	intent, err := d.intent(body)
 	if err != nil {
 		return nil, err

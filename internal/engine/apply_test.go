@@ -142,7 +142,7 @@ func TestAppliesRace(t *testing.T) {
 //
 // SPEC: BEY-1, WRITE-6
 func TestOwnershipOfManyManagers(t *testing.T) {
-	for _, n := range []int{1, maxPlayed, maxPlayed + 50} {
+	for _, n := range []int{1, maxGoesWith, maxGoesWith + 50} {
 		b := newBench(t)
 		var entries []string
 		for i := range n {
@@ -165,7 +165,7 @@ func TestOwnershipOfManyManagers(t *testing.T) {
 		for _, m := range document.At("managers").Items() {
 			told += m.At("goesWithIt").Len()
 		}
-		if told != min(n, maxPlayed) || document.At("incomplete").IsNull() != (n <= maxPlayed) {
+		if told != min(n, maxGoesWith) || document.At("incomplete").IsNull() != (n <= maxGoesWith) {
 			t.Errorf("%d managers: of %d of %d it is told what goes with them; incomplete: %q", n, told,
 				document.At("managers").Len(), document.At("incomplete").Str())
 		}

@@ -224,7 +224,7 @@ func (d *draft) take(ctx context.Context, c *Claim, kept bool) error {
 func (d *draft) companion(ctx context.Context, c *Claim) (*draft, error) {
 	_, name := splitKey(c.Key.Name)
 	rq := &Request{Resource: c.Companion, Name: name, FieldManager: reporter}
-	n := &draft{Engine: d.Engine, rq: rq, now: d.now, told: d.told}
+	n := &draft{Engine: d.Engine, rq: rq, now: d.now, warnings: d.warnings}
 	n.obj = c.Object
 	n.own(ctx)
 	n.name()
@@ -257,7 +257,7 @@ func (d *draft) giveBack(ctx context.Context, c *Claim) error {
 	}
 	r := c.Companion
 	_, name := splitKey(c.Key.Name)
-	n := &draft{Engine: d.Engine, rq: &Request{Resource: r, Name: name}, now: d.now, told: d.told, live: live}
+	n := &draft{Engine: d.Engine, rq: &Request{Resource: r, Name: name}, now: d.now, warnings: d.warnings, live: live}
 	if n.old, _, err = r.live(ctx, live); err != nil {
 		return err
 	}
@@ -317,6 +317,3 @@ func (d *draft) renew(ctx context.Context) error {
 // none says whether claims add nothing to a commit, so that an object whose bytes are unchanged need not be
 // committed.
 func (c *claimed) none() bool { return c == nil || len(c.changes) == 0 && len(c.companions) == 0 }
-
-// KeyOf is the key under which an object of the type is stored.
-func (r *Resource) KeyOf(namespace, name string) store.Key { return r.key(namespace, name) }

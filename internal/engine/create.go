@@ -18,7 +18,7 @@ const nameAttempts = 8
 // resource stands for (URI-1).
 func (e *Engine) Create(ctx context.Context, rq *Request, body object.Parsed) (result *Result, err error) {
 	d := e.draft(rq, creates)
-	defer d.tell(&result)
+	defer d.addWarnings(&result)
 	if err := d.decode(body); err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ import (
 func (e *Engine) Delete(ctx context.Context, rq *Request, o DeleteOptions) (result *Result, err error) {
 	d := e.draft(rq, deletes)
 	d.dry = rq.DryRun || o.DryRun
-	defer d.tell(&result)
+	defer d.addWarnings(&result)
 	if rq.Resource.WarnDelete != nil {
 		d.warn(rq.Resource.WarnDelete(o)...)
 	}

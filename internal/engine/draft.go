@@ -80,15 +80,15 @@ type draft struct {
 	// live instead, and next is only shown.
 	next   *store.Version
 	remove bool
-	// tried: the store was asked to commit the draft, so it has judged it by the newest state. committed is the revision
+	// tried: the store was asked to commit the draft, so it has checked it against the newest state. committed is the revision
 	// of the commit; 0: there was none.
 	tried     bool
 	committed int64
 
-	told *warnings
+	warnings *warnings
 }
 
-// action is what admission is told that a draft does. A POST to a subresource is a create, as in the reference, even
+// action is the operation that admission sees. A POST to a subresource is a create, as in the reference, even
 // where it changes an object that exists.
 type action uint8
 
@@ -103,11 +103,11 @@ const (
 type warnings struct{ texts []string }
 
 // warn adds warnings.
-func (d *draft) warn(texts ...string) { d.told.texts = append(d.told.texts, texts...) }
+func (d *draft) warn(texts ...string) { d.warnings.texts = append(d.warnings.texts, texts...) }
 
 // draft makes a draft for a request, without a live version.
 func (e *Engine) draft(rq *Request, a action) *draft {
-	return &draft{Engine: e, rq: rq, action: a, dry: rq.DryRun, told: &warnings{}}
+	return &draft{Engine: e, rq: rq, action: a, dry: rq.DryRun, warnings: &warnings{}}
 }
 
 // onto begins an attempt: it copies the draft, and gives the copy the live version as it is now. With sure, the store
@@ -529,15 +529,16 @@ func (d *draft) change(ctx context.Context) (*Result, error) {
 	return d.answer(ctx)
 }
 
-// tell adds the warnings to a result, also to that of a failure. The verbs defer it, with a pointer to their result.
-func (d *draft) tell(result **Result) {
-	if len(d.told.texts) == 0 {
+// addWarnings adds the warnings to a result, also to that of a failure. The verbs defer it, with a pointer to their
+// result.
+func (d *draft) addWarnings(result **Result) {
+	if len(d.warnings.texts) == 0 {
 		return
 	}
 	if *result == nil {
 		*result = &Result{}
 	}
-	(*result).Warnings = d.told.texts
+	(*result).Warnings = d.warnings.texts
 }
 
 // writer is the field manager of the request, as package merge takes it. The fields of a Scale, or of the body of an

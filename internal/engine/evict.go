@@ -52,7 +52,7 @@ func (d *draft) evict(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	begun := &draft{
-		Engine: d.Engine, rq: &target, action: deletes, evicting: true, dry: d.dry || options.DryRun, told: d.told,
+		Engine: d.Engine, rq: &target, action: deletes, evicting: true, dry: d.dry || options.DryRun, warnings: d.warnings,
 	}
 	for sure := false; ; {
 		n, err := begun.onto(ctx, sure)

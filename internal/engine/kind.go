@@ -106,11 +106,11 @@ type Version struct {
 	Fields func(obj object.Value) []store.Pair
 
 	// selection is the hash of what determines Fields; 0 if there are none (see store.Sidecar.Selection).
-	selection uint64 // stands for what decides Fields; 0 where there are none
+	selection uint64
 }
 
 // VersionOf is the version of a kind that a resource serves. The names of its selectable fields determine what Fields
-// returns for an object, so their hash tells whether the fields in a sidecar are those of today.
+// returns for an object, so their hash tells whether the fields in a sidecar are current.
 func VersionOf(r *Resource) *Version {
 	v := &Version{APIVersion: r.APIVersion(), Schema: r.Schema, Default: r.Default, Fields: r.Fields}
 	if r.Fields != nil {

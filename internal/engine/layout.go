@@ -28,8 +28,8 @@ const EncodedSlots = 2
 
 // Encoded is a version as it was sent to a client.
 type Encoded struct {
-	Revision int64 // as which it was written; 0 where the form does not tell
-	By       any   // whose form it is, where there are several ways to write it; nil: anybody's
+	Revision int64 // the resourceVersion in Bytes; 0: there is none in them
+	By       any   // identifies the encoder, where the bytes depend on it (a Table's columns); nil: they do not
 	Bytes    []byte
 }
 
@@ -70,9 +70,9 @@ type originOf struct {
 	bytes  int
 }
 
-// An object takes about four times the memory of its text, so this is 4 MiB at the most.
+// The bounds of origins, in versions and in bytes of their text. A parsed object takes about four times the memory of
+// its text, so this is 4 MiB at most.
 const (
-	// A parsed object takes about four times the memory of its text, so this is about 4 MiB at most.
 	keptOrigins    = 128
 	maxOriginBytes = 1 << 20
 )

@@ -17,7 +17,7 @@ import (
 //
 // What goes with a manager is found by making that apply, which takes as long as the object is large. A client may
 // write any number of managers into managedFields, and the whole would take managers × size: minutes for an object of
-// the greatest size. It is therefore found for the first maxPlayed managers that apply; if there are more, the document
+// the greatest size. It is therefore found for the first maxGoesWith managers that apply; if there are more, the document
 // says so (incomplete).
 func (e *Engine) Ownership(ctx context.Context, rq *Request) (document object.Value, text string, err error) {
 	v, _, err := e.store.Live(ctx, rq.key(), true)
@@ -36,12 +36,12 @@ func (e *Engine) Ownership(ctx context.Context, rq *Request) (document object.Va
 		return object.Nil, "", err
 	}
 	managers := make([]object.Value, len(owned.Managers))
-	played := 0
+	appliers := 0
 	for i := range owned.Managers {
 		m := &owned.Managers[i]
 		var gone merge.Set
 		if m.Operation == merge.OperationApply {
-			if played++; played <= maxPlayed {
+			if appliers++; appliers <= maxGoesWith {
 				if gone, err = rq.merging(ctx).RemovedWithout(obj, *m); err != nil {
 					return object.Nil, "", err
 				}
@@ -69,16 +69,15 @@ func (e *Engine) Ownership(ctx context.Context, rq *Request) (document object.Va
 		"apiVersion", object.StringOf("plinth/v1"), "kind", object.StringOf("Ownership"), "object", object.MapOf(subject...),
 		"managers", object.ListOf(managers...), "fields", object.ListOf(fields...),
 	)
-	if played > maxPlayed {
+	if appliers > maxGoesWith {
 		document = document.With("incomplete", object.StringOf(fmt.Sprintf(
-			"goesWithIt is told of the first %d of %d managers that apply", maxPlayed, played)))
+			"goesWithIt is computed for the first %d of %d managers that apply", maxGoesWith, appliers)))
 	}
 	return document, owned.YAML(), nil
 }
 
-// maxPlayed is how many managers an Ownership finds out about what goes with them. Objects of real clusters have fewer
-// than ten.
-const maxPlayed = 100
+// maxGoesWith is for how many managers goesWithIt is computed. Objects of real clusters have fewer than ten.
+const maxGoesWith = 100
 
 // managerOf is a manager in the document, with the fields that would be removed if it gave up what it owns.
 func managerOf(m *merge.Entry, gone merge.Set) object.Value {

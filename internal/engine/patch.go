@@ -37,7 +37,7 @@ import (
 // A patch of /status is applied to the whole object, of which prepare then takes over the status alone.
 func (e *Engine) Patch(ctx context.Context, rq *Request, p Patch) (result *Result, err error) {
 	d := e.draft(rq, updates)
-	defer d.tell(&result)
+	defer d.addWarnings(&result)
 	_, _, _, typ := rq.bodyType()
 	parsed, err := p.parse(typ)
 	if err != nil {

@@ -60,14 +60,6 @@ func (r *Registry) Now() *Types {
 // Builtin returns the built-in types alone.
 func (r *Registry) Builtin() *Types { return r.alone }
 
-// At returns the types that were served at a snapshot.
-func (r *Registry) At(sn *store.Snapshot) *Types {
-	if r.defined == nil {
-		return r.alone
-	}
-	return r.defined.At(sn)
-}
-
 // Types is the types that are served at one moment. It never changes, so it needs no lock. Successive Types share
 // what has not changed, so a new definition costs its own group version and a copy of the list of group versions.
 type Types struct {

@@ -184,8 +184,8 @@ func TestTypesComeAndGoWithTheirDefinition(t *testing.T) {
 	}
 }
 
-// Whatever was asked before, the types are those that the definitions at a snapshot make; and group versions are
-// others only where their types are.
+// Whatever was asked before, the types are those that the definitions make; and group versions are others only where
+// their types are.
 func TestTypesAreTheDefinitions(t *testing.T) {
 	builtin := builtinOf("apps deployments v1", "g1 r1 v1", "batch jobs v1")
 	for seed := range uint64(10) {
@@ -193,7 +193,6 @@ func TestTypesAreTheDefinitions(t *testing.T) {
 		d := newDefinitions(t)
 		registry := NewRegistry(builtin)
 		registry.Define(d.Collection(definitionCollection), d.define)
-		var held []*store.Snapshot
 		last := registry.Now()
 		for range 200 {
 			name, text := fmt.Sprint("d", rng.IntN(12)), ""
@@ -204,15 +203,11 @@ func TestTypesAreTheDefinitions(t *testing.T) {
 			if rng.IntN(2) == 0 {
 				continue
 			}
-			sn := d.Collection(definitionCollection).Snapshot()
-			if held = append(held, sn); rng.IntN(3) == 0 {
-				sn = held[rng.IntN(len(held))]
-			}
-			types := registry.At(sn)
-			if got, want := listing(t, types), d.model(sn, builtin); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+			now := registry.Now()
+			got, want := listing(t, now), d.model(d.Collection(definitionCollection).Snapshot(), builtin)
+			if !slices.Equal(slices.Sorted(slices.Values(got)), want) {
 				t.Fatalf("seed %d: %q, want %q", seed, got, want)
 			}
-			now := registry.Now()
 			for _, gv := range now.GroupVersions() {
 				if old := last.GroupVersion(gv.Group, gv.Version); old != nil &&
 					(old == gv) != slices.Equal(old.Resources, gv.Resources) {
@@ -282,7 +277,7 @@ func TestManyDefineAndAsk(t *testing.T) {
 					t.Error("a type that was defined is not served")
 				}
 				d.write([2]string{object, ""})
-				if registry.At(d.Collection(definitionCollection).Snapshot()).Find(group, "v1", fmt.Sprint("r", i)) != nil {
+				if registry.Now().Find(group, "v1", fmt.Sprint("r", i)) != nil {
 					t.Error("a type is served whose definition is gone")
 				}
 			}

@@ -95,7 +95,7 @@ func (d *draft) guardedReport(ctx context.Context, obj object.Value) (Report, er
 func (d *draft) reported(ctx context.Context, r *Resource, other ReportedOther) (*draft, error) {
 	rq := &Request{Resource: r, User: d.rq.User}
 	rq.Namespace, rq.Name = splitKey(other.Version.Key.Name)
-	n := &draft{Engine: d.Engine, rq: rq, dry: d.dry, now: d.now, live: other.Version, told: d.told}
+	n := &draft{Engine: d.Engine, rq: rq, dry: d.dry, now: d.now, live: other.Version, warnings: d.warnings}
 	var err error
 	if n.old, _, err = rq.Resource.live(ctx, n.live); err != nil {
 		return nil, err

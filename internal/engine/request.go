@@ -13,7 +13,7 @@ import (
 	"plinth/object"
 )
 
-// Request is what every verb is told. It is not changed while it is served; a verb that needs another request copies
+// Request is what every verb is given. It is not changed while it is served; a verb that needs another request copies
 // it.
 type Request struct {
 	Resource    *Resource

@@ -156,7 +156,7 @@ type Reading struct {
 	// Fields returns the selectable fields other than metadata.name and metadata.namespace, sorted by name (LIST-7),
 	// with their values in obj. Called with a null value it returns the names alone.
 	Fields func(obj object.Value) []store.Pair
-	// OldFields maps names that old clients have for some of the fields to the names of today.
+	// OldFields maps names that old clients have for some of the fields to their current names.
 	OldFields map[string]string
 	// UnknownField returns the error text for a field that cannot be selected by; nil: the text of most types.
 	UnknownField func(name string) string

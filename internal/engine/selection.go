@@ -34,7 +34,7 @@ func (rq *Request) selects(o ListOptions) (selection, error) {
 		return s, nil
 	}
 	var err error
-	if o.Fields, err = o.Fields.Transform(rq.Resource.fieldOfToday); err != nil {
+	if o.Fields, err = o.Fields.Transform(rq.Resource.currentField); err != nil {
 		return selection{}, apierr.NewBadRequest(err.Error())
 	}
 	s.fields = compileFields(o.Fields)
@@ -57,10 +57,10 @@ func (rq *Request) selects(o ListOptions) (selection, error) {
 	return s, nil
 }
 
-// fieldOfToday replaces the old name of a field, for fields.Selector.Transform.
-func (r *Resource) fieldOfToday(name, value string) (today, sameValue string, err error) {
-	if today, ok := r.OldFields[name]; ok {
-		return today, value, nil
+// currentField replaces the old name of a field, for fields.Selector.Transform.
+func (r *Resource) currentField(name, value string) (current, sameValue string, err error) {
+	if current, ok := r.OldFields[name]; ok {
+		return current, value, nil
 	}
 	return name, value, nil
 }

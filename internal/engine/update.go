@@ -20,7 +20,7 @@ const modified = "the object has been modified; please apply your changes to the
 // version and answers 409 (stale). A body without one replaces whatever is live, so it is repeated until it does.
 func (e *Engine) Update(ctx context.Context, rq *Request, body object.Parsed) (result *Result, err error) {
 	d := e.draft(rq, updates)
-	defer d.tell(&result)
+	defer d.addWarnings(&result)
 	if err := d.decode(body); err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (rq *Request) namesMatch(obj object.Value) error {
 		return apierr.NewBadRequest(fmt.Sprintf(
 			"the name of the object (%s based on URL) was undeterminable: name must be provided", rq.Name))
 	}
-	if name != "" && name != rq.Name {
+	if name != rq.Name {
 		return apierr.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)",
 			name, rq.Name))
 	}

@@ -41,7 +41,7 @@ const restingEvents = 64
 //
 // The store compares the terms of a selector with an index and wakes only watches that a record may concern
 // (selection.term), so cursor passes over the others without reading them. Its revision still rises: a bookmark says
-// so, and a client that reconnects with it does not have to be told what the history may have dropped by then.
+// so, and a client that reconnects with it begins behind records that the history may have dropped by then.
 //
 // One goroutine uses a Watch; Close may be called by another one.
 type Watch struct {
@@ -185,7 +185,7 @@ func (w *Watch) nextInitial(ctx context.Context) ([]Event, error) {
 			return false
 		}
 		if w.sel.matches(ctx, v) {
-			w.tell(ctx, Added, v, v.Revision, nil)
+			w.emit(ctx, Added, v, v.Revision, nil)
 			if !w.rq.presented(v) {
 				converted += len(v.Data)
 			}
@@ -220,18 +220,18 @@ func (w *Watch) add(ctx context.Context, record *store.Record) {
 	switch {
 	case is == nil && was == nil:
 	case was == nil:
-		w.tell(ctx, Added, is, record.Revision, record)
+		w.emit(ctx, Added, is, record.Revision, record)
 	case is != nil:
-		w.tell(ctx, Modified, is, record.Revision, record)
+		w.emit(ctx, Modified, is, record.Revision, record)
 	case record.New != nil: // it has left the selection of this watch alone
-		w.tell(ctx, Deleted, was, record.Revision, nil)
+		w.emit(ctx, Deleted, was, record.Revision, nil)
 	default:
-		w.tell(ctx, Deleted, was, record.Revision, record)
+		w.emit(ctx, Deleted, was, record.Revision, record)
 	}
 }
 
-// tell appends an event about a stored version. present converts it later, together with the others of the batch.
-func (w *Watch) tell(ctx context.Context, t EventType, v *store.Version, revision int64, record *store.Record) {
+// emit appends an event about a stored version. present converts it later, together with the others of the batch.
+func (w *Watch) emit(ctx context.Context, t EventType, v *store.Version, revision int64, record *store.Record) {
 	if invariants.Enabled {
 		w.check.event(ctx, w, t, v, revision)
 	}

@@ -11,10 +11,10 @@ import (
 // watchCheck follows the events that a watch returns, as a client does that keeps the objects it hears of:
 //
 //	revisions rise from event to event, and from bookmark to bookmark; initial events are in the order of names
-//	told[name] = the object of this name is in the selection, where that is known
-//	ADDED ⇒ ¬told[name]    MODIFIED, DELETED ⇒ told[name] or nothing is known
+//	held[name] = the client has the object of this name, where that is known
+//	ADDED ⇒ ¬held[name]    MODIFIED, DELETED ⇒ held[name] or nothing is known
 type watchCheck struct {
-	told map[string]bool
+	held map[string]bool
 	last int64
 }
 
@@ -23,23 +23,23 @@ func (c *watchCheck) event(ctx context.Context, w *Watch, t EventType, v *store.
 	name := v.Key.Name
 	if w.initial == nil {
 		assert(revision > w.start && revision > c.last,
-			"a watch from %d tells revision %d behind %d", w.start, revision, c.last)
+			"a watch from %d emits revision %d behind %d", w.start, revision, c.last)
 		c.last = revision
 	}
-	assert(v.Revision <= revision, "%s of revision %d is told at %d", v.Key, v.Revision, revision)
-	if c.told == nil {
-		c.told = map[string]bool{}
+	assert(v.Revision <= revision, "%s of revision %d is emitted at %d", v.Key, v.Revision, revision)
+	if c.held == nil {
+		c.held = map[string]bool{}
 	}
-	was, known := c.told[name]
+	was, known := c.held[name]
 	// A selection that parses an object may fail, or be cancelled, and then selects what it cannot decide about.
 	parses := w.sel.asked != nil && w.sel.asked.Served != w.sel.asked.Stored.Storage
 	if known && ctx.Err() == nil && v.Sidecar.Unreadable == nil && !parses {
-		assert(was == (t != Added), "%s is told as %s, told before: %v", v.Key, t, was)
+		assert(was == (t != Added), "the event of %s is %s, the client has it: %v", v.Key, t, was)
 	}
-	c.told[name] = t != Deleted
+	c.held[name] = t != Deleted
 }
 
 // bookmark is called for every revision that a bookmark may carry.
 func (c *watchCheck) bookmark(revision int64) {
-	assert(revision >= c.last, "a bookmark tells revision %d behind %d", revision, c.last)
+	assert(revision >= c.last, "a bookmark has revision %d, an event before it %d", revision, c.last)
 }

@@ -19,11 +19,9 @@ package view
 
 import (
 	"iter"
-	"slices"
 	"sync"
 	"sync/atomic"
 
-	"plinth/internal/invariants"
 	"plinth/internal/store"
 )
 
@@ -54,30 +52,17 @@ type Compile[T any] func(before T, changes iter.Seq[Change]) T
 //	newest.value = value(newest.revision),  and newest.revision never decreases
 //	newest.revision = collection.Revision()  ⇒  newest.value is the current value
 //
-// The first reader that finds the revisions to differ compiles. Readers that come meanwhile wait for it, as they need
-// the same value.
-//
-// A request that holds an older snapshot needs the value of that snapshot. It is found in known, or compiled for it
-// alone:
-//
-//	revisions of known ascend, and are < newest.revision
+// The first reader that finds the revisions to differ compiles. Readers that come meanwhile wait for it, and take what
+// they find then, which may be newer than they need. So the values are one chain: each is compiled from the one before
+// it, and a Compile that keeps what has not changed (the types of a definition) keeps its identity. A value that is
+// compiled aside, for a reader that has seen an older revision, would break the chain.
 type View[T any] struct {
 	collection *store.Collection
 	compile    Compile[T]
 
 	newest atomic.Pointer[compiled[T]]
-
-	mu    sync.Mutex     // guards known, and is held to replace newest
-	known []*compiled[T] // the values that were newest before, up to keptValues
-
-	// old is held to compile for an old snapshot. It is a lock of its own, so that no reader of the newest value
-	// waits.
-	old   sync.Mutex
-	other *compiled[T] // the last value so compiled; guarded by old
+	mu     sync.Mutex // held to replace newest
 }
-
-// keptValues is how many earlier values are kept: the snapshots of requests under way are a few commits old at most.
-const keptValues = 4
 
 // compiled is a value and its revision, in the sense of store.Snapshot.CollectionRevision.
 type compiled[T any] struct {
@@ -95,49 +80,18 @@ func (v *View[T]) Now() T {
 	if c := v.newest.Load(); c != nil && c.revision >= v.collection.Revision() {
 		return c.value
 	}
-	return v.At(v.collection.Snapshot())
+	return v.renew(v.collection.Snapshot())
 }
 
-// At returns the value of the collection as a snapshot shows it.
-func (v *View[T]) At(sn *store.Snapshot) T {
-	c := v.newest.Load()
-	if c != nil && c.revision == v.collection.Revision() && c.revision <= sn.Revision() {
-		// The snapshot shows the last change of the collection, so its value is the newest one. No look into
-		// the snapshot.
-		if invariants.Enabled {
-			v.check(c, sn)
-		}
-		return c.value
-	}
+// renew returns a value that is at least as new as a snapshot. It compiles that of the snapshot and makes it the newest
+// one, unless another reader has done so meanwhile.
+func (v *View[T]) renew(sn *store.Snapshot) T {
 	revision := sn.CollectionRevision(v.collection.Resource())
-	if c == nil || c.revision < revision {
-		c = v.renew(sn, revision)
-	}
-	if c.revision != revision {
-		c = v.earlier(sn, revision)
-	}
-	if invariants.Enabled {
-		v.check(c, sn)
-	}
-	return c.value
-}
-
-// check fails unless a value is that of the collection as a snapshot shows it.
-func (v *View[T]) check(c *compiled[T], sn *store.Snapshot) {
-	if shown := sn.CollectionRevision(v.collection.Resource()); c.revision != shown {
-		invariants.Fail("view: the value of %s at %d is given for a snapshot of %d, which shows it at %d",
-			v.collection.Resource(), c.revision, sn.Revision(), shown)
-	}
-}
-
-// renew compiles the value of a snapshot and makes it the newest one, unless another reader has meanwhile compiled a
-// newer one. It returns the newest value then.
-func (v *View[T]) renew(sn *store.Snapshot, revision int64) *compiled[T] {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	before := v.newest.Load()
 	if before != nil && before.revision >= revision {
-		return before
+		return before.value
 	}
 	c := &compiled[T]{revision: revision}
 	if changes, ok := v.since(before, revision); ok {
@@ -145,45 +99,8 @@ func (v *View[T]) renew(sn *store.Snapshot, revision int64) *compiled[T] {
 	} else {
 		c.value = v.whole(sn)
 	}
-	if before != nil {
-		if len(v.known) == keptValues {
-			v.known = slices.Delete(v.known, 0, 1)
-		}
-		v.known = append(v.known, before)
-	}
-	if n := len(v.known); invariants.Enabled &&
-		(n > keptValues || n > 1 && v.known[n-2].revision >= v.known[n-1].revision ||
-			n > 0 && v.known[n-1].revision >= revision) {
-		invariants.Fail("view: %d earlier values of %s are kept, the last one of %d, behind %d",
-			n, v.collection.Resource(), v.known[n-1].revision, revision)
-	}
 	v.newest.Store(c)
-	return c
-}
-
-// earlier returns the value of a snapshot that is older than the newest value.
-func (v *View[T]) earlier(sn *store.Snapshot, revision int64) *compiled[T] {
-	if c := v.recent(revision); c != nil {
-		return c
-	}
-	v.old.Lock()
-	defer v.old.Unlock()
-	if v.other == nil || v.other.revision != revision {
-		v.other = &compiled[T]{revision: revision, value: v.whole(sn)}
-	}
-	return v.other
-}
-
-// recent returns the value of a revision from known, or nil.
-func (v *View[T]) recent(revision int64) *compiled[T] {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for _, c := range v.known {
-		if c.revision == revision {
-			return c
-		}
-	}
-	return nil
+	return c.value
 }
 
 // whole compiles all objects of a snapshot.
