@@ -80,8 +80,8 @@ type draft struct {
 	// live instead, and next is only shown.
 	next   *store.Version
 	remove bool
-	// tried: the store was asked to commit the draft, so it has checked it against the newest state. committed is the revision
-	// of the commit; 0: there was none.
+	// tried: the store was asked to commit the draft, so it has checked it against the newest state. committed is the
+	// revision of the commit; 0: there was none.
 	tried     bool
 	committed int64
 

@@ -17,8 +17,8 @@ import (
 //
 // What goes with a manager is found by making that apply, which takes as long as the object is large. A client may
 // write any number of managers into managedFields, and the whole would take managers × size: minutes for an object of
-// the greatest size. It is therefore found for the first maxGoesWith managers that apply; if there are more, the document
-// says so (incomplete).
+// the greatest size. It is therefore found for the first maxGoesWith managers that apply; if there are more, the
+// document says so (incomplete).
 func (e *Engine) Ownership(ctx context.Context, rq *Request) (document object.Value, text string, err error) {
 	v, _, err := e.store.Live(ctx, rq.key(), true)
 	if err != nil {
