@@ -5,6 +5,10 @@
 // anonymous.
 //
 // The client only gets 401. The reason is for TokenReviews and the debug log. No error contains a token.
+//
+// What a stranger can cost: requests without valid credentials are authenticated before any limit on concurrent
+// requests holds. Therefore results are cached (per connection for certificates, per token in [Cached]), the number of
+// lookups that leave the process is bounded, and headers are parsed in linear time.
 package auth
 
 import (
@@ -60,23 +64,23 @@ func New(c Config) *Authenticator {
 
 // Authenticate returns the user of a request, system:anonymous without credentials. As in the reference the headers of
 // a front proxy take precedence over a certificate, and that over a token; an invalid credential is ignored if another
-// one is valid.
+// one is valid. The caller must not change the User.
 func (a *Authenticator) Authenticate(ctx context.Context, r *http.Request) (*access.Identity, error) {
-	id, unproxied := a.proxied(ctx, r)
+	id, proxyErr := a.proxied(ctx, r)
 	if id != nil {
 		return id, nil
 	}
-	id, uncertified := a.certified(ctx, r)
+	id, certErr := a.certified(ctx, r)
 	if id != nil {
 		return id, nil
 	}
-	token, wrong := tokenOf(r)
+	token, tokenErr := tokenOf(r)
 	if token != "" {
-		if id, wrong = a.token(ctx, token, nil); id != nil {
+		if id, tokenErr = a.token(ctx, token, nil); id != nil {
 			return id, nil
 		}
 	}
-	if err := errors.Join(unproxied, uncertified, wrong); err != nil {
+	if err := errors.Join(proxyErr, certErr, tokenErr); err != nil {
 		return nil, err
 	}
 	if !a.anonymous(r.URL.Path) {
@@ -139,8 +143,8 @@ func (a *Authenticator) Review(ctx context.Context, token string, audiences []st
 	if len(audiences) == 0 { // this server's, as for requests, so that results cached for requests are used
 		audiences = nil
 	}
-	shown, _ := tokenOf(&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}})
-	if shown == "" { // the text is no token
+	parsed, _ := tokenOf(&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}})
+	if parsed == "" { // as in the reference, such a review is one of a request without credentials
 		if !a.anonymous("") {
 			return id, false, nil
 		}
@@ -149,7 +153,7 @@ func (a *Authenticator) Review(ctx context.Context, token string, audiences []st
 		}
 		return access.Identity{User: access.Nobody(), Audiences: audiences}, true, nil
 	}
-	found, err := a.token(ctx, shown, audiences)
+	found, err := a.token(ctx, parsed, audiences)
 	if err != nil {
 		return id, false, err
 	}
@@ -166,20 +170,20 @@ type agnostic struct {
 
 // Token implements Tokens.
 func (a *agnostic) Token(ctx context.Context, token string, audiences []string) (*access.Identity, error) {
-	meant := a.audiences
+	valid := a.audiences
 	if audiences != nil {
-		if meant = Common(audiences, a.audiences); len(meant) == 0 {
+		if valid = Common(audiences, a.audiences); len(valid) == 0 {
 			return nil, nil
 		}
 	}
 	id, err := a.Tokens.Token(ctx, token, nil)
 	if id != nil {
-		id.Audiences = meant
+		id.Audiences = valid
 	}
 	return id, err
 }
 
-// Common returns what is in both lists, in the order of the first.
+// Common returns the items that are in both lists, in the order of the first.
 func Common(a, b []string) []string {
 	if slices.Equal(a, b) {
 		return a

@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"math/big"
@@ -17,7 +18,9 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -69,7 +72,7 @@ func TestAuthenticate(t *testing.T) {
 		}
 		got, err := authenticate(r.Context(), a, r)
 		if !reflect.DeepEqual(got.User, c.want) || !sameError(err, c.err) {
-			t.Errorf("Authorization %q: got %+v, %v", c.header, got, err)
+			t.Errorf("Authorization %q: have %+v, %v, want %+v, %v", c.header, got.User, err, c.want, c.err)
 		}
 	}
 }
@@ -82,29 +85,29 @@ func TestAnonymousAtSomePaths(t *testing.T) {
 		"/": false, "/api": false, "/Livez": false} {
 		r := httptest.NewRequest("GET", path+"?verbose", nil)
 		if _, err := authenticate(r.Context(), a, r); (err == nil) != let {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("%s without credentials: have the error %v, want none: %v", path, err, let)
 		}
 		r.Header.Set("Authorization", "Bearer sesame")
 		if id, err := authenticate(r.Context(), a, r); err != nil || id.User.Name != "alice" {
-			t.Errorf("%s with a token: %+v, %v", path, id.User, err)
+			t.Errorf("%s with a token: have %+v, %v, want alice", path, id.User, err)
 		}
 	}
 	a.NoAnonymous = true
 	r := httptest.NewRequest("GET", "/livez", nil)
 	if _, err := authenticate(r.Context(), a, r); err == nil {
-		t.Error("somebody without credentials is let in")
+		t.Error("with NoAnonymous, a request without credentials is accepted")
 	}
 }
 
-// tokensFunc is a function that is Tokens.
+// tokensFunc lets a function be Tokens.
 type tokensFunc func(ctx context.Context, token string, audiences []string) (*access.Identity, error)
 
 func (f tokensFunc) Token(ctx context.Context, token string, audiences []string) (*access.Identity, error) {
 	return f(ctx, token, audiences)
 }
 
-// What was found out is remembered for its time; errors are not; nobody gets to see what another request has added; and
-// a panic is an error.
+// Results are cached for their time, and errors are not. What a request changes in its identity is not cached. A panic
+// becomes an error.
 //
 // SPEC: AUTH-1
 func TestCached(t *testing.T) {
@@ -135,21 +138,93 @@ func TestCached(t *testing.T) {
 		now = now.Add(step.after)
 		id, err := c.Token(t.Context(), step.token, nil)
 		if (err != nil) != step.err || (id != nil) != (step.token == "good") || asked != step.asked {
-			t.Errorf("%s after %s: %v, %v, asked %d times, want %d", step.token, step.after, id, err, asked, step.asked)
+			t.Errorf("%s after %s: have %v, %v and %d lookups, want %d", step.token, step.after, id, err, asked, step.asked)
 		}
 		if id != nil {
 			authenticated(id)
 			if again, _ := c.Token(t.Context(), step.token, nil); len(again.User.Groups) != 0 {
-				t.Errorf("what a request has added is remembered: %+v", again.User)
+				t.Errorf("a group that a request added is cached: %+v", again.User)
 			}
 		}
 	}
 	if _, err := c.Token(t.Context(), "good", []string{"other"}); err != nil || asked != 9 {
-		t.Errorf("the answer for some audiences is that for others: %v", err)
+		t.Errorf("for other audiences: have %d lookups and %v, want a lookup of their own", asked, err)
 	}
 }
 
-// Requests with one token ask once, and whoever goes away does not take the answer along.
+// Lookups outlive their requests, so there are maxLookups of them at most; what is cached is served all the same.
+//
+// SPEC: AUTH-1
+func TestLookupsAreBounded(t *testing.T) {
+	began, goOn := make(chan bool, maxLookups+1), make(chan bool)
+	c := Cached(tokensFunc(func(_ context.Context, token string, _ []string) (*access.Identity, error) {
+		if token != "known" {
+			began <- true
+			<-goOn
+		}
+		return &access.Identity{User: access.User{Name: "alice"}}, nil
+	}), time.Hour, time.Hour, time.Now)
+	if _, err := c.Token(t.Context(), "known", nil); err != nil {
+		t.Fatal(err)
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	for i := range maxLookups {
+		if _, err := c.Token(gone, strconv.Itoa(i), nil); !errors.Is(err, context.Canceled) {
+			t.Fatalf("a request that was cancelled: have %v, want Canceled", err)
+		}
+		<-began
+	}
+	if _, err := c.Token(gone, "one more", nil); !errors.Is(err, errManyLookups) {
+		t.Errorf("with %d lookups running: have %v, want %v", maxLookups, err, errManyLookups)
+	}
+	if id, err := c.Token(t.Context(), "known", nil); id == nil || err != nil {
+		t.Errorf("a cached token with %d lookups running: have %v, %v", maxLookups, id, err)
+	}
+	close(goOn)
+	for c.(*cached).running.Load() > 0 {
+		runtime.Gosched()
+	}
+	if id, err := c.Token(t.Context(), "one more", nil); id == nil || err != nil {
+		t.Errorf("after the lookups have ended: have %v, %v", id, err)
+	}
+}
+
+// Only the compact form has an issuer, and a text that is not one costs no more than its length.
+//
+// SPEC: AUTH-1
+func TestUnverifiedIssuer(t *testing.T) {
+	part := base64.RawURLEncoding.EncodeToString
+	for token, want := range map[string]string{
+		"x." + part([]byte(`{"iss":"https://a"}`)) + ".y": "https://a",
+		"x." + part([]byte(`{}`)) + ".y":                  "",
+		"x." + part([]byte(`{"iss":1}`)) + ".y":           "error",
+		"x.{}.y":                                          "error",
+		"x.e30":                                           "error",
+		"x.e30.y.z":                                       "error",
+		` {"payload":"e30"}.e30.x`:                        "error",
+	} {
+		issuer, err := UnverifiedIssuer(token)
+		if err != nil {
+			issuer = "error"
+		}
+		if issuer != want {
+			t.Errorf("%s: have %q (%v), want %q", token, issuer, err, want)
+		}
+	}
+	dots := strings.Repeat(".", 1<<20)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := UnverifiedIssuer(dots); err == nil {
+		t.Error("a text of dots is taken for a token")
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
+		t.Errorf("a text of 1 MiB of dots: %d bytes were allocated, want less than 1 MiB", n)
+	}
+}
+
+// Concurrent requests with one token cause one lookup, which goes on when the first of them is cancelled.
 //
 // SPEC: AUTH-1
 func TestCachedAsksOnce(t *testing.T) {
@@ -174,7 +249,7 @@ func TestCachedAsksOnce(t *testing.T) {
 	}
 	leave()
 	if err := <-left; !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("the request that was cancelled: have %v, want Canceled", err)
 	}
 	time.Sleep(10 * time.Millisecond) // the others are waiting now
 	close(goOn)
@@ -182,15 +257,15 @@ func TestCachedAsksOnce(t *testing.T) {
 		select {
 		case err := <-stayed:
 			if err != nil {
-				t.Error(err)
+				t.Errorf("a request that waited: have %v, want the result of the lookup", err)
 			}
 		case <-began:
-			t.Fatal("it was asked twice")
+			t.Fatal("there was a second lookup")
 		}
 	}
 }
 
-// A browser shows its token among the subprotocols of a WebSocket, and nobody behind the authenticator gets to see it.
+// A browser sends its token among the subprotocols of a WebSocket, from which the authenticator removes it.
 //
 // SPEC: AUTH-1
 func TestAuthenticateByWebSocket(t *testing.T) {
@@ -215,6 +290,8 @@ func TestAuthenticateByWebSocket(t *testing.T) {
 			left: "base64url.bearer.authorization.k8s.io.c2VzYW1l==, a"},
 		{protocols: []string{"base64url.bearer.authorization.k8s.io., a"}, err: ErrInvalid,
 			left: "base64url.bearer.authorization.k8s.io., a"},
+		{protocols: []string{"base64url.bearer.authorization.k8s.io._w, a"}, err: ErrInvalid, // not UTF-8
+			left: "base64url.bearer.authorization.k8s.io._w, a"},
 	} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.Header.Set("Upgrade", "WebSocket")
@@ -224,12 +301,13 @@ func TestAuthenticateByWebSocket(t *testing.T) {
 		}
 		got, err := authenticate(r.Context(), a, r)
 		if got.User.Name != c.user || !sameError(err, c.err) || r.Header.Get("Sec-WebSocket-Protocol") != c.left {
-			t.Errorf("%q: got %+v, %v; left is %q", c.protocols, got, err, r.Header["Sec-Websocket-Protocol"])
+			t.Errorf("%q: have %q, %v and the header %q, want %q, %v and %q", c.protocols, got.User.Name, err,
+				r.Header["Sec-Websocket-Protocol"], c.user, c.err, c.left)
 		}
 	}
 }
 
-// signed makes a certificate: of an authority for itself, or of somebody by one.
+// signed returns a certificate that is signed by an authority; without one, it is an authority that signs itself.
 func signed(t testing.TB, subject pkix.Name, by *tls.Certificate, edit func(*x509.Certificate)) *tls.Certificate {
 	t.Helper()
 	c, err := sign(subject, by, edit)
@@ -239,7 +317,7 @@ func signed(t testing.TB, subject pkix.Name, by *tls.Certificate, edit func(*x50
 	return c
 }
 
-// sign is signed, with an error for what no certificate can say.
+// sign is signed with an error, for subjects that a certificate cannot have.
 func sign(subject pkix.Name, by *tls.Certificate, edit func(*x509.Certificate)) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -271,7 +349,7 @@ func sign(subject pkix.Name, by *tls.Certificate, edit func(*x509.Certificate)) 
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// withUIDs is a subject with these UIDs.
+// withUIDs returns a subject with these UIDs.
 func withUIDs(uids ...string) pkix.Name {
 	subject := pkix.Name{CommonName: "carol"}
 	for _, uid := range uids {
@@ -280,7 +358,7 @@ func withUIDs(uids ...string) pkix.Name {
 	return subject
 }
 
-// Who shows the credentials of the anonymous user is not one of those who have shown some.
+// A certificate for system:anonymous does not make its user a member of system:authenticated.
 //
 // SPEC: AUTH-1
 func TestAnonymousIsNotAuthenticated(t *testing.T) {
@@ -296,7 +374,7 @@ func TestAnonymousIsNotAuthenticated(t *testing.T) {
 		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{shown.Leaf}}
 		got, err := authenticate(r.Context(), a, r)
 		if err != nil || got.User.Name != name || !slices.Equal(got.User.Groups, groups) {
-			t.Errorf("%s is %+v, %v", name, got.User, err)
+			t.Errorf("a certificate for %s: have %+v, %v, want the groups %v", name, got.User, err, groups)
 		}
 	}
 }
@@ -343,24 +421,24 @@ func TestAuthenticateByCertificate(t *testing.T) {
 		if c.token != "" {
 			r.Header.Set("Authorization", "Bearer "+c.token)
 		}
-		for range 2 { // the second time on a connection, and again on that
+		for range 2 { // without a connection that keeps the result, and with one
 			got, err := authenticate(r.Context(), a, r)
 			if !reflect.DeepEqual(got.User, c.want) || (err != nil) != (c.err != nil) {
-				t.Errorf("%s: got %+v, %v", c.name, got, err)
+				t.Errorf("%s: have %+v, %v, want %+v, %v", c.name, got.User, err, c.want, c.err)
 			}
 			r = r.WithContext(Remember(r.Context(), nil))
 		}
 	}
-	a.Clients = nil // the system's authorities must not count
+	a.Clients = nil // then no certificate is valid: not even one of an authority of the system
 	r := httptest.NewRequest("GET", "/", nil)
 	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{good.Leaf}}
 	if got, err := authenticate(r.Context(), a, r); err != nil || got.User.Name != access.Anonymous {
-		t.Errorf("without authorities somebody is %+v, %v", got, err)
+		t.Errorf("without authorities: have %+v, %v, want %s", got.User, err, access.Anonymous)
 	}
 }
 
-// A connection may last longer than the certificate that it was opened with, or than the authority's, and may have been
-// opened too early.
+// A connection may last longer than the certificate of its client, or than that of an authority, and may be opened
+// before a certificate becomes valid.
 //
 // SPEC: AUTH-1
 func TestCertificateExpiresDuringConnection(t *testing.T) {
@@ -403,7 +481,7 @@ func TestCertificateExpiresDuringConnection(t *testing.T) {
 		for _, passed = range c.order {
 			id, err := authenticate(r.Context(), a, r)
 			if ok := err == nil && id.User.Name == "carol"; ok != c.valid[passed] {
-				t.Errorf("%s: after %v: %+v, %v", c.name, passed, id.User, err)
+				t.Errorf("%s: after %v: have %q, %v, want carol: %v", c.name, passed, id.User.Name, err, c.valid[passed])
 			}
 		}
 	}
@@ -421,11 +499,11 @@ func TestTokenFileErrorsNameTheLine(t *testing.T) {
 		}
 	}
 	if _, err := ReadTokens("/does/not/exist"); err == nil {
-		t.Error("a missing token file is no error")
+		t.Error("ReadTokens of a missing file: have no error")
 	}
 }
 
-// A proxy that is believed says whom a request is from; nobody else does.
+// The headers of a trusted front proxy name the user of a request; the headers of others are ignored.
 //
 // SPEC: AUTH-1
 func TestFrontProxy(t *testing.T) {
@@ -479,17 +557,17 @@ func TestFrontProxy(t *testing.T) {
 			r.Header.Set("Authorization", "Bearer "+c.token)
 		}
 		ctx := Remember(r.Context(), nil)
-		for range 2 { // the second time from memory
+		for range 2 { // the second time with the kept result
 			id, err := authenticate(ctx, a, r)
 			if id.User.Name != c.want || (err == nil) != (c.want != "") || c.want == "jane" &&
 				!reflect.DeepEqual(id.User, jane) {
-				t.Errorf("%s: %+v, %v", c.name, id.User, err)
+				t.Errorf("%s: have %+v, %v, want %q", c.name, id.User, err, c.want)
 			}
 		}
 	}
 }
 
-// Whatever a request shows, it is somebody's or it is refused, and no refusal tells what was shown.
+// Without a known token, a request is anonymous or refused, and the error does not contain the credentials.
 //
 // SPEC: AUTH-1
 func FuzzAuthenticate(f *testing.F) {
@@ -504,16 +582,16 @@ func FuzzAuthenticate(f *testing.F) {
 			[]string{"websocket"}, []string{protocols}
 		id, err := authenticate(r.Context(), a, r)
 		if err == nil && id.User.Name != access.Anonymous {
-			t.Errorf("%q is %+v", header, id.User)
+			t.Errorf("%q: have %+v, want %s or an error", header, id.User, access.Anonymous)
 		}
-		if _, shown, ok := strings.Cut(strings.TrimSpace(header), " "); ok && len(shown) > 12 && err != nil &&
-			strings.Contains(err.Error(), shown) {
-			t.Errorf("the refusal of %q tells it: %v", header, err)
+		if _, token, ok := strings.Cut(strings.TrimSpace(header), " "); ok && len(token) > 12 && err != nil &&
+			strings.Contains(err.Error(), token) {
+			t.Errorf("%q: the error contains the token: %v", header, err)
 		}
 	})
 }
 
-// authenticate is a.Authenticate, with the zero identity for nobody.
+// authenticate is a.Authenticate, with the zero identity instead of nil.
 func authenticate(ctx context.Context, a *Authenticator, r *http.Request) (access.Identity, error) {
 	id, err := a.Authenticate(ctx, r)
 	if id == nil {

@@ -2,7 +2,9 @@ package auth
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -12,45 +14,61 @@ import (
 )
 
 const (
-	// cachedTokens is how many valid tokens are cached, and how many invalid ones.
-	cachedTokens = 4096
 	// lookupTimeout limits the time to authenticate a token.
 	lookupTimeout = 30 * time.Second
+	// maxLookups limits how many tokens are authenticated at the same time.
+	maxLookups = 1024
 )
 
-// Cached caches the results of other Tokens: valid tokens for the duration somebody, invalid ones for nobody; 0 turns
-// caching off. Errors are not cached. Concurrent requests with the same token cause one call.
-func Cached(of Tokens, somebody, nobody time.Duration, now func() time.Time) Tokens {
+var errManyLookups = errors.New("too many tokens are being authenticated at the moment")
+
+// Cached caches the results of other Tokens, which ask another server: valid tokens for validFor, tokens of nobody for
+// invalidFor; 0 turns caching off. Errors are not cached. Concurrent requests with the same token cause one lookup.
+//
+// Problem: anybody can send new tokens as fast as the network allows, and each lookup may take as long as the other
+// server needs. A lookup cannot simply end with its request: other requests with the token may wait for it, and a
+// client that cancels early would never fill the cache. So lookups outlive their requests, and a stranger could collect
+// any number of them. Therefore:
+//
+//	lookups that are running ≤ maxLookups (plus those that begin at the same moment), each ≤ lookupTimeout
+//
+// A request beyond that fails at once; a request with a cached token is not affected. The reference has no such limit.
+func Cached(of Tokens, validFor, invalidFor time.Duration, now func() time.Time) Tokens {
 	c := &cached{of: of, now: now}
-	if somebody > 0 {
-		c.somebody.Size, c.somebody.Life = cachedTokens, somebody
+	if validFor > 0 {
+		c.valid = &tokencache.Cache[*access.Identity]{Life: validFor}
 	}
-	if nobody > 0 {
-		c.nobody.Size, c.nobody.Life = cachedTokens, nobody
+	if invalidFor > 0 {
+		c.invalid = &tokencache.Cache[struct{}]{Life: invalidFor}
 	}
 	return c
 }
 
 type cached struct {
-	of       Tokens
-	now      func() time.Time
-	somebody tokencache.Cache[*access.Identity]
-	nobody   tokencache.Cache[struct{}]
-	underWay singleflight.Group
+	of      Tokens
+	now     func() time.Time
+	valid   *tokencache.Cache[*access.Identity] // nil: not cached
+	invalid *tokencache.Cache[struct{}]         // nil: not cached
+	lookups singleflight.Group                  // by key
+	running atomic.Int64                        // how many lookups
 }
 
 // Token implements Tokens.
 func (c *cached) Token(ctx context.Context, token string, audiences []string) (*access.Identity, error) {
 	key := tokencache.KeyOf(token, audiences)
 	now := c.now()
-	if id, ok := c.somebody.Get(key, now); ok {
-		return own(id), nil
+	if id, ok := c.valid.Get(key, now); ok {
+		return copyOf(id), nil
 	}
-	if _, ok := c.nobody.Get(key, now); ok {
+	if _, ok := c.invalid.Get(key, now); ok {
 		return nil, nil
 	}
-	// Other requests wait for the answer, so it must not end when the first of them is cancelled.
-	answer := c.underWay.DoChan(string(key[:]), func() (found any, err error) {
+	if c.running.Load() >= maxLookups {
+		return nil, errManyLookups
+	}
+	result := c.lookups.DoChan(string(key[:]), func() (found any, err error) {
+		c.running.Add(1)
+		defer c.running.Add(-1)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
 		defer cancel()
 		defer func() {
@@ -62,26 +80,26 @@ func (c *cached) Token(ctx context.Context, token string, audiences []string) (*
 		switch {
 		case err != nil:
 		case id != nil:
-			c.somebody.Set(key, id, c.now())
+			c.valid.Set(key, id, c.now())
 		default:
-			c.nobody.Set(key, struct{}{}, c.now())
+			c.invalid.Set(key, struct{}{}, c.now())
 		}
 		return id, err
 	})
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case a := <-answer:
-		id, _ := a.Val.(*access.Identity)
-		if a.Err != nil || id == nil {
-			return nil, a.Err
+	case r := <-result:
+		id, _ := r.Val.(*access.Identity)
+		if r.Err != nil || id == nil {
+			return nil, r.Err
 		}
-		return own(id), nil
+		return copyOf(id), nil
 	}
 }
 
-// own returns a copy of an identity, which its request may modify.
-func own(id *access.Identity) *access.Identity {
-	mine := *id
-	return &mine
+// copyOf returns a copy of an identity, whose fields the request may set. Its lists and maps are still shared.
+func copyOf(id *access.Identity) *access.Identity {
+	c := *id
+	return &c
 }

@@ -19,102 +19,109 @@ import (
 	"plinth/internal/access"
 )
 
-// verdict is what the certificate of a connection says. To verify signatures takes longer than most requests do, so it
-// is kept for the requests that follow, for as long as time alone cannot change it.
-type verdict struct {
-	id    *access.Identity // nil: nobody
+// verification is the result of verifying the certificates of a connection.
+//
+// To verify the signatures takes longer than most requests, so the result is kept for the later requests of the
+// connection. A connection may outlive its certificate. The result depends on nothing but the certificates, the
+// authorities of the configuration and the time, so it holds until one of the certificates begins or ceases to be
+// valid:
+//
+//	verify(t) = v  ⇒  verify(t') = v for all t ≤ t' < v.until
+type verification struct {
+	id    *access.Identity // nil: the certificate names no user
 	err   error
-	until time.Time // zero: for ever
+	until time.Time // zero: forever
 }
 
-type verdictPointer = atomic.Pointer[verdict]
+type verificationPointer = atomic.Pointer[verification]
 
-// verdicts are what the certificate of one connection says to those who look at it.
-type verdicts struct{ client, proxy verdictPointer }
+// verifications are the results of one connection: with the authorities of clients, and with those of front proxies.
+// Concurrent requests of the connection may compute the same result at the same time.
+type verifications struct{ client, proxy verificationPointer }
 
-type verdictKey struct{}
+type verificationKey struct{}
 
-// Remember gives the requests of a connection a place for what its certificate says. It is an http.Server's
-// ConnContext.
+// Remember is the ConnContext of an http.Server: it adds to the context of a connection the place where the result of
+// verifying its certificates is kept.
 func Remember(ctx context.Context, _ net.Conn) context.Context {
-	return context.WithValue(ctx, verdictKey{}, &verdicts{})
+	return context.WithValue(ctx, verificationKey{}, &verifications{})
 }
 
-// remembered is what was found out before on the connection, as long as time has not changed it, or what is found out
-// now.
-func (a *Authenticator) remembered(ctx context.Context, of func(*verdicts) *verdictPointer,
-	find func() *verdict) *verdict {
-	kept, ok := ctx.Value(verdictKey{}).(*verdicts)
+// remembered returns the result that is kept for the connection if it still holds, and otherwise that of verify.
+func (a *Authenticator) remembered(ctx context.Context, of func(*verifications) *verificationPointer,
+	verify func() *verification) *verification {
+	kept, ok := ctx.Value(verificationKey{}).(*verifications)
 	if !ok {
-		return find()
+		return verify()
 	}
 	v := of(kept).Load()
 	if v == nil || !v.until.IsZero() && !a.Now().Before(v.until) {
-		v = find()
+		v = verify()
 		of(kept).Store(v)
 	}
 	return v
 }
 
-// certified says who the client certificate is; nil if there is none. Requests of a connection share the answer.
+// certified returns the user of the client certificate; nil if there is none. The requests of a connection share it.
 func (a *Authenticator) certified(ctx context.Context, r *http.Request) (*access.Identity, error) {
 	if a.Clients == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return nil, nil
 	}
-	v := a.remembered(ctx, func(k *verdicts) *verdictPointer { return &k.client }, func() *verdict {
+	v := a.remembered(ctx, func(k *verifications) *verificationPointer { return &k.client }, func() *verification {
 		return a.verify(r.TLS.PeerCertificates)
 	})
 	return v.id, v.err
 }
 
-// verify looks for a chain from a client's certificate, which comes first, to an authority.
-func (a *Authenticator) verify(shown []*x509.Certificate) *verdict {
+// verify verifies a client certificate: the first of certs, which the others connect with an authority.
+func (a *Authenticator) verify(certs []*x509.Certificate) *verification {
 	now := a.Now()
-	chains, err := chainsTo(a.Clients, shown, now)
+	chains, err := chainsTo(a.Clients, certs, now)
 	if err != nil {
-		return &verdict{err: fmt.Errorf("verifying certificate %s failed: %w", identifier(shown[0]), err),
-			until: nextStart(shown, now)}
+		return &verification{err: fmt.Errorf("verifying certificate %s failed: %w", identifier(certs[0]), err),
+			until: nextStart(certs, now)}
 	}
 	until := lastEnd(chains)
-	subject := shown[0].Subject
-	if subject.CommonName == "" { // as in the reference it is as if there were no certificate
-		return &verdict{until: until}
+	subject := certs[0].Subject
+	if subject.CommonName == "" { // as in the reference, it is ignored
+		return &verification{until: until}
 	}
 	uid, err := uidOf(subject)
 	if err != nil {
-		return &verdict{err: err, until: until}
+		return &verification{err: err, until: until}
 	}
-	fingerprint := sha256.Sum256(shown[0].Raw)
+	fingerprint := sha256.Sum256(certs[0].Raw)
 	user := access.User{
 		Name: subject.CommonName, UID: uid, Groups: slices.Clone(subject.Organization),
 		Extra: map[string][]string{access.CredentialID: {"X509SHA256=" + hex.EncodeToString(fingerprint[:])}},
 	}
-	return &verdict{id: authenticated(&access.Identity{User: user}), until: until}
+	return &verification{id: authenticated(&access.Identity{User: user}), until: until}
 }
 
-// chainsTo are the chains from a certificate, which comes first, to an authority.
-func chainsTo(authorities *x509.CertPool, shown []*x509.Certificate, now time.Time) ([][]*x509.Certificate, error) {
+// chainsTo returns the chains from the first of certs to an authority. crypto/x509 bounds the number of signatures that
+// it checks, however many certificates the client sends.
+func chainsTo(authorities *x509.CertPool, certs []*x509.Certificate, now time.Time) ([][]*x509.Certificate, error) {
 	options := x509.VerifyOptions{
 		Roots: authorities, Intermediates: x509.NewCertPool(), CurrentTime: now,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
-	for _, c := range shown[1:] {
+	for _, c := range certs[1:] {
 		options.Intermediates.AddCert(c)
 	}
-	return shown[0].Verify(options)
+	return certs[0].Verify(options)
 }
 
-// identifier names a certificate in errors.
+// identifier names a certificate in errors, as the reference does.
 func identifier(c *x509.Certificate) string {
 	return fmt.Sprintf("SN=%d, SKID=%s, AKID=%s", c.SerialNumber, colons(c.SubjectKeyId), colons(c.AuthorityKeyId))
 }
 
 func colons(b []byte) string { return strings.ReplaceAll(fmt.Sprintf("% X", b), " ", ":") }
 
-// uidType is the part of a subject that is the UID of a user.
+// uidType is the attribute of a subject that has the UID of the user: that of Kubernetes (57683 is its number at IANA).
 var uidType = asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}
 
-// uidOf is the UID of the user that a subject is; "" for none.
+// uidOf returns the UID of the user in a subject; "" if it has none.
 func uidOf(subject pkix.Name) (string, error) {
 	var uids []string
 	for _, part := range subject.Names {
@@ -138,8 +145,8 @@ func uidOf(subject pkix.Name) (string, error) {
 	return uids[0], nil
 }
 
-// lastEnd is the first moment at which none of the chains is valid any more. A chain ends with the first of its
-// certificates to end; at its NotAfter a certificate is still valid.
+// lastEnd returns the first moment at which none of the chains is valid any more. A chain is valid as long as all its
+// certificates are, including the moment of NotAfter.
 func lastEnd(chains [][]*x509.Certificate) (last time.Time) {
 	for _, chain := range chains {
 		end := chain[0].NotAfter
@@ -155,9 +162,9 @@ func lastEnd(chains [][]*x509.Certificate) (last time.Time) {
 	return last.Add(time.Nanosecond)
 }
 
-// nextStart is when the next of the certificates becomes valid; zero if all of them have been.
-func nextStart(shown []*x509.Certificate, now time.Time) (next time.Time) {
-	for _, c := range shown {
+// nextStart returns when the next of the certificates becomes valid; zero if none will.
+func nextStart(certs []*x509.Certificate, now time.Time) (next time.Time) {
+	for _, c := range certs {
 		if c.NotBefore.After(now) && (next.IsZero() || c.NotBefore.Before(next)) {
 			next = c.NotBefore
 		}

@@ -12,33 +12,35 @@ import (
 	"plinth/internal/access"
 )
 
-// FrontProxy configures the proxies that may name the user in headers: those with a certificate of these authorities
-// and with one of these names.
+// FrontProxy configures the proxies that may name the user in headers (--requestheader-*): those with a client
+// certificate of one of these authorities and with one of these names.
 type FrontProxy struct {
 	Authorities  *x509.CertPool
 	AllowedNames []string // common names; none: any
-	// The headers that are read. The first user header with a value counts, and all values of the others. The rest of
-	// a header's name after an extra prefix is the key in the user's extra.
+	// The names of the headers. Of UserHeaders and UIDHeaders the first one with a value counts, of GroupHeaders all. A
+	// header whose name begins with one of ExtraPrefixes is an extra attribute: the rest of the name, in lower case and
+	// unescaped as in a URL, is its key.
 	UserHeaders, UIDHeaders, GroupHeaders, ExtraPrefixes []string
 }
 
-// proxied returns the user that a front proxy names; nil if the request comes from no proxy, or the headers name none.
+// proxied returns the user that a front proxy names; nil without an error if the client has no certificate, or the
+// headers name no user. The error says that the certificate is not one of a proxy.
 func (a *Authenticator) proxied(ctx context.Context, r *http.Request) (*access.Identity, error) {
 	p := a.Proxy
 	if p == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return nil, nil
 	}
-	v := a.remembered(ctx, func(k *verdicts) *verdictPointer { return &k.proxy }, func() *verdict {
+	v := a.remembered(ctx, func(k *verifications) *verificationPointer { return &k.proxy }, func() *verification {
 		now := a.Now()
 		chains, err := chainsTo(p.Authorities, r.TLS.PeerCertificates, now)
 		if err != nil {
-			return &verdict{err: err, until: nextStart(r.TLS.PeerCertificates, now)}
+			return &verification{err: err, until: nextStart(r.TLS.PeerCertificates, now)}
 		}
 		name := r.TLS.PeerCertificates[0].Subject.CommonName
 		if len(p.AllowedNames) > 0 && !slices.Contains(p.AllowedNames, name) {
-			return &verdict{err: fmt.Errorf("x509: subject with cn=%s is not in the allowed list", name), until: lastEnd(chains)}
+			err = fmt.Errorf("x509: subject with cn=%s is not in the allowed list", name)
 		}
-		return &verdict{until: lastEnd(chains)}
+		return &verification{err: err, until: lastEnd(chains)}
 	})
 	if v.err != nil {
 		return nil, v.err

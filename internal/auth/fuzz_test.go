@@ -13,8 +13,8 @@ import (
 	"plinth/internal/access"
 )
 
-// Whatever the subject of a certificate says, who shows it is the one whom it names if the authority has signed it for
-// clients, and else nobody.
+// Whatever the subject of a certificate is: if the authority has signed it for clients, the user is the one that it
+// names, and otherwise the request is refused.
 //
 // SPEC: AUTH-1
 func FuzzCertificates(f *testing.F) {
@@ -46,7 +46,7 @@ func FuzzCertificates(f *testing.F) {
 			}
 		})
 		if err != nil {
-			return // no certificate says that
+			return // a certificate cannot have this subject
 		}
 		r := httptest.NewRequest("GET", "/", nil)
 		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{c.Leaf}}
@@ -56,27 +56,27 @@ func FuzzCertificates(f *testing.F) {
 		switch {
 		case stranger || !forClients:
 			if err == nil {
-				t.Errorf("%q is %+v", name, id.User)
+				t.Errorf("a certificate for %q that is not valid: have %+v, want an error", name, id.User)
 			}
 			return
 		case err != nil:
 			if len(uidsOf(said)) < 1 {
-				t.Errorf("%q is refused: %v", name, err)
+				t.Errorf("a valid certificate for %q: have %v", name, err)
 			}
 			return
 		case said.CommonName == "":
 			if !reflect.DeepEqual(id.User, access.Nobody()) {
-				t.Errorf("nobody is %+v", id.User)
+				t.Errorf("a certificate without a name: have %+v, want %s", id.User, access.Anonymous)
 			}
 			return
 		}
 		if id.User.Name != said.CommonName || slices.ContainsFunc(id.User.Groups, func(g string) bool {
 			return g != access.Authenticated && !slices.Contains(said.Organization, g)
 		}) {
-			t.Errorf("%+v is %+v", said, id.User)
+			t.Errorf("a certificate for %+v: have %+v", said, id.User)
 		}
 		if again, err := authenticate(ctx, a, r); err != nil || !reflect.DeepEqual(again, id) {
-			t.Errorf("%+v is first %+v and then %+v, %v", said, id.User, again.User, err)
+			t.Errorf("a certificate for %+v: have first %+v and then %+v, %v", said, id.User, again.User, err)
 		}
 	})
 }
@@ -90,8 +90,8 @@ func uidsOf(n pkix.Name) (uids []any) {
 	return uids
 }
 
-// Whoever sends the headers of a front proxy is whom they name if the certificate is the proxy's, and else the headers
-// say nothing.
+// With the certificate of a front proxy, the user of a request is the one that the headers name. With another
+// certificate the headers have no effect.
 //
 // SPEC: AUTH-1
 func FuzzProxyHeaders(f *testing.F) {
@@ -127,14 +127,14 @@ func FuzzProxyHeaders(f *testing.F) {
 		switch {
 		case !fromProxy:
 			if err != nil || id.User.Name != "joe" || !slices.Equal(id.User.Groups, []string{access.Authenticated}) {
-				t.Errorf("joe is %+v, %v", id.User, err)
+				t.Errorf("headers beside the certificate of joe: have %+v, %v", id.User, err)
 			}
 		case user == "":
 			if err == nil && id.User.Name != access.Anonymous && id.User.Name != value {
-				t.Errorf("nobody is %+v", id.User)
+				t.Errorf("headers without a user: have %+v", id.User)
 			}
 		case err != nil || id.User.Name != user:
-			t.Errorf("%q is %+v, %v", user, id.User, err)
+			t.Errorf("headers for %q: have %+v, %v", user, id.User, err)
 		}
 	})
 }

@@ -12,10 +12,12 @@ import (
 	"plinth/internal/access"
 )
 
-// StaticTokens are the tokens of a file. Keys are hashes, so the time of a look-up tells nothing about a token.
+// StaticTokens are the users of --token-auth-file, by the SHA-256 of their tokens. With hashes as keys, the time of a
+// lookup does not tell how many bytes of a guessed token are right.
 type StaticTokens map[[sha256.Size]byte]access.User
 
-// ReadTokens reads a file in kube-apiserver's format.
+// ReadTokens reads a file in the format of --token-auth-file: lines of token,user,uid[,"group,group"]. Errors name the
+// line.
 func ReadTokens(name string) (StaticTokens, error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -53,7 +55,7 @@ func (s StaticTokens) read(in io.Reader) error {
 		}
 		line, _ := lines.FieldPos(0)
 		if len(record) < 3 {
-			return fmt.Errorf("line %d has %d columns; a token, a user name and a user UID are needed", line, len(record))
+			return fmt.Errorf("line %d has %d columns, but needs a token, a user name and a user UID", line, len(record))
 		}
 		if record[0] == "" {
 			return fmt.Errorf("line %d has an empty token", line)

@@ -2,17 +2,15 @@ package oidc
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"plinth/internal/access"
+	"plinth/internal/auth"
 )
 
 // Config is what authenticators are made of, besides a Configuration.
@@ -111,8 +109,8 @@ func (a *Authenticators) Token(ctx context.Context, token string, _ []string) (*
 	if len(a.all) == 0 {
 		return nil, nil
 	}
-	issuer, err := unverifiedIssuer(token)
-	if err != nil { // it is no token of this kind
+	issuer, err := issuerOf(token)
+	if err != nil { // not a JSON Web Token
 		return nil, nil
 	}
 	i := slices.IndexFunc(a.all, func(of *authenticator) bool { return of.Issuer.URL == issuer })
@@ -131,35 +129,19 @@ func (a *Authenticators) Token(ctx context.Context, token string, _ []string) (*
 	return &access.Identity{User: *user}, nil
 }
 
-// The one issuer that has two names.
+// Google's tokens name their issuer without the scheme, which its discovery document has.
 const (
 	google      = "https://accounts.google.com"
 	googleShort = "accounts.google.com"
 )
 
-// unverifiedIssuer is who a token says that has signed it; an error says why it is no token.
-func unverifiedIssuer(token string) (string, error) {
-	if strings.HasPrefix(strings.TrimSpace(token), "{") {
-		return "", errors.New("token is not compact JWT")
+// issuerOf returns the issuer of a token, which is not verified yet. The error says why the text is not a token.
+func issuerOf(token string) (string, error) {
+	issuer, err := auth.UnverifiedIssuer(token)
+	if issuer == googleShort {
+		issuer = google
 	}
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return "", errors.New("malformed token")
-	}
-	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		return "", fmt.Errorf("error decoding token: %w", err)
-	}
-	var claims struct {
-		Issuer string `json:"iss"`
-	}
-	if err := json.Unmarshal(payload, &claims); err != nil {
-		return "", fmt.Errorf("while unmarshaling token: %w", err)
-	}
-	if claims.Issuer == googleShort {
-		return google, nil
-	}
-	return claims.Issuer, nil
+	return issuer, err
 }
 
 // authenticator knows the tokens of one issuer.

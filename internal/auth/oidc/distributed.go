@@ -72,7 +72,7 @@ func (d *distributed) resolve(ctx context.Context, at endpoint) (json.RawMessage
 	if err != nil {
 		return nil, fmt.Errorf("while getting distributed claim %q: %w", d.claim, err)
 	}
-	issuer, err := unverifiedIssuer(token)
+	issuer, err := issuerOf(token)
 	if err != nil {
 		return nil, fmt.Errorf("getting untrusted issuer from endpoint %v failed for claim %q: %w", at.URL, d.claim, err)
 	}

@@ -15,7 +15,8 @@ import (
 	"plinth/internal/engine"
 )
 
-// BootstrapTokens are those by which new nodes show that they belong here: each is a Secret in kube-system.
+// BootstrapTokens authenticates bootstrap tokens (--enable-bootstrap-token-auth), which new nodes use to get a client
+// certificate. Each is a Secret in kube-system.
 type BootstrapTokens struct {
 	Objects *Objects
 	Now     func() time.Time
@@ -29,8 +30,7 @@ var (
 	})
 )
 
-// Token implements auth.Tokens: it says which node a token is of. What is not right about a Secret makes its token
-// nobody's.
+// Token implements auth.Tokens. As in the reference, an invalid Secret is not an error: its token is then unknown.
 func (b *BootstrapTokens) Token(ctx context.Context, token string, _ []string) (*access.Identity, error) {
 	parts := bootstrapToken().FindStringSubmatch(token)
 	if parts == nil {

@@ -6,17 +6,17 @@ import (
 	"plinth/internal/access"
 )
 
-// claims are those of a token of a service account: of one that was asked for with a TokenRequest, or of one in a
-// Secret.
+// claims are the claims of a bound token or of a legacy token.
 type claims struct {
 	jwt.Claims
 	Kubernetes kubernetes `json:"kubernetes.io"`
 	legacyClaims
 
-	subject access.User // whose the token is: what user gives, made once
+	subject access.User // the result of user, computed once; requests share it
 }
 
-// kubernetes says which objects have to be there for the token to be valid.
+// kubernetes names the objects that must exist for a bound token to be valid. WarnAfter is the time from which on the
+// client should have renewed the token (see Issuer.Extend).
 type kubernetes struct {
 	Namespace  string           `json:"namespace"`
 	Account    reference        `json:"serviceaccount"`
@@ -33,7 +33,7 @@ type reference struct {
 	UID  string `json:"uid"`
 }
 
-// legacyClaims are those of a token in a Secret.
+// legacyClaims are the claims of a legacy token, which is in a Secret.
 type legacyClaims struct {
 	Namespace   string `json:"kubernetes.io/serviceaccount/namespace"`
 	SecretName  string `json:"kubernetes.io/serviceaccount/secret.name"`
@@ -41,10 +41,10 @@ type legacyClaims struct {
 	AccountUID  string `json:"kubernetes.io/serviceaccount/service-account.uid"`
 }
 
-// legacyIssuer is the issuer of tokens in Secrets.
+// legacyIssuer is the issuer of legacy tokens.
 const legacyIssuer = "kubernetes/serviceaccount"
 
-// user is the service account of a token.
+// user returns the user of a token: its service account, with the objects that the token is bound to as extra values.
 func (c *claims) user() access.User {
 	if c.Issuer == legacyIssuer {
 		return account(c.legacyClaims.Namespace, c.AccountName, c.AccountUID)

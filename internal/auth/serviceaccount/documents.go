@@ -10,8 +10,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// The documents by which others find the keys that verify tokens, as OpenID Connect Discovery 1.0 has them: where they
-// are, of what type, and how long they may be kept.
+// The documents of OpenID Connect Discovery 1.0, by which other programs find the public keys: their paths, the media
+// type of the keys, and the Cache-Control of both.
 const (
 	ConfigurationPath = "/.well-known/openid-configuration"
 	KeysPath          = "/openid/v1/jwks"
@@ -19,7 +19,7 @@ const (
 	DocumentCaching   = "public, max-age=3600"
 )
 
-// KeySet is the document with the public keys.
+// KeySet returns the document with the public keys (RFC 7517).
 func (k *Keys) KeySet() ([]byte, error) {
 	var set jose.JSONWebKeySet
 	for _, p := range k.public {
@@ -28,7 +28,7 @@ func (k *Keys) KeySet() ([]byte, error) {
 	return json.Marshal(set)
 }
 
-// Configuration is the document that says where the keys of an issuer are.
+// Configuration returns the discovery document of an issuer whose keys are at keysURL.
 func (k *Keys) Configuration(issuer, keysURL string) ([]byte, error) {
 	var algorithms []string
 	for _, p := range k.public {
@@ -44,7 +44,7 @@ func (k *Keys) Configuration(issuer, keysURL string) ([]byte, error) {
 	}{issuer, keysURL, []string{"id_token"}, []string{"public"}, slices.Compact(algorithms)})
 }
 
-// Discoverable says why there can be no documents for an issuer; nil: there can.
+// Discoverable returns an error if the documents cannot be served for an issuer, with the message of the reference.
 func Discoverable(issuer string) error {
 	u, err := url.Parse(issuer)
 	switch {

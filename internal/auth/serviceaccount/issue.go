@@ -12,13 +12,14 @@ import (
 	"plinth/object"
 )
 
-// Keys are what tokens are signed and verified with.
+// Keys are the keys that tokens are signed and verified with. They do not change.
 type Keys struct {
 	public []publicKey
-	signer jose.Signer // nil: nothing is signed
+	signer jose.Signer // nil: no tokens can be issued
 }
 
-// NewKeys takes the keys that tokens are verified with, and the one that they are signed with; nil: none.
+// NewKeys returns the keys that tokens are verified with, and the one that they are signed with; nil if there is none.
+// The keys are RSA keys, or ECDSA keys on P-256, P-384 or P-521; others are an error.
 func NewKeys(public []crypto.PublicKey, private crypto.Signer) (*Keys, error) {
 	k := &Keys{}
 	for _, key := range public {
@@ -39,7 +40,7 @@ func NewKeys(public []crypto.PublicKey, private crypto.Signer) (*Keys, error) {
 // Signs says whether there is a key to sign with.
 func (k *Keys) Signs() bool { return k.signer != nil }
 
-// sign makes a token of claims.
+// sign returns a token with these claims.
 func (k *Keys) sign(claims object.Value) (string, error) {
 	signed, err := k.signer.Sign(object.AppendJSON(nil, claims))
 	if err != nil {
@@ -48,38 +49,39 @@ func (k *Keys) sign(claims object.Value) (string, error) {
 	return signed.CompactSerialize()
 }
 
-// Issuer makes tokens.
+// Issuer issues tokens.
 type Issuer struct {
 	Keys *Keys
-	// Name is what tokens say of who made them.
+	// Name is the claim iss.
 	Name string
-	// Audiences are those of a token that is asked for none: this server's own.
+	// Audiences are those of this server, and of a token that is requested without audiences.
 	Audiences []string
-	// MaxSeconds is how long a token lasts at most; 0: as long as somebody asks for.
+	// MaxSeconds is the greatest lifetime of a token; 0: no limit.
 	MaxSeconds int64
-	// Extend lets tokens of Pods that are asked for an hour and seven seconds, which is what the admission plugin
-	// ServiceAccount asks for, last a year: clients that do not read their tokens again are only warned of.
+	// Extend is --service-account-extend-token-expiration: if a Pod's token is requested for an hour and seven seconds,
+	// as the admission plugin ServiceAccount does, it is valid for a year. So clients that never read their token again
+	// go on working, and the claim warnafter lets the server count them.
 	Extend  bool
 	Objects *Objects
 	Now     func() time.Time
 }
 
-// The expiry that Issuer.Extend looks for, and what it makes of it.
+// The lifetime that Issuer.Extend extends, and to what, in seconds.
 const (
 	extendedFrom = 60*60 + 7
 	extendedTo   = 365 * 24 * 60 * 60
 )
 
-// bound are the claims of a token that was asked for.
+// bound has the claims of a bound token that is to be issued.
 type bound struct {
-	namespace, name, uid string // of the ServiceAccount
-	to                   []object.Member
+	namespace, name, uid string          // of the ServiceAccount
+	to                   []object.Member // the other objects that it is bound to, by the names of their claims
 	audiences            []string
-	lasts, warnAfter     int64 // seconds; warnAfter 0: there is no such claim
+	lasts, warnAfter     int64 // seconds from now; warnAfter 0: there is no such claim
 }
 
-// issue makes a bound token, and says by what name the audit log knows it.
-func (i *Issuer) issue(b *bound, now time.Time) (token, credential string, err error) {
+// issue returns a bound token.
+func (i *Issuer) issue(b *bound, now time.Time) (string, error) {
 	id := uuid.NewString()
 	binding := append([]object.Member{
 		{Key: "namespace", Value: object.StringOf(b.namespace)},
@@ -89,18 +91,18 @@ func (i *Issuer) issue(b *bound, now time.Time) (token, credential string, err e
 	if b.warnAfter != 0 {
 		binding = append(binding, object.Member{Key: "warnafter", Value: at(b.warnAfter)})
 	}
-	token, err = i.Keys.sign(object.Fields(
+	token, err := i.Keys.sign(object.Fields(
 		"iss", object.StringOf(i.Name), "sub", object.StringOf(access.ServiceAccount(b.namespace, b.name)),
 		"aud", object.Strings(b.audiences...), "exp", at(b.lasts), "nbf", at(0), "iat", at(0), "jti", object.StringOf(id),
 		"kubernetes.io", object.MapOf(binding...),
 	))
 	if err != nil {
-		return "", "", fmt.Errorf("failed to generate token: %w", err)
+		return "", fmt.Errorf("failed to generate token: %w", err)
 	}
-	return token, "JTI=" + id, nil
+	return token, nil
 }
 
-// referenceTo names an object in claims. As in the reference, a UID that is not known is left out.
+// referenceTo returns the claim that names an object. As in the reference, an unknown UID is left out.
 func referenceTo(name, uid string) object.Value {
 	r := object.Fields("name", object.StringOf(name))
 	if uid != "" {
@@ -109,7 +111,7 @@ func referenceTo(name, uid string) object.Value {
 	return r
 }
 
-// Legacy makes the token of a Secret, which has no end.
+// Legacy returns a legacy token for a Secret. It does not expire.
 func (i *Issuer) Legacy(namespace, name, uid, secret string) (string, error) {
 	return i.Keys.sign(object.Fields(
 		"iss", object.StringOf(legacyIssuer), "sub", object.StringOf(access.ServiceAccount(namespace, name)),

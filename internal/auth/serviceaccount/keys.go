@@ -20,10 +20,11 @@ import (
 type publicKey struct {
 	key crypto.PublicKey
 	id  string
-	alg jose.SignatureAlgorithm // that tokens are signed with by its other half
+	alg jose.SignatureAlgorithm // that its private key signs with
 }
 
-// newPublicKey names a key by its hash, as the reference does, so that servers with the same keys agree on their names.
+// newPublicKey returns a key whose ID is its hash, as in the reference, so that servers with the same keys agree on the
+// IDs.
 func newPublicKey(key crypto.PublicKey) (publicKey, error) {
 	alg, err := algorithm(key)
 	if err != nil {
@@ -37,7 +38,7 @@ func newPublicKey(key crypto.PublicKey) (publicKey, error) {
 	return publicKey{key: key, id: base64.RawURLEncoding.EncodeToString(hash[:]), alg: alg}, nil
 }
 
-// algorithm is how a key signs.
+// algorithm returns the algorithm that tokens are signed with by a key.
 func algorithm(key crypto.PublicKey) (jose.SignatureAlgorithm, error) {
 	switch key := key.(type) {
 	case *rsa.PublicKey:
@@ -53,7 +54,7 @@ func algorithm(key crypto.PublicKey) (jose.SignatureAlgorithm, error) {
 		}
 		return "", errors.New("unknown private key curve, must be 256, 384, or 521")
 	}
-	return "", fmt.Errorf("a %T is no RSA or ECDSA key", key)
+	return "", fmt.Errorf("a key of type %T is not supported: use an RSA or ECDSA key", key)
 }
 
 // ReadPublicKeys reads all keys of a PEM file: public ones, the public halves of private ones, and those of
@@ -79,7 +80,8 @@ func ReadPublicKeys(file string) ([]crypto.PublicKey, error) {
 	return keys, nil
 }
 
-// publicOf is the public key in the DER of a PEM block, whatever it is; nil for none.
+// publicOf returns the public key of a private key, public key or certificate in DER form; nil for other data and other
+// sorts of keys.
 func publicOf(der []byte) crypto.PublicKey {
 	if key := privateOf(der); key != nil {
 		return key.Public()
@@ -99,7 +101,7 @@ func publicOf(der []byte) crypto.PublicKey {
 	return nil
 }
 
-// privateOf is the private key in the DER of a PEM block; nil for none.
+// privateOf returns the RSA or ECDSA private key in DER form (SEC 1, PKCS #1 or PKCS #8); nil for other data.
 func privateOf(der []byte) crypto.Signer {
 	if key, err := x509.ParseECPrivateKey(der); err == nil {
 		return key
@@ -137,7 +139,7 @@ func ReadPrivateKey(file string) (crypto.Signer, error) {
 	}
 }
 
-// signer signs with a private key, and names it in what it signs.
+// signer returns a signer with a private key, whose tokens have the ID of the key in their header.
 func signer(key crypto.Signer) (jose.Signer, error) {
 	public, err := newPublicKey(key.Public())
 	if err != nil {

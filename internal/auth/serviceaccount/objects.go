@@ -9,13 +9,13 @@ import (
 	"plinth/object"
 )
 
-// Objects finds what tokens are bound to, as it is now.
+// Objects reads the objects that tokens are bound to.
 type Objects struct {
 	engine *engine.Engine
-	types  map[string]*engine.Resource
+	types  map[string]*engine.Resource // by resource: "pods"
 }
 
-// NewObjects finds objects by an engine that serves these types.
+// NewObjects returns Objects that reads from an engine.
 func NewObjects(e *engine.Engine, types *engine.Registry) *Objects {
 	o := &Objects{engine: e, types: map[string]*engine.Resource{}}
 	for _, name := range []string{"serviceaccounts", "secrets", "pods", "nodes"} {
@@ -24,7 +24,7 @@ func NewObjects(e *engine.Engine, types *engine.Registry) *Objects {
 	return o
 }
 
-// get reads an object. Where there is none, it is an error.
+// get returns the latest version of an object; an apierr.NotFound if it does not exist.
 func (o *Objects) get(ctx context.Context, resource, namespace, name string) (*engine.Object, error) {
 	result, err := o.engine.Get(ctx, &engine.Request{Resource: o.types[resource], Namespace: namespace, Name: name}, "")
 	if err != nil {
@@ -33,7 +33,8 @@ func (o *Objects) get(ctx context.Context, resource, namespace, name string) (*e
 	return result.Object, nil
 }
 
-// MarkUsed notes on the Secret of a legacy token on which day it was used.
+// MarkUsed sets the label of the Secret of a legacy token that has the day of its last use. The UID in the patch lets
+// it fail if the Secret has been replaced by another one with the same name.
 func (o *Objects) MarkUsed(ctx context.Context, secret *engine.Object, today string) error {
 	namespace, name, _ := strings.Cut(secret.Key.Name, "/")
 	rq := &engine.Request{Resource: o.types["secrets"], Namespace: namespace, Name: name, FieldManager: "kube-apiserver"}

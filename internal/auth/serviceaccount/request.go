@@ -16,7 +16,7 @@ import (
 	"plinth/object"
 )
 
-// requestKind is what errors call a TokenRequest.
+// requestKind is the kind in errors about a TokenRequest.
 var requestKind = apierr.Type{Group: "authentication.k8s.io", Name: "TokenRequest"}
 
 // Answer answers a TokenRequest for a ServiceAccount with a token. It is the engine's Subresource.Answer.
@@ -58,7 +58,7 @@ func (i *Issuer) Answer(ctx context.Context, _ *engine.Request, live *engine.Obj
 	if i.Extend && b.forPod() && b.lasts == extendedFrom && i.serves(b.audiences) {
 		b.lasts, b.warnAfter = extendedTo, b.lasts
 	}
-	token, _, err := i.issue(b, now)
+	token, err := i.issue(b, now)
 	if err != nil {
 		return object.Nil, warnings, apierr.NewInternal(err)
 	}
@@ -69,7 +69,8 @@ func (i *Issuer) Answer(ctx context.Context, _ *engine.Request, live *engine.Obj
 	}), warnings, nil
 }
 
-// named is the metadata of a request with what identifies the ServiceAccount, which it may name, but not wrongly.
+// named returns the metadata of a request with the name, namespace and UID of the ServiceAccount. If the request has
+// another name or UID, it returns an error.
 func (b *bound) named(meta object.Value) (object.Value, error) {
 	if asked := meta.At("name").Str(); asked != "" && asked != b.name {
 		return meta, apierr.NewInvalid(requestKind, b.name, field.ErrorList{
@@ -86,7 +87,7 @@ func (b *bound) named(meta object.Value) (object.Value, error) {
 	}), nil
 }
 
-// serves says whether all audiences are this server's.
+// serves says whether all audiences are those of this server.
 func (i *Issuer) serves(audiences []string) bool {
 	return !slices.ContainsFunc(audiences, func(a string) bool { return !slices.Contains(i.Audiences, a) })
 }
@@ -96,7 +97,7 @@ func (b *bound) forPod() bool {
 	return slices.ContainsFunc(b.to, func(m object.Member) bool { return m.Key == "pod" })
 }
 
-// bind binds a token to the object that a reference names.
+// bind adds the object in spec.boundObjectRef to the claims of a token.
 func (i *Issuer) bind(ctx context.Context, b *bound, ref object.Value) error {
 	group, version := groupVersion(ref.At("apiVersion").Str())
 	kind, name := ref.At("kind").Str(), ref.At("name").Str()
@@ -127,7 +128,7 @@ func (i *Issuer) bind(ctx context.Context, b *bound, ref object.Value) error {
 	return nil
 }
 
-// bindPod looks at the Pod that a token is bound to. The token tells on which Node it is, too.
+// bindPod checks that the Pod of a token runs as the ServiceAccount, and adds the Pod's Node to the claims.
 func (i *Issuer) bindPod(ctx context.Context, b *bound, to *engine.Object) error {
 	pod, err := engine.ObjectOf(to)
 	if err != nil {
@@ -152,8 +153,8 @@ func (i *Issuer) bindPod(ctx context.Context, b *bound, to *engine.Object) error
 	return nil
 }
 
-// cannotBind says that tokens are not bound to objects of a kind. The reference binds some to webhook configurations
-// where a feature gate is on that is off by default, and is not there here.
+// cannotBind returns the error for a kind that tokens cannot be bound to. The reference can bind tokens to webhook
+// configurations if a feature gate is on, which is off by default; Plinth does not implement it.
 func cannotBind(group, version, kind string) error {
 	what := group + "/" + version + ", Kind=" + kind
 	if webhooks(group, version, kind) {
@@ -163,7 +164,7 @@ func cannotBind(group, version, kind string) error {
 	return apierr.NewBadRequest("cannot bind token to object of type " + what)
 }
 
-// groupVersion takes an apiVersion apart. As in the reference, one that cannot be is that of the core group.
+// groupVersion splits an apiVersion. As in the reference, one with two slashes becomes that of the core group.
 func groupVersion(apiVersion string) (group, version string) {
 	switch before, after, ok := strings.Cut(apiVersion, "/"); {
 	case !ok:
@@ -175,19 +176,19 @@ func groupVersion(apiVersion string) (group, version string) {
 	}
 }
 
-// webhooks says whether a kind is a configuration of admission webhooks.
+// webhooks says whether a kind is one of the two webhook configurations.
 func webhooks(group, version, kind string) bool {
 	return group == "admissionregistration.k8s.io" && version == "v1" &&
 		(kind == "ValidatingWebhookConfiguration" || kind == "MutatingWebhookConfiguration")
 }
 
-// The expirationSeconds that a token may be asked for.
+// The limits of spec.expirationSeconds.
 const (
 	minSeconds = 10 * 60
 	maxSeconds = 1 << 32
 )
 
-// validate says what is wrong with the spec of a TokenRequest.
+// validate validates the spec of a TokenRequest, as ValidateTokenRequest in the reference.
 func validate(spec object.Value) (wrong field.ErrorList) {
 	path := field.NewPath("spec")
 	if seconds := spec.At("expirationSeconds").Int(); seconds < minSeconds {
@@ -214,11 +215,10 @@ func validate(spec object.Value) (wrong field.ErrorList) {
 	return append(wrong, validateAttestations(attestations, path.Child("attestations"))...)
 }
 
-// apiGroups is the one attestation that there is: of which API group the reviews are that a webhook gets with the
-// token.
+// apiGroups is the only attestation: the API group of the reviews that a webhook gets together with the token.
 const apiGroups = "admissionReviewAPIGroups"
 
-// validateAttestations says what is wrong with what a token for webhooks attests.
+// validateAttestations validates the attestations of a token for a webhook.
 func validateAttestations(attestations object.Value, path *field.Path) (wrong field.ErrorList) {
 	if attestations.Len() != 1 {
 		return field.ErrorList{field.Invalid(path, fielderrors.Show(attestations),

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/subtle"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,57 +21,57 @@ import (
 	"plinth/object"
 )
 
-// Verifier says whose a token is.
+// Verifier authenticates the tokens of service accounts. It may be used concurrently; its fields are set before.
 type Verifier struct {
 	Keys *Keys
-	// Issuers are those whose tokens are taken, besides the legacy one.
+	// Issuers are the accepted issuers of bound tokens.
 	Issuers []string
 	// Audiences are those of this server.
 	Audiences []string
 	Objects   *Objects
-	// Lookup looks up the Secret and the ServiceAccount of a legacy token. Without it, its signature is enough.
+	// Lookup is --service-account-lookup: the Secret and the ServiceAccount of a legacy token are looked up. Without it,
+	// the signature is enough.
 	Lookup bool
-	// Used is told that a legacy token was used that has no mark of today; nil: nobody wants to know.
-	Used func(ctx context.Context, secret *engine.Object, today string)
-	Now  func() time.Time
-	// Counters is how often tokens were used.
+	// Used reports the use of a legacy token whose Secret has not been marked as used today; nil disables it.
+	Used     func(ctx context.Context, secret *engine.Object, today string)
+	Now      func() time.Time
 	Counters Counters
 
+	// signed has the claims of tokens with a valid signature. Tokens with an invalid one are not in it: a stranger's
+	// token costs one verification per key with its key ID, every time.
 	signed tokencache.Cache[*claims]
 }
 
-// Counters counts the uses of tokens. Legacy ones are those without an audience; they are counted as Generated or
-// Manual when they are taken, depending on how their Secret was made, and as Invalid when the Secret is marked so.
-// Tokens of Pods are counted as Stale when the Pod should have renewed them, and else as Valid.
+// Counters counts the uses of tokens. Legacy counts tokens without an audience. When they are accepted, they are also
+// counted as Generated or Manual, depending on how their Secret was created; if the Secret is marked invalid, as
+// Invalid. Bound tokens with the claim warnafter are counted as Stale if the client should have renewed them, and
+// otherwise as Valid.
 type Counters struct{ Legacy, Generated, Manual, Invalid, Stale, Valid atomic.Int64 }
 
-// rememberedTokens is how many tokens are remembered whose signature is good.
-const rememberedTokens = 4096
-
-// algorithms are those of the signatures that are looked at: all that a public key can verify.
+// algorithms are the accepted signature algorithms: all that a public key can verify.
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512,
 }
 
-// Token says whose a token is, if it is one of a service account: nil and no error means that it is none. Audiences are
-// those that it has to be for, one of them; none: those of this server.
+// Token implements auth.Tokens. It matches the reference's authenticator in k8s.io/kubernetes/pkg/serviceaccount, with
+// its messages.
 func (v *Verifier) Token(ctx context.Context, token string, audiences []string) (*access.Identity, error) {
 	c, err := v.verified(token)
 	if c == nil || err != nil {
 		return nil, err
 	}
-	meant := []string(c.Audience)
-	if len(meant) == 0 { // a legacy token
+	valid := []string(c.Audience)
+	if len(valid) == 0 { // a legacy token
 		v.Counters.Legacy.Add(1)
-		meant = v.Audiences
+		valid = v.Audiences
 	}
 	wanted := audiences
 	if wanted == nil {
 		wanted = v.Audiences
 	}
-	id := &access.Identity{User: c.subject, Audiences: auth.Common(wanted, meant)}
+	id := &access.Identity{User: c.subject, Audiences: auth.Common(wanted, valid)}
 	if len(id.Audiences) == 0 && len(v.Audiences) > 0 {
-		return nil, fmt.Errorf("token audiences %q is invalid for the target audiences %q", meant, wanted)
+		return nil, fmt.Errorf("token audiences %q is invalid for the target audiences %q", valid, wanted)
 	}
 	if len(c.Audience) == 0 {
 		id.Annotate("authentication.k8s.io/legacy-token", c.Subject)
@@ -88,20 +87,22 @@ func (v *Verifier) Token(ctx context.Context, token string, audiences []string) 
 	return id, nil
 }
 
-// errSignature is what a client is told of a token with a bad signature, as the reference's library words it.
+// errSignature is the error of the reference, which has an older version of the library, for an algorithm that is not
+// accepted.
 var errSignature = errors.New("go-jose/go-jose: error in cryptographic primitive")
 
-// verified is what a token says, if it is one of these issuers and its signature is good; nil if it is none of them.
+// verified returns the claims of a token of one of the issuers; nil without an error if it is another sort of token.
+// The error says that the signature is not valid.
 func (v *Verifier) verified(token string) (*claims, error) {
 	key := tokencache.KeyOf(token, nil)
 	now := v.Now()
 	if c, ok := v.signed.Get(key, now); ok {
 		return c, nil
 	}
-	if !v.issues(unverifiedIssuer(token)) {
+	if issuer, err := auth.UnverifiedIssuer(token); err != nil || !v.issues(issuer) {
 		return nil, nil
 	}
-	// white space is nothing, as in the reference
+	// As in the reference, white space in a token is ignored.
 	parsed, err := jwt.ParseSigned(strings.Join(strings.Fields(token), ""), algorithms)
 	var algorithm *jose.ErrUnexpectedSignatureAlgorithm
 	switch {
@@ -124,37 +125,18 @@ func (v *Verifier) verified(token string) (*claims, error) {
 			return nil, fmt.Errorf("token issuer %q is invalid", c.Issuer)
 		}
 		c.subject = c.user()
-		v.signed.Size = rememberedTokens
 		v.signed.Set(key, c, now)
 		return c, nil
 	}
 	return nil, err
 }
 
-// unverifiedIssuer is who a token says that has issued it; "" for what is no token.
-func unverifiedIssuer(token string) string {
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return ""
-	}
-	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		return ""
-	}
-	var claims struct {
-		Issuer string `json:"iss"`
-	}
-	if json.Unmarshal(payload, &claims) != nil {
-		return ""
-	}
-	return claims.Issuer
-}
-
 func (v *Verifier) issues(issuer string) bool {
 	return issuer == legacyIssuer || slices.Contains(v.Issuers, issuer)
 }
 
-// checkBound says why a bound token is not valid: now is not its time, or what it is bound to is gone or another one.
+// checkBound returns an error if a bound token has expired or is not valid yet, or if an object that it is bound to
+// does not exist any more.
 func (v *Verifier) checkBound(ctx context.Context, c *claims, id *access.Identity) error {
 	now := v.Now()
 	switch err := c.Validate(jwt.Expected{Time: now}); {
@@ -196,7 +178,7 @@ func (v *Verifier) checkBound(ctx context.Context, c *claims, id *access.Identit
 	return nil
 }
 
-// checkBinding looks at the object that a token is bound to beside its ServiceAccount.
+// checkBinding checks the object that a token is bound to beside its ServiceAccount: it must exist, with the same UID.
 func (v *Verifier) checkBinding(ctx context.Context, b *kubernetes, now time.Time) error {
 	for _, bound := range []struct {
 		to                        *reference
@@ -206,7 +188,7 @@ func (v *Verifier) checkBinding(ctx context.Context, b *kubernetes, now time.Tim
 		{b.Pod, "pods", b.Namespace, "pod"},
 		{b.Node, "nodes", "", "node"},
 	} {
-		// of a token for a Pod the Node says where it is, and nothing else
+		// In a token for a Pod, the Node only tells where the Pod runs; it need not exist.
 		if bound.to == nil || bound.to == b.Node && b.Pod != nil {
 			continue
 		}
@@ -229,8 +211,8 @@ func (v *Verifier) checkBinding(ctx context.Context, b *kubernetes, now time.Tim
 
 var errInvalidated = errors.New("service account token has been invalidated")
 
-// gone says whether an object has been deleted for good: the time is over in which it is to end, and as much as clocks
-// may differ.
+// gone says whether the grace period of a deleted object is over, with a minute for differences between clocks: as in
+// the reference, the tokens of a Pod that terminates are valid until then.
 func gone(o *engine.Object, now time.Time) bool {
 	if !o.Sidecar.Deleting {
 		return false
@@ -243,7 +225,8 @@ func gone(o *engine.Object, now time.Time) bool {
 	return err != nil || at.Before(now.Add(-jwt.DefaultLeeway))
 }
 
-// checkLegacy says why a legacy token is not valid: its Secret or its ServiceAccount is not what it was.
+// checkLegacy returns an error if a legacy token is not the one in its Secret, or its ServiceAccount does not exist any
+// more.
 func (v *Verifier) checkLegacy(ctx context.Context, c *claims, token string, id *access.Identity) error {
 	for _, need := range []struct{ value, name string }{
 		{c.Subject, "sub"}, {c.legacyClaims.Namespace, "namespace"}, {c.SecretName, "secretName"},
@@ -264,7 +247,7 @@ func (v *Verifier) checkLegacy(ctx context.Context, c *claims, token string, id 
 	namespace := c.legacyClaims.Namespace
 	secret, err := v.Objects.get(ctx, "secrets", namespace, c.SecretName)
 	if err != nil || secret.Sidecar.Deleting {
-		return errors.New("Token has been invalidated") //nolint:staticcheck // as the reference words it
+		return errors.New("Token has been invalidated") //nolint:staticcheck // the message of the reference
 	}
 	obj, err := engine.ObjectOf(secret)
 	if err != nil {
@@ -286,15 +269,16 @@ func (v *Verifier) checkLegacy(ctx context.Context, c *claims, token string, id 
 	return v.track(ctx, c, secret, account, id)
 }
 
-// track notes that a legacy token is used: on its Secret, once a day, and for whoever reads the audit log.
+// track records the use of a legacy token (KEP-2799): on its Secret, once a day, and in annotations of the audit event.
+// Tomorrow's mark counts as today's: it was set by a server whose clock is ahead.
 func (v *Verifier) track(ctx context.Context, c *claims, secret, account *engine.Object, id *access.Identity) error {
 	today := v.Now().UTC()
 	used := label(secret, access.LegacyTokenLastUsed)
 	if v.Used != nil && used != today.Format(time.DateOnly) && used != today.AddDate(0, 0, 1).Format(time.DateOnly) {
 		v.Used(ctx, secret, today.Format(time.DateOnly))
 	}
-	// The reference annotates the audit event of a request with such a token in vain: its cache of tokens drops the
-	// annotations of those that are refused.
+	// The audit event gets no annotation here. The reference sets one, but its token cache drops the annotations of
+	// tokens that are refused.
 	if label(secret, access.LegacyTokenInvalidSince) != "" {
 		v.Counters.Invalid.Add(1)
 		return fmt.Errorf(
@@ -307,9 +291,9 @@ func (v *Verifier) track(ctx context.Context, c *claims, secret, account *engine
 	if err != nil {
 		return err
 	}
-	made := slices.ContainsFunc(obj.At("secrets").Items(),
+	generated := slices.ContainsFunc(obj.At("secrets").Items(),
 		func(s object.Value) bool { return s.At("name").Str() == c.SecretName })
-	if !made {
+	if !generated {
 		v.Counters.Manual.Add(1)
 		id.Annotate("authentication.k8s.io/legacy-token-manual-secret", c.SecretName)
 		return nil

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What is in use stays, what is not goes, and there are never more values than two generations hold.
+// Values in use stay, others are evicted, and there are never more values than two generations hold.
 //
 // SPEC: AUTH-1
 func TestCache(t *testing.T) {
@@ -18,34 +18,43 @@ func TestCache(t *testing.T) {
 	for i := range 1000 {
 		c.Set(KeyOf(fmt.Sprint(i), nil), i, now)
 		if v, ok := c.Get(used, now); !ok || v != -1 {
-			t.Fatalf("after %d others: %d, %v", i+1, v, ok)
+			t.Fatalf("a value in use, after %d others: have %d, %v, want -1", i+1, v, ok)
 		}
 		if n := len(c.young) + len(c.old); n > 20 {
-			t.Fatalf("%d values are kept", n)
+			t.Fatalf("%d values are kept, want at most 20", n)
 		}
 	}
 	if _, ok := c.Get(KeyOf("1", nil), now); ok {
-		t.Error("one that nobody used is still there")
+		t.Error("a value that was not used is kept while 998 others came")
 	}
 	if v, ok := c.Get(KeyOf("999", nil), now.Add(10*time.Second-1)); !ok || v != 999 {
-		t.Errorf("at the end of its life: %d, %v", v, ok)
+		t.Errorf("just before the end of its life: have %d, %v, want 999", v, ok)
 	}
 	if _, ok := c.Get(used, now.Add(10*time.Second)); ok {
-		t.Error("one is kept beyond its life")
+		t.Error("a value is kept beyond its life")
 	}
-	var none Cache[int]
+	var none *Cache[int]
 	none.Set(used, 1, now)
 	if _, ok := none.Get(used, now); ok {
-		t.Error("a cache without room has kept something")
+		t.Error("a nil cache keeps a value")
+	}
+	unset := Cache[int]{}
+	for i := range 3 * DefaultSize {
+		unset.Set(KeyOf(fmt.Sprint(i), nil), i, now)
+	}
+	if len(unset.young) > DefaultSize || len(unset.old) != DefaultSize {
+		t.Errorf("without a size: generations of %d and %d values, want at most %d", len(unset.young), len(unset.old),
+			DefaultSize)
 	}
 }
 
-// Different questions have different keys, also where their texts run together to the same.
+// Different tokens or audiences have different keys, also if their texts are the same when they are joined.
 //
 // SPEC: AUTH-1
 func TestKeyOf(t *testing.T) {
 	seen := map[Key]string{}
 	long := strings.Repeat("x", 5000)
+	count := func(n byte) string { return "\x00\x00\x00\x00\x00\x00\x00" + string(n) }
 	for _, c := range []struct {
 		token     string
 		audiences []string
@@ -54,18 +63,20 @@ func TestKeyOf(t *testing.T) {
 		{"a", []string{"b", "c"}},
 		{"a", []string{"bc"}}, {"ab", []string{"c"}}, {"a", []string{""}}, {long, nil}, {long + "x", nil},
 		{long, []string{"x"}},
+		// Texts that contain what is hashed for {"a", ["b"]} and {"a", nil}.
+		{"ab" + count(1) + count(1), nil}, {"a" + count(0), nil}, {"ab" + count(1) + count(1) + count(0), nil},
 	} {
 		key := KeyOf(c.token, c.audiences)
 		text := fmt.Sprintf("%.10q (%d) %q", c.token, len(c.token), c.audiences)
 		if other, ok := seen[key]; ok {
-			t.Errorf("%s and %s have one key", text, other)
+			t.Errorf("%s and %s have the same key", text, other)
 		}
 		seen[key] = text
 		if KeyOf(c.token, c.audiences) != key {
-			t.Errorf("%s has two keys", text)
+			t.Errorf("%s has another key the second time", text)
 		}
 	}
 	if n := testing.AllocsPerRun(100, func() { KeyOf("some token", nil) }); n > 0 {
-		t.Errorf("hashing a token allocates %v times", n)
+		t.Errorf("KeyOf of a short token: have %v allocations, want 0", n)
 	}
 }

@@ -1,5 +1,6 @@
-// Package tokenwebhook asks a webhook whose a bearer token is (AUTH-1): --authentication-token-webhook-config-file. It
-// posts a TokenReview, as somebody else would post one to this server, and believes the status of the answer.
+// Package tokenwebhook authenticates bearer tokens by a webhook (AUTH-1): --authentication-token-webhook-config-file.
+// It posts a TokenReview to the webhook, which answers with the review's status. Callers cache the results: see
+// auth.Cached.
 package tokenwebhook
 
 import (
@@ -63,7 +64,8 @@ type user struct {
 	Extra    map[string][]string `json:"extra,omitempty"`
 }
 
-// Token implements auth.Tokens.
+// Token implements auth.Tokens. As in the reference, a webhook whose response names no audiences does not know
+// audiences: its tokens are for this server.
 func (w *Webhook) Token(ctx context.Context, token string, audiences []string) (*access.Identity, error) {
 	wanted := audiences
 	if wanted == nil {
@@ -73,26 +75,26 @@ func (w *Webhook) Token(ctx context.Context, token string, audiences []string) (
 	if err != nil {
 		return nil, err
 	}
-	answer := &review{}
+	response := &review{}
 	err = webhook.Retry(ctx, webhook.RetryDelay, func() error {
 		text, err := w.Post(ctx, body)
 		if err != nil {
 			return err
 		}
-		return w.read(text, answer)
+		return w.read(text, response)
 	})
 	if err != nil {
-		w.Logger.Error("the webhook that knows tokens could not be asked", "error", err)
+		w.Logger.Error("the token webhook failed", "error", err)
 		return nil, err
 	}
-	meant := w.Audiences
-	s := &answer.Status
+	valid := w.Audiences
+	s := &response.Status
 	if len(s.Audiences) > 0 {
-		meant = s.Audiences
+		valid = s.Audiences
 	}
 	id := &access.Identity{
 		User:      access.User{Name: s.User.Username, UID: s.User.UID, Groups: s.User.Groups, Extra: s.User.Extra},
-		Audiences: auth.Common(wanted, meant),
+		Audiences: auth.Common(wanted, valid),
 	}
 	switch {
 	case len(wanted) > 0 && len(id.Audiences) == 0:
@@ -106,13 +108,14 @@ func (w *Webhook) Token(ctx context.Context, token string, audiences []string) (
 }
 
 // read parses a response. apiVersion and kind may be missing, but must not differ.
-func (w *Webhook) read(text []byte, answer *review) error {
-	*answer = review{}
-	if err := kubejson.UnmarshalCaseSensitivePreserveInts(text, answer); err != nil {
+func (w *Webhook) read(text []byte, response *review) error {
+	*response = review{}
+	if err := kubejson.UnmarshalCaseSensitivePreserveInts(text, response); err != nil {
 		return err
 	}
-	if answer.Kind != "" && answer.Kind != kind || answer.APIVersion != "" && answer.APIVersion != group+w.Version {
-		return fmt.Errorf("the webhook has answered with a %q of %q", answer.Kind, answer.APIVersion)
+	if r := response; r.Kind != "" && r.Kind != kind || r.APIVersion != "" && r.APIVersion != group+w.Version {
+		return fmt.Errorf("the webhook answered with a %s of %s, want a %s of %s", r.Kind, r.APIVersion, kind,
+			group+w.Version)
 	}
 	return nil
 }

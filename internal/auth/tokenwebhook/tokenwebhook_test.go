@@ -12,7 +12,7 @@ import (
 	"plinth/internal/access"
 )
 
-// answering is a webhook that answers so, and what it was asked last.
+// answering returns a webhook that answers as the function does, and a place where its last request is.
 func answering(version string, answer func(asked string) (string, error)) (*Webhook, *string) {
 	asked := new(string)
 	return &Webhook{
@@ -57,8 +57,8 @@ func TestToken(t *testing.T) {
 	} {
 		w, asked := answering("v1", func(string) (string, error) { return c.answer, nil })
 		id, err := w.Token(t.Context(), "sesame", c.audiences)
-		if got := told(id, err); got != c.want && !(strings.HasSuffix(c.want, " error") && err != nil && id == nil) {
-			t.Errorf("%s for %s: %s, want %s", c.answer, c.audiences, got, c.want)
+		if got := describe(id, err); got != c.want && !(strings.HasSuffix(c.want, " error") && err != nil && id == nil) {
+			t.Errorf("response %s for the audiences %s: have %s, want %s", c.answer, c.audiences, got, c.want)
 		}
 		audiences := c.audiences
 		if audiences == nil {
@@ -70,19 +70,21 @@ func TestToken(t *testing.T) {
 		}
 		want := `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","metadata":{},"spec":{"token":"sesame","audiences":` + string(text) + `},"status":{"user":{}}}`
 		if *asked != want {
-			t.Errorf("it was asked %s, want %s", *asked, want)
+			t.Errorf("the request: have %s, want %s", *asked, want)
 		}
 	}
 }
 
-func told(id *access.Identity, err error) string {
+// describe returns an identity and an error as one text.
+func describe(id *access.Identity, err error) string {
 	if id == nil {
 		return fmt.Sprint("nobody ", err)
 	}
 	return fmt.Sprint(id.User.Name, " ", id.User.UID, " ", id.User.Groups, " ", id.User.Extra, " ", id.Audiences, " ", err)
 }
 
-// An older webhook is asked as it knows it, and one that cannot be asked is an error that does not tell the token.
+// A webhook of version v1beta1 gets reviews of that version. The error of a webhook that fails does not contain the
+// token.
 //
 // SPEC: AUTH-1
 func TestVersionsAndErrors(t *testing.T) {
@@ -91,12 +93,12 @@ func TestVersionsAndErrors(t *testing.T) {
 	})
 	if id, err := w.Token(t.Context(), "sesame", nil); err != nil || id.User.Name != "jane" ||
 		!strings.Contains(*asked, `"authentication.k8s.io/v1beta1"`) {
-		t.Error(id, err, *asked)
+		t.Errorf("a webhook of v1beta1: have %v, %v for the request %s", id, err, *asked)
 	}
 	down := errors.New("connection refused")
 	w, _ = answering("v1", func(string) (string, error) { return "", down })
 	if id, err := w.Token(t.Context(), "sesame", nil); id != nil || !errors.Is(err, down) ||
 		strings.Contains(err.Error(), "sesame") {
-		t.Error(id, err)
+		t.Errorf("a webhook that is down: have %v, %v, want the error %v without the token", id, err, down)
 	}
 }
