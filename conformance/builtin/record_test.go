@@ -195,6 +195,7 @@ func (k kindUnderTest) warns(verb string) bool {
 func (k kindUnderTest) warningsOf(t *testing.T, verb string) *recorder.Question {
 	return &recorder.Question{
 		Name:  k.resource.APIVersion() + " " + k.gvk.Kind + " " + verb,
+		First: byHand(k.resource, verb),
 		Input: func(i int) []byte { return k.warned(t, verb, i) },
 		Ours: func(in []byte) (string, error) {
 			have, err := weWarn(served[k.gvk], verb, in)

@@ -145,12 +145,21 @@ func TestWarnings(t *testing.T) {
 	each(t, func(t *testing.T, k kindUnderTest) {
 		for _, verb := range k.warnedVerbs() {
 			compared, warned := 0, 0
-			for i := range *objects {
-				in := k.warned(t, verb, i)
+			hand := byHand(k.resource, verb)
+			for i := range len(hand) + *objects {
+				var in []byte
+				if i < len(hand) {
+					in = hand[i]
+				} else {
+					in = k.warned(t, verb, i-len(hand))
+				}
 				if in == nil {
 					continue
 				}
 				want, ok := k.upstreamWarns(verb, in)
+				if !ok && i < len(hand) {
+					t.Errorf("%s of %s: upstream has no answer", verb, in)
+				}
 				if !ok {
 					continue
 				}

@@ -157,8 +157,8 @@ func appArmorFromAnnotations(spec, annotations object.Value) object.Value {
 			if !has || !c.At("securityContext", "appArmorProfile").IsNull() {
 				continue
 			}
-			if profile := warnings.AppArmorProfile(annotation.Str()); !profile.IsNull() && !object.Equal(profile,
-				ofPod) {
+			profile := warnings.AppArmorProfile(annotation.Str())
+			if !profile.IsNull() && !object.Equal(profile, ofPod) {
 				spec = spec.With(list,
 					spec.At(list).WithItem(i, c.WithAt(profile, "securityContext", "appArmorProfile")))
 			}

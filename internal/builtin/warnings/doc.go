@@ -102,11 +102,7 @@ func network(path, value string) []string {
 
 // fraction warns of an amount of bytes that is not whole. path is where amounts stand.
 func fraction(warnings []string, path func() string, amounts object.Value, name string) []string {
-	amount := amounts.At(name)
-	if amount.IsNull() {
-		return warnings
-	}
-	q, err := resource.ParseQuantity(amount.Str())
+	q, err := resource.ParseQuantity(amounts.At(name).Str())
 	if err != nil || q.MilliValue()%1000 == 0 {
 		return warnings
 	}

@@ -40,9 +40,7 @@ func service(obj object.Value) (warnings []string) {
 	if external && !headless && typ != "ExternalName" {
 		warn("spec.externalIPs is deprecated and may no longer be implemented in some clusters")
 	}
-	if balancer != "" {
-		warnings = append(warnings, address("spec.loadBalancerIP", balancer)...)
-	}
+	warnings = append(warnings, address("spec.loadBalancerIP", balancer)...)
 	each("loadBalancerSourceRanges", network)
 	if typ == "ExternalName" && external {
 		warn(`spec.externalIPs is ignored when spec.type is "ExternalName"`)
@@ -60,9 +58,7 @@ func service(obj object.Value) (warnings []string) {
 // balancerStatus looks at the addresses that a Service or an Ingress is reached at.
 func balancerStatus(obj, _ object.Value) (warnings []string) {
 	for i, point := range obj.At("status", "loadBalancer", "ingress").Items() {
-		if ip := point.At("ip").Str(); ip != "" {
-			warnings = append(warnings, address(fmt.Sprintf("status.loadBalancer.ingress[%d]", i), ip)...)
-		}
+		warnings = append(warnings, address(fmt.Sprintf("status.loadBalancer.ingress[%d]", i), point.At("ip").Str())...)
 	}
 	return warnings
 }
@@ -82,9 +78,6 @@ func networkPolicy(obj object.Value) (warnings []string) {
 		for i, rule := range obj.At("spec", way[0]).Items() {
 			for j, peer := range rule.At(way[1]).Items() {
 				block := peer.At("ipBlock")
-				if block.IsNull() {
-					continue
-				}
 				path := fmt.Sprintf("spec.%s[%d].%s[%d].ipBlock.", way[0], i, way[1], j)
 				warnings = append(warnings, network(path+"cidr", block.At("cidr").Str())...)
 				for k, except := range block.At("except").Items() {

@@ -44,16 +44,13 @@ func runtimeClass(obj object.Value) (warnings []string) {
 }
 
 func nodeAffinity(prefix string, affinity object.Value) (warnings []string) {
-	if affinity.IsNull() {
-		return nil
-	}
-	path := prefix + "spec.affinity.nodeAffinity."
+	const at = "%sspec.affinity.nodeAffinity.%s"
 	for i, term := range affinity.At(required, "nodeSelectorTerms").Items() {
-		warnings = append(warnings, nodeTerm(fmt.Sprintf("%s%s.nodeSelectorTerms[%d]", path, required, i), term,
+		warnings = append(warnings, nodeTerm(fmt.Sprintf(at+".nodeSelectorTerms[%d]", prefix, required, i), term,
 			false)...)
 	}
 	for i, term := range affinity.At(preferred).Items() {
-		warnings = append(warnings, nodeTerm(fmt.Sprintf("%s%s[%d].preference", path, preferred, i),
+		warnings = append(warnings, nodeTerm(fmt.Sprintf(at+"[%d].preference", prefix, preferred, i),
 			term.At("preference"), true)...)
 	}
 	return warnings

@@ -53,9 +53,6 @@ func quota(obj object.Value) (warnings []string) {
 			asked = name
 		}
 		limit := "limits." + name
-		if hard.At(asked).IsNull() || hard.At(limit).IsNull() {
-			continue
-		}
 		request, err1 := resource.ParseQuantity(hard.At(asked).Str())
 		most, err2 := resource.ParseQuantity(hard.At(limit).Str())
 		if err1 == nil && err2 == nil && request.Cmp(most) > 0 {

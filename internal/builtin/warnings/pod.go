@@ -81,9 +81,6 @@ var nonFunctional = [...][2]string{
 
 // podOrTemplate is everything that a Pod is warned of, and a template of Pods.
 func podOrTemplate(prefix string, obj object.Value) (warnings []string) {
-	if obj.IsNull() {
-		return nil
-	}
 	spec, meta := obj.At("spec"), obj.At("metadata")
 	warn := func(format string, args ...any) {
 		warnings = append(warnings, prefix+fmt.Sprintf(format, args...))
@@ -132,9 +129,7 @@ func podOrTemplate(prefix string, obj object.Value) (warnings []string) {
 		warn("spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1")
 	}
 	for _, key := range [...]string{"podAffinity", "podAntiAffinity"} {
-		if affinity := spec.At("affinity", key); !affinity.IsNull() {
-			warnings = append(warnings, podAffinity(prefix+"spec.affinity."+key, affinity)...)
-		}
+		warnings = append(warnings, podAffinity(prefix, key, spec.At("affinity", key))...)
 	}
 	for i, ip := range spec.At("dnsConfig", "nameservers").Items() {
 		warnings = append(warnings, address(fmt.Sprintf("%sspec.dnsConfig.nameservers[%d]", prefix, i), ip.Str())...)
@@ -168,16 +163,19 @@ const (
 )
 
 // podAffinity warns of terms that match no Pod.
-func podAffinity(path string, affinity object.Value) (warnings []string) {
-	const nothing = "labelSelector: a null labelSelector results in matching no pod"
+func podAffinity(prefix, key string, affinity object.Value) (warnings []string) {
+	const (
+		at      = "%sspec.affinity.%s.%s[%d]."
+		nothing = "labelSelector: a null labelSelector results in matching no pod"
+	)
 	for i, term := range affinity.At(required).Items() {
 		if term.At("labelSelector").IsNull() {
-			warnings = append(warnings, fmt.Sprintf("%s.%s[%d].%s", path, required, i, nothing))
+			warnings = append(warnings, fmt.Sprintf(at+nothing, prefix, key, required, i))
 		}
 	}
 	for i, term := range affinity.At(preferred).Items() {
 		if term.At("podAffinityTerm", "labelSelector").IsNull() {
-			warnings = append(warnings, fmt.Sprintf("%s.%s[%d].podAffinityTerm.%s", path, preferred, i, nothing))
+			warnings = append(warnings, fmt.Sprintf(at+"podAffinityTerm."+nothing, prefix, key, preferred, i))
 		}
 	}
 	return warnings
@@ -228,7 +226,7 @@ func annotatedContainer(prefix string, c, spec, annotations object.Value) (warni
 	}
 	ofPod := spec.At("securityContext", "appArmorProfile")
 	if profile, has := annotations.Get(appArmorPrefix + name); has &&
-		(ofPod.IsNull() || !object.Equal(ofPod, AppArmorProfile(profile.Str()))) {
+		(ofPod.IsNull() || !object.Equal(ofPod, profileNamed(profile.Str()))) {
 		warnings = append(warnings, fmt.Sprintf(useAppArmor, prefix, appArmorPrefix+name))
 	}
 	return warnings
@@ -257,18 +255,28 @@ func oldAppArmor(obj, sent object.Value) (warnings []string) {
 	return warnings
 }
 
-// AppArmorProfile is the profile that an annotation of the older notation names; null for one that makes no sense.
-func AppArmorProfile(annotation string) object.Value {
-	const maxLength = 4095 - len("localhost/")
+// profileNamed is the AppArmor profile that an annotation names; null for one that makes no sense.
+func profileNamed(annotation string) object.Value {
 	switch name, local := strings.CutPrefix(annotation, "localhost/"); {
 	case annotation == "unconfined":
 		return object.Fields("type", object.StringOf("Unconfined"))
 	case annotation == "runtime/default":
 		return object.Fields("type", object.StringOf("RuntimeDefault"))
-	case local && name != "" && strings.TrimSpace(name) == name && len(name) <= maxLength:
+	case local && name != "":
 		return object.Fields("type", object.StringOf("Localhost"), "localhostProfile", object.StringOf(name))
 	}
 	return object.Nil
+}
+
+// AppArmorProfile is the profile that is copied from an annotation to the field of a container; null if there is none,
+// or the validation of the field would refuse it.
+func AppArmorProfile(annotation string) object.Value {
+	const maxLength = 4095 // Linux' PATH_MAX without the zero at the end
+	profile := profileNamed(annotation)
+	if name := profile.At("localhostProfile").Str(); strings.TrimSpace(name) != name || len(name) > maxLength {
+		return object.Nil
+	}
+	return profile
 }
 
 // port is one port of a container and where it stands.
@@ -313,7 +321,8 @@ func ports(prefix string, spec object.Value) (warnings []string) {
 		}
 		key := socket{number, protocol}
 		for _, o := range same[key] {
-			how, otherIP, otherHost := "", o.value.At("hostIP").Str(), o.value.At("hostPort").Int()
+			var how string
+			otherIP, otherHost := o.value.At("hostIP").Str(), o.value.At("hostPort").Int()
 			switch {
 			case ip == otherIP && host == otherHost:
 				how = "duplicate"

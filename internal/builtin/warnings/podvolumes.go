@@ -71,15 +71,14 @@ func overlaps(v object.Value) (warnings []string) {
 		{"configMap", "ConfigMap", "name"}, {"secret", "Secret", "secretName"}, {"downwardAPI", "DownwardAPI", ""},
 	} {
 		content := v.At(source.member)
-		if content.IsNull() {
-			continue
-		}
-		what := source.what
-		if source.name != "" {
-			what = fmt.Sprintf("%s %q", what, content.At(source.name).Str())
-		}
 		var before []file
-		collide(&before, files(content.At("items"), ""), func(text string) { warn(what, text) })
+		collide(&before, files(content.At("items"), ""), func(text string) {
+			what := source.what
+			if source.name != "" {
+				what = fmt.Sprintf("%s %q", what, content.At(source.name).Str())
+			}
+			warn(what, text)
+		})
 	}
 	var before []file
 	for _, source := range v.At("projected", "sources").Items() {
@@ -98,13 +97,18 @@ func collide(before *[]file, files []file, found func(text string)) {
 	for _, f := range files {
 		f.path = strings.TrimRight(f.path, "/")
 		for _, o := range *before {
-			if f.path != "" && o.path != "" && (strings.HasPrefix(o.path+"/", f.path+"/") ||
-				strings.HasPrefix(f.path+"/", o.path+"/")) {
+			if f.path != "" && o.path != "" && (within(o.path, f.path) || within(f.path, o.path)) {
 				found(fmt.Sprintf("%s with %s", f, o))
 			}
 		}
 		*before = append(*before, f)
 	}
+}
+
+// within says whether a path is that of a file or directory, or below it.
+func within(path, of string) bool {
+	rest, ok := strings.CutPrefix(path, of)
+	return ok && (rest == "" || rest[0] == '/')
 }
 
 // projected is the files of one source of a projected volume.
@@ -133,9 +137,7 @@ func projected(source object.Value) []file {
 		{"keyPath", "PodCertificate key"},
 		{"credentialBundlePath", "PodCertificate credential bundle"},
 	} {
-		if path := source.At("podCertificate", part[0]).Str(); path != "" {
-			all = append(all, file{path, part[1]})
-		}
+		all = append(all, file{source.At("podCertificate", part[0]).Str(), part[1]})
 	}
 	return all
 }

@@ -205,7 +205,10 @@ func TestStatus(t *testing.T) {
 func TestDelete(t *testing.T) {
 	no := false
 	rule := Job.Delete
-	if len(rule(engine.DeleteOptions{})) != 1 || rule(engine.DeleteOptions{PropagationPolicy: "Orphan"}) != nil ||
+	const want = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove " +
+		"them or set propagationPolicy=Orphan to suppress this warning"
+	if !slices.Equal(rule(engine.DeleteOptions{}), []string{want}) ||
+		rule(engine.DeleteOptions{PropagationPolicy: "Orphan"}) != nil ||
 		rule(engine.DeleteOptions{OrphanDependents: &no}) != nil {
 		t.Error("what becomes of a Job's Pods is warned of if and only if nobody says it")
 	}
