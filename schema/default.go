@@ -10,6 +10,10 @@ import "plinth/object"
 // that is absent stays so, with all of its fields. Whether a field is set cannot be seen of one that is no pointer: Go
 // holds `port: 0` and no port alike, and so both get the default.
 //
+// For example, `+default="TCP"` stands above the protocol of a port, which is no pointer: {port: 80} and {port: 80,
+// protocol: ""} both get protocol: TCP. Defaults that depend on other fields, such as targetPort, are functions in
+// internal/builtin/defaults.
+//
 //	Default(Default(v)) = Default(v)
 func (t *Type) Default(v object.Value) object.Value {
 	if !t.fills {
@@ -41,7 +45,8 @@ func (t *Type) Default(v object.Value) object.Value {
 }
 
 // defaultFields fills in the fields of a struct. Its type has a default at or below it (fills), so that the copy per
-// changed field is rare.
+// changed field is rare. A field that is absent, and whose value would not be written, is not gone into: below an empty
+// list or an absent pointer there is nothing that a default could apply to.
 func (t *Type) defaultFields(v object.Value) object.Value {
 	for i := range t.Fields {
 		f := &t.Fields[i]

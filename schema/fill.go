@@ -3,10 +3,12 @@ package schema
 import "plinth/object"
 
 // maxFilled bounds the text of all defaults that one object gets. An object of that size is refused later. Without a
-// bound here, a list of a million empty maps would get a million defaults first.
+// bound here, a list of a million empty maps would get a million defaults first: 3 MB of {} with a default of 1 kB make
+// a gigabyte. What the walk leaves out beyond the bound does not matter, as nobody gets to see the object.
 const maxFilled = 16 << 20
 
-// filler fills in the defaults of a structural schema. A place gets its default if
+// filler fills in the defaults of a structural schema (Default of apiextensions-apiserver's package defaulting). A
+// place gets its default if
 //
 //	it is a declared member that is absent; or
 //	it is a member or item that is null, and the schema does not say nullable.
@@ -19,9 +21,12 @@ const maxFilled = 16 << 20
 // pruning has left it.
 //
 // Subtrees of types without any default below (fills) are not walked, so that a schema without defaults costs nothing.
+// The default is put in as it is: all objects of a type share its memory. Where a default has defaults below it in
+// turn, each place gets a copy of what they change.
 type filler struct{ filled int } // the size of the defaults so far, as JSON
 
-// value fills in what is below a value of the type. The value itself is not replaced: see null.
+// value fills in what is below a value of the type, going by the kind of the value. The value itself is not replaced:
+// whoever knows the place around it asks null before.
 func (f *filler) value(v object.Value, t *Type) object.Value {
 	if !t.fills {
 		return v
@@ -43,7 +48,8 @@ func (f *filler) value(v object.Value, t *Type) object.Value {
 	return v
 }
 
-// null replaces null by the default, if there is one.
+// null replaces null by the default, if there is one. Where null is a value of the type (nullable), it stays: it was
+// said, and is something else than absent.
 func (f *filler) null(v object.Value, of *Type) object.Value {
 	if !v.IsNull() || of.nullable() || of.fallback().IsNull() {
 		return v
@@ -51,7 +57,7 @@ func (f *filler) null(v object.Value, of *Type) object.Value {
 	return f.fallback(v, of)
 }
 
-// fallback is the default of a type, which has one; or v, once maxFilled is passed.
+// fallback is the default of a type that has one; or v, once maxFilled is passed.
 func (f *filler) fallback(v object.Value, of *Type) object.Value {
 	if f.filled += of.Custom.defaultSize; f.filled > maxFilled {
 		return v
@@ -60,7 +66,7 @@ func (f *filler) fallback(v object.Value, of *Type) object.Value {
 }
 
 // members fills in the members of a map: first those that are absent, by the fields of the type, then those below the
-// ones that are there.
+// ones that are there. All changes are made in one copy of the map.
 func (f *filler) members(v object.Value, t *Type) object.Value {
 	var set []object.Member
 	for i := range t.Fields {

@@ -7,7 +7,8 @@ import (
 )
 
 // This file validates lists by their types: no item of a set, and no keys of an item of a list of type map, may occur
-// twice.
+// twice (ValidateListSetsAndMaps of apiextensions-apiserver's package listtype). A merge identifies items by these; of
+// two with one identity it could not say which one an intent means.
 
 // listErrors validates all lists of an object. If the old object is invalid anywhere, the new one is not validated at
 // all: whoever has such an object must be able to update it. This is coarser than the ratcheting of [Pair], and is what
@@ -29,7 +30,8 @@ func (t *Type) listErrors(v, old object.Value) field.ErrorList {
 // listChecker walks an object and reports the lists that break the rules of their type.
 type listChecker struct{ reporter }
 
-// value checks what is below a value; t may be the type of another kind of value, and says nothing then.
+// value checks what is below a value. t may be the type of another kind of value, and then says nothing of what is
+// below.
 func (l *listChecker) value(v object.Value, t *Type, at *place) {
 	switch v.Kind() {
 	case object.Map:
@@ -54,7 +56,7 @@ func (l *listChecker) members(v object.Value, t *Type, at *place) {
 	}
 }
 
-// list checks a list and its items.
+// list checks a list and its items. The list type counts wherever the value is a list.
 func (l *listChecker) list(items []object.Value, t *Type, at *place) {
 	switch t.ListType {
 	case Set:
@@ -74,7 +76,8 @@ func (l *listChecker) list(items []object.Value, t *Type, at *place) {
 }
 
 // keys checks that no two items have the same keys. All items without any key, null among them, count as the same. A
-// single key is compared as the items of a set are, several keys as the map that they make.
+// single key is compared as the items of a set are, several keys as the map that they make: the two differ in how 1 and
+// 1.0 compare, which are the same number in JSON. One item that is no map ends the check of the list.
 func (l *listChecker) keys(items []object.Value, t *Type, at *place) {
 	for i, item := range items {
 		if item.Kind() != object.Map && !item.IsNull() {
@@ -107,7 +110,7 @@ func (l *listChecker) duplicates(indices []int, at *place, shown func(i int) obj
 	}
 }
 
-// keysOf is the map of those keys that an item has.
+// keysOf is the map of those keys that an item has: what the error of a duplicate shows.
 func keysOf(t *Type, item object.Value) object.Value {
 	var members []object.Member
 	for _, name := range t.ListKeys {
@@ -118,13 +121,13 @@ func keysOf(t *Type, item object.Value) object.Value {
 	return object.MapOf(members...)
 }
 
-// duplicates are the indices of items that equal an earlier one.
+// duplicates are the indices of items that equal an earlier one, of each value that of its second occurrence.
 func duplicates(items []object.Value) []int {
 	return repeated(len(items), func(dst []byte, i int) []byte { return appendIdentity(dst, items[i]) })
 }
 
 // appendIdentity appends the bytes by which a value is compared: its kind and its JSON, where lists and maps count as
-// one kind.
+// one kind. The kind tells 1 from 1.0, which are printed alike, and 1 from "1".
 func appendIdentity(dst []byte, v object.Value) []byte {
 	kind := v.Kind()
 	if kind == object.List {
@@ -133,8 +136,9 @@ func appendIdentity(dst []byte, v object.Value) []byte {
 	return object.AppendJSON(append(dst, byte(kind)), v)
 }
 
-// repeated are the indices of the second occurrences among n texts, in ascending order. Texts are compared by a map,
-// so that a list of a hundred thousand items takes no quadratic time.
+// repeated are the indices of the second occurrences among n texts, in ascending order: a value that stands there a
+// thousand times is one error. Texts are compared by a map, so that a list of a hundred thousand items takes no
+// quadratic time, as comparing each with each would; the map holds a copy of the text of each item that differs.
 func repeated(n int, appendText func(dst []byte, i int) []byte) (again []int) {
 	if n < 2 {
 		return nil

@@ -43,10 +43,14 @@ import (
 //
 // Two things differ from Go's decoding: no field is ever added, and an integer is what has no fraction: `1.0` is
 // stored as 1.
+//
+// The functions of the reference are, in the order of the steps: UnmarshalJSON of unstructured objects; GetObjectMeta
+// of apiextensions-apiserver's package objectmeta; PruneWithOptions of pruning; PruneNonNullableNullsWithoutDefaults of
+// defaulting; Coerce of objectmeta.
 
-// DecodeStored is Decode for an object that was stored when the schema was another one, and of which nobody can be
-// told what is wrong: what is malformed in the metadata of embedded objects is dropped, and is an error nowhere. For
-// a built-in type it is Decode.
+// DecodeStored is Decode for an object that was stored when the schema was another one. No client sent it, so that
+// nobody could correct it: what is malformed in the metadata of embedded objects is dropped, and is an error nowhere
+// (DropInvalidFields of the reference's Coerce). For a built-in type it is Decode.
 func (t *Type) DecodeStored(v object.Value) (Decoded, error) {
 	if t.Custom == nil {
 		return t.Decode(v)
@@ -54,7 +58,8 @@ func (t *Type) DecodeStored(v object.Value) (Decoded, error) {
 	return t.prune(v, pruner{stored: true})
 }
 
-// prune walks an object, and puts errors and unknown fields into the order of the reference.
+// prune walks an object with a pruner that says how, and puts errors and unknown fields into the order of the
+// reference: of the errors, that of the first step counts. On an error there is no value.
 func (t *Type) prune(v object.Value, p pruner) (Decoded, error) {
 	out := p.value(v, t, false, nil)
 	for _, err := range []*TypeError{p.number, p.top, p.embedded} {
@@ -68,7 +73,9 @@ func (t *Type) prune(v object.Value, p pruner) (Decoded, error) {
 	return Decoded{Value: out, Unknown: unknown[:min(len(unknown), maxUnknown)]}, nil
 }
 
-// pruner is the state of one walk.
+// pruner is the state of one walk. The flags are what differs between its uses: none for what a client sends; stored
+// for what was in the store; stored and nulls for the defaults of a schema that is compiled; nulls and keeps for the
+// defaults of a schema that is validated.
 type pruner struct {
 	settled object.Value // see DecodeFrom
 	stored  bool         // see DecodeStored
@@ -85,12 +92,13 @@ type pruner struct {
 }
 
 // place is one element of the path from the top to the current value, linked upwards; nil is the top. It stays on the
-// stack, like [step].
+// stack, like [step]. It is another type than step since the forms in which it is printed are others, and since a value
+// of a custom type need not have the kind that its type says.
 type place struct {
 	up      *place
 	key     string
 	index   int          // of an item; -1 for a member
-	free    bool         // the member is one of additionalProperties
+	free    bool         // the member is not declared: additionalProperties, or nothing, allows it
 	settled object.Value // the value here in what the object was made from (DecodeFrom)
 }
 
@@ -113,7 +121,7 @@ func (p *place) appendPath(dst []byte) []byte {
 	return append(dst, p.key...)
 }
 
-// path is the path in the form of field errors: a.b[0][c] for a member that no property declares.
+// path is the path in the form of field errors: a.b[0][c] where c is a member that no property declares.
 func (p *place) path() *field.Path {
 	switch {
 	case p == nil, p.up == nil && p.index < 0 && p.key == "":
@@ -140,7 +148,7 @@ func (p *pruner) value(v object.Value, t *Type, keep bool, at *place) object.Val
 	return v
 }
 
-// untyped gives the numbers in v their types, and leaves the rest.
+// untyped is step 1 for v and all that is below it. A literal that no float can hold stays, with an error.
 func (p *pruner) untyped(v object.Value, at *place) object.Value {
 	typed, err := v.Untyped()
 	if err != nil && p.number == nil {
@@ -158,7 +166,10 @@ func (p *pruner) from(at *place) object.Value {
 }
 
 // items decodes a list. Where the schema says nothing of its items, as in a value of another type than the schema has,
-// they are kept or emptied as members would be.
+// they are kept or emptied as members would be: of [{a: 1}, 2] in the place of a string [{}, 2] is left.
+//
+// keep goes on to the items, unlike to members: {type: array, x-kubernetes-preserve-unknown-fields: true, items:
+// {type: object}} keeps what is in each item, though the schema of the items is written out and does not preserve.
 func (p *pruner) items(v object.Value, t *Type, keep bool, at *place) object.Value {
 	of := t.Items()
 	if of == nil {
@@ -183,7 +194,8 @@ func (p *pruner) items(v object.Value, t *Type, keep bool, at *place) object.Val
 	return out.value(v)
 }
 
-// members decodes a map. keep says that unknown members stay.
+// members decodes a map. keep says that unknown members stay. A member that is the same memory as the one of its name
+// in settled has been decoded, and is skipped: see DecodeFrom.
 func (p *pruner) members(v object.Value, t *Type, keep bool, at *place) object.Value {
 	out := edit{old: v.Members()}
 	was := counterpart{members: p.from(at).Members()}
@@ -233,7 +245,7 @@ func (p *pruner) member(v object.Value, t *Type, keep bool, at *place) (object.V
 }
 
 // below is the type of a member of a map, declared or additional, as pruning goes by it; nil where there is none of
-// this name.
+// this name. In an object within the object, or at the top, metadata has the type ObjectMeta here.
 func (t *Type) below(name string) *Type {
 	if f := t.Field(name); f != nil {
 		return f.Type
@@ -241,13 +253,14 @@ func (t *Type) below(name string) *Type {
 	return t.additional()
 }
 
-// loses says whether a member of this type goes because it is null.
+// loses says whether a member of this type goes because it is null (step 4). One with a default stays null, as the
+// default replaces it later (filler). Items of lists are not asked: a null item stays, or validation refuses it.
 func (p *pruner) loses(v object.Value, of *Type) bool {
 	return v.IsNull() && !p.nulls && of.declared() && !of.nullable() && of.fallback().IsNull()
 }
 
-// declared says that the type comes from a schema: not from `additionalProperties: true`, nor from what every object
-// has.
+// declared says that the type comes from a schema that was written for the place: not from additionalProperties: true
+// or false, nor from what every object has.
 func (t *Type) declared() bool { return t != emptied && t != closed && t != bareTypeMeta }
 
 // reports says whether one more unknown field will be reported. Beyond maxUnknown none is, as in the reference, and
@@ -280,7 +293,8 @@ func (p *pruner) typeMeta(v object.Value, t *Type, at *place) (object.Value, boo
 	return v, true
 }
 
-// refuse notes what is wrong with an embedded object.
+// refuse notes what is wrong with an embedded object: the first error, which CheckEmbedded wants as a field error, and
+// the others as text.
 func (p *pruner) refuse(v object.Value, at *place, detail string) {
 	if p.embedded == nil {
 		p.refused = field.Invalid(at.path(), BadValue(p.untyped(v, at)), detail)
@@ -288,7 +302,7 @@ func (p *pruner) refuse(v object.Value, at *place, detail string) {
 	}
 }
 
-// topMetadata is step 2.
+// topMetadata is step 2. On an error the walk goes on: step 1 may have an error further on, which goes first.
 func (p *pruner) topMetadata(v object.Value, t *Type, at *place) object.Value {
 	decoded, err := p.objectMeta(v, t, at)
 	if err != nil {
@@ -303,7 +317,8 @@ func (p *pruner) topMetadata(v object.Value, t *Type, at *place) object.Value {
 	return decoded.Value
 }
 
-// metadata is step 5.
+// metadata is step 5. It says whether the member stays. ObjectMeta always prints creationTimestamp, null if it is not
+// set, and an embedded object without one is to stay without.
 func (p *pruner) metadata(v object.Value, t *Type, at *place) (object.Value, bool) {
 	if described := t.Custom.Metadata; described != nil {
 		if p.loses(v, described) {
@@ -332,7 +347,8 @@ func (p *pruner) metadata(v object.Value, t *Type, at *place) (object.Value, boo
 }
 
 // objectMeta decodes metadata by the rules of Go. With stored, members that cannot be decoded are left out: each is
-// tried by itself, as one error does not say whether there are more.
+// tried by itself, as one error does not say whether there are more. That takes a second pass over the members, not one
+// per member.
 func (p *pruner) objectMeta(v object.Value, t *Type, at *place) (Decoded, error) {
 	w := walker{settled: at.settled}
 	// The reference prints what it has read and decodes that: 1.0 has become 1 by then.
@@ -398,7 +414,8 @@ func withoutNulls(v object.Value, t *Type) object.Value {
 	return v
 }
 
-// BadValue returns a value in the form in which errors of the reference print it (field.Error.BadValue).
+// BadValue returns a value in the form in which errors of the reference print it (field.Error.BadValue): scalars as Go
+// has them, lists and maps as JSON.
 func BadValue(v object.Value) any {
 	switch v.Kind() {
 	case object.String:
@@ -421,7 +438,8 @@ type shown struct{ value object.Value }
 // MarshalJSON implements json.Marshaler.
 func (s shown) MarshalJSON() ([]byte, error) { return object.AppendJSON(nil, s.value), nil }
 
-// goType is the type that the reference holds a value as.
+// goType is the type that the reference holds a value as, in the words of fmt's %T. A Number is a literal that has not
+// been decoded yet: a float, since it is no integer of 64 bits.
 func goType(v object.Value) string {
 	switch v.Kind() {
 	case object.String:

@@ -29,9 +29,12 @@ func (t *Type) Settle(v object.Value) object.Value {
 }
 
 // SettleFrom is Settle for a value that was made from a settled one; as in DecodeFrom, shared subtrees are skipped,
-// and null shares nothing. stable says that Decode has nothing to change in the result, if it had nothing to change in
-// v. It usually has not; but it drops
-// the null of a field with omitempty, which a zero time is settled as.
+// and null shares nothing.
+//
+// stable says that Decode has nothing to change in the result, if it had nothing to change in v: the next write may
+// take the stored value as decoded. It nearly always is. It is not where there is a field that the type does not have,
+// or a null in a pointer field with omitempty, which Decode drops: a pointer to the zero time is decoded as such a
+// null.
 func (t *Type) SettleFrom(v, settled object.Value) (_ object.Value, stable bool) {
 	if t.golang == nil {
 		return v, true
@@ -55,7 +58,10 @@ type settler struct {
 	unstable bool // see SettleFrom
 }
 
-// value settles a value of the type; settled is the value at the same place of what v was made from, or null.
+// value settles a value of the type; settled is the value at the same place of what v was made from, or null. The
+// parallel walk over members and fields is that of walker.structure.
+//
+// Lists of scalars are not walked: nothing in them changes.
 func (s *settler) value(v, settled object.Value, t *Type) object.Value {
 	switch t.Kind {
 	case Struct:
@@ -122,7 +128,8 @@ func (s *settler) value(v, settled object.Value, t *Type) object.Value {
 	return v
 }
 
-// entry settles a value of a map: empty lists and bytes stay, see Settle.
+// entry settles a value of a map: empty lists and bytes stay, see Settle. A null one becomes empty, as the generated
+// code makes a value for each key before it reads what the value is.
 func (s *settler) entry(v object.Value, t *Type) object.Value {
 	if v.Len() == 0 {
 		switch t.Kind {

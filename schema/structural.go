@@ -11,6 +11,25 @@ import (
 	"plinth/object"
 )
 
+// This file compiles the schemas of definitions. An example, without the fields that every object has:
+//
+//	type: object                               Struct
+//	properties:                                  Fields, sorted:
+//	  replicas: {type: integer, default: 1}        replicas  Int    Custom{Default: 1}
+//	  labels:   {type: object,                     labels    Map    Elem: String (plainString)
+//	    additionalProperties: {type: string}}
+//	  ports:                                       ports     List   Associative, ListKeys: [name]
+//	    type: array                                          Elem:  Struct
+//	    x-kubernetes-list-type: map                                   name  String (plainString)
+//	    x-kubernetes-list-map-keys: [name]                            port  Int    Custom{Maximum: 65535}
+//	    items: {type: object, properties:
+//	      {name: {type: string},
+//	       port: {type: integer, maximum: 65535}}}
+//
+// A type is compiled when a request first needs the version of the definition, and once more, for its checks, when the
+// definition is written. A large definition has ten thousand places. So memory counts: a place of which the schema says
+// no more than "string" costs its Field and nothing else (node.shared).
+
 // StructuralOptions is what a structural schema does not say itself.
 type StructuralOptions struct {
 	// Metadata is the type of metadata in every object, the top and the embedded ones: ObjectMeta, compiled from Go.
@@ -21,7 +40,11 @@ type StructuralOptions struct {
 	Inspect func(metadata object.Value, path *field.Path) field.ErrorList
 }
 
-// Types that nothing more is said of are shared by all custom types: most fields of most schemas are one of these.
+// Types of which nothing more is said are shared by all custom types: most fields of most schemas have one of these.
+//
+// Their identity has a meaning, and is compared. Where a place has one of the last four, no schema was written for it
+// (declared); plainInt and plainString in anyOf are recognised as what every x-kubernetes-int-or-string repeats
+// (takesEither). Like every Type they are immutable.
 var (
 	plainString = &Type{Kind: String}
 	plainBool   = &Type{Kind: Bool}
@@ -30,7 +53,7 @@ var (
 	int32s      = &Type{Kind: Int, Bits: 64, Custom: &Constraints{Format: "int32", format: "int32"}}
 	int64s      = &Type{Kind: Int, Bits: 64, Custom: &Constraints{Format: "int64", format: "int64"}}
 	dateTimes   = &Type{Kind: String, Custom: &Constraints{Format: "date-time", format: "date-time"}}
-	// anything is what no schema describes: a merge takes its maps apart and its lists as a whole.
+	// anything is what no schema describes: a merge takes its maps apart and its lists as a whole (SSA-9).
 	anything = &Type{Kind: Any}
 	// emptied is what `additionalProperties: true` says of a member, to a merge the same as anything. But pruning
 	// knows no field there: scalars and lists stay, maps lose all their members.
@@ -59,9 +82,9 @@ var (
 // validation see beside that is in Constraints: the items of what is no List, and additionalProperties.
 //
 // To a merge the type is what the reference makes of the OpenAPI document that it publishes (SSA-8, SSA-9): lists are
-// atomic and maps granular where nothing is said; what is not described, below x-kubernetes-preserve-unknown-fields
-// at any depth or in an object without properties, is Elem of the Struct, of no type of its own. Pruning has its own
-// rules, which do not reach as deep: see [Type.Decode].
+// atomic and maps granular where nothing is said. What is not described, below x-kubernetes-preserve-unknown-fields at
+// any depth or in an object without properties, has the type anything, as Elem of the Struct. Pruning has its own
+// rules, which do not reach as deep: see prune.go.
 //
 // An object that comes in (create, update, what a patch makes) goes through [Type.Decode], [Type.Default] and, after
 // admission, [Type.Validate]. One that an apply makes gets its defaults and is validated before it is decoded: what
@@ -83,31 +106,35 @@ func Structural(openAPI object.Value, o StructuralOptions) (*Type, error) {
 	return t, nil
 }
 
-// structural is one compilation.
+// structural is the state of one compilation.
 type structural struct {
-	metadata *Type
-	embeds   bool // there is an object within the object
+	metadata *Type // ObjectMeta: see StructuralOptions
+	embeds   bool  // there is an object within the object, for whose sake Validate walks the value once more
 }
 
-// node is one schema, read but not compiled.
+// node is one schema, read but not compiled: the keywords that decide the shape of the Type beside those that constrain
+// values. What each of them becomes is decided by the others (shape), so that all are read first.
 //
-// Invariant: constraints = 0 ⇔ c says nothing. A Type gets Constraints of its own only where there are any: most places
-// of a large schema say no more than "string", and share one Type.
+// Invariant: constraints = 0 ⇔ c says nothing. A Type gets Constraints of its own only where there are any: they
+// take 350 bytes, and most places have none.
 type node struct {
 	kind                        string // "type"
-	intOrString                 bool
-	constraints                 int // how many keywords c holds
+	intOrString                 bool   // x-kubernetes-int-or-string
+	constraints                 int    // how many keywords c holds
 	c                           Constraints
-	properties, items           object.Value
-	additional                  object.Value
+	properties, items           object.Value // schemas, not compiled; null where there are none
+	additional                  object.Value // additionalProperties: a schema or a boolean
 	listType, mapType           string
 	listKeys                    []string
-	allOf, anyOf, oneOf, negate object.Value
+	allOf, anyOf, oneOf, negate object.Value // lists of schemas; negate, a single one, is "not"
 }
 
-// compile returns the type of a schema. open says that a schema around it preserves unknown fields, root that it is
-// the top. It goes from the bottom up: defaults are pruned by the finished type, and fills asks the types below. The
-// recursion is as deep as the schema, which was parsed with a bound on depth.
+// compile returns the type of a schema. open says that it, or a schema around it, preserves unknown fields, in which
+// case a merge takes whatever is not described as anything; root that it is the top.
+//
+// It goes from the bottom up: a default is pruned by the finished type of its place, and fills asks the types below.
+// The recursion is as deep as the schema, which was parsed with a bound on depth (object.MaxDepth), and takes time
+// linear in it: no schema refers to another one, since $ref is not structural.
 func (s *structural) compile(from object.Value, open, root bool) (*Type, error) {
 	n, err := read(from)
 	if err != nil {
@@ -148,7 +175,8 @@ func (s *structural) compile(from object.Value, open, root bool) (*Type, error) 
 	return t, nil
 }
 
-// shared is the type of a schema that says no more than the name of a scalar.
+// shared is the type of a schema that says no more than the name of a scalar, or beside that a format that most
+// schemas written by controller-gen have; nil if it says more.
 func (n *node) shared() *Type {
 	if n.constraints > 1 || n.constraints == 1 && n.c.Format == "" || n.intOrString || !n.properties.IsNull() ||
 		!n.items.IsNull() || !n.additional.IsNull() || n.junctor() {
@@ -173,7 +201,7 @@ func (n *node) shared() *Type {
 	return nil
 }
 
-// junctor says whether the schema has allOf, anyOf, oneOf or not.
+// junctor says whether the schema has allOf, anyOf, oneOf or not: the "logical junctors" of structural schemas.
 func (n *node) junctor() bool {
 	return n.allOf.Len() > 0 || n.anyOf.Len() > 0 || n.oneOf.Len() > 0 || !n.negate.IsNull()
 }
@@ -182,17 +210,23 @@ func (n *node) junctor() bool {
 var writtenKinds = map[string]Kind{"object": Struct, "array": List, "string": String, "boolean": Bool, "integer": Int,
 	"number": Float}
 
-// shape fills in what the structure of the schema says: the kind, members, items, and how they merge.
+// shape fills in what the structure of the schema says: the kind, members, items, and how they merge. The rows are
+// tried from the top.
 //
 //	type     what else there is                    Kind            Elem
+//	any      x-kubernetes-int-or-string            IntOrString
+//	none                                           Any
 //	object   a schema as additionalProperties      Map             that schema
 //	object   properties                            Struct          additionalProperties; anything where open
 //	object   nothing                               Struct          anything
 //	array    items                                 List            the items
-//	none     x-kubernetes-int-or-string            IntOrString
-//	none     nothing                               Any
+//	scalar                                         that scalar
 //
-// What does not fit, such as the items of an object, goes into Constraints.
+// An object with neither properties nor additionalProperties is a Struct without fields and not a Map of anything: no
+// key of it is declared, so that pruning empties it, while the keys of a Map are kept.
+//
+// What has no place in its row, such as the items of an object, goes into Constraints: validation takes {type: object,
+// items: {type: string}} to say something of lists, though no list passes as an object.
 func (s *structural) shape(t *Type, n *node, open, root bool) error {
 	var items, additional *Type
 	var err error
@@ -251,7 +285,9 @@ func (s *structural) shape(t *Type, n *node, open, root bool) error {
 	return n.mark(t)
 }
 
-// fields compiles the properties of a schema. They come sorted by name, as the members of every map.
+// fields compiles the properties of a schema. They come sorted by name, as the members of every map do. All have
+// OmitEmpty: of a custom object nothing is written that nobody set (Type.always is empty). Default is the one of the
+// property's own type, where a merge looks for what an absent key stands for (Field.Implied).
 func (s *structural) fields(t *Type, n *node, open, root bool) error {
 	members := n.properties.Members()
 	if len(members) == 0 && !n.c.Embedded {
@@ -269,14 +305,16 @@ func (s *structural) fields(t *Type, n *node, open, root bool) error {
 		s.embeds = s.embeds || !root
 		s.object(t, n)
 	}
-	if len(t.Fields) < math.MaxUint16 {
+	if len(t.Fields) < math.MaxUint16 { // else find searches; a definition of 3 MB may have as many properties
 		t.names = namesOf(t.Fields)
 	}
 	return nil
 }
 
 // object gives a Struct the fields that every object has. metadata has the type of ObjectMeta whatever the schema says
-// of it, as it is decoded as such; what the schema says is kept as Constraints.Metadata, for defaults and validation.
+// of it, as it is decoded as such; what the schema says is kept as Constraints.Metadata, for defaults and validation: a
+// schema may demand that metadata.name has at most 20 characters. apiVersion and kind are strings; a schema that gives
+// them another type is not taken at its word.
 func (s *structural) object(t *Type, n *node) {
 	for _, name := range [...]string{"apiVersion", "kind", "metadata"} {
 		i, there := slices.BinarySearchFunc(t.Fields, name, func(f Field, name string) int {
@@ -301,7 +339,7 @@ func (s *structural) object(t *Type, n *node) {
 	}
 }
 
-// junctors compiles the constraints that are put together by allOf and its like.
+// junctors compiles the branches of allOf, anyOf, oneOf and not.
 func (s *structural) junctors(n *node) (err error) {
 	if !n.junctor() {
 		return nil
@@ -322,7 +360,8 @@ func (s *structural) junctors(n *node) (err error) {
 	return err
 }
 
-// nested compiles the schemas of a list. They are not open: a junctor describes no fields, it constrains values.
+// nested compiles the schemas of a list. They are not open: a junctor describes no fields, it constrains values. A
+// branch may repeat properties of the schema around it in order to constrain them, and pruning does not look at it.
 func (s *structural) nested(list object.Value) ([]*Type, error) {
 	if list.Len() == 0 {
 		return nil, nil
@@ -338,7 +377,8 @@ func (s *structural) nested(list object.Value) ([]*Type, error) {
 	return out, nil
 }
 
-// mark applies the list and map types.
+// mark applies x-kubernetes-list-type, -list-map-keys and -map-type, which say how a value merges (SSA-8). Marked tells
+// apart what the schema says from the same as the default: the OpenAPI document repeats only what was said.
 func (n *node) mark(t *Type) error {
 	switch n.listType {
 	case "":
@@ -365,7 +405,8 @@ func (n *node) mark(t *Type) error {
 }
 
 // pruned is the default of a place as pruning leaves it, nulls and all. A default is filled in after the object has
-// been pruned: what the schema does not have must be gone before.
+// been pruned: what the schema does not have must be gone before. New definitions are refused for such a default, and
+// those from before that rule are served (PruneDefaults of the reference's package defaulting).
 func (s *structural) pruned(t *Type) object.Value {
 	if t.Custom.Default.IsNull() {
 		return object.Nil
@@ -374,15 +415,18 @@ func (s *structural) pruned(t *Type) object.Value {
 	return p.value(t.Custom.Default, t, false, &place{index: -1})
 }
 
-// setDefault sets the default, null for none, and its size, which filler adds up.
+// setDefault sets the default, null for none, and its size, which filler adds up: measuring it at each use would cost
+// as much as filling it in.
 func (c *Constraints) setDefault(v object.Value) {
 	if c.Default = v; !v.IsNull() {
 		c.defaultSize = len(object.AppendJSON(nil, v))
 	}
 }
 
-// pruneMetadata brings the defaults of metadata and its fields into the form of ObjectMeta. t is the type of the
-// object.
+// pruneMetadata brings the defaults of metadata and its fields into the form of ObjectMeta, as decoding does with the
+// metadata of objects: members that ObjectMeta does not have are dropped. t is the type of the object.
+//
+// It changes types below t. No other place has them, since a type with a default is never a shared one.
 func (t *Type) pruneMetadata() {
 	described := t.Custom.Metadata
 	if described == nil || !described.fills && described.fallback().IsNull() {
@@ -405,8 +449,9 @@ func (t *Type) pruneMetadata() {
 	}
 }
 
-// read takes a schema apart. A keyword that a structural schema may not have is an error; one that says nothing of
-// values (description, title, example, externalDocs) is skipped.
+// read takes a schema apart. A keyword that a structural schema may not have ($ref, definitions, patternProperties) is
+// an error: whoever wrote it relies on a check that nobody would make. One that says nothing of values (description,
+// title, example, externalDocs) is skipped, and so are keywords without effect, such as nullable: false, and null.
 func read(from object.Value) (node, error) {
 	if from.Kind() != object.Map {
 		return node{}, fmt.Errorf("a schema is a map, not a %s", from.Kind())
@@ -437,7 +482,7 @@ func read(from object.Value) (node, error) {
 	return n, nil
 }
 
-// structure reads the keywords that make the type.
+// structure reads the keywords that decide the shape of the type. It says whether key is one of them.
 func (n *node) structure(key string, v object.Value) (known bool, err error) {
 	switch key {
 	case "type":
@@ -472,7 +517,8 @@ func (n *node) structure(key string, v object.Value) (known bool, err error) {
 	return true, err
 }
 
-// set reads a keyword that constrains values, and says whether it does.
+// set reads a keyword that constrains values, and says whether it does: nullable: false and an empty list of required
+// members do not.
 func (c *Constraints) set(key string, v object.Value) bool {
 	switch key {
 	case "nullable":
@@ -542,7 +588,8 @@ func (c *Constraints) setLength(key string, v object.Value) bool {
 	return true
 }
 
-// rules reads x-kubernetes-validations. Nothing is compiled: most rules are of types that nobody uses.
+// rules reads x-kubernetes-validations. Compiling a rule takes milliseconds, and most rules are of types that nobody
+// uses: package cel does it when an object of the type is first validated.
 func rules(v object.Value) []Rule {
 	out := make([]Rule, 0, v.Len())
 	for _, item := range v.Items() {
@@ -560,6 +607,7 @@ func rules(v object.Value) []Rule {
 	return out
 }
 
+// texts are the strings of a list, "" for an item of another kind, which no definition has that was validated.
 func texts(v object.Value) []string {
 	out := make([]string, 0, v.Len())
 	for _, item := range v.Items() {
@@ -578,8 +626,8 @@ func integer(v object.Value) *int64 {
 	return &i
 }
 
-// untyped is a literal of the schema with its numbers as those of an object have them. One that no float can hold has
-// been refused with the definition.
+// untyped is a literal of the schema (a default, a value of enum) with its numbers as those of a decoded object are: it
+// is compared with them. One that no float can hold has been refused with the definition.
 func untyped(v object.Value) object.Value {
 	if typed, err := v.Untyped(); err == nil {
 		return typed
@@ -595,7 +643,9 @@ func untypedItems(v object.Value) []object.Value {
 	return out
 }
 
-// fillsBelow says whether Default has something to do below a place of this type.
+// fillsBelow says whether Default has something to do below a place of this type. A place's own default is filled in
+// by the type around it, and so does not count here; in a built-in type the same question has another answer, as types
+// refer to themselves there (batch.finish).
 func (t *Type) fillsBelow() bool {
 	under := func(of *Type) bool { return of != nil && (of.fills || !of.fallback().IsNull()) }
 	if under(t.Items()) || under(t.additional()) || t.Custom != nil && under(t.Custom.Metadata) {

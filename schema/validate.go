@@ -9,6 +9,10 @@ import (
 	"plinth/object"
 )
 
+// This file validates custom objects against their schema: types, junctors, numbers of items and members, enums,
+// required members. Strings and numbers are in scalars.go, embedded objects in embedded.go, list types in lists.go, and
+// the rules of x-kubernetes-validations in package cel. Built-in objects have their own rules (internal/builtin).
+
 // Validate says what is wrong with an object of a custom type that has been decoded and has its defaults: the causes
 // of the reference's 422, but for those of the object's own metadata, of its scale subresource and of its rules. old
 // is the object that it replaces, null on create. Its order is that of the reference: the schema, embedded objects,
@@ -33,7 +37,11 @@ func (t *Type) Validate(v, old object.Value) field.ErrorList {
 }
 
 // ValidateStatus is Validate for an update of the status subresource: of the schema, only what it says of status
-// counts.
+// counts, and embedded objects do not (ValidateStatusUpdate of the reference's customResourceValidator). What is wrong
+// in spec cannot be corrected by whoever writes the status, a controller as a rule.
+//
+// Of status itself the pair is the one of the whole object where there is one; where the old object has no status, it
+// is compared with null.
 func (t *Type) ValidateStatus(v, old object.Value) field.ErrorList {
 	var errs field.ErrorList
 	if status, there := v.Get("status"); there {
@@ -48,7 +56,8 @@ func (t *Type) ValidateStatus(v, old object.Value) field.ErrorList {
 	return append(errs, t.listErrors(v, old)...)
 }
 
-// check is what the schema says of a value, whose place has the path root.
+// check is what the schema says of a value, whose place has the path root. Errors name their place below root in Field,
+// but without it in their messages, as in the reference: "status.count: Invalid value: 9: count in body should be …".
 func (t *Type) check(v object.Value, pair *Pair, root *field.Path) field.ErrorList {
 	c := checker{root: root}
 	f := c.ratcheted(v, t, nil, pair)
@@ -62,7 +71,7 @@ func (f *findings) errors() (errs field.ErrorList) {
 	return errs
 }
 
-// checker validates a value against its schema, as kube-openapi's validation does, which the reference runs on the
+// checker validates a value against its schema, as kube-openapi's SchemaValidator does, which the reference runs on the
 // schema of the definition. The rules of JSON schema say what is valid; which errors are reported for what is not is up
 // to that library:
 //
@@ -97,7 +106,7 @@ type checker struct {
 	asDefault bool
 }
 
-// findings is what is known of one value, and of all that is below it. Invariants:
+// findings is what is known of one value, and of all that is below it: Result of the library. Invariants:
 //
 //	list has no message twice      len(list) > 0 ⇒ failed      reported(checker) = Σ size of all findings not discarded
 //	full(checker) ⇒ reported(checker) > 0
@@ -107,17 +116,20 @@ type checker struct {
 type findings struct {
 	list    []finding
 	seen    map[string]bool // of list, by message; nil while it is short
-	matches int             // see checker
+	matches int             // MatchCount of the library: how many checks took place here and below, see checker
 	failed  bool            // there was an error, whether or not it is in list
 }
 
+// finding is one error. Two with one message are the same to the library, even if their errors differ in the value
+// that they show.
 type finding struct {
-	message string // by which two findings are the same
+	message string
 	err     *field.Error
-	size    int
+	size    int // of its text, against maxReported
 }
 
-// manyFindings is from how many findings on they are looked for in a map.
+// manyFindings is from how many findings on they are looked for in a map. Nearly all objects have few, and comparing
+// each with each would take quadratic time where a list of 100,000 items is wrong.
 const manyFindings = 16
 
 // silent notes an error, and says whether it will not be reported. Whoever finds one asks before making it: see
@@ -127,7 +139,7 @@ func (c *checker) silent(f *findings) bool {
 	return c.quiet || c.full
 }
 
-// add adds an error, unless its text is there, or maxReported is reached.
+// add adds an error, unless its message is there, or maxReported is reached.
 func (c *checker) add(to *findings, one finding) {
 	to.failed = true
 	if to.seen == nil && len(to.list) >= manyFindings {
@@ -180,8 +192,8 @@ func (c *checker) discard(f findings) {
 	}
 }
 
-// name is a place in the words of the library: like its path, but that the name of an additional member of the top
-// begins with a dot.
+// name is a place in the words of the library: spec.ports[0].name. It is String, but that the name of an additional
+// member of the top begins with a dot: ".a in body must be of type integer". Nil, the object itself, is "".
 func (p *place) name() string {
 	var dst []byte
 	for top := p; top != nil; top = top.up {
@@ -192,7 +204,8 @@ func (p *place) name() string {
 	return string(p.appendPath(dst))
 }
 
-// at is the path of a name.
+// at is the path of a name: one element that holds all of it, as the reference makes it from the text of the library's
+// error, whatever brackets and dots it has.
 func (c *checker) at(name string) *field.Path {
 	if name = strings.TrimPrefix(name, "."); name == "" {
 		return c.root
@@ -200,7 +213,8 @@ func (c *checker) at(name string) *field.Path {
 	return c.root.Child(name)
 }
 
-// put adds an error whose message begins with the name of its place.
+// put adds an error whose message begins with the name of its place. make turns path and message into the error; some
+// kinds of errors take the place of the message by one of their own (field.TooLong), but are the same by it (finding).
 func (c *checker) put(
 	f *findings, at *place, format string, args []any, make func(path *field.Path, message string) *field.Error,
 ) {
@@ -213,14 +227,14 @@ func (c *checker) put(
 	c.add(f, finding{message, err, len(message) + len(err.Field) + len(err.Detail) + badSize(err.BadValue)})
 }
 
-// invalid adds an error of the type that most have.
+// invalid adds an error of the type that most have: field.Invalid, with the value that it shows.
 func (c *checker) invalid(f *findings, at *place, value any, format string, args ...any) {
 	c.put(f, at, format, args, func(path *field.Path, message string) *field.Error {
 		return field.Invalid(path, value, message)
 	})
 }
 
-// wrongType adds an error about a value that is not of a type or format.
+// wrongType adds an error about a value that is not of a type or format. is stands in the error in place of the value.
 func (c *checker) wrongType(f *findings, at *place, want, is string) {
 	c.put(f, at, "must be of type %s: %q", []any{want, is}, func(path *field.Path, message string) *field.Error {
 		return field.TypeInvalid(path, is, message)
@@ -238,8 +252,11 @@ func (c *checker) say(f *findings, at *place, format string, args ...any) {
 	c.add(f, finding{message, err, 2 * len(message)})
 }
 
-// ratcheted checks a value, and lets what is wrong with it pass if the value is as it was. The comparison comes last:
-// most values are right, and need none.
+// ratcheted checks a value, and lets what is wrong with it pass if the value is as it was (KEP-4008; Validate of the
+// reference's ratchetingValueValidator). The comparison comes last: most values are right, and need none.
+//
+// A comparison takes time linear in the value. The one at a place is repeated at no place around it: if it finds a
+// change, members and items say so to the pair around them (see there), and if it finds none, nothing is wrong there.
 func (c *checker) ratcheted(v object.Value, t *Type, at *place, pair *Pair) findings {
 	f := c.value(v, t, at, pair)
 	if f.failed && pair.Unchanged() {
@@ -249,7 +266,8 @@ func (c *checker) ratcheted(v object.Value, t *Type, at *place, pair *Pair) find
 	return f
 }
 
-// value checks a value. pair is nil where there is no old one, and within junctors. The order of the checks is that of
+// value checks a value. pair is nil where there is no old one, and within junctors: what a branch finds wrong with a
+// value is forgiven with the value around the junctor or not at all. The order of the checks is that of
 // the library: it decides the order of the errors, and with matches which branch of a junctor is reported.
 func (c *checker) value(v object.Value, t *Type, at *place, pair *Pair) (f findings) {
 	said := t.Custom
@@ -261,7 +279,7 @@ func (c *checker) value(v object.Value, t *Type, at *place, pair *Pair) (f findi
 		written.Kind = t.Custom.written
 		t = &written
 	}
-	if v.Kind() == object.Number { // what has not been decoded
+	if v.Kind() == object.Number { // what an apply has made is validated before it is decoded
 		v = object.FloatOf(v.Float())
 	}
 	if v.IsNull() {
@@ -297,10 +315,11 @@ func (c *checker) value(v object.Value, t *Type, at *place, pair *Pair) (f findi
 	return f
 }
 
-// unconstrained is what a type without constraints says.
+// unconstrained stands for the constraints of a type that has none. It is shared, and never written.
 var unconstrained Constraints
 
-// jsonType is the name of the type in JSON schema; "" of what may be anything.
+// jsonType is the name of the type in JSON schema; "" of what may be anything. An int-or-string has two, which errors
+// join by a comma, as the reference has it from its OpenAPI definition.
 func (t *Type) jsonType() string {
 	switch t.Kind {
 	case Struct, Map:
@@ -321,7 +340,8 @@ func (t *Type) jsonType() string {
 	return ""
 }
 
-// jsonType is what a value is, and the format that the library takes it for.
+// jsonType is the type of a value in JSON schema, and the format that the library takes it for. "float64" is no format
+// that a schema may have; it shows in errors.
 func jsonType(v object.Value) (typ, format string) {
 	switch v.Kind() {
 	case object.Bool:
@@ -349,8 +369,15 @@ func (t *Type) has(is string) bool {
 	return is == t.jsonType()
 }
 
-// ofType checks the type. A format that is not one of numbers lets lists and strings pass: they are left to the check
-// of the format, which looks at strings alone.
+// ofType checks the type (typeValidator). An integer is a number as well, and a float without a fraction is an integer:
+// 1.0, which is stored as 1.
+//
+// With a format, the library leaves strings and lists to the check of the format, which looks at strings alone: so a
+// list passes for {type: string, format: date}, and a string for {type: object, format: x}, as long as the format is
+// not removed from the schema (checker.format). A value of another type is then reported to be of the wrong format:
+//
+//	{type: string, format: date} and 5        must be of type date: "int64"
+//	{type: string} and 5                      must be of type string: "integer"
 func (c *checker) ofType(f *findings, v object.Value, t *Type, said *Constraints, at *place) {
 	f.matches++
 	want := c.format(said)
@@ -369,7 +396,9 @@ func (c *checker) ofType(f *findings, v object.Value, t *Type, said *Constraints
 	}
 }
 
-// junctors checks allOf, anyOf, oneOf and not.
+// junctors checks allOf, anyOf, oneOf and not (schemaPropsValidator). The branches look at the same value, so that the
+// time is the product of the value and the branches; nested junctors multiply, but only the author of the schema can
+// nest them, and definitions are written by administrators.
 func (c *checker) junctors(f *findings, v object.Value, t *Type, said *Constraints, at *place) {
 	if len(said.AnyOf) > 0 && !t.takesEither(v, said) {
 		c.anyOf(f, v, said.AnyOf, at)
@@ -398,8 +427,9 @@ func (c *checker) junctors(f *findings, v object.Value, t *Type, said *Constrain
 }
 
 // takesEither says that v is what `anyOf: [{type: integer}, {type: string}]` asks for, which stands with every
-// x-kubernetes-int-or-string and is there for documentation. Nobody counts the matches of that: it is not allowed
-// within a junctor.
+// x-kubernetes-int-or-string and is there for documentation. This spares its check where the type has passed already.
+// The matches that are not counted for it are missed nowhere: x-kubernetes-int-or-string is not allowed within a
+// junctor, and only there do matches decide.
 func (t *Type) takesEither(v object.Value, said *Constraints) bool {
 	return t.Kind == IntOrString && (v.Kind() == object.Int || v.Kind() == object.String) &&
 		len(said.AnyOf) == 2 && said.AnyOf[0] == plainInt && said.AnyOf[1] == plainString
@@ -476,7 +506,9 @@ func (c *checker) oneOf(f *findings, v object.Value, branches []*Type, at *place
 	}
 }
 
-// items checks a list: its items and its length. An item of a list of type map has a pair by its keys.
+// items checks a list (schemaSliceValidator): its items, its length, and uniqueItems, which the validation of
+// definitions forbids. An item of a list of type map has a pair by its keys; items of other lists have none, so that an
+// item that was wrong before is forgiven only with the whole list.
 func (c *checker) items(f *findings, v object.Value, t *Type, said *Constraints, at *place, pair *Pair) {
 	items := v.Items()
 	if of := t.Items(); of != nil {
@@ -510,7 +542,8 @@ func (c *checker) tooMany(f *findings, at *place, size, limit int64, format stri
 	})
 }
 
-// members checks a map: the number of its members, each of those that the schema knows, and those that it requires.
+// members checks a map (objectValidator): the number of its members, each of those that the schema knows, and those
+// that it requires. Unknown members count for the number: below x-kubernetes-preserve-unknown-fields they are there.
 func (c *checker) members(f *findings, v object.Value, t *Type, said *Constraints, at *place, pair *Pair) {
 	f.matches++
 	members := v.Members()
@@ -552,7 +585,8 @@ func (c *checker) members(f *findings, v object.Value, t *Type, said *Constraint
 	}
 }
 
-// notAllowed adds the error of a member that additionalProperties: false excludes.
+// notAllowed adds the error of a member that additionalProperties: false excludes. Its path is that of the map, in
+// which it differs from missing.
 func (c *checker) notAllowed(f *findings, key string, at *place) {
 	if c.silent(f) {
 		return
@@ -571,7 +605,8 @@ func (c *checker) missing(f *findings, key string, at *place) {
 	c.add(f, finding{name + " in body is required", field.Required(c.at(name), ""), 2 * len(name)})
 }
 
-// enum checks that the value is one of those that are listed. Null never is, even if null is listed.
+// enum checks that the value is one of those that are listed. Null never is, even if null is listed: the library skips
+// it. The time is linear in the list; a list of a thousand values is compared with each value.
 func (c *checker) enum(f *findings, v object.Value, said *Constraints, at *place) {
 	if len(said.Enum) == 0 {
 		return
