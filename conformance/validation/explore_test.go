@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"plinth/internal/builtin/validation/validationtest"
+	"plinth/internal/mutants"
 )
 
 // explorer is a mutator that knows more: the texts and numbers that stand in the rules, and what refusals say of the
@@ -23,6 +24,8 @@ type explorer struct {
 	*mutator
 	texts   []string
 	numbers []int
+	// near are the texts in the rules that the case which is changed has met.
+	near []string
 	// hints are values that refusals name, by path.
 	hints map[string][]any
 }
@@ -60,12 +63,30 @@ func newExplorer(docs []map[string]any) *explorer {
 }
 
 // choose is the case that is changed next: one of the latest mostly.
-func (x *explorer) choose(from []*validationtest.Case, seed uint64) *validationtest.Case {
+func (x *explorer) choose(from []*prepared, seed uint64) *validationtest.Case {
 	x.rng = rand.New(rand.NewPCG(seed, 0xc0de))
+	p := pick(x.mutator, from)
 	if n := len(from); n > 20 && x.rng.IntN(2) == 0 {
-		return from[n-1-x.rng.IntN(20)]
+		p = from[n-1-x.rng.IntN(20)]
 	}
-	return pick(x.mutator, from)
+	x.near = x.near[:0]
+	for _, n := range p.Reached() {
+		if s, ok := textOf(mutants.Names[n-1]); ok {
+			x.near = append(x.near, s)
+		}
+	}
+	return p.Case
+}
+
+// textOf is the text that a mutant makes another one of, unless it is a message.
+func textOf(mutant string) (string, bool) {
+	_, source, ok := strings.Cut(mutant, ": ")
+	literal, _, isText := strings.Cut(source, " → another text")
+	if !ok || !isText {
+		return "", false
+	}
+	s, err := strconv.Unquote(literal)
+	return s, err == nil && !strings.ContainsAny(s, " %")
 }
 
 var (
@@ -138,9 +159,9 @@ func (x *explorer) change(s slot) {
 	switch roll := x.rng.IntN(12); {
 	case roll < 3 && len(x.hints[s.path]) > 0:
 		x.hint(s)
-	case roll < 5 && x.special(s):
-	case roll < 6 && x.swap(s):
-	case roll < 7 && x.many(s):
+	case roll < 6 && x.special(s):
+	case roll < 7 && x.swap(s):
+	case roll < 8 && x.many(s):
 	default:
 		x.mutator.change(s)
 	}
@@ -172,6 +193,8 @@ func (x *explorer) special(s slot) bool {
 	case string:
 		if x.rng.IntN(6) == 0 {
 			s.set(strings.Repeat("a", min(2000, pick(x.mutator, x.numbers)+x.rng.IntN(2))))
+		} else if len(x.near) > 0 && x.rng.IntN(4) > 0 {
+			s.set(pick(x.mutator, x.near))
 		} else {
 			s.set(pick(x.mutator, x.texts))
 		}

@@ -27,6 +27,7 @@ import (
 var (
 	variants = flag.Int("variants", 1500, "how many cases of each kind and verb are tried")
 	kind     = flag.String("kind", "", "look for cases of these kinds alone, separated by commas")
+	calls    = flag.String("corpus", "", "the file that command harvest has written")
 	open     = flag.String("open", "",
 		"the file of the mutants that no case notices yet; written anew, so that the next run needs not try the tables")
 )
@@ -54,6 +55,7 @@ func TestRecord(t *testing.T) {
 	}
 	r := &recorder{Recorder: all, documents: documents, served: validationtest.NewServed(),
 		names: slices.Sorted(maps.Keys(documents)), vectors: map[schema.GroupVersionKind][]map[string]any{}}
+	r.calls = readCalls(t, *calls)
 	for _, v := range vectors.All(t) {
 		doc := v.Document(t)
 		delete(doc, "metadata") // of which the server makes most itself
@@ -138,6 +140,7 @@ type recorder struct {
 	served    validationtest.Served
 	names     []string
 	vectors   map[schema.GroupVersionKind][]map[string]any
+	calls     []call
 }
 
 // prepared is a case with what is needed to judge it many times.
@@ -155,7 +158,7 @@ func (r *recorder) prepare(c *validationtest.Case) *prepared {
 	}
 	s, err := r.Sample(func() (string, error) {
 		errs, err := request.Refuse()
-		return strings.Join(validationtest.Errors(errs, true), "\n"), err
+		return strings.Join(validationtest.Lines(errs), "\n"), err
 	})
 	if err != nil {
 		return nil
@@ -183,28 +186,35 @@ func (r *recorder) kind(t *testing.T, k *kindUnderTest) {
 	if len(bases) == 0 || *kind != "" && !slices.Contains(strings.Split(*kind, ","), k.gvk.Kind) {
 		return
 	}
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(k.gvk.String())) // never fails
-	start := h.Sum64() + *seed<<32
-	x := newExplorer(append(docs, r.vectors[k.gvk]...))
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(k.gvk.String())) // never fails
+	start := hash.Sum64() + *seed<<32
+	h := r.harvest(t, k, bases, r.calls)
+	x := newExplorer(slices.Concat(docs, r.vectors[k.gvk], h.docs))
 	before := len(r.Open)
 	r.Reset()
 	var pool []*prepared // for mutants in variables: cases with something that is found in no other
 	said, differences := map[string]bool{}, map[string]string{}
-	verbs := append([]string{"create", "update"}, slices.Sorted(maps.Keys(k.upstream.Subresources))...)
-	for _, verb := range verbs {
+	for _, verb := range verbs(k) {
 		reached := map[int]bool{}
-		var from []*validationtest.Case
-		for i := range *variants {
-			c := &validationtest.Case{Verb: verb, Object: bases[i%len(bases)]}
-			if i >= len(bases) {
+		var first []*validationtest.Case
+		var from []*prepared
+		for _, base := range bases {
+			first = append(first, &validationtest.Case{Verb: verb, Object: base})
+		}
+		first = append(first, h.cases[verb]...)
+		for i := range len(first) + *variants {
+			var c *validationtest.Case
+			if i < len(first) {
+				c = first[i]
+			} else {
 				c = r.candidate(x, start+uint64(i), x.choose(from, start+uint64(i)))
 			}
-			if c == nil {
+			if c == nil || c.Changes() > 80 || len(c.String()) > 12_000 {
 				continue
 			}
 			p := r.prepare(c)
-			if p == nil || len(p.says) > 12 || c.Changes() > 20 || len(c.String()) > 8000 {
+			if p == nil || len(p.says) > 20 {
 				continue
 			}
 			x.learn(p.says)
@@ -214,7 +224,7 @@ func (r *recorder) kind(t *testing.T, k *kindUnderTest) {
 				reached[n] = true
 			}
 			if joins {
-				from = append(from, c)
+				from = append(from, p)
 			}
 			found = append(found, r.useful(t, k, p, differences)...)
 			fresh := i < len(bases)
@@ -363,6 +373,11 @@ func (r *recorder) minimise(p *prepared, useful func(*prepared) bool) *prepared 
 // agreed says whether upstream says of a case what we say. What it says else is noted, once for a field.
 func (r *recorder) agreed(t *testing.T, k *kindUnderTest, p *prepared, differences map[string]string) bool {
 	theirs, err := k.upstreamSays(t, p.Case, r.documents)
+	if err != nil && differences != nil && len(differences) < 40 {
+		why := err.Error()
+		why = why[:min(len(why), 100)]
+		differences["failed: "+why] = fmt.Sprintf("%.600s\n  upstream fails: %.300v", p.Case, err)
+	}
 	if err != nil || slices.Equal(theirs, p.says) {
 		return err == nil
 	}

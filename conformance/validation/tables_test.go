@@ -84,7 +84,7 @@ func (k *kindUnderTest) upstreamSays(t *testing.T, c *validationtest.Case,
 			return nil, err
 		}
 		v, _, err = k.create(t, doc)
-		return validationtest.Errors(v.theirs, true), err
+		return validationtest.Lines(v.theirs), err
 	}
 	old, err := k.kept(t, doc)
 	if err != nil {
@@ -104,7 +104,7 @@ func (k *kindUnderTest) upstreamSays(t *testing.T, c *validationtest.Case,
 		return nil, fmt.Errorf("%s has no %s", k.gvk.Kind, subresource)
 	}
 	v, _, err = k.update(t, doc, old, subresource)
-	return validationtest.Errors(v.theirs, true), err
+	return validationtest.Lines(v.theirs), err
 }
 
 // kept is the object that a document makes, with its status. That it is being deleted is put in last: by then it has

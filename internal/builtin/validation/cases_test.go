@@ -16,7 +16,7 @@ func refusals(served validationtest.Served, c *validationtest.Case, documents ma
 		return nil, err
 	}
 	errs, err := request.Refuse()
-	return validationtest.Errors(errs, true), err
+	return validationtest.Lines(errs), err
 }
 
 // SPEC: VAL-1, VAL-4

@@ -45,7 +45,7 @@ func TestMutants(t *testing.T) {
 			}
 			s, err := r.Sample(func() (string, error) {
 				errs, err := request.Refuse()
-				return strings.Join(validationtest.Errors(errs, true), "\n"), err
+				return strings.Join(validationtest.Lines(errs), "\n"), err
 			})
 			if err != nil || s.Says != strings.Join(c.Want, "\n") {
 				t.Fatalf("%s line %d: %v", table.Name, c.Line, err)

@@ -381,6 +381,19 @@ func put(node any, path []string, value any) (any, error) {
 // shows it.
 var empties = regexp.MustCompile(`(Invalid value: |Unsupported value: |[a-zA-Z]":)(\[\]|\{\})`)
 
+// podValue is the value of an error that shows a whole Pod spec. Upstream prints the fields of its internal type there,
+// which we do not have.
+var podValue = regexp.MustCompile(`(Invalid value: )\{.*"[Cc]ontainers":.*\}`)
+
+// Lines are the errors of a list as the tables have them: those of Errors, without the values that show a Pod spec.
+func Lines(list field.ErrorList) []string {
+	lines := Errors(list, true)
+	for i, line := range lines {
+		lines[i] = podValue.ReplaceAllString(line, "${1}(a Pod spec)")
+	}
+	return lines
+}
+
 // Errors are the errors of a list as text, each once and sorted; with or without the message.
 func Errors(list field.ErrorList, messages bool) []string {
 	var texts []string

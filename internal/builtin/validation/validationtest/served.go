@@ -71,8 +71,25 @@ func (s Served) Request(c *Case, documents map[string]map[string]any) (*Request,
 	if doc, err = c.After(doc); err != nil {
 		return nil, err
 	}
-	request.body, err = decoded(r, doc)
+	if request.body, err = decoded(r, doc); err == nil && c.Verb != "create" {
+		request.body = named(request.body, request.old)
+	}
 	return request, err
+}
+
+// named is a body with the name and the namespace of the object that is there: another one does not get as far as
+// validation.
+func named(body, old object.Value) object.Value {
+	var kept []object.Member
+	var none []string
+	for _, key := range []string{"generateName", "name", "namespace"} {
+		if v, ok := old.At("metadata").Get(key); ok {
+			kept = append(kept, object.Member{Key: key, Value: v})
+		} else {
+			none = append(none, key)
+		}
+	}
+	return body.With("metadata", body.At("metadata").Edit(kept, none...))
 }
 
 // Kept is the object of a case that is there before the request, as a document.
