@@ -139,10 +139,14 @@ func storageClassUpdate(f *errorList, obj, old object.Value) {
 }
 
 func attachmentCreate(f *errorList, obj object.Value) {
+	f.declaredDriverName((*fielderrors.Place)(nil).To("spec").To("attacher"), text(obj.At("spec"), "attacher"))
+	f.attachment(obj)
+}
+
+func (f *errorList) attachment(obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	p := (*fielderrors.Place)(nil).To("spec")
 	spec := obj.At("spec")
-	f.declaredDriverName(p.To("attacher"), text(spec, "attacher"))
 	f.subdomain(p.To("nodeName"), text(spec, "nodeName"))
 	inline, volume := spec.At("source", "inlineVolumeSpec"), spec.At("source", "persistentVolumeName")
 	const exactlyOne = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
@@ -180,7 +184,13 @@ func attachmentCreate(f *errorList, obj object.Value) {
 }
 
 func attachmentUpdate(f *errorList, obj, old object.Value) {
-	attachmentCreate(f, obj)
+	// upstream's generated rules do not look at what stays as it is
+	if attacher := text(obj.At("spec"), "attacher"); attacher == text(old.At("spec"), "attacher") {
+		f.csiDriverName((*fielderrors.Place)(nil).To("spec").To("attacher"), attacher)
+	} else {
+		f.declaredDriverName((*fielderrors.Place)(nil).To("spec").To("attacher"), attacher)
+	}
+	f.attachment(obj)
 	if !same(obj.At("spec"), old.At("spec")) {
 		f.changed((*fielderrors.Place)(nil).To("spec"))
 	}
