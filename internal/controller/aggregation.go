@@ -20,9 +20,24 @@ import (
 // aggregator is the name of the controller, and its field manager.
 const aggregator = "clusterrole-aggregation-controller"
 
-// Aggregation sets the rules of ClusterRoles with an aggregationRule to those of the ClusterRoles that it selects
-// (AUTH-2). It watches the ClusterRoles, and after each change updates all roles with an aggregationRule: these are
-// few, and may select each other.
+// Aggregation sets the rules of each ClusterRole with an aggregationRule to those of the ClusterRoles that it selects
+// (AUTH-2), as the reference's controller of the same name does. A role that has such a rule is called a sum here.
+//
+// The problem: a sum may select other sums, so a change of one role may change many, and nothing says which. The
+// obvious way, which is the reference's, gives each sum the rules that the selected roles have at the moment, and
+// begins again after each change. A chain of n sums then takes n rounds, and in a cycle, where each sum gets the rules
+// that the one before it had, the writes may never end.
+//
+// Here, after any change, one pass goes over all sums, as these are few (Kubernetes has three). It writes a sum after
+// those that it selects, depth first, and takes the rules of a sum that it has not yet written, which closes a cycle,
+// as they are:
+//
+//	rules(s) = ∪ rules(r) over the roles r that s selects, by selector, then by name, without duplicates
+//	r is a sum that s selects, and does not lead back to s  ⇒  rules(r) is written before rules(s)
+//
+// Passes come to rest. Without a cycle, the second pass changes nothing. In a cycle the sum that is visited first
+// keeps its rules, since they come back to it, and gets those of all others; so its rules only grow, and each pass
+// takes them one step further, until all sums of the cycle have the same.
 type Aggregation struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
@@ -42,12 +57,16 @@ func (c *Aggregation) Run(ctx context.Context) {
 	}
 }
 
-// aggregationPass is one watch of the ClusterRoles.
+// aggregationPass is one watch of the ClusterRoles, and a pass after each change.
 type aggregationPass struct {
 	*Aggregation
 	of    *engine.Resource
 	user  access.User
-	roles map[string]*engine.Object
+	roles map[string]*engine.Object // the newest version of each role that was read or written, by name
+
+	names   []string        // of roles, sorted, for this pass
+	visited map[string]bool // the sums that this pass has begun
+	failed  []error
 }
 
 func (p *aggregationPass) follow(ctx context.Context) error {
@@ -74,51 +93,65 @@ func (p *aggregationPass) follow(ctx context.Context) error {
 	}
 }
 
-// aggregate updates all roles with an aggregationRule. An error of one does not stop the others.
+// aggregate makes a pass. An error of one role does not stop the others.
 func (p *aggregationPass) aggregate(ctx context.Context) error {
-	names := slices.Sorted(maps.Keys(p.roles))
-	var failed []error
-	for _, name := range names {
-		role := p.roles[name]
-		if !bytes.Contains(role.Data, []byte(`"aggregationRule":{`)) {
-			continue
-		}
-		obj, err := parsed(role)
-		if err != nil {
-			continue // it cannot be decoded
-		}
-		if selectors := obj.At("aggregationRule", "clusterRoleSelectors"); !obj.At("aggregationRule").IsNull() {
-			if err := p.renew(ctx, name, obj, selectors.Items(), names); err != nil {
-				failed = append(failed, fmt.Errorf("cluster role %s: %w", name, err))
-			}
-		}
+	p.names, p.visited, p.failed = slices.Sorted(maps.Keys(p.roles)), map[string]bool{}, nil
+	for _, name := range p.names {
+		p.visit(ctx, name)
 	}
-	return errors.Join(failed...)
+	return errors.Join(p.failed...)
 }
 
-// renew sets the rules of one role to those of the roles that its selectors select, ordered by selector, then by
-// name.
-func (p *aggregationPass) renew(ctx context.Context, name string, obj object.Value, selectors []object.Value,
-	names []string) error {
-	var rules []object.Value
+// visit updates a role if it is a sum, after the sums that it selects. It does nothing for one that was visited before.
+func (p *aggregationPass) visit(ctx context.Context, name string) {
+	if p.visited[name] || !bytes.Contains(p.roles[name].Data, []byte(`"aggregationRule":{`)) {
+		return
+	}
+	p.visited[name] = true
+	obj, err := parsed(p.roles[name])
+	if err != nil || obj.At("aggregationRule").IsNull() {
+		return // it cannot be decoded, or the text is somewhere else in it
+	}
+	selected, err := p.selected(name, obj.At("aggregationRule", "clusterRoleSelectors").Items())
+	if err == nil {
+		for _, other := range selected {
+			p.visit(ctx, other)
+		}
+		err = p.write(ctx, name, obj, selected)
+	}
+	if err != nil {
+		p.failed = append(p.failed, fmt.Errorf("cluster role %s: %w", name, err))
+	}
+}
+
+// selected returns the names of the other roles that some selectors select, ordered by selector, then by name.
+func (p *aggregationPass) selected(name string, selectors []object.Value) ([]string, error) {
+	var selected []string
 	for _, s := range selectors {
 		selector, err := labelSelector(s)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		for _, other := range names {
-			role := p.roles[other]
-			if other == name || !selector.Matches(sidecarLabels{role}) {
-				continue
+		for _, other := range p.names {
+			if other != name && selector.Matches(sidecarLabels{p.roles[other]}) {
+				selected = append(selected, other)
 			}
-			from, err := parsed(role)
-			if err != nil {
-				continue
-			}
-			for _, rule := range from.At("rules").Items() {
-				if !slices.ContainsFunc(rules, func(r object.Value) bool { return object.Equal(r, rule) }) {
-					rules = append(rules, rule)
-				}
+		}
+	}
+	return selected, nil
+}
+
+// write sets the rules of a role to those of the selected ones, unless they are the same.
+func (p *aggregationPass) write(ctx context.Context, name string, obj object.Value, selected []string) error {
+	var rules []object.Value
+	for _, other := range selected {
+		from, err := parsed(p.roles[other])
+		if err != nil {
+			continue
+		}
+		for _, rule := range from.At("rules").Items() {
+			if !slices.ContainsFunc(rules, func(r object.Value) bool { return object.Equal(r, rule) }) {
+				rules = append(rules, rule)
 			}
 		}
 	}
@@ -130,10 +163,14 @@ func (p *aggregationPass) renew(ctx context.Context, name string, obj object.Val
 	if len(rules) > 0 {
 		intent = intent.With("rules", object.ListOf(rules...))
 	}
-	_, err := p.Engine.Apply(ctx, &engine.Request{
+	result, err := p.Engine.Apply(ctx, &engine.Request{
 		Resource: p.of, Name: name, User: p.user, FieldManager: aggregator, Force: true,
 	}, object.Parsed{Value: intent})
-	return err
+	if err != nil {
+		return err
+	}
+	p.roles[name] = result.Object
+	return nil
 }
 
 func parsed(o *engine.Object) (object.Value, error) {

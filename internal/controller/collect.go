@@ -75,8 +75,8 @@ func (t *taskObject) request() *engine.Request {
 //	else one waits     delete the object, in the foreground if it has dependents
 //	all are gone       delete the object, as its finalizers say, by default in the background
 //
-// An object that is being deleted already is left alone, and so is one with an owner of which it cannot be told
-// whether it is gone.
+// Nothing is done with an object that is being deleted already, or has an owner of which it is unknown whether it is
+// gone.
 func (t *taskObject) examine(ctx context.Context, known notes) error {
 	if t.o.Sidecar.Deleting || len(t.o.Sidecar.Owners) == 0 {
 		return nil
@@ -146,11 +146,11 @@ func (t *taskObject) delete(ctx context.Context, how engine.Propagation) error {
 //
 // The problem: objects of a cycle that block each other would all wait forever. To search for cycles would need a
 // consistent view of the whole graph. But it is enough to look at the next edge: an object with a dependent that
-// waits already may close a cycle, and is made to block its owners no more. That holds although workers decide
-// concurrently: an object comes here only when all of its owners wait or are gone, so in a cycle each object is
+// waits already may close a cycle, and is changed so that it no longer blocks its owners. That holds although workers
+// decide concurrently: an object comes here only when all of its owners wait or are gone, so in a cycle each object is
 // deleted after the one before it,
 //
-//	x is an owner of y ∧ y is deleted here ⇒ x waited before y was judged
+//	x is an owner of y ∧ y is deleted here ⇒ x waited before y was examined
 //
 // and the last one finds a dependent that waits: the first one of the cycle, which a client deleted. (If clients
 // delete several objects of one cycle in the foreground, these wait for each other, as in the reference.)
@@ -183,7 +183,7 @@ func (t *taskObject) deleteInForeground(ctx context.Context, refs []reference) e
 // errUnblocked means that an object has to be examined again, since it no longer blocks its owners.
 var errUnblocked = errors.New("the owners of the object are not blocked by it any more")
 
-// releaseOwner executes the task release of an owner at once, as one dependent less blocks it.
+// releaseOwner executes the task release of an owner at once, because a dependent no longer blocks it.
 func (c *collector) releaseOwner(ctx context.Context, uid string) (err error) {
 	c.mu.Lock()
 	w := c.waiting[uid]

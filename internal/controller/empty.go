@@ -70,8 +70,8 @@ const (
 	passesAtOnce  = 10
 	deletesAtOnce = 4
 
-	// After a pass the worker waits restFactor times as long as it took, and minRest at least, unless nothing is
-	// left. So objects whose finalizers are removed one after another do not cause a pass each.
+	// After a pass that has left objects, the worker waits restFactor times as long as the pass took, and at least
+	// minRest. So objects whose finalizers are removed one after another do not cause a pass each.
 	restFactor = 10
 	minRest    = 100 * time.Millisecond
 
@@ -135,7 +135,7 @@ func (c *emptier) watch(ctx context.Context) error {
 			}
 			w.newest.Store(event.Object)
 			select {
-			case w.told <- struct{}{}:
+			case w.changed <- struct{}{}:
 			default:
 			}
 		}
@@ -145,14 +145,14 @@ func (c *emptier) watch(ctx context.Context) error {
 // worker empties one object that is being deleted.
 type worker struct {
 	*emptier
-	stop   context.CancelFunc
-	slots  chan struct{}                 // a pass takes one
-	newest atomic.Pointer[engine.Object] // never nil
-	told   chan struct{}                 // receives when newest has changed
+	stop    context.CancelFunc
+	slots   chan struct{}                 // a pass takes one
+	newest  atomic.Pointer[engine.Object] // never nil
+	changed chan struct{}                 // receives when newest has changed
 }
 
 func (c *emptier) newWorker(slots chan struct{}, o *engine.Object) *worker {
-	w := &worker{emptier: c, slots: slots, told: make(chan struct{}, 1)}
+	w := &worker{emptier: c, slots: slots, changed: make(chan struct{}, 1)}
 	w.newest.Store(o)
 	return w
 }
@@ -217,7 +217,7 @@ func (w *worker) wait(ctx context.Context, left leftovers, rest time.Duration) {
 				return
 			}
 			look = true
-		case <-w.told:
+		case <-w.changed:
 			look = look || w.newest.Load().Revision > left.wrote
 		case <-rested.C:
 			over = true

@@ -41,8 +41,8 @@ func (f *follower) run(ctx context.Context) {
 	work.Wait()
 }
 
-// appointment is when sync is called again for an object.
-type appointment struct {
+// dueSync is when sync is called again for an object.
+type dueSync struct {
 	o      *engine.Object
 	gone   bool
 	at     time.Time
@@ -56,7 +56,7 @@ func (f *follower) watch(ctx context.Context, of *engine.Resource) error {
 		return err
 	}
 	defer watch.Close()
-	later := map[string]*appointment{}
+	later := map[string]*dueSync{}
 	for {
 		events, err := nextUntil(ctx, watch, later)
 		if err != nil {
@@ -64,7 +64,7 @@ func (f *follower) watch(ctx context.Context, of *engine.Resource) error {
 		}
 		for _, event := range events {
 			delete(later, event.Object.Key.Name)
-			f.look(ctx, of, &appointment{o: event.Object, gone: event.Type == engine.Deleted}, later)
+			f.look(ctx, of, &dueSync{o: event.Object, gone: event.Type == engine.Deleted}, later)
 		}
 		now := time.Now()
 		for name, a := range later {
@@ -77,7 +77,7 @@ func (f *follower) watch(ctx context.Context, of *engine.Resource) error {
 }
 
 // look calls sync for an object, and records when to call it again.
-func (f *follower) look(ctx context.Context, of *engine.Resource, a *appointment, later map[string]*appointment) {
+func (f *follower) look(ctx context.Context, of *engine.Resource, a *dueSync, later map[string]*dueSync) {
 	again, err := f.sync(ctx, of, a.o, a.gone)
 	switch {
 	case ctx.Err() != nil:
@@ -97,8 +97,8 @@ func (f *follower) look(ctx context.Context, of *engine.Resource, a *appointment
 	later[a.o.Key.Name] = a
 }
 
-// nextUntil waits for events until the next appointment.
-func nextUntil(ctx context.Context, watch *engine.Watch, later map[string]*appointment) ([]engine.Event, error) {
+// nextUntil waits for events until the next time at which sync is due.
+func nextUntil(ctx context.Context, watch *engine.Watch, later map[string]*dueSync) ([]engine.Event, error) {
 	if len(later) == 0 {
 		return watch.Next(ctx)
 	}

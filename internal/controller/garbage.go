@@ -33,18 +33,18 @@ import (
 //   - an owner waits for its dependents (the finalizer foregroundDeletion): the object is deleted, too, or its
 //     reference to that owner is removed if it has another one.
 //
-// What is decided depends on the newest state, and not on the change that was the reason to look, and is written on
-// the precondition that the object has not changed since. Once the history is read to its end and the worklist is
+// The decision depends on the newest state, not on the change that caused it, and is written on the precondition that
+// the object has not changed since. Once the history is read to its end and the worklist is
 // empty:
 //
-//	an object has references  ⇒  one of them is to an owner that exists, or of which that cannot be told
+//	an object has references  ⇒  one of them is to an owner that exists, or of which it is unknown whether it exists
 //
-// It holds because of the two changes, the end of the owner and the creation of the dependent, the later one is
-// examined in a state that shows both: if the owner was deleted first, the dependent is examined when it is created;
+// It holds because the later of two changes, the deletion of the owner and the creation of the dependent, is handled
+// in a state that shows both: if the owner was deleted first, the dependent is examined when it is created;
 // if the dependent was created first, the index has it when the owner is deleted.
 //
-// The obvious way, to follow the changes alone, fails after a restart: a server that is killed between the end of an
-// owner and that of its dependents would never delete these. So all objects with references are examined at the
+// The obvious way, to follow the changes alone, fails after a restart: a server that is killed after the deletion of an
+// owner and before that of its dependents would never delete these. So all objects with references are examined at the
 // start, when the history no longer reaches back to the collector, and when the type of an owner that was not served
 // is served. This reads the metadata of those objects, and nothing else.
 //
@@ -92,8 +92,8 @@ type waiter struct {
 // ownerType is the type of an owner as a reference names it.
 type ownerType struct{ apiVersion, kind string }
 
-// departed is an owner that was deleted, as references name it.
-type departed struct{ uid, group, kind, namespace, name string }
+// deletedOwner is an owner that was deleted, as references name it.
+type deletedOwner struct{ uid, group, kind, namespace, name string }
 
 // maxMissing bounds collector.missing.
 const maxMissing = 1000
@@ -205,19 +205,19 @@ func (c *collector) gone(old *engine.Object) {
 	delete(c.waiting, uid)
 	c.mu.Unlock()
 	c.queueOwners(old.Sidecar.Owners)
-	var d *departed
+	var d *deletedOwner
 	c.Engine.Dependents(uid, func(o *engine.Object) bool {
 		if d == nil {
-			d = departedOf(old)
+			d = deletedOwnerOf(old)
 		}
-		c.work.add(task{examine, o.Key}, notes{gone: []*departed{d}})
+		c.work.add(task{examine, o.Key}, notes{gone: []*deletedOwner{d}})
 		return true
 	})
 }
 
-// departedOf returns an object as references to it name it.
-func departedOf(o *engine.Object) *departed {
-	d := &departed{uid: o.Sidecar.UID}
+// deletedOwnerOf returns an object as references to it name it.
+func deletedOwnerOf(o *engine.Object) *deletedOwner {
+	d := &deletedOwner{uid: o.Sidecar.UID}
 	if head, err := engine.HeadOf(o); err == nil {
 		d.group, d.kind = groupOf(head.At("apiVersion").Str()), strings.Clone(head.At("kind").Str())
 		meta := head.At("metadata")
@@ -234,8 +234,8 @@ func groupOf(apiVersion string) string {
 	return strings.Clone(group)
 }
 
-// is says whether a reference of an object in this namespace names the departed.
-func (d *departed) is(ref reference, namespace string) bool {
+// isNamedBy says whether a reference of an object in this namespace names this owner.
+func (d *deletedOwner) isNamedBy(ref reference, namespace string) bool {
 	return d.uid == ref.uid && d.kind == ref.kind && d.name == ref.name && d.group == groupOf(ref.apiVersion) &&
 		(d.namespace == "" || d.namespace == namespace)
 }
@@ -376,7 +376,7 @@ const (
 )
 
 var (
-	// errNotServed means that the type of an owner is not served, so that it cannot be told whether it exists.
+	// errNotServed means that the type of an owner is not served, so that it is unknown whether it exists.
 	errNotServed = errors.New("the type of an owner is not served")
 	// errInNamespace means that a cluster-scoped object names an owner of a namespaced type, whose namespace is
 	// not known.
@@ -384,13 +384,14 @@ var (
 )
 
 // find returns the state of an owner of an object. A namespaced owner is in the namespace of the object.
-func (c *collector) find(ctx context.Context, o *engine.Object, ref reference, gone []*departed) (ownerState, error) {
+func (c *collector) find(ctx context.Context, o *engine.Object, ref reference,
+	gone []*deletedOwner) (ownerState, error) {
 	r := c.Registry.Now().OfPath(o.Key.Resource)
 	if r == nil {
 		return 0, errNotServed
 	}
 	namespace := r.RequestFor(o.Key).Namespace
-	if slices.ContainsFunc(gone, func(d *departed) bool { return d.is(ref, namespace) }) {
+	if slices.ContainsFunc(gone, func(d *deletedOwner) bool { return d.isNamedBy(ref, namespace) }) {
 		return ownerGone, nil
 	}
 	of := c.ownerResource(ref)

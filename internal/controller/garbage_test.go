@@ -15,18 +15,18 @@ import (
 	"plinth/object"
 )
 
-// yard is a bench with a garbage collector, and objects that are called by their names: "a" and "n/a" are ConfigMaps
-// in the namespaces "default" and "n", "/a" is a ClusterRole.
-type yard struct {
+// garbageBench is a bench with a garbage collector, and objects that are called by their names: "a" and "n/a" are
+// ConfigMaps in the namespaces "default" and "n", "/a" is a ClusterRole.
+type garbageBench struct {
 	*bench
 	uids    map[string]string
 	running *collector
 	stop    func()
 }
 
-func newYard(t *testing.T) *yard {
+func newGarbageBench(t *testing.T) *garbageBench {
 	t.Helper()
-	y := &yard{bench: newBench(t), uids: map[string]string{}}
+	y := &garbageBench{bench: newBench(t), uids: map[string]string{}}
 	for _, name := range []string{"default", "n"} {
 		y.create("namespaces", "", `{"metadata":{"name":"`+name+`"}}`)
 	}
@@ -34,7 +34,7 @@ func newYard(t *testing.T) *yard {
 }
 
 // collect starts the collector.
-func (y *yard) collect() {
+func (y *garbageBench) collect() {
 	y.Helper()
 	ctx, cancel := context.WithCancel(y.Context())
 	g := &Garbage{Engine: y.Engine, Registry: y.registry, Logger: slog.New(slog.DiscardHandler)}
@@ -49,7 +49,7 @@ func (y *yard) collect() {
 }
 
 // wait waits until the collector has nothing to do.
-func (y *yard) wait() {
+func (y *garbageBench) wait() {
 	y.Helper()
 	idle := func() bool {
 		list, err := y.List(y.Context(), y.of("a"), engine.ListOptions{})
@@ -69,7 +69,7 @@ func (y *yard) wait() {
 }
 
 // of is a request about an object.
-func (y *yard) of(name string) *engine.Request {
+func (y *garbageBench) of(name string) *engine.Request {
 	namespace, base, ok := strings.Cut(name, "/")
 	switch {
 	case !ok:
@@ -82,7 +82,7 @@ func (y *yard) of(name string) *engine.Request {
 
 // reference is an entry of ownerReferences: "a" names an owner, "a!" one that it blocks, "a?" one by another name
 // than its own, "a@" one by a UID that nobody has, and "-" one of a type that is not served.
-func (y *yard) reference(owner string) string {
+func (y *garbageBench) reference(owner string) string {
 	if owner == "-" {
 		return `{"apiVersion":"none.example.com/v1","kind":"None","name":"none","uid":"none"}`
 	}
@@ -101,7 +101,7 @@ func (y *yard) reference(owner string) string {
 		rq.Resource.APIVersion(), rq.Resource.Kind, rq.Name, uid, blocks)
 }
 
-func (y *yard) references(owners []string) string {
+func (y *garbageBench) references(owners []string) string {
 	var refs []string
 	for _, owner := range owners {
 		refs = append(refs, y.reference(owner))
@@ -109,18 +109,18 @@ func (y *yard) references(owners []string) string {
 	return `"ownerReferences":[` + strings.Join(refs, ",") + `]`
 }
 
-// line does one line of a story:
+// line executes one step of a scenario:
 //
 //	make NAME [OWNER…]     a new object
-//	hold NAME [OWNER…]     one with a finalizer of somebody else's
-//	let NAME               that finalizer goes
-//	own NAME [OWNER…]      other owners for an object
-//	mark NAME FINALIZER    it has this finalizer
+//	hold NAME [OWNER…]     a new object with the finalizer a.b/c
+//	let NAME               remove that finalizer
+//	own NAME [OWNER…]      replace the owners of an object
+//	mark NAME FINALIZER    set its finalizers to this one
 //	delete NAME POLICY
-//	remake NAME            deletes it with a policy that leaves the rest to whoever comes later, and makes it again
-//	collect                the collector starts
-//	kill                   it ends
-func (y *yard) line(line string) {
+//	collect                start the collector
+//	wait                   wait until the collector has nothing to do
+//	kill                   stop the collector
+func (y *garbageBench) line(line string) {
 	y.Helper()
 	words := strings.Fields(line)
 	verb, words := words[0], words[1:]
@@ -167,9 +167,9 @@ func (y *yard) line(line string) {
 	}
 }
 
-// left tells of all objects that are left: NAME, "+" if it is being deleted, its owners in brackets and its
+// left describes all objects that are left: NAME, "+" if it is being deleted, its owners in brackets and its
 // finalizers in braces.
-func (y *yard) left() []string {
+func (y *garbageBench) left() []string {
 	y.Helper()
 	var left []string
 	names := map[string]string{}
@@ -220,8 +220,8 @@ func (y *yard) left() []string {
 	return left
 }
 
-// stories are what happens, and what is left then.
-var stories = []struct{ name, story, left string }{
+// scenarios are steps, and the objects that are left after them (see left).
+var scenarios = []struct{ name, scenario, left string }{
 	{"background", "make a; make b a; make c b; make d; collect; delete a Background", "d"},
 	{"what came before the collector", "make a; make b a; make c b; make d; delete a Background; collect", "d"},
 	{"foreground", "make a; make b a!; make c b!; collect; delete a Foreground", ""},
@@ -282,26 +282,26 @@ var stories = []struct{ name, story, left string }{
 
 // SPEC: DEL-2, DEL-5
 func TestGarbage(t *testing.T) {
-	for _, story := range stories {
-		t.Run(story.name, func(t *testing.T) {
+	for _, scenario := range scenarios {
+		t.Run(scenario.name, func(t *testing.T) {
 			t.Parallel()
-			y := newYard(t)
-			for line := range strings.SplitSeq(story.story, ";") {
+			y := newGarbageBench(t)
+			for line := range strings.SplitSeq(scenario.scenario, ";") {
 				y.line(strings.TrimSpace(line))
 			}
 			y.wait()
-			if left := strings.Join(y.left(), " "); left != story.left {
-				t.Errorf("%s\nleft %s\nwant %s", story.story, left, story.left)
+			if left := strings.Join(y.left(), " "); left != scenario.left {
+				t.Errorf("%s\nleft %s\nwant %s", scenario.scenario, left, scenario.left)
 			}
 		})
 	}
 }
 
-// An Event tells of an owner in another namespace.
+// A reference to an owner in another namespace is reported by an Event.
 //
 // SPEC: DEL-5
 func TestGarbageReportsNamespaces(t *testing.T) {
-	y := newYard(t)
+	y := newGarbageBench(t)
 	for line := range strings.SplitSeq("make n/a; make a; collect; make b n/a a; make /c n/a; make d a@", ";") {
 		y.line(strings.TrimSpace(line))
 	}
@@ -335,11 +335,11 @@ func TestGarbageReportsNamespaces(t *testing.T) {
 	}
 }
 
-// What cannot be deleted is tried again, and holds nothing else up.
+// An object that cannot be deleted is tried again, and does not delay others.
 //
 // SPEC: DEL-5
 func TestGarbageIsTriedAgain(t *testing.T) {
-	y := newYard(t)
+	y := newGarbageBench(t)
 	y.line("make a")
 	for i := range 100 {
 		y.line(fmt.Sprintf("make b%d a", i))
@@ -372,7 +372,7 @@ func TestGarbageIsTriedAgain(t *testing.T) {
 //
 // SPEC: DEL-5
 func TestBlockerIsRemembered(t *testing.T) {
-	y := newYard(t)
+	y := newGarbageBench(t)
 	for line := range strings.SplitSeq("make a; hold b a!; hold c a!; collect; delete a Foreground; wait", ";") {
 		y.line(strings.TrimSpace(line))
 	}
@@ -410,7 +410,7 @@ func TestBlockerIsRemembered(t *testing.T) {
 func TestGarbageOfManyDependents(t *testing.T) {
 	const n = 2000
 	for _, policy := range []string{"Background", "Foreground", "Orphan"} {
-		y := newYard(t)
+		y := newGarbageBench(t)
 		y.line("make a")
 		for i := range n {
 			y.line(fmt.Sprintf("make b%d a!", i))

@@ -34,9 +34,9 @@ const namespaceFinalizer = "kubernetes"
 // what is left in them, and why (DEL-5).
 //
 // It differs from the reference's controller in two ways. It begins at once, and not after five seconds, and makes
-// the next pass when some of what is left has changed, and not after an estimated time. And it deletes Pods of a Node
-// that does not exist without a grace period, as no kubelet will ever end them; in the reference another controller
-// (pod-garbage-collector-controller) does so after 40 seconds.
+// the next pass when an object that was left has changed, and not after an estimated time. And it deletes Pods of a
+// Node that does not exist without a grace period, as no kubelet will ever end them; in the reference another
+// controller (pod-garbage-collector-controller) does so after 40 seconds.
 type Namespaces struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry

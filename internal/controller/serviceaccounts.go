@@ -16,7 +16,7 @@ import (
 	"plinth/object"
 )
 
-// manager is the field manager of those controllers that have no own one in the reference.
+// manager is the field manager of those controllers that have none of their own in the reference.
 const manager = "kube-controller-manager"
 
 // ServiceAccounts creates the ServiceAccount "default" in every namespace.

@@ -21,8 +21,8 @@ import (
 // serviceCIDRController is the name of the controller, and its field manager.
 const serviceCIDRController = "service-cidr-controller"
 
-// ServiceCIDRs keeps a deleted ServiceCIDR as long as a Service has an address of it that is in no other one, and
-// reports so in its condition Ready (DEL-1).
+// ServiceCIDRs keeps a deleted ServiceCIDR as long as a Service has an address of it that is in no other ServiceCIDR,
+// and reports that in its condition Ready (DEL-1).
 //
 // Between the last look at the addresses and the removal of the finalizer no address can be allocated from it, as an
 // allocation has the precondition that the ServiceCIDR is not being deleted. So the finalizer is removed at once, and
@@ -193,7 +193,7 @@ func (p *cidrPass) reconcile(ctx context.Context, c *serviceCIDR) (waits bool, e
 				return false, err
 			}
 		}
-		return false, p.say(ctx, c, "True", "", cidrReady)
+		return false, p.setReady(ctx, c, "True", "", cidrReady)
 	}
 	if !held {
 		return false, nil
@@ -203,7 +203,7 @@ func (p *cidrPass) reconcile(ctx context.Context, c *serviceCIDR) (waits bool, e
 		return false, err
 	}
 	if needed {
-		return true, p.say(ctx, c, "False", "Terminating", cidrInUse)
+		return true, p.setReady(ctx, c, "False", "Terminating", cidrInUse)
 	}
 	return false, p.patch(ctx, c, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["`+cidrHolder+`"]}}`)
 }
@@ -253,8 +253,8 @@ func (p *cidrPass) patch(ctx context.Context, c *serviceCIDR, body string) error
 	return err
 }
 
-// say sets the condition Ready, unless it is the same already.
-func (p *cidrPass) say(ctx context.Context, c *serviceCIDR, status, reason, message string) error {
+// setReady sets the condition Ready, unless it is the same already.
+func (p *cidrPass) setReady(ctx context.Context, c *serviceCIDR, status, reason, message string) error {
 	for _, has := range c.obj.At("status", "conditions").Items() {
 		if has.At("type").Str() == "Ready" && has.At("status").Str() == status && has.At("reason").Str() == reason &&
 			has.At("message").Str() == message {

@@ -36,7 +36,7 @@ type taskKind uint8
 
 // notes is what was known when a task was added.
 type notes struct {
-	gone []*departed // owners that are known to be gone
+	gone []*deletedOwner // owners that are known to be gone
 	// seen is set when the references of the object are new and were not examined yet.
 	seen bool
 }
@@ -70,7 +70,7 @@ const (
 	// the 99th percentile of GETs beside the deletion of 10,000 dependents was three times as high as without, with 4
 	// it is less than twice.
 	tasksAtOnce = 4
-	// A failed task is executed again after minRest, and twice as long each time, up to maxRetry.
+	// A failed task is executed again after minTaskRest, and twice as long each time, up to maxTaskRest.
 	minTaskRest, maxTaskRest = 10 * time.Millisecond, time.Minute
 )
 
@@ -157,5 +157,5 @@ func (w *worklist) done(item *workItem, known notes, err error) {
 	})
 }
 
-// wait waits for the tasks that are being executed. It is for the end, after ctx.
+// wait waits for the tasks that are being executed. It is called when ctx has ended.
 func (w *worklist) wait() { w.work.Wait() }

@@ -1,6 +1,6 @@
 // Package server connects the parts and runs them: it turns the configuration into an open store, an engine,
-// authentication, authorization, controllers and a listening HTTP server. It is the only
-// package that may import all others.
+// authentication, authorization, controllers and a listening HTTP server. It is the only package that may import all
+// others.
 package server
 
 import (

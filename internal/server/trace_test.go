@@ -17,7 +17,7 @@ import (
 	"plinth/internal/store/memlog"
 )
 
-// The budget of a request (ARCHITECTURE, "The way of a request").
+// The budget of a request (ARCHITECTURE, "The path of a request").
 const (
 	maxFrames   = 14
 	maxPackages = 12
