@@ -7,7 +7,9 @@ import (
 )
 
 // Constraints is what a structural schema says of the values at a place beyond the type they have: what the fields of
-// Type cannot say. [Structural] makes it; a place of which nothing is said has none.
+// Type cannot say. [Structural] makes it; a place of which nothing is said has none. It is immutable, like its Type.
+//
+// Bounds are pointers, as 0 is a bound: maxItems: 0 is not the same as no maxItems.
 //
 // The junctors (AllOf, AnyOf, OneOf, Not) hold types that describe nothing but constraints: their Kind is Any, but
 // for the integer and the string of `x-kubernetes-int-or-string`, and where they constrain the members or the items
@@ -24,7 +26,7 @@ type Constraints struct {
 	// ObjectMeta, which is what the type of that field says; nil where it says nothing.
 	Metadata *Type
 
-	Format  string // as written, known or not: see [Type.Validate]
+	Format  string // as written, known or not: see [KnowsFormat]
 	Pattern string // as written, a regular expression of Go
 	Enum    []object.Value
 
@@ -46,7 +48,8 @@ type Constraints struct {
 	Rules []Rule // x-kubernetes-validations; package cel compiles and runs them
 
 	format string // Format, where it is one that is checked
-	// of an IntOrString: what the schema has for a type, Any if nothing
+	// written is, of an IntOrString, what the schema has for a type: Any if nothing. The type beside
+	// x-kubernetes-int-or-string counts for defaults only (checker.asDefault).
 	written Kind
 	inspect func(metadata object.Value, path *field.Path) field.ErrorList // of the top: see StructuralOptions
 
@@ -57,7 +60,8 @@ type Constraints struct {
 	additional *Type
 }
 
-// Rule is one rule of x-kubernetes-validations, as written.
+// Rule is one rule of x-kubernetes-validations, as written. OptionalOldSelf is nil where it is not said, which is the
+// same as false to its evaluation, but not to the rules that definitions are held to.
 type Rule struct {
 	Rule, Message, MessageExpression, Reason, FieldPath string
 	OptionalOldSelf                                     *bool
@@ -93,7 +97,7 @@ func (t *Type) preserves() bool { return t.Custom != nil && t.Custom.PreserveUnk
 func (t *Type) embeds() bool    { return t.Custom != nil && t.Custom.Embedded }
 func (t *Type) nullable() bool  { return t.Custom != nil && t.Custom.Nullable }
 
-// fallback is the default of the place, null where it has none.
+// fallback is the default of the place in a custom type, null where it has none. A default of null counts as none.
 func (t *Type) fallback() object.Value {
 	if t.Custom == nil {
 		return object.Nil

@@ -7,8 +7,10 @@ import (
 )
 
 // Either is what a value may be whose Go type reads its JSON by itself, in one of two forms: in the schema of a
-// CustomResourceDefinition, items is a schema or a list of schemas, and additionalProperties is a schema or a boolean.
-// To OpenAPI and to server-side apply such a value is untyped.
+// CustomResourceDefinition, items is a schema or a list of schemas (JSONSchemaPropsOrArray), additionalProperties a
+// schema or a boolean (JSONSchemaPropsOrBool), and a dependency a schema or a list of names. To OpenAPI and to
+// server-side apply such a value is untyped: Kind is Any. It has a Type for decoding only, so that a definition, which
+// is mostly such schemas, is held to the types of its fields like every other object.
 type Either struct {
 	Object *Type // what it is as a JSON object
 	Other  *Type // what else it may be: a Bool or a List
@@ -23,6 +25,7 @@ func isEither(t reflect.Type) bool {
 		t.Field(1).Tag.Get("json") == ""
 }
 
+// either compiles both forms. The object is the field behind a pointer, in all types of this shape.
 func (b *batch) either(t reflect.Type) *Either {
 	e := &Either{}
 	for i := range t.NumField() {

@@ -13,6 +13,19 @@ import (
 	"plinth/object"
 )
 
+// This file compiles the Go types of built-in APIs (k8s.io/api and its like). An example:
+//
+//	type Widget struct {                                          Struct, GoName: Widget
+//		metav1.TypeMeta `json:",inline"`                            apiVersion, kind: String, OmitEmpty, embedded: TypeMeta.
+//		Spec  WidgetSpec `json:"spec" protobuf:"bytes,1,opt,name=spec"`    spec: Struct, Number: 1
+//		Ports []Port     `json:"ports" patchStrategy:"merge"           ports: List, Associative, ListKeys: [port],
+//			patchMergeKey:"port" protobuf:"bytes,2,rep,name=ports"`            Number: 2
+//		Size  *int32     `json:"size,omitempty" protobuf:"…3…"`          size: Int, Bits: 32, Pointer, OmitEmpty, Number: 3
+//	}                                                             always: ports, spec; zero: {ports: null, spec: {…}}
+//
+// Reflection is used here and nowhere else: once for each type, when a request first needs it. A program that
+// generates code would put the same facts into a few megabytes of source, and into the start of the process.
+
 // Markers is what the comment of a Go type or field says (`+listType=map`).
 type Markers struct {
 	ListType, MapType  string // "atomic", "set", "map"; "atomic", "granular". MapType stands for +structType as well
@@ -23,13 +36,15 @@ type Markers struct {
 	Doc                string   // the description, of types that have no SwaggerDoc method
 }
 
-// Facts holds what only the sources of Go types say. A nil map has none.
+// Facts holds what only the sources of Go types say: markers are comments, which the compiler of Go drops. Package
+// gotypes has them in a table that go generate writes. A nil map has no markers.
 type Facts interface {
 	// Of returns the markers of a named type, and those of its fields by Go field name.
 	Of(t reflect.Type) (Markers, map[string]Markers)
 }
 
-// Compiler compiles Go types and remembers them. It is safe for concurrent use.
+// Compiler compiles Go types and remembers them: a Go type has one Type, so that the types of all kinds together share
+// PodSpec, ObjectMeta and the like. It is safe for concurrent use.
 //
 // Types refer to each other, and to themselves: the schema of a CustomResourceDefinition has properties, which are
 // schemas. So a type cannot be compiled by compiling what is below it first. Each Type is entered into types before its
@@ -41,9 +56,9 @@ type Facts interface {
 // A type is compiled when a request first needs it, to keep it out of the start.
 type Compiler struct {
 	facts Facts
-	asked sync.Map // reflect.Type to *Type: those that Type has handed out, for it is called with every request
+	asked sync.Map // reflect.Type to *Type: those that Type has returned, found without mu by every later request
 	mu    sync.Mutex
-	types map[reflect.Type]*Type // complete whenever mu is free
+	types map[reflect.Type]*Type // under mu
 }
 
 // NewCompiler makes a compiler that takes its markers from facts.
@@ -73,12 +88,12 @@ func (c *Compiler) Type(t reflect.Type) *Type {
 	return out
 }
 
-// batch is one compilation. Types that refer to themselves are there before they are complete: what depends on
-// complete types waits for finish.
+// batch is one compilation, done under Compiler.mu. Types that refer to themselves are there before they are complete:
+// what depends on complete types waits for finish.
 type batch struct {
 	*Compiler
-	made   []*Type
-	copies []structCopy
+	made   []*Type      // those of this batch, incomplete until finish
+	copies []structCopy // see structCopy
 }
 
 // structCopy is a struct type that a field has given a marker of its own. from may not have its fields yet when the
@@ -110,7 +125,7 @@ func (b *batch) compile(t reflect.Type) *Type {
 	case isEither(t):
 		out.Either = b.either(t)
 	case isRaw(t):
-		out.AtomicMap = t.Name() == "RawExtension" // the other ones are as granular as what they hold
+		out.AtomicMap = t.Name() == "RawExtension" // FieldsV1 and JSON are as granular as what they hold
 	default:
 		b.shape(out, t, ofFields)
 	}
@@ -154,7 +169,8 @@ func (b *batch) shape(out *Type, t reflect.Type, ofFields map[string]Markers) {
 }
 
 // fields adds the fields of a Go struct, those of embedded structs among them. An outer field hides an embedded one, as
-// in encoding/json. markers are those of t by Go field name; embedded and within say how t is embedded in out, for
+// in encoding/json; that two embedded structs at one depth have the same field, which hides both there, is a case that
+// no API has. markers are those of t by Go field name; embedded and within say how t is embedded in out, for
 // error messages and for protobuf, which does not see through embedding.
 func (b *batch) fields(out *Type, t reflect.Type, markers map[string]Markers, embedded string, within []int) {
 	for i := range t.NumField() {
@@ -188,7 +204,8 @@ func (b *batch) fields(out *Type, t reflect.Type, markers map[string]Markers, em
 }
 
 // field is one field of a Go struct. What is required is what has no omitempty, unless a marker says otherwise; see
-// Field.Required. A default that is no JSON is an error in the sources, and panics.
+// Field.Required. A default that is no JSON is an error in the sources, and panics. A pointer is a property of the
+// field and not of the type: *int32 and int32 have one Type.
 func (b *batch) field(f reflect.StructField, owner reflect.Type, name, options, embedded string, m Markers) Field {
 	out := Field{
 		Name: name, OmitEmpty: hasOption(options, "omitempty"), OmitZero: hasOption(options, "omitzero"),
@@ -242,7 +259,8 @@ func (b *batch) withMarkers(t *Type, m Markers, f *Field) *Type {
 }
 
 // mark applies markers, and to an unmarked list what its patch strategy implies: a list that is merged by patches but
-// has no key there is a set. Markers go first: they are what OpenAPI shows.
+// has no key there is a set. Markers go first: they are what OpenAPI shows. The same rule is in
+// kube-openapi's package schemaconv, by which the reference merges (SSA-8).
 func (t *Type) mark(m Markers, strategy string) {
 	switch {
 	case m.ListType == "set":
@@ -264,8 +282,12 @@ func (t *Type) mark(m Markers, strategy string) {
 //
 //	fills(t) = some field has a default ∨ fills(some type directly below t)
 //
-// A recursion would not end for types that contain themselves; so it starts with false everywhere and repeats until
-// nothing changes, which takes at most as many rounds as types are nested.
+// A recursion would not end for types that contain themselves, as JSONSchemaProps does in its properties; so it starts
+// with false everywhere and repeats until nothing changes, which takes at most as many rounds as types are nested.
+// False everywhere is right where no default is found: a type below which there is only itself has none.
+//
+// The copies of structs get their fields first, as all that follows goes by fields. complete is set last: from then on
+// other goroutines may read the type, once mu is free.
 func (b *batch) finish() {
 	for _, c := range b.copies {
 		c.to.Fields, c.to.names = c.from.Fields, c.from.names
@@ -347,26 +369,29 @@ var specialKinds = map[string]Kind{
 
 func specialKind(t reflect.Type) Kind { return specialKinds[t.PkgPath()+"."+t.Name()] }
 
-// isRaw says whether a type reads any JSON by itself: RawExtension, FieldsV1.
+// isRaw says whether a type reads any JSON by itself: RawExtension, FieldsV1, and apiextensions' JSON. Those with a
+// form of their own (specialKinds) do so as well, and are asked for before.
 func isRaw(t reflect.Type) bool {
 	type unmarshaler interface{ UnmarshalJSON([]byte) error }
 	return t.Kind() == reflect.Struct && reflect.PointerTo(t).Implements(reflect.TypeFor[unmarshaler]())
 }
 
-// isTypeless says whether a type tells OpenAPI that it has no type.
+// isTypeless says whether a type says to OpenAPI that it has no type: apiextensions' JSON may be a string or a number,
+// while RawExtension is an object.
 func isTypeless(t reflect.Type) bool {
 	type typed interface{ OpenAPISchemaType() []string }
 	return t.Kind() == reflect.Struct && t.Implements(reflect.TypeFor[typed]()) &&
 		len(reflect.Zero(t).Interface().(typed).OpenAPISchemaType()) == 0
 }
 
-// isMessage says whether a type that is no struct has a protobuf message of its own.
+// isMessage says whether a type that is no struct has a protobuf message of its own: type ExtraValue []string. In
+// protobuf its items are one level further down than those of []string.
 func isMessage(t reflect.Type) bool {
 	type marshaler interface{ Marshal() ([]byte, error) }
 	return t.Implements(reflect.TypeFor[marshaler]())
 }
 
-// modelName asks a type for its OpenAPI name.
+// modelName asks a type for its OpenAPI name; "" for a type that has none, such as []string.
 func modelName(t reflect.Type) string {
 	type named interface{ OpenAPIModelName() string }
 	if t.Kind() == reflect.Interface || !t.Implements(reflect.TypeFor[named]()) {
@@ -375,7 +400,8 @@ func modelName(t reflect.Type) string {
 	return reflect.Zero(t).Interface().(named).OpenAPIModelName()
 }
 
-// documented is what k8s.io/api types tell of themselves and, by JSON name, of their fields.
+// documented is implemented by the types of k8s.io/api: descriptions by JSON name of the field, and of the type by "".
+// They are asked for when OpenAPI is built, and not copied into Type: they are megabytes of text.
 type documented interface{ SwaggerDoc() map[string]string }
 
 func docOf(t reflect.Type, name string) string {
@@ -385,13 +411,14 @@ func docOf(t reflect.Type, name string) string {
 	return reflect.Zero(t).Interface().(documented).SwaggerDoc()[name]
 }
 
-// Doc is the description of the type.
+// Doc is the description of the type for OpenAPI, "" where there is none.
 func (t *Type) Doc() string { return cmp.Or(t.doc, docOf(t.golang, "")) }
 
-// Doc is the description of the field.
+// Doc is the description of the field for OpenAPI, "" where there is none.
 func (f *Field) Doc() string { return cmp.Or(f.doc, docOf(f.owner, f.Name)) }
 
-// GoName is what the Go struct calls the field, which errors about protobuf use; "" where there is none.
+// GoName is what the Go struct calls the field, which errors about protobuf use; "" where there is none. It searches
+// the struct, as it is asked for in errors only.
 func (f *Field) GoName() string {
 	if f.owner == nil {
 		return ""
@@ -405,7 +432,7 @@ func (f *Field) GoName() string {
 	return ""
 }
 
-// goString is how error messages name the type: "v1.DeploymentSpec", "[]string".
+// goString is how the errors of encoding/json name the type: "v1.DeploymentSpec", "[]string".
 func (t *Type) goString() string {
 	if t.golang == nil {
 		return t.Kind.String()
@@ -419,6 +446,7 @@ var kindNames = [...]string{"any", "struct", "map", "list", "string", "bool", "i
 // String names the kind.
 func (k Kind) String() string { return kindNames[k] }
 
+// hasOption says whether a comma-separated list, as in a tag, has an option.
 func hasOption(list, option string) bool {
 	for o := range strings.SplitSeq(list, ",") {
 		if o == option {
@@ -428,7 +456,7 @@ func hasOption(list, option string) bool {
 	return false
 }
 
-// protobufNumber takes the field number out of a tag: "bytes,2,opt,name=spec".
+// protobufNumber takes the field number out of a tag: 2 of "bytes,2,opt,name=spec". It is 0 without such a tag.
 func protobufNumber(tag string) int {
 	_, rest, _ := strings.Cut(tag, ",")
 	digits, _, _ := strings.Cut(rest, ",")

@@ -9,7 +9,14 @@ import "math/bits"
 //
 // Slots hold numbers and not names, so that a table of 40 fields is 256 bytes, and many definitions together have tens
 // of thousands of types. A search compares the name with that of the field whose number it finds, and goes on to the
-// next slot if they differ.
+// next slot if they differ. A struct of the fields host, path and port has 8 slots:
+//
+//	slot     0    1    2    3    4    5    6    7
+//	number   3    -    -    -    -    -    1    2        port begins at 6 as well, and is in the next empty slot
+//
+// The author of a schema can choose names that all have one slot, as the hash is not secret and leaves out the middle
+// of long names. A look-up then compares names one after the other, as it would without an index: at most the number of
+// fields, and within what a definition of its size costs anyway.
 //
 // Invariants: at least half of the slots are empty, so that each search ends; and no slot is empty between slot(name)
 // and the slot that holds its field.

@@ -317,8 +317,7 @@ func (p *pruner) topMetadata(v object.Value, t *Type, at *place) object.Value {
 	return decoded.Value
 }
 
-// metadata is step 5. It says whether the member stays. ObjectMeta always prints creationTimestamp, null if it is not
-// set, and an embedded object without one is to stay without.
+// metadata is step 5. It says whether the member stays.
 func (p *pruner) metadata(v object.Value, t *Type, at *place) (object.Value, bool) {
 	if described := t.Custom.Metadata; described != nil {
 		if p.loses(v, described) {
@@ -339,9 +338,6 @@ func (p *pruner) metadata(v object.Value, t *Type, at *place) (object.Value, boo
 		if p.reports(p.unknownEmbedded) {
 			p.unknownEmbedded = p.report(p.unknownEmbedded, at.path().String()+"."+name)
 		}
-	}
-	if created, there := decoded.Value.Get("creationTimestamp"); there && created.IsNull() {
-		return decoded.Value.Without("creationTimestamp"), true
 	}
 	return decoded.Value, true
 }

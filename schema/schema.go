@@ -14,6 +14,22 @@
 //   - zero value: what Go's encoding prints for a type of which no field is set ([Type.Zero]).
 //   - marker: a line of a comment in the Go sources (+listType=map), or the keyword of a schema that says the same.
 //   - place: a field, item or member in an object, with the path from the top.
+//   - junctor: allOf, anyOf, oneOf or not in the schema of a custom type; its schemas are the branches.
+//   - settled: a value that Settle has nothing to change in; also the older version of an object that a new one was
+//     made from, whose subtrees the walks may skip.
+//
+// # Where to look
+//
+//	schema.go, constraints.go, names.go          what a Type is
+//	golang.go, either.go                         Go types → Type
+//	structural.go                                schemas of definitions → Type
+//	decode.go, special.go; prune.go              decode objects of built-in types; of custom ones
+//	default.go; fill.go                          default, likewise
+//	settle.go                                    settle
+//	validate.go, scalars.go, patterns.go,        validate custom objects
+//	embedded.go, lists.go, report.go
+//	correlate.go                                 new and old values of an update
+//	invariants.go                                what is asserted in tests
 //
 // # One write, step by step
 //
@@ -128,20 +144,24 @@ type Type struct {
 	golang   reflect.Type // what a built-in type was compiled from; nil in a custom type
 	doc      string       // the description, where golang has no method that tells it
 	unmarked *Type        // see Unmarked; nil: the type itself
-	zero     object.Value // see Zero
+	zero     object.Value // see Zero; null in a custom type
 	names    names        // Struct: an index of Fields; empty for a struct of more fields than it can hold
 	always   []uint16     // Struct: indices of the Fields that are written even when nobody set them, ascending
-	fills    bool         // a Default applies at or below this type
-	complete bool         // all of this stands, and others may be reading it: a later batch must not touch it
+	fills    bool         // Default has something to do at a place of this type or below; in a custom type: below
+	complete bool         // of a built-in type: other goroutines may be reading it, and a later batch must not change it
 }
 
 // Field is one field of a Struct.
 type Field struct {
 	Name string
 	Type *Type
-	// What Go's encoding of built-in types does with the zero value (docs/spec.md, VAL-4): a pointer is absent or
-	// there, a non-pointer with omitempty is absent when zero, one without is always written. OmitZero goes by the
-	// zero value of structs, too.
+	// What Go's encoding of built-in types does with the zero value (VAL-4): a pointer is absent or there, a non-pointer
+	// with omitempty is absent when zero, one without is always written. OmitZero goes by the zero value of structs, too.
+	//
+	//	strategy DeploymentStrategy `json:"strategy"`               absent is written as strategy: {}
+	//	paused bool `json:"paused,omitempty"`                       false is not written
+	//	replicas *int32 `json:"replicas,omitempty"`                 0 is written, absent is not
+	//	creationTimestamp Time `json:"…,omitempty,omitzero"`        null is not written; with omitempty alone it is
 	Pointer, OmitEmpty, OmitZero bool
 	Required                     bool         // by the markers; the reference does not enforce it, OpenAPI tells of it
 	Default                      object.Value // by the +default marker; Nil where there is none
@@ -167,8 +187,9 @@ type Decoded struct {
 	Unknown []string
 }
 
-// TypeError is a value that does not have the type of its place: 400 on the wire (VAL-1). It is the only error of
-// decoding. What is of the right type and still wrong is found by validation.
+// TypeError is a value that does not have the type of its place: {replicas: "3"}. It is a 400 to the client (VAL-1),
+// and the only error of decoding. What is of the right type and still wrong, {replicas: -3}, is found by validation: a
+// 422.
 type TypeError struct {
 	Path    string // "spec.replicas"
 	Message string // as the reference words it: `json: cannot unmarshal string into Go struct field …`
@@ -176,7 +197,8 @@ type TypeError struct {
 
 func (e *TypeError) Error() string { return e.Message }
 
-// Zero is the zero value of a built-in type as Go's encoding prints it: `{"resources":{}}`.
+// Zero is the zero value of a built-in type as Go's encoding prints it: of a Container {name: "", resources: {}}. It is
+// one value for all objects in which the type is absent.
 func (t *Type) Zero() object.Value { return t.zero }
 
 // Field finds a field of a Struct; nil if there is none of that name.
@@ -208,7 +230,8 @@ func (t *Type) find(name string, from int) (int, bool) {
 }
 
 // Implied is the value that an absent field stands for: its default, or the zero value of a scalar that Go always
-// writes. Nil if neither applies. Server-side apply identifies list items by it, where an intent leaves out a key.
+// writes. Nil if neither applies. Server-side apply identifies list items by it, where an intent leaves out a key: the
+// port {containerPort: 80} of a Pod, whose keys are containerPort and protocol, is the one with protocol TCP.
 func (f *Field) Implied() object.Value {
 	if !f.Default.IsNull() || f.Pointer || f.OmitEmpty {
 		return f.Default
