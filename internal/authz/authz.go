@@ -7,8 +7,12 @@
 // first.
 //
 // [RoleBased] implements the mode RBAC, nodes the mode Node (for kubelets), and hook the mode Webhook. In every mode
-// the package also refuses writes of roles and bindings that would give somebody more than the writer has (see
+// the package also refuses writes of roles and bindings that would grant more than the writer has (see
 // [Authority.PermitRole]).
+//
+// Roles, bindings, Pods and volumes are read through views of the store: values compiled from a collection, shared by
+// all requests and never changed (package view). There is no lock on the path of a request but the view's, and that
+// only after a change.
 package authz
 
 import (
@@ -48,7 +52,7 @@ type lister interface {
 	rulesIn(ctx context.Context, u *access.User, namespace string) (rules []Rule, incomplete bool, err error)
 }
 
-// named is an authorizer with the name in its reasons. allowed and denied count its decisions.
+// named is an authorizer with the name that its reasons begin with. allowed and denied count its decisions.
 type named struct {
 	name string
 	lister
@@ -64,8 +68,8 @@ type Authority struct {
 	first []Mode
 	chain atomic.Pointer[chain]
 
-	mu  sync.Mutex // guards what follows
-	now *AuthorizationConfiguration
+	mu  sync.Mutex                  // guards now, and orders the changes of chain
+	now *AuthorizationConfiguration // the last valid text of the file
 }
 
 // chain is the list of authorizers of one configuration.
@@ -79,7 +83,7 @@ type Options struct {
 	RetryDelay time.Duration
 }
 
-// Metrics are functions by which the authority reports. Each may be nil.
+// Metrics are the functions that the authority calls for its metrics. Each may be nil.
 type Metrics struct {
 	// Decisions returns the functions that count the decisions of an authorizer.
 	Decisions func(mode, name string) (allowed, denied func())
@@ -135,7 +139,6 @@ func (y *Authority) build(c *AuthorizationConfiguration) (chain, error) {
 				return nil, fmt.Errorf("authorizer type %s is not allowed if it was not enabled at initial server startup", a.Type)
 			}
 			if of = &y.roles; a.Type == Node {
-				y.nodes.rules = nodeRules()
 				of = &y.nodes
 			}
 		case ABAC:
@@ -152,7 +155,7 @@ func (y *Authority) build(c *AuthorizationConfiguration) (chain, error) {
 	return all, nil
 }
 
-var errABAC = errors.New("authorization by ABAC policies is not there yet")
+var errABAC = errors.New("the authorization mode ABAC is not implemented: use RBAC, Node or Webhook")
 
 // authorizers returns the current authorizers.
 func (y *Authority) authorizers() chain {
@@ -168,8 +171,8 @@ func (y *Authority) Open(s *store.Store) {
 	y.nodes.open(s)
 }
 
-// Authorize implements access.Authorizer: the first authorizer that allows or denies the request decides. If none has
-// an opinion, the reason joins theirs.
+// Authorize implements access.Authorizer: the first authorizer that allows or denies the request decides. If none
+// does, the result is NoOpinion with the reasons of all, one per line.
 func (y *Authority) Authorize(ctx context.Context, a *access.Attributes) (access.Decision, string, error) {
 	if a.User.In(access.Masters) {
 		return access.Allow, "", nil

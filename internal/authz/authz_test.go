@@ -6,7 +6,7 @@ import (
 	"plinth/internal/access"
 )
 
-// The first mode that has an opinion decides, and where none has one, all of them are told.
+// The first mode that does not say NoOpinion decides. If all say it, the reason has those of all.
 //
 // SPEC: AUTH-2
 func TestModes(t *testing.T) {
@@ -26,7 +26,7 @@ func TestModes(t *testing.T) {
 	} {
 		decision, reason, err := s.authority(c.modes...).Authorize(t.Context(), asked(c.request))
 		if decision != c.want || reason != c.reason || err != nil {
-			t.Errorf("%v: %s: %v %q, %v", c.modes, c.request, decision, reason, err)
+			t.Errorf("%v: %s: have %v %q, %v, want %v %q", c.modes, c.request, decision, reason, err, c.want, c.reason)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 // and name; the indented lines after it describe it:
 //
 //	label NAME VALUE              a label beside the one that all have
-//	aggregates NAME=VALUE         a selector of the roles whose rules it is to have, too
+//	aggregates NAME=VALUE         a label of the roles whose rules are added to it
 //	rule VERBS GROUPS RESOURCES [NAMES]
 //	path VERBS PATHS
 //	gives KIND NAME               the role of a binding
@@ -121,19 +121,19 @@ func items(list string) []string {
 	return all
 }
 
-// Remedy is what has to be done about an object that differs from the bootstrap policy.
+// Remedy is what to do about an object that differs from the bootstrap policy.
 type Remedy uint8
 
 // The remedies.
 const (
 	Leave   Remedy = iota // nothing is missing
 	Update                // something is missing
-	Replace               // it is a binding to another role, which cannot be changed
+	Replace               // a binding to another role: roleRef is immutable, so it is deleted and created again
 )
 
 // Reconcile compares an existing role or binding with the bootstrap policy. It returns the object with everything that
-// is missing, and what to do. Additions by others are kept. An object with the annotation autoupdate "false" is left
-// alone.
+// is missing, and what to do. Additions by users are kept. An object with the annotation autoupdate "false" is not
+// changed. It matches package reconciliation of the reference.
 func Reconcile(existing, wanted object.Value) (object.Value, Remedy) {
 	meta := existing.At("metadata")
 	if meta.At("annotations", autoUpdate).Str() == "false" {
@@ -168,7 +168,7 @@ func Reconcile(existing, wanted object.Value) (object.Value, Remedy) {
 	return next, Update
 }
 
-// withMissing adds the members of the wanted map at a path that the object lacks.
+// withMissing adds the items of the wanted list at a path that the object lacks.
 func withMissing(obj, wanted object.Value, path ...string) object.Value {
 	have := obj.At(path...).Items()
 	next := have[:len(have):len(have)]

@@ -34,12 +34,12 @@ type AuthorizerConfiguration struct {
 	Webhook *WebhookConfiguration `json:"webhook,omitempty"` // of type Webhook
 }
 
-// WebhookConfiguration is a webhook, and how its answers are used.
+// WebhookConfiguration is a webhook, and how its decisions are used.
 type WebhookConfiguration struct {
-	// How long an answer that allows is cached.
+	// AuthorizedTTL is how long a decision that allows is cached.
 	AuthorizedTTL           metav1.Duration `json:"authorizedTTL"`
 	CacheAuthorizedRequests *bool           `json:"cacheAuthorizedRequests,omitempty"`
-	// How long an answer that does not allow is cached.
+	// UnauthorizedTTL is how long another decision is cached.
 	UnauthorizedTTL                          metav1.Duration         `json:"unauthorizedTTL"`
 	CacheUnauthorizedRequests                *bool                   `json:"cacheUnauthorizedRequests,omitempty"`
 	Timeout                                  metav1.Duration         `json:"timeout"`
@@ -56,7 +56,7 @@ type WebhookConnectionInfo struct {
 	KubeConfigFile *string `json:"kubeConfigFile"`
 }
 
-// WebhookMatchCondition is a CEL expression. The webhook is asked only if all of them are true.
+// WebhookMatchCondition is a CEL expression. The webhook is called only if all of them are true.
 type WebhookMatchCondition struct {
 	Expression string `json:"expression"`
 }
@@ -104,8 +104,8 @@ func FromModes(list []Mode, hook *WebhookConfiguration) *AuthorizationConfigurat
 	return c
 }
 
-// WebhookFromFlags converts --authorization-webhook-* to a configuration. If the webhook fails it has no opinion. A
-// TTL of zero turns caching off.
+// WebhookFromFlags converts --authorization-webhook-* to a configuration, in which a webhook that fails has no
+// opinion. A TTL of zero turns caching off.
 func WebhookFromFlags(kubeconfig, version string, authorized, unauthorized time.Duration) *WebhookConfiguration {
 	yes, no := authorized != 0, unauthorized != 0
 	return &WebhookConfiguration{
@@ -116,7 +116,7 @@ func WebhookFromFlags(kubeconfig, version string, authorized, unauthorized time.
 	}
 }
 
-// modeName is the name of an authorizer that is no webhook.
+// modeName returns the name that an authorizer of this mode must have, unless it is a webhook.
 func modeName(m Mode) string { return strings.ToLower(string(m)) }
 
 // LoadConfig reads a configuration from a file. It returns the text for [Authority.Watch], too.
@@ -150,7 +150,7 @@ func ParseConfig(text []byte, required []Mode) (*AuthorizationConfiguration, err
 
 // setDefaults sets the reference's defaults.
 func (c *AuthorizationConfiguration) setDefaults() {
-	c.APIVersion = configVersions[0] // the version that a configuration was written in makes no difference
+	c.APIVersion = configVersions[0] // all versions mean the same, so that they compare as equal
 	yes := true
 	for _, a := range c.Authorizers {
 		w := a.Webhook
@@ -324,6 +324,6 @@ func (w *WebhookConfiguration) conditions(path *field.Path) (all []*cel.AccessCo
 	return all, errs
 }
 
-// errInCluster says that the API at this address is this server itself.
-var errInCluster = errors.New(
-	"connectionInfo of type InClusterConfig is for other API servers: this one would ask itself")
+// errInCluster is the error of InClusterConfig: the API server of the cluster is this server itself.
+var errInCluster = errors.New("connectionInfo of type InClusterConfig is not supported: " +
+	"the webhook would be this server itself; use KubeConfigFile")

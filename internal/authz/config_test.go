@@ -16,7 +16,7 @@ import (
 
 const configHead = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\n"
 
-// The texts of conformance/authorization are many more, and compared with the reference's.
+// conformance/authorization has many more texts, and compares their errors with the reference's.
 //
 // SPEC: AUTH-2
 func TestConfigsThatAreRefused(t *testing.T) {
@@ -44,7 +44,7 @@ func TestConfigsThatAreRefused(t *testing.T) {
 			"authorizers: {type: Webhook}": "cannot unmarshal object into Go struct field AuthorizationConfiguration.authorizers",
 	} {
 		if _, err := ParseConfig([]byte(text), nil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %s", text, err, want)
+			t.Errorf("%q: have %v, want %s", text, err, want)
 		}
 	}
 	for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
@@ -71,13 +71,13 @@ func TestConfigsThatAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := New(c, Options{}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", text, err)
+			t.Errorf("%s: have %v, want %s", text, err, want)
 		}
 	}
 }
 
-// A new configuration holds when it is sound and asks for nothing that was not there at the start; else the one from
-// before does.
+// A new configuration is used if it is valid and has the authorizers, other than webhooks, of the first one; otherwise
+// the previous one stays in use.
 //
 // SPEC: AUTH-2
 func TestReload(t *testing.T) {
@@ -99,10 +99,10 @@ func TestReload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := make(chan bool)
+	reloaded := make(chan bool)
 	configured := ""
 	y, err := New(c, Options{Logger: slog.New(slog.DiscardHandler), Metrics: Metrics{
-		Reloaded: func(ok bool) { told <- ok }, Configured: func(text []byte) { configured = string(text) },
+		Reloaded: func(ok bool) { reloaded <- ok }, Configured: func(text []byte) { configured = string(text) },
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -137,21 +137,21 @@ func TestReload(t *testing.T) {
 		{text, true, access.NoOpinion},
 	} {
 		write(step.text)
-		if strings.HasSuffix(step.text, "again\n") { // nobody is told of what means the same
+		if strings.HasSuffix(step.text, "again\n") { // a text that means the same is not reported
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}
-		if ok := <-told; ok != step.ok {
-			t.Fatalf("taken: %v: %s", ok, step.text)
+		if ok := <-reloaded; ok != step.ok {
+			t.Fatalf("reloaded: have %v, want %v, for %s", ok, step.ok, step.text)
 		}
 		if got := decide(); got != step.want {
-			t.Errorf("%v after %s", got, step.text)
+			t.Errorf("a decision: have %v, want %v, after %s", got, step.want, step.text)
 		}
 	}
 	stop()
 	<-ended
 	if configured != text {
-		t.Errorf("the configuration that holds is told as %s", configured)
+		t.Errorf("Configured reported %s, want %s", configured, text)
 	}
 }
 

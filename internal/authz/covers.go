@@ -17,27 +17,29 @@ import (
 //
 //    held covers wanted  ⇔  each atom of wanted is covered by one rule of held
 
-// maxSmallest limits the number of atoms: a request body may name a thousand verbs of a thousand resources of a
-// thousand groups. Atoms beyond the limit count as not covered.
-const maxSmallest = 1 << 16
+// The reference splits rules in the same way ("breakdown" in pkg/registry/rbac/validation).
+
+// maxAtoms limits the number of atoms: a request body may name a thousand verbs of a thousand resources of a thousand
+// groups. Rules beyond the limit count as not covered. The reference has no limit.
+const maxAtoms = 1 << 16
 
 // uncovered returns the atoms of wanted that no rule of held covers.
 func uncovered(held, wanted []Rule) (missing []Rule) {
-	budget := maxSmallest
+	budget := maxAtoms
 	for i := range wanted {
 		if budget -= wanted[i].size(budget); budget < 0 {
 			return append(missing, wanted[i:]...)
 		}
-		wanted[i].each(func(smallest Rule) {
-			if !slices.ContainsFunc(held, func(h Rule) bool { return h.covers(&smallest) }) {
-				missing = append(missing, smallest)
+		wanted[i].each(func(atom Rule) {
+			if !slices.ContainsFunc(held, func(h Rule) bool { return h.covers(&atom) }) {
+				missing = append(missing, atom)
 			}
 		})
 	}
 	return missing
 }
 
-// size is the number of atoms of a rule; any number above most if there are more.
+// size returns the number of atoms of a rule, or any number above most if there are more.
 func (r *Rule) size(most int) int {
 	n := len(r.Verbs)
 	for _, list := range [][]string{r.APIGroups, r.Resources, r.ResourceNames} {
@@ -100,14 +102,14 @@ func (r *Rule) covers(s *Rule) bool {
 }
 
 // compact joins atoms that differ only in their verb, to make errors shorter.
-func compact(smallest []Rule) []Rule {
+func compact(atoms []Rule) []Rule {
 	type place struct {
 		group, resource, name string
 		named                 bool
 	}
 	var rules []Rule
 	at := map[place]int{}
-	for _, s := range smallest {
+	for _, s := range atoms {
 		if len(s.NonResourceURLs) > 0 || len(s.APIGroups) != 1 || len(s.Resources) != 1 || len(s.ResourceNames) > 1 {
 			rules = append(rules, s)
 			continue
@@ -144,8 +146,8 @@ func (r Rule) String() string {
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 
-// notHeld returns the error if a user may not give some rules. unresolved is the error of looking up what the user
-// has.
+// notHeld returns the message of a 403 if a user does not hold all rules of a role, and otherwise "". unresolved is the
+// error of looking up the rules that the user holds.
 func notHeld(u *access.User, held, wanted []Rule, unresolved error) string {
 	missing := uncovered(held, wanted)
 	if len(missing) == 0 {

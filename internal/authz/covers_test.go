@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Rules are held if each smallest part of them is covered by one rule.
+// Wanted rules are covered if each of their atoms is covered by one held rule.
 //
 // SPEC: AUTH-2
 func TestUncovered(t *testing.T) {
@@ -40,12 +40,12 @@ func TestUncovered(t *testing.T) {
 		{fullAuthority[0], path("/a"), false},
 	} {
 		if got := len(uncovered([]Rule{c.held}, []Rule{c.wanted})) == 0; got != c.covered {
-			t.Errorf("%s covers %s: %v", c.held, c.wanted, got)
+			t.Errorf("%s covers %s: have %v, want %v", c.held, c.wanted, got, c.covered)
 		}
 	}
 }
 
-// A rule that is made of more parts than are looked at counts as one that nobody has, at no cost.
+// A rule with more atoms than maxAtoms counts as not covered, and costs nothing.
 //
 // SPEC: AUTH-2
 func TestUncoveredIsBounded(t *testing.T) {
@@ -56,9 +56,9 @@ func TestUncoveredIsBounded(t *testing.T) {
 	huge := Rule{Verbs: many, APIGroups: many, Resources: many, ResourceNames: many}
 	small := Rule{Verbs: many[:10], APIGroups: many[:10], Resources: many[:10]}
 	if missing := uncovered(fullAuthority, []Rule{small, huge, small}); len(missing) != 2 {
-		t.Errorf("%d rules are not covered", len(missing))
+		t.Errorf("have %d rules that are not covered, want 2: the one with many atoms and all after it", len(missing))
 	}
 	if missing := uncovered(fullAuthority, []Rule{small}); len(missing) != 0 {
-		t.Errorf("%s is not covered", missing)
+		t.Errorf("have %s not covered, want none", missing)
 	}
 }

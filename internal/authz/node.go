@@ -2,9 +2,11 @@ package authz
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/selection"
 
@@ -40,7 +42,6 @@ type nodes struct {
 	store   collections
 	pods    *view.View[*podsOfNodes]
 	volumes *view.View[*volumes]
-	rules   []Rule
 }
 
 // collections are the collections that authorizers read.
@@ -55,17 +56,17 @@ func (n *nodes) open(s collections) {
 	n.volumes = view.New(s.Collection("/persistentvolumes"), compileVolumes)
 }
 
-// nodeRules are the rules of the bootstrap role system:node.
-func nodeRules() []Rule {
+// nodeRules returns the rules of the bootstrap role system:node.
+var nodeRules = sync.OnceValue(func() []Rule {
 	for _, d := range Bootstrap() {
 		if d.Resource == "clusterroles" && d.Name == "system:node" {
 			return rulesOf(d.Body.At("rules"))
 		}
 	}
 	return nil
-}
+})
 
-// nodeOf returns the name of a kubelet's node; ok is false if the user is no kubelet.
+// nodeOf returns the name of a kubelet's node; ok is false if the user is not a kubelet.
 func nodeOf(u *access.User) (name string, ok bool) {
 	name, ok = strings.CutPrefix(u.Name, nodeUser)
 	return name, ok && u.In(nodeGroup)
@@ -78,11 +79,7 @@ func (n *nodes) rulesIn(_ context.Context, u *access.User, _ string) ([]Rule, bo
 	return nil, false, nil
 }
 
-type nodeError string
-
-func (e nodeError) Error() string { return string(e) }
-
-const errNodeRules nodeError = "node authorizer does not support user rule resolution"
+var errNodeRules = errors.New("node authorizer does not support user rule resolution")
 
 // Authorize implements access.Authorizer. It allows or has no opinion.
 func (n *nodes) Authorize(_ context.Context, a *access.Attributes) (access.Decision, string, error) {
@@ -133,7 +130,7 @@ func (n *nodes) decide(node string, a *access.Attributes) (ok bool, why string) 
 			return n.certificateRequest(node, a)
 		}
 	}
-	return slices.ContainsFunc(n.rules, func(r Rule) bool { return r.allows(a) }), ""
+	return slices.ContainsFunc(nodeRules(), func(r Rule) bool { return r.allows(a) }), ""
 }
 
 // gets allows a GET of one object that is related to the node.

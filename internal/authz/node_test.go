@@ -1,13 +1,16 @@
 package authz
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"plinth/internal/access"
 	"plinth/internal/store"
+	"plinth/object"
 )
 
-// A kubelet reads what the Pods of its node need as soon as they have that node, and no longer than they are there.
+// A kubelet may read what the Pods of its node need, from the moment they are bound to the node until they are deleted.
 //
 // SPEC: AUTH-2
 func TestNode(t *testing.T) {
@@ -17,7 +20,7 @@ func TestNode(t *testing.T) {
 		t.Helper()
 		decision, reason, err := y.Authorize(t.Context(), asked(request))
 		if (decision == access.Allow) != want || err != nil {
-			t.Errorf("%s: %v %q, %v", request, decision, reason, err)
+			t.Errorf("%s: have %v %q, %v, want Allow: %v", request, decision, reason, err, want)
 		}
 	}
 	put := func(resource, name, node, text string) {
@@ -54,4 +57,29 @@ func TestNode(t *testing.T) {
 	check(one+"get -/nodes - one", true)
 	check(one+"get -/nodes - two", false)
 	check(one+"list -/services - -", true)
+}
+
+// What a Pod with many claims needs is found in time that is linear in the Pod.
+//
+// SPEC: AUTH-2
+func TestPodOfManyClaims(t *testing.T) {
+	const n = 60_000
+	claims, statuses := make([]object.Value, n), make([]object.Value, n)
+	text := object.StringOf
+	for i := range n {
+		name := fmt.Sprint("claim", i)
+		claims[i] = object.Fields("name", text(name), "resourceClaimTemplateName", text("t"))
+		statuses[n-1-i] = object.Fields("name", text(name), "resourceClaimName", text(name+"-x"))
+	}
+	pod := object.Fields("spec", object.Fields("resourceClaims", object.ListOf(claims...)),
+		"status", object.Fields("resourceClaimStatuses", object.ListOf(statuses...)))
+	began, found := time.Now(), 0
+	visitNames(pod, func(resource, name string) {
+		if resource == "resourceclaims" && name == fmt.Sprint("claim", found, "-x") {
+			found++
+		}
+	})
+	if took := time.Since(began); found != n || took > 5*time.Second {
+		t.Errorf("a Pod of %d claims: %d are found, in %v, want all in less than 5 s", n, found, took)
+	}
 }

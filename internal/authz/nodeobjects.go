@@ -11,38 +11,34 @@ import (
 	"plinth/object"
 )
 
-// needed is an object that a Pod needs, in the Pod's namespace.
+// needed is an object that a Pod needs, in the namespace of the Pod.
 type needed struct{ resource, name string }
 
-// pod is a Pod that has a node.
+// pod is a Pod that is bound to a node.
 type pod struct {
 	namespace, name, node string
 	needs                 *view.Parsed[map[needed]bool]
 }
 
-// podsOfNodes is the Pods of each node, by its name.
+// podsOfNodes has the Pods that are bound to a node.
 //
 //	byNode has node → list  ⇔  list is the Pods p of byName with p.node = node, and not empty
 type podsOfNodes struct {
-	byName shared[string, *pod]
+	byName shared[string, *pod] // by "namespace/name"
 	byNode shared[string, []*pod]
 }
 
-// compilePods is view.Compile. The list of a node is made anew once, however many of its Pods have changed.
+// compilePods implements view.Compile. It reads the node of a Pod from the sidecar; what the Pod needs is parsed when
+// it is first asked for.
 func compilePods(before *podsOfNodes, changes iter.Seq[view.Change]) *podsOfNodes {
-	var byName edit[string, *pod]
-	var byNode edit[string, []*pod]
-	if before != nil {
-		byName.next, byNode.next = before.byName, before.byNode
+	if before == nil {
+		before = &podsOfNodes{}
 	}
-	gone, added := map[string]map[*pod]bool{}, map[string][]*pod{}
+	byName, byNode := edit[string, *pod]{next: before.byName}, lists[string, *pod]{}
 	for change := range changes {
 		if old, ok := byName.next.get(change.Name); ok {
 			byName.delete(change.Name)
-			if gone[old.node] == nil {
-				gone[old.node] = map[*pod]bool{}
-			}
-			gone[old.node][old] = true
+			byNode.remove(old.node, old)
 		}
 		if change.Version == nil {
 			continue
@@ -53,34 +49,12 @@ func compilePods(before *podsOfNodes, changes iter.Seq[view.Change]) *podsOfNode
 		}
 		p.namespace, p.name, _ = strings.Cut(change.Name, "/")
 		byName.set(change.Name, p)
-		added[p.node] = append(added[p.node], p)
+		byNode.add(p.node, p)
 	}
-	renew := func(node string) {
-		old, _ := byNode.next.get(node)
-		next := make([]*pod, 0, len(old)+len(added[node]))
-		for _, p := range old {
-			if !gone[node][p] {
-				next = append(next, p)
-			}
-		}
-		if next = append(next, added[node]...); len(next) == 0 {
-			byNode.delete(node)
-		} else {
-			byNode.set(node, next)
-		}
-	}
-	for node := range added {
-		renew(node)
-	}
-	for node := range gone {
-		if added[node] == nil {
-			renew(node)
-		}
-	}
-	return &podsOfNodes{byName.next, byNode.next}
+	return &podsOfNodes{byName.next, byNode.update(before.byNode, nil)}
 }
 
-// fieldOf is a selectable field of an object.
+// fieldOf returns a selectable field of an object; "" if it has none of this name.
 func fieldOf(v *store.Version, name string) string {
 	for _, pair := range v.Sidecar.Fields {
 		if pair.Name == name {
@@ -90,7 +64,7 @@ func fieldOf(v *store.Version, name string) string {
 	return ""
 }
 
-// volumeSecrets are the places of a volume of a Pod that name a Secret.
+// volumeSecrets are the paths in a volume of a Pod at which the name of a Secret is.
 var volumeSecrets = [][]string{
 	{"azureFile", "secretName"}, {"cephfs", "secretRef", "name"}, {"cinder", "secretRef", "name"},
 	{"flexVolume", "secretRef", "name"},
@@ -99,8 +73,8 @@ var volumeSecrets = [][]string{
 	{"storageos", "secretRef", "name"}, {"csi", "nodePublishSecretRef", "name"},
 }
 
-// needsOf is what a Pod needs of its namespace. A mirror Pod needs nothing: kubelets make them, and nobody is to give
-// themselves what they name.
+// needsOf returns the objects that a Pod needs. A mirror Pod needs none: kubelets create mirror Pods themselves, and
+// must not get access to a Secret by naming it.
 func needsOf(v *store.Version) (map[needed]bool, error) {
 	obj, err := read(v)
 	if err != nil {
@@ -124,7 +98,9 @@ func PodSecrets(pod object.Value) (names []string) {
 	return names
 }
 
-// visitNames calls visit for each object of its namespace that a Pod names. The names are parts of the Pod's text.
+// visitNames calls visit for each object of its namespace that a Pod names, as VisitPodSecretNames and its siblings in
+// the reference. Names may be parts of the Pod's text, and come several times. It takes time linear in the Pod: anybody
+// who may create Pods chooses how many names there are.
 func visitNames(pod object.Value, visit func(resource, name string)) {
 	add := func(resource string, name object.Value) {
 		if name.Str() != "" {
@@ -162,19 +138,27 @@ func visitNames(pod object.Value, visit func(resource, name string)) {
 			add("persistentvolumeclaims", object.StringOf(pod.At("metadata", "name").Str()+"-"+volume.At("name").Str()))
 		}
 	}
+	visitClaims(pod, func(name object.Value) { add("resourceclaims", name) })
+}
+
+// visitClaims calls visit for each ResourceClaim of a Pod. The name of a claim that was created from a template is in
+// the status of the Pod.
+func visitClaims(pod object.Value, visit func(name object.Value)) {
 	status := pod.At("status")
-	for _, claim := range spec.At("resourceClaims").Items() {
-		if name := claim.At("resourceClaimName"); !name.IsNull() {
-			add("resourceclaims", name)
-			continue
-		}
-		made := status.At("resourceClaimStatuses").Items()
-		i := slices.IndexFunc(made, func(s object.Value) bool { return s.At("name").Str() == claim.At("name").Str() })
-		if i >= 0 && !claim.At("resourceClaimTemplateName").IsNull() {
-			add("resourceclaims", made[i].At("resourceClaimName"))
+	generated := map[string]object.Value{} // the first one of each name counts
+	for _, s := range status.At("resourceClaimStatuses").Items() {
+		if name := s.At("name").Str(); generated[name].IsNull() {
+			generated[name] = s
 		}
 	}
-	add("resourceclaims", status.At("extendedResourceClaimStatus", "resourceClaimName"))
+	for _, claim := range pod.At("spec", "resourceClaims").Items() {
+		if name := claim.At("resourceClaimName"); !name.IsNull() {
+			visit(name)
+		} else if s := generated[claim.At("name").Str()]; !claim.At("resourceClaimTemplateName").IsNull() {
+			visit(s.At("resourceClaimName"))
+		}
+	}
+	visit(status.At("extendedResourceClaimStatus", "resourceClaimName"))
 }
 
 // volume is a PersistentVolume that is bound to a claim, and the Secrets that a kubelet needs for it.
@@ -183,43 +167,37 @@ type volume struct {
 	secrets []holder
 }
 
-// volumes is all PersistentVolumes that are bound.
+// volumes has the PersistentVolumes that are bound.
 //
-//	byClaim has claim → names  ⇔  names are those of the volumes v of byName with v.claim = claim, and there are any
+//	byClaim has claim → list  ⇔  list is the volumes v of byName with v.claim = claim, and not empty
 type volumes struct {
 	byName  shared[string, *volume]
-	byClaim shared[holder, []string]
+	byClaim shared[holder, []*volume]
 }
 
-// compileVolumes is view.Compile.
+// compileVolumes implements view.Compile.
 func compileVolumes(before *volumes, changes iter.Seq[view.Change]) *volumes {
-	var byName edit[string, *volume]
-	var byClaim edit[holder, []string]
-	if before != nil {
-		byName.next, byClaim.next = before.byName, before.byClaim
+	if before == nil {
+		before = &volumes{}
 	}
+	byName, byClaim := edit[string, *volume]{next: before.byName}, lists[holder, *volume]{}
 	for change := range changes {
 		if old, ok := byName.next.get(change.Name); ok {
 			byName.delete(change.Name)
-			names, _ := byClaim.next.get(old.claim)
-			names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == change.Name })
-			if byClaim.set(old.claim, names); len(names) == 0 {
-				byClaim.delete(old.claim)
-			}
+			byClaim.remove(old.claim, old)
 		}
 		if change.Version == nil {
 			continue
 		}
 		if v := newVolume(change.Version); v != nil {
 			byName.set(change.Name, v)
-			names, _ := byClaim.next.get(v.claim)
-			byClaim.set(v.claim, append(slices.Clip(names), change.Name))
+			byClaim.add(v.claim, v)
 		}
 	}
-	return &volumes{byName.next, byClaim.next}
+	return &volumes{byName.next, byClaim.update(before.byClaim, nil)}
 }
 
-// newVolume reads a PersistentVolume; nil if it is not bound.
+// newVolume reads a PersistentVolume; nil if it is not bound or cannot be parsed.
 func newVolume(v *store.Version) *volume {
 	obj, err := read(v)
 	spec := obj.At("spec")
@@ -233,7 +211,7 @@ func newVolume(v *store.Version) *volume {
 			n.secrets = append(n.secrets, holder{namespace, name})
 		}
 	}
-	// Old objects do not say in which namespace the Secret is: that of the claim.
+	// Some references may be without a namespace, which is then that of the claim.
 	orClaims := func(namespace string) string {
 		if namespace == "" {
 			return n.claim.namespace
@@ -256,7 +234,7 @@ func newVolume(v *store.Version) *volume {
 	return n
 }
 
-// needs says whether a node needs an object.
+// needs says whether a node needs an object: an edge from the object to the node in the reference's graph.
 func (n *nodes) needs(node string, a *access.Attributes) bool {
 	switch a.Resource {
 	case "pods":
@@ -276,7 +254,8 @@ func (n *nodes) needs(node string, a *access.Attributes) bool {
 	return n.podsNeed(node, a.Namespace, needed{a.Resource, a.Name})
 }
 
-// podsNeed says whether a Pod of the node needs an object of its namespace.
+// podsNeed says whether a Pod of the node needs an object of its namespace. It looks at all Pods of the node, of which
+// a kubelet has some hundreds at most.
 func (n *nodes) podsNeed(node, namespace string, what needed) bool {
 	pods, _ := n.pods.Now().byNode.get(node)
 	for _, p := range pods {
@@ -289,7 +268,7 @@ func (n *nodes) podsNeed(node, namespace string, what needed) bool {
 	return false
 }
 
-// volumesNeed says whether a volume needs a Secret that is bound to a claim which a Pod of the node needs.
+// volumesNeed says whether a Secret is needed by a volume that is bound to a claim of a Pod of the node.
 func (n *nodes) volumesNeed(node string, secret holder) bool {
 	pods, _ := n.pods.Now().byNode.get(node)
 	all := n.volumes.Now()
@@ -300,8 +279,8 @@ func (n *nodes) volumesNeed(node string, secret holder) bool {
 				continue
 			}
 			bound, _ := all.byClaim.get(holder{p.namespace, what.name})
-			for _, name := range bound {
-				if v, ok := all.byName.get(name); ok && slices.Contains(v.secrets, secret) {
+			for _, v := range bound {
+				if slices.Contains(v.secrets, secret) {
 					return true
 				}
 			}
@@ -310,7 +289,8 @@ func (n *nodes) volumesNeed(node string, secret holder) bool {
 	return false
 }
 
-// names says whether an object names the node in its spec.
+// names says whether spec.nodeName of an object is the node. The object is read from the store: there are few of these,
+// so there is no view of them.
 func (n *nodes) names(node string, a *access.Attributes) bool {
 	key := store.Key{Resource: a.Group + "/" + a.Resource, Name: a.Name}
 	if namespaced := a.Resource == "podcertificaterequests"; namespaced {

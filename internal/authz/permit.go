@@ -10,14 +10,14 @@ import (
 	"plinth/object"
 )
 
-// fullAuthority are the rules that only cluster-admin has.
+// fullAuthority are the rules of cluster-admin.
 var fullAuthority = []Rule{
 	{Verbs: everything, APIGroups: everything, Resources: everything},
 	{Verbs: everything, NonResourceURLs: everything},
 }
 
-// PermitRole is the engine.Resource.Permit of Roles and ClusterRoles: the writer must have the role's rules, or the
-// verb escalate.
+// PermitRole is the engine.Resource.Permit of Roles and ClusterRoles: the writer must hold the rules of the role, or
+// the verb escalate on it. It matches the reference's policybased storage, which wraps that of roles.
 func (y *Authority) PermitRole(ctx context.Context, rq *engine.Request, obj, old object.Value) error {
 	if rq.User.In(access.Masters) || onlyCollectorFields(obj, old) {
 		return nil
@@ -40,8 +40,8 @@ func (y *Authority) PermitRole(ctx context.Context, rq *engine.Request, obj, old
 	return nil
 }
 
-// PermitBinding is the engine.Resource.Permit of RoleBindings and ClusterRoleBindings: the writer must have the rules
-// of the role, or the verb bind.
+// PermitBinding is the engine.Resource.Permit of RoleBindings and ClusterRoleBindings: the writer must hold the rules
+// of the role, or the verb bind on it.
 func (y *Authority) PermitBinding(ctx context.Context, rq *engine.Request, obj, old object.Value) error {
 	if rq.User.In(access.Masters) || onlyCollectorFields(obj, old) {
 		return nil
@@ -86,7 +86,8 @@ func aggregates(role object.Value) bool {
 	return role.At("aggregationRule", "clusterRoleSelectors").Len() > 0
 }
 
-// onlyCollectorFields says whether a write changes only fields that the garbage collector must be able to change.
+// onlyCollectorFields says whether a write changes nothing but metadata that the garbage collector changes. It must be
+// able to do so without the rules of the role (IsOnlyMutatingGCFields in the reference).
 func onlyCollectorFields(obj, old object.Value) bool {
 	if old.IsNull() {
 		return false

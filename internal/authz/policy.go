@@ -62,10 +62,10 @@ func compileRoles(before *roles, changes iter.Seq[view.Change]) *roles {
 // subject is a subject of a binding.
 type subject struct {
 	kind, namespace, name string
-	user                  string // the name of the user, see isUser
+	user                  string // the name of the user, if isUser
 }
 
-// binding gives the rules of a role to subjects, in its namespace or, without one, everywhere.
+// binding grants the rules of a role to subjects, in its namespace or, without one, everywhere.
 type binding struct {
 	namespace, name string
 	kind, role      string // the role
@@ -115,7 +115,8 @@ func (s *subject) applies(u *access.User) bool {
 	return s.isUser() && s.user == u.Name
 }
 
-// reason is the reason for a decision by this binding. As in the reference it names the first subject that applies.
+// reason returns the reason for a decision by this binding. As in the reference it names the first subject that
+// applies. The text is kept, so that a decision allocates nothing; it may be formatted by several requests at once.
 func (b *binding) reason(u *access.User) string {
 	i := slices.IndexFunc(b.subjects, func(s subject) bool { return s.applies(u) })
 	if known := b.reasons[i].Load(); known != nil {
@@ -141,8 +142,8 @@ type holder struct{ namespace, name string }
 
 // bindings has all bindings of a collection, with an index by subject.
 //
-// Problem: a cluster has thousands of bindings, and every request is authorized. To check all bindings for each
-// request costs time in proportion to all of them. So a request looks up its user and its groups only:
+// Problem: a cluster has thousands of bindings, and every request is authorized. The reference checks all bindings of
+// the cluster and of the namespace for each request. Here a request looks up its user and its groups only:
 //
 //	users  has holder{n, u} → list  ⇔  list is the bindings of namespace n with a subject that is user u,
 //	                                sorted by name, and not empty
@@ -152,66 +153,35 @@ type bindings struct {
 	users, groups shared[holder, []*binding]
 }
 
-// compileBindings implements view.Compile. Changes are collected by list first, and each changed list is rebuilt once.
-// To insert the bindings one by one would take n² steps for a group with n bindings when the view is first compiled.
+// compileBindings implements view.Compile.
 func compileBindings(before *bindings, changes iter.Seq[view.Change]) *bindings {
-	var byName edit[string, *binding]
-	var users, groups edit[holder, []*binding]
-	if before != nil {
-		byName.next, users.next, groups.next = before.byName, before.users, before.groups
+	if before == nil {
+		before = &bindings{}
 	}
-	type lists struct{ gone, added []*binding }
-	ofUsers, ofGroups := map[holder]*lists{}, map[holder]*lists{}
-	listsOf := func(b *binding, s *subject) *lists {
-		of, key := ofUsers, holder{b.namespace, s.user}
-		if s.kind == groupKind {
-			of, key.name = ofGroups, s.name
-		} else if !s.isUser() {
-			return &lists{} // nobody
+	byName := edit[string, *binding]{next: before.byName}
+	users, groups := lists[holder, *binding]{}, lists[holder, *binding]{}
+	// each calls change for the list of each subject. A subject of another kind is in no list.
+	each := func(b *binding, change func(of lists[holder, *binding], key holder, b *binding)) {
+		for i := range b.subjects {
+			switch s := &b.subjects[i]; {
+			case s.kind == groupKind:
+				change(groups, holder{b.namespace, s.name}, b)
+			case s.isUser():
+				change(users, holder{b.namespace, s.user}, b)
+			}
 		}
-		if of[key] == nil {
-			of[key] = &lists{}
-		}
-		return of[key]
 	}
 	for change := range changes {
 		if old, ok := byName.next.get(change.Name); ok {
 			byName.delete(change.Name)
-			for i := range old.subjects {
-				l := listsOf(old, &old.subjects[i])
-				l.gone = append(l.gone, old)
-			}
+			each(old, lists[holder, *binding].remove)
 		}
-		if change.Version == nil {
-			continue
-		}
-		b := newBinding(change.Version)
-		byName.set(change.Name, b)
-		for i := range b.subjects {
-			if l := listsOf(b, &b.subjects[i]); !slices.Contains(l.added[max(0, len(l.added)-1):], b) {
-				l.added = append(l.added, b)
-			}
+		if change.Version != nil {
+			b := newBinding(change.Version)
+			byName.set(change.Name, b)
+			each(b, lists[holder, *binding].add)
 		}
 	}
-	renew := func(index *edit[holder, []*binding], changed map[holder]*lists) {
-		for key, l := range changed {
-			old, _ := index.next.get(key)
-			next := make([]*binding, 0, len(old)+len(l.added))
-			for _, b := range old {
-				if !slices.Contains(l.gone, b) {
-					next = append(next, b)
-				}
-			}
-			next = append(next, l.added...)
-			if len(next) == 0 {
-				index.delete(key)
-				continue
-			}
-			slices.SortFunc(next, func(a, b *binding) int { return strings.Compare(a.name, b.name) })
-			index.set(key, slices.Clip(next))
-		}
-	}
-	renew(&users, ofUsers)
-	renew(&groups, ofGroups)
-	return &bindings{byName.next, users.next, groups.next}
+	sorted := func(a, b *binding) int { return strings.Compare(a.name, b.name) }
+	return &bindings{byName.next, users.update(before.users, sorted), groups.update(before.groups, sorted)}
 }

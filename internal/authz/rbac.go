@@ -14,8 +14,9 @@ import (
 // RBACGroup is the API group of roles and bindings.
 const RBACGroup = "rbac.authorization.k8s.io"
 
-// RoleBased implements the mode RBAC: a request is allowed if a rule of a role allows it that the user is bound to.
-// Roles and bindings are views of their collections, so a change holds for the next request.
+// RoleBased implements the mode RBAC: a request is allowed if the user is bound to a role with a rule that allows it.
+// Roles and bindings are views of their collections, so a change takes effect with the next request. A request costs
+// one lookup for its user and each of its groups, and the rules of their bindings.
 type RoleBased struct {
 	roles, clusterRoles       *view.View[*roles]
 	bindings, clusterBindings *view.View[*bindings]
@@ -28,7 +29,8 @@ func (r *RoleBased) open(collection func(path string) *store.Collection) {
 	r.clusterBindings = view.New(collection(RBACGroup+"/clusterrolebindings"), compileBindings)
 }
 
-// policy is the state of all roles and bindings at one moment.
+// policy is all roles and bindings. They are read one collection after the other, so they may be of different
+// revisions, as in the reference; each includes what was durable when the request came.
 type policy struct {
 	roles, clusterRoles       *roles
 	bindings, clusterBindings *bindings
@@ -87,7 +89,8 @@ func (p *policy) firstAllowing(list []*binding, a *access.Attributes, unresolved
 	return nil
 }
 
-// find returns the rules that a binding gives; ok is false if its role does not exist or cannot be parsed.
+// find returns the rules that a binding grants; ok is false if its role does not exist or cannot be parsed. For
+// ClusterRoles it makes no error, which would be allocated for each request.
 func (p *policy) find(b *binding) (rules []Rule, ok bool) {
 	if b.kind == clusterRoleKind {
 		role, ok := p.clusterRoles.byName.get(b.role)
@@ -101,8 +104,8 @@ func (p *policy) find(b *binding) (rules []Rule, ok bool) {
 	return rules, err == nil
 }
 
-// naming is the name of a role's resource in errors. As in the reference, errors of authorization use the singular,
-// errors of writes the plural.
+// naming is the suffix of the resource of a role in errors: as in the reference, errors of authorization have the
+// singular, errors of writes the plural.
 type naming string
 
 const (

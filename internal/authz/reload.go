@@ -11,8 +11,8 @@ import (
 // Watch reloads --authorization-config when it changes, until ctx is cancelled. text is the current content. A file
 // that is invalid, or that lacks a required authorizer, changes nothing.
 func (y *Authority) Watch(ctx context.Context, file string, text []byte, interval time.Duration) {
-	if tell := y.options.Metrics.Configured; tell != nil {
-		tell(text)
+	if report := y.options.Metrics.Configured; report != nil {
+		report(text)
 	}
 	configfile.Watch(ctx, file, text, interval, func(text []byte, err error) {
 		changed := false
@@ -22,11 +22,11 @@ func (y *Authority) Watch(ctx context.Context, file string, text []byte, interva
 		m, log := &y.options.Metrics, y.options.Logger
 		switch {
 		case err != nil:
-			log.Error("the authorization configuration cannot be taken; the one from before holds", "file", file, "error", err)
+			log.Error("the authorization configuration was not reloaded; the previous one is in use", "file", file, "error", err)
 		case !changed:
 			return
 		default:
-			log.Info("the authorization configuration has changed", "file", file)
+			log.Info("the authorization configuration was reloaded", "file", file)
 			if m.Configured != nil {
 				m.Configured(text)
 			}

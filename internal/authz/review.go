@@ -18,8 +18,9 @@ import (
 )
 
 // A request is converted to a SubjectAccessReview in two forms: JSON for the webhook, without empty members, and maps
-// for its match conditions, in which every string is present. Requirements of selectors that are not understood are
-// omitted: a requirement only narrows the request, so the webhook then decides about more.
+// for its match conditions, in which every string is present. Invalid requirements of selectors, and those with
+// operators that reviews do not have, are omitted: a requirement only narrows a request, so the webhook then decides
+// about a request for more objects.
 
 // reviewSpec is a request with its parsed selectors.
 type reviewSpec struct {
@@ -69,13 +70,13 @@ func labelsOf(list labels.Requirements) (all []requirement) {
 	return all
 }
 
-// size is the number of bytes in the request that the client chose.
+// size returns the number of bytes in the attributes that the client chose.
 func (s *reviewSpec) size() int {
 	return len(s.Namespace) + len(s.Verb) + len(s.Group) + len(s.Version) + len(s.Resource) + len(s.Subresource) +
 		len(s.Name) + len(s.Path)
 }
 
-// texts are the strings of a resource request, by their names in a review.
+// texts returns the strings of a resource request, by their names in a review.
 func (s *reviewSpec) texts() map[string]string {
 	return map[string]string{
 		"namespace": s.Namespace, "verb": s.Verb, "group": s.Group, "version": s.Version, "resource": s.Resource,
@@ -83,7 +84,7 @@ func (s *reviewSpec) texts() map[string]string {
 	}
 }
 
-// value is the spec for the webhook.
+// value returns the spec for the webhook.
 func (s *reviewSpec) value(version string) object.Value {
 	var members []object.Member
 	add := func(list *[]object.Member, key string, v object.Value, there bool) {
@@ -130,7 +131,7 @@ func selectorValue(list []requirement) object.Value {
 	return object.Fields("requirements", object.ListOf(items...))
 }
 
-// request is the spec for match conditions.
+// request returns the spec for match conditions.
 func (s *reviewSpec) request() map[string]any {
 	extra := s.User.Extra
 	if extra == nil {
@@ -159,7 +160,7 @@ func (s *reviewSpec) request() map[string]any {
 	return request
 }
 
-// review is the request body for the webhook.
+// review returns the request body for the webhook.
 func review(version string, spec object.Value) []byte {
 	return object.AppendObject(nil, object.Fields(
 		"kind", object.StringOf(reviewKind), "apiVersion", object.StringOf(reviewGroup+version),
@@ -184,8 +185,9 @@ type SubjectAccessReview struct {
 	Status SubjectAccessReviewStatus `json:"status"`
 }
 
-// readAnswer parses the response of a webhook. apiVersion and kind may be missing, but must not differ.
-func readAnswer(text []byte, version string) (SubjectAccessReviewStatus, error) {
+// readResponse parses the response of a webhook, in JSON or YAML. apiVersion and kind may be missing, but must not
+// differ. Its errors are those of the reference.
+func readResponse(text []byte, version string) (SubjectAccessReviewStatus, error) {
 	none := SubjectAccessReviewStatus{}
 	if len(text) == 0 {
 		return none, errors.New("0-length response")
@@ -206,9 +208,9 @@ func readAnswer(text []byte, version string) (SubjectAccessReviewStatus, error) 
 		return none, fmt.Errorf("converting (%s.%s) to (%s.%s): unknown conversion", path.Base(given), kind, version,
 			reviewKind)
 	}
-	var answer SubjectAccessReview
-	if err := json.UnmarshalCaseSensitivePreserveInts(text, &answer); err != nil {
+	var response SubjectAccessReview
+	if err := json.UnmarshalCaseSensitivePreserveInts(text, &response); err != nil {
 		return none, err
 	}
-	return answer.Status, nil
+	return response.Status, nil
 }

@@ -8,7 +8,8 @@ import (
 	"plinth/object"
 )
 
-// Rule is a rule of a role: it allows each verb on each resource of each group, or on each path.
+// Rule is a rule of a role, rbac/v1 PolicyRule: it allows each verb on each resource of each group, or on each path.
+// "*" in a list stands for everything. Rules are shared by requests and must not be changed.
 type Rule struct {
 	Verbs           []string
 	APIGroups       []string
@@ -75,7 +76,7 @@ func (r *Rule) allows(a *access.Attributes) bool {
 		(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, a.Name))
 }
 
-// has says whether a list has a name, or "*".
+// has says whether a list contains a name or "*".
 func has(list []string, name string) bool {
 	for _, l := range list {
 		if l == name || l == all {

@@ -18,26 +18,29 @@ import (
 	"plinth/object"
 )
 
-// hook implements the mode Webhook: it sends a SubjectAccessReview to a webhook. Answers are cached for a while, by
-// the whole spec of the review.
+// hook implements the mode Webhook: it sends a SubjectAccessReview to a webhook.
+//
+// A call takes longer than most requests, so decisions are cached, by the whole spec of the review: what is not in it
+// cannot change the decision. A user chooses what is requested, and so the keys: the cache has a bounded number of
+// them, of bounded length. Concurrent requests with the same spec each call the webhook, as in the reference.
 type hook struct {
 	name       string
 	remote     *webhook.Remote
 	version    string // of the SubjectAccessReview
 	conditions []*cel.AccessCondition
 	onError    access.Decision
-	// authorized and unauthorized are how long answers are cached.
+	// authorized and unauthorized are how long decisions are cached; 0: not at all.
 	authorized, unauthorized time.Duration
-	answers                  *cache.LRUExpireCache // of SubjectAccessReviewStatus, by the spec as JSON
+	decisions                *cache.LRUExpireCache // SubjectAccessReviewStatus by the spec as JSON
 	options                  Options
 }
 
+// The limits of the cache, as in the reference.
 const (
-	// maxAnswers is how many answers are cached.
-	maxAnswers = 8192
-	// maxAsked limits the size of requests whose answers are cached. Clients choose what they ask, and must not be
-	// able to fill the memory.
-	maxAsked = 10000
+	// maxDecisions is how many decisions are cached.
+	maxDecisions = 8192
+	// maxSpec is the limit of reviewSpec.size, in bytes, for a decision to be cached.
+	maxSpec = 10000
 )
 
 // newWebhook creates a hook from a valid configuration.
@@ -56,7 +59,7 @@ func newWebhook(name string, c *WebhookConfiguration, o Options) (*hook, error) 
 	}
 	h := &hook{
 		name: name, remote: remote, version: c.SubjectAccessReviewVersion, onError: access.NoOpinion,
-		answers: cache.NewLRUExpireCache(maxAnswers), options: o,
+		decisions: cache.NewLRUExpireCache(maxDecisions), options: o,
 	}
 	if c.FailurePolicy == failDeny {
 		h.onError = access.Deny
@@ -79,29 +82,29 @@ var errBoth = errors.New("webhook subject access review returned both allow and 
 
 // Authorize implements access.Authorizer. If a match condition or the webhook fails, the failure policy decides.
 func (h *hook) Authorize(ctx context.Context, a *access.Attributes) (access.Decision, string, error) {
-	asked := specOf(a)
-	switch matches, err := h.matches(ctx, asked); {
+	request := specOf(a)
+	switch matches, err := h.matches(ctx, request); {
 	case err != nil:
 		return h.onError, "", err
 	case !matches:
 		return access.NoOpinion, "", nil
 	}
-	spec := asked.value(h.version)
+	spec := request.value(h.version)
 	key := string(object.AppendJSON(nil, spec))
 	var status SubjectAccessReviewStatus
-	if kept, ok := h.answers.Get(key); ok {
-		status = kept.(SubjectAccessReviewStatus)
+	if cached, ok := h.decisions.Get(key); ok {
+		status = cached.(SubjectAccessReviewStatus)
 	} else {
 		var err error
-		if status, err = h.ask(ctx, spec); err != nil {
+		if status, err = h.call(ctx, spec); err != nil {
 			return h.onError, "", err
 		}
-		if asked.size() < maxAsked {
+		if request.size() < maxSpec {
 			life := h.unauthorized
 			if status.Allowed {
 				life = h.authorized
 			}
-			h.answers.Add(key, status, life)
+			h.decisions.Add(key, status, life)
 		}
 	}
 	switch {
@@ -119,26 +122,26 @@ func (h *hook) rulesIn(context.Context, *access.User, string) ([]Rule, bool, err
 	return nil, true, errHookRules
 }
 
-const errHookRules nodeError = "webhook authorizer does not support user rule resolution"
+var errHookRules = errors.New("webhook authorizer does not support user rule resolution")
 
-// matches says whether the webhook is to be asked. It is not if any condition is false. An error of a condition counts
-// only if no condition is false.
-func (h *hook) matches(ctx context.Context, asked *reviewSpec) (bool, error) {
+// matches says whether the webhook decides about a request: not if any match condition is false. The error of a
+// condition counts only if no condition is false.
+func (h *hook) matches(ctx context.Context, request *reviewSpec) (bool, error) {
 	if len(h.conditions) == 0 {
 		return true, nil
 	}
 	began := time.Now()
-	request := asked.request()
+	variable := request.request()
 	var errs []error
 	excluded := slices.ContainsFunc(h.conditions, func(c *cel.AccessCondition) bool {
-		holds, err := c.Holds(ctx, request)
+		holds, err := c.Holds(ctx, variable)
 		if err != nil {
 			errs = append(errs, err)
 		}
 		return err == nil && !holds
 	})
-	if tell := h.options.Metrics.Matched; tell != nil {
-		tell(string(Webhook), h.name, time.Since(began), len(errs) > 0, excluded)
+	if report := h.options.Metrics.Matched; report != nil {
+		report(string(Webhook), h.name, time.Since(began), len(errs) > 0, excluded)
 	}
 	if excluded {
 		return false, nil
@@ -146,16 +149,16 @@ func (h *hook) matches(ctx context.Context, asked *reviewSpec) (bool, error) {
 	return len(errs) == 0, aggregate(errs)
 }
 
-// ask calls the webhook, and repeats the call after errors that may be temporary.
-func (h *hook) ask(ctx context.Context, spec object.Value) (status SubjectAccessReviewStatus, err error) {
+// call calls the webhook, with retries after errors that may be temporary.
+func (h *hook) call(ctx context.Context, spec object.Value) (status SubjectAccessReviewStatus, err error) {
 	body := review(h.version, spec)
 	m := &h.options.Metrics
 	result := ""
 	err = webhook.Retry(ctx, cmp.Or(h.options.RetryDelay, webhook.RetryDelay), func() error {
 		began := time.Now()
-		answer, err := h.remote.Post(ctx, body)
+		response, err := h.remote.Post(ctx, body)
 		if err == nil {
-			status, err = readAnswer(answer, h.version)
+			status, err = readResponse(response, h.version)
 		}
 		switch {
 		case err == nil:
@@ -173,7 +176,7 @@ func (h *hook) ask(ctx context.Context, spec object.Value) (status SubjectAccess
 		return err
 	})
 	if err != nil {
-		h.options.Logger.Error("an authorization webhook could not be asked", "name", h.name, "error", err)
+		h.options.Logger.Error("an authorization webhook failed", "name", h.name, "error", err)
 		if m.FailedOpen != nil && h.onError == access.NoOpinion && ctx.Err() == nil {
 			m.FailedOpen(h.name, result)
 		}

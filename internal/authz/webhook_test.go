@@ -3,6 +3,7 @@ package authz
 import (
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -20,7 +21,7 @@ import (
 	"plinth/object"
 )
 
-// decider is a webhook: it answers what it is told to, and remembers what it was asked.
+// decider is a webhook that answers as its test says, and records its requests.
 type decider struct {
 	*httptest.Server
 	kubeconfig string
@@ -60,7 +61,7 @@ func newDecider(t *testing.T) *decider {
 	return d
 }
 
-// says sets the answers: a status as JSON, or a code.
+// says sets the responses: a status as JSON, or a code. The last one is used for all further requests.
 func (d *decider) says(answers ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -82,7 +83,7 @@ func (d *decider) questions() []string {
 	return slices.Clone(d.asked)
 }
 
-// config is a configuration whose webhook is the decider. more is JSON of further members of the webhook.
+// config returns a configuration whose webhook is the decider. more is JSON of further members of the webhook.
 func (d *decider) config(more string) string {
 	if more != "" {
 		more = "," + more
@@ -144,10 +145,10 @@ func TestWebhookDecides(t *testing.T) {
 		decision, reason, err := c.y.Authorize(t.Context(), a)
 		if decision != c.want || reason != c.reason || (err == nil) != (c.err == "") || err != nil &&
 			!strings.Contains(err.Error(), c.err) {
-			t.Errorf("%d: %v %q %v", i, decision, reason, err)
+			t.Errorf("responses %v: have %v %q, %v, want %v %q, %q", c.answers, decision, reason, err, c.want, c.reason, c.err)
 		}
 		if n := len(d.questions()); n != c.asked {
-			t.Errorf("%d: the webhook was asked %d times, not %d", i, n, c.asked)
+			t.Errorf("responses %v: the webhook was called %d times, want %d (case %d)", c.answers, n, c.asked, i)
 		}
 	}
 	for what, want := range map[string]int{
@@ -155,24 +156,24 @@ func TestWebhookDecides(t *testing.T) {
 		"Webhook decider denied": 4,
 	} {
 		if counts[what] != want {
-			t.Errorf("%s: %d, not %d", what, counts[what], want)
+			t.Errorf("the metric %s: have %d, want %d", what, counts[what], want)
 		}
 	}
-	// Those who may do everything are not asked about.
+	// Members of system:masters may do everything without a webhook.
 	d.says(500)
 	if decision, _,
 		_ := closed.Authorize(t.Context(), asked("root,system:masters get a.io/things ns1 x")); decision != access.Allow ||
 		len(d.questions()) > 0 {
-		t.Error("the webhook was asked about system:masters")
+		t.Error("the webhook was called for a member of system:masters")
 	}
 	rules, incomplete, err := open.RulesFor(t.Context(), &access.User{Name: "alice"}, "ns1")
-	if len(rules) != 0 || !incomplete || err == nil || err.Error() != string(errHookRules) {
-		t.Errorf("rules: %v %v %v", rules, incomplete, err)
+	if len(rules) != 0 || !incomplete || err == nil || !errors.Is(err, errHookRules) {
+		t.Errorf("RulesFor: have %v, incomplete: %v, %v, want no rules, incomplete, %v", rules, incomplete, err, errHookRules)
 	}
 }
 
 // SPEC: AUTH-2
-func TestWebhookRemembers(t *testing.T) {
+func TestWebhookDecisionsAreCached(t *testing.T) {
 	d := newDecider(t)
 	ask := func(y *Authority, request string) {
 		t.Helper()
@@ -186,11 +187,11 @@ func TestWebhookRemembers(t *testing.T) {
 		ask(y, "alice get a.io/things ns1 x")
 	}
 	ask(y, "bob get a.io/things ns1 x")
-	long := "alice get a.io/things ns1 " + strings.Repeat("x", maxAsked)
+	long := "alice get a.io/things ns1 " + strings.Repeat("x", maxSpec)
 	ask(y, long)
 	ask(y, long)
 	if n := len(d.questions()); n != 4 {
-		t.Errorf("the webhook was asked %d times, not 4", n)
+		t.Errorf("the webhook was called %d times, want 4: twice for cached decisions, twice for one that is too long", n)
 	}
 	for more, want := range map[string]int{
 		`"cacheAuthorizedRequests":false`: 3, `"authorizedTTL":"1ns"`: 3, `"cacheUnauthorizedRequests":false`: 1,
@@ -203,7 +204,7 @@ func TestWebhookRemembers(t *testing.T) {
 			time.Sleep(time.Microsecond)
 		}
 		if n := len(d.questions()); n != want {
-			t.Errorf("%s: asked %d times about what is allowed, not %d", more, n, want)
+			t.Errorf("%s: called %d times for an allowed request, want %d", more, n, want)
 		}
 		d.says(`{"allowed":false}`)
 		for range 3 {
@@ -211,12 +212,12 @@ func TestWebhookRemembers(t *testing.T) {
 			time.Sleep(time.Microsecond)
 		}
 		if n := len(d.questions()); n != 4-want {
-			t.Errorf("%s: asked %d times about what is not allowed, not %d", more, n, 4-want)
+			t.Errorf("%s: called %d times for a request that is not allowed, want %d", more, n, 4-want)
 		}
 	}
 }
 
-// The review says what is asked; what of a selector is not understood is left out.
+// A review has the attributes of the request; requirements that reviews cannot express are omitted.
 //
 // SPEC: AUTH-2
 func TestReviews(t *testing.T) {
@@ -245,11 +246,11 @@ func TestReviews(t *testing.T) {
 		want := `{"apiVersion":"authorization.k8s.io/` + c.version + `","kind":"SubjectAccessReview","metadata":{},"spec":{` +
 			c.spec + `},"status":{"allowed":false}}`
 		if !json.Valid([]byte(got)) || got != want {
-			t.Errorf("%s\nwant %s", got, want)
+			t.Errorf("have %s\nwant %s", got, want)
 		}
 	}
 	if _, err := object.ParseJSON(review(reviewV1, specOf(list).value(reviewV1))); err != nil {
-		t.Error(err)
+		t.Errorf("a review is not valid JSON: %v", err)
 	}
 }
 
@@ -295,13 +296,13 @@ func TestMatchConditions(t *testing.T) {
 		d.says(`{"allowed":true}`)
 		decision, _, err := y.Authorize(t.Context(), asked("alice,devs get a.io/things ns1 x"))
 		if decision != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
-			t.Errorf("%s: %v %v", list, decision, err)
+			t.Errorf("%s: have %v, %v, want %v, %q", list, decision, err, c.want, c.err)
 		}
 		if n := len(d.questions()); n != c.asked {
-			t.Errorf("%s: the webhook was asked %d times", list, n)
+			t.Errorf("%s: the webhook was called %d times, want %d", list, n, c.asked)
 		}
 		if excluded > 0 != (c.want == access.NoOpinion) || c.err != "" && failed == 0 {
-			t.Errorf("%s: %d excluded, %d failed", list, excluded, failed)
+			t.Errorf("%s: the metrics count %d as excluded and %d as failed", list, excluded, failed)
 		}
 	}
 }
