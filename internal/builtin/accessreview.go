@@ -50,10 +50,10 @@ func authorization(c Config) group {
 	}}
 }
 
-// accessReviews answer what the authority would say of a request.
+// accessReviews return the decision that the authority would make about a request.
 type accessReviews struct{ authority *authz.Authority }
 
-// self answers whether who asks may do something.
+// self returns whether the user who sends it may do something.
 func (a accessReviews) self(ctx context.Context, rq *engine.Request, obj object.Value) (object.Value, error) {
 	errs := append(attributesErrors(obj), selectorErrors(obj)...)
 	if errs = append(errs, noMeta(obj)...); len(errs) > 0 {
@@ -62,7 +62,7 @@ func (a accessReviews) self(ctx context.Context, rq *engine.Request, obj object.
 	return a.decide(ctx, obj, rq.User), nil
 }
 
-// of answers whether somebody may do something. rule is what else the kind demands of a request.
+// of returns whether a named user may do something. rule is the validation that is specific to the kind.
 func (a accessReviews) of(rule func(obj object.Value) field.ErrorList) func(context.Context, *engine.Request,
 	object.Value) (object.Value, error) {
 	return func(ctx context.Context, _ *engine.Request, obj object.Value) (object.Value, error) {
@@ -87,7 +87,7 @@ func (a accessReviews) of(rule func(obj object.Value) field.ErrorList) func(cont
 	}
 }
 
-// decide gives a review its status.
+// decide sets the status of a review.
 func (a accessReviews) decide(ctx context.Context, obj object.Value, u access.User) object.Value {
 	asked := attributesOf(obj.At("spec"), u)
 	decision, reason, err := a.authority.Authorize(ctx, &asked)
@@ -123,7 +123,7 @@ func (a accessReviews) decide(ctx context.Context, obj object.Value, u access.Us
 	return obj.With("status", status)
 }
 
-// attributesOf is the request that a review is about.
+// attributesOf returns the attributes of the request that a review describes.
 func attributesOf(spec object.Value, u access.User) access.Attributes {
 	r := spec.At("resourceAttributes")
 	if r.IsNull() {
@@ -146,7 +146,8 @@ func attributesOf(spec object.Value, u access.User) access.Attributes {
 	return a
 }
 
-// fieldRequirements reads requirements; what cannot be understood is left out, which is to ask for more.
+// fieldRequirements converts requirements of a field selector. It leaves out those that it cannot interpret, so that
+// the review is about a larger set of objects.
 func fieldRequirements(list []object.Value) (known fields.Requirements, err error) {
 	var errs []error
 	for _, item := range list {
@@ -168,7 +169,7 @@ func fieldRequirements(list []object.Value) (known fields.Requirements, err erro
 	return known, utilerrors.NewAggregate(errs)
 }
 
-// labelOperators are those that a review may name.
+// labelOperators are the operators that a review may have.
 var labelOperators = map[string]selection.Operator{
 	"In": selection.In, "NotIn": selection.NotIn, "Exists": selection.Exists, "DoesNotExist": selection.DoesNotExist,
 }
@@ -205,7 +206,7 @@ func refused(errs field.ErrorList) error {
 	return apierr.NewInvalid(apierr.Type{Group: "authorization.k8s.io"}, "", errs)
 }
 
-// attributesErrors demands that a review asks about a resource or about a path.
+// attributesErrors requires that a review is about either a resource or a path.
 func attributesErrors(obj object.Value) field.ErrorList {
 	spec := obj.At("spec")
 	path := spec.At("nonResourceAttributes")
@@ -220,7 +221,7 @@ func attributesErrors(obj object.Value) field.ErrorList {
 		"exactly one of nonResourceAttributes or resourceAttributes must be specified")}
 }
 
-// noMeta demands that a review has no metadata.
+// noMeta requires that a review has no metadata.
 func noMeta(obj object.Value) field.ErrorList {
 	return metaErrors(obj.At("metadata"), "must be empty")
 }
@@ -234,7 +235,7 @@ func metaErrors(meta object.Value, why string, allowed ...string) field.ErrorLis
 	return nil
 }
 
-// localAccess demands that a review stays in its namespace.
+// localAccess requires that a review is about the namespace of its URL.
 func localAccess(obj object.Value) field.ErrorList {
 	errs := metaErrors(obj.At("metadata"), "must be empty except for namespace", "namespace")
 	spec := obj.At("spec")
@@ -252,8 +253,8 @@ func localAccess(obj object.Value) field.ErrorList {
 	return errs
 }
 
-// selectorErrors demands that the selectors of a review are requirements or text, and sound ones. Operators that are
-// not known may come from clients that are newer.
+// selectorErrors requires that each selector of a review is either requirements or text, and is valid. Unknown
+// operators are allowed, as newer clients may send them.
 func selectorErrors(obj object.Value) (errs field.ErrorList) {
 	attributes, path := obj.At("spec", "resourceAttributes"), field.NewPath("spec.resourceAttributes")
 	for _, name := range []string{"fieldSelector", "labelSelector"} {
@@ -289,7 +290,7 @@ func selectorErrors(obj object.Value) (errs field.ErrorList) {
 	return errs
 }
 
-// rules lists what who asks may do in a namespace.
+// rules lists what the user who asks may do in a namespace.
 func (a accessReviews) rules(ctx context.Context, rq *engine.Request, obj object.Value) (object.Value, error) {
 	namespace := obj.At("spec", "namespace").Str()
 	if namespace == "" {

@@ -8,8 +8,8 @@ import (
 	"plinth/internal/engine"
 )
 
-// apiextensions is the group of custom resource definitions. What a definition does is package crd's; here is how it is
-// served.
+// apiextensions is the group of custom resource definitions. This row serves them like any other kind; package crd has
+// what a definition does.
 func apiextensions(c Config) group {
 	return group{"apiextensions.k8s.io", "v1", []kind{{
 		name: "customresourcedefinitions", kind: "CustomResourceDefinition", short: "crd crds",

@@ -65,12 +65,14 @@ func apps() group {
 	}}
 }
 
-// noReplicas says how many replicas an empty object has, which the reference always does.
+// noReplicas returns the blank object of bookmarks (engine.Resource) with the number of replicas, 0, which the
+// reference always writes.
 func noReplicas(zero object.Value) object.Value {
 	return zero.WithAt(object.IntOf(0), "spec", "replicas")
 }
 
-// specAndAnnotations is the generation of Deployments, which their controller copies the annotations of.
+// specAndAnnotations is the generation of Deployments: annotations count, as their controller copies them to
+// ReplicaSets.
 func specAndAnnotations(obj object.Value) object.Value {
 	annotations := obj.At("metadata", "annotations")
 	if annotations.Len() == 0 {
@@ -79,8 +81,8 @@ func specAndAnnotations(obj object.Value) object.Value {
 	return object.ListOf(obj.At("spec"), annotations)
 }
 
-// rolling fills in the numbers of a rolling update that no rule gives a default, because the update is of another type.
-// The reference has zeros there.
+// rolling sets the numbers of rollingUpdate to 0 if the update strategy is of another type, for which the reference has
+// no defaults and writes zeros.
 func rolling(strategy string, numbers ...string) func(obj object.Value) object.Value {
 	return func(obj object.Value) object.Value {
 		update := obj.At("spec", strategy, "rollingUpdate")
@@ -96,7 +98,7 @@ func rolling(strategy string, numbers ...string) func(obj object.Value) object.V
 	}
 }
 
-// rollbackTo is the annotation in which a field of the older API versions survives: the revision to go back to.
+// rollbackTo is the annotation that holds spec.rollbackTo of older API versions: the revision to roll back to.
 const rollbackTo = appsv1.DeprecatedRollbackTo
 
 var rollingDeployment = rolling("strategy", "maxSurge", "maxUnavailable")
@@ -108,7 +110,7 @@ func deploymentAliases(obj object.Value) object.Value {
 	return rollingDeployment(obj)
 }
 
-// keepRollback treats that annotation as what it was, a part of the spec: a write to the status does not touch it.
+// keepRollback keeps that annotation in a write to the status, as it stands for a field of the spec.
 func keepRollback(obj, old object.Value) object.Value {
 	if revision, has := old.At("metadata", "annotations").Get(rollbackTo); has {
 		return obj.WithAt(revision, "metadata", "annotations", rollbackTo)
@@ -116,25 +118,25 @@ func keepRollback(obj, old object.Value) object.Value {
 	return obj.WithoutAt("metadata", "annotations", rollbackTo)
 }
 
-// templateGeneration is the annotation that counts the templates of a DaemonSet, once a field.
+// templateGeneration is the annotation that counts the changes of a DaemonSet's template; it was a field in older API
+// versions.
 const templateGeneration = appsv1.DeprecatedTemplateGeneration
 
 var rollingDaemonSet = rolling("updateStrategy", "maxSurge", "maxUnavailable")
 
-// daemonSetAliases has the annotation show the field that it was, which is always there, and so belongs to who writes
-// it.
+// daemonSetAliases adds the annotation to every DaemonSet, as the field was always there. So the writer owns it.
 func daemonSetAliases(obj object.Value) object.Value {
 	count, _ := strconv.ParseInt(obj.At("metadata", "annotations", templateGeneration).Str(), 10, 64)
 	return rollingDaemonSet(withTemplateCount(obj, count))
 }
 
-// newDaemonSet begins to count the templates.
+// newDaemonSet sets the count of template changes to 1.
 func newDaemonSet(obj object.Value) object.Value {
 	count, _ := strconv.ParseInt(obj.At("metadata", "annotations", templateGeneration).Str(), 10, 64)
 	return withTemplateCount(obj, max(count, 1))
 }
 
-// countTemplate counts on when an update brings another template. Clients do not.
+// countTemplate increments the count when an update changes the template. Clients cannot set it.
 func countTemplate(obj, old object.Value) object.Value {
 	count, _ := strconv.ParseInt(old.At("metadata", "annotations", templateGeneration).Str(), 10, 64)
 	if !object.Equal(obj.At("spec", "template"), old.At("spec", "template")) {
@@ -143,7 +145,7 @@ func countTemplate(obj, old object.Value) object.Value {
 	return withTemplateCount(obj, count)
 }
 
-// keepTemplateCount leaves the count as it is in a write to the status.
+// keepTemplateCount keeps the count in a write to the status.
 func keepTemplateCount(obj, old object.Value) object.Value {
 	count, _ := strconv.ParseInt(old.At("metadata", "annotations", templateGeneration).Str(), 10, 64)
 	return withTemplateCount(obj, count)
@@ -155,11 +157,12 @@ func withTemplateCount(obj object.Value, count int64) object.Value {
 
 var rollingStatefulSet = rolling("updateStrategy", "partition")
 
-// statefulSetAliases types the claim templates before managers are compared: that a client leaves the types out is no
-// change.
+// statefulSetAliases adds kind and apiVersion to the claim templates before ownership is computed, so that a client
+// that leaves them out changes nothing.
 func statefulSetAliases(obj object.Value) object.Value { return rollingStatefulSet(typeClaims(obj)) }
 
-// typeClaims gives the claim templates of a StatefulSet their type, which other embedded objects do without.
+// typeClaims adds kind and apiVersion to the claim templates of a StatefulSet, as the reference does. Other embedded
+// objects have neither.
 func typeClaims(obj object.Value) object.Value {
 	templates := obj.At("spec", "volumeClaimTemplates")
 	if templates.Len() == 0 {

@@ -35,7 +35,7 @@ func authentication(c Config) group {
 type Tokens func(ctx context.Context, rq *engine.Request, account *engine.Object, body object.Value) (object.Value,
 	[]string, error)
 
-// accountTokens is the subresource of ServiceAccounts that makes tokens.
+// accountTokens is the subresource token of ServiceAccounts, which issues tokens.
 func accountTokens(c Config) []*engine.Subresource {
 	if c.NoTokens {
 		return nil
@@ -46,7 +46,7 @@ func accountTokens(c Config) []*engine.Subresource {
 	}}
 }
 
-// userInfo is a user as reviews show one.
+// userInfo is a user in the form of reviews.
 func userInfo(u access.User) object.Value {
 	info := object.MapOf()
 	if u.Name != "" {
@@ -69,7 +69,7 @@ func userInfo(u access.User) object.Value {
 	return info
 }
 
-// whoAmI answers who asks.
+// whoAmI answers a SelfSubjectReview.
 func whoAmI(now func() time.Time) func(context.Context, *engine.Request, object.Value) (object.Value, error) {
 	return func(_ context.Context, rq *engine.Request, obj object.Value) (object.Value, error) {
 		created := object.StringOf(now().UTC().Format(time.RFC3339))
@@ -80,11 +80,11 @@ func whoAmI(now func() time.Time) func(context.Context, *engine.Request, object.
 	}
 }
 
-// Authenticate says whose a token is, and whether it is somebody's; an error says why not. Audiences are those that it
-// has to be for, one of them; none: those of the server.
+// Authenticate returns the user of a token, and whether there is one; an error says why not. The token has to be for
+// one of the audiences; if there are none, for one of the server.
 type Authenticate func(ctx context.Context, token string, audiences []string) (id access.Identity, ok bool, err error)
 
-// reviewToken answers whose a token is.
+// reviewToken answers a TokenReview.
 func reviewToken(authenticate Authenticate) func(context.Context, *engine.Request, object.Value) (object.Value, error) {
 	return func(ctx context.Context, _ *engine.Request, obj object.Value) (object.Value, error) {
 		token := obj.At("spec", "token").Str()

@@ -28,8 +28,8 @@ func autoscalersV2() kind {
 
 func autoscalingV2() group { return group{"autoscaling", "v2", []kind{autoscalersV2()}} }
 
-// autoscalingV1 keeps some of the spec and of the status in annotations. What is to be reset and what makes a new
-// generation is therefore told from the other version.
+// autoscalingV1 has some fields of spec and status in annotations. Therefore an object is converted to the other
+// version to find out what to reset and what makes a new generation.
 func autoscalingV1() group {
 	v1, v2 := autoscalersV2(), autoscalersV2()
 	v1.schema = gotypes.Of[autoscalingv1.HorizontalPodAutoscaler]
@@ -52,7 +52,8 @@ func autoscalingV1() group {
 	return group{"autoscaling", "v1", []kind{v1}}
 }
 
-// asV2 and asV1 convert. What cannot be converted stays as it is, for the conversion to the stored version to refuse.
+// asV2 and asV1 convert. An object that cannot be converted is returned unchanged; the conversion to the stored version
+// refuses it later.
 func asV2(obj object.Value) object.Value { return converted(obj, convert.HPAv1ToV2) }
 
 func asV1(obj object.Value) object.Value { return converted(obj, convert.HPAv2ToV1) }

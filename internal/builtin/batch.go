@@ -41,7 +41,7 @@ func batch() group {
 	}}
 }
 
-// newJob gives a Job its selector, and its labels where it has none: those of its Pods.
+// newJob sets the selector of a Job, and its labels to those of its Pods if it has none.
 func newJob(obj object.Value) object.Value {
 	obj = selectOwnPods(obj)
 	if labels := obj.At("spec", "template", "metadata", "labels"); labels.Len() > 0 &&
@@ -51,8 +51,8 @@ func newJob(obj object.Value) object.Value {
 	return obj
 }
 
-// selectOwnPods gives a Job a selector that nobody else has, and its Pods the labels for it, unless the Job brings its
-// own. The labels without a domain are the old names of the others.
+// selectOwnPods sets a selector that is unique to the Job, by its UID, and adds the labels for it to its Pods, unless
+// the Job has a manual selector. Each label is there under its name with a domain and under its older name without one.
 func selectOwnPods(obj object.Value) object.Value {
 	if obj.At("spec", "manualSelector").Bool() {
 		return obj

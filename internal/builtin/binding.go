@@ -14,7 +14,7 @@ import (
 	"plinth/object"
 )
 
-// bindings stand for the binding of the Pod that they name.
+// bindings are virtual: creating one binds the Pod that it names.
 func bindings() kind {
 	return kind{
 		name: "bindings", kind: "Binding", schema: gotypes.Of[corev1.Binding], verbs: createOnly,
@@ -24,7 +24,8 @@ func bindings() kind {
 	}
 }
 
-// podOperations are what a POST does to a Pod: a scheduler binds it to a node, and whoever empties a node evicts it.
+// podOperations are the subresources of Pods that take a POST: schedulers bind a Pod to a node, and whoever drains a
+// node evicts it.
 func podOperations(now func() time.Time) []*engine.Subresource {
 	return []*engine.Subresource{
 		{
@@ -42,7 +43,7 @@ func podOperations(now func() time.Time) []*engine.Subresource {
 	}
 }
 
-// bind puts a Pod on a node (`target.name`), once.
+// bind binds a Pod to a node (`target.name`). A Pod that is bound already is refused.
 func bind(pod, binding object.Value, now time.Time) (object.Value, error) {
 	name := pod.At("metadata", "name").Str()
 	target := binding.At("target")
@@ -78,7 +79,7 @@ func bind(pod, binding object.Value, now time.Time) (object.Value, error) {
 	return pod.WithAt(scheduled(pod.At("status", "conditions"), now), "status", "conditions"), nil
 }
 
-// scheduled is a list of conditions with PodScheduled being true.
+// scheduled returns the conditions with PodScheduled set to true.
 func scheduled(conditions object.Value, now time.Time) object.Value {
 	is := object.Fields(
 		"type", object.StringOf("PodScheduled"), "status", object.StringOf("True"),

@@ -69,7 +69,7 @@ func certificates(c Config) group {
 	}}
 }
 
-// requestedBy writes down who asks for a certificate, whatever the client says of that.
+// requestedBy sets the user who requests the certificate, and ignores what the client sends for it.
 func requestedBy(obj object.Value, by access.User) object.Value {
 	return obj.With("spec", obj.At("spec").Edit(userInfo(by).Members(), requester...))
 }
@@ -77,9 +77,9 @@ func requestedBy(obj object.Value, by access.User) object.Value {
 var requester = []string{"username", "uid", "groups", "extra"}
 
 // checkSigningRequest is engine.Resource.Check of CertificateSigningRequests. It refuses what the reference's admission
-// plugins CertificateSubjectRestriction, CertificateApproval and CertificateSigning refuse: the signer of clients'
-// certificates makes no members of system:masters, and who approves requests or writes down what has become of them has
-// to have a verb for their signer, beside that for the subresource.
+// plugins CertificateSubjectRestriction, CertificateApproval and CertificateSigning refuse: the signer of client
+// certificates signs none for the group system:masters, and a user who approves a request or writes its status needs a
+// verb for its signer, in addition to that for the subresource.
 func checkSigningRequest(disabled []string) func(ctx context.Context, rq *engine.Request, obj, old object.Value) error {
 	on := func(plugin string) bool { return !slices.Contains(disabled, plugin) }
 	restricts, approves, signs := on("CertificateSubjectRestriction"), on("CertificateApproval"), on("CertificateSigning")
@@ -111,7 +111,7 @@ func checkSigningRequest(disabled []string) func(ctx context.Context, rq *engine
 	}
 }
 
-// restrictedSubject says why nobody may ask for a certificate with this subject; "": it may be asked for.
+// restrictedSubject returns why a certificate with this subject must not be requested; "" if it may.
 func restrictedSubject(spec object.Value) string {
 	if spec.At("signerName").Str() != certificatesv1.KubeAPIServerClientSignerName {
 		return ""
@@ -144,7 +144,7 @@ func maySigner(ctx context.Context, rq *engine.Request, verb, signer string) boo
 	return false
 }
 
-// keepApproval lets a write to the status change neither approval nor denial, and dates the conditions.
+// keepApproval keeps approval and denial in a write to the status, and sets the times of the conditions.
 func keepApproval(now func() time.Time) func(obj, old object.Value) object.Value {
 	return func(obj, old object.Value) object.Value {
 		was, is := old.At("status", "conditions"), obj.At("status", "conditions")
@@ -155,7 +155,7 @@ func keepApproval(now func() time.Time) func(obj, old object.Value) object.Value
 	}
 }
 
-// approval is the subresource through which requests are approved and denied.
+// approval is the subresource with which requests are approved and denied.
 func approval(r *engine.Resource, now func() time.Time) *engine.Subresource {
 	rule := validation.CertificateSigningRequest.Rules(validation.Options{}).Approval
 	return &engine.Subresource{
@@ -178,8 +178,8 @@ func withConditions(obj, conditions object.Value) object.Value {
 	return obj.WithAt(conditions, "status", "conditions")
 }
 
-// keepConditions puts the old conditions of a type in the place of the new ones, if they are as many. If not,
-// validation will refuse them.
+// keepConditions replaces the new conditions of a type by the old ones, if there are equally many. If not, validation
+// refuses the object.
 func keepConditions(is, was object.Value, typ string) object.Value {
 	var at []int
 	for i, c := range is.Items() {
@@ -202,7 +202,7 @@ func keepConditions(is, was object.Value, typ string) object.Value {
 	return is
 }
 
-// dateConditions says when conditions without a time were updated, and when they last changed.
+// dateConditions sets lastUpdateTime and lastTransitionTime of conditions that have none.
 func dateConditions(is, was object.Value, now time.Time) object.Value {
 	today := object.StringOf(now.UTC().Format(time.RFC3339))
 	for i, c := range is.Items() {

@@ -7,7 +7,7 @@ import (
 	"plinth/object"
 )
 
-// dropFreedDevices drops what the status of a ResourceClaim says of devices that it no longer has.
+// dropFreedDevices drops the entries of status.devices for devices that are no longer allocated to the ResourceClaim.
 func dropFreedDevices(obj, old object.Value) object.Value {
 	freed := allocated(old)
 	for id := range allocated(obj) {
@@ -35,7 +35,7 @@ var claimFeatures = sync.OnceValue(func() *tree {
 		"devices.requests[].exactly.derivedAttributes", "devices.requests[].firstAvailable[].derivedAttributes"))
 })
 
-// device names a device, or a share of one.
+// device identifies a device, or a share of one.
 type device struct{ driver, pool, device, share string }
 
 func deviceOf(v object.Value) device {

@@ -25,7 +25,7 @@ func discovery() group {
 	}}
 }
 
-// sliceAndLabels is the generation of EndpointSlices: all but the metadata, and the labels.
+// sliceAndLabels is the generation of EndpointSlices: everything but the metadata, and the labels.
 func sliceAndLabels(obj object.Value) object.Value {
 	labels := obj.At("metadata", "labels")
 	if labels.Len() == 0 {
@@ -34,8 +34,8 @@ func sliceAndLabels(obj object.Value) object.Value {
 	return object.ListOf(obj.Without("metadata"), labels)
 }
 
-// dropTopology drops a field of an older version, in which a node's name used to stand. Where the old object had a node
-// of that name, it takes it from there.
+// dropTopology drops deprecatedTopology, which held the node's name in an older version. That name becomes the nodeName
+// of the endpoint if the old object has it in this field, too.
 func dropTopology(obj, old object.Value) object.Value {
 	endpoints := obj.At("endpoints")
 	if !old.IsNull() && object.Equal(endpoints, old.At("endpoints")) {

@@ -35,7 +35,7 @@ func coreEvents(c Config) kind {
 	}
 }
 
-// eventSource is the component that an Event comes from, under its old or its new name.
+// eventSource is the component that reports an Event: source.component, or reportingComponent in the newer form.
 func eventSource(obj object.Value) string {
 	if component := obj.At("source", "component").Str(); component != "" {
 		return component

@@ -18,7 +18,7 @@ import (
 	"plinth/object"
 )
 
-// evictionOptions are the options of the delete that an Eviction is.
+// evictionOptions returns the DeleteOptions in an Eviction.
 func evictionOptions(eviction object.Value, dryRun bool) (o engine.DeleteOptions, refusal, err error) {
 	asked := eviction.At("deleteOptions")
 	if asked.At("ignoreStoreReadErrorWithClusterBreakingPotential").Bool() {
@@ -67,9 +67,10 @@ func evictionOptions(eviction object.Value, dryRun bool) (o engine.DeleteOptions
 // manyDisrupted is how many evictions may be pending that the controller of budgets has not confirmed.
 const manyDisrupted = 2000
 
-// decideEviction says what the PodDisruptionBudgets of a namespace make of the eviction of a Pod. A Pod that does not
-// run needs nobody's consent; one that is not ready goes where enough others are, or the budget does not care; any
-// other one takes one of the disruptions that its budget allows, which is noted in the budget's status.
+// decideEviction decides whether the PodDisruptionBudgets of a namespace allow the eviction of a Pod, as the
+// reference's EvictionREST does. A Pod that is not running may always be evicted. One that is not ready may be if
+// enough others are healthy, or if the budget's unhealthyPodEvictionPolicy is AlwaysAllow. Any other one uses one of
+// the disruptions that its budget allows, which is recorded in the budget's status.
 func decideEviction(pod object.Value, budgets []object.Value, now time.Time) (engine.Decision, error) {
 	free := engine.Decision{Budget: -1}
 	switch pod.At("status", "phase").Str() {
@@ -115,7 +116,7 @@ func decideEviction(pod object.Value, budgets []object.Value, now time.Time) (en
 	return engine.Decision{Budget: its[0], Status: status}, nil
 }
 
-// disruptable refuses an eviction that a budget does not allow now.
+// disruptable returns an error if the budget does not allow a disruption now.
 func disruptable(budget object.Value) error {
 	name, status := budget.At("metadata", "name").Str(), budget.At("status")
 	because := func(err *apierr.Error, format string, args ...any) error {
@@ -160,7 +161,7 @@ func disruptable(budget object.Value) error {
 	return because(refused, notNow)
 }
 
-// exhausted is the conditions of a budget that allows no disruption any more.
+// exhausted returns the conditions of a budget that allows no further disruption.
 func exhausted(status object.Value, now time.Time) object.Value {
 	is := object.Fields(
 		"type", object.StringOf(policyv1.DisruptionAllowedCondition), "status", object.StringOf("False"),
@@ -172,7 +173,7 @@ func exhausted(status object.Value, now time.Time) object.Value {
 	return withPodCondition(status.At("conditions"), is)
 }
 
-// markEvicted is a Pod with the condition that says why it goes.
+// markEvicted returns a Pod with the condition DisruptionTarget, which says why it is deleted.
 func markEvicted(pod object.Value, now time.Time) object.Value {
 	is := object.Fields(
 		"type", object.StringOf("DisruptionTarget"), "status", object.StringOf("True"),
@@ -181,7 +182,8 @@ func markEvicted(pod object.Value, now time.Time) object.Value {
 	return pod.WithAt(withPodCondition(pod.At("status", "conditions"), is), "status", "conditions")
 }
 
-// withPodCondition is a list of conditions with this one. Where its status is what it was, it has been so since then.
+// withPodCondition returns the conditions with this one set. If its status does not change, neither does its
+// lastTransitionTime.
 func withPodCondition(conditions, is object.Value) object.Value {
 	for i, c := range conditions.Items() {
 		if c.At("type").Str() != is.At("type").Str() {

@@ -11,14 +11,15 @@ import (
 // selectable is a field that lists and watches can be selected by (LIST-7).
 type selectable struct {
 	name string
-	// path is where value looks; nil: that depends.
+	// path is the field that value reads; nil if value reads several.
 	path []string
-	// value is the field's text in an object. Nil: the name is known and selects by an empty value always, as in the
+	// value returns the field of an object as text. If value is nil, the field is known but always empty, as in the
 	// reference.
 	value func(obj object.Value) string
 }
 
-// selected are the values of the fields in obj, sorted by name as the fields are. Of a null value it gives the names.
+// selected returns the values of the fields in obj, sorted by name as the fields are. For a null obj it returns the
+// names alone.
 func selected(fields []selectable, obj object.Value) []store.Pair {
 	pairs := make([]store.Pair, 0, len(fields))
 	for _, f := range fields {

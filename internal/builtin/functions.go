@@ -8,10 +8,10 @@ import (
 	"plinth/object"
 )
 
-// Functions are the defaults and the rules that the row of a kind names. A request meets them in the middle of a write;
-// here they stand alone, so that each can be compared with the function of the reference that does the same.
+// Functions are the defaults and the rules in the row of a kind. The engine calls them within a write; tests call them
+// alone, to compare each with the function of the reference that does the same.
 type Functions struct {
-	// Defaults fills in what is not set; nil: the kind has no defaults. Timed says that they depend on the time.
+	// Defaults sets fields that are not set; nil if the kind has no defaults. Timed says that they depend on the time.
 	Defaults func(obj object.Value, now time.Time) object.Value
 	Timed    bool
 	Rules    validation.Rules

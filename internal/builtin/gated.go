@@ -8,30 +8,30 @@ import (
 	"plinth/object"
 )
 
-// feature is the fields of one feature that is off by default, as paths: "volumes[].emptyDir.mode". A step [] leads
-// into each item of a list, {} into each member of a map. A step that ends in ? goes as well, if nothing else is left
-// in it.
+// feature is the fields of one feature that is off by default, as paths: "volumes[].emptyDir.mode". A step [] stands
+// for each item of a list, {} for each member of a map. The value of a step that ends in ? is dropped, too, if nothing
+// else is left in it.
 type feature struct {
 	gate   features.Gate
 	fields []string
 }
 
-// behind makes the feature of a gate.
+// behind returns the feature of a gate.
 func behind(gate features.Gate, fields ...string) feature { return feature{gate, fields} }
 
-// gated are the features below one place in an object. While the gate of a feature is off, new objects lose its fields;
-// an object that has one of them, from when the gate was on, may have them all.
+// gated are the features below one place in an object. While the gate of a feature is off, its fields are dropped,
+// except on the update of an object that has one of them from the time when the gate was on.
 type gated struct {
 	at   []string // the path to the place
 	tree func() *tree
 }
 
-// below makes the features of a place. They are put in order on first use.
+// below returns the features of a place. Their tree is built on first use.
 func below(place string, features ...feature) gated {
 	return grown(place, sync.OnceValue(func() *tree { return grow(features...) }))
 }
 
-// grown is a place whose features other places have, too.
+// grown returns the features of a place whose tree other places share.
 func grown(place string, tree func() *tree) gated {
 	if place == "" {
 		return gated{nil, tree}
@@ -68,7 +68,7 @@ const (
 	everyMember = "{}"
 )
 
-// grow makes the tree of the paths of some features, at most 64.
+// grow builds the tree of the paths of some features, at most 64.
 func grow(features ...feature) *tree {
 	t := &tree{root: &branch{}}
 	for i, f := range features {
@@ -98,7 +98,7 @@ func (b *branch) child(step string) *branch {
 	return n
 }
 
-// uses says which features have a field in a value.
+// uses returns the features that have a field in a value.
 func (b *branch) uses(v object.Value) (found uint64) {
 	if v.IsNull() {
 		return 0
@@ -123,7 +123,7 @@ func (b *branch) uses(v object.Value) (found uint64) {
 	return found
 }
 
-// cut drops the fields of these features.
+// cut drops the fields of these features from a value.
 func (b *branch) cut(v object.Value, features uint64) object.Value {
 	for _, n := range b.next {
 		switch n.step {
@@ -157,7 +157,7 @@ func (b *branch) cut(v object.Value, features uint64) object.Value {
 	return v
 }
 
-// drop drops the fields of the features that are off and that old has not used before.
+// drop drops the fields of features that are off and that old does not use.
 func (g gated) drop(obj, old object.Value, set features.Set) object.Value {
 	tree := g.tree()
 	part := obj.At(g.at...)

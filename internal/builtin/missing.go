@@ -1,6 +1,6 @@
 package builtin
 
-// Absent is something that the reference serves, and this server does not.
+// Absent is a resource or subresource that the reference serves and this server does not.
 type Absent struct {
 	Group, Resource, Subresource string
 	Why                          string
@@ -21,8 +21,8 @@ var (
 	}
 )
 
-// Missing lists what of the reference's built-in API is not served, and why. Requests for it are answered with that,
-// and discovery does not mention it.
+// Missing lists the parts of the reference's built-in API that are not served, and why. Requests for them get an error
+// with the reason, and discovery does not list them.
 var Missing = []Absent{
 	{Resource: "nodes", Subresource: "proxy", Why: noNodes, Methods: anything, Connect: true, Below: true},
 	{Resource: "pods", Subresource: "attach", Why: noNodes, Methods: connects, Connect: true, Creates: true},

@@ -8,8 +8,8 @@ import (
 	"plinth/schema"
 )
 
-// Model returns the compiled form of a type that no resource has as its own, but that OpenAPI documents and requests
-// speak of, by its OpenAPI name: the list of a kind, or one of [gotypes.Model]; nil if there is none of that name.
+// Model returns the compiled form of a type that is not the type of a resource but occurs in OpenAPI documents and
+// requests, by its OpenAPI name: the list of a kind, or one of [gotypes.Model]; nil if there is none of that name.
 func Model(name string) *schema.Type {
 	if list := lists()[name]; list != nil {
 		return list()
@@ -30,7 +30,7 @@ var lists = sync.OnceValue(func() map[string]func() *schema.Type {
 	return byName
 })
 
-// modelName is the OpenAPI name of a kind's Go type, which is in the package that is called by the group's first word.
+// modelName is the OpenAPI name of a kind's Go type. Its package is named after the first label of the group.
 func modelName(group, version, kind string) string {
 	if group == "" {
 		group = "core"

@@ -6,7 +6,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 )
 
-// What the names of a kind may look like. With prefix set, name is the beginning of one (generateName).
+// The rules for names. With prefix set, name is a generateName.
 
 // subdomain is the rule of most kinds.
 func subdomain(name string, prefix bool) []string {
@@ -16,7 +16,7 @@ func subdomain(name string, prefix bool) []string {
 	return apivalidation.NameIsDNSSubdomain(name, prefix)
 }
 
-// wholeSubdomain is that of DeviceClasses: nothing is asked of the first part of a generated name.
+// wholeSubdomain is the rule of DeviceClasses: a generateName is not validated.
 func wholeSubdomain(name string, prefix bool) []string {
 	if prefix {
 		return nil
@@ -24,7 +24,7 @@ func wholeSubdomain(name string, prefix bool) []string {
 	return subdomain(name, false)
 }
 
-// label is the rule of kinds whose names become part of host names.
+// label is the rule of kinds whose names become labels of host names.
 func label(name string, prefix bool) []string {
 	if plainLabel(name) {
 		return nil
@@ -32,7 +32,7 @@ func label(name string, prefix bool) []string {
 	return apivalidation.NameIsDNSLabel(name, prefix)
 }
 
-// segment is the rule of kinds whose names need only fit into a URL.
+// segment is the rule of kinds whose names need only be valid segments of a URL.
 func segment(name string, prefix bool) []string { return content.IsPathSegmentName(name) }
 
 // address is the rule of IPAddresses, whose name is the address in its canonical form.
@@ -44,7 +44,8 @@ func address(name string, prefix bool) []string {
 	return wrong
 }
 
-// plainLabel says quickly that a name is a DNS label, which nearly all names are. It may say no to good ones: prefixes.
+// plainLabel is a fast check that a name is a DNS label, which nearly all names are. It may be false for a valid name
+// or prefix, which is then checked in full.
 func plainLabel(name string) bool {
 	if len(name) == 0 || len(name) > utilvalidation.DNS1123LabelMaxLength || name[0] == '-' ||
 		name[len(name)-1] == '-' {

@@ -57,7 +57,7 @@ func namespaces() kind {
 	}
 }
 
-// namespacePropagation is that of most kinds, but that the first delete with orphanDependents=false waits for the
+// namespacePropagation is that of most kinds, except that the first delete with orphanDependents=false waits for the
 // dependents.
 func namespacePropagation(obj object.Value, o engine.DeleteOptions) engine.Propagation {
 	first := obj.At("metadata", "deletionTimestamp").IsNull()
@@ -67,7 +67,7 @@ func namespacePropagation(obj object.Value, o engine.DeleteOptions) engine.Propa
 	return engine.PropagationOr(engine.Background, obj, o)
 }
 
-// newNamespace gives a new Namespace its finalizer and the label with its name.
+// newNamespace adds the finalizer, and the label with the name, to a new Namespace.
 func newNamespace(obj object.Value) object.Value {
 	finalizers := obj.At("spec", "finalizers").Items()
 	has := false
@@ -81,7 +81,7 @@ func newNamespace(obj object.Value) object.Value {
 	return labelNamespace(obj)
 }
 
-// keepNamespaceFinalizers leaves the finalizers to the finalize subresource.
+// keepNamespaceFinalizers keeps spec.finalizers: only the subresource finalize changes them.
 func keepNamespaceFinalizers(obj, old object.Value) object.Value {
 	if finalizers := old.At("spec", "finalizers"); !finalizers.IsNull() {
 		obj = obj.WithAt(finalizers, "spec", "finalizers")
@@ -91,7 +91,7 @@ func keepNamespaceFinalizers(obj, old object.Value) object.Value {
 	return labelNamespace(obj)
 }
 
-// labelNamespace keeps the label that holds the name. It is also a default, but the name may have been generated since.
+// labelNamespace sets the label with the name. The default has set it before, but a generated name is known only now.
 func labelNamespace(obj object.Value) object.Value {
 	const key = corev1.LabelMetadataName
 	name := obj.At("metadata", "name")

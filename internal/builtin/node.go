@@ -21,7 +21,7 @@ func nodes() group {
 	}}
 }
 
-// podCIDR keeps podCIDR and the first of podCIDRs equal; podCIDR wins.
+// podCIDR makes the first of podCIDRs equal to podCIDR, which takes precedence.
 func podCIDR(obj object.Value) object.Value {
 	one, all := obj.At("spec", "podCIDR"), obj.At("spec", "podCIDRs").Items()
 	switch {
@@ -33,12 +33,12 @@ func podCIDR(obj object.Value) object.Value {
 	return obj
 }
 
-// dropNodeConfig drops what belongs to the kubelet configuration by API, a feature that is gone.
+// dropNodeConfig drops the fields of the dynamic kubelet configuration, a feature that was removed.
 func dropNodeConfig(obj object.Value) object.Value {
 	return obj.WithoutAt("spec", "configSource").WithoutAt("status", "config")
 }
 
-// keepNodeConfig lets only a Node that has such a configuration have one.
+// keepNodeConfig drops these fields unless the old Node has them.
 func keepNodeConfig(obj, old object.Value) object.Value {
 	if old.At("spec", "configSource").IsNull() {
 		obj = obj.WithoutAt("spec", "configSource")

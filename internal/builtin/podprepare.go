@@ -9,8 +9,8 @@ import (
 	"plinth/object"
 )
 
-// newPod prepares what of a new Pod follows from the rest of it: selectors by label key, security profiles of an older
-// notation, and the status.
+// newPod sets the fields of a new Pod that follow from others: selectors by label keys, AppArmor profiles from
+// annotations, and the status.
 func newPod(obj object.Value) object.Value {
 	spec := obj.At("spec")
 	spec = appArmorFromAnnotations(spec, obj.At("metadata", "annotations"))
@@ -30,7 +30,7 @@ func newPod(obj object.Value) object.Value {
 	return obj.Edit([]object.Member{{Key: "spec", Value: spec}, {Key: "status", Value: object.MapOf(status...)}})
 }
 
-// keepPodResources keeps the resources of a whole Pod for clients that don't know of them.
+// keepPodResources keeps spec.resources when a client that does not know the field leaves it out.
 func keepPodResources(obj, old object.Value) object.Value {
 	if is, was := obj.At("spec", "resources"), old.At("spec", "resources"); is.IsNull() && !was.IsNull() {
 		return obj.WithAt(was, "spec", "resources")
@@ -38,7 +38,7 @@ func keepPodResources(obj, old object.Value) object.Value {
 	return obj
 }
 
-// keepPodStatus keeps in the status what older clients leave out.
+// keepPodStatus keeps fields of the status that older clients leave out.
 func keepPodStatus(obj, old object.Value) object.Value {
 	is, was := obj.At("status"), old.At("status")
 	var set []object.Member
@@ -64,7 +64,7 @@ func keepPodStatus(obj, old object.Value) object.Value {
 	return obj
 }
 
-// keepObserved keeps the observedGeneration of conditions that come without. There may be several of one type: they are
+// keepObserved keeps the observedGeneration of conditions that are sent without one. Several conditions of one type are
 // matched in order.
 func keepObserved(is, was object.Value) (conditions object.Value, changed bool) {
 	before := map[string][]object.Value{}
@@ -86,7 +86,8 @@ func keepObserved(is, was object.Value) (conditions object.Value, changed bool) 
 	return is, changed
 }
 
-// selectByLabelKeys writes the values of a Pod's own labels into the selectors that name only their keys.
+// selectByLabelKeys completes selectors that name only label keys (matchLabelKeys, mismatchLabelKeys) by the values of
+// the Pod's own labels.
 func selectByLabelKeys(spec, labels object.Value) object.Value {
 	for _, sort := range []string{"podAffinity", "podAntiAffinity"} {
 		affinity := spec.At("affinity", sort)
@@ -119,7 +120,8 @@ func selectByLabelKeys(spec, labels object.Value) object.Value {
 	return spec
 }
 
-// matchKeys adds to the selector of a term what its label keys mean. A term without a selector matches nothing anyway.
+// matchKeys adds the requirements for its label keys to the selector of a term. A term without a selector matches
+// nothing, so nothing is added.
 func matchKeys(term, labels object.Value) object.Value {
 	selector := term.At("labelSelector")
 	if selector.IsNull() {
@@ -141,11 +143,12 @@ func matchKeys(term, labels object.Value) object.Value {
 	return term.With("labelSelector", selector.With("matchExpressions", object.ListOf(expressions...)))
 }
 
-// appArmorPrefix begins the annotations that named the security profiles of containers before there was a field.
+// appArmorPrefix is the prefix of the annotations that named the AppArmor profiles of containers before there was a
+// field for them.
 const appArmorPrefix = corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix
 
-// appArmorFromAnnotations gives containers the profile that an annotation names, where they have none of their own and
-// the Pod has another one.
+// appArmorFromAnnotations sets the AppArmor profile of containers that have none from their annotations, unless the Pod
+// has the same one.
 func appArmorFromAnnotations(spec, annotations object.Value) object.Value {
 	if !hasPrefixed(annotations, appArmorPrefix) || spec.At("os", "name").Str() == "windows" {
 		return spec

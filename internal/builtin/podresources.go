@@ -10,14 +10,15 @@ import (
 	"plinth/object"
 )
 
-// The classes of service of Pods, by what their containers ask for.
+// The QoS classes of Pods.
 const (
 	bestEffort = "BestEffort"
 	burstable  = "Burstable"
 	guaranteed = "Guaranteed"
 )
 
-// qosClass is the class of a Pod: of its own resources if it has such, else the one that all its containers share.
+// qosClass returns the QoS class of a Pod: that of its own resources if it has any, else the one that its containers
+// have in common.
 func qosClass(spec object.Value) string {
 	if resources := spec.At("resources"); podResourcesSet(resources) {
 		return classOf(resources)
@@ -38,7 +39,7 @@ func qosClass(spec object.Value) string {
 	return class
 }
 
-// podResourcesSet says whether a Pod has resources of its own, of a sort that may be.
+// podResourcesSet says whether a Pod has resources of its own that are supported at the level of a Pod.
 func podResourcesSet(resources object.Value) bool {
 	for _, list := range []string{"requests", "limits"} {
 		for _, m := range resources.At(list).Members() {
@@ -50,12 +51,12 @@ func podResourcesSet(resources object.Value) bool {
 	return false
 }
 
-// podResource says whether a resource may be asked for by a Pod as a whole.
+// podResource says whether a resource may be requested by a Pod as a whole.
 func podResource(name string) bool { return name == "cpu" || name == "memory" || hugePages(name) }
 
 func hugePages(name string) bool { return strings.HasPrefix(name, "hugepages-") }
 
-// classOf is the class of one set of resources: guaranteed where what is asked for is also the limit.
+// classOf returns the QoS class of one set of resources: Guaranteed if the requests equal the limits.
 func classOf(resources object.Value) string {
 	requests, limits := resources.At("requests"), resources.At("limits")
 	if requests.Len() == 0 && limits.Len() == 0 {
@@ -92,7 +93,7 @@ func isZero(v object.Value) bool {
 	return q.IsZero()
 }
 
-// quantity is the number that a text in canonical form stands for; none is 0.
+// quantity parses a quantity in canonical form; 0 if there is none.
 func quantity(v object.Value) resource.Quantity {
 	if v.Str() == "" {
 		return resource.Quantity{}
@@ -101,7 +102,7 @@ func quantity(v object.Value) resource.Quantity {
 	return q
 }
 
-// amounts are quantities by the name of their resource.
+// amounts maps names of resources to quantities.
 type amounts map[string]resource.Quantity
 
 func amountsOf(list object.Value) amounts {
@@ -137,8 +138,9 @@ func (a amounts) list() object.Value {
 	return object.MapOf(members...)
 }
 
-// together is what the containers of a Pod ask for, or are limited to, at one time: all containers and sidecars
-// together, or any one of the others that run before them, with the sidecars that have begun.
+// together returns what the containers of a Pod request, or are limited to, at the same time (list is requests or
+// limits). That is the maximum of two: all containers and sidecars; and any other init container with the sidecars that
+// were started before it.
 func together(spec object.Value, list string) amounts {
 	sum, sidecars, before := amounts{}, amounts{}, amounts{}
 	for _, c := range spec.At("containers").Items() {
@@ -159,8 +161,8 @@ func together(spec object.Value, list string) amounts {
 	return sum
 }
 
-// defaultPodResources completes the resources of a whole Pod, if it has any, by what its containers ask for together.
-// The order matters: requests follow the limits of huge pages, and the other limits follow the requests.
+// defaultPodResources completes the resources of a whole Pod, if it has any, by those of its containers together. The
+// order matters: requests are set from the limits of huge pages, and then other limits from the requests.
 func defaultPodResources(spec object.Value) object.Value {
 	resources := spec.At("resources")
 	if resources.At("requests").Len() == 0 && resources.At("limits").Len() == 0 {
@@ -205,7 +207,7 @@ func defaultPodResources(spec object.Value) object.Value {
 	return spec.With("resources", resources)
 }
 
-// fill sets an amount that is not there.
+// fill sets an amount that is not set.
 func (a amounts) fill(name string, q resource.Quantity) {
 	if _, has := a[name]; !has {
 		a[name] = q

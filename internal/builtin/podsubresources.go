@@ -10,11 +10,11 @@ import (
 	"plinth/object"
 )
 
-// mirror is the annotation of Pods that a node runs by itself, and that are only shown here.
+// mirror is the annotation of static Pods, which a kubelet runs by itself and for which the API only has a copy.
 const mirror = "kubernetes.io/config.mirror"
 
-// podSubresources are what may be changed of a Pod that runs: containers for debugging may come, and resources change.
-// running is validation of a Pod that was created before.
+// podSubresources are the subresources that change a running Pod: ephemeral containers can be added, and resources can
+// be changed. running is the validation of an existing Pod.
 func podSubresources(
 	r *engine.Resource, set features.Set, running func(obj, old object.Value) field.ErrorList,
 ) []*engine.Subresource {
@@ -49,7 +49,7 @@ func isMirror(pod object.Value) bool {
 	return is
 }
 
-// cannotDebug says why no container for debugging can be added to a Pod, whatever it is; empty: it can.
+// cannotDebug returns why no ephemeral container can be added to a Pod; "" if one can.
 func cannotDebug(pod object.Value) string {
 	if isMirror(pod) {
 		return "static pods do not support ephemeral containers"
@@ -57,7 +57,7 @@ func cannotDebug(pod object.Value) string {
 	return ""
 }
 
-// cannotResize says why the resources of a Pod cannot change, whatever they are; empty: they can.
+// cannotResize returns why the resources of a Pod cannot be changed; "" if they can.
 func cannotResize(pod object.Value) string {
 	switch {
 	case isMirror(pod):
@@ -68,13 +68,14 @@ func cannotResize(pod object.Value) string {
 	return ""
 }
 
-// onlySpec is the old Pod with another spec. Of the metadata, nothing may change that means something.
+// onlySpec returns the body with this spec, and with the status, labels, annotations, finalizers and owners of the old
+// Pod.
 func onlySpec(old, body, spec object.Value) object.Value {
 	body = keepMeta(keep(body, old, "status"), old, stays[statusOnly]...)
 	return body.With("spec", spec)
 }
 
-// addContainers takes the ephemeral containers, and nothing else.
+// addContainers takes only the ephemeral containers from the body.
 func addContainers(old, body object.Value) object.Value {
 	return onlySpec(old, body, keep(old.At("spec"), body.At("spec"), "ephemeralContainers"))
 }
@@ -100,8 +101,8 @@ func addedContainers(obj, old object.Value) field.ErrorList {
 	return errs
 }
 
-// resize takes the resources of the containers and of the Pod, and how the containers take their change. A body with
-// other containers stays as it is, for validation to refuse.
+// resize takes only the resources of the containers and of the Pod, and the resize policies, from the body. A body with
+// other containers is returned unchanged, and validation refuses it.
 func resize(old, body object.Value) object.Value {
 	is, was := body.At("spec"), old.At("spec")
 	if is.At("containers").Len() == was.At("containers").Len() &&
@@ -165,8 +166,8 @@ func resized(obj, old object.Value) field.ErrorList {
 	return errs
 }
 
-// nodeResizes says whether the node that runs a Pod tells of the resources of its containers: only then it changes
-// them.
+// nodeResizes says whether the kubelet of a Pod supports resizing: it does if it reports the resources of containers in
+// their status.
 func nodeResizes(pod object.Value) bool {
 	for _, c := range pod.At("status", "containerStatuses").Items() {
 		if !c.At("state", "running").IsNull() {
@@ -176,7 +177,7 @@ func nodeResizes(pod object.Value) bool {
 	return true
 }
 
-// sameContainers demands that no container comes, goes or moves.
+// sameContainers requires that no container is added, removed or moved.
 func sameContainers(obj, old object.Value, path *field.Path) (errs field.ErrorList) {
 	for _, list := range []string{"containers", "initContainers"} {
 		is, was := obj.At("spec", list).Items(), old.At("spec", list).Items()
@@ -194,7 +195,7 @@ func sameContainers(obj, old object.Value, path *field.Path) (errs field.ErrorLi
 	return errs
 }
 
-// podResized looks at the resources of the Pod as a whole.
+// podResized validates the change of the resources of the Pod as a whole.
 func podResized(is, was object.Value, path *field.Path) (errs field.ErrorList) {
 	if is.At("requests").Len()+is.At("limits").Len()+was.At("requests").Len()+was.At("limits").Len() == 0 {
 		return nil
@@ -211,7 +212,7 @@ func podResized(is, was object.Value, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// containerResized demands that of a container only what it computes with changes.
+// containerResized requires that only CPU and memory of a container change.
 func containerResized(is, was object.Value, list string, i int, path *field.Path) field.ErrorList {
 	if !sameButComputing(is.At("resources"), was.At("resources")) || !object.Equal(is.Without("resources"),
 		was.Without("resources")) {
@@ -232,7 +233,7 @@ func containerResized(is, was object.Value, list string, i int, path *field.Path
 	return nil
 }
 
-// notRemoved demands that no resource goes that was asked for or limited.
+// notRemoved requires that no request and no limit is removed.
 func notRemoved(is, was object.Value, path *field.Path, what string) (errs field.ErrorList) {
 	for _, list := range []string{"requests", "limits"} {
 		for _, m := range was.At(list).Members() {
@@ -245,7 +246,7 @@ func notRemoved(is, was object.Value, path *field.Path, what string) (errs field
 	return errs
 }
 
-// sameButComputing compares two sets of resources but for CPU and memory.
+// sameButComputing compares two sets of resources without CPU and memory.
 func sameButComputing(is, was object.Value) bool {
 	for _, list := range []string{"requests", "limits"} {
 		a, b := is.At(list).Edit(nil, "cpu", "memory"), was.At(list).Edit(nil, "cpu", "memory")

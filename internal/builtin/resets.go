@@ -7,7 +7,7 @@ import (
 	"plinth/merge"
 )
 
-// What most kinds with a status have as their untouched fields.
+// The untouched fields of most kinds with a status.
 var (
 	// statusApart is what the older kinds have: metadata can be written through both endpoints.
 	statusApart = map[string]string{"": "status", "status": "spec"}
@@ -15,9 +15,9 @@ var (
 	statusAlone = map[string]string{"": "status", "status": "metadata spec"}
 )
 
-// resets is, by API version, what a write to this endpoint of a type cannot touch, and so does not own (SSA-14); "" as
-// the subresource is the main URL. Each version of a kind has all of them, as a write changes who owns what in the
-// others, too.
+// resets returns, by API version, the fields that a write to this endpoint of a type cannot change and so does not own
+// (SSA-14); the subresource "" is the main URL. Each version of a kind has those of all versions, as a write also
+// changes the ownership recorded in other versions.
 //
 // A write to the scale, to the ephemeralcontainers or to the resize of an object owns whatever it changes. The
 // reference means the last two to own nothing but the containers' parts, but its storage does not hand that on to what

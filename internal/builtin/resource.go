@@ -78,7 +78,7 @@ func resources(c Config) group {
 	}}
 }
 
-// dateTaint dates a taint anew when its effect changes and the client leaves its time alone.
+// dateTaint sets the time of a taint when its effect changes and the client does not set the time.
 func dateTaint(now func() time.Time) func(obj, old object.Value) object.Value {
 	return func(obj, old object.Value) object.Value {
 		is, was := obj.At("spec", "taint"), old.At("spec", "taint")

@@ -8,8 +8,8 @@ import (
 	"plinth/internal/engine"
 )
 
-// componentStatuses tells of the parts that a control plane once had. This server is one part, and nobody writes here:
-// the list is empty.
+// componentStatuses list the components of a control plane, and are deprecated. This server is a single component: the
+// list is always empty.
 func componentStatuses() kind {
 	return kind{
 		name: "componentstatuses", kind: "ComponentStatus", short: "cs", schema: gotypes.Of[corev1.ComponentStatus],

@@ -6,7 +6,7 @@ import (
 	"plinth/object"
 )
 
-// plainData moves the data that a client has sent as plain text to the rest of it. It is nowhere to be read again.
+// plainData moves stringData, which clients send as plain text, to data. It is never returned.
 func plainData(obj object.Value) object.Value {
 	plain, sent := obj.Get("stringData")
 	if !sent {
@@ -23,7 +23,7 @@ func plainData(obj object.Value) object.Value {
 	return obj.Without("stringData")
 }
 
-// keepSecretType takes a missing type for the old one.
+// keepSecretType keeps the type if an update leaves it out.
 func keepSecretType(obj, old object.Value) object.Value {
 	if obj.At("type").Str() == "" {
 		return keep(obj, old, "type")
@@ -31,7 +31,7 @@ func keepSecretType(obj, old object.Value) object.Value {
 	return obj
 }
 
-// secretNames leaves only the names of the Secrets that a ServiceAccount refers to.
+// secretNames reduces the references of a ServiceAccount to Secrets to their names.
 func secretNames(obj object.Value) object.Value {
 	secrets := obj.At("secrets")
 	for i, s := range secrets.Items() {

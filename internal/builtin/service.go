@@ -31,7 +31,7 @@ func services() kind {
 	}
 }
 
-// completeServices lets Services have addresses and ports.
+// completeServices connects the type Service to the allocator of addresses and ports.
 func (c *Config) completeServices(all []*engine.Resource) {
 	if c.Addresses == nil {
 		c.Addresses = addresses.New(addresses.Config{})
@@ -42,7 +42,7 @@ func (c *Config) completeServices(all []*engine.Resource) {
 	c.Addresses.Complete(find("services"), find("ipaddresses"), c.validation().ClusterIPs)
 }
 
-// The questions that decide which fields of a Service belong to its type.
+// These functions decide which fields of a Service its type needs.
 
 func serviceType(spec object.Value) string { return spec.At("type").Str() }
 
@@ -61,8 +61,9 @@ func reachableFromOutside(spec object.Value) bool {
 	return hasNodePorts(spec) || serviceType(spec) == "ClusterIP" && spec.At("externalIPs").Len() > 0
 }
 
-// dropOfOtherType drops what belongs to the type that the Service had, and which the client leaves alone while it
-// changes the type to one that has no such thing. What else the server fills in is package addresses' to say, before.
+// dropOfOtherType drops fields that only the old type of a Service needs, if the client changes the type and leaves
+// these fields unchanged (dropTypeDependentFields in the reference). Package addresses sets the fields that the server
+// fills in, before this.
 func dropOfOtherType(obj, old object.Value) object.Value {
 	spec := withoutOthers(obj.At("spec"), old.At("spec"))
 	if serviceType(spec) != "LoadBalancer" {
@@ -71,8 +72,8 @@ func dropOfOtherType(obj, old object.Value) object.Value {
 	return dropInternalPolicy(obj.With("spec", spec))
 }
 
-// dropInternalPolicy drops how traffic within the cluster is led from a Service that is a name only. The reference
-// stores it, and shows it to nobody. One that there is none of stays, for validation to refuse.
+// dropInternalPolicy drops internalTrafficPolicy of an ExternalName Service. The reference stores it, but does not
+// return it. A value that does not exist is kept, and validation refuses it.
 func dropInternalPolicy(obj object.Value) object.Value {
 	spec := obj.At("spec")
 	if policy := spec.At("internalTrafficPolicy").Str(); hasClusterIP(spec) || policy != "Cluster" &&
@@ -118,7 +119,7 @@ func sameOrEmpty(a, b object.Value) bool {
 	return object.Equal(a, b) || a.Len() == 0 && b.Len() == 0 && a.Int() == 0 && b.Int() == 0 && !a.Bool() && !b.Bool()
 }
 
-// newNodePorts says whether there is a node port that was not there before.
+// newNodePorts says whether there is a node port that the old Service does not have.
 func newNodePorts(spec, was object.Value) bool {
 	before := map[int64]bool{0: true}
 	for _, p := range was.At("ports").Items() {

@@ -7,7 +7,7 @@ import (
 	"plinth/object"
 )
 
-// statusRule says whether a kind has a status of its own, and what of the metadata a write to it may change (WRITE-4).
+// statusRule says whether a kind has the subresource status, and which metadata a write to it may change (WRITE-4).
 type statusRule uint8
 
 const (
@@ -52,7 +52,8 @@ func (k *kind) statusOf(r *engine.Resource, validate func(obj, old object.Value)
 	return s
 }
 
-// writeStatus takes the body of a write to the status URL, and gives it everything else from the old object.
+// writeStatus takes the status, and the metadata that may change, from the body of a write to the status URL, and
+// everything else from the old object.
 func (k *kind) writeStatus(old, body object.Value) object.Value {
 	obj := keep(body, old, "spec")
 	if k.status == statusNotMeta {
@@ -67,7 +68,7 @@ func (k *kind) writeStatus(old, body object.Value) object.Value {
 	return obj
 }
 
-// keepMeta gives obj these metadata of old.
+// keepMeta sets these fields of the metadata of obj to those of old.
 func keepMeta(obj, old object.Value, keys ...string) object.Value {
 	if len(keys) == 0 {
 		return obj

@@ -20,29 +20,30 @@ import (
 	"plinth/schema"
 )
 
-// Config is what the built-in types need to know of the server.
+// Config has the settings of the server on which the built-in types depend.
 type Config struct {
 	EventTTL time.Duration    // how long Events live; 0: one hour
 	Now      func() time.Time // nil: time.Now
 	// Features are the feature gates; the zero Set is the defaults.
 	Features features.Set
-	// Authenticate finds out whose a token is, for TokenReviews.
+	// Authenticate returns the user of a token, for TokenReviews.
 	Authenticate Authenticate
-	// Tokens answers TokenRequests. NoTokens: nobody does, and they are not served.
+	// Tokens answers TokenRequests. With NoTokens they are not served.
 	Tokens   Tokens
 	NoTokens bool
-	// Addresses gives Services their addresses and ports; nil: one with the reference's defaults.
+	// Addresses allocates the addresses and ports of Services; nil: an allocator with the reference's defaults.
 	Addresses *addresses.Allocator
-	// Authority decides what users may do, for reviews, and who may write which roles and bindings; nil: nobody may do
-	// anything, and whoever may write roles may write any.
+	// Authority decides what users may do, for reviews and for writes of roles and bindings. Nil: reviews deny everything,
+	// and roles and bindings are not restricted.
 	Authority *authz.Authority
-	// Definitions completes the type of custom resource definitions with what they do; nil: they are only kept.
+	// Definitions adds the behaviour of custom resource definitions to their type; nil: they are stored, and define
+	// nothing.
 	Definitions func(r *engine.Resource)
 	// DisabledAdmission are the names of admission plugins that are off.
 	DisabledAdmission []string
 }
 
-// validation is how strict the rules are.
+// validation returns the options of the validation.
 func (c *Config) validation() validation.Options {
 	return validation.Options{SloppyAddresses: !c.Features.On(features.StrictIPCIDRValidation)}
 }
@@ -88,10 +89,11 @@ func Resources(c Config) []*engine.Resource {
 	return all
 }
 
-// Release is the release of Kubernetes whose types these are. What a write stores may differ from one to the next.
+// Release is the release of Kubernetes that these types belong to. The stored form of an object may differ between
+// releases.
 const Release = "1.37"
 
-// store gives a type the kind that is stored of it. The first row of a kind is the version in which it is stored.
+// store sets the kind of a type. The first row of a kind is the version in which it is stored.
 func (k *kind) store(r *engine.Resource, kinds map[string]*engine.Kind) {
 	path := cmp.Or(k.path, r.Group+"/"+r.Name)
 	r.Stored = kinds[path]
@@ -129,8 +131,8 @@ type group struct {
 	kinds         []kind
 }
 
-// kind is one row of the table. Its zero value is what most types are: namespaced, with all verbs, a DNS subdomain for
-// a name, and an update without resourceVersion taken as it comes.
+// kind is one row of the table. The zero value of each field is what most types have: they are namespaced, with all
+// verbs, with names that are DNS subdomains, and accept updates without a resourceVersion.
 type kind struct {
 	name, kind string // "deployments", "Deployment"
 	short      string // short names, separated by spaces
@@ -138,7 +140,7 @@ type kind struct {
 	schema     func() *schema.Type
 	list       func() *schema.Type // of several objects; nil where there are never several
 
-	// defaults fills in what the reference fills in, timed does so with the time of the request; nil: nothing is.
+	// defaults sets the reference's defaults, and timed those that depend on the time of the request; nil: there are none.
 	defaults func(obj object.Value) object.Value
 	timed    func(obj object.Value, now time.Time) object.Value
 	rules    validation.Kind
@@ -148,7 +150,7 @@ type kind struct {
 	ttl  time.Duration // how long an object lives; 0: until it is deleted
 	// toStorage and fromStorage convert between this version and the one that is stored; nil where this is it.
 	toStorage, fromStorage func(obj object.Value) (object.Value, error)
-	// referenceStorage is the version in which the reference stores the kind, where that is one that it does not serve.
+	// referenceStorage is the version in which the reference stores the kind, if it does not serve that version.
 	referenceStorage string
 
 	cluster     bool     // not in a namespace
@@ -158,64 +160,66 @@ type kind struct {
 	conditional bool     // an update must say which version it replaces (WRITE-1)
 	naming      func(name string, prefix bool) []string
 
-	// alias brings fields that mean the same in step; it comes before the defaults. Nil: there are none.
+	// alias makes fields with the same meaning equal, before the defaults are set. Nil: there are none.
 	alias func(obj object.Value) object.Value
 
-	// status says what a status write may change besides the status; noStatus: the kind has no such subresource.
+	// status says which metadata a write to the status may change; noStatus: the kind has no such subresource.
 	status statusRule
-	// untouched are, by endpoint, the fields that a write there cannot touch, and so does not own (SSA-14): paths,
+	// untouched has, by endpoint, the fields that a write there cannot change, and so does not own (SSA-14): paths,
 	// separated by spaces; the endpoint "" is the main URL. A write to any other endpoint owns whatever it changes.
 	untouched map[string]string
-	// plainStatus: the status URL has no Tables, as is so for some kinds of the reference.
+	// plainStatus: the status is not shown as a Table, as for some kinds of the reference.
 	plainStatus bool
-	// initial is the status of a new object made from an empty one; nil leaves it empty.
+	// initial returns the status of a new object, given the empty one; nil: the empty one.
 	initial func(obj, empty object.Value) object.Value
-	// onStatus has the last word on a status write; nil: none.
+	// onStatus changes the object of a write to the status, as the last step; nil: nothing.
 	onStatus func(obj, old object.Value) object.Value
-	// onCreate and onUpdate prepare what is particular to the kind, after the status has been reset.
+	// onCreate and onUpdate prepare what is specific to the kind, after the status was reset.
 	onCreate func(obj object.Value) object.Value
 	onUpdate func(obj, old object.Value) object.Value
-	// gated are the fields of the main URL, gatedStatus those of the status, that go while the gate of their feature is
-	// off.
+	// gated are the fields of the main URL, gatedStatus those of the status, that are dropped while the gate of their
+	// feature is off.
 	gated, gatedStatus []gated
 	features           features.Set // the same for all rows
-	// generation is what counts as a new generation; nil: the kind has none.
+	// generation returns the part of an object whose change makes a new generation; nil: the kind has none.
 	generation func(obj object.Value) object.Value
 
 	fields []selectable
-	// unknownField words that a field is not among them (engine.Resource).
+	// unknownField is the error for a field that is not among them (engine.Resource).
 	unknownField func(name string) string
-	// blank makes a bookmark's object (engine.Resource).
+	// blank returns the object of bookmarks (engine.Resource).
 	blank func(zero object.Value) object.Value
 	table columns.Table
-	// scale is the text of the label selector of an object, where the kind has the scale subresource; nil elsewhere.
+	// scale returns the label selector of an object as text; nil: the kind has no scale subresource.
 	scale func(obj object.Value) (string, error)
 	more  []*engine.Subresource // besides status and scale
 
-	// propagation is what a delete does to the dependents; nil: background, where nobody says otherwise.
+	// propagation decides what happens to the dependents of a deleted object; nil:
+	// engine.PropagationOr(engine.Background).
 	propagation func(obj object.Value, o engine.DeleteOptions) engine.Propagation
-	// special sets what only few kinds have.
+	// special sets behaviours that only few kinds have.
 	special func(r *engine.Resource)
-	// answersDeleted makes a completed delete answer the object instead of a Status, as some kinds of the reference do.
+	// answersDeleted makes a completed delete answer with the object instead of a Status, as for some kinds of the
+	// reference.
 	answersDeleted bool
 	// confidential keeps values of the objects out of error messages.
 	confidential bool
 }
 
-// orphans is the propagation of kinds that leave their dependents behind where nobody says otherwise.
+// orphans is the propagation of kinds whose dependents are orphaned by default.
 func orphans(obj object.Value, o engine.DeleteOptions) engine.Propagation {
 	return engine.PropagationOr(engine.Orphan, obj, o)
 }
 
-// collects is the propagation of kinds for whose dependents nothing ever waits.
+// collects is the propagation of kinds that never wait for their dependents.
 func collects(object.Value, engine.DeleteOptions) engine.Propagation { return engine.Background }
 
-// The verbs of a collection that can do everything, as discovery lists them.
+// All verbs, in the order of discovery.
 var allVerbs = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 
 var createOnly = []string{"create"}
 
-// resource is the row as the engine wants it.
+// resource converts the row to an engine.Resource.
 func (k *kind) resource(group, version string, c Config) *engine.Resource {
 	r := &engine.Resource{
 		Naming: engine.Naming{
@@ -269,7 +273,7 @@ func (k *kind) resource(group, version string, c Config) *engine.Resource {
 	return r
 }
 
-// defaulting is what a write of the kind fills in: its aliases, then its defaults.
+// defaulting returns the function that sets the aliases of a kind, and then its defaults.
 func (k *kind) defaulting(now func() time.Time) func(object.Value) object.Value {
 	fill := k.defaults
 	if k.timed != nil {
@@ -284,7 +288,7 @@ func (k *kind) defaulting(now func() time.Time) func(object.Value) object.Value 
 	return func(obj object.Value) object.Value { return fill(k.alias(obj)) }
 }
 
-// prepareCreate resets what a client may not set on a new object.
+// prepareCreate resets the fields that a client may not set on a new object.
 func (k *kind) prepareCreate(obj object.Value, _ access.User) object.Value {
 	if k.status != noStatus && k.status != statusOnCreate {
 		empty := k.emptyStatus()
@@ -300,7 +304,7 @@ func (k *kind) prepareCreate(obj object.Value, _ access.User) object.Value {
 	return obj
 }
 
-// prepareUpdate keeps what a client may not change.
+// prepareUpdate keeps the fields that a client may not change.
 func (k *kind) prepareUpdate(obj, old object.Value) object.Value {
 	if k.status != noStatus {
 		obj = keep(obj, old, "status")
@@ -312,7 +316,7 @@ func (k *kind) prepareUpdate(obj, old object.Value) object.Value {
 	return obj
 }
 
-// emptyStatus is what Go writes for a status that nobody has set.
+// emptyStatus is the zero value of the status as Go encodes it.
 func (k *kind) emptyStatus() object.Value {
 	if status := k.schema().Zero().At("status"); !status.IsNull() {
 		return status
@@ -320,7 +324,7 @@ func (k *kind) emptyStatus() object.Value {
 	return object.MapOf()
 }
 
-// keep gives obj the member that old has.
+// keep sets a member of obj to that of old.
 func keep(obj, old object.Value, key string) object.Value {
 	if v, ok := old.Get(key); ok {
 		return obj.With(key, v)
@@ -328,10 +332,10 @@ func keep(obj, old object.Value, key string) object.Value {
 	return obj.Without(key)
 }
 
-// The parts of an object whose change makes a new generation.
+// spec is the generation of most kinds: a change of the spec counts.
 func spec(obj object.Value) object.Value { return obj.At("spec") }
 
-// once is the generation of a kind that counts it at its creation only.
+// once is the generation of a kind that has the generation 1 from its creation on.
 func once(object.Value) object.Value { return object.Nil }
 
 // uncounted is for kinds whose generations are counted from the first update on.

@@ -6,7 +6,7 @@ import (
 	"plinth/object"
 )
 
-// phase makes a new object's status begin in a phase.
+// phase returns the initial status with this phase.
 func phase(name string) func(obj, empty object.Value) object.Value {
 	return func(_, empty object.Value) object.Value { return empty.With("phase", object.StringOf(name)) }
 }
@@ -19,7 +19,8 @@ func volumePending(obj, empty object.Value) object.Value {
 	})
 }
 
-// volumePhase keeps the time of a PersistentVolume's last change of phase, where the writer does not.
+// volumePhase sets lastPhaseTransitionTime when the phase of a PersistentVolume changes, and keeps it when the writer
+// leaves it out.
 func volumePhase(now func() time.Time) func(obj, old object.Value) object.Value {
 	const key = "lastPhaseTransitionTime"
 	return func(obj, old object.Value) object.Value {
@@ -74,7 +75,7 @@ func claimOrSnapshot(source object.Value) bool {
 	return false
 }
 
-// bothSources fills in the one data source from the other.
+// bothSources sets each of the two data sources from the other if it is missing.
 func bothSources(spec, source, ref object.Value) object.Value {
 	switch {
 	case !source.IsNull() && ref.IsNull():

@@ -17,7 +17,7 @@ var (
 	})
 )
 
-// autoscalers is the table of HorizontalPodAutoscalers, whose metrics every version keeps in another place.
+// autoscalers is the table of HorizontalPodAutoscalers; each version has the metrics in other fields.
 func autoscalers(targets cell) Table {
 	return of(name,
 		str("Reference", doc[autoscalingv2.HorizontalPodAutoscalerSpec]("scaleTargetRef"), func(obj object.Value) any {
@@ -37,10 +37,10 @@ func autoscalers(targets cell) Table {
 	)
 }
 
-// mostMetrics is how many metrics are shown.
+// mostMetrics is how many metrics are printed at most.
 const mostMetrics = 2
 
-// metrics tells what is measured against what is wanted.
+// metrics prints the current and the target value of each metric.
 func metrics(specs, statuses []object.Value) string {
 	if len(specs) == 0 {
 		return none
@@ -60,7 +60,7 @@ func metrics(specs, statuses []object.Value) string {
 	return text
 }
 
-// metricKeys is the member in which a type of metric has its source.
+// metricKeys maps types of metrics to the member with their source.
 var metricKeys = map[string]string{
 	"External": "external", "Pods": "pods", "Object": "object", "Resource": "resource",
 	"ContainerResource": "containerResource",
@@ -98,7 +98,8 @@ func metric(spec, status object.Value) string {
 	return name + is + "/" + want
 }
 
-// measured is a value as it was last measured. Where zero is set, a measurement counts even without the value.
+// measured prints the last measured value. If zero is set, a measurement without this value is printed, too, as Go
+// prints a nil pointer.
 func measured(status object.Value, key string, zero bool) string {
 	v := status.At("current", key)
 	if status.IsNull() || v.IsNull() && !zero {
@@ -107,10 +108,10 @@ func measured(status object.Value, key string, zero bool) string {
 	return quantity(v)
 }
 
-// quantity is written as Go prints a pointer to one.
+// quantity prints a quantity as Go prints a pointer to one: <nil> if there is none.
 func quantity(v object.Value) string { return or(v.Str(), "<nil>") }
 
-// Scales are what the scale subresource shows. As in the reference, its name is not marked as one.
+// Scales is the table of the scale subresource. As in the reference its name column is not marked as a name.
 var Scales = of(
 	str("Name", doc[metav1.ObjectMeta]("name"), text("metadata", "name")),
 	integer("Desired", doc[autoscalingv1.ScaleSpec]("replicas"), whole("spec", "replicas")),

@@ -1,9 +1,9 @@
 // Package columns holds the Table columns of the built-in types (MED-6), as the reference prints them, and what fills
 // their cells from an object.
 //
-// A cell is a string, an int64, a bool, an engine.Age or nil. Functions get objects in the version of their type, and
-// nothing else: what they make of one can be kept as long as the object. Descriptions are those of the fields that the
-// columns show, where there is such a field: they come from the API types at run time.
+// A cell is a string, an int64, a bool, an engine.Age or nil. Functions get only the object, in the version of their
+// type: so their results can be cached as long as the object. Descriptions are those of the fields that the columns
+// show, where there is such a field: they come from the API types at run time.
 //
 // A group has a file of its own, and so do the larger kinds of the core group; what several share is in columns.go.
 package columns
@@ -19,8 +19,8 @@ import (
 	"plinth/object"
 )
 
-// Table is the columns of one type, and what fills them. Its zero value is what types have whose columns are the common
-// ones: Name and Created At.
+// Table is the columns of one type, and the functions that fill them. Its zero value has the common columns: Name and
+// Created At.
 type Table struct {
 	Columns []engine.Column
 	Cells   func(obj object.Value) []any
@@ -29,7 +29,7 @@ type Table struct {
 	RowOrder  func(a, b object.Value) int
 }
 
-// cell is what stands in one column for an object.
+// cell returns the cell of one column for an object.
 type cell func(obj object.Value) any
 
 type column struct {
@@ -37,7 +37,7 @@ type column struct {
 	cell cell
 }
 
-// of is the table with these columns.
+// of returns a table with these columns.
 func of(columns ...column) Table {
 	t := Table{Columns: make([]engine.Column, len(columns))}
 	cells := make([]cell, len(columns))
@@ -54,8 +54,7 @@ func of(columns ...column) Table {
 	return t
 }
 
-// str is a column of text, integer one of whole numbers, boolean one of truth values. What a column is called to hold
-// and what its cells are need not agree: the reference is not strict there.
+// str, integer and boolean return columns of these OpenAPI types. The cells may have another type, as in the reference.
 func str(name, description string, c cell) column {
 	return column{engine.Column{Name: name, Type: "string", Description: description}, c}
 }
@@ -68,7 +67,7 @@ func boolean(name, description string, c cell) column {
 	return column{engine.Column{Name: name, Type: "boolean", Description: description}, c}
 }
 
-// wide makes a column one that only wide output shows.
+// wide returns the column with priority 1: only wide output shows it.
 func wide(c column) column {
 	c.Priority = 1
 	return c
@@ -80,7 +79,7 @@ func isName(c column) column {
 	return c
 }
 
-// documented is an API type that says what its fields are.
+// documented is an API type with descriptions of its fields.
 type documented interface{ SwaggerDoc() map[string]string }
 
 // doc is the description of a field of an API type.
@@ -95,19 +94,19 @@ var (
 	age  = str("Age", doc[metav1.ObjectMeta]("creationTimestamp"), since("metadata", "creationTimestamp"))
 )
 
-// What stands in a cell where there is nothing.
+// The texts of cells without a value.
 const (
 	none    = "<none>"
 	unset   = "<unset>"
 	unknown = "<unknown>"
 )
 
-// text is the text at the end of a path.
+// text returns a cell with the string at a path.
 func text(path ...string) cell {
 	return func(obj object.Value) any { return obj.At(path...).Str() }
 }
 
-// textOr is the text at the end of a path, or something else where there is none.
+// textOr is text, with another text for an empty string.
 func textOr(otherwise string, path ...string) cell {
 	return func(obj object.Value) any { return or(obj.At(path...).Str(), otherwise) }
 }
@@ -119,17 +118,17 @@ func or(text, otherwise string) string {
 	return text
 }
 
-// whole is the integer at the end of a path.
+// whole returns a cell with the integer at a path.
 func whole(path ...string) cell {
 	return func(obj object.Value) any { return obj.At(path...).Int() }
 }
 
-// size is how many items or members there are at the end of a path.
+// size returns a cell with the number of items or members at a path.
 func size(path ...string) cell {
 	return func(obj object.Value) any { return int64(obj.At(path...).Len()) }
 }
 
-// truth is the boolean at the end of a path, or something else where there is none.
+// truth returns a cell with the boolean at a path, or another text if there is none.
 func truth(otherwise bool, path ...string) cell {
 	return func(obj object.Value) any {
 		if v := obj.At(path...); !v.IsNull() {
@@ -139,12 +138,12 @@ func truth(otherwise bool, path ...string) cell {
 	}
 }
 
-// since is how long ago the time at the end of a path was.
+// since returns a cell with the age of the time at a path.
 func since(path ...string) cell {
 	return func(obj object.Value) any { return ago(obj.At(path...)) }
 }
 
-// ago tells how long ago a time was.
+// ago returns the age of a time.
 func ago(v object.Value) any {
 	t := at(v)
 	if t.IsZero() {
@@ -153,7 +152,7 @@ func ago(v object.Value) any {
 	return engine.Age{Since: t}
 }
 
-// at reads a time; the zero time where there is none.
+// at parses a time; it returns the zero time if there is none.
 func at(v object.Value) time.Time {
 	t, err := time.Parse(time.RFC3339, v.Str())
 	if err != nil {
@@ -162,7 +161,7 @@ func at(v object.Value) time.Time {
 	return t
 }
 
-// list lists the text at a path in each item of a list.
+// list returns the string at a path in each item of a list.
 func list(items object.Value, path ...string) []string {
 	out := make([]string, 0, items.Len())
 	for _, item := range items.Items() {
@@ -171,12 +170,12 @@ func list(items object.Value, path ...string) []string {
 	return out
 }
 
-// joined is the texts of a list, separated by commas.
+// joined returns the strings of a list, separated by commas.
 func joined(path ...string) cell {
 	return func(obj object.Value) any { return strings.Join(list(obj.At(path...)), ",") }
 }
 
-// labels writes a map of labels.
+// labels prints a map of labels.
 func labels(path ...string) cell {
 	return func(obj object.Value) any {
 		return or(apilabels.Set(stringMap(obj.At(path...))).String(), none)
@@ -191,7 +190,7 @@ func stringMap(v object.Value) map[string]string {
 	return m
 }
 
-// selector writes a LabelSelector; one that selects everything is none.
+// selector prints a LabelSelector; <none> if it selects everything.
 func selector(path ...string) cell {
 	return func(obj object.Value) any {
 		text, err := selectorText(obj.At(path...))
@@ -213,7 +212,7 @@ func selectorText(v object.Value) (string, error) {
 	return s.String(), nil
 }
 
-// labelSelector is a selector as its Go type has it; nil where there is none.
+// labelSelector converts a LabelSelector to its Go type; nil if there is none.
 func labelSelector(v object.Value) *metav1.LabelSelector {
 	if v.IsNull() {
 		return nil
@@ -241,7 +240,7 @@ func containers(path ...string) []column {
 	}
 }
 
-// more shortens a list to its first items.
+// more joins the first items of a list, and adds how many are left out.
 func more(items []string, most, all int) string {
 	if all <= most {
 		return strings.Join(items, ",")
@@ -263,28 +262,28 @@ func condition(conditions object.Value, typ string) (object.Value, bool) {
 
 func deleted(obj object.Value) bool { return !obj.At("metadata", "deletionTimestamp").IsNull() }
 
-// present is the text at the end of a path, even an empty one, or that it is not there.
+// present returns a cell with the string at a path, even an empty one, or <unset> if there is none.
 func present(path ...string) cell { return presentOr(unset, path...) }
 
-// marking is a table that marks one object of a list.
+// marking returns a table that marks one object of a list as the default.
 func marking(isDefault func(candidate, current object.Value) bool, t Table) Table {
 	t.IsDefault = isDefault
 	return t
 }
 
-// ordered is a table whose lists have an order of their own.
+// ordered returns a table whose lists are sorted by this function.
 func ordered(order func(a, b object.Value) int, t Table) Table {
 	t.RowOrder = order
 	return t
 }
 
-// withoutLast is a table that does not tell of its last column.
+// withoutLast returns a table without the definition of its last column; the cells keep it.
 func withoutLast(t Table) Table {
 	t.Columns = t.Columns[:len(t.Columns)-1]
 	return t
 }
 
-// presentOr is the text at the end of a path, even an empty one, or something else where there is none.
+// presentOr returns a cell with the string at a path, even an empty one, or another text if there is none.
 func presentOr(otherwise string, path ...string) cell {
 	return func(obj object.Value) any {
 		if v := obj.At(path...); !v.IsNull() {
@@ -294,5 +293,5 @@ func presentOr(otherwise string, path ...string) cell {
 	}
 }
 
-// mostShown is how many items of a long list are shown.
+// mostShown is how many items of a list are printed at most.
 const mostShown = 3

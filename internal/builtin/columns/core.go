@@ -102,7 +102,7 @@ func nodeStatus(obj object.Value) any {
 	return status
 }
 
-// nodeRoles are the roles that a Node's labels give it, in one of two notations.
+// nodeRoles returns the roles of a Node, from its labels in either of two forms.
 func nodeRoles(obj object.Value) any {
 	roles := sets.New[string]()
 	for _, m := range obj.At("metadata", "labels").Members() {

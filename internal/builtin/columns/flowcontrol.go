@@ -47,7 +47,7 @@ var (
 	)
 )
 
-// byPrecedence is the order in which requests are held against FlowSchemas.
+// byPrecedence is the order in which FlowSchemas are matched with requests.
 func byPrecedence(a, b object.Value) int {
 	return cmp.Or(
 		cmp.Compare(a.At("spec", "matchingPrecedence").Int(), b.At("spec", "matchingPrecedence").Int()),
@@ -55,7 +55,7 @@ func byPrecedence(a, b object.Value) int {
 	)
 }
 
-// within is a number of a part of a priority level that not every one has.
+// within returns a cell with a number in a part of the spec that only some priority levels have.
 func within(path ...string) cell {
 	return func(obj object.Value) any {
 		v := obj.At("spec")

@@ -10,7 +10,7 @@ import (
 	"plinth/object"
 )
 
-// Pods are told by one look over their containers, which several columns come from.
+// Several columns of Pods are computed in one pass over the containers.
 var Pods = Table{
 	Columns: of(
 		name,
@@ -27,7 +27,7 @@ var Pods = Table{
 	Cells: podCells,
 }
 
-// PodTemplates shows what Pods would be made.
+// PodTemplates is the table of PodTemplates.
 var PodTemplates = of(name,
 	str("Containers", "Names of each container in the template.", containers("template", "spec")[0].cell),
 	str("Images", "Images referenced by each container in the template.", containers("template", "spec")[1].cell),
@@ -54,7 +54,7 @@ func podCells(obj object.Value) []any {
 	}
 }
 
-// podState is what the containers of a Pod say together.
+// podState is what is computed from all containers of a Pod.
 type podState struct {
 	spec, status object.Value
 	total, ready int
@@ -87,7 +87,7 @@ func (p *podState) look(obj object.Value) {
 	}
 }
 
-// restarted counts the restarts of a container.
+// restarted adds the restarts of a container.
 func (p *podState) restarted(container object.Value) {
 	p.restarts += container.At("restartCount").Int()
 	if finished := container.At("lastState", "terminated", "finishedAt"); !finished.IsNull() {
@@ -97,8 +97,8 @@ func (p *podState) restarted(container object.Value) {
 	}
 }
 
-// lookAtInit goes over the init containers up to the first that is not done, and says whether there is one. Sidecars,
-// which go on, are told apart.
+// lookAtInit visits the init containers up to the first that is not done, and says whether there is one. A sidecar,
+// which keeps running, counts as done once it has started.
 func (p *podState) lookAtInit(sidecars *podState) (initializing bool) {
 	inits := p.spec.At("initContainers")
 	restartable := func(name string) bool {
@@ -142,7 +142,7 @@ func (p *podState) lookAtInit(sidecars *podState) (initializing bool) {
 	return false
 }
 
-// lookAtContainers goes over the containers proper, the first one last: it has the last word.
+// lookAtContainers visits the containers in reverse order, so that the reason of the first one is printed.
 func (p *podState) lookAtContainers() {
 	running, failure := false, ""
 	statuses := p.status.At("containerStatuses").Items()
@@ -185,7 +185,7 @@ func anyReady(conditions object.Value) bool {
 	return false
 }
 
-// endOf is why a container ended.
+// endOf returns why a container ended: its reason, signal or exit code.
 func endOf(terminated object.Value) string {
 	if reason := terminated.At("reason").Str(); reason != "" {
 		return reason
@@ -196,7 +196,7 @@ func endOf(terminated object.Value) string {
 	return "ExitCode:" + itoa(terminated.At("exitCode").Int())
 }
 
-// readinessGates is how many of the conditions that a Pod's readiness depends on are true.
+// readinessGates prints how many of the conditions in spec.readinessGates are true.
 func readinessGates(spec, status object.Value) string {
 	gates := spec.At("readinessGates")
 	if gates.Len() == 0 {

@@ -29,7 +29,7 @@ var (
 	Endpoints = of(name, str("Endpoints", doc[corev1.Endpoints]("subsets"), endpoints), age)
 )
 
-// balancers are the addresses of load balancers.
+// balancers prints the addresses of load balancers.
 func balancers(obj object.Value) string {
 	addresses := sets.New[string]()
 	for _, i := range obj.At("status", "loadBalancer", "ingress").Items() {
@@ -69,7 +69,7 @@ func servicePorts(obj object.Value) any {
 	return or(strings.Join(ports, ","), none)
 }
 
-// endpoints are the first addresses, with each of their ports.
+// endpoints prints the first addresses, with each of their ports.
 func endpoints(obj object.Value) any {
 	subsets := obj.At("subsets").Items()
 	if len(subsets) == 0 {

@@ -57,7 +57,7 @@ func phaseOrTerminating(obj object.Value) any {
 	return obj.At("status", "phase").Str()
 }
 
-// ifBound is for what a claim has once it has a volume.
+// ifBound returns a cell that is empty until the claim is bound to a volume.
 func ifBound(get func(obj object.Value) string) cell {
 	return func(obj object.Value) any {
 		if obj.At("spec", "volumeName").Str() == "" {

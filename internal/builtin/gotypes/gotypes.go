@@ -1,6 +1,6 @@
-// Package gotypes turns the Go types of k8s.io/api into compiled ones: structure from the types themselves, markers
-// from a table of facts that is generated out of their sources. Nothing is read or compiled before somebody asks for a
-// type.
+// Package gotypes compiles the Go types of k8s.io/api to schemas (schema.Type): their structure by reflection, their
+// markers (+optional, +listType and so on) from facts.txt, which is generated from the comments in their sources.
+// Nothing is read or compiled before the first request for a type.
 package gotypes
 
 import (
@@ -20,13 +20,14 @@ var factsText string
 
 var compiler = schema.NewCompiler(&table{packages: map[string]map[string]typeFacts{}})
 
-// Of returns the compiled form of a Go type; of one type it is always the same.
+// Of returns the compiled form of a Go type, always the same one for a type.
 func Of[T any]() *schema.Type { return compiler.Type(reflect.TypeFor[T]()) }
 
-// OfType is Of for a type that is known at run time only.
+// OfType is Of for a type that is known only at run time.
 func OfType(t reflect.Type) *schema.Type { return compiler.Type(t) }
 
-// table is the facts by package path and type name; a package's are read when one of its types is asked for.
+// table has the facts by package path and type name. Those of a package are read when one of its types is first
+// compiled.
 type table struct {
 	mu       sync.Mutex
 	packages map[string]map[string]typeFacts
@@ -51,7 +52,7 @@ func (t *table) Of(goType reflect.Type) (schema.Markers, map[string]schema.Marke
 	return facts.own, facts.fields
 }
 
-// readPackage reads the section of one package; the format stands with the program that writes it.
+// readPackage parses the section of one package; the comment of command facts describes the format.
 func readPackage(path string) map[string]typeFacts {
 	_, section, found := strings.Cut(factsText, "\npackage "+path+"\n")
 	if !found {

@@ -12,8 +12,8 @@ import (
 	"plinth/schema"
 )
 
-// Model returns the compiled form of a type that no resource has as its own, but that OpenAPI documents and requests
-// speak of, by its OpenAPI name; nil if there is none of that name.
+// Model returns the compiled form of a type that is not the type of a resource but occurs in OpenAPI documents and
+// requests, by its OpenAPI name; nil if there is none of that name.
 func Model(name string) *schema.Type {
 	if t, ok := models()[name]; ok {
 		return compiler.Type(t)
@@ -21,7 +21,7 @@ func Model(name string) *schema.Type {
 	return nil
 }
 
-// models are the options of requests, and what discovery and errors are made of.
+// models are the options of requests, and the types of discovery documents and errors.
 var models = sync.OnceValue(func() map[string]reflect.Type {
 	types := []reflect.Type{
 		reflect.TypeFor[autoscaling.Scale](),
