@@ -16,6 +16,7 @@ type Either struct {
 	Other  *Type // what else it may be: a Bool or a List
 	// ObjectNumber and OtherNumber are the protobuf field numbers of the two in the message of the Go type.
 	ObjectNumber, OtherNumber int
+	ObjectName, OtherName     string // of the Go fields
 }
 
 // isEither says whether a Go type is a struct that reads JSON by itself, with a field for each of two forms, of which
@@ -32,9 +33,9 @@ func (b *batch) either(t reflect.Type) *Either {
 		f := t.Field(i)
 		number := protobufNumber(f.Tag.Get("protobuf"))
 		if f.Type.Kind() == reflect.Pointer {
-			e.Object, e.ObjectNumber = b.compile(f.Type.Elem()), number
+			e.Object, e.ObjectNumber, e.ObjectName = b.compile(f.Type.Elem()), number, f.Name
 		} else {
-			e.Other, e.OtherNumber = b.compile(f.Type), number
+			e.Other, e.OtherNumber, e.OtherName = b.compile(f.Type), number, f.Name
 		}
 	}
 	return e

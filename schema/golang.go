@@ -432,6 +432,9 @@ func (f *Field) GoName() string {
 	return ""
 }
 
+// GoEmbedded are the names of the embedded structs that hold the field, one for each number of Within.
+func (f *Field) GoEmbedded() []string { return strings.Split(strings.TrimSuffix(f.embedded, "."), ".") }
+
 // goString is how the errors of encoding/json name the type: "v1.DeploymentSpec", "[]string".
 func (t *Type) goString() string {
 	if t.golang == nil {

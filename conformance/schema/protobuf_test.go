@@ -125,9 +125,6 @@ func compareRead(t *testing.T, typ reflect.Type, message []byte) bool {
 	}
 	got, err := readMessage(compiled, enclose(t, message))
 	switch {
-	case err != nil && strings.Contains(err.Error(), "an entry: "):
-		// The generated code lets an entry of a map read on behind its own end, and takes no notice of wire types there.
-		return false
 	case err != nil && refused == nil && farYear.MatchString(err.Error()):
 		// The reference takes it and answers with a time that no client can read.
 		return false
@@ -148,8 +145,8 @@ func compareRead(t *testing.T, typ reflect.Type, message []byte) bool {
 }
 
 // withoutEmpty takes out JSON that is there and empty: the members that hold any.
-var withoutEmpty = strings.NewReplacer(`"fieldsV1":null,`, "", `"data":null,`, "", `,"parameters":null`, "",
-	`"parameters":null,`, "")
+var withoutEmpty = strings.NewReplacer(`"fieldsV1":null,`, "", `,"fieldsV1":null`, "", `"fieldsV1":null`, "",
+	`"data":null,`, "", `,"parameters":null`, "", `"parameters":null,`, "")
 
 // quoteManagers makes strings of the fieldsV1 that are no JSON. As JSON, nothing can hold them; in the reference they
 // are read and passed over later, and here a string stands for them.

@@ -103,7 +103,7 @@ func classOf(says string) uint64 {
 }
 
 // reachable is how many mutants a run may reach before it counts as one that never ends.
-const reachable = 1 << 18
+const reachable = 1 << 20
 
 func (s *Sample) try(mutant int) (says string, err error) {
 	defer func() {

@@ -9,16 +9,13 @@ import (
 // The metadata of every object is field 1 of its message, which therefore begins with it. So metadata can be replaced
 // or cut without reading the rest.
 
-// Metadata is the field with the metadata, tag and length included, of the message of an object; nil if the message
-// has none.
+// Metadata is the field with the metadata, tag and length included, of the message of an object; nil if there is no
+// message.
 func Metadata(message []byte) []byte {
-	if len(message) == 0 || message[0] != firstTag {
+	if len(message) == 0 {
 		return nil
 	}
 	_, n := protowire.ConsumeBytes(message[1:])
-	if n < 0 {
-		return nil
-	}
 	return message[:1+n]
 }
 
@@ -31,24 +28,19 @@ func AppendMetadata(dst []byte, meta *schema.Type, data []byte, splice int, revi
 	return insertLength(dst, start), err
 }
 
-// managedTag begins an entry of managedFields: field 17 of ObjectMeta, and the last one.
-const managedTag = 17<<3 | uint64(protowire.BytesType)
+// managedFields is the number of the last field of ObjectMeta.
+const managedFields = 17
 
 // AppendLean appends the message of an object without metadata.managedFields.
 func AppendLean(dst, message []byte) []byte {
 	field := Metadata(message)
-	if field == nil {
-		return append(dst, message...)
-	}
 	metadata, _ := protowire.ConsumeBytes(field[1:])
 	at := 0
 	for at < len(metadata) {
-		tag, size := protowire.ConsumeVarint(metadata[at:])
-		if size < 0 || tag == managedTag {
+		number, _, size := protowire.ConsumeField(metadata[at:])
+		if number == managedFields {
 			break
 		}
-		number, typ := protowire.DecodeTag(tag)
-		size += max(0, protowire.ConsumeFieldValue(number, typ, metadata[at+size:]))
 		at += size
 	}
 	dst = append(AppendLength(dst, 1, at), metadata[:at]...)

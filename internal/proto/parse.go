@@ -3,6 +3,7 @@ package proto
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -49,18 +50,16 @@ func Parse(t *schema.Type, body []byte) (object.Value, error) {
 	}
 	var apiVersion, kind string
 	var raw []byte
-	err := eachField("Unknown", body[len(magic):], func(number protowire.Number, f wireField) error {
-		if (number == 1 || number == 2) && f.typ != protowire.BytesType {
-			return wrongWire(f, [...]string{1: "TypeMeta", 2: "Raw"}[number])
-		}
+	err := eachField("Unknown", body[len(magic):], bytesFields(unknownFields), func(number protowire.Number,
+		f wireField) error {
 		switch number {
 		case 1:
-			return eachField("TypeMeta", f.bytes, func(number protowire.Number, f wireField) error {
-				switch number {
-				case 1:
-					apiVersion = string(f.bytes)
-				case 2:
-					kind = string(f.bytes)
+			return eachField("TypeMeta", f.bytes, bytesFields(typeMetaFields), func(number protowire.Number,
+				f wireField) error {
+				if number == 1 {
+					apiVersion = textOf(f.bytes)
+				} else {
+					kind = textOf(f.bytes)
 				}
 				return nil
 			})
@@ -88,8 +87,30 @@ func Parse(t *schema.Type, body []byte) (object.Value, error) {
 	return value.Edit(named), nil
 }
 
-func wrongWire(f wireField, name string) error {
-	return fmt.Errorf("proto: wrong wireType = %d for field %s", f.typ, name)
+// The fields of an envelope, by number; all of them hold bytes.
+var (
+	unknownFields  = []string{1: "TypeMeta", 2: "Raw", 3: "ContentEncoding", 4: "ContentType"}
+	typeMetaFields = []string{1: "APIVersion", 2: "Kind"}
+)
+
+// bytesFields knows fields that hold bytes.
+func bytesFields(names []string) knownFields {
+	return func(number protowire.Number, typ protowire.Type) (bool, error) {
+		if int(number) >= len(names) {
+			return false, nil
+		}
+		return true, checkWire(typ, protowire.BytesType, names[number])
+	}
+}
+
+// knownFields says whether a message has a field of this number. It is an error if that is of another wire type.
+type knownFields func(number protowire.Number, typ protowire.Type) (bool, error)
+
+func checkWire(typ, want protowire.Type, name string) error {
+	if typ != want {
+		return fmt.Errorf("proto: wrong wireType = %d for field %s", typ, name)
+	}
+	return nil
 }
 
 // wireField is the value of one field on the wire: a number or bytes.
@@ -97,14 +118,16 @@ type wireField struct {
 	typ   protowire.Type
 	n     uint64
 	bytes []byte
+	open  []byte // bytes, and what follows them in the message
 }
 
-// eachField calls visit for each field of a message, in the order of the message.
-func eachField(name string, b []byte, visit func(protowire.Number, wireField) error) error {
+// eachField calls visit for each known field of a message, in the order of the message, and passes over the others. It
+// looks for errors in the order of the generated code: in the tag, in the wire type, in the value.
+func eachField(name string, b []byte, known knownFields, visit func(protowire.Number, wireField) error) error {
 	for len(b) > 0 {
-		tag, n := protowire.ConsumeVarint(b)
-		if n < 0 {
-			return broken(n)
+		tag, n, err := varint(b)
+		if err != nil {
+			return err
 		}
 		number, typ := protowire.Number(tag>>3), protowire.Type(tag&7)
 		switch {
@@ -113,31 +136,22 @@ func eachField(name string, b []byte, visit func(protowire.Number, wireField) er
 		case number <= 0:
 			return fmt.Errorf("proto: %s: illegal tag %d (wire type %d)", name, number, tag)
 		}
-		b = b[n:]
-		f := wireField{typ: typ}
-		switch typ {
-		case protowire.VarintType:
-			f.n, n = protowire.ConsumeVarint(b)
-		case protowire.Fixed64Type:
-			f.n, n = protowire.ConsumeFixed64(b)
-		case protowire.Fixed32Type:
-			var short uint32
-			short, n = protowire.ConsumeFixed32(b)
-			f.n = uint64(short)
-		case protowire.BytesType:
-			f.bytes, n = protowire.ConsumeBytes(b)
-		case protowire.StartGroupType: // which no API has; a field that is passed over may be one
-			n = group(b)
-		default: // what is known of the field says whether it was to be something else
-			if err := visit(number, f); err != nil {
+		ours, err := known(number, typ)
+		if err != nil {
+			return err
+		}
+		if !ours {
+			if n, err = fieldSize(b); err != nil {
 				return err
 			}
-			return fmt.Errorf("proto: illegal wireType %d", typ)
+			b = b[n:]
+			continue
 		}
-		if n < 0 {
-			return broken(n)
+		f, size, err := valueOf(typ, b[n:])
+		if err != nil {
+			return err
 		}
-		b = b[n:]
+		b = b[n+size:]
 		if err := visit(number, f); err != nil {
 			return err
 		}
@@ -145,36 +159,96 @@ func eachField(name string, b []byte, visit func(protowire.Number, wireField) er
 	return nil
 }
 
-// broken words what protowire says of bytes that it cannot read.
-func broken(code int) error {
-	if err := protowire.ParseError(code); errors.Is(err, io.ErrUnexpectedEOF) {
-		return io.ErrUnexpectedEOF
+// valueOf reads the value of a field of one of the wire types that known fields have.
+func valueOf(typ protowire.Type, b []byte) (f wireField, size int, err error) {
+	f.typ = typ
+	switch typ {
+	case protowire.VarintType:
+		f.n, size, err = varint(b)
+	case protowire.Fixed64Type:
+		if len(b) < 8 {
+			return f, 0, io.ErrUnexpectedEOF
+		}
+		f.n, size = binary.LittleEndian.Uint64(b), 8
+	default:
+		f.bytes, size, err = lengthDelimited(b)
+		f.open = b[size-len(f.bytes):]
 	}
-	return errors.New("proto: integer overflow")
+	return f, size, err
 }
 
-// group is the size of a group behind its tag. As in the generated code, any tag that ends a group ends it.
-func group(b []byte) int {
-	size := 0
-	for depth := 1; depth > 0; {
-		tag, n := protowire.ConsumeVarint(b[size:])
-		if n < 0 {
-			return n
+// varint reads a number as the generated code does: in ten bytes at most, of which bits beyond 64 are dropped
+// (protowire refuses those).
+func varint(b []byte) (v uint64, size int, err error) {
+	for size < binary.MaxVarintLen64 {
+		if size == len(b) {
+			return 0, 0, io.ErrUnexpectedEOF
 		}
-		size += n
-		switch typ := protowire.Type(tag & 7); typ {
+		c := b[size]
+		v |= uint64(c&0x7f) << (7 * size)
+		size++
+		if c < 0x80 {
+			return v, size, nil
+		}
+	}
+	return 0, 0, errors.New("proto: integer overflow")
+}
+
+// lengthDelimited reads a length and the bytes behind it. size is that of both.
+func lengthDelimited(b []byte) (content []byte, size int, err error) {
+	length, n, err := varint(b)
+	switch end := n + int(length); {
+	case err != nil:
+		return nil, 0, err
+	case end < n:
+		return nil, 0, errors.New("proto: negative length found during unmarshaling")
+	case end > len(b):
+		return nil, 0, io.ErrUnexpectedEOF
+	default:
+		return b[n:end], end, nil
+	}
+}
+
+// fieldSize is the size of a field with its tag, which may be a group. As in the generated code, any tag that ends a
+// group ends the innermost one.
+func fieldSize(b []byte) (int, error) {
+	pos := 0
+	for depth := 0; ; {
+		tag, n, err := varint(b[pos:])
+		if err != nil {
+			return 0, err
+		}
+		pos += n
+		size := 0
+		switch typ := tag & 7; protowire.Type(typ) {
+		case protowire.VarintType:
+			_, size, err = varint(b[pos:])
+		case protowire.Fixed64Type:
+			size = 8
+		case protowire.BytesType:
+			_, size, err = lengthDelimited(b[pos:])
 		case protowire.StartGroupType:
 			depth++
 		case protowire.EndGroupType:
-			depth--
-		default:
-			if n = protowire.ConsumeFieldValue(1, typ, b[size:]); n < 0 {
-				return n
+			if depth == 0 {
+				return 0, errors.New("proto: unexpected end of group")
 			}
-			size += n
+			depth--
+		case protowire.Fixed32Type:
+			size = 4
+		default:
+			return 0, fmt.Errorf("proto: illegal wireType %d", typ)
+		}
+		if err != nil {
+			return 0, err
+		}
+		if pos += size; pos > len(b) {
+			return 0, io.ErrUnexpectedEOF
+		}
+		if depth == 0 {
+			return pos, nil
 		}
 	}
-	return size
 }
 
 // numbers is a message type as the wire sees it: what stands under each field number of a struct, where JSON sees
@@ -183,63 +257,104 @@ type numbers map[protowire.Number]slot
 
 // slot is a field of the struct, or an embedded struct with field numbers of its own.
 type slot struct {
+	name     string // in Go
+	wire     protowire.Type
+	packed   bool // the field is a list of numbers, which may also come as one run of bytes
 	field    *schema.Field
 	embedded numbers
 }
 
-var numbersOf sync.Map // *schema.Type → numbers
+func (all numbers) known(number protowire.Number, typ protowire.Type) (bool, error) {
+	s, ok := all[number]
+	if !ok || s.packed && typ == protowire.BytesType {
+		return ok, nil
+	}
+	return true, checkWire(typ, s.wire, s.name)
+}
+
+var numbersOf = new(sync.Map) // *schema.Type → numbers
 
 func numbersFor(t *schema.Type) numbers {
 	if known, ok := numbersOf.Load(t); ok {
 		return known.(numbers)
 	}
+	known, _ := numbersOf.LoadOrStore(t, makeNumbers(t))
+	return known.(numbers)
+}
+
+func makeNumbers(t *schema.Type) numbers {
 	all := numbers{}
+	switch {
+	case t.Kind == schema.List: // Wrapped
+		all.add(1, "Items", &schema.Field{Name: itemsOfList, Type: &schema.Type{Kind: schema.List, Elem: t.Elem}})
+	case t.Either != nil:
+		e := t.Either
+		all.add(e.ObjectNumber, e.ObjectName, &schema.Field{Name: objectForm, Type: e.Object})
+		all.add(e.OtherNumber, e.OtherName, &schema.Field{Name: otherForm, Type: e.Other})
+	}
 	for i := range t.Fields {
 		f := &t.Fields[i]
 		if f.Number == 0 || slices.Contains(f.Within, 0) {
 			continue // apiVersion and kind: they are in the envelope
 		}
 		at := all
-		for _, n := range f.Within {
-			outer := at[protowire.Number(n)]
-			if outer.embedded == nil {
-				outer.embedded = numbers{}
+		for depth, n := range f.Within {
+			outer, ok := at[protowire.Number(n)]
+			if !ok {
+				outer = slot{name: f.GoEmbedded()[depth], wire: protowire.BytesType, embedded: numbers{}}
 				at[protowire.Number(n)] = outer
 			}
 			at = outer.embedded
 		}
-		at[protowire.Number(f.Number)] = slot{field: f}
+		at.add(f.Number, f.GoName(), f)
 	}
-	known, _ := numbersOf.LoadOrStore(t, all)
-	return known.(numbers)
+	return all
 }
 
-// message reads a struct.
+func (all numbers) add(number int, name string, f *schema.Field) {
+	s := slot{name: name, field: f, wire: protowire.BytesType}
+	switch t := f.Type; {
+	case t.Kind == schema.List && !t.Wrapped:
+		s.wire = wireType(t.Elem)
+		s.packed = s.wire == protowire.VarintType
+	case t.Kind != schema.Map:
+		s.wire = wireType(t)
+	}
+	all[protowire.Number(number)] = s
+}
+
+// The names of what is in the messages of wrapped lists and of values of one of two forms, which have none in JSON.
+const (
+	itemsOfList = "items"
+	objectForm  = "object"
+	otherForm   = "other"
+)
+
+// message reads a struct, or another message as if it were one.
 func message(t *schema.Type, b []byte, depth int) (object.Value, error) {
 	if depth > maxNesting {
 		return object.Nil, errors.New("messages are nested too deep")
-	}
-	if t.Kind != schema.Struct {
-		return object.Nil, fmt.Errorf("%s is no message", t.GoName)
 	}
 	c := collector{depth: depth}
 	if err := c.fields(t.GoName, numbersFor(t), b); err != nil {
 		return object.Nil, err
 	}
-	return c.value(), nil
+	return c.value()
 }
 
 // collector gathers the fields of one message: repeated ones come one by one, and not necessarily in a row.
 type collector struct {
 	members []object.Member
-	singles []part
+	parts   []parts
 	lists   []list
 	maps    []list
 	depth   int
 }
 
-// part is a message that has come as the value of a field that is there once.
-type part struct {
+// parts are the messages that have come as the value of a field that is there once. To read one after the other means
+// to read them as one. They are read when all have come: if each was read as it comes, and all once more, a body could
+// double the work at each level; and to read each with those before it takes the square of their number.
+type parts struct {
 	field *schema.Field
 	bytes []byte
 }
@@ -251,74 +366,55 @@ type list struct {
 }
 
 func (c *collector) fields(name string, all numbers, b []byte) error {
-	return eachField(name, b, func(number protowire.Number, f wireField) error {
-		s, known := all[number]
-		switch {
-		case !known:
-			return nil
-		case s.embedded != nil:
-			if f.typ != protowire.BytesType {
-				return wrongWire(f, strconv.Itoa(int(number)))
-			}
-			return c.fields(name, s.embedded, f.bytes)
+	return eachField(name, b, all.known, func(number protowire.Number, f wireField) error {
+		s := all[number]
+		if s.embedded != nil {
+			return c.fields(s.name, s.embedded, f.bytes)
 		}
-		return c.field(s.field, f)
+		return c.field(&s, f)
 	})
 }
 
-func (c *collector) field(field *schema.Field, f wireField) error {
-	t := field.Type
-	of := t
-	if t.Kind == schema.List && !t.Wrapped {
-		of = t.Elem
-	}
-	if want := wireType(of); f.typ != want && !(of != t && isScalarNumber(of) && f.typ == protowire.BytesType) {
-		return wrongWire(f, field.GoName())
-	}
+func (c *collector) field(s *slot, f wireField) error {
+	t := s.field.Type
 	switch {
+	case s.packed && f.typ == protowire.BytesType:
+		return c.run(s.field, f.bytes)
 	case t.Kind == schema.List && !t.Wrapped:
-		if f.typ == protowire.BytesType && isScalarNumber(t.Elem) {
-			return c.packed(field, f.bytes)
-		}
-		item, err := scalarOrMessage(t.Elem, f, c.depth)
+		item, err := value(t.Elem, f, c.depth)
 		if err != nil {
 			return err
 		}
-		l := slotOf(&c.lists, field)
+		l := slotOf(&c.lists, s.field)
 		l.items = append(l.items, item)
 	case t.Kind == schema.Map:
 		entry, err := entryOf(t, f, c.depth)
 		if err != nil {
-			return fmt.Errorf("an entry: %w", err)
+			return err
 		}
-		l := slotOf(&c.maps, field)
+		l := slotOf(&c.maps, s.field)
 		l.entries = append(l.entries, entry)
-	default:
-		c.join(field, &f)
-		value, err := scalarOrMessage(t, f, c.depth)
+	case t.Kind == schema.Struct, t.Kind == schema.List, t.Kind == schema.IntOrString, t.Kind == schema.Any:
+		c.part(s.field, f.bytes)
+	default: // of several, the last one counts
+		v, err := value(t, f, c.depth)
 		if err != nil {
 			return err
 		}
-		c.members = append(c.members, object.Member{Key: field.Name, Value: value})
+		c.members = append(c.members, object.Member{Key: s.field.Name, Value: v})
 	}
 	return nil
 }
 
-// join puts the parts of a message together that comes in several: that is what reading one after the other means.
-func (c *collector) join(field *schema.Field, f *wireField) {
-	switch field.Type.Kind {
-	case schema.Struct, schema.List, schema.IntOrString, schema.Duration, schema.Any:
-	default: // the last one counts
-		return
-	}
-	for i := range c.singles {
-		if p := &c.singles[i]; p.field == field {
-			p.bytes = slices.Concat(p.bytes, f.bytes)
-			f.bytes = p.bytes
+// part notes a part of a message.
+func (c *collector) part(field *schema.Field, b []byte) {
+	for i := range c.parts {
+		if p := &c.parts[i]; p.field == field {
+			p.bytes = append(p.bytes, b...)
 			return
 		}
 	}
-	c.singles = append(c.singles, part{field, f.bytes})
+	c.parts = append(c.parts, parts{field, slices.Clip(b)})
 }
 
 func slotOf(all *[]list, field *schema.Field) *list {
@@ -331,39 +427,41 @@ func slotOf(all *[]list, field *schema.Field) *list {
 	return &(*all)[len(*all)-1]
 }
 
-func (c *collector) value() object.Value {
+func (c *collector) value() (object.Value, error) {
+	for _, p := range c.parts {
+		v, err := value(p.field.Type, wireField{bytes: p.bytes}, c.depth)
+		if err != nil {
+			return object.Nil, err
+		}
+		c.members = append(c.members, object.Member{Key: p.field.Name, Value: v})
+	}
 	for _, l := range c.lists {
 		c.members = append(c.members, object.Member{Key: l.field.Name, Value: object.ListOf(l.items...)})
 	}
 	for _, m := range c.maps {
 		c.members = append(c.members, object.Member{Key: m.field.Name, Value: object.MapOf(m.entries...)})
 	}
-	return object.MapOf(c.members...)
+	return object.MapOf(c.members...), nil
 }
 
-func isScalarNumber(t *schema.Type) bool {
-	return t.Kind == schema.Int || t.Kind == schema.Bool
-}
-
-// packed reads a repeated number written as one run, which protobuf allows any writer to do.
-func (c *collector) packed(field *schema.Field, b []byte) error {
+// run reads a list of numbers written as one run, which protobuf allows any writer to do.
+func (c *collector) run(field *schema.Field, b []byte) error {
 	l := slotOf(&c.lists, field)
 	for len(b) > 0 {
-		n, size := protowire.ConsumeVarint(b)
-		if size < 0 {
-			return broken(size)
-		}
-		b = b[size:]
-		item, err := scalarOrMessage(field.Type.Elem, wireField{typ: protowire.VarintType, n: n}, c.depth)
+		n, size, err := varint(b)
 		if err != nil {
 			return err
 		}
-		l.items = append(l.items, item)
+		b = b[size:]
+		l.items = append(l.items, number(field.Type.Elem, n))
 	}
 	return nil
 }
 
 // entryOf reads an entry of a map: a message of a key and a value, either of which may be left out when it is empty.
+//
+// The generated code looks neither at wire types in it nor at its end: a key and a value that begin in the entry may
+// reach beyond it, up to the end of the message around it.
 func entryOf(t *schema.Type, f wireField, depth int) (object.Member, error) {
 	entry := object.Member{Value: t.Elem.Zero()}
 	switch t.Elem.Kind { // where the generated code begins with an empty value, and not with none
@@ -372,36 +470,43 @@ func entryOf(t *schema.Type, f wireField, depth int) (object.Member, error) {
 	case schema.List:
 		entry.Value = object.ListOf()
 	}
-	err := eachField("entry", f.bytes, func(number protowire.Number, f wireField) (err error) {
-		switch number {
-		case 1:
-			if f.typ != protowire.BytesType {
-				err = wrongWire(f, "key")
-			}
-			entry.Key = textOf(f.bytes)
-		case 2:
-			entry.Value, err = scalarOrMessage(t.Elem, f, depth)
+	for pos := 0; pos < len(f.bytes); {
+		tag, n, err := varint(f.open[pos:])
+		if err != nil {
+			return entry, err
 		}
-		return err
-	})
-	return entry, err
+		number := protowire.Number(tag >> 3)
+		if number != 1 && number != 2 {
+			n, err := fieldSize(f.open[pos:])
+			if pos += n; err == nil && pos > len(f.bytes) {
+				err = io.ErrUnexpectedEOF
+			}
+			if err != nil {
+				return entry, err
+			}
+			continue
+		}
+		content, size, err := lengthDelimited(f.open[pos+n:])
+		if err != nil {
+			return entry, err
+		}
+		pos += n + size
+		if number == 1 {
+			entry.Key = textOf(content)
+		} else if entry.Value, err = value(t.Elem, wireField{bytes: content}, depth); err != nil {
+			return entry, err
+		}
+	}
+	return entry, nil
 }
 
-// scalarOrMessage reads one value that is no plain list or map.
-func scalarOrMessage(t *schema.Type, f wireField, depth int) (object.Value, error) {
-	if f.typ != wireType(t) {
-		return object.Nil, wrongWire(f, "value")
-	}
+// value reads one value that is no plain list or map.
+func value(t *schema.Type, f wireField, depth int) (object.Value, error) {
 	switch t.Kind {
-	case schema.Int:
-		if t.Bits == 32 {
-			return object.IntOf(int64(int32(f.n))), nil
-		}
-		return object.IntOf(int64(f.n)), nil
-	case schema.Bool:
-		return object.BoolOf(f.n != 0), nil
+	case schema.Int, schema.Bool:
+		return number(t, f.n), nil
 	case schema.Float:
-		return floatOf(t, f.n)
+		return floatOf(f.n)
 	case schema.String:
 		return object.StringOf(textOf(f.bytes)), nil
 	case schema.Bytes:
@@ -409,13 +514,25 @@ func scalarOrMessage(t *schema.Type, f wireField, depth int) (object.Value, erro
 	case schema.Struct:
 		return message(t, f.bytes, depth+1)
 	case schema.List: // Wrapped
-		return wrapped(t, f.bytes, depth+1)
+		list, err := message(t, f.bytes, depth+1)
+		return object.ListOf(list.At(itemsOfList).Items()...), err
 	case schema.Any:
 		if t.Either != nil {
-			return either(t, f.bytes, depth+1)
+			forms, err := message(t, f.bytes, depth+1)
+			return either(t.Either, forms), err
 		}
 	}
 	return special(t, f.bytes)
+}
+
+func number(t *schema.Type, n uint64) object.Value {
+	switch {
+	case t.Kind == schema.Bool:
+		return object.BoolOf(n != 0)
+	case t.Bits == 32:
+		return object.IntOf(int64(int32(n)))
+	}
+	return object.IntOf(int64(n))
 }
 
 // textOf is the text of a field. Bytes that are no UTF-8 become what JSON makes of them.
@@ -426,47 +543,16 @@ func textOf(b []byte) string {
 	return string([]rune(string(b)))
 }
 
-// wrapped reads a list that has a message of its own: its items are field 1.
-func wrapped(t *schema.Type, b []byte, depth int) (object.Value, error) {
-	items := []object.Value{}
-	err := eachField(t.GoName, b, func(number protowire.Number, f wireField) error {
-		if number != 1 {
-			return nil
-		}
-		item, err := scalarOrMessage(t.Elem, f, depth)
-		items = append(items, item)
-		return err
-	})
-	return object.ListOf(items...), err
-}
-
-// either reads a value of one of two forms.
-func either(t *schema.Type, b []byte, depth int) (object.Value, error) {
-	e := t.Either
-	var obj, other object.Value
-	if e.Other.Kind == schema.Bool {
-		other = object.BoolOf(false)
+// either is a value of one of two forms, of a message that may have both.
+func either(e *schema.Either, forms object.Value) object.Value {
+	obj, other := forms.At(objectForm), forms.At(otherForm)
+	switch {
+	case !obj.IsNull() && other.Kind() != object.List:
+		return obj
+	case e.Other.Kind == schema.Bool && other.IsNull():
+		return object.BoolOf(false)
 	}
-	var items []object.Value
-	err := eachField(t.GoName, b, func(number protowire.Number, f wireField) (err error) {
-		switch {
-		case int(number) == e.ObjectNumber:
-			obj, err = scalarOrMessage(e.Object, f, depth)
-		case int(number) != e.OtherNumber:
-		case e.Other.Kind == schema.Bool:
-			other, err = scalarOrMessage(e.Other, f, depth)
-		default:
-			var item object.Value
-			item, err = scalarOrMessage(e.Other.Elem, f, depth)
-			items = append(items, item)
-			other = object.ListOf(items...)
-		}
-		return err
-	})
-	if !obj.IsNull() && len(items) == 0 {
-		return obj, err
-	}
-	return other, err
+	return other
 }
 
 // special reads the types whose message is no mirror of their JSON.
@@ -477,13 +563,14 @@ func special(t *schema.Type, b []byte) (object.Value, error) {
 	if t.Kind == schema.Time || t.Kind == schema.MicroTime {
 		name = "Timestamp"
 	}
-	err := eachField(name, b, func(number protowire.Number, f wireField) error {
-		if number >= 4 {
-			return nil
+	known := func(number protowire.Number, typ protowire.Type) (bool, error) {
+		want := specialWire(t.Kind, number)
+		if want < 0 {
+			return false, nil
 		}
-		if want := specialWire(t.Kind, number); want != f.typ && want >= 0 {
-			return wrongWire(f, specialFields(t.Kind)[number])
-		}
+		return true, checkWire(typ, want, specialFields(t.Kind)[number])
+	}
+	err := eachField(name, b, known, func(number protowire.Number, f wireField) error {
 		numbers[number], texts[number] = int64(f.n), f.bytes
 		return nil
 	})
@@ -506,13 +593,11 @@ func special(t *schema.Type, b []byte) (object.Value, error) {
 		return object.Nil, fmt.Errorf("is neither a number nor text, but %d", numbers[1])
 	case schema.Time, schema.MicroTime:
 		if len(b) == 0 { // no time, which is not the same as no member
-			return timeOf(t.Kind, time.Time{}), nil
+			numbers[1] = time.Time{}.Unix()
 		}
-		return timeOf(t.Kind, time.Unix(numbers[1], int64(int32(numbers[2])))), nil
-	case schema.Duration:
-		return object.StringOf(time.Duration(numbers[1]).String()), nil
+		return timeOf(t.Kind, numbers[1], int32(numbers[2])), nil
 	case schema.Any: // RawExtension, FieldsV1: JSON
-		if texts[1] == nil {
+		if len(texts[1]) == 0 && (texts[1] == nil || t.GoName != "RawExtension") {
 			return object.Nil, nil
 		}
 		parsed, err := object.ParseJSON(slices.Clone(texts[1]))
@@ -531,7 +616,7 @@ func specialWire(kind schema.Kind, number protowire.Number) protowire.Type {
 	switch {
 	case kind == schema.IntOrString && number == 3, number == 1 && (kind == schema.Quantity || kind == schema.Any):
 		return protowire.BytesType
-	case number == 1, number == 2 && kind != schema.Duration && kind != schema.Quantity && kind != schema.Any:
+	case number == 1, number == 2 && kind != schema.Quantity && kind != schema.Any:
 		return protowire.VarintType
 	}
 	return -1
@@ -546,26 +631,23 @@ func specialFields(kind schema.Kind) [4]string {
 		return [4]string{"", "Type", "IntVal", "StrVal"}
 	case schema.Time, schema.MicroTime:
 		return [4]string{1: "Seconds", 2: "Nanos"}
-	case schema.Duration:
-		return [4]string{1: "Duration"}
 	}
 	return [4]string{1: "Raw"}
 }
 
-// timeOf prints a time as JSON has it. A Time has no nanoseconds, whatever the message says.
-func timeOf(kind schema.Kind, at time.Time) object.Value {
+// timeOf prints a time as JSON has it. A Time has no nanoseconds, whatever the message says; those of a MicroTime are
+// cut to microseconds before they are added to the seconds, which matters where they are negative.
+func timeOf(kind schema.Kind, seconds int64, nanos int32) object.Value {
 	if kind == schema.MicroTime {
+		at := time.Unix(seconds, int64(nanos)/1000*1000)
 		return object.StringOf(at.UTC().Format("2006-01-02T15:04:05.000000Z07:00"))
 	}
-	return object.StringOf(at.UTC().Format(time.RFC3339))
+	return object.StringOf(time.Unix(seconds, 0).UTC().Format(time.RFC3339))
 }
 
 // floatOf keeps a float as its literal, as a parsed body would have it.
-func floatOf(t *schema.Type, bits uint64) (object.Value, error) {
+func floatOf(bits uint64) (object.Value, error) {
 	f := math.Float64frombits(bits)
-	if t.Bits == 32 {
-		f = float64(math.Float32frombits(uint32(bits)))
-	}
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return object.Nil, errors.New("is no finite number")
 	}

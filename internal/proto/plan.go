@@ -14,7 +14,7 @@ import (
 // plan is a struct type as the transcoder needs it: its fields by JSON name, and their order in the message. It is
 // immutable once it has been handed out.
 //
-// Invariants (check): names strictly ascend, by which find searches; order strictly ascends by number at each level,
+// Invariants (broken): names strictly ascend, by which find searches; order strictly ascends by number at each level,
 // which is the order of the generated code; and each field that protobuf carries is in order once.
 type plan struct {
 	goName string
@@ -24,31 +24,38 @@ type plan struct {
 	zero   []byte // the message of a struct in which nothing is set: the absent bytes of all fields, in order
 }
 
-func (p *plan) check() {
-	mustHold := func(ok bool, formula string) {
-		if !ok {
-			invariants.Fail("proto: %s of %s", formula, p.goName)
+// broken is the invariant that does not hold; "" if all do.
+func (p *plan) broken() string {
+	for i := range p.names {
+		if i > 0 && p.names[i-1] >= p.names[i] {
+			return "names out of order"
 		}
-	}
-	for i := 1; i < len(p.names); i++ {
-		mustHold(p.names[i-1] < p.names[i], "names out of order")
 	}
 	seen := make([]int, len(p.fields))
-	var level func(steps []step)
-	level = func(steps []step) {
-		for i := range steps {
-			mustHold(i == 0 || steps[i-1].number < steps[i].number, "field numbers out of order")
-			if steps[i].field >= 0 {
-				seen[steps[i].field]++
-			} else {
-				level(steps[i].embedded)
-			}
+	if !countSteps(p.order, seen) {
+		return "field numbers out of order"
+	}
+	for i, f := range p.fields {
+		if f.none != (seen[i] == 0) || seen[i] > 1 {
+			return "a field that is missing, or there twice: " + p.names[i]
 		}
 	}
-	level(p.order)
-	for i := range seen {
-		mustHold(seen[i] == 1 || seen[i] == 0 && p.fields[i].none, "a field that is missing, or there twice: "+p.names[i])
+	return ""
+}
+
+// countSteps counts how often each field is among steps, whose numbers must ascend.
+func countSteps(steps []step, seen []int) bool {
+	for i, s := range steps {
+		if i > 0 && steps[i-1].number >= s.number {
+			return false
+		}
+		if s.field >= 0 {
+			seen[s.field]++
+		} else if !countSteps(s.embedded, seen) {
+			return false
+		}
 	}
+	return true
 }
 
 // planned is a field.
@@ -93,11 +100,14 @@ type step struct {
 	embedded []step
 }
 
-var plans struct {
+// planCache keeps plans.
+type planCache struct {
 	ready sync.Map // *schema.Type → *plan
 	mu    sync.Mutex
 	known map[*schema.Type]*plan // complete whenever mu is free
 }
+
+var plans = &planCache{known: map[*schema.Type]*plan{}}
 
 // planOf is the plan of a struct type.
 func planOf(t *schema.Type) *plan {
@@ -106,9 +116,6 @@ func planOf(t *schema.Type) *plan {
 	}
 	plans.mu.Lock()
 	defer plans.mu.Unlock()
-	if plans.known == nil {
-		plans.known = map[*schema.Type]*plan{}
-	}
 	p := makePlan(t)
 	plans.ready.Store(t, p)
 	return p
@@ -141,7 +148,9 @@ func makePlan(t *schema.Type) *plan {
 	sortSteps(p.order)
 	p.zero = p.appendZero(nil, p.order)
 	if invariants.Enabled {
-		p.check()
+		if broken := p.broken(); broken != "" {
+			invariants.Fail("proto: %s of %s", broken, p.goName)
+		}
 	}
 	return p
 }
@@ -229,14 +238,12 @@ func planElement(t *schema.Type) element {
 		e.item = &items{tag: tagOf(1, wireType(t.Elem)), of: planElement(t.Elem)}
 		e.zero = []byte{0}
 	case schema.Float:
-		e.zero = make([]byte, t.Bits/8)
+		e.zero = make([]byte, 8)
 	case schema.Quantity:
 		e.zero = []byte{3, firstTag, 1, '0'}
 	case schema.IntOrString:
 		e.zero = []byte{6, 1<<3 | byte(protowire.VarintType), 0, 2<<3 | byte(protowire.VarintType), 0,
 			3<<3 | byte(protowire.BytesType), 0}
-	case schema.Duration:
-		e.zero = []byte{2, 1<<3 | byte(protowire.VarintType), 0}
 	default: // a number, false, no text, no time
 		e.zero = []byte{0}
 	}
@@ -248,8 +255,6 @@ func wireType(t *schema.Type) protowire.Type {
 	switch {
 	case t.Kind == schema.Int, t.Kind == schema.Bool:
 		return protowire.VarintType
-	case t.Kind == schema.Float && t.Bits == 32:
-		return protowire.Fixed32Type
 	case t.Kind == schema.Float:
 		return protowire.Fixed64Type
 	}
@@ -260,26 +265,5 @@ func tagOf(number int, typ protowire.Type) []byte {
 	return protowire.AppendTag(nil, protowire.Number(number), typ)
 }
 
-// find is the index of a field. from is the index to look at first: members come in the order of names, so that it
-// nearly always is the right one.
-func (p *plan) find(name string, from int) (int, bool) {
-	if from >= len(p.names) || p.names[from] > name {
-		if from == 0 || p.names[from-1] < name {
-			return from, false
-		}
-		from = 0
-	}
-	if from < len(p.names) && p.names[from] == name {
-		return from, true
-	}
-	low, high := from, len(p.names)
-	for low < high {
-		mid := int(uint(low+high) / 2)
-		if p.names[mid] < name {
-			low = mid + 1
-		} else {
-			high = mid
-		}
-	}
-	return low, low < len(p.names) && p.names[low] == name
-}
+// find is the index of a field.
+func (p *plan) find(name string) (int, bool) { return slices.BinarySearch(p.names, name) }

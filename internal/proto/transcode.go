@@ -84,17 +84,13 @@ func transcode(t *schema.Type, data []byte, splice int, revision int64) (*transc
 	if revision == 0 {
 		e.splice = -1
 	}
-	if t.Kind != schema.Struct {
-		e.fail(t, "is no message")
-	} else {
-		e.message(planOf(t))
-	}
+	e.message(planOf(t))
 	return e, e.err
 }
 
 // release returns the buffers to the pool, unless they have grown very large.
 func (e *transcoder) release() {
-	e.in, e.buf, e.tmp, e.cuts = nil, e.buf[:0], e.tmp[:0], e.cuts[:0]
+	e.in, e.buf, e.cuts = nil, e.buf[:0], e.cuts[:0]
 	if cap(e.buf)+cap(e.tmp) <= maxScratch {
 		transcoders.Put(e)
 	}
@@ -125,7 +121,6 @@ func (e *transcoder) message(p *plan) {
 	e.pos++
 	start, base := len(e.buf), len(e.cuts)
 	e.cuts = append(e.cuts, make([]cut, len(p.fields))...)
-	next := 0
 	for e.peek() == '"' {
 		if e.pos == e.splice {
 			e.version(p, base)
@@ -134,8 +129,8 @@ func (e *transcoder) message(p *plan) {
 		if e.pos++; e.pos >= len(e.in) { // a colon
 			break
 		}
-		at, known := p.find(string(key), next)
-		if next = at; !known || p.fields[at].none {
+		at, known := p.find(string(key))
+		if !known || p.fields[at].none {
 			e.skip()
 		} else {
 			from := len(e.buf)
@@ -188,10 +183,7 @@ func (e *transcoder) arrange(dst []byte, p *plan, order []step, cuts []cut) []by
 
 // version appends resourceVersion to the metadata.
 func (e *transcoder) version(p *plan, base int) {
-	at, known := p.find("resourceVersion", 0)
-	if !known {
-		return
-	}
+	at, _ := p.find("resourceVersion")
 	from := len(e.buf)
 	var digits [20]byte
 	text := strconv.AppendInt(digits[:0], e.revision, 10)
@@ -314,15 +306,8 @@ func (e *transcoder) special(t *schema.Type) {
 		e.buf = append(e.buf, text...)
 	case schema.IntOrString:
 		e.intOrString(t)
-	case schema.Time, schema.MicroTime:
+	default: // Time, MicroTime
 		e.time(t)
-	case schema.Duration:
-		d, err := time.ParseDuration(string(e.string(t)))
-		if err != nil {
-			e.fail(t, err.Error())
-			return
-		}
-		e.buf = protowire.AppendVarint(protowire.AppendTag(e.buf, 1, protowire.VarintType), uint64(d))
 	}
 }
 
@@ -424,15 +409,12 @@ func (e *transcoder) bool(t *schema.Type) {
 func (e *transcoder) float(t *schema.Type) {
 	start := e.pos
 	e.skip()
-	f, err := strconv.ParseFloat(string(e.in[start:e.pos]), int(t.Bits))
-	switch {
-	case err != nil:
+	f, err := strconv.ParseFloat(string(e.in[start:e.pos]), 64)
+	if err != nil {
 		e.fail(t, err.Error())
-	case t.Bits == 32:
-		e.buf = protowire.AppendFixed32(e.buf, math.Float32bits(float32(f)))
-	default:
-		e.buf = protowire.AppendFixed64(e.buf, math.Float64bits(f))
+		return
 	}
+	e.buf = protowire.AppendFixed64(e.buf, math.Float64bits(f))
 }
 
 // string is text, which the value at pos has to be. It is good until the next message is complete.

@@ -11,6 +11,7 @@ import (
 	"plinth/internal/builtin/gotypes"
 	"plinth/internal/proto"
 	"plinth/object"
+	"plinth/schema"
 )
 
 // releases are the folders of vectors in k8s.io/api.
@@ -85,18 +86,66 @@ func TestProtobufVectors(t *testing.T) {
 	}
 }
 
-// Bytes that were stored by who knew another type are an error, and no panic.
+// Bytes that were stored by who knew another type are an error, and no panic. The error is the first one, and the next
+// object is none the worse for it.
 func TestMessagesOfOtherTypes(t *testing.T) {
-	for _, text := range []string{
-		`{"data":[]}`, `{"data":"x"}`, `{"data":{"k":1}}`, `{"binaryData":{"k":"?"}}`, `{"immutable":"yes"}`,
-		`{"metadata":[]}`,
-		`{"metadata":{"name":1}}`, `{"metadata":{"generation":"1"}}`, `{"metadata":{"creationTimestamp":"now"}}`, `[]`, `1`,
-		``, `{`, `{"data"`, `{"data":{"k`,
-		`{"metadata":{"finalizers":{}}}`, `{"metadata":{"generation":99999999999999999999}}`,
+	configMap, pod := gotypes.Of[corev1.ConfigMap](), gotypes.Of[corev1.Pod]()
+	definition := kinds()["apiextensions.k8s.io.v1.CustomResourceDefinition"].Schema()
+	for _, c := range []struct {
+		typ        *schema.Type
+		text, want string
+	}{
+		{configMap, `{"data":[]}`, "offset 8: string is in no map"},
+		{configMap, `{"data":"x"}`, "offset 8: string is in no map"},
+		{configMap, `{"data":{"k":1}}`, "offset 13: string is no string"},
+		{configMap, `{"binaryData":{"k":"?"}}`, "offset 22: bytes illegal base64 data at input byte 0"},
+		{configMap, `{"immutable":"yes"}`, "offset 13: bool is none"},
+		{configMap, `{"immutable":"yes","metadata":[]}`, "offset 13: bool is none"},
+		{configMap, `{"metadata":[]}`, "offset 12: struct ObjectMeta is no JSON object"},
+		{configMap, `{"metadata":{"name":1}}`, "offset 20: string is no string"},
+		{configMap, `{"metadata":{"generation":"1"}}`, `offset 26: int strconv.ParseInt: parsing "": invalid syntax`},
+		{configMap, `{"metadata":{"generation":-}}`, `offset 27: int strconv.ParseInt: parsing "-": invalid syntax`},
+		{configMap, `{"metadata":{"generation":99999999999999999999}}`,
+			`offset 46: int strconv.ParseInt: parsing "99999999999999999999": value out of range`},
+		{configMap, `{"metadata":{"creationTimestamp":"now"}}`,
+			`offset 38: time parsing time "now" as "2006-01-02T15:04:05Z07:00": cannot parse "now" as "2006"`},
+		{configMap, `{"metadata":{"finalizers":{}}}`, "offset 26: string is in no list"},
+		{configMap, `{"metadata":{"finalizers":["a"`, "offset 31: struct ObjectMeta does not end"},
+		{configMap, `[]`, "offset 0: struct ConfigMap is no JSON object"},
+		{configMap, `1`, "offset 0: struct ConfigMap is no JSON object"},
+		{configMap, ``, "offset 0: struct ConfigMap is no JSON object"},
+		{configMap, `{`, "offset 1: struct ConfigMap does not end"},
+		{configMap, `{"data"`, "offset 8: struct ConfigMap does not end"},
+		{configMap, `{"data":`, "offset 8: struct ConfigMap does not end"},
+		{configMap, `{"immutable":t`, "offset 17: struct ConfigMap does not end"},
+		{configMap, `{"data":{"k`, "offset 9: string does not end"},
+		{configMap, `{"data":{"k\`, "offset 9: string does not end"},
+		{configMap, `{"data":{"k\"`, "offset 14: string is no string"},
+		{pod, `{"spec":{"activeDeadlineSeconds":1,"activeDeadlineSeconds":1.5}}`, "offset 60: struct PodSpec does not end"},
+		{definition, `{"spec":{"versions":[{"schema":{"openAPIV3Schema":{"minimum":"x"}}}]}}`,
+			`offset 64: float strconv.ParseFloat: parsing "\"x\"": invalid syntax`},
 	} {
-		if b, err := proto.AppendObject(nil, gotypes.Of[corev1.ConfigMap](), []byte(text)); err == nil {
-			t.Errorf("%s became %x", text, b)
+		b, err := proto.AppendObject([]byte("before"), c.typ, []byte(c.text))
+		if err == nil || err.Error() != "protobuf: "+c.want || string(b) != "before" {
+			t.Errorf("%s became %x: %v, want %s", c.text, b, err, c.want)
 		}
+		if size, err := proto.Size(c.typ, []byte(c.text)); err == nil || size != 0 {
+			t.Errorf("%s has size %d", c.text, size)
+		}
+		const object, message = `{"immutable":true}`, "\x0a\x10\x0a\x00\x12\x00\x1a\x00\x22\x00\x2a\x00\x32\x008\x00B\x00 \x01"
+		b, err = proto.AppendMessage(nil, configMap, []byte(object), 0, 0)
+		if err != nil || string(b) != message {
+			t.Errorf("after %s: %q, %v", c.text, b, err)
+		}
+	}
+}
+
+// Null is a time that was there and zero: without it, it would not have been written.
+func TestNullTimes(t *testing.T) {
+	const text = `{"metadata":{"creationTimestamp":null,"deletionTimestamp":null,"generation":null}}`
+	b, err := proto.AppendMessage(nil, gotypes.Of[corev1.ConfigMap](), []byte(text), 0, 0)
+	if want := "\x0a\x12\x0a\x00\x12\x00\x1a\x00\x22\x00\x2a\x00\x32\x008\x00B\x00J\x00"; err != nil || string(b) != want {
+		t.Errorf("%q, %v; want %q", b, err, want)
 	}
 }
 
