@@ -69,7 +69,8 @@ func TestTokenSecretIsFilled(t *testing.T) {
 		uid := account(b)
 		secretOf(b, "s", "")
 		obj, _ := b.there("secrets", "gone", "s")
-		for key, want := range map[string]string{"token": "gone/a/" + uid + "/s", "ca.crt": "authority", "namespace": "gone"} {
+		for key, want := range map[string]string{"token": "gone/a/" + uid + "/s", "ca.crt": "authority",
+			"namespace": "gone"} {
 			if got, err := base64.StdEncoding.DecodeString(obj.At("data", key).Str()); err != nil || string(got) != want {
 				t.Errorf("data.%s is %q (%v), want %q", key, got, err, want)
 			}
