@@ -17,11 +17,23 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
+// This file reads and prints CBOR (RFC 8949). Reading goes through a library and Go's types: only a few clients send
+// CBOR, and what it accepts is a long list of options, which are those of Kubernetes. Printing goes from the canonical
+// JSON of the store, in one pass and without values: {"a":[1,"b"]} becomes
+//
+//	bf          a map of indefinite length
+//	   41 61    the bytes "a"
+//	   9f       a list of indefinite length
+//	      01    1
+//	      41 62 the bytes "b"
+//	   ff ff    the ends of both
+
 // selfDescribed is the head of the tag that says of what follows that it is CBOR (RFC 8949, 3.4.6).
 const selfDescribed = "\xd9\xd9\xf7"
 
-// cborReader reads CBOR as Kubernetes does: strings of either type, maps without duplicates, numbers that JSON has,
-// and bytes that are to become base64 as such text.
+// cborReader reads CBOR as Kubernetes does (modes.Decode of apimachinery's package cbor): strings of either type, maps
+// without duplicates, numbers that JSON has, and bytes that are to become base64 as such text. It is made on first use,
+// and shared.
 var cborReader = sync.OnceValue(func() cbor.DecMode {
 	var simple []func(*cbor.SimpleValueRegistry) error
 	for value := range 256 {
@@ -56,8 +68,8 @@ var cborReader = sync.OnceValue(func() cbor.DecMode {
 	return mode
 })
 
-// ParseCBOR reads one item of CBOR as the value that the same thing in JSON would be (MED-4). Keys that stand twice
-// are an error there.
+// ParseCBOR reads one item of CBOR as the value that the same thing in JSON would be (MED-4). Keys that stand twice are
+// an error, unlike in JSON, so that there are no Duplicates. Nothing of the result points into data.
 func ParseCBOR(data []byte) (Parsed, error) {
 	var read any
 	if err := cborReader().Unmarshal(data, &read); err != nil {
@@ -103,7 +115,8 @@ func fromGo(read any) (Value, error) {
 	return Nil, fmt.Errorf("cbor: a %T has no place in an object", read)
 }
 
-// floatLiteral is a float as JSON writes it; one that is whole keeps its point, so that it is no integer (VAL-1).
+// floatLiteral is a float as JSON writes it; one that is whole keeps its point, so that it is no integer (VAL-1): the
+// float 3 of CBOR is 3.0, which replicas of a Deployment cannot be.
 func floatLiteral(f float64) Value {
 	text := string(appendFloat(nil, f))
 	if !strings.ContainsAny(text, ".e") {
@@ -201,6 +214,7 @@ func endOfString(text []byte, pos int) int {
 	return pos + 1
 }
 
+// appendCBORString prints a JSON string, with its quotes, as bytes. Only one with escapes is unescaped first.
 func appendCBORString(dst, quoted []byte) []byte {
 	inner := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(inner, '\\') < 0 {
@@ -213,6 +227,7 @@ func appendCBORString(dst, quoted []byte) []byte {
 	return append(appendCBORHead(dst, cborBytes, uint64(len(s))), s...)
 }
 
+// appendCBORNumber prints a JSON number: an integer of 64 bits in as few bytes as it needs, else a float of 64 bits.
 func appendCBORNumber(dst []byte, literal string) []byte {
 	if n, err := strconv.ParseInt(literal, 10, 64); err == nil {
 		if n < 0 {

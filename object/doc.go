@@ -17,18 +17,35 @@
 // # Canonical form
 //
 // apiVersion, kind and metadata come first at the top; all other members are in byte order of their keys; strings are
-// escaped as encoding/json escapes them; there is no white space. With the members of every map strictly ascending,
+// escaped as encoding/json escapes them; there is no white space. A client sends
+//
+//	{"kind": "ConfigMap", "data": {"b": "1", "a": "<"}, "apiVersion": "v1", "metadata": {"name": "c"}}
+//
+// and the canonical form is
+//
+//	{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"},"data":{"a":"\u003c","b":"1"}}
+//
+// With the members of every map strictly ascending,
 //
 //	Equal(a, b) ⇔ print(a) = print(b)        parse(print(v)) = v
 //
 // of which the second holds but for floats and strings that are not UTF-8 (see [AppendStored]). So "nothing has
-// changed" is bytes.Equal, everywhere in the server.
+// changed" is bytes.Equal, everywhere in the server. Go's encoding of a map has all keys in byte order; with metadata
+// in front, what most readers of stored bytes look for is found without reading the rest ([Locate]).
 //
 // # Numbers
 //
 // An integer that fits 64 bits is an [Int]. Every other literal stays as it was written ([Number]) until somebody who
-// knows its type has seen it, because 1.0 is an error for an integer of a built-in type and 1 in a custom one.
-// [Value.Untyped] is what it means where no type says otherwise.
+// knows its type has seen it, because 1.0 is an error for an integer of a built-in type and 1 in a custom one, 0.10 as
+// a quantity is 100m, and 12345678901234567890 is in the range of no integer, but has a nearest float.
+// [Value.Untyped] is what a literal means where no type says otherwise.
+//
+// # Input of strangers
+//
+// The parsers are the first to see a request's body. Each of them takes memory linear in its length, and time but for
+// the sorting of keys, whatever it says: depth is bounded ([MaxDepth]), duplicate keys are reported up to a bound, and
+// aliases of YAML are measured before they are expanded ([MaxExpansion]). The length itself is bounded by whoever reads
+// the body (WRITE-6).
 //
 // # Caveats
 //

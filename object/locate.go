@@ -10,6 +10,11 @@ import (
 	"plinth/internal/invariants"
 )
 
+// This file cuts stored objects into parts without parsing them. A GET of a stored object is two copies with the
+// resourceVersion between them; a list item leaves out the type; most clients of metadata leave out managedFields,
+// which are half of many objects. It all works on canonical bytes that this package has printed, in which the order of
+// keys is known and no white space can stand anywhere.
+
 // Places are offsets into a stored object, at which it is cut to print it with its resourceVersion, without its type,
 // or without its managedFields. Invariant: 0 < Item < Managed < ManagedEnd ≤ Splice < len, each of them at the quote
 // of a key; or Managed = ManagedEnd = 0. In
@@ -31,7 +36,7 @@ type Places struct {
 //
 // It reads the object only up to the Splice, without parsing: the canonical form has metadata third at the latest, and
 // every stored object has a UID, a key behind resourceVersion. So a read costs no parse, whatever the size of the
-// object.
+// object. What it passes are labels, annotations and managedFields, by counting brackets.
 func Locate(data []byte) (at Places, ok bool) {
 	at, ok = locate(data)
 	if invariants.Enabled && ok {
@@ -86,7 +91,8 @@ func (at *Places) inMetadata(data []byte, pos int) bool {
 	return false
 }
 
-// keyAt reads the key at pos and returns the offset of its value.
+// keyAt reads the key at pos and returns the offset of its value; an offset of len(data) says that the data ends before
+// that. Keys that are looked for have no escapes, so that the text between the quotes is compared as it is.
 func keyAt(data []byte, pos int) (string, int) {
 	end := skipString(data, pos)
 	if invariants.Enabled {
@@ -102,7 +108,7 @@ func keyAt(data []byte, pos int) (string, int) {
 // of it sees whether a search is linear, which no clock tells for certain.
 var bytesPassed atomic.Int64
 
-// skip returns the offset behind the value at pos.
+// skip returns the offset behind the value at pos. At the end of a container, where no value is, it returns pos.
 func skip(data []byte, pos int) int {
 	end := skipValue(data, pos)
 	if invariants.Enabled {
@@ -146,7 +152,8 @@ func skipValue(data []byte, pos int) int {
 	return len(data)
 }
 
-// skipString returns the offset behind the string whose quote is at pos.
+// skipString returns the offset behind the string whose quote is at pos. Whatever a backslash escapes is passed with
+// it, so that the quote of \" ends nothing; the four digits of \u hold no quote.
 func skipString(data []byte, pos int) int {
 	for pos++; pos < len(data); pos++ {
 		switch data[pos] {
@@ -159,7 +166,8 @@ func skipString(data []byte, pos int) int {
 	return len(data)
 }
 
-// AppendVersioned writes stored bytes out with their resourceVersion spliced in.
+// AppendVersioned writes stored bytes out with their resourceVersion spliced in: revision 7 at the Splice of the object
+// above gives …"name":"a","resourceVersion":"7","uid":"u"…, which is canonical again.
 func AppendVersioned(dst, data []byte, splice int, revision int64) []byte {
 	dst = append(dst, data[:splice]...)
 	dst = append(dst, `"resourceVersion":"`...)
@@ -172,8 +180,8 @@ func AppendVersioned(dst, data []byte, splice int, revision int64) []byte {
 func Skip(data []byte, pos int) int { return skip(data, pos) }
 
 // AppendOutline appends canonical JSON with null in place of the value of every member, at any depth, that has one of
-// these keys. It takes one pass and no parse, for long objects whose greater part is not needed. Keys with escapes do
-// not match.
+// these keys. It takes one pass and no parse, for long objects whose greater part is not needed: a definition without
+// its schemas is 1 % of itself. Keys with escapes do not match.
 func AppendOutline(dst, data []byte, without ...string) []byte {
 	from := 0
 	for pos := 0; pos < len(data); {
@@ -193,7 +201,8 @@ func AppendOutline(dst, data []byte, without ...string) []byte {
 	return append(dst, data[from:]...)
 }
 
-// MemberText returns the text of the value of a member of a canonical object; nil if it has no such member.
+// MemberText returns the text of the value of a member of a canonical object, as a part of data; nil if it has no such
+// member. Only the top is searched.
 func MemberText(data []byte, key string) []byte {
 	if len(data) == 0 || data[0] != '{' {
 		return nil

@@ -12,7 +12,8 @@ import (
 // nil if the document was not JSON.
 //
 // The text is read a second time, and only those parts that lead to one of the paths: a parser that kept the offset of
-// every member would cost every request what few need.
+// every member would cost every request what few need. Of the text {"a":{"b":1,"b":2}} and the path a.b, the first
+// position is 6, and the second one 12. They decide the order in which the reference reports fields.
 func (p *Parsed) Positions(paths []string, nth int) []int {
 	if p.text == "" {
 		return nil
@@ -53,7 +54,7 @@ type finder struct {
 	nth   int
 	paths []string
 	seen  []int // how often each has been there
-	at    []int
+	at    []int // the result
 }
 
 // value searches the value at pos for the paths that lead through it: those with these indices, which agree in their

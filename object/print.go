@@ -13,7 +13,8 @@ import (
 // (Locate, the index of owners) finds type and metadata there, whatever the object holds otherwise.
 var leading = [...]string{"apiVersion", "kind", "metadata"}
 
-// AppendJSON prints a value, members in byte order.
+// AppendJSON prints a value, members in byte order. It appends to dst and allocates nothing else: it needs no buffers
+// of its own, since the members of a map are sorted already.
 func AppendJSON(dst []byte, v Value) []byte {
 	var p printer
 	return p.value(dst, v)
@@ -82,7 +83,8 @@ func (p *printer) value(dst []byte, v Value) []byte {
 	}
 }
 
-// object appends a value in canonical form. The leading members are looked up and then passed over.
+// object appends a value in canonical form. The leading members are looked up and then passed over. Below the top,
+// metadata is a member like any other.
 func (p *printer) object(dst []byte, v Value) []byte {
 	if v.kind != Map {
 		return p.value(dst, v)
@@ -104,6 +106,7 @@ func (p *printer) object(dst []byte, v Value) []byte {
 	return append(dst, '}')
 }
 
+// appendComma appends a comma unless nothing stands behind start yet.
 func appendComma(dst []byte, start int) []byte {
 	if len(dst) == start {
 		return dst
@@ -117,7 +120,8 @@ func (p *printer) member(dst []byte, m Member) []byte {
 	return p.value(dst, m.Value)
 }
 
-// appendFloat prints as encoding/json does (ECMAScript's form); what JSON cannot say is null.
+// appendFloat prints as encoding/json does (ECMAScript's form): 1e+21 and 0.000001, but 1e-7 and not 1e-07. What JSON
+// cannot say is null. 1.0 is printed as 1, which is read as an Int: see AppendStored.
 func appendFloat(dst []byte, f float64) []byte {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return append(dst, "null"...)

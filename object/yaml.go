@@ -20,8 +20,9 @@ var ErrExpansion = fmt.Errorf("yaml: aliases expand to more than %d bytes", MaxE
 // errAliasing is what the library says where aliases stand for many nodes.
 var errAliasing = errors.New("yaml: document contains excessive aliasing")
 
-// ParseYAML parses one YAML document as Kubernetes does: as YAML 1.1, converted to JSON first. The text that aliases
-// expand to is bounded by MaxExpansion, the number of nodes by the YAML library.
+// ParseYAML parses one YAML document as Kubernetes does: as YAML 1.1, converted to JSON first. In YAML 1.1, yes and on
+// are booleans, and 017 is 15. The text that aliases expand to is bounded by MaxExpansion, the number
+// of nodes by the YAML library.
 //
 // A document with duplicate keys, and no other, is parsed twice. The library has no mode that reports duplicates and
 // converts the document: its strict one returns an error in place of the JSON, and would have kept the first of two
@@ -67,7 +68,7 @@ func checkExpansion(data []byte) error {
 	return err
 }
 
-// extent is how long a node is with its aliases expanded, and of how many nodes it consists then.
+// extent is how long a node is with its aliases expanded, in bytes, and of how many nodes it consists then.
 type extent struct{ size, nodes int64 }
 
 // shortNodes is how long nodes are on average, at the most, in a document that is refused for their number.
@@ -77,13 +78,20 @@ const shortNodes = 4
 //
 //	size(scalar) = len(text)    size(alias) = size(its anchor)    size(container) = 1 + Σ size(children)
 //
-// An anchor is measured once, however many aliases it has: the work is linear in the document, not in the expansion.
+// An anchor is measured once, however many aliases it has: the work is linear in the document, not in the expansion. Of
+//
+//	a: &a [x, x]        3 bytes
+//	b: &b [*a, *a]      7
+//	c: [*b, *b]         15, and so on: each line doubles it
+//
+// the sizes are added up, and nothing is made twice as long. They stay in 64 bits, as the walk ends at the limit.
 type expansion struct {
 	limit    int64
 	aliased  bool                    // an alias was seen: without one a document is as long as it is
 	anchored map[*syntax.Node]extent // those of complete nodes with an anchor
 }
 
+// of is the extent of a node. The error is that of a document which is too long, or of an anchor within itself.
 func (e *expansion) of(n *syntax.Node) (extent, error) {
 	if n.Kind == syntax.AliasNode {
 		e.aliased = true

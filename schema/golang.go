@@ -13,18 +13,26 @@ import (
 	"plinth/object"
 )
 
-// This file compiles the Go types of built-in APIs (k8s.io/api and its like). An example:
+// This file compiles the Go types of built-in APIs (k8s.io/api and its like). For example,
 //
-//	type Widget struct {                                          Struct, GoName: Widget
-//		metav1.TypeMeta `json:",inline"`                            apiVersion, kind: String, OmitEmpty, embedded: TypeMeta.
-//		Spec  WidgetSpec `json:"spec" protobuf:"bytes,1,opt,name=spec"`    spec: Struct, Number: 1
-//		Ports []Port     `json:"ports" patchStrategy:"merge"           ports: List, Associative, ListKeys: [port],
-//			patchMergeKey:"port" protobuf:"bytes,2,rep,name=ports"`            Number: 2
-//		Size  *int32     `json:"size,omitempty" protobuf:"…3…"`          size: Int, Bits: 32, Pointer, OmitEmpty, Number: 3
-//	}                                                             always: ports, spec; zero: {ports: null, spec: {…}}
+//	type Widget struct {
+//		metav1.TypeMeta `json:",inline"`
+//		Spec  WidgetSpec `json:"spec" protobuf:"bytes,1,opt,name=spec"`
+//		Ports []Port `json:"ports" patchStrategy:"merge" patchMergeKey:"port" protobuf:"bytes,2,rep,name=ports"`
+//		Size  *int32 `json:"size,omitempty" protobuf:"varint,3,opt,name=size"`
+//	}
 //
-// Reflection is used here and nowhere else: once for each type, when a request first needs it. A program that
-// generates code would put the same facts into a few megabytes of source, and into the start of the process.
+// becomes a Struct of the fields
+//
+//	apiVersion, kind    String, OmitEmpty, embedded: "TypeMeta."
+//	ports               List, Associative, ListKeys: [port], Number: 2
+//	size                Int, Bits: 32, Pointer, OmitEmpty, Number: 3
+//	spec                Struct, Number: 1
+//
+// of which ports and spec are always written: its zero value is {ports: null, spec: {…}}.
+//
+// Reflection looks at each type once, when a request first needs it. Generated code would say the same in a few
+// megabytes of source, and would be read into memory at the start of the process.
 
 // Markers is what the comment of a Go type or field says (`+listType=map`).
 type Markers struct {
