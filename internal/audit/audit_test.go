@@ -266,7 +266,7 @@ func TestPolicyRules(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := p.judge(&access.Attributes{Verb: "get", IsResource: c.url == "", Version: "v1", Namespace: c.namespace,
+		v := p.evaluate(&access.Attributes{Verb: "get", IsResource: c.url == "", Version: "v1", Namespace: c.namespace,
 			Resource: c.resource, Subresource: c.sub, Name: c.name, Path: c.url}, true)
 		if (v.level == Metadata) != c.matches || v.level == None {
 			t.Errorf("%s: %+v is written down at level %s", c.rule, c, v.level)
@@ -282,7 +282,7 @@ func TestPolicyRules(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := p.judge(&access.Attributes{}, true).omitManaged; got != want {
+		if got := p.evaluate(&access.Attributes{}, true).omitManaged; got != want {
 			t.Errorf("%s: managed fields are omitted: %v", text, got)
 		}
 	}
@@ -686,8 +686,8 @@ func FuzzPolicy(f *testing.F) {
 			t.Errorf("%v, %v", p, err)
 		}
 		if p != nil {
-			p.judge(&asked("i").Attributes, true)
-			p.judge(&access.Attributes{Verb: "get", Path: "/a"}, false)
+			p.evaluate(&asked("i").Attributes, true)
+			p.evaluate(&access.Attributes{Verb: "get", Path: "/a"}, false)
 		}
 	})
 }

@@ -75,13 +75,13 @@ func New(o Options, logger *slog.Logger) (*Auditor, error) {
 			return nil, fmt.Errorf("loading audit policy file: %w", err)
 		}
 		if warning != nil {
-			logger.Warn("the audit policy has errors, and what is unknown in it means nothing", "error", warning)
+			logger.Warn("the audit policy has unknown or duplicate fields, which are ignored", "error", warning)
 		}
 	}
 	if policy == nil && (o.Log.Path != "" || o.Webhook.ConfigFile != "") {
-		logger.Warn("there is no audit policy file, and so no events are recorded")
+		logger.Warn("no audit events are recorded: --audit-policy-file is not set")
 	}
-	// Where the log cannot be written, or the webhook's configuration not be read, that is an error all the same.
+	// As in the reference, a log that cannot be written is an error even without a policy.
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &Auditor{policy: policy, now: time.Now, cancel: cancel}
 	if o.Log.Path != "" {
@@ -114,7 +114,7 @@ func (a *Auditor) add(ctx context.Context, b *backend, d *Delivery, async bool, 
 	a.backends = append(a.backends, b)
 }
 
-// process gives an event to every backend, even if one fails.
+// process writes an event to every backend, even if one fails. ok is false if the request must be refused.
 func (a *Auditor) process(e *event) (ok bool) {
 	ok = true
 	for _, b := range a.backends {

@@ -25,7 +25,8 @@ type backend struct {
 	write func(ctx context.Context, events [][]byte) error
 	end   func() error // closes the destination; may be nil
 	queue *queue       // nil: write is called at once
-	told  atomic.Int64 // the second in which errors were last logged
+	// lastLogged is the second in which errors were last logged.
+	lastLogged atomic.Int64
 }
 
 // encoded has buffers for events that are written at once.
@@ -42,8 +43,8 @@ func (b *backend) process(e *event) (ok bool) {
 		}
 		return true
 	}
-	held := encoded.Get().(*[]byte)
-	text, ok := b.fit((*held)[:0], e)
+	buffer := encoded.Get().(*[]byte)
+	text, ok := b.fit((*buffer)[:0], e)
 	if ok {
 		if err := b.write(context.Background(), [][]byte{text}); err != nil {
 			b.failed(b.name, 1, err)
@@ -53,9 +54,9 @@ func (b *backend) process(e *event) (ok bool) {
 		ok = true // as in the reference, an event that is too large refuses no request
 	}
 	if cap(text) <= maxKept {
-		*held = text
+		*buffer = text
 	}
-	encoded.Put(held)
+	encoded.Put(buffer)
 	return ok || b.delivery.Mode != blockingStrict
 }
 
@@ -89,7 +90,7 @@ func (b *backend) size(text []byte) int64 { return int64(len(text)) + b.overhead
 // bodies with secrets.
 func (b *backend) failed(plugin string, events int, err error) {
 	b.counters.failed(plugin, events)
-	if second := time.Now().Unix(); b.told.Swap(second) != second {
+	if second := time.Now().Unix(); b.lastLogged.Swap(second) != second {
 		b.logger.Error("audit events are lost", "plugin", plugin, "events", events, "error", err)
 	}
 }

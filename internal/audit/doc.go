@@ -1,20 +1,20 @@
-// Package audit writes down who asked for what, and what became of it (AUTH-4), as audit.k8s.io/v1 has it.
+// Package audit writes the audit log (AUTH-4): events of audit.k8s.io/v1.
 //
 // Its nouns:
 //
-//   - a [Policy] says of each request at which level it is written down, and which stages of it;
-//   - a [Record] belongs to one request and grows while that is served: who asks, as whom, for what, with which body,
-//     and what the answer is. A request that the policy does not want written down has none: every method of a nil
-//     *Record does nothing;
-//   - an event is what a record looks like at one stage: when the request has come, when a long answer begins, when the
-//     answer is complete, or when the server has panicked;
-//   - a backend takes events: the log, which is a file that is rotated or standard output, and the webhook. Each has a
-//     mode: blocking writes before the request goes on, blocking-strict refuses the request where that fails, batch
-//     puts the event into a queue.
+//   - a [Policy] decides for each request the level of detail, and which stages are omitted.
+//   - a [Record] belongs to one request and is completed while that is served: the user, the impersonated user, what is
+//     requested, the bodies, and the status of the response. It is nil for a request at level None; every method of a
+//     nil *Record does nothing, unless its comment says otherwise.
+//   - an event is a record at one stage: when the request was received, when the response of a long-running request
+//     starts, when the response is complete, or when the server has panicked.
+//   - a backend writes events: the log, to a file that is rotated or to standard output, or the webhook. Each has a
+//     mode: blocking writes an event before the request goes on, blocking-strict also refuses the request if that
+//     fails, and batch queues the event.
 //
-// An event is encoded once for each backend when it happens, so that nothing of a request is held by a queue but bytes,
-// and those up to a bound. What cannot be delivered is dropped, counted under the reference's names (see [Counters]),
-// and the log of the server says so.
+// An event is encoded for each backend when it happens: a request changes its record afterwards, and a queue of records
+// would keep whole requests in memory. A queue holds a bounded number of bytes (see queue). Events that cannot be
+// delivered are dropped, counted under the names of the reference (see [Counters]), and reported in the server's log.
 //
-// Bodies are part of an event at the levels Request and RequestResponse alone: a Secret shows at no other.
+// Bodies are part of an event at the levels Request and RequestResponse only; at the others, no Secret is in the log.
 package audit

@@ -12,7 +12,7 @@ import (
 	"plinth/object"
 )
 
-// event is what a record tells at one stage.
+// event is a record at one stage, with the members of audit.k8s.io/v1 Event.
 type event struct {
 	level            Level
 	id               string
@@ -33,12 +33,12 @@ type event struct {
 
 type annotation struct{ key, value string }
 
-// ObjectRef is what a request is about.
+// ObjectRef is the object or collection of a request, as ObjectReference in audit.k8s.io/v1.
 type ObjectRef struct {
 	Resource, Namespace, Name, UID, Group, Version, ResourceVersion, Subresource string
 }
 
-// Status is how a request has ended.
+// Status is the status of a response, as metav1.Status.
 type Status struct {
 	Status, Message, Reason string
 	Details                 []byte // JSON in one line; nil: none
@@ -53,7 +53,7 @@ func (e *event) appendLine(dst []byte) []byte {
 	return append(e.appendMembers(dst), '}', '\n')
 }
 
-// appendItem prints the event as an item of a list, which tells no type.
+// appendItem prints the event as an item of a list, without kind and apiVersion.
 func (e *event) appendItem(dst []byte) []byte {
 	return append(e.appendMembers(append(dst, '{')), '}')
 }
@@ -128,7 +128,7 @@ const timeFormat = "2006-01-02T15:04:05.000000Z"
 
 func appendTime(dst []byte, t time.Time) []byte { return t.UTC().AppendFormat(dst, timeFormat) }
 
-// members prints what is not empty of an object.
+// members prints the members of an object that are not empty.
 type members struct {
 	dst  []byte
 	more bool

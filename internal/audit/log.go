@@ -11,7 +11,7 @@ import (
 	"gopkg.in/natefinch/lumberjack.v2"
 )
 
-// newLog makes the backend that writes a line for each event.
+// newLog returns the backend that writes a line for each event.
 func newLog(o *LogOptions) (*backend, error) {
 	out, end, err := o.open()
 	if err != nil {
@@ -21,7 +21,8 @@ func newLog(o *LogOptions) (*backend, error) {
 	if o.Format == legacy {
 		b.encode = (*event).appendLegacy
 	}
-	var mu sync.Mutex // a file that is not rotated takes half a line of one goroutine, and then another's
+	// Writes to a file are not atomic: without the lock, lines of two requests could be mixed.
+	var mu sync.Mutex
 	b.write = func(_ context.Context, events [][]byte) error {
 		mu.Lock()
 		defer mu.Unlock()
@@ -35,7 +36,7 @@ func newLog(o *LogOptions) (*backend, error) {
 	return b, nil
 }
 
-// open opens what the log is written to. That it can be written to is known when the server starts.
+// open opens the log for writing. A file that cannot be written is an error when the server starts, and not later.
 func (o *LogOptions) open() (out io.Writer, end func() error, err error) {
 	if o.Path == "-" {
 		return os.Stdout, nil, nil

@@ -13,45 +13,46 @@ import (
 
 // Options are the flags of auditing.
 type Options struct {
-	PolicyFile string // "": nothing is written down
+	PolicyFile string // "": no events are recorded
 	Log        LogOptions
 	Webhook    WebhookOptions
 }
 
-// LogOptions are the flags --audit-log-….
+// LogOptions are the flags --audit-log-*.
 type LogOptions struct {
-	Path      string // "-" is standard output; "": there is no log
+	Path      string // "-" is standard output; "": no log
 	Format    string // "json" or "legacy"
 	Version   string
-	MaxAge    int // days that an old file is kept; 0: for ever
-	MaxBackup int // how many old files are kept; 0: all
-	MaxSize   int // megabytes of a file; 0: any number
+	MaxAge    int // days that a rotated file is kept; 0: forever
+	MaxBackup int // how many rotated files are kept; 0: all
+	MaxSize   int // megabytes after which the file is rotated; 0: never
 	Compress  bool
 	Delivery
 }
 
-// WebhookOptions are the flags --audit-webhook-….
+// WebhookOptions are the flags --audit-webhook-*.
 type WebhookOptions struct {
-	ConfigFile     string // a kubeconfig; "": there is no webhook
-	InitialBackoff time.Duration
+	ConfigFile     string        // a kubeconfig; "": no webhook
+	InitialBackoff time.Duration // the delay before the first retry
 	Version        string
 	Delivery
 }
 
-// Delivery is what the flags of both backends have in common.
+// Delivery are the flags that both backends have.
 type Delivery struct {
-	Mode string // "blocking", "blocking-strict" or "batch"; what follows, but for truncation, is for batch alone
+	Mode string // "blocking", "blocking-strict" or "batch"
 
-	BufferSize int           // events that wait; what comes on top is dropped
-	BatchSize  int           // events that are delivered together
+	// For the mode batch only.
+	BufferSize int           // events in the queue; further ones are dropped
+	BatchSize  int           // events that are written together
 	BatchWait  time.Duration // how long a batch waits for more events
 	Throttle   bool
-	QPS        float64 // batches a second, if throttled
+	QPS        float64 // batches per second, if throttled
 	Burst      int
 
 	Truncate      bool
 	MaxBatchBytes int64
-	MaxEventBytes int64 // a larger event loses its bodies, and if it is still larger it is dropped
+	MaxEventBytes int64 // a larger event loses its bodies; if it is still larger, it is dropped
 }
 
 // The modes and formats.
@@ -70,7 +71,7 @@ var (
 
 const version = "audit.k8s.io/v1"
 
-// Defaults are the reference's.
+// Defaults returns the defaults of the reference.
 func Defaults() Options {
 	delivery := Delivery{BufferSize: 10000, MaxBatchBytes: 10 << 20, MaxEventBytes: 100 << 10}
 	log, hook := delivery, delivery
@@ -83,7 +84,7 @@ func Defaults() Options {
 	}
 }
 
-// Validate says what is wrong with the options of the backends that are there, in the words of the reference.
+// Validate validates the options of the backends that are configured, with the messages of the reference.
 func (o *Options) Validate() error {
 	var errs []error
 	if o.Log.Path != "" {

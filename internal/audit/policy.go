@@ -14,15 +14,15 @@ import (
 	"plinth/internal/configfile"
 )
 
-// Level is how much of a request is written down. Each one holds what the one before it does.
+// Level is how much of a request is recorded. Each level includes the one before it.
 type Level string
 
 // The levels.
 const (
 	None            Level = "None"
 	Metadata        Level = "Metadata"
-	Request         Level = "Request"         // the body of the request, too
-	RequestResponse Level = "RequestResponse" // both bodies
+	Request         Level = "Request"         // with the body of the request
+	RequestResponse Level = "RequestResponse" // with both bodies
 )
 
 var levels = []Level{None, Metadata, Request, RequestResponse}
@@ -30,8 +30,8 @@ var levels = []Level{None, Metadata, Request, RequestResponse}
 // Stage is when an event happens.
 type Stage string
 
-// The stages. ResponseStarted is there for long-running requests only, and for those that end before they are
-// authenticated.
+// The stages. Only long-running requests have ResponseStarted, and those that are refused before they are
+// authenticated, as in the reference.
 const (
 	RequestReceived  Stage = "RequestReceived"
 	ResponseStarted  Stage = "ResponseStarted"
@@ -41,18 +41,18 @@ const (
 
 var stages = []Stage{RequestReceived, ResponseStarted, ResponseComplete, Panic}
 
-// Policy is what --audit-policy-file holds. The first rule that matches a request decides; where none does, nothing is
-// written down.
+// Policy is the content of --audit-policy-file. The first rule that matches a request decides; if none matches, the
+// level is None.
 type Policy struct {
 	Kind              string       `json:"kind"`
 	APIVersion        string       `json:"apiVersion"`
-	Metadata          any          `json:"metadata,omitempty"` // means nothing
+	Metadata          any          `json:"metadata,omitempty"` // ignored
 	Rules             []PolicyRule `json:"rules"`
 	OmitStages        []Stage      `json:"omitStages,omitempty"`
 	OmitManagedFields bool         `json:"omitManagedFields,omitempty"`
 }
 
-// PolicyRule matches requests by all of what it names; what is empty matches everything.
+// PolicyRule matches a request if all its lists do; an empty list matches every request.
 type PolicyRule struct {
 	Level             Level            `json:"level"`
 	Users             []string         `json:"users,omitempty"`
@@ -72,7 +72,7 @@ type GroupResources struct {
 	ResourceNames []string `json:"resourceNames,omitempty"`
 }
 
-// LoadPolicy reads a policy from a file. A warning tells of what is in it and means nothing, as in the reference.
+// LoadPolicy reads a policy from a file. Unknown and duplicate fields are a warning, as in the reference.
 func LoadPolicy(file string) (p *Policy, warning error, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -167,15 +167,15 @@ func join[T ~string](words []T) string {
 	return strings.Join(plain, ",")
 }
 
-// verdict is what a policy says of a request.
-type verdict struct {
+// decision is the decision of a policy about a request.
+type decision struct {
 	level       Level
 	omit        uint8 // a bit for each of stages
-	omitManaged bool
+	omitManaged bool  // bodies are recorded without metadata.managedFields
 }
 
-// omits says whether a stage is not written down.
-func (v verdict) omits(stage Stage) bool { return v.omit&stageBit(stage) != 0 }
+// omits says whether a stage is not recorded.
+func (d decision) omits(stage Stage) bool { return d.omit&stageBit(stage) != 0 }
 
 func stageBit(stage Stage) uint8 { return 1 << slices.Index(stages, stage) }
 
@@ -188,27 +188,27 @@ func omitted(lists ...[]Stage) (bits uint8) {
 	return bits
 }
 
-// judge says how a request is written down. known says whether it was authenticated: rules for users and groups match
-// nobody else.
-func (p *Policy) judge(a *access.Attributes, known bool) verdict {
+// evaluate decides how a request is recorded. authenticated says whether its user is known: rules for users and groups
+// match no other request.
+func (p *Policy) evaluate(a *access.Attributes, authenticated bool) decision {
 	for i := range p.Rules {
 		r := &p.Rules[i]
-		if !r.matches(a, known) {
+		if !r.matches(a, authenticated) {
 			continue
 		}
-		v := verdict{level: r.Level, omit: omitted(p.OmitStages, r.OmitStages), omitManaged: p.OmitManagedFields}
+		d := decision{level: r.Level, omit: omitted(p.OmitStages, r.OmitStages), omitManaged: p.OmitManagedFields}
 		if r.OmitManagedFields != nil {
-			v.omitManaged = *r.OmitManagedFields
+			d.omitManaged = *r.OmitManagedFields
 		}
-		return v
+		return d
 	}
-	return verdict{level: None}
+	return decision{level: None}
 }
 
-func (r *PolicyRule) matches(a *access.Attributes, known bool) bool {
+func (r *PolicyRule) matches(a *access.Attributes, authenticated bool) bool {
 	switch {
-	case len(r.Users) > 0 && !(known && slices.Contains(r.Users, a.User.Name)),
-		len(r.UserGroups) > 0 && !(known && slices.ContainsFunc(a.User.Groups,
+	case len(r.Users) > 0 && !(authenticated && slices.Contains(r.Users, a.User.Name)),
+		len(r.UserGroups) > 0 && !(authenticated && slices.ContainsFunc(a.User.Groups,
 			func(g string) bool { return slices.Contains(r.UserGroups, g) })),
 		len(r.Verbs) > 0 && !slices.Contains(r.Verbs, a.Verb):
 		return false
@@ -224,7 +224,7 @@ func (r *PolicyRule) matches(a *access.Attributes, known bool) bool {
 	return true
 }
 
-// has says whether what is asked for is among the resources.
+// has says whether the resource of a request is among these.
 func (g *GroupResources) has(a *access.Attributes) bool {
 	if g.Group != "*" && g.Group != a.Group {
 		return false

@@ -16,22 +16,22 @@ type Asked struct {
 	Known      bool // the user was authenticated
 	SourceIPs  []string
 	UserAgent  string
-	At         time.Time
-	// Long says that the answer may go on for long: that it has begun is an event of its own.
+	At         time.Time // when the request was received
+	// Long says that the request is long-running (a watch, a proxy): the start of its response is an event of its own.
 	Long bool
 }
 
-// Record is what is written down of one request. It is for the request's goroutine alone.
+// Record collects the audit event of one request. It must not be used concurrently.
 type Record struct {
-	auditor *Auditor
-	verdict verdict
-	long    bool
-	begun   bool // the answer has
-	early   bool // the request has ended before it was authenticated: its only event is that its answer begins
-	over    bool // nothing comes any more
-	event   event
-	object  ObjectRef
-	status  Status
+	auditor  *Auditor
+	decision decision
+	long     bool
+	begun    bool // the response has started
+	early    bool // the request was refused before it was authenticated: ResponseStarted is its only event
+	over     bool // there are no further events
+	event    event
+	object   ObjectRef
+	status   Status
 }
 
 const (
@@ -39,20 +39,20 @@ const (
 	cutUserAgent = "...TRUNCATED"
 )
 
-// Begin begins a record, and writes down that the request has come. The record is nil if the policy wants none. Not ok
-// says that the request has to be refused, since it cannot be written down (mode blocking-strict).
+// Begin begins a record with the event RequestReceived. The record is nil if the level is None. ok is false if the
+// request must be refused, because the event cannot be written (mode blocking-strict).
 func (a *Auditor) Begin(q *Asked) (r *Record, ok bool) {
 	if r = a.record(q); r == nil {
 		return nil, true
 	}
-	if ok = r.tell(RequestReceived, q.At); !ok {
+	if ok = r.write(RequestReceived, q.At); !ok {
 		a.Counters.Rejected.Add(1)
 	}
 	return r, ok
 }
 
-// Refuse begins the record of a request that is refused before it was authenticated. why is told where the answer does
-// not say it.
+// Refuse begins the record of a request that is refused before it is authenticated. why is the message of its status,
+// unless the response has one.
 func (a *Auditor) Refuse(q *Asked, why string) *Record {
 	r := a.record(q)
 	if r != nil {
@@ -67,9 +67,9 @@ func (a *Auditor) record(q *Asked) *Record {
 	if a == nil {
 		return nil
 	}
-	v := a.policy.judge(&q.Attributes, q.Known)
-	a.Counters.level(v.level)
-	if v.level == None {
+	d := a.policy.evaluate(&q.Attributes, q.Known)
+	a.Counters.level(d.level)
+	if d.level == None {
 		return nil
 	}
 	agent := q.UserAgent
@@ -77,8 +77,8 @@ func (a *Auditor) record(q *Asked) *Record {
 		agent = agent[:maxUserAgent] + cutUserAgent
 	}
 	t := &q.Attributes
-	r := &Record{auditor: a, verdict: v, long: q.Long, event: event{
-		level: v.level, id: q.ID, uri: q.URI, verb: t.Verb, sourceIPs: q.SourceIPs, userAgent: agent, received: q.At,
+	r := &Record{auditor: a, decision: d, long: q.Long, event: event{
+		level: d.level, id: q.ID, uri: q.URI, verb: t.Verb, sourceIPs: q.SourceIPs, userAgent: agent, received: q.At,
 	}}
 	if q.Known {
 		r.event.user = t.User
@@ -93,22 +93,23 @@ func (a *Auditor) record(q *Asked) *Record {
 	return r
 }
 
-// Wants says whether the record is kept at this level, or at one that holds more.
+// Wants says whether the level of the record is this one or a higher one.
 func (r *Record) Wants(level Level) bool {
-	return r != nil && slices.Index(levels, r.verdict.level) >= slices.Index(levels, level)
+	return r != nil && slices.Index(levels, r.decision.level) >= slices.Index(levels, level)
 }
 
-// OmitsManagedFields says that bodies are written down without metadata.managedFields.
-func (r *Record) OmitsManagedFields() bool { return r.verdict.omitManaged }
+// OmitsManagedFields says whether bodies are recorded without metadata.managedFields. The record must not be nil.
+func (r *Record) OmitsManagedFields() bool { return r.decision.omitManaged }
 
-// Impersonates says as whom the request goes on, and by which verb that was allowed, if impersonation was constrained.
+// Impersonates sets the user as whom the request continues, and the verb that allowed it if impersonation was
+// constrained.
 func (r *Record) Impersonates(user access.User, constraint string) {
 	if r != nil {
 		r.event.impersonated, r.event.constraint = &user, constraint
 	}
 }
 
-// Annotate adds to what is written down beside the request. What was said first stands.
+// Annotate adds an annotation to the later events of the record, unless it has one with this key.
 func (r *Record) Annotate(key, value string) {
 	if r == nil {
 		return
@@ -120,7 +121,7 @@ func (r *Record) Annotate(key, value string) {
 	}
 }
 
-// Object adds what the body of the request says of the object that the request is about, where the URL does not say it.
+// Object completes the object of the request with what its body says; what the URL says is kept.
 func (r *Record) Object(namespace, name, uid, resourceVersion string) {
 	if r == nil {
 		return
@@ -133,18 +134,19 @@ func (r *Record) Object(namespace, name, uid, resourceVersion string) {
 		{&r.object.ResourceVersion, resourceVersion},
 	} {
 		if *part.to == "" {
-			*part.to = strings.Clone(part.from) // the body is not to stay in memory for it
+			*part.to = strings.Clone(part.from) // so that the record does not keep the whole body in memory
 		}
 	}
 }
 
-// Request is the body of the request, as JSON in one line. Whoever has it asks Wants before making it.
+// Request sets the body of the request: JSON in one line, which must not be changed afterwards. The caller checks
+// Wants(Request) first, so that the JSON is not made in vain; the record must not be nil.
 func (r *Record) Request(body []byte) { r.event.request = body }
 
-// Response is the body of the answer, as JSON in one line.
+// Response sets the body of the response, as Request does. The caller checks Wants(RequestResponse) first.
 func (r *Record) Response(body []byte) { r.event.response = body }
 
-// Ends says how the request has ended, where the answer is a Status.
+// Ends sets the status of the response, if the response is a Status.
 func (r *Record) Ends(s Status) {
 	if r != nil {
 		r.status = s
@@ -152,7 +154,7 @@ func (r *Record) Ends(s Status) {
 	}
 }
 
-// Answers says that the answer begins, with this code.
+// Answers records that the response starts, with this code.
 func (r *Record) Answers(code int) {
 	if r == nil || r.begun || r.over {
 		return
@@ -161,14 +163,14 @@ func (r *Record) Answers(code int) {
 	r.status.Code = code
 	r.event.status = &r.status
 	if r.long {
-		r.tell(ResponseStarted, time.Time{})
+		r.write(ResponseStarted, time.Time{})
 	}
 }
 
-// slow is from when on it is written down how long a request took.
+// slow is the duration from which on a request is annotated with its latency, as in the reference.
 const slow = 500 * time.Millisecond
 
-// End says that the answer is complete.
+// End records that the response is complete.
 func (r *Record) End() {
 	if r == nil || r.early || r.over {
 		return
@@ -177,28 +179,29 @@ func (r *Record) End() {
 	if !r.begun && r.event.status == nil {
 		r.Ends(Status{Code: 200, Status: "Success", Message: "Connection closed early"})
 		if r.long {
-			r.tell(ResponseStarted, time.Time{})
+			r.write(ResponseStarted, time.Time{})
 		}
 	}
 	if took := r.auditor.now().Sub(r.event.received); took > slow {
 		r.Annotate("apiserver.latency.k8s.io/total", took.String())
 	}
-	r.tell(ResponseComplete, time.Time{})
+	r.write(ResponseComplete, time.Time{})
 }
 
-// Panicked says that the server has panicked while it served the request.
+// Panicked records that the server panicked while it served the request.
 func (r *Record) Panicked(message string) {
 	if r == nil || r.early {
 		return
 	}
 	r.Ends(Status{Code: 500, Status: "Failure", Reason: "InternalError", Message: message})
-	r.tell(Panic, time.Time{})
+	r.write(Panic, time.Time{})
 	r.over = true
 }
 
-// tell hands an event to the backends. It is not ok if one of them needs to have it and has not got it.
-func (r *Record) tell(stage Stage, at time.Time) (ok bool) {
-	if r.verdict.omits(stage) {
+// write writes the event of a stage to the backends; at is its time, or zero for now. ok is false if a backend in the
+// mode blocking-strict has failed.
+func (r *Record) write(stage Stage, at time.Time) (ok bool) {
+	if r.decision.omits(stage) {
 		return true
 	}
 	if at.IsZero() {

@@ -6,7 +6,8 @@ import (
 	"plinth/internal/webhook"
 )
 
-// newWebhook makes the backend that posts lists of events to the server of a kubeconfig.
+// newWebhook returns the backend that posts lists of events to the webhook of a kubeconfig. A batch is retried after
+// any error, since its events would be lost otherwise.
 func newWebhook(o *WebhookOptions) (*backend, error) {
 	remote, err := webhook.FromKubeconfig(o.ConfigFile)
 	if err != nil {
@@ -23,7 +24,7 @@ func newWebhook(o *WebhookOptions) (*backend, error) {
 	return b, nil
 }
 
-// listOf is an EventList.
+// listOf returns an EventList of encoded events.
 func listOf(events [][]byte) []byte {
 	size := 100
 	for _, e := range events {

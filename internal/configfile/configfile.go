@@ -1,6 +1,5 @@
-// Package configfile reads the configuration files that kube-apiserver takes, such as an AuthorizationConfiguration, as
-// it reads them: [Decode] takes YAML or JSON, tells versions apart and names what is unknown; [Watch] notices that a
-// file has changed.
+// Package configfile reads the configuration files of kube-apiserver, such as an AuthorizationConfiguration, as the
+// reference does: [Decode] decodes YAML or JSON and reports unknown fields; [Watch] reports that a file has changed.
 package configfile
 
 import (
@@ -18,9 +17,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Decode reads a configuration of one kind in one of some versions ("audit.k8s.io/v1") into a struct with JSON tags.
-// What a lenient reader would pass over, unknown members and duplicate ones, is returned as lenient: it is for the
-// caller to refuse it (see [Strict]) or to warn of it. Errors have the words of the reference.
+// Decode decodes a configuration of a kind and one of the versions ("audit.k8s.io/v1") into a struct with JSON tags. It
+// returns unknown and duplicate fields as lenient: the caller refuses them (see [Strict]) or warns of them. Errors have
+// the messages of the reference.
 func Decode(text []byte, kind string, versions []string, into any) (lenient []error, err error) {
 	converted := text
 	if trimmed := bytes.TrimSpace(text); len(trimmed) == 0 || trimmed[0] != '{' { // else it is JSON, and read as such
@@ -55,12 +54,13 @@ func Decode(text []byte, kind string, versions []string, into any) (lenient []er
 	return append(lenient, unknown...), nil
 }
 
-// Head says what a configuration, or another object of an API, is.
+// Head has the apiVersion and kind of an object, as metav1.TypeMeta.
 type Head struct{ APIVersion, Kind string }
 
-// HeadOf reads the head of an object in JSON. Unlike elsewhere, the case of its members does not count.
+// HeadOf reads the apiVersion and kind of an object in JSON. As in the reference, the case of these two names is
+// ignored.
 func HeadOf(text []byte) (Head, error) {
-	var head struct { // as errors show it
+	var head struct { // with the names that errors of encoding/json show
 		APIVersion string `json:"apiVersion,omitempty"`
 		Kind       string `json:"kind,omitempty"`
 	}
@@ -70,7 +70,8 @@ func HeadOf(text []byte) (Head, error) {
 	return Head(head), nil
 }
 
-// Strict is the error of what Decode found that a lenient reader would pass over; nil where it found nothing.
+// Strict returns the strict decoding error of the reference for the errors that Decode returned as lenient; nil if
+// there are none.
 func Strict(lenient []error) error {
 	if len(lenient) == 0 {
 		return nil
@@ -82,12 +83,14 @@ func Strict(lenient []error) error {
 	return fmt.Errorf("strict decoding error: %s", strings.Join(texts, ", "))
 }
 
-// Interval is how often [Watch] looks at a file.
+// Interval is the interval at which the server calls [Watch].
 const Interval = time.Second
 
-// Watch looks at a file at an interval until ctx ends, and calls changed whenever its content is another than the last
-// one, or when it cannot be read for another reason than before. It reads the whole file each time: files that are
-// mounted from a ConfigMap are symbolic links whose target is exchanged, which a watch of the file itself does not see.
+// Watch reads a file at an interval until ctx ends. It calls changed if the content differs from last, or from what it
+// read last, and if the file cannot be read for another reason than before. last is the content that is in use.
+//
+// A notification of the kernel (inotify) for the file would miss changes: files that are mounted from a ConfigMap are
+// symbolic links whose target is replaced.
 func Watch(ctx context.Context, file string, last []byte, interval time.Duration,
 	changed func(text []byte, err error)) {
 	ticker := time.NewTicker(interval)

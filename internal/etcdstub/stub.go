@@ -1,10 +1,10 @@
-// Package etcdstub stands in for etcd where programs start one beside the API server: envtest, kwokctl, kubeadm's
-// manifests. The API server keeps its objects itself. What is left for an etcd is to say where: the stub holds the data
-// directory that it was started with, and answers on its client URL with a [Marker], by which the API server finds the
-// directory. Objects then live as long as the directory does, as they would with etcd.
+// Package etcdstub replaces etcd for programs that start one beside the API server: envtest, kwokctl, kubeadm's
+// manifests. The API server stores its objects itself, but such programs choose etcd's data directory, and expect the
+// objects to live as long as that directory. So the stub only tells the API server where it is: it serves a [Marker] on
+// its client URL.
 //
-// A stub and its API server share a file system. A file in the directory, whose content the marker repeats, shows that
-// they do.
+// A stub and its API server must share a file system. To check that, the stub writes a random token to a file in the
+// directory, and the marker has the same token.
 package etcdstub
 
 import (
@@ -25,23 +25,23 @@ import (
 	"time"
 )
 
-// markerPath is where the marker is. etcd answers it with 404.
+// markerPath is the path of the marker. A real etcd answers it with 404.
 const markerPath = "/plinth"
 
-// tokenFile is in the data directory, and holds the token of the stub that was started last.
+// tokenFile is the file in the data directory that has the token of the stub that was started last.
 const tokenFile = "plinth-etcd"
 
-// Version is the release of etcd whose flags and paths these are.
+// Version is the release of etcd whose flags and paths the stub has.
 const Version = "3.7.3"
 
-// Marker is what a stub says of itself.
+// Marker is the document that a stub serves for the API server.
 type Marker struct {
 	Stub    string `json:"plinthEtcdStub"` // the token
 	DataDir string `json:"dataDir"`
 	NoSync  bool   `json:"unsafeNoFsync"`
 }
 
-// Config is what a stub is told.
+// Config configures a stub.
 type Config struct {
 	DataDir string
 	NoSync  bool
@@ -49,7 +49,7 @@ type Config struct {
 	TLS     *tls.Config // for https
 }
 
-// Serve answers on the client URLs until ctx ends.
+// Serve serves the client URLs until ctx ends. It returns an error if the data directory or a URL cannot be used.
 func Serve(ctx context.Context, c Config) error {
 	handler, err := c.open()
 	if err != nil {
@@ -73,7 +73,7 @@ func Serve(ctx context.Context, c Config) error {
 	}
 }
 
-// open takes the data directory, and makes what answers.
+// open writes the token to the data directory, and returns the handler.
 func (c *Config) open() (http.Handler, error) {
 	dir, err := filepath.Abs(c.DataDir)
 	if err != nil {
@@ -129,7 +129,7 @@ func (c *Config) listen(ctx context.Context, text string) (net.Listener, error) 
 	return listener, err
 }
 
-// ErrNoStub means that what answers at a URL is no stub.
+// ErrNoStub means that the server at a URL is not a stub.
 var ErrNoStub = errors.New(
 	"what answers there is no stub of this program, and a real etcd as the store is not there yet")
 

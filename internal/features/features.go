@@ -1,13 +1,13 @@
-// Package features is the one registry of feature gates: all gates of kube-apiserver 1.37 with their defaults and
-// stages, the few that only this server has, and what --feature-gates makes of them.
+// Package features is the registry of feature gates: all gates of kube-apiserver 1.37 with their defaults and stages,
+// those that only this server has, and the parser of --feature-gates.
 //
 // A Gate is a constant, so that a mistyped one does not compile. A Set says which gates are on; its zero value is the
-// defaults. The server parses the flag once and hands the Set to whoever asks.
+// defaults. The server parses the flag once and passes the Set to the packages that need it.
 //
-// A gate is used if something in this program asks for it. The others are known, so that a command line for the
-// reference starts this server, too, but mean nothing here: Parse names those that were set, and the server logs them.
+// A gate is used if code of this program depends on it. The others are accepted, so that a command line of the
+// reference starts this server, too, but have no effect: Parse returns those that were set, and the server logs them.
 //
-// table_generated.go comes from the reference (conformance/features); what differs from it is in this file.
+// table_generated.go is generated from the reference (conformance/features); this file has what differs.
 package features
 
 import (
@@ -31,17 +31,17 @@ const (
 )
 
 var own = [...]row{
-	// KEP-5958, which 1.37 does not have yet, has it as alpha and off. On: a client that does not ask for it does not meet
-	// it.
+	// KEP-5958, which is not in 1.37. There it is alpha and off; here it is on, since only a client that asks for it is
+	// affected.
 	ManagedFieldsOptOut - referenceGates: {name: "ManagedFieldsOptOut", stage: alpha, on: true},
 }
 
 // differs are the gates of the reference whose default differs here.
 var differs = map[Gate]bool{
-	CBORServingAndStorage: true, // alpha and off there; a client that does not ask for CBOR does not meet it
+	CBORServingAndStorage: true, // alpha and off there; only clients that ask for CBOR are affected
 }
 
-// used are the gates that something here asks for, besides AllAlpha and AllBeta. A test compares them with the code.
+// used are the gates that code depends on, besides AllAlpha and AllBeta. A test compares them with the code.
 var used = []Gate{
 	APIServerIdentity,
 	APIResponseCompression,
@@ -75,19 +75,19 @@ var used = []Gate{
 	WorkloadWithJob,
 }
 
-// row is what is known of a gate.
+// row is a gate in the table.
 type row struct {
 	name   string
 	stage  stage
 	on     bool   // by default, in the reference
 	locked bool   // cannot be changed
-	needs  []Gate // must be on where this one is
+	needs  []Gate // must be on if this one is
 }
 
 type stage uint8
 
 const (
-	preAlpha stage = iota // in a later release than this one
+	preAlpha stage = iota // will be alpha in a later release
 	alpha
 	beta
 	stable
@@ -101,7 +101,7 @@ func (g Gate) row() *row {
 	return &own[g-referenceGates]
 }
 
-// String is the name of the gate.
+// String returns the name of the gate.
 func (g Gate) String() string { return g.row().name }
 
 // Find finds a gate by its name.
@@ -114,7 +114,7 @@ func Find(name string) (g Gate, ok bool) {
 	return 0, false
 }
 
-// byDefault says whether a gate is on in a server that is told nothing.
+// byDefault says whether a gate is on without --feature-gates.
 func (g Gate) byDefault() bool {
 	if on, ok := differs[g]; ok {
 		return on
@@ -132,7 +132,7 @@ func (s Set) On(g Gate) bool { return g.byDefault() != s.isChanged(g) }
 
 func (s Set) isChanged(g Gate) bool { return s.changed[g/64]>>(g%64)&1 != 0 }
 
-// With is the Set with one gate turned on or off, whatever it needs.
+// With returns the Set with one gate turned on or off. It does not look at the gates that this one needs.
 func (s Set) With(g Gate, on bool) Set {
 	if s.On(g) != on {
 		s.changed[g/64] ^= 1 << (g % 64)
@@ -140,9 +140,9 @@ func (s Set) With(g Gate, on bool) Set {
 	return s
 }
 
-// Parse reads the value of --feature-gates, "A=true,B=false", over the defaults, and refuses what the reference
-// refuses. Ignored are the names of the gates that the text sets, by name or through AllAlpha and AllBeta, and that
-// mean nothing here.
+// Parse parses the value of --feature-gates, "A=true,B=false", and applies it to the defaults. Its errors are those of
+// the reference. ignored has the names of the gates that the text changes, by name or through AllAlpha and AllBeta, and
+// that have no effect in this program.
 func Parse(text string) (set Set, ignored []string, err error) {
 	asked, err := read(text)
 	if err != nil {
@@ -181,8 +181,8 @@ func Parse(text string) (set Set, ignored []string, err error) {
 	return set, ignored, nil
 }
 
-// read reads the text into names and values. A name may say that it is one of Kubernetes: "kube:A=true". Of several
-// values for one name, the last one counts.
+// read parses the text into names and values. A name may have the prefix of its component, "kube:A=true". If a name
+// occurs several times, its last value counts.
 func read(text string) (map[string]bool, error) {
 	byComponent := map[string][]string{}
 	for entry := range strings.SplitSeq(text, ",") {
@@ -224,7 +224,7 @@ func read(text string) (map[string]bool, error) {
 	return asked, nil
 }
 
-// resolve gives all gates their values: AllAlpha and AllBeta decide those of their stage that are not named.
+// resolve returns the Set for the named gates: AllAlpha and AllBeta set the gates of their stage that are not named.
 func resolve(named map[Gate]bool) (set Set) {
 	for all, of := range map[Gate]stage{AllAlpha: alpha, AllBeta: beta} {
 		on, ok := named[all]
@@ -243,7 +243,7 @@ func resolve(named map[Gate]bool) (set Set) {
 	return set
 }
 
-// missing says which gates are on without those that they need.
+// missing returns an error for each gate that is on without those that it needs.
 func (s Set) missing() error {
 	var wrong []error
 	for g := range gates {

@@ -1,10 +1,10 @@
-// Package fielderrors collects what is wrong with the fields of an object, in the words of apimachinery and in the
-// order in which it is found. Rules for metadata and for kinds are written with it; it has none itself.
+// Package fielderrors collects the errors of validation rules, with the messages of apimachinery and in the order in
+// which they are found. The rules themselves are in packages objectmeta, builtin/validation and crd/validation.
 //
-// Its nouns: a [Place] is where in an object a rule looks; it becomes a path in words only when there is something to
-// say. [Errors] is the collection. [Show] and its like print values as the reference prints the Go values that it
-// holds.
+// Its nouns: a [Place] is a position in an object; it is converted to a path only for an error. [Errors] is the list of
+// errors. [Show] and its siblings print a value as the reference prints the Go value that it has instead.
 //
-// Rules cost nothing while they find nothing: places live on the stack, and no argument is an interface before there is
-// an error.
+// Problem: validation runs on every write, and almost always finds nothing. Rules that build a field.Path on the way
+// down allocate for every field, valid or not. Therefore a rule allocates nothing before it has an error: places are on
+// the stack, and values are not passed as interfaces.
 package fielderrors

@@ -2,8 +2,9 @@ package fielderrors
 
 import "strconv"
 
-// Place is a position in an object: a chain up to the root, made on the stack. Its methods are small so that they are
-// inlined; nothing keeps a Place, so none of them is ever allocated. That is why text, not a *field.Path, comes out.
+// Place is a position in an object: a chain up to the root, on the stack. Its methods are small so that they are
+// inlined, and nothing keeps a Place, so that none escapes to the heap. For the same reason, appendTo copies names, and
+// returns text and not a *field.Path, which would keep them.
 type Place struct {
 	Up   *Place // nil: the root
 	name string // of a member, or the subscript if n is subscript
@@ -15,17 +16,16 @@ const (
 	subscript = -2
 )
 
-// To is the place of a member of a map with known members.
+// To returns the place of a field of a struct: ".name".
 func (p *Place) To(name string) *Place { return &Place{Up: p, name: name, n: member} }
 
-// Item is the place of a list item.
+// Item returns the place of a list item: "[i]".
 func (p *Place) Item(i int) *Place { return &Place{Up: p, n: i} }
 
-// Key is the place of a member of a map with free keys.
+// Key returns the place of a value of a map: "[k]".
 func (p *Place) Key(k string) *Place { return &Place{Up: p, name: k, n: subscript} }
 
-// appendTo writes the Place behind dst, which ends with the Place of the root. It copies names, so that the Place
-// itself may stay on the stack.
+// appendTo appends the path from the root to dst.
 func (p *Place) appendTo(dst []byte) []byte {
 	if p == nil {
 		return dst

@@ -6,9 +6,10 @@ import (
 	"plinth/object"
 )
 
-// This file shows values in error messages as the reference shows them: as JSON of the Go value that it holds.
+// This file prints values in error messages as the reference does: as JSON of the Go value that it has.
 
-// Word is a text that the reference holds in a type of its own, an enum for one: it is shown as JSON, not quoted by Go.
+// Word is a string that the reference has in a type of its own, such as an enum: it is printed as JSON, and not quoted
+// as a Go string.
 type Word string
 
 // shown is a value whose Go type has JSON names.
@@ -17,14 +18,15 @@ type shown struct {
 	order []string
 }
 
-// Show is a value as the reference shows it. order is the order of members of the outermost map, which is that of the
-// Go type; members that it does not name come last, sorted.
+// Show returns a value that is printed as in the reference. order is the order of the members of the outermost map:
+// that of the fields of the Go type. Other members come last, sorted. It prints when the error is formatted, and not
+// before.
 func Show(v object.Value, order ...string) json.Marshaler { return shown{v, order} }
 
 // MarshalJSON implements json.Marshaler.
 func (s shown) MarshalJSON() ([]byte, error) { return AppendShown(nil, s.value, s.order), nil }
 
-// AppendShown appends a value as Show shows it.
+// AppendShown appends the text that Show prints.
 func AppendShown(dst []byte, v object.Value, order []string) []byte {
 	if v.Kind() != object.Map || len(order) == 0 {
 		return object.AppendJSON(dst, v)

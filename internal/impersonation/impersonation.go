@@ -1,10 +1,14 @@
-// Package impersonation decides whether somebody may act as somebody else (AUTH-1).
+// Package impersonation decides whether a user may act as another one (AUTH-1).
 //
-// There are several modes, which are tried in turn. Those of constrained impersonation (KEP-5284) each stand for one
-// kind of user and ask twice: may this be done as such a user (verb impersonate-on:MODE:VERB), and may one be this user
-// (verb impersonate:MODE). The old one asks for the verb impersonate alone, and holds for whatever is done then.
+// There are several modes, which are tried in order. Each mode of constrained impersonation (KEP-5284) is for one sort
+// of user and requires two permissions: to do the request as such a user (verb impersonate-on:MODE:VERB), and to be
+// this user (verb impersonate:MODE). The original mode requires the verb impersonate only, for all requests.
 //
-// The first mode that allows it decides; if none does, the first refusal is told.
+// The first mode that allows the impersonation decides. If none does, the error is that of the first one that was
+// tried.
+//
+// In messages and names, the requester is the user who sends the request, and the wanted user is the one in the
+// Impersonate-* headers.
 package impersonation
 
 import (
@@ -24,28 +28,29 @@ import (
 	"plinth/internal/apierr"
 )
 
-// Impersonator decides by what an authorizer says.
+// Impersonator decides with an authorizer. It may be used concurrently.
 type Impersonator struct {
 	authorizer access.Authorizer
 	modes      []mode
 
-	// last is, by user, the mode that was successful last. It is tried first: who uses one mode is not asked for the
-	// others each time, and is told of a refusal in that mode. As in the reference this changes no verdict.
-	mu   sync.Mutex
+	// last has, by requester, the mode that succeeded last, which is tried first. So a requester who uses one mode does
+	// not cause authorizations for the others with every request, and gets the error of that mode. As in the reference it
+	// does not change whether the impersonation is allowed.
+	mu   sync.Mutex // guards last
 	last map[string]int
 }
 
-// rememberedUsers bounds Impersonator.last.
+// rememberedUsers limits Impersonator.last, which is cleared when it is full.
 const rememberedUsers = 10_000
 
-// mode is one way to be somebody else.
+// mode is a mode of impersonation.
 type mode struct {
-	name string // "": the old one
-	// fits says whether the mode is for who is wanted by who asks.
+	name string // "": the original mode
+	// fits says whether the mode is for this wanted user and requester.
 	fits func(wanted, by *access.User) bool
 }
 
-// New makes an impersonator. Without constrained, there is the old mode alone (gate ConstrainedImpersonation).
+// New returns an Impersonator. Without constrained (gate ConstrainedImpersonation) it has the original mode only.
 func New(authorizer access.Authorizer, constrained bool) *Impersonator {
 	i := &Impersonator{authorizer: authorizer, modes: []mode{{"", func(*access.User, *access.User) bool { return true }}},
 		last: map[string]int{}}
@@ -64,12 +69,14 @@ func New(authorizer access.Authorizer, constrained bool) *Impersonator {
 	return i
 }
 
-// associatedNode is the mode in which a service account is the Node that its Pod is on. Who asks is known to the
-// authorizer without the details of the Pod, and asks for every Node: that it is the right one is checked before.
+// associatedNode is the mode in which a service account may be the Node that its Pod runs on, such as an agent in a
+// DaemonSet. fits checks that it is this Node. Therefore the authorizer is asked about all Nodes ("*"), and about a
+// requester without the extra values of the Pod: so its decision is the same for all Pods of the service account.
 const associatedNode = "associated-node"
 
-// Impersonate says who the request goes on as, and by which verb that was allowed if it was by a constrained mode.
-// Asked is what the request is about, and who it is from.
+// Impersonate returns the user as whom the request continues, with the groups that the reference adds, and the verb
+// that allowed it if a constrained mode did. asked are the attributes of the request, with the requester. The error is
+// a 403.
 func (i *Impersonator) Impersonate(
 	ctx context.Context, wanted access.User, asked *access.Attributes,
 ) (user access.User, constraint string, err error) {
@@ -94,7 +101,7 @@ func (i *Impersonator) Impersonate(
 	return access.User{}, "", err
 }
 
-// order is that in which modes are tried for a user.
+// order returns the order in which the modes are tried for a requester.
 func (i *Impersonator) order(user string) []int {
 	i.mu.Lock()
 	first, known := i.last[user]
@@ -123,7 +130,7 @@ func (i *Impersonator) remember(user string, n int) {
 	i.last[strings.Clone(user)] = n
 }
 
-// try asks everything that a mode asks.
+// try checks all permissions that a mode requires. It returns the wanted user with added groups.
 func (i *Impersonator) try(ctx context.Context, m *mode, wanted access.User, asked *access.Attributes) (access.User,
 	error) {
 	c := &check{authorizer: i.authorizer, mode: m, by: asked.User, group: "authentication.k8s.io",
@@ -162,25 +169,26 @@ func ensure(u *access.User, group string) {
 	}
 }
 
-// check is one attempt to be somebody.
+// check checks one mode.
 type check struct {
-	authorizer  access.Authorizer
-	mode        *mode
-	by          access.User
-	group, verb string   // of users and groups, and of every question
-	fixed       []string // the groups that follow from the name; they need not be asked for
+	authorizer access.Authorizer
+	mode       *mode
+	by         access.User // the requester
+	group      string      // the API group of the resources users and groups
+	verb       string
+	fixed      []string // the groups that follow from the name of the wanted user: no permission is required
 }
 
 func (c *check) constrained() bool { return c.mode.name != "" }
 
-// about is what is asked for a part of who is wanted.
+// about returns the attributes of the authorization for a part of the wanted user.
 func (c *check) about(group, resource, name string) *access.Attributes {
 	return &access.Attributes{
 		User: c.by, Verb: c.verb, IsResource: true, Group: group, Version: "v1", Resource: resource, Name: name,
 	}
 }
 
-// ask asks the authorizer; what is not allowed is an error.
+// ask returns a 403 if the authorizer does not allow a.
 func (c *check) ask(ctx context.Context, a *access.Attributes) error {
 	decision, reason, err := c.authorizer.Authorize(ctx, a)
 	switch {
@@ -198,7 +206,7 @@ func forbidden(a *access.Attributes, why string) error {
 	return apierr.NewForbidden(apierr.Type{Group: a.Group, Name: a.Resource}, a.Name, a.Refusal(why))
 }
 
-// name asks whether who asks may have the name, and adds the groups that go with it.
+// name checks the name of the wanted user, and sets the groups that follow from it.
 func (c *check) name(ctx context.Context, wanted *access.User) error {
 	a := c.about(c.group, "users", wanted.Name)
 	if node, ok := nodeOf(wanted.Name); ok && c.constrained() {
@@ -223,7 +231,8 @@ func (c *check) uid(ctx context.Context, wanted *access.User) error {
 	return c.ask(ctx, c.about("authentication.k8s.io", "uids", wanted.UID))
 }
 
-// many is from how many parts on it is asked at first whether all of them are allowed.
+// many is the number of groups or extra values from which on "*" is tried first, which saves the single ones if it is
+// allowed.
 const many = 4
 
 func (c *check) groups(ctx context.Context, wanted *access.User) error {
@@ -283,7 +292,7 @@ func (c *check) extra(ctx context.Context, wanted *access.User) error {
 	return nil
 }
 
-// validExtra refuses what constrained impersonation does not take.
+// validExtra validates an extra key and its values for constrained impersonation.
 func validExtra(key string, values []string) error {
 	if key == "" {
 		return errors.New("impersonating the empty string key in extra is not allowed")
@@ -308,7 +317,7 @@ func isAccount(u *access.User) bool { _, _, ok := access.SplitServiceAccount(u.N
 
 func isNode(u *access.User) bool { _, ok := nodeOf(u.Name); return ok }
 
-// nodeOf is the name of the Node that a user is.
+// nodeOf returns the name of the Node of a user system:node:NAME.
 func nodeOf(user string) (string, bool) {
 	name, ok := strings.CutPrefix(user, "system:node:")
 	return name, ok && len(content.IsDNS1123Subdomain(name)) == 0

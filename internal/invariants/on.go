@@ -2,5 +2,5 @@
 
 package invariants
 
-// Enabled is a constant: what it guards is not there in a release.
+// Enabled says whether assertions are on.
 const Enabled = true

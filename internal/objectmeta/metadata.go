@@ -25,9 +25,9 @@ const (
 // root is the metadata itself.
 var root *fielderrors.Place
 
-// ObjectMeta says what is wrong with the metadata of a new object, whose name has been generated and whose namespace
-// has been filled in before. name says what is wrong with a name of this kind, or, with prefix set, with the beginning
-// of one; nil allows whatever can stand in a URL.
+// ObjectMeta validates the metadata of a new object, after its name was generated and its namespace was set, as
+// ValidateObjectMeta in the reference. name returns the errors of a name of this kind, or, if prefix is set, of the
+// beginning of one; nil allows every name that can be in a URL.
 func ObjectMeta(meta object.Value, namespaced bool, name func(name string, prefix bool) []string,
 	path *field.Path) field.ErrorList {
 	f := &fielderrors.Errors{Root: path}
@@ -47,8 +47,9 @@ func ObjectMeta(meta object.Value, namespaced bool, name func(name string, prefi
 	return f.List
 }
 
-// Embedded says what is wrong with the metadata of an object within an object: it may be without a name, and is
-// namespaced if it has a namespace. An error that is there twice, of two labels with the same value, is told once.
+// Embedded validates the metadata of an object within an object (x-kubernetes-embedded-resource): its name may be
+// missing, and it is namespaced if it has a namespace. Equal errors, such as those of two labels with the same value,
+// are returned once.
 func Embedded(meta object.Value, path *field.Path) field.ErrorList {
 	if meta.At("name").Str() == "" {
 		meta = meta.With("name", object.StringOf("name"))
@@ -57,12 +58,19 @@ func Embedded(meta object.Value, path *field.Path) field.ErrorList {
 	if len(errs) < 2 {
 		return errs
 	}
-	seen := make(map[string]bool, len(errs))
+	// Errors are compared by their parts, and not formatted: n errors about a list of n owner references have a text of
+	// n² bytes. Values other than strings follow from the path, or are in the detail.
+	type parts struct {
+		kind                field.ErrorType
+		path, detail, value string
+	}
+	seen := make(map[parts]bool, len(errs))
 	return slices.DeleteFunc(errs, func(err *field.Error) bool {
-		text := err.Error()
-		was := seen[text]
-		seen[text] = true
-		return was
+		this := parts{kind: err.Type, path: err.Field, detail: err.Detail}
+		this.value, _ = err.BadValue.(string)
+		before := seen[this]
+		seen[this] = true
+		return before
 	})
 }
 
@@ -100,7 +108,7 @@ func checkGeneration(f *fielderrors.Errors, meta object.Value) {
 	}
 }
 
-// Labels checks keys and values. It serves selectors, too.
+// Labels validates the keys and values of labels, and of the maps in selectors.
 func Labels(f *fielderrors.Errors, labels object.Value, p *fielderrors.Place) {
 	for _, m := range labels.Members() {
 		f.Each(p, m.Key, LabelKeyErrors(m.Key))
@@ -109,7 +117,7 @@ func Labels(f *fielderrors.Errors, labels object.Value, p *fielderrors.Place) {
 	}
 }
 
-// Annotations checks keys, and the size of all of them.
+// Annotations validates the keys of annotations, in lower case as the reference does, and their size.
 func Annotations(f *fielderrors.Errors, annotations object.Value, p *fielderrors.Place) {
 	size := 0
 	for _, m := range annotations.Members() {
@@ -200,7 +208,7 @@ func checkManagedFields(f *fielderrors.Errors, entries object.Value, p *fielderr
 	}
 }
 
-// FieldManager checks the name of a field manager. It serves the parameter of that name, too.
+// FieldManager validates the name of a field manager, in managedFields and in the parameter fieldManager.
 func FieldManager(f *fielderrors.Errors, manager string, p *fielderrors.Place) {
 	if len(manager) > maxFieldManager {
 		f.TooLong(p, maxFieldManager)
@@ -212,8 +220,8 @@ func FieldManager(f *fielderrors.Errors, manager string, p *fielderrors.Place) {
 	}
 }
 
-// ObjectMetaUpdate says what is wrong with the metadata of an object that is to replace another. The resourceVersion is
-// the engine's to check.
+// ObjectMetaUpdate validates the metadata of an object that replaces old, as ValidateObjectMetaUpdate in the reference.
+// The engine checks the resourceVersion.
 func ObjectMetaUpdate(meta, old object.Value, path *field.Path) field.ErrorList {
 	f := &fielderrors.Errors{Root: path}
 	checkGenerateName(f, meta, nil)
@@ -237,10 +245,10 @@ func ObjectMetaUpdate(meta, old object.Value, path *field.Path) field.ErrorList 
 	return f.List
 }
 
-// isBlank says whether a value is missing or an empty text, which is the same for a member that Go holds as a string.
+// isBlank says whether a value is missing or an empty string, which are the same in a string field of a Go type.
 func isBlank(v object.Value) bool { return v.IsNull() || v.Kind() == object.String && v.Len() == 0 }
 
-// What stays the same as long as an object lives.
+// immutableMeta are the members that an update cannot change.
 var immutableMeta = []string{"name", "namespace", "uid", "creationTimestamp", "deletionTimestamp",
 	"deletionGracePeriodSeconds"}
 

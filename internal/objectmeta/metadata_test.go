@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/api/validation/path"
@@ -158,5 +159,29 @@ func TestNamesAsPathSegments(t *testing.T) {
 		if got := texts(objectmeta.ObjectMetaUpdate(ours, ours, root)); !slices.Equal(got, want) {
 			t.Errorf("generateName %.80s:\n got %.300q\nwant %.300q", value, got, want)
 		}
+	}
+}
+
+// Errors of embedded metadata that are equal are returned once. Many errors about one list are compared in time that is
+// linear in their number.
+//
+// SPEC: VAL-1
+func TestEmbedded(t *testing.T) {
+	text := object.StringOf
+	labels := object.Fields("a", text("-"), "b", text("-"), "c", text("_"))
+	errs := objectmeta.Embedded(object.Fields("labels", labels), field.NewPath("metadata"))
+	if len(errs) != 2 || errs[0].BadValue != "-" || errs[1].BadValue != "_" {
+		t.Errorf("three labels with two wrong values: have %v, want one error for each value", errs)
+	}
+	references := make([]object.Value, 6000)
+	for i := range references {
+		references[i] = object.Fields("apiVersion", text("v1"), "kind", text("Pod"), "name", text(fmt.Sprint("p", i)),
+			"uid", text(fmt.Sprint(i)), "controller", object.BoolOf(true))
+	}
+	began := time.Now()
+	errs = objectmeta.Embedded(object.Fields("ownerReferences", object.ListOf(references...)), field.NewPath("metadata"))
+	if took := time.Since(began); len(errs) != len(references)-1 || took > 4*time.Second {
+		t.Errorf("%d owner references that are all controllers: have %d errors after %v, want %d in less than 4 s",
+			len(references), len(errs), took, len(references)-1)
 	}
 }

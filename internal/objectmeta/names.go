@@ -7,8 +7,8 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 )
 
-// The functions below say quickly whether a name is well formed. Those that return texts say what is wrong with it, in
-// the words of apimachinery, and nothing for a good name.
+// There are two functions for each form of names. Is… says without regular expressions and without allocation whether a
+// name is valid, which it nearly always is. …Errors returns the messages of apimachinery for an invalid name.
 
 // IsLowerOrDigit says whether a byte is a lower-case letter or a digit of ASCII.
 func IsLowerOrDigit(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }
@@ -72,7 +72,7 @@ func IsLabelKey(s string) bool {
 	return IsSubdomain(prefix) && isQualifiedPart(name)
 }
 
-// LabelErrors is what keeps a text from being a DNS label.
+// LabelErrors returns the errors of a DNS label.
 func LabelErrors(s string) []string {
 	if IsLabel(s) {
 		return nil
@@ -80,7 +80,7 @@ func LabelErrors(s string) []string {
 	return utilvalidation.IsDNS1123Label(s)
 }
 
-// SubdomainErrors is what keeps a text from being a DNS subdomain.
+// SubdomainErrors returns the errors of a DNS subdomain.
 func SubdomainErrors(s string) []string {
 	if IsSubdomain(s) {
 		return nil
@@ -88,7 +88,7 @@ func SubdomainErrors(s string) []string {
 	return utilvalidation.IsDNS1123Subdomain(s)
 }
 
-// LabelKeyErrors is what keeps a text from being the key of a label.
+// LabelKeyErrors returns the errors of a label key.
 func LabelKeyErrors(s string) []string {
 	if IsLabelKey(s) {
 		return nil
@@ -96,7 +96,7 @@ func LabelKeyErrors(s string) []string {
 	return content.IsLabelKey(s)
 }
 
-// LabelValueErrors is what keeps a text from being the value of a label.
+// LabelValueErrors returns the errors of a label value.
 func LabelValueErrors(s string) []string {
 	if s == "" || isQualifiedPart(s) {
 		return nil
@@ -104,7 +104,7 @@ func LabelValueErrors(s string) []string {
 	return content.IsLabelValue(s)
 }
 
-// PathSegmentErrors says what keeps a name out of a URL path.
+// PathSegmentErrors returns the errors of a name, or of the beginning of one, as a segment of a URL path.
 func PathSegmentErrors(s string, prefix bool) []string {
 	if strings.IndexByte(s, '/') < 0 && strings.IndexByte(s, '%') < 0 && s != "." && s != ".." {
 		return nil

@@ -1,6 +1,6 @@
-// Package scale is the scale subresource (URI-7): the number of replicas of an object, shown and set as a Scale of
-// autoscaling/v1, whatever the kind of the object. Where an object keeps its numbers is for its kind to say, in a
-// Scaling: package builtin has those of the built-in kinds, package crd makes those of custom ones.
+// Package scale implements the subresource scale (URI-7): it reads and writes the number of replicas of an object as a
+// Scale of autoscaling/v1, for every kind. A [Scaling] says at which fields of a kind the numbers are: package builtin
+// has those of the built-in kinds, and package crd creates those of custom kinds.
 package scale
 
 import (
@@ -12,27 +12,27 @@ import (
 	"plinth/object"
 )
 
-// Scaling is where the objects of a kind keep what their Scale shows.
+// Scaling is how objects of one kind are read and written as a Scale.
 type Scaling struct {
-	// Read is what the Scale of an object shows, and Base what a patch or an apply of it begins with; nil: what Read
-	// gives.
+	// Read returns the numbers in the Scale of an object. Base returns those in the Scale that a patch or an apply
+	// changes; nil: those of Read.
 	Read, Base func(obj object.Value) (Numbers, error)
-	// Write sets the number of replicas that is wanted.
+	// Write sets the wanted number of replicas.
 	Write func(obj object.Value, replicas int64) (object.Value, error)
-	// Replicas is where each version of the kind has that number.
+	// Replicas has the path of the wanted number in each version of the kind, for its ownership.
 	Replicas merge.Replicas
 	// Columns and Cells are those of a Table of the Scale.
 	Columns []engine.Column
 	Cells   func(obj object.Value) []any
 }
 
-// Numbers are what an object says of its replicas.
+// Numbers are the members of a Scale: spec.replicas, status.replicas and status.selector.
 type Numbers struct {
 	Wanted, There int64
-	Selector      string // of their Pods, as text
+	Selector      string // of the Pods
 }
 
-// Subresource is the scale subresource of the kind.
+// Subresource returns the subresource scale of the kind.
 func (s Scaling) Subresource() *engine.Subresource {
 	sub := &engine.Subresource{
 		Name: "scale", Group: "autoscaling", Version: "v1", Kind: "Scale",
@@ -51,7 +51,7 @@ func (s Scaling) Subresource() *engine.Subresource {
 	return sub
 }
 
-// view makes the Scale of an object.
+// view returns the function that converts an object to a Scale.
 func view(read func(obj object.Value) (Numbers, error)) func(obj object.Value) (object.Value, error) {
 	return func(obj object.Value) (object.Value, error) {
 		n, err := read(obj)
@@ -62,7 +62,8 @@ func view(read func(obj object.Value) (Numbers, error)) func(obj object.Value) (
 	}
 }
 
-// of is a Scale with these numbers, of an object with this metadata.
+// of returns a Scale with these numbers for an object with this metadata. As in the reference, spec.replicas is omitted
+// if it is 0, and status.replicas never is.
 func of(metadata object.Value, n Numbers) object.Value {
 	var meta []object.Member
 	for _, key := range []string{"name", "namespace", "uid", "creationTimestamp"} {
