@@ -128,9 +128,6 @@ var (
 )
 
 func (f *errorList) windowsOptions(options object.Value, p *fielderrors.Place) {
-	if options.IsNull() {
-		return
-	}
 	if name := options.At("gmsaCredentialSpecName"); !name.IsNull() {
 		for _, wrong := range objectmeta.SubdomainErrors(name.Str()) {
 			f.Invalid(p.To("gmsaCredentialSpecName"), fielderrors.Word(name.Str()), wrong)
@@ -162,16 +159,16 @@ func windowsUserErrors(name string) []string {
 		return []string{"runAsUserName cannot contain more than one backslash"}
 	}
 	var wrong []string
-	domain, user, hasDomain := strings.Cut(name, `\`)
-	if !hasDomain {
-		domain, user = "", name
-	}
-	if len(domain) >= maxWindowsDomain {
-		wrong = append(wrong, fmt.Sprintf("runAsUserName's Domain length must be under %d characters",
-			maxWindowsDomain))
-	}
-	if hasDomain && !netBIOSName.MatchString(domain) && !windowsDomain.MatchString(domain) {
-		wrong = append(wrong, "runAsUserName's Domain doesn't match the NetBios nor the DNS format")
+	user := name
+	if domain, behind, ok := strings.Cut(name, `\`); ok {
+		user = behind
+		if len(domain) >= maxWindowsDomain {
+			wrong = append(wrong, fmt.Sprintf("runAsUserName's Domain length must be under %d characters",
+				maxWindowsDomain))
+		}
+		if !netBIOSName.MatchString(domain) && !windowsDomain.MatchString(domain) {
+			wrong = append(wrong, "runAsUserName's Domain doesn't match the NetBios nor the DNS format")
+		}
 	}
 	if user == "" {
 		wrong = append(wrong, "runAsUserName's User cannot be empty")

@@ -94,7 +94,7 @@ func (f *errorList) limitOf(limit object.Value, name string, p *fielderrors.Plac
 	over("default", most, hasDefault && hasMax && standard.Cmp(most) > 0,
 		"default value %s is greater than max value %s", standard, most)
 	if hasRatio {
-		if one := resource.NewQuantity(1, resource.DecimalSI); ratio.Cmp(*one) < 0 {
+		if ratio.CmpInt64(1) < 0 {
 			f.Invalid(p.To("maxLimitRequestRatio").Key(name), ratio,
 				fmt.Sprintf("ratio %s is less than 1", ratio.String()))
 		}
@@ -150,7 +150,6 @@ func isStandardQuota(name string) bool {
 func quotaCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.quotaSpec(obj.At("spec"))
-	f.quotaStatus(obj.At("status"))
 }
 
 func (f *errorList) quotaAmounts(amounts object.Value, p *fielderrors.Place) {
@@ -173,9 +172,7 @@ func (f *errorList) quotaSpec(spec object.Value) {
 		names.add(item.Str())
 	}
 	f.conflictingScopes(&names, scopes, p.To("scopes"))
-	if selector := spec.At("scopeSelector"); !selector.IsNull() {
-		f.scopeSelector(selector, hard, scopes, p.To("scopeSelector").To("matchExpressions"))
-	}
+	f.scopeSelector(spec.At("scopeSelector"), hard, scopes, p.To("scopeSelector").To("matchExpressions"))
 }
 
 func (f *errorList) scopeOf(scope string, hard object.Value, shownAs any, p *fielderrors.Place) {
@@ -195,8 +192,8 @@ func (f *errorList) conflictingScopes(names *seen, scopes object.Value, p *field
 }
 
 var scopeSelectorFields = []goField{{name: "MatchExpressions", member: "matchExpressions",
-	inner: []goField{{name: "ScopeName", member: "scopeName", zero: `""`},
-		{name: "Operator", member: "operator", zero: `""`}, {name: "Values", member: "values"}}}}
+	inner: []goField{{name: "ScopeName", member: "scopeName"}, {name: "Operator", member: "operator"},
+		{name: "Values", member: "values"}}}}
 
 func (f *errorList) scopeSelector(selector, hard, scopes object.Value, p *fielderrors.Place) {
 	var names seen

@@ -67,9 +67,6 @@ func isHugeQuota(name string) bool {
 }
 
 func (f *errorList) resourceName(name string, as naming, p *fielderrors.Place) {
-	if as == containerResource && (name == "cpu" || name == "memory") {
-		return
-	}
 	domain := strings.Contains(name, "/")
 	before := len(f.List)
 	if !objectmeta.IsLabelKey(name) {
@@ -84,7 +81,7 @@ func (f *errorList) resourceName(name string, as naming, p *fielderrors.Place) {
 	case containerResource:
 		if plain && !isStandardContainerResource(name) {
 			f.Invalid(p, fielderrors.Word(name), "must be a standard resource for containers")
-		} else if !plain && !isNativeResource(name) && !isExtendedResource(name) {
+		} else if !isNativeResource(name) && !isExtendedResource(name) {
 			f.Invalid(p, fielderrors.Word(name), "doesn't follow extended resource name standard")
 		}
 	case podResource:
@@ -104,7 +101,7 @@ func (f *errorList) resourceAmount(name string, amount resource.Quantity, p *fie
 	if amount.Sign() < 0 {
 		f.Invalid(p, amount.String(), fielderrors.NotNegative)
 	}
-	if name != "cpu" && name != "memory" && isIntegerResource(name) && amount.MilliValue()%1000 != 0 {
+	if isIntegerResource(name) && amount.MilliValue()%1000 != 0 {
 		f.Invalid(p, amount, notInteger)
 	}
 }
@@ -128,8 +125,8 @@ func (f *errorList) wholePages(name string, amount resource.Quantity, p *fielder
 }
 
 func isWholePages(name string, amount resource.Quantity) bool {
-	size, err := resource.ParseQuantity(strings.TrimPrefix(name, hugePages))
-	if err != nil || size.Sign() <= 0 || size.MilliValue()%1000 != 0 {
+	size, _ := resource.ParseQuantity(strings.TrimPrefix(name, hugePages)) // zero where it is none
+	if size.Sign() <= 0 || size.MilliValue()%1000 != 0 {
 		return false
 	}
 	return amount.Value()%size.Value() == 0

@@ -18,13 +18,11 @@ var eventTextLimits = []struct {
 const maxNote = 1024
 
 // eventNames are what the members of an Event are called in a version.
-type eventNames struct{ object, controller, note, firstTime, lastTime, count, source string }
+type eventNames struct{ object, controller, note string }
 
 var (
-	coreEvent = eventNames{"involvedObject", "reportingComponent", "message", "firstTimestamp", "lastTimestamp",
-		"count", "source"}
-	eventsEvent = eventNames{"regarding", "reportingController", "note", "deprecatedFirstTimestamp",
-		"deprecatedLastTimestamp", "deprecatedCount", "deprecatedSource"}
+	coreEvent   = eventNames{"involvedObject", "reportingComponent", "message"}
+	eventsEvent = eventNames{"regarding", "reportingController", "note"}
 )
 
 // event checks what Events of both groups have in common.
@@ -82,10 +80,10 @@ func eventCreate(f *errorList, obj object.Value) {
 			f.Invalid(root.To(key), "", "needs to be unset")
 		}
 	}
-	unset("firstTimestamp", has(obj, eventsEvent.firstTime))
-	unset("lastTimestamp", has(obj, eventsEvent.lastTime))
-	unset("count", number(obj, eventsEvent.count) != 0)
-	source := obj.At(eventsEvent.source)
+	unset("firstTimestamp", has(obj, "deprecatedFirstTimestamp"))
+	unset("lastTimestamp", has(obj, "deprecatedLastTimestamp"))
+	unset("count", number(obj, "deprecatedCount") != 0)
+	source := obj.At("deprecatedSource")
 	unset("source", text(source, "component") != "" || text(source, "host") != "")
 }
 
@@ -152,7 +150,7 @@ func eventUpdate(f *errorList, obj, old object.Value) {
 	}
 	for _, constant := range eventConstants() {
 		now, was := obj.At(constant.member), old.At(constant.member)
-		if !object.Equal(now, was) && !(blank(now) && blank(was)) {
+		if !object.Equal(now, was) {
 			f.Invalid((*fielderrors.Place)(nil).To(constant.name), constant.form(now), fielderrors.Immutable)
 		}
 	}

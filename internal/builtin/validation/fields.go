@@ -66,9 +66,7 @@ func (f *errorList) within(p *fielderrors.Place, n, low, high int64) {
 
 // id demands the ID of a user or a group, where there is one.
 func (f *errorList) id(p *fielderrors.Place, v object.Value) {
-	if !v.IsNull() {
-		f.within(p, v.Int(), 0, maxID)
-	}
+	f.within(p, v.Int(), 0, maxID)
 }
 
 func (f *errorList) port(p *fielderrors.Place, n int64) { f.within(p, n, 1, maxPort) }
@@ -149,9 +147,6 @@ func envNameErrors(s string) []string {
 
 // labelSelector checks a selector; a null one is good. lenient lets bad values through, because they are stored.
 func (f *errorList) labelSelector(selector object.Value, p *fielderrors.Place, lenient bool) {
-	if selector.IsNull() {
-		return
-	}
 	objectmeta.Labels(&f.Errors, selector.At("matchLabels"), p.To("matchLabels"))
 	for i, requirement := range selector.At("matchExpressions").Items() {
 		f.labelRequirement(requirement, p.To("matchExpressions").Item(i), lenient)

@@ -157,7 +157,7 @@ func (c deviceClaim) constrains(attribute, request string) bool {
 			name = constraint.At("distinctAttribute")
 		}
 		of := constraint.At("requests")
-		if !name.IsNull() && name.Str() == attribute && (of.Len() == 0 || contains(of, request) ||
+		if name.Str() == attribute && (of.Len() == 0 || contains(of, request) ||
 			contains(of, parent)) {
 			return true
 		}
@@ -206,9 +206,7 @@ func (f *errorList) declaredRequest(request object.Value, sub bool, p *fielderro
 		f.subdomain(p.To("deviceClassName"), class)
 	}
 	f.tooMany(request.At("selectors"), maxDeviceItems, p.To("selectors"))
-	if mode := text(request, "allocationMode"); mode != "" {
-		f.only(p.To("allocationMode"), mode, allocationModes)
-	}
+	f.only(p.To("allocationMode"), text(request, "allocationMode"), allocationModes)
 	for i, toleration := range request.At("tolerations").Items() {
 		f.declaredToleration(toleration, p.To("tolerations").Item(i))
 	}
@@ -469,9 +467,6 @@ func (f *errorList) deviceStatuses(devices, allocation object.Value, p *fielderr
 }
 
 func (f *errorList) networkData(data object.Value, p *fielderrors.Place) {
-	if data.IsNull() {
-		return
-	}
 	if length(data, "interfaceName") > maxInterfaceName {
 		f.TooLong(p.To("interfaceName"), maxInterfaceName)
 	}
@@ -549,9 +544,8 @@ func deviceClassUpdate(f *errorList, obj, old object.Value) {
 // deviceClass checks a class. What it has of the old one, as a whole, has been checked before.
 func (f *errorList) deviceClass(spec, old object.Value) {
 	at := (*fielderrors.Place)(nil).To("spec")
-	f.deviceSelectors(spec.At("selectors"), !old.IsNull() && same(spec.At("selectors"), old.At("selectors")),
-		at.To("selectors"))
-	stored := !old.IsNull() && same(spec.At("config"), old.At("config"))
+	f.deviceSelectors(spec.At("selectors"), same(spec.At("selectors"), old.At("selectors")), at.To("selectors"))
+	stored := same(spec.At("config"), old.At("config"))
 	if configs, at := spec.At("config"), at.To("config"); !f.tooMany(configs, maxDeviceItems, at) {
 		for i, config := range configs.Items() {
 			f.opaqueConfig(config, stored, at.Item(i))
@@ -604,9 +598,8 @@ func (f *errorList) taintRule(spec, oldTaint object.Value) {
 // deviceTaint checks a taint; an effect that is stored is good.
 func (f *errorList) deviceTaint(taint, old object.Value, p *fielderrors.Place) {
 	f.qualified(p.To("key"), text(taint, "key"))
-	if value := text(taint, "value"); value != "" {
-		f.Each(p.To("value"), value, objectmeta.LabelValueErrors(value))
-	}
+	value := text(taint, "value")
+	f.Each(p.To("value"), value, objectmeta.LabelValueErrors(value))
 	if effect := text(taint, "effect"); old.IsNull() || text(old, "effect") != effect {
 		f.oneOf(p.To("effect"), effect, deviceEffects)
 	}

@@ -135,7 +135,7 @@ func (f *errorList) resourceSlice(spec, old object.Value) {
 // sliceNodes checks which nodes the devices of a slice can be used from.
 func (f *errorList) sliceNodes(spec object.Value, p *fielderrors.Place) {
 	var set []string
-	if node := spec.At("nodeName"); !node.IsNull() && node.Len() > 0 {
+	if node := spec.At("nodeName"); node.Len() > 0 {
 		set = append(set, "`nodeName`")
 		f.subdomain(p.To("nodeName"), node.Str())
 	} else if !node.IsNull() {
@@ -235,18 +235,16 @@ func (f *errorList) device(device, old object.Value, nodes bool, p *fielderrors.
 		f.attributeName(m.Key, p.To("attributes"))
 		f.deviceAttribute(m.Value, m.Key, p.To("attributes"))
 	}
-	if old.IsNull() || !alike(old.At("capacity"), capacity, true) {
+	if !alike(old.At("capacity"), capacity, true) {
 		for _, m := range capacity.Members() {
 			f.attributeName(m.Key, p.To("capacity"))
 			f.deviceCapacity(m.Value, truth(device, "allowMultipleAllocations"), p.To("capacity").Key(shortened(m.Key)))
 		}
 	}
 	taints := device.At("taints")
-	if old.IsNull() || !same(old.At("taints"), taints) {
-		if !f.tooMany(taints, maxDeviceTaints, p.To("taints")) {
-			for i, taint := range taints.Items() {
-				f.deviceTaint(taint, object.Nil, p.To("taints").Item(i))
-			}
+	if !same(old.At("taints"), taints) && !f.tooMany(taints, maxDeviceTaints, p.To("taints")) {
+		for i, taint := range taints.Items() {
+			f.deviceTaint(taint, object.Nil, p.To("taints").Item(i))
 		}
 	}
 	f.consumedCounters(device.At("consumesCounters"), p.To("consumesCounters"))
@@ -260,8 +258,9 @@ func shortened(key string) string {
 	if len(key) <= maxAttributeKey {
 		return key
 	}
-	rest := maxAttributeKey - len("...")
-	return key[:(rest+1)/2] + "..." + key[len(key)-rest/2:]
+	const dots = "..."
+	behind := (maxAttributeKey - len(dots)) / 2
+	return key[:maxAttributeKey-len(dots)-behind] + dots + key[len(key)-behind:]
 }
 
 func (f *errorList) consumedCounters(consumed object.Value, p *fielderrors.Place) {
@@ -296,7 +295,7 @@ func (f *errorList) deviceNodes(device object.Value, each bool, p *fielderrors.P
 		return
 	}
 	var set []string
-	if !node.IsNull() && node.Len() > 0 {
+	if node.Len() > 0 {
 		set = append(set, "`nodeName`")
 		f.subdomain(p.To("nodeName"), node.Str())
 	} else if !node.IsNull() {
@@ -338,11 +337,11 @@ func (f *errorList) bindingConditions(v object.Value, p *fielderrors.Place) {
 		}
 	}
 	if length(v, good) == 0 && length(v, bad) > 0 {
-		f.Invalid(p.To(good), fielderrors.Show(v.At(good)),
+		f.Invalid(p.To(good), fielderrors.Show(object.Nil),
 			"bindingConditions are required to use bindingFailureConditions")
 	}
 	if length(v, bad) == 0 && length(v, good) > 0 {
-		f.Invalid(p.To(bad), fielderrors.Show(v.At(bad)),
+		f.Invalid(p.To(bad), fielderrors.Show(object.Nil),
 			"bindingFailureConditions are required to use bindingConditions")
 	}
 }
@@ -470,9 +469,7 @@ func (f *errorList) deviceAttribute(attribute object.Value, key string, p *field
 	at := p.Key(shortened(key))
 	for _, member := range attributeMembers {
 		v := attribute.At(member)
-		if v.Kind() != object.List {
-			f.deviceValue(v, member == "version", at.To(member))
-		}
+		f.deviceValue(v, member == "version", at.To(member))
 		for i, item := range v.Items() {
 			f.deviceValue(item, member == "versions", at.To(member).Item(i))
 		}
@@ -608,9 +605,7 @@ func (f *errorList) validRange(valid object.Value, initial, limit resource.Quant
 	}
 	usable := f.wholeNumber(initial, p.To("default"))
 	usable = f.wholeNumber(low, p.To("min")) && usable
-	if has(valid, "max") {
-		usable = f.wholeNumber(high, p.To("max")) && usable
-	}
+	usable = f.wholeNumber(high, p.To("max")) && usable // zero, where there is none
 	if usable = f.wholeNumber(step, p.To("step")) && usable; !usable {
 		return
 	}

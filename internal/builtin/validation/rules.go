@@ -116,7 +116,7 @@ var (
 	ReplicaSet         = Kind{create: replicaSetCreate, update: replicaSetUpdate, status: replicaStatus}
 	StatefulSet        = Kind{create: statefulSetCreate, update: statefulSetUpdate, status: statefulSetStatus}
 
-	CronJob = Kind{create: cronJobCreate, update: cronJobUpdate, status: finalizersOnly.status}
+	CronJob = Kind{create: cronJobCreate, update: cronJobUpdate}
 	Job     = Kind{create: jobCreate, update: jobUpdate, status: jobStatus}
 
 	HorizontalPodAutoscalerV1 = autoscalerV1

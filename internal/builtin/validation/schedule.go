@@ -44,7 +44,7 @@ func (f *errorList) timeZone(zone string, p *fielderrors.Place) {
 		return
 	}
 	for part := range strings.SplitSeq(zone, "/") {
-		if part == "." || part == ".." || strings.HasPrefix(part, "-") || !zonePart.MatchString(part) {
+		if part == "." || part == ".." || !zonePart.MatchString(part) {
 			f.Invalid(p, fielderrors.Word(zone), "unknown time zone "+zone)
 			return
 		}

@@ -17,7 +17,7 @@ import (
 type goField struct {
 	name   string      // Go's
 	member string      // ours
-	zero   string      // what is shown for a member that is missing; "": null
+	zero   string      // what is shown for a member that omitempty leaves out; "": null
 	inner  []goField   // the fields of a struct, of a list of them, or of what a pointer points to
 	order  []string    // of the members of a type that does have JSON names
 	inline []jsonField // the members of an embedded struct, which are shown beside the other fields where they are set
@@ -34,7 +34,7 @@ func (g goForm) MarshalJSON() ([]byte, error) { return appendGo(nil, g.value, g.
 
 func appendGo(dst []byte, v object.Value, fields []goField) []byte {
 	switch {
-	case v.Kind() == object.List && fields != nil:
+	case v.Kind() == object.List:
 		dst = append(dst, '[')
 		for i, item := range v.Items() {
 			if i > 0 {
@@ -47,8 +47,8 @@ func appendGo(dst []byte, v object.Value, fields []goField) []byte {
 		return object.AppendJSON(dst, v)
 	}
 	dst = append(dst, '{')
-	for i, field := range fields {
-		if i > 0 && dst[len(dst)-1] != '{' {
+	for _, field := range fields {
+		if dst[len(dst)-1] != '{' {
 			dst = append(dst, ',')
 		}
 		if field.inline != nil {
@@ -67,11 +67,11 @@ func appendGo(dst []byte, v object.Value, fields []goField) []byte {
 	return append(dst, '}')
 }
 
-// appendSet appends those members of a map that are set.
+// appendSet appends those members of a map that are set; omitempty has left the others out.
 func appendSet(dst []byte, v object.Value, fields []jsonField) []byte {
 	for _, field := range fields {
 		member := v.At(field.name)
-		if blank(member) || member.Len() == 0 && (member.Kind() == object.Map || member.Kind() == object.List) {
+		if member.IsNull() {
 			continue
 		}
 		if dst[len(dst)-1] != '{' {
@@ -83,10 +83,10 @@ func appendSet(dst []byte, v object.Value, fields []jsonField) []byte {
 }
 
 var (
-	podClaimFields = []goField{{name: "Name", member: "name", zero: `""`},
+	podClaimFields = []goField{{name: "Name", member: "name"},
 		{name: "ResourceClaimName", member: "resourceClaimName"},
 		{name: "ResourceClaimTemplateName", member: "resourceClaimTemplateName"}}
-	seccompFields = []goField{{name: "Type", member: "type", zero: `""`},
+	seccompFields = []goField{{name: "Type", member: "type"},
 		{name: "LocalhostProfile", member: "localhostProfile"}}
 	securityContextFields = []goField{
 		{name: "Capabilities", member: "capabilities", inner: []goField{{name: "Add", member: "add"},
@@ -112,30 +112,27 @@ var (
 // What a ResourceClaimTemplate holds.
 var (
 	selectorFields = []goField{{name: "CEL", member: "cel",
-		inner: []goField{{name: "Expression", member: "expression", zero: `""`}}}}
-	capacityFields = []goField{{name: "Requests", member: "requests"}}
-	derivedFields  = []goField{{name: "Name", member: "name", zero: `""`},
-		{name: "Expression", member: "expression", zero: `""`}}
-	exactRequestFields = []goField{{name: "DeviceClassName", member: "deviceClassName", zero: `""`},
+		inner: []goField{{name: "Expression", member: "expression"}}}}
+	capacityFields     = []goField{{name: "Requests", member: "requests"}}
+	derivedFields      = []goField{{name: "Name", member: "name"}, {name: "Expression", member: "expression"}}
+	exactRequestFields = []goField{{name: "DeviceClassName", member: "deviceClassName"},
 		{name: "Selectors", member: "selectors", inner: selectorFields},
-		{name: "AllocationMode", member: "allocationMode", zero: `""`}, {name: "Count", member: "count", zero: "0"},
+		{name: "AllocationMode", member: "allocationMode"}, {name: "Count", member: "count", zero: "0"},
 		{name: "AdminAccess", member: "adminAccess"}, {name: "Tolerations", member: "tolerations",
 			inner: tolerationFields},
 		{name: "Capacity", member: "capacity", inner: capacityFields},
 		{name: "DerivedAttributes", member: "derivedAttributes", inner: derivedFields}}
-	alternativeFields = slices.DeleteFunc(slices.Concat([]goField{{name: "Name", member: "name", zero: `""`}},
-		exactRequestFields),
+	alternativeFields = slices.DeleteFunc(slices.Concat([]goField{{name: "Name", member: "name"}}, exactRequestFields),
 		func(field goField) bool { return field.name == "AdminAccess" })
-	requestFields = []goField{{name: "Name", member: "name", zero: `""`},
+	requestFields = []goField{{name: "Name", member: "name"},
 		{name: "Exactly", member: "exactly", inner: exactRequestFields},
 		{name: "FirstAvailable", member: "firstAvailable", inner: alternativeFields}}
 	constraintFields = []goField{{name: "Requests", member: "requests"},
 		{name: "MatchAttribute", member: "matchAttribute"},
 		{name: "DistinctAttribute", member: "distinctAttribute"}}
 	claimConfigFields = []goField{{name: "Requests", member: "requests"}, {name: "Opaque", member: "opaque",
-		inner: []goField{{name: "Driver", member: "driver", zero: `""`}, {name: "Parameters", member: "parameters"}}}}
+		inner: []goField{{name: "Driver", member: "driver"}, {name: "Parameters", member: "parameters"}}}}
 	claimFields = []goField{{name: "Devices", member: "devices",
-		zero: `{"Requests":null,"Constraints":null,"Config":null}`,
 		inner: []goField{{name: "Requests", member: "requests", inner: requestFields},
 			{name: "Constraints", member: "constraints", inner: constraintFields},
 			{name: "Config", member: "config", inner: claimConfigFields}}}}
@@ -220,9 +217,6 @@ var (
 // prettyLines is a value as indented JSON, line by line.
 func prettyLines(v object.Value) []string {
 	var text bytes.Buffer
-	// cannot be: it has just been printed
-	if err := json.Indent(&text, object.AppendJSON(nil, v), "", " "); err != nil {
-		return nil
-	}
+	_ = json.Indent(&text, object.AppendJSON(nil, v), "", " ") // it has just been printed
 	return strings.Split(text.String(), "\n")
 }

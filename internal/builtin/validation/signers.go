@@ -57,11 +57,7 @@ func isKubernetesSigner(name string) bool {
 
 // signerOfBundle is the signer that the name of a ClusterTrustBundle begins with, "" if it names none.
 func signerOfBundle(name string) string {
-	i := strings.LastIndex(name, ":")
-	if i < 0 {
-		return ""
-	}
-	return strings.ReplaceAll(name[:i], ":", "/")
+	return strings.ReplaceAll(name[:max(0, strings.LastIndex(name, ":"))], ":", "/")
 }
 
 // trustBundleNameErrors says what is wrong with the name of a ClusterTrustBundle of a signer.

@@ -15,8 +15,7 @@ import (
 // This file has the rules of groups with one small kind: coordination.k8s.io, scheduling.k8s.io, node.k8s.io, policy,
 // storagemigration.k8s.io.
 
-func leaseCreate(f *errorList, obj object.Value) {
-	f.qualifiedFinalizers(obj)
+func leaseCreate(f *errorList, obj object.Value) { // its finalizers need no domain
 	p := (*fielderrors.Place)(nil).To("spec")
 	spec := obj.At("spec")
 	if seconds := spec.At("leaseDurationSeconds"); !seconds.IsNull() && seconds.Int() <= 0 {
@@ -68,9 +67,7 @@ func priorityClassCreate(f *errorList, obj object.Value) {
 	} else if value > highestUserPriority {
 		f.Forbidden(root.To("value"), "maximum allowed value of a user defined priority is 1000000000")
 	}
-	if policy := obj.At("preemptionPolicy"); !policy.IsNull() {
-		f.oneOf(root.To("preemptionPolicy"), policy.Str(), preemptionPolicies)
-	}
+	f.oneOf(root.To("preemptionPolicy"), text(obj, "preemptionPolicy"), preemptionPolicies)
 }
 
 func priorityClassUpdate(f *errorList, obj, old object.Value) {
@@ -87,11 +84,9 @@ func priorityClassUpdate(f *errorList, obj, old object.Value) {
 func runtimeClassCreate(f *errorList, obj object.Value) { // its finalizers need no domain
 	var root *fielderrors.Place
 	f.requiredShortName(root.To("handler"), text(obj, "handler"))
-	if overhead := obj.At("overhead"); !overhead.IsNull() {
-		fixed := overhead.At("podFixed")
-		f.resourceList(fixed, root.To("overhead").To("limits"), containerResource, leniency{})
-		f.hugePagesNeedMore(fixed, object.Nil, root.To("overhead"))
-	}
+	fixed := obj.At("overhead", "podFixed")
+	f.resourceList(fixed, root.To("overhead").To("limits"), containerResource, leniency{})
+	f.hugePagesNeedMore(fixed, object.Nil, root.To("overhead"))
 	scheduling := obj.At("scheduling")
 	objectmeta.Labels(&f.Errors, scheduling.At("nodeSelector"), root.To("scheduling").To("nodeSelector"))
 	tolerations := scheduling.At("tolerations")
@@ -139,10 +134,8 @@ func (f *errorList) budget(spec object.Value, lenient bool) {
 		f.Invalid(p, goForm{spec, budgetFields}, "minAvailable and maxUnavailable cannot be both set")
 	}
 	for _, key := range [...]string{"minAvailable", "maxUnavailable"} {
-		if v := spec.At(key); !v.IsNull() {
-			f.intOrPercent(p.To(key), v)
-			f.atMost100Percent(p.To(key), v)
-		}
+		f.intOrPercent(p.To(key), spec.At(key))
+		f.atMost100Percent(p.To(key), spec.At(key))
 	}
 	f.labelSelector(spec.At("selector"), p.To("selector"), lenient)
 	f.onlyIfSet(p.To("unhealthyPodEvictionPolicy"), spec.At("unhealthyPodEvictionPolicy"), evictionPolicies)
@@ -156,7 +149,7 @@ func budgetStatus(f *errorList, obj, _ object.Value) {
 }
 
 var migrationFields = []goField{{name: "Resource", member: "resource",
-	inner: []goField{{name: "group", member: "group", zero: `""`}, {name: "resource", member: "resource", zero: `""`}}}}
+	inner: []goField{{name: "group", member: "group"}, {name: "resource", member: "resource"}}}}
 
 func migrationCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)

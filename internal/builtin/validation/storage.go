@@ -132,7 +132,7 @@ func sameTopology(a, b map[string]map[string]bool) bool {
 func storageClassUpdate(f *errorList, obj, old object.Value) {
 	storageClassCreate(f, obj)
 	for _, key := range [...]string{"parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"} {
-		if now, was := obj.At(key), old.At(key); !object.Equal(now, was) && !(blank(now) && blank(was)) {
+		if now, was := obj.At(key), old.At(key); !object.Equal(now, was) {
 			f.changed((*fielderrors.Place)(nil).To(key))
 		}
 	}

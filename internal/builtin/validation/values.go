@@ -52,16 +52,9 @@ func contains(v object.Value, s string) bool {
 	return slices.ContainsFunc(v.Items(), func(item object.Value) bool { return item.Str() == s })
 }
 
-// quantity reads a quantity, zero where there is none.
+// quantity reads a quantity that has been decoded, zero where there is none.
 func quantity(v object.Value) resource.Quantity {
-	s := v.Str()
-	if s == "" {
-		return resource.Quantity{}
-	}
-	q, err := resource.ParseQuantity(s)
-	if err != nil { // cannot be: the value has been decoded
-		return resource.Quantity{}
-	}
+	q, _ := resource.ParseQuantity(v.Str()) // zero for an empty text
 	return q
 }
 
@@ -150,7 +143,7 @@ func (s *seen) add(name string) bool {
 		s.few[s.n] = name
 		s.n++
 	default:
-		s.many = make(map[string]bool, 4*len(s.few))
+		s.many = map[string]bool{}
 		for _, old := range s.few {
 			s.many[old] = true
 		}
