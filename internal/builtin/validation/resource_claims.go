@@ -384,6 +384,7 @@ func (f *errorList) rawObject(raw object.Value, stored bool, p *fielderrors.Plac
 }
 
 func resourceClaimStatus(f *errorList, obj, old object.Value) {
+	f.qualifiedFinalizers(obj)
 	status, was, at := obj.At("status"), old.At("status"), (*fielderrors.Place)(nil).To("status")
 	c := deviceClaim{obj.At("spec", "devices")}
 	reserved := status.At("reservedFor")
@@ -597,12 +598,16 @@ func (f *errorList) taintRule(spec, oldTaint object.Value) {
 
 // deviceTaint checks a taint; an effect that is stored is good.
 func (f *errorList) deviceTaint(taint, old object.Value, p *fielderrors.Place) {
-	f.qualified(p.To("key"), text(taint, "key"))
-	value := text(taint, "value")
-	f.Each(p.To("value"), value, objectmeta.LabelValueErrors(value))
+	f.deviceTaintLabel(taint, p)
 	if effect := text(taint, "effect"); old.IsNull() || text(old, "effect") != effect {
 		f.oneOf(p.To("effect"), effect, deviceEffects)
 	}
+}
+
+func (f *errorList) deviceTaintLabel(taint object.Value, p *fielderrors.Place) {
+	f.qualified(p.To("key"), text(taint, "key"))
+	value := text(taint, "value")
+	f.Each(p.To("value"), value, objectmeta.LabelValueErrors(value))
 }
 
 func taintRuleStatus(f *errorList, obj, _ object.Value) {

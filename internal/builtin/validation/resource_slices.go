@@ -208,9 +208,7 @@ func (f *errorList) counters(counters object.Value, p *fielderrors.Place) {
 		f.Required(p, "")
 		return
 	}
-	if f.tooMany(counters, maxCounters, p) {
-		return
-	}
+	f.tooMany(counters, maxCounters, p)
 	for _, m := range counters.Members() {
 		f.shortName(p, m.Key)
 	}
@@ -242,9 +240,13 @@ func (f *errorList) device(device, old object.Value, nodes bool, p *fielderrors.
 		}
 	}
 	taints := device.At("taints")
-	if !same(old.At("taints"), taints) && !f.tooMany(taints, maxDeviceTaints, p.To("taints")) {
+	if at := p.To("taints"); !same(old.At("taints"), taints) {
+		tooMany := f.tooMany(taints, maxDeviceTaints, at)
 		for i, taint := range taints.Items() {
-			f.deviceTaint(taint, object.Nil, p.To("taints").Item(i))
+			f.oneOf(at.Item(i).To("effect"), text(taint, "effect"), deviceEffects)
+			if !tooMany {
+				f.deviceTaintLabel(taint, at.Item(i))
+			}
 		}
 	}
 	f.consumedCounters(device.At("consumesCounters"), p.To("consumesCounters"))

@@ -88,7 +88,7 @@ var (
 	PriorityClass = Kind{create: priorityClassCreate, update: priorityClassUpdate}
 
 	CSIDriver             = Kind{create: csiDriverCreate, update: csiDriverUpdate}
-	CSINode               = Kind{create: csiNodeCreate, update: csiNodeUpdate}
+	CSINode               = Kind{create: csiNodeCreate, update: csiNodeUpdate, status: finalizersOnly.status}
 	CSIStorageCapacity    = Kind{create: capacityCreate, update: capacityUpdate}
 	StorageClass          = Kind{create: storageClassCreate, update: storageClassUpdate}
 	VolumeAttachment      = Kind{create: attachmentCreate, update: attachmentUpdate, status: attachmentUpdate}

@@ -208,7 +208,8 @@ var metaOrder = slices.Concat(
 var (
 	tolerationOrder = members("key", "operator", "value", "effect", "tolerationSeconds")
 	requestDetails  = slices.Concat(members("deviceClassName", "selectors", "allocationMode", "count", "adminAccess"),
-		[]jsonField{{"tolerations", tolerationOrder}}, members("capacity", "derivedAttributes"))
+		[]jsonField{{"tolerations", tolerationOrder}}, members("capacity"),
+		[]jsonField{{"derivedAttributes", members("name", "expression")}})
 	alternativeOrder = slices.Concat(members("name"), requestDetails)
 	requestOrder     = slices.Concat(members("name"), []jsonField{{"exactly", requestDetails},
 		{"firstAvailable", alternativeOrder}})
