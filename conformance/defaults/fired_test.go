@@ -75,7 +75,7 @@ func defaultingFunctions(t *testing.T) []string {
 	for _, file := range packages["defaults"].Files {
 		for _, decl := range file.Decls {
 			f, ok := decl.(*ast.FuncDecl)
-			if ok && f.Recv == nil && defaultsSomething(f.Type) && !contains(makesValues, f.Name.Name) {
+			if ok && f.Recv == nil && defaultsSomething(f.Type) && !slices.Contains(makesValues, f.Name.Name) {
 				names = append(names, f.Name.Name)
 			}
 		}
@@ -100,13 +100,4 @@ func defaultsSomething(f *ast.FuncType) bool {
 func isValue(e ast.Expr) bool {
 	selector, ok := e.(*ast.SelectorExpr)
 	return ok && selector.Sel.Name == "Value"
-}
-
-func contains(list []string, s string) bool {
-	for _, item := range list {
-		if item == s {
-			return true
-		}
-	}
-	return false
 }

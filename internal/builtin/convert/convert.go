@@ -1,18 +1,18 @@
-// Package convert turns the objects of the few built-in kinds that are served in several API versions from one version
-// into the other: HorizontalPodAutoscaler (autoscaling/v1 and v2) and Event (core/v1 and events.k8s.io/v1).
+// Package convert converts objects of the built-in kinds that are served in two API versions from one version to the
+// other: HorizontalPodAutoscaler (autoscaling/v1 and v2) and Event (core/v1 and events.k8s.io/v1).
 //
-// The functions are pure. They take an object as package schema has decoded it in the one version, defaults filled in,
-// and give it as a decoded object of the other one: what the reference prints after it has gone through its internal
-// type, with the empty structs and nulls that Go's encoding writes. metadata stays as it is, but for the annotations in
-// which autoscaling/v1 keeps what its fields have no place for.
+// The functions are pure. They take an object as package schema has decoded it in one version, with defaults, and
+// return it as a decoded object of the other one: what the reference prints after a conversion through its internal
+// type, with the empty structs and nulls that Go's encoding writes. metadata is unchanged, except for the annotations
+// in which autoscaling/v1 has what its fields cannot express.
 package convert
 
 import "plinth/object"
 
-// rename gives a member of one version its place in the other: under key From there, under key To here.
+// rename maps a member of one version to the other: from the key From to the key To.
 type rename struct{ from, to string }
 
-// renamed lists the members of obj that the table names, under their new names; absent ones are left out.
+// renamed returns the members of obj that are in the table, under their new names.
 func renamed(obj object.Value, table []rename) []object.Member {
 	var members []object.Member
 	for _, r := range table {

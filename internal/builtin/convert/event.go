@@ -2,8 +2,7 @@ package convert
 
 import "plinth/object"
 
-// coreEventNames lists the members of a core/v1 Event that an events.k8s.io/v1 Event has as they are, and their names
-// there.
+// coreEventNames maps the members of a core/v1 Event to the names of the same members in an events.k8s.io/v1 Event.
 var coreEventNames = []rename{
 	{"action", "action"},
 	{"count", "deprecatedCount"},
@@ -20,7 +19,7 @@ var coreEventNames = []rename{
 	{"type", "type"},
 }
 
-// eventsEventNames is coreEventNames backwards.
+// eventsEventNames is the inverse of coreEventNames.
 var eventsEventNames = func() []rename {
 	back := make([]rename, 0, len(coreEventNames))
 	for _, r := range coreEventNames {
@@ -36,7 +35,7 @@ func EventCoreToEvents(obj object.Value) (object.Value, error) {
 	// core/v1 writes the names of the reporter even when they are empty, events.k8s.io/v1 leaves them out then.
 	members = appendNonEmpty(members, "reportingController", obj.At("reportingComponent"))
 	members = appendNonEmpty(members, "reportingInstance", obj.At("reportingInstance"))
-	// The count of a series is the other way round.
+	// core/v1 omits an empty count of a series, events.k8s.io/v1 writes it.
 	if series, ok := obj.Get("series"); ok {
 		if _, counted := series.Get("count"); !counted {
 			series = series.With("count", object.IntOf(0))

@@ -10,7 +10,7 @@ import (
 	"plinth/object"
 )
 
-// The annotations in which autoscaling/v1 keeps, as JSON, what it has no fields for.
+// The annotations that hold, as JSON, what autoscaling/v1 has no fields for.
 const (
 	metricsAnnotation        = "autoscaling.alpha.kubernetes.io/metrics"
 	currentMetricsAnnotation = "autoscaling.alpha.kubernetes.io/current-metrics"
@@ -18,17 +18,18 @@ const (
 	conditionsAnnotation     = "autoscaling.alpha.kubernetes.io/conditions"
 )
 
-// hpaAnnotations lists what the conversions read or once wrote; none of it outlives a conversion.
+// hpaAnnotations lists the annotations that conversions read, or wrote in older releases. A conversion removes all of
+// them.
 var hpaAnnotations = []string{
 	behaviorAnnotation, conditionsAnnotation, currentMetricsAnnotation, metricsAnnotation,
 	"autoscaling.alpha.kubernetes.io/scale-down-tolerance", "autoscaling.alpha.kubernetes.io/scale-up-tolerance",
 }
 
-// defaultCPUUtilization is what v1 means when neither the field nor the annotation names a metric.
+// defaultCPUUtilization is the target of a v1 object that names a metric neither in the field nor in the annotation.
 const defaultCPUUtilization = 80
 
-// HPAv1ToV2 converts a HorizontalPodAutoscaler of autoscaling/v1 to v2. It never fails: an annotation that does not
-// hold what it should is dropped without an error, as the reference does.
+// HPAv1ToV2 converts a HorizontalPodAutoscaler of autoscaling/v1 to v2. It never fails: an annotation that cannot be
+// decoded is dropped without an error, as in the reference.
 func HPAv1ToV2(obj object.Value) (object.Value, error) {
 	annotations := obj.At("metadata", "annotations")
 	return obj.Edit([]object.Member{
@@ -39,8 +40,7 @@ func HPAv1ToV2(obj object.Value) (object.Value, error) {
 	}), nil
 }
 
-// readAnnotation reads the JSON of an annotation and says whether it can be read. An absent one cannot: empty text is
-// no JSON.
+// readAnnotation decodes the JSON of an annotation. It returns false if the annotation is absent or is no JSON.
 func readAnnotation(annotations object.Value, name string, into any) bool {
 	return json.Unmarshal([]byte(annotations.At(name).Str()), into) == nil
 }
@@ -95,7 +95,7 @@ func statusV1ToV2(status, annotations object.Value) object.Value {
 	return status.Edit(set, drop...)
 }
 
-// cpuMetric is the v2 metric, or the status of one, that stands for a percentage of v1.
+// cpuMetric returns the v2 metric, or the status of one, for a percentage of v1.
 func cpuMetric(place string, percent object.Value, targetType string) object.Value {
 	measure := object.Fields("averageUtilization", percent)
 	if targetType != "" {
@@ -106,7 +106,7 @@ func cpuMetric(place string, percent object.Value, targetType string) object.Val
 		"resource", object.Fields("name", object.StringOf("cpu"), place, measure))
 }
 
-// cpuUtilization is the percentage of v1 that a metric of v2 stands for, place being "target" or "current".
+// cpuUtilization returns the percentage of v1 for a metric of v2; place is "target" or "current".
 func cpuUtilization(metric object.Value, place string) (percent object.Value, ok bool) {
 	resource := metric.At("resource")
 	if metric.At("type").Str() != "Resource" || resource.At("name").Str() != "cpu" {
@@ -155,7 +155,7 @@ func statusV2ToV1(status object.Value) object.Value {
 	return status.Edit(set, "currentMetrics", "conditions")
 }
 
-// withAnnotations is metadata with its conversion annotations replaced by these.
+// withAnnotations returns metadata with its conversion annotations replaced by these.
 func withAnnotations(metadata object.Value, kept []object.Member) object.Value {
 	edited := metadata.At("annotations").Edit(kept, hpaAnnotations...)
 	if edited.Len() == 0 {
@@ -164,13 +164,13 @@ func withAnnotations(metadata object.Value, kept []object.Member) object.Value {
 	return metadata.With("annotations", edited)
 }
 
-// annotationKeeper gathers what v1 keeps outside of its fields.
+// annotationKeeper collects the annotations for what v1 has no fields for.
 type annotationKeeper struct {
 	members []object.Member
 	err     error // the last one; with an error nothing of members is used
 }
 
-// metrics keeps all but the CPU utilization, which v1 has a field for.
+// metrics adds all metrics except the CPU utilization, which v1 has a field for.
 func (a *annotationKeeper) metrics(list object.Value) {
 	var others []autoscalingv1.MetricSpec
 	for _, metric := range list.Items() {
@@ -186,7 +186,8 @@ func (a *annotationKeeper) metrics(list object.Value) {
 	}
 }
 
-// currentMetrics keeps them all, since the percentage alone would lose the raw value.
+// currentMetrics adds all current metrics, also the CPU utilization: its field has the percentage, but not the raw
+// value.
 func (a *annotationKeeper) currentMetrics(list object.Value) {
 	statuses := make([]autoscalingv1.MetricStatus, list.Len())
 	for i, metric := range list.Items() {
@@ -199,7 +200,7 @@ func (a *annotationKeeper) currentMetrics(list object.Value) {
 	}
 }
 
-// conditions keeps them as they are: their JSON is the same in both versions.
+// conditions adds the conditions, whose JSON is the same in both versions.
 func (a *annotationKeeper) conditions(list object.Value) {
 	var v1 []autoscalingv1.HorizontalPodAutoscalerCondition
 	if list.Len() > 0 {
@@ -221,14 +222,14 @@ func (a *annotationKeeper) add(name string, content any) {
 	a.members = append(a.members, object.Member{Key: name, Value: object.StringOf(string(printed(content)))})
 }
 
-// decode reads a value as one of the Go types that the annotations are made of.
+// decode decodes a value to one of the Go types of the annotations.
 func (a *annotationKeeper) decode(v object.Value, into any) {
 	if err := json.Unmarshal(object.AppendJSON(nil, v), into); err != nil {
 		a.err = fmt.Errorf("convert: HorizontalPodAutoscaler: %w", err)
 	}
 }
 
-// printed is the JSON of one of those types, or of a list of them. They always can be printed: they consist of text,
+// printed returns the JSON of one of those types, or of a list of them. That cannot fail: they consist of strings,
 // numbers, times and quantities.
 func printed(typed any) []byte {
 	text, err := json.Marshal(typed)
@@ -238,7 +239,7 @@ func printed(typed any) []byte {
 	return text
 }
 
-// valueOf is the same as a value.
+// valueOf is printed as a value.
 func valueOf(typed any) object.Value {
 	parsed, err := object.ParseJSON(printed(typed))
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// scalingBehavior is the behavior as its annotation has it: under the names of Go fields, with nulls. encoding/json
+// scalingBehavior is the form of the behavior in its annotation: with the names of Go fields, and nulls. encoding/json
 // matches names without regard to case, so it reads the member names of v2 as well.
 type scalingBehavior struct {
 	ScaleUp   *scalingRules
@@ -63,8 +63,8 @@ func metricSpecV1ToV2(in *autoscalingv1.MetricSpec) autoscalingv2.MetricSpec {
 	return out
 }
 
-// objectTarget tells a target by value from one by average value. v1 always writes targetValue, so next to an average a
-// zero there means that none is set.
+// objectTarget returns the target of an Object metric, by value or by average value. v1 always writes targetValue, so a
+// zero beside an average means that none is set.
 func objectTarget(in *autoscalingv1.ObjectMetricSource) autoscalingv2.MetricTarget {
 	if in.AverageValue == nil {
 		return autoscalingv2.MetricTarget{Type: autoscalingv2.ValueMetricType, Value: &in.TargetValue}
@@ -185,7 +185,7 @@ func metricStatusV2ToV1(in *autoscalingv2.MetricStatus) autoscalingv1.MetricStat
 	return out
 }
 
-// orZero is the value that v1 writes where v2 has none.
+// orZero returns the value that v1 writes if v2 has none.
 func orZero(q *resource.Quantity) resource.Quantity {
 	if q == nil {
 		return resource.Quantity{}

@@ -46,7 +46,7 @@ func definitionNames(names object.Value) object.Value {
 	return w.done()
 }
 
-// definitionStatus: objects of a new definition are stored in its storage version.
+// definitionStatus sets status.storedVersions of a new definition to its storage version.
 func definitionStatus(status, versions object.Value) object.Value {
 	w := over(status)
 	if w.get("storedVersions").Len() > 0 {

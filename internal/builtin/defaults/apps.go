@@ -28,7 +28,7 @@ func deploymentRollingUpdate(update object.Value) object.Value {
 	return w.done()
 }
 
-// rollingByDefault makes a strategy a rolling update where it says nothing else, and fills in how that is done.
+// rollingByDefault sets the type of a strategy to RollingUpdate, and the parameters of a rolling update.
 func rollingByDefault(strategy object.Value, rollingUpdate func(object.Value) object.Value) object.Value {
 	kind := strategy.At("type").Str()
 	w := over(strategy)
@@ -93,8 +93,8 @@ func retentionPolicy(policy object.Value) object.Value {
 	return w.done()
 }
 
-// statefulSetUpdateStrategy: a rolling update by default, too, but one that is asked for by name alone gets no
-// parameters.
+// statefulSetUpdateStrategy sets a rolling update. Unlike for a Deployment, rollingUpdate is added only if no type is
+// given.
 func statefulSetUpdateStrategy(strategy object.Value) object.Value {
 	kind := strategy.At("type").Str()
 	w := over(strategy)

@@ -2,8 +2,8 @@ package defaults
 
 import "plinth/object"
 
-// HorizontalPodAutoscalerV1 defaults a HorizontalPodAutoscaler of autoscaling/v1. Its CPU target is filled in where it
-// is converted, because it depends on the annotations.
+// HorizontalPodAutoscalerV1 defaults a HorizontalPodAutoscaler of autoscaling/v1. The conversion sets the default of
+// its CPU target, because that depends on the annotations.
 func HorizontalPodAutoscalerV1(obj object.Value) object.Value {
 	return partOf(obj, "spec", minReplicas)
 }
@@ -31,7 +31,7 @@ var cpuAt80Percent = object.ListOf(object.Fields(
 		"name", object.StringOf("cpu"),
 		"target", object.Fields("type", object.StringOf("Utilization"), "averageUtilization", object.IntOf(80)))))
 
-// scalingBehavior fills in both directions as soon as something is said about one.
+// scalingBehavior sets the defaults of both directions if one of them is given.
 func scalingBehavior(behavior object.Value) object.Value {
 	w := over(behavior)
 	w.part("scaleDown", scaleDown)
@@ -39,7 +39,7 @@ func scalingBehavior(behavior object.Value) object.Value {
 	return w.done()
 }
 
-// scaleDown leaves its stabilization window open: a flag of the controller sets it.
+// scaleDown does not set the stabilization window: a flag of the controller is its default.
 func scaleDown(rules object.Value) object.Value {
 	w := over(rules)
 	w.pointer("policies", scaleDownPolicies)

@@ -37,7 +37,7 @@ func jobSpec(spec object.Value) object.Value {
 	return w.done()
 }
 
-// backoffLimit bounds the retries of the whole job, or leaves that to the bound per index.
+// backoffLimit sets the limit of retries; if there is a limit per index, to the greatest number.
 func backoffLimit(w *walk, spec object.Value) {
 	if _, perIndex := spec.Get("backoffLimitPerIndex"); perIndex {
 		w.pointer("backoffLimit", object.IntOf(math.MaxInt32))
@@ -56,7 +56,7 @@ func podFailurePolicyRule(rule object.Value) object.Value {
 
 func onPodCondition(pattern object.Value) object.Value { return textOf(pattern, "status", "True") }
 
-// CronJob defaults a CronJob. What is left open in its template of a Job is filled in when a Job is made of it.
+// CronJob defaults a CronJob. The defaults of its Job template are set when a Job is created from it.
 func CronJob(obj object.Value) object.Value { return partOf(obj, "spec", cronJobSpec) }
 
 func cronJobSpec(spec object.Value) object.Value {

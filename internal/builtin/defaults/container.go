@@ -25,10 +25,12 @@ func container(c object.Value, of owner) object.Value {
 	return w.done()
 }
 
-// ephemeralContainer has the fields of a container, but none of the rules that hold for those of Pods alone.
+// ephemeralContainer sets the defaults of a container, without those that only containers of Pods, and not of
+// templates, have.
 func ephemeralContainer(c object.Value) object.Value { return container(c, owner{}) }
 
-// imagePullPolicy asks for a pull at every start where the image may have changed under its name.
+// imagePullPolicy sets Always for images with the tag latest, which may change under their name, and IfNotPresent for
+// others.
 func imagePullPolicy(w *walk, c object.Value) {
 	const key = "imagePullPolicy"
 	if w.get(key).Len() == 0 {
@@ -61,7 +63,7 @@ func fileKeyRef(ref object.Value) object.Value { return pointerOf(ref, "optional
 
 func containerPort(port object.Value) object.Value { return textOf(port, "protocol", "TCP") }
 
-// hostPort is containerPort where the port of the container is one of the node.
+// hostPort sets the host port of a port to its containerPort, for Pods in the network of their node.
 func hostPort(port object.Value) object.Value {
 	number, _ := port.Get("containerPort")
 	w := over(port)
@@ -72,7 +74,7 @@ func hostPort(port object.Value) object.Value {
 	return w.done()
 }
 
-// requestsFromLimits lets a container of a Pod request what it is limited to, unless it says otherwise.
+// requestsFromLimits sets the requests of a container of a Pod to its limits, for resources without a request.
 func requestsFromLimits(r object.Value) object.Value {
 	w := over(r)
 	limits := w.get("limits")

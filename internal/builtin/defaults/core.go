@@ -28,8 +28,8 @@ func limitRangeItem(item object.Value) object.Value {
 	return rounded
 }
 
-// limitsOfContainers: who has a maximum and no default has the maximum as default; who has no default request has the
-// default, or else the minimum.
+// limitsOfContainers sets, per resource, the default to the maximum, and the default request to the default or else to
+// the minimum.
 func limitsOfContainers(item object.Value) object.Value {
 	limits := item.At("default")
 	filled := filledFrom(limits, item.At("max"))
@@ -49,8 +49,8 @@ func Namespace(obj object.Value) object.Value {
 	return w.done()
 }
 
-// nameLabel keeps a label with the name, so that selectors can choose a namespace by it. A namespace whose name is
-// still to be made has none yet.
+// nameLabel sets the label with the name, by which selectors select a namespace. A namespace whose name is yet to be
+// generated gets it later.
 func nameLabel(metadata object.Value) object.Value {
 	name := metadata.At("name")
 	if name.Len() == 0 {
@@ -71,8 +71,8 @@ func namespaceStatus(status object.Value) object.Value { return textOf(status, "
 // Node defaults a Node.
 func Node(obj object.Value) object.Value { return partOf(obj, "status", nodeStatus) }
 
-// nodeStatus: without other word, all that a node has can be allocated. An empty map says nothing, because the
-// reference forgets it when it stores the node, and fills in the default as it reads it.
+// nodeStatus sets allocatable to the capacity. It does so for an empty map, too, because the reference drops an empty
+// map when it stores the node, and sets the default when it reads it.
 func nodeStatus(status object.Value) object.Value {
 	capacity := status.At("capacity")
 	rounded := resourceList(capacity)
@@ -104,7 +104,7 @@ func replicationControllerSpec(spec, labels object.Value) object.Value {
 	return w.done()
 }
 
-// labelsFrom fills in labels where there are none, or a selector of them.
+// labelsFrom sets a map of labels, or a selector, to these labels if it is empty.
 func labelsFrom(m object.Value, key string, labels object.Value) object.Value {
 	w := over(m)
 	if labels.Len() > 0 && w.get(key).Len() == 0 {

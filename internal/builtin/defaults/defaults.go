@@ -1,23 +1,22 @@
-// Package defaults fills in what the reference fills in for built-in types: one exported function a kind, small
-// functions below it, named after the field or the part they default.
+// Package defaults sets the default values of built-in types, as the reference does: one exported function per kind,
+// and below it small functions, each named after the field or part that it sets.
 //
-// The functions are pure. They take an object as package schema has decoded it — non-pointer structs there even when
-// empty, nil pointers absent, nil lists without omitempty null — and give the same form. They do everything that the
-// reference does for the kind, the +default markers of its types included, because some rules build on what a marker
-// has filled in. Feature gates have their default state of the release.
+// The functions are pure. They take and return an object in the form in which package schema decodes it: structs that
+// are not pointers are present even when empty, nil pointers are absent, nil lists without omitempty are null. They set
+// all defaults of the reference for the kind, including those of +default markers, because some defaults depend on
+// these. Feature gates have the default state of the release.
 //
-// Subtrees in which nothing changes are shared with the input; an object that has all its defaults comes back as it is,
-// without an allocation.
+// Unchanged subtrees are shared with the input; an object that has all its defaults is returned without an allocation.
 //
-// What the reference does only to absent fields is done to null as well, what it does to empty ones ("", 0, empty
-// lists) to absent and empty ones: a pointer to zero is a value that somebody has set, a zero without pointer is not.
+// A default for a pointer is set if the field is absent or null: a pointer to zero is a value that a client has set. A
+// default for any other field is set if it is absent, null or empty ("", 0, an empty list).
 package defaults
 
 import (
 	"plinth/object"
 )
 
-// Values that are filled in in several places.
+// Defaults that several fields have.
 var (
 	emptyMap = object.MapOf()
 	zero     = object.IntOf(0)

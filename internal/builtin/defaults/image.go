@@ -2,7 +2,7 @@ package defaults
 
 import "strings"
 
-// maxRepositoryPath is how long the path of an image within its registry may be.
+// maxRepositoryPath is the greatest length of the path of an image within its registry.
 const maxRepositoryPath = 255
 
 // taggedLatest says whether an image name is a valid one that means the tag latest: because it says so, or because it

@@ -26,7 +26,7 @@ func networkPolicySpec(spec object.Value) object.Value {
 	return w.done()
 }
 
-// policyTypes: a policy is about what comes in, and about what goes out only if it has rules for that.
+// policyTypes sets Ingress, and Egress if the policy has rules for it.
 func policyTypes(spec object.Value) object.Value {
 	if spec.At("egress").Len() > 0 {
 		return object.Strings("Ingress", "Egress")

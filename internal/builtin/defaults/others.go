@@ -5,7 +5,8 @@ import "plinth/object"
 // TokenRequest defaults a TokenRequest of authentication.k8s.io.
 func TokenRequest(obj object.Value) object.Value { return partOf(obj, "spec", expirationSeconds) }
 
-// PodCertificateRequest defaults a PodCertificateRequest of certificates.k8s.io: a certificate lives a day at most.
+// PodCertificateRequest defaults a PodCertificateRequest of certificates.k8s.io: a certificate is valid for a day at
+// most.
 func PodCertificateRequest(obj object.Value) object.Value {
 	return partOf(obj, "spec", maxExpirationSeconds)
 }

@@ -10,8 +10,8 @@ func PersistentVolume(obj object.Value) object.Value {
 	return w.done()
 }
 
-// persistentVolumeSpec defaults the spec of a volume; one that stands in a VolumeAttachment is no PersistentVolume, and
-// there reclaim policy and mode stay as they are.
+// persistentVolumeSpec defaults the spec of a PersistentVolume. In a VolumeAttachment reclaim policy and mode have no
+// defaults.
 func persistentVolumeSpec(spec object.Value, ofVolume bool) object.Value {
 	w := over(spec)
 	w.optional("azureDisk", azureDisk)
@@ -31,7 +31,7 @@ func persistentVolumeSpec(spec object.Value, ofVolume bool) object.Value {
 
 func pendingPhase(status object.Value) object.Value { return textOf(status, "phase", "Pending") }
 
-// PersistentVolumeClaim defaults a PersistentVolumeClaim; StatefulSets hold some as templates.
+// PersistentVolumeClaim defaults a PersistentVolumeClaim, also a template in a StatefulSet.
 func PersistentVolumeClaim(obj object.Value) object.Value {
 	w := over(obj)
 	w.part("spec", persistentVolumeClaimSpec)

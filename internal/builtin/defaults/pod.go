@@ -2,7 +2,7 @@ package defaults
 
 import "plinth/object"
 
-// Pod defaults a Pod. Some rules hold for Pods but not for the templates of Pods.
+// Pod defaults a Pod. Some defaults apply to Pods but not to templates of Pods.
 func Pod(obj object.Value) object.Value {
 	w := over(obj)
 	w.part("spec", specOfPod)
@@ -19,7 +19,7 @@ func podTemplateSpec(template object.Value) object.Value {
 	return partOf(template, "spec", specOfTemplate)
 }
 
-// owner says for whom the rules differ.
+// owner has what of a Pod or template decides which defaults apply to its containers.
 type owner struct {
 	pod         bool // a Pod itself, no template
 	hostNetwork bool // … that lives in the network of its node
@@ -54,7 +54,7 @@ func podSpec(spec object.Value, of owner) object.Value {
 	return w.done()
 }
 
-// serviceAccountName is the name under which a Pod runs. serviceAccount is the old name of the field.
+// serviceAccountName returns the name of the ServiceAccount. serviceAccount is the old name of the field.
 func serviceAccountName(spec object.Value) string {
 	if name, _ := spec.Get("serviceAccountName"); name.Len() > 0 {
 		return name.Str()
@@ -63,7 +63,7 @@ func serviceAccountName(spec object.Value) string {
 	return old.Str()
 }
 
-// setServiceAccount keeps both fields equal.
+// setServiceAccount makes both fields equal.
 func setServiceAccount(w *walk, key, name string) {
 	if w.get(key).Str() != name {
 		w.set(key, object.StringOf(name))
@@ -91,7 +91,7 @@ func podStatus(status object.Value) object.Value {
 	return w.done()
 }
 
-// podIPs keeps podIP and the first of podIPs equal; podIP wins.
+// podIPs makes the first of podIPs equal to podIP, which takes precedence.
 func podIPs(w *walk, status object.Value) {
 	ip := w.get("podIP").Str()
 	list, _ := status.Get("podIPs")

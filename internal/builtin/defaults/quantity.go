@@ -23,8 +23,8 @@ func resourceList(list object.Value) object.Value {
 	return w.done()
 }
 
-// finerThanMilli says whether a quantity in canonical form may have digits below the thousandths: only then has it the
-// suffix n or u, or a negative exponent.
+// finerThanMilli says whether a quantity in canonical form may have digits below the thousandths: only such a quantity
+// has the suffix n or u, or a negative exponent.
 func finerThanMilli(quantity string) bool {
 	if quantity == "" {
 		return false
@@ -45,7 +45,7 @@ func roundedUp(quantity object.Value) object.Value {
 	return object.StringOf(q.String())
 }
 
-// resourceRequirements is for everything that has limits and requests.
+// resourceRequirements defaults anything with limits and requests.
 func resourceRequirements(r object.Value) object.Value {
 	w := over(r)
 	w.part("limits", resourceList)
@@ -53,7 +53,7 @@ func resourceRequirements(r object.Value) object.Value {
 	return w.done()
 }
 
-// filledFrom is the resource list with those of the other one that it lacks.
+// filledFrom returns a resource list with the missing resources added from another one.
 func filledFrom(list, other object.Value) object.Value {
 	w := over(list)
 	for _, m := range other.Members() {

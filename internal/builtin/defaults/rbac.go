@@ -14,7 +14,7 @@ func RoleBinding(obj object.Value) object.Value {
 
 func roleRef(ref object.Value) object.Value { return textOf(ref, "apiGroup", rbacGroup) }
 
-// subject gives users and groups the group that they are defined in; service accounts are of the core group, "".
+// subject sets the API group of users and groups; that of service accounts is the core group, "".
 func subject(s object.Value) object.Value {
 	switch s.At("kind").Str() {
 	case "User", "Group":

@@ -34,7 +34,7 @@ func deviceRequest(request object.Value) object.Value {
 	return w.done()
 }
 
-// exactDeviceRequest is a request for devices of one class: the only one, or one of several to choose from.
+// exactDeviceRequest defaults a request for devices of one class: a single one, or one of several alternatives.
 func exactDeviceRequest(request object.Value) object.Value {
 	mode := request.At("allocationMode").Str()
 	w := over(request)

@@ -40,7 +40,7 @@ func reachableFromOutside(kind string, spec object.Value) bool {
 	return kind == "NodePort" || kind == "LoadBalancer" || kind == "ClusterIP" && spec.At("externalIPs").Len() > 0
 }
 
-// sessionAffinityConfig belongs to the affinity by client address, and to no other one.
+// sessionAffinityConfig is set for the affinity by client address, and dropped for any other.
 func sessionAffinityConfig(w *walk, spec object.Value) {
 	const key = "sessionAffinityConfig"
 	switch spec.At("sessionAffinity").Str() {
@@ -54,7 +54,7 @@ func sessionAffinityConfig(w *walk, spec object.Value) {
 	}
 }
 
-// threeHours is for how long a client stays with its endpoint.
+// threeHours is the default configuration of the affinity by client address.
 var threeHours = object.Fields("clientIP", object.Fields("timeoutSeconds", object.IntOf(10800)))
 
 func servicePort(port object.Value) object.Value {
@@ -65,7 +65,7 @@ func servicePort(port object.Value) object.Value {
 	return w.done()
 }
 
-// targetPort is the port itself unless it is set; it is never absent, but zero or "".
+// targetPort is set to the port. It is never absent: a targetPort that is not set is 0 or "".
 func targetPort(w *walk, port object.Value) {
 	const key = "targetPort"
 	old := w.get(key)

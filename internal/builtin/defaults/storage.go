@@ -30,7 +30,7 @@ func StorageClass(obj object.Value) object.Value {
 	return w.done()
 }
 
-// VolumeAttachment defaults a VolumeAttachment, which may hold the spec of a volume that has no PersistentVolume.
+// VolumeAttachment defaults a VolumeAttachment, which may contain the spec of a volume without a PersistentVolume.
 func VolumeAttachment(obj object.Value) object.Value {
 	return partOf(obj, "spec", volumeAttachmentSpec)
 }

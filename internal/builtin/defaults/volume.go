@@ -2,10 +2,10 @@ package defaults
 
 import "plinth/object"
 
-// fileMode is 0644, what files of a volume get unless it says otherwise.
+// fileMode is 0644, the default mode of files in a volume.
 var fileMode = object.IntOf(0o644)
 
-// volume defaults a volume of a Pod: a source of files under one key, by its kind.
+// volume defaults a volume of a Pod, by the kind of its source.
 func volume(v object.Value) object.Value {
 	w := over(v)
 	w.optional("azureDisk", azureDisk)
@@ -35,7 +35,7 @@ func hasSource(v object.Value) bool {
 	return false
 }
 
-// defaultMode is the rule of every volume that writes files from API objects.
+// defaultMode defaults the sources that write API objects to files.
 func defaultMode(source object.Value) object.Value { return pointerOf(source, "defaultMode", fileMode) }
 
 func azureDisk(disk object.Value) object.Value {
@@ -99,7 +99,7 @@ func projectedDownwardAPI(source object.Value) object.Value {
 	return listOf(source, "items", downwardAPIFile)
 }
 
-// expirationSeconds lets a token live for an hour.
+// expirationSeconds is an hour by default.
 func expirationSeconds(token object.Value) object.Value {
 	return pointerOf(token, "expirationSeconds", object.IntOf(3600))
 }

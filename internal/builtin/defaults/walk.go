@@ -6,14 +6,14 @@ import (
 	"plinth/object"
 )
 
-// A walk goes once over the members of a map, in the order of their keys, and collects what changes: the map is copied
-// at the first change, once and for all of them. Invariants:
+// A walk visits the members of a map in the order of their keys and collects changes. The map is copied at the first
+// change only. Invariants:
 //
 //	old[:pos] has been passed
 //	out == nil, or out is what old[:pos] has become
 //
-// The order is up to the caller: keys must be asked for in ascending order, each at most once. A key out of order is
-// not found, and then filled in twice; no object of the conformance tests that has the field would get through.
+// The caller must ask for keys in ascending order, each at most once. A key out of order is not found, and would then
+// be set twice; the conformance tests fail for every object that has the field.
 type walk struct {
 	of  object.Value
 	old []object.Member
@@ -21,7 +21,7 @@ type walk struct {
 	out []object.Member
 }
 
-// spare is the room that a copied map gets for members to be added; few kinds fill in more in one map.
+// spare is the extra capacity of a copied map, for members that are added; few kinds add more to one map.
 const spare = 6
 
 // Traced is called at every change that a function of this package makes, from within it. The conformance tests set it
@@ -33,7 +33,7 @@ func over(m object.Value) walk {
 	return walk{of: m, old: m.Members()}
 }
 
-// done is the map with all changes, the very same one if there are none.
+// done returns the map with all changes, or the same map if there are none.
 func (w *walk) done() object.Value {
 	if w.out == nil {
 		return w.of
@@ -41,7 +41,7 @@ func (w *walk) done() object.Value {
 	return object.MapOf(append(w.out, w.old[w.pos:]...)...)
 }
 
-// get goes on to the key and gives what is under it, null when there is nothing.
+// get moves to the key and returns its value, null if there is none.
 func (w *walk) get(key string) object.Value {
 	passed := w.pos
 	for w.pos < len(w.old) && w.old[w.pos].Key < key {
@@ -58,7 +58,7 @@ func (w *walk) get(key string) object.Value {
 
 func (w *walk) at(key string) bool { return w.pos < len(w.old) && w.old[w.pos].Key == key }
 
-// set puts a value under the key that get has just gone to.
+// set sets the value of the key that get has just moved to.
 func (w *walk) set(key string, v object.Value) {
 	w.copied()
 	w.out = append(w.out, object.Member{Key: key, Value: v})
@@ -67,7 +67,7 @@ func (w *walk) set(key string, v object.Value) {
 	}
 }
 
-// drop removes what is under the key that get has just gone to.
+// drop removes the key that get has just moved to.
 func (w *walk) drop(key string) {
 	if w.at(key) {
 		w.copied()
@@ -85,35 +85,35 @@ func (w *walk) copied() {
 	}
 }
 
-// text fills in a string that is empty.
+// text sets a string that is empty.
 func (w *walk) text(key, fallback string) {
 	if w.get(key).Len() == 0 {
 		w.set(key, object.StringOf(fallback))
 	}
 }
 
-// number fills in an integer that is zero.
+// number sets an integer that is zero.
 func (w *walk) number(key string, fallback int64) {
 	if w.get(key).Int() == 0 {
 		w.set(key, object.IntOf(fallback))
 	}
 }
 
-// pointer fills in a value that is absent.
+// pointer sets a value that is absent or null.
 func (w *walk) pointer(key string, fallback object.Value) {
 	if w.get(key).IsNull() {
 		w.set(key, fallback)
 	}
 }
 
-// optional defaults what is under the key, if there is something.
+// optional defaults the value of a key if there is one.
 func (w *walk) optional(key string, f func(object.Value) object.Value) {
 	if old := w.get(key); !old.IsNull() {
 		w.replace(key, old, f(old))
 	}
 }
 
-// part defaults what is under the key, even if there is nothing: a struct that is always there.
+// part defaults the value of a key, even if it is absent: a struct that is always present.
 func (w *walk) part(key string, f func(object.Value) object.Value) {
 	old := w.get(key)
 	w.replace(key, old, f(old))
@@ -132,7 +132,7 @@ func (w *walk) replace(key string, old, changed object.Value) {
 	}
 }
 
-// each is the list with every item defaulted.
+// each returns the list with every item defaulted.
 func each(list object.Value, f func(object.Value) object.Value) object.Value {
 	var out []object.Value
 	for i, item := range list.Items() {

@@ -1,9 +1,8 @@
-// Package warnings says what the writers of built-in types are warned of, in the words of the reference, which kubectl
-// shows: things that are accepted and will not do what they look like.
+// Package warnings has the warnings about built-in objects, with the texts of the reference: about fields and values
+// that are valid but deprecated or without the expected effect. kubectl prints them.
 //
-// A rule is a function over values that have passed validation. It takes the beginning of the paths that it names
-// ("spec.template."), and puts paths together only when it has something to say: most objects are written without any
-// warning.
+// A rule is a function over values that have passed validation. It takes the prefix of the paths in its texts
+// ("spec.template."), and builds a path only for a warning: most objects are written without any.
 package warnings
 
 import (
@@ -16,9 +15,9 @@ import (
 	"plinth/object"
 )
 
-// Rules are the warnings of one kind. A nil function has nothing to say.
+// Rules are the warnings of one kind. A nil function returns none.
 type Rules struct {
-	// Create looks at a new object; sent is what it was before the kind prepared it.
+	// Create checks a new object; sent is the object before it was prepared.
 	Create func(obj, sent object.Value) []string
 	Update func(obj, old object.Value) []string
 	// Status is Update on the status subresource.
@@ -26,7 +25,7 @@ type Rules struct {
 	Delete func(o engine.DeleteOptions) []string
 }
 
-// The rules of each kind; every version of a kind has the same.
+// The rules of each kind, which are the same for all of its versions.
 var (
 	Endpoints             = always(endpoints)
 	Node                  = always(node)
@@ -68,12 +67,12 @@ func always(rule func(obj object.Value) []string) Rules {
 	return Rules{Create: alone(rule), Update: alone(rule)}
 }
 
-// alone is a rule that looks at one object only.
+// alone is a rule that depends on one object only.
 func alone(rule func(obj object.Value) []string) func(obj, other object.Value) []string {
 	return func(obj, _ object.Value) []string { return rule(obj) }
 }
 
-// newGeneration says whether an update changes what the object is meant to be.
+// newGeneration says whether an update increments the generation.
 func newGeneration(obj, old object.Value) bool {
 	return obj.At("metadata", "generation").Int() != old.At("metadata", "generation").Int()
 }
@@ -83,7 +82,7 @@ func annotated(meta object.Value, key string) bool {
 	return has
 }
 
-// address warns of an IP address that is not written as it should be.
+// address warns of an IP address that is not in canonical form.
 func address(path, value string) []string {
 	// a host name, or what validation has not looked at; apimachinery would log it
 	if netutils.ParseIPSloppy(value) == nil {
@@ -92,7 +91,7 @@ func address(path, value string) []string {
 	return utilvalidation.GetWarningsForIP(field.NewPath(path), value)
 }
 
-// network warns of a range of addresses that is not written as it should be.
+// network warns of a CIDR that is not in canonical form.
 func network(path, value string) []string {
 	if _, _, err := netutils.ParseCIDRSloppy(value); err != nil {
 		return nil
@@ -100,7 +99,7 @@ func network(path, value string) []string {
 	return utilvalidation.GetWarningsForCIDR(field.NewPath(path), value)
 }
 
-// fraction warns of an amount of bytes that is not whole. path is where amounts stand.
+// fraction warns of a number of bytes that is not an integer. path is that of the resource list.
 func fraction(warnings []string, path func() string, amounts object.Value, name string) []string {
 	q, err := resource.ParseQuantity(amounts.At(name).Str())
 	if err != nil || q.MilliValue()%1000 == 0 {

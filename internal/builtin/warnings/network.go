@@ -55,7 +55,7 @@ func service(obj object.Value) (warnings []string) {
 	return warnings
 }
 
-// balancerStatus looks at the addresses that a Service or an Ingress is reached at.
+// balancerStatus checks the addresses in the load balancer status of a Service or an Ingress.
 func balancerStatus(obj, _ object.Value) (warnings []string) {
 	for i, point := range obj.At("status", "loadBalancer", "ingress").Items() {
 		warnings = append(warnings, address(fmt.Sprintf("status.loadBalancer.ingress[%d]", i), point.At("ip").Str())...)
@@ -89,7 +89,7 @@ func networkPolicy(obj object.Value) (warnings []string) {
 	return warnings
 }
 
-// Objects that a controller of Kubernetes made are not looked at: it writes addresses as they should be.
+// Objects of Kubernetes' own controllers are not checked, as in the reference: their addresses are canonical.
 const (
 	endpointsManagedBy  = "endpoints.kubernetes.io/managed-by"
 	endpointsController = "endpoint-controller"

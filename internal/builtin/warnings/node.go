@@ -8,7 +8,7 @@ import (
 	"plinth/object"
 )
 
-// nodeLabels are labels of nodes that others have taken the place of.
+// nodeLabels are deprecated labels of nodes, with the ends of their warnings.
 var nodeLabels = map[string]string{
 	"beta.kubernetes.io/arch":                       `deprecated since v1.14; use "kubernetes.io/arch" instead`,
 	"beta.kubernetes.io/os":                         `deprecated since v1.14; use "kubernetes.io/os" instead`,
@@ -56,8 +56,7 @@ func nodeAffinity(prefix string, affinity object.Value) (warnings []string) {
 	return warnings
 }
 
-// nodeTerm warns of labels that others have taken the place of, and, where validation does not look at them, of values
-// that no label has.
+// nodeTerm warns of deprecated labels and, where validation does not check values, of values that no label can have.
 func nodeTerm(path string, term object.Value, values bool) (warnings []string) {
 	for i, e := range term.At("matchExpressions").Items() {
 		key := e.At("key").Str()

@@ -16,7 +16,7 @@ const mountableSecrets = "kubernetes.io/enforce-mountable-secrets"
 
 func account(obj object.Value) []string { return accountUpdate(obj, object.Nil) }
 
-// accountUpdate warns who sets the annotation, not who leaves it.
+// accountUpdate warns when the annotation is set, not when it is kept.
 func accountUpdate(obj, old object.Value) []string {
 	if annotated(old.At("metadata"), mountableSecrets) || !annotated(obj.At("metadata"), mountableSecrets) {
 		return nil
@@ -26,7 +26,7 @@ func accountUpdate(obj, old object.Value) []string {
 		mountableSecrets)}
 }
 
-// secret warns of a TLS key that does not belong to the certificate beside it.
+// secret warns of a TLS key that does not match its certificate.
 func secret(obj object.Value) []string {
 	if obj.At("type").Str() != "kubernetes.io/tls" {
 		return nil
@@ -44,7 +44,7 @@ func secret(obj object.Value) []string {
 	return nil
 }
 
-// quota warns of more that may be requested than may be used.
+// quota warns of a limit on requests that is greater than the limit on limits.
 func quota(obj object.Value) (warnings []string) {
 	hard := obj.At("spec", "hard")
 	for _, name := range []string{"cpu", "memory", "storage", "ephemeral-storage"} {
@@ -73,7 +73,7 @@ func resourceSlice(obj object.Value) []string {
 
 const staticSuffix = ".static.k8s.io"
 
-// reservedName warns of names that belong to configuration in files.
+// reservedName warns of names that are reserved for configuration in files.
 func reservedName(obj, _ object.Value) []string {
 	if strings.HasSuffix(obj.At("metadata", "name").Str(), staticSuffix) {
 		return []string{fmt.Sprintf(
@@ -82,14 +82,14 @@ func reservedName(obj, _ object.Value) []string {
 	return nil
 }
 
-// outsideAdmission are types that no webhook is asked about.
+// outsideAdmission are the types for which no webhook is called.
 var outsideAdmission = []string{
 	"selfsubjectreviews.authentication.k8s.io", "tokenreviews.authentication.k8s.io",
 	"localsubjectaccessreviews.authorization.k8s.io", "selfsubjectaccessreviews.authorization.k8s.io",
 	"selfsubjectrulesreviews.authorization.k8s.io", "subjectaccessreviews.authorization.k8s.io",
 }
 
-// webhooks warns of rules that wait for requests which never come.
+// webhooks warns of rules that match no request.
 func webhooks(obj object.Value) (warnings []string) {
 	for i, hook := range obj.At("webhooks").Items() {
 		for j, rule := range hook.At("rules").Items() {
@@ -103,7 +103,7 @@ func webhooks(obj object.Value) (warnings []string) {
 	return warnings
 }
 
-// unheard is the types without admission that a rule names. One with a wildcard names none.
+// unheard returns the types in a rule for which no webhook is called; none for a rule with a wildcard.
 func unheard(groups, resources []object.Value) (types []string) {
 	all := func(v object.Value) bool { return v.Str() == "*" }
 	if slices.ContainsFunc(groups, all) || slices.ContainsFunc(resources, all) {

@@ -20,7 +20,7 @@ const (
 	appArmorPrefix = corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix
 )
 
-// name warns of names that are no DNS label, and end up in host names.
+// name warns of names that become host names and are not DNS labels.
 func name(obj object.Value, use string) []string {
 	wrong := utilvalidation.IsDNS1123Label(obj.At("metadata", "name").Str())
 	if len(wrong) == 0 {
@@ -29,8 +29,8 @@ func name(obj object.Value, use string) []string {
 	return []string{fmt.Sprintf(notALabel, use, wrong)}
 }
 
-// template is the rules of a kind whose objects make Pods from a template. named says whether the Pods' names come from
-// the object's.
+// template returns the rules of a kind with a Pod template. named says whether the Pods' names are derived from the
+// object's.
 func template(named bool, path ...string) Rules {
 	prefix := strings.Join(path, ".") + "."
 	return Rules{
@@ -63,7 +63,7 @@ func podStatus(obj, _ object.Value) (warnings []string) {
 	return warnings
 }
 
-// daemonSetUpdate looks at new templates alone.
+// daemonSetUpdate checks the template if it has changed.
 func daemonSetUpdate(obj, old object.Value) []string {
 	if object.Equal(obj.At("spec", "template"), old.At("spec", "template")) {
 		return nil
@@ -71,7 +71,7 @@ func daemonSetUpdate(obj, old object.Value) []string {
 	return podOrTemplate("spec.template.", obj.At("spec", "template"))
 }
 
-// nonFunctional are annotations of Pods that mean nothing any more.
+// nonFunctional are annotations of Pods that have no effect any more.
 var nonFunctional = [...][2]string{
 	{"scheduler.alpha.kubernetes.io/critical-pod",
 		`non-functional in v1.16+; use the "priorityClassName" field instead`},
@@ -79,7 +79,7 @@ var nonFunctional = [...][2]string{
 	{"security.alpha.kubernetes.io/unsafe-sysctls", `non-functional in v1.11+; use the "sysctls" field instead`},
 }
 
-// podOrTemplate is everything that a Pod is warned of, and a template of Pods.
+// podOrTemplate returns the warnings about a Pod or a Pod template.
 func podOrTemplate(prefix string, obj object.Value) (warnings []string) {
 	spec, meta := obj.At("spec"), obj.At("metadata")
 	warn := func(format string, args ...any) {
@@ -140,7 +140,7 @@ func podOrTemplate(prefix string, obj object.Value) (warnings []string) {
 	return warnings
 }
 
-// repeated calls back for items whose member has been in an item before.
+// repeated calls a function for each item whose member has the value of an earlier item's.
 func repeated(list object.Value, key string, found func(i int, text string)) {
 	items := list.Items()
 	if len(items) < 2 {
@@ -181,11 +181,11 @@ func podAffinity(prefix, key string, affinity object.Value) (warnings []string) 
 	return warnings
 }
 
-// containerLists are where a Pod's containers stand, in the reference's order.
+// containerLists are the fields with a Pod's containers, in the reference's order.
 var containerLists = [...]string{"initContainers", "containers", "ephemeralContainers"}
 
-// containers warns of what one container's own members do. A Pod's AppArmor annotations become fields, a template's do
-// not.
+// containers warns of the fields of each container by itself. AppArmor annotations are copied to fields in a Pod, but
+// not in a template.
 func containers(prefix string, spec, meta object.Value) (warnings []string) {
 	annotations := meta.At("annotations")
 	for _, list := range containerLists {
@@ -215,7 +215,7 @@ func containers(prefix string, spec, meta object.Value) (warnings []string) {
 	return warnings
 }
 
-// annotatedContainer warns of security profiles in an older notation.
+// annotatedContainer warns of seccomp and AppArmor profiles in annotations.
 func annotatedContainer(prefix string, c, spec, annotations object.Value) (warnings []string) {
 	name := c.At("name").Str()
 	if _, has := annotations.Get(seccompPrefix + name); has && c.At("securityContext", "seccompProfile").IsNull() {
@@ -255,7 +255,7 @@ func oldAppArmor(obj, sent object.Value) (warnings []string) {
 	return warnings
 }
 
-// profileNamed is the AppArmor profile that an annotation names; null for one that makes no sense.
+// profileNamed returns the AppArmor profile that an annotation names; null if it names none.
 func profileNamed(annotation string) object.Value {
 	switch name, local := strings.CutPrefix(annotation, "localhost/"); {
 	case annotation == "unconfined":
@@ -279,7 +279,7 @@ func AppArmorProfile(annotation string) object.Value {
 	return profile
 }
 
-// port is one port of a container and where it stands.
+// port is one port of a container, with its path.
 type port struct {
 	list          string
 	container, at int
@@ -290,7 +290,7 @@ func (p port) path(prefix string) string {
 	return fmt.Sprintf("%sspec.%s[%d].ports[%d]", prefix, p.list, p.container, p.at)
 }
 
-// ports warns of ports that are in each other's way: first of numbers, then of names.
+// ports warns of ports that overlap: first of numbers, then of names.
 func ports(prefix string, spec object.Value) (warnings []string) {
 	var all []port
 	for _, list := range containerLists {

@@ -7,8 +7,8 @@ import (
 	"plinth/object"
 )
 
-// gonePlugins are the kinds of volumes that nothing mounts any more, in the reference's order, and among them the one
-// that makes a claim.
+// gonePlugins are the kinds of volumes that are no longer supported, in the reference's order. Among them is ephemeral,
+// whose claim is checked at this place.
 var gonePlugins = [...]struct{ member, shown, since string }{
 	{"photonPersistentDisk", "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"},
 	{"gitRepo", "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"},
@@ -44,7 +44,7 @@ func podVolumes(prefix string, volumes object.Value) (warnings []string) {
 	return warnings
 }
 
-// file is one path in a volume, and what it comes from.
+// file is one path in a volume, and its source.
 type file struct{ path, source string }
 
 func (f file) String() string {
@@ -61,7 +61,8 @@ func files(items object.Value, source string) (all []file) {
 	return all
 }
 
-// overlaps warns of files in one volume of which one hides the other or stands where the other needs a directory.
+// overlaps warns of files in one volume of which one replaces the other, or has the path of a directory that the other
+// needs.
 func overlaps(v object.Value) (warnings []string) {
 	warn := func(what, text string) {
 		warnings = append(warnings, fmt.Sprintf("volume %q (%s): overlapping paths: %s", v.At("name").Str(), what,
@@ -92,7 +93,7 @@ func overlaps(v object.Value) (warnings []string) {
 	return warnings
 }
 
-// collide compares new files with those before, and puts them to these.
+// collide compares new files with earlier ones, and adds them to these.
 func collide(before *[]file, files []file, found func(text string)) {
 	for _, f := range files {
 		f.path = strings.TrimRight(f.path, "/")
@@ -111,7 +112,7 @@ func within(path, of string) bool {
 	return ok && (rest == "" || rest[0] == '/')
 }
 
-// projected is the files of one source of a projected volume.
+// projected returns the files of one source of a projected volume.
 func projected(source object.Value) []file {
 	configMap, secret, downward := source.At("configMap"), source.At("secret"), source.At("downwardAPI")
 	token, bundle := source.At("serviceAccountToken"), source.At("clusterTrustBundle")

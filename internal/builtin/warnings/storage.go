@@ -10,7 +10,7 @@ import (
 
 const useStorageClass = `deprecated since v1.8; use "storageClassName" attribute instead`
 
-// goneVolumes are the sources of PersistentVolumes that nothing mounts any more, in the reference's order.
+// goneVolumes are the sources of PersistentVolumes that are no longer supported, in the reference's order.
 var goneVolumes = [...]struct{ member, shown, since string }{
 	{"cephfs", "cephfs", "deprecated in v1.28, non-functional in v1.31+"},
 	{"photonPersistentDisk", "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"},

@@ -15,8 +15,8 @@ func statefulSet(obj object.Value) []string {
 	return append(warnings, claimsAndHistory(obj, "")...)
 }
 
-// controllerUpdate looks at the template of before, as the reference does for ReplicationControllers alone: there the
-// two are mixed up.
+// controllerUpdate checks the old template, as the reference does for ReplicationControllers, where it has the two the
+// wrong way round.
 func controllerUpdate(obj, old object.Value) []string {
 	if !newGeneration(obj, old) {
 		return nil
@@ -24,7 +24,7 @@ func controllerUpdate(obj, old object.Value) []string {
 	return podOrTemplate("spec.template.", old.At("spec", "template"))
 }
 
-// statefulSetUpdate names the claims with the path that the reference has for them here.
+// statefulSetUpdate has another path for the claims than the create, as the reference.
 func statefulSetUpdate(obj, old object.Value) (warnings []string) {
 	if newGeneration(obj, old) {
 		warnings = podOrTemplate("spec.template.", obj.At("spec", "template"))
@@ -54,7 +54,7 @@ func jobUpdate(obj, old object.Value) []string {
 	return jobSpec("spec", obj.At("spec"))
 }
 
-// jobDelete warns of the Pods that stay behind when nobody says what is to become of them.
+// jobDelete warns that Pods are orphaned if the delete has no propagation policy.
 func jobDelete(o engine.DeleteOptions) []string {
 	if o.PropagationPolicy != "" || o.OrphanDependents != nil {
 		return nil

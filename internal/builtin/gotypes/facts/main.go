@@ -1,11 +1,11 @@
-// Command facts writes facts.txt: what only the comments of the k8s.io/api sources say of their types, read out of the
-// module that go.mod names. `go generate ./internal/builtin/gotypes` runs it.
+// Command facts writes facts.txt: what is only in the comments of the sources of k8s.io/api, read from the version of
+// the module in go.mod. `go generate ./internal/builtin/gotypes` runs it.
 //
 // The format, which package gotypes reads, has one line a fact: "package PATH", then "type NAME", then one line a
-// field, by its Go name. Behind the name of a type or field stand its markers: o and r for +optional and +required,
+// field, by its Go name. After the name of a type or field follow its markers: o and r for +optional and +required,
 // list=TYPE, key=FIELD (several), map=TYPE for +mapType and +structType, enum=[JSON], and last default=JSON. A line
-// "doc TEXT", the text as JSON, is the description of the type or field in the line before, where the Go type does not
-// tell it.
+// "doc TEXT", the text as JSON, is the description of the type or field in the line before, if the Go type has no
+// SwaggerDoc method.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 	"strings"
 )
 
-// packages are the Go packages of the served types and of what they are made of.
+// packages are the Go packages of the served types, and of the types of their fields.
 var packages = []string{
 	"k8s.io/api/admissionregistration/v1",
 	"k8s.io/api/apps/v1",
@@ -56,11 +56,11 @@ var packages = []string{
 	"k8s.io/apimachinery/pkg/util/intstr",
 }
 
-// undocumented are the packages whose types have no SwaggerDoc method, so that their descriptions stand in the table.
+// undocumented are the packages whose types have no SwaggerDoc method, so that the table has their descriptions.
 var undocumented = []string{"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"}
 
-// lender is the package whose constants other packages make theirs: AddressType(v1.IPv4Protocol). Its own are lent once
-// it has been read, so it comes before those that borrow.
+// lender is the package whose constants other packages use in their own: AddressType(v1.IPv4Protocol). It has to be
+// read before those packages.
 const lender = "k8s.io/api/core/v1"
 
 var lent []constant
@@ -246,8 +246,8 @@ func (w *writer) writeType(t goType) error {
 	return nil
 }
 
-// doc is the line of a description: the comment, its lines joined, without what stands behind a line of dashes, and
-// without markers and lines that begin with TODO. A line that is indented stays one of its own.
+// doc returns the line of a description: the comment with its lines joined, up to a line of dashes, without markers and
+// lines that begin with TODO. An indented line remains a line.
 func (w *writer) doc(comment *ast.CommentGroup) string {
 	if !w.docs || comment == nil {
 		return ""
@@ -322,7 +322,7 @@ func tags(comment *ast.CommentGroup) map[string][]string {
 	return found
 }
 
-// markers is what a comment says, each marker with a space before it.
+// markers returns the markers in a comment, each with a space before it.
 func (w *writer) markers(comment *ast.CommentGroup) (string, error) {
 	found := tags(comment)
 	var says strings.Builder
