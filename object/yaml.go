@@ -21,8 +21,8 @@ var ErrExpansion = fmt.Errorf("yaml: aliases expand to more than %d bytes", MaxE
 var errAliasing = errors.New("yaml: document contains excessive aliasing")
 
 // ParseYAML parses one YAML document as Kubernetes does: as YAML 1.1, converted to JSON first. In YAML 1.1, yes and on
-// are booleans, and 017 is 15. The text that aliases expand to is bounded by MaxExpansion, the number
-// of nodes by the YAML library.
+// are booleans, and 017 is 15. The text that aliases expand to is bounded by MaxExpansion, the number of nodes by the
+// YAML library.
 //
 // A document with duplicate keys, and no other, is parsed twice. The library has no mode that reports duplicates and
 // converts the document: its strict one returns an error in place of the JSON, and would have kept the first of two

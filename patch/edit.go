@@ -12,7 +12,8 @@ import (
 //
 //	done() = base with changes; done() is base itself ⇔ there are no changes
 //
-// Changing an immutable map key by key would copy it once per key. Invariant: no key occurs twice in changes.
+// Changing an immutable map key by key would copy it once per key. Invariant: no key occurs twice in changes. The
+// members of a patch are sorted, so that changes nearly always are; only directives break that order.
 type edit struct {
 	base    object.Value
 	changes []change

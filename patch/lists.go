@@ -8,6 +8,9 @@ import (
 	"plinth/object"
 )
 
+// This file merges lists by the rules of Strategic Merge Patch: items by their merge key, scalars as sets, and the
+// directives that delete, replace and order.
+
 // lists merges the items of two lists:
 //
 //	maps: by merge key. Items with a $patch directive are applied first, then items with known keys are merged, new
@@ -108,7 +111,12 @@ type special struct {
 	replaced bool // live is the list of the patch
 }
 
-// withSpecialItems applies the items with a $patch directive, and removes them from the patch.
+// withSpecialItems applies the items with a $patch directive, and removes them from the patch. With
+//
+//	live [a b c]    and the patch    [{name: b, $patch: delete}, {name: d}]
+//
+// what is left is [a c] and [d]. {$patch: replace} among the items makes the others of the patch the list, and leaves
+// no patch. Deletions come before that, wherever they stand.
 func withSpecialItems(live, patch []object.Value, mergeKey string) (special, error) {
 	s := special{live: live, slots: live}
 	var deleted []object.Value
@@ -263,7 +271,7 @@ func distinct(live, patch []object.Value) (merged, slots []object.Value) {
 	return s[:last+1], live
 }
 
-// heapOfInts is a heap with the smallest on top.
+// heapOfInts is a heap with the smallest on top (container/heap).
 type heapOfInts []int
 
 func (h heapOfInts) Len() int           { return len(h) }
@@ -278,7 +286,8 @@ func (h *heapOfInts) Pop() any {
 }
 
 // inOrder merges the lists for which the patch has a $setElementOrder directive, and puts them in that order. placed
-// are the members of the patch that need no further merge.
+// are the members of the patch that need no further merge. It comes before the other members are merged, since merging
+// a list and then ordering it gives another result than both at once (lists, after).
 func (m *merger) inOrder(live, patch object.Value, p place, directives []object.Member) (_ object.Value,
 	placed map[string]bool, err error) {
 	e := edit{base: live}

@@ -10,7 +10,10 @@ import (
 	"plinth/object"
 )
 
-// scalar is a value that is no list or map, made comparable.
+// This file has the order of merged lists, and the index by which items are found.
+
+// scalar is a value that is no list or map, made comparable: the key of a Go map. Two scalars are equal exactly if the
+// reference's comparison of the Go values is true: 80 and 80.0 differ, as int64 and float64 do.
 type scalar struct {
 	kind object.Kind
 	bits uint64
@@ -53,9 +56,10 @@ type index struct {
 	noMap int
 }
 
+// These stand for positions where there is none.
 const (
-	missing      = -1
-	incomparable = -2
+	missing      = -1 // no item has the key
+	incomparable = -2 // the key and some key of the list are both lists, or both maps: the reference crashes
 )
 
 // indexOf makes the index of a list by a merge key, or, if that is "", by the items themselves. Items without a key
@@ -125,7 +129,8 @@ func (x *index) next(key object.Value, i int, list []object.Value, mergeKey stri
 	}
 }
 
-// itemKind is the kind that all items of both lists have. There must be one item at least.
+// itemKind is the kind that all items of both lists have. There must be one item at least. Integers and floats are two
+// kinds, as in Go: a list of 1 and 1.5 cannot be merged.
 func itemKind(live, patch []object.Value) (object.Kind, error) {
 	kind, known := object.Null, false
 	for _, list := range [2][]object.Value{live, patch} {
@@ -261,7 +266,8 @@ func haveKeys(mergeKey string, lists ...[]object.Value) error {
 	return nil
 }
 
-// inOrderOf sorts items by where an index has them. Items to be deleted come last.
+// inOrderOf sorts items by where an index has them. Items to be deleted come last, in their order. Mostly nothing is to
+// be sorted, as a patch lists items in the order of the object.
 func inOrderOf(items []object.Value, index *index, mergeKey string) ([]ranked, error) {
 	list := make([]ranked, 0, len(items))
 	var deleted []ranked
@@ -294,7 +300,9 @@ func inOrderOf(items []object.Value, index *index, mergeKey string) ([]ranked, e
 	return append(list, deleted...), nil
 }
 
-// inThatOrder checks that the items of a patch, but for the directives, are in the order that $setElementOrder says.
+// inThatOrder checks that the items of a patch, but for the directives, are in the order that $setElementOrder says:
+// the items are a subsequence of the order. One pass over both shows that. The order [a b c] allows the items [a c],
+// and neither [c a] nor [d].
 func inThatOrder(patch, order []object.Value, mergeKey string) error {
 	if len(patch) == 0 || len(order) == 0 {
 		return nil

@@ -2,6 +2,12 @@
 // is Kubernetes' own. It is pure: it takes values and returns values. Server-side apply, which knows owners, is
 // package merge.
 //
+// The three languages on the same change, of the image of the second container:
+//
+//	JSON Patch         [{"op": "replace", "path": "/spec/containers/1/image", "value": "log:2"}]
+//	JSON Merge Patch   {"spec": {"containers": [{…all of the first…}, {…all of the second, with log:2…}]}}
+//	Strategic          {"spec": {"containers": [{"name": "log", "image": "log:2"}]}}
+//
 // # Strategic Merge Patch
 //
 // It is JSON Merge Patch with a type: where the tags of a field say so, its list is merged item by item instead of
@@ -30,14 +36,17 @@
 //
 //   - live: the object that is patched.
 //   - merge key: the member that identifies an item of a list of maps; each list of that kind has one, by its type.
-//   - strategy: what the tags of a field say: merge its list or map, or replace it.
+//   - strategy: what the tags of a field say: merge its list or map, or replace it. Without a tag, maps are merged and
+//     lists replaced.
+//   - directive: a member of a patch that says how to merge, and is no part of the object.
 //   - parallel list: a directive about another member, whose name follows the slash.
 //
 // # Caveats
 //
 // A patch is applied to untyped JSON. Whether the result has the type of the object, and what becomes of unknown
 // fields, is decided by the decoding that follows (schema.Type.Decode). Subtrees that a patch does not change are
-// shared between the old and the new object.
+// shared between the old and the new object, and decoding skips them; of a JSON Patch, which a library applies to text,
+// the result shares nothing.
 //
 // The reference processes the members of a patch in the random order of a Go map. Here the order is fixed: retained
 // keys, element orders, deletions from lists, everything else; each by key. Where a list is both deleted from and
@@ -77,6 +86,9 @@ func (e *TooManyError) Error() string {
 }
 
 // JSON applies a JSON Patch. Errors wrap ErrMalformed or ErrUnprocessable, or are *TooManyError.
+//
+// The library is the one of the reference, since the errors and the leniencies of JSON Patch are its own: it works on
+// text, so that the object is printed, and the result parsed. All operations are applied or none.
 func JSON(obj object.Value, patch []byte) (object.Value, error) {
 	operations, err := jsonpatch.DecodePatch(patch)
 	if err != nil {
@@ -111,7 +123,8 @@ func apply(operations jsonpatch.Patch, doc []byte, size int) (patched []byte, er
 	return operations.Apply(doc)
 }
 
-// IsList says whether the body of a JSON Patch is a list at all; the reference has an error of its own for that.
+// IsList is nil if the body of a JSON Patch is a list at all, whatever its items are; the reference has an error of its
+// own for a body that is none.
 func IsList(patch []byte) error {
 	var operations []json.RawMessage
 	return json.Unmarshal(patch, &operations)
@@ -121,6 +134,9 @@ func IsList(patch []byte) error {
 //
 // There is one deviation from RFC 7386, which is the reference's: maps inside of a list lose their null members, too,
 // unless the list replaces a map. Neither argument is changed; the result shares what the patch leaves alone.
+//
+// The time is linear in the patch and in the maps of which it changes members. A patch that repeats what is there
+// changes nothing: the result is then obj, in the same memory.
 func Merge(obj, patch object.Value) object.Value {
 	if obj.Kind() != object.Map || patch.Kind() != object.Map {
 		whole, _ := plain(patch, nullMembers)

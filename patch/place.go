@@ -8,6 +8,10 @@ import (
 	"plinth/schema"
 )
 
+// This file finds out how a place of a patch is merged: by the type of the field there, and its tags. The reference
+// asks Go types by reflection (PatchMetaFromStruct of apimachinery's package strategicpatch), and its errors name the
+// kinds of Go. The names here are those, so that a patch for a wrong place gets the same answer.
+
 // place is the type of a map or of the items of a list. Below a scalar there is no type any more, but a name for error
 // messages: the reference walks Go types, in which a Quantity is a struct, and its errors name what it finds there.
 type place struct {
@@ -25,7 +29,9 @@ type member struct {
 
 func placeOf(t *schema.Type, pointer bool) place { return place{kind: t.Kind, t: t, pointer: pointer} }
 
-// field finds a member of the map by its name, or by one that differs in case only, as the reference does here.
+// field finds a member of the map by its name, or by one that differs in case only, as the reference does here. It is
+// asked where both the object and the patch have a map or a list. In a map of any keys, such as labels, there are no
+// fields: that is an error, which names the Go kind.
 func (p place) field(key string) (member, error) {
 	if !p.isStruct() {
 		return member{}, misfit("merging an object in json but data type is not struct, instead is: %s", p.kindName())
@@ -78,7 +84,8 @@ func (p place) list(key string) (member, error) {
 	return field, nil
 }
 
-// strategy is how a member is merged. retainKeys in the tag is left out: it matters only to clients that make patches.
+// strategy is how a member is merged: "merge", "replace" or "" where its tag says neither. retainKeys in the tag is
+// left out: it matters only to clients that make patches, which then write a $retainKeys directive.
 func (f member) strategy() (string, error) {
 	switch f.patchStrategy {
 	case "", merging, replacing:
@@ -108,7 +115,7 @@ func (p place) reflected() string {
 	return p.kindName()
 }
 
-// kindName is the name of the Go kind that the reference has here.
+// kindName is the name of the Go kind that the reference has here: reflect.Kind as text.
 func (p place) kindName() string {
 	if p.t == nil {
 		return p.golang
@@ -141,6 +148,7 @@ func scalarField(k schema.Kind, key string) string {
 	return ""
 }
 
+// goFields are the names of such fields and their kinds, by the type that has them.
 var goFields = map[schema.Kind][][2]string{
 	schema.Quantity:    {{"Format", "string"}},
 	schema.IntOrString: {{"Type", "int64"}, {"IntVal", "int32"}, {"StrVal", "string"}},

@@ -26,7 +26,9 @@ const (
 // (WRITE-6).
 const maxWork = 1 << 24
 
-// Strategic applies a Strategic Merge Patch to an object of a built-in type. Errors are *StrategicError.
+// Strategic applies a Strategic Merge Patch to an object of a built-in type, as StrategicMergeMapPatch of
+// apimachinery's package strategicpatch does. Errors are *StrategicError. For custom types, whose fields have no patch
+// tags, the engine refuses such patches.
 //
 // Numbers count as they do without a type: 80 and 80.0 are different merge keys. A null patch changes nothing, as in
 // the reference.
@@ -53,7 +55,7 @@ func Strategic(live, patch object.Value, t *schema.Type) (object.Value, error) {
 	return m.maps(live, patch, place{kind: schema.Struct, t: t})
 }
 
-// merger is one application of a strategic merge patch.
+// merger is one application of a strategic merge patch. It goes down live object, patch and type in parallel.
 type merger struct {
 	work int // what is left of maxWork
 }
@@ -109,7 +111,8 @@ func (m *merger) maps(live, patch object.Value, p place) (object.Value, error) {
 	return e.done(), nil
 }
 
-// member merges one member of a patch that is no directive.
+// member merges one member of a patch that is no directive. Null removes; a map is merged into a map, and a list into a
+// list; anything else, such as a member that the object does not have, is added as it is, but for nulls and directives.
 func (m *merger) member(e *edit, key string, patch object.Value, p place) error {
 	if patch.IsNull() {
 		e.drop(key)
@@ -210,7 +213,7 @@ func (m *merger) without(live object.Value, p place, deletions []object.Member) 
 	return e.done(), nil
 }
 
-// directives are the members of a patch that are directives, by their names.
+// directives are the members of a patch that are directives, by what they do.
 type directives struct {
 	retain    *object.Value
 	orders    []object.Member
