@@ -244,8 +244,12 @@ func (r *recorder) kind(t *testing.T, k *kindUnderTest) {
 	}
 	r.CloseGlobals(samples, func(i, mutant int) *mutants.Sample {
 		p := r.minimise(pool[i], func(less *prepared) bool { return less.Notices(mutant) && r.agreed(t, k, less, nil) })
-		r.Close(p.Sample)
-		found = append(found, p.Case)
+		if p.small() {
+			r.Close(p.Sample)
+			found = append(found, p.Case)
+		} else {
+			r.Open[mutant] = true
+		}
 		return p.Sample
 	})
 	t.Logf("%s: %d cases, for %d mutants", k.gvk.Kind, len(found), before-len(r.Open))

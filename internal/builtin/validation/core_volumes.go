@@ -338,7 +338,7 @@ func (f *errorList) projectedBundle(bundle object.Value, p *fielderrors.Place) {
 	name, signer := bundle.At("name"), bundle.At("signerName")
 	switch {
 	case !name.IsNull() && !signer.IsNull():
-		f.Invalid(p, fielderrors.Show(bundle), "only one of name and signerName may be used")
+		f.Invalid(p, goForm{bundle, bundleFields}, "only one of name and signerName may be used")
 	case !name.IsNull():
 		if name.Str() == "" {
 			f.Required(p.To("name"), "must be a valid object name")

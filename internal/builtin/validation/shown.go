@@ -86,6 +86,9 @@ var (
 	podClaimFields = []goField{{name: "Name", member: "name"},
 		{name: "ResourceClaimName", member: "resourceClaimName"},
 		{name: "ResourceClaimTemplateName", member: "resourceClaimTemplateName"}}
+	bundleFields = []goField{{name: "Name", member: "name"}, {name: "SignerName", member: "signerName"},
+		{name: "LabelSelector", member: "labelSelector", order: selectorOrder}, {name: "Optional", member: "optional"},
+		{name: "Path", member: "path"}, {name: "User", member: "user"}}
 	seccompFields = []goField{{name: "Type", member: "type"},
 		{name: "LocalhostProfile", member: "localhostProfile"}}
 	securityContextFields = []goField{

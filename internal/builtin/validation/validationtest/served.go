@@ -143,8 +143,8 @@ func stored(r *engine.Resource, doc map[string]any) (object.Value, error) {
 		return object.Nil, err
 	}
 	created := r.PrepareCreate(obj, access.User{})
-	if status, ok := obj.Get("status"); ok {
-		created = created.With("status", status)
+	if doc["status"] != nil {
+		created = created.With("status", obj.At("status"))
 	}
 	return created, nil
 }
