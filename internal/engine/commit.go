@@ -98,7 +98,9 @@ func (e *Engine) commit(ctx context.Context, drafts ...*draft) error {
 }
 
 // rehearse is the commit of a dry run. That the live version is still the one that was read is not checked: the
-// answer of a dry run is what a write would have given at the time of that read.
+// answer of a dry run is what a write would have given at the time of that read. A create is checked for a free name,
+// against the newest state, because "already exists" is what the client of such a dry run asks about. It reports a
+// taken name as the store does, so that the verb tries another generated name or becomes an update, as for a write.
 func (d *draft) rehearse(ctx context.Context) error {
 	if d.live != nil {
 		return nil
@@ -123,8 +125,8 @@ func (d *draft) revision() int64 {
 }
 
 // commitFailed is the API error for an error of the store that is not a lost race. The end of the request's context
-// is a time-out; a store that takes no writes, because its log failed or because it is shut down, is 503, so that
-// clients try another server.
+// is a time-out (504), after which the write may still become durable: the client has to look. A store that takes no
+// writes, because its log failed or because it is shut down, is 503, so that clients try another server.
 func commitFailed(err error) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

@@ -9,9 +9,9 @@ import (
 	"plinth/object"
 )
 
-// nameAttempts is how many generated names are tried before the client is asked to try again. Of 27⁵ = 14 million
-// suffixes one in fourteen is taken where a million objects share a prefix; eight in a row are, once in two billion
-// creates.
+// nameAttempts is how many generated names are tried before the client is asked to try again, as many as in the
+// reference (KEP-4420). Of 27⁵ = 14 million suffixes one in fourteen is taken where a million objects share a prefix;
+// eight in a row are, once in two billion creates.
 const nameAttempts = 8
 
 // Create creates an object (POST to a collection, URI-4), or does the operation that a subresource or a virtual
@@ -109,7 +109,8 @@ func (d *draft) create(ctx context.Context) (*Result, error) {
 }
 
 // make turns what was admitted into an object with a name, ready to be committed. It can be called again: it begins
-// with d.obj as admission has left it, and overwrites everything else.
+// with d.obj as admission has left it, and overwrites everything else. A second call gives the object another UID and
+// creationTimestamp, too, since nobody has seen those of the first.
 func (d *draft) make(ctx context.Context) error {
 	d.name()
 	if err := d.allocate(ctx); err != nil {
@@ -165,7 +166,8 @@ func (d *draft) taken(ctx context.Context, prefixed bool) error {
 }
 
 // virtual is the create of a virtual resource, such as a SubjectAccessReview: nothing is stored, and Answer computes
-// the response from the body.
+// the response from the body. It takes decode, own and admit of the steps of a create: the response shows managedFields
+// (as in the reference, which runs the same handler), but has no name, UID or resourceVersion. A dry run is the same.
 func (d *draft) virtual(ctx context.Context) (*Result, error) {
 	d.now = d.Engine.now()
 	d.obj = d.sent

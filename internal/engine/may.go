@@ -36,7 +36,8 @@ func (rq *Request) Allowed(ctx context.Context, a access.Attributes) (ok bool, r
 }
 
 // may refuses the request unless the user also has another verb, with the error that this verb would have been
-// refused with.
+// refused with. A PUT that creates is authorized as update by the filters, before anybody knows whether the object
+// exists; without this, whoever may update Leases could create them.
 func (rq *Request) may(ctx context.Context, verb string) error {
 	a := rq.asking(verb)
 	ok, reason, err := rq.Allowed(ctx, a)

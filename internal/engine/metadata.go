@@ -14,7 +14,8 @@ var serverSet = []string{
 	"resourceVersion", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink",
 }
 
-// namespaceMatches refuses a body whose namespace is not the URL's. A body without one gets that of the URL later.
+// namespaceMatches refuses a body whose namespace is not the URL's. A body without one gets that of the URL later. The
+// request was authorized for the namespace of the URL, so the body must never decide where an object is stored.
 func (rq *Request) namespaceMatches(obj object.Value) error {
 	got := obj.At("metadata", "namespace").Str()
 	if rq.Resource.Namespaced && got != "" && got != rq.Namespace {
@@ -24,7 +25,9 @@ func (rq *Request) namespaceMatches(obj object.Value) error {
 }
 
 // carry gives a changed object the system metadata of the old one, where the client left them out or may not change
-// them. The rules are the reference's and differ by field. Of what the old object has:
+// them (rest.BeforeUpdate of the reference, and the update strategies of the kinds). A client that PUTs what it has
+// built itself, without a UID, means the live object; one that PUTs an old copy has another UID or time, and must not
+// succeed with it. The rules differ by field. Of what the old object has:
 //
 //	creationTimestamp, deletionTimestamp, generation     always the old value
 //	uid, namespace, deletionGracePeriodSeconds           the old value if the client sent none; otherwise the client's,
@@ -60,7 +63,8 @@ func carry(obj, old object.Value) object.Value {
 // timeOf is a time as the API writes it (metav1.Time): UTC, in whole seconds.
 func timeOf(t time.Time) object.Value { return object.StringOf(t.UTC().Format(time.RFC3339)) }
 
-// The suffix of a generated name: five characters without vowels and look-alikes (URI-3).
+// The suffix of a generated name: five characters without vowels and look-alikes (URI-3), so that no name is a word by
+// chance or is misread.
 const (
 	suffixLetters = "bcdfghjklmnpqrstvwxz2456789"
 	suffixLength  = 5

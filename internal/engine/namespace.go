@@ -83,7 +83,9 @@ func (d *draft) requireDefinition(ctx context.Context) error {
 }
 
 // requireNamespace refuses to create an object in a namespace that does not exist or is being deleted. The errors are
-// the reference's: 404 for the namespace, or 403 with a cause that controllers look for, to stop trying.
+// the reference's: 404 for the namespace, or 403 with a cause that controllers look for, to stop trying. The reference
+// waits 50 ms for a namespace that its informer has not seen yet (missingNamespaceWait); here the store is asked, and a
+// namespace whose create was answered is there.
 func (d *draft) requireNamespace(ctx context.Context) error {
 	rq := d.rq
 	if !rq.Resource.Namespaced || rq.Namespace == "" || d.anyNamespace { // validation refuses an empty namespace

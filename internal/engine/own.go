@@ -34,6 +34,16 @@ func (rq *Request) manager() string {
 	return string(name)
 }
 
+// Ownership is computed by package merge, which knows values and schemas alone. This file gives it what a request and
+// its type have: the name of the manager, the schema, the fields that do not count, and the other versions of the kind.
+//
+// Which function a write goes through:
+//
+//	PUT, POST, patches        own → Kind.Update(old, obj)      changed fields go to the writer
+//	apply                     merge → Kind.Apply(live, intent) fields of the intent go to the applier
+//	any of them at /scale     ownScale, merge                  the same on Scales, with translated paths
+//	a status by the server    withStatus (report.go)           changed fields go to kube-apiserver
+
 // merging is the kind as package merge needs it, for the version and subresource of the request: its schema, the
 // fields that a write at this URL cannot change and so does not own, and the conversion of older managers' field sets
 // if there are several versions.
@@ -80,6 +90,13 @@ func (v versions) Convert(obj object.Value, apiVersion string) (object.Value, er
 // of the Scale (ToScale), the update is compared there, and the result is translated back (FromScale):
 //
 //	an update of /scale changes ownership of the replicas field alone
+//
+// Of a custom type with specReplicasPath .spec.size, owned by "kubectl", an autoscaler PUTs 5 to /scale:
+//
+//	managers of the object   kubectl {f:spec {f:size, f:image}}
+//	of the Scale, before     kubectl {f:spec {f:replicas}}
+//	of the Scale, after      autoscaler (through /scale) {f:spec {f:replicas}}
+//	of the object, after     kubectl {f:spec {f:image}}, autoscaler (through /scale) {f:spec {f:size}}
 //
 // With an error it returns the object with the managers as they were.
 func (d *draft) ownScale() (object.Value, error) {

@@ -10,6 +10,8 @@ import (
 )
 
 // Versions are the revisions that a precondition of an HTTP request names (If-Match, If-None-Match; WRITE-5), or any.
+// The reference ignores both headers; here they let a client write safely that has an ETag and no resourceVersion in
+// its body. "If-None-Match: *" on an apply means "create it or fail".
 type Versions struct {
 	Any bool
 	Of  []int64

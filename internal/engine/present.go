@@ -52,7 +52,11 @@ func (rq *Request) presented(v *store.Version) bool {
 
 // presentAll is present for many versions, in place; nil ones stay. Those that need a conversion are converted
 // together, up to maxConverted bytes at a time: a webhook that takes 5 ms would make a list of 1,000 objects last 5 s
-// if it were called for each. If it fails, some of them are converted and some are not.
+// if it were called for each. If it fails, some of them are converted and some are not, so the caller must answer with
+// the error and use none.
+//
+// The result takes memory of its own, as long as the versions that it replaces, until the answer is written. That is
+// why a list without a limit, which otherwise needs no memory, is read as one page where objects are converted (List).
 func (rq *Request) presentAll(ctx context.Context, all []*Object) error {
 	together := rq.Resource.Stored.Convert != nil && rq.view() == nil
 	var batch []int
@@ -116,7 +120,8 @@ func (rq *Request) presentTogether(ctx context.Context, all []*Object, batch []i
 }
 
 // remade is a version with other content than what is stored, but the key, revision and selections of v. It has a
-// layout of its own, since the offsets are those of its own bytes, so encodings of it are not shared with v.
+// layout of its own, since the offsets are those of its own bytes, so encodings of it are not shared with v. The bytes
+// may be no canonical form of anything that could be stored (a Scale): they are only sent.
 func remade(v *store.Version, obj object.Value) (*Object, error) {
 	data := object.AppendObject(nil, obj.WithoutAt("metadata", "resourceVersion"))
 	at, ok := object.Locate(data)

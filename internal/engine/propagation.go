@@ -61,7 +61,8 @@ func ValidatePropagation(policy *string, orphanDependents *bool) (errs field.Err
 }
 
 // PropagationOr is the propagation of a delete: what the client asked for, else that of a finalizer which the object
-// has already, else fallback.
+// has already, else fallback. So a second delete without options does not take back what the first one asked for
+// (shouldOrphanDependents and shouldDeleteDependents in the reference).
 func PropagationOr(fallback Propagation, obj object.Value, o DeleteOptions) Propagation {
 	if asked := o.Asked(); asked != Unchanged {
 		return asked

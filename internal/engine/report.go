@@ -91,7 +91,8 @@ func (d *draft) guardedReport(ctx context.Context, obj object.Value) (Report, er
 }
 
 // reported is the draft of another object whose status changes with this one: a definition that gets the name that
-// this one gives up, or the budget of an eviction. It is committed on the condition that its version is still live.
+// this one gives up, or the budget of an eviction. It is committed on the condition that its version is still live. It
+// takes settle and print of the steps alone: admission and validation are for what clients write.
 func (d *draft) reported(ctx context.Context, r *Resource, other ReportedOther) (*draft, error) {
 	rq := &Request{Resource: r, User: d.rq.User}
 	rq.Namespace, rq.Name = splitKey(other.Version.Key.Name)

@@ -23,6 +23,8 @@ const measuredFrom = 1 << 20
 // fit prints the object in the place of a version, unless etcd would refuse it there. An object that is too large is
 // tried once more without managedFields, as in the reference, but not for an apply, whose result they are. A deletion
 // mark is not measured (Engine.Delete calls version): it must not fail.
+//
+// The error is 413, as in the reference where etcd answers "request is too large".
 func (d *draft) fit(ctx context.Context, before *store.Version) error {
 	kind := d.rq.Resource.Stored
 	for obj := d.stored; ; obj = obj.WithoutAt("metadata", "managedFields") {

@@ -15,13 +15,29 @@ import (
 // somebody has written something else to the log. Nothing but its key and revision is known. Every read or write that
 // meets it fails and names it (DEL-7); only forceDelete removes it. To skip it in lists would be worse: a controller
 // would take it for deleted, and delete what belongs to it.
+//
+//	verb                          what an unreadable object does to it
+//	get, update, patch, apply     500 that names it                        (Resource.live)
+//	delete                        500 that names it, unless forced         (onto, forceDelete)
+//	list, deletecollection        500 with a cause for each of them, before the first byte of the list
+//	watch                         an ERROR event, and the watch ends; then the same for the list that follows
+//	create of the same name       409: the key is taken
+//	garbage collection            it has no known owners, so it is never collected
+//
+// A selector cannot exclude it, except by its name or namespace, which are in its key (selection.matches). So a
+// collection with one such object cannot be listed until somebody has removed it; the reference does the same
+// (KEP-3926), and there, too, the delete needs a verb of its own.
+//
+// An object that parses but whose conversion fails is not in this state: its sidecar is known, so lists by labels pass
+// over it, and it becomes readable when the webhook is back.
 
 // unreadable is the error that names such an object.
 func unreadable(v *store.Version, why error) error {
 	return fmt.Errorf("unable to read the stored object %s: %w", v.Key, why)
 }
 
-// maxUnreadable is how many unreadable objects an error names, as in the reference.
+// maxUnreadable is how many unreadable objects an error names, as in the reference (maxCorruptObjErrsToAggregate). If a
+// key for decryption is lost, all objects of a cluster are unreadable at once.
 const maxUnreadable = 100
 
 // readFailures collects the unreadable objects that a read of a collection has met.
@@ -60,10 +76,14 @@ func (f *readFailures) err(r *Resource) error {
 	return apierr.NewStoreRead(message, &apierr.Details{Name: "list", Group: typ.Group, Kind: typ.Name, Causes: causes})
 }
 
-// claimUnread is claim for the removal of an unreadable object. What it claimed is not known from its bytes, so the
-// claims that name it are searched for: all claims in the store are read. If it is a companion, the holders are
-// searched for the one that claims its key, and the companion is renewed (draft.renew). Such a delete is rare enough
-// for a search of that length.
+// claimUnread is claim for the removal of an unreadable object. Without it the address of an unreadable Service would
+// be taken for ever. What the object claimed is not known from its bytes, so the claims that name it are searched for:
+// all claims in the store are read. If it is a companion, the holders are searched for the one that claims its key, and
+// the companion is renewed (draft.renew). Such a delete is rare enough for a search of that length.
+//
+// The search reads a snapshot, without a lock, and others may write meanwhile. What it found is still right at the
+// commit: each claim and companion is removed on the condition that it is unchanged (giveBack), and the unreadable
+// object, which alone could claim more, cannot have been written without moving the revision that the commit demands.
 func (d *draft) claimUnread(ctx context.Context) error {
 	r := d.rq.Resource
 	if d.dry || r.Claims == nil && r.Holder == nil {
@@ -142,6 +162,10 @@ const forceVerb = "unsafe-delete-ignore-read-errors"
 // unreadable. A readable object is refused, so that this cannot be used to skip finalizers.
 //
 // Every attempt reads the newest version and decides again whether that is unreadable: somebody may have replaced it.
+// An attempt is repeated only after a lost race, so each repetition means that another commit succeeded.
+//
+// As in the reference (corruptObjectDeleter), the preconditions in the body are not checked, since there is no UID to
+// compare, and the answer is a Status that names the object by its kind.
 func (d *draft) forceDelete(ctx context.Context) (*Result, error) {
 	rq := d.rq
 	ok, reason, err := rq.Allowed(ctx, rq.asking(forceVerb))
