@@ -227,8 +227,8 @@ func (s *selection) matchesFields(key store.Key, others []store.Pair) bool {
 	return true
 }
 
-// fieldOf is the value of a field; "" if the object does not have it. As in the reference there is no difference between
-// an absent field and an empty one: spec.nodeName= selects the Pods that are not scheduled.
+// fieldOf is the value of a field; "" if the object does not have it. As in the reference there is no difference
+// between an absent field and an empty one: spec.nodeName= selects the Pods that are not scheduled.
 func fieldOf(name string, key store.Key, others []store.Pair) string {
 	switch name {
 	case "metadata.name":

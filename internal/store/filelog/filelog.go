@@ -25,8 +25,23 @@
 // systems that lose and refuse writes. docs/formats.md specifies the format, docs/decisions/0001-embedded-log.md has
 // the reasons.
 //
+// A directory, after a while:
+//
+//	FORMAT                       plinth data 2
+//	LOCK                         locked as long as a process has it open; empty
+//	MANIFEST                     the newest files, and up to where they are synced
+//	00000000000000012000.base    the checkpoint of revision 12000
+//	00000000000000009120.log     segments: revisions 9121 to 11480, kept as history,
+//	00000000000000011480.log     11481 to 13960, of which those after 12000 are not in the checkpoint,
+//	00000000000000013960.log     and the active one
+//
+// Where to begin to read: Append and append write; payload.go has the bytes of a commit, frame.go those of a frame;
+// open and recoverLast read them back after a crash; Compact and writeCheckpoint let the log forget.
+//
 // Caveats. One process at a time can open a directory. After a failed write or sync the log accepts no more commits
-// until it is opened again: what the disk holds is not known before it is read.
+// until it is opened again: what the disk holds is not known before it is read. A file system that acknowledges a sync
+// and does not write loses commits like every database on it; the manifest and the offsets then make the loss visible
+// in most cases, but cannot undo it.
 package filelog
 
 import (
@@ -49,7 +64,8 @@ type Options struct {
 	// segments.
 	SegmentBytes int64
 	// NoSync leaves it to the operating system when files reach the disk. What was acknowledged survives the end
-	// of the process, but not a loss of power, which may leave a log that does not open any more.
+	// of the process, but not a loss of power, which may leave a log that does not open any more: files are then
+	// written in another order than that in which they depend on each other.
 	NoSync bool
 	Logger *slog.Logger
 }
@@ -126,7 +142,8 @@ func (e *DamageError) Error() string {
 	return fmt.Sprintf("%s is damaged at offset %d: %s", e.File, e.Offset, e.Reason)
 }
 
-// MissingError says which file of the log is not there.
+// MissingError says which file of the log is not there. It is an error of its own beside DamageError, since the remedy
+// is another one: to put the file back, rather than to restore a backup.
 type MissingError struct{ File, Reason string }
 
 func (e *MissingError) Error() string { return fmt.Sprintf("%s is missing: %s", e.File, e.Reason) }

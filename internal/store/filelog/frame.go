@@ -24,7 +24,12 @@ const (
 )
 
 // Every frame begins with its type, the offset up to which the file was synced when the frame was written, and a
-// revision: that of the commit, or of the newest one before the frame.
+// revision: that of the commit, or of the newest one before the frame. In bytes, little-endian:
+//
+//	type 1   synced offset 8   revision 8   payload
+//
+// The three are in the header, and not in the payload, so that recoverLast and a reader that skips commits need not
+// know payloads. The whole frame is one record of the record format, which splits it into chunks with checksums.
 const frameHeader = 1 + 8 + 8
 
 // putHeader writes the header of a frame.
@@ -212,7 +217,9 @@ func newReader(f io.ReaderAt, start, size int64) *reader {
 	return &reader{records: record.NewReader(io.NewSectionReader(f, start, size-start), 0), start: start}
 }
 
-// errBroken means that the frame at the returned offset does not read back: it is cut off, or a checksum is wrong.
+// errBroken means that the frame at the returned offset does not read back: it is cut off, or a checksum is wrong. An
+// error of the disk (EIO) is another error, and is returned as it is: it says nothing about what was written, and to
+// take it for the end of the log would drop commits.
 var errBroken = errors.New("frame does not read back")
 
 // next returns the next frame, io.EOF after the last one, or errBroken. The offset is set in any case. The caller

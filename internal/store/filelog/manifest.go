@@ -80,7 +80,8 @@ func (e *entry) encode(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// decodeEntry decodes a slot. It is not ok if the entry was torn, or is damaged.
+// decodeEntry decodes a slot. It is not ok if the entry was torn, or is damaged. An entry of a later format is not ok,
+// either; FORMAT has refused such a directory before.
 func decodeEntry(b []byte) (entry, bool) {
 	var e entry
 	// The file is shorter than its slots, which a crash cannot make it: it was synced before it got its name.

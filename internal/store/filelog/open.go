@@ -50,8 +50,25 @@ func parseName(name string) (revision int64, kind string, ok bool) {
 	return revision, kind, err == nil
 }
 
-// open brings the directory into the state in which a clean Close leaves it, and opens the segment to write to. It
-// may be interrupted anywhere and run again, so each step leaves a directory that opens, with the same commits:
+// open brings the directory into the state in which a clean Close leaves it, and opens the segment to write to.
+//
+// The problem: open meets what any crash has left, and cannot ask anybody. What it may take for granted is little:
+// content that was synced is there, and a name that was created before a sync of its directory is there. Everything
+// else, an unsynced write, a name that was created or removed without a sync, may be there or not, in any combination.
+// So the directory can be in these states:
+//
+//	crash during            leaves                                                     open
+//	the first open          no FORMAT, and no data, or a MANIFEST of nothing           begins again (beginDirectory)
+//	Append, before sync     frames that were not acknowledged, whole or torn           keeps or drops them (recoverLast)
+//	Append, after sync      a manifest that is behind the frames                       reads the frames
+//	roll                    a new segment without a commit; or its .tmp file           continues it; or removes it
+//	Compact, checkpoint     a .tmp file                                                removes it
+//	Compact, removal        old segments, an old checkpoint                            removes them (removeStale)
+//	open itself             one of the above                                           the same again
+//
+// Every other combination is damage or a missing file, and an error.
+//
+// It may be interrupted anywhere and run again, so each step leaves a directory that opens, with the same commits:
 //
 //   - lock the directory, before anything in it is read;
 //   - read FORMAT and MANIFEST, or begin a new directory;
@@ -146,7 +163,7 @@ func lockError(err error) error {
 
 // beginDirectory makes a log of a directory without FORMAT. The manifest is written first: FORMAT says that there is
 // one. A directory that has data, but lost its FORMAT, is refused: to begin a new log beside the old files would look
-// like an empty cluster.
+// like an empty cluster, and every kubelet that sees one stops its Pods.
 func (l *Log) beginDirectory(holdsData bool) error {
 	holdsManifest := false
 	// The error that there is no manifest is the normal case here, a new directory. A damaged one is an error.
@@ -233,7 +250,9 @@ func (l *Log) makeDir() error {
 }
 
 // readFormat returns the version in FORMAT, 0 without such a file, and an error for an unknown version: an older
-// program must not write to a directory of a newer one.
+// program must not write to a directory of a newer one. There is a version for the directory, in FORMAT, and one in
+// the header of each file: the first says which files there are and what they mean together, the second how one file
+// is encoded. Old files stay as they are after an upgrade.
 func (l *Log) readFormat() (int, error) {
 	f, err := l.fs.Open(l.path(formatName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -271,8 +290,9 @@ func (l *Log) writeFormat() error {
 	return l.install(f, formatName, err)
 }
 
-// install syncs and closes a new file, whose name ends in tmpSuffix, and gives it its final name. err is the error of
-// writing it, if there was one. A file with a final name is complete, after any crash:
+// install syncs and closes a new file, whose name ends in tmpSuffix, and gives it its final name. It is how MANIFEST,
+// FORMAT and checkpoints are written; a segment gets its name in the same way, but stays open (create). err is the
+// error of writing it, if there was one. A file with a final name is complete, after any crash:
 //
 //	content synced  →  renamed  →  directory synced
 //
@@ -299,7 +319,8 @@ func (l *Log) rename(name string) error {
 	return l.syncDir(l.dir)
 }
 
-// discard removes a file that did not get its final name. A crash before that leaves it to removeStale.
+// discard removes a file that did not get its final name, so that a failed checkpoint does not keep its space on a disk
+// that is full. A crash before that leaves it to removeStale.
 func (l *Log) discard(name string) error {
 	err := l.fs.Remove(l.path(name + tmpSuffix))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -339,6 +360,12 @@ func (l *Log) list() (segments, checkpoints []int64, unfinished []string, err er
 // segment does not show in the chain, so that is compared with the manifest.
 //
 // A segment ends where the next one begins; only the end of the last one has to be found by reading it (recoverLast).
+// So open reads one block of each older segment, and their frames are checked when they are replayed.
+//
+// Example: the files begin after 0, 40, 80 and 120, and 120 names 80 as the one before it, and 80 names 40. Compact had
+// removed 0 and 40, and a crash brought both names back; 40 names 0. All four are a chain, and the log has more history
+// than it had, which harms nobody. Had only 0 come back, 40 would not be there, the log would consist of 80 and 120,
+// and removeStale would remove 0.
 func (l *Log) chain(there []int64, known entry) error {
 	next := there[len(there)-1]
 	if next < known.newest {
@@ -436,7 +463,8 @@ func parseFileHeader(file string, header []byte, magic string, numbers ...*int64
 	return nil
 }
 
-// readHeader reads the header of a segment. It was synced before the file got its name, so it has to read back.
+// readHeader reads the header of a segment. It was synced before the file got its name, so it has to read back: a crash
+// cannot be the reason if it does not.
 func (l *Log) readHeader(after int64) (*segment, error) {
 	file := l.path(segmentName(after))
 	f, err := l.fs.Open(file)
@@ -498,7 +526,11 @@ func (l *Log) removeStale(segments, checkpoints []int64, unfinished []string) er
 }
 
 // privateFS creates files that only their owner may read: they hold Secrets. The vfs creates files with the mode 0666
-// and the umask of the process.
+// and the umask of the process, so there is a moment between Create and Chmod in which others could open an empty file,
+// and read later what is written to it. They cannot if makeDir made the directory, which has the mode 0700; whoever
+// gives the server a directory that exists decides about its mode.
+//
+// OpenReadWrite and OpenDir are those of the vfs: they open what exists and leave its mode as it is.
 type privateFS struct{ vfs.FS }
 
 // Create implements vfs.FS.

@@ -10,7 +10,8 @@ import (
 	"plinth/internal/store"
 )
 
-// errGone means that Compact removed a segment before it was opened for reading.
+// errGone means that Compact removed a segment before it was opened for reading. It is no damage: a reader that is so
+// slow has come to the end of the window, and its watch gets 410.
 var errGone = errors.New("segment is gone")
 
 // readCommits yields the commits of a segment with revisions greater than after. s is a copy of the segment: all
@@ -85,7 +86,8 @@ func (l *Log) readCommits(s *segment, after int64, p *parser, yield func(*store.
 }
 
 // keepIndex stores the index of a segment that was read, if it knows more than the one that is there. The segment may
-// have been removed meanwhile; then nothing is stored.
+// have been removed meanwhile; then nothing is stored. So the first watch that resumes after a restart reads a segment
+// from its beginning, up to 8 MiB, and those after it start near their revision.
 func (l *Log) keepIndex(after int64, index sparseIndex) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -137,7 +137,8 @@ func (l *Log) checkBroken(f vfs.File, file string, offset int64, last *segment, 
 	return nil
 }
 
-// allZero says whether a reader yields nothing but zeros.
+// allZero says whether a reader yields nothing but zeros. An error of the disk is returned as one: it does not tell
+// whether a write was unfinished.
 func allZero(r io.Reader) (bool, error) {
 	b := make([]byte, 64<<10)
 	for {

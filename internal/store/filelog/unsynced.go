@@ -3,7 +3,8 @@ package filelog
 import "github.com/cockroachdb/pebble/v2/vfs"
 
 // noSyncFS is a file system on which a sync does nothing: see Options.NoSync. Everything else is the same, the order
-// of writes included, so a log that was written without syncs has the same format.
+// of writes included, so a log that was written without syncs has the same format. It is in the way of every sync here,
+// and not an if at each of them, so that no sync can be forgotten, and the code that runs in tests is that of releases.
 type noSyncFS struct{ vfs.FS }
 
 // Create, OpenReadWrite and OpenDir implement vfs.FS.
