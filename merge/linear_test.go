@@ -95,6 +95,20 @@ func TestWorkIsLinear(t *testing.T) {
 			live = must(widgets.Apply(live, yaml(t, head+"spec: {replicas: 1}"), w))
 			return func() { must(widgets.Apply(live, yaml(t, head+"spec: {selector: {a: b}}"), w)) }
 		},
+		"managers of a scale": func(n int) func() {
+			items := make([]object.Value, n)
+			for i := range items {
+				items[i] = yaml(t, fmt.Sprintf("{manager: m%06d, operation: Apply, apiVersion: v1, fieldsType: FieldsV1, "+
+					"fieldsV1: {'f:spec': {'f:replicas': {}}}}", i))
+			}
+			managed, replicas := object.ListOf(items...), Replicas{"v1": replicasInScale}
+			return func() {
+				scale := must(replicas.ToScale(managed))
+				if back := must(replicas.FromScale(managed, scale, "v1")); scale.Len() != n || back.Len() != n {
+					t.Fatalf("%d managers have %d entries in the scale, and %d afterwards", n, scale.Len(), back.Len())
+				}
+			}
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			work := func(n int) int64 {

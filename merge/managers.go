@@ -63,6 +63,19 @@ type entry struct {
 	printed object.Value // the FieldsV1 that stored was read from, or null if FieldsV1 would print another
 }
 
+// An entry as it is stored:
+//
+//	- manager: kubectl
+//	  operation: Apply
+//	  apiVersion: apps/v1
+//	  time: "2026-01-02T03:04:05Z"
+//	  fieldsType: FieldsV1
+//	  fieldsV1: {f:spec: {f:replicas: {}, f:template: {f:spec: {f:containers: {k:{"name":"web"}: {.: {}, f:name: {}}}}}}}
+//
+// whose set is .spec.replicas, .spec.template.spec.containers[name="web"] and, below that, .name. The entries are
+// metadata of the object: a client may write any of this by a PUT (SSA-7), so the functions here take every text that
+// FieldsV1 allows, and every number of entries.
+
 // ParseManagedFields reads metadata.managedFields. Of two entries of one manager the later one counts.
 func ParseManagedFields(v object.Value) ([]Entry, error) {
 	entries, err := parseManaged(v, new(arena))
@@ -275,7 +288,8 @@ func (e *Entry) identifier() string {
 	return string(append(text, '}'))
 }
 
-// drop removes an entry, by its memory. It does nothing if the entry is not there.
+// drop removes an entry, by its memory. It does nothing if the entry is not there. By memory and not by manager, since
+// the caller means the entry that it has made, and another one of the same manager would be a violated invariant.
 func (o *operation) drop(e *entry) {
 	if at := slices.Index(o.entries, e); at >= 0 {
 		o.entries = slices.Delete(o.entries, at, at+1)

@@ -23,6 +23,10 @@ type Versions interface {
 
 // Kind is a kind of objects as one endpoint of the API sees it: the main URL of Deployments, or their status. It is
 // only read, and may be used by several goroutines.
+//
+// Reset is why the endpoint matters. A client that reads a Deployment and PUTs it back to the main URL sends its
+// status, which the server ignores. Without Reset the client would own status, and the controller that writes it would
+// take it away again at each of its writes.
 type Kind struct {
 	Type     *schema.Type   // of the version of the request
 	Versions Versions       // nil: that version is the only one
@@ -79,7 +83,8 @@ type conversion struct {
 }
 
 // in converts an object to a version and returns the type of that version. The type is nil if there is no such
-// version; then the object is returned as it is.
+// version; then the object is returned as it is. Managers whose version is unknown are dropped before it matters
+// (reconcile), so that a set is never compared with an object of another version than its own.
 //
 // An object is converted once per version: reconcile asks for each entry, updateOwners once more, and a conversion may
 // be a call of a webhook. A client may send thousands of entries.
@@ -333,7 +338,8 @@ func (k *Kind) apply(live, intent object.Value, set Set, w Writer, r *arena) (ob
 }
 
 // setApplied gives the writer's entry the set that is stored. Its time changes when the object does, not when the set
-// does. An intent of unowned paths only, such as a name, leaves no entry.
+// does: a controller that applies the same intent every minute must not change managedFields, or each of its applies
+// would be a write, and wake every watch. An intent of unowned paths only, such as a name, leaves no entry.
 func (o *operation) setApplied(me *entry, mine Set, changed bool) {
 	me.set = mine
 	if me.set.Empty() {
@@ -347,7 +353,7 @@ func (o *operation) setApplied(me *entry, mine Set, changed bool) {
 
 // zeroObject is what a new object is compared with: Go's zero value of its kind, in its version. Null would not do:
 // the fields that Go always writes (`status: {}`) would then belong to whoever creates the object, although nobody has
-// written them.
+// written them. A custom type has no zero value; its new objects are compared with {apiVersion, kind}.
 func (o *operation) zeroObject(obj object.Value) object.Value {
 	zero := o.kind.Type.Zero()
 	if zero.Kind() != object.Map {
@@ -357,8 +363,9 @@ func (o *operation) zeroObject(obj object.Value) object.Value {
 		{Key: "kind", Value: obj.At("kind")}})
 }
 
-// filtered is the set without what requests to this endpoint cannot change. A client that sends back the whole object
-// to the main URL has a status in it, which the server resets: it neither owns that status nor is in conflict about it.
+// filtered is the set without what requests to this endpoint cannot change, nor what is below it. It is applied to the
+// set of an intent, so that the writer does not own its status, and to every difference, so that the status that the
+// server puts back is no change of the writer's, and takes nothing from anybody.
 func (o *operation) filtered(s Set, version string) Set {
 	return s.MinusAll(o.kind.Reset[version])
 }

@@ -11,6 +11,10 @@ import (
 // without is v ∖ gone: the value without the fields and items of a set. A map or list of which nothing is left becomes
 // null; the caller decides by the path of the container itself whether it goes as well. A path that does not exist
 // removes nothing. What is not removed is the same memory as in v.
+//
+// Of {replicas: 1, strategy: {type: Recreate}} the set {.strategy.type} leaves {replicas: 1, strategy: null}, and the
+// set {.strategy, .strategy.type} leaves {replicas: 1}. Null, and not {}: an empty map that the client has written is
+// a value of its own, which must not come into being by a removal.
 func without(v object.Value, t *schema.Type, gone Set) object.Value {
 	s := shapeOf(t, v)
 	switch {

@@ -10,7 +10,15 @@ import "plinth/object"
 // .spec.replicas, while ownership is recorded in the main resource, where the field may be .spec.workers. A merge
 // compares objects of one type only. So the managers of the main resource are translated to a Scale (ToScale), the
 // merge is made there as for any object, and its outcome is translated back (FromScale). Managers keep their names,
-// operation and subresource on the way; only the version and the path change.
+// operation and subresource on the way; only the version and the path change (ScaleHandler in the reference).
+//
+// In a Workload whose path is .spec.workers, alice owns .spec.workers and .spec.image by an apply in example.com/v1,
+// and an autoscaler applies replicas: 5 to /scale, with force:
+//
+//	ToScale        alice Apply autoscaling/v1 {.spec.replicas}
+//	the merge      autoscaler Apply autoscaling/v1 /scale {.spec.replicas}        alice has lost her only field
+//	FromScale      alice Apply example.com/v1 {.spec.image}
+//	               autoscaler Apply example.com/v1 /scale {.spec.workers}
 type Replicas map[string]Path
 
 // scaleVersion is the API version of the scale subresource.
@@ -26,15 +34,15 @@ func (r Replicas) ToScale(managed object.Value) (object.Value, error) {
 	if err != nil {
 		return object.Nil, err
 	}
-	var out []*entry
+	var out entryList
 	for _, e := range entries {
 		if path := r[e.APIVersion]; path != nil && e.set.Has(path) {
 			scale := &entry{Entry: e.Entry, set: single(replicasInScale)}
 			scale.APIVersion = scaleVersion
-			out = put(out, scale)
+			out.put(scale)
 		}
 	}
-	return printManaged(out), nil
+	return printManaged(out.entries), nil
 }
 
 // FromScale applies to the managedFields of the main resource what a write to the scale subresource has changed in its
@@ -59,7 +67,13 @@ func (r Replicas) FromScale(managed, scale object.Value, apiVersion string) (obj
 	if err != nil {
 		return object.Nil, err
 	}
-	var out []*entry
+	var out, before, left entryList
+	for _, e := range parents {
+		before.put(e)
+	}
+	for _, e := range scales {
+		left.put(e)
+	}
 	// 1. The entries of the main resource: keep them, or take the field from them. Those of the Scale that are found
 	// here are done with.
 	for _, e := range parents {
@@ -68,40 +82,64 @@ func (r Replicas) FromScale(managed, scale object.Value, apiVersion string) (obj
 			continue
 		}
 		if path == nil || !e.set.Has(path) {
-			out = put(out, e)
+			out.put(e)
 			continue
 		}
 		as := e.Entry
 		as.APIVersion = scaleVersion
-		if at := indexOf(scales, &as); at >= 0 {
-			out = put(out, e)
-			scales = append(scales[:at:at], scales[at+1:]...)
+		if left.take(&as) {
+			out.put(e)
 			continue
 		}
 		rest := *e
 		if rest.set = e.set.Minus(single(path)); !rest.set.Empty() {
-			out = put(out, &rest)
+			out.put(&rest)
 		}
 	}
 	// 2. What is left of the Scale has come to own the field by this write.
-	for _, e := range scales {
-		if e.set.Has(replicasInScale) {
+	for _, e := range left.entries {
+		if e != nil && e.set.Has(replicasInScale) {
 			main := &entry{Entry: e.Entry, set: single(r[apiVersion])}
 			main.APIVersion, main.Time = apiVersion, ""
-			if at := indexOf(parents, &e.Entry); at >= 0 {
-				main.Time = parents[at].Time
+			if at, ok := before.positions[e.id()]; ok {
+				main.Time = before.entries[at].Time
 			}
-			out = put(out, main)
+			out.put(main)
 		}
 	}
-	return printManaged(out), nil
+	return printManaged(out.entries), nil
+}
+
+// entryList is entries in the order in which they were added, with an index by manager, for loops over all entries: a
+// client may send ten thousand appliers, and to search a list for each of them would be quadratic.
+//
+//	positions[e.id()] = i  ⇔  entries[i] = e        entries that were taken are nil, and have no position
+type entryList struct {
+	entries   []*entry
+	positions map[managerID]int
 }
 
 // put adds an entry, or replaces the one of the same manager.
-func put(entries []*entry, e *entry) []*entry {
-	if at := indexOf(entries, &e.Entry); at >= 0 {
-		entries[at] = e
-		return entries
+func (l *entryList) put(e *entry) {
+	id := e.id()
+	if at, ok := l.positions[id]; ok {
+		l.entries[at] = e
+		return
 	}
-	return append(entries, e)
+	if l.positions == nil {
+		l.positions = map[managerID]int{}
+	}
+	l.positions[id] = len(l.entries)
+	l.entries = append(l.entries, e)
+}
+
+// take removes the entry of e's manager, and says whether there was one.
+func (l *entryList) take(e *Entry) bool {
+	id := e.id()
+	at, ok := l.positions[id]
+	if ok {
+		l.entries[at] = nil
+		delete(l.positions, id)
+	}
+	return ok
 }

@@ -80,7 +80,7 @@ func single(p Path) Set {
 }
 
 // Fields is the set of paths that consist of names only, written with dots between them: "metadata.name". No name may
-// contain a dot.
+// contain a dot. It is for constants in code, such as the fields that an endpoint resets.
 func Fields(paths ...string) Set {
 	all := make([]Path, len(paths))
 	for i, text := range paths {
@@ -187,7 +187,8 @@ func (s Set) Equal(t Set) bool {
 	})
 }
 
-// within says whether every path of s is in t, with all of its marks: s ⊆ t.
+// within says whether every path of s is in t, with all of its marks: s ⊆ t. It is s.Minus(t).Empty() without making
+// the difference, and ends at the first path that is missing.
 func (s Set) within(t Set) bool {
 	j := 0
 	for i := range s.nodes {

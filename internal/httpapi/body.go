@@ -13,7 +13,8 @@ import (
 	"plinth/object"
 )
 
-// bodyEncoding is the format of the body by its Content-Type, if the offer has it; without the header it is JSON.
+// bodyEncoding is the format of the body by its Content-Type, if the offer has it; without the header it is JSON. The
+// content is not looked at: to guess YAML where JSON was said would accept what the reference refuses.
 func (rs *requestState) bodyEncoding(offer wire.Offer) (wire.Encoding, error) {
 	header := rs.r.Header.Get("Content-Type")
 	if header == "" || header == wire.JSON.String() {
@@ -46,8 +47,9 @@ func parse(encoding wire.Encoding, body []byte, typ wire.Type) (object.Parsed, e
 	return object.ParseJSON(body)
 }
 
-// parseYAML parses a body that is YAML. Aliases may expand to much more than the body; beyond the limit that is the
-// same error as for a body of that size.
+// parseYAML parses a body that is YAML. Aliases may expand to much more than the body: nine lists, each of ten aliases
+// of the one before it, are 400 bytes of text and a billion items. Beyond the limit that is the same error as for a
+// body of that size.
 func parseYAML(body []byte) (object.Parsed, error) {
 	parsed, err := object.ParseYAML(body)
 	var syntax *object.SyntaxError

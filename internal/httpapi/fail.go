@@ -28,6 +28,15 @@ func (e *plainError) Error() string { return e.text }
 // fail answers with an error, in the negotiated media type. Once the answer has begun it cannot become an error any
 // more: then the connection is closed, so that the client does not take a part for the whole.
 //
+//	error                          answer
+//	*apierr.Error                  its Status; Retry-After if it says after how many seconds to try again
+//	*plainError, errNotAPath       plain text, as in the reference
+//	the end of the context         504
+//	anything else                  500 InternalError; logged as an error of the server
+//
+// The text of an error may have been chosen by a client (a name, a part of its body), so what is logged is cut (clip)
+// and sampled (report), and what is sent as plain text is escaped.
+//
 // It is the only place that writes errors, so all of them are logged, and none is answered twice. A panic here ends
 // in requestState.end.
 func (h *Handler) fail(rs *requestState, err error) {
@@ -58,7 +67,7 @@ func (h *Handler) fail(rs *requestState, err error) {
 	}
 	media, ok := h.offer.NegotiateError(rs.r.Header.Get("Accept"))
 	media.Pretty = media.Pretty || rs.pretty()
-	if !ok { // it is told all the same, in JSON that one can read
+	if !ok { // nothing that the client accepts: it gets the error all the same, as indented JSON
 		err = rs.send(status.Code, wire.Media{Pretty: true}, object.AppendObject(nil, status.Status()))
 	} else {
 		err = rs.sendStatus(status.Code, media, status.Status())

@@ -57,8 +57,14 @@ func New(c Config) (*Handler, error) {
 //     deadline, except in watches.
 //   - authenticate comes before audit, since the record needs the user; limitInFlight comes after both, since
 //     administrators and probes take no slot. So a client without credentials is refused before it takes a slot.
-//   - authorize needs no body, so no body is read of a request that is forbidden.
+//   - audit comes before impersonate: the record names both users, and a refused impersonation is recorded, too.
+//     Everything behind impersonate sees the impersonated user alone.
+//   - authorize needs no body, so no body is read of a request that is forbidden. It comes before the type is looked
+//     up: whoever may not read a resource is not told whether it exists.
 //   - skipBody reads bodies that no verb reads. Only the verbs, in answer, read the others.
+//
+// The order is that of the reference (DefaultBuildHandlerChain), read from the bottom up, with one difference: the
+// reference takes the slot before it reads a body.
 //
 // The obvious way, nested handlers as middleware, puts a frame on the stack for each filter below everything that a
 // watch calls, and hides the order in the place where they are put together.
@@ -75,7 +81,9 @@ var filters = [...]func(*Handler, *requestState) error{
 	(*Handler).answer,
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP answers one request. CORS preflights are answered before the filters: a browser sends them without
+// credentials, and they say nothing but what the operator has configured. growStack is called where a body follows, so
+// that the stack grows once, and not in steps while the body is parsed.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.preflight(w, r) {
 		return
@@ -151,7 +159,8 @@ func (h *Handler) identify(rs *requestState) error {
 
 var noCache = []string{"no-cache, private"}
 
-// resolveInfo parses the URL. It looks nothing up, so authorization cannot depend on what exists.
+// resolveInfo parses the URL. It looks nothing up, so authorization cannot depend on what exists. It cannot fail,
+// either: a path that is no resource is a path for authorization (nonResourceURLs), and may lead nowhere (servePath).
 func (h *Handler) resolveInfo(rs *requestState) error {
 	rs.info = parseRequestInfo(rs.r.Method, rs.r.URL.Path, rs.query)
 	rs.class = rs.info.class()
@@ -188,11 +197,11 @@ func (h *Handler) limitTime(rs *requestState) error {
 // credentials is right.
 func (h *Handler) authenticate(rs *requestState) error {
 	id, err := h.Authenticate(rs.ctx, rs.r)
-	if told := h.Metrics.Authenticated; told != nil {
+	if observe := h.Metrics.Authenticated; observe != nil {
 		if err != nil {
-			told("error", nil, time.Since(rs.began))
+			observe("error", nil, time.Since(rs.began))
 		} else {
-			told("success", &id.User, time.Since(rs.began))
+			observe("success", &id.User, time.Since(rs.began))
 		}
 	}
 	if err != nil {
@@ -263,8 +272,8 @@ func (h *Handler) authorize(rs *requestState) error {
 	a := &rs.asked
 	began := time.Now()
 	decision, reason, err := h.Authorizer.Authorize(rs.ctx, a)
-	if told := h.Metrics.Authorized; told != nil {
-		told(authorized(decision, err), time.Since(began))
+	if observe := h.Metrics.Authorized; observe != nil {
+		observe(authorized(decision, err), time.Since(began))
 	}
 	switch {
 	case decision == access.Allow:

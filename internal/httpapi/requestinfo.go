@@ -133,7 +133,9 @@ func (info *requestInfo) scope() string {
 	return "cluster"
 }
 
-// class is the class of the request for the limits on requests under way.
+// class is the class of the request for the limits on requests under way. Long-running requests have neither a deadline
+// nor a slot: a few hundred watches would otherwise take all slots for as long as they last. As in the reference, a log
+// is one of them even if it is read to its end.
 func (info *requestInfo) class() Class {
 	switch info.verb {
 	case "watch", "proxy":

@@ -21,8 +21,12 @@ import (
 // compressFrom is the size from which on an answer is compressed for clients that want it (MED-5).
 const compressFrom = 128 << 10
 
-// contentTypes are the values of the Content-Type header, made once.
-// streamTypes are those of a watch.
+// buffered is how much of an answer net/http keeps, headers included, before a write waits for the client: 4 KiB. The
+// rest is for the headers.
+const buffered = 3 << 10
+
+// contentTypes are the values of the Content-Type header by encoding, and streamTypes those of a watch. They are made
+// once and shared by all answers.
 var contentTypes, streamTypes = func() (plain, streams [][]string) {
 	for _, e := range wire.Encodings() {
 		plain, streams = append(plain, []string{e.String()}), append(streams, []string{e.StreamType()})
@@ -30,7 +34,13 @@ var contentTypes, streamTypes = func() (plain, streams [][]string) {
 	return plain, streams
 }()
 
-// negotiate finds the media type in which the client wants the result of a verb.
+// negotiate finds the media type in which the client wants the result of a verb. Verbs call it before they read the
+// body or change anything, so that an answer that cannot be sent is refused as 406 while nothing has happened.
+//
+// What there is to choose from depends on the type (offer): custom objects have no protobuf, and a virtual type has no
+// Table. Accept is matched twice, as in the reference: Negotiate takes the first clause that fits
+// (NegotiateOutputMediaType), and Literal says whether the router before it would have found a type at all. That one
+// compares letter by letter, so the two refuse different requests, with different texts.
 func (rs *requestState) negotiate() (wire.Media, error) {
 	accept := rs.r.Header.Get("Accept")
 	available := rs.h.offer.MediaTypes()
@@ -210,7 +220,12 @@ func notTheForm(message string) error {
 	return &apierr.Error{Code: http.StatusNotAcceptable, Reason: apierr.NotAcceptable, Message: message}
 }
 
-// send writes a whole answer, given as JSON, or as it is if it is binary.
+// send writes a whole answer, given as JSON, or as it is if it is binary. A long one is compressed if the client takes
+// that, and has no Content-Length then.
+//
+// A client that reads nothing, or gives an HTTP/2 stream no window, makes every write wait that net/http does not
+// buffer, and the request keeps its slot meanwhile: without a guard, a client with a few hundred streams would hold all
+// slots for as long as it likes. What net/http buffers it sends when the handler has returned, and the slot is free.
 func (rs *requestState) send(code int, media wire.Media, text []byte) error {
 	text, err := encoded(media, text)
 	if err != nil {
@@ -218,17 +233,17 @@ func (rs *requestState) send(code int, media wire.Media, text []byte) error {
 	}
 	header := rs.w.Header()
 	header["Content-Type"] = contentTypes[media.Encoding]
-	if len(text) > compressFrom {
+	if len(text) > buffered {
 		defer rs.guard().arm().end()
-		if rs.compresses() {
-			gz := rs.compressor()
-			defer releaseCompressor(gz)
-			rs.WriteHeader(code)
-			if _, err := gz.Write(text); err != nil {
-				return err
-			}
-			return gz.Close()
+	}
+	if len(text) > compressFrom && rs.compresses() {
+		gz := rs.compressor()
+		defer releaseCompressor(gz)
+		rs.WriteHeader(code)
+		if _, err := gz.Write(text); err != nil {
+			return err
 		}
+		return gz.Close()
 	}
 	header["Content-Length"] = []string{strconv.Itoa(len(text))}
 	rs.WriteHeader(code)
@@ -284,7 +299,7 @@ func (rs *requestState) compressor() *gzip.Writer {
 
 func compressedHeader(header http.Header) {
 	header["Content-Encoding"] = []string{"gzip"}
-	if header["Vary"] == nil { // else it tells of it already, see validated
+	if header["Vary"] == nil { // else it names Accept-Encoding already, see validated
 		header["Vary"] = []string{"Accept-Encoding"}
 	}
 }

@@ -23,7 +23,15 @@ const frameBuffer = 16 << 10
 
 var frameBuffers = sync.Pool{New: newBuffer(frameBuffer)}
 
-// watch is a GET of a collection that goes on (WATCH-1).
+// watch is a GET of a collection that goes on (WATCH-1). Its steps:
+//
+//	startWatch   media type, options, Engine.Watch; what fails here is the status of the answer
+//	begin        the header is sent and flushed; from here on an error is an ERROR event
+//	run          Next → write, again and again; at its times a bookmark; at the end one more
+//	end          the cursor, the guard and the connection are released
+//
+// Two errors of the start are sent in the stream, too, as in the reference: a revision that is too old (410) or too new
+// (504), since the reference finds them after it has sent the header.
 //
 // Thousands of watches wait at any time, so what one of them holds while it waits is what matters: its goroutine with
 // its stack, the Watch of the engine, and one context. It holds no buffer, no compressor and no timer of its own.
@@ -135,8 +143,8 @@ type watching struct {
 	compressed bool
 	gz         *gzip.Writer // nil between flushes
 	ends       time.Time
-	// told is the revision of the last event or bookmark; forget unregisters close from Config.Closing.
-	told   int64
+	// sent is the revision of the last event or bookmark; forget unregisters close from Config.Closing.
+	sent   int64
 	forget func() bool
 	// tick ends when the client has gone, and when there is something to do by the passing of time: a bookmark, or
 	// the end. It is the only context that a waiting watch holds.
@@ -254,7 +262,7 @@ func (w *watching) run() error {
 // only if the revision is newer than that of the last one.
 func (w *watching) bookmark(last bool) error {
 	revision := w.Revision()
-	if !w.bookmarks || revision == 0 || last && revision == w.told {
+	if !w.bookmarks || revision == 0 || last && revision == w.sent {
 		return nil
 	}
 	return w.write([]engine.Event{{Type: engine.Bookmark, Revision: revision}}, object.Nil)
@@ -262,6 +270,10 @@ func (w *watching) bookmark(last bool) error {
 
 // write sends events, or a Status as an ERROR event. It holds its buffer only while it writes. Events are collected
 // in the buffer, so that a burst takes one write; over a WebSocket each event is a message of its own.
+//
+// The bytes of an event are mostly not made here: frames.Append copies those that another watch of the same media type
+// has left in the record. A batch ends with a flush, and only there: a flush for each event would be a TLS record and a
+// system call each.
 func (w *watching) write(events []engine.Event, failed object.Value) error {
 	held := frameBuffers.Get().(*[]byte)
 	buf := *held
@@ -286,7 +298,7 @@ func (w *watching) write(events []engine.Event, failed object.Value) error {
 		}
 	}
 	if len(events) > 0 {
-		w.told = events[len(events)-1].Revision
+		w.sent = events[len(events)-1].Revision
 	}
 	if !failed.IsNull() {
 		if buf, err = w.frames.AppendError(buf, failed); err != nil {
@@ -294,9 +306,9 @@ func (w *watching) write(events []engine.Event, failed object.Value) error {
 		}
 	}
 	total += len(buf)
-	if told := w.rs.h.Metrics.Events; told != nil {
+	if observe := w.rs.h.Metrics.Events; observe != nil {
 		r := w.rs.resource
-		told(r.Group, r.Version, r.Name, len(events), total)
+		observe(r.Group, r.Version, r.Name, len(events), total)
 	}
 	return w.flush(buf)
 }

@@ -338,6 +338,53 @@ func testStalledWatcher(t *testing.T, s *server, protocol string, ended func(str
 	}
 }
 
+// A client that does not read an object of 100 KiB is ended like a stalled watcher, over HTTP/1.1 and HTTP/2: it holds
+// a slot of the requests under way.
+//
+// SPEC: WRITE-6
+func TestStalledReader(t *testing.T) {
+	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		t.Run(protocol, func(t *testing.T) {
+			var ended sync.Map
+			inBubble(t, func(c *Config) {
+				c.StallTimeout = 10 * time.Second
+				c.Metrics.Request = func(o Observation) { ended.Store(o.Verb+" "+o.Resource, true) }
+			}, func(t *testing.T, s *server) {
+				testStalledReader(t, s, protocol, func(what string) bool {
+					synctest.Wait()
+					_, is := ended.Load(what)
+					return is
+				})
+			})
+		})
+	}
+}
+
+func testStalledReader(t *testing.T, s *server, protocol string, ended func(string) bool) {
+	s.create(configMaps, fmt.Sprintf(`{"metadata":{"name":"a"},"data":{"t":%q}}`, strings.Repeat("x", 100<<10)))
+	transport := s.transport().Clone()
+	if transport.HTTP2 = (&http.HTTP2Config{MaxReceiveBufferPerStream: 16 << 10}); protocol == "HTTP/1.1" {
+		transport.Protocols = new(http.Protocols)
+		transport.Protocols.SetHTTP1(true)
+		transport.TLSClientConfig.NextProtos = nil
+	}
+	s.client.Transport = transport
+	stalled := s.openFor(time.Hour, "GET", configMaps+"/a", "")
+	defer stalled.Body.Close()
+	if stalled.Proto != protocol {
+		t.Fatalf("it is %s, should be %s", stalled.Proto, protocol)
+	}
+	time.Sleep(s.config.StallTimeout - time.Millisecond)
+	if ended("GET configmaps") {
+		t.Error("a reader was ended that may read on")
+	}
+	// After a failed write, net/http closes an HTTP/1.1 connection, for which crypto/tls takes up to five seconds.
+	time.Sleep(5*time.Second + time.Millisecond)
+	if !ended("GET configmaps") {
+		t.Error("a stalled reader is still there")
+	}
+}
+
 // SPEC: WATCH-3
 func TestWatchOfAVersionThatIsGone(t *testing.T) { synctest.Test(t, testWatchOfAVersionThatIsGone) }
 

@@ -20,12 +20,13 @@ import (
 //   - The bytes are read by later versions of the program, so every byte of them is specified (docs/formats.md), and
 //     none depends on how Go lays out or encodes a struct.
 //
-// Numbers are varints, since most are small. The commit of revision 7 that creates a ConfigMap with the bytes {"a":1}, and that of revision 8 that
-// replaces it with {"a":2}, are, if their time is 0 and neither has a form or an expiry:
+// Numbers are varints, since most are small. The commit of revision 7 that creates a ConfigMap with the bytes {"a":1},
+// and that of revision 8 that replaces it with {"a":2}, are, if their time is 0 and neither has a form or an expiry:
 //
 //	01 07 00 01   01   0b "/configmaps"  03 "d/a"   07 {"a":1}
-//	01 08 00 01   03   0b "/configmaps"  03 "d/a"   07 {"a":2}   07  05 01 01 "1"
-//	└ commit      └ flags  └ resource     └ name     └ new data   └ revision, head, tail and middle of the old version
+//	01 08 00 01   03   0b "/configmaps"  03 "d/a"   07 {"a":2}   07 05 01 01 "1"
+//
+//	commit        flags, resource, name             new data     old version: revision, head, tail, middle
 //
 // A frame adds 24 bytes in front of them: the chunk header of the record format and frameHeader. An object of 2 kB
 // that is updated with a new status of the same length takes about 2.1 kB in the log, and not 4.
