@@ -32,7 +32,9 @@ func (c *Conflict) By() string {
 	return text
 }
 
-// ConflictError is the error of an apply that would take fields from other managers.
+// ConflictError is the error of an apply that would take fields from other managers. It is complete: all fields and all
+// managers, so that the user decides once. Whether to force is the user's decision, too (Writer.Force); nothing here
+// chooses a winner.
 type ConflictError struct {
 	Conflicts []Conflict // grouped by manager, in the order of managedFields
 }
@@ -60,7 +62,9 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("Apply failed with %d conflicts: %s", len(e.Conflicts), strings.Join(lines, "\n"))
 }
 
-// conflict holds the fields that one manager would lose.
+// conflict holds the fields that one manager would lose: those of its fields that the apply would add or change. A
+// field that the apply removes is no conflict. It is removed only if the writer owned it and nobody else does, or with
+// an item of which that holds (prune).
 type conflict struct {
 	with *entry
 	lost Set
@@ -106,7 +110,8 @@ func (o *operation) addValues(e *ConflictError, live, merged object.Value) {
 }
 
 // finder finds the values at many paths of one object. It keeps an index of each associative list that it has passed,
-// so that a look-up takes time logarithmic in the lengths of the lists.
+// so that a look-up takes time logarithmic in the lengths of the lists. It is used by one goroutine, and lives as long
+// as the error is made or a check runs.
 type finder struct {
 	root  object.Value
 	t     *schema.Type

@@ -160,7 +160,8 @@ func same(a, b object.Value) bool {
 	return a == b || compareValues(a, b) == 0
 }
 
-// Path is the way from an object to one of its fields. The empty path is the object itself, which nobody owns.
+// Path is the way from an object to one of its fields. The empty path is the object itself, which nobody owns. Sets are
+// tries and are not made of Paths: a Path exists where one field is named, in a conflict or in a question.
 type Path []Element
 
 // String is the path in the form of conflict messages: `.spec.containers[name="web"].image`.
@@ -338,7 +339,8 @@ func plainScalar(text string) (v object.Value, rest string, ok bool) {
 }
 
 // isPlain says whether a string is printed as JSON without escapes. It may say no to one that is; the callers take the
-// slow way then.
+// slow way then. <, > and & are not plain, because JSON is printed with escapes for them here, as by Go's encoder; nor
+// is anything beyond ASCII, which may be invalid UTF-8.
 func isPlain(text string) bool {
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
@@ -349,7 +351,8 @@ func isPlain(text string) bool {
 	return true
 }
 
-// wire is the element as FieldsV1 has it. parseElement(e.wire()) = e for every element that parseElement returns.
+// wire is the element as FieldsV1 has it. parseElement(e.wire()) = e for every element that parseElement returns. The
+// reverse does not hold: a client may write {"b":1,"a":2} or 1e0 in an element, of which print gives another text.
 func (e Element) wire() string {
 	switch e.step {
 	case Field:

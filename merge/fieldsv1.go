@@ -14,8 +14,15 @@ import (
 //
 //	{"f:metadata":{"f:labels":{".":{},"f:app":{}}}}    is    .metadata.labels, .metadata.labels.app
 //
+// The four sorts of elements in one set:
+//
+//	{"f:spec": {"f:ports": {"k:{\"port\":80}": {".":{}, "f:name":{}}},     .spec.ports[port=80] and its .name
+//	            "f:finalizers": {"v:\"a.b/c\"": {}},                      .spec.finalizers[="a.b/c"]
+//	            "f:args": {"i:0": {}}}}                                    .spec.args[0]
+//
 // It reads what the reference reads, which is more than it writes: elements in any order, null for {}, and elements
-// with unknown prefixes, which are dropped. The errors are for what it cannot read, with the reference's texts.
+// with unknown prefixes, which are dropped. The errors are for what it cannot read, with the reference's texts. The
+// depth of v is that of a JSON document, which the parser has bounded, so the recursion is, too.
 // Elements may point into the memory of v.
 func ParseFieldsV1(v object.Value) (Set, error) {
 	p := fieldsParser{arena: new(arena)}
@@ -105,7 +112,8 @@ type printer struct {
 	members []object.Member // the rest of the current chunk
 }
 
-// The chunks that a printer allocates, in bytes and members.
+// The chunks that a printer allocates, in bytes and members. They are about what one entry of a Deployment takes;
+// larger ones would keep memory alive that no entry uses.
 const (
 	textChunk   = 1024
 	memberChunk = 32
@@ -124,7 +132,8 @@ func (p *printer) allocate(n int) []object.Member {
 	return out
 }
 
-// print is the JSON object of one level; self says that the node above is a path of the set itself.
+// print is the JSON object of one level; self says that the node above is a path of the set itself. A node without
+// others below it is {}, and needs no ".": a node that were neither in the set nor led to others cannot exist (node).
 func (p *printer) print(s Set, self bool) object.Value {
 	n := len(s.nodes)
 	if self {

@@ -3,6 +3,7 @@ package merge
 import (
 	"slices"
 	"strings"
+	"unicode"
 
 	"plinth/object"
 	"plinth/schema"
@@ -134,7 +135,7 @@ func itemElement(t *schema.Type, keys [][]string, item object.Value, i int, sets
 }
 
 // maxKeys is how many sorts of keys keysOf tells apart. All items of a list that has a schema have one sort, or two if
-// a key may be left out; more are found in managedFields that somebody has made up.
+// a key may be left out; more are found in managedFields that somebody has made up. Each sort costs a look-up per item.
 const maxKeys = 8
 
 // keysOf are the names of the keys by which the sets select the items of one list, each sort once.
@@ -218,6 +219,17 @@ func (k *Kind) RemovedWithout(obj object.Value, manager Entry) (Set, error) {
 
 // YAML prints the object as YAML with the owners of each line in a comment. Without the comments it is the object: a
 // parser reads the same value.
+//
+//	spec:
+//	  replicas: 5                # hpa (Update through /scale)
+//	  template:
+//	    spec:
+//	      containers:
+//	      - image: a             # item: alice (Apply), bob (Apply); alice (Apply)
+//	        name: web            # alice (Apply), bob (Apply)
+//
+// Managers and subresources are texts of a client, and nothing demands that a subresource can be printed: a line break
+// in one must not end the comment (names).
 func (o *Ownership) YAML() string {
 	p := annotator{places: o.Places, of: o}
 	p.level(0, 0, false)
@@ -300,13 +312,18 @@ func (a *annotator) line(text string, p *Place) {
 	a.lines = append(a.lines, struct{ text, owners string }{text, owners})
 }
 
-// names are the owners of a place.
+// names are the owners of a place, without what cannot be printed.
 func (a *annotator) names(p *Place) string {
 	names := make([]string, len(p.Owners))
 	for i, owner := range p.Owners {
 		names[i] = a.of.Managers[owner].String()
 	}
-	return strings.Join(names, ", ")
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, strings.Join(names, ", "))
 }
 
 // yamlKey prints a key or string on one line. It is quoted as in JSON, which is valid YAML, unless YAML 1.1 surely

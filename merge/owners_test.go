@@ -111,3 +111,20 @@ func TestRemovedWithout(t *testing.T) {
 		t.Errorf("hpa: %v, %v", gone, err)
 	}
 }
+
+// The YAML of an ownership is the object, whatever a client has written into managedFields: a line break in the name of
+// a subresource does not end the comment that names it.
+//
+// SPEC: BEY-1
+func TestOwnersWithLineBreaks(t *testing.T) {
+	v := yaml(t, "apiVersion: v1\nkind: Widget\nmetadata: {name: w}\nspec: {replicas: 1}")
+	managed := v.WithAt(yaml(t, `[{manager: "a\n b: 1", operation: Update, apiVersion: v1, subresource: "x\n  replicas: 2",
+  fieldsType: FieldsV1, fieldsV1: {"f:spec": {"f:replicas": {}}}}]`), "metadata", "managedFields")
+	o, err := Owners(managed, widget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := yaml(t, o.YAML()); !object.Equal(again, v) {
+		t.Errorf("the YAML is another object:\n%s", o.YAML())
+	}
+}

@@ -23,7 +23,8 @@ import (
 //	listing, atomic      lists, unless the schema says other    one path, replaced as a whole
 //	listing, associative x-kubernetes-list-type: map or set     items by identity
 
-// shape is how a merge treats a value.
+// shape is how a merge treats a value. It is asked for with the value because some types admit several kinds: a custom
+// field with x-kubernetes-preserve-unknown-fields may hold a map in live and a list in the intent.
 type shape uint8
 
 const (
@@ -153,7 +154,8 @@ func keyOf(t *schema.Type, item object.Value, name string) (key object.Value, ok
 	return v, !v.IsNull()
 }
 
-// elementOf is the element of the item with this identity.
+// elementOf is the element of the item with this identity, the form in which managedFields name it. Inside of an
+// operation items are compared by identity; an element is made only for the node of a trie.
 func elementOf(t *schema.Type, id object.Value) Element {
 	switch {
 	case t.ListType == schema.Set:

@@ -31,7 +31,7 @@ func (b *bench) owners(r *Result) string {
 	return strings.Join(lines, "\n")
 }
 
-// Values of a type like Secrets do not stand in a conflict, neither the live ones nor the wanted ones.
+// The error of a conflict shows no values of a confidential type, neither the live ones nor the wanted ones.
 //
 // SPEC: BEY-2
 func TestConflictsOfConfidentialTypes(t *testing.T) {
@@ -48,7 +48,7 @@ func TestApply(t *testing.T) {
 	b := newBench(t)
 	made := b.must(b.apply("a", "w", `,"spec":{"n":1}`, false))
 	if !made.Created {
-		t.Error("not told as created")
+		t.Error("an apply that creates is not marked as Created")
 	}
 	if got := b.owners(made); got != `a Apply {"f:spec":{".":{},"f:n":{}}}` {
 		t.Errorf("owners %s", got)
@@ -138,7 +138,7 @@ func TestAppliesRace(t *testing.T) {
 	}
 }
 
-// What goes with a manager is told of the first hundred that apply, however many a client has written.
+// goesWithIt is computed for the first hundred managers that apply, however many a client has written.
 //
 // SPEC: BEY-1, WRITE-6
 func TestOwnershipOfManyManagers(t *testing.T) {
@@ -161,12 +161,12 @@ func TestOwnershipOfManyManagers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		told := 0
+		removed := 0
 		for _, m := range document.At("managers").Items() {
-			told += m.At("goesWithIt").Len()
+			removed += m.At("goesWithIt").Len()
 		}
-		if told != min(n, maxGoesWith) || document.At("incomplete").IsNull() != (n <= maxGoesWith) {
-			t.Errorf("%d managers: of %d of %d it is told what goes with them; incomplete: %q", n, told,
+		if removed != min(n, maxGoesWith) || document.At("incomplete").IsNull() != (n <= maxGoesWith) {
+			t.Errorf("%d managers: goesWithIt has %d fields of %d; incomplete: %q", n, removed,
 				document.At("managers").Len(), document.At("incomplete").Str())
 		}
 	}

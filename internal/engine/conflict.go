@@ -29,6 +29,15 @@ func (rq *Request) conflict(live object.Value, e *merge.ConflictError) error {
 	return err
 }
 
+// A message:
+//
+//	Apply failed with 1 conflict: conflict with "hpa" with subresource "scale" using apps/v1: .spec.replicas
+//
+//	deployments.apps "web" in namespace "default":
+//	  .spec.replicas is 5, owned by "hpa" (Update through /scale, 2026-01-02T03:04:05Z); this apply wants 1
+//	To take these fields over: kubectl apply --server-side --field-manager=alice --force-conflicts -f FILE
+//	…
+
 // subject names the object: `deployments.apps "web" in namespace "default"`.
 func (rq *Request) subject() string {
 	text := fmt.Sprintf("%s %q", rq.Resource.Type().String(), rq.Name)

@@ -250,7 +250,7 @@ func TestPatch(t *testing.T) {
 	b.wants(err, 404, "")
 }
 
-// Patches without a version are tried again inside the server until they have been applied, each to the newest object.
+// Patches without a resourceVersion do not conflict: after a lost race the server applies them to the newer object.
 // SPEC: WRITE-2
 func TestPatchesRace(t *testing.T) {
 	b := newBench(t)
@@ -520,7 +520,7 @@ func TestWatchBeginnings(t *testing.T) {
 	}
 }
 
-// A long beginning is told in parts, and nothing of it twice or not at all, whatever happens meanwhile.
+// The initial events of a large collection come in batches, each object once, whatever is written meanwhile.
 // SPEC: WATCH-1, WATCH-5
 func TestWatchLongBeginning(t *testing.T) {
 	b := newBench(t)
@@ -565,7 +565,8 @@ func TestDeleteCollection(t *testing.T) {
 	}
 }
 
-// An object whose bytes are damaged is named by a list, not skipped.
+// A duplicate field is an error, a warning or neither, by the validation level of the request.
+//
 // SPEC: VAL-2
 func TestDuplicateFields(t *testing.T) {
 	b := newBench(t)
@@ -621,7 +622,7 @@ func TestOwnersListedTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := parsed.Value.At("metadata", "ownerReferences").Len(); n != 2 {
-		t.Errorf("there are %d owners: %s", n, made.Object.Data)
+		t.Errorf("%d owner references are stored, should be 2: %s", n, made.Object.Data)
 	}
 	if warnings := made.Warnings; len(warnings) != 1 || !strings.HasSuffix(warnings[0], "duplicate UID(s) observed: u") {
 		t.Errorf("%q", warnings)

@@ -46,7 +46,7 @@ func (e *Engine) Get(ctx context.Context, rq *Request, resourceVersion string) (
 func (rq *Request) key() store.Key { return rq.Resource.key(rq.Namespace, rq.Name) }
 
 // notFound is the error that no object has the request's name, or, as in the reference, that none can have it, if the
-// name is no valid path segment.
+// name is no valid path segment. All verbs use it, so that a client gets the same answer by each of them.
 func (rq *Request) notFound() error {
 	if wrong := content.IsPathSegmentName(rq.Name); len(wrong) > 0 {
 		return apierr.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", rq.Name, strings.Join(wrong, ";")))
@@ -58,7 +58,8 @@ func (rq *Request) notFound() error {
 	return apierr.NewNotFound(typ, rq.Name)
 }
 
-// parseVersion parses a resourceVersion; "" and "0" are 0. It takes 63 bits: revisions are positive int64 numbers.
+// parseVersion parses a resourceVersion; "" and "0" are 0. It takes 63 bits: revisions are positive int64 numbers. What
+// 0 means is for the verb to say: the newest version for a get without one, any version for a list with "0".
 func parseVersion(text string) (int64, error) {
 	if text == "" {
 		return 0, nil

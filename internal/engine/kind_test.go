@@ -85,8 +85,9 @@ func colors(storage string, texts ...string) (v1, v2 *Resource) {
 	return v1, v2
 }
 
-// Objects that were stored in another version, or when their version had another schema, are read as if they had been
-// written today, by every verb; and whoever writes one brings it into the form of today.
+// Objects that were stored in another version, or when their version had another schema, are read in the current form
+// by every verb, and each write stores the current form.
+//
 // SPEC: WRITE-3, SSA-11, LIST-7
 func TestObjectsOfAnOldForm(t *testing.T) {
 	b := newBench(t)
@@ -138,7 +139,7 @@ func TestObjectsOfAnOldForm(t *testing.T) {
 		}
 	}
 
-	// A patch that says nothing new writes the object in its form of today, once.
+	// A patch that changes nothing writes the object in its current form, once.
 	touch := Patch{Type: MergePatch, Body: []byte(`{}`)}
 	first := b.must(b.Patch(t.Context(), in(v2, "a"), touch))
 	again := b.must(b.Patch(t.Context(), in(v2, "a"), touch))
@@ -154,9 +155,10 @@ func TestObjectsOfAnOldForm(t *testing.T) {
 	}
 }
 
-// Where only the schema of the stored version is another one, what is stored gets the new defaults and loses what is
-// no longer there; a version that the kind does not have any more cannot be read, and is told by name. SPEC: VAL-3,
-// DEL-7
+// If only the schema of the stored version has changed, reads add the new defaults and prune the fields that are gone.
+// An object in a version that the kind has no longer cannot be read, and the error names it.
+//
+// SPEC: VAL-3, DEL-7
 func TestObjectsOfAnOldSchema(t *testing.T) {
 	b := newBench(t)
 	_, v2 := colors("v2", "first")
@@ -195,6 +197,7 @@ func TestObjectsOfAnOldSchema(t *testing.T) {
 }
 
 // The form in which an object was written is known after a restart, too.
+//
 // SPEC: WRITE-3
 func TestFormsOutliveARestart(t *testing.T) {
 	dir := t.TempDir()
@@ -237,8 +240,9 @@ func TestFormsOutliveARestart(t *testing.T) {
 	}
 }
 
-// A watch by a field is told that an object has left its selection, even if the object was stored in an old form, in
-// whose sidecar the field is not: in another version, or with a schema in which the field had another value.
+// A watch by a field gets an event when an object leaves its selection, even if the object was stored in an old form,
+// whose sidecar does not have the field: in another version, or with a schema in which the field had another value.
+//
 // SPEC: WATCH-1, LIST-7
 func TestSelectedWatchOfObjectsOfAnOldForm(t *testing.T) {
 	b := newBench(t)

@@ -5,15 +5,14 @@ import (
 	"testing"
 )
 
-// annotate changes the namespace of the tests in a way that does not matter to what is in it.
+// annotate changes the namespace of the tests without changing its identity, so that a fence on it still holds.
 func (b *bench) annotate(n int) {
 	b.Helper()
 	b.must(b.Patch(b.Context(), &Request{Resource: b.namespaces, Name: "ns"},
 		Patch{Type: MergePatch, Body: fmt.Appendf(nil, `{"metadata":{"annotations":{"n":"%d"},"labels":{"n":"%d"}}}`, n, n)}))
 }
 
-// What a create has found of its namespace still holds when that was annotated and labelled meanwhile, so that it
-// need not look again.
+// A create is not repeated because its namespace was annotated and labelled meanwhile: the fence still holds.
 //
 // SPEC: URI-5
 func TestCreateInABusyNamespace(t *testing.T) {
@@ -28,8 +27,8 @@ func TestCreateInABusyNamespace(t *testing.T) {
 	}
 }
 
-// A namespace that is deleted between the look at it and the commit takes no more objects; when there is another one
-// of its name by then, the create begins again in that one.
+// A create whose namespace is deleted between admission and the commit is refused; if another namespace has the name by
+// then, the object is created in that one.
 //
 // SPEC: URI-5
 func TestCreateInANamespaceThatGoes(t *testing.T) {

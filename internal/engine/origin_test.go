@@ -10,7 +10,7 @@ import (
 	"plinth/object"
 )
 
-// origins says whether the object that a result was printed from is still to be had.
+// origins says whether the version of a result still has its origin.
 func (b *bench) origins(r *Result) bool { return LayoutOf(r.Object).origin.Load() != nil }
 
 func TestOrigin(t *testing.T) {
@@ -32,7 +32,7 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
-// What is remembered is bounded in number and in bytes, and the oldest goes first.
+// Origins are bounded in number and in bytes, and the oldest goes first.
 func TestOriginsAreBounded(t *testing.T) {
 	b := newBench(t)
 	var made []*Result
@@ -73,7 +73,7 @@ func TestOriginsAreBounded(t *testing.T) {
 	}
 }
 
-// What has been written a moment ago is written again as what has been read back from its bytes.
+// A write on top of an origin stores the same bytes as one on top of the value that was parsed from the stored bytes.
 func TestOriginsChangeNothing(t *testing.T) {
 	kept, parsed := newBench(t), newBench(t)
 	random := rand.New(rand.NewPCG(1, 2))

@@ -12,7 +12,7 @@ import (
 	"plinth/internal/store"
 )
 
-// asked is a context that is over once it has been asked so many times.
+// asked is a context that ends after Err has been called so many times.
 type asked struct {
 	context.Context
 	left int
@@ -42,8 +42,8 @@ func manyWidgets(t *testing.T, b *bench) {
 	}
 }
 
-// A list that nobody waits for any more goes on over no more than a few objects, in whichever loop it is, and never
-// looks like a complete one.
+// A list whose context has ended reads no more than a few further objects, in every loop over objects, and its result is
+// never taken for a complete one.
 //
 // SPEC: LIST-6
 func TestListsEndWithTheirContext(t *testing.T) {
@@ -57,7 +57,7 @@ func TestListsEndWithTheirContext(t *testing.T) {
 		for left := range 10 { // fewer than a complete list takes
 			ctx := &asked{t.Context(), left}
 			if _, err := b.List(ctx, b.request(""), o); !errors.Is(err, context.Canceled) {
-				t.Errorf("%s, %d looks at the context: %v", name, left, err)
+				t.Errorf("%s, a context that ends after %d calls of Err: %v, should be context.Canceled", name, left, err)
 			}
 		}
 	}
@@ -112,7 +112,7 @@ func TestDeleteCollectionEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// The beginning of a watch goes on where the end of a context has cut it, and tells everything once.
+// Initial events that the end of a context has interrupted go on where they were, and each object comes once.
 //
 // SPEC: WATCH-2, WATCH-6
 func TestInitialEventsEndWithTheirContext(t *testing.T) {
@@ -126,7 +126,7 @@ func TestInitialEventsEndWithTheirContext(t *testing.T) {
 	defer w.Close()
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	told := map[string]int{}
+	received := map[string]int{}
 	for calls := 0; w.initial != nil; calls++ {
 		events, err := w.Next(over)
 		if err != nil {
@@ -136,15 +136,15 @@ func TestInitialEventsEndWithTheirContext(t *testing.T) {
 			t.Fatalf("call %d: %d events after the end", calls, len(events))
 		}
 		for _, e := range events {
-			told[e.Object.Key.Name]++
+			received[e.Object.Key.Name]++
 		}
 	}
-	for name, n := range told {
+	for name, n := range received {
 		if n != 1 {
-			t.Errorf("%s was told %d times", name, n)
+			t.Errorf("%s was received %d times, should be once", name, n)
 		}
 	}
-	if len(told) != many {
-		t.Errorf("%d of %d were told", len(told), many)
+	if len(received) != many {
+		t.Errorf("%d of %d objects were received", len(received), many)
 	}
 }

@@ -119,8 +119,9 @@ func (v *Versions) at(stands, revision int64) *Versions {
 	return is
 }
 
-// Somebody else is faster, between the check and the commit: then the attempt that follows finds the precondition
-// failed.
+// Another write is committed between the check of a precondition and the commit: then the next attempt finds that the
+// precondition has failed.
+//
 // SPEC: WRITE-5
 func TestPreconditionsAfterARace(t *testing.T) {
 	for _, verb := range conditionalVerbs {
@@ -153,7 +154,8 @@ func TestPreconditionsAfterARace(t *testing.T) {
 	}
 }
 
-// 100 writers who all name the version that they have read: of each version, exactly one makes the next.
+// Of 100 writers who all name the version that they have read, exactly one replaces each version.
+//
 // SPEC: WRITE-5
 func TestOneWriterAVersion(t *testing.T) {
 	b := newBench(t)
@@ -217,7 +219,8 @@ func TestOneWriterAVersion(t *testing.T) {
 	}
 }
 
-// Who deletes a collection may say that it has to be there, and no more: it has no version.
+// A deletecollection may demand that the collection exists (If-Match: *), and nothing else: it has no version.
+//
 // SPEC: WRITE-5, DEL-4
 func TestPreconditionsOfCollections(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -248,7 +251,8 @@ func TestPreconditionsOfCollections(t *testing.T) {
 	}
 }
 
-// The form of an answer tells what is not stored as it is shown.
+// Variant is 0 for results that are not stored like that: dry runs and removed objects.
+//
 // SPEC: WRITE-5
 func TestForms(t *testing.T) {
 	b := newBench(t)

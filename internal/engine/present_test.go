@@ -10,8 +10,8 @@ import (
 	"plinth/object"
 )
 
-// What is to be converted of a page of a list, or of what a watch tells at once, is given to the conversion together,
-// up to a number of bytes.
+// The objects of a page of a list, or of a batch of events, that need a conversion are converted in one call, up to a
+// number of bytes.
 //
 // SPEC: EXT-1, LIST-1
 func TestConversionsTogether(t *testing.T) {

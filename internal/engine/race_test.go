@@ -44,7 +44,8 @@ func (b *bench) always(f func()) {
 	}
 }
 
-// A PUT that was to create and finds the name taken in the end is an update, as it would have been a moment later.
+// A PUT that was going to create, and whose commit finds that somebody else has created the object, becomes an update.
+//
 // SPEC: URI-4
 func TestCreateOnUpdateLosesTheRace(t *testing.T) {
 	b := newBench(t)
@@ -125,7 +126,8 @@ func TestCreateLosesToTheEndOfItsNamespace(t *testing.T) {
 	}
 }
 
-// A namespace that changes while something is created in it, and stays, makes no step begin again.
+// A namespace that is changed, and not deleted, while an object is created in it repeats no step of the create.
+//
 // SPEC: URI-5
 func TestCreateInANamespaceThatChanges(t *testing.T) {
 	b := newBench(t)
@@ -206,7 +208,8 @@ func TestGraceIsShortened(t *testing.T) {
 	}
 }
 
-// Patches that each add a little cannot make an object that nobody can write back.
+// Patches that each add a little cannot make an object that is longer than maxRequest.
+//
 // SPEC: WRITE-6
 func TestObjectsDoNotGrowWithoutBound(t *testing.T) {
 	b := newBench(t)
@@ -223,7 +226,8 @@ func TestObjectsDoNotGrowWithoutBound(t *testing.T) {
 	b.must(b.Patch(t.Context(), b.request("a"), Patch{Type: MergePatch, Body: []byte(`{"spec":null}`)}))
 }
 
-// A watch that waits keeps nothing of what it has told.
+// A watch that waits keeps no event in memory that it has returned.
+//
 // SPEC: WATCH-6
 func TestAWaitingWatchHoldsNothing(t *testing.T) {
 	b := newBench(t)
@@ -235,13 +239,13 @@ func TestAWaitingWatchHoldsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	told := 0
-	for told < initialBatch+10 {
+	received := 0
+	for received < initialBatch+10 {
 		events, err := w.Next(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		told += len(events)
+		received += len(events)
 	}
 	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
@@ -249,16 +253,17 @@ func TestAWaitingWatchHoldsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if cap(w.events) > restingEvents {
-		t.Errorf("it keeps room for %d events", cap(w.events))
+		t.Errorf("the capacity for events is %d, should be at most %d", cap(w.events), restingEvents)
 	}
 	for _, e := range w.events[:cap(w.events)] {
 		if e.Object != nil {
-			t.Fatalf("it keeps %s", e.Object.Key)
+			t.Fatalf("the waiting watch keeps %s in memory", e.Object.Key)
 		}
 	}
 }
 
-// A selection of one name reads and wakes up for that name alone, and for no name that begins with it.
+// A selection of one name reads only that name and is woken only for it, and not for names that begin with it.
+//
 // SPEC: LIST-7, WATCH-1
 func TestOneName(t *testing.T) {
 	b := newBench(t)
@@ -323,7 +328,8 @@ func TestGeneratedNamesRunOut(t *testing.T) {
 	}
 }
 
-// What a body says of the namespace of something that has none means nothing.
+// The namespace in the body of a cluster-scoped object is ignored.
+//
 // SPEC: URI-2
 func TestClusterScopeHasNoNamespace(t *testing.T) {
 	b := newBench(t)

@@ -25,7 +25,7 @@ func processor(b *testing.B) time.Duration {
 }
 
 // BenchmarkSelectedWatch has watchers that follow the Pods of one node each, as kubelets do, while Pods change. An
-// operation is one change, told to the one whom it concerns: among thousands it is to cost what it costs alone.
+// operation is one change and the event of the watcher that it concerns: it should cost the same among thousands.
 func BenchmarkSelectedWatch(b *testing.B) {
 	for _, watchers := range []int{1, 5000} {
 		b.Run(fmt.Sprint("watchers=", watchers), func(b *testing.B) { selectedWatch(b, watchers) })

@@ -13,9 +13,9 @@ import (
 	"plinth/object"
 )
 
-// servers are two engines that serve the same objects. Over the embedded writer both have one store. Over a foreign
-// one each has a replica, and that of here learns of what there writes only when it has to: when somebody wants to be
-// sure, or loses to it.
+// servers are two engines that serve the same objects, called here and there. Over the embedded writer both have one
+// store. Over a writer that several servers share, each has a replica, and the one of here learns of what there writes
+// only when it must: when it is asked with sure set, or after a lost race.
 type servers struct{ here, there *bench }
 
 // both runs a test with both writers.
@@ -57,8 +57,8 @@ func (b *bench) spec(name string) string {
 	return string(object.AppendJSON(nil, b.value(b.must(b.Get(b.Context(), b.request(name), ""))).At("spec")))
 }
 
-// Whatever a server knows, it answers as one that knows everything: what it would refuse on what it knows, or would
-// not have to write, it decides again on what there is.
+// A server whose replica is outdated answers like one that has the newest state: a refusal, or "nothing changed", that
+// was decided on an outdated version is decided again on the newest one.
 //
 // SPEC: STORE-2, WRITE-1, WRITE-2, WRITE-3, URI-4, URI-5, DEL-1
 func TestVerbsOnWhatIsNotKnownYet(t *testing.T) {
@@ -110,7 +110,7 @@ func TestVerbsOnWhatIsNotKnownYet(t *testing.T) {
 		"update what it does not know": func(t *testing.T, s servers) {
 			s.there.create(`{"metadata":{"name":"a"},"spec":{"n":1}}`)
 			if result := s.here.must(s.here.put("a", `},"spec":{"n":2}`)); result.Created {
-				t.Error("told as created")
+				t.Error("a write to an object that exists is marked as Created")
 			}
 		},
 		"update on the condition of a version that it does not know": func(_ *testing.T, s servers) {
@@ -149,7 +149,7 @@ func TestVerbsOnWhatIsNotKnownYet(t *testing.T) {
 			})
 			result, err := s.here.Update(s.here.Context(), rq, s.here.parse(`{"metadata":{"name":"a"},"spec":{"n":2}}`))
 			if s.here.must(result, err).Created {
-				t.Error("told as created")
+				t.Error("a write to an object that exists is marked as Created")
 			}
 		},
 		"patch what it does not know": func(_ *testing.T, s servers) {
@@ -180,7 +180,7 @@ func TestVerbsOnWhatIsNotKnownYet(t *testing.T) {
 		"apply what it does not know": func(t *testing.T, s servers) {
 			s.there.must(s.there.apply("x", "a", `,"spec":{"n":1}`, false))
 			if s.here.must(s.here.apply("y", "a", `,"spec":{"m":1}`, false)).Created {
-				t.Error("told as created")
+				t.Error("a write to an object that exists is marked as Created")
 			}
 			if got := s.there.spec("a"); got != `{"m":1,"n":1}` {
 				t.Errorf("spec is %s", got)
@@ -249,7 +249,7 @@ func TestVerbsOnWhatIsNotKnownYet(t *testing.T) {
 	}
 }
 
-// Two servers that write to one object, each with what it knows, lose nothing, and neither goes on for ever.
+// Two servers that write to one object, each from an outdated replica, lose no write, and both come to an end.
 //
 // SPEC: STORE-2, WRITE-2
 func TestServersRace(t *testing.T) {

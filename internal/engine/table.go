@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Column is one column of a Table.
+// Column is one column of a Table: metav1.TableColumnDefinition. Type and Format are those of OpenAPI, by which clients
+// sort and align; kubectl shows a column whose Priority is above 0 only with -o wide.
 type Column struct {
 	Name, Type, Format, Description string
 	Priority                        int32 // above 0: only in wide output

@@ -37,7 +37,8 @@ func (b *bench) broken(name string) int64 {
 	return revision
 }
 
-// An object that cannot be read is in nobody's way who does not ask for it, and whoever does is told which it is.
+// An unreadable object does not disturb requests for others; a request that meets it fails with an error that names it.
+//
 // SPEC: DEL-7
 func TestUnreadableObjects(t *testing.T) {
 	b := newBench(t)
@@ -162,7 +163,8 @@ func TestUnreadableObjects(t *testing.T) {
 	}
 }
 
-// A watch that comes upon an object that cannot be read ends with an error that names it.
+// A watch that meets an unreadable object ends with an error that names it.
+//
 // SPEC: DEL-7
 func TestWatchOfUnreadableObjects(t *testing.T) {
 	b := newBench(t)
@@ -252,7 +254,8 @@ func only(verb string) access.Authorizer {
 	})
 }
 
-// What cannot be converted cannot be read by that version of its URL; by the one that it is stored in it can.
+// An object that cannot be converted is unreadable at the URL of the other version, and readable at that of its own.
+//
 // SPEC: DEL-6
 func TestForceDeleteOfWhatCannotBeConverted(t *testing.T) {
 	b := newBench(t)

@@ -123,7 +123,8 @@ func (rs *requestState) deleteBody(body []byte, p *deleteParams) error {
 	return f.err
 }
 
-// optionFields reads the members of options and keeps the first error.
+// optionFields reads the members of options and keeps the first error. DeleteOptions have no schema in the registry,
+// since nothing of them is stored; the errors are those of encoding/json for the Go struct of the reference.
 type optionFields struct {
 	of     object.Value
 	prefix string

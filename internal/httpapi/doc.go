@@ -31,7 +31,7 @@
 //	authorize      may this user update deployments "web" in default; 403
 //	skipBody       nothing: this verb reads its body
 //	answer         route finds the Resource and the verb (verbs.go); 404, 405
-//	  update       format of the body (415), media type of the answer (406), options (400, 422), readBody (413, 429),
+//	  update       media type of the answer (406), readBody (413, 429), options (400, 422), format of the body (415),
 //	               parse (400), Engine.Update, the answer
 //	end            the audit record is written, the slot is given back, metrics are counted
 //

@@ -8,7 +8,8 @@ import (
 	"plinth/object"
 )
 
-// get is a GET of one object (LIST-2).
+// get is a GET of one object, or of a view of it at a subresource (LIST-2). If-None-Match is compared last, with the
+// answer: until then it is not known which bytes the client would get, and 304 must not hide a 404.
 func (h *Handler) get(rs *requestState) error {
 	if form := first(rs.query(), "ownership"); form != "" && rs.subresource == nil {
 		return h.ownership(rs, form)
@@ -46,8 +47,7 @@ func (h *Handler) ownership(rs *requestState, form string) error {
 	}
 	if form == "yaml" {
 		rs.w.Header()["Content-Type"] = contentTypes[wire.YAML]
-		_, err := rs.Write([]byte(text))
-		return err
+		return rs.whole([]byte(text))
 	}
 	return rs.send(200, wire.Media{Encoding: wire.JSON, Pretty: rs.pretty()},
 		append(object.AppendObject(nil, document), '\n'))

@@ -19,7 +19,8 @@ const (
 	impersonateExtra  = impersonatePrefix + "Extra-"
 )
 
-// impersonate lets a request go on as another user, if its headers ask for that and its sender may do that.
+// impersonate lets a request go on as another user, if its headers ask for that and its sender may do that. From here
+// on rs.user is that user: authorization, admission and managedFields know no other. The sender is in the audit record.
 func (h *Handler) impersonate(rs *requestState) error {
 	for name := range rs.r.Header {
 		if strings.HasPrefix(name, impersonatePrefix) {

@@ -50,7 +50,7 @@ func (rs *requestState) warn(texts []string) {
 	}
 }
 
-// unwarn takes back what has been said.
+// unwarn takes back all warnings, for an answer that the reference gives before it has found any.
 func (rs *requestState) unwarn() {
 	rs.warnings = nil
 	delete(rs.w.Header(), "Warning")
