@@ -42,8 +42,8 @@ func manyWidgets(t *testing.T, b *bench) {
 	}
 }
 
-// A list whose context has ended reads no more than a few further objects, in every loop over objects, and its result is
-// never taken for a complete one.
+// A list whose context has ended reads no more than a few further objects, in every loop over objects, and its result
+// is never taken for a complete one.
 //
 // SPEC: LIST-6
 func TestListsEndWithTheirContext(t *testing.T) {
