@@ -31,7 +31,7 @@ func podSubresources(
 				return dropGated(write(old, body), old, gates, set), nil
 			},
 			Validate: func(_, obj, old object.Value) field.ErrorList {
-				if why := refuse(old); why != "" { // the reference tells of nothing else then
+				if why := refuse(old); why != "" { // the reference reports no other error then
 					return field.ErrorList{field.Forbidden(field.NewPath(""), why)}
 				}
 				return append(running(obj, old), validate(obj, old)...)

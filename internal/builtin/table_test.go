@@ -11,8 +11,8 @@ import (
 	"plinth/internal/engine"
 )
 
-// fact is one entry of testdata/builtin-resources-1.37.json: a resource type as the discovery of kube-apiserver 1.37
-// tells of it.
+// fact is one entry of testdata/builtin-resources-1.37.json: a resource type in the discovery documents of
+// kube-apiserver 1.37.
 type fact struct {
 	Group, Version, Resource, Kind string
 	Namespaced                     bool
@@ -45,7 +45,7 @@ func missing(group, resource, subresource string) bool {
 	})
 }
 
-// factOf tells of one of our types as the reference's discovery would.
+// factOf describes one of our types as the reference's discovery does.
 func factOf(r *engine.Resource) fact {
 	f := fact{
 		Group: r.Group, Version: r.Version, Resource: r.Name, Kind: r.Kind, Namespaced: r.Namespaced,

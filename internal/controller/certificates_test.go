@@ -411,7 +411,7 @@ func TestApproval(t *testing.T) {
 	}
 }
 
-// When a request is deleted: an hour after the decision, a day if nobody decides or signs, and when its certificate
+// When a request is deleted: an hour after the decision, a day if it is not decided or signed, and when its certificate
 // has expired.
 //
 // SPEC: AUTH-1

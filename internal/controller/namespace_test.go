@@ -254,7 +254,7 @@ func testFinalizersOfOthers(t *testing.T, inSpec, inMetadata bool) {
 	}
 }
 
-// rest lets an hour pass in a bubble, and returns when nobody has anything to do.
+// rest lets an hour pass in a bubble of synctest, and returns when all goroutines wait.
 func (b *bench) rest() {
 	time.Sleep(time.Hour)
 	synctest.Wait()
@@ -345,8 +345,8 @@ func (b *bench) says(name, message string) {
 	})
 }
 
-// What is left is told of, and what holds it. Nobody has to touch the namespace for the controller to see that less
-// is left. SPEC: DEL-5
+// The status says what is left, and which finalizers keep it. The controller notices that less is left without a change
+// of the namespace. SPEC: DEL-5
 func TestNamespaceSaysWhatIsLeft(t *testing.T) {
 	b := newBench(t)
 	b.create("configmaps", "gone", `{"metadata":{"name":"free"}}`)
@@ -381,8 +381,8 @@ func TestNamespaceSaysWhatIsLeft(t *testing.T) {
 	b.eventually("the namespace is gone", b.gone)
 }
 
-// Pods get the time that they ask for, and everything else stays until they have ended. When their time is over, that
-// is told of. SPEC: DEL-5
+// Pods get their grace periods, and everything else stays until they have ended. The status says when their time is
+// over. SPEC: DEL-5
 func TestNamespaceWithPods(t *testing.T) {
 	b := newBench(t)
 	b.create("nodes", "", `{"metadata":{"name":"n"}}`)
@@ -415,7 +415,7 @@ func TestNamespaceWithPods(t *testing.T) {
 	}
 	b.start()
 	b.says("NamespaceDeletionContentFailure", "All content successfully deleted, may be waiting on finalization")
-	b.delete("nodes", "", "n") // nobody is left who could end it
+	b.delete("nodes", "", "n") // no kubelet will ever end it
 	b.eventually("the namespace is gone", b.gone)
 }
 

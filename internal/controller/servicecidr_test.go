@@ -12,7 +12,7 @@ import (
 	"plinth/object"
 )
 
-// A ServiceCIDR gets a finalizer, and goes when no Service has an address of it that is of no other one.
+// A ServiceCIDR gets a finalizer, and is removed when no Service has an address that is in no other ServiceCIDR.
 //
 // SPEC: DEL-1
 func TestServiceCIDRs(t *testing.T) {
@@ -85,7 +85,7 @@ func TestServiceCIDRs(t *testing.T) {
 	until("wider", `"status":"True"`)
 	create("other", "10.1.0.0/24")
 	until("other", `"status":"True"`)
-	remove("other") // nobody has an address of it
+	remove("other") // no Service has an address of it
 	until("other")
 	remove("wider")
 	until("wider", `"reason":"Terminating"`)

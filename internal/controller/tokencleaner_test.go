@@ -87,8 +87,8 @@ func cleaning(t *testing.T, test func(c *cleaned)) {
 	})
 }
 
-// A generated token is marked invalid after a period in which it was not used, and goes after another; the first day of
-// the record of uses, and that of the mark, do not count.
+// A generated token is marked invalid after a period without use, and deleted after another one; the first day of the
+// recording of uses, and that of the mark, do not count.
 //
 // SPEC: AUTH-2
 func TestUnusedTokensGo(t *testing.T) {
@@ -104,7 +104,7 @@ func TestUnusedTokensGo(t *testing.T) {
 	})
 }
 
-// A use puts off what becomes of a token, also of one that is marked; the mark stays.
+// A use postpones the marking or the deletion of a token; a mark stays.
 //
 // SPEC: AUTH-2
 func TestUsedTokensStay(t *testing.T) {
@@ -128,7 +128,7 @@ func TestUsedTokensStay(t *testing.T) {
 		c.until(101)
 		c.is("s", "gone")
 	})
-	cleaning(t, func(c *cleaned) { // nobody knows when that is
+	cleaning(t, func(c *cleaned) { // the label is no day
 		c.patch(c.request("secrets", "gone", "s"), fmt.Sprintf(`{"metadata":{"labels":{%q:"1999-13-01"}}}`,
 			access.LegacyTokenLastUsed))
 		c.until(200)
@@ -136,7 +136,7 @@ func TestUsedTokensStay(t *testing.T) {
 	})
 }
 
-// Uses that were not recorded do not count: the record has to be a period old.
+// Nothing is marked before uses have been recorded for a whole period.
 //
 // SPEC: AUTH-2
 func TestTokensThatWereNotTracked(t *testing.T) {
@@ -150,7 +150,7 @@ func TestTokensThatWereNotTracked(t *testing.T) {
 	})
 }
 
-// Whoever removes the mark has another two periods, and a mark that is no day is set right.
+// After the mark is removed the token has another two periods; a mark that is no day is replaced.
 //
 // SPEC: AUTH-2
 func TestTokenIsMarkedAgain(t *testing.T) {
@@ -170,7 +170,7 @@ func TestTokenIsMarkedAgain(t *testing.T) {
 	}
 }
 
-// What is not known to be generated and unused stays as it is.
+// Secrets that are not known to be generated and unused are not changed.
 //
 // SPEC: AUTH-2
 func TestTokensThatStay(t *testing.T) {

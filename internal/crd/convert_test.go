@@ -62,7 +62,7 @@ func TestConversionNone(t *testing.T) {
 	}
 }
 
-// hookServer answers ConversionReviews with what respond makes of the request.
+// hookServer answers ConversionReviews by the function respond.
 func hookServer(t *testing.T, respond func(review object.Value) string) (d *Definitions, config string) {
 	t.Helper()
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -96,7 +96,7 @@ func answer(review object.Value, version string, objects ...string) string {
 		version, review.At("request", "uid").Str(), strings.Join(objects, ","))
 }
 
-// renamed is what a good webhook makes of an object: spec.old is spec.new in v2.
+// renamed converts an object as a correct webhook does: spec.old is spec.new in v2.
 func renamed(obj object.Value) object.Value {
 	return obj.With("apiVersion", object.StringOf("g.example.com/v2")).WithAt(obj.At("spec", "old"), "spec", "new").
 		WithAt(object.StringOf("seen"), "metadata", "labels", "hook")

@@ -22,5 +22,5 @@
 //     commit for a definition that waits for it.
 //
 // Compiled schemas are kept while they are used (types.go) and compiled again when they are needed later. A definition
-// that nobody uses costs its bytes and its names.
+// that is not used takes the memory of its bytes and its names.
 package crd

@@ -18,7 +18,7 @@ const scalable = `{"spec":{"group":"g.example.com","versions":[
 
 func text(v object.Value) string { return string(object.AppendObject(nil, v)) }
 
-// shown is what a function makes of an object, or its error with the code.
+// shown prints the result of a function for an object, or its error with the code.
 func shown(v object.Value, err error) string {
 	if err != nil {
 		return fmt.Sprintf("%d %s", apierr.From(err).Code, apierr.From(err).Message)

@@ -91,7 +91,7 @@ func TestTypesAreFoundAgain(t *testing.T) {
 	}
 }
 
-// A schema that cannot be compiled, which validation does not let in, keeps nobody from reading the objects.
+// Objects can be read although the schema cannot be compiled, which validation would refuse.
 func TestTypesThatCannotBe(t *testing.T) {
 	of := &types{metadata: gotypes.Of[metav1.ObjectMeta]}
 	l := lazyTypeOf(of, 0, 1)

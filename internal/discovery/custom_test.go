@@ -110,7 +110,7 @@ func ofCustom(v object.Value) object.Value {
 	return v
 }
 
-// SPEC: URI-8, EXT-1: what documents tell of custom types is what the reference tells of the same definitions.
+// SPEC: URI-8, EXT-1: the documents about custom types are those of the reference for the same definitions.
 func TestDocumentsOfCustomTypesAreTheReferences(t *testing.T) {
 	definitions := newDefinitionStore(t, builtin.Resources(builtin.Config{}))
 	for _, definition := range customDefinitions(t) {
@@ -254,7 +254,7 @@ func customFacts(path string, v object.Value) map[string]string {
 	return all
 }
 
-// define creates definitions in the reference and waits until its documents tell of them all. What it returns deletes
+// define creates definitions in the reference and waits until its documents have all of them. What it returns deletes
 // them.
 func define(t *testing.T, definitions []object.Value) (undefine func()) {
 	t.Helper()

@@ -177,7 +177,8 @@ func TestAggregatedDiscoveryIsTheSumOfItsParts(t *testing.T) {
 	}
 }
 
-// What nobody asks for takes next to no memory: a type nothing, and a group version its place in the list.
+// Documents that are not requested take almost no memory: none for a type, and an entry of the list for a group
+// version.
 func TestTypesThatNobodyAsksForTakeNoMemory(t *testing.T) {
 	const groups, each, limit = 500, 10, 128
 	read := 0

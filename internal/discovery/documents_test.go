@@ -141,7 +141,7 @@ func TestDocumentsAreKeptUntilTheirTypesChange(t *testing.T) {
 		}
 	}
 
-	// Another type in batch/v1: what is about apps/v1 alone stays, everything else tells of it.
+	// Another type in batch/v1: documents about apps/v1 alone do not change, all others do.
 	extra := *all[0]
 	extra.Group, extra.Version, extra.Name, extra.Kind = "batch", "v1", "extras", "Extra"
 	defined.set("extra", extra.StoredAlone("batch/extras"))

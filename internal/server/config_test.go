@@ -34,7 +34,7 @@ func TestConfigNamesEveryFault(t *testing.T) {
 	}
 }
 
-// A gate that is turned on keeps its fields in what is served; one that means nothing here is logged, once.
+// The fields of a gate that is on are kept in objects; a gate that has no effect in this server is logged, once.
 //
 // SPEC: RUN-1
 func TestFeatureGates(t *testing.T) {

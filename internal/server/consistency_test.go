@@ -67,7 +67,7 @@ func (c *apiClient) send(ctx context.Context, method, path, mediaType string, bo
 	return c.Do(r)
 }
 
-// do sends a request and reads its answer. The error tells of an answer with another code than these.
+// do sends a request and reads its answer. It is an error if the answer has another code than these.
 func (c *apiClient) do(ctx context.Context, method, path, mediaType string, body any, codes ...int) (int,
 	jsonObject, error) {
 	answer, err := c.send(ctx, method, path, mediaType, body)
@@ -201,7 +201,7 @@ func (c *churn) writeOne(r *rand.Rand) error {
 	return err
 }
 
-// bump reads an object and writes it back with a number raised, on the condition that nobody else was faster.
+// bump reads an object and writes it back with a number incremented, on the condition that it has not changed.
 func (c *churn) bump(path string, labels map[string]any) error {
 	code, obj, err := c.client.do(c.Context(), http.MethodGet, path, "", nil, 200, 404)
 	if err != nil || code == 404 {
@@ -275,7 +275,7 @@ func (w *watcher) run(ctx context.Context, c *apiClient, seed uint64) error {
 	return nil
 }
 
-// begin makes the first state, as far as the watch does not tell of it itself.
+// begin sets the first state, as far as it does not come from the watch itself.
 func (w *watcher) begin(ctx context.Context, c *apiClient) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -129,7 +129,7 @@ func (c *converter) definition(port int) jsonObject {
 }
 
 // Objects are read and written in every version of their definition, by a webhook behind a service, which is asked once
-// a list. One that lies keeps nobody from the version that is stored.
+// a list. If it returns wrong objects, the stored version can still be read.
 //
 // SPEC: EXT-1
 func TestConversionByAService(t *testing.T) {

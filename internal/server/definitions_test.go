@@ -135,8 +135,8 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-// Discovery in both forms and both OpenAPI documents tell of a type in the words of its definition when the POST
-// returns, and of its new schema when a change of it does. SPEC: EXT-1, URI-8
+// Discovery in both forms and both OpenAPI documents describe a type when the POST of its definition returns, and its
+// new schema when a change of the definition does. SPEC: EXT-1, URI-8
 func TestDocumentsDescribeADefinition(t *testing.T) {
 	c, _ := serveDefinitions(t)
 	definition := definitionOf("a.example.com", "widgets", "Widget")
@@ -414,7 +414,7 @@ func TestWithoutNamespaceLifecycle(t *testing.T) {
 	c.must(200, http.MethodDelete, "/api/v1/namespaces/default", nil)
 }
 
-// A custom type in a built-in group version is served, and not told of. SPEC: EXT-1, URI-8
+// A custom type in a built-in group version is served, and not in discovery. SPEC: EXT-1, URI-8
 func TestDefinitionInABuiltinGroupVersion(t *testing.T) {
 	c, _ := serveDefinitions(t)
 	definition := definitionOf("coordination.k8s.io", "widgets", "Widget")

@@ -24,7 +24,7 @@ import (
 	"plinth/object"
 )
 
-// inProcess is a server with storage in memory that nobody speaks to but by its handler. dir keeps the keys, which
+// inProcess is a server with storage in memory that is only called by its handler. dir keeps the keys, which
 // take the longest to make.
 func inProcess(t testing.TB, dir string) *Server {
 	t.Helper()
@@ -97,7 +97,7 @@ func TestHostileRequests(t *testing.T) {
 	}
 }
 
-// The same of what nobody has thought of. The seeds are small, for every run has a server of its own.
+// The same for generated requests. The seeds are small, as every run has a server of its own.
 // SPEC: URI-9
 func FuzzHandler(f *testing.F) {
 	for i, script := range recordedScripts(f, 1) {
@@ -213,7 +213,7 @@ func judge(r *http.Request, w *httptest.ResponseRecorder) error {
 			return told(err.Error())
 		}
 		return checkStatus(w.Code, parsed.Value)
-	case "text/plain": // a path that is nobody's, as in the reference
+	case "text/plain": // an unknown path, as in the reference
 		if w.Code == http.StatusNotFound || w.Code == http.StatusMethodNotAllowed || w.Code == http.StatusNotAcceptable {
 			return nil
 		}

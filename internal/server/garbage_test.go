@@ -60,7 +60,7 @@ func TestGarbageOfCustomTypes(t *testing.T) {
 	for _, path := range []string{configMaps + "/older", widgets + "/below"} {
 		c.gone(path)
 	}
-	// "unserved" blocks the deletion, and nobody can say whether its owner is gone.
+	// "unserved" blocks the deletion, and it is unknown whether its owner is gone.
 	if w := c.must(200, http.MethodGet, widgets+"/w", nil); w.text("metadata", "deletionTimestamp") == "" {
 		t.Error("the widget is not being deleted")
 	}
@@ -80,8 +80,8 @@ func TestGarbageOfCustomTypes(t *testing.T) {
 	c.gone(configMaps + "/last")
 }
 
-// What a server without a collector has been told of dependents is done by the next one that has a collector: all that
-// it needs to know is stored.
+// Deletes on a server without a collector are completed by the next one that has a collector: all that it needs is
+// stored.
 //
 // SPEC: DEL-2, DEL-5
 func TestGarbageIsCollectedAfterARestart(t *testing.T) {
@@ -123,7 +123,7 @@ func TestGarbageIsCollectedAfterARestart(t *testing.T) {
 	}
 }
 
-// --enable-garbage-collector=false: a delete adds no finalizer that nobody would take away.
+// --enable-garbage-collector=false: a delete adds no finalizer that no controller would remove.
 //
 // SPEC: DEL-2
 func TestWithoutGarbageCollection(t *testing.T) {

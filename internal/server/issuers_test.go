@@ -160,7 +160,7 @@ func kubeconfigOf(t *testing.T, url string, authority []byte) string {
 	return file
 }
 
-// A webhook is asked about tokens that nobody here knows, once while its answer is remembered.
+// A webhook is asked about tokens that the server itself does not know, once while its answer is cached.
 //
 // SPEC: AUTH-1
 func TestTokenWebhook(t *testing.T) {

@@ -58,7 +58,7 @@ func servedPKI(t *testing.T) pkiFiles {
 	return readPKI(t, dir)
 }
 
-// A damaged authority is told of by name, and never replaced: its certificates are in the hands of clients.
+// The error about a damaged authority names the file. It is never replaced, as clients trust its certificate.
 //
 // SPEC: AUTH-1
 func TestDamagedAuthority(t *testing.T) {

@@ -63,7 +63,7 @@ const (
 	inNS     = rbacPath + "/namespaces/default"
 )
 
-// What somebody may do follows the roles and bindings at once, and nobody gives what they do not have.
+// Changes of roles and bindings apply at once, and users cannot grant permissions that they do not have.
 //
 // SPEC: AUTH-2, SSA-17
 func TestRolesAndBindings(t *testing.T) {

@@ -168,7 +168,7 @@ func TestBoundToken(t *testing.T) {
 	}
 }
 
-// A token that is bound to an object goes with it, and tells of it.
+// A token that is bound to an object names it, and is invalid when the object is gone.
 //
 // SPEC: AUTH-1, AUTH-2
 func TestTokenBoundToObject(t *testing.T) {

@@ -237,7 +237,8 @@ func TestForceDeleteWithoutTheGate(t *testing.T) {
 	client := clientOf(t, s)
 	defer client.CloseIdleConnections()
 	const path = "/api/v1/namespaces/default/configmaps/a?ignoreStoreReadErrorWithClusterBreakingPotential=true"
-	for _, options := range []string{"", "&gracePeriodSeconds=0"} { // the option means nothing, and goes with any other
+	// The option has no effect, and may be combined with any other.
+	for _, options := range []string{"", "&gracePeriodSeconds=0"} {
 		if _, _, err := client.do(t.Context(), http.MethodDelete, path+options, "", nil, 500); err != nil {
 			t.Error(err)
 		}

@@ -145,7 +145,7 @@ func TestManyReaders(t *testing.T) {
 	wait.Wait()
 }
 
-// A change costs what it is, and nothing is compiled for nobody or twice.
+// A change compiles only the changed object, and nothing is compiled without a request or twice.
 func TestWorkIsProportionalToChanges(t *testing.T) {
 	s := open(t, store.Config{})
 	for i := range 1000 {
@@ -200,8 +200,8 @@ func TestOneCompilesForAll(t *testing.T) {
 	}
 }
 
-// An object that cannot be parsed is told to who asks for it, and to nobody else; the others are parsed when somebody
-// asks, once a version.
+// An object that cannot be parsed is an error only for requests that need it; the others are parsed on first use, once
+// per version.
 func TestObjectsAreParsedWhenAsked(t *testing.T) {
 	s := open(t, store.Config{})
 	var parsed atomic.Int64
@@ -292,7 +292,7 @@ func BenchmarkChange(b *testing.B) {
 
 // Readers and writers at once: each value that Now returns was compiled from the value before it, so that the values
 // of all readers are one chain. A value that is compiled aside, for one reader, would have types of its own, whose
-// watches nobody ends.
+// watches would never end.
 func TestValuesAreOneChain(t *testing.T) {
 	s := open(t, store.Config{})
 	work := &texts{}

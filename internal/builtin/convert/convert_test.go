@@ -86,7 +86,7 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-// Objects become what upstream makes of them. Below the comment, testdata/recorded.txt has three lines a case: the
+// Objects are converted as by upstream. Below the comment, testdata/recorded.txt has three lines a case: the
 // conversion, the object, and what it becomes.
 //
 // SPEC: VAL-4
