@@ -73,7 +73,8 @@ func schemaless(t *schema.Type) bool {
 	return false
 }
 
-// isAtomic says whether nobody can own a part of a value of this type.
+// isAtomic says whether nobody can own a part of a value of this type. It is atomic for a type of which there is no
+// value at hand: a set names places that the object need not have.
 func isAtomic(t *schema.Type) bool {
 	switch t.Kind {
 	case schema.Struct, schema.Map, schema.Any:

@@ -10,6 +10,9 @@ import (
 // after its first start (namespaces, roles, priority classes …): more than a hundred objects share an fsync, where a
 // create for each would take one each. It authorizes nothing, is not repeated after a lost race, and a taken name is
 // an error.
+//
+// The steps are those of a create, without receive and permit, which are about users. An object in a namespace that the
+// same call creates is refused: requireNamespace looks at the store, which does not have it yet.
 func (e *Engine) CreateAll(ctx context.Context, requests []*Request, bodies []object.Value) error {
 	drafts := make([]*draft, len(requests))
 	for i, rq := range requests {

@@ -43,7 +43,8 @@ func (o *DeleteOptions) Asked() Propagation {
 	return Background
 }
 
-// ValidatePropagation returns the errors of propagationPolicy and orphanDependents; nil means not set.
+// ValidatePropagation returns the errors of propagationPolicy and orphanDependents; nil means not set. The second one
+// is what clients sent before there were policies, and excludes the first (ValidateDeleteOptions in apimachinery).
 func ValidatePropagation(policy *string, orphanDependents *bool) (errs field.ErrorList) {
 	if policy == nil {
 		return nil

@@ -105,7 +105,10 @@ func (rq *Request) namesMatch(obj object.Value) error {
 	return nil
 }
 
-// stale refuses a write that demands a revision (seen; 0: none) or a UID that the live object does not have.
+// stale refuses a write that demands a revision (seen; 0: none) or a UID that the live object does not have. The UID is
+// looked at first: an object that was deleted and created again has another one, and then "modified" would be wrong. A
+// write without a revision is refused for types that do not allow it, such as a CustomResourceDefinition, where to
+// overwrite what somebody else has just written does more harm than an error.
 func (rq *Request) stale(live *store.Version, seen int64, obj object.Value) error {
 	if uid := obj.At("metadata", "uid").Str(); uid != "" && live.Sidecar.UID != "" && uid != live.Sidecar.UID {
 		return apierr.NewConflict(rq.Resource.Type(), rq.Name,

@@ -306,7 +306,8 @@ type parser struct {
 }
 
 // recordBuffer is the memory of one record: it, both versions and both sidecars. Buffers are allocated one by one, so
-// that pointers to them stay valid when the list of them grows.
+// that pointers to them stay valid when the list of them grows. Every field of a buffer is set anew for each record: a
+// sidecar that kept the expiry of the record before would delete the wrong object.
 type recordBuffer struct {
 	record   store.Record
 	new, old store.Version
@@ -476,7 +477,8 @@ func (d *decoder) varint() int64 {
 	return v
 }
 
-// count reads the number of parts that follow. Each of them takes a byte at least, which bounds it.
+// count reads the number of parts that follow. Each of them takes a byte at least, which bounds it: a number of 2⁶² in
+// a damaged payload must not become the capacity of a slice.
 func (d *decoder) count() (int, error) {
 	n := d.uvarint()
 	if d.bad || n > uint64(len(d.b)) {

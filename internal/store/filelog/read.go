@@ -24,7 +24,7 @@ var errGone = errors.New("segment is gone")
 // that runs.
 //
 // No lock is held. The file cannot change up to s.size; if Compact removes it after it was opened, it is still there
-// for this reader.
+// for this reader. So yield may take as long as it likes, as a watch of a slow client does, and holds up no commit.
 func (l *Log) readCommits(s *segment, after int64, p *parser, yield func(*store.Commit) error) error {
 	file := l.path(segmentName(s.after))
 	f, err := l.fs.Open(file)
