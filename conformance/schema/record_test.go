@@ -321,7 +321,8 @@ func (k *recordedKind) read(t *testing.T) *recorder.Question {
 		}
 	})
 	return &recorder.Question{
-		Name: "read " + k.name,
+		Name:  "read " + k.name,
+		First: readFirst[k.name],
 		Input: func(i int) []byte {
 			in := k.input(i)
 			if in == nil {
@@ -381,6 +382,42 @@ func (k *recordedKind) ourRead(in []byte) (string, error) {
 }
 
 var errOtherKind = errors.New("an object of another kind")
+
+// readFirst are bodies that few random ones come near.
+var readFirst = map[string][][]byte{
+	"core.v1.ConfigMap": {
+		[]byte("k8s\x00\x0a\x02\x08\x00"),                                                // apiVersion is a number
+		[]byte("k8s\x00\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),                    // a negative length
+		body("\xa2\x06\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),                         // of a field that is unknown
+		body("\x12\x01\x1c"), body("\x12\x02\x1b\x1c"), body("\x12\x01\x1b\x1c\x12\x00"), // groups in an entry of a map
+	},
+	"core.v1.Pod": {
+		body("\x12\x06\x72\x04\x22\x02\x05\x06"), body("\x12\x05\x72\x03\x22\x01\x85"), // runs of numbers
+		body("\x12\x04\x72\x02\x22\x00"), body("\x12\x08\x72\x06\x20\x05\x22\x02\x06\x07"),
+		body("\x12\x06\x72\x04\x20\x05\x20\x06"), body("\x12\x04\x72\x02\x21\x00"),
+	},
+	"apiextensions.k8s.io.v1.CustomResourceDefinition": {
+		inSchema("\x49\x00"), // a short float
+		inSchema("\xc2\x01\x09\x0a\x03\x2a\x01x\x12\x02\x2a\x00"),          // both a schema and a list of schemas
+		inSchema("\xf2\x01\x07\x08\x01\x12\x03\x2a\x01x"),                  // both a boolean and a schema
+		inSchema("\xa2\x01\x02\x12\x00"), inSchema("\xa2\x01\x02\x0a\x00"), // JSON: an unknown field, and empty
+	},
+	"autoscaling.v2.HorizontalPodAutoscaler": { // a quantity with an unknown field
+		body("\x12\x10\x22\x0e\x12\x0c\x12\x0a\x1a\x08\x12\x01\x00\x0a\x03100"),
+	},
+	"apps.v1.ControllerRevision": {body("\x12\x02\x0a\x00"), body("\x12\x02\x12\x00"), body("\x12\x00")},
+}
+
+// body is a message in an envelope that says nothing else.
+func body(message string) []byte { return proto.Envelope{}.Append(nil, []byte(message)) }
+
+// inSchema is a definition with this message as its schema.
+func inSchema(message string) []byte {
+	for _, tag := range []byte{0x0a, 0x22, 0x3a, 0x12} {
+		message = string(append([]byte{tag, byte(len(message))}, message...))
+	}
+	return body(message)
+}
 
 // theirRead is what a body is for the generated code.
 func (k *recordedKind) theirRead(in []byte) (string, error) {

@@ -167,7 +167,7 @@ func valueOf(typ protowire.Type, b []byte) (f wireField, size int, err error) {
 		f.n, size, err = varint(b)
 	case protowire.Fixed64Type:
 		if len(b) < 8 {
-			return f, 0, io.ErrUnexpectedEOF
+			return f, size, io.ErrUnexpectedEOF
 		}
 		f.n, size = binary.LittleEndian.Uint64(b), 8
 	default:
@@ -182,7 +182,7 @@ func valueOf(typ protowire.Type, b []byte) (f wireField, size int, err error) {
 func varint(b []byte) (v uint64, size int, err error) {
 	for size < binary.MaxVarintLen64 {
 		if size == len(b) {
-			return 0, 0, io.ErrUnexpectedEOF
+			return v, size, io.ErrUnexpectedEOF
 		}
 		c := b[size]
 		v |= uint64(c&0x7f) << (7 * size)
@@ -191,7 +191,7 @@ func varint(b []byte) (v uint64, size int, err error) {
 			return v, size, nil
 		}
 	}
-	return 0, 0, errors.New("proto: integer overflow")
+	return v, size, errors.New("proto: integer overflow")
 }
 
 // lengthDelimited reads a length and the bytes behind it. size is that of both.
@@ -199,11 +199,11 @@ func lengthDelimited(b []byte) (content []byte, size int, err error) {
 	length, n, err := varint(b)
 	switch end := n + int(length); {
 	case err != nil:
-		return nil, 0, err
+		return nil, size, err
 	case end < n:
-		return nil, 0, errors.New("proto: negative length found during unmarshaling")
+		return nil, size, errors.New("proto: negative length found during unmarshaling")
 	case end > len(b):
-		return nil, 0, io.ErrUnexpectedEOF
+		return nil, size, io.ErrUnexpectedEOF
 	default:
 		return b[n:end], end, nil
 	}
@@ -216,7 +216,7 @@ func fieldSize(b []byte) (int, error) {
 	for depth := 0; ; {
 		tag, n, err := varint(b[pos:])
 		if err != nil {
-			return 0, err
+			return pos, err
 		}
 		pos += n
 		size := 0
@@ -231,19 +231,19 @@ func fieldSize(b []byte) (int, error) {
 			depth++
 		case protowire.EndGroupType:
 			if depth == 0 {
-				return 0, errors.New("proto: unexpected end of group")
+				return pos, errors.New("proto: unexpected end of group")
 			}
 			depth--
 		case protowire.Fixed32Type:
 			size = 4
 		default:
-			return 0, fmt.Errorf("proto: illegal wireType %d", typ)
+			return pos, fmt.Errorf("proto: illegal wireType %d", typ)
 		}
 		if err != nil {
-			return 0, err
+			return pos, err
 		}
 		if pos += size; pos > len(b) {
-			return 0, io.ErrUnexpectedEOF
+			return pos, io.ErrUnexpectedEOF
 		}
 		if depth == 0 {
 			return pos, nil
@@ -294,7 +294,7 @@ func makeNumbers(t *schema.Type) numbers {
 	}
 	for i := range t.Fields {
 		f := &t.Fields[i]
-		if f.Number == 0 || slices.Contains(f.Within, 0) {
+		if slices.Contains(f.Within, 0) {
 			continue // apiVersion and kind: they are in the envelope
 		}
 		at := all
@@ -314,7 +314,7 @@ func makeNumbers(t *schema.Type) numbers {
 func (all numbers) add(number int, name string, f *schema.Field) {
 	s := slot{name: name, field: f, wire: protowire.BytesType}
 	switch t := f.Type; {
-	case t.Kind == schema.List && !t.Wrapped:
+	case t.Kind == schema.List:
 		s.wire = wireType(t.Elem)
 		s.packed = s.wire == protowire.VarintType
 	case t.Kind != schema.Map:
@@ -380,7 +380,7 @@ func (c *collector) field(s *slot, f wireField) error {
 	switch {
 	case s.packed && f.typ == protowire.BytesType:
 		return c.run(s.field, f.bytes)
-	case t.Kind == schema.List && !t.Wrapped:
+	case t.Kind == schema.List:
 		item, err := value(t.Elem, f, c.depth)
 		if err != nil {
 			return err
@@ -394,7 +394,7 @@ func (c *collector) field(s *slot, f wireField) error {
 		}
 		l := slotOf(&c.maps, s.field)
 		l.entries = append(l.entries, entry)
-	case t.Kind == schema.Struct, t.Kind == schema.List, t.Kind == schema.IntOrString, t.Kind == schema.Any:
+	case t.Kind == schema.Struct, t.Kind == schema.IntOrString, t.Kind == schema.Any:
 		c.part(s.field, f.bytes)
 	default: // of several, the last one counts
 		v, err := value(t, f, c.depth)
@@ -478,11 +478,11 @@ func entryOf(t *schema.Type, f wireField, depth int) (object.Member, error) {
 		number := protowire.Number(tag >> 3)
 		if number != 1 && number != 2 {
 			n, err := fieldSize(f.open[pos:])
-			if pos += n; err == nil && pos > len(f.bytes) {
-				err = io.ErrUnexpectedEOF
-			}
 			if err != nil {
 				return entry, err
+			}
+			if pos += n; pos > len(f.bytes) {
+				return entry, io.ErrUnexpectedEOF
 			}
 			continue
 		}
@@ -596,7 +596,7 @@ func special(t *schema.Type, b []byte) (object.Value, error) {
 			numbers[1] = time.Time{}.Unix()
 		}
 		return timeOf(t.Kind, numbers[1], int32(numbers[2])), nil
-	case schema.Any: // RawExtension, FieldsV1: JSON
+	default: // Any: RawExtension, FieldsV1, JSON
 		if len(texts[1]) == 0 && (texts[1] == nil || t.GoName != "RawExtension") {
 			return object.Nil, nil
 		}
@@ -608,7 +608,6 @@ func special(t *schema.Type, b []byte) (object.Value, error) {
 		}
 		return parsed.Value, err
 	}
-	return object.Nil, fmt.Errorf("%s has no protobuf form", t.GoName)
 }
 
 // specialWire is the wire type of a field of those, or -1 for a field that they have not.

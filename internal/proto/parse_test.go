@@ -102,7 +102,7 @@ func TestParseRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const noFloat = "is no finite number"
+	const noFloat, overflow = "is no finite number", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"
 	for _, c := range []struct {
 		name string
 		typ  *schema.Type
@@ -119,6 +119,12 @@ func TestParseRefuses(t *testing.T) {
 		{"a length beyond the end", pod, []byte("k8s\x00\x12\xff\xff\xff\xff\x0f"), "unexpected EOF"},
 		{"a group", pod, []byte("k8s\x00\x12\x01\x0b"), "proto: wrong wireType = 3 for field ObjectMeta"},
 		{"text where a message belongs", pod, []byte("k8s\x00\x12\x03\x0a\x01x"), "unexpected EOF"},
+		{"a number that is too long", pod, enclosed("\x0a" + overflow), "proto: integer overflow"},
+		{"one in a group", pod, enclosed("\xa3\x06" + overflow), "proto: integer overflow"},
+		{"a port of another wire type", pod, enclosed(nested("\x18\x00", 2, 2, 10, 1, 2, 2)),
+			"proto: wrong wireType = 0 for field StrVal"},
+		{"no JSON of an object", kinds()["apps.v1.ControllerRevision"].Schema(), enclosed(nested("\x0a\x00", 2)),
+			"unexpected end of JSON input"},
 		{"a port that is neither", pod, enclosed(nested("\x08\x02", 2, 2, 10, 1, 2, 2)),
 			"is neither a number nor text, but 2"},
 		{"a float that is none", definition, enclosed(nested("\x49\x00\x00\x00\x00\x00\x00\xf8\x7f", 2, 7, 4, 1)), noFloat},
@@ -168,6 +174,12 @@ func TestEnvelopes(t *testing.T) {
 		err.Error() != "proto: wrong wireType = 0 for field ObjectMeta" {
 		t.Errorf("%#v", err)
 	}
+	if empty, err := proto.Parse(pod, enclosed("")); err != nil || empty.Kind() != object.Map || empty.Len() > 0 {
+		t.Errorf("nothing is read as %s, %v", object.AppendJSON(nil, empty), err)
+	}
+	if metadata := proto.Metadata(nil); metadata != nil {
+		t.Errorf("no message has metadata %x", metadata)
+	}
 	other, err := proto.Parse(pod, proto.Envelope{APIVersion: "v1", Kind: "Node"}.Append(nil, []byte("\x08\x00")))
 	if text := string(object.AppendJSON(nil, other)); err != nil || text != `{"apiVersion":"v1","kind":"Node"}` {
 		t.Errorf("%s, %v", text, err)
@@ -181,6 +193,19 @@ func TestEnvelopes(t *testing.T) {
 		if have := proto.EnvelopeOf([]byte(text)); have != want {
 			t.Errorf("%s: %+v, want %+v", text, have, want)
 		}
+	}
+}
+
+// Bytes in a map may be there and empty, or null. SPEC: MED-3
+func TestEmptyBytes(t *testing.T) {
+	configMap := kinds()["core.v1.ConfigMap"].Schema()
+	v, err := proto.Parse(configMap, enclosed(nested("k", 3, 1)))
+	if text := string(object.AppendJSON(nil, v)); err != nil || text != `{"binaryData":{"k":""}}` {
+		t.Errorf("%s, %v", text, err)
+	}
+	b, err := proto.AppendMessage(nil, configMap, []byte(`{"binaryData":{"k":null,"l":""}}`), 0, 0)
+	if want := nested("k", 3, 1) + "\x1a\x05\x0a\x01l\x12\x00"; err != nil || !strings.HasSuffix(string(b), want) {
+		t.Errorf("%x, %v; want %x", b, err, want)
 	}
 }
 

@@ -133,7 +133,7 @@ func makePlan(t *schema.Type) *plan {
 	for i := range t.Fields {
 		f := &t.Fields[i]
 		p.names = append(p.names, f.Name)
-		if f.Number == 0 || slices.Contains(f.Within, 0) {
+		if slices.Contains(f.Within, 0) {
 			p.fields = append(p.fields, planned{none: true})
 			continue
 		}
@@ -191,7 +191,7 @@ func planField(f *schema.Field) planned {
 	t := f.Type
 	out := planned{}
 	switch {
-	case t.Kind == schema.List && !t.Wrapped:
+	case t.Kind == schema.List: // wrapped ones are values of maps alone
 		out.shape, t = repeated, t.Elem
 	case t.Kind == schema.Map:
 		out.shape, t = entries, t.Elem
@@ -202,7 +202,7 @@ func planField(f *schema.Field) planned {
 		return out
 	}
 	out.tag = tagOf(f.Number, wireType(t))
-	if out.shape == single && !f.Pointer && t.Kind != schema.Bytes && t.Kind != schema.List {
+	if out.shape == single && !f.Pointer && t.Kind != schema.Bytes {
 		out.absent = append(slices.Clone(out.tag), out.of.zero...)
 	}
 	out.null = out.absent

@@ -2,6 +2,7 @@ package proto_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"os"
 	"path/filepath"
 	"testing"
@@ -110,6 +111,10 @@ func TestMessagesOfOtherTypes(t *testing.T) {
 		{configMap, `{"metadata":{"creationTimestamp":"now"}}`,
 			`offset 38: time parsing time "now" as "2006-01-02T15:04:05Z07:00": cannot parse "now" as "2006"`},
 		{configMap, `{"metadata":{"finalizers":{}}}`, "offset 26: string is in no list"},
+		{configMap, `{"metadata":{"generation":9223372036854775808}}`,
+			`offset 45: int strconv.ParseInt: parsing "9223372036854775808": value out of range`},
+		{configMap, `{"metadata":{"generation":1`, "offset 27: struct ObjectMeta does not end"},
+		{configMap, `{"metadata":{"finalizers":[1]}}`, "offset 27: string is no string"},
 		{configMap, `{"metadata":{"finalizers":["a"`, "offset 31: struct ObjectMeta does not end"},
 		{configMap, `[]`, "offset 0: struct ConfigMap is no JSON object"},
 		{configMap, `1`, "offset 0: struct ConfigMap is no JSON object"},
@@ -129,6 +134,9 @@ func TestMessagesOfOtherTypes(t *testing.T) {
 		if err == nil || err.Error() != "protobuf: "+c.want || string(b) != "before" {
 			t.Errorf("%s became %x: %v, want %s", c.text, b, err, c.want)
 		}
+		if b, err = proto.AppendMessage([]byte("before"), c.typ, []byte(c.text), 0, 0); err == nil || string(b) != "before" {
+			t.Errorf("%s became %x: %v", c.text, b, err)
+		}
 		if size, err := proto.Size(c.typ, []byte(c.text)); err == nil || size != 0 {
 			t.Errorf("%s has size %d", c.text, size)
 		}
@@ -136,6 +144,19 @@ func TestMessagesOfOtherTypes(t *testing.T) {
 		b, err = proto.AppendMessage(nil, configMap, []byte(object), 0, 0)
 		if err != nil || string(b) != message {
 			t.Errorf("after %s: %q, %v", c.text, b, err)
+		}
+	}
+}
+
+// Numbers of 19 digits need not fit into 64 bits.
+func TestLongNumbers(t *testing.T) {
+	for text, number := range map[string]uint64{"9223372036854775807": 1<<63 - 1, "-9223372036854775808": 1 << 63,
+		"999999999999999999": 999999999999999999, "-999999999999999999": 1<<64 - 999999999999999999} {
+		b, err := proto.AppendMessage(nil, gotypes.Of[corev1.ConfigMap](),
+			[]byte(`{"metadata":{"generation":`+text+`}}`), 0, 0)
+		if _, after, _ := bytes.Cut(b, []byte("\x32\x00\x38")); err != nil ||
+			!bytes.HasPrefix(after, binary.AppendUvarint(nil, number)) {
+			t.Errorf("%s: %x, %v", text, b, err)
 		}
 	}
 }
