@@ -217,7 +217,7 @@ func read(t *testing.T, file string) string {
 }
 
 // Decision 2 has a row for each module that the product requires itself, and a word on each that tests and tools do;
-// and it has none that nobody requires.
+// and none that is not required.
 func TestDependenciesAreDecided(t *testing.T) {
 	page := read(t, "docs/decisions/0002-dependencies.md")
 	product, tests, ok := strings.Cut(page, "\n## Tests and tools\n")

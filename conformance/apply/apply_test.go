@@ -96,7 +96,7 @@ func walk(t *testing.T, server *harness.Server, want func(*step) string, accept 
 	}
 }
 
-// TestExplained: every conflict that Plinth tells of goes on to the values and the ways out (BEY-2), in the shape that
+// TestExplained: every conflict of Plinth also has the values and the ways to resolve it (BEY-2), in the form that
 // the comparison with the reference leaves out.
 //
 // SPEC: BEY-2

@@ -216,7 +216,7 @@ func (r *runner) answer(status int, body []byte) (string, error) {
 		out.WriteString(failure.Reason + ": ")
 	}
 	out.WriteString(withoutExplanation(failure.Message))
-	// The reference tells of the managers in a random order.
+	// The reference lists the managers in a random order.
 	var causes []string
 	told, _ := failure.Details["causes"].([]any)
 	for _, c := range told {

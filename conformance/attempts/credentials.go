@@ -31,7 +31,7 @@ type credential struct {
 	cert    *tls.Certificate
 	// all: every URL is asked for with it; else a few that tell whether it is any good.
 	all bool
-	// is is whom it shows, if anybody: "" is nobody, and then nothing is answered with success but what is public.
+	// is is the user that the credentials belong to; if it is "", only requests for public paths may succeed.
 	is string
 }
 

@@ -54,7 +54,7 @@ func (b *bench) usable(ctx context.Context, path string) error {
 		if err == nil {
 			return nil
 		}
-		var status *load.StatusError // 404 while nobody knows the type, 429 while its storage begins
+		var status *load.StatusError // 404 until the type is served, 429 while its storage starts
 		if !errors.As(err, &status) {
 			return err
 		}

@@ -112,7 +112,7 @@ func (p *plinth) expressions(message bool) (out []string) {
 	return out
 }
 
-// compare tells of two lists that differ.
+// compare reports two lists that differ.
 func compare(what string, ours, theirs []string) string {
 	if slices.Equal(ours, theirs) {
 		return ""

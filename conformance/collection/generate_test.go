@@ -52,7 +52,7 @@ func generated(seed uint64, calm bool) *graph {
 		for range 1 + r.IntN(2) {
 			owner, dependent := objects[r.IntN(n)], objects[r.IntN(n)]
 			wrong := []string{"name", "uid", "kind", "group"}[r.IntN(4)]
-			// That a UID is one of another namespace is told of by an event, which depends here on the rest of the reference
+			// A UID of another namespace is reported by an event, which depends here on the rest of the reference
 			// (written.txt).
 			if mayOwn(owner, dependent) || wrong == "uid" {
 				g.steps = append(g.steps, step{verb: "own", name: dependent.name,

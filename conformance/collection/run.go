@@ -31,7 +31,7 @@ type running struct {
 	*graph
 	serial  int    // of the case
 	prefix  string // of its names outside of namespaces
-	absent  int    // how many UIDs that nobody has were given out
+	absent  int    // how many UIDs of no object were given out
 	phases  []phase
 	objects []*made           // in the order in which they were made
 	spaces  []string          // its namespaces
@@ -313,7 +313,7 @@ func (c *running) create(ctx context.Context, r *runner, s step) error {
 	return nil
 }
 
-// edit changes the metadata of an object, on the condition that nobody else has in between.
+// edit changes the metadata of an object, on the condition that it has not changed since it was read.
 func (c *running) edit(ctx context.Context, r *runner, path string, m *made, change func(*metadata)) error {
 	for {
 		body, err := r.client.Do(ctx, load.Request{Method: http.MethodGet, Path: path})

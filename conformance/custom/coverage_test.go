@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// tally counts what the cases consist of, so that a generator that has gone blind is seen.
+// tally counts what the cases consist of, so that a generator that no longer produces something is noticed.
 type tally struct {
 	schemas, refusedSchemas, refusedObjects, valid, invalid, updates, ratchets int
 

@@ -74,7 +74,7 @@ func TestGeneratedSchemas(t *testing.T) {
 	count.check(t, *schemas)
 }
 
-// run takes objects of a schema through both engines and tells of the first difference.
+// run takes objects of a schema through both engines and reports the first difference.
 func run(t *testing.T, g *generator, s node, count *tally) string {
 	reference, err := newReference(s)
 	if err != nil {
@@ -98,7 +98,7 @@ func run(t *testing.T, g *generator, s node, count *tally) string {
 		want, refNew := reference.take(text, refOld)
 		got, ourNew := plinth.take(text, ourOld)
 		for again := 0; again < 30 && want.decodeError != got.decodeError; again++ {
-			want, refNew = reference.take(text, refOld) // of several errors, it tells of any one
+			want, refNew = reference.take(text, refOld) // of several errors, it returns any one
 		}
 		if d := difference(want, got); d != "" {
 			return fmt.Sprintf("object %s\nold %s\n%s", text, encoded(refOld), d)

@@ -14,7 +14,7 @@ import (
 	"plinth/schema"
 )
 
-// What a custom type is to a merge is what the reference makes of the OpenAPI document that it publishes for it.
+// A merge treats a custom type as the reference does, by the OpenAPI document that it publishes for the type.
 // SPEC: SSA-8 SSA-9 EXT-1
 func TestTypesOfMerges(t *testing.T) {
 	compared := map[string]int{}

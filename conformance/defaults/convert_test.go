@@ -67,7 +67,7 @@ func TestConversionsAreUpstreams(t *testing.T) {
 // documents are the objects whose variants are converted.
 func (c conversion) documents(t *testing.T, kinds map[schema.GroupVersionKind][]document) []document {
 	documents := slices.Clone(kinds[c.from])
-	for _, doc := range kinds[c.to] { // what conversion makes of the other version has more to it than a vector
+	for _, doc := range kinds[c.to] { // a converted object of the other version has more in it than a vector
 		documents = append(documents, decodeDocument(t, upstreamConversion(t, c.to, marshal(t, doc), c.from)))
 	}
 	return documents

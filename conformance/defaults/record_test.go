@@ -21,7 +21,8 @@ import (
 	"plinth/object"
 )
 
-// recorded is the table that TestRecord writes: a line each for the kind, an object, and what upstream makes of it.
+// recorded is the table that TestRecord writes: a line each for the kind, an object, and the object with upstream's
+// defaults.
 const recorded = "../../internal/builtin/defaults/testdata/recorded.txt"
 
 // TestRecord looks for objects of which a mutant of our defaults makes something else than upstream does, while our

@@ -240,7 +240,7 @@ func (c *clients) testVersion(t *testing.T) {
 	}
 }
 
-// served lists the kinds that discovery tells of, those of subresources apart.
+// served lists the kinds in discovery, and separately those of subresources.
 func (c *clients) served(t *testing.T) map[schema.GroupVersionKind]metav1.APIResource {
 	t.Helper()
 	_, lists, err := c.discovery.ServerGroupsAndResources()

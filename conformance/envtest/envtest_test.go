@@ -151,7 +151,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// freePort is one at which nobody listens at this moment.
+// freePort returns a port that is free at this moment.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -262,7 +262,7 @@ func TestKwokctl(t *testing.T) {
 	}
 }
 
-// A real etcd as the store is not there yet, and an API server that is told of one says so and does not start.
+// An API server whose --etcd-servers is a real etcd does not start, and says that Plinth cannot use one yet.
 //
 // SPEC: RUN-1
 func TestRealEtcd(t *testing.T) {

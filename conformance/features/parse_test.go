@@ -113,7 +113,7 @@ func firstWord(err error) string {
 	return word
 }
 
-// reference is what kube-apiserver makes of the flag.
+// reference parses the flag as kube-apiserver does.
 func reference(t *testing.T, text string) (featuregate.FeatureGate, error) {
 	t.Helper()
 	gates := registry(t)

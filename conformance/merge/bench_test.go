@@ -190,7 +190,7 @@ func (p prepared) objectOf(b *testing.B, v object.Value) runtime.Object {
 	return o
 }
 
-// BenchmarkApply compares both engines on the same applies. Reading and writing JSON is nobody's part.
+// BenchmarkApply compares both engines on the same applies. Neither includes reading and writing JSON.
 func BenchmarkApply(b *testing.B) {
 	for _, s := range subjects() {
 		for _, c := range []struct {

@@ -166,7 +166,7 @@ var (
 	notBlank  = regexp.MustCompile(`^\S.*[.)]$`)
 )
 
-// readUnreachable reads the list, and tells of everything in it that is not in upstream's source.
+// readUnreachable reads the list, and reports everything in it that is not in upstream's source.
 func readUnreachable(text string, upstream sources) (entries []entry, problems []string) {
 	reason, used := "", true
 	for i, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
@@ -343,7 +343,7 @@ func profile(t *testing.T) []*cover.Profile {
 	return profiles
 }
 
-// TestUnreachableNoticesChanges changes list, source and profile, and sees that each change is told of.
+// TestUnreachableNoticesChanges changes list, source and profile, and requires that each change is reported.
 func TestUnreachableNoticesChanges(t *testing.T) {
 	code := `package merge
 

@@ -21,7 +21,7 @@ var (
 	alone     = flag.Bool("alone", false, "run the histories through upstream alone, values of wrong types among them")
 )
 
-// tally counts what histories consist of, so that a generator that has gone blind is seen.
+// tally counts what histories consist of, so that a generator that no longer produces something is noticed.
 type tally struct {
 	steps, applies, conflicts, refused, internal, same, untracked, moody atomic.Int64
 
@@ -133,7 +133,7 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// differs runs one history and tells of a difference.
+// differs runs one history and reports a difference.
 func differs(number uint64, count *tally) string {
 	g := newGenerator(*seed, number)
 	if *alone {

@@ -121,7 +121,7 @@ var explanations = []explained{
 	},
 }
 
-// why is the error that an operation has met, even one that the client is not told of.
+// why is the error of an operation, even one that is not returned to the client.
 func (o outcome) why() string {
 	switch {
 	case o.err != nil:

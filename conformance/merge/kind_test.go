@@ -226,7 +226,7 @@ func (k *kind) resets(subresource string) []string {
 	return []string{"status"}
 }
 
-// valueOf makes a value of what encoding/json makes of JSON.
+// valueOf converts what encoding/json decodes to a value.
 func valueOf(v any) object.Value {
 	switch v := v.(type) {
 	case nil:

@@ -253,7 +253,7 @@ func (u upstream) Apply(w write, live, intent object.Value) (object.Value, error
 	return valueOfObject(result), nil
 }
 
-// recovered is what the API server makes of a panic: an internal error.
+// recovered returns the internal error that the API server answers after a panic.
 func recovered(do func() (runtime.Object, error)) (o runtime.Object, err error) {
 	defer func() {
 		if what := recover(); what != nil {

@@ -19,7 +19,7 @@ var (
 	enough = flag.Int64("enough", 5, "how many differences end the run")
 )
 
-// tally counts what the cases consist of, so that a generator that has gone blind is seen.
+// tally counts what the cases consist of, so that a generator that no longer produces something is noticed.
 type tally struct {
 	mu     sync.Mutex
 	counts map[string]int

@@ -37,7 +37,7 @@ func startWithClock(t *testing.T, now func() time.Time) *harness.Server {
 }
 
 // SPEC: WATCH-3, WATCH-7: the server's clock jumps, by seconds and by days, forwards and backwards, while informers are
-// there and while they are away. Whatever the jump makes of the history, they end in the exact state.
+// there and while they are away. Whatever the jump does to the history, they end with the exact state.
 func TestInformersThroughClockJumps(t *testing.T) {
 	if harness.Target() == harness.Reference {
 		return // its clock is the machine's

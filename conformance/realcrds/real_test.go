@@ -264,6 +264,6 @@ func (c *client) create(resource string, o *example) string {
 	for _, cause := range s.Details.Causes {
 		causes = append(causes, fmt.Sprintf("\n\t%s %s %.300s", cause.Field, cause.Reason, cause.Message))
 	}
-	slices.Sort(causes[1:]) // the reference goes by the order of Go maps
+	slices.Sort(causes[1:]) // their order in the reference is that of a Go map
 	return strings.Join(causes, "")
 }

@@ -236,7 +236,7 @@ func TestMutatedVectorsDecodeAsUpstream(t *testing.T) {
 			fine++
 		}
 		if got.refused == "" {
-			// What was stored of it is settled, and what somebody makes of that shares most of it.
+			// The stored object is settled, and a changed one shares most of it.
 			typ := gotypes.OfType(v.Type)
 			decoded, err := typ.Decode(input)
 			if err != nil {

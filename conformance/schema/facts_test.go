@@ -182,7 +182,7 @@ func writePatch(b *strings.Builder, strategy, key string) {
 	}
 }
 
-// defaultOf is the default that OpenAPI tells of: the marker's, or the zero value of what is never absent.
+// defaultOf is the default in OpenAPI: that of the marker, or the zero value of a field that is never absent.
 func defaultOf(f *schema.Field) object.Value {
 	switch {
 	case !f.Default.IsNull():

@@ -19,7 +19,7 @@ import (
 	"plinth/conformance/internal/load"
 )
 
-// stalled opens a watch that nobody reads but the test, when it wants to: over HTTP/1.1, on a socket with hardly any
+// stalled opens a watch that the test reads when it chooses: over HTTP/1.1, on a socket with hardly any
 // buffer, so that the server cannot get rid of its events and has to wait.
 func stalled(t *testing.T, server *harness.Server, path string) *bufio.Reader {
 	t.Helper()

@@ -106,7 +106,7 @@ func writeKubeconfig(server *harness.Server, file, token string) error {
 }
 
 // material writes what kube-controller-manager needs of the server's certificates: the key that signs tokens of service
-// accounts, and the authority that Pods are told of.
+// accounts, and the certificate authority that is published to Pods.
 func material(dir string, server *harness.Server) (key, ca string, err error) {
 	key, ca = filepath.Join(dir, "sa.key"), filepath.Join(dir, "ca.crt")
 	if err := reference.ServiceAccountKeys(dir); err != nil {

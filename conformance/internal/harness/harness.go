@@ -286,7 +286,7 @@ func probe(client *http.Client, url string) error {
 	return nil
 }
 
-// Kill ends the server as kill -9 does: nothing is flushed, nobody is told.
+// Kill ends the server as kill -9 does: nothing is flushed, and clients get no response.
 func (s *Server) Kill() {
 	for _, p := range s.processes {
 		p.Kill() // it may have ended already

@@ -48,7 +48,7 @@ type Kubelet struct {
 	Nodes []string
 	// RunTime is how long a container that ends runs.
 	RunTime time.Duration
-	// Read is told of what a node has read for a Pod, as KIND/NAME; nil disables it.
+	// Read is called for each object that a node has read for a Pod, as KIND/NAME; nil disables it.
 	Read func(node string, pod *core.Pod, what string)
 
 	address atomic.Int64 // of the last Pod

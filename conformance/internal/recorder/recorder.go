@@ -190,7 +190,7 @@ func (r *run) differ(q *Question, in []byte) bool {
 	return err != nil || got != want
 }
 
-// difference tells of the smallest such input.
+// difference describes the smallest such input.
 func (r *run) difference(q *Question, in []byte) string {
 	for n := 0; ; {
 		less := q.Smaller(in, n)

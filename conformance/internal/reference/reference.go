@@ -255,7 +255,7 @@ func spawn(ctx context.Context, dir, program string, flags ...string) (*exec.Cmd
 	return cmd, cmd.Start()
 }
 
-// freePorts finds ports that nobody listens on at this moment.
+// freePorts finds ports that are free at this moment.
 func freePorts(n int) ([]int, error) {
 	var ports []int
 	for range n {
