@@ -335,7 +335,7 @@ func message(t *schema.Type, b []byte, depth int) (object.Value, error) {
 	if depth > maxNesting {
 		return object.Nil, errors.New("messages are nested too deep")
 	}
-	c := collector{depth: depth}
+	c := collector{depth: depth, reach: maxReach(len(b))}
 	if err := c.fields(t.GoName, numbersFor(t), b); err != nil {
 		return object.Nil, err
 	}
@@ -349,7 +349,12 @@ type collector struct {
 	lists   []list
 	maps    []list
 	depth   int
+	reach   int // how many more bytes behind their ends entries of maps may take
 }
+
+// maxReach bounds the bytes behind the ends of its map entries that a message of a length may use (see entryOf). A
+// damaged message stays below it; without it, each of n entries could take a key of n bytes.
+func maxReach(length int) int { return 4096 + 16*length }
 
 // parts are the messages that have come as the value of a field that is there once. To read one after the other means
 // to read them as one. They are read when all have come: if each was read as it comes, and all once more, a body could
@@ -388,7 +393,7 @@ func (c *collector) field(s *slot, f wireField) error {
 		l := slotOf(&c.lists, s.field)
 		l.items = append(l.items, item)
 	case t.Kind == schema.Map:
-		entry, err := entryOf(t, f, c.depth)
+		entry, err := entryOf(t, f, c.depth, &c.reach)
 		if err != nil {
 			return err
 		}
@@ -461,8 +466,9 @@ func (c *collector) run(field *schema.Field, b []byte) error {
 // entryOf reads an entry of a map: a message of a key and a value, either of which may be left out when it is empty.
 //
 // The generated code looks neither at wire types in it nor at its end: a key and a value that begin in the entry may
-// reach beyond it, up to the end of the message around it.
-func entryOf(t *schema.Type, f wireField, depth int) (object.Member, error) {
+// reach beyond it, up to the end of the message around it. So here, until reach bytes have been taken in that way: a
+// body of many entries that all reach to its end would take the square of its length, in time and in memory.
+func entryOf(t *schema.Type, f wireField, depth int, reach *int) (object.Member, error) {
 	entry := object.Member{Value: t.Elem.Zero()}
 	switch t.Elem.Kind { // where the generated code begins with an empty value, and not with none
 	case schema.Bytes:
@@ -491,6 +497,9 @@ func entryOf(t *schema.Type, f wireField, depth int) (object.Member, error) {
 			return entry, err
 		}
 		pos += n + size
+		if *reach -= max(0, pos-len(f.bytes)); *reach < 0 {
+			return entry, errors.New("proto: entries of maps reach too far beyond their ends")
+		}
 		if number == 1 {
 			entry.Key = textOf(content)
 		} else if entry.Value, err = value(t.Elem, wireField{bytes: content}, depth); err != nil {

@@ -253,3 +253,26 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// As in the generated code, a key or a value of a map entry may reach beyond the entry. Many that do so would take the
+// square of the length of a body, so they are refused.
+//
+// SPEC: WRITE-6
+func TestEntriesThatReachBeyondTheirEnds(t *testing.T) {
+	typ := kinds()["core.v1.ConfigMap"].Schema()
+	parse := func(entries int) (object.Value, error) {
+		var raw []byte
+		for i := range entries { // each has a key of all bytes behind it, whose length is written in four bytes
+			length := 7 * (entries - i - 1)
+			raw = append(raw, 0x12, 5, 0x0a, byte(length)|0x80, byte(length>>7)|0x80, byte(length>>14)|0x80, byte(length>>21))
+		}
+		return proto.Parse(typ, proto.Envelope{APIVersion: "v1", Kind: "ConfigMap"}.Append(nil, raw))
+	}
+	if v, err := parse(10); err != nil || v.At("data").Len() != 10 {
+		t.Errorf("10 entries: have %v, %v, want 10 keys", v, err)
+	}
+	const want = "entries of maps reach too far beyond their ends"
+	if v, err := parse(4000); err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("4,000 entries: have %d keys and the error %v, want %q", v.At("data").Len(), err, want)
+	}
+}

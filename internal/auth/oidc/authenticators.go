@@ -13,38 +13,39 @@ import (
 	"plinth/internal/auth"
 )
 
-// Config is what authenticators are made of, besides a Configuration.
+// Config configures authenticators, besides a Configuration.
 type Config struct {
-	// Own are issuers that nobody else may claim to be: those of service accounts.
+	// Own are the issuers of service accounts, which a Configuration must not have.
 	Own []string
-	// Algorithms are those of signatures that are taken; none: all that there are.
+	// Algorithms are the accepted signature algorithms; none: all that public keys can verify.
 	Algorithms []string
 	Logger     *slog.Logger
 	Now        func() time.Time
-	// Metrics is told how it goes; nil: nobody wants to know.
-	Metrics *Metrics
+	Metrics    *Metrics // nil disables them
 }
 
-// Metrics are figures of JWT authenticators.
+// Metrics are the functions that JWT authenticators call for their metrics.
 type Metrics struct {
-	// Authenticated is told how a token of an issuer was found out about.
+	// Authenticated reports the authentication of a token of an issuer.
 	Authenticated func(issuer string, ok bool, took time.Duration)
-	// Fetched is told of the keys of an issuer; nil: they could not be fetched.
+	// Fetched reports the keys of an issuer; nil: they could not be fetched.
 	Fetched func(issuer string, keys []byte)
 }
 
-// allAlgorithms are those of the signatures that a public key can verify.
+// allAlgorithms are the signature algorithms that a public key can verify.
 var allAlgorithms = []string{"ES256", "ES384", "ES512", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512"}
 
-// Authenticators know the tokens of the issuers of one configuration. Nobody is asked for keys before Start.
+// Authenticators authenticates the tokens of the issuers of one configuration. It contacts no issuer before Start. It
+// may be used concurrently.
 type Authenticators struct {
 	all  []*authenticator
-	ctx  context.Context // of what they do in the background
+	ctx  context.Context // of the background work; ends with Close
 	quit context.CancelFunc
 	work sync.WaitGroup
 }
 
-// New makes authenticators of a configuration, and says what is wrong with it. They are closed in the end.
+// New creates the authenticators of a configuration. The error says why the configuration is invalid, with the messages
+// of the reference. The caller has to close them.
 func New(c *Configuration, config Config) (*Authenticators, error) {
 	compiled, errs := c.compile(config.Own)
 	if err := errs.ToAggregate(); err != nil {
@@ -71,20 +72,20 @@ func New(c *Configuration, config Config) (*Authenticators, error) {
 	return all, nil
 }
 
-// Start begins to ask the issuers where their keys are.
+// Start starts the discovery of the issuers.
 func (a *Authenticators) Start() {
 	for _, of := range a.all {
 		a.work.Go(func() { of.source.run(a.ctx) })
 	}
 }
 
-// Close ends what the authenticators do in the background.
+// Close ends the background work.
 func (a *Authenticators) Close() {
 	a.quit()
 	a.work.Wait()
 }
 
-// Healthy says why an issuer is not known yet; nil: all are.
+// Healthy returns an error for each issuer whose discovery has not succeeded yet.
 func (a *Authenticators) Healthy() error {
 	var errs []error
 	for _, of := range a.all {
@@ -95,7 +96,7 @@ func (a *Authenticators) Healthy() error {
 	return errors.Join(errs...)
 }
 
-// issuers are their URLs.
+// issuers returns the URLs of the issuers.
 func (a *Authenticators) issuers() []string {
 	var urls []string
 	for _, of := range a.all {
@@ -104,7 +105,8 @@ func (a *Authenticators) issuers() []string {
 	return urls
 }
 
-// Token implements auth.Tokens: of tokens that are for nobody in particular.
+// Token implements auth.Tokens. It ignores the audiences: those of the configuration count, and auth.Agnostic gives the
+// tokens those of this server.
 func (a *Authenticators) Token(ctx context.Context, token string, _ []string) (*access.Identity, error) {
 	if len(a.all) == 0 {
 		return nil, nil
@@ -144,13 +146,13 @@ func issuerOf(token string) (string, error) {
 	return issuer, err
 }
 
-// authenticator knows the tokens of one issuer.
+// authenticator authenticates the tokens of one issuer.
 type authenticator struct {
 	*Authenticator
 	*expressions
 	config   Config
 	source   *source
-	groupsOf *distributed // nil: groups are no claim
+	groupsOf *distributed // nil: groups are not read from a claim
 }
 
 func newAuthenticator(ctx context.Context, of *Authenticator, compiled *expressions,
@@ -166,7 +168,7 @@ func newAuthenticator(ctx context.Context, of *Authenticator, compiled *expressi
 	return a, nil
 }
 
-// authenticate says whose a token of the issuer is.
+// authenticate returns the user of a token of the issuer.
 func (a *authenticator) authenticate(ctx context.Context, token string) (*access.User, error) {
 	v := a.source.verifier()
 	if v == nil {

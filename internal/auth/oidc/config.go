@@ -8,27 +8,28 @@ import (
 	"plinth/internal/configfile"
 )
 
-// Configuration is an AuthenticationConfiguration of apiserver.config.k8s.io: the same in v1, v1beta1 and v1alpha1.
+// Configuration is an AuthenticationConfiguration of apiserver.config.k8s.io: the same in v1, v1beta1 and v1alpha1. The
+// types below are those of its members.
 type Configuration struct {
 	Kind       string          `json:"kind"`
 	APIVersion string          `json:"apiVersion"`
 	JWT        []Authenticator `json:"jwt"`
-	// Anonymous is who shows no credentials; nil: a flag says that.
+	// Anonymous configures anonymous requests; nil: the flag --anonymous-auth does.
 	Anonymous *Anonymous `json:"anonymous,omitempty"`
 }
 
-// Anonymous says whether requests without credentials are let in, and where.
+// Anonymous says whether requests without credentials are accepted, and at which paths.
 type Anonymous struct {
 	Enabled    bool        `json:"enabled"`
-	Conditions []Condition `json:"conditions,omitempty"` // none: everywhere
+	Conditions []Condition `json:"conditions,omitempty"` // none: at all paths
 }
 
-// Condition is a path at which requests without credentials are let in.
+// Condition is a path at which requests without credentials are accepted.
 type Condition struct {
 	Path string `json:"path"`
 }
 
-// Authenticator says whose tokens of one issuer are.
+// Authenticator configures the authenticator of one issuer.
 type Authenticator struct {
 	Issuer               Issuer      `json:"issuer"`
 	ClaimValidationRules []ClaimRule `json:"claimValidationRules,omitempty"`
@@ -36,7 +37,7 @@ type Authenticator struct {
 	UserValidationRules  []UserRule  `json:"userValidationRules,omitempty"`
 }
 
-// Issuer is who signs tokens, and for whom.
+// Issuer is the issuer of tokens, with the audiences of which a token must have one.
 type Issuer struct {
 	URL                  string   `json:"url"`
 	DiscoveryURL         string   `json:"discoveryURL,omitempty"` // "": the well-known path below URL
@@ -46,7 +47,7 @@ type Issuer struct {
 	EgressSelectorType   string   `json:"egressSelectorType,omitempty"`
 }
 
-// ClaimRule demands something of the claims: that one has a value, or that an expression holds.
+// ClaimRule requires that a claim has a value, or that an expression over the claims is true.
 type ClaimRule struct {
 	Claim         string `json:"claim,omitempty"`
 	RequiredValue string `json:"requiredValue,omitempty"`
@@ -54,13 +55,13 @@ type ClaimRule struct {
 	Message       string `json:"message,omitempty"`
 }
 
-// UserRule demands something of the user whom the mappings have made.
+// UserRule requires that an expression over the user that the mappings have produced is true.
 type UserRule struct {
 	Expression string `json:"expression"`
 	Message    string `json:"message,omitempty"`
 }
 
-// Mappings make a user of claims.
+// Mappings map claims to a user.
 type Mappings struct {
 	Username Prefixed  `json:"username"`
 	Groups   Prefixed  `json:"groups,omitempty"`
@@ -68,7 +69,7 @@ type Mappings struct {
 	Extra    []Mapping `json:"extra,omitempty"`
 }
 
-// Prefixed is a claim behind a prefix, or an expression.
+// Prefixed is a claim whose values get a prefix, or an expression.
 type Prefixed struct {
 	Claim      string  `json:"claim,omitempty"`
 	Prefix     *string `json:"prefix,omitempty"`
@@ -90,8 +91,7 @@ type Mapping struct {
 var versions = []string{"apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1beta1",
 	"apiserver.config.k8s.io/v1alpha1"}
 
-// Load reads a configuration from a file, and returns the text of the file as well. What it says is not looked at yet:
-// New does.
+// Load reads a configuration from a file, and returns the text of the file as well. It does not validate: New does.
 func Load(file string) (*Configuration, []byte, error) {
 	text, err := os.ReadFile(file)
 	var c *Configuration
@@ -104,7 +104,7 @@ func Load(file string) (*Configuration, []byte, error) {
 	return c, text, nil
 }
 
-// Parse reads a configuration.
+// Parse decodes a configuration. Unknown fields are an error.
 func Parse(text []byte) (*Configuration, error) {
 	if len(text) == 0 {
 		return nil, errors.New("empty config data")

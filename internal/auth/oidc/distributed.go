@@ -10,29 +10,29 @@ import (
 	"sync"
 )
 
-// maxClaimIssuers bounds the issuers of distributed claims, whose names come from what endpoints answer.
+// maxClaimIssuers limits the issuers of distributed claims, whose names come from the responses of endpoints.
 const maxClaimIssuers = 32
 
-// distributed gets a claim from where a token says that it is (OpenID Connect Core 1.0, 5.6.2): the token names an
-// endpoint, and what the endpoint answers is a token, too, whose issuer is asked for its keys when it is met for the
-// first time. Until it has answered, the claim cannot be got.
+// distributed resolves a distributed claim (OpenID Connect Core 1.0, 5.6.2): the token names an endpoint, whose
+// response is a token with the claim, of an issuer of its own. The discovery of that issuer starts with its first
+// token; until it has succeeded, the claim is an error. Only tokens with a verified signature get here, so that
+// strangers cannot make the server call endpoints.
 type distributed struct {
 	ctx   context.Context
 	claim string
-	by    *source // how issuers and endpoints are asked
+	by    *source // has the HTTP client for issuers and endpoints
 
-	mu      sync.Mutex
-	sources map[string]*source // by issuer
+	mu      sync.Mutex         // guards sources
+	sources map[string]*source // by issuer; len(sources) ≤ maxClaimIssuers
 }
 
-// endpoint is where a claim is.
+// endpoint is an entry of the claim _claim_sources.
 type endpoint struct {
 	URL         string `json:"endpoint,omitempty"`
 	AccessToken string `json:"access_token,omitempty"`
 }
 
-// expand adds the claim if it is elsewhere. A claim that is there itself, and one that is nowhere, are left as they
-// are.
+// expand adds the claim if the token names an endpoint for it, and does not have the claim itself.
 func (d *distributed) expand(ctx context.Context, c claims) error {
 	if c.has(d.claim) || !c.has("_claim_names") {
 		return nil
@@ -66,7 +66,7 @@ func (d *distributed) expand(ctx context.Context, c claims) error {
 	return err
 }
 
-// resolve is the claim as an endpoint has it.
+// resolve returns the value of the claim at an endpoint.
 func (d *distributed) resolve(ctx context.Context, at endpoint) (json.RawMessage, error) {
 	token, err := d.get(ctx, at)
 	if err != nil {
@@ -92,14 +92,14 @@ func (d *distributed) resolve(ctx context.Context, at endpoint) (json.RawMessage
 	return value, nil
 }
 
-// source is the source of the keys of an issuer.
+// source returns the source of the keys of an issuer. Beyond maxClaimIssuers, it is one that never has keys.
 func (d *distributed) source(issuer string) *source {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := d.sources[issuer]
 	if s == nil {
 		s = d.by.of(issuer)
-		if len(d.sources) >= maxClaimIssuers { // it is never asked
+		if len(d.sources) >= maxClaimIssuers {
 			return s
 		}
 		if d.sources == nil {

@@ -1,12 +1,21 @@
-// Package oidc says whose tokens of OpenID Connect issuers are (AUTH-1): JSON Web Tokens that somebody else has signed.
+// Package oidc authenticates the tokens of OpenID Connect issuers (AUTH-1): JSON Web Tokens that another party has
+// signed.
 //
-// A [Configuration] is what --authentication-config names, or what the --oidc-* flags are a short form of.
-// [Authenticators] are made of it: one for each issuer. Each finds out by the issuer's discovery document where its
-// keys are; until it has, it knows nobody's tokens. A [Reloader] replaces them when the file changes.
+// A [Configuration] is the content of --authentication-config, or what the --oidc-* flags stand for. [Authenticators]
+// has an authenticator for each of its issuers. Each reads the issuer's discovery document, which says where the keys
+// are; until then, the tokens of the issuer are refused. A [Reloader] replaces the authenticators when the file
+// changes.
 //
-// Discovery, keys and the verification of tokens are those of github.com/coreos/go-oidc. What becomes of claims is
-// here.
+// Discovery, the fetching of keys and the verification of signatures are those of github.com/coreos/go-oidc. The rest,
+// from claims to users, is here.
 //
-// Nothing is done at start but to read the file and to compile the expressions in it. Each issuer is asked in the
-// background.
+// # Keys
+//
+// Problem: an issuer replaces its keys at times that nobody announces, and a token must be accepted as soon as it is
+// signed with a new key. To fetch the keys for each token would be slow, and to fetch them at an interval would refuse
+// good tokens until then. So keys are kept without an end, and fetched again when a token comes that none of them
+// verifies (RemoteKeySet of the library). Anybody can send such tokens; requests that come during a fetch wait for it,
+// so that there is one fetch per issuer at a time. A response of an issuer is limited to 4 MiB and 30 s.
+//
+// At start only the file is read and its expressions are compiled. The issuers are contacted in the background.
 package oidc

@@ -10,12 +10,12 @@ import (
 	"plinth/internal/cel"
 )
 
-// claims are what a token says, by name.
+// claims are the claims of a token, by name. A claim is decoded when it is read.
 type claims map[string]json.RawMessage
 
 var errNoClaim = errors.New("claim not present")
 
-// read reads a claim as v has it.
+// read decodes a claim into v.
 func (c claims) read(name string, v any) error {
 	text, ok := c[name]
 	if !ok {
@@ -29,7 +29,7 @@ func (c claims) has(name string) bool {
 	return ok
 }
 
-// texts is a claim that is a text or a list of texts.
+// texts is a claim that is a string or a list of strings.
 type texts []string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -47,7 +47,8 @@ func (t *texts) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// mapping makes a user of the claims of one token.
+// mapping maps the claims of one token to a user, as AuthenticateToken in the reference's oidc package, with its
+// messages.
 type mapping struct {
 	*authenticator
 	claims claims
@@ -62,11 +63,11 @@ func (m *mapping) run(ctx context.Context, e *cel.TokenExpression) (cel.Result, 
 	return e.Run(ctx, m.input)
 }
 
-// user is whom the claims make.
+// user returns the user of the claims.
 func (m *mapping) user(ctx context.Context) (*access.User, error) {
 	u := &access.User{}
-	for _, make := range []func(context.Context, *access.User) error{m.name, m.groups, m.uid, m.extra} {
-		if err := make(ctx, u); err != nil {
+	for _, part := range []func(context.Context, *access.User) error{m.name, m.groups, m.uid, m.extra} {
+		if err := part(ctx, u); err != nil {
 			return nil, err
 		}
 	}
@@ -164,7 +165,7 @@ func (m *mapping) extra(ctx context.Context, u *access.User) error {
 	if m.claims.read("jti", &id) == nil && id != "" {
 		u.Extra = map[string][]string{access.CredentialID: {"JTI=" + id}}
 	}
-	// All are run before one is looked at, as in the reference: it decides which of two errors is told.
+	// As in the reference, all expressions run before a result is used. That decides which of two errors is returned.
 	results := make([]cel.Result, len(m.expressions.extra))
 	for i, e := range m.expressions.extra {
 		var err error
@@ -188,7 +189,7 @@ func (m *mapping) extra(ctx context.Context, u *access.User) error {
 	return nil
 }
 
-// checkClaims says what the rules for claims have against the token.
+// checkClaims returns an error if the claims violate a rule.
 func (m *mapping) checkClaims(ctx context.Context) error {
 	for _, r := range m.ClaimValidationRules {
 		if r.Claim == "" {
@@ -213,7 +214,7 @@ func (m *mapping) checkClaims(ctx context.Context) error {
 	return nil
 }
 
-// checkUser says what the rules for users have against the user whom the token makes.
+// checkUser returns an error if the user violates a rule.
 func (m *mapping) checkUser(ctx context.Context, u *access.User) error {
 	if len(m.expressions.user) == 0 {
 		return nil
@@ -226,7 +227,7 @@ func (m *mapping) checkUser(ctx context.Context, u *access.User) error {
 	return nil
 }
 
-// check says which of the rules does not hold. All are run before one is looked at, as in the reference.
+// check returns an error for the first rule that is not true. As in the reference, all run before a result is used.
 func check(rules []rule, run func(*cel.TokenExpression) (cel.Result, error)) error {
 	results := make([]cel.Result, len(rules))
 	for i, r := range rules {

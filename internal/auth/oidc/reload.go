@@ -19,42 +19,45 @@ import (
 )
 
 const (
-	// rememberedFor is how long it is remembered whose a token is.
-	rememberedFor = 10 * time.Second
-	// reloadTimeout is how long the issuers of a new configuration may take to say where their keys are.
+	// cacheTTL is how long the user of a token is cached, as in the reference.
+	cacheTTL = 10 * time.Second
+	// reloadTimeout is how long the discovery of the issuers of a new configuration may take.
 	reloadTimeout = time.Minute
-	// healthInterval is how often they are looked at meanwhile.
+	// healthInterval is the interval at which it is checked.
 	healthInterval = 100 * time.Millisecond
-	// drainTime is how long those of the old one are kept for requests under way.
+	// drainTime is how long the old authenticators are kept for the requests that use them.
 	drainTime = time.Minute
 )
 
-// Reloader knows the tokens of the issuers of a configuration that may be replaced: those of the newest good one.
+// Reloader authenticates with the newest valid configuration. Token and Healthy may be called concurrently with Run.
+//
+// Problem: the discovery of a new configuration takes time, and may fail. If it replaced the old one at once, valid
+// tokens would be refused meanwhile. So new authenticators are started beside the old ones, replace them when the
+// discovery of all issuers has succeeded, and the old ones are closed after drainTime.
 type Reloader struct {
 	config  Config
 	told    Reloads
 	current atomic.Pointer[generation]
-	// The configuration that is in use, and what the first one said of anonymous requests, which cannot change.
-	text      []byte
+	text    []byte // of the configuration that is in use; for Run alone
+	// anonymous is that of the first configuration, which cannot change.
 	anonymous *Anonymous
-	// draining are the old ones that are still there for requests under way.
-	draining sync.WaitGroup
+	draining  sync.WaitGroup // the old authenticators that are not closed yet
 }
 
-// Reloads is told how reloading goes. Nil functions are not called.
+// Reloads are functions that report reloads. Each may be nil.
 type Reloads struct {
 	Reloaded func(text []byte, err error)
-	// Removed is told of issuers of which nothing is known any more.
+	// Removed reports the issuers that are not configured any more.
 	Removed func(issuers []string)
 }
 
-// generation is the authenticators of one configuration, and what is remembered of them.
+// generation is the authenticators of one configuration, with a cache of their results.
 type generation struct {
 	*Authenticators
 	cached auth.Tokens
 }
 
-// NewReloader makes authenticators of a configuration that may be replaced. Text is what it was read from.
+// NewReloader creates a Reloader with a first configuration. text is what it was read from. Errors are those of New.
 func NewReloader(c *Configuration, text []byte, config Config, told Reloads) (*Reloader, error) {
 	r := &Reloader{config: config, told: told, text: text, anonymous: c.Anonymous}
 	g, err := r.generation(c)
@@ -70,10 +73,10 @@ func (r *Reloader) generation(c *Configuration) (*generation, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &generation{all, auth.Cached(all, rememberedFor, 0, r.config.Now)}, nil
+	return &generation{all, auth.Cached(all, cacheTTL, 0, r.config.Now)}, nil
 }
 
-// Token implements auth.Tokens: of tokens that are for nobody in particular.
+// Token implements auth.Tokens, with the current authenticators.
 func (r *Reloader) Token(ctx context.Context, token string, audiences []string) (*access.Identity, error) {
 	g := r.current.Load()
 	if len(g.all) == 0 {
@@ -82,11 +85,12 @@ func (r *Reloader) Token(ctx context.Context, token string, audiences []string) 
 	return g.cached.Token(ctx, token, audiences)
 }
 
-// Healthy waits until all issuers are known, and says why one is not.
+// Healthy waits until the discovery of all issuers has succeeded, for up to a minute, and returns an error if it has
+// not.
 func (r *Reloader) Healthy(ctx context.Context) error { return r.current.Load().wait(ctx) }
 
-// Run asks the issuers for their keys and follows the file of the configuration until ctx ends, and then closes the
-// authenticators. Without a file it waits for the end.
+// Run starts the authenticators, reloads the configuration when its file changes, and closes the authenticators when
+// ctx ends. Without a file ("") nothing is reloaded.
 func (r *Reloader) Run(ctx context.Context, file string) {
 	r.current.Load().Start()
 	if file == "" {
@@ -99,8 +103,8 @@ func (r *Reloader) Run(ctx context.Context, file string) {
 	r.current.Load().Close()
 }
 
-// reload replaces the authenticators by those of another text. As long as an issuer does not answer that the new ones
-// need, they are tried again, with what is in the file by then.
+// reload replaces the authenticators by those of a new text. If the discovery of an issuer fails, it tries again, with
+// the text that is in the file then.
 func (r *Reloader) reload(ctx context.Context, file string, text []byte, err error) {
 	for ctx.Err() == nil {
 		again := false
@@ -126,8 +130,8 @@ func (r *Reloader) reload(ctx context.Context, file string, text []byte, err err
 
 func (r *Reloader) tell(file string, text []byte, err error) {
 	if err != nil {
-		r.config.Logger.Error("the authentication configuration was not reloaded; the one before is in use", "file", file,
-			"error", err)
+		r.config.Logger.Error("the authentication configuration was not reloaded; the previous one is in use",
+			"file", file, "error", err)
 	} else {
 		r.config.Logger.Info("the authentication configuration was reloaded", "file", file)
 	}
@@ -136,8 +140,8 @@ func (r *Reloader) tell(file string, text []byte, err error) {
 	}
 }
 
-// replace makes authenticators of a new configuration, and puts them in the place of the old ones when their issuers
-// are known. Again says of an error that it may pass.
+// replace creates the authenticators of a new configuration, and replaces the old ones when the discovery of all
+// issuers has succeeded. again says whether the error may be temporary.
 func (r *Reloader) replace(ctx context.Context, text []byte) (again bool, err error) {
 	c, err := Parse(text)
 	if err != nil {
@@ -160,7 +164,7 @@ func (r *Reloader) replace(ctx context.Context, text []byte) (again bool, err er
 	return false, nil
 }
 
-// drain closes authenticators when no request is likely to ask them any more.
+// drain closes old authenticators after drainTime, when requests that use them have most likely ended.
 func (r *Reloader) drain(ctx context.Context, old *generation) {
 	select {
 	case <-ctx.Done():
@@ -174,7 +178,7 @@ func (r *Reloader) drain(ctx context.Context, old *generation) {
 	}
 }
 
-// wait waits until all issuers are known.
+// wait waits until the discovery of all issuers has succeeded, for up to reloadTimeout.
 func (a *Authenticators) wait(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
 	defer cancel()

@@ -19,30 +19,30 @@ import (
 )
 
 const (
-	// discoveryInterval is how long to wait before an issuer is asked again that has not answered.
+	// discoveryInterval is the delay before a discovery that has failed is tried again.
 	discoveryInterval = 10 * time.Second
-	// requestTimeout is how long a request to an issuer may take.
+	// requestTimeout limits a request to an issuer.
 	requestTimeout = 30 * time.Second
-	// maxDocument bounds the bytes of what an issuer answers.
+	// maxDocument limits the response of an issuer, in bytes.
 	maxDocument = 4 << 20
-	// leeway is how much earlier than its nbf a token is taken.
+	// leeway is how much earlier than its nbf a token is accepted.
 	leeway = time.Minute
 
 	discoveryPath = "/.well-known/openid-configuration"
 )
 
-// source is where the keys of an issuer come from.
+// source discovers where the keys of an issuer are.
 type source struct {
 	issuer    string
 	audiences []string
 	config    Config
 	client    *http.Client
 
-	found  atomic.Pointer[verifier] // nil until the issuer has said where its keys are
-	failed atomic.Pointer[error]    // why it has not
+	found  atomic.Pointer[verifier] // nil until the discovery has succeeded
+	failed atomic.Pointer[error]    // the last error of the discovery
 }
 
-// newSource makes a source; nobody is asked before it runs.
+// newSource creates a source. It sends no request before run.
 func newSource(i *Issuer, config Config) (*source, error) {
 	if i.EgressSelectorType != "" {
 		return nil, fmt.Errorf("oidc: egress lookup required with egress selector type %q", i.EgressSelectorType)
@@ -73,14 +73,14 @@ func newSource(i *Issuer, config Config) (*source, error) {
 	}, nil
 }
 
-// of is the source of another issuer, which is asked in the same way.
+// of returns a source for another issuer, with the same HTTP client and without metrics.
 func (s *source) of(issuer string) *source {
 	quiet := s.config
 	quiet.Metrics = nil
 	return &source{issuer: issuer, audiences: s.audiences, config: quiet, client: s.client}
 }
 
-// run asks the issuer where its keys are until it says so.
+// run tries the discovery until it succeeds or ctx ends.
 func (s *source) run(ctx context.Context) {
 	retry := time.NewTimer(0)
 	defer retry.Stop()
@@ -97,17 +97,17 @@ func (s *source) run(ctx context.Context) {
 		}
 		s.failed.Store(&err)
 		if ctx.Err() == nil {
-			s.config.Logger.Error("an OpenID Connect issuer cannot be asked for its keys; its tokens are nobody's until then",
+			s.config.Logger.Error("the discovery of an OpenID Connect issuer failed; its tokens are refused until it succeeds",
 				"issuer", s.issuer, "error", err)
 		}
 		retry.Reset(discoveryInterval)
 	}
 }
 
-// verifier verifies tokens; nil as long as the issuer is not known.
+// verifier returns the verifier of the issuer's tokens; nil if the discovery has not succeeded yet.
 func (s *source) verifier() *verifier { return s.found.Load() }
 
-// healthy says why the issuer is not known yet.
+// healthy returns the reason why the discovery has not succeeded yet.
 func (s *source) healthy() error {
 	if s.found.Load() != nil {
 		return nil
@@ -163,8 +163,9 @@ type verifier struct {
 	now        func() time.Time
 }
 
-// verify is what a token says, if its issuer has signed it, for one of the audiences, and now is its time. The library
-// is newer than the reference's: it words bad algorithms otherwise, and it takes tokens five minutes before their time.
+// verify returns the claims of a token, if its issuer has signed it for one of the audiences, and it is valid now. The
+// library is newer than that of the reference: it has another message for an algorithm that is not accepted, and
+// accepts tokens up to five minutes before their nbf, so that both are checked here.
 func (v *verifier) verify(ctx context.Context, token string) (claims, error) {
 	var algorithm *jose.ErrUnexpectedSignatureAlgorithm
 	if _, err := jose.ParseSignedCompact(compact(token), v.taken); errors.As(err, &algorithm) {
@@ -188,10 +189,11 @@ func (v *verifier) verify(ctx context.Context, token string) (claims, error) {
 	return c, nil
 }
 
-// compact is a token without white space, which means nothing in one.
+// compact returns a token without white space, which the reference ignores.
 func compact(token string) string { return strings.Join(strings.Fields(token), "") }
 
-// notBefore is the time before which a token is not to be taken. The library has read it as a number.
+// notBefore returns the time in the claim nbf; ok is false if there is none. The library has checked that it is a
+// number.
 func notBefore(c claims) (time.Time, bool) {
 	var at *json.Number
 	if c.read("nbf", &at) != nil || at == nil {
@@ -208,11 +210,11 @@ func notBefore(c claims) (time.Time, bool) {
 	return time.Unix(seconds, 0), true
 }
 
-// route sends the request for the discovery document where it is, and bounds what is answered to any request.
+// route sends the request for the discovery document to discoveryURL, and limits all responses to maxDocument.
 type route struct {
 	by   http.RoundTripper
-	from string   // the URL at which the library looks for the document; "": it is there
-	to   *url.URL // where it is
+	from string   // the URL that the library requests; "": there is no discoveryURL
+	to   *url.URL // discoveryURL
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -238,19 +240,19 @@ type bounded struct {
 // Read implements io.Reader.
 func (b *bounded) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		return 0, fmt.Errorf("the answer is longer than %d bytes", maxDocument)
+		return 0, fmt.Errorf("the response is longer than %d bytes", maxDocument)
 	}
 	n, err := b.ReadCloser.Read(p[:min(len(p), b.left)])
 	b.left -= n
 	return n, err
 }
 
-// watched tells of the keys that are fetched.
+// watched reports the keys that the library fetches, for metrics.
 type watched struct {
 	by   http.RoundTripper
-	url  string
-	told func(keys []byte) // nil: they could not be fetched
-	ctx  context.Context   // ends with the authenticator: then nobody is told any more
+	url  string            // of the keys
+	told func(keys []byte) // gets nil if they could not be fetched
+	ctx  context.Context   // ends with the authenticator; then nothing is reported
 }
 
 // RoundTrip implements http.RoundTripper.

@@ -22,13 +22,13 @@ const (
 	matchAny          = "MatchAny"
 )
 
-// The claims of a mail address. Whoever takes one for a name has to look at whether the issuer has verified it.
+// The claims of an email address. A configuration that uses it as the user name must check that it is verified.
 const (
 	emailClaim    = "email"
 	verifiedClaim = "email_verified"
 )
 
-// expressions are those of an authenticator, compiled. Nil: there is none.
+// expressions are the compiled expressions of an authenticator; nil if it has none.
 type expressions struct {
 	username, groups, uid *cel.TokenExpression
 	extra                 []keyed
@@ -41,14 +41,13 @@ type keyed struct {
 	*cel.TokenExpression
 }
 
-// rule is a condition, and what to say when it does not hold.
+// rule is a condition with its message.
 type rule struct {
 	*cel.TokenExpression
 	message string
 }
 
-// Validate says what is wrong with the configuration. Own are issuers that nobody else may claim to be: those of
-// service accounts.
+// Validate validates the configuration. own are the issuers of service accounts, which it must not have.
 func (c *Configuration) Validate(own []string) error {
 	_, errs := c.compile(own)
 	return errs.ToAggregate()
@@ -86,7 +85,7 @@ func (c *Configuration) compile(own []string) (all []*expressions, errs field.Er
 	return all, errs
 }
 
-// shownConditions are conditions as the reference shows them in an error.
+// shownConditions prints conditions as the errors of the reference do.
 type shownConditions []Condition
 
 // MarshalJSON implements json.Marshaler.
@@ -98,12 +97,12 @@ func (s shownConditions) MarshalJSON() ([]byte, error) {
 	return json.Marshal(shown)
 }
 
-// validation is what has been found out about one authenticator.
+// validation collects the errors and the expressions of one authenticator.
 type validation struct {
 	own  []string
 	errs field.ErrorList
 	expressions
-	// verified says that an expression other than the name's looks at whether a mail address was verified.
+	// verified says that an expression other than that of the user name uses the claim email_verified.
 	verified bool
 }
 
@@ -205,8 +204,8 @@ func (v *validation) audiences(i *Issuer, path *field.Path) {
 	}
 }
 
-// authorities reads the certificates of a PEM text. What is no certificate is skipped, and what follows a text that is
-// no PEM.
+// authorities returns the certificates of a PEM text. As in the reference, other blocks are skipped, and so is
+// everything after text that is not PEM.
 func authorities(text string) (*x509.CertPool, error) {
 	pool, found := x509.NewCertPool(), false
 	for rest := []byte(text); len(rest) > 0; {
@@ -230,7 +229,7 @@ func authorities(text string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// compiled is an expression over claims; nil if it does not compile.
+// compiled returns a compiled expression over claims; nil, with an error added, if it does not compile.
 func (v *validation) compiled(source string, condition bool, path *field.Path) *cel.TokenExpression {
 	e, err := cel.CompileClaims(source, condition, path)
 	if err != nil {
@@ -316,7 +315,7 @@ func (v *validation) mappings(m *Mappings, path *field.Path) {
 	}
 }
 
-// prefixed checks a claim or an expression; nil if there is no expression, or if anything is wrong with it.
+// prefixed validates a claim or an expression, and returns the expression; nil if there is none or it is invalid.
 func (v *validation) prefixed(p *Prefixed, path *field.Path, needed bool) *cel.TokenExpression {
 	before := len(v.errs)
 	var e *cel.TokenExpression
@@ -342,7 +341,7 @@ func (v *validation) prefixed(p *Prefixed, path *field.Path, needed bool) *cel.T
 	return e
 }
 
-// extraMapping checks a mapping of an extra attribute. Keys are those of the ones before.
+// extraMapping validates the mapping of an extra attribute. keys are those of the earlier mappings.
 func (v *validation) extraMapping(m *Mapping, path *field.Path, keys *[]string) {
 	at := path.Child("key")
 	v.errs = append(v.errs, utilvalidation.IsDomainPrefixedPath(at, m.Key)...)
@@ -367,7 +366,7 @@ func (v *validation) extraMapping(m *Mapping, path *field.Path, keys *[]string) 
 	}
 }
 
-// reserved says whether a domain is one of Kubernetes.
+// reserved says whether a domain is reserved for Kubernetes.
 func reserved(domain string) bool {
 	for _, own := range []string{"kubernetes.io", "k8s.io"} {
 		if domain == own || strings.HasSuffix(domain, "."+own) {
