@@ -12,6 +12,9 @@ import (
 // maxUnknown bounds how many unknown fields are reported; the reference stops at the same number.
 const maxUnknown = 100
 
+// This file decodes built-in objects: the types of scalars with a form of their own are in special.go, and custom
+// objects in prune.go.
+
 // Decode checks a value against the type and brings it into the form that the reference's typed codec prints: see the
 // package comment. Subtrees in which nothing changes are shared with v. An error is a *TypeError.
 //
@@ -105,7 +108,8 @@ func (w *walker) decode(v object.Value, t *Type) (Decoded, error) {
 	return Decoded{Value: out, Unknown: w.unknown}, nil
 }
 
-// walker is the state of one walk. It is passed by pointer, and so are the steps: all of them stay on the stack.
+// walker is the state of one walk. It is passed by pointer, and so are the steps: all of them stay on the stack. A walk
+// over an object that does not change allocates nothing.
 type walker struct {
 	part     bool         // see DecodePart
 	settled  object.Value // see DecodeFrom
@@ -139,7 +143,8 @@ func (w *walker) from(at *step) object.Value {
 	return at.settled
 }
 
-// counterpart finds members of another map in a parallel walk: keys must be asked for in ascending order.
+// counterpart finds members of another map in a parallel walk: keys must be asked for in ascending order. All look-ups
+// together pass the other map once, where a binary search for each would cost a logarithm.
 type counterpart struct {
 	members []object.Member
 	at      int
@@ -274,7 +279,7 @@ func (w *walker) structure(v object.Value, t *Type, at *step) object.Value {
 	return out.value(v)
 }
 
-// zeroMember is the member for the i-th field of always.
+// zeroMember is the member for the i-th field of always: the index into Fields is always[i].
 func (t *Type) zeroMember(i int) object.Member {
 	f := &t.Fields[t.always[i]]
 	return object.Member{Key: f.Name, Value: f.zero()}
@@ -313,7 +318,8 @@ func (w *walker) field(v object.Value, f *Field, at *step) (object.Value, bool) 
 	return v, true
 }
 
-// isEmpty says whether omitempty leaves a value out. Structs are never empty, nor is any type that is a struct in Go.
+// isEmpty says whether omitempty leaves a value out. Structs are never empty, nor is any type that is a struct in Go: a
+// Quantity of "0", a Time that is null.
 func isEmpty(v object.Value, t *Type) bool {
 	switch t.Kind {
 	case String, List, Map, Bytes:
@@ -328,7 +334,8 @@ func isEmpty(v object.Value, t *Type) bool {
 	return false
 }
 
-// table decodes a map with one type of values. No key is unknown, and none is added.
+// table decodes a map with one type of values. No key is unknown, and none is added. Members are not compared with
+// those of settled: nearly all such maps hold strings, for which plain is cheaper.
 func (w *walker) table(v object.Value, t *Type, at *step) object.Value {
 	members := v.Members()
 	if plain(members, t.Elem) {
@@ -387,7 +394,8 @@ func (w *walker) list(v object.Value, t *Type, at *step) object.Value {
 	return out.value(v)
 }
 
-// listEdit is edit for lists, whose items only change.
+// listEdit is edit for lists, whose items change, but are neither added nor dropped. The list is copied with the first
+// item that is other memory than before.
 type listEdit struct{ old, new []object.Value }
 
 func (e *listEdit) set(i int, v object.Value) {
@@ -418,6 +426,7 @@ type edit struct {
 	extra int // how many members may be inserted
 }
 
+// value is the map with the changes; old, the map that the walk began with, if there are none.
 func (e *edit) value(old object.Value) object.Value {
 	if e.new == nil {
 		return old
@@ -452,7 +461,7 @@ func (e *edit) insert(i int, m object.Member) {
 // fits says whether an integer has that many bits, which are 32 or 64.
 func fits(i int64, bits uint8) bool { return bits == 64 || i == int64(int32(i)) }
 
-// isNumber says whether a value is a number, typed or not.
+// isNumber says whether a value is a number: an integer, a float, or a literal that no type was given yet.
 func isNumber(v object.Value) bool {
 	switch v.Kind() {
 	case object.Int, object.Float, object.Number:
@@ -461,8 +470,8 @@ func isNumber(v object.Value) bool {
 	return false
 }
 
-// float keeps an integer that a float holds exactly, as its text is the same, and reads any other literal. A literal
-// that is out of the range of the type is a mismatch.
+// float keeps an integer that a float holds exactly, as its text is the same, and reads any other literal: 1e3 becomes
+// 1000. A literal that is out of the range of the type is a mismatch.
 func (w *walker) float(v object.Value, t *Type, at *step) object.Value {
 	const exact = 1 << 53
 	if i := v.Int(); v.Kind() == object.Int && i > -exact && i < exact && t.Bits == 64 {
@@ -476,7 +485,8 @@ func (w *walker) float(v object.Value, t *Type, at *step) object.Value {
 	return object.FloatOf(f)
 }
 
-// untyped gives the numbers of content without a type the types they have by themselves.
+// untyped gives the numbers of content without a type the types they have by themselves: 1.5 is a float, and of 1e999,
+// which is none, there is an error. Content of a Go type that reads any JSON keeps its literals instead (value).
 func (w *walker) untyped(v object.Value, at *step) object.Value {
 	typed, err := v.Untyped()
 	if err != nil && w.saved == nil {
@@ -485,7 +495,9 @@ func (w *walker) untyped(v object.Value, at *step) object.Value {
 	return typed
 }
 
-// bytes brings base64 text into the one form that encoding prints: without line breaks.
+// bytes brings base64 text into the one form that encoding prints: without line breaks, and with zeros in the bits of
+// the last character that no byte has. The data of a Secret is mostly in this form and megabytes long, so that it is
+// recognised without decoding it.
 func (w *walker) bytes(v object.Value, at *step) object.Value {
 	text := v.Str()
 	if isBase64(text) {
@@ -504,8 +516,8 @@ func (w *walker) bytes(v object.Value, at *step) object.Value {
 	return v
 }
 
-// isBase64 says whether text is what encoding prints, but for the last group, which must be without padding: the rest
-// of the rules is left to the decoder.
+// isBase64 says whether text is certainly what encoding prints: characters of the alphabet alone, in groups of four. It
+// is false for a text with padding, which is left to the decoder, as its last character may have bits that no byte has.
 func isBase64(text string) bool {
 	if len(text)%4 != 0 {
 		return false
@@ -548,7 +560,8 @@ func (w *walker) reportUnknown(at *step, name string) {
 	w.unknown, w.reported = append(w.unknown, path), w.reported+len(path)
 }
 
-// String is the path of the place: spec.containers[0].image.
+// String is the path of the place, spec.containers[0].image: the form of unknown fields, and of duplicates in package
+// object. Keys of maps stand in it as they are, dots and all.
 func (s *step) String() string { return string(s.appendPath(nil)) }
 
 func (s *step) appendPath(dst []byte) []byte {
@@ -619,7 +632,8 @@ func wrong(value, goType string, at *step) *TypeError {
 	return &TypeError{Path: at.String(), Message: string(append(text, goType...))}
 }
 
-// describe is encoding/json's word for a value; where a number was wanted, a number comes with its literal.
+// describe is encoding/json's word for a value: "string", "array", "bool". Where a number was wanted, a number comes
+// with its literal: "number 1.5".
 func describe(v object.Value, numeric bool) string {
 	name := v.Kind().String()
 	if numeric && isNumber(v) {

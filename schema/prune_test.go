@@ -69,7 +69,7 @@ func TestPruning(t *testing.T) {
 		got, err := typ.Decode(in)
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) {
-				t.Errorf("%s: error %v", c.name, err)
+				t.Errorf("%s: error %v, want one with %q", c.name, err, c.err)
 			}
 			continue
 		}
@@ -78,10 +78,10 @@ func TestPruning(t *testing.T) {
 			continue
 		}
 		if text := string(object.AppendJSON(nil, got.Value)); text != c.out {
-			t.Errorf("%s: %s", c.name, text)
+			t.Errorf("%s: decoded as %s, want %s", c.name, text, c.out)
 		}
 		if unknown := strings.Join(got.Unknown, " "); unknown != c.unknown {
-			t.Errorf("%s: unknown are %s", c.name, unknown)
+			t.Errorf("%s: unknown are %q, want %q", c.name, unknown, c.unknown)
 		}
 		if again, err := typ.DecodeFrom(got.Value, got.Value); err != nil || again.Value != got.Value {
 			t.Errorf("%s: decoded again: %v", c.name, err)

@@ -94,7 +94,7 @@ func TestValidate(t *testing.T) {
 			`spec.template.metadata.name: Invalid value: "bad": is bad`},
 	} {
 		if got := lines(typ.Validate(parsedJSON(t, c.in), object.Nil)); got != c.want {
-			t.Errorf("%s\n%s", c.in, got)
+			t.Errorf("%s: the errors are\n%s\nwant\n%s", c.in, got, c.want)
 		}
 	}
 }
@@ -117,10 +117,10 @@ func TestRatcheting(t *testing.T) {
 	} {
 		v, before := parsedJSON(t, c.in), parsedJSON(t, old)
 		if got := lines(typ.Validate(v, before)); got != c.want {
-			t.Errorf("%s\n%s", c.in, got)
+			t.Errorf("%s: the errors are\n%s\nwant\n%s", c.in, got, c.want)
 		}
 		if got := lines(typ.ValidateStatus(v, before)); got != c.status {
-			t.Errorf("status of %s\n%s", c.in, got)
+			t.Errorf("status of %s: the errors are\n%s\nwant\n%s", c.in, got, c.status)
 		}
 	}
 }
@@ -141,7 +141,7 @@ func TestRatchetingComparesOnce(t *testing.T) {
 	object := func(n int) object.Value { return parsedJSON(t, v.String()+fmt.Sprint(n)+strings.Repeat("}", depth)) }
 	old, made := object(3), object(2)
 	if n := testing.AllocsPerRun(1, func() { typ.Validate(made, old) }); n > 100*depth {
-		t.Errorf("%v allocations", n)
+		t.Errorf("%v allocations for a depth of %d, want at most %d", n, depth, 100*depth)
 	}
 }
 
@@ -164,7 +164,7 @@ func TestReportedErrorsAreBounded(t *testing.T) {
 			size += len(err.Error())
 		}
 		if len(errs) == 0 || size > 8<<20 {
-			t.Errorf("%s: %d errors of %d bytes", name, len(errs), size)
+			t.Errorf("%s: %d errors of %d bytes, want some errors of at most %d bytes", name, len(errs), size, 8<<20)
 		}
 	}
 }
@@ -203,12 +203,13 @@ func TestPatternsAreBounded(t *testing.T) {
 		}
 	}
 	if size > c.limit || size < c.limit/4 {
-		t.Errorf("%d bytes of patterns", size)
+		t.Errorf("%d bytes of patterns are kept, want at most %d and at least a quarter of that", size, c.limit)
 	}
 	if _, err := c.get(strings.Repeat("(abc){1000}", 100)); err != nil || c.size > c.limit {
-		t.Errorf("a huge pattern: %v", err)
+		t.Errorf("a pattern above the limit: error %v, %d bytes are kept; want no error, and at most %d bytes", err, c.size,
+			c.limit)
 	}
 	if _, err := c.get("("); err == nil {
-		t.Error("a pattern that is none")
+		t.Error("a pattern that does not compile has no error")
 	}
 }
