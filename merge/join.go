@@ -12,7 +12,9 @@ import (
 //
 //	fields(join(live, intent)) = fields(live) ∪ fields(intent)   join(join(live, intent), intent) = join(live, intent)
 //
-// The second formula says that an intent is satisfied by what it has made: applying it again changes nothing.
+// The second formula says that an intent is satisfied by what it has made: applying it again changes nothing. Of live
+// {a: 1, b: {c: 1}, l: [x]} and the intent {b: {d: 2}, l: [y]}, where l is atomic, it makes {a: 1, b: {c: 1, d: 2},
+// l: [y]}; the value of a is the same memory as in live.
 //
 // Where the two disagree on whether a value is a map, the intent replaces it. Atomic maps and lists are replaced as
 // wholes, too, even by an empty one. Where the intent has a granular map or list empty or null, live keeps its content:

@@ -210,6 +210,9 @@ const ancient = "ancient-changes"
 // updaters of a version own stays the same, so that no field loses its owner and an apply still meets its conflicts;
 // who owned it is forgotten.
 //
+// Say eleven clients have updated an object in v1, u1 first and u11 last. u1 and u2 become ancient-changes, with the
+// time of u2, and ten entries are left. When u12 updates the object, u3 goes into ancient-changes, too.
+//
 // A bucket of an earlier merge is used again. It may not be the oldest entry of its version, since its time is that of
 // the newest that went into it: the reference merges it with itself then, and so loses it (conformance/merge, "ancient
 // changes").

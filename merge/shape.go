@@ -103,6 +103,11 @@ func itemType(t *schema.Type) *schema.Type {
 // The default is part of the identity, because live has it and an intent need not: [port=80] of an intent and
 // [port=80,protocol="TCP"] of live must be one item. A single key is not wrapped in a map, as nearly all lists have
 // one, and identities are compared far more often than they are printed.
+//
+//	list                          item                    identity                      element
+//	finalizers, a set             a.b/c                   "a.b/c"                       v:"a.b/c"
+//	containers, by name           {name: web, image: a}   "web"                         k:{"name":"web"}
+//	ports, by port and protocol   {port: 80}              {port: 80, protocol: "TCP"}   k:{"port":80,"protocol":"TCP"}
 func identify(t *schema.Type, item object.Value) (object.Value, error) {
 	if t.ListType == schema.Set {
 		switch item.Kind() {

@@ -147,6 +147,9 @@ func (w *writer) publishIndex() { w.segment.index = w.index }
 //	x[i] ≤ x[i+1]
 //	x[i] ≤ r  ⇒  the commit with the revision r begins at or after i × indexStep
 //
+// If commits 41 to 90 are in the first 64 KiB, and 91 to 120 begin in the second, the index is [41, 91]. A reader that
+// wants what follows 100 starts at 64 KiB and skips 91 to 100.
+//
 // The obvious index, one entry for each commit, would cost memory for the whole window. This one has 128 entries for
 // a segment of 8 MiB, and a reader skips at most 64 KiB before the first commit that it wants. Entries are only
 // added, so readers share them with the writer: an append to the writer's slice does not change what is within their

@@ -51,7 +51,10 @@ type manifest struct {
 	entry
 }
 
-// entry is the content of a slot.
+// entry is the content of a slot. Its 56 bytes are within one sector, but a disk need not write a sector as a whole, so
+// there is a checksum:
+//
+//	"PLINTH-M"   version 4   sequence 8   checkpoint 8   oldest 8   newest 8   end 8   CRC-32C 4
 type entry struct {
 	sequence   int64 // number of the entry; it grows over the life of the directory
 	checkpoint int64 // revision of the checkpoint; 0: there is none
