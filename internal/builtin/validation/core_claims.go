@@ -25,7 +25,7 @@ func (f *errorList) templateMeta(meta object.Value, p *fielderrors.Place) {
 	objectmeta.Annotations(&f.Errors, meta.At("annotations"), p.To("annotations"))
 	objectmeta.Labels(&f.Errors, meta.At("labels"), p.To("labels"))
 	for _, key := range templateMeta {
-		if v := meta.At(key); !blank(v) && v.Kind() != object.Int || v.Int() != 0 {
+		if v := meta.At(key); !v.IsNull() && v.Kind() != object.Int || v.Int() != 0 {
 			f.Forbidden(p.To(or(goNames[key], key)), "cannot be set")
 		}
 	}

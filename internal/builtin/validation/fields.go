@@ -133,13 +133,13 @@ func configKeyErrors(s string) []string {
 	return utilvalidation.IsConfigMapKey(s)
 }
 
-// envNameErrors says what keeps a text from being the name of an environment variable.
+// envNameErrors says what keeps a text, which is not empty, from being the name of an environment variable.
 func envNameErrors(s string) []string {
 	i := 0
 	for i < len(s) && s[i] >= ' ' && s[i] < 0x7f && s[i] != '=' {
 		i++
 	}
-	if i == len(s) && i > 0 {
+	if i == len(s) {
 		return nil
 	}
 	return utilvalidation.IsRelaxedEnvVarName(s)

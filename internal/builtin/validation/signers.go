@@ -55,9 +55,10 @@ func isKubernetesSigner(name string) bool {
 	return domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io")
 }
 
-// signerOfBundle is the signer that the name of a ClusterTrustBundle begins with, "" if it names none.
+// signerOfBundle is the signer that the name of a ClusterTrustBundle begins with, as it stands there, with a colon for
+// its slash; "" if it names none.
 func signerOfBundle(name string) string {
-	return strings.ReplaceAll(name[:max(0, strings.LastIndex(name, ":"))], ":", "/")
+	return name[:max(0, strings.LastIndex(name, ":"))]
 }
 
 // trustBundleNameErrors says what is wrong with the name of a ClusterTrustBundle of a signer.

@@ -58,9 +58,6 @@ func quantity(v object.Value) resource.Quantity {
 	return q
 }
 
-// blank says whether a value is not there or an empty text, which is the same for a member that Go holds as a string.
-func blank(v object.Value) bool { return v.IsNull() || v.Kind() == object.String && v.Len() == 0 }
-
 // quantities are the members whose values are quantities, or maps of them. Two quantities are the same if their amount
 // is, however they are written.
 var quantities = []string{"allocatedResources", "capacity", "divisor", "limits", "overhead", "requests", "sizeLimit"}
