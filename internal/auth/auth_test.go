@@ -599,3 +599,30 @@ func authenticate(ctx context.Context, a *Authenticator, r *http.Request) (acces
 	}
 	return *id, err
 }
+
+// The last moment of a certificate is still within it, as in crypto/x509: what is kept of its verification ends after
+// it. Of a chain the shortest certificate counts, and of several chains the longest.
+//
+// SPEC: AUTH-1
+func TestLastEnd(t *testing.T) {
+	began := time.Unix(1_700_000_000, 0)
+	chain := func(hours ...time.Duration) (c []*x509.Certificate) {
+		for _, h := range hours {
+			c = append(c, &x509.Certificate{NotAfter: began.Add(h * time.Hour)})
+		}
+		return c
+	}
+	for _, c := range []struct {
+		chains [][]*x509.Certificate
+		want   time.Duration
+	}{
+		{[][]*x509.Certificate{chain(1)}, time.Hour},
+		{[][]*x509.Certificate{chain(3, 2, 4)}, 2 * time.Hour},
+		{[][]*x509.Certificate{chain(3, 2), chain(5, 4), chain(9, 1)}, 4 * time.Hour},
+	} {
+		end := lastEnd(c.chains)
+		if last := began.Add(c.want); !end.After(last) || end.Sub(last) > time.Second {
+			t.Errorf("chains end at %v, want right after %v", end, last)
+		}
+	}
+}
