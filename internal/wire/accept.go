@@ -8,23 +8,23 @@ import (
 	"plinth/internal/apierr"
 )
 
-// maxClauses is how many media ranges of an Accept header are read; what follows is passed over.
+// maxClauses is how many media ranges of an Accept header are read; further ones are ignored.
 const maxClauses = 8
 
 // Clause is one media range of an Accept header.
 type Clause struct {
 	kind, sub string // "application", "json"; either may be "*"
 	quality   float64
-	params    string // what stands behind the first semicolon
+	params    string // the text after the first semicolon
 }
 
-// Accept is an Accept header taken apart, the most wanted Clause first.
+// Accept is a parsed Accept header: its clauses by quality, the highest first.
 type Accept struct {
 	list  [maxClauses]Clause
 	count int
 }
 
-// ParseAccept takes a header apart. An empty one wants anything.
+// ParseAccept parses a header. An empty one accepts every media type.
 func ParseAccept(header string) *Accept {
 	if header == "" {
 		header = "*/*"
@@ -34,12 +34,12 @@ func ParseAccept(header string) *Accept {
 	return a
 }
 
-// Clauses are the clauses in order.
+// Clauses returns the clauses in order.
 func (a *Accept) Clauses() []Clause { return a.list[:a.count] }
 
-// parse takes a header apart: by quality, and of equals the one that names a type before one with a wildcard. As in the
-// reference, a quality of 0 is the least wanted one and no refusal, one that is no number is 1, and what is no media
-// range is passed over.
+// parse parses a header. Clauses are ordered by quality; with equal quality, those without wildcards come first. As in
+// the reference, a quality of 0 is the lowest one and does not refuse, an invalid one is 1, and text that is not a
+// media range is ignored.
 func (a *Accept) parse(header string) {
 	for len(header) > 0 && a.count < maxClauses {
 		var part string
@@ -76,7 +76,7 @@ func (a *Accept) insert(c Clause) {
 	a.count++
 }
 
-// less says whether c is wanted less than d.
+// less says whether c comes after d.
 func (c Clause) less(d Clause) bool {
 	if c.quality != d.quality {
 		return c.quality < d.quality
@@ -94,7 +94,7 @@ func (c Clause) wildcards() int {
 	return 0
 }
 
-// Param is a parameter of the clause, or "".
+// Param returns a parameter of the clause; "" if it has none of this name. Of several, the last one counts.
 func (c Clause) Param(name string) (found string) {
 	for key, value := range c.eachParam {
 		if key == name {
@@ -139,7 +139,7 @@ func Literal(accept string, mediaTypes ...string) bool {
 	return false
 }
 
-// NotLiteral is the answer to a header that is not.
+// NotLiteral returns the error for a header for which Literal is false, with the text of the reference.
 func NotLiteral(mediaTypes ...string) *apierr.Error {
 	return &apierr.Error{
 		Code: 406, Reason: apierr.NotAcceptable, Details: &apierr.Details{},

@@ -1,9 +1,9 @@
-// Package wire turns stored objects into what clients read: media types, lists, tables, metadata alone, and the frames
-// of a watch (MED-1…MED-8, WATCH-1). It works on bytes and values and knows nothing of HTTP but the syntax of an Accept
-// header.
+// Package wire prints stored objects in the forms that clients request: media types, lists, Tables,
+// PartialObjectMetadata and the frames of a watch (MED-1…MED-8, WATCH-1). It works on bytes and values, and knows
+// nothing of HTTP but the syntax of an Accept header.
 //
-// Its nouns: a [Media] is how a client wants an answer, as [Negotiate] has found out; a [ListMeta] is what stands at
-// the head of a collection; a [Table] prints objects as rows; [Frames] prints the events of one watch.
+// Its nouns: a [Media] is the form of a response, as [Offer.Negotiate] returns it; a [ListMeta] is the metadata of a
+// list; a [Table] prints objects as rows; [Frames] prints the events of one watch.
 //
 // Stored bytes are canonical JSON (package object), so printing an object is copying it with its resourceVersion
 // spliced in, and its metadata is a slice of it. Every function appends to a buffer of its caller's and allocates

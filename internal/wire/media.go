@@ -2,18 +2,18 @@ package wire
 
 import "strings"
 
-// Offer is what a server writes and reads.
+// Offer is the set of media types that the server offers for a resource.
 type Offer struct {
 	CBOR bool // among the encodings (gate CBORServingAndStorage)
-	Lean bool // clients may do without managedFields (gate ManagedFieldsOptOut)
-	// NoTables says that what is asked for has no Table (MED-6).
+	Lean bool // clients may omit managedFields (gate ManagedFieldsOptOut)
+	// NoTables says that the resource has no Table (MED-6).
 	NoTables bool
-	// NoMessages says that it has no protobuf form but that of its metadata, and no strategic merge patch: a custom
-	// object (MED-3).
+	// NoMessages says that its objects have no protobuf form, except for their metadata, and no strategic merge patch:
+	// they are custom objects (MED-3).
 	NoMessages bool
 }
 
-// Form is what is made of an object before it is printed.
+// Form is what of an object is sent.
 type Form uint8
 
 // The forms.
@@ -37,13 +37,13 @@ func formOf(kind string) (Form, bool) {
 	return Plain, false
 }
 
-// Media is how a client wants an answer.
+// Media is the form of a response.
 type Media struct {
 	Encoding Encoding
 	Form     Form
 	Version  string // of the group meta.k8s.io, for forms other than Plain: "v1" or "v1beta1"
 	Pretty   bool
-	// Lean leaves metadata.managedFields out, as the parameter drop=metadata.managedFields wants it (BEY-5, KEP-5958).
+	// Lean omits metadata.managedFields: the parameter drop=metadata.managedFields (BEY-5, KEP-5958).
 	Lean bool
 }
 
@@ -69,7 +69,8 @@ func (m Media) AppendTag(b []byte) []byte {
 // metaGroup is the API group of tables and partial objects.
 const metaGroup = "meta.k8s.io"
 
-// Negotiate picks what an Accept header wants most. An empty header is JSON. It is not ok if nothing is acceptable.
+// Negotiate returns the first acceptable form of an Accept header. An empty header is JSON. ok is false if no form is
+// acceptable.
 func (o Offer) Negotiate(accept string) (m Media, ok bool) { return o.negotiate(accept, true) }
 
 // NegotiateError is Negotiate for an error: it has no other form than itself.
@@ -142,8 +143,8 @@ func (c *Clause) media(encoding Encoding) (Media, bool) {
 		(m.Version == "v1" || m.Version == "v1beta1")
 }
 
-// dropsManaged says whether managedFields are among the fields that a client does not want. Others are ignored, as
-// the KEP has it: they may be known one day.
+// dropsManaged says whether metadata.managedFields is among the fields that a client omits. Others are ignored, as the
+// KEP requires, so that later servers can support them.
 func dropsManaged(fields string) bool {
 	for field := range strings.SplitSeq(fields, "+") {
 		if field == "metadata.managedFields" {

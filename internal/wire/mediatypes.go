@@ -6,7 +6,7 @@ import (
 	"plinth/internal/engine"
 )
 
-// Encoding is the format of an answer or a body.
+// Encoding is the format of a body, of a request or a response.
 type Encoding uint8
 
 // The encodings, in the order in which a wildcard takes them.
@@ -111,13 +111,13 @@ func (o Offer) PatchTypes() []string {
 	return o.lists().patches
 }
 
-// Reads is the encoding of a media type without parameters, if bodies of it are read.
+// Reads returns the encoding of a media type without parameters; ok is false if bodies of it are not accepted.
 func (o Offer) Reads(mediaType string) (Encoding, bool) {
 	at := slices.Index(o.lists().objects, mediaType)
 	return Encoding(max(at, 0)), at >= 0 && !(o.NoMessages && Encoding(at) == Protobuf)
 }
 
-// ReadsPatch is the format of a patch by its media type without parameters. It may be known but not offered.
+// ReadsPatch returns the format of a patch by its media type without parameters. It may be known but not offered.
 func (o Offer) ReadsPatch(mediaType string) (f PatchFormat, known, offered bool) {
 	for _, row := range patchRows {
 		if row.name == mediaType {
@@ -127,13 +127,13 @@ func (o Offer) ReadsPatch(mediaType string) (f PatchFormat, known, offered bool)
 	return f, false, false
 }
 
-// String is the media type.
+// String returns the media type.
 func (e Encoding) String() string { return rows[e].name }
 
 // Streams says whether a watch can be written in the encoding.
 func (e Encoding) Streams() bool { return rows[e].stream != "" }
 
-// StreamType is the Content-Type of a watch. That JSON is streamed the reference does not say there.
+// StreamType returns the Content-Type of a watch. As in the reference, that of JSON has no parameter stream=watch.
 func (e Encoding) StreamType() string { return rows[e].sent }
 
 // Encodings lists all encodings.
