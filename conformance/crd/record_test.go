@@ -4,9 +4,13 @@ package crd
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,7 +34,8 @@ func TestRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &recorder{Recorder: all, reached: map[int]bool{}}
+	r := &recorder{Recorder: all, errors: 60, reached: map[int]bool{}, said: map[string]bool{},
+		differ: map[string]bool{}}
 	r.out.WriteString("# What upstream says of definitions, each of which notices a mutant of the rules: found by TestRecord of " +
 		"conformance/crd.\n")
 	docs := corpus(t)
@@ -43,26 +48,47 @@ func TestRecord(t *testing.T) {
 			}
 		}
 	}
-	first := len(from)
+	before := recordedBefore(t)
+	for _, e := range before {
+		r.Reset() // each is tried on every mutant
+		if w := r.write(t, e.verb, e.doc, e.old); w != nil {
+			r.try(t, w)
+			r.pool = append(r.pool, w)
+		}
+	}
+	t.Logf("%d recorded writes leave %d mutants", len(before), len(r.Open))
+	for _, e := range examples() {
+		r.Reset()
+		if e.old == nil {
+			e.old = e.doc
+		}
+		for _, verb := range verbs {
+			if w := r.write(t, verb, e.doc, e.old); w != nil && r.try(t, w) {
+				from = append(from, e.doc)
+			}
+		}
+	}
+	t.Logf("%d examples leave %d mutants", len(examples()), len(r.Open))
+	r.errors = 8
 	choose := rand.New(rand.NewPCG(*seed, 1))
 	for i := range 20 * *objects {
-		doc := from[i%len(from)]
-		if i >= first {
-			doc = m.variant(*seed<<32+uint64(i), from[choose.IntN(len(from))])
-		}
+		doc := m.variant(*seed<<32+uint64(i), from[choose.IntN(len(from))])
 		old := from[choose.IntN(len(from))]
 		if choose.IntN(3) > 0 {
 			old = m.variant(*seed<<33+uint64(i), doc)
 		}
 		joins := false
-		for _, verb := range []string{"create", "update", "status"} {
+		for _, verb := range verbs {
 			w := r.write(t, verb, doc, old)
 			if w != nil && r.try(t, w) {
 				joins = true
 			}
 		}
-		if joins && i >= first {
+		if joins {
 			from = append(from, doc)
+		}
+		if i%100 == 0 {
+			r.Reset()
 		}
 		if i%400 == 0 {
 			t.Logf("%d tried, %d in the corpus, %d mutants are left", i, len(from), len(r.Open))
@@ -72,24 +98,64 @@ func TestRecord(t *testing.T) {
 	for i, w := range r.pool {
 		samples[i] = w.Sample
 	}
+	r.errors = 60
 	r.CloseGlobals(samples, func(i, mutant int) *mutants.Sample {
 		w := r.minimise(t, r.pool[i], mutant)
 		r.record(w)
 		return w.Sample
 	})
+	for _, n := range slices.Sorted(maps.Keys(r.Open)) {
+		t.Logf("left: %s", mutants.Names[n-1])
+	}
 	t.Logf("%d of %d mutants are left", len(r.Open), mutants.Count)
 	if err := os.WriteFile(recorded, r.out.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
+// recordedBefore are the writes that the table has, so that a new one notices no less.
+func recordedBefore(t *testing.T) (all []example) {
+	text, err := os.ReadFile(recorded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		switch line = strings.TrimSuffix(line, "\n"); {
+		case slices.Contains(verbs, line):
+			all = append(all, example{verb: line})
+		case line[0] == '{':
+			var doc map[string]any
+			if err := json.Unmarshal([]byte(line), &doc); err != nil {
+				t.Fatal(err)
+			}
+			if e := &all[len(all)-1]; e.doc == nil {
+				e.doc = doc
+			} else {
+				e.old = doc
+			}
+		}
+	}
+	return all
+}
+
+// verbs are the ways in which a definition is written.
+var verbs = []string{"create", "update", "status"}
+
 type recorder struct {
 	*mutants.Recorder
 	out     bytes.Buffer
 	reached map[int]bool
-	pool    []*write // for mutants in variables
-	differ  int
+	pool    []*write        // for mutants in variables
+	errors  int             // how many errors a write may have
+	said    map[string]bool // what has been said, for the pool
+	differ  map[string]bool // what has been said of differences
 }
+
+// mostSaid is how many writes are in the pool because of what is said of them.
+const mostSaid = 700
+
+// quotes are the parts of an error that depend on the definition: paths and values.
+var quotes = regexp.MustCompile(`"[^"]*"|\S*openAPIV3Schema\S*|\d+`)
 
 // write is a write of a definition of which upstream and we say the same.
 type write struct {
@@ -125,16 +191,23 @@ func (r *recorder) write(t *testing.T, verb string, doc, was map[string]any) *wr
 		}
 	}
 	if difference := v.difference(); difference != "" {
-		if r.differ++; r.differ < 10 {
-			t.Logf("upstream and we differ: %s: %s\n%s\n%s", verb, difference, text(t, doc), text(t, was))
+		if shown := quotes.ReplaceAllString(difference, ""); len(r.differ) < 30 && !r.differ[shown] {
+			r.differ[shown] = true
+			t.Logf("upstream and we differ: %s: %s\n%.2000s\n%.2000s", verb, difference, text(t, doc), text(t, was))
 		}
 		return nil
 	}
-	if v.panicked != nil || len(v.ours) > 8 {
+	if v.panicked != nil || len(v.ours) > r.errors {
 		return nil
 	}
 	var err error
-	w.Sample, err = r.Sample(func() (string, error) { return strings.Join(judged(verb, w.obj, w.old), "\n"), nil })
+	w.Sample, err = r.Sample(func() (string, error) {
+		said := ""
+		for _, line := range judged(verb, w.obj, w.old) {
+			said += fmt.Sprintf("    %q\n", line)
+		}
+		return said, nil
+	})
 	if err != nil {
 		return nil
 	}
@@ -148,10 +221,11 @@ func (r *recorder) try(t *testing.T, w *write) bool {
 		fresh = fresh || r.Open[n] && !r.reached[n]
 		r.reached[n] = true
 	}
-	if fresh {
+	if said := quotes.ReplaceAllString(w.Says, ""); fresh || !r.said[said] && len(r.said) < mostSaid {
+		r.said[said] = true
 		r.pool = append(r.pool, w)
 	}
-	if mutant := r.First(w.Sample); mutant > 0 {
+	for mutant := r.First(w.Sample); mutant > 0; mutant = r.First(w.Sample) {
 		r.record(r.minimise(t, w, mutant))
 	}
 	return fresh
@@ -189,7 +263,5 @@ func (r *recorder) record(w *write) {
 	if w.verb != "create" {
 		fmt.Fprintf(&r.out, "%s\n", object.AppendJSON(nil, w.old))
 	}
-	for line := range strings.Lines(w.Says) {
-		fmt.Fprintf(&r.out, "    %q\n", strings.TrimSuffix(line, "\n"))
-	}
+	r.out.WriteString(w.Says)
 }

@@ -2,6 +2,7 @@ package defaults
 
 import (
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 
@@ -51,4 +52,26 @@ func TestPullPolicyOfImageNames(t *testing.T) {
 		t.Errorf("only %d names mean latest", always)
 	}
 	t.Logf("%d of 100000 names mean latest", always)
+}
+
+// The images that the product's tests know the policies of are those of upstream.
+func TestRecordedImages(t *testing.T) {
+	text, err := os.ReadFile("../../internal/builtin/defaults/testdata/images.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")[1:]
+	if len(lines) < 35 {
+		t.Errorf("only %d images", len(lines))
+	}
+	for _, line := range lines {
+		policy, image, _ := strings.Cut(line, " ")
+		want := "IfNotPresent"
+		if _, tag, _, _ := parsers.ParseImageName(image); tag == "latest" {
+			want = "Always"
+		}
+		if policy != want {
+			t.Errorf("%q: %s, want %s", image, policy, want)
+		}
+	}
 }

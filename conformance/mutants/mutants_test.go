@@ -34,19 +34,21 @@ type target struct {
 	sample int
 	// skip are tests that say nothing of the rules or take too long for a run per mutant, and files without rules.
 	skip []string
+	// least is how many mutants there are at least: with fewer, it is the search for them that has lost something.
+	least int
 }
 
 var targets = []target{
 	{pkg: "internal/builtin/validation", tests: []string{"internal/builtin/validation"},
-		inProcess: []string{"TestTables", "TestDocumentsAreValid"}, sample: 60},
+		inProcess: []string{"TestTables", "TestDocumentsAreValid"}, sample: 60, least: 12_000},
 	{pkg: "internal/crd/validation", tests: []string{"internal/crd/validation"}, inProcess: []string{"TestRecorded"},
-		skip: []string{"TestDeepSchemas"}},
+		skip: []string{"TestDeepSchemas"}, least: 2_000},
 	{pkg: "internal/builtin/defaults", tests: []string{"internal/builtin/defaults"},
-		inProcess: []string{"TestRecorded"}, sample: 60},
-	{pkg: "internal/builtin/columns", tests: []string{"internal/builtin"}},
-	{pkg: "internal/builtin/warnings", tests: []string{"internal/builtin/warnings"}},
-	{pkg: "internal/builtin/convert", tests: []string{"internal/builtin/convert"}},
-	{pkg: "internal/proto", tests: []string{"internal/proto"}},
+		inProcess: []string{"TestRecorded"}, sample: 60, least: 1_100},
+	{pkg: "internal/builtin/columns", tests: []string{"internal/builtin"}, least: 1_400},
+	{pkg: "internal/builtin/warnings", tests: []string{"internal/builtin/warnings"}, least: 800},
+	{pkg: "internal/builtin/convert", tests: []string{"internal/builtin/convert"}, least: 300},
+	{pkg: "internal/proto", tests: []string{"internal/proto"}, least: 800},
 }
 
 func TestMutantsAreNoticed(t *testing.T) {
@@ -54,14 +56,65 @@ func TestMutantsAreNoticed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	tried := 0
 	for _, target := range targets {
 		if *only != "" && !slices.Contains(strings.Split(*only, ","), target.pkg) {
 			continue
 		}
+		tried++
 		if !*all && target.sample == 0 {
 			continue
 		}
 		t.Run(target.pkg, func(t *testing.T) { target.try(t, root) })
+	}
+	if want := len(strings.Split(*only, ",")); *only != "" && tried != want {
+		t.Errorf("%d of the packages %s are known", tried, *only)
+	}
+}
+
+// Each package with rules is a target, and each target has its file.
+func TestEveryPackageIsATarget(t *testing.T) {
+	files := map[string]bool{}
+	listed, err := filepath.Glob("testdata/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range listed {
+		files[file] = true
+	}
+	for _, target := range targets {
+		known, err := readUnnoticed(target.pkg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !files[known.file] {
+			t.Errorf("%s is the file of two targets", known.file)
+		}
+		delete(files, known.file)
+		if target.least < 300 {
+			t.Errorf("%s has no floor", target.pkg)
+		}
+	}
+	for file := range files {
+		t.Errorf("%s is the file of no target", file)
+	}
+	rules, err := filepath.Glob("../../internal/builtin/*/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages := map[string]bool{"internal/crd/validation": true, "internal/proto": true}
+	for _, file := range rules {
+		packages[strings.TrimPrefix(filepath.ToSlash(filepath.Dir(file)), "../../")] = true
+	}
+	delete(packages, "internal/builtin/gotypes") // compiles types; it has no rules
+	for _, target := range targets {
+		if !packages[target.pkg] {
+			t.Errorf("there is no package %s", target.pkg)
+		}
+		delete(packages, target.pkg)
+	}
+	for pkg := range packages {
+		t.Errorf("%s is no target", pkg)
 	}
 }
 
@@ -71,12 +124,18 @@ func (target *target) try(t *testing.T, root string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if len(pkg.Mutants) < target.least {
+		t.Fatalf("only %d mutants are found; %d are the floor", len(pkg.Mutants), target.least)
+	}
 	known, err := readUnnoticed(target.pkg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	numbers := map[string]int{}
 	for i, m := range pkg.Mutants {
+		if numbers[m.Name] > 0 {
+			t.Fatalf("two mutants are called %q", m.Name)
+		}
 		numbers[m.Name] = i + 1
 	}
 	for name := range known.lines {
@@ -89,6 +148,9 @@ func (target *target) try(t *testing.T, root string) {
 	overlay, err := pkg.Overlay(root, out)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if len(chosen) == 0 {
+		t.Fatal("no mutant is tried")
 	}
 	var programs []*mutation.Program
 	for _, tests := range target.tests {

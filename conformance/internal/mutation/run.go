@@ -21,7 +21,8 @@ type Program struct {
 	binary, dir string
 	// reaching has the tests that reach a mutant, by its number.
 	reaching map[int][]string
-	// patience is how long a mutant may take; one that takes longer has been noticed.
+	// patience is how long a mutant may take, and four times as long if it has not ended then; one that has not ended
+	// even then has been noticed.
 	patience time.Duration
 }
 
@@ -74,6 +75,22 @@ func (p *Program) Trace(skip func(test string) bool) error {
 			p.reaching[n] = append(p.reaching[n], test)
 		}
 	}
+	if len(p.reaching) == 0 {
+		return fmt.Errorf("no test of %s reaches a mutant", p.binary)
+	}
+	return p.control()
+}
+
+// control runs all the tests as Notices does, without a mutant: whatever fails then would fail with each.
+func (p *Program) control() error {
+	var tests []string
+	for _, reaching := range p.reaching {
+		tests = append(tests, reaching...)
+	}
+	slices.Sort(tests)
+	if out, err := p.try(0, slices.Compact(tests), time.Hour); err != nil {
+		return fmt.Errorf("the tests fail without any mutant: %w\n%s", err, out)
+	}
 	return nil
 }
 
@@ -123,17 +140,25 @@ func (p *Program) Notices(mutant int) (bool, error) {
 	if len(tests) == 0 {
 		return false, nil
 	}
+	_, err := p.try(mutant, tests, p.patience)
+	if errors.Is(err, context.DeadlineExceeded) { // it hangs, or the machine is busy
+		_, err = p.try(mutant, tests, 4*p.patience)
+	}
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) && !errors.Is(err, context.DeadlineExceeded) {
+		return false, err
+	}
+	return err != nil, nil
+}
+
+// try runs tests with a mutant.
+func (p *Program) try(mutant int, tests []string, patience time.Duration) ([]byte, error) {
 	quoted := make([]string, len(tests))
 	for i, test := range tests {
 		quoted[i] = regexp.QuoteMeta(test)
 	}
-	_, err := p.run(p.patience, []string{"PLINTH_MUTANT=" + strconv.Itoa(mutant)}, "-test.failfast", "-test.run",
+	return p.run(patience, []string{"PLINTH_MUTANT=" + strconv.Itoa(mutant)}, "-test.failfast", "-test.run",
 		"^("+strings.Join(quoted, "|")+")$")
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		return false, err
-	}
-	return err != nil, nil
 }
 
 func (p *Program) run(patience time.Duration, env []string, args ...string) ([]byte, error) {
@@ -142,7 +167,11 @@ func (p *Program) run(patience time.Duration, env []string, args ...string) ([]b
 	command := exec.CommandContext(ctx, p.binary, args...)
 	command.Dir = p.dir
 	command.Env = append(os.Environ(), append(env, "GOMAXPROCS=1", "GOTRACEBACK=none")...)
-	return command.CombinedOutput()
+	out, err := command.CombinedOutput()
+	if ctx.Err() != nil {
+		return out, ctx.Err()
+	}
+	return out, err
 }
 
 // Survivors are those of the mutants that none of the programs notices, in order.

@@ -63,6 +63,13 @@ var cases = []struct {
 	{"podIPs that begin with podIP stay", podStatus, `{"podIP": "1", "podIPs": [{"ip": "1"}, {"ip": "2"}]}`,
 		`{"podIP": "1", "podIPs": [{"ip": "1"}, {"ip": "2"}]}`},
 
+	{"the partition of a StatefulSet that says how it is updated", statefulSetUpdateStrategy,
+		`{"rollingUpdate": {}, "type": "RollingUpdate"}`,
+		`{"rollingUpdate": {"maxUnavailable": 1, "partition": 0}, "type": "RollingUpdate"}`},
+	{"no rolling update, no partition", statefulSetUpdateStrategy, `{"type": "RollingUpdate"}`,
+		`{"type": "RollingUpdate"}`},
+	{"a Namespace without a name has no label", nameLabel, `{"labels": {"a": "b"}}`, `{"labels": {"a": "b"}}`},
+
 	{"a probe", probe, `{"httpGet": {"port": 80}, "periodSeconds": 5}`,
 		`{"failureThreshold": 3, "httpGet": {"path": "/", "port": 80, "scheme": "HTTP"}, "periodSeconds": 5, "successThreshold": 1, "timeoutSeconds": 1}`},
 	{"a probe over gRPC", probe, `{"grpc": {"port": 80, "service": null}}`,

@@ -38,7 +38,11 @@ func (c *checker) defaults(openAPI object.Value, p *fielderrors.Place) bool {
 		return true
 	}
 	before := len(c.List)
-	t, err := c.compile(openAPI)
+	form := openAPI
+	if anyNode(openAPI, func(n *node) bool { return n.forbidsAdditional() }) {
+		form = structuralForm(openAPI, false)
+	}
+	t, err := c.compile(form, "x-kubernetes-int-or-string")
 	if err != nil {
 		c.List = append(c.List, field.InternalError(c.Path(p), err))
 		return false
@@ -50,7 +54,7 @@ func (c *checker) defaults(openAPI object.Value, p *fielderrors.Place) bool {
 
 // node validates the defaults of a node and below it.
 func (w *defaultsWalk) node(openAPI object.Value, t *schema.Type, p *fielderrors.Place, s enclosing) {
-	if openAPI.Kind() != object.Map || t == nil || w.budget < 0 {
+	if t == nil || w.budget < 0 {
 		return
 	}
 	n := read(openAPI)
@@ -61,12 +65,9 @@ func (w *defaultsWalk) node(openAPI object.Value, t *schema.Type, p *fielderrors
 	if n.hasDefault {
 		w.one(&n, t, p.To("default"), s)
 	}
-	if items := n.item(); !items.IsNull() {
-		around := s.around
-		s.around = func(v object.Value) object.Value { return around(object.ListOf(v)) }
-		w.node(items, t.Items(), p.To("items"), s)
-		s.around = around
-	}
+	inList := s
+	inList.around = func(v object.Value) object.Value { return s.around(object.ListOf(v)) }
+	w.node(n.item(), t.Items(), p.To("items"), inList)
 	for _, m := range n.properties.Members() {
 		below := s
 		below.meta = s.meta || embeds && isObjectMember(m.Key)
@@ -128,17 +129,17 @@ func (c *checker) hasUnprunedDefaults(openAPI object.Value) bool {
 	if !hasDefaults(openAPI) || isNotStructural(openAPI) {
 		return false
 	}
-	t, err := c.compile(openAPI)
+	t, err := c.compile(openAPI, "x-kubernetes-int-or-string")
 	return err == nil && pruned(openAPI, t)
 }
 
 // pruned says whether pruning changed a default at or below the node.
 func pruned(openAPI object.Value, t *schema.Type) bool {
-	if openAPI.Kind() != object.Map || t == nil {
+	if t == nil {
 		return false
 	}
 	n := read(openAPI)
-	if n.hasDefault && t.Custom != nil {
+	if t.Custom != nil {
 		if v, err := n.defaultValue.Untyped(); err == nil && !object.Equal(v, t.Custom.Default) {
 			return true
 		}

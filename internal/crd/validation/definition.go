@@ -78,8 +78,7 @@ func (d *definition) statusOf(name string) bool {
 	if !slices.ContainsFunc(d.versions, func(v version) bool { return !v.subresources.IsNull() }) {
 		return d.moved.hasStatus()
 	}
-	i := slices.IndexFunc(d.versions, func(v version) bool { return v.name == name })
-	return i >= 0 && d.versions[i].hasStatus()
+	return d.versions[slices.IndexFunc(d.versions, func(v version) bool { return v.name == name })].hasStatus()
 }
 
 // anyStatus says whether any version has a status subresource.
@@ -87,27 +86,22 @@ func (d *definition) anyStatus() bool {
 	return d.moved.hasStatus() || slices.ContainsFunc(d.versions, func(v version) bool { return v.hasStatus() })
 }
 
-// schemaOf returns the schema of a version; ok is false if there is no such version.
-func (d *definition) schemaOf(name string) (schema object.Value, ok bool) {
-	if !slices.ContainsFunc(d.versions, func(v version) bool { return !v.schema.IsNull() }) {
-		return d.moved.schema, true
+// schemaOf returns the schema of a version; null if it has none, or there is no such version.
+func (d *definition) schemaOf(name string) object.Value {
+	if !d.moved.schema.IsNull() {
+		return d.moved.schema
 	}
-	i := slices.IndexFunc(d.versions, func(v version) bool { return v.name == name })
-	if i < 0 {
-		return object.Nil, false
+	for i := range d.versions {
+		if v := &d.versions[i]; v.name == name {
+			return v.schema
+		}
 	}
-	return d.versions[i].schema, true
+	return object.Nil
 }
 
-// anySchema says whether a predicate holds for any schema.
+// anySchema says whether a predicate holds for any schema. It must not hold for null.
 func (d *definition) anySchema(holds func(schema object.Value) bool) bool {
-	if s := d.moved.openAPI(); !s.IsNull() && holds(s) {
-		return true
-	}
-	return slices.ContainsFunc(d.versions, func(v version) bool {
-		s := v.openAPI()
-		return !s.IsNull() && holds(s)
-	})
+	return holds(d.moved.openAPI()) || slices.ContainsFunc(d.versions, func(v version) bool { return holds(v.openAPI()) })
 }
 
 // allHaveSchemas says whether every version has a schema.

@@ -47,10 +47,7 @@ func (t *pathEnd) enter(name string) error {
 			element = "." + name
 		}
 	} else if additional := t.node.At("additionalProperties"); !additional.IsNull() {
-		t.node = object.Nil
-		if additional.Kind() == object.Map {
-			t.node = additional
-		}
+		t.node = additional
 		element = "[" + name + "]"
 	} else {
 		return errNoField

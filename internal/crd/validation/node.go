@@ -1,6 +1,8 @@
 package validation
 
 import (
+	"slices"
+
 	"plinth/object"
 )
 
@@ -25,7 +27,8 @@ type node struct {
 	forbiddenAtStatus, identified, elementary bool
 }
 
-// read parses a node. Members that are empty and that Go would omit are absent, because definitions have been decoded.
+// read parses a node. Members that are null, empty or false and that Go would omit are absent, because definitions have
+// been decoded.
 // An empty $ref is present, but it is an error in every structural schema, so that does not matter.
 //
 // forbiddenAtStatus: the node has a member that is not allowed at the root of a schema with a status subresource.
@@ -33,9 +36,6 @@ type node struct {
 func read(v object.Value) (n node) {
 	n.elementary = true
 	for _, m := range v.Members() {
-		if m.Value.IsNull() {
-			continue
-		}
 		n.member(m)
 	}
 	return n
@@ -47,20 +47,18 @@ func (n *node) member(m object.Member) {
 	atStatus, elementary := false, false
 	switch m.Key {
 	case "id":
-		n.id, n.identified = v.Str(), n.identified || v.Len() > 0
-		atStatus = v.Len() > 0
+		n.id, n.identified, atStatus = v.Str(), true, true
 	case "$schema":
-		n.dialect, n.identified = v.Str(), n.identified || v.Len() > 0
-		atStatus = v.Len() > 0
+		n.dialect, n.identified, atStatus = v.Str(), true, true
 	case "$ref":
 		n.ref, n.hasRef, n.identified = v, true, true
-		atStatus, elementary = true, v.Len() == 0
+		atStatus, elementary = true, true
 	case "description":
 		n.description = v.Str()
 	case "type":
 		n.typ, elementary = v.Str(), true
 	case "nullable":
-		n.nullable, atStatus = v.Bool(), v.Bool()
+		n.nullable, atStatus = true, true
 	case "title":
 		n.title = v.Str()
 	case "default":
@@ -68,13 +66,13 @@ func (n *node) member(m object.Member) {
 	case "pattern":
 		n.pattern = v.Str()
 	case "uniqueItems":
-		n.uniqueItems = v.Bool()
+		n.uniqueItems = true
 	case "enum", "maxProperties", "minProperties":
 		atStatus = true
 	case "required":
 		n.required = v
 	case "items":
-		n.items, elementary = v, v.Kind() != object.Map
+		n.items = v
 	case "allOf":
 		n.allOf, atStatus = v, true
 	case "oneOf":
@@ -98,9 +96,9 @@ func (n *node) member(m object.Member) {
 	case "x-kubernetes-preserve-unknown-fields":
 		n.preserve = v
 	case "x-kubernetes-embedded-resource":
-		n.embedded, atStatus = v.Bool(), v.Bool()
+		n.embedded, atStatus = true, true
 	case "x-kubernetes-int-or-string":
-		n.intOrString, atStatus = v.Bool(), v.Bool()
+		n.intOrString, atStatus = true, true
 	case "x-kubernetes-list-map-keys":
 		n.listKeys, atStatus = v, true
 	case "x-kubernetes-list-type":
@@ -172,38 +170,44 @@ func hasExtensions(schema object.Value) bool {
 	})
 }
 
+// forbidsAdditional says whether a node has additionalProperties: false.
+func (n *node) forbidsAdditional() bool {
+	return n.additionalProperties.Kind() == object.Bool && !n.additionalProperties.Bool()
+}
+
 // unconvertible is the reason why a schema has no structural form; "" if it has one. The reason is a member that
-// structural schemas do not have. Except for $schema, other rules refuse these members, too.
+// structural schemas do not have. Except for $schema, other rules refuse these members, too. The order is that of the
+// reference (NewStructural).
 func unconvertible(schema object.Value) string {
 	if schema.Kind() != object.Map {
 		return ""
 	}
 	n := read(schema)
-	if text := n.unconvertible(); text != "" {
+	if text := n.unsupported(); text != "" {
 		return text
 	}
-	for _, one := range [...]object.Value{n.not, n.item(), n.additional()} {
-		if text := unconvertible(one); text != "" {
+	for _, below := range slices.Concat([]object.Value{n.not}, n.allOf.Items(), n.anyOf.Items(), n.oneOf.Items()) {
+		if text := unconvertible(below); text != "" {
 			return text
 		}
 	}
-	for _, list := range [...]object.Value{n.allOf, n.anyOf, n.oneOf} {
-		for _, one := range list.Items() {
-			if text := unconvertible(one); text != "" {
-				return text
-			}
-		}
+	if text := n.malformed(); text != "" {
+		return text
+	}
+	if text := unconvertible(n.item()); text != "" {
+		return text
 	}
 	for _, m := range n.properties.Members() {
 		if text := unconvertible(m.Value); text != "" {
 			return text
 		}
 	}
-	return ""
+	return unconvertible(n.additional())
 }
 
-// unconvertible checks one node.
-func (n *node) unconvertible() string {
+// unsupported is about members that no node with a structural form has, malformed about values that they do not have
+// there; "" if there is none.
+func (n *node) unsupported() string {
 	for _, part := range [...]struct {
 		there bool
 		name  string
@@ -217,10 +221,14 @@ func (n *node) unconvertible() string {
 			return "OpenAPIV3Schema '" + part.name + "' is not supported"
 		}
 	}
+	return ""
+}
+
+func (n *node) malformed() string {
 	switch {
 	case !n.preserve.IsNull() && !n.preserve.Bool():
 		return "internal error: 'x-kubernetes-preserve-unknown-fields' must be true or undefined"
-	case n.items.Kind() == object.List && n.items.Len() > 0:
+	case n.items.Kind() == object.List:
 		return "OpenAPIV3Schema 'items' must be a schema, but is an array"
 	}
 	return ""

@@ -23,9 +23,6 @@ var (
 // name is the version. holder contains the schema as openAPIV3Schema, at the path p.
 func (c *checker) schema(holder object.Value, status bool, name string, p *fielderrors.Place) {
 	schema := holder.At("openAPIV3Schema")
-	if schema.IsNull() {
-		return
-	}
 	before := len(c.List)
 	n := read(schema)
 	at := p.To("openAPIV3Schema")
@@ -35,7 +32,8 @@ func (c *checker) schema(holder object.Value, status bool, name string, p *field
 	if n.nullable {
 		c.Forbidden(p.To("openAPIV3Schema.nullable"), "nullable cannot be true at the root")
 	}
-	cannot, sound := "", false
+	var cannot string
+	var sound bool
 	if !c.notStructural {
 		cannot = unconvertible(schema)
 		sound = cannot == "" && c.structural(schema, at) && c.defaults(schema, at)
@@ -88,12 +86,12 @@ func (w *openAPIWalk) node(schema object.Value, p *fielderrors.Place, s scope) (
 	w.supported(&n, p, s)
 	below := s
 	below.root = false
-	convertible = n.unconvertible() == ""
+	convertible = n.unsupported() == "" && n.malformed() == ""
 	visit := func(schema object.Value, p *fielderrors.Place, s scope) {
 		convertible = w.node(schema, p, s) && convertible
 	}
 	if !n.additionalProperties.IsNull() {
-		if n.properties.Len() > 0 && (n.additionalProperties.Kind() == object.Map || !n.additionalProperties.Bool()) {
+		if n.properties.Len() > 0 && !n.additionalProperties.Bool() {
 			w.Forbidden(p.To("additionalProperties"), "additionalProperties and properties are mutual exclusive")
 		}
 		inside := below
@@ -175,7 +173,7 @@ func (w *openAPIWalk) supported(n *node, p *fielderrors.Place, s scope) {
 		w.UnsupportedText(p.To("type"), n.typ, types)
 	}
 	if n.hasDefault && !s.defaults {
-		w.Forbidden(p.To("default"), strings.TrimSuffix("must not be set "+s.noDefaults, " "))
+		w.Forbidden(p.To("default"), "must not be set "+s.noDefaults)
 	}
 	for _, part := range [...]struct {
 		there bool
@@ -192,7 +190,7 @@ func (w *openAPIWalk) supported(n *node, p *fielderrors.Place, s scope) {
 	if n.typ == "null" {
 		w.Forbidden(p.To("type"), "type cannot be set to null, use nullable as an alternative")
 	}
-	if n.items.Kind() == object.List && n.items.Len() > 0 {
+	if n.items.Kind() == object.List {
 		w.Forbidden(p.To("items"), "items must be a schema object and not an array")
 	}
 	if s.meta && n.embedded {
@@ -309,7 +307,7 @@ func (w *openAPIWalk) listMap(n *node, p *fielderrors.Place) {
 
 // tightKeys requires that items of sets and maps, and the keys of the latter, cannot be missing or null.
 func (c *checker) tightKeys(n *node, p *fielderrors.Place) {
-	if n.item().IsNull() || n.listType != "set" && n.listType != "map" {
+	if n.listType != "set" && n.listType != "map" {
 		return
 	}
 	item := read(n.item())

@@ -48,48 +48,48 @@ func (c *checker) celRules(openAPI object.Value, version string, p *fielderrors.
 		return
 	}
 	path := c.Path(p)
-	if root := read(openAPI); root.typ == "" && root.rules.Len() > 0 {
+	if root := read(openAPI); root.typ == "" && !root.intOrString && root.rules.Len() > 0 {
 		// The reference reports the error for each node with rules.
 		for _, of := range w.ruled {
 			c.List = append(c.List, field.InternalError(of.Child("x-kubernetes-validations"), errNoType))
 		}
 		return
 	}
-	t, err := c.compile(openAPI)
+	t, err := c.compile(openAPI, "x-kubernetes-preserve-unknown-fields") // CEL cannot access such a node
 	if err != nil {
 		c.List = append(c.List, field.InternalError(path, err))
 		return
 	}
-	o := RuleOptions{Unchanged: c.unchangedSchemas[version], Stored: c.storedExpressions}
-	if w.broken != nil {
-		o.Skip = func(path string) bool { return w.broken[path] }
-	}
+	o := RuleOptions{Unchanged: c.unchangedSchemas[version], Stored: c.storedExpressions,
+		Skip: func(path string) bool { return w.broken[path] }}
 	c.List = append(c.List, c.CheckRules(t, path, o)...)
 }
 
-// compile compiles a structural schema, which may break other rules.
-func (c *checker) compile(openAPI object.Value) (*schema.Type, error) {
+// compile compiles a structural schema, which may break other rules. anyType is the keyword that stands in for a type
+// that does not exist.
+func (c *checker) compile(openAPI object.Value, anyType string) (*schema.Type, error) {
 	o := schema.StructuralOptions{Metadata: c.Metadata}
 	t, err := schema.Structural(openAPI, o)
 	if err != nil {
-		return schema.Structural(repaired(openAPI), o)
+		return schema.Structural(repaired(openAPI, anyType).Edit(nil, "x-kubernetes-int-or-string"), o)
 	}
 	return t, nil
 }
 
 // repaired removes from a schema what does not compile, so that rules in other parts of it can still be checked. The
-// rules of the repaired nodes and those above them are skipped.
-func repaired(openAPI object.Value) object.Value {
+// rules of the repaired nodes and those above them are skipped, unless the old object has the same mistakes.
+func repaired(openAPI object.Value, anyType string) object.Value {
 	if openAPI.Kind() != object.Map {
 		return openAPI
 	}
 	n := read(openAPI)
-	var set []object.Member
-	put := func(key string, v object.Value) { set = append(set, object.Member{Key: key, Value: v}) }
+	set := rebuilt(openAPI, func(below object.Value, _ bool) object.Value { return repaired(below, anyType) })
 	var drop []string
 	if n.typ != "" && !slices.Contains(types, n.typ) {
 		drop = append(drop, "type", "format")
-		put("x-kubernetes-int-or-string", object.BoolOf(true)) // it needs no type
+		if !n.intOrString {
+			set = append(set, object.Member{Key: anyType, Value: object.BoolOf(true)})
+		}
 	}
 	if n.hasMapType && !slices.Contains(mapTypes, n.mapType) {
 		drop = append(drop, "x-kubernetes-map-type")
@@ -100,26 +100,49 @@ func repaired(openAPI object.Value) object.Value {
 	if n.hasRef {
 		drop = append(drop, "$ref")
 	}
-	for _, key := range [...]string{"items", "additionalProperties", "not"} {
-		if of, ok := openAPI.Get(key); ok {
-			put(key, repaired(of))
-		}
-	}
-	for _, key := range [...]string{"allOf", "anyOf", "oneOf"} {
-		if list, ok := openAPI.Get(key); ok {
-			items := make([]object.Value, list.Len())
-			for i, of := range list.Items() {
-				items[i] = repaired(of)
-			}
-			put(key, object.ListOf(items...))
-		}
-	}
-	if n.properties.Len() > 0 {
-		properties := make([]object.Member, 0, n.properties.Len())
-		for _, m := range n.properties.Members() {
-			properties = append(properties, object.Member{Key: m.Key, Value: repaired(m.Value)})
-		}
-		put("properties", object.MapOf(properties...))
-	}
 	return openAPI.Edit(set, drop...)
+}
+
+// structuralForm leaves out what the structural form of a schema does not have: additionalProperties: false below
+// allOf, anyOf, oneOf and not. Objects are validated by it, defaults are not.
+func structuralForm(openAPI object.Value, nested bool) object.Value {
+	if openAPI.Kind() != object.Map {
+		return openAPI
+	}
+	if nested {
+		openAPI = openAPI.Edit(nil, "additionalProperties")
+	}
+	return openAPI.Edit(rebuilt(openAPI, func(below object.Value, inJunctor bool) object.Value {
+		return structuralForm(below, nested || inJunctor)
+	}))
+}
+
+// rebuilt returns the members of a schema that hold the schemas directly below it, each changed by f. inJunctor is set
+// for those below allOf, anyOf, oneOf and not. f is also called with what is no schema, such as additionalProperties:
+// true.
+func rebuilt(openAPI object.Value, f func(below object.Value, inJunctor bool) object.Value) (set []object.Member) {
+	for _, m := range openAPI.Members() {
+		switch m.Key {
+		case "items", "additionalProperties":
+			m.Value = f(m.Value, false)
+		case "not":
+			m.Value = f(m.Value, true)
+		case "allOf", "anyOf", "oneOf":
+			items := slices.Clone(m.Value.Items())
+			for i := range items {
+				items[i] = f(items[i], true)
+			}
+			m.Value = object.ListOf(items...)
+		case "properties":
+			properties := slices.Clone(m.Value.Members())
+			for i := range properties {
+				properties[i].Value = f(properties[i].Value, false)
+			}
+			m.Value = object.MapOf(properties...)
+		default:
+			continue
+		}
+		set = append(set, m)
+	}
+	return set
 }

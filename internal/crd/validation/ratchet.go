@@ -33,9 +33,7 @@ func (c *checker) ratchetingOf(was *definition, old object.Value) ratcheting {
 	}
 	for i := range def.versions {
 		name := def.versions[i].name
-		now, inNew := def.schemaOf(name)
-		before, inOld := was.schemaOf(name)
-		if inNew && inOld && object.Equal(now, before) {
+		if object.Equal(def.schemaOf(name), was.schemaOf(name)) {
 			e.unchangedSchemas[name] = true
 		}
 	}

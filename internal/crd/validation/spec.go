@@ -64,7 +64,7 @@ func (c *checker) spec() {
 	c.demandedNames(p.To("names"))
 	c.names(spec.At("names"), p.To("names"))
 	moved := &c.def.moved
-	first := ""
+	var first string
 	if len(c.def.versions) > 0 {
 		first = c.def.versions[0].name
 	}

@@ -30,7 +30,7 @@ func ApprovalOf(crd object.Value) (Approval, string) {
 		return ApprovalMissing, text
 	case strings.HasPrefix(text, "unapproved"):
 		return ApprovalBypassed, text
-	case err == nil && address.Host != "" && address.Scheme != "":
+	case err == nil && address.Host != "": // there is no host without a scheme
 		return ApprovalGiven, text
 	}
 	return ApprovalInvalid, text

@@ -117,7 +117,7 @@ func (c *checker) metadata(n *node, at level, p *fielderrors.Place) {
 		demand("apiVersion", "string")
 		demand("metadata", "object")
 	}
-	if member, ok := n.properties.Get("metadata"); ok && at == atRoot && !onlyNames(member) {
+	if at == atRoot && !onlyNames(n.properties.At("metadata")) {
 		c.Forbidden(p.Key("metadata"),
 			"must not specify anything other than name and generateName, but metadata is implicitly specified")
 	}
@@ -134,15 +134,8 @@ func onlyNames(schema object.Value) bool {
 					return false
 				}
 			}
-		case "items":
-			if m.Value.Kind() == object.Map {
-				return false
-			}
 		default:
-			if !m.Value.IsNull() && (m.Value.Kind() != object.Bool || m.Value.Bool() ||
-				m.Key == "additionalProperties") {
-				return false
-			}
+			return false
 		}
 	}
 	return true
@@ -167,9 +160,6 @@ func (c *checker) valueValidation(n *node, typesAllowed, firstTypes bool, p *fie
 	c.nestedList(n.allOf, firstTypes, p.To("allOf"))
 	c.nestedList(n.oneOf, false, p.To("oneOf"))
 	c.nested(n.not, false, p.To("not"))
-	if n.pattern == "" {
-		return
-	}
 	if _, err := regexp.Compile(n.pattern); err != nil {
 		c.Invalid(p.To("pattern"), n.pattern, "must be a valid regular expression, but isn't: "+err.Error())
 	}
@@ -248,10 +238,6 @@ func (c *checker) complete(v, s object.Value, sp, vp *fielderrors.Place) {
 	c.complete(n.item(), structure.item(), sp.To("items"), vp.To("items"))
 	for _, m := range n.properties.Members() {
 		at, by := sp.To("properties").Key(m.Key), vp.To("properties").Key(m.Key)
-		if property, ok := structure.properties.Get(m.Key); ok {
-			c.complete(m.Value, property, at, by)
-		} else {
-			c.Required(at, "because it is defined in "+c.Path(by).String())
-		}
+		c.complete(m.Value, structure.properties.At(m.Key), at, by)
 	}
 }

@@ -135,11 +135,7 @@ func (c *checker) unchanged(was *definition) {
 // storedVersions requires that the definition has every stored version.
 func (c *checker) storedVersions(stored object.Value, p *fielderrors.Place) {
 	if stored.Len() == 0 {
-		value := object.Nil
-		if stored.Kind() == object.List {
-			value = stored
-		}
-		c.Invalid(p, fielderrors.Show(value), "must have at least one stored version")
+		c.Invalid(p, fielderrors.Show(stored), "must have at least one stored version")
 		return
 	}
 	last := map[string]int{}
@@ -168,9 +164,6 @@ func (c *checker) storedVersions(stored object.Value, p *fielderrors.Place) {
 // conversion validates the conversion strategy.
 func (c *checker) conversion() {
 	conversion, p := c.def.spec.At("conversion"), root.To("spec").To("conversion")
-	if conversion.IsNull() {
-		return
-	}
 	strategy := conversion.At("strategy").Str()
 	if strategy != "None" && c.def.spec.At("preserveUnknownFields").Bool() {
 		c.Invalid(p.To("strategy"), fielderrors.Word(strategy), "must be None if spec.preserveUnknownFields is true")
