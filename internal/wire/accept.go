@@ -65,7 +65,7 @@ func (a *Accept) parse(header string) {
 	}
 }
 
-// insert keeps the list in order; of equals the earlier one stays in front.
+// insert keeps the list in order; among equals, the earlier one stays in front.
 func (a *Accept) insert(c Clause) {
 	at := a.count
 	for at > 0 && a.list[at-1].less(c) {
@@ -94,7 +94,7 @@ func (c Clause) wildcards() int {
 	return 0
 }
 
-// Param returns a parameter of the clause; "" if it has none of this name. Of several, the last one counts.
+// Param returns a parameter of the clause; "" if it has none of this name. If it is repeated, the last one counts.
 func (c Clause) Param(name string) (found string) {
 	for key, value := range c.eachParam {
 		if key == name {
@@ -117,14 +117,14 @@ func (c Clause) eachParam(yield func(key, value string) bool) {
 	}
 }
 
-// Names says whether the clause asks for this media type, parameters aside.
+// Names says whether the clause names this media type, parameters aside.
 func (c Clause) Names(mediaType string) bool {
 	kind, sub, _ := strings.Cut(mediaType, "/")
 	return (c.kind == kind && (c.sub == sub || c.sub == "*")) || (c.kind == "*" && c.sub == "*")
 }
 
-// Literal says whether an Accept header names one of these media types letter by letter, or says */*. The reference
-// looks at the header in this way before it negotiates, so that application/* and upper case are refused there.
+// Literal says whether an Accept header contains one of these media types verbatim, or */*. The reference checks the
+// header in this way before it negotiates, so that application/* and upper case are refused there.
 func Literal(accept string, mediaTypes ...string) bool {
 	if accept == "" {
 		return true

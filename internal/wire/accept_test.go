@@ -6,7 +6,7 @@ import (
 )
 
 // SPEC: MED-1, MED-2, MED-6, MED-7
-// offered is all there is.
+// offered is every media type that the server offers.
 var offered = Offer{CBOR: true}
 
 func TestNegotiate(t *testing.T) {
@@ -74,7 +74,7 @@ func TestNegotiate(t *testing.T) {
 	}
 }
 
-// An error has no form but its own: who accepts tables alone is told in JSON all the same.
+// An error has one form only: a client that accepts nothing but Tables still receives errors as a JSON Status.
 //
 // SPEC: URI-9
 // SPEC: MED-6
@@ -110,7 +110,7 @@ func TestLiteral(t *testing.T) {
 	}
 }
 
-// What is negotiated is always something that the header names, and nothing makes the parser fail.
+// The negotiated type is always one that the header names, and the parser fails on no input.
 func FuzzNegotiate(f *testing.F) {
 	f.Add("application/json;as=Table;v=v1;g=meta.k8s.io,application/json;q=0.5")
 	f.Add("a/b;q=1;q=2,*/*;;=,;")

@@ -10,17 +10,17 @@ import (
 	"plinth/internal/invariants"
 )
 
-// EncodedCache keeps versions of objects in the form in which they were sent, for the next client that wants the
-// same: protobuf messages and rows of Tables. It is safe for concurrent use; a nil cache keeps nothing.
+// EncodedCache keeps versions of objects in the form in which they were sent, for the next client that requests the
+// same form: protobuf messages and rows of Tables. It is safe for concurrent use; a nil cache is always empty.
 //
-// The encoded bytes hang at the version itself (engine.Layout.Encoded), and the cache only counts them:
+// The encoded bytes are attached to the version itself (engine.Layout.Encoded), and the cache only counts them:
 //
 //	bytes = Σ entries[i].size
 //	bytes ≤ limit, whenever mu is free
 //	entries[i].size = len(the bytes in the slot) + entryOverhead, unless the version is gone
 //
 // The obvious way, a map from (key, revision, media type) to bytes, costs a lock and a hash per item of every list,
-// and needs its own rule for when a version is no longer of interest. Here a look-up is one atomic load, and the
+// and needs its own rule for when to drop a version. Here a look-up is one atomic load, and the
 // garbage collector frees the bytes together with the version; entries hold their versions by weak pointers.
 //
 // Above the limit, random entries are dropped. The oldest would be the wrong ones: while a list that is larger than
@@ -41,7 +41,7 @@ type entry struct {
 	size int32
 }
 
-// entryOverhead is about what an entry takes beside its bytes.
+// entryOverhead is the approximate memory of an entry in addition to its bytes.
 const entryOverhead = 96
 
 // NewEncodedCache is a cache of at most limit bytes.
@@ -53,8 +53,8 @@ const (
 	slotRow            // its row in a Table
 )
 
-// encoded is the content of a slot of an object, or nil. Bytes that contain a revision are good for that one only: a
-// removed object is answered at the revision of its removal, but shares the layout of its last version.
+// encoded is the content of a slot of an object, or nil. Bytes that contain a revision are valid for that revision
+// only: a removed object is answered at the revision of its removal, but shares the layout of its last version.
 func encoded(o *engine.Object, slot int) []byte {
 	if e := engine.LayoutOf(o).Encoded[slot].Load(); e != nil && e.Revision == o.Revision {
 		return e.Bytes
@@ -62,7 +62,7 @@ func encoded(o *engine.Object, slot int) []byte {
 	return nil
 }
 
-// keep fills a slot. Nobody may change b from here on.
+// keep fills a slot. b must not be changed afterwards.
 func (c *EncodedCache) keep(o *engine.Object, slot int, b []byte) {
 	if c == nil || o.Revision == 0 {
 		return
@@ -78,8 +78,8 @@ func encodedRow(o *engine.Object, by *engine.Resource) []byte {
 	return nil
 }
 
-// keepRow keeps a row, in the place of one of a resource with other columns. The replacement is counted with the size
-// of the old row: rows of one object are about equally long.
+// keepRow keeps a row. It replaces a kept row of a resource with other columns. The replacement is counted with the
+// size of the old row: rows of one object are about equally long.
 func (c *EncodedCache) keepRow(o *engine.Object, by *engine.Resource, b []byte) {
 	if c == nil {
 		return
@@ -94,7 +94,7 @@ func (c *EncodedCache) keepRow(o *engine.Object, by *engine.Resource, b []byte) 
 
 func (c *EncodedCache) put(o *engine.Object, slot int, e *engine.Encoded) {
 	if !engine.LayoutOf(o).Encoded[slot].CompareAndSwap(nil, e) {
-		return // somebody else was faster, and has counted theirs
+		return // another goroutine was faster, and has counted its bytes
 	}
 	size := int32(len(e.Bytes) + entryOverhead)
 	c.mu.Lock()
@@ -135,7 +135,7 @@ func (c *EncodedCache) drop(i int) {
 	c.entries = c.entries[:last]
 }
 
-// check panics where the bytes are miscounted or above the limit.
+// check panics if the bytes are miscounted or above the limit.
 func (c *EncodedCache) check() {
 	sum := int64(0)
 	for i := range c.entries {

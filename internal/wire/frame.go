@@ -12,8 +12,8 @@ import (
 	"plinth/object"
 )
 
-// The slots of a record's memo in which encoded events are kept for the other watchers. Plain JSON has none: printing
-// it is a copy, as reading it from a memo would be.
+// The slots of a record's memo in which encoded events are kept for the other watchers. Plain JSON has no slot:
+// printing it is a copy, as reading it from a memo would be.
 const (
 	memoPartial = iota
 	memoPartialBeta
@@ -24,19 +24,19 @@ const (
 // Frames prints the events of one watch (WATCH-1): as JSON, one a line, as protobuf, each behind its length, or as a
 // sequence of CBOR items. It is not for use by two goroutines at a time.
 type Frames struct {
-	Cache *EncodedCache // where messages are kept for others; nil: nowhere
+	Cache *EncodedCache // where messages are kept for others; nil: they are not kept
 
 	media  Media
 	typ    Type         // of the objects, where they are written as messages
 	empty  object.Value // the kind's zero value, for bookmarks in a table
 	table  *Table
 	headed bool // the table has shown its columns
-	// A bookmark is these two with metadata between them. They are printed once, at the beginning of the watch: it
-	// costs fewer bytes to keep them than the stack on which they would be printed each time.
+	// A bookmark consists of these two with metadata between them. They are printed once, at the beginning of the
+	// watch: keeping them takes less memory than the stack on which they would be printed each time.
 	before, after []byte
 }
 
-// NewFrames makes the printer of one watch. The table is needed where the media type is one.
+// NewFrames makes the printer of one watch. The table is needed if the media type is a Table.
 func NewFrames(r *engine.Resource, m Media, t *Table) *Frames {
 	f := &Frames{media: m, table: t}
 	if m.Encoding == Protobuf {
@@ -72,7 +72,7 @@ const (
 	frameSize = len(`{"type":"BOOKMARK","object":`) + len(frameTail)
 )
 
-// Size is about how long the frame of an event is.
+// Size is the approximate length of the frame of an event.
 func (f *Frames) Size(e *engine.Event) int {
 	if e.Object == nil {
 		return frameSize
@@ -97,7 +97,7 @@ func (f *Frames) Append(dst []byte, e *engine.Event) ([]byte, error) {
 	return f.encoded(dst, func(dst []byte) ([]byte, error) { return f.appendText(dst, o, e) })
 }
 
-// encoded turns a frame of JSON into one of CBOR, where that is wanted.
+// encoded converts a frame from JSON to CBOR if the watch is one of CBOR.
 func (f *Frames) encoded(dst []byte, appendText func(dst []byte) ([]byte, error)) ([]byte, error) {
 	if f.media.Encoding != CBOR {
 		return appendText(dst)
@@ -122,8 +122,8 @@ func (f *Frames) appendText(dst []byte, o *engine.Object, e *engine.Event) ([]by
 	return append(dst, frameTail...), nil
 }
 
-// appendPartial prints metadata, once for all watchers where they share the record. Whatever the type of the event is
-// for each of them, the object of one record is the same one.
+// appendPartial prints metadata, once for all watchers that share the record. The type of the event may differ between
+// them, but the object of a record is the same for all.
 func (f *Frames) appendPartial(dst []byte, o *engine.Object, e *engine.Event) []byte {
 	if e.Record == nil || f.media.Lean {
 		return AppendPartial(dst, o, f.media.Version, f.media.Lean)
@@ -181,8 +181,8 @@ func appendBookmarkMetadata(dst []byte, revision int64, initialEnd bool) []byte 
 	return append(dst, `"}`...)
 }
 
-// appendTableBookmark prints a bookmark as a row. Where the initial events end the row shows metadata in any case,
-// because that is where it says so.
+// appendTableBookmark prints a bookmark as a row. The row that ends the initial events always shows metadata, because
+// the annotation that marks the end is part of it.
 func (f *Frames) appendTableBookmark(dst []byte, revision int64, initialEnd bool) []byte {
 	dst = f.table.head(dst, &ListMeta{Revision: revision}, !f.headed)
 	f.headed = true

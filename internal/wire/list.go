@@ -9,14 +9,14 @@ import (
 	"plinth/object"
 )
 
-// ListMeta is what stands at the head of a collection.
+// ListMeta is the metadata at the head of a collection.
 type ListMeta struct {
 	Revision  int64  // 0: none
 	Continue  string // ""
 	Remaining *int64
 	Shard     string // the shard selector of a list that is a part of the collection, or ""
-	// Custom says that the list is of custom objects, as the reference prints them: it tells also that there is
-	// nothing to continue with.
+	// Custom says that the list is of custom objects. As in the reference, its metadata then has continue even if it is
+	// empty.
 	Custom bool
 }
 
@@ -43,13 +43,13 @@ func (m *ListMeta) append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// List prints a collection: Head, then for every object Item, then Tail. What is written in front of protobuf says
-// how long all of it is, so a list is measured before (Measure).
+// List prints a collection: Head, then for every object Item, then Tail. The envelope of a protobuf list begins with
+// the length of the whole list, so the list is measured first (Measure).
 type List struct {
-	Cache *EncodedCache // where messages are kept for the next list; nil: nowhere
+	Cache *EncodedCache // where messages are kept for the next list; nil: they are not kept
 
 	media Media
-	typed bool   // each item tells its type, as custom objects do
+	typed bool   // each item has apiVersion and kind, as custom objects do
 	kind  string // of the list
 	group string // group/version of it
 	table *Table
@@ -60,7 +60,7 @@ type List struct {
 	scratch []byte // the last message without its managedFields
 }
 
-// NewList is a list of a resource type, printed as a media type says. The table is needed where that is a Table.
+// NewList is a list of a resource type, printed in a media type. The table is needed if that is a Table.
 func NewList(r *engine.Resource, m Media, t *Table) *List {
 	l := &List{media: m, kind: r.ListKind, group: r.APIVersion(), table: t}
 	if m.Form == AsPartials {
@@ -73,7 +73,7 @@ func NewList(r *engine.Resource, m Media, t *Table) *List {
 	return l
 }
 
-// Measure looks at all items before the first is written, where that is necessary.
+// Measure goes through all items before the first is written, if the encoding needs the length of the list first.
 func (l *List) Measure(items iter.Seq[*engine.Object]) error {
 	if l.media.Encoding != Protobuf {
 		return nil
@@ -88,8 +88,8 @@ func (l *List) Measure(items iter.Seq[*engine.Object]) error {
 	return nil
 }
 
-// message is the message of an item. That of a large list is not held from measuring to writing but found again, or
-// made again where there is no room to keep it.
+// message is the message of an item. Messages are not held in memory between measuring and writing: they are looked up
+// in the cache again, or made again if the cache had no room for them.
 func (l *List) message(o *engine.Object) ([]byte, error) {
 	var message []byte
 	var err error
@@ -105,7 +105,7 @@ func (l *List) message(o *engine.Object) ([]byte, error) {
 	return message, err
 }
 
-// Head prints what comes before the items.
+// Head prints the part before the items.
 func (l *List) Head(dst []byte, m ListMeta) []byte {
 	switch {
 	case l.table != nil:
@@ -146,13 +146,13 @@ func (l *List) Item(dst []byte, o *engine.Object) ([]byte, error) {
 	return AppendItem(dst, o, l.media.Lean), nil
 }
 
-// Tail prints what comes after the items.
+// Tail prints the part after the items.
 func (l *List) Tail(dst []byte) []byte {
 	if l.media.Encoding == Protobuf {
 		return append(dst, proto.EnvelopeTail...)
 	}
 	if l.items == 0 && l.table != nil && l.table.common {
-		return append(dst[:len(dst)-1], "null}\n"...) // as the reference has it, which writes [] for every other type
+		return append(dst[:len(dst)-1], "null}\n"...) // as in the reference, which writes [] for every other type
 	}
 	return append(dst, "]}\n"...)
 }

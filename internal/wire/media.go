@@ -13,7 +13,7 @@ type Offer struct {
 	NoMessages bool
 }
 
-// Form is what of an object is sent.
+// Form is the form in which an object is sent.
 type Form uint8
 
 // The forms.
@@ -24,7 +24,7 @@ const (
 	AsPartials             // PartialObjectMetadataList
 )
 
-// formOf finds a form by the kind that a client asks for.
+// formOf finds a form by the kind that a client requests.
 func formOf(kind string) (Form, bool) {
 	switch kind {
 	case "Table":
@@ -47,8 +47,8 @@ type Media struct {
 	Lean bool
 }
 
-// AppendTag appends what tells, in an entity tag, this way to write an object from any other: "j" is JSON, "jm1" its
-// metadata.
+// AppendTag appends the part of an entity tag that distinguishes this form and encoding from all others: "j" is JSON,
+// "jm1" its metadata.
 func (m Media) AppendTag(b []byte) []byte {
 	b = append(b, "jypc"[m.Encoding])
 	switch {
@@ -73,11 +73,11 @@ const metaGroup = "meta.k8s.io"
 // acceptable.
 func (o Offer) Negotiate(accept string) (m Media, ok bool) { return o.negotiate(accept, true) }
 
-// NegotiateError is Negotiate for an error: it has no other form than itself.
+// NegotiateError is Negotiate for an error, which is neither a Table nor partial metadata.
 func (o Offer) NegotiateError(accept string) (m Media, ok bool) { return o.negotiate(accept, false) }
 
 func (o Offer) negotiate(accept string, forms bool) (Media, bool) {
-	switch accept { // what most clients send needs no parsing
+	switch accept { // the headers that most clients send need no parsing
 	case "", rows[JSON].name, "*/*", jsonOrAny:
 		return Media{}, true
 	case rows[Protobuf].name, protobufOrJSON:
@@ -102,12 +102,12 @@ func (o Offer) negotiate(accept string, forms bool) (Media, bool) {
 	return Media{}, false
 }
 
-// has says whether what is asked for has this form in this encoding.
+// has says whether the requested resource has this form in this encoding.
 func (o Offer) has(m Media) bool {
 	return !(o.NoTables && m.Form == AsTable) && !(o.NoMessages && m.Form == Plain && m.Encoding == Protobuf)
 }
 
-// media reads the parameters of a clause; it is not ok if one of them asks for what there is not.
+// media reads the parameters of a clause; ok is false if one of them requests a form that does not exist.
 func (c *Clause) media(encoding Encoding) (Media, bool) {
 	m := Media{Encoding: encoding}
 	var kind, group string

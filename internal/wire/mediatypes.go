@@ -9,20 +9,20 @@ import (
 // Encoding is the format of a body, of a request or a response.
 type Encoding uint8
 
-// The encodings, in the order in which a wildcard takes them.
+// The encodings, in the order in which a wildcard chooses them.
 const (
 	JSON Encoding = iota
 	YAML
 	Protobuf
 	CBOR
-	encodings = iota // how many there are
+	encodings = iota // the number of encodings
 )
 
-// rows declares the media types of objects, each once (MED-1…MED-4). Whatever lists, accepts or writes media types is
+// rows declares the media types of objects, each once (MED-1…MED-4). All lists of accepted and written media types are
 // made from these rows and those of patchRows.
 var rows = [encodings]struct {
 	name   string // in Accept and Content-Type
-	stream string // how a watch is asked for; "": not at all (MED-2)
+	stream string // how a watch is requested; "": not possible (MED-2)
 	sent   string // the Content-Type of a watch, which is another one for JSON
 	tables bool   // there are Tables in it: the reference has them in text alone
 }{
@@ -33,7 +33,7 @@ var rows = [encodings]struct {
 	CBOR: {name: "application/cbor", stream: "application/cbor-seq", sent: "application/cbor-seq"},
 }
 
-// PatchFormat is a media type of patches: its language, and the encoding of what is written in it.
+// PatchFormat is a media type of patches: its language, and the encoding of the body.
 type PatchFormat struct {
 	name     string
 	Type     engine.PatchType
@@ -55,7 +55,7 @@ var (
 	protobufOrJSON = rows[Protobuf].name + "," + rows[JSON].name
 )
 
-// lists is what is made of the rows for a server with some encodings, in the order of the rows.
+// lists are the lists made from the rows for a server with some of the encodings, in the order of the rows.
 type lists struct {
 	objects, streams, collections, patches []string
 	customPatches                          []string // of custom objects
@@ -91,7 +91,7 @@ func (o Offer) lists() *lists {
 	return &offers[0]
 }
 
-// end is behind the last encoding of the offer.
+// end is the encoding after the last one of the offer.
 func (o Offer) end() Encoding { return Encoding(len(o.lists().objects)) }
 
 // MediaTypes lists the media types that objects are written and read in.

@@ -29,7 +29,7 @@ func configMaps() *engine.Resource {
 	}
 }
 
-// configMap is one as it is stored, and as the Go type has it.
+// configMap is the same ConfigMap in its stored form and as a Go value.
 func configMap(t *testing.T, name string, revision int64) (*engine.Object, corev1.ConfigMap) {
 	t.Helper()
 	data := fmt.Appendf(nil,
@@ -52,7 +52,7 @@ func configMap(t *testing.T, name string, revision int64) (*engine.Object, corev
 		Sidecar: engine.NewSidecar(at)}, typed
 }
 
-// enclosed is what the generated code makes of an object, in its envelope.
+// enclosed is the encoding of an object by the generated code, in its envelope.
 func enclosed(t *testing.T, apiVersion, kind string, m interface{ Marshal() ([]byte, error) }) []byte {
 	t.Helper()
 	raw, err := m.Marshal()
@@ -170,7 +170,7 @@ func checkFrame(t *testing.T, got []byte, name string, object []byte) {
 	}
 }
 
-// What is kept stays within the bound, and does not hold on to versions that nobody else holds.
+// The cache stays within its limit, and does not keep versions alive that are not referenced elsewhere.
 func TestEncodedCacheIsBounded(t *testing.T) {
 	const limit = 64 << 10
 	cache := NewEncodedCache(limit)

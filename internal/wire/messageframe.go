@@ -23,8 +23,8 @@ func (f *Frames) appendMessage(dst []byte, o *engine.Object, e *engine.Event) ([
 	return appendWatchEvent(dst, v, e.Type.String(), message), nil
 }
 
-// message is what is said of the object of an event: made once for all watchers where they share the record, and once
-// for all readers where the object is a stored version as it stands.
+// message is the message of the object of an event: made once for all watchers that share the record, and once for all
+// readers if the object is an unchanged stored version.
 func (f *Frames) message(o *engine.Object, e *engine.Event) ([]byte, error) {
 	slot := memoMessage
 	if f.media.Form == AsPartial {
@@ -40,7 +40,7 @@ func (f *Frames) message(o *engine.Object, e *engine.Event) ([]byte, error) {
 	switch {
 	case slot == memoPartialMessage:
 		message, err = partialMessage(o)
-	case o == e.Object && e.Record == nil: // of the beginning of a watch, which others begin with, too
+	case o == e.Object && e.Record == nil: // an initial event of a watch, which other watches begin with, too
 		message, err = f.Cache.message(f.typ, o)
 	default:
 		var none *EncodedCache
@@ -52,7 +52,7 @@ func (f *Frames) message(o *engine.Object, e *engine.Event) ([]byte, error) {
 	return message, err
 }
 
-// appendMessageFrame appends the frame of an object that is nobody else's, given as canonical JSON.
+// appendMessageFrame appends the frame of an object that no other watch sends, given as canonical JSON.
 func appendMessageFrame(dst []byte, event string, t Type, data []byte) ([]byte, error) {
 	message, err := proto.AppendMessage(nil, t, data, 0, 0)
 	if err != nil {
@@ -61,12 +61,12 @@ func appendMessageFrame(dst []byte, event string, t Type, data []byte) ([]byte, 
 	return appendWatchEvent(dst, proto.EnvelopeOf(data), event, message), nil
 }
 
-// FrameLength is how many bytes of a frame of protobuf are its length.
+// FrameLength is the number of bytes at the head of a protobuf frame that hold its length.
 const FrameLength = 4
 
 // appendWatchEvent appends a frame: the length in FrameLength bytes, the highest one first, and the message of a
-// WatchEvent with its type and the object in its envelope. The two fields of the event are of one byte each, as is
-// the one of the RawExtension around the object.
+// WatchEvent with its type and the object in its envelope. The tags of the event's two fields take one byte each, as
+// does that of the RawExtension around the object.
 func appendWatchEvent(dst []byte, v proto.Envelope, event string, message []byte) []byte {
 	inner := v.Size(len(message))
 	around := proto.FieldSize(inner)

@@ -7,10 +7,10 @@ import (
 	"plinth/object"
 )
 
-// Size is about how long an object is when printed.
+// Size is the approximate length of a printed object.
 func Size(o *engine.Object) int { return len(o.Data) + len(`"resourceVersion":"9223372036854775807",`) }
 
-// AppendObject prints an object as it is, or as lean as the client wants it.
+// AppendObject prints an object, without managedFields if lean is set.
 func AppendObject(dst []byte, o *engine.Object, lean bool) []byte {
 	return appendPart(dst, o, 0, len(o.Data), lean)
 }
@@ -25,7 +25,7 @@ func AppendPartial(dst []byte, o *engine.Object, version string, lean bool) []by
 	return appendPartial(dst, o, version, endOfMetadata(o), lean)
 }
 
-// appendPartial is AppendPartial for who knows where the metadata ends.
+// appendPartial is AppendPartial for callers that know where the metadata ends.
 func appendPartial(dst []byte, o *engine.Object, version string, end int, lean bool) []byte {
 	dst = appendType(dst, "PartialObjectMetadata", version)
 	dst = append(dst, `,"metadata":`...)
@@ -34,7 +34,7 @@ func appendPartial(dst []byte, o *engine.Object, version string, end int, lean b
 }
 
 // appendPart prints the bytes of an object from one offset to another, with its resourceVersion, and if lean without
-// its managedFields (BEY-5). The one costs as much as the other: both are copies.
+// its managedFields (BEY-5). Both cost the same, as both are copies.
 func appendPart(dst []byte, o *engine.Object, from, to int, lean bool) []byte {
 	at := engine.LayoutOf(o)
 	if lean && at.ManagedEnd > 0 {
@@ -56,10 +56,10 @@ func appendType(dst []byte, kind, version string) []byte {
 	return append(dst, '"')
 }
 
-// metadataKey is what a canonical object goes on with behind its type.
+// metadataKey follows the type in a canonical object.
 const metadataKey = `"metadata":`
 
-// endOfMetadata is the offset behind the metadata of an object.
+// endOfMetadata is the offset after the metadata of an object.
 func endOfMetadata(o *engine.Object) int {
 	item := engine.LayoutOf(o).Item
 	start := item + len(metadataKey)
@@ -70,7 +70,7 @@ func endOfMetadata(o *engine.Object) int {
 	return end
 }
 
-// endOfMap is the offset behind the JSON object that starts at pos, or -1.
+// endOfMap is the offset after the JSON object that starts at pos, or -1.
 func endOfMap(data []byte, pos int) int {
 	if pos >= len(data) || data[pos] != '{' {
 		return -1

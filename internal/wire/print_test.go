@@ -200,7 +200,7 @@ func TestErrorFrame(t *testing.T) {
 	check(t, "error", failed, `{"type":"ERROR","object":{"apiVersion":"v1","kind":"Status","code":410}}`+"\n")
 }
 
-// An item of a list and an event of a watch cost a copy, and nothing else.
+// An item of a list and an event of a watch cost no more than a copy.
 //
 // SPEC: LIST-8
 func TestPrintingAllocatesNothing(t *testing.T) {

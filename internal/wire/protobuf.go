@@ -12,16 +12,16 @@ import (
 	"plinth/schema"
 )
 
-// Type is a compiled type, for those who hand one on without looking into it.
+// Type is a compiled type, for callers that only pass one on.
 type Type = *schema.Type
 
 // DeleteOptions is the type of a delete's body.
 func DeleteOptions() Type { return gotypes.Of[metav1.DeleteOptions]() }
 
-// Status is the type of what errors and operations answer.
+// Status is the type of the response to errors and operations.
 func Status() Type { return gotypes.Of[metav1.Status]() }
 
-// message is the message of an object of a type. It may be a kept one, which is not to be changed.
+// message is the message of an object of a type. It may be shared by the cache and must not be changed.
 func (c *EncodedCache) message(t Type, o *engine.Object) ([]byte, error) {
 	if known := encoded(o, slotMessage); known != nil {
 		return known, nil
@@ -33,8 +33,8 @@ func (c *EncodedCache) message(t Type, o *engine.Object) ([]byte, error) {
 	return b, err
 }
 
-// AppendProtobuf appends an object in its envelope. It is not kept: who reads one object does not read it again so
-// soon.
+// AppendProtobuf appends an object in its envelope. The message is not cached: a client that reads a single object
+// seldom reads it again soon.
 func AppendProtobuf(dst []byte, t Type, o *engine.Object, lean bool) ([]byte, error) {
 	var none *EncodedCache
 	b, err := none.message(t, o)
@@ -59,13 +59,13 @@ func AppendProtobufPartial(dst []byte, o *engine.Object, version string, lean bo
 	return partialEnvelope(version).Append(dst, b), nil
 }
 
-// partialEnvelope is what is around a PartialObjectMetadata.
+// partialEnvelope is the envelope of a PartialObjectMetadata.
 func partialEnvelope(version string) proto.Envelope {
 	return proto.Envelope{APIVersion: metaGroup + "/" + version, Kind: "PartialObjectMetadata"}
 }
 
-// partialMessage is the message of a PartialObjectMetadata: metadata as field 1, which is what the message of every
-// object begins with.
+// partialMessage is the message of a PartialObjectMetadata: metadata as field 1, with which the message of every object
+// begins.
 func partialMessage(o *engine.Object) ([]byte, error) {
 	if metadata := proto.Metadata(encoded(o, slotMessage)); metadata != nil {
 		return metadata, nil

@@ -19,7 +19,7 @@ import (
 // Include says how much of the object comes with each row of a Table.
 type Include uint8
 
-// What a row may hold.
+// The parts of an object that a row may hold.
 const (
 	IncludeMetadata Include = iota
 	IncludeObject
@@ -47,7 +47,7 @@ type Table struct {
 	include Include
 	columns []engine.Column
 	cells   func(obj object.Value) []any
-	now     time.Time        // what ages are counted from
+	now     time.Time        // the time from which ages are counted
 	by      *engine.Resource // whose columns these are
 	// common says that the columns are the common ones.
 	common    bool
@@ -56,7 +56,7 @@ type Table struct {
 	marked    *store.Key // the default object of the list; nil: none
 }
 
-// NewTable is a table of what a resource type, or one of its subresources, shows. Types without columns of their own,
+// NewTable is a table with the columns of a resource type, or of one of its subresources. Types that define no columns,
 // and views of another kind, have a name and the time of creation.
 func NewTable(rq *engine.Request, version string, include Include) *Table {
 	r := rq.Resource
@@ -91,7 +91,7 @@ func plainCells(obj object.Value) []any {
 	return []any{meta.At("name").Str(), created}
 }
 
-// head prints what comes before the rows. Only the first event of a watch carries the columns.
+// head prints the part before the rows. Only the first event of a watch carries the columns.
 func (t *Table) head(dst []byte, m *ListMeta, columns bool) []byte {
 	dst = appendType(dst, "Table", t.version)
 	dst = append(dst, `,"metadata":`...)
@@ -119,8 +119,8 @@ func (t *Table) head(dst []byte, m *ListMeta, columns bool) []byte {
 	return append(dst, `],"rows":[`...)
 }
 
-// Arrange looks over a whole list before it is printed, where a row depends on the others: it marks the one that is the
-// default, and returns the list in the order in which it is shown.
+// Arrange goes through the whole list before it is printed, if a row depends on the others: it marks the default
+// object, and returns the list in the order in which it is shown.
 func (t *Table) Arrange(items iter.Seq[*engine.Object]) (iter.Seq[*engine.Object], error) {
 	if t.isDefault == nil && t.order == nil {
 		return items, nil
@@ -178,9 +178,9 @@ func (t *Table) row(dst []byte, o *engine.Object, cache *EncodedCache) ([]byte, 
 	return append(dst, '}'), nil
 }
 
-// printed is what the row of an object shows: where its metadata ends, in metadataSize bytes, and the text of the
-// cells. It is made once for every stored version, and kept with it: of 5,000 Pods a second list parses those that
-// have changed since the first.
+// printed is the kept form of the row of an object: the offset at which its metadata ends, in metadataSize bytes, and
+// the text of the cells. It is made once for every stored version, and kept with it: a second list of 5,000 Pods parses
+// only those that have changed since the first.
 func (t *Table) printed(o *engine.Object, cache *EncodedCache) ([]byte, error) {
 	marked := t.marked != nil && *t.marked == o.Key
 	if row := encodedRow(o, t.by); row != nil && !marked {
@@ -202,10 +202,10 @@ func (t *Table) printed(o *engine.Object, cache *EncodedCache) ([]byte, error) {
 	return row, nil
 }
 
-// metadataSize is what the end of the metadata takes in front of a row that is kept.
+// metadataSize is the number of bytes that hold the end of the metadata at the head of a kept row.
 const metadataSize = 4
 
-// In the text of a row an age is a hole: this byte, which no JSON contains, and the time in microseconds in 8 bytes.
+// In the text of a row an age is a hole: this byte, which JSON never contains, and the time in microseconds in 8 bytes.
 const (
 	hole     = 0
 	holeSize = 1 + 8
@@ -245,7 +245,7 @@ func appendCell(dst []byte, cell any) []byte {
 	panic(fmt.Sprintf("wire: a cell of type %T; string, int64, float64, bool, engine.Age and nil are possible", cell))
 }
 
-// appendCells begins a row: it prints a text with the ages of now in its holes.
+// appendCells begins a row: it prints the text with the current ages in its holes.
 func (t *Table) appendCells(dst, text []byte) []byte {
 	dst = append(dst, `{"cells":[`...)
 	for {

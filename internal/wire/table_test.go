@@ -40,7 +40,7 @@ func rowAsOf(t *testing.T, table *Table, o *engine.Object, now time.Time) string
 	return string(got)
 }
 
-// A row is made once and kept with the stored version; only its ages are of the moment.
+// A row is made once and kept with the stored version; only its ages are computed for each request.
 //
 // SPEC: MED-6
 func TestRowsAreKept(t *testing.T) {
@@ -91,7 +91,7 @@ func TestListsAreArranged(t *testing.T) {
 		o.Key = store.Key{Resource: "things", Name: fmt.Sprint("o", i)}
 		all = append(all, o)
 	}
-	for range 2 { // whatever has been kept
+	for range 2 { // whether or not a row is kept
 		table := NewTable(&engine.Request{Resource: r}, "v1", IncludeNone)
 		for i, o := range all {
 			check(t, "alone", []byte(rowAsOf(t, table, o, born)), fmt.Sprintf(`{"cells":["o%d"],"object":null}`, i))
@@ -124,7 +124,7 @@ func TestRowsAllocateNothing(t *testing.T) {
 	}
 }
 
-// pod is of about the size that Pods have when they are created.
+// pod is about as large as a typical new Pod.
 var pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"creationTimestamp":"2026-01-02T03:04:05Z","labels":{"app":"web","pod-template-hash":"5d59d67564"},"managedFields":[{"apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:labels":{".":{},"f:app":{},"f:pod-template-hash":{}}},"f:spec":{"f:containers":{` +
 	strings.Repeat(
 		`"k:{\"name\":\"web\"}":{".":{},"f:env":{".":{},"k:{\"name\":\"LOG_LEVEL\"}":{".":{},"f:name":{},"f:value":{}}},"f:image":{},"f:imagePullPolicy":{},"f:name":{},"f:resources":{".":{},"f:limits":{".":{},"f:cpu":{},"f:memory":{}}},"f:terminationMessagePath":{},"f:terminationMessagePolicy":{}},`, 2) +
