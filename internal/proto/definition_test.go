@@ -12,7 +12,7 @@ import (
 	"plinth/object"
 )
 
-// definition has each of the types that are written in one of two forms, in both of them.
+// definition has each of the types that are written in one of two forms, in both forms.
 const definition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"as.b.c"},
 "spec":{"group":"b.c","scope":"Namespaced","names":{"plural":"as","kind":"A"},"versions":[{"name":"v1","served":true,"storage":true,
 "schema":{"openAPIV3Schema":{"type":"object","maxProperties":3,"minimum":1.5,"default":{"a":[1,2.50,null]},"enum":[1,"x",null,{"y":true}],
@@ -82,7 +82,7 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-// What stands in one of two forms is refused where it has neither, with the error of who reads it. SPEC: VAL-1
+// A value of one of two forms is refused if it has neither form, with the error of its decoder. SPEC: VAL-1
 func TestDefinitionsOfNeitherForm(t *testing.T) {
 	typ := kinds()["apiextensions.k8s.io.v1.CustomResourceDefinition"].Schema()
 	for _, c := range []struct{ schema, want string }{

@@ -5,7 +5,7 @@
 // # Glossary
 //
 //   - message: what the generated code of a Go type writes, byte for byte, zero values included.
-//   - envelope ([Envelope]): what is around the message of an object, with apiVersion and kind; on the wire and in
+//   - envelope ([Envelope]): the bytes around the message of an object, with apiVersion and kind; on the wire and in
 //     etcd alike.
 //   - plan: a struct type as the transcoder needs it: fields by JSON name and by field number, tags, and the bytes of
 //     absent fields.
@@ -25,6 +25,6 @@
 //
 // # Caveats
 //
-// The result equals the reference's bytes, and does not only mean the same. So an absent field is written where the
-// generated code writes it: the zero value of whatever is neither a pointer nor a list or map.
+// The result equals the reference's bytes; it is not merely an equivalent message. So an absent field is written where
+// the generated code writes it: as the zero value of every type that is neither a pointer nor a list or map.
 package proto

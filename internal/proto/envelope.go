@@ -8,25 +8,25 @@ import (
 	"plinth/schema"
 )
 
-// firstTag begins field 1 of a message where it holds bytes.
+// firstTag is the tag of field 1 of a message, if that holds bytes.
 const firstTag = 1<<3 | byte(protowire.BytesType)
 
-// Envelope is what is around the message of an object: a magic number, and a runtime.Unknown with apiVersion and kind,
-// the message, and two texts (contentEncoding, contentType) that are always written and always empty.
+// Envelope is the bytes around the message of an object: a magic number, and a runtime.Unknown with apiVersion and
+// kind, the message, and two texts (contentEncoding, contentType) that are always written and always empty.
 type Envelope struct{ APIVersion, Kind string }
 
-// EnvelopeTail is the part of an envelope behind the message.
+// EnvelopeTail is the part of an envelope after the message.
 const EnvelopeTail = "\x1a\x00\x22\x00"
 
 // typeSize is the size of the message of apiVersion and kind.
 func (v Envelope) typeSize() int { return FieldSize(len(v.APIVersion)) + FieldSize(len(v.Kind)) }
 
-// Size is the size of an envelope with a message of so many bytes in it.
+// Size is the size of an envelope with a message of n bytes in it.
 func (v Envelope) Size(message int) int {
 	return len(magic) + FieldSize(v.typeSize()) + FieldSize(message) + len(EnvelopeTail)
 }
 
-// AppendHead appends what comes before a message of so many bytes. EnvelopeTail comes behind it.
+// AppendHead appends the part of the envelope before a message of n bytes. EnvelopeTail follows the message.
 func (v Envelope) AppendHead(dst []byte, message int) []byte {
 	dst = append(dst, magic...)
 	dst = AppendLength(dst, 1, v.typeSize())
@@ -71,15 +71,15 @@ func AppendObject(dst []byte, t *schema.Type, data []byte) ([]byte, error) {
 	return EnvelopeOf(data).Append(dst, message), nil
 }
 
-// FieldSize is the size of a field of so many bytes, of one of the first fifteen numbers.
+// FieldSize is the size of a field of n bytes with a number from 1 to 15.
 func FieldSize(n int) int { return 1 + protowire.SizeBytes(n) }
 
-// AppendLength begins a field of so many bytes, of one of the first fifteen numbers.
+// AppendLength begins a field of n bytes with a number from 1 to 15.
 func AppendLength(dst []byte, number, size int) []byte {
 	return binary.AppendUvarint(append(dst, byte(number)<<3|byte(protowire.BytesType)), uint64(size))
 }
 
-// AppendText appends a field of text, of one of the first fifteen numbers.
+// AppendText appends a field of text with a number from 1 to 15.
 func AppendText(dst []byte, number int, text string) []byte {
 	return append(AppendLength(dst, number, len(text)), text...)
 }

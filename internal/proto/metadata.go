@@ -20,7 +20,7 @@ func Metadata(message []byte) []byte {
 }
 
 // AppendMetadata appends the same field, made from the metadata alone: meta is the compiled ObjectMeta, data its
-// canonical JSON, which may go on behind it.
+// canonical JSON, which may be followed by more.
 func AppendMetadata(dst []byte, meta *schema.Type, data []byte, splice int, revision int64) ([]byte, error) {
 	dst = append(dst, firstTag)
 	start := len(dst)

@@ -20,7 +20,7 @@ import (
 	"plinth/schema"
 )
 
-// maxNesting bounds how deep messages may be nested in a body (WRITE-6). No type of the API comes near it.
+// maxNesting bounds how deep messages may be nested in a body (WRITE-6). No type of the API is nested nearly as deep.
 const maxNesting = 100
 
 // magic begins every Kubernetes protobuf body (MED-3).
@@ -36,8 +36,8 @@ func (e *MessageError) Error() string { return e.Err.Error() }
 
 // Parse reads an object in Kubernetes' protobuf envelope as the value that its JSON would be, by the field numbers of
 // its type. Unknown fields are skipped, as in the generated code. The result is a parsed body like one of JSON:
-// [schema.Type.Decode] decides what the zero value of a field means. Of an object of another kind only apiVersion and
-// kind are read; the engine refuses it by those. Errors are worded as those of the generated code.
+// [schema.Type.Decode] decides what the zero value of a field means. If the object is of another kind, only its
+// apiVersion and kind are read, by which the engine refuses it. Errors are worded as those of the generated code.
 func Parse(t *schema.Type, body []byte) (object.Value, error) {
 	switch {
 	case len(body) == 0:
@@ -93,7 +93,7 @@ var (
 	typeMetaFields = []string{1: "APIVersion", 2: "Kind"}
 )
 
-// bytesFields knows fields that hold bytes.
+// bytesFields are known fields that hold bytes.
 func bytesFields(names []string) knownFields {
 	return func(number protowire.Number, typ protowire.Type) (bool, error) {
 		if int(number) >= len(names) {
@@ -103,7 +103,7 @@ func bytesFields(names []string) knownFields {
 	}
 }
 
-// knownFields says whether a message has a field of this number. It is an error if that is of another wire type.
+// knownFields says whether a message has a field of this number. It is an error if the field has another wire type.
 type knownFields func(number protowire.Number, typ protowire.Type) (bool, error)
 
 func checkWire(typ, want protowire.Type, name string) error {
@@ -118,11 +118,11 @@ type wireField struct {
 	typ   protowire.Type
 	n     uint64
 	bytes []byte
-	open  []byte // bytes, and what follows them in the message
+	open  []byte // bytes, and the rest of the message after them
 }
 
-// eachField calls visit for each known field of a message, in the order of the message, and passes over the others. It
-// looks for errors in the order of the generated code: in the tag, in the wire type, in the value.
+// eachField calls visit for each known field of a message, in the order of the message, and skips the others. It checks
+// for errors in the order of the generated code: in the tag, in the wire type, in the value.
 func eachField(name string, b []byte, known knownFields, visit func(protowire.Number, wireField) error) error {
 	for len(b) > 0 {
 		tag, n, err := varint(b)
@@ -159,7 +159,7 @@ func eachField(name string, b []byte, known knownFields, visit func(protowire.Nu
 	return nil
 }
 
-// valueOf reads the value of a field of one of the wire types that known fields have.
+// valueOf reads the value of a field, whose wire type is one of those that known fields have.
 func valueOf(typ protowire.Type, b []byte) (f wireField, size int, err error) {
 	f.typ = typ
 	switch typ {
@@ -194,7 +194,7 @@ func varint(b []byte) (v uint64, size int, err error) {
 	return v, size, errors.New("proto: integer overflow")
 }
 
-// lengthDelimited reads a length and the bytes behind it. size is that of both.
+// lengthDelimited reads a length and the bytes after it. size is the size of both.
 func lengthDelimited(b []byte) (content []byte, size int, err error) {
 	length, n, err := varint(b)
 	switch end := n + int(length); {
@@ -209,8 +209,8 @@ func lengthDelimited(b []byte) (content []byte, size int, err error) {
 	}
 }
 
-// fieldSize is the size of a field with its tag, which may be a group. As in the generated code, any tag that ends a
-// group ends the innermost one.
+// fieldSize is the size of a field with its tag. The field may be a group. As in the generated code, any tag that ends
+// a group ends the innermost one.
 func fieldSize(b []byte) (int, error) {
 	pos := 0
 	for depth := 0; ; {
@@ -251,15 +251,15 @@ func fieldSize(b []byte) (int, error) {
 	}
 }
 
-// numbers is a message type as the wire sees it: what stands under each field number of a struct, where JSON sees
-// through embedded structs and protobuf does not.
+// numbers is a struct type by field number. JSON flattens embedded structs and protobuf does not, so an embedded struct
+// has a number here.
 type numbers map[protowire.Number]slot
 
-// slot is a field of the struct, or an embedded struct with field numbers of its own.
+// slot is a field of the struct, or an embedded struct, which has its own field numbers.
 type slot struct {
 	name     string // in Go
 	wire     protowire.Type
-	packed   bool // the field is a list of numbers, which may also come as one run of bytes
+	packed   bool // the field is a list of numbers, which may also be packed into one run of bytes
 	field    *schema.Field
 	embedded numbers
 }
@@ -323,14 +323,14 @@ func (all numbers) add(number int, name string, f *schema.Field) {
 	all[protowire.Number(number)] = s
 }
 
-// The names of what is in the messages of wrapped lists and of values of one of two forms, which have none in JSON.
+// Names for the fields of wrapped lists and of values of one of two forms, which have no name in JSON.
 const (
 	itemsOfList = "items"
 	objectForm  = "object"
 	otherForm   = "other"
 )
 
-// message reads a struct, or another message as if it were one.
+// message reads a struct, or another message as if it were a struct.
 func message(t *schema.Type, b []byte, depth int) (object.Value, error) {
 	if depth > maxNesting {
 		return object.Nil, errors.New("messages are nested too deep")
@@ -342,23 +342,25 @@ func message(t *schema.Type, b []byte, depth int) (object.Value, error) {
 	return c.value()
 }
 
-// collector gathers the fields of one message: repeated ones come one by one, and not necessarily in a row.
+// collector gathers the fields of one message: the values of a repeated field arrive one by one, and not necessarily in
+// a row.
 type collector struct {
 	members []object.Member
 	parts   []parts
 	lists   []list
 	maps    []list
 	depth   int
-	reach   int // how many more bytes behind their ends entries of maps may take
+	reach   int // how many more bytes after their ends entries of maps may use
 }
 
-// maxReach bounds the bytes behind the ends of its map entries that a message of a length may use (see entryOf). A
-// damaged message stays below it; without it, each of n entries could take a key of n bytes.
+// maxReach bounds how many bytes after the ends of its map entries a message of this length may use (see entryOf). A
+// damaged message stays below the bound; without it, each of n entries could have a key of n bytes.
 func maxReach(length int) int { return 4096 + 16*length }
 
-// parts are the messages that have come as the value of a field that is there once. To read one after the other means
-// to read them as one. They are read when all have come: if each was read as it comes, and all once more, a body could
-// double the work at each level; and to read each with those before it takes the square of their number.
+// parts are the messages that have arrived as values of a field that is not repeated. Protobuf merges them: they are
+// read as if they were one concatenated message, once all have arrived. If each were read as it arrives, and then all
+// once more, a body could double the work at each level; and reading each together with those before it takes time
+// quadratic in their number.
 type parts struct {
 	field *schema.Field
 	bytes []byte
@@ -401,7 +403,7 @@ func (c *collector) field(s *slot, f wireField) error {
 		l.entries = append(l.entries, entry)
 	case t.Kind == schema.Struct, t.Kind == schema.IntOrString, t.Kind == schema.Any:
 		c.part(s.field, f.bytes)
-	default: // of several, the last one counts
+	default: // if it is repeated, the last one counts
 		v, err := value(t, f, c.depth)
 		if err != nil {
 			return err
@@ -411,7 +413,7 @@ func (c *collector) field(s *slot, f wireField) error {
 	return nil
 }
 
-// part notes a part of a message.
+// part records a part of a message.
 func (c *collector) part(field *schema.Field, b []byte) {
 	for i := range c.parts {
 		if p := &c.parts[i]; p.field == field {
@@ -449,7 +451,7 @@ func (c *collector) value() (object.Value, error) {
 	return object.MapOf(c.members...), nil
 }
 
-// run reads a list of numbers written as one run, which protobuf allows any writer to do.
+// run reads a packed list of numbers, which protobuf allows any writer to send.
 func (c *collector) run(field *schema.Field, b []byte) error {
 	l := slotOf(&c.lists, field)
 	for len(b) > 0 {
@@ -465,12 +467,12 @@ func (c *collector) run(field *schema.Field, b []byte) error {
 
 // entryOf reads an entry of a map: a message of a key and a value, either of which may be left out when it is empty.
 //
-// The generated code looks neither at wire types in it nor at its end: a key and a value that begin in the entry may
-// reach beyond it, up to the end of the message around it. So here, until reach bytes have been taken in that way: a
-// body of many entries that all reach to its end would take the square of its length, in time and in memory.
+// The generated code checks neither wire types in it nor its end: a key and a value that begin in the entry may reach
+// beyond it, up to the end of the message around it. The same is allowed here, until reach bytes have been used in that
+// way: a body of many entries that all reach to its end would take time and memory quadratic in its length.
 func entryOf(t *schema.Type, f wireField, depth int, reach *int) (object.Member, error) {
 	entry := object.Member{Value: t.Elem.Zero()}
-	switch t.Elem.Kind { // where the generated code begins with an empty value, and not with none
+	switch t.Elem.Kind { // where the generated code begins with an empty value and not with nil
 	case schema.Bytes:
 		entry.Value = object.StringOf("")
 	case schema.List:
@@ -509,7 +511,7 @@ func entryOf(t *schema.Type, f wireField, depth int, reach *int) (object.Member,
 	return entry, nil
 }
 
-// value reads one value that is no plain list or map.
+// value reads one value that is not a plain list or map.
 func value(t *schema.Type, f wireField, depth int) (object.Value, error) {
 	switch t.Kind {
 	case schema.Int, schema.Bool:
@@ -544,7 +546,7 @@ func number(t *schema.Type, n uint64) object.Value {
 	return object.IntOf(int64(n))
 }
 
-// textOf is the text of a field. Bytes that are no UTF-8 become what JSON makes of them.
+// textOf is the text of a field. Bytes that are not UTF-8 are replaced as in JSON.
 func textOf(b []byte) string {
 	if utf8.Valid(b) {
 		return string(b)
@@ -552,7 +554,7 @@ func textOf(b []byte) string {
 	return string([]rune(string(b)))
 }
 
-// either is a value of one of two forms, of a message that may have both.
+// either is a value of one of two forms, read from a message that may have both.
 func either(e *schema.Either, forms object.Value) object.Value {
 	obj, other := forms.At(objectForm), forms.At(otherForm)
 	switch {
@@ -564,7 +566,7 @@ func either(e *schema.Either, forms object.Value) object.Value {
 	return other
 }
 
-// special reads the types whose message is no mirror of their JSON.
+// special reads the types whose message does not mirror their JSON.
 func special(t *schema.Type, b []byte) (object.Value, error) {
 	var numbers [4]int64
 	var texts [4][]byte
@@ -601,7 +603,7 @@ func special(t *schema.Type, b []byte) (object.Value, error) {
 		}
 		return object.Nil, fmt.Errorf("is neither a number nor text, but %d", numbers[1])
 	case schema.Time, schema.MicroTime:
-		if len(b) == 0 { // no time, which is not the same as no member
+		if len(b) == 0 { // a null time, which differs from an absent member
 			numbers[1] = time.Time{}.Unix()
 		}
 		return timeOf(t.Kind, numbers[1], int32(numbers[2])), nil
@@ -611,15 +613,15 @@ func special(t *schema.Type, b []byte) (object.Value, error) {
 		}
 		parsed, err := object.ParseJSON(slices.Clone(texts[1]))
 		if err != nil && t.GoName == "FieldsV1" {
-			// It is no set of fields, and a string is none either: managedFields that cannot be read are passed over,
-			// and do not keep the object from being written.
+			// It is not a set of fields, and neither is a string: managedFields that cannot be read are ignored and do
+			// not prevent the write of the object.
 			return object.StringOf(textOf(texts[1])), nil
 		}
 		return parsed.Value, err
 	}
 }
 
-// specialWire is the wire type of a field of those, or -1 for a field that they have not.
+// specialWire is the wire type of a field of these types, or -1 for a field that they do not have.
 func specialWire(kind schema.Kind, number protowire.Number) protowire.Type {
 	switch {
 	case kind == schema.IntOrString && number == 3, number == 1 && (kind == schema.Quantity || kind == schema.Any):
@@ -643,8 +645,8 @@ func specialFields(kind schema.Kind) [4]string {
 	return [4]string{1: "Raw"}
 }
 
-// timeOf prints a time as JSON has it. A Time has no nanoseconds, whatever the message says; those of a MicroTime are
-// cut to microseconds before they are added to the seconds, which matters where they are negative.
+// timeOf prints a time in its JSON form. A Time has no nanoseconds, even if the message has them; those of a MicroTime
+// are cut to microseconds before they are added to the seconds, which matters where they are negative.
 func timeOf(kind schema.Kind, seconds int64, nanos int32) object.Value {
 	if kind == schema.MicroTime {
 		at := time.Unix(seconds, int64(nanos)/1000*1000)

@@ -94,8 +94,8 @@ func TestParseVectors(t *testing.T) {
 	}
 }
 
-// What the generated code refuses is in testdata/recorded.txt. Here stands what it reads, although there is no JSON for
-// it, and what only we bound. SPEC: MED-3, WRITE-6
+// Messages that the generated code refuses are in testdata/recorded.txt. These are messages that it reads although no
+// JSON corresponds to them, and messages that exceed limits of this package alone. SPEC: MED-3, WRITE-6
 func TestParseRefuses(t *testing.T) {
 	pod, definition := kinds()["core.v1.Pod"].Schema(), kinds()[definitions].Schema()
 	whole, err := os.ReadFile(filepath.Join(vectors(t, "HEAD"), "core.v1.Pod.pb"))
@@ -145,7 +145,7 @@ func TestParseRefuses(t *testing.T) {
 
 const definitions = "apiextensions.k8s.io.v1.CustomResourceDefinition"
 
-// nested is a message in others, which have it under these field numbers, the outermost first.
+// nested is a message nested in others, under these field numbers, the outermost first.
 func nested(message string, numbers ...protowire.Number) string {
 	for _, number := range slices.Backward(numbers) {
 		message = string(protowire.AppendString(protowire.AppendTag(nil, number, protowire.BytesType), message))
@@ -153,7 +153,7 @@ func nested(message string, numbers ...protowire.Number) string {
 	return message
 }
 
-// nots is a definition whose schema consists of so many schemas in one another, with other content beside each.
+// nots is a definition whose schema consists of this many nested schemas, with other content beside each.
 func nots(count int, beside string) string {
 	message := ""
 	for range count {
@@ -164,8 +164,8 @@ func nots(count int, beside string) string {
 
 func enclosed(message string) []byte { return proto.Envelope{}.Append(nil, []byte(message)) }
 
-// The error of a message in an envelope that can be read says what the envelope says; and of an object of another kind
-// only that is read. SPEC: MED-3
+// If the envelope can be read and the message cannot, the error carries the apiVersion and kind of the envelope. If the
+// object is of another kind, only the envelope is read. SPEC: MED-3
 func TestEnvelopes(t *testing.T) {
 	pod := kinds()["core.v1.Pod"].Schema()
 	_, err := proto.Parse(pod, proto.Envelope{APIVersion: "v2", Kind: "Pod"}.Append(nil, []byte("\x08\x00")))
@@ -196,7 +196,7 @@ func TestEnvelopes(t *testing.T) {
 	}
 }
 
-// Bytes in a map may be there and empty, or null. SPEC: MED-3
+// Bytes in a map may be empty or null. SPEC: MED-3
 func TestEmptyBytes(t *testing.T) {
 	configMap := kinds()["core.v1.ConfigMap"].Schema()
 	v, err := proto.Parse(configMap, enclosed(nested("k", 3, 1)))
@@ -209,7 +209,7 @@ func TestEmptyBytes(t *testing.T) {
 	}
 }
 
-// A message may come in parts, at every level. To read it costs as much as it is long, not more. SPEC: MED-3
+// A message may arrive in parts, at every level. The cost of reading it is linear in its length. SPEC: MED-3
 func TestPartsAreReadOnce(t *testing.T) {
 	definition := kinds()[definitions].Schema()
 	for _, c := range []struct{ name, message string }{
@@ -254,15 +254,15 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// As in the generated code, a key or a value of a map entry may reach beyond the entry. Many that do so would take the
-// square of the length of a body, so they are refused.
+// As in the generated code, a key or a value of a map entry may reach beyond the entry. Many such entries would take
+// time quadratic in the length of the body, so they are refused.
 //
 // SPEC: WRITE-6
 func TestEntriesThatReachBeyondTheirEnds(t *testing.T) {
 	typ := kinds()["core.v1.ConfigMap"].Schema()
 	parse := func(entries int) (object.Value, error) {
 		var raw []byte
-		for i := range entries { // each has a key of all bytes behind it, whose length is written in four bytes
+		for i := range entries { // the key of each is all bytes after it, with a length of four bytes
 			length := 7 * (entries - i - 1)
 			raw = append(raw, 0x12, 5, 0x0a, byte(length)|0x80, byte(length>>7)|0x80, byte(length>>14)|0x80, byte(length>>21))
 		}

@@ -12,16 +12,16 @@ import (
 )
 
 // plan is a struct type as the transcoder needs it: its fields by JSON name, and their order in the message. It is
-// immutable once it has been handed out.
+// immutable once it has been returned.
 //
-// Invariants (broken): names strictly ascend, by which find searches; order strictly ascends by number at each level,
-// which is the order of the generated code; and each field that protobuf carries is in order once.
+// Invariants (broken): names strictly ascend (find searches by name); order strictly ascends by number at each level,
+// as in the generated code; and each field that protobuf carries is in order exactly once.
 type plan struct {
 	goName string
 	names  []string  // of fields
 	fields []planned // by the same index
 	order  []step
-	zero   []byte // the message of a struct in which nothing is set: the absent bytes of all fields, in order
+	zero   []byte // the message of a struct with no field set: the absent bytes of all fields, in order
 }
 
 // broken is the invariant that does not hold; "" if all do.
@@ -63,13 +63,13 @@ type planned struct {
 	tag []byte // number and wire type
 	// none marks fields that protobuf does not carry: the apiVersion and kind of an object are in its envelope.
 	none   bool
-	absent []byte // what is written if the object does not have the field
-	null   []byte // what is written if the field is null
+	absent []byte // written if the object does not have the field
+	null   []byte // written if the field is null
 	shape  shape
 	of     element // or of the items, or of the values
 }
 
-// shape says how often there is a value.
+// shape says how many values a field has.
 type shape uint8
 
 const (
@@ -92,7 +92,8 @@ type items struct {
 	of  element
 }
 
-// step is one field of a message in order: a field of the struct, or an embedded struct with numbers of its own.
+// step is one field of a message in order: a field of the struct, or an embedded struct, which has its own field
+// numbers.
 type step struct {
 	number   int
 	field    int // index into plan.fields; -1: embedded
@@ -121,9 +122,9 @@ func planOf(t *schema.Type) *plan {
 	return p
 }
 
-// makePlan makes the plan of a type and of everything below it. Recursive types refer to themselves through lists,
-// maps and pointers only, of which no zero value is written. So the zero value of a plan that is not complete yet is
-// never needed.
+// makePlan makes the plan of a type and of everything below it. Recursive types refer to themselves through lists, maps
+// and pointers only, whose zero values are not written. So the zero value of a plan that is not complete yet is never
+// needed.
 func makePlan(t *schema.Type) *plan {
 	if p := plans.known[t]; p != nil {
 		return p
@@ -155,7 +156,7 @@ func makePlan(t *schema.Type) *plan {
 	return p
 }
 
-// embeddedAt is the step of the embedded struct with this number; it is added if there is none.
+// embeddedAt is the step of the embedded struct with this number; it is added if it does not exist.
 func embeddedAt(steps *[]step, number int) *step {
 	at := slices.IndexFunc(*steps, func(s step) bool { return s.number == number })
 	if at < 0 {
@@ -172,7 +173,7 @@ func sortSteps(steps []step) {
 	}
 }
 
-// appendZero appends the message of a struct in which nothing is set.
+// appendZero appends the message of a struct with no field set.
 func (p *plan) appendZero(dst []byte, order []step) []byte {
 	for i := range order {
 		s := &order[i]
@@ -191,7 +192,7 @@ func planField(f *schema.Field) planned {
 	t := f.Type
 	out := planned{}
 	switch {
-	case t.Kind == schema.List: // wrapped ones are values of maps alone
+	case t.Kind == schema.List: // wrapped lists occur only as values of maps
 		out.shape, t = repeated, t.Elem
 	case t.Kind == schema.Map:
 		out.shape, t = entries, t.Elem
@@ -244,7 +245,7 @@ func planElement(t *schema.Type) element {
 	case schema.IntOrString:
 		e.zero = []byte{6, 1<<3 | byte(protowire.VarintType), 0, 2<<3 | byte(protowire.VarintType), 0,
 			3<<3 | byte(protowire.BytesType), 0}
-	default: // a number, false, no text, no time
+	default: // the number 0, false, the empty text, no time
 		e.zero = []byte{0}
 	}
 	return e

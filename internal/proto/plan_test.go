@@ -2,7 +2,7 @@ package proto
 
 import "testing"
 
-// Plans in which an invariant does not hold are told from those in which all do.
+// A plan that violates an invariant is noticed.
 func TestPlanInvariants(t *testing.T) {
 	some := func(p plan) *plan { return &p }
 	for _, c := range []struct {

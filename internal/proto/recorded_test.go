@@ -14,7 +14,7 @@ import (
 )
 
 // Objects are written, and messages read, as the generated code does. Below the comment, testdata/recorded.txt has
-// three lines a case: what is asked and the kind; the object in JSON, or the message; and the answer.
+// three lines a case: the question and the kind; the object in JSON, or the message; and the answer.
 //
 // SPEC: MED-3, WRITE-6
 func TestRecordedMessages(t *testing.T) {
@@ -37,7 +37,7 @@ func TestRecordedMessages(t *testing.T) {
 		if strings.HasPrefix(want, "refused: ") {
 			refused++
 		}
-		// Twice: the second time buffers are there that have been used.
+		// Twice: the second time with buffers that have been used.
 		for range 2 {
 			if have, err := ask(r.Schema(), in); err != nil || have != want {
 				t.Errorf("line %d: %s of %s\nhave %s (%v)\nwant %s", i+4, lines[i], in, have, err, want)
@@ -54,7 +54,7 @@ func TestRecordedMessages(t *testing.T) {
 	}
 }
 
-// questions are what is asked of an object or a message, and how it is answered.
+// questions are the operations on an object or a message, and how each is answered.
 var questions = map[string]func(t *schema.Type, in string) (string, error){
 	"object": func(t *schema.Type, in string) (string, error) {
 		out, err := proto.AppendObject(nil, t, []byte(in))

@@ -19,17 +19,17 @@ import (
 
 // transcoder converts the canonical JSON of an object to the message of its type, in one pass over the bytes.
 //
-// Members come in the order of names, and have to be written in the order of field numbers. The fields of a struct are
-// therefore appended to buf as they come, with their positions in cuts, and when the struct ends they are copied to
-// tmp in order, and back:
+// Members are read in the order of names, and have to be written in the order of field numbers. The fields of a struct
+// are therefore appended to buf as they are read, with their positions in cuts, and when the struct ends they are
+// copied to tmp in order, and back:
 //
 //	buf[start:] = the fields found so far of the innermost open struct, in the order of its members
 //	cuts[base+i] = the part of buf with field i of that struct
 //
 // Each byte is moved once per message around it, so the work is at most the size of the object times its depth. The
 // obvious alternative, to search the JSON for each field in turn, reads the members of a struct once per field of its
-// type, of which a PodSpec has forty and most are absent. Lengths have the same problem, as they stand in front of
-// what they measure: see insertLength.
+// type, of which a PodSpec has forty and most are absent. Lengths have the same problem, as they precede what they
+// measure: see insertLength.
 //
 // The bytes were checked before they were stored. If they do not fit the type nevertheless (they were stored by a
 // version of the server with another type), the pass ends with an error.
@@ -38,14 +38,14 @@ type transcoder struct {
 	pos  int
 	buf  []byte // complete messages, and the fields of open ones
 	tmp  []byte // scratch buffer: for the order of fields, and to unescape text
-	cuts []cut  // for each open message a run, by the index of the field
+	cuts []cut  // a run for each open message, by the index of the field
 	err  error
 
-	splice   int // offset at which resourceVersion is inserted; -1: nowhere
+	splice   int // offset at which resourceVersion is inserted; -1: it is not inserted
 	revision int64
 }
 
-// cut is a part of the buffer; 0, 0 is none.
+// cut is a part of the buffer; 0, 0 is the absent part.
 type cut struct{ start, end int }
 
 var transcoders = sync.Pool{New: func() any { return new(transcoder) }}
@@ -64,7 +64,7 @@ func AppendMessage(dst []byte, t *schema.Type, data []byte, splice int, revision
 	return dst, err
 }
 
-// Size is the size of an object in its envelope: of what [AppendObject] would append. It makes the message in a pooled
+// Size is the size of an object in its envelope, as [AppendObject] appends it. It makes the message in a pooled
 // buffer, so it takes as long, but allocates only apiVersion and kind.
 func Size(t *schema.Type, data []byte) (int, error) {
 	e, err := transcode(t, data, 0, 0)
@@ -96,7 +96,7 @@ func (e *transcoder) release() {
 	}
 }
 
-// fail notes the first error, and ends the pass.
+// fail records the first error, and ends the pass.
 func (e *transcoder) fail(t *schema.Type, what string) {
 	if e.err == nil {
 		e.err = fmt.Errorf("protobuf: offset %d: %s %s", e.pos, t.Kind, what)
@@ -238,7 +238,7 @@ func (e *transcoder) entries(f *planned) {
 		e.buf = binary.AppendUvarint(e.buf, uint64(len(key)))
 		e.buf = append(e.buf, key...)
 		if e.pos++; e.peek() == 'n' && f.of.t.Kind == schema.Bytes {
-			e.pos += len("null") // there can be no bytes at all, which are not the same as none
+			e.pos += len("null") // the bytes can be null, which differs from empty
 		} else {
 			e.buf = append(e.buf, 2<<3|byte(wireType(f.of.t)))
 			e.element(&f.of)
@@ -251,7 +251,7 @@ func (e *transcoder) entries(f *planned) {
 	e.pos++
 }
 
-// element appends one value behind its tag.
+// element appends one value after its tag.
 func (e *transcoder) element(of *element) {
 	if e.peek() == 'n' {
 		e.pos += len("null")
@@ -289,7 +289,7 @@ func (e *transcoder) element(of *element) {
 	}
 }
 
-// special appends what stands in JSON in another form than on the wire.
+// special appends the types whose JSON form differs from that on the wire.
 func (e *transcoder) special(t *schema.Type) {
 	switch t.Kind {
 	case schema.Bytes:
@@ -311,7 +311,7 @@ func (e *transcoder) special(t *schema.Type) {
 	}
 }
 
-// raw appends the JSON itself: of RawExtension, FieldsV1.
+// raw appends the JSON itself, for RawExtension and FieldsV1.
 func (e *transcoder) raw() {
 	start := e.pos
 	e.skip()
@@ -320,7 +320,8 @@ func (e *transcoder) raw() {
 	e.buf = append(e.buf, e.in[start:e.pos]...)
 }
 
-// either appends the message of a value of one of two forms. The boolean is always written, and true beside an object.
+// either appends the message of a value of one of two forms. The boolean is always written, and is true beside an
+// object.
 func (e *transcoder) either(of *element) {
 	either := of.t.Either
 	switch c := e.peek(); {
@@ -353,7 +354,7 @@ func (e *transcoder) intOrString(t *schema.Type) {
 	e.buf = protowire.AppendBytes(protowire.AppendTag(e.buf, 3, protowire.BytesType), text)
 }
 
-// time appends seconds and the rest in nanoseconds, which a Time does not carry.
+// time appends the seconds and the nanoseconds; a Time has only seconds.
 func (e *transcoder) time(t *schema.Type) {
 	text := e.string(t)
 	moment, err := time.Parse(time.RFC3339, string(text))
@@ -417,7 +418,7 @@ func (e *transcoder) float(t *schema.Type) {
 	e.buf = protowire.AppendFixed64(e.buf, math.Float64bits(f))
 }
 
-// string is text, which the value at pos has to be. It is good until the next message is complete.
+// string is the text at pos; any other value is an error. It is valid until the next message is complete.
 func (e *transcoder) string(t *schema.Type) []byte {
 	if e.peek() != '"' {
 		e.fail(t, "is no string")
@@ -426,7 +427,7 @@ func (e *transcoder) string(t *schema.Type) []byte {
 	return e.text()
 }
 
-// text is the JSON string at pos; it is a part of the input if nothing in it is escaped.
+// text is the JSON string at pos; it is a slice of the input if it contains no escape.
 func (e *transcoder) text() []byte {
 	start := e.pos + 1
 	end := bytes.IndexByte(e.in[start:], '"')
@@ -444,11 +445,11 @@ func (e *transcoder) text() []byte {
 	return e.tmp
 }
 
-// skip goes on behind the value at pos.
+// skip moves past the value at pos.
 func (e *transcoder) skip() { e.pos = object.Skip(e.in, e.pos) }
 
 // insertLength inserts the length of b[start:] in front of it. How many bytes a length takes depends on the length, so
-// that no room for it can be left beforehand; nearly always it is one or two.
+// that no space can be reserved for it beforehand; nearly always it is one or two.
 func insertLength(b []byte, start int) []byte {
 	size := len(b) - start
 	if size < 0x80 {

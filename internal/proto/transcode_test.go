@@ -42,7 +42,7 @@ func TestProtobufVectors(t *testing.T) {
 				continue // not in this release
 			}
 			found++
-			// What has changed since then, the reference's own codec writes in another way today.
+			// The current codec of the reference writes the fields that have changed since then differently.
 			if now, err := os.ReadFile(filepath.Join(vectors(t, release), name+".after_roundtrip.pb")); err == nil {
 				want = now
 			}
@@ -87,8 +87,8 @@ func TestProtobufVectors(t *testing.T) {
 	}
 }
 
-// Bytes that were stored by who knew another type are an error, and no panic. The error is the first one, and the next
-// object is none the worse for it.
+// Bytes that were stored under another type cause an error and not a panic. The first error is returned, and the next
+// object is not affected.
 func TestMessagesOfOtherTypes(t *testing.T) {
 	configMap, pod := gotypes.Of[corev1.ConfigMap](), gotypes.Of[corev1.Pod]()
 	definition := kinds()["apiextensions.k8s.io.v1.CustomResourceDefinition"].Schema()
@@ -161,7 +161,7 @@ func TestLongNumbers(t *testing.T) {
 	}
 }
 
-// Null is a time that was there and zero: without it, it would not have been written.
+// Null is a pointer to the zero time: a nil pointer would not have been written.
 func TestNullTimes(t *testing.T) {
 	const text = `{"metadata":{"creationTimestamp":null,"deletionTimestamp":null,"generation":null}}`
 	b, err := proto.AppendMessage(nil, gotypes.Of[corev1.ConfigMap](), []byte(text), 0, 0)
@@ -170,7 +170,7 @@ func TestNullTimes(t *testing.T) {
 	}
 }
 
-// Size says how long the object becomes, for every kind, and costs no allocation.
+// Size is the exact length of the encoded object, for every kind, and does not allocate.
 // SPEC: MED-3, STORE-4
 func TestSize(t *testing.T) {
 	found := 0
