@@ -220,9 +220,9 @@ func (r Result) Texts() ([]string, error) {
 	return texts, nil
 }
 
-// A claim such as example.com/role is no identifier, so expressions write claims.example__dot__com__slash__role. The
-// compiler cannot resolve the name, because it does not know the type of a claim. Therefore names are unescaped when
-// they are looked up: in the map of claims by package lazy, and in maps below it, at any depth, by these types.
+// A claim such as example.com/role is not an identifier, so expressions write claims.example__dot__com__slash__role.
+// The compiler cannot resolve the name, because it does not know the type of a claim. Therefore names are unescaped
+// when they are looked up: in the map of claims by package lazy, and in maps below it, at any depth, by these types.
 
 func unescaping(v ref.Val) ref.Val {
 	switch v := v.(type) {

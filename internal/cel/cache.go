@@ -70,9 +70,9 @@ func blocks(err *field.Error) bool {
 // Budget is the largest cost of all rules of one object, or of all defaults of one schema.
 const Budget int64 = limits.RuntimeCELCostBudget
 
-// ValidateDefault runs the rules on the default at a schema node, whose path is given: as an update that changes
-// nothing, and if there is no error as a new value. It returns the remaining budget, which is negative if the budget
-// is exceeded.
+// ValidateDefault runs the rules on the default at a schema node, whose path is given: as an update without a change,
+// and if there is no error as a new value. It returns the remaining budget, which is negative if the budget is
+// exceeded.
 func (r *Rules) ValidateDefault(ctx context.Context, path *field.Path, v object.Value,
 	budget int64) (field.ErrorList, int64) {
 	root := r.root()

@@ -11,7 +11,7 @@ import (
 	"plinth/schema"
 )
 
-// SPEC: EXT-1: what is used stays compiled, what is not is let go, and nothing runs when there is nothing left.
+// SPEC: EXT-1: used rules stay compiled, idle ones are dropped, and no sweep is scheduled when none are left.
 func TestCacheLetsGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cache Cache
@@ -44,7 +44,7 @@ func TestCacheLetsGo(t *testing.T) {
 	})
 }
 
-// SPEC: EXT-1: rules of more types than are kept make others go, and work all the same.
+// SPEC: EXT-1: rules beyond the limit displace others, and work nevertheless.
 func TestCacheIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cache Cache
@@ -67,7 +67,7 @@ func TestCacheIsBounded(t *testing.T) {
 }
 
 // SPEC: EXT-1: an expression that is nested too deeply, too long, or too expensive is an error, and so is one whose
-// evaluation breaks down; none of it reaches the caller.
+// evaluation breaks down; no panic reaches the caller.
 func TestRulesAreBounded(t *testing.T) {
 	nested := func(n int) string { return strings.Repeat("(", n) + "true" + strings.Repeat(")", n) }
 	for name, rule := range map[string]string{

@@ -58,7 +58,7 @@ func same(t *testing.T, name string, got, want []string) {
 	}
 }
 
-// widgets is a type with a rule of most sorts.
+// widgets is a type with most kinds of rules.
 const widgets = `
 type: object
 properties:
@@ -193,7 +193,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// SPEC: EXT-1: what has ended is an error, so that nobody takes it for an object that is right.
+// SPEC: EXT-1: a cancelled validation is an error, so that its result is not mistaken for a valid object.
 func TestContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -201,7 +201,7 @@ func TestContextEnds(t *testing.T) {
 	same(t, "ended", lines(errs), []string{"spec: Internal error: context canceled"})
 }
 
-// Rules are found below lists and maps of which the schema says nothing else.
+// Rules are found below lists and maps for which the schema specifies nothing else.
 func TestRulesBelowPlainLists(t *testing.T) {
 	for _, text := range []string{
 		`{type: object, properties: {a: {type: array, items: {type: integer, x-kubernetes-validations: [{rule: "self > 0 && nope"}]}}}}`,

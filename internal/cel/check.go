@@ -26,8 +26,8 @@ type CheckOptions struct {
 	// Unchanged says that this schema is stored already. Then a single rule may exceed its limit.
 	Unchanged bool
 	// Stored says whether an expression (a messageExpression if message is set) is in the stored definition. Stored
-	// expressions may use all functions of this version; others only those that the previous version has, too. Nil:
-	// none is stored.
+	// expressions may use all functions of this version; others only those that the previous version has, too. Nil: no
+	// expression is stored.
 	Stored func(expression string, message bool) bool
 }
 

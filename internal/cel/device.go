@@ -22,8 +22,8 @@ const (
 	deviceTypeName = "kubernetes.DRADevice"
 )
 
-// CheckDeviceSelector checks an expression that selects devices. It returns what is wrong with the expression ("" if
-// nothing), and whether a valid expression is too expensive. An error is one of the environment and not of the
+// CheckDeviceSelector checks an expression that selects devices. It returns the error in the expression ("" if it is
+// valid), and whether a valid expression is too expensive. An error is one of the environment and not of the
 // expression.
 func CheckDeviceSelector(expression string) (fault string, tooComplex bool, err error) {
 	d, err := deviceSelectors()
@@ -97,10 +97,10 @@ func bounded(of *kube.DeclType, most int64) *kube.DeclType {
 	return &out
 }
 
-// deviceSizes tells the cost estimator the largest size of values below the variable device.
+// deviceSizes provides the cost estimator with the largest size of values below the variable device.
 type deviceSizes struct{ device, attribute *kube.DeclType }
 
-// EstimateSize implements checker.CostEstimator. A step of the path that is no field is the name of an attribute.
+// EstimateSize implements checker.CostEstimator. A step of the path that is not a field is the name of an attribute.
 func (s deviceSizes) EstimateSize(element checker.AstNode) *checker.SizeEstimate {
 	path := element.Path()
 	if len(path) == 0 || path[0] != "device" {

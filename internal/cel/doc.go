@@ -19,8 +19,8 @@
 // of a list runs once for each item. The server must bound the time of a request, whoever wrote the definition.
 //
 // Both costs count steps of evaluation, weighted by the size of operands, as the reference counts them. Actual cost
-// alone would bound the time, but the author of the definition would learn of a rule that is too expensive only when
-// somebody else's large object is refused. So a definition is refused at once if it allows an object that is too
+// alone would bound the time, but the author of the definition would learn that a rule is too expensive only when
+// another user's large object is refused. So a definition is refused at once if it allows an object that is too
 // expensive:
 //
 //	estimate(rule) = cost(expression, largest sizes the schema allows) · count(node)

@@ -318,8 +318,8 @@ func keyIdentity(item ref.Val, keys []string) any {
 	})
 }
 
-// storedIdentity identifies an item by the stored values of its keys. An item that is no object has no equal, not even
-// itself.
+// storedIdentity identifies an item by the stored values of its keys. An item that is not an object is equal to no
+// item, not even to itself.
 func storedIdentity(item object.Value, keys []string) any {
 	if item.Kind() != object.Map {
 		return new(byte)
