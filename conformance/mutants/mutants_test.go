@@ -22,19 +22,18 @@ var (
 	only = flag.String("only", "", "try the mutants of these packages alone, separated by commas")
 )
 
-// target is a package with rules, and the packages whose tests are to notice what becomes of them.
+// target is a package with rules, and the packages whose tests are to notice its mutants.
 type target struct {
 	pkg   string
 	tests []string
 	// inProcess are the tests, of the first of these packages, whose cases TestMutants of that package tries on the
-	// mutants in one process; a process of its own is started for those mutants alone that are left and that another
-	// test reaches.
+	// mutants in one process; a separate process is started only for the remaining mutants that another test reaches.
 	inProcess []string
-	// sample is how many mutants are tried where not all are.
+	// sample is how many mutants are tried without -all.
 	sample int
-	// skip are tests that say nothing of the rules or take too long for a run per mutant, and files without rules.
+	// skip are tests that do not test the rules or take too long to be run for each mutant, and files without rules.
 	skip []string
-	// least is how many mutants there are at least: with fewer, it is the search for them that has lost something.
+	// least is the minimum number of mutants: if fewer are found, the search for them is broken.
 	least int
 }
 
@@ -106,7 +105,7 @@ func TestEveryPackageIsATarget(t *testing.T) {
 	for _, file := range rules {
 		packages[strings.TrimPrefix(filepath.ToSlash(filepath.Dir(file)), "../../")] = true
 	}
-	delete(packages, "internal/builtin/gotypes") // compiles types; it has no rules
+	delete(packages, "internal/builtin/gotypes") // it compiles types and has no rules
 	for _, target := range targets {
 		if !packages[target.pkg] {
 			t.Errorf("there is no package %s", target.pkg)
@@ -197,7 +196,7 @@ func (target *target) try(t *testing.T, root string) {
 	}
 }
 
-// choose gives the mutants that are tried: all, or a sample that stays the same while the package does.
+// choose returns the mutants to be tried: all, or a sample that is the same as long as the package is.
 func (target *target) choose(pkg *mutation.Package, known *unnoticed) []int {
 	var chosen []int
 	for i, m := range pkg.Mutants {
@@ -222,7 +221,7 @@ func (target *target) choose(pkg *mutation.Package, known *unnoticed) []int {
 	return chosen[:target.sample]
 }
 
-// unnoticed are the mutants of a package that no test notices, as their file has them: reasons by name, "" for those
+// unnoticed holds the mutants of a package that no test notices, as listed in its file: reasons by name, "" for those
 // that no test covers yet.
 type unnoticed struct {
 	file, header string
@@ -263,7 +262,7 @@ func readUnnoticed(pkg string) (*unnoticed, error) {
 	return u, nil
 }
 
-// figures counts the mutants of a package, and what has become of them.
+// figures formats the numbers of a package's mutants, by outcome.
 func (u *unnoticed) figures(pkg *mutation.Package, left []int) string {
 	kinds := map[mutation.Kind]int{}
 	for _, m := range pkg.Mutants {

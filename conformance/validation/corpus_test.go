@@ -15,7 +15,8 @@ import (
 // testdata holds the documents and the tables that package validation is tested with.
 const testdata = "../../internal/builtin/validation/testdata"
 
-// corpus are the documents of every kind: those of package validation first, then the vector, which has every field.
+// corpus returns the documents of every kind: those of package validation first, then the vector, which has every
+// field.
 func corpus(t testing.TB) map[schema.GroupVersionKind][]map[string]any {
 	documents := map[schema.GroupVersionKind][]map[string]any{}
 	own, err := filepath.Glob(filepath.Join(testdata, "*.yaml"))

@@ -1,3 +1,3 @@
-// Package validation holds what Plinth's validation says of built-in objects against what upstream's says: the
-// strategies of the real API server, declarative rules included, linked and called.
+// Package validation compares Plinth's validation of built-in objects with upstream's. It links and calls the
+// strategies of the real API server, including their declarative rules.
 package validation

@@ -18,15 +18,15 @@ import (
 	"plinth/internal/mutants"
 )
 
-// explorer is a mutator that knows more: the texts and numbers that stand in the rules, and what refusals say of the
-// values that a field may have.
+// explorer is a mutator that also uses the texts and numbers in the rules, and the values that error messages name as
+// allowed.
 type explorer struct {
 	*mutator
 	texts   []string
 	numbers []int
-	// near are the texts in the rules that the case which is changed has met.
+	// near holds the texts in the rules that the case to be changed has reached.
 	near []string
-	// hints are values that refusals name, by path.
+	// hints holds values that error messages name, by path.
 	hints map[string][]any
 }
 
@@ -62,7 +62,7 @@ func newExplorer(docs []map[string]any) *explorer {
 	return x
 }
 
-// choose is the case that is changed next: one of the latest mostly.
+// choose returns the case to be changed next, mostly one of the latest.
 func (x *explorer) choose(from []*prepared, seed uint64) *validationtest.Case {
 	x.rng = rand.New(rand.NewPCG(seed, 0xc0de))
 	p := pick(x.mutator, from)
@@ -78,7 +78,7 @@ func (x *explorer) choose(from []*prepared, seed uint64) *validationtest.Case {
 	return p.Case
 }
 
-// textOf is the text that a mutant makes another one of, unless it is a message.
+// textOf returns the text that a mutant replaces. The result is false if that text is a message.
 func textOf(mutant string) (string, bool) {
 	_, source, ok := strings.Cut(mutant, ": ")
 	literal, _, isText := strings.Cut(source, " → another text")
@@ -95,7 +95,7 @@ var (
 	indexed = regexp.MustCompile(`\[\d+\]`)
 )
 
-// learn notes the values that refusals name: those that are supported, and bounds.
+// learn records the values that error messages name: supported values and bounds.
 func (x *explorer) learn(says []string) {
 	for _, s := range says {
 		head, message, ok := strings.Cut(s, ": ")
@@ -129,7 +129,7 @@ func (x *explorer) learn(says []string) {
 	}
 }
 
-// variant is a document with a few changes below a path.
+// variant returns a document with a few changes below a path.
 func (x *explorer) variant(seed uint64, doc map[string]any, below string) map[string]any {
 	x.rng = rand.New(rand.NewPCG(seed, 0x7a12))
 	out := clone(doc).(map[string]any)
@@ -144,7 +144,7 @@ func (x *explorer) variant(seed uint64, doc map[string]any, below string) map[st
 		if below != "" {
 			all = slices.DeleteFunc(all, func(s slot) bool { return !strings.HasPrefix(s.path, below) })
 		}
-		if below == "" && x.rng.IntN(4) > 0 { // few rules are of metadata
+		if below == "" && x.rng.IntN(4) > 0 { // few rules concern metadata
 			all = slices.DeleteFunc(all, func(s slot) bool { return strings.HasPrefix(s.path, ".metadata") })
 		}
 		if len(all) == 0 {
@@ -167,7 +167,7 @@ func (x *explorer) change(s slot) {
 	}
 }
 
-// hint sets what a refusal has said of a place.
+// hint uses a value that an error message has named for this path: it sets it, or makes a number or length near it.
 func (x *explorer) hint(s slot) {
 	hint := pick(x.mutator, x.hints[s.path])
 	n, isNumber := hint.(float64)
@@ -187,7 +187,7 @@ func (x *explorer) hint(s slot) {
 	}
 }
 
-// special sets a text or a number of the rules.
+// special sets a text or a number from the rules.
 func (x *explorer) special(s slot) bool {
 	switch s.get().(type) {
 	case string:
@@ -206,7 +206,7 @@ func (x *explorer) special(s slot) bool {
 	return true
 }
 
-// swap puts another member in the place of one: of a choice of several, one is set.
+// swap replaces a member by another, for unions, of whose members exactly one is set.
 func (x *explorer) swap(s slot) bool {
 	into, ok := s.get().(map[string]any)
 	members := x.members[s.path]
@@ -224,7 +224,7 @@ func (x *explorer) swap(s slot) bool {
 	return true
 }
 
-// many makes a long list of a list.
+// many makes a list long.
 func (x *explorer) many(s slot) bool {
 	list, ok := s.get().([]any)
 	return ok && x.fill(s, list, pick(x.mutator, x.numbers)+x.rng.IntN(2))

@@ -20,7 +20,8 @@ import (
 	"plinth/internal/builtin/validation/validationtest"
 )
 
-// call is a line of the file that command harvest writes: what a test of Kubernetes hands to a validation function.
+// call is a line of the file that command harvest writes: the arguments with which a test of Kubernetes calls a
+// validation function.
 type call struct {
 	Call      string
 	Arguments []struct {
@@ -50,14 +51,14 @@ func readCalls(t *testing.T, name string) []call {
 	}
 }
 
-// harvest makes cases of one kind out of the calls: an object becomes a create, or an update if the call has an old
-// one, too; a part of an object is put into the documents in each place that has its Go type.
+// harvest turns the calls into cases for one kind: an object becomes a create, or an update if the call has an old one,
+// too; a part of an object is put into the documents wherever a value of its Go type stands.
 type harvest struct {
 	*recorder
 	kind  *kindUnderTest
 	bases []string
 	typ   reflect.Type // of the internal object
-	// cases are those found, by verb; docs are the objects of the calls, as the kind's version has them.
+	// cases are the cases found, by verb; docs are the objects of the calls, converted to the kind's version.
 	cases map[string][]*validationtest.Case
 	docs  []map[string]any
 }
@@ -91,7 +92,7 @@ func decodeAs(t reflect.Type, text []byte) (reflect.Value, error) {
 	return v, err
 }
 
-// typeText is a type as command harvest writes it.
+// typeText formats a type as command harvest does.
 func typeText(t reflect.Type) string {
 	switch {
 	case t.Name() != "":
@@ -106,10 +107,10 @@ func typeText(t reflect.Type) string {
 	return t.String()
 }
 
-// document is an internal object in the version of the kind, nil if it cannot be converted.
+// document converts an internal object to the version of the kind; nil if that fails.
 func (h *harvest) document(internal runtime.Object) (doc map[string]any) {
 	defer func() {
-		if recover() != nil { // of a conversion that expects more than there is
+		if recover() != nil { // some conversions expect fields that are not set
 			doc = nil
 		}
 	}()
@@ -130,7 +131,7 @@ func (h *harvest) document(internal runtime.Object) (doc map[string]any) {
 	return doc
 }
 
-// verb is the verb at which a function is called.
+// verb returns the verb for which a function is called.
 func (h *harvest) verb(function string) string {
 	for verb := range h.kind.upstream.Subresources {
 		if strings.Contains(strings.ToLower(function), verb) {
@@ -160,7 +161,7 @@ func (h *harvest) objects(function string, objects []map[string]any) {
 	}
 	now, old := objects[0], objects[1]
 	if strings.Contains(function, "ClusterIPsRelated") {
-		now, old = old, now // the one function with the old object first
+		now, old = old, now // only this function has the old object first
 	}
 	whole := h.nearest(verb, old, true)
 	alone := &validationtest.Case{Verb: verb, Object: whole.Object}
@@ -171,7 +172,7 @@ func (h *harvest) objects(function string, objects []map[string]any) {
 	h.cases[verb] = append(h.cases[verb], whole, alone)
 }
 
-// nearest is the case that makes a document out of the base that is most like it.
+// nearest returns the case that makes a document from the base most similar to it.
 func (h *harvest) nearest(verb string, doc map[string]any, before bool) *validationtest.Case {
 	var best *validationtest.Case
 	for _, base := range h.bases {
@@ -216,7 +217,7 @@ func (h *harvest) part(function, typ string, text []byte) {
 	}
 }
 
-// eachPlace calls found with each place below v that has a type, or is a list of it, and puts back what was there.
+// eachPlace calls found for each place below v whose type is typ or a list of it, and restores the place afterwards.
 func eachPlace(v reflect.Value, typ string, found func(put func(reflect.Value), t reflect.Type)) {
 	if typeText(v.Type()) == typ && v.CanSet() {
 		was := reflect.New(v.Type()).Elem()
@@ -236,7 +237,7 @@ func eachPlace(v reflect.Value, typ string, found func(put func(reflect.Value), 
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
-			// the template of a workload is like a Pod, which has been seen to
+			// the template of a workload is like a Pod, and Pods are covered already
 			if f := v.Type().Field(i); f.IsExported() && !strings.HasSuffix(typeText(f.Type), "core.PodTemplateSpec") {
 				eachPlace(v.Field(i), typ, found)
 			}
@@ -254,7 +255,7 @@ func eachPlace(v reflect.Value, typ string, found func(put func(reflect.Value), 
 	}
 }
 
-// verbs are what can be done to a kind.
+// verbs returns the verbs that are tested for a kind.
 func verbs(k *kindUnderTest) []string {
 	return append([]string{"create", "update"}, slices.Sorted(maps.Keys(k.upstream.Subresources))...)
 }

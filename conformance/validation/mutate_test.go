@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// slot is a place in a document whose content can be changed.
+// slot is a place in a document whose value can be changed.
 type slot struct {
-	path string // keys, with # for list items: where the same thing is in other documents
+	path string // keys, with # for list items: the same path in all documents
 	key  string
 	get  func() any
 	set  func(any)
 	drop func()
-	// list holds the items of the list that this is an item of, so that another can be added.
+	// add adds another item to the list that contains this one; nil if this is not an item of a list.
 	add func(any)
 }
 
@@ -51,11 +51,11 @@ func slots(doc map[string]any) []slot {
 // mutator changes documents of one kind, the same way for the same seed.
 type mutator struct {
 	rng *rand.Rand
-	// at holds what the documents of the kind have at a path, and under what keys of the map there.
+	// at holds the values that the documents of the kind have, by path.
 	at map[string][]any
-	// members holds, for the path of a map, the members that any document has in it.
+	// members holds, for the path of a map, the names of the members that any document has there.
 	members map[string][]string
-	// named holds what there is under a key, wherever.
+	// named holds the values under a key, at any path.
 	named map[string][]any
 }
 
@@ -86,7 +86,7 @@ func clone(v any) any {
 	return copied
 }
 
-// variant is a document with a few changes below a path.
+// variant returns a document with a few changes below a path.
 func (m *mutator) variant(seed uint64, doc map[string]any, below string) map[string]any {
 	m.rng = rand.New(rand.NewPCG(seed, 0x7a11))
 	out := clone(doc).(map[string]any)
@@ -115,9 +115,9 @@ func (m *mutator) change(s slot) {
 		s.drop()
 	case roll < 4:
 		s.set(nil)
-	case roll < 6 && s.add != nil: // once more
+	case roll < 6 && s.add != nil: // duplicate it
 		s.add(clone(s.get()))
-	case roll < 7 && s.add != nil && m.at[s.path] != nil: // what another document has there
+	case roll < 7 && s.add != nil && m.at[s.path] != nil: // an item of another document
 		s.add(clone(pick(m, m.at[s.path])))
 	case roll < 9 && m.at[s.path] != nil:
 		s.set(clone(pick(m, m.at[s.path])))
@@ -145,7 +145,7 @@ func (m *mutator) graft(s slot) {
 	into[pick(m, texts)] = pick(m, texts)
 }
 
-// bad is something else in the place of a value, of the same type mostly.
+// bad returns a replacement for a value, mostly of the same type.
 func (m *mutator) bad(s slot) any {
 	switch v := s.get().(type) {
 	case string:

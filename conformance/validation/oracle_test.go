@@ -31,13 +31,13 @@ import (
 
 func init() {
 	capabilities.Setup(true, 0) // the reference of the other tests runs with --allow-privileged
-	klog.LogToStderr(false)     // upstream logs where its own two ways to validate differ
+	klog.LogToStderr(false)     // upstream logs where its handwritten and its declarative validation differ
 	klog.SetOutput(io.Discard)
 }
 
 const namespace = "default"
 
-// kindUnderTest is one kind in one version: what upstream says of it, and what we say.
+// kindUnderTest is one kind in one version, with upstream's validation and ours.
 type kindUnderTest struct {
 	gvk      schema.GroupVersionKind
 	upstream strategies.Strategies
@@ -46,7 +46,7 @@ type kindUnderTest struct {
 	scores   *kindScores
 }
 
-// kindsUnderTest pairs every kind that we serve with upstream's strategies for it.
+// kindsUnderTest pairs each kind that we serve with upstream's strategies for it.
 func kindsUnderTest(t testing.TB) []*kindUnderTest {
 	var kinds []*kindUnderTest
 	for _, r := range builtin.Resources(builtin.Config{}) {
@@ -78,7 +78,8 @@ func (k *kindUnderTest) context(subresource string) context.Context {
 	})
 }
 
-// decode makes the internal object of a document: decoded, defaulted, converted, with what the server adds.
+// decode turns a document into an internal object: decoded, defaulted, converted, and with the fields that the server
+// sets.
 func (k *kindUnderTest) decode(doc map[string]any) (runtime.Object, error) {
 	text, err := json.Marshal(doc)
 	if err != nil {
@@ -108,7 +109,7 @@ func (k *kindUnderTest) decode(doc map[string]any) (runtime.Object, error) {
 	return internal, nil
 }
 
-// value is an internal object as our engine has it.
+// value converts an internal object to our engine's form.
 func (k *kindUnderTest) value(t testing.TB, internal runtime.Object) object.Value {
 	v, err := scheme.Value(k.gvk, internal)
 	if err != nil {
@@ -117,13 +118,13 @@ func (k *kindUnderTest) value(t testing.TB, internal runtime.Object) object.Valu
 	return v
 }
 
-// verdict is what both say of one request.
+// verdict holds the errors of both sides for one request.
 type verdict struct {
 	theirs, ours field.ErrorList
 	input        object.Value
 }
 
-// recovered turns a panic of upstream's into an error: for some objects the reference answers 500.
+// recovered turns a panic in upstream's code into an error: the reference answers 500 for such objects.
 func recovered(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("upstream: %v", r)
@@ -186,11 +187,11 @@ func (k *kindUnderTest) update(t testing.TB, doc map[string]any, old runtime.Obj
 	return v, stored, err
 }
 
-// likeBeforeUpdate carries over what the reference does before it validates.
+// likeBeforeUpdate makes the changes that the reference makes to an object before it validates an update.
 func likeBeforeUpdate(obj, old runtime.Object) {
 	now, _ := meta.Accessor(obj)
 	was, _ := meta.Accessor(old)
-	now.SetName(was.GetName()) // a body with another name, or in another namespace, does not get as far as validation
+	now.SetName(was.GetName()) // a body with another name or namespace is refused before validation
 	now.SetNamespace(was.GetNamespace())
 	now.SetGenerateName(was.GetGenerateName()) // listed in validation.Gaps
 	now.SetUID(was.GetUID())
@@ -204,7 +205,7 @@ func likeBeforeUpdate(obj, old runtime.Object) {
 	now.SetGeneration(max(now.GetGeneration(), was.GetGeneration()))
 }
 
-// without is what the first list has and the second has not.
+// without returns the items of the first list that are not in the second.
 func without(a, b []string) []string {
 	var rest []string
 	for _, s := range a {

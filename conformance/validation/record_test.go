@@ -32,11 +32,11 @@ var (
 		"the file of the mutants that no case notices yet; written anew, so that the next run needs not try the tables")
 )
 
-// recorded is the line above the cases that TestRecord writes.
+// recorded is the comment line above the cases that TestRecord writes.
 const recorded = "# Each case below notices a mutant of the rules: found by TestRecord of conformance/validation, answers included.\n"
 
-// TestRecord looks for cases in which a mutant of our rules says something else than upstream, while our rules say the
-// same, and writes those that notice a mutant which no case has noticed before into the tables of package validation:
+// TestRecord searches for cases in which our rules give the same errors as upstream and a mutant of them does not. It
+// adds those that notice a mutant which no earlier case notices to the tables of package validation:
 //
 //	go run ./mutants/overlay internal/builtin/validation DIR
 //	go test -tags mutants -overlay DIR/overlay.json -vet=off ./validation -run TestRecord
@@ -58,7 +58,7 @@ func TestRecord(t *testing.T) {
 	r.calls = readCalls(t, *calls)
 	for _, v := range vectors.All(t) {
 		doc := v.Document(t)
-		delete(doc, "metadata") // of which the server makes most itself
+		delete(doc, "metadata") // the server sets most of it
 		r.vectors[v.Kind] = append(r.vectors[v.Kind], doc)
 	}
 	if *open == "" {
@@ -94,7 +94,7 @@ func (r *recorder) closeNoticed(tables []*validationtest.Table) {
 	r.CloseGlobals(pool, nil)
 }
 
-// load reads which mutants are open, by name: so it stays true while the rules change.
+// load reads which mutants are open. The file has their names, which survive changes of the rules.
 func (r *recorder) load(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -121,8 +121,8 @@ func (r *recorder) save(file string) error {
 	return os.WriteFile(file, text, 0o644)
 }
 
-// inOrder has the kinds first whose rules others use: what is wrong with a Pod shows in a Pod better than in a
-// template.
+// inOrder sorts the kinds so that those whose rules others use are first: an error in a Pod is easier to read in a Pod
+// than in a template.
 func inOrder(kinds []*kindUnderTest) []*kindUnderTest {
 	first := []string{"Pod", "Service", "PersistentVolumeClaim", "ResourceClaim", "Job"}
 	slices.SortStableFunc(kinds, func(a, b *kindUnderTest) int {
@@ -143,14 +143,14 @@ type recorder struct {
 	calls     []call
 }
 
-// prepared is a case with what is needed to judge it many times.
+// prepared is a case together with what is needed to validate it many times.
 type prepared struct {
 	*validationtest.Case
 	*mutants.Sample
 	says []string
 }
 
-// prepare gives a case with what we say of it; nil if it is no case.
+// prepare validates a case by our rules; nil if the case cannot be tried.
 func (r *recorder) prepare(c *validationtest.Case) *prepared {
 	request, err := r.served.Request(c, r.documents)
 	if err != nil {
@@ -170,9 +170,9 @@ func (r *recorder) prepare(c *validationtest.Case) *prepared {
 	return p
 }
 
-// kind looks for cases of one kind. The cases from which others are made are the documents as they are at first; a
-// case that reaches an open mutant which none before it has reached joins them. So what lies behind several conditions
-// is found one condition at a time.
+// kind looks for cases of one kind. New cases are made from the documents at first; a case that reaches an open mutant
+// which no earlier case has reached joins them. Thus mutants behind several conditions are found one condition at a
+// time.
 func (r *recorder) kind(t *testing.T, k *kindUnderTest) {
 	var found []*validationtest.Case
 	var bases []string
@@ -193,7 +193,7 @@ func (r *recorder) kind(t *testing.T, k *kindUnderTest) {
 	x := newExplorer(slices.Concat(docs, r.vectors[k.gvk], h.docs))
 	before := len(r.Open)
 	r.Reset()
-	var pool []*prepared // for mutants in variables: cases with something that is found in no other
+	var pool []*prepared // for mutants in variables: cases with a feature that no other has
 	said, differences := map[string]bool{}, map[string]string{}
 	for _, verb := range verbs(k) {
 		reached := map[int]bool{}
@@ -261,7 +261,7 @@ func (r *recorder) kind(t *testing.T, k *kindUnderTest) {
 	}
 }
 
-// candidate makes random changes to a case.
+// candidate returns a case with random changes.
 func (r *recorder) candidate(x *explorer, seed uint64, c *validationtest.Case) *validationtest.Case {
 	base := r.documents[c.Object]
 	next := &validationtest.Case{Verb: c.Verb, Object: c.Object, Gates: c.Gates}
@@ -287,7 +287,7 @@ func (r *recorder) candidate(x *explorer, seed uint64, c *validationtest.Case) *
 	}
 	doc, err := c.After(kept)
 	if err != nil {
-		doc = kept // what was changed is not there any more
+		doc = kept // the changed path no longer exists
 	}
 	if seed%3 < 2 {
 		below := ""
@@ -300,8 +300,8 @@ func (r *recorder) candidate(x *explorer, seed uint64, c *validationtest.Case) *
 	return next
 }
 
-// useful gives cases that notice the open mutants which a case notices, each in its smallest form, and closes what they
-// notice. Where upstream and we say different things of the case, it is reduced first: it may lose what they differ in.
+// useful returns minimised cases that notice the open mutants which a case notices, and closes those mutants. A case on
+// which upstream and we differ is minimised first: that may remove the difference.
 func (r *recorder) useful(t *testing.T, k *kindUnderTest, p *prepared,
 	differences map[string]string) []*validationtest.Case {
 	noticed := r.Noticed(p.Sample)
@@ -314,7 +314,7 @@ func (r *recorder) useful(t *testing.T, k *kindUnderTest, p *prepared,
 	}
 	var cases []*validationtest.Case
 	for _, mutant := range noticed {
-		if !r.Open[mutant] { // closed by a case before
+		if !r.Open[mutant] { // closed by an earlier case
 			continue
 		}
 		small := r.minimise(p, func(less *prepared) bool {
@@ -328,13 +328,13 @@ func (r *recorder) useful(t *testing.T, k *kindUnderTest, p *prepared,
 	return cases
 }
 
-// small says whether a case can be read by people.
+// small says whether a case is short enough to be read.
 func (p *prepared) small() bool {
 	return len(p.says) <= 6 && p.Changes() <= 12 && len(p.Case.String()) <= 4000
 }
 
-// minimise leaves out the changes that a case keeps its use without, many at a time first, and then the parts of their
-// values.
+// minimise removes changes, many at a time first, and then parts of their values, as long as useful still holds for the
+// case.
 func (r *recorder) minimise(p *prepared, useful func(*prepared) bool) *prepared {
 	accept := func(c *validationtest.Case) bool {
 		less := r.prepare(c)
@@ -374,7 +374,7 @@ func (r *recorder) minimise(p *prepared, useful func(*prepared) bool) *prepared 
 	return p
 }
 
-// agreed says whether upstream says of a case what we say. What it says else is noted, once for a field.
+// agreed says whether upstream and we give the same errors for a case. Differences are logged, once for each field.
 func (r *recorder) agreed(t *testing.T, k *kindUnderTest, p *prepared, differences map[string]string) bool {
 	theirs, err := k.upstreamSays(t, p.Case, r.documents)
 	if err != nil && differences != nil && len(differences) < 40 {
@@ -395,7 +395,7 @@ func (r *recorder) agreed(t *testing.T, k *kindUnderTest, p *prepared, differenc
 		differ := append(without(theirs, less.says), without(less.says, theirs)...)
 		return err == nil && slices.ContainsFunc(differ, func(s string) bool { return strings.HasPrefix(s, field+": ") })
 	})
-	theirs, _ = k.upstreamSays(t, small.Case, r.documents) // did not fail above
+	theirs, _ = k.upstreamSays(t, small.Case, r.documents) // it did not fail above
 	differences[field] = fmt.Sprintf("%.1000s\n  upstream: %.1000q\n  ours:     %.1000q", small.Case,
 		without(theirs, small.says), without(small.says, theirs))
 	return false
@@ -420,7 +420,7 @@ func writeTable(k *kindUnderTest, cases []*validationtest.Case) error {
 	return os.WriteFile(file, append(text, (&validationtest.Table{Cases: cases}).Format()...), 0o644)
 }
 
-// changes tells what makes one value another, as the changes of a case.
+// changes reports, in the notation of cases, the changes that turn one value into another.
 func changes(path []string, from, to any, tell func(path, value string)) {
 	switch to := to.(type) {
 	case map[string]any:
@@ -462,7 +462,7 @@ func changes(path []string, from, to any, tell func(path, value string)) {
 	}
 }
 
-// where is a path as the changes of a case have it.
+// where formats a path as the changes of a case do.
 func where(path []string) string {
 	text := ""
 	for _, step := range path {
@@ -480,7 +480,8 @@ func where(path []string) string {
 	return text
 }
 
-// numbered is a long list whose items differ in their number alone, as the changes of a case have it.
+// numbered formats a long list whose items differ only in a number, as the changes of a case do. The result is false
+// for other lists.
 func numbered(list []any) (string, bool) {
 	if len(list) < 12 {
 		return "", false

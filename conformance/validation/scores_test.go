@@ -13,16 +13,16 @@ import (
 	"testing"
 )
 
-// To refuse more than upstream does is an error, whatever it is. To refuse less cannot be one, as long as there are
-// rules that we do not have; so what we refuse is written down, kind by kind and verb by verb, and has to stay that:
-// the variants are the same in every run, so a rule that is gone, or finds less, changes a number. Whoever adds a rule
-// writes the file anew.
+// It is always an error to refuse more than upstream does. To refuse less cannot be one as long as we lack some rules;
+// therefore the number of refusals is recorded by kind and verb, and must not change. The variants are the same in
+// every run, so that a rule that is lost or finds less changes a number. After adding a rule, write the file anew with
+// this flag.
 var update = flag.Bool("update", false, "write the scores into "+scoresFile)
 
 const scoresFile = "testdata/scores.txt"
 
-// incomplete are the kinds and verbs of which upstream refuses more than we do, with the reason. Of every other one we
-// refuse all that upstream refuses.
+// incomplete lists, with the reason, the kinds and verbs for which upstream refuses more than we do. For all others we
+// refuse whatever upstream refuses.
 var incomplete = map[string]string{
 	"admissionregistration.k8s.io v1 MutatingAdmissionPolicy create":        notCompiled,
 	"admissionregistration.k8s.io v1 MutatingAdmissionPolicy update":        notCompiled,
@@ -34,7 +34,7 @@ var incomplete = map[string]string{
 
 const notCompiled = "the CEL expressions of admission are not compiled: policies and match conditions do nothing yet"
 
-// scores are those of all kinds: of a line of the file, what stands before the colon and behind it.
+// scores are those of all kinds: for each line of the file, the text before the colon and the text after it.
 type scores struct {
 	mu       sync.Mutex
 	recorded map[string]string
@@ -48,7 +48,7 @@ type kindScores struct {
 	kind string
 }
 
-// readScores reads the file. With other variants than those of the file there is nothing to compare.
+// readScores reads the file. If the run has other variants than the file, no scores are compared.
 func readScores(t *testing.T) *scores {
 	s := &scores{recorded: map[string]string{}, now: map[string]string{}}
 	text := read(t, scoresFile)
@@ -71,7 +71,7 @@ func (s *scores) of(k *kindUnderTest) *kindScores {
 	return &kindScores{s, strings.Join(strings.Fields(k.gvk.Group+" "+k.gvk.Version+" "+k.gvk.Kind), " ")}
 }
 
-// check compares a score with the one that is written down.
+// check compares a score with the recorded one.
 func (k *kindScores) check(t *testing.T, verb string, s *score) {
 	t.Logf("%s %s: %s", k.kind, verb, s)
 	if !fromFile() {
@@ -93,7 +93,7 @@ func (k *kindScores) check(t *testing.T, verb string, s *score) {
 	}
 }
 
-// fromFile says whether the variants of this run are those of the file.
+// fromFile says whether this run has the same variants as the file.
 func fromFile() bool {
 	for _, name := range []string{"objects", "seed"} {
 		if f := flag.Lookup(name); f.Value.String() != f.DefValue {
@@ -103,8 +103,8 @@ func fromFile() bool {
 	return true
 }
 
-// write writes the file if it is to be written anew, and else misses what is no longer compared. A run of some kinds
-// does neither.
+// write writes the file if -update is set; otherwise it fails for recorded scores that are no longer compared. A run of
+// only some kinds does neither.
 func (s *scores) write(t *testing.T) {
 	if !fromFile() || flag.Lookup("test.run").Value.String() != "" &&
 		strings.Contains(flag.Lookup("test.run").Value.String(), "/") {

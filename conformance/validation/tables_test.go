@@ -22,7 +22,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what upstream says into the tables of package validation")
 
-// The tables that package validation is tested with say what upstream says.
+// The tables that package validation is tested with have upstream's errors.
 //
 // SPEC: VAL-1, VAL-4
 func TestTablesAreUpstreams(t *testing.T) {
@@ -66,7 +66,7 @@ func TestTablesAreUpstreams(t *testing.T) {
 	}
 }
 
-// upstreamSays gives the errors that upstream finds in a case.
+// upstreamSays returns the errors that upstream finds in a case.
 func (k *kindUnderTest) upstreamSays(t *testing.T, c *validationtest.Case,
 	documents map[string]map[string]any) ([]string, error) {
 	restore, err := setGates(c.Gates)
@@ -107,8 +107,7 @@ func (k *kindUnderTest) upstreamSays(t *testing.T, c *validationtest.Case,
 	return validationtest.Lines(v.theirs), err
 }
 
-// kept is the object that a document makes, with its status. That it is being deleted is put in last: by then it has
-// got its status.
+// kept returns the object made from a document, with its status. The deletionTimestamp is set last, after the status.
 func (k *kindUnderTest) kept(t *testing.T, doc map[string]any) (runtime.Object, error) {
 	living := clone(doc).(map[string]any)
 	if metadata, ok := living["metadata"].(map[string]any); ok {
@@ -147,9 +146,9 @@ func setGates(gates string) (restore func(), err error) {
 			before = append(before, fmt.Sprintf("%s=%t", name, on))
 		}
 	}
-	restore = func() { _ = set(strings.Join(before, ",")) } // what was set before can be set again
+	restore = func() { _ = set(strings.Join(before, ",")) } // the previous values are valid
 	if err := set(gates); err != nil {
-		restore() // an error leaves them set
+		restore() // after an error, some gates may be set
 		return nil, err
 	}
 	return restore, nil

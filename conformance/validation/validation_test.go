@@ -19,13 +19,13 @@ var (
 	report = flag.Int("report", 0, "how many differences of each kind to print")
 )
 
-// score counts how what we say compares with what upstream says.
+// score counts how our errors compare with upstream's.
 type score struct {
 	compared, refused int // by upstream
-	caught            int // of those: refused by us too
-	causes, same      int // upstream's causes; those that we have too, in the same words
-	extra             int // causes that we alone have
-	exact             int // verdicts that are the same in every cause
+	caught            int // of those, refused by us too
+	causes, same      int // upstream's causes; those that we report in the same words
+	extra             int // causes that only we report
+	exact             int // verdicts with all causes equal
 	printed           int
 }
 
@@ -96,20 +96,20 @@ func TestValidationIsUpstreams(t *testing.T) {
 	}
 }
 
-// stored is a document and the object that it makes.
+// stored is a document and the object made from it.
 type stored struct {
 	doc map[string]any
 	obj runtime.Object
 }
 
-// accepted are the documents that both accept; the last one, the vector, may be refused.
+// accepted returns the documents that both accept; the last one, the vector, may be refused.
 func (k *kindUnderTest) accepted(t *testing.T, docs []map[string]any) []stored {
 	var good []stored
 	for i, doc := range docs {
 		v, obj, err := k.create(t, doc)
 		switch {
 		case err != nil && i == len(docs)-1:
-			t.Logf("the vector: %v", err) // upstream itself panics on what nobody could have stored
+			t.Logf("the vector: %v", err) // upstream itself panics on objects that cannot have been stored
 		case err != nil:
 			t.Fatalf("document %d: %v", i, err)
 		case len(v.theirs) == 0:
@@ -121,7 +121,7 @@ func (k *kindUnderTest) accepted(t *testing.T, docs []map[string]any) []stored {
 	return good
 }
 
-// withStatus gives a new object the status of its document, which creating it has dropped.
+// withStatus gives a new object the status of its document, which create has dropped.
 func (k *kindUnderTest) withStatus(t *testing.T, doc map[string]any, obj runtime.Object) runtime.Object {
 	restored, err := k.restored(t, doc, obj)
 	if err != nil {
@@ -137,7 +137,7 @@ func (k *kindUnderTest) restored(t *testing.T, doc map[string]any, obj runtime.O
 	}
 	subresources := []string{"status"}
 	if k.upstream.Subresources["approval"] != nil {
-		subresources = []string{"approval", "status"} // who signs keeps what who approves has written
+		subresources = []string{"approval", "status"} // the signer's update keeps what the approver has written
 	}
 	for _, subresource := range subresources {
 		v, updated, err := k.update(t, doc, obj, subresource)

@@ -1,12 +1,12 @@
-// Command harvest collects what Kubernetes' own unit tests hand to Kubernetes' validation functions: objects that
-// people wrote so that each rule refuses something. TestRecord of conformance/validation begins its search with them:
+// Command harvest collects what Kubernetes' own unit tests hand to Kubernetes' validation functions: objects written by
+// hand to make the rules fail. TestRecord of conformance/validation begins its search with them:
 //
 //	go run ./validation/harvest DIR
 //	go test -tags mutants -overlay OVERLAY/overlay.json -vet=off ./validation -run TestRecord -corpus DIR/corpus.jsonl
 //
-// It makes a copy of module k8s.io/kubernetes in DIR in which each exported function Validate… writes its arguments to
-// a file before it does anything else, and runs the tests of the copy. Nothing of it gets into the repository: a case
-// that TestRecord takes from there is reduced to what it needs.
+// It makes a copy of module k8s.io/kubernetes in DIR in which each exported function Validate… first writes its
+// arguments to a file, and runs the tests of the copy. None of this output gets into the repository: TestRecord reduces
+// the cases that it takes from there to what they need.
 package main
 
 import (
@@ -26,7 +26,7 @@ import (
 	"strings"
 )
 
-// dump is the package that the functions call, by the name dumpPath.
+// dump is the source of the package that the functions call; its import path is dumpPath.
 //
 //go:embed dump.go.txt
 var dump []byte
@@ -37,7 +37,7 @@ const (
 	corpus   = "corpus.jsonl"
 )
 
-// tests are the files with the tests that are run, and with them the others of their packages.
+// tests are the test files that are run, each with the other files of its package.
 var tests = []string{"pkg/apis/*/validation/*_test.go", "pkg/registry/*/*/strategy_test.go",
 	"test/declarative_validation/*/*/*_test.go"}
 
@@ -93,7 +93,7 @@ func harvest(dir string, patterns []string) error {
 	command.Env = append(os.Environ(), "HARVEST="+filepath.Join(dir, corpus))
 	command.Stdout, command.Stderr = os.Stdout, os.Stderr
 	var exit *exec.ExitError
-	if err := command.Run(); err != nil && !errors.As(err, &exit) { // a test that fails has called functions, too
+	if err := command.Run(); err != nil && !errors.As(err, &exit) { // failing tests have called functions, too
 		return err
 	}
 	text, err := os.ReadFile(filepath.Join(dir, corpus))
@@ -104,7 +104,7 @@ func harvest(dir string, patterns []string) error {
 	return nil
 }
 
-// copyModule copies what is built of a module, with the calls of dump in it.
+// copyModule copies the files of a module that are compiled, and inserts the calls of dump.
 func copyModule(from, to string) error {
 	err := filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -143,7 +143,8 @@ func copyModule(from, to string) error {
 	return os.WriteFile(filepath.Join(folder, "harvest.go"), dump, 0o644)
 }
 
-// withCalls is a file of a group's validation in which each exported function Validate… dumps its arguments first.
+// withCalls returns a file of a group's validation, changed so that each exported function Validate… first dumps its
+// arguments.
 func withCalls(group string, text []byte) ([]byte, error) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, "", text, parser.SkipObjectResolution)
@@ -182,7 +183,7 @@ func withCalls(group string, text []byte) ([]byte, error) {
 	return append(out, text[last:]...), nil
 }
 
-// modules writes the go.mod and the go.sum with which the copy takes the place of the module.
+// modules writes a go.mod and a go.sum that replace the module by the copy.
 func modules(dir, copied string) error {
 	for _, name := range []string{"go.mod", "go.sum"} {
 		text, err := os.ReadFile(name)
