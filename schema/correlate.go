@@ -7,32 +7,32 @@ import (
 )
 
 // Pair is a value of a custom type and the value that it replaces (CorrelatedObject of apiserver's package cel/common;
-// KEP-4008). Validation of an update goes down pairs: what is
-// wrong with a value that is as it was is not held against the update, and rules compare a value with its old one.
+// KEP-4008). The validation of an update walks pairs: an error in a value that has not changed does not refuse the
+// update, and rules compare a value with its old one.
 //
 // The problem: a definition gets a stricter schema while objects exist that violate it. If every update were validated
-// as a whole, their owners could change nothing any longer, not even a label or a finalizer; so the objects could not
-// be deleted either. If updates were not validated, they could get worse. So an update must not be refused for what it
-// has left as it was:
+// as a whole, the owners of these objects could change nothing in them, not even a label or a finalizer, so that they
+// could not be deleted either. If updates were not validated at all, the objects could get worse. So an update is
+// refused only for values that it changes:
 //
 //	schema: size ≤ 10       stored: {size: 20, name: a}
 //	{size: 20, name: b} is accepted        {size: 30, name: a} is refused
 //
-// Which old value belongs to which new one: fields and entries by their names; items of a list of type map by their
-// keys, of the first old item that has them; items of other lists have none, since an index says nothing: an item that
-// is inserted in front moves all others. The nil Pair is a value without an old one.
+// Which old value belongs to which new one: fields and entries match by name; items of a list of type map match by
+// their keys, with the first old item that has them; items of other lists have no old value, since an index does not
+// identify an item: inserting one in front moves all others. The nil Pair is a value without an old one.
 //
-// Pairs are made on the way down, as they are asked for. A Pair remembers what was found out about it, and so belongs
-// to one validation, on one goroutine.
+// Pairs are created lazily, on the way down. A Pair caches the results of its comparisons, and so belongs to one
+// validation, on one goroutine.
 type Pair struct {
 	Type       *Type
 	Value, Old object.Value
 
-	compared, unchanged bool   // the result of Unchanged is known, and what it is
-	old                 *Keyed // of the items of Old; nil until one is asked for
+	compared, unchanged bool   // the result of Unchanged, valid if compared
+	old                 *Keyed // index of the items of Old; nil until first used
 }
 
-// Correlate is the pair that a validation begins with: that of an object, or of a part of one, with its type.
+// Correlate is the pair that a validation starts from: that of an object, or of a part of one, with its type.
 func Correlate(t *Type, v, old object.Value) *Pair { return &Pair{Type: t, Value: v, Old: old} }
 
 // Key is the pair of a member; nil if one of the two values does not have it, or if the schema does not describe it.
@@ -49,8 +49,8 @@ func (p *Pair) Key(name string) *Pair {
 	return &Pair{Type: of, Value: v, Old: old}
 }
 
-// member is the type that was written in the schema for a member: for metadata what the schema says, and not
-// ObjectMeta. Nil where the schema says nothing. Validation and pairs go by it; decoding goes by below.
+// member is the type that the schema gives a member: for metadata the type in the schema, and not ObjectMeta. Nil where
+// the schema does not describe the member. Validation and pairs use it; decoding uses below.
 func (t *Type) member(name string) *Type {
 	if t.embeds() && name == "metadata" {
 		return t.Custom.Metadata
@@ -79,12 +79,12 @@ func (p *Pair) Item(i int) *Pair {
 	return &Pair{Type: p.Type.Elem, Value: item, Old: old}
 }
 
-// Unchanged says whether a value is as it was. The order of a list of type map does not count. A value of which the
-// schema does not describe a part counts as changed, as in the reference: its parts have no pair. The nil Pair is
+// Unchanged says whether a value equals its old one. The order of a list of type map does not count. A value counts as
+// changed if the schema does not describe a part of it, as in the reference: that part has no pair. The nil Pair is
 // changed.
 //
-// The result is kept: the checker asks at each place where something is wrong, and package cel at each rule that
-// compares. The checker also sets it without a comparison, where a part is known to have changed.
+// The result is cached: the checker calls it at each place that has an error, and package cel at each rule that
+// compares. The checker also sets the result without a comparison, where a part is known to have changed.
 func (p *Pair) Unchanged() bool {
 	if p == nil {
 		return false
@@ -95,10 +95,10 @@ func (p *Pair) Unchanged() bool {
 	return p.unchanged
 }
 
-// compare is Unchanged without its memory. Lists other than those of type map are compared as wholes: their items have
-// no pair. With as many members on both sides, each of which has an equal one on the other, no other is left over. Of
-// a list of type map this holds only while keys are distinct: [a a] is unchanged from [a b], as in the reference, and
-// the check of list types refuses it beside.
+// compare computes Unchanged. Lists other than those of type map are compared as wholes, since their items have no
+// pair. If both sides have the same number of members, and each new one equals its old one, no old member is left over.
+// For a list of type map this holds only while keys are distinct: compared with [a b], [a a] counts as unchanged, as in
+// the reference, and is refused by the separate check of list types.
 func (p *Pair) compare() bool {
 	if p.Value.Kind() != p.Old.Kind() || p.Value.Len() != p.Old.Len() && p.Value.Kind() != object.String {
 		return false
@@ -128,15 +128,16 @@ func (p *Pair) compare() bool {
 // Keyed finds items of a list of type map by the keys of another item. It is a hash table, since an update of a list of
 // many items looks up each of them: comparing each with each takes a minute for 100,000 items.
 //
-// Text stands for the keys, with kind and length, so that no two tuples of keys have one text. ("a", "b:c") is
-// "S1:a0S3:b:c0", and ("a:b", "c") is "S3:a:b0S1:c0", where S is the byte of the kind and 0 a zero byte.
+// An item is indexed by the text of its keys, with kind and length, so that different tuples of keys have different
+// texts. ("a", "b:c") is "S1:a0S3:b:c0", and ("a:b", "c") is "S3:a:b0S1:c0", where S is the byte of the kind and 0 a
+// zero byte.
 type Keyed struct {
 	keys  []string
 	items map[string]object.Value
 }
 
-// Keyed indexes a list of this type. Other types than lists of type map make an index without items. Of several items
-// with the same keys the first one is found.
+// Keyed indexes a list of this type. The index is empty for any other type than a list of type map. If several items
+// have the same keys, the first one is found.
 func (t *Type) Keyed(list object.Value) *Keyed {
 	k := &Keyed{keys: t.ListKeys}
 	if t.Kind != List || t.ListType != Associative || len(k.keys) == 0 || list.Len() == 0 {
@@ -170,9 +171,9 @@ func (k *Keyed) Get(item object.Value) object.Value {
 	return k.items[string(key)]
 }
 
-// appendKey writes the values of the keys of an item, each with its kind and so that it shows where it ends. It fails
-// on an item that lacks one, or has one that is no scalar. An integer and a float of the same number differ, as they do
-// in object.Equal.
+// appendKey appends the values of the keys of an item, each with its kind and in a form that marks its end. It fails if
+// the item lacks a key, or if the value of a key is not a scalar. An integer and a float of the same number differ, as
+// they do in object.Equal.
 func (k *Keyed) appendKey(dst []byte, item object.Value) ([]byte, bool) {
 	for _, name := range k.keys {
 		v, _ := item.Get(name)
@@ -196,7 +197,7 @@ func (k *Keyed) appendKey(dst []byte, item object.Value) ([]byte, bool) {
 	return dst, true
 }
 
-// Additional is what additionalProperties says of members that are not declared; nil where it says nothing of them.
+// Additional is the schema of additionalProperties; nil where it is absent or a boolean.
 func (t *Type) Additional() *Type {
 	if of := t.additional(); of != nil && of.declared() {
 		return of
@@ -204,5 +205,5 @@ func (t *Type) Additional() *Type {
 	return nil
 }
 
-// HasAdditional says whether additionalProperties says anything, be it only that members may be there.
+// HasAdditional says whether the schema has additionalProperties at all, be it only a boolean.
 func (t *Type) HasAdditional() bool { return t.additional() != nil }

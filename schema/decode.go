@@ -16,7 +16,7 @@ const maxUnknown = 100
 // objects in prune.go.
 
 // Decode checks a value against the type and brings it into the form that the reference's typed codec prints: see the
-// package comment. Subtrees in which nothing changes are shared with v. An error is a *TypeError.
+// package comment. Subtrees in which nothing changes are shared with v. Any error is a *TypeError.
 //
 // The reference gets this form by decoding JSON into a Go struct and encoding it again. That takes a Go struct per
 // kind, and allocates every field. Here one walk does both: it goes down the members of a map and the fields of its
@@ -24,19 +24,20 @@ const maxUnknown = 100
 //
 //	out = (members ∩ fields, decoded, without those that omitempty leaves out) ∪ { the zero of f : f ∈ always ∖ members }
 //
-// is made in one pass, in order, and copied only from the first member that changes on (edit). With the fields
+// The result is made in one pass, in order, and members are copied only from the first one that changes on (edit). With
+// the fields
 //
 //	containers (always written)    paused (omitempty)    strategy (always written)
 //
 // the members {colour: red, paused: false} become {containers: null, strategy: {}}: containers is inserted where the
 // walk passes its place, colour is unknown, paused is zero and has omitempty, and strategy comes last.
 //
-// The walk costs a look-up per member, in a hash table of the fields (names). It allocates for what changes only; the
-// path to the current value is a linked list on the stack (step), and becomes text for an error only.
+// The walk costs a look-up per member, in a hash table of the fields (names). It allocates only for values that change;
+// the path to the current value is a linked list on the stack (step), and becomes text only for an error.
 //
-// Of several errors the result is that of the reference: an error of a parser of scalars (quantity, time) ends the
-// walk; of the others the first counts. First is by the order of keys, since the order of the text is not known any
-// longer.
+// If a value has several errors, the result is that of the reference: an error of a parser of scalars (quantity, time)
+// ends the walk; otherwise the first error is returned. First is by the order of keys, since the order of the text is
+// no longer known.
 //
 // For custom types see prune.go.
 func (t *Type) Decode(v object.Value) (Decoded, error) {
@@ -52,8 +53,8 @@ func (t *Type) Decode(v object.Value) (Decoded, error) {
 //	DecodeFrom(v, settled) = Decode(v)
 //
 // Subtrees that are the same memory in both, at the same place, are skipped: a patch of one field does not walk the
-// whole object. They need no second look, as decoding the value of a place depends on nothing but the value and the
-// type of the place. Null shares nothing.
+// whole object. They need not be decoded again, as the result of decoding depends only on the value and on the type of
+// its place. Null never counts as shared.
 //
 // "At the same place" matters: a value that a patch has moved from a map of strings into a struct is the same memory,
 // and has never been decoded as that struct. So both objects are walked in parallel, and each member is compared with
@@ -78,10 +79,10 @@ func (t *Type) decodeFrom(v, settled object.Value) (Decoded, error) {
 	return w.decode(v, t)
 }
 
-// DecodePart is Decode for a part of an object, the intent of an apply (SSA-2): scalars get their stored form, and
-// nothing else is added or removed. Whatever is there is wanted there: null, an empty list, a zero. In a custom type
-// only numbers have a stored form of their own; its unknown fields are dropped without a report when the object that
-// the merge makes is decoded.
+// DecodePart is Decode for a part of an object, the intent of an apply (SSA-2): scalars get their stored form, and no
+// member is added or removed. Every member is kept, as it is part of the intent: null, an empty list, a zero. In a
+// custom type only numbers have a separate stored form; its unknown fields are dropped without a report when the merged
+// object is decoded.
 func (t *Type) DecodePart(v object.Value) (Decoded, error) {
 	if t.Custom != nil {
 		var p pruner
@@ -95,8 +96,8 @@ func (t *Type) DecodePart(v object.Value) (Decoded, error) {
 	return w.decode(v, t)
 }
 
-// decode walks an object. A fatal error goes before a saved one, although it may come later in the walk: in Go the
-// parser of a scalar ends the decoding at once, while other errors are told at its end.
+// decode walks an object. A fatal error takes precedence over a saved one, although the walk may meet it later: in Go
+// the parser of a scalar ends the decoding at once, while other errors are returned at its end.
 func (w *walker) decode(v object.Value, t *Type) (Decoded, error) {
 	out := w.value(v, t, nil)
 	if w.fatal != nil {
@@ -114,28 +115,29 @@ type walker struct {
 	part     bool         // see DecodePart
 	settled  object.Value // see DecodeFrom
 	unknown  []string     // paths, at most maxUnknown
-	reported int          // the text of them
-	// saved is the first value of a wrong type. The walk goes on, as Go's does, since a fatal one may follow. Errors
-	// after it are not made: to print a path for each would take time quadratic in the length of keys (maxReported).
+	reported int          // the length of their text
+	// saved is the error for the first value of a wrong type. The walk goes on, as Go's does, since a fatal error may
+	// follow. No further error is created: printing a path for each would take time quadratic in the length of keys
+	// (maxReported).
 	saved *TypeError
 	fatal *TypeError // ends the walk
 }
 
-// step is one element of the path from the top to the current value, linked upwards: a field of a struct, an index of
-// a list, or, where field is nil and index is -1, a key of a map. The top is nil. A path is printed only for an error.
-// Nothing may keep a reference to a step: it would move every step of every walk from the stack to the heap.
+// step is one element of the path from the top to the current value, linked upwards: a field of a struct, an index of a
+// list, or, where field is nil and index is -1, a key of a map. The top is nil. A path is printed only for an error. A
+// reference to a step must not be kept: it would move every step of every walk from the stack to the heap.
 type step struct {
 	up    *step
 	owner *Type  // the struct that field belongs to
 	field *Field // nil: not a field
 	key   string // of a map
 	index int    // in a list; -1: not an item
-	// settled is the value at the same place in what the current one was made from (DecodeFrom); null if there is
-	// none.
+	// settled is the value at the same place of the older version that the current value was made from (DecodeFrom); null
+	// if it does not exist there.
 	settled object.Value
 }
 
-// from is the value at a place of what the current value was made from, or null.
+// from is the value at a place of the older version, or null.
 func (w *walker) from(at *step) object.Value {
 	if at == nil {
 		return w.settled
@@ -143,14 +145,14 @@ func (w *walker) from(at *step) object.Value {
 	return at.settled
 }
 
-// counterpart finds members of another map in a parallel walk: keys must be asked for in ascending order. All look-ups
+// counterpart finds members of another map in a parallel walk. Keys must be looked up in ascending order. All look-ups
 // together pass the other map once, where a binary search for each would cost a logarithm.
 type counterpart struct {
 	members []object.Member
 	at      int
 }
 
-// find returns the value of a key, which must be greater than those before.
+// find returns the value of a key, which must be greater than all keys before it.
 func (c *counterpart) find(key string) (object.Value, bool) {
 	for c.at < len(c.members) {
 		m := &c.members[c.at]
@@ -165,8 +167,8 @@ func (c *counterpart) find(key string) (object.Value, bool) {
 	return object.Nil, false
 }
 
-// value decodes the value of one place. Null becomes the zero value of the type, as Go leaves a field alone of which
-// JSON has null. What is of the right kind leaves by a return in the switch; all else ends at the mismatch.
+// value decodes the value of one place. Null becomes the zero value of the type, since Go leaves a field unset for a
+// null in JSON. A value of the right kind returns from the switch; any other reaches the mismatch at the end.
 func (w *walker) value(v object.Value, t *Type, at *step) object.Value {
 	if w.part && v.IsNull() {
 		return v
@@ -225,7 +227,7 @@ func (w *walker) value(v object.Value, t *Type, at *step) object.Value {
 	return object.Nil
 }
 
-// structure decodes a struct: the parallel walk that Decode describes. The result shares v where no member changes.
+// structure decodes a struct by the parallel walk that Decode describes. The result shares v where no member changes.
 func (w *walker) structure(v object.Value, t *Type, at *step) object.Value {
 	members := v.Members()
 	always := t.always
@@ -235,9 +237,9 @@ func (w *walker) structure(v object.Value, t *Type, at *step) object.Value {
 	out := edit{old: members, extra: len(always)}
 	here := step{up: at, owner: t}
 	was := counterpart{members: w.from(at).Members()}
-	// next is the first of always that has not been passed, from the index of the last field. Both only grow, as
-	// members come in the order of fields: members × fields is one pass, and a field is found where the last one was
-	// left.
+	// next is the first index of always that has not been passed, from the index of the last field found. Both only grow,
+	// as members are in the order of fields: the whole walk is one pass over both, and each search starts where the last
+	// one ended.
 	next, from := 0, 0
 	for i := range members {
 		key := members[i].Key
@@ -254,8 +256,8 @@ func (w *walker) structure(v object.Value, t *Type, at *step) object.Value {
 		if next < len(always) && int(always[next]) == index {
 			next++
 		}
-		// A member that is the same memory as in what v was made from has been decoded and settled. The value must be
-		// the same one and at the same key: one that was moved here from elsewhere had another type.
+		// A member that is the same memory as in the older version has been decoded and settled. The value must be the same
+		// one and at the same key: one that was moved here from elsewhere had another type.
 		same := false
 		if here.settled, same = was.find(key); same && here.settled == members[i].Value {
 			out.keep(i, members[i].Value)
@@ -285,7 +287,7 @@ func (t *Type) zeroMember(i int) object.Member {
 	return object.Member{Key: f.Name, Value: f.zero()}
 }
 
-// zero is what an unset field is written as, if it is written.
+// zero is the value of an unset field, if it is written.
 func (f *Field) zero() object.Value {
 	if f.Pointer {
 		return object.Nil
@@ -293,14 +295,14 @@ func (f *Field) zero() object.Value {
 	return f.Type.zero
 }
 
-// field decodes the value of a field, and says whether Go's encoding writes the field then:
+// field decodes the value of a field, and says whether Go's encoding writes it:
 //
 //	pointer                  as long as it is not null, or has no omitempty
 //	omitempty                unless it is empty: "", 0, false, [], {} of a map; a struct never is
 //	omitzero                 unless it is the zero value, of a struct as well
 //	none of these            always
 //
-// In a part of an object (an intent) whatever is there is written.
+// In a part of an object (an intent) every field that has a value is written.
 func (w *walker) field(v object.Value, f *Field, at *step) (object.Value, bool) {
 	if f.Pointer {
 		if v.IsNull() {
@@ -334,7 +336,7 @@ func isEmpty(v object.Value, t *Type) bool {
 	return false
 }
 
-// table decodes a map with one type of values. No key is unknown, and none is added. Members are not compared with
+// table decodes a map with one type of values. Every key is known, and none is added. Members are not compared with
 // those of settled: nearly all such maps hold strings, for which plain is cheaper.
 func (w *walker) table(v object.Value, t *Type, at *step) object.Value {
 	members := v.Members()
@@ -354,8 +356,8 @@ func (w *walker) table(v object.Value, t *Type, at *step) object.Value {
 	return out.value(v)
 }
 
-// plain is a shortcut for labels, annotations and data: all values are strings, so that there is nothing to decode. It
-// saves a step on the stack and a call per member.
+// plain is a shortcut for labels, annotations and data: if all values are strings, there is nothing to decode. It saves
+// a step on the stack and a call per member.
 func plain(members []object.Member, elem *Type) bool {
 	if elem.Kind != String {
 		return false
@@ -368,8 +370,8 @@ func plain(members []object.Member, elem *Type) bool {
 	return true
 }
 
-// list decodes a list. Items are compared with those at the same index of settled: an item that was inserted in front
-// makes all others be decoded again, which is slower, but right.
+// list decodes a list. Items are compared with those at the same index of settled. If an item was inserted in front,
+// all others are decoded again, which is slower, but correct.
 func (w *walker) list(v object.Value, t *Type, at *step) object.Value {
 	items := v.Items()
 	out := listEdit{old: items}
@@ -394,8 +396,8 @@ func (w *walker) list(v object.Value, t *Type, at *step) object.Value {
 	return out.value(v)
 }
 
-// listEdit is edit for lists, whose items change, but are neither added nor dropped. The list is copied with the first
-// item that is other memory than before.
+// listEdit is edit for lists, whose items change, but are neither added nor dropped. The list is copied when the first
+// item changes.
 type listEdit struct{ old, new []object.Value }
 
 func (e *listEdit) set(i int, v object.Value) {
@@ -415,9 +417,8 @@ func (e *listEdit) value(old object.Value) object.Value {
 	return object.ListOf(e.new...)
 }
 
-// edit makes the new members of a map in one pass over the old ones, and copies them only from the first change on.
-// For each i in turn, keep or drop is called once; insert(i, m) comes before that, with a key between the two
-// neighbours.
+// edit makes the new members of a map in one pass over the old ones, and copies them only from the first change on. For
+// each i in turn, keep or drop is called once; insert(i, m) precedes that call, with a key between the two neighbours.
 //
 // Invariant: new = nil ⇔ nothing has changed so far. So a map that does not change is returned as it is.
 type edit struct {
@@ -426,7 +427,7 @@ type edit struct {
 	extra int // how many members may be inserted
 }
 
-// value is the map with the changes; old, the map that the walk began with, if there are none.
+// value is the map with the changes; old, the map that the walk started from, if there are none.
 func (e *edit) value(old object.Value) object.Value {
 	if e.new == nil {
 		return old
@@ -434,7 +435,7 @@ func (e *edit) value(old object.Value) object.Value {
 	return object.MapOf(e.new...)
 }
 
-// begin makes the copy, with the members before i, unless it is there.
+// begin makes the copy, with the members before i, unless it has been made.
 func (e *edit) begin(i int) {
 	if e.new == nil {
 		e.new = append(make([]object.Member, 0, len(e.old)+e.extra), e.old[:i]...)
@@ -458,10 +459,10 @@ func (e *edit) insert(i int, m object.Member) {
 	e.new = append(e.new, m)
 }
 
-// fits says whether an integer has that many bits, which are 32 or 64.
+// fits says whether an integer fits into this number of bits, which is 32 or 64.
 func fits(i int64, bits uint8) bool { return bits == 64 || i == int64(int32(i)) }
 
-// isNumber says whether a value is a number: an integer, a float, or a literal that no type was given yet.
+// isNumber says whether a value is a number: an integer, a float, or a literal that has not been given a type yet.
 func isNumber(v object.Value) bool {
 	switch v.Kind() {
 	case object.Int, object.Float, object.Number:
@@ -470,7 +471,7 @@ func isNumber(v object.Value) bool {
 	return false
 }
 
-// float keeps an integer that a float holds exactly, as its text is the same, and reads any other literal: 1e3 becomes
+// float keeps an integer that a float holds exactly, as its text is the same, and parses any other literal: 1e3 becomes
 // 1000. A literal that is out of the range of the type is a mismatch.
 func (w *walker) float(v object.Value, t *Type, at *step) object.Value {
 	const exact = 1 << 53
@@ -485,8 +486,8 @@ func (w *walker) float(v object.Value, t *Type, at *step) object.Value {
 	return object.FloatOf(f)
 }
 
-// untyped gives the numbers of content without a type the types they have by themselves: 1.5 is a float, and of 1e999,
-// which is none, there is an error. Content of a Go type that reads any JSON keeps its literals instead (value).
+// untyped gives numbers in content without a type the type that their literal implies: 1.5 is a float; 1e999 does not
+// fit a float and is an error. Content of a Go type that accepts any JSON keeps its literals instead (value).
 func (w *walker) untyped(v object.Value, at *step) object.Value {
 	typed, err := v.Untyped()
 	if err != nil && w.saved == nil {
@@ -496,8 +497,8 @@ func (w *walker) untyped(v object.Value, at *step) object.Value {
 }
 
 // bytes brings base64 text into the one form that encoding prints: without line breaks, and with zeros in the bits of
-// the last character that no byte has. The data of a Secret is mostly in this form and megabytes long, so that it is
-// recognised without decoding it.
+// the last character that belong to no byte. The data of a Secret is mostly in this form and megabytes long, so that it
+// is recognised without decoding it.
 func (w *walker) bytes(v object.Value, at *step) object.Value {
 	text := v.Str()
 	if isBase64(text) {
@@ -516,8 +517,9 @@ func (w *walker) bytes(v object.Value, at *step) object.Value {
 	return v
 }
 
-// isBase64 says whether text is certainly what encoding prints: characters of the alphabet alone, in groups of four. It
-// is false for a text with padding, which is left to the decoder, as its last character may have bits that no byte has.
+// isBase64 says whether text is certainly in the form that encoding prints: characters of the alphabet alone, in groups
+// of four. It is false for a text with padding, which is left to the decoder, as its last character may have extra
+// bits.
 func isBase64(text string) bool {
 	if len(text)%4 != 0 {
 		return false
@@ -531,7 +533,7 @@ func isBase64(text string) bool {
 	return true
 }
 
-// byteList is the other way to write bytes that Go's decoding takes: a list of numbers. Null is 0, as in any list.
+// byteList decodes the other form of bytes that Go accepts: a list of numbers. Null is 0, as in any list.
 func (w *walker) byteList(v object.Value, at *step) object.Value {
 	data := make([]byte, 0, v.Len())
 	for i, item := range v.Items() {
@@ -547,7 +549,7 @@ func (w *walker) byteList(v object.Value, at *step) object.Value {
 	return object.StringOf(base64.StdEncoding.EncodeToString(data))
 }
 
-// reportUnknown reports a member that the type does not have, of the struct at a place.
+// reportUnknown reports a member that the type of the struct at a place does not have.
 func (w *walker) reportUnknown(at *step, name string) {
 	if len(w.unknown) >= maxUnknown || w.reported >= maxReported {
 		return
@@ -560,8 +562,8 @@ func (w *walker) reportUnknown(at *step, name string) {
 	w.unknown, w.reported = append(w.unknown, path), w.reported+len(path)
 }
 
-// String is the path of the place, spec.containers[0].image: the form of unknown fields, and of duplicates in package
-// object. Keys of maps stand in it as they are, dots and all.
+// String is the path of the place, spec.containers[0].image, in the form that is used for unknown fields, and for
+// duplicates in package object. Keys of maps are printed as they are, dots and all.
 func (s *step) String() string { return string(s.appendPath(nil)) }
 
 func (s *step) appendPath(dst []byte) []byte {
@@ -583,7 +585,7 @@ func (s *step) appendPath(dst []byte) []byte {
 	return append(dst, s.field.Name...)
 }
 
-// appendGo is the path in the words of encoding/json: fields only, with the embedded structs on the way.
+// appendGo appends the path as encoding/json prints it: fields only, including the embedded structs on the way.
 func (s *step) appendGo(dst []byte) []byte {
 	if s == nil {
 		return dst
@@ -599,20 +601,20 @@ func (s *step) appendGo(dst []byte) []byte {
 	return append(dst, s.field.Name...)
 }
 
-// mismatch notes a value of the wrong JSON type.
+// mismatch records the error for a value of the wrong JSON type.
 func (w *walker) mismatch(v object.Value, t *Type, at *step) {
 	if w.saved == nil {
 		w.saved = wrong(describe(v, t.Kind == Int || t.Kind == Float), t.goString(), at)
 	}
 }
 
-// end ends the walk with the error of whoever parses a scalar.
+// end ends the walk with the error of a parser of scalars.
 func (w *walker) end(err error, at *step) {
 	w.fatal = &TypeError{Path: at.String(), Message: err.Error()}
 }
 
-// wrong words the error of encoding/json about a value that does not fit a Go type. It names the innermost struct on
-// the way and the fields that lead to the value, but no indices and no keys of maps.
+// wrong builds the error of encoding/json for a value that does not fit a Go type. It names the innermost struct on the
+// path and the fields that lead to the value, but no indices and no keys of maps.
 func wrong(value, goType string, at *step) *TypeError {
 	text := append(make([]byte, 0, 160), "json: cannot unmarshal "...)
 	text = append(text, value...)
@@ -632,8 +634,8 @@ func wrong(value, goType string, at *step) *TypeError {
 	return &TypeError{Path: at.String(), Message: string(append(text, goType...))}
 }
 
-// describe is encoding/json's word for a value: "string", "array", "bool". Where a number was wanted, a number comes
-// with its literal: "number 1.5".
+// describe is encoding/json's name for a value: "string", "array", "bool". Where a number was expected, it includes the
+// literal of a number: "number 1.5".
 func describe(v object.Value, numeric bool) string {
 	name := v.Kind().String()
 	if numeric && isNumber(v) {

@@ -2,17 +2,27 @@ package schema
 
 import "plinth/object"
 
-// Default fills in the defaults of the type's markers: in a pointer field that is not set, in any other that has its
-// zero value, and at every depth that the value has. Subtrees in which nothing is missing are shared. A custom type
-// fills in what its schema says: see filler.
+// Default fills in the defaults of the type's markers: in a pointer field that is not set, in any other field that has
+// its zero value, and at every depth that the value has. Subtrees that need no default are shared. A custom type fills
+// in the defaults of its schema: see filler.
 //
-// v must have been decoded: a struct that is no pointer is there, so that defaults below it apply; one behind a pointer
-// that is absent stays so, with all of its fields. Whether a field is set cannot be seen of one that is no pointer: Go
-// holds `port: 0` and no port alike, and so both get the default.
+// The rules follow from what a Go struct can hold, because the reference fills in defaults after it has decoded into
+// one:
 //
-// For example, `+default="TCP"` stands above the protocol of a port, which is no pointer: {port: 80} and {port: 80,
-// protocol: ""} both get protocol: TCP. Defaults that depend on other fields, such as targetPort, are functions in
+//	field           absent     zero       any other value
+//	pointer         default    kept       kept
+//	not a pointer   default    default    kept
+//
+// For example, `+default="TCP"` stands above the protocol of a port, which is not a pointer: {port: 80} and {port: 80,
+// protocol: ""} both get protocol: TCP, since Go cannot distinguish the two. For the same reason a pointer field keeps
+// an explicit zero: it differs from an absent one.
+//
+// v must have been decoded. Decoding writes a struct that is not a pointer even if it is empty, so that the defaults
+// below it apply. A struct behind a pointer that is absent stays absent, with all of its fields. Defaults that depend
+// on other fields, such as targetPort, cannot be expressed by a marker; they are functions in
 // internal/builtin/defaults.
+//
+// Defaulting is idempotent: a default that has been filled in is either kept, or replaced by itself.
 //
 //	Default(Default(v)) = Default(v)
 func (t *Type) Default(v object.Value) object.Value {
@@ -44,9 +54,10 @@ func (t *Type) Default(v object.Value) object.Value {
 	return v
 }
 
-// defaultFields fills in the fields of a struct. Its type has a default at or below it (fills), so that the copy per
-// changed field is rare. A field that is absent, and whose value would not be written, is not gone into: below an empty
-// list or an absent pointer there is nothing that a default could apply to.
+// defaultFields fills in the fields of a struct. It makes a copy per changed field; this is cheap enough, since it is
+// called only for types with a default at or below them (fills), few of which are unset in an update. It does not
+// descend into a field that is absent and would not be written: an empty list or an absent pointer has no place below
+// it that a default could apply to.
 func (t *Type) defaultFields(v object.Value) object.Value {
 	for i := range t.Fields {
 		f := &t.Fields[i]

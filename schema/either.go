@@ -6,21 +6,21 @@ import (
 	"plinth/object"
 )
 
-// Either is what a value may be whose Go type reads its JSON by itself, in one of two forms: in the schema of a
+// Either describes a value that has one of two forms, because its Go type has its own UnmarshalJSON: in the schema of a
 // CustomResourceDefinition, items is a schema or a list of schemas (JSONSchemaPropsOrArray), additionalProperties a
 // schema or a boolean (JSONSchemaPropsOrBool), and a dependency a schema or a list of names. To OpenAPI and to
-// server-side apply such a value is untyped: Kind is Any. It has a Type for decoding only, so that a definition, which
-// is mostly such schemas, is held to the types of its fields like every other object.
+// server-side apply such a value is untyped: Kind is Any. Only decoding uses the two forms, so that a definition, which
+// consists mostly of such schemas, is checked against the types of its fields like every other object.
 type Either struct {
-	Object *Type // what it is as a JSON object
-	Other  *Type // what else it may be: a Bool or a List
+	Object *Type // the form that is a JSON object
+	Other  *Type // the other form: a Bool or a List
 	// ObjectNumber and OtherNumber are the protobuf field numbers of the two in the message of the Go type.
 	ObjectNumber, OtherNumber int
 	ObjectName, OtherName     string // of the Go fields
 }
 
-// isEither says whether a Go type is a struct that reads JSON by itself, with a field for each of two forms, of which
-// one is for objects: they have no JSON names, only protobuf ones.
+// isEither says whether a Go type is a struct with its own UnmarshalJSON and a field for each of two forms, of which
+// one is for objects: these fields have no JSON names, only protobuf ones.
 func isEither(t reflect.Type) bool {
 	return isRaw(t) && t.NumField() == 2 && t.PkgPath() != "" && t.Field(0).Tag.Get("json") == "" &&
 		t.Field(1).Tag.Get("json") == ""
@@ -41,9 +41,9 @@ func (b *batch) either(t reflect.Type) *Either {
 	return e
 }
 
-// either decodes a value of one of two forms. As in Go, a decoder of its own reads the content: any error in it ends
-// the walk, and unknown fields are not reported. A value of neither form becomes null, but is an error where the other
-// form is a boolean.
+// either decodes a value of one of two forms. As in Go, the content is read by a nested decoder: any error in it ends
+// the walk, and unknown fields are not reported. A value of neither form becomes null, or an error if the other form is
+// a boolean.
 func (w *walker) either(v object.Value, t *Type, at *step) object.Value {
 	e := t.Either
 	inner := walker{part: w.part}

@@ -14,17 +14,17 @@ import (
 //
 //	template: {type: object, x-kubernetes-embedded-resource: true, x-kubernetes-preserve-unknown-fields: true}
 //
-// A controller creates the inner object later and would fail, where its author does not see it. So the outer object is
-// refused for what is wrong with the inner one in any case: no apiVersion or kind, a kind that is no name, labels that
-// are none. What the schema says of the inner object's fields is checked like everything else (checker). Decoding has
+// A controller creates the inner object later, and its failure would not be seen by the author of the outer one. So the
+// outer object is refused for errors that the inner one has in any case: no apiVersion or kind, an invalid name as the
+// kind, invalid labels. The schema of the inner object's fields is checked like everything else (checker). Decoding has
 // brought its metadata into the form of ObjectMeta before: prune.go, step 5.
 //
-// The oracle is Validate of apiextensions-apiserver's package objectmeta. It goes by the keyword alone, at any depth,
-// and so does this; the top has its metadata validated with that of all other types, and is left out. Where it goes by
-// the random order of a Go map, members come in the order of their names here.
+// The oracle is Validate of apiextensions-apiserver's package objectmeta. It considers the keyword alone, at any depth,
+// and so does this; the top is left out, since its metadata is validated with that of all other types. Where the oracle
+// iterates over a Go map in random order, members are visited in the order of their names here.
 
-// embeddedErrors validates the objects within an object. t is the type of the object around them. The caller knows that
-// the type has such places (structural.embeds): of most types nothing is walked for this.
+// embeddedErrors validates the objects within an object. t is the type of the object around them. It is called only for
+// types that have such places (structural.embeds); most have none, and their objects are not walked.
 //
 // The old object does not matter: metadata that became wrong by a stricter rule must be corrected with the next update.
 func embeddedErrors(v object.Value, t *Type) field.ErrorList {
@@ -39,9 +39,9 @@ type embeddedChecker struct {
 	inspect func(metadata object.Value, path *field.Path) field.ErrorList
 }
 
-// below walks what is below a value of the type. It goes by the value, whatever kind the type has: a list where the
-// schema has a map was reported by the checker, and its items have no type. at is nil for the top, which is why an
-// object there is none within another; CheckEmbedded begins with a place, and has the value itself checked.
+// below walks the parts of a value of the type. It follows the kind of the value, not that of the type: a list where
+// the schema has a map was reported by the checker, and its items have no type. at is nil for the top object, which is
+// not an embedded one; CheckEmbedded starts with a place, so that the value itself is checked, too.
 func (e *embeddedChecker) below(v object.Value, t *Type, at *place) {
 	switch v.Kind() {
 	case object.Map:
@@ -73,9 +73,9 @@ func (e *embeddedChecker) below(v object.Value, t *Type, at *place) {
 	}
 }
 
-// object checks one embedded object: apiVersion and kind must be there, metadata need not. Whether a definition of this
-// kind exists does not matter. A name that is missing is no error, since the object is not created yet; a name that is
-// there may be any segment of a URL, for the rules of its kind are not known. Both are up to inspect.
+// object checks one embedded object: it must have apiVersion and kind; metadata is optional. Whether a definition of
+// this kind exists does not matter. A missing name is not an error, since the object is not created yet; a name may be
+// any segment of a URL, since the rules of the kind are not known. Both are up to inspect.
 func (e *embeddedChecker) object(v object.Value, t *Type, at *place) {
 	if e.full {
 		return
@@ -110,8 +110,8 @@ func (e *embeddedChecker) object(v object.Value, t *Type, at *place) {
 	}
 }
 
-// metadata checks the metadata of the object at a place. Its labels may each be wrong, so that their paths begin at the
-// object, and are put below it only for the errors that are reported.
+// metadata checks the metadata of the object at a place. Each of its labels may be invalid, so that paths start at the
+// object, and are prefixed with its place only for the errors that are reported.
 func (e *embeddedChecker) metadata(v object.Value, at *place) {
 	for _, err := range e.inspect(v, field.NewPath("metadata")) {
 		if e.full {
@@ -124,7 +124,7 @@ func (e *embeddedChecker) metadata(v object.Value, at *place) {
 	}
 }
 
-// badAPIVersion says what is wrong with an apiVersion; "" if nothing is.
+// badAPIVersion describes the error in an apiVersion; "" if it is valid.
 func badAPIVersion(v object.Value) string {
 	switch {
 	case v.Kind() != object.String:
@@ -138,7 +138,7 @@ func badAPIVersion(v object.Value) string {
 	return ""
 }
 
-// badKind says what is wrong with a kind; "" if nothing is.
+// badKind describes the error in a kind; "" if it is valid.
 func badKind(v object.Value) string {
 	switch {
 	case v.Kind() != object.String:

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// FieldPath reads a path into objects as definitions write it, one step after the other: the fieldPath of a CEL rule,
-// and the jsonPath of a selectable field. A step is a name after a dot, or a name in brackets and single quotes:
+// FieldPath reads a path into objects as definitions write it, step by step: the fieldPath of a CEL rule, and the
+// jsonPath of a selectable field. A step is a name after a dot, or a name in brackets and single quotes:
 //
 //	.spec.replicas             spec, replicas
 //	.spec.labels['a.b/c']      spec, labels, a.b/c
@@ -16,14 +16,14 @@ import (
 //	.spec.items[0]             an error: there are no indices
 //	spec                       an error: a path begins with a dot
 //
-// What a step means (a field, or a key of a map) is for the caller to decide, who walks the schema beside it.
+// What a step means (a field, or a key of a map) is decided by the caller, who walks the schema in parallel.
 //
-// Steps are read only as they are asked for, because the first error of a path decides what the client is told, and it
-// may be that of the caller: of ".spec.nothing.[" the reference says that nothing is no field, and not that the bracket
-// is open. For this reason a list of all steps, or an error, would not do.
+// Steps are parsed lazily, because the first error of a path decides the message to the client, and it may be the
+// caller's: for ".spec.nothing.[" the reference reports that nothing is not a field, and not that the bracket is open.
+// Parsing all steps first would report the wrong error.
 //
 // The oracle is ValidFieldPath of apiextensions-apiserver's package cel, whose tokens and messages are kept. The time
-// is linear in the path: what is behind a token is not read again.
+// is linear in the path: each token is read once.
 type FieldPath struct {
 	rest   string // what has not been read, cut between two tokens
 	quoted bool   // names in brackets are allowed
@@ -39,10 +39,10 @@ var (
 	errNoBracket = errors.New("array notation is not allowed")
 )
 
-// Next is the name of the next step. ok is false behind the last one. After an error the path is of no more use.
+// Next is the name of the next step. ok is false after the last one. After an error the FieldPath must not be used.
 //
-// The closing bracket of a step is read only with the step after it: an unclosed one is found too late to hide that the
-// name in it does not exist.
+// The closing bracket of a step is read only with the step after it, so that the error of a name that does not exist
+// takes precedence over that of an unclosed bracket.
 func (p *FieldPath) Next() (name string, ok bool, err error) {
 	var token string
 	if p.open {
@@ -78,9 +78,9 @@ func (p *FieldPath) Next() (name string, ok bool, err error) {
 	return name, true, nil
 }
 
-// token cuts the next token off rest, which must not be empty: a delimiter (one of ".[]"), a text in single quotes with
-// these, or all that stands before the next delimiter. A quote behind a backslash does not end a text, not even where
-// that backslash is itself behind one, as in the reference: 'a\\' goes on. A text without its end is all the rest.
+// token cuts the next token off rest, which must not be empty: a delimiter (one of ".[]"), a text including its single
+// quotes, or everything before the next delimiter. A quote after a backslash does not end a text, not even if that
+// backslash is itself escaped, as in the reference: 'a\\' goes on. A text that is not terminated extends to the end.
 func (p *FieldPath) token() string {
 	s, end := p.rest, len(p.rest)
 	switch {
@@ -102,12 +102,12 @@ func (p *FieldPath) token() string {
 	return s[:end]
 }
 
-// nameEscapes are pairs: the character after the backslash, and the one that both stand for. They are the escapes of
-// one character in Go and no others: names have no \x or \u.
+// nameEscapes are pairs: the character after the backslash, and the character that the escape stands for. They are the
+// escapes of one character in Go and no others: names have no \x or \u.
 const nameEscapes = "a\ab\bf\fn\nr\rt\tv\v''\\\\"
 
 // unescapeName resolves the escapes of a quoted name. A backslash at the end of a line or of the name stands for
-// itself. Of several escapes that do not exist the last one is reported.
+// itself. If several escapes do not exist, the last one is reported.
 func unescapeName(s string) (string, error) {
 	var out strings.Builder
 	var err error

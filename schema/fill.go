@@ -2,9 +2,10 @@ package schema
 
 import "plinth/object"
 
-// maxFilled bounds the text of all defaults that one object gets. An object of that size is refused later. Without a
-// bound here, a list of a million empty maps would get a million defaults first: 3 MB of {} with a default of 1 kB make
-// a gigabyte. What the walk leaves out beyond the bound does not matter, as nobody gets to see the object.
+// maxFilled bounds the total size of the defaults that one object gets. An object of that size is refused later.
+// Without a bound here, a list of a million empty maps would get a million defaults first: 3 MB of {} with a default of
+// 1 kB make a gigabyte. It does not matter that defaults beyond the bound are missing, since the object is refused
+// anyway.
 const maxFilled = 16 << 20
 
 // filler fills in the defaults of a structural schema (Default of apiextensions-apiserver's package defaulting). A
@@ -13,11 +14,11 @@ const maxFilled = 16 << 20
 //	it is a declared member that is absent; or
 //	it is a member or item that is null, and the schema does not say nullable.
 //
-// A value that was filled in gets the defaults below it in turn. Null without a default stays: pruning has dropped it
-// where it has to.
+// A value that was filled in gets the defaults below it in turn. Null without a default stays: where it is not allowed,
+// pruning has dropped it before.
 //
 // With port: {type: integer, default: 80} below tls: {type: object}, {} stays {}: a default applies to members of a map
-// that is there. Only where tls has `default: {}` does {} become {tls: {port: 80}}. {tls: null} stays as it is, if
+// that exists. Only where tls has `default: {}` does {} become {tls: {port: 80}}. {tls: null} stays as it is, if
 // pruning has left it.
 //
 // Subtrees of types without any default below (fills) are not walked, so that a schema without defaults costs nothing.
@@ -25,8 +26,8 @@ const maxFilled = 16 << 20
 // turn, each place gets a copy of what they change.
 type filler struct{ filled int } // the size of the defaults so far, as JSON
 
-// value fills in what is below a value of the type, going by the kind of the value. The value itself is not replaced:
-// whoever knows the place around it asks null before.
+// value fills in defaults below a value of the type, by the kind of the value. It does not replace the value itself:
+// the caller, who has the type of the place, calls null first.
 func (f *filler) value(v object.Value, t *Type) object.Value {
 	if !t.fills {
 		return v
@@ -48,8 +49,8 @@ func (f *filler) value(v object.Value, t *Type) object.Value {
 	return v
 }
 
-// null replaces null by the default, if there is one. Where null is a value of the type (nullable), it stays: it was
-// said, and is something else than absent.
+// null replaces null by the default, if there is one. Where null is valid for the type (nullable), it stays: it was set
+// on purpose, and differs from absent.
 func (f *filler) null(v object.Value, of *Type) object.Value {
 	if !v.IsNull() || of.nullable() || of.fallback().IsNull() {
 		return v
@@ -57,7 +58,7 @@ func (f *filler) null(v object.Value, of *Type) object.Value {
 	return f.fallback(v, of)
 }
 
-// fallback is the default of a type that has one; or v, once maxFilled is passed.
+// fallback is the default of a type that has one; or v, once maxFilled is exceeded.
 func (f *filler) fallback(v object.Value, of *Type) object.Value {
 	if f.filled += of.Custom.defaultSize; f.filled > maxFilled {
 		return v
@@ -66,7 +67,7 @@ func (f *filler) fallback(v object.Value, of *Type) object.Value {
 }
 
 // members fills in the members of a map: first those that are absent, by the fields of the type, then those below the
-// ones that are there. All changes are made in one copy of the map.
+// existing ones. All changes are made in one copy of the map.
 func (f *filler) members(v object.Value, t *Type) object.Value {
 	var set []object.Member
 	for i := range t.Fields {
@@ -99,8 +100,8 @@ func (f *filler) members(v object.Value, t *Type) object.Value {
 	return v.Edit(set)
 }
 
-// described is the type that the schema gives a field. That is the field's type but for metadata, which is always an
-// ObjectMeta.
+// described is the type that the schema gives a field. That is the field's type, except for metadata, which is always
+// an ObjectMeta.
 func (t *Type) described(f *Field) *Type {
 	if f.Name == "metadata" && t.embeds() {
 		return t.Custom.Metadata

@@ -31,10 +31,10 @@ import (
 //
 // of which ports and spec are always written: its zero value is {ports: null, spec: {…}}.
 //
-// Reflection looks at each type once, when a request first needs it. Generated code would say the same in a few
-// megabytes of source, and would be read into memory at the start of the process.
+// A type is compiled by reflection once, when a request first needs it. Generated code for the same tables would be a
+// few megabytes of source, and would be read into memory at the start of the process.
 
-// Markers is what the comment of a Go type or field says (`+listType=map`).
+// Markers are the markers in the comment of a Go type or field (`+listType=map`).
 type Markers struct {
 	ListType, MapType  string // "atomic", "set", "map"; "atomic", "granular". MapType stands for +structType as well
 	ListKeys           []string
@@ -44,7 +44,7 @@ type Markers struct {
 	Doc                string   // the description, of types that have no SwaggerDoc method
 }
 
-// Facts holds what only the sources of Go types say: markers are comments, which the compiler of Go drops. Package
+// Facts holds what is only in the sources of Go types: markers are comments, which the Go compiler drops. Package
 // gotypes has them in a table that go generate writes. A nil map has no markers.
 type Facts interface {
 	// Of returns the markers of a named type, and those of its fields by Go field name.
@@ -55,16 +55,16 @@ type Facts interface {
 // PodSpec, ObjectMeta and the like. It is safe for concurrent use.
 //
 // Types refer to each other, and to themselves: the schema of a CustomResourceDefinition has properties, which are
-// schemas. So a type cannot be compiled by compiling what is below it first. Each Type is entered into types before its
-// fields are compiled, and what needs complete types (zero values, which fields are always written, whether there are
-// defaults below) is computed when a batch of types is there (finish). Invariant: outside of mu,
+// schemas. So a type cannot be compiled after everything below it. Instead, each Type is entered into types before its
+// fields are compiled, and results that need complete types (zero values, which fields are always written, whether
+// there are defaults below) are computed at the end of a batch (finish). Invariant: outside of mu,
 //
 //	t ∈ types ⇒ t.complete, and so is every type that can be reached from t
 //
-// A type is compiled when a request first needs it, to keep it out of the start.
+// A type is compiled when a request first needs it, to keep the start of the process short.
 type Compiler struct {
 	facts Facts
-	asked sync.Map // reflect.Type to *Type: those that Type has returned, found without mu by every later request
+	asked sync.Map // reflect.Type to *Type: results of Type, which later requests find without mu
 	mu    sync.Mutex
 	types map[reflect.Type]*Type // under mu
 }
@@ -77,9 +77,8 @@ func NewCompiler(facts Facts) *Compiler {
 // FromGo compiles one Go type and everything below it.
 func FromGo(t reflect.Type, facts Facts) *Type { return NewCompiler(facts).Type(t) }
 
-// Type returns the compiled form of a Go type; it compiles it, and everything below it that is not compiled yet, when
-// it is asked for the first time. It panics on a shape of type that no Kubernetes API has, which is a programming
-// error.
+// Type returns the compiled form of a Go type. The first call for a type compiles it, and everything below it that is
+// not compiled yet. It panics on a shape of type that no Kubernetes API has, which is a programming error.
 func (c *Compiler) Type(t reflect.Type) *Type {
 	if known, ok := c.asked.Load(t); ok {
 		return known.(*Type)
@@ -96,21 +95,21 @@ func (c *Compiler) Type(t reflect.Type) *Type {
 	return out
 }
 
-// batch is one compilation, done under Compiler.mu. Types that refer to themselves are there before they are complete:
-// what depends on complete types waits for finish.
+// batch is one compilation, done under Compiler.mu. A type that refers to itself is used before it is complete: results
+// that depend on complete types are left to finish.
 type batch struct {
 	*Compiler
 	made   []*Type      // those of this batch, incomplete until finish
 	copies []structCopy // see structCopy
 }
 
-// structCopy is a struct type that a field has given a marker of its own. from may not have its fields yet when the
-// copy is made, as it may be around it: finish copies them.
+// structCopy is a struct type to which a field has added a marker. from may not have its fields yet when the copy is
+// made, as it may contain the field: finish copies them.
 type structCopy struct{ to, from *Type }
 
 // compile returns the type that stands for t, known or new. A new one is entered before anything below it is compiled,
-// so that a type which refers to itself finds itself. Named types have markers of their own, besides those of the
-// fields that use them.
+// so that a type which refers to itself finds itself. Named types have markers, besides those of the fields that use
+// them.
 func (b *batch) compile(t reflect.Type) *Type {
 	if known := b.types[t]; known != nil {
 		return known
@@ -141,8 +140,8 @@ func (b *batch) compile(t reflect.Type) *Type {
 	return out
 }
 
-// shape fills in what the structure of the Go type says. Types below are compiled on the way, and may be incomplete
-// when it returns (Compiler); fields are sorted by name, as the walks need them.
+// shape fills in the structure of the Go type. Types below are compiled on the way, and may be incomplete when it
+// returns (Compiler); fields are sorted by name, as the walks need them.
 func (b *batch) shape(out *Type, t reflect.Type, ofFields map[string]Markers) {
 	switch t.Kind() {
 	case reflect.String:
@@ -176,10 +175,10 @@ func (b *batch) shape(out *Type, t reflect.Type, ofFields map[string]Markers) {
 	}
 }
 
-// fields adds the fields of a Go struct, those of embedded structs among them. An outer field hides an embedded one, as
-// in encoding/json; that two embedded structs at one depth have the same field, which hides both there, is a case that
-// no API has. markers are those of t by Go field name; embedded and within say how t is embedded in out, for
-// error messages and for protobuf, which does not see through embedding.
+// fields adds the fields of a Go struct, including those of embedded structs. An outer field hides an embedded one, as
+// in encoding/json. In Go, a field that two embedded structs have at one depth is hidden; no API has this case. markers
+// are those of t by Go field name; embedded and within are the path at which t is embedded in out, for error messages
+// and for protobuf, which does not see through embedding.
 func (b *batch) fields(out *Type, t reflect.Type, markers map[string]Markers, embedded string, within []int) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -211,9 +210,9 @@ func (b *batch) fields(out *Type, t reflect.Type, markers map[string]Markers, em
 	}
 }
 
-// field is one field of a Go struct. What is required is what has no omitempty, unless a marker says otherwise; see
-// Field.Required. A default that is no JSON is an error in the sources, and panics. A pointer is a property of the
-// field and not of the type: *int32 and int32 have one Type.
+// field compiles one field of a Go struct. A field without omitempty is required, unless a marker overrides this; see
+// Field.Required. A default that is not valid JSON is an error in the sources, and panics. A pointer is a property of
+// the field and not of the type: *int32 and int32 have one Type.
 func (b *batch) field(f reflect.StructField, owner reflect.Type, name, options, embedded string, m Markers) Field {
 	out := Field{
 		Name: name, OmitEmpty: hasOption(options, "omitempty"), OmitZero: hasOption(options, "omitzero"),
@@ -237,9 +236,9 @@ func (b *batch) field(f reflect.StructField, owner reflect.Type, name, options, 
 	return out
 }
 
-// withMarkers is the type, or its copy if the field says something of its own about how it merges. []string is one Go
-// type and one Type, but metadata.finalizers is a set, and the args of a container are atomic: a marker of the field
-// must not change the type for all other fields.
+// withMarkers is the type, or its copy if the field has a marker for how it merges. []string is one Go type and one
+// Type, but metadata.finalizers is a set, and the args of a container are atomic: a marker of the field must not change
+// the type for all other fields.
 func (b *batch) withMarkers(t *Type, m Markers, f *Field) *Type {
 	switch t.Kind {
 	case List:
@@ -266,8 +265,8 @@ func (b *batch) withMarkers(t *Type, m Markers, f *Field) *Type {
 	return &marked
 }
 
-// mark applies markers, and to an unmarked list what its patch strategy implies: a list that is merged by patches but
-// has no key there is a set. Markers go first: they are what OpenAPI shows. The same rule is in
+// mark applies markers. An unmarked list gets the type that its patch strategy implies: a list that is merged by
+// patches but has no key there is a set. Markers take precedence: OpenAPI publishes them. The same rule is in
 // kube-openapi's package schemaconv, by which the reference merges (SSA-8).
 func (t *Type) mark(m Markers, strategy string) {
 	switch {
@@ -285,17 +284,17 @@ func (t *Type) mark(m Markers, strategy string) {
 	}
 }
 
-// finish computes what needs complete types, for the types of this batch; those of earlier ones are complete and may be
-// in use. Whether defaults apply below a type is the least fixed point of
+// finish computes the results that need complete types, for the types of this batch; those of earlier ones are complete
+// and may be in use. Whether defaults apply below a type is the least fixed point of
 //
 //	fills(t) = some field has a default ∨ fills(some type directly below t)
 //
-// A recursion would not end for types that contain themselves, as JSONSchemaProps does in its properties; so it starts
-// with false everywhere and repeats until nothing changes, which takes at most as many rounds as types are nested.
-// False everywhere is right where no default is found: a type below which there is only itself has none.
+// A recursion would not end for types that contain themselves, as JSONSchemaProps does in its properties; so the
+// computation starts with false everywhere and repeats until no value changes, which takes at most as many rounds as
+// types are nested. A type that contains only itself correctly stays false: it has no default.
 //
-// The copies of structs get their fields first, as all that follows goes by fields. complete is set last: from then on
-// other goroutines may read the type, once mu is free.
+// The copies of structs get their fields first, as all later steps need fields. complete is set last: from then on
+// other goroutines may read the type, once mu is released.
 func (b *batch) finish() {
 	for _, c := range b.copies {
 		c.to.Fields, c.to.names = c.from.Fields, c.from.names
@@ -320,7 +319,7 @@ func (b *batch) finish() {
 	}
 }
 
-// fillsByNow says whether, by what is known so far, defaults apply at or below t.
+// fillsByNow says whether defaults apply at or below t, as far as the fixed point has been computed.
 func (t *Type) fillsByNow() bool {
 	if t.Elem != nil && t.Elem.fills {
 		return true
@@ -328,9 +327,9 @@ func (t *Type) fillsByNow() bool {
 	return slices.ContainsFunc(t.Fields, func(f Field) bool { return !f.Default.IsNull() || f.Type.fills })
 }
 
-// setZero computes the zero value and, for a struct, which fields are always written. It descends into fields that are
-// no pointers, lists or maps, whose zero value is null: a Go struct cannot contain itself without one of these, so that
-// the recursion ends.
+// setZero computes the zero value and, for a struct, which fields are always written. It descends only into fields that
+// are stored inline: pointers, lists and maps have the zero value null. Since a Go struct cannot contain itself without
+// one of these, the recursion ends.
 func (t *Type) setZero(done map[*Type]bool) {
 	if t.complete || done[t] {
 		return
@@ -365,7 +364,7 @@ func (t *Type) setZero(done map[*Type]bool) {
 	}
 }
 
-// specialKinds are the types with a form of their own, by package path and name, so that this package need not import
+// specialKinds are the types with a special encoding, by package path and name, so that this package need not import
 // them.
 var specialKinds = map[string]Kind{
 	"k8s.io/apimachinery/pkg/api/resource.Quantity":   Quantity,
@@ -377,29 +376,29 @@ var specialKinds = map[string]Kind{
 
 func specialKind(t reflect.Type) Kind { return specialKinds[t.PkgPath()+"."+t.Name()] }
 
-// isRaw says whether a type reads any JSON by itself: RawExtension, FieldsV1, and apiextensions' JSON. Those with a
-// form of their own (specialKinds) do so as well, and are asked for before.
+// isRaw says whether a type has its own UnmarshalJSON for any JSON: RawExtension, FieldsV1, and apiextensions' JSON.
+// Types in specialKinds have one as well; the caller checks for them first.
 func isRaw(t reflect.Type) bool {
 	type unmarshaler interface{ UnmarshalJSON([]byte) error }
 	return t.Kind() == reflect.Struct && reflect.PointerTo(t).Implements(reflect.TypeFor[unmarshaler]())
 }
 
-// isTypeless says whether a type says to OpenAPI that it has no type: apiextensions' JSON may be a string or a number,
-// while RawExtension is an object.
+// isTypeless says whether a type declares in OpenAPI that it has no type: apiextensions' JSON may be a string or a
+// number, while RawExtension is an object.
 func isTypeless(t reflect.Type) bool {
 	type typed interface{ OpenAPISchemaType() []string }
 	return t.Kind() == reflect.Struct && t.Implements(reflect.TypeFor[typed]()) &&
 		len(reflect.Zero(t).Interface().(typed).OpenAPISchemaType()) == 0
 }
 
-// isMessage says whether a type that is no struct has a protobuf message of its own: type ExtraValue []string. In
-// protobuf its items are one level further down than those of []string.
+// isMessage says whether protobuf encodes a type that is not a struct as a message: type ExtraValue []string. Its items
+// are one level further down in protobuf than those of []string.
 func isMessage(t reflect.Type) bool {
 	type marshaler interface{ Marshal() ([]byte, error) }
 	return t.Implements(reflect.TypeFor[marshaler]())
 }
 
-// modelName asks a type for its OpenAPI name; "" for a type that has none, such as []string.
+// modelName returns the OpenAPI name of a type; "" for a type without one, such as []string.
 func modelName(t reflect.Type) string {
 	type named interface{ OpenAPIModelName() string }
 	if t.Kind() == reflect.Interface || !t.Implements(reflect.TypeFor[named]()) {
@@ -409,7 +408,7 @@ func modelName(t reflect.Type) string {
 }
 
 // documented is implemented by the types of k8s.io/api: descriptions by JSON name of the field, and of the type by "".
-// They are asked for when OpenAPI is built, and not copied into Type: they are megabytes of text.
+// They are read when OpenAPI is built, and not copied into Type: they are megabytes of text.
 type documented interface{ SwaggerDoc() map[string]string }
 
 func docOf(t reflect.Type, name string) string {
@@ -425,8 +424,8 @@ func (t *Type) Doc() string { return cmp.Or(t.doc, docOf(t.golang, "")) }
 // Doc is the description of the field for OpenAPI, "" where there is none.
 func (f *Field) Doc() string { return cmp.Or(f.doc, docOf(f.owner, f.Name)) }
 
-// GoName is what the Go struct calls the field, which errors about protobuf use; "" where there is none. It searches
-// the struct, as it is asked for in errors only.
+// GoName is the name of the field in the Go struct, which errors about protobuf use; "" where there is none. It
+// searches the struct, as it is called for errors only.
 func (f *Field) GoName() string {
 	if f.owner == nil {
 		return ""
@@ -443,7 +442,7 @@ func (f *Field) GoName() string {
 // GoEmbedded are the names of the embedded structs that hold the field, one for each number of Within.
 func (f *Field) GoEmbedded() []string { return strings.Split(strings.TrimSuffix(f.embedded, "."), ".") }
 
-// goString is how the errors of encoding/json name the type: "v1.DeploymentSpec", "[]string".
+// goString is the name of the type in errors of encoding/json: "v1.DeploymentSpec", "[]string".
 func (t *Type) goString() string {
 	if t.golang == nil {
 		return t.Kind.String()

@@ -8,8 +8,16 @@ import (
 	"plinth/object"
 )
 
-// The checks of this file run where invariants.Enabled is set: in every test, and in no release. They end
-// the process.
+// This file checks the assumptions that the walks make without testing them: the order of fields and of the list
+// always, and the equations of the package comment. A violation would not crash anything. It would lose a field of some
+// object, or give it a value that a slower walk would not give it, and would be found much later, if at all. So each
+// result is compared with the slow and obvious way to compute it: DecodeFrom with Decode, SettleFrom with Settle.
+//
+// The checks run where invariants.Enabled is set: in every test, and in no release, because they cost more than the
+// walks themselves. A failed check ends the process (invariants.Fail).
+//
+// What is not checked here: that Decode and Settle compute the form that the reference has. That is tested in
+// conformance/schema, against the original Go types.
 
 // checkCompiled checks one compiled type, without those below it:
 //
@@ -17,8 +25,17 @@ import (
 //	a list has Elem                          a built-in map has Elem
 //	a built-in Associative list has ListKeys, and each is a field of Elem where Elem has fields
 //
-// Decoding walks members and fields in parallel by the order of names, and a merge identifies items by their keys: a
-// type that broke one of these would lose fields, or hold different items for the same one.
+// The first line has three users. Decoding inserts the fields of always while it passes the members of a value, both in
+// the order of names: an index out of order would insert a field after its place. The result of such an insertion is a
+// map whose members are not sorted, in which a later binary search (object.Value.Get) does not find what is there. And
+// a merge identifies items by their keys: two items that lack a key which Elem does not have would count as the same
+// one.
+//
+// Types of definitions are exempt from the last line: the validation of a definition compiles its schema before it has
+// checked that the keys of its lists exist, and reports a missing one to the client itself.
+//
+// The check is not recursive. Each type is checked when it is complete, so that all types below it have been checked,
+// or will be in the same batch.
 func (t *Type) checkCompiled() {
 	for i := range t.Fields {
 		name := t.Fields[i].Name
@@ -38,7 +55,7 @@ func (t *Type) checkCompiled() {
 		invariants.Fail("schema: a list or map without a type of its content: %v", t.golang)
 	}
 	if t.ListType != Associative || t.golang == nil {
-		return // the validation of a definition compiles its schema before it has looked for the keys of lists
+		return // see above: the keys of a definition's lists are checked later
 	}
 	if t.Kind != List || len(t.ListKeys) == 0 {
 		invariants.Fail("schema: an associative list without keys: %s", t.Name)
@@ -50,8 +67,16 @@ func (t *Type) checkCompiled() {
 	}
 }
 
-// checkDecoded: DecodeFrom(v, settled) = Decode(v), errors included, if Decode has nothing to change in settled.
-// Whatever both values share is not looked at, so it must have been decoded before.
+// checkDecoded checks that skipping shared subtrees does not change the result, errors included:
+//
+//	Decode(settled) = settled  ⇒  DecodeFrom(v, settled) = Decode(v)
+//
+// The premise is checked first, since callers may pass any older version: DecodeFrom does not look at subtrees that
+// both values share, so the equation holds only if they have been decoded before. For example, if settled is {a: 1, b:
+// {x: 2}}, and the type of b has no field x, then DecodeFrom of {a: 3, b: (the same map)} keeps b.x, and Decode drops
+// it. No caller does this, and the check ignores it.
+//
+// Errors are compared by path and message, since these are what the client sees.
 func (t *Type) checkDecoded(v, settled object.Value, got Decoded, err error) {
 	before, beforeErr := t.Decode(settled)
 	if settled.IsNull() || beforeErr != nil || len(before.Unknown) > 0 || !object.Equal(before.Value, settled) {
@@ -74,8 +99,14 @@ func (t *Type) checkDecoded(v, settled object.Value, got Decoded, err error) {
 	}
 }
 
-// checkSettled: SettleFrom(v, settled) = Settle(v), if Settle has nothing to change in settled; and Settle(Settle(v))
-// = Settle(v).
+// checkSettled checks two equations, the first for every value and the second where its premise holds, as in
+// checkDecoded:
+//
+//	Settle(Settle(v)) = Settle(v)
+//	Settle(settled) = settled  ⇒  SettleFrom(v, settled) = Settle(v)
+//
+// If the first failed, an update that changes nothing would still differ from the stored object, and would be written
+// again with each request (WRITE-3).
 func (t *Type) checkSettled(v, settled, got object.Value) {
 	var s settler
 	if !object.Equal(got, s.value(got, object.Nil, t)) {

@@ -7,12 +7,12 @@ import (
 )
 
 // This file validates lists by their types: no item of a set, and no keys of an item of a list of type map, may occur
-// twice (ValidateListSetsAndMaps of apiextensions-apiserver's package listtype). A merge identifies items by these; of
-// two with one identity it could not say which one an intent means.
+// twice (ValidateListSetsAndMaps of apiextensions-apiserver's package listtype). A merge identifies items by these; if
+// two items had the same identity, it would be undefined which of them an intent refers to.
 
-// listErrors validates all lists of an object. If the old object is invalid anywhere, the new one is not validated at
-// all: whoever has such an object must be able to update it. This is coarser than the ratcheting of [Pair], and is what
-// the reference does.
+// listErrors validates all lists of an object. If a list of the old object is invalid, those of the new one are not
+// validated at all: the owner of such an object must be able to update it. This is coarser than the ratcheting of
+// [Pair], and matches the reference.
 func (t *Type) listErrors(v, old object.Value) field.ErrorList {
 	var found listChecker
 	found.members(v, t, nil)
@@ -30,7 +30,7 @@ func (t *Type) listErrors(v, old object.Value) field.ErrorList {
 // listChecker walks an object and reports the lists that break the rules of their type.
 type listChecker struct{ reporter }
 
-// value checks what is below a value. t may be the type of another kind of value, and then says nothing of what is
+// value checks the lists below a value. t may be a type for another kind of value, and then has no type for what is
 // below.
 func (l *listChecker) value(v object.Value, t *Type, at *place) {
 	switch v.Kind() {
@@ -76,8 +76,8 @@ func (l *listChecker) list(items []object.Value, t *Type, at *place) {
 }
 
 // keys checks that no two items have the same keys. All items without any key, null among them, count as the same. A
-// single key is compared as the items of a set are, several keys as the map that they make: the two differ in how 1 and
-// 1.0 compare, which are the same number in JSON. One item that is no map ends the check of the list.
+// single key is compared as the items of a set are, several keys as the map of these keys: the two differ in how 1 and
+// 1.0 compare, which are the same number in JSON. The check of the list stops at an item that is not a map.
 func (l *listChecker) keys(items []object.Value, t *Type, at *place) {
 	for i, item := range items {
 		if item.Kind() != object.Map && !item.IsNull() {
@@ -100,7 +100,7 @@ func (l *listChecker) keys(items []object.Value, t *Type, at *place) {
 	l.duplicates(again, at, func(i int) object.Value { return keysOf(t, items[i]) })
 }
 
-// duplicates reports items of the list at a place by their indices. shown is what the error shows of one.
+// duplicates reports items of the list at a place by their indices. shown returns the value that the error shows.
 func (l *listChecker) duplicates(indices []int, at *place, shown func(i int) object.Value) {
 	for _, i := range indices {
 		if l.full {
@@ -110,7 +110,7 @@ func (l *listChecker) duplicates(indices []int, at *place, shown func(i int) obj
 	}
 }
 
-// keysOf is the map of those keys that an item has: what the error of a duplicate shows.
+// keysOf is the map of those keys that an item has, which the error of a duplicate shows.
 func keysOf(t *Type, item object.Value) object.Value {
 	var members []object.Member
 	for _, name := range t.ListKeys {
@@ -121,13 +121,13 @@ func keysOf(t *Type, item object.Value) object.Value {
 	return object.MapOf(members...)
 }
 
-// duplicates are the indices of items that equal an earlier one, of each value that of its second occurrence.
+// duplicates are the indices of items that equal an earlier one: for each value, that of its second occurrence.
 func duplicates(items []object.Value) []int {
 	return repeated(len(items), func(dst []byte, i int) []byte { return appendIdentity(dst, items[i]) })
 }
 
 // appendIdentity appends the bytes by which a value is compared: its kind and its JSON, where lists and maps count as
-// one kind. The kind tells 1 from 1.0, which are printed alike, and 1 from "1".
+// one kind. The kind distinguishes 1 from 1.0, which are printed alike, and 1 from "1".
 func appendIdentity(dst []byte, v object.Value) []byte {
 	kind := v.Kind()
 	if kind == object.List {
@@ -136,9 +136,9 @@ func appendIdentity(dst []byte, v object.Value) []byte {
 	return object.AppendJSON(append(dst, byte(kind)), v)
 }
 
-// repeated are the indices of the second occurrences among n texts, in ascending order: a value that stands there a
-// thousand times is one error. Texts are compared by a map, so that a list of a hundred thousand items takes no
-// quadratic time, as comparing each with each would; the map holds a copy of the text of each item that differs.
+// repeated are the indices of the second occurrences among n texts, in ascending order: a value that occurs a thousand
+// times is one error. Texts are compared by a map, since comparing each with each would take quadratic time for a list
+// of a hundred thousand items; the map holds a copy of each distinct text.
 func repeated(n int, appendText func(dst []byte, i int) []byte) (again []int) {
 	if n < 2 {
 		return nil

@@ -8,15 +8,15 @@ import "math/bits"
 // nothing.
 //
 // Slots hold numbers and not names, so that a table of 40 fields is 256 bytes, and many definitions together have tens
-// of thousands of types. A search compares the name with that of the field whose number it finds, and goes on to the
-// next slot if they differ. A struct of the fields host, path and port has 8 slots:
+// of thousands of types. A search compares the name with that of the field in the slot, and continues with the next
+// slot if they differ. A struct of the fields host, path and port has 8 slots:
 //
 //	slot     0    1    2    3    4    5    6    7
-//	number   3    -    -    -    -    -    1    2        port begins at 6 as well, and is in the next empty slot
+//	number   3    -    -    -    -    -    1    2        port hashes to 6 as well, and is in the next empty slot
 //
-// The author of a schema can choose names that all have one slot, as the hash is not secret and leaves out the middle
-// of long names. A look-up then compares names one after the other, as it would without an index: at most the number of
-// fields, and within what a definition of its size costs anyway.
+// The author of a schema can choose names that all hash to one slot, as the hash is not secret and leaves out the
+// middle of long names. A look-up then compares names one after the other, as it would without an index: at most the
+// number of fields, which is bounded by the size of the definition.
 //
 // Invariants: at least half of the slots are empty, so that each search ends; and no slot is empty between slot(name)
 // and the slot that holds its field.
@@ -25,7 +25,7 @@ type names struct {
 	shift uint8    // 64 - log2(len(slots))
 }
 
-// namesOf makes the table of these fields, whose names are distinct. There must be fewer than math.MaxUint16.
+// namesOf makes the table of these fields, whose names are distinct. Their number must be less than math.MaxUint16.
 func namesOf(fields []Field) names {
 	if len(fields) == 0 {
 		return names{}
@@ -42,7 +42,7 @@ func namesOf(fields []Field) names {
 	return n
 }
 
-// find is the index of the field of this name, and whether there is one.
+// find is the index of the field of this name; false if there is none.
 func (n *names) find(fields []Field, name string) (int, bool) {
 	if len(n.slots) == 0 {
 		return 0, false
@@ -71,7 +71,7 @@ func (n *names) slot(name string) int {
 	return int(h * odd >> n.shift)
 }
 
-// after is the slot behind another one; the first one is behind the last.
+// after is the next slot; the first one follows the last.
 func (n *names) after(at int) int { return (at + 1) & (len(n.slots) - 1) }
 
 // word and half are the first eight and four bytes of a text.

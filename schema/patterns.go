@@ -7,31 +7,33 @@ import (
 	"sync"
 )
 
-// patterns are the compiled patterns of all schemas of the process: types are compiled and dropped with each change of
-// a definition, and most definitions share a few patterns, such as that of DNS labels.
+// patterns are the compiled patterns of all schemas of the process. They are kept apart from types, because types are
+// compiled and dropped with each change of a definition, and most definitions share a few patterns, such as that of DNS
+// labels.
 var patterns = patternCache{limit: 8 << 20}
 
-// patternCache keeps patterns compiled, up to a bound on their memory. A pattern is compiled when a value is first
-// checked against it, and not with its definition: of the definitions in a cluster, most have objects of a few places.
+// patternCache caches compiled patterns, up to a bound on their memory. A pattern is compiled when a value is first
+// checked against it, and not with its definition: for most definitions in a cluster, objects use only a few of the
+// places.
 //
-// The problem: compiling a pattern for each value takes many times what matching takes. But a map without a bound,
-// which the reference has (compileRegexp of kube-openapi), grows with every pattern that was ever in a definition, and
-// whoever may update one can put a new pattern into it each time. A pattern is up to a thousand times as large compiled
-// as it is as text: a{1000}.
+// The problem: compiling a pattern for each value takes many times as long as matching. But an unbounded map, which the
+// reference has (compileRegexp of kube-openapi), grows with every pattern that was ever in a definition, and a user who
+// may update a definition can put a new pattern into it each time. A compiled pattern is up to a thousand times as
+// large as its text: a{1000}.
 //
-// So there are two generations. A pattern that is asked for is in the young one afterwards. When the young generation
-// is full, it becomes the old one, and the old one is dropped. With room for two patterns in each:
+// So there are two generations. A look-up moves the pattern into the young one. When the young generation is full, it
+// becomes the old one, and the old one is dropped. With room for two patterns in each:
 //
-//	asked for    a    b      c      a      d
+//	looked up    a    b      c      a      d
 //	young        a    a b    c      c a    d
 //	old                      a b    a b    c a
 //
-// b was not asked for since, and is gone. An exact LRU would need a list under a lock that each look-up takes; here a
-// look-up in the young generation, which is nearly every one, takes a lock for reading.
+// b was not looked up again, and is gone. An exact LRU would need a list under a lock that each look-up takes; here a
+// look-up in the young generation, which is nearly every one, takes a read lock.
 //
 //	size(young) ≤ limit/2 ∧ size(old) ≤ limit/2
 //
-// The patterns in it are shared by all goroutines; a Regexp may be.
+// The cached patterns are shared by all goroutines, as a Regexp may be.
 type patternCache struct {
 	limit int // bytes that both generations may take, as compilePattern estimates them
 
@@ -49,9 +51,9 @@ type compiledPattern struct {
 // from the program to match it.
 const instruction = 100
 
-// get is the compiled pattern, or the error of compiling it, which is not kept. A pattern above half the limit is not
-// kept either: it would drop all others. Nothing is locked while a pattern is compiled, so that two callers may compile
-// the same one; the one that comes second uses its own and does not keep it.
+// get is the compiled pattern, or the error of compiling it, which is not cached. A pattern above half the limit is not
+// cached either: it would evict all others. No lock is held while a pattern is compiled, so that two callers may
+// compile the same one; the second one uses its own and does not cache it.
 func (c *patternCache) get(pattern string) (*regexp.Regexp, error) {
 	c.mu.RLock()
 	known, young := c.young[pattern]
@@ -85,9 +87,9 @@ func (c *patternCache) get(pattern string) (*regexp.Regexp, error) {
 	return known.re, nil
 }
 
-// compilePattern compiles a pattern and estimates its size by the number of instructions of its program, which a Regexp
-// does not tell: hence the second parse. The parser refuses more than 1000 repetitions, nested ones multiplied, so that
-// the size is bounded by the length of the text.
+// compilePattern compiles a pattern and estimates its size by the number of instructions of its program. A Regexp does
+// not expose that number: hence the second parse. The parser refuses more than 1000 repetitions, nested ones
+// multiplied, so that the size is bounded by the length of the text.
 func compilePattern(pattern string) (compiledPattern, error) {
 	re, err := regexp.Compile(pattern)
 	if err != nil {
