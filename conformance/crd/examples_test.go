@@ -4,13 +4,13 @@ import (
 	"strings"
 )
 
-// example is a definition, and the one that it replaces; the same one if there is none.
+// example is a definition, and the one that it replaces; for a create, the same one.
 type example struct {
 	doc, old map[string]any
-	verb     string // if it is for one alone
+	verb     string // if it is only for this one
 }
 
-// tins is a definition with some versions.
+// tins returns a definition with these versions.
 func tins(versions ...any) map[string]any {
 	return fields("apiVersion", "apiextensions.k8s.io/v1", "kind", "CustomResourceDefinition",
 		"metadata", fields("name", "tins.example.com"),
@@ -19,7 +19,7 @@ func tins(versions ...any) map[string]any {
 			"versions", versions))
 }
 
-// tin is a version; the first one is stored. more are its other members.
+// tin returns a version, with more as its other members. The first version is the storage version.
 func tin(name string, schema any, more ...any) map[string]any {
 	version := fields("name", name, "served", true, "storage", name == "v1")
 	if schema != nil {
@@ -31,12 +31,12 @@ func tin(name string, schema any, more ...any) map[string]any {
 	return version
 }
 
-// having is a schema of objects with one property.
+// having returns a schema of objects with one property.
 func having(name string, schema any, more ...any) map[string]any {
 	return with(fields("type", "object", "properties", fields(name, schema)), more...)
 }
 
-// with is a map with members more.
+// with returns a map with more members.
 func with(m map[string]any, more ...any) map[string]any {
 	out := clone(m).(map[string]any)
 	for key, value := range fields(more...) {
@@ -45,15 +45,15 @@ func with(m map[string]any, more ...any) map[string]any {
 	return out
 }
 
-// of is a definition whose one version has an object with this schema as its property a.
+// of returns a definition with one version, in whose schema the property a has this schema.
 func of(schema any, more ...any) map[string]any {
 	return tins(tin("v1", having("a", schema), more...))
 }
 
-// str is a schema of strings.
+// str returns a schema of strings.
 func str(more ...any) map[string]any { return with(fields("type", "string"), more...) }
 
-// at is a document with another value at a path of keys.
+// at returns a document with another value at a path of keys.
 func at(doc map[string]any, path string, to any) map[string]any {
 	out := clone(doc).(map[string]any)
 	m := out
@@ -70,7 +70,7 @@ func at(doc map[string]any, path string, to any) map[string]any {
 	return out
 }
 
-// established is a definition that is served.
+// established returns a definition that is served.
 func established(doc map[string]any) map[string]any {
 	return at(doc, "status.conditions", list(fields("type", "NamesAccepted", "status", "False", "lastTransitionTime", nil,
 		"reason", "", "message", ""), fields("type", "Established", "status", "True", "lastTransitionTime", nil, "reason", "",
@@ -81,13 +81,13 @@ func rule(expression string, more ...any) []any {
 	return list(with(fields("rule", expression), more...))
 }
 
-// costly is an array with a rule that costs more than one rule may.
+// costly returns the schema of an array with a rule that exceeds the cost limit of a single rule.
 func costly(more ...any) map[string]any {
 	return with(fields("type", "array", "items", str(), "x-kubernetes-validations",
 		rule("self.all(x, self.all(y, x == y))")), more...)
 }
 
-// embedded is an object in an object, with metadata of which one property has a schema.
+// embedded returns a schema with an embedded object, in whose metadata one property has a schema.
 func embedded(member string, schema any, more ...any) map[string]any {
 	return with(fields("type", "object", "x-kubernetes-embedded-resource", true, "properties",
 		fields("metadata", having(member, schema))), more...)
@@ -101,7 +101,7 @@ func mapOf(values any, more ...any) map[string]any {
 	return with(fields("type", "object", "additionalProperties", values), more...)
 }
 
-// many are n selectable fields, and the properties that they select.
+// many returns n selectable fields, and the properties that they select.
 func many(n int) (selected []any, properties map[string]any) {
 	properties = map[string]any{}
 	for _, c := range "abcdefghijklmnopqrstuvwxyz"[:n] {
@@ -122,7 +122,7 @@ var (
 	looseSet  = arrayOf(str("nullable", true), "x-kubernetes-list-type", "set")
 )
 
-// examples are definitions that few random ones come near.
+// examples returns definitions that random ones rarely resemble.
 func examples() (all []example) {
 	add := func(docs ...map[string]any) {
 		for _, doc := range docs {
@@ -517,7 +517,8 @@ func exampleConversions(add adder, after replacer, plain map[string]any) {
 	add(hooks...)
 }
 
-// exampleRepairs puts what does not compile beside and above what is wrong with a default or a rule.
+// exampleRepairs adds definitions with an error in a default or a rule, and beside or above it a schema that does not
+// compile.
 func exampleRepairs(add adder, after replacer) {
 	ints := list(fields("type", "integer"), str())
 	broken := []map[string]any{
@@ -586,7 +587,7 @@ func exampleRepairs(add adder, after replacer) {
 	after(of(mapOf(unpruned)), of(unpruned), of(mapOf(unpruned)))
 }
 
-// exampleShown are definitions that errors show as a whole, with every member that there is.
+// exampleShown adds definitions that errors print as a whole, with every member set.
 func exampleShown(add adder) {
 	full := fields("id", "i", "$schema", "s", "$ref", "r", "description", "d", "type", "object", "nullable", true,
 		"format", "f", "title", "t", "default", 1, "maximum", 2, "exclusiveMaximum", true, "minimum", 1,
@@ -621,5 +622,5 @@ func exampleShown(add adder) {
 		at(of(str()), "metadata.name", "tins.example.com-"))
 }
 
-// certificate is one in PEM, as a definition has it.
+// certificate is a certificate as in a definition: PEM in base64.
 const certificate = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUJCakNCcmFBREFnRUNBZ0VCTUFvR0NDcUdTTTQ5QkFNQ01Bd3hDakFJQmdOVkJBTVRBV0V3SUJjTk56QXcKTVRBeE1EQXdNREF3V2hnUE1qQTVOakV3TURJd056QTJOREJhTUF3eENqQUlCZ05WQkFNVEFXRXdXVEFUQmdjcQpoa2pPUFFJQkJnZ3Foa2pPUFFNQkJ3TkNBQVFkNjRWUG8zQmluaERmY3RDRTZ6SzBCSG1xWC92dXk1dlNUdUdBCkRVbWt3MkZMS1pDZ2paMzFPTGxOdUxHalpPN1F1c0tSYnZOWXBUa0FkR21SUXRpc01Bb0dDQ3FHU000OUJBTUMKQTBnQU1FVUNJUUNLSEhFUjNzR1JOVkFTMmh4eDBBOUp4d0RmZFRGUzJDaldyVHFCbWlNTk9nSWdPcWd2ZUNLLwo3QWZ5NllPS1hTdE9rS2RZRm9PSWp5dVlwcUUrdzhPODY1dz0KLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo="

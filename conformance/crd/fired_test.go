@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// fired holds what upstream has said: types of errors and their details.
+// fired holds the errors that upstream has returned: types and details.
 var (
 	firedMu sync.Mutex
 	fired   = map[[2]string]bool{}
@@ -32,11 +32,11 @@ func noteFired(errs field.ErrorList) {
 // message is one place in upstream's source where an error is made.
 type message struct {
 	at    string   // file:line
-	typ   string   // "" where it is made by fmt.Errorf
-	words []string // what its detail contains: the constant parts
+	typ   string   // "" if it is made by fmt.Errorf
+	words []string // the constant parts of its detail
 }
 
-// sources are where upstream says what is wrong with a definition.
+// sources are upstream's packages and files that make the errors for definitions.
 var sources = []string{
 	"pkg/apis/apiextensions/validation/validation.go",
 	"pkg/apiserver/schema/complete.go", "pkg/apiserver/schema/validation.go", "pkg/apiserver/schema/convert.go",
@@ -49,7 +49,7 @@ var errorTypes = map[string]field.ErrorType{
 	"Duplicate":    field.ErrorTypeDuplicate, "TooMany": field.ErrorTypeTooMany, "InternalError": field.ErrorTypeInternal,
 }
 
-// messages lists what upstream can say, from its source.
+// messages lists the errors that upstream can return, from its source.
 func messages(t *testing.T) (found []message) {
 	out, err := exec.Command("go", "list", "-f", "{{.Dir}}", "-m", "k8s.io/apiextensions-apiserver").Output()
 	if err != nil {
@@ -88,11 +88,11 @@ func messages(t *testing.T) (found []message) {
 	return found
 }
 
-// constants are the parts of a text that are known.
+// constants returns the constant parts of a text.
 func constants(e ast.Expr) (words []string) {
 	ast.Inspect(e, func(n ast.Node) bool {
 		switch n := n.(type) {
-		case *ast.CallExpr: // fmt.Sprintf: what follows the format is not part of the text as such
+		case *ast.CallExpr: // fmt.Sprintf: only the format is constant
 			if f, ok := n.Fun.(*ast.SelectorExpr); ok && f.Sel.Name == "Sprintf" {
 				words = append(words, constants(n.Args[0])...)
 			}
@@ -123,7 +123,7 @@ func (m *message) isIn(typ, detail string) bool {
 	return true
 }
 
-// checkFired demands that every error that upstream has words for has been seen, or is known not to be.
+// checkFired demands that each error in upstream's source has been seen, or is listed in neverFired.
 func checkFired(t *testing.T) {
 	known := maps.Clone(neverFired)
 	all := messages(t)

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// place is somewhere in a document, with what can be done there.
+// place is a place in a document, with the functions that change it.
 type place struct {
 	key    string
 	value  any
-	schema bool // a schema stands here
+	schema bool // whether this is a schema
 	set    func(any)
 	drop   func()
 }
 
-// places lists every place of a document but its type.
+// places lists every place of a document except apiVersion and kind.
 func places(doc map[string]any) (found []place) {
 	var walk func(key string, v any, schema bool, set func(any))
 	walk = func(key string, v any, schema bool, set func(any)) {
@@ -47,18 +47,19 @@ func places(doc map[string]any) (found []place) {
 
 func isMap(v any) bool { _, ok := v.(map[string]any); return ok }
 
-// schemaUnder are the keys of a schema under which there is another; isSchemas those under which there are several.
+// schemaUnder are the keys of a schema whose value is a schema; isSchemas are those whose value contains several
+// schemas.
 var (
 	schemaUnder = map[string]bool{"items": true, "not": true, "additionalProperties": true, "additionalItems": true}
 	isSchemas   = map[string]bool{"properties": true, "patternProperties": true, "definitions": true,
 		"dependencies": true, "allOf": true, "anyOf": true, "oneOf": true}
 )
 
-// mutator makes variants of documents, the same ones for the same seed.
+// mutator makes variants of documents, always the same ones for a seed.
 type mutator struct {
 	rng  *rand.Rand
 	docs []map[string]any
-	// named holds what the documents have under a key, wherever.
+	// named holds the values that the documents have under a key, at any path.
 	named map[string][]any
 }
 
@@ -84,7 +85,7 @@ func clone(v any) any {
 	return copied
 }
 
-// variant is a document with a few changes.
+// variant returns a document with a few changes.
 func (m *mutator) variant(seed uint64, doc map[string]any) map[string]any {
 	m.rng = rand.New(rand.NewPCG(seed, 0xc2d))
 	out := clone(doc).(map[string]any)
@@ -106,7 +107,7 @@ func (m *mutator) variant(seed uint64, doc map[string]any) map[string]any {
 
 func pick[T any](m *mutator, from []T) T { return from[m.rng.IntN(len(from))] }
 
-// keyword gives a schema a keyword, or changes one.
+// keyword adds a keyword to a schema, or changes one.
 func (m *mutator) keyword(schema map[string]any) {
 	k := pick(m, keywords)
 	schema[k.name] = clone(pick(m, k.values))
@@ -128,7 +129,7 @@ func (m *mutator) change(p place) {
 	}
 }
 
-// other is something else in the place of a value, of the same type mostly.
+// other returns a replacement for a value, mostly of the same type.
 func (m *mutator) other(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -156,7 +157,7 @@ func (m *mutator) other(v any) any {
 	return nil
 }
 
-// memberNames are members that are put where they do not stand.
+// memberNames are the names of members that are put where they do not belong.
 var memberNames = []string{"schema", "subresources", "additionalPrinterColumns", "selectableFields",
 	"deprecationWarning", "clientConfig", "webhook",
 	"scale", "status", "shortNames", "metadata", "apiVersion", "kind", "spec", "properties"}
@@ -181,7 +182,7 @@ func fields(keysAndValues ...any) map[string]any {
 	return out
 }
 
-// keywords are those of schemas, with values that are good and bad.
+// keywords are the keywords of schemas, with valid and invalid values.
 var keywords = []struct {
 	name   string
 	values []any

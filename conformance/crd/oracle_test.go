@@ -55,15 +55,15 @@ type definition struct {
 	ours   object.Value
 }
 
-// decode reads a document on both sides. ok is false where upstream does not take it.
+// decode reads a document on both sides. ok is false if upstream cannot decode it.
 func decode(t testing.TB, text []byte) (d definition, ok bool) {
 	t.Helper()
 	var typed apiextensionsv1.CustomResourceDefinition
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &typed); err != nil {
 		return definition{}, false
 	}
-	// A list or map that is there and empty is not the same to upstream as none, in places. Plinth decodes to what
-	// upstream prints, where both are gone: both sides see that.
+	// In places, upstream distinguishes an empty list or map from an absent one. Plinth decodes to the form that upstream
+	// encodes, which has neither; therefore both sides get that form.
 	text, err := json.Marshal(typed)
 	if err != nil {
 		t.Fatal(err)
@@ -89,24 +89,24 @@ func decode(t testing.TB, text []byte) (d definition, ok bool) {
 	return d, true
 }
 
-// verdict is what both sides say of a write.
+// verdict holds the errors of both sides for a write.
 type verdict struct {
 	theirs, ours []string
-	panicked     any // what upstream panicked with
+	panicked     any // the value of upstream's panic
 }
 
-// selfType is what upstream calls the type of self, with the time at which it does.
+// selfType matches upstream's name for the type of self, which contains the current time.
 var selfType = regexp.MustCompile(`selfType\d+`)
 
-// unknownType is an error of a default that is not of the type that its schema demands. Where there is no such type,
-// Plinth says that alone.
+// unknownType matches the error for a default whose type is not that of its schema. If the schema's type does not
+// exist, Plinth reports only that.
 var (
 	unknownType = regexp.MustCompile(`^FieldValueTypeInvalid .* in body must be of type (.*): "[a-z0-9]*"$`)
 	types       = []string{"array", "boolean", "integer", "number", "object", "string", "integer,string", "int32",
 		"int64", "float", "double", "date", "nonsense"}
 )
 
-// lines are errors as text, in an order of their own: upstream walks maps.
+// lines formats errors as text and sorts them, as upstream's order follows the iteration of maps.
 func lines(errs field.ErrorList) []string {
 	out := []string{}
 	for _, e := range errs {
@@ -116,7 +116,7 @@ func lines(errs field.ErrorList) []string {
 	return out
 }
 
-// upstream calls upstream, which does not survive every definition.
+// upstream calls upstream, which panics for some definitions.
 func (v *verdict) upstream(validate func() field.ErrorList) {
 	defer func() {
 		v.panicked = recover()
@@ -143,7 +143,7 @@ func create(d definition) (v verdict) {
 func update(d, old definition) (v verdict) {
 	ctx := context.Background()
 	theirs := d.theirs.DeepCopy()
-	theirs.Name = old.theirs.Name // as the URL has it
+	theirs.Name = old.theirs.Name // the name in the URL
 	v.upstream(func() field.ErrorList {
 		strategy.PrepareForUpdate(ctx, theirs, old.theirs)
 		theirs.Generation, theirs.ResourceVersion = 0, "1"
@@ -166,7 +166,7 @@ func updateStatus(d, old definition) (v verdict) {
 	return v
 }
 
-// judged is what we say of a write: create, update, or status.
+// judged returns our errors for a write: create, update, or status.
 func judged(verb string, obj, old object.Value) []string {
 	path := field.NewPath("metadata")
 	if verb == "create" {
@@ -180,8 +180,8 @@ func judged(verb string, obj, old object.Value) []string {
 	return lines(append(errs, validation.ValidateStatusUpdate(obj, old)...))
 }
 
-// prepared is a definition with the status that the engine gives it: the one it had, to which the storage version is
-// added.
+// prepared returns a definition with the status that the engine gives it: the one it had, to which the storage version
+// is added.
 func prepared(obj, status object.Value) object.Value {
 	stored := status.At("storedVersions")
 	for _, v := range obj.At("spec", "versions").Items() {
@@ -196,12 +196,12 @@ func prepared(obj, status object.Value) object.Value {
 	return obj.With("status", status.With("storedVersions", stored))
 }
 
-// named is a definition under the name of another.
+// named returns a definition with the name of another.
 func named(obj, other object.Value) object.Value {
 	return obj.WithAt(other.At("metadata", "name"), "metadata", "name")
 }
 
-// difference tells how the verdicts differ, "" if they do not.
+// difference describes how the verdicts differ, "" if they do not.
 func (v *verdict) difference() string {
 	if v.panicked != nil {
 		if len(v.ours) == 0 {

@@ -10,8 +10,7 @@ import (
 
 var realObjects = flag.Int("real", 3, "how many variants of each real definition are compared")
 
-// What is said of the definitions of real projects is what upstream says: nothing is wrong with them, and with variants
-// of them what is wrong with them there.
+// The definitions of real projects are valid, as in upstream, and variants of them have the same errors as in upstream.
 //
 // SPEC: EXT-1, VAL-1
 func TestRealDefinitions(t *testing.T) {

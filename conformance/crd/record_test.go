@@ -20,12 +20,11 @@ import (
 )
 
 // recorded is the table that TestRecord writes: a write of a definition, the definition, the one that it replaces, and
-// what is wrong with it, a line each.
+// its errors, one on each line.
 const recorded = "../../internal/crd/validation/testdata/recorded.txt"
 
-// TestRecord looks for definitions of which a mutant of our rules says something else than upstream, while our rules
-// say the same, and writes those that notice a mutant which none before has noticed into the table of package
-// crd/validation:
+// TestRecord searches for definitions for which our rules give the same errors as upstream and a mutant of them does
+// not. It adds those that notice a mutant which no earlier one notices to the table of package crd/validation:
 //
 //	go run ./mutants/overlay internal/crd/validation DIR
 //	go test -tags mutants -overlay DIR/overlay.json -vet=off ./crd -run TestRecord
@@ -113,7 +112,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// recordedBefore are the writes that the table has, so that a new one notices no less.
+// recordedBefore returns the writes in the table, so that the new table notices at least the same mutants.
 func recordedBefore(t *testing.T) (all []example) {
 	text, err := os.ReadFile(recorded)
 	if err != nil {
@@ -138,7 +137,7 @@ func recordedBefore(t *testing.T) (all []example) {
 	return all
 }
 
-// verbs are the ways in which a definition is written.
+// verbs are the verbs that write a definition.
 var verbs = []string{"create", "update", "status"}
 
 type recorder struct {
@@ -147,17 +146,17 @@ type recorder struct {
 	reached map[int]bool
 	pool    []*write        // for mutants in variables
 	errors  int             // how many errors a write may have
-	said    map[string]bool // what has been said, for the pool
-	differ  map[string]bool // what has been said of differences
+	said    map[string]bool // error texts seen so far, for the pool
+	differ  map[string]bool // differences that have been reported
 }
 
-// mostSaid is how many writes are in the pool because of what is said of them.
+// mostSaid limits how many writes are in the pool because of their errors.
 const mostSaid = 700
 
 // quotes are the parts of an error that depend on the definition: paths and values.
 var quotes = regexp.MustCompile(`"[^"]*"|\S*openAPIV3Schema\S*|\d+`)
 
-// write is a write of a definition of which upstream and we say the same.
+// write is a write of a definition for which upstream and we return the same errors.
 type write struct {
 	*mutants.Sample
 	verb     string
@@ -165,7 +164,7 @@ type write struct {
 	obj, old object.Value
 }
 
-// write is nil for what cannot be decoded, and where upstream says something else.
+// write returns nil for a definition that cannot be decoded, and if upstream's errors differ.
 func (r *recorder) write(t *testing.T, verb string, doc, was map[string]any) *write {
 	d, ok := decode(t, text(t, doc))
 	if !ok {
@@ -214,7 +213,7 @@ func (r *recorder) write(t *testing.T, verb string, doc, was map[string]any) *wr
 	return w
 }
 
-// try records a write if an open mutant is noticed, and says whether one is reached that none before has reached.
+// try records a write if it notices an open mutant, and says whether it reaches one that no earlier write has reached.
 func (r *recorder) try(t *testing.T, w *write) bool {
 	fresh := false
 	for _, n := range w.Reached() {
@@ -231,7 +230,7 @@ func (r *recorder) try(t *testing.T, w *write) bool {
 	return fresh
 }
 
-// minimise leaves out what a mutant is noticed without.
+// minimise removes the parts of a write without which it still notices a mutant.
 func (r *recorder) minimise(t *testing.T, w *write, mutant int) *write {
 	for _, ofOld := range []bool{false, true} {
 		for n := 0; ; {

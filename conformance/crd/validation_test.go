@@ -15,7 +15,7 @@ var (
 	seed    = flag.Uint64("seed", 1, "which variants they are")
 )
 
-// corpus are the definitions that variants are made of.
+// corpus returns the definitions from which variants are made.
 func corpus(t testing.TB) (docs []map[string]any) {
 	text, err := os.ReadFile("testdata/definitions.yaml")
 	if err != nil {
@@ -40,8 +40,8 @@ func text(t testing.TB, doc any) []byte {
 	return out
 }
 
-// neverFired are errors that upstream has words for and that a definition of version v1 does not get, by parts of their
-// words, with the reason.
+// neverFired lists, by parts of their text and with the reason, errors in upstream's source that no definition of
+// version v1 leads to.
 var neverFired = map[string]string{
 	"top-level and per-version schemas are mutually exclusive": moved,
 
@@ -60,7 +60,7 @@ var neverFired = map[string]string{
 
 const moved = "a definition of v1 has both only per version; what is the same in all is moved, for all of them"
 
-// cases are changes by hand to definitions, for what hardly any random change hits.
+// cases are handwritten changes to definitions, for errors that random changes rarely cause.
 var cases = []struct {
 	name string // of the definition
 	path []any  // keys and indexes
@@ -104,7 +104,7 @@ var cases = []struct {
 	{"twins.example.com", list("spec", "versions"), unstructured("x-kubernetes-preserve-unknown-fields", false)},
 }
 
-// unstructured are versions with a schema that has no structural form, and with a selectable field without a path: one
+// unstructured returns versions with a schema that has no structural form and a selectable field without a path; one
 // with a path makes upstream panic.
 func unstructured(key string, value any) any {
 	version := fields("name", "v1", "served", true, "storage", true, "selectableFields", list(fields("jsonPath", "")))
@@ -112,7 +112,7 @@ func unstructured(key string, value any) any {
 	return list(version)
 }
 
-// put replaces what is at a path.
+// put replaces the value at a path.
 func put(v any, path []any, to any) any {
 	if len(path) == 0 {
 		return to
@@ -128,8 +128,8 @@ func put(v any, path []any, to any) any {
 	return v
 }
 
-// Every definition is refused for the reasons for which upstream refuses it, and for none else, when it is created,
-// when it replaces another and when its status is written.
+// Every definition is refused with the same errors as in upstream, when it is created, when it replaces another and
+// when its status is written.
 //
 // SPEC: EXT-1, VAL-1
 func TestValidationIsUpstreams(t *testing.T) {

@@ -12,7 +12,7 @@ type tally struct {
 	schemas, refusedSchemas, refusedObjects, valid, invalid, updates, ratchets int
 
 	accepted, refused map[string]int // by keyword
-	why               map[string]int // schemas were refused
+	why               map[string]int // why schemas were refused
 }
 
 func newTally() *tally {
@@ -21,7 +21,7 @@ func newTally() *tally {
 
 func (c *tally) schema(node) { c.schemas++ }
 
-// words are what the causes of a keyword have in them.
+// words are the texts by which the causes of a keyword are recognised.
 var words = map[string]string{
 	"minimum": "greater than or equal to", "exclusiveMinimum": "should be greater than ",
 	"maximum":          "less than or equal to",
@@ -61,7 +61,7 @@ func (c *tally) object(s node, v any, causes []string) {
 	}
 }
 
-// passed counts the keywords at the places of a valid value.
+// passed counts the keywords that apply to a valid value.
 func (c *tally) passed(s node, v any) {
 	for keyword, content := range s {
 		switch keyword {

@@ -23,7 +23,7 @@ var (
 	objects = flag.Int("objects", 12, "objects of a schema")
 )
 
-// definition is a definition that has the schema.
+// definition returns a definition with the schema.
 func definition(internal *apiextensions.JSONSchemaProps) *apiextensions.CustomResourceDefinition {
 	no := false
 	return &apiextensions.CustomResourceDefinition{
@@ -32,7 +32,7 @@ func definition(internal *apiextensions.JSONSchemaProps) *apiextensions.CustomRe
 			Group: "example.org", Version: "v1", Scope: apiextensions.NamespaceScoped, PreserveUnknownFields: &no,
 			Names: apiextensions.CustomResourceDefinitionNames{Plural: "examples", Singular: "example", Kind: "Example",
 				ListKind: "ExampleList"},
-			// where the internal form has that of all versions
+			// the internal form has the schema of all versions here
 			Validation: &apiextensions.CustomResourceValidation{OpenAPIV3Schema: internal},
 			Versions:   []apiextensions.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true}},
 			Conversion: &apiextensions.CustomResourceConversion{Strategy: apiextensions.NoneConverter},
@@ -74,7 +74,7 @@ func TestGeneratedSchemas(t *testing.T) {
 	count.check(t, *schemas)
 }
 
-// run takes objects of a schema through both engines and reports the first difference.
+// run puts objects of a schema through both engines and returns the first difference.
 func run(t *testing.T, g *generator, s node, count *tally) string {
 	reference, err := newReference(s)
 	if err != nil {
@@ -98,7 +98,7 @@ func run(t *testing.T, g *generator, s node, count *tally) string {
 		want, refNew := reference.take(text, refOld)
 		got, ourNew := plinth.take(text, ourOld)
 		for again := 0; again < 30 && want.decodeError != got.decodeError; again++ {
-			want, refNew = reference.take(text, refOld) // of several errors, it returns any one
+			want, refNew = reference.take(text, refOld) // if there are several errors, it returns any one of them
 		}
 		if d := difference(want, got); d != "" {
 			return fmt.Sprintf("object %s\nold %s\n%s", text, encoded(refOld), d)

@@ -28,7 +28,7 @@ import (
 	"plinth/schema"
 )
 
-// literal is a number that is to be written as it stands.
+// literal is a number that is encoded unchanged.
 type literal string
 
 // MarshalJSON implements json.Marshaler.
@@ -42,19 +42,19 @@ func encoded(v any) string {
 	return string(text)
 }
 
-// outcome is what became of a case, step by step, as text that two engines can be compared by.
+// outcome holds the result of each step of a case, as text, so that two engines can be compared.
 type outcome struct {
 	decodeError string
 	decoded     string // the object
 	unknown     []string
-	stored      string // decoded as what has been in the store
+	stored      string // decoded as if read from the store
 	defaulted   string
 	causes      []string
 }
 
-// kind is one schema as each of the engines has it.
+// kind is one schema, compiled by one of the engines.
 type kind interface {
-	// take decodes, defaults and validates the object that text is.
+	// take decodes, defaults and validates the object in text.
 	take(text string, old any) (outcome, any)
 }
 
@@ -66,7 +66,7 @@ type reference struct {
 	status     validation.SchemaValidator
 }
 
-// internalSchema reads a schema.
+// internalSchema decodes a schema.
 func internalSchema(n node) (*apiextensions.JSONSchemaProps, *apiextensionsv1.JSONSchemaProps, error) {
 	var external apiextensionsv1.JSONSchemaProps
 	if err := json.Unmarshal([]byte(encoded(n)), &external); err != nil {
@@ -80,7 +80,7 @@ func internalSchema(n node) (*apiextensions.JSONSchemaProps, *apiextensionsv1.JS
 	return &internal, &external, nil
 }
 
-// accepts says whether a value is valid by the reference.
+// accepts says whether a value is valid according to the reference.
 func accepts(n node, v any) bool {
 	internal, _, err := internalSchema(n)
 	if err != nil {
@@ -118,7 +118,7 @@ func newReference(n node) (*reference, error) {
 	return r, err
 }
 
-// decode does what the API server does with each object that it reads, from a client or from the store.
+// decode decodes an object as the API server does, from a client or from the store.
 func (r *reference) decode(text string, stored bool) (map[string]any, []string, error) {
 	var u map[string]any
 	if err := utiljson.Unmarshal([]byte(text), &u); err != nil {
@@ -172,7 +172,7 @@ func (r *reference) take(text string, old any) (out outcome, made any) {
 	return out, u
 }
 
-// validate does what the strategies of custom resources do, but for the metadata of the object, scale and rules.
+// validate validates as the strategies of custom resources do, except for the metadata of the object, scale and rules.
 func (r *reference) validate(u map[string]any, old any) (errs field.ErrorList) {
 	before, isUpdate := old.(map[string]any)
 	if !isUpdate {
@@ -205,7 +205,7 @@ func (r *reference) validateStatus(u, before map[string]any) (errs field.ErrorLi
 	return errs
 }
 
-// canonical is an object in the form in which the engines are compared.
+// canonical formats an object for comparing the engines.
 func canonical(u any) string {
 	p, err := object.ParseJSON([]byte(encoded(u)))
 	if err != nil {
@@ -222,7 +222,7 @@ func printed(v object.Value) string {
 	return string(object.AppendJSON(nil, v))
 }
 
-// causes are errors as the API shows them, sorted.
+// causes returns errors as the API shows them, sorted.
 func causes(errs field.ErrorList) []string {
 	out := make([]string, 0, len(errs))
 	for _, err := range errs {
@@ -232,7 +232,7 @@ func causes(errs field.ErrorList) []string {
 	return out
 }
 
-// plinth is a schema as plinth compiles it.
+// plinth is a schema compiled by Plinth.
 type plinth struct{ typ *schema.Type }
 
 var metadata = schema.FromGo(reflect.TypeFor[metav1.ObjectMeta](), nil)
@@ -273,7 +273,7 @@ func (p *plinth) take(text string, old any) (out outcome, made any) {
 	return out, v
 }
 
-// difference tells where two outcomes differ, "" where they do not.
+// difference describes where two outcomes differ, "" if they do not.
 func difference(want, got outcome) string {
 	var b strings.Builder
 	compare := func(what, want, got string) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Cases that a generator seldom makes: values that print alike and differ, and updates that only change an order.
+// Cases that a generator seldom makes: different values with the same text, and updates that only change an order.
 // SPEC: EXT-1
 func TestLists(t *testing.T) {
 	byKey := node{"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": []any{"k"},

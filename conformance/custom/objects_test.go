@@ -98,7 +98,7 @@ func (g *generator) value(n node, percent int) any {
 	return g.anything(0)
 }
 
-// figure makes a number near the bounds.
+// figure returns a number near the bounds.
 func (g *generator) figure(n node, parts int) any {
 	i := g.IntN(13*parts) - 6*parts
 	if low, ok := n["minimum"].(int); ok && g.chance(70) {
@@ -136,7 +136,7 @@ func (g *generator) word(n node, percent int) string {
 	return b.String()
 }
 
-// wellFormed has texts of each format, without the dashes of its name.
+// wellFormed has valid texts of each format; its keys are the formats' names without dashes.
 var wellFormed = map[string][]string{
 	"bsonobjectid": {"507f1f77bcf86cd799439011"}, "uri": {"http://a.b/c", "/a"}, "email": {"a@b.c"}, "hostname": {"a.bc",
 		"a"}, "ipv4": {"10.0.0.1"},
@@ -202,7 +202,7 @@ func (g *generator) items(n node, percent int) any {
 	return out
 }
 
-// anything makes a value of no type.
+// anything makes a value of any type.
 func (g *generator) anything(depth int) any {
 	if depth < 3 {
 		switch g.IntN(8) {
@@ -223,7 +223,7 @@ func (g *generator) anything(depth int) any {
 	return pick[any](g, nil, nil, true, false, 0, 1, 65, -7, 1.5, literal("1.0"), "", "a", "ab", "xyz", 12345678901)
 }
 
-// damaged is a copy of a value with some places changed.
+// damaged returns a copy of a value with some places changed.
 func (g *generator) damaged(v any, times int) any {
 	v = clone(v)
 	for range times {
@@ -241,7 +241,7 @@ func (g *generator) damage(v any, depth int) any {
 		keys := sortedKeys(v)
 		switch {
 		case len(keys) == 0 || g.chance(10):
-			// which the API server checks before
+			// the API server checks these earlier
 			if name := pick(g, names...); depth > 0 || name != "apiVersion" && name != "kind" {
 				v[name] = g.anything(1)
 			}

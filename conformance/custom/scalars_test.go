@@ -10,7 +10,7 @@ import (
 	apiextensionsvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 )
 
-// items takes a list of values, each of which has the schema, through both engines, and returns the causes.
+// items puts a list of values, each of which has the schema, through both engines, and returns the causes.
 func items(t *testing.T, of node, values []any) []string {
 	t.Helper()
 	s := node{"type": "object", "properties": node{"spec": node{"type": "array", "items": of}}}
@@ -39,8 +39,7 @@ func items(t *testing.T, of node, values []any) []string {
 	return want.causes
 }
 
-// Every format, of every type that may have one, with good and bad texts of each.
-// SPEC: EXT-1
+// Every format, with every type that may have one, and valid and invalid texts of each. SPEC: EXT-1
 func TestFormats(t *testing.T) {
 	texts := []any{"", " ", "a", "é", "A_B", "a..b", "-1", "1s1", "2024-02-30", "256.1.1.1", "0000000000", nil, 1, 1.5,
 		true, []any{"a"}, node{}}

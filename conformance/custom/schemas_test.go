@@ -11,7 +11,7 @@ type node = map[string]any
 // generator makes schemas and objects.
 type generator struct {
 	*rand.Rand
-	density int // how likely an optional field is there, in percent
+	density int // probability of an optional field, in percent
 }
 
 func newGenerator(seed, number uint64) *generator {
@@ -203,7 +203,7 @@ func (g *generator) embedded(depth int) node {
 	return n
 }
 
-// loose is a schema without a type, or one that speaks of members and items that its type does not have.
+// loose returns a schema without a type, or one with keywords for members and items that its type does not have.
 func (g *generator) loose(depth int) node {
 	n := node{"x-kubernetes-preserve-unknown-fields": true}
 	if g.chance(30) {
@@ -313,7 +313,7 @@ func (g *generator) sizes(n node, of string) {
 	}
 }
 
-// junctors adds constraints that are put together.
+// junctors adds combined constraints: allOf, anyOf, oneOf, not.
 func (g *generator) junctors(n node, depth int) {
 	switch g.IntN(5) {
 	case 0:
@@ -341,7 +341,7 @@ func (g *generator) constraints(n node, depth int) (out []any) {
 	return out
 }
 
-// constraint makes what a junctor at n may say of its values: nothing that n does not describe.
+// constraint makes a schema for a junctor at n. It constrains only what n describes.
 func (g *generator) constraint(n node, depth int) node {
 	out := node{}
 	properties, _ := n["properties"].(node)
@@ -379,7 +379,7 @@ func (g *generator) constraint(n node, depth int) node {
 	return out
 }
 
-// fallback adds a default, if the reference takes it for a value of the schema.
+// fallback adds a default, if the reference accepts it as a value of the schema.
 func (g *generator) fallback(n node) {
 	for range 3 {
 		v := g.value(n, 90)

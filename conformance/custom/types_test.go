@@ -43,7 +43,7 @@ func TestTypesOfMerges(t *testing.T) {
 	}
 }
 
-// compareTypes tells where the types of a schema differ, and counts what it has compared.
+// compareTypes reports where the types of a schema differ, and counts what it has compared.
 func compareTypes(t *testing.T, s node, external *apiextensionsv1.JSONSchemaProps, compared map[string]int) []string {
 	t.Helper()
 	types, err := mergeTypes(external)
@@ -206,7 +206,7 @@ func (c *comparison) fields(path string, m *smd.Map, t *schema.Type) {
 			continue
 		}
 		if t.Custom != nil && t.Custom.Embedded && (field.Name == "apiVersion" || field.Name == "kind") {
-			c.equal(path+"."+field.Name, "kind", "string", ours.Type.Kind) // whatever format it has to have
+			c.equal(path+"."+field.Name, "kind", "string", ours.Type.Kind) // whatever its format
 			continue
 		}
 		c.compare(path+"."+field.Name, field.Type, ours.Type)

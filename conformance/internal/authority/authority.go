@@ -19,12 +19,12 @@ type Authority struct {
 	Key  *ecdsa.PrivateKey
 }
 
-// New makes an authority of its own, which lasts so long from now.
+// New makes a self-signed authority that is valid for life from now.
 func New(name string, life time.Duration) (*Authority, error) {
 	return (*Authority)(nil).New(name, life)
 }
 
-// New makes an authority that this one has signed.
+// New makes an intermediate authority, signed by this one.
 func (a *Authority) New(name string, life time.Duration) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -47,19 +47,19 @@ func (a *Authority) New(name string, life time.Duration) (*Authority, error) {
 	return &Authority{cert, key}, err
 }
 
-// PEM is its certificate.
+// PEM is the authority's certificate.
 func (a *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.Cert.Raw})
 }
 
-// KeyPEM is its key.
+// KeyPEM is the authority's key.
 func (a *Authority) KeyPEM() ([]byte, error) {
 	der, err := x509.MarshalECPrivateKey(a.Key)
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), err
 }
 
-// Sign makes a certificate of a client, which lasts an hour, or what is made of it by change. Above is what stands
-// behind it.
+// Sign makes a client certificate that is valid for an hour, unless change modifies the template. The certificates of
+// above follow it in the chain.
 func (a *Authority) Sign(subject pkix.Name, change func(*x509.Certificate), above ...*Authority) (*tls.Certificate,
 	error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -29,7 +29,7 @@ type Options struct {
 	NoScheduler bool
 }
 
-// Plane is the running programs.
+// Plane holds the running programs.
 type Plane struct {
 	logs  []string
 	ended []chan struct{} // closed when a program has ended
@@ -47,8 +47,7 @@ func Run(t testing.TB, server *harness.Server, o Options) *Plane {
 	return p
 }
 
-// Start starts the programs, which write into a folder. They are built if they are not there yet: it takes minutes,
-// once.
+// Start starts the programs, which write into a folder. The first call builds them, which takes minutes.
 func Start(dir string, server *harness.Server, o Options) (*Plane, error) {
 	programs := []string{reference.ControllerManager, reference.Scheduler}
 	if o.NoScheduler {
@@ -93,7 +92,7 @@ func Start(dir string, server *harness.Server, o Options) (*Plane, error) {
 	return p, nil
 }
 
-// writeKubeconfig writes a kubeconfig of somebody who has a token.
+// writeKubeconfig writes a kubeconfig for the user of a token.
 func writeKubeconfig(server *harness.Server, file, token string) error {
 	config, err := clientcmd.LoadFromFile(server.Kubeconfig)
 	if err != nil {
@@ -105,7 +104,7 @@ func writeKubeconfig(server *harness.Server, file, token string) error {
 	return clientcmd.WriteToFile(*config, file)
 }
 
-// material writes what kube-controller-manager needs of the server's certificates: the key that signs tokens of service
+// material writes the keys and certificates that kube-controller-manager needs: the key that signs tokens of service
 // accounts, and the certificate authority that is published to Pods.
 func material(dir string, server *harness.Server) (key, ca string, err error) {
 	key, ca = filepath.Join(dir, "sa.key"), filepath.Join(dir, "ca.crt")
@@ -118,7 +117,7 @@ func material(dir string, server *harness.Server) (key, ca string, err error) {
 	}
 	authority := config.CAData
 	if len(authority) == 0 {
-		// The reference has made an authority of its own for its certificate, which stands behind it.
+		// The reference's certificate is signed by an authority that it has made itself; the file has both.
 		if authority, err = os.ReadFile(filepath.Join(server.Dir(), "certs", "apiserver.crt")); err != nil {
 			return "", "", err
 		}
@@ -160,7 +159,7 @@ func (p *Plane) start(dir, program string, flags []string) error {
 	}()
 	p.ended = append(p.ended, ended)
 	p.stops = append(p.stops, func() {
-		cmd.Process.Kill() // it may have ended
+		cmd.Process.Kill() // error: it may have ended
 		<-ended
 	})
 	return nil
@@ -174,7 +173,7 @@ func (p *Plane) Stop() {
 	p.stops = nil
 }
 
-// Runs says whether no program has ended of itself.
+// Runs says whether all programs are still running.
 func (p *Plane) Runs() bool {
 	for _, ended := range p.ended {
 		select {
@@ -189,17 +188,18 @@ func (p *Plane) Runs() bool {
 // Logs are the files that the programs write to.
 func (p *Plane) Logs() []string { return p.logs }
 
-// header is what klog begins a line of an error with; its groups are the place in the source and the message.
+// header matches the header that klog writes at the beginning of an error's line; its groups are the place in the
+// source and the message.
 var header = regexp.MustCompile(`^E\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ ([^ \]]+)\] ?(.*)`)
 
 // Error is an error that a program has logged.
 type Error struct {
 	Program string
-	Place   string // in the source: FILE:LINE
+	Place   string // in the source code: FILE:LINE
 	Message string
 }
 
-// Errors are those that the programs have logged until now.
+// Errors returns the errors that the programs have logged until now.
 func (p *Plane) Errors() ([]Error, error) {
 	var found []Error
 	for _, name := range p.logs {

@@ -4,7 +4,7 @@
 // A Server has a URL, a kubeconfig, tokens that are the same on both, and processes that can be killed and started
 // again on the same data. Environment:
 //
-//	CONFORMANCE_REFERENCE=1       the reference may be built and started: tests that compare with it live do so
+//	CONFORMANCE_REFERENCE=1       allows building and starting the reference, for the tests that compare with it live
 //	                              (kube-controller-manager and kube-scheduler are built without it, too)
 //	CONFORMANCE_TARGET=reference  the tests of Plinth run against the reference instead, to prove the tests
 //	CONFORMANCE_PLINTH=PROGRAM    a plinth to use instead of building one
@@ -35,9 +35,9 @@ import (
 	"plinth/conformance/internal/reference"
 )
 
-// AdminToken may do all; UserToken belongs to somebody who may do nothing; ManagerToken and SchedulerToken belong to
-// kube-controller-manager and kube-scheduler, who may do what the bootstrap policy lets them do. Nodes have tokens,
-// too: NodeToken.
+// AdminToken belongs to a user with all permissions, UserToken to one with none; ManagerToken and SchedulerToken belong
+// to kube-controller-manager and kube-scheduler, which have the permissions of the bootstrap policy. Nodes have tokens,
+// too: see NodeToken.
 const (
 	AdminToken     = "admintoken"
 	UserToken      = "usertoken"
@@ -48,13 +48,13 @@ const (
 		ManagerToken + ",system:kube-controller-manager,manager\n" + SchedulerToken + ",system:kube-scheduler,scheduler\n"
 )
 
-// Nodes are the names of those who have tokens as nodes.
+// Nodes are the names of the nodes that have tokens.
 var Nodes = []string{"node-0", "node-1", "node-2"}
 
 // NodeToken belongs to a node: system:node:NAME in the group system:nodes.
 func NodeToken(name string) string { return name + "-token" }
 
-// tokenFile is who has which token, as kube-apiserver reads it.
+// tokenFile returns the static token file, in kube-apiserver's format.
 func tokenFile() []byte {
 	text := tokens
 	for _, name := range Nodes {
@@ -75,7 +75,7 @@ const (
 // WantReference says whether tests that need the reference beside Plinth are to run.
 func WantReference() bool { return os.Getenv("CONFORMANCE_REFERENCE") != "" }
 
-// Target is the kind of server that the tests are about.
+// Target is the kind of server that is tested.
 func Target() Kind {
 	if os.Getenv("CONFORMANCE_TARGET") == string(Reference) {
 		return Reference
@@ -86,10 +86,10 @@ func Target() Kind {
 // Options of a server.
 type Options struct {
 	Kind    Kind
-	Program string   // the plinth to run; "": Program's
-	Dir     string   // data and logs; they stay when the server ends
+	Program string   // the plinth to run; "" for Program's
+	Dir     string   // for data and logs, which are kept when the server ends
 	Flags   []string // further flags of the server
-	Fsync   bool     // of the reference's etcd; Plinth always syncs
+	Fsync   bool     // whether the reference's etcd syncs; Plinth always does
 }
 
 // Server is a running server.
@@ -104,14 +104,14 @@ type Server struct {
 	processes []*process
 }
 
-// process is a started command with somebody who waits for it.
+// process is a started command and a goroutine that waits for it.
 type process struct {
 	*os.Process
 	ended chan struct{}
 	how   error // when it has ended
 }
 
-// follow waits for commands that have been started.
+// follow starts to wait for commands that have been started.
 func follow(commands ...*exec.Cmd) []*process {
 	var processes []*process
 	for _, cmd := range commands {
@@ -148,7 +148,7 @@ func Start(o Options) (*Server, error) {
 func (s *Server) start() error {
 	var err error
 	if s.Kind == Plinth && s.options.Program == "" {
-		// Building it may take longer than it may take to become ready.
+		// The build may take longer than readyTimeout.
 		if _, err = Program(); err != nil {
 			return err
 		}
@@ -201,12 +201,12 @@ func (s *Server) startPlinth() error {
 		return err
 	}
 	defer log.Close()
-	// A server that was killed comes back where its clients look for it.
+	// A server that is started again has the same address, for the sake of its clients.
 	args := []string{"serve", "--data-dir", filepath.Join(s.options.Dir, "data"), "--bind-address", "127.0.0.1",
 		"--secure-port", fmt.Sprint(s.port), "--write-kubeconfig", s.Kubeconfig,
 		"--token-auth-file", filepath.Join(s.options.Dir, "tokens.csv")}
 	if !slices.ContainsFunc(s.options.Flags, func(f string) bool { return strings.HasPrefix(f, "--controllers") }) {
-		// The reference runs without kube-controller-manager, and has nothing in a new namespace.
+		// The reference runs without kube-controller-manager: its new namespaces are empty.
 		args = append(args, "--controllers=*,-serviceaccount-controller,-root-ca-certificate-publisher-controller")
 	}
 	cmd := exec.Command(program, append(args, s.options.Flags...)...)
@@ -254,7 +254,7 @@ func (s *Server) waitReady(until time.Time) error {
 	return fmt.Errorf("%s is not ready: %w\n%s", s.Kind, last, s.LogTail(20))
 }
 
-// readKubeconfig learns Plinth's address, which it has chosen itself.
+// readKubeconfig reads the address that Plinth has chosen.
 func (s *Server) readKubeconfig() error {
 	config, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig)
 	if err != nil {
@@ -289,7 +289,7 @@ func probe(client *http.Client, url string) error {
 // Kill ends the server as kill -9 does: nothing is flushed, and clients get no response.
 func (s *Server) Kill() {
 	for _, p := range s.processes {
-		p.Kill() // it may have ended already
+		p.Kill() // error: it may have ended already
 	}
 	for _, p := range s.processes {
 		<-p.ended
@@ -317,7 +317,7 @@ func (s *Server) Stop() error {
 	return how
 }
 
-// Restart starts the server again on the data it has left, and on the same port where the server lets us choose.
+// Restart starts the server again on the data it has left, and, with Plinth, on the same port.
 func (s *Server) Restart() error {
 	s.Kill()
 	return s.start()
@@ -343,10 +343,10 @@ func (s *Server) Config() (*rest.Config, error) {
 	return config, nil
 }
 
-// Client speaks HTTP/2 to the server and sends no credentials of its own.
+// Client speaks HTTP/2 to the server and adds no credentials to requests.
 func (s *Server) Client() *http.Client { return s.client(true) }
 
-// OldClient speaks HTTP/1.1.
+// OldClient is Client over HTTP/1.1.
 func (s *Server) OldClient() *http.Client { return s.client(false) }
 
 func (s *Server) client(http2 bool) *http.Client {
@@ -394,7 +394,7 @@ func Run(t testing.TB, o Options) *Server {
 	return s
 }
 
-// RunTarget starts the server that the tests are about.
+// RunTarget starts a server of the kind Target.
 func RunTarget(t testing.TB, flags ...string) *Server {
 	t.Helper()
 	o := Options{Kind: Target()}
@@ -426,7 +426,7 @@ var built struct {
 	programs map[string]string
 }
 
-// Release has Program build what a release is. Tests let the server check itself while it runs.
+// Release makes Program build plinth as for a release. By default, it is built with assertions.
 var Release bool
 
 // Program returns a plinth built from the parent module.
@@ -449,12 +449,12 @@ func Kubectl() (string, error) {
 			version), "./kubectl")
 }
 
-// Helm returns Helm 4, built from the module tools/helm, which is for it alone.
+// Helm returns Helm 4, built from the module tools/helm, which has no other dependency.
 func Helm() (string, error) {
 	return build("helm", "../tools/helm", "-ldflags", "-s -w", "helm.sh/helm/v4/cmd/helm")
 }
 
-// build runs go build in a module beside this one, once per process.
+// build runs go build in another module of this repository, once per process.
 func build(name, module string, args ...string) (string, error) {
 	built.Lock()
 	defer built.Unlock()

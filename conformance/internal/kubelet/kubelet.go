@@ -1,7 +1,7 @@
 // Package kubelet simulates the nodes of a cluster: it registers Nodes, maintains their Leases and conditions, and
 // writes the status of the Pods that are bound to them as a kubelet would, without running anything. Each node is a
-// user of its own, with the permissions that the node authorizer gives it: it sees its own Pods, and reads what they
-// refer to before they start.
+// separate user, with the permissions that the node authorizer gives it: it watches only its own Pods, and reads the
+// objects that they refer to before it reports them as running.
 //
 // A container that runs to completion (restartPolicy is not Always) ends after RunTime, with the exit code in the
 // annotation ExitCode of its Pod. Deleted Pods get a terminal phase and are then removed, as by a kubelet.
@@ -32,7 +32,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// ExitCode is the annotation of a Pod that says with which code its containers end; without it they end with 0.
+// ExitCode is the annotation of a Pod with the exit code of its containers; the default is 0.
 const ExitCode = "conformance.plinth/exit-code"
 
 const (
@@ -40,13 +40,13 @@ const (
 	workers   = 8
 )
 
-// Kubelet is all nodes of a cluster.
+// Kubelet simulates all nodes of a cluster.
 type Kubelet struct {
-	// Client is that of a node, who is system:node:NAME in the group system:nodes.
+	// Client returns the client of a node, which authenticates as system:node:NAME in the group system:nodes.
 	Client func(node string) (kubernetes.Interface, error)
 	// Nodes are the names of the nodes.
 	Nodes []string
-	// RunTime is how long a container that ends runs.
+	// RunTime is how long a container that runs to completion runs.
 	RunTime time.Duration
 	// Read is called for each object that a node has read for a Pod, as KIND/NAME; nil disables it.
 	Read func(node string, pod *core.Pod, what string)
@@ -54,7 +54,7 @@ type Kubelet struct {
 	address atomic.Int64 // of the last Pod
 }
 
-// node is one of them.
+// node simulates one node.
 type node struct {
 	*Kubelet
 	name   string
@@ -63,8 +63,8 @@ type node struct {
 	queue  workqueue.TypedRateLimitingInterface[string]
 }
 
-// Run registers the nodes and works until ctx ends. It returns an error if a Node cannot be registered, and then ends
-// the others.
+// Run registers the nodes and simulates them until ctx ends. If a Node cannot be registered, it stops the others and
+// returns an error.
 func (k *Kubelet) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -90,7 +90,7 @@ func (n *node) run(ctx context.Context) error {
 		return fmt.Errorf("registering node %s: %w", n.name, err)
 	}
 	n.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
-	// A node may list and watch Pods only where it asks for those that are bound to it.
+	// A node may list and watch Pods only with a field selector for those that are bound to it.
 	factory := informers.NewSharedInformerFactoryWithOptions(n.client, 0,
 		informers.WithTweakListOptions(func(o *meta.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", n.name).String()
@@ -113,7 +113,7 @@ func (n *node) run(ctx context.Context) error {
 		work.Go(func() { n.work(ctx) })
 	}
 	for ctx.Err() == nil {
-		n.beat(ctx) // what fails is done again with the next heartbeat
+		n.beat(ctx) // the next heartbeat retries it
 		select {
 		case <-ctx.Done():
 		case <-time.After(heartbeat):
@@ -143,7 +143,7 @@ func (n *node) register(ctx context.Context) error {
 	return n.beat(ctx)
 }
 
-// beat renews the Lease of a node and tells its condition.
+// beat renews the Lease of a node and reports its condition.
 func (n *node) beat(ctx context.Context) error {
 	now := time.Now()
 	renewal, err := json.Marshal(map[string]any{"spec": map[string]any{"renewTime": meta.NewMicroTime(now)}})
@@ -191,7 +191,7 @@ func (n *node) work(ctx context.Context) {
 	}
 }
 
-// sync does the next thing that is to be done for a Pod. What it writes brings the Pod here again.
+// sync takes the next step for a Pod. Each step writes the Pod, and the event of the write leads to the next call.
 func (n *node) sync(ctx context.Context, key string) error {
 	namespace, name, err := cache.SplitMetaNamespaceKey(key)
 	if err != nil {
@@ -229,7 +229,7 @@ func (n *node) sync(ctx context.Context, key string) error {
 	return nil
 }
 
-// read reads what a Pod needs to begin: its ConfigMaps, Secrets and claims, and a token of its service account.
+// read reads what a Pod needs to start: its ConfigMaps, Secrets and claims, and a token of its service account.
 func (n *node) read(ctx context.Context, pod *core.Pod) error {
 	told := func(kind, name string, err error) error {
 		if err != nil {
@@ -273,7 +273,7 @@ func exitCode(pod *core.Pod) int32 {
 	return int32(code)
 }
 
-// begin is the status of a Pod whose containers run and are ready.
+// begin returns the status of a Pod whose containers run and are ready.
 func (k *Kubelet) begin(pod *core.Pod) core.PodStatus {
 	now := meta.Now()
 	n := k.address.Add(1)
@@ -289,7 +289,7 @@ func (k *Kubelet) begin(pod *core.Pod) core.PodStatus {
 	return status
 }
 
-// end is the status of a Pod whose containers have ended.
+// end returns the status of a Pod whose containers have ended.
 func end(pod *core.Pod, phase core.PodPhase, code int32) core.PodStatus {
 	reason := "PodCompleted"
 	if phase == core.PodFailed {

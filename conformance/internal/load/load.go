@@ -25,7 +25,7 @@ type Client struct {
 	next  atomic.Uint64
 }
 
-// New opens as many connections as are asked for, each with its own TLS session.
+// New makes a client with the given number of connections, each with its own TLS session.
 func New(s *harness.Server, connections int) *Client {
 	c := &Client{URL: s.URL}
 	for range connections {
@@ -47,7 +47,7 @@ type Request struct {
 	Body                []byte
 	ContentType, Accept string
 	Header              http.Header
-	Token               string // "": the administrator's
+	Token               string // "" for the administrator's
 }
 
 // Start sends a request on the next connection and returns the open response. Any status but 2xx is a StatusError.
@@ -88,7 +88,7 @@ func (c *Client) Start(ctx context.Context, rq Request) (*http.Response, error) 
 	return response, nil
 }
 
-// StatusError is an answer other than 2xx.
+// StatusError is a response with a status other than 2xx.
 type StatusError struct {
 	Code int
 	Text string
@@ -96,7 +96,7 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return fmt.Sprintf("%d: %.300s", e.Code, e.Text) }
 
-// Refused says whether a server has answered that it does not do this at all.
+// Refused says whether a response means that the server does not support the request at all.
 func Refused(err error) bool {
 	var status *StatusError
 	if !errors.As(err, &status) {
@@ -110,7 +110,7 @@ func Refused(err error) bool {
 	return false
 }
 
-// Do sends a request and reads the whole answer.
+// Do sends a request and returns the body of the response.
 func (c *Client) Do(ctx context.Context, rq Request) ([]byte, error) {
 	response, err := c.Start(ctx, rq)
 	if err != nil {
@@ -125,7 +125,7 @@ func (c *Client) Do(ctx context.Context, rq Request) ([]byte, error) {
 	return io.ReadAll(response.Body)
 }
 
-// Discard sends a request and reads the whole answer away. It returns how long the answer was.
+// Discard sends a request, discards the body of the response, and returns its length.
 func (c *Client) Discard(ctx context.Context, rq Request) (int64, error) {
 	response, err := c.Start(ctx, rq)
 	if err != nil {
@@ -168,8 +168,8 @@ func (c *Client) Namespace(ctx context.Context, name string) error {
 	return err
 }
 
-// ResourceVersion is what stands in the metadata of an object, or of a list; both begin before their items. "" where
-// there is none.
+// ResourceVersion returns the resourceVersion of an object or a list, "" if it has none. It is the first in the body,
+// as the metadata of a list is before its items.
 func ResourceVersion(body []byte) string {
 	_, after, ok := bytes.Cut(body, []byte(`"resourceVersion":"`))
 	if !ok {
@@ -182,7 +182,7 @@ func ResourceVersion(body []byte) string {
 // Revision is a resourceVersion as a number.
 func Revision(body []byte) (uint64, error) { return strconv.ParseUint(ResourceVersion(body), 10, 64) }
 
-// Pod is a Pod of two containers, as controllers make them: 1.3 kB when it is stored.
+// Pod returns a Pod with two containers, like those that controllers create: 1.3 kB in the store.
 func Pod(namespace, name string, serial int) []byte {
 	return []byte(strings.NewReplacer("NAMESPACE", namespace, "NAME", name, "SERIAL",
 		strconv.Itoa(serial)).Replace(podTemplate))

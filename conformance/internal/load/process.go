@@ -18,7 +18,8 @@ import (
 func CPU(s *harness.Server) (time.Duration, error) {
 	var total time.Duration
 	for _, pid := range s.Pids() {
-		// The clock of the processor time of another process (clock_getcpuclockid(3)). /proc has the same in steps of 10 ms.
+		// The clock of the processor time of another process (clock_getcpuclockid(3)). /proc has the same figure in steps of
+		// 10 ms.
 		var used unix.Timespec
 		if err := unix.ClockGettime(int32(^pid<<3|2), &used); err != nil {
 			return 0, fmt.Errorf("processor time of process %d: %w", pid, err)
@@ -49,10 +50,10 @@ func RSS(s *harness.Server) (int64, error) {
 	return total, nil
 }
 
-// Held is how many bytes a Plinth's objects and stacks take when all garbage has been collected. Unlike the resident
+// Held returns the size of Plinth's live heap and stacks, in bytes, after a garbage collection. Unlike the resident
 // memory it does not depend on when the collector last ran.
 func Held(ctx context.Context, c *Client) (int64, error) {
-	for range 2 { // what lies in a sync.Pool outlives one collection
+	for range 2 { // objects in a sync.Pool survive one collection
 		if _, err := c.Discard(ctx, Request{Method: http.MethodGet, Path: "/debug/pprof/heap?gc=1",
 			Accept: "*/*"}); err != nil {
 			return 0, err

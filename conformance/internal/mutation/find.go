@@ -17,7 +17,7 @@ type finder struct {
 	function string
 	global   bool
 	repeated map[string]int
-	// done are expressions that have a mutant already, or are to have none.
+	// done holds the expressions that have a mutant already, or shall not have any.
 	done map[ast.Node]bool
 }
 
@@ -62,7 +62,7 @@ func (p *Package) find(file *source) {
 	}
 }
 
-// new numbers a mutant of a piece of source.
+// new adds a mutant of a piece of source and returns its number.
 func (f *finder) new(kind Kind, n ast.Node, change string) int {
 	at := f.fset.Position(n.Pos())
 	name := filepath.Base(f.file.path) + " " + f.function + ": " + collapse(f.text(n)) + " → " + change
@@ -96,7 +96,7 @@ func (f *finder) call(n ast.Node, function string, numbers ...int) {
 func (f *finder) visit(root ast.Node) {
 	ast.Inspect(root, func(n ast.Node) bool {
 		switch n := n.(type) {
-		case *ast.DeclStmt: // constants stay what they are
+		case *ast.DeclStmt: // constants are not changed
 			if decl, ok := n.Decl.(*ast.GenDecl); ok && decl.Tok != token.VAR {
 				return false
 			}
@@ -162,7 +162,7 @@ func (f *finder) isBuiltin(e ast.Expr, name string) bool {
 	return ok
 }
 
-// statements can be left out where no variable and no result depends on them.
+// statements finds the statements that can be left out: those on which no variable and no result depends.
 func (f *finder) statements(list []ast.Stmt) {
 	for _, s := range list {
 		switch s := s.(type) {
@@ -182,7 +182,8 @@ func (f *finder) statements(list []ast.Stmt) {
 	}
 }
 
-// value finds the mutants of an expression that stands for itself: an argument, a result, what is assigned.
+// value finds the mutants of an expression that is used as a value: an argument, a result, the right side of an
+// assignment.
 func (f *finder) value(e ast.Expr) {
 	if f.done[e] {
 		return
@@ -253,7 +254,7 @@ func (f *finder) always(e ast.Expr, toTrue, toFalse bool) {
 
 var offByOne = map[token.Token]string{token.LSS: "LT", token.LEQ: "LE", token.GTR: "GT", token.GEQ: "GE"}
 
-// bound makes a comparison off by one, unless that is the same as always true or false: no length is below 0.
+// bound makes a comparison off by one, unless the result would be always true or false, as no length is below 0.
 func (f *finder) bound(n *ast.BinaryExpr) {
 	if call, ok := n.X.(*ast.CallExpr); ok && (f.isBuiltin(call.Fun, "len") || isLength(call)) {
 		if v := f.info.Types[n.Y].Value; v != nil && constant.Sign(v) == 0 {
@@ -276,7 +277,7 @@ func isLength(call *ast.CallExpr) bool {
 	return ok && selector.Sel.Name == "Len"
 }
 
-// constant makes another one of a literal or a named constant.
+// constant replaces a literal or a named constant by another one.
 func (f *finder) constant(e ast.Expr, of types.TypeAndValue) {
 	switch e.(type) {
 	case *ast.BasicLit, *ast.Ident, *ast.SelectorExpr:
@@ -302,7 +303,7 @@ func (f *finder) constant(e ast.Expr, of types.TypeAndValue) {
 	}
 }
 
-// typeText is a type as it can be named at a place.
+// typeText returns the text that denotes a type at a position of the source.
 func (f *finder) typeText(t types.Type, at token.Pos) (string, bool) {
 	ok := true
 	if named, is := t.(*types.Named); is && named.Obj().Pkg() == f.pkg {
@@ -356,7 +357,7 @@ func keyed(n *ast.CompositeLit) bool {
 	return ok
 }
 
-// functionIn leaves out a function in a table.
+// functionIn replaces a function in a table by none.
 func (f *finder) functionIn(e ast.Expr) {
 	if f.done[e] {
 		return

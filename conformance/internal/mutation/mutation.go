@@ -17,18 +17,18 @@ import (
 	"strings"
 )
 
-// alias is how the changed files call package mutants.
+// alias is the name under which the changed files import package mutants.
 const alias = "mutants__"
 
 // Mutant is one change.
 type Mutant struct {
-	// Name tells it from all others of its package and survives changes elsewhere in the file: the file, the function,
-	// what becomes of which piece of source, and a number where a function has the same piece more than once.
+	// Name is unique in the package and does not depend on the rest of the file: it has the file, the function, the piece
+	// of source and what it becomes, and a number if the function has the same piece more than once.
 	Name string
 	Kind Kind
-	// At is where it is: file and line.
+	// At is the position, as file and line.
 	At string
-	// Global is set for those in the value of a variable.
+	// Global is set for mutants in the value of a package-level variable.
 	Global bool
 }
 
@@ -40,7 +40,7 @@ const (
 	Condition Kind = iota // always true, or always false
 	Bound                 // off by one
 	Statement             // left out
-	Row                   // of a table: left out
+	Row                   // of a table, left out
 	Text                  // another one
 	Number                // the next one
 	kinds
@@ -77,18 +77,18 @@ type source struct {
 	text    []byte
 	syntax  *ast.File
 	edits   []edit
-	imports map[string]string // names by path
+	imports map[string]string // by import path
 }
 
-// edit puts text before and behind a piece of source, and other text in the place of a part of it.
+// edit inserts text before and behind a piece of source, or replaces the piece.
 type edit struct {
 	from, to      int
 	before, after string
-	replaced      bool // before stands in the place of the piece
+	replaced      bool // before replaces the piece
 }
 
-// Parse reads the package at an import path, of the module in the folder root, and finds its mutants. skip says which
-// of its files, by their base names, are to be left as they are.
+// Parse reads the package at an import path, of the module in the folder root, and finds its mutants. It leaves out the
+// files for whose base names skip returns true.
 func Parse(root, path string, skip func(file string) bool) (*Package, error) {
 	listed, err := list(root, path)
 	if err != nil {
@@ -157,7 +157,8 @@ func list(root, path string) ([]listedPackage, error) {
 	return all, nil
 }
 
-// Overlay writes the changed files of the package into a folder, and gives the file for go build -overlay.
+// Overlay writes the changed files of the package into a folder, and returns the name of the file for go build
+// -overlay.
 func (p *Package) Overlay(root, dir string) (string, error) {
 	replace := map[string]string{}
 	put := func(path, name string, text []byte) error {
@@ -183,8 +184,7 @@ func (p *Package) Overlay(root, dir string) (string, error) {
 	return overlay, os.WriteFile(overlay, text, 0o600)
 }
 
-// count is the file of package mutants that says how many there are, which are in the values of variables, and what all
-// are called.
+// count returns a file for package mutants with the number of mutants, their names, and which of them are global.
 func (p *Package) count() []byte {
 	text := fmt.Appendf(nil, "package mutants\n\nvar Count, Globals = %d, []int{", len(p.Mutants))
 	for i, m := range p.Mutants {
@@ -199,8 +199,9 @@ func (p *Package) count() []byte {
 	return append(text, "}\n"...)
 }
 
-// changed is the text of a file with all its mutants in it. Behind it stand functions that make its variables anew, so
-// that mutants in their values, and in those of others that they are made of, can be turned on while the program runs.
+// changed returns the text of a file with all its mutants in it. It appends functions that compute the file's variables
+// again, so that mutants in their values, and in those of variables that they depend on, can be turned on while the
+// program runs.
 func (p *Package) changed(f *source) []byte {
 	clause := p.fset.Position(f.syntax.Name.End()).Offset
 	var out bytes.Buffer
@@ -222,7 +223,7 @@ func (p *Package) changed(f *source) []byte {
 	return out.Bytes()
 }
 
-// piece is a part of a file with the mutants in it.
+// piece returns a part of a file with the mutants in it.
 func (f *source) piece(from, to int) []byte {
 	type insertion struct {
 		at, rank, size int
@@ -241,7 +242,7 @@ func (f *source) piece(from, to int) []byte {
 				size: size, text: e.after})
 		}
 	}
-	// At one offset, what closes comes before what opens; the inner closes first, the outer opens first.
+	// At the same offset, ends go before beginnings; the inner edit ends first, the outer begins first.
 	slices.SortStableFunc(all, func(a, b insertion) int {
 		if a.at != b.at {
 			return a.at - b.at
@@ -261,7 +262,7 @@ func (f *source) piece(from, to int) []byte {
 	return out.Bytes()
 }
 
-// collapse is source on one line.
+// collapse puts source on one line.
 func collapse(text []byte) string {
 	s := strings.Join(strings.Fields(string(text)), " ")
 	const most = 100

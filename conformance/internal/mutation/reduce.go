@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Without is a document without its n-th part, counted from the top, its type excepted. n is negative afterwards if
-// there was such a part.
+// Without returns a document without its n-th part, counted from the top; apiVersion and kind do not count. n is
+// negative afterwards if there was such a part.
 func Without(v any, n *int) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -19,15 +19,15 @@ import (
 // Program is a test program that has mutants in it.
 type Program struct {
 	binary, dir string
-	// reaching has the tests that reach a mutant, by its number.
+	// reaching holds the tests that reach a mutant, by its number.
 	reaching map[int][]string
-	// patience is how long a mutant may take, and four times as long if it has not ended then; one that has not ended
-	// even then has been noticed.
+	// patience is the time limit of a run with a mutant. A run that exceeds it is repeated with four times the limit; if
+	// it exceeds that, too, the mutant counts as noticed.
 	patience time.Duration
 }
 
-// Build builds the tests of a package under an overlay. dir is the folder from which the package is named, out one for
-// what is written.
+// Build builds the tests of a package under an overlay. path is relative to the module in the folder dir; out is a
+// folder for the program.
 func Build(dir, overlay, path, out string) (*Program, error) {
 	binary := filepath.Join(out, strings.ReplaceAll(strings.Trim(path, "./"), "/", "_")+".test")
 	command := exec.Command("go", "test", "-c", "-vet=off", "-tags", "invariants,mutants", "-overlay", overlay, "-o",
@@ -45,8 +45,8 @@ func Build(dir, overlay, path, out string) (*Program, error) {
 	return &Program{binary: binary, dir: strings.TrimSpace(string(folder)), reaching: map[int][]string{}}, nil
 }
 
-// Trace runs each test by itself, without a mutant, and notes which mutants it reaches. skip says which tests are left
-// out.
+// Trace runs each test by itself, without a mutant, and records which mutants it reaches. It leaves out the tests for
+// which skip returns true.
 func (p *Program) Trace(skip func(test string) bool) error {
 	listing, err := p.run(time.Minute, nil, "-test.list", ".")
 	if err != nil {
@@ -81,7 +81,7 @@ func (p *Program) Trace(skip func(test string) bool) error {
 	return p.control()
 }
 
-// control runs all the tests as Notices does, without a mutant: whatever fails then would fail with each.
+// control runs all tests as Notices does, but without a mutant: a test that fails here would fail with every mutant.
 func (p *Program) control() error {
 	var tests []string
 	for _, reaching := range p.reaching {
@@ -94,9 +94,9 @@ func (p *Program) control() error {
 	return nil
 }
 
-// InProcess runs TestMutants, which tries mutants on the cases of other tests in one process, and gives those that it
-// does not notice. These tests are no longer run for them, but for the global ones: what the program has computed from
-// a variable at its start stays as it is in one process.
+// InProcess runs TestMutants, which tries mutants on the cases of other tests in one process, and returns those that it
+// does not notice. Notices no longer runs these tests for them, except for global mutants: values that the program has
+// computed from a variable at its start do not change within one process.
 func (p *Program) InProcess(mutants []int, tests []string, global func(mutant int) bool) ([]int, error) {
 	var text []byte
 	for _, n := range mutants {
@@ -141,7 +141,7 @@ func (p *Program) Notices(mutant int) (bool, error) {
 		return false, nil
 	}
 	_, err := p.try(mutant, tests, p.patience)
-	if errors.Is(err, context.DeadlineExceeded) { // it hangs, or the machine is busy
+	if errors.Is(err, context.DeadlineExceeded) { // the test hangs, or the machine is busy
 		_, err = p.try(mutant, tests, 4*p.patience)
 	}
 	var exit *exec.ExitError

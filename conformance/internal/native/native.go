@@ -9,9 +9,9 @@ import (
 	"plinth/object"
 )
 
-// Of is a value as upstream holds it. Maps are filled in the order of their members, or, with a source of random
-// numbers, in another one. Lists have no room to grow: upstream appends in place where there is, and what it does to
-// lists that hold an item twice depends on it.
+// Of converts a value to upstream's form. Maps are filled in the order of their members, or, if rng is not nil, in
+// random order. Lists have no spare capacity: upstream appends in place if there is any, and that affects its result
+// for lists with duplicate items.
 func Of(v object.Value, rng *rand.Rand) any {
 	switch v.Kind() {
 	case object.Bool:

@@ -1,5 +1,5 @@
-// Package realcrds has the CustomResourceDefinitions of projects that many clusters run, from their Go modules, whose
-// versions are pinned.
+// Package realcrds provides the CustomResourceDefinitions of widely used projects, from their Go modules at pinned
+// versions.
 package realcrds
 
 import (
@@ -17,11 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// Project is a module that has definitions.
+// Project is a module that contains definitions.
 type Project struct {
 	Name, Module, Version string
 	Files                 []string // patterns
-	Least                 int      // of definitions, so that a moved folder does not pass for success
+	Least                 int      // of definitions, so that a moved folder is noticed
 }
 
 // Projects are the modules.
@@ -42,7 +42,7 @@ type Definition struct {
 	JSON          []byte
 }
 
-// All reads the definitions of all projects. It downloads the modules if need be, and takes no part in their builds.
+// All reads the definitions of all projects. It downloads the modules if necessary, and does not compile them.
 func All(t testing.TB) (all []Definition) {
 	t.Helper()
 	for _, p := range Projects {
@@ -51,7 +51,7 @@ func All(t testing.TB) (all []Definition) {
 	return all
 }
 
-// Dir is where the module's files are.
+// Dir returns the folder with the module's files.
 func (p *Project) Dir(t testing.TB) string {
 	t.Helper()
 	out, err := exec.Command("go", "mod", "download", "-json", p.Module+"@"+p.Version).Output()

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// SmallerJSON is the n-th form of a JSON document that lacks one of its parts, counted from the top; nil behind the
-// last one. Members that keep names stay.
+// SmallerJSON returns a JSON document without its n-th part, counted from the top; nil if it has no such part. The
+// members named in keep are not removed.
 func SmallerJSON(in []byte, n int, keep ...string) []byte {
 	var doc any
 	if err := json.Unmarshal(in, &doc); err != nil {
@@ -26,7 +26,8 @@ func SmallerJSON(in []byte, n int, keep ...string) []byte {
 	return out
 }
 
-// without is a value without its n-th part, in the order of depth; n is negative if there was such a part.
+// without returns a value without its n-th part, in the order of depth; n is negative afterwards if there was such a
+// part.
 func without(v any, n *int, keep []string) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -11,17 +11,17 @@ import (
 	"plinth/internal/mutants"
 )
 
-// Question is what both sides are asked about inputs of one sort.
+// Question is a function of inputs that both sides implement, and a source of such inputs.
 type Question struct {
 	Name string
 	// First are inputs that are tried first.
 	First [][]byte
 	// Input makes the i-th random input; nil for none.
 	Input func(i int) []byte
-	// Ours is our answer, Theirs upstream's, which has none to some inputs.
+	// Ours returns our answer, Theirs upstream's, which fails for some inputs.
 	Ours   func(in []byte) (string, error)
 	Theirs func(in []byte) (answer string, ok bool)
-	// Smaller is the n-th of the inputs that have a part less; nil behind the last one.
+	// Smaller returns the n-th of the inputs that have one part less than in; nil if there are no more.
 	Smaller func(in []byte, n int) []byte
 }
 
@@ -32,9 +32,9 @@ type Case struct {
 	Answer   string
 }
 
-// Record tries random inputs on every question and gives cases that together notice all mutants which any of the inputs
-// notices, at least one case for every question. Inputs to which the sides have different answers are reported as
-// errors.
+// Record tries random inputs on every question and returns cases that together notice all mutants which any of the
+// inputs notices, at least one case for every question. Inputs to which the sides have different answers are reported
+// as errors.
 func Record(t *testing.T, tries int, questions ...*Question) []Case {
 	t.Helper()
 	all, err := mutants.NewRecorder()
@@ -141,7 +141,7 @@ func (r *run) record(a *asked) {
 	r.recorded = append(r.recorded, a)
 }
 
-// minimise leaves out of an input what is not needed.
+// minimise removes parts of an input as long as enough holds for the rest.
 func (r *run) minimise(a *asked, enough func(less *asked) bool) *asked {
 	for n := 0; ; {
 		in := a.question.Smaller(a.in, n)
@@ -156,8 +156,8 @@ func (r *run) minimise(a *asked, enough func(less *asked) bool) *asked {
 	}
 }
 
-// globals finds the mutants that are reached when variables get their values, and closes those that keep a program from
-// starting, which every test notices.
+// globals finds the mutants that are reached when variables are initialised, and closes those that prevent a program
+// from starting: every test notices them.
 func (r *run) globals() {
 	reached := map[int]bool{}
 	mutants.Reach = func(n int) { reached[n] = true }
@@ -173,7 +173,7 @@ func (r *run) globals() {
 	mutants.Set(0)
 }
 
-// set turns a mutant on; false for one that keeps a program from starting.
+// set turns a mutant on; false for one that prevents a program from starting.
 func set(n int) (ok bool) {
 	defer func() { ok = recover() == nil }()
 	mutants.Set(n)
@@ -190,7 +190,7 @@ func (r *run) differ(q *Question, in []byte) bool {
 	return err != nil || got != want
 }
 
-// difference describes the smallest such input.
+// difference describes a difference by the smallest input that shows it.
 func (r *run) difference(q *Question, in []byte) string {
 	for n := 0; ; {
 		less := q.Smaller(in, n)

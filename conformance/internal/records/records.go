@@ -24,17 +24,17 @@ const (
 	differentMark = "~~>"
 )
 
-// Section is one step and its answer.
+// Section is one step and its response.
 type Section struct {
 	Title        string
-	Line         int // of the title
+	Line         int // line number of the title
 	Step, Answer string
-	Differently  string // what Plinth answers, where it is known to differ
+	Differently  string // Plinth's response, where it is known to differ
 
-	answered bool // an answer may be empty: of a command that prints nothing
+	answered bool // a response may be empty, if a command prints nothing
 }
 
-// split takes the text of a file apart.
+// split divides the text of a file into its head and sections.
 func split(text string) (head string, sections []Section) {
 	parts := strings.Split("\n"+text, "\n"+titleMark)
 	line := 1 + strings.Count(parts[0], "\n")
@@ -49,7 +49,7 @@ func split(text string) (head string, sections []Section) {
 	return strings.TrimRight(strings.TrimPrefix(parts[0], "\n"), "\n"), sections
 }
 
-// Parse takes the text of a file apart and reads each section as a step.
+// Parse divides the text of a file into sections and parses each into a step.
 func Parse[Step any](file, text string, parse func(Section) (Step, error)) (head string, steps []Step, err error) {
 	head, sections := split(text)
 	if len(sections) == 0 {
@@ -68,13 +68,13 @@ func Parse[Step any](file, text string, parse func(Section) (Step, error)) (head
 	return head, steps, nil
 }
 
-// rewriting says whether this run writes the answers.
+// rewriting says whether this run writes the responses.
 func rewriting() bool {
 	f := flag.Lookup("rewrite")
 	return f != nil && f.Value.String() == "true"
 }
 
-// Print puts together what Parse takes apart.
+// Print is the inverse of Parse.
 func Print[Step any](head string, steps []Step, section func(Step) Section) []byte {
 	var out bytes.Buffer
 	out.WriteString(head)
@@ -116,10 +116,10 @@ func Load[Script any](t testing.TB, parse func(file, text string) (Script, error
 	return scripts
 }
 
-// Name is what the test of a file is called.
+// Name returns the name of the subtest for a file.
 func Name(file string) string { return strings.TrimSuffix(filepath.Base(file), ".txt") }
 
-// Unchanged fails a test if a script is printed otherwise than it was read: recording is to change nothing but answers.
+// Unchanged fails a test if the printed script differs from the file: recording must change only responses.
 func Unchanged(t testing.TB, file string, printed []byte) {
 	t.Helper()
 	text, err := os.ReadFile(file)

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// ServiceAccountKeys writes, as sa.key and sa.pub, the pair of keys without which kube-apiserver does not start.
+// ServiceAccountKeys writes, as sa.key and sa.pub, the pair of keys that kube-apiserver needs to start.
 func ServiceAccountKeys(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, "sa.key")); err == nil {
 		return nil

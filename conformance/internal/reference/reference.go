@@ -1,8 +1,8 @@
-// Package reference builds and runs the reference: the real kube-apiserver with an etcd of its own, and the programs
-// that run beside it.
+// Package reference builds and runs the reference: the real kube-apiserver with its own etcd, and the other programs of
+// the control plane.
 //
-// All sources come from the Go module proxy. The programs are kept in a folder that survives the test, as the first
-// build takes minutes; the environment variable REFERENCE names another folder.
+// All sources come from the Go module proxy. The programs are kept in a folder that is not removed after the test, as
+// the first build takes minutes; the environment variable REFERENCE names another folder.
 package reference
 
 import (
@@ -22,13 +22,13 @@ import (
 	"time"
 )
 
-// Kubernetes and Etcd are the versions that Plinth is held against.
+// Kubernetes and Etcd are the versions that Plinth is compared with.
 const (
 	Kubernetes = "1.37.1"
 	Etcd       = "v3.7.3"
 )
 
-// folder is where the programs are kept.
+// folder returns the folder in which the programs are kept.
 func folder() (string, error) {
 	if dir := os.Getenv("REFERENCE"); dir != "" {
 		return dir, nil
@@ -40,18 +40,18 @@ func folder() (string, error) {
 	return filepath.Join(home, ".cache", "reference"), nil
 }
 
-// The programs of Kubernetes that Build makes.
+// The programs of Kubernetes that BuildPrograms builds.
 const (
 	APIServer         = "kube-apiserver"
 	ControllerManager = "kube-controller-manager"
 	Scheduler         = "kube-scheduler"
 )
 
-// Build makes etcd and kube-apiserver, if they are not there yet, and returns their folder.
+// Build builds etcd and kube-apiserver, unless that has been done before, and returns their folder.
 func Build(log io.Writer) (string, error) { return BuildPrograms(log, "etcd", APIServer) }
 
-// BuildPrograms makes those of the programs that are not there yet, and returns their folder. Packages of tests, which
-// run at the same time, wait for each other.
+// BuildPrograms builds those of the programs that do not exist yet, and returns their folder. Test packages run at the
+// same time; a lock makes them wait for each other.
 func BuildPrograms(log io.Writer, programs ...string) (string, error) {
 	dir, err := folder()
 	if err != nil {
@@ -67,7 +67,7 @@ func BuildPrograms(log io.Writer, programs ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer lock.Close() // which ends the lock, too
+	defer lock.Close() // which releases the lock, too
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", err
 	}
@@ -91,7 +91,7 @@ func missing(dir, program string) bool {
 	return err != nil
 }
 
-// in runs the go command in a folder.
+// in runs the go command in the folder dir.
 func in(dir string, log io.Writer, args ...string) error {
 	cmd := exec.Command("go", args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
@@ -125,7 +125,7 @@ func buildEtcd(dir string, log io.Writer) error {
 }
 
 // The published k8s.io/kubernetes names its staging modules v0.0.0 and replaces them by folders that the module does
-// not hold; on the proxy they are v0.MINOR.PATCH.
+// not contain; on the proxy they have the versions v0.MINOR.PATCH.
 var (
 	requirement = regexp.MustCompile(`^\t[^ ]+ v[^ ]+( // indirect)?$`)
 	unpublished = regexp.MustCompile(`^(\tk8s\.io/[^ ]+) v0\.0\.0( |$)`)
@@ -192,7 +192,7 @@ func buildKubernetes(dir string, log io.Writer, program string) error {
 type Options struct {
 	Dir       string   // data, certificates and logs
 	TokenFile string   // static tokens, as kube-apiserver reads them
-	Fsync     bool     // off, etcd acknowledges what a power cut would lose: quicker, and the same answers
+	Fsync     bool     // if false, etcd is faster, and a power cut may lose writes
 	Flags     []string // further flags of kube-apiserver
 }
 
@@ -251,7 +251,7 @@ func spawn(ctx context.Context, dir, program string, flags ...string) (*exec.Cmd
 	defer log.Close()
 	cmd := exec.CommandContext(ctx, program, flags...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a test that is killed leaves nothing behind
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // so that a killed test leaves no processes behind
 	return cmd, cmd.Start()
 }
 
@@ -269,5 +269,5 @@ func freePorts(n int) ([]int, error) {
 	return ports, nil
 }
 
-// StopGrace is how long the processes have to go after they have been told to.
+// StopGrace is how long the processes have to end after SIGTERM.
 const StopGrace = 10 * time.Second

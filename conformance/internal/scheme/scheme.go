@@ -34,10 +34,10 @@ import (
 	"plinth/object"
 )
 
-// Scheme is the one that the API server uses.
+// Scheme is the scheme that the API server uses.
 var Scheme = legacyscheme.Scheme
 
-// Decode is the typed decoding of the reference, without defaulting.
+// Decode decodes as the reference does, without defaulting.
 func Decode(gvk schema.GroupVersionKind, text []byte) (runtime.Object, error) {
 	typed, err := Scheme.New(gvk)
 	if err != nil {
@@ -49,7 +49,7 @@ func Decode(gvk schema.GroupVersionKind, text []byte) (runtime.Object, error) {
 	return typed, nil
 }
 
-// Value is an internal object as a client gets it in a version, read by Plinth.
+// Value converts an internal object to a version, as for a client, and decodes the result with Plinth.
 func Value(gvk schema.GroupVersionKind, internal runtime.Object) (object.Value, error) {
 	typed, err := Scheme.ConvertToVersion(internal.DeepCopyObject(), gvk.GroupVersion())
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Chapter is what a chapter of a Markdown page has one type into a shell: its blocks that speak of a command, one after
-// the other.
+// Chapter returns the shell commands in a chapter of a Markdown page: its code blocks that contain the text command,
+// concatenated.
 func Chapter(page, title, command string) (script string, err error) {
 	_, rest, ok := strings.Cut(page, "\n## "+title+"\n")
 	if !ok {

@@ -1,5 +1,5 @@
-// Package shell runs lines of shell with the real kubectl, with a home directory of its own and an environment that
-// does not influence what is printed.
+// Package shell runs lines of shell with the real kubectl, with a separate home directory and an environment that does
+// not influence the output.
 package shell
 
 import (
@@ -14,14 +14,14 @@ import (
 	"plinth/conformance/internal/harness"
 )
 
-// Shell is where lines run.
+// Shell holds the environment in which lines run.
 type Shell struct {
 	dir string
 	env []string
 }
 
-// New makes a shell in a folder. kubectl keeps what it learns of a server below home. More of the environment can be
-// given as NAME=value.
+// New makes a shell in a folder. kubectl keeps its discovery cache below home. env has further variables, as
+// NAME=value.
 func New(dir, home, kubeconfig string, env ...string) (*Shell, error) {
 	program, err := harness.Kubectl()
 	if err != nil {
@@ -34,16 +34,16 @@ func New(dir, home, kubeconfig string, env ...string) (*Shell, error) {
 	return s, nil
 }
 
-// timeout is far beyond what any command takes.
+// timeout is much longer than any command takes.
 const timeout = 60 * time.Second
 
-// Output is what lines have printed, and how they ended.
+// Output is the output of lines and their exit status.
 type Output struct {
 	Stdout, Stderr string
 	Err            error
 }
 
-// Run runs lines; the standard input is that of all of them.
+// Run runs lines; they share the standard input.
 func (s *Shell) Run(lines, stdin string) Output {
 	cmd := exec.Command("timeout", fmt.Sprint(timeout.Seconds()), "sh", "-c", lines)
 	cmd.Env, cmd.Dir = s.env, s.dir
@@ -54,7 +54,7 @@ func (s *Shell) Run(lines, stdin string) Output {
 	return Output{stdout.String(), stderr.String(), err}
 }
 
-// String is the standard output, then the standard error behind "! ", then the exit status if it is not 0.
+// String formats the standard output, then the standard error after "! ", then the exit status if it is not 0.
 func (o Output) String() string {
 	out := o.Stdout
 	if text := strings.TrimRight(o.Stderr, "\n"); text != "" {

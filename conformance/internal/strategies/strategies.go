@@ -1,5 +1,5 @@
 // Package strategies is a table of the functions that the API server calls before it stores an object of a built-in
-// kind. Upstream has no such table: the storage of each kind names its own functions.
+// kind. Upstream has no such table: the storage of each kind refers to its functions.
 package strategies
 
 import (
@@ -76,16 +76,16 @@ import (
 	"k8s.io/kubernetes/pkg/registry/storagemigration/storagemigration"
 	clock "k8s.io/utils/clock/testing"
 
-	_ "plinth/conformance/internal/scheme" // what strategies are called with
+	_ "plinth/conformance/internal/scheme" // the types that strategies are called with
 )
 
-// Strategies are those of one kind: of its main URL, and of its subresources.
+// Strategies are the strategies of one kind: for its main URL, and for its subresources.
 type Strategies struct {
 	Main         Main
 	Subresources map[string]rest.RESTUpdateStrategy
 }
 
-// Main says how to create and how to update.
+// Main is a strategy for create and update.
 type Main interface {
 	rest.RESTCreateStrategy
 	rest.RESTUpdateStrategy
@@ -104,23 +104,23 @@ var (
 	claims   = resourceclaim.NewStrategy(administrative{}, anybody{})
 	requests = podcertificaterequest.NewStrategy()
 
-	// unresolved is asked of a binding with parameters whether it is there, and of nobody's rights.
+	// unresolved resolves the kind of a binding's parameters, which only has to exist: no permissions are checked.
 	unresolved = resolver.ResourceResolverFunc(func(schema.GroupVersionKind) (schema.GroupVersionResource, error) {
 		return schema.GroupVersionResource{}, nil
 	})
 
-	// chainBegins is when the certificates begin that package validation is tested with.
+	// chainBegins is the time from which the certificates in the tests of package validation are valid.
 	chainBegins = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// anybody lets everybody do everything.
+// anybody authorizes every request.
 type anybody struct{}
 
 func (anybody) Authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 	return authorizer.DecisionAllow, "", nil
 }
 
-// administrative gives namespaces in which claims may have administrative access.
+// administrative returns namespaces in which claims may have administrative access.
 type administrative struct{ typedcorev1.NamespaceInterface }
 
 func (administrative) Get(_ context.Context, name string, _ metav1.GetOptions) (*corev1.Namespace, error) {

@@ -1,5 +1,5 @@
 // Package valuediff lists the fields in which two objects differ. The objects that are compared with upstream are too
-// long to be read side by side.
+// long to be compared by eye.
 package valuediff
 
 import (
@@ -8,7 +8,7 @@ import (
 	"plinth/object"
 )
 
-// First names the first place where two values differ and what is there; "" if they are equal.
+// First describes the first difference of two values by its path and both values; "" if they are equal.
 func First(want, got object.Value) string { return firstBelow("", want, got) }
 
 func firstBelow(path string, want, got object.Value) string {

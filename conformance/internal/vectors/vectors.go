@@ -19,13 +19,13 @@ import (
 
 // Vector is the object of one kind.
 type Vector struct {
-	Name string // as its file is called: core.v1.Pod
+	Name string // its file's name: core.v1.Pod
 	Kind schema.GroupVersionKind
 	Type reflect.Type // in k8s.io/api
 	JSON []byte
 }
 
-// Document is the object as encoding/json decodes it, the caller's own.
+// Document returns the object as encoding/json decodes it. The caller may change it.
 func (v Vector) Document(t testing.TB) map[string]any {
 	t.Helper()
 	var doc map[string]any
@@ -35,10 +35,10 @@ func (v Vector) Document(t testing.TB) map[string]any {
 	return doc
 }
 
-// fewest is less than any release of k8s.io/api has.
+// fewest is a minimum that every release of k8s.io/api exceeds.
 const fewest = 150
 
-// Read reads the vectors of every kind that clients know, in the order of their names.
+// Read reads the vectors of all kinds in client-go's scheme, in the order of their names.
 var Read = sync.OnceValues(func() ([]Vector, error) {
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/api").Output()
 	if err != nil {
@@ -81,7 +81,7 @@ func All(t testing.TB) []Vector {
 	return all
 }
 
-// kindOf reads a name: the group with its dots, the version, the kind.
+// kindOf parses a name: the group with its dots, the version, the kind.
 func kindOf(name string) schema.GroupVersionKind {
 	parts := strings.Split(name, ".")
 	last := len(parts) - 1
@@ -92,7 +92,8 @@ func kindOf(name string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: group, Version: parts[last-1], Kind: parts[last]}
 }
 
-// Emptied is what variants of a vector have in the place of a field's value that a client sends, but empty.
+// Emptied returns the empty value of the same JSON type, for variants of a vector in which a field is present but
+// empty.
 func Emptied(value any) any {
 	switch value.(type) {
 	case map[string]any:
