@@ -134,7 +134,7 @@ func makePlan(t *schema.Type) *plan {
 	for i := range t.Fields {
 		f := &t.Fields[i]
 		p.names = append(p.names, f.Name)
-		if slices.Contains(f.Within, 0) {
+		if f.Number == 0 || slices.Contains(f.Within, 0) {
 			p.fields = append(p.fields, planned{none: true})
 			continue
 		}

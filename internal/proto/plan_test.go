@@ -1,6 +1,11 @@
 package proto
 
-import "testing"
+import (
+	"reflect"
+	"testing"
+
+	"plinth/schema"
+)
 
 // A plan that violates an invariant is noticed.
 func TestPlanInvariants(t *testing.T) {
@@ -32,5 +37,23 @@ func TestPlanInvariants(t *testing.T) {
 		if have := c.plan.broken(); have != c.want {
 			t.Errorf("%+v: %q, want %q", *c.plan, have, c.want)
 		}
+	}
+}
+
+// A field without a number in its tag is not part of the message: types that no proto file describes, such as those of
+// tests, can be measured all the same.
+func TestFieldsWithoutNumbers(t *testing.T) {
+	typ := schema.FromGo(reflect.TypeFor[struct {
+		A string `json:"a" protobuf:"bytes,2,opt,name=a"`
+		B string `json:"b"`
+		C string `json:"c"`
+	}](), nil)
+	empty, err := Size(typ, []byte(`{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	size, err := Size(typ, []byte(`{"a":"xyz","b":"123","c":"456"}`))
+	if err != nil || size-empty != len("xyz") {
+		t.Errorf("the values take %d bytes (%v), want 3: those of a", size-empty, err)
 	}
 }
