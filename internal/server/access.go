@@ -53,7 +53,7 @@ func (c *Config) validateAccess() error {
 			case flag == "--disable-admission-plugins":
 			case slices.Contains(c.EnableAdmission, name) && slices.Contains(c.DisableAdmission, name):
 				refuse("%s: %s is disabled, too", flag, name)
-			case !slices.Contains(ownAdmission, name) && name != "AlwaysAdmit": // which does nothing
+			case !slices.Contains(ownAdmission, name) && name != "AlwaysAdmit": // which has no effect
 				refuse("%s asks for %s, which is not there yet", flag, name)
 			}
 		}
@@ -71,7 +71,8 @@ type AuthorizationWebhook struct {
 	AuthorizedTTL, UnauthorizedTTL time.Duration
 }
 
-// validateModes refuses what the reference refuses of --authorization-mode and its related flags, and the mode ABAC.
+// validateModes refuses the values of --authorization-mode and its related flags that the reference refuses, and the
+// mode ABAC.
 func (c *Config) validateModes(refuse func(format string, args ...any)) {
 	if c.AuthorizationConfig != "" {
 		return // the file replaces the modes
@@ -105,7 +106,7 @@ func (c *Config) modes() []authz.Mode {
 	return modes
 }
 
-// authorization creates the authorizers that the configuration asks for. follow starts to watch --authorization-config
+// authorization creates the configured authorizers. follow starts to watch --authorization-config
 // for changes, if it is set; it is to be called when the server is ready.
 func (s *Server) authorization() (follow func(), err error) {
 	c := &s.config

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A TokenReview knows the tokens that requests are authenticated by.
+// A TokenReview accepts the same tokens as the authentication of requests.
 //
 // SPEC: AUTH-2
 func TestTokenReview(t *testing.T) {
@@ -16,7 +16,7 @@ func TestTokenReview(t *testing.T) {
 	for spec, want := range map[string]string{
 		`{"token":"sesame"}`: `"status":{"audiences":["https://kubernetes.default.svc.cluster.local"],"authenticated":true,"user":{"groups":["system:masters","system:authenticated"],"uid":"1","username":"admin"}}`,
 		`{"token":"wrong"}`:  `"status":{"error":"invalid bearer token","user":{}}`,
-		// No token here is for somebody else.
+		// No token here is for another audience.
 		`{"token":"sesame","audiences":["vault"]}`: `"status":{"error":"invalid bearer token","user":{}}`,
 	} {
 		r := httptest.NewRequest("POST", "/apis/authentication.k8s.io/v1/tokenreviews",

@@ -20,7 +20,7 @@ import (
 	"plinth/object"
 )
 
-// eventually waits until a GET shows what a test wants to see; code 404 is an object of null.
+// eventually waits until a GET returns what a test expects; for code 404 the object is null.
 func (s *accounts) eventually(path, what string, want func(object.Value) bool) object.Value {
 	s.t.Helper()
 	for until := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -46,7 +46,7 @@ func (s *accounts) eventually(path, what string, want func(object.Value) bool) o
 func there(v object.Value) bool { return !v.IsNull() }
 func gone(v object.Value) bool  { return v.IsNull() }
 
-// Every namespace has a ServiceAccount default and the server's authority, and gets them back.
+// Every namespace has a ServiceAccount default and the server's authority, which are restored when they are removed.
 //
 // SPEC: AUTH-2
 func TestWhatNamespacesHave(t *testing.T) {
@@ -75,7 +75,7 @@ func TestWhatNamespacesHave(t *testing.T) {
 	s.eventually("/api/v1/namespaces/u", "gone, with what was in it", gone)
 }
 
-// A Secret that is made for a token gets one, which is somebody's, and goes with its ServiceAccount.
+// A Secret that is made for a token gets one that authenticates as its ServiceAccount, and is deleted with it.
 //
 // SPEC: AUTH-2
 func TestTokenSecrets(t *testing.T) {
@@ -112,8 +112,8 @@ func TestTokenSecrets(t *testing.T) {
 	s.eventually(path+"t", "gone with its ServiceAccount", gone)
 }
 
-// A token that was generated and not used for a year is marked invalid, which is why requests with it are refused, and
-// goes after another year; the uses of tokens are counted by what they are.
+// A token that was generated and not used for a year is marked invalid, so that requests with it are refused, and is
+// deleted after another year; uses of tokens are counted by their type.
 //
 // SPEC: AUTH-2, RUN-3
 func TestUnusedTokens(t *testing.T) {
@@ -137,7 +137,7 @@ func TestUnusedTokens(t *testing.T) {
 		tokens[name] = string(token)
 	}
 	s.ask("PATCH", "/api/v1/namespaces/u/serviceaccounts/a", `{"secrets":[{"name":"generated"}]}`, 200)
-	// after passes so many days, and has the controller look at the Secret.
+	// after advances the clock by this many days, and makes the controller process the Secret.
 	after := func(days int) {
 		later.Store(int64(time.Duration(days) * day))
 		s.ask("PATCH", path+"generated", fmt.Sprintf(`{"metadata":{"annotations":{"day":"%d"}}}`, days), 200)
@@ -178,8 +178,8 @@ func TestUnusedTokens(t *testing.T) {
 	s.eventually(path+"made", "there", there)
 }
 
-// A new user gets a certificate when somebody approves it, and is known by it; a node's is approved by itself; what
-// does not fit its signer fails; and old requests go.
+// A new user's certificate is issued once the request is approved, and authenticates the user; a node's request is
+// approved automatically; a request that does not fit its signer fails; and old requests are deleted.
 //
 // SPEC: AUTH-1, AUTH-2
 func TestSigningRequests(t *testing.T) {

@@ -54,7 +54,7 @@ type TokenWebhook struct {
 	CacheTTL   time.Duration
 }
 
-// open returns an authenticator that asks the webhook; nil if none is configured.
+// open returns an authenticator that calls the webhook; nil if no webhook is configured.
 func (w *TokenWebhook) open(audiences []string, now func() time.Time, logger *slog.Logger) (auth.Tokens, error) {
 	if w.ConfigFile == "" {
 		return nil, nil
@@ -132,7 +132,7 @@ func certificatesIn(file string) (ders [][]byte) {
 	}
 }
 
-// defaultIssuer is the issuer of service account tokens if none is configured.
+// defaultIssuer is the issuer of service account tokens unless another one is configured.
 const defaultIssuer = "https://kubernetes.default.svc.cluster.local"
 
 // validateAuthentication returns all errors of the settings of authentication, joined.
@@ -260,7 +260,7 @@ func (s *Server) authenticator(spoken *tls.Config) (*auth.Authenticator, error) 
 		tokens = append(tokens, auth.Agnostic(&serviceaccount.BootstrapTokens{Objects: objects, Now: now}, audiences))
 	}
 	to := auth.Config{Audiences: audiences, Now: now}
-	// After tokens of service accounts, which are recognized without asking anyone.
+	// After tokens of service accounts, which are recognized without a call.
 	foreign, err := s.jwtAuthenticator(&to)
 	if err != nil {
 		return nil, err
@@ -280,7 +280,7 @@ func (s *Server) authenticator(spoken *tls.Config) (*auth.Authenticator, error) 
 		return nil, err
 	}
 	clients := spoken.ClientCAs
-	if proxy != nil { // clients are offered its authority, too, but it vouches for the proxy alone
+	if proxy != nil { // clients are offered its authority, too, but it signs for the proxy alone
 		spoken.ClientCAs = clients.Clone()
 		if _, err := appendAuthorities(spoken.ClientCAs, "--requestheader-client-ca-file", c.FrontProxy.CAFile); err != nil {
 			return nil, err
@@ -302,7 +302,8 @@ func (s *Server) answerToken(
 	return s.issuer.Answer(ctx, rq, account, body)
 }
 
-// accountPages are the documents by which others verify service account tokens: the discovery document and the keys.
+// accountPages are the documents by which other programs verify service account tokens: the discovery document and the
+// keys.
 func (s *Server) accountPages() map[string]httpapi.Page {
 	issuer := s.config.issuers()[0]
 	if err := serviceaccount.Discoverable(issuer); err != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// What users make of the initial objects is undone at the next start where the reference undoes it, and stays where it
-// leaves it alone. A start that finds everything as it is to be writes nothing but the identity Lease.
+// Changes that users make to the initial objects are reverted at the next start if the reference reverts them, and are
+// kept otherwise. A start that finds all objects up to date writes only the identity Lease.
 //
 // SPEC: RUN-1
 func TestInitialObjects(t *testing.T) {
@@ -24,7 +24,7 @@ func TestInitialObjects(t *testing.T) {
 	)
 	c := quiet(t.TempDir())
 	c.FeatureGates = nil
-	c.EndpointReconciler = "none" // each start has another port
+	c.EndpointReconciler = "none" // each start uses a different port
 	begin := func() (*Server, *apiClient) {
 		t.Helper()
 		s, err := Start(t.Context(), c)
@@ -123,7 +123,7 @@ func TestInitialObjects(t *testing.T) {
 	}
 	end(s, client)
 
-	// What is there now is as it is to be.
+	// All objects are up to date now.
 	before := s.store.Revision()
 	s, client = begin()
 	list := must(client, http.MethodGet, leases, nil, 200)

@@ -67,7 +67,7 @@ type Config struct {
 	AuthorizationWebhook AuthorizationWebhook
 	AuthorizationConfig  string
 
-	AdmissionControl []string // the only admission plugins that are on; empty: the default ones
+	AdmissionControl []string // the only enabled admission plugins; empty: the default ones
 	EnableAdmission  []string
 	DisableAdmission []string
 	AllowPrivileged  bool
@@ -102,7 +102,7 @@ type Config struct {
 	MaxRequestsInflight int           // reading requests at the same time; 0: no limit
 	MaxMutatingInflight int           // writing requests at the same time; 0: no limit
 	GoawayChance        float64       // the share of HTTP/2 requests after which the connection is closed
-	ShutdownDelay       time.Duration // how long the server still serves after it is told to end
+	ShutdownDelay       time.Duration // how long the server still serves after it is asked to stop
 	EventTTL            time.Duration // how long Events are kept
 	WatchHistoryBytes   int64         // size of the watch history on disk
 	Profiling           bool          // serve /debug/pprof (to users whom authorization lets get it)

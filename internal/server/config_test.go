@@ -41,7 +41,7 @@ func TestFeatureGates(t *testing.T) {
 	for _, test := range []struct {
 		gates   []string
 		kept    bool
-		ignored string // what the log says
+		ignored string // the log's text
 	}{
 		{gates: nil},
 		{gates: []string{"VolumeBindMountOptions=false", "EmptyDirVolumeMode=true"}, kept: true},
@@ -141,7 +141,7 @@ func TestCertificatesAreKeptAndRenewed(t *testing.T) {
 }
 
 // Addresses with leading zeros, and ranges with bits beyond their prefix, are refused unless the gate is turned off;
-// what is no address at all is refused in any case.
+// text that is not an address is refused in any case.
 //
 // SPEC: VAL-4, RUN-1
 func TestStrictAddressesAreGated(t *testing.T) {

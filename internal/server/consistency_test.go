@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// apiClient speaks to a server as its administrator, over its socket.
+// apiClient sends requests to a server as its administrator, over its socket.
 type apiClient struct {
 	*http.Client
 	url string
@@ -67,7 +67,7 @@ func (c *apiClient) send(ctx context.Context, method, path, mediaType string, bo
 	return c.Do(r)
 }
 
-// do sends a request and reads its answer. It is an error if the answer has another code than these.
+// do sends a request and reads the response. Any code other than these is an error.
 func (c *apiClient) do(ctx context.Context, method, path, mediaType string, body any, codes ...int) (int,
 	jsonObject, error) {
 	answer, err := c.send(ctx, method, path, mediaType, body)
@@ -114,7 +114,7 @@ func (o jsonObject) revision() int64 {
 	return n
 }
 
-// churned is a type that writers write and watchers watch, under every URL that it has.
+// churned is a type that writers write and watchers watch, with all of its URLs.
 type churned struct {
 	urls []string // format strings with a place for the namespace
 	make func(r *rand.Rand) jsonObject
@@ -222,12 +222,12 @@ func (c *churn) bump(path string, labels map[string]any) error {
 	return err
 }
 
-// watcher replays what a watch tells it.
+// watcher replays the events of a watch.
 type watcher struct {
 	name      string
 	path      string // of the collection
 	selector  url.Values
-	keep      func(jsonObject) bool // what the selector means, said once more
+	keep      func(jsonObject) bool // the selector as a function
 	start     string                // "list", "unset", "zero", "stream", or a version
 	resumable bool
 
@@ -239,8 +239,7 @@ type watcher struct {
 	resumed int
 }
 
-// run watches until ctx ends, and drops the connection after some events, again and again, where it knows how to
-// resume.
+// run watches until ctx ends, and repeatedly drops the connection after some events, where it can resume.
 func (w *watcher) run(ctx context.Context, c *apiClient, seed uint64) error {
 	r := rand.New(rand.NewPCG(seed, 1))
 	if err := w.begin(ctx, c); err != nil {
@@ -275,7 +274,7 @@ func (w *watcher) run(ctx context.Context, c *apiClient, seed uint64) error {
 	return nil
 }
 
-// begin sets the first state, as far as it does not come from the watch itself.
+// begin sets the first state, unless the watch itself delivers it.
 func (w *watcher) begin(ctx context.Context, c *apiClient) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -292,7 +291,7 @@ func (w *watcher) begin(ctx context.Context, c *apiClient) error {
 		w.state, w.last = list, revision
 		return err
 	}
-	w.resumable, w.live = true, true // from before there was anything
+	w.resumable, w.live = true, true // from before the first object
 	var err error
 	w.last, err = strconv.ParseInt(w.start, 10, 64)
 	return err
@@ -330,7 +329,7 @@ func (w *watcher) follow(ctx context.Context, c *apiClient, query url.Values, dr
 	return nil
 }
 
-// see checks one event against what was told before.
+// see checks one event against the events before it.
 func (w *watcher) see(kind string, obj jsonObject) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -338,7 +337,7 @@ func (w *watcher) see(kind string, obj jsonObject) error {
 	told := fmt.Errorf("%s %s at %d, after %d", kind, key, revision, w.last)
 	_, has := w.state[key]
 	if kind == "MODIFIED" || kind == "DELETED" || kind == "BOOKMARK" {
-		if !w.live { // the initial events are behind; they come in the order of names
+		if !w.live { // the initial events are over; they arrive in the order of names
 			w.last, w.live = 0, true
 		}
 	}
@@ -367,7 +366,7 @@ func (w *watcher) see(kind string, obj jsonObject) error {
 	return nil
 }
 
-// differs says in what the replayed state is not this one.
+// differs describes the difference between the replayed state and this one.
 func (w *watcher) differs(want map[string]jsonObject) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -423,7 +422,7 @@ func (c *apiClient) list(ctx context.Context, path string, selector url.Values) 
 	}
 }
 
-// watchers are one of every kind: type, version, scope, selector and start.
+// watchers are one watcher for every combination of type, version, scope, selector and start.
 func watchers(origin string) []*watcher {
 	label := func(obj jsonObject) string { return obj.text("metadata", "labels", "color") }
 	selections := []struct {
@@ -466,12 +465,12 @@ func watchers(origin string) []*watcher {
 	return all
 }
 
-// Writers write at random while watchers of every kind watch, drop their connections and resume. In the end what every
-// watcher has replayed is what a list with the same selector shows, and no acknowledged update is lost.
+// Writers write at random while watchers of every kind watch, drop their connections and resume. In the end the state
+// that each watcher has replayed equals a list with the same selector, and no acknowledged update is lost.
 // SPEC: WATCH-1, WATCH-2, WATCH-5, WATCH-7, LIST-4, LIST-7, WRITE-1
 func TestWatchersAgreeWithLists(t *testing.T) {
 	config := Defaults()
-	config.Controllers = []string{"namespace-controller"} // others make objects that no number is in
+	config.Controllers = []string{"namespace-controller"} // other writers create objects without the number
 	config.DataDir, config.Storage, config.SecurePort, config.Logger = t.TempDir(), "memory", 0,
 		slog.New(slog.DiscardHandler)
 	s, err := Start(t.Context(), config)
@@ -527,7 +526,7 @@ func TestWatchersAgreeWithLists(t *testing.T) {
 	t.Logf("%d writes, %d watchers saw %d events and dropped %d connections", c.writes, len(all), events, resumed)
 }
 
-// compare waits until every watcher has come to what a list says, and looks whether it stays there.
+// compare waits until the state of every watcher equals a list, and checks that it stays so.
 func (c *churn) compare(all []*watcher) {
 	for _, w := range all {
 		want, _, err := c.client.list(c.Context(), w.path, w.selector)
@@ -563,7 +562,7 @@ func (c *churn) compare(all []*watcher) {
 	}
 }
 
-// countBumps looks whether an acknowledged update was lost.
+// countBumps checks whether an acknowledged update was lost.
 func (c *churn) countBumps() {
 	for _, kind := range churnedTypes {
 		items, _, err := c.client.list(c.Context(), collection(kind.urls[0], ""), nil)

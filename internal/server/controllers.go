@@ -13,7 +13,7 @@ import (
 // controllerRow is one of kube-controller-manager's controllers that this server can run.
 type controllerRow struct {
 	name  string // as kube-controller-manager names it
-	alias string // its name before 1.28, which --controllers takes, too
+	alias string // its name before 1.28, which --controllers accepts, too
 	does  string // what it does, for the documentation of --controllers
 	make  func(*Server) func(context.Context)
 }

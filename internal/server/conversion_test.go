@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// converter is a conversion webhook that stands behind the service "hook": spec.colour of v1 is spec.paint of v2.
+// converter is a conversion webhook behind the service "hook": spec.colour of v1 is spec.paint of v2.
 type converter struct {
 	*httptest.Server
 	bundle string
@@ -90,7 +90,7 @@ func (c *converter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// reviews are the sizes of the reviews since the last time.
+// reviews are the sizes of the reviews since the last call.
 func (c *converter) reviews() (sizes []int) {
 	for {
 		select {
@@ -128,8 +128,8 @@ func (c *converter) definition(port int) jsonObject {
 	return d
 }
 
-// Objects are read and written in every version of their definition, by a webhook behind a service, which is asked once
-// a list. If it returns wrong objects, the stored version can still be read.
+// Objects are read and written in every version of their definition, by a webhook behind a service, which is called
+// once for a list. If it returns wrong objects, the stored version can still be read.
 //
 // SPEC: EXT-1
 func TestConversionByAService(t *testing.T) {
@@ -194,7 +194,7 @@ func TestConversionByAService(t *testing.T) {
 	}
 }
 
-// An object that does not say how many replicas it wants has no Scale to be read, but one to be patched and applied.
+// The Scale of an object that does not set its replicas cannot be read, but can be patched and applied.
 //
 // SPEC: URI-7, SSA-14, EXT-1
 func TestScaleOfACustomObject(t *testing.T) {

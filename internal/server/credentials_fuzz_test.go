@@ -16,9 +16,9 @@ import (
 	"plinth/internal/auth/oidc/issuertest"
 )
 
-// Whatever shows as a credential, in any header and beside any certificate, through everything that knows credentials
-// at once: nothing panics, nothing is the server's fault, and only who shows a token that is good, or one that is that
-// but for white space, is somebody.
+// Any credential, in any header and beside any certificate, is tried with all authenticators enabled: no request panics
+// or fails with a server error, and a request is authenticated only if it has a valid token, or one that is valid but
+// for white space.
 //
 // SPEC: AUTH-1
 func FuzzCredentials(f *testing.F) {

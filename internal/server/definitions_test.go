@@ -99,8 +99,8 @@ func conditionOf(obj jsonObject, typ string) string {
 	return ""
 }
 
-// A type is served when the POST of its definition returns, pruned, filled in, with a status of its own; and gone, with
-// its objects, when the definition is. SPEC: EXT-1
+// A type is served when the POST of its definition returns: its objects are pruned and defaulted, and their status is a
+// subresource. When the definition is gone, so are the type and its objects. SPEC: EXT-1
 func TestDefinitions(t *testing.T) {
 	c, _ := serveDefinitions(t)
 	made := c.must(201, http.MethodPost, definitions, definitionOf("a.example.com", "widgets", "Widget"))
@@ -175,7 +175,7 @@ func TestDocumentsDescribeADefinition(t *testing.T) {
 	}
 }
 
-// unknown checks that nothing is served at a path.
+// unknown checks that a path is not served.
 func (c *testClient) unknown(path string) {
 	c.t.Helper()
 	rs, err := c.send(c.ctx, http.MethodGet, path, "", nil)
@@ -188,7 +188,7 @@ func (c *testClient) unknown(path string) {
 	}
 }
 
-// gone waits until there is nothing at a path any more.
+// gone waits until a path is no longer served.
 func (c *testClient) gone(path string) {
 	c.t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -205,7 +205,8 @@ func (c *testClient) gone(path string) {
 	}
 }
 
-// An object that a finalizer holds keeps its definition, to which nothing new is added meanwhile. SPEC: EXT-1
+// An object with a finalizer delays the deletion of its definition, and no new objects can be created meanwhile.
+// SPEC: EXT-1
 func TestDefinitionWaitsForItsObjects(t *testing.T) {
 	c, _ := serveDefinitions(t)
 	c.must(201, http.MethodPost, definitions, definitionOf("a.example.com", "widgets", "Widget"))
@@ -232,7 +233,8 @@ func TestDefinitionWaitsForItsObjects(t *testing.T) {
 	c.gone(definitions + "/widgets.a.example.com")
 }
 
-// No two definitions of a group have the same name; who gives one up, gives it to who waits for it. SPEC: EXT-1
+// No two definitions of a group have the same name; a definition that gives a name up passes it to the one that waits
+// for it. SPEC: EXT-1
 func TestNamesOfDefinitions(t *testing.T) {
 	c, _ := serveDefinitions(t)
 	c.must(201, http.MethodPost, definitions, definitionOf("a.example.com", "widgets", "Widget"))
@@ -255,8 +257,8 @@ func TestNamesOfDefinitions(t *testing.T) {
 	}
 }
 
-// A watch ends when the form of its objects changes, and is not continued from before; what does not concern the form,
-// such as an annotation or a printer column, does not end it. SPEC: EXT-1
+// A watch ends when the form of its objects changes, and cannot be resumed from before the change; changes that do not
+// affect the form, such as an annotation or a printer column, do not end it. SPEC: EXT-1
 func TestDefinitionEndsWatches(t *testing.T) {
 	c, _ := serveDefinitions(t)
 	const path, widgets = definitions + "/widgets.a.example.com", "/apis/a.example.com/v1/namespaces/default/widgets"
@@ -302,8 +304,8 @@ func TestDefinitionEndsWatches(t *testing.T) {
 	}
 }
 
-// Whoever creates objects while their definition goes and comes again leaves none behind that belongs to no definition,
-// and sees nothing but success, and that the type is gone or going. SPEC: EXT-1
+// Objects are created while their definition is deleted and created again: no object is left without a definition, and
+// a client sees only success, or that the type is gone or being deleted. SPEC: EXT-1
 func TestDefinitionsComeAndGoUnderLoad(t *testing.T) {
 	c, s := serveDefinitions(t)
 	const path, widgets = definitions + "/widgets.a.example.com", "/apis/a.example.com/v1/namespaces/default/widgets"
@@ -350,7 +352,7 @@ func TestDefinitionsComeAndGoUnderLoad(t *testing.T) {
 	}
 }
 
-// The deletion of a definition goes on after a restart. SPEC: EXT-1
+// The deletion of a definition continues after a restart. SPEC: EXT-1
 func TestDefinitionsAreEmptiedAfterARestart(t *testing.T) {
 	c, s := serveDefinitions(t)
 	config := s.config
@@ -377,7 +379,7 @@ func TestDefinitionsAreEmptiedAfterARestart(t *testing.T) {
 	c.gone(path)
 }
 
-// A definition of what is built in already is never served, and takes nothing with it when it goes. SPEC: EXT-1
+// A definition of a built-in type is never served, and its deletion does not delete objects of that type. SPEC: EXT-1
 func TestDefinitionOfABuiltinType(t *testing.T) {
 	c, _ := serveDefinitions(t)
 	const leases, path = "/apis/coordination.k8s.io/v1/namespaces/default/leases",
@@ -404,7 +406,7 @@ func TestDefinitionOfABuiltinType(t *testing.T) {
 	}
 }
 
-// With the admission plugin off, nothing checks whether there is a namespace. SPEC: AUTH-3, RUN-1, URI-5
+// With the admission plugin disabled, it is not checked whether the namespace exists. SPEC: AUTH-3, RUN-1, URI-5
 func TestWithoutNamespaceLifecycle(t *testing.T) {
 	config := quiet(t.TempDir())
 	config.DisableAdmission = []string{"NamespaceLifecycle"}
@@ -429,7 +431,7 @@ func TestDefinitionInABuiltinGroupVersion(t *testing.T) {
 	}
 }
 
-// The metadata of an object within an object is looked at, too. SPEC: EXT-1, VAL-1
+// The metadata of an embedded object is validated, too. SPEC: EXT-1, VAL-1
 func TestEmbeddedMetadata(t *testing.T) {
 	c, _ := serveDefinitions(t)
 	definition := definitionOf("a.example.com", "widgets", "Widget")

@@ -19,8 +19,7 @@ import (
 	"plinth/object"
 )
 
-// rehearsal sends each write twice: as a dry run, of which nothing may be left, and for good, with which the dry run
-// has to agree.
+// rehearsal sends each write twice: as a dry run, which must leave no trace, and for good, with the same response.
 type rehearsal struct {
 	*testing.T
 	server *Server
@@ -28,11 +27,11 @@ type rehearsal struct {
 	rehearsed map[string]int
 }
 
-// A dry run of a Service with an address of its own does not look whether somebody has it, as in the reference. So it
-// goes on to the name.
+// As in the reference, a dry run of a Service with an explicit address does not check whether the address is taken. So
+// it proceeds to the check of the name.
 const addressTaken = "create what is there: /api/v1/namespaces/default/services"
 
-// reply is an answer as the two runs are compared by.
+// reply is the part of a response by which the two runs are compared.
 type reply struct {
 	code     int
 	warnings string
@@ -40,7 +39,7 @@ type reply struct {
 	raw      string
 }
 
-// cleaned waits until the server itself has gone on with definitions that are deleted.
+// cleaned waits until the server itself has completed the deletion of definitions.
 func (h *rehearsal) cleaned() {
 	h.Helper()
 	const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -53,7 +52,7 @@ func (h *rehearsal) cleaned() {
 	}
 }
 
-// send has one request answered. Header Content-Type is that of a body.
+// send serves one request. The header Content-Type is that of the body.
 func (h *rehearsal) send(method, path, body, contentType string) reply {
 	h.Helper()
 	r, err := http.NewRequest(method, path, strings.NewReader(body))
@@ -83,7 +82,7 @@ var (
 )
 
 func comparable(body string) string {
-	// A dry run of what makes an object has no version to tell.
+	// A dry run that creates an object has no version to report.
 	body = strings.ReplaceAll(body, `"resourceVersion":"0",`, "")
 	body = made.ReplaceAllString(body, `"$1":"~"`)
 	body = list.ReplaceAllString(body, `"clusterIPs":"~"`)
@@ -120,7 +119,7 @@ func (h *rehearsal) changes(since int64) (keys []string) {
 	return keys
 }
 
-// both sends a write as a dry run and for good. what names it in the tally.
+// both sends a write as a dry run and for good. what is its name in the tally.
 func (h *rehearsal) both(what, method, path, body, contentType string) reply {
 	h.Helper()
 	query := func(extra string) string {
@@ -172,7 +171,7 @@ const (
 	applyType     = "application/apply-patch+yaml"
 )
 
-// specimen is an object of a type that is written, and where.
+// specimen is an object of a type that is written, and its path.
 type specimen struct {
 	of         *engine.Resource
 	obj        object.Value
@@ -188,7 +187,7 @@ func (s *specimen) intent(extra string) string {
 		s.of.APIVersion(), s.of.Kind, s.obj.At("metadata", "name").Str(), extra)
 }
 
-// live is the object as it is there.
+// live is the stored object.
 func (h *rehearsal) live(path string) object.Value {
 	h.Helper()
 	got := h.send("GET", path, "", "")
@@ -199,7 +198,7 @@ func (h *rehearsal) live(path string) object.Value {
 	return parsed.Value
 }
 
-// clear removes the object, whatever holds it, and make makes it again.
+// clear removes the object, even if finalizers hold it, and make creates it again.
 func (h *rehearsal) clear(s *specimen) {
 	h.Helper()
 	for range 5 {
@@ -290,7 +289,8 @@ func (h *rehearsal) specimens() []*specimen {
 	return all
 }
 
-// moreSpecimens are objects of types that package validation has no documents of, or none that can be created just so.
+// moreSpecimens are objects of types for which package validation has no documents, or none that can be created without
+// preparation.
 var moreSpecimens = []string{
 	`{apiVersion: v1, kind: Binding, metadata: {name: web}, target: {name: a-node}}`,
 	`{apiVersion: autoscaling/v1, kind: HorizontalPodAutoscaler, metadata: {name: web}, spec: {maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}}`,
@@ -306,15 +306,15 @@ var moreSpecimens = []string{
 	`{apiVersion: authorization.k8s.io/v1, kind: LocalSubjectAccessReview, metadata: {namespace: default}, spec: {user: u, resourceAttributes: {namespace: default, verb: get, resource: pods}}}`,
 }
 
-// A dry run of every write of every type, with every option, leaves nothing behind: no object, no revision, no event,
-// no address; and so it sets off no controller, either. It answers as the same write does that comes behind it.
+// A dry run of every write of every type, with every option, leaves no trace: no object, no revision, no event, no
+// address; so it does not trigger controllers, either. Its response is that of the same write that follows it.
 //
 // SPEC: DRY-1, DRY-3
 func TestDryRuns(t *testing.T) {
 	c := Defaults()
 	c.DataDir, c.Storage, c.SecurePort, c.Logger = t.TempDir(), "memory", 0, slog.New(slog.DiscardHandler)
 	c.TokenAuthFile = tokenFile(t, c.DataDir)
-	c.Controllers = nil // what they write would be taken for a dry run's
+	c.Controllers = nil // their writes would be mistaken for those of a dry run
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	c.Now = func() time.Time { return at }
 	s, err := Start(context.Background(), c)
@@ -408,7 +408,7 @@ func (h *rehearsal) writes(s *specimen) {
 	}
 }
 
-// operations are bodies of what a POST to a subresource does.
+// operations are bodies for a POST to a subresource.
 var operations = map[string]string{
 	"binding":  `{"metadata":{"name":"%s"},"target":{"name":"a-node"}}`,
 	"eviction": `{"metadata":{"name":"%s"}}`,
@@ -468,7 +468,7 @@ func (h *rehearsal) subresource(s *specimen, sub *engine.Subresource) {
 	}
 }
 
-// unbound makes a Pod that no node has.
+// unbound creates a Pod that is not bound to a node.
 func (h *rehearsal) unbound(s *specimen) {
 	h.make(s)
 	if s.of.Name != "pods" {
@@ -481,7 +481,7 @@ func (h *rehearsal) unbound(s *specimen) {
 	}
 }
 
-// virtual rehearses a create of what is not stored.
+// virtual rehearses a create of a type that is not stored.
 func (h *rehearsal) virtual(s *specimen) {
 	if s.of.Through == nil {
 		before := h.server.store.Revision()

@@ -20,7 +20,7 @@ import (
 	"plinth/internal/etcdstub"
 )
 
-// started starts a server in memory with a changed configuration, and ends it with the test.
+// started starts a server in memory with a changed configuration, and closes it when the test ends.
 func started(t *testing.T, change func(*Config)) *Server {
 	t.Helper()
 	c := quiet(t.TempDir())
@@ -34,7 +34,7 @@ func started(t *testing.T, change func(*Config)) *Server {
 	return s
 }
 
-// anonymous asks without credentials.
+// anonymous sends a request without credentials.
 func anonymous(t *testing.T, s *Server, edit func(*tls.Config)) (*http.Response, error) {
 	t.Helper()
 	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
@@ -49,7 +49,7 @@ func anonymous(t *testing.T, s *Server, edit func(*tls.Config)) (*http.Response,
 	return answer, err
 }
 
-// The pair in --cert-dir is used if it is there, and made if it is not; half a pair is an error.
+// The pair in --cert-dir is used if it exists, and created otherwise; half a pair is an error.
 //
 // SPEC: RUN-1, RUN-2
 func TestCertDir(t *testing.T) {
@@ -60,7 +60,7 @@ func TestCertDir(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Whoever has the file can trust the server.
+	// A client that has the file can verify the server.
 	text, err := os.ReadFile(filepath.Join(dir, "apiserver.crt"))
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +175,7 @@ func TestAccessFlags(t *testing.T) {
 	}
 }
 
-// Versions of the API come and go with --runtime-config; what is not here is logged.
+// Versions of the API are enabled and disabled by --runtime-config; unknown ones are logged.
 //
 // SPEC: RUN-4
 func TestRuntimeConfig(t *testing.T) {
@@ -278,7 +278,7 @@ func TestOtherFlags(t *testing.T) {
 	}
 }
 
-// A server that is told to end goes on for a while, not ready.
+// A server that is asked to stop continues to serve for a while, and is not ready meanwhile.
 //
 // SPEC: RUN-1
 func TestShutdownDelay(t *testing.T) {
@@ -299,7 +299,7 @@ func TestShutdownDelay(t *testing.T) {
 	for said.Scan() && !strings.Contains(said.Text(), "closing") {
 	}
 	go io.Copy(io.Discard, lines)
-	time.Sleep(50 * time.Millisecond) // it says so just before
+	time.Sleep(50 * time.Millisecond) // it prints this just before
 	for path, want := range map[string]int{"/readyz": 500, "/livez": 200} {
 		answer, err := client.Get(url + path)
 		if err != nil {
@@ -315,7 +315,7 @@ func TestShutdownDelay(t *testing.T) {
 	}
 }
 
-// Where the stub of etcd says that data are kept, they are kept, each prefix for itself; and objects are there after a
+// Data is stored in the directory that the etcd stub returns, separately for each prefix; and objects exist after a
 // restart.
 //
 // SPEC: RUN-2
@@ -370,7 +370,7 @@ func TestEtcdServers(t *testing.T) {
 	}
 }
 
-// What would protect, and is not there, is an error that names it.
+// A setting that would restrict access and is not implemented is an error that names it.
 //
 // SPEC: RUN-1
 func TestRefusedSettings(t *testing.T) {
@@ -454,8 +454,9 @@ func TestRefusedSettings(t *testing.T) {
 	}
 }
 
-// The Service kubernetes leads to the server, from the beginning and after a restart elsewhere; what others have added
-// stays. The Service itself is, as in the reference, never changed: its endpoints say where the server is.
+// The Service kubernetes leads to the server, from the beginning and after a restart at another address; additions by
+// other writers are kept. The Service itself is, as in the reference, never changed: its endpoints have the address of
+// the server.
 //
 // SPEC: RUN-1, RUN-2
 func TestServiceKubernetes(t *testing.T) {
@@ -525,7 +526,7 @@ func TestServiceKubernetes(t *testing.T) {
 	}
 }
 
-// A namespace that is being deleted goes where there is somebody to empty it, and stays where there is not:
+// A namespace that is being deleted is removed if a controller runs that empties it, and stays otherwise:
 // kube-apiserver leaves that to kube-controller-manager.
 //
 // SPEC: DEL-5, RUN-2
@@ -558,7 +559,7 @@ func TestControllers(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !goes {
-				until = until.Add(-time.Second) // it is enough to look a few times
+				until = until.Add(-time.Second) // a few checks are enough
 			}
 		}
 		if code == 404 != goes {

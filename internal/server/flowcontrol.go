@@ -77,7 +77,7 @@ func flowControl(now func() object.Value) (all []initial) {
 func revisedFlowControl(live, spec object.Value, mandatory bool) object.Value {
 	text, annotated := live.At("metadata", "annotations").Get(autoUpdateSpec)
 	said, err := strconv.ParseBool(text.Str())
-	// No annotation, or a text that is no bool: an object that was never changed is the server's.
+	// No annotation, or a text that is not a bool: an object that was never changed is the server's.
 	update := mandatory || err == nil && said || err != nil && live.At("metadata", "generation").Int() == 1
 	if update && !object.Equal(live.At("spec"), spec) {
 		live = live.With("spec", spec)
@@ -88,7 +88,7 @@ func revisedFlowControl(live, spec object.Value, mandatory bool) object.Value {
 	return live
 }
 
-// notDangling is the status to apply to a FlowSchema whose priority level exists; null if it is there already.
+// notDangling is the status to apply to a FlowSchema whose priority level exists; null if it exists already.
 func notDangling(live object.Value, level string, now func() object.Value) object.Value {
 	text := object.StringOf
 	message := fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q and it exists",

@@ -24,8 +24,8 @@ import (
 	"plinth/object"
 )
 
-// inProcess is a server with storage in memory that is only called by its handler. dir keeps the keys, which
-// take the longest to make.
+// inProcess is a server with storage in memory that is called only through its handler. dir keeps the keys, whose
+// generation takes the longest.
 func inProcess(t testing.TB, dir string) *Server {
 	t.Helper()
 	c := Defaults()
@@ -38,7 +38,7 @@ func inProcess(t testing.TB, dir string) *Server {
 	return s
 }
 
-// tokenFile is one by which the requests that asAdmin makes are the administrator's.
+// tokenFile writes the token file by which requests from asAdmin are authenticated as the administrator's.
 func tokenFile(t testing.TB, dir string) string {
 	t.Helper()
 	file := filepath.Join(dir, "tokens.csv")
@@ -54,10 +54,10 @@ func asAdmin(r *http.Request) *http.Request {
 	return r
 }
 
-// A script is steps behind lines of ===, each with a request line, headers, an empty line and a body.
+// A script is a sequence of steps, each after a line of ===, with a request line, headers, an empty line and a body.
 const scriptStep = "\n===\n"
 
-// scriptRequest reads a step. It is false for what no HTTP server would hand on to its handler.
+// scriptRequest reads a step. It is false for requests that an HTTP server would not pass to its handler.
 func scriptRequest(step string) (*http.Request, bool) {
 	head, body, _ := strings.Cut(step, "\n\n")
 	lines := strings.Split(head, "\n")
@@ -87,7 +87,7 @@ func scriptRequest(step string) (*http.Request, bool) {
 	return asAdmin(r), true
 }
 
-// Whatever is sent, no request panics, none is the server's fault, and who is refused is told so by a Status.
+// No request panics or fails with a server error, and every refusal is a Status.
 // SPEC: URI-9
 func TestHostileRequests(t *testing.T) {
 	dir := t.TempDir()
@@ -97,7 +97,7 @@ func TestHostileRequests(t *testing.T) {
 	}
 }
 
-// The same for generated requests. The seeds are small, as every run has a server of its own.
+// The same for generated requests. The seeds are small, as every run starts a server.
 // SPEC: URI-9
 func FuzzHandler(f *testing.F) {
 	for i, script := range recordedScripts(f, 1) {
@@ -109,7 +109,7 @@ func FuzzHandler(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script string) { runScript(t, dir, script) })
 }
 
-// clientFaults are the client's, and told as the reference tells them: with 500.
+// clientFaults are errors of the client for which the reference, too, answers with 500.
 var clientFaults = []string{
 	"failed to create typed patch object", // an apply of a wrong type
 	"Non-matching dry-run options in request and content",
@@ -117,7 +117,7 @@ var clientFaults = []string{
 	"duplicate nodePort",
 }
 
-// runScript sends the requests of a script to a server of their own.
+// runScript sends the requests of a script to a new server.
 func runScript(t *testing.T, dir, script string) {
 	t.Helper()
 	s := inProcess(t, dir)
@@ -136,7 +136,7 @@ func runScript(t *testing.T, dir, script string) {
 	}
 }
 
-// sendStep has one request answered and says what is wrong with the answer.
+// sendStep serves one request and returns what is wrong with the response.
 func sendStep(s *Server, r *http.Request) (err error) {
 	patience := 200 * time.Millisecond
 	if strings.Contains(r.URL.RawQuery, "watch") || strings.Contains(r.URL.Path, "/watch/") {
@@ -158,7 +158,7 @@ func sendStep(s *Server, r *http.Request) (err error) {
 	return judge(r, w)
 }
 
-// judge looks at an answer.
+// judge checks a response.
 func judge(r *http.Request, w *httptest.ResponseRecorder) error {
 	body := w.Body.String()
 	media, _, _ := mime.ParseMediaType(w.Header().Get("Content-Type"))
@@ -235,8 +235,8 @@ func checkStatus(code int, status object.Value) error {
 
 var repeated = regexp.MustCompile(`\$\(repeat ([0-9]+) "([^"]*)"\)`)
 
-// recordedScripts are the requests that the conformance suite sends, a few at a time behind the first ones of their
-// file, which make the namespace and the first objects.
+// recordedScripts are the requests that the conformance suite sends, a few at a time, after the first ones of their
+// file, which create the namespace and the first objects.
 func recordedScripts(f testing.TB, few int) []string {
 	files, err := filepath.Glob("../../conformance/requests/testdata/*.txt")
 	if err != nil || len(files) == 0 {

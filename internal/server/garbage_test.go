@@ -15,7 +15,7 @@ func ownedBy(name, apiVersion, kind, owner, uid string) jsonObject {
 	}}}}
 }
 
-// stays checks that an object is there and is not being deleted, and goes on being there.
+// stays checks that an object exists, is not being deleted, and continues to exist.
 func (c *testClient) stays(path string) {
 	c.t.Helper()
 	for range 20 {
@@ -26,8 +26,8 @@ func (c *testClient) stays(path string) {
 	}
 }
 
-// Objects of custom types own and are owned; an owner of a type that is not served is neither there nor gone, until it
-// is served.
+// Objects of custom types own and are owned; an owner of a type that is not served counts as neither existing nor gone,
+// until the type is served.
 //
 // SPEC: DEL-5, EXT-1
 func TestGarbageOfCustomTypes(t *testing.T) {
@@ -66,13 +66,13 @@ func TestGarbageOfCustomTypes(t *testing.T) {
 	}
 	c.must(200, http.MethodDelete, widgets+"/w?propagationPolicy=Background", nil)
 	c.gone(widgets + "/w")
-	c.gone(configMaps + "/unserved") // it names the owner that has gone, in whatever version
+	c.gone(configMaps + "/unserved") // it names the deleted owner, in any version
 
-	// The type of an owner comes.
+	// The type of an owner is defined.
 	c.must(201, http.MethodPost, definitions, definitionOf("b.example.com", "gadgets", "Gadget"))
 	c.gone(configMaps + "/early")
 
-	// The type of an owner goes, and the owner with it.
+	// The type of an owner is deleted, and the owner with it.
 	uid = c.must(201, http.MethodPost, widgets, widget(map[string]any{"name": "w"})).text("metadata", "uid")
 	c.must(201, http.MethodPost, configMaps, ownedBy("last", "a.example.com/v1", "Widget", "w", uid))
 	c.must(200, http.MethodDelete, definitions+"/widgets.a.example.com", nil)

@@ -12,7 +12,7 @@ import (
 	"plinth/object"
 )
 
-// ensureConfigMaps creates or updates the ConfigMaps that tell other programs about the server: the authorities of
+// ensureConfigMaps creates or updates the ConfigMaps that describe the server to other programs: the authorities of
 // client certificates, and the date since which the use of tokens in Secrets is recorded.
 func (s *Server) ensureConfigMaps(ctx context.Context) error {
 	const name, key = "extension-apiserver-authentication", "client-ca-file"

@@ -16,7 +16,7 @@ import (
 	"plinth/internal/auth/oidc/issuertest"
 )
 
-// whoAmI is what a server says of who shows a token: "name [groups]", or the code.
+// whoAmI is the user that a server authenticates a token as: "name [groups]", or the code.
 func whoAmI(s *Server, token string) string {
 	r := httptest.NewRequest("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", strings.NewReader("{}"))
 	r.Header.Set("Content-Type", "application/json")
@@ -37,7 +37,7 @@ func whoAmI(s *Server, token string) string {
 	return fmt.Sprint(review.Status.UserInfo.Username, " ", review.Status.UserInfo.Groups)
 }
 
-// eventually waits until a server says so of a token.
+// eventually waits until a server authenticates a token as this user.
 func eventually(t *testing.T, s *Server, token, want string) {
 	t.Helper()
 	got := ""
@@ -141,7 +141,7 @@ func TestSettingsOfAuthenticationThatContradict(t *testing.T) {
 	}
 }
 
-// kubeconfigOf is a file that leads to a webhook.
+// kubeconfigOf is a kubeconfig with the URL of a webhook.
 func kubeconfigOf(t *testing.T, url string, authority []byte) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
@@ -160,7 +160,7 @@ func kubeconfigOf(t *testing.T, url string, authority []byte) string {
 	return file
 }
 
-// A webhook is asked about tokens that the server itself does not know, once while its answer is cached.
+// A webhook is called for tokens that the server itself does not know, and once only while its response is cached.
 //
 // SPEC: AUTH-1
 func TestTokenWebhook(t *testing.T) {

@@ -21,12 +21,13 @@ import (
 func quiet(dir string) Config {
 	c := Defaults()
 	c.DataDir, c.SecurePort, c.Logger = dir, 0, slog.New(slog.DiscardHandler)
-	// Without its identity Lease the server writes nothing of itself while a test looks.
+	// Without its identity Lease the server does not write on its own during a test.
 	c.FeatureGates = []string{"APIServerIdentity=false", "UnknownVersionInteroperabilityProxy=false"}
 	return c
 }
 
-// Two servers on one directory would ruin each other's data; the second one says so, and the first one goes on.
+// Two servers on one directory would corrupt each other's data; the second one fails with an error, and the first one
+// continues.
 // SPEC: STORE-1
 func TestSecondServer(t *testing.T) {
 	c := quiet(t.TempDir())
@@ -50,13 +51,13 @@ func TestSecondServer(t *testing.T) {
 	}
 }
 
-// Events go when their time is over, by themselves: whoever watches is told, and whoever reads finds none. Both kinds
-// of Events do, and nothing else does.
+// Events of both groups are deleted when they expire: watchers receive the deletions, and readers no longer find the
+// Events. Other objects do not expire.
 // SPEC: URI-10
 func TestEventsExpire(t *testing.T) {
 	c := quiet(t.TempDir())
 	began := time.Now()
-	var passed atomic.Int64 // since then: the server's clock stands still but for this
+	var passed atomic.Int64 // since then: the server's clock moves only by this
 	asked := make(chan struct{})
 	c.Now = func() time.Time {
 		select {
@@ -71,7 +72,7 @@ func TestEventsExpire(t *testing.T) {
 	}
 	defer s.Close()
 	client := clientOf(t, s)
-	defer client.CloseIdleConnections() // or the server waits for it
+	defer client.CloseIdleConnections() // otherwise the server waits for it
 	const (
 		core   = "/api/v1/namespaces/default/events"
 		modern = "/apis/events.k8s.io/v1/namespaces/default/events"
@@ -117,7 +118,7 @@ func TestEventsExpire(t *testing.T) {
 	}
 	told("ADDED new, ADDED old")
 	passed.Store(int64(c.EventTTL - 5*time.Minute)) // they have some minutes left
-	for range 5 {                                   // by then the store has looked what expired, and deleted it
+	for range 5 {                                   // by then the store has found and deleted the expired ones
 		<-asked
 	}
 	for _, path := range []string{core + "/old", modern + "/new"} {
@@ -185,8 +186,8 @@ func goroutines() (n int, stacks string) {
 	return n, stacks
 }
 
-// A server that is closed at once leaves nothing behind: no goroutine, no port, no lock on its directory. And it was a
-// whole one: what it has written leads the next server's clients to the same objects.
+// A server that is closed at once leaves no goroutine, no port and no lock on its directory. Its start was complete
+// nevertheless: with the files that it has written, clients of the next server reach the same objects.
 // SPEC: STORE-1
 func TestStartAndCloseAtOnce(t *testing.T) {
 	c := quiet(t.TempDir())
@@ -220,7 +221,7 @@ func TestStartAndCloseAtOnce(t *testing.T) {
 		authority = ca
 	}
 	left, stacks := goroutines()
-	for range 100 { // they have been told, and may need a moment
+	for range 100 { // they have been cancelled, and may need a moment
 		if left <= before {
 			break
 		}
@@ -240,8 +241,8 @@ func TestStartAndCloseAtOnce(t *testing.T) {
 	}
 }
 
-// The certificate that the server has made for itself is among the checks of its life, since a restart renews it, and
-// not among those of its readiness. One that the operator has given is the operator's to watch.
+// The certificate that the server has generated is checked by /livez, since a restart renews it, and not by /readyz. A
+// certificate that the operator has configured is not checked.
 //
 // SPEC: RUN-3, URI-8
 func TestOwnCertificateIsChecked(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// pkiFiles is what a folder of certificates holds, by name.
+// pkiFiles are the files of a folder of certificates, by name.
 type pkiFiles map[string]string
 
 func readPKI(t *testing.T, dir string) pkiFiles {
@@ -80,8 +80,9 @@ func TestDamagedAuthority(t *testing.T) {
 	}
 }
 
-// Every set of files that can be left of a folder of certificates: the authority is the one that was there, or the
-// folder is refused, names what is missing, and stays as it is. Only where nothing was signed yet is there a new one.
+// Every subset of the files of a folder of certificates: the authority is the old one, or the folder is refused with an
+// error that names the missing file, and is not changed. A new authority is created only if no certificate was signed
+// yet.
 //
 // SPEC: AUTH-1
 func TestPartsOfPKI(t *testing.T) {
@@ -121,7 +122,7 @@ func TestPartsOfPKI(t *testing.T) {
 		if cert && now["ca.crt"] != whole["ca.crt"] || key && now["ca.key"] != whole["ca.key"] {
 			t.Errorf("%v: the authority is another one", slices.Sorted(maps.Keys(part)))
 		}
-		if key { // whatever was ever signed with it is still valid
+		if key { // every certificate that it has signed is still valid
 			checkSigned(t, p, whole)
 		}
 		if leaf, err := p.leaf("admin", pkix.Name{CommonName: "admin"}, nil); err != nil || cert && has("admin.crt") &&

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// asked is a request of somebody, as METHOD PATH, and how it ends.
+// asked is a request of a user, as METHOD PATH, and its result.
 type asked struct {
 	who, request, body string
 	code               int
-	says               string // of the answer, somewhere
+	says               string // anywhere in the response
 }
 
-// tenants is a server with an administrator, whose token is sesame, and some others, whose tokens are their names.
+// tenants is a server with an administrator, whose token is sesame, and other users, whose tokens are their names.
 func tenants(t *testing.T, dir string) *Server {
 	t.Helper()
 	return tenantsWith(t, dir, func(*Config) {})
@@ -87,12 +87,12 @@ func TestRolesAndBindings(t *testing.T) {
 		{"jane", "GET " + maps, "", 200, ""},
 		{"jane", "GET /api/v1/configmaps", "", 403, "at the cluster scope"},
 		{"bob", "GET " + maps, "", 403, ""},
-		// An apply that creates is asked for both verbs; one that does not, for one.
+		// An apply that creates an object needs both verbs; one that does not, needs one.
 		{"jane", "PATCH " + maps + "/a?fieldManager=m", apply, 403,
 			`configmaps \"a\" is forbidden: User \"jane\" cannot create resource \"configmaps\" in API group \"\" in the namespace \"default\"`},
 		{"sesame", "PATCH " + maps + "/a?fieldManager=m", apply, 201, ""},
 		{"jane", "PATCH " + maps + "/a?fieldManager=m", apply, 200, ""},
-		// Who may write roles gives no more than they have.
+		// A user who may write roles cannot grant more permissions than they have.
 		{"sesame", "POST " + inNS + "/roles",
 			`{"metadata":{"name":"chief"},"rules":[{"apiGroups":["rbac.authorization.k8s.io"],"resources":["roles","rolebindings"],"verbs":["create","update","patch"]}]}`, 201, ""},
 		{"sesame", "POST " + inNS + "/rolebindings",
@@ -112,7 +112,7 @@ func TestRolesAndBindings(t *testing.T) {
 		{"jane", "POST " + rbacPath + "/clusterroles",
 			`{"metadata":{"name":"sum"},"aggregationRule":{"clusterRoleSelectors":[{"matchLabels":{"a":"b"}}]}}`, 403,
 			"cannot create"},
-		// Unless they may escalate or bind.
+		// Unless the user may escalate or bind.
 		{"sesame", "POST " + inNS + "/roles",
 			`{"metadata":{"name":"free"},"rules":[{"apiGroups":["*"],"resources":["roles"],"verbs":["escalate"]},{"apiGroups":["*"],"resources":["clusterroles"],"resourceNames":["cluster-admin"],"verbs":["bind"]}]}`, 201, ""},
 		{"sesame", "POST " + inNS + "/rolebindings",
@@ -127,7 +127,8 @@ func TestRolesAndBindings(t *testing.T) {
 	}
 }
 
-// Whoever aggregates roles gives what anybody labels, and so has to have everything; whoever may escalate does not.
+// An aggregated role grants the rules of every role that carries the label, so its author needs all permissions, or the
+// verb escalate.
 //
 // SPEC: AUTH-2
 func TestAggregationNeedsEverything(t *testing.T) {
@@ -160,7 +161,7 @@ func TestAggregationNeedsEverything(t *testing.T) {
 	}
 }
 
-// A WebSocket is opened by GET, and what it is opened for needs the verb create nevertheless.
+// A WebSocket is opened by GET, but its subresource needs the verb create nevertheless.
 //
 // SPEC: AUTH-2, URI-7
 func TestConnectingNeedsCreate(t *testing.T) {
@@ -202,7 +203,7 @@ func TestConnectingNeedsCreate(t *testing.T) {
 	}
 }
 
-// Reviews say what requests would be told, with the reasons.
+// Reviews return the decisions that requests would get, with the reasons.
 //
 // SPEC: AUTH-2
 func TestAccessReviews(t *testing.T) {
@@ -234,15 +235,14 @@ func TestAccessReviews(t *testing.T) {
 	}
 }
 
-// A restart gives the bootstrap roles and bindings what they lack and keeps what was added, and writes nothing where
-// nothing lacks.
+// A restart adds to the bootstrap roles and bindings what they lack, keeps additions, and does not write complete ones.
 //
 // SPEC: AUTH-2
 func TestBootstrapPolicyIsReconciled(t *testing.T) {
 	dir := t.TempDir()
 	start := func() (*Server, *testClient) {
 		config := quiet(dir)
-		config.Controllers = nil // the one that aggregates roles writes some, when it comes to it
+		config.Controllers = nil // the controller that aggregates roles writes some of them later
 		s, err := Start(t.Context(), config)
 		if err != nil {
 			t.Fatal(err)
@@ -297,7 +297,7 @@ func TestBootstrapPolicyIsReconciled(t *testing.T) {
 	s.Close()
 }
 
-// Cluster roles that aggregate others have their rules, and those of a new one as soon as it is labelled.
+// Cluster roles that aggregate others have the rules of those, and the rules of a new role as soon as it is labelled.
 //
 // SPEC: AUTH-2
 func TestAggregatedRoles(t *testing.T) {
@@ -332,7 +332,7 @@ func TestAggregatedRoles(t *testing.T) {
 	wait("the rules of a new role are not aggregated", func() bool {
 		return rules("view", "things") == 1 && rules("edit", "things") == 1 && rules("admin", "things") == 1
 	})
-	// Another role with the same rule and one of its own: the first is there once.
+	// Another role with the same rule and a further one: the shared rule appears once.
 	c.must(201, "POST", rbacPath+"/clusterroles", jsonObject{
 		"metadata": map[string]any{"name": "other",
 			"labels": map[string]any{"rbac.authorization.k8s.io/aggregate-to-view": "true"}},

@@ -20,7 +20,7 @@ func profiles() map[string]http.Handler {
 	}
 }
 
-// profile turns on the block profile and serves the profiles on --debug-socket-path, as the configuration asks.
+// profile turns on the block profile and serves the profiles on --debug-socket-path, as configured.
 func (s *Server) profile() error {
 	c := &s.config
 	if c.Profiling && c.ContentionProfiling {

@@ -67,7 +67,7 @@ func ParsePorts(text string) (first, last int64, err error) {
 	return first, last, nil
 }
 
-// allocator creates what assigns cluster IPs and node ports to Services.
+// allocator creates the allocator of cluster IPs and node ports.
 func (c *Config) allocator() (*addresses.Allocator, error) {
 	ranges, err := c.serviceRanges()
 	if err != nil {

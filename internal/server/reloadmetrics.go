@@ -2,7 +2,7 @@ package server
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// reloadMetrics count reloads of a configuration file, and tell by its hash which configuration is in use. Names are
+// reloadMetrics count reloads of a configuration file, and report the hash of the configuration in use. Names are
 // the reference's.
 type reloadMetrics struct {
 	server       string // the hash of the server's identity
@@ -10,7 +10,7 @@ type reloadMetrics struct {
 	last, config *prometheus.GaugeVec
 }
 
-// newReloadMetrics makes those of the configuration of "authentication" or "authorization".
+// newReloadMetrics creates the metrics of the configuration of "authentication" or "authorization".
 func newReloadMetrics(of string) *reloadMetrics {
 	subsystem := of + "_config_controller"
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {

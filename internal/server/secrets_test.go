@@ -18,7 +18,7 @@ import (
 	"plinth/object"
 )
 
-// said is a log that may be written to by several goroutines.
+// said is a log that several goroutines may write to.
 type said struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -36,8 +36,8 @@ func (s *said) String() string {
 	return s.text.String()
 }
 
-// Whatever is asked, tokens, keys and passwords are in no log, not in the audit log at a level without bodies, and in
-// no figure; and what only the server may read, only it can.
+// Tokens, keys and passwords never appear in the logs, in the audit log at a level without bodies, or in metrics; and
+// files that only the server may read cannot be read by others.
 //
 // SPEC: AUTH-1 AUTH-4
 func TestSecretsStayWhereTheyAre(t *testing.T) {
@@ -175,7 +175,7 @@ func TestSecretsStayWhereTheyAre(t *testing.T) {
 	private(t, dir)
 }
 
-// private says which files hold what only the server may read and can be read by others.
+// private reports secret files of the server that other users can read.
 func private(t *testing.T, dir string) {
 	t.Helper()
 	found := 0
@@ -204,7 +204,7 @@ func private(t *testing.T, dir string) {
 			if err != nil {
 				return err
 			}
-			closed = stored && of.Mode().Perm()&0o077 == 0 // the library's files, behind a door of ours
+			closed = stored && of.Mode().Perm()&0o077 == 0 // the library's files, in a private directory of ours
 		}
 		if !closed {
 			t.Errorf("%s is %v", path, info.Mode())
@@ -216,7 +216,8 @@ func private(t *testing.T, dir string) {
 	}
 }
 
-// What clients choose is no value of a label, and what health checks and authentication have found out is counted.
+// Values that clients choose do not become values of labels, and results of health checks and authentication are
+// counted.
 //
 // SPEC: RUN-3
 func TestFiguresOfAccess(t *testing.T) {

@@ -50,7 +50,7 @@ func withAccounts(t *testing.T, edit func(*Config)) *accounts {
 	return s
 }
 
-// ask sends a request of the administrator.
+// ask sends a request as the administrator.
 func (s *accounts) ask(method, path, body string, code int) object.Value {
 	s.t.Helper()
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
@@ -69,14 +69,14 @@ func (s *accounts) ask(method, path, body string, code int) object.Value {
 	return parsed.Value
 }
 
-// token asks for one with a spec.
+// token requests a token with a spec.
 func (s *accounts) token(spec string) string {
 	s.t.Helper()
 	return s.ask("POST", "/api/v1/namespaces/u/serviceaccounts/a/token", `{"spec":`+spec+`}`, 201).At("status",
 		"token").Str()
 }
 
-// whose says who a request with a token is from, or the code that it is refused with.
+// whose returns the user that a token authenticates, or the code with which it is refused.
 func (s *accounts) whose(token string) string {
 	s.t.Helper()
 	r := httptest.NewRequest("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", strings.NewReader("{}"))
@@ -117,8 +117,8 @@ func (s *accounts) review(token string, audiences ...string) string {
 
 const accountA = "system:serviceaccount:u:a"
 
-// A token is valid from when it is made to when it ends, give or take a minute, for its audiences, as long as the
-// ServiceAccount is there that it was made for; when that is gone, for no request any more.
+// A token is valid from its creation to its expiry, give or take a minute, for its audiences, as long as its
+// ServiceAccount exists; once that is deleted, requests with the token are refused.
 //
 // SPEC: AUTH-1, AUTH-2
 func TestBoundToken(t *testing.T) {
@@ -210,7 +210,7 @@ func TestTokenBoundToObject(t *testing.T) {
 	check("when the Pod should have ended a minute ago", "401", "401", "401")
 }
 
-// What is no token of this server is refused, whatever it says of itself.
+// A token that this server did not sign is refused, whatever its claims are.
 //
 // SPEC: AUTH-1
 func TestForgedTokens(t *testing.T) {
@@ -345,7 +345,7 @@ func TestTokenRequest(t *testing.T) {
 	}
 }
 
-// The token of a Secret is valid as long as the Secret has it, which says when it was last used.
+// The token of a Secret is valid as long as the Secret contains it, and the Secret records when it was last used.
 //
 // SPEC: AUTH-2
 func TestLegacyToken(t *testing.T) {
@@ -379,7 +379,7 @@ func TestLegacyToken(t *testing.T) {
 	}
 }
 
-// The tokens of new nodes are Secrets, as long as these say so.
+// The bootstrap tokens of new nodes are Secrets, and are valid as long as these say so.
 //
 // SPEC: AUTH-1
 func TestBootstrapTokens(t *testing.T) {

@@ -44,7 +44,7 @@ func (s *Server) certificates() (*tls.Config, error) {
 		return nil, err
 	}
 	config.Certificates = []tls.Certificate{serving}
-	if len(c.TLSNamed) > 0 { // else GetCertificate is not called for clients that send no name
+	if len(c.TLSNamed) > 0 { // otherwise GetCertificate is not called for clients that send no name
 		config.Certificates = nil
 		if config.GetCertificate, err = byName(c.TLSNamed, &serving); err != nil {
 			return nil, err
@@ -135,8 +135,8 @@ func (s *Server) serving(own *pki) (tls.Certificate, []byte, error) {
 	return given, text, err
 }
 
-// both says whether both files of a pair exist. One without the other is an error, because the missing one is not made
-// alone and the existing one must not be overwritten.
+// both says whether both files of a pair exist. Half a pair is an error, because the missing file is not created alone
+// and the existing one must not be overwritten.
 func both(certFile, keyFile string) (bool, error) {
 	_, noCert := os.Stat(certFile)
 	_, noKey := os.Stat(keyFile)

@@ -23,10 +23,10 @@ const (
 	maxPackages = 12
 )
 
-// way is how a request came to where it was traced: the functions of ours from the handler down.
+// way is the call path of a request to where it was traced: the functions of this repository from the handler down.
 type way []string
 
-// trace takes the way from the stack. It is empty where the handler is not on the stack: another goroutine.
+// trace reads the way from the stack. It is empty if the handler is not on the stack, as in another goroutine.
 func trace() way {
 	callers := make([]uintptr, 256)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers)])
@@ -60,7 +60,7 @@ func (w way) check(t *testing.T, what string) {
 	if len(w) > maxFrames || len(packages) > maxPackages {
 		t.Errorf("%s: %d frames in %d packages, the budget is %d and %d", what, len(w), len(packages), maxFrames, maxPackages)
 	}
-	// A package that stands twice on the stack, with another one in between, was called back.
+	// A package that appears twice on the stack, with another one in between, was called back.
 	left, last := map[string]bool{}, ""
 	for _, f := range w {
 		slash := strings.LastIndexByte(f, '/')
@@ -75,7 +75,7 @@ func (w way) check(t *testing.T, what string) {
 	}
 }
 
-// tracedLog notes the way of the last append.
+// tracedLog records the way of the last append.
 type tracedLog struct {
 	store.Log
 	last way
@@ -86,7 +86,7 @@ func (l *tracedLog) Append(commits []*store.Commit) error {
 	return l.Log.Append(commits)
 }
 
-// tracedWriter notes the way of the first write of an answer.
+// tracedWriter records the way of the first write of a response.
 type tracedWriter struct {
 	*httptest.ResponseRecorder
 	first way
@@ -99,14 +99,14 @@ func (w *tracedWriter) Write(b []byte) (int, error) {
 	return w.ResponseRecorder.Write(b)
 }
 
-// A request goes down one straight line, on one goroutine, from the handler to the log or to the answer.
+// A request takes one straight path, on one goroutine, from the handler to the log or to the response.
 // SPEC: STORE-1
 func TestTheWayOfARequest(t *testing.T) {
 	c := Defaults()
 	c.DataDir, c.Storage, c.SecurePort = t.TempDir(), "memory", 0
 	c.TokenAuthFile = tokenFile(t, c.DataDir)
 	log := &tracedLog{Log: memlog.New()}
-	// What the server writes of itself goes another way, and takes along what a request writes meanwhile.
+	// The server's own writes take another path, and would commit a concurrent write of a request along with them.
 	c.Controllers = nil
 	s := &Server{config: c, log: log, features: features.Set{}.With(features.APIServerIdentity, false)}
 	if err := s.config.validate(); err != nil {
@@ -144,7 +144,7 @@ func TestTheWayOfARequest(t *testing.T) {
 	log.last.check(t, "delete, down to the log")
 }
 
-// A server says where it is, answers those it knows, keeps what it was told over a restart, and closes cleanly.
+// A server prints its address, serves authenticated clients, keeps its objects over a restart, and closes cleanly.
 // SPEC: AUTH-1, STORE-1, URI-8
 func TestServeAndRestart(t *testing.T) {
 	c := Defaults()

@@ -15,8 +15,8 @@ import (
 	"plinth/internal/store/filelog"
 )
 
-// spoil makes values in the data directory of a stopped server into what is no object, or puts such values there. The
-// log takes them like any others: their checksums are right, as when a server has written them that was wrong.
+// spoil replaces values in the data directory of a stopped server by ones that are not objects, or adds such values.
+// The log accepts them like any others: their checksums are valid, as if a faulty server had written them.
 func spoil(t *testing.T, dir string, values map[store.Key]string) {
 	t.Helper()
 	log, err := filelog.Open(filepath.Join(dir, "store"), filelog.Options{Logger: slog.New(slog.DiscardHandler)})
@@ -47,9 +47,9 @@ func spoil(t *testing.T, dir string, values map[store.Key]string) {
 	}
 }
 
-// A server starts on objects that it cannot read, says which they are to whoever comes upon them, and serves the rest.
-// The administrator gets rid of them, of what is in use by the server itself, too, and then all is as before, after a
-// restart as well.
+// A server starts with objects that it cannot read, names them in the errors of requests that need them, and serves the
+// rest. The administrator can delete them, even those that the server itself uses, and then all is as before, also
+// after a restart.
 //
 // SPEC: DEL-6, DEL-7
 func TestUnreadableObjectsOnDisk(t *testing.T) {
@@ -167,8 +167,8 @@ func TestUnreadableObjectsOnDisk(t *testing.T) {
 	})
 }
 
-// What an object has had that cannot be read is free when that is gone, and what stands for the address of a Service
-// comes back.
+// The address and ports of an unreadable object are free when it is deleted, and the IPAddress of a Service is created
+// again.
 //
 // SPEC: DEL-6
 func TestUnreadableClaims(t *testing.T) {

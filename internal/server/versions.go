@@ -49,8 +49,8 @@ func (c *Config) versions() (runtimeConfig, error) {
 	return asked, nil
 }
 
-// wants says whether a type is to be served. Its own key decides, else the key of its version, else the last selector
-// that matches, else it is served.
+// wants says whether a type is to be served. The type's key decides, else the key of its version, else the last
+// selector that matches, else it is served.
 func (asked runtimeConfig) wants(group, version, resource string) bool {
 	for _, key := range []string{group + "/" + version + "/" + resource, group + "/" + version} {
 		if on, ok := asked[key]; ok {
@@ -66,7 +66,8 @@ func (asked runtimeConfig) wants(group, version, resource string) bool {
 	return wanted
 }
 
-// enabled returns the built-in types that --runtime-config leaves on. It logs versions that are asked for but unknown.
+// enabled returns the built-in types that --runtime-config leaves on. It logs versions that the flag names but that are
+// unknown.
 func (c *Config) enabled(all []*engine.Resource) ([]*engine.Resource, error) {
 	asked, err := c.versions()
 	if err != nil || len(asked) == 0 {
