@@ -13,7 +13,7 @@ var (
 	mediaCBOR     = wire.CBOR.String()
 )
 
-// aggregatedParams are the parameters with which a client asks for aggregated discovery.
+// aggregatedParams are the parameters with which a client requests aggregated discovery.
 const aggregatedParams = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 // negotiate selects the media type of a discovery document. aggregated says whether the path has an aggregated form;

@@ -13,7 +13,7 @@ const (
 	refused       = "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf, application/cbor"
 )
 
-// The answers are the reference's to the same header: the media type, or the message of its 406.
+// The responses are those of the reference to the same header: the media type, or the message of its 406.
 //
 // SPEC: URI-8
 func TestAccept(t *testing.T) {
@@ -132,7 +132,7 @@ func FuzzGet(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, path, accept string) {
 		if strings.HasPrefix(path, "/openapi/v2") {
-			return // one document, whatever the path goes on with, and too slow to be made over and over
+			return // the document is the same for all paths below, and too slow to be printed repeatedly
 		}
 		doc, ok, err := d.Get(path, accept)
 		switch {

@@ -49,7 +49,7 @@ func (c *catalog) appendAggregated(text []byte, root string, printed *atomic.Int
 		"metadata", object.MapOf(),
 		"items", object.ListOf(),
 	))
-	before, after, _ := bytes.Cut(frame, []byte("[]")) // there is one list in it
+	before, after, _ := bytes.Cut(frame, []byte("[]")) // it contains one list
 	text = append(append(text, before...), '[')
 	opening := ""
 	for _, g := range c.below(root) {

@@ -72,7 +72,7 @@ func BenchmarkKept(b *testing.B) {
 	}
 }
 
-// What one definition more costs the one who asks next, among thousands.
+// The cost of the next request after one more definition among thousands.
 func BenchmarkOneDefinitionMore(b *testing.B) {
 	definition := string(object.AppendJSON(nil, customDefinitions(b)[0]))
 	// 45 kB

@@ -26,7 +26,7 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// customGroups is what the groups of the definitions end in.
+// customGroups is the suffix of the definitions' groups.
 const customGroups = ".discovery.example.com"
 
 // customDefinitions are the definitions that the documents of custom types are compared with.
@@ -67,7 +67,7 @@ func newDefinitionStore(tb testing.TB, types []*engine.Resource) *definitionStor
 	return &definitionStore{tb, s, registry}
 }
 
-// put stores a definition as it is when all its names are accepted.
+// put stores a definition in the state in which all its names are accepted.
 func (d *definitionStore) put(definition object.Value) {
 	d.Helper()
 	decoded, err := gotypes.Of[apiextensions.CustomResourceDefinition]().Decode(definition)
@@ -85,7 +85,7 @@ func (d *definitionStore) put(definition object.Value) {
 	}
 }
 
-// ofCustom drops from a document of all types what is not about the groups of the definitions.
+// ofCustom reduces a document of all types to the groups of the definitions.
 func ofCustom(v object.Value) object.Value {
 	for _, list := range []string{"groups", "items"} {
 		if !v.At(list).IsNull() {
@@ -191,7 +191,7 @@ func TestDocumentsOfCustomTypesAreTheReferences(t *testing.T) {
 	}
 }
 
-// What a document refers to is in it, whatever else is served beside custom types.
+// All references in a document resolve within it, whichever types are served beside custom types.
 //
 // SPEC: URI-8, EXT-1
 func TestDocumentsOfCustomTypesAreWhole(t *testing.T) {
@@ -237,7 +237,7 @@ func references(v object.Value, f func(to string)) {
 	}
 }
 
-// customFacts are the models of custom types in a document, and of its other parts the hashes.
+// customFacts are the models of custom types in a document, and the hashes of its other parts.
 func customFacts(path string, v object.Value) map[string]string {
 	all := map[string]string{}
 	models := []string{"components", "schemas"}
@@ -254,8 +254,8 @@ func customFacts(path string, v object.Value) map[string]string {
 	return all
 }
 
-// define creates definitions in the reference and waits until its documents have all of them. What it returns deletes
-// them.
+// define creates definitions in the reference and waits until its documents have all of them. The returned function
+// deletes them.
 func define(t *testing.T, definitions []object.Value) (undefine func()) {
 	t.Helper()
 	const collection = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -284,7 +284,7 @@ func define(t *testing.T, definitions []object.Value) (undefine func()) {
 			}
 		}
 	}
-	time.Sleep(2 * time.Second) // aggregated discovery comes last, and says nothing by which one could know
+	time.Sleep(2 * time.Second) // aggregated discovery is updated last, with no sign by which to notice it
 	return func() {
 		for _, definition := range definitions {
 			tell(t, http.MethodDelete, collection+"/"+definition.At("metadata", "name").Str(), nil)
@@ -292,7 +292,7 @@ func define(t *testing.T, definitions []object.Value) (undefine func()) {
 	}
 }
 
-// tell asks the reference to do something. What is not there yet is an answer like others.
+// tell sends a request to the reference. A 404 is returned like any other response.
 func tell(t *testing.T, method, path string, body []byte) []byte {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}

@@ -15,7 +15,8 @@ import (
 	"plinth/schema"
 )
 
-// defined is a store with a collection that defines types: its objects stand for lists of types that the test keeps.
+// defined is a store with a collection that defines types: each of its objects represents a list of types that the test
+// keeps.
 type defined struct {
 	testing.TB
 	store *store.Store
@@ -50,7 +51,7 @@ func (d *defined) registry(builtin []*engine.Resource) *engine.Registry {
 	return r
 }
 
-// set makes the object of this name define these types, or removes it when there are none.
+// set makes the object of this name define these types, or removes it if the list is empty.
 func (d *defined) set(name string, types ...*engine.Resource) {
 	d.Helper()
 	change := store.Change{Key: store.Key{Resource: definedCollection, Name: name}}
@@ -90,8 +91,8 @@ func synthetic(group, version string, n int, read *int) *engine.Resource {
 	return r.StoredAlone(group + "/" + r.Name)
 }
 
-// Among thousands of types, one that comes, changes or goes costs the documents of its own group version: the others
-// are neither made again nor are their definitions read.
+// When one of thousands of types is added, changed or removed, only the documents of its group version are printed
+// again; the definitions of other types are not even read.
 //
 // SPEC: URI-8
 func TestATypeCostsItsOwnGroupVersion(t *testing.T) {
@@ -144,7 +145,7 @@ func TestATypeCostsItsOwnGroupVersion(t *testing.T) {
 	ask()
 	expect("the same again", 0, 0, 0, 0, 0)
 
-	// Documents are printed twice where they are asked for themselves: into their hash, and to be kept.
+	// Documents that are requested themselves are printed twice: for their hash, and to be kept.
 	defined.set("one", synthetic("g007.example.com", "v1", 9999, &read))
 	ask()
 	expect("one type more", 1, 1, 1+1, 2, (1+1+2)*(each+1))
@@ -159,7 +160,7 @@ func TestATypeCostsItsOwnGroupVersion(t *testing.T) {
 	expect("a new group", 0, 1, 1, 2, 1+2)
 }
 
-// Aggregated discovery is put together from bytes: the same ones as if it were printed as a whole.
+// Aggregated discovery is assembled from printed parts, with the same bytes as if it were printed as a whole.
 //
 // SPEC: URI-8
 func TestAggregatedDiscoveryIsTheSumOfItsParts(t *testing.T) {

@@ -33,8 +33,8 @@ func TestDiscoveryOfBuiltinTypes(t *testing.T) {
 	})
 }
 
-// compareDiscovery compares all discovery documents of these types with the reference's, those apart that are missing:
-// resources by name, subresources as "pods/log".
+// compareDiscovery compares all discovery documents of these types with the reference's, except for the types in
+// missing: resources by name, subresources as "pods/log".
 func compareDiscovery(t *testing.T, resources []*engine.Resource, missing func(group, name string) bool) {
 	d := newDocuments(resources)
 	for _, want := range recordedDiscovery(t) {
@@ -73,7 +73,7 @@ func compareDiscovery(t *testing.T, resources []*engine.Resource, missing func(g
 	}
 }
 
-// withoutMissing drops from aggregated discovery what is missing.
+// withoutMissing drops the missing types from aggregated discovery.
 func withoutMissing(v object.Value, missing func(group, name string) bool) object.Value {
 	return edit(v, "items", func(g object.Value) object.Value {
 		group := g.At("metadata", "name").Str()

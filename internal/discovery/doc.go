@@ -1,7 +1,8 @@
-// Package discovery creates the documents that tell clients what a server serves (URI-8): the discovery documents of
-// /api and /apis, one by one and aggregated, the OpenAPI documents of /openapi/v2 and /openapi/v3, and /version.
+// Package discovery creates the documents that describe to clients what a server serves (URI-8): the discovery
+// documents of /api and /apis, one by one and aggregated, the OpenAPI documents of /openapi/v2 and /openapi/v3, and
+// /version.
 //
-// It reads the registry of served types, and knows nothing of HTTP: [Documents.Get] takes a path and an Accept header
+// It reads the registry of served types, and does not depend on HTTP: [Documents.Get] takes a path and an Accept header
 // and returns bytes.
 //
 // # Glossary
@@ -16,8 +17,8 @@
 // # What is kept
 //
 // Problem: the built-in types alone make an OpenAPI v2 document of several megabytes, a cluster may have thousands of
-// custom types, and clients ask again after every new definition. To print every document after each change would make
-// each definition cost time in proportion to all of them.
+// custom types, and clients request the documents again after every new definition. To print every document after each
+// change would make each definition cost time in proportion to all of them.
 //
 // Therefore a document is printed on its first request and kept as bytes, compressed if it is large. Fragments are
 // written one after the other into the compressor, so no large document is ever in memory as a whole. Documents belong

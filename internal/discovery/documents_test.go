@@ -59,7 +59,7 @@ func TestRepresentationsSayTheSame(t *testing.T) {
 		if err := json.Unmarshal(text, fromJSON); err != nil {
 			t.Fatal(c.path, err)
 		}
-		// The type stands around the message, not in it.
+		// apiVersion and kind are in the envelope, not in the message.
 		a, b := asJSON(t, fromProtobuf).Without("kind").Without("apiVersion"),
 			asJSON(t, fromJSON).Without("kind").Without("apiVersion")
 		diff(t, c.path+c.params, b, a)
@@ -177,7 +177,7 @@ func TestDocumentsAreKeptUntilTheirTypesChange(t *testing.T) {
 	}
 }
 
-// A hash is of the document: equal where that is equal, and another one where a description or a field is.
+// A hash depends on the document alone: it is equal for equal documents, and differs if a description or a field does.
 //
 // SPEC: URI-8
 func TestHashIsOfTheContent(t *testing.T) {

@@ -65,7 +65,7 @@ func groupVersionKinds(versions []*groupVersion) map[string][]gvk {
 }
 
 // kindsOf are the kinds of a model. If the document's group versions do not have it, it may be a built-in kind of
-// another one, of which the model is a part.
+// another group version, of which the model is a part.
 func (b *builder) kindsOf(model string) []gvk {
 	if kinds := b.kinds[model]; kinds != nil {
 		return kinds

@@ -271,8 +271,8 @@ func (w *writer) fields(key string, body func(emit func(name string, v object.Va
 	w.document(func() { body(w.emitter(key)) })
 }
 
-// emitter returns a function that prints a member of the map of this key. In protobuf each member is a field of its
-// own, and fields of one message may be written in several pieces, so no buffer is needed there either.
+// emitter returns a function that prints a member of the map of this key. In protobuf each member is a separate field,
+// and fields of one message may be written in several pieces, so no buffer is needed there either.
 func (w *writer) emitter(key string) func(name string, v object.Value) {
 	if w.message == nil {
 		return w.value

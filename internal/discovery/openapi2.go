@@ -127,8 +127,8 @@ func (d *dialect2) operation(b *builder, op *operation) object.Value {
 	return object.MapOf(append(members, object.Member{Key: "parameters", Value: object.ListOf(body...)})...)
 }
 
-// openAPI2 prints the OpenAPI v2 document. The sections of custom types are copied (see section): otherwise a client
-// that asks after each of thousands of new definitions would make all of them be printed each time.
+// openAPI2 prints the OpenAPI v2 document. The sections of custom types are copied (see section): otherwise, for a
+// client that requests the document after each of thousands of new definitions, all of them would be printed each time.
 func (d *Documents) openAPI2(c *catalog, protobuf bool) *Document {
 	var builtin, custom []*groupVersion
 	for _, gv := range c.all() {

@@ -16,7 +16,7 @@ import (
 	"plinth/object"
 )
 
-// differences are what the documents are known to differ in, and why: by the end of the place in the document.
+// differences are the known differences of the documents, with reasons, by the end of the path in the document.
 var differences = []struct{ place, why string }{
 	{"api.resource.Quantity/description", undescribed},
 	{"meta.v1.Time/description", undescribed},
@@ -50,8 +50,8 @@ const (
 	backslashes = "the comment's quotes and backslashes went through one generator or the other"
 )
 
-// enumValues begins the part of a description that lists the values of an enum. The reference says there what each
-// means, in words that only the comments of its sources have.
+// enumValues begins the part of a description that lists the values of an enum. The reference describes each value
+// there, in words that exist only in the comments of its sources.
 const enumValues = "Possible enum values:"
 
 func isKnown(place string) bool {
@@ -63,9 +63,9 @@ func isKnown(place string) bool {
 	return false
 }
 
-// normal takes out of a document what is known to differ, and what has no meaning: the order of required members. For
-// the kinds of OpenAPI 2.0, which the reference lists with every version that it knows of, served names those that are
-// to be compared.
+// normal removes from a document the known differences, and the order of required members, which has no meaning. For
+// the kinds of OpenAPI 2.0, which the reference lists with every version that it has, served names those that are
+// compared.
 func normal(place string, v object.Value, served func(group, version string) bool) object.Value {
 	switch v.Kind() {
 	case object.Map:
@@ -102,8 +102,7 @@ func normal(place string, v object.Value, served func(group, version string) boo
 	return v
 }
 
-// openAPI2Scope drops from a document of OpenAPI 2.0 what belongs to absent groups and to paths that are not served
-// yet.
+// openAPI2Scope drops absent groups, and paths that are not served yet, from a document of OpenAPI 2.0.
 func openAPI2Scope(v object.Value) object.Value {
 	keep := func(key string, absent func(name string) bool) {
 		var kept []object.Member
@@ -202,8 +201,8 @@ func TestOpenAPIIsTheReferences(t *testing.T) {
 	}
 }
 
-// SPEC: URI-8, MED-4: without CBOR nothing promises it, and clients that keep documents by their hash see that they are
-// others.
+// SPEC: URI-8, MED-4: without CBOR no document lists it, and the hashes differ, so that clients that keep documents by
+// hash notice.
 func TestOpenAPIWithoutCBOR(t *testing.T) {
 	with := openAPIDocuments(t)
 	without := New(Config{Registry: with.registry, Version: testVersion, Model: builtin.Model, NoCBOR: true})

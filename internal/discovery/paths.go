@@ -23,7 +23,7 @@ type operation struct {
 	method, action       string // "put", "connect"; action "" for paths of discovery
 	description, id, tag string
 	parameters           []*parameter // sorted, without those of the pathItem
-	body                 string       // model of the request's body; "": there is none
+	body                 string       // model of the request's body; "": no body
 	bodyRequired         bool
 	consumes, produces   []string
 	answers              []int  // status codes of success

@@ -114,8 +114,8 @@ func appendBytes(dst []byte, number int, s string) []byte {
 	return append(dst, s...)
 }
 
-// appendNested appends a field that holds a message. The body is appended first and then moved to make room for its
-// length, which is unknown before.
+// appendNested appends a field that holds a message. The body is appended first and then moved to insert its length,
+// which is unknown before.
 func appendNested(dst []byte, number int, body func([]byte) []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(number<<3|lengthDelimited))
 	start := len(dst)

@@ -18,8 +18,8 @@ import (
 	"plinth/object"
 )
 
-// The tests compare with what the reference, with --feature-gates=CBORServingAndStorage=true, said when somebody last
-// ran
+// The tests compare with the responses of the reference, with --feature-gates=CBORServingAndStorage=true, as recorded
+// by the last run of
 //
 //	go test ./internal/discovery -rewrite -reference https://127.0.0.1:PORT -token admintoken
 var (
@@ -28,8 +28,7 @@ var (
 	token     = flag.String("token", "admintoken", "bearer token for it")
 )
 
-// absent are the groups that the reference serves and this server does not yet: they come with custom resources and
-// with aggregation.
+// absent are the groups that the reference serves and this server does not yet: the one of aggregated API servers.
 var absent = []string{"apiregistration.k8s.io"}
 
 var aggregatedJSON = mediaJSON + aggregatedParams
@@ -115,7 +114,7 @@ func parse(t testing.TB, data []byte) object.Value {
 	return p.Value
 }
 
-// recordedResources makes a table of types from the recorded discovery: enough for everything but schemas.
+// recordedResources makes a table of types from the recorded discovery, which has everything but schemas.
 func recordedResources(t testing.TB) []*engine.Resource {
 	t.Helper()
 	var all []*engine.Resource
@@ -165,7 +164,7 @@ func recordedResources(t testing.TB) []*engine.Resource {
 			all = append(all, r)
 		}
 	}
-	// Types of one hash are one kind; the one whose name the hash is made of is stored as it is.
+	// Types with one hash share a stored kind: the one whose name the hash is computed from.
 	for _, r := range all {
 		if hash := kinds[r]; hash != "" {
 			first := byHash[hash]
@@ -196,7 +195,7 @@ func texts(list object.Value) []string {
 	return s
 }
 
-// without drops the items of a list that stand for absent groups.
+// without drops the items of a list that represent absent groups.
 func without(v object.Value, list string) object.Value {
 	var kept []object.Value
 	for _, item := range v.At(list).Items() {

@@ -13,8 +13,8 @@ import (
 	"plinth/schema"
 )
 
-// referenceResources are the types of the reference, those among them that this server does not serve yet: what is
-// recorded of them, with the schemas of the built-in types.
+// referenceResources are the types of the reference, including those that this server does not serve yet, as recorded,
+// with the schemas of the built-in types.
 func referenceResources(t testing.TB) []*engine.Resource {
 	type kind struct{ group, version, kind string }
 	schemas := map[kind]func() *schema.Type{
