@@ -12,8 +12,8 @@ import (
 )
 
 // columnsOf returns the columns of a Table of custom objects of a version, and a function that fills them (MED-6): the
-// name, and the additionalPrinterColumns or if there are none the age. As in the reference, a path that does not parse
-// ends the list of columns.
+// name, and the additionalPrinterColumns, or the age if these are empty. As in the reference, a path that does not
+// parse ends the list of columns.
 func columnsOf(version object.Value) (columns []engine.Column, cells func(obj object.Value) []any) {
 	given := version.At("additionalPrinterColumns").Items()
 	if len(given) == 0 {

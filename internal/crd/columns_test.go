@@ -122,7 +122,7 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// A path that doubles what it finds at each step, or has no end, costs a bounded time and finds nothing.
+// A path that doubles the found values at each step, or does not end, takes a bounded time and has no result.
 //
 // SPEC: EXT-1
 func TestCostlyPaths(t *testing.T) {

@@ -71,7 +71,7 @@ func convertEach(
 // hook is the conversion webhook of a definition.
 type hook struct {
 	config      object.Value // the member clientConfig
-	review      string       // the version of ConversionReview to send; "": none in common
+	review      string       // the version of ConversionReview to send; "": no common version
 	definitions *Definitions
 }
 

@@ -62,7 +62,7 @@ func TestConversionNone(t *testing.T) {
 	}
 }
 
-// hookServer answers ConversionReviews by the function respond.
+// hookServer responds to ConversionReviews with the function respond.
 func hookServer(t *testing.T, respond func(review object.Value) string) (d *Definitions, config string) {
 	t.Helper()
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -114,7 +114,7 @@ func TestConversionByWebhook(t *testing.T) {
 			}
 			var made []string
 			for _, obj := range review.At("request", "objects").Items() {
-				// It changes what it may not, too.
+				// It also changes metadata that it may not change.
 				made = append(made, text(renamed(obj).WithAt(object.IntOf(99), "metadata",
 					"generation").WithoutAt("metadata", "annotations").WithAt(object.StringOf("z"), "spec", "unknown")))
 			}
@@ -142,13 +142,13 @@ func TestConversionByWebhook(t *testing.T) {
 	}
 }
 
-// What the reference refuses of an answer is refused in its words, and the object that it is about is told.
+// Responses that the reference refuses are refused with its message, and the error names the object.
 //
 // SPEC: EXT-1
 func TestAnswersOfWebhooks(t *testing.T) {
 	const failed = "conversion webhook for g.example.com/v1, Kind=Gadget failed: "
 	const returned = "conversion webhook for g.example.com/v1, Kind=Gadget returned "
-	// of is a webhook that answers for each of two objects, and for the second something else.
+	// of is a webhook whose response has two objects, the second of them altered.
 	of := func(change func(obj object.Value) object.Value) func(object.Value) string {
 		return func(review object.Value) string {
 			objects := review.At("request", "objects").Items()

@@ -52,8 +52,8 @@ func keepStatus(obj, from object.Value) object.Value {
 	return obj.Without("status")
 }
 
-// generation returns the part of an object whose changes increment metadata.generation: all but the metadata, and but
-// the status if the type has a status subresource.
+// generation returns the part of an object whose changes increment metadata.generation: all but the metadata, and
+// without the status if the type has a status subresource.
 func (c *custom) generation(obj object.Value) object.Value {
 	if c.hasStatus {
 		return obj.Edit(nil, "metadata", "status")
@@ -99,7 +99,7 @@ func (c *custom) validateStatus(obj, old object.Value) field.ErrorList {
 // standardFinalizers are valid without a domain.
 var standardFinalizers = map[string]bool{"orphan": true, "foregroundDeletion": true, "kubernetes": true}
 
-// finalizerWarnings warns of new finalizers without a domain, which others may use for something else.
+// finalizerWarnings warns of new finalizers without a domain, which other controllers may use for another purpose.
 func finalizerWarnings(obj, old object.Value) []string {
 	had := map[string]bool{}
 	for _, f := range old.At("metadata", "finalizers").Items() {

@@ -5,10 +5,10 @@
 //
 //   - definition: an object of the type customresourcedefinitions.
 //   - custom object: an object of a type that a definition defines.
-//   - accepted names: the names that a definition has (status.acceptedNames), as opposed to those that it asks for
+//   - accepted names: the names that a definition has (status.acceptedNames), as opposed to those that it requests
 //     (spec.names). In a group a name is accepted for at most one definition.
-//   - established: a definition is established once all names that it first asked for are accepted. From then on it is
-//     served, even if it later asks for names that it cannot have.
+//   - established: a definition is established once all names that it first requested are accepted. From then on it is
+//     served, even if it later requests names that it cannot have.
 //
 // # What is derived from definitions
 //

@@ -21,7 +21,7 @@ import (
 //
 //	Σ values visited ≤ maxVisited
 //
-// A path that would visit more finds nothing.
+// A path that would visit more has no result.
 type jsonPath struct {
 	fields  []string // the path, if it consists of member names only; else nil
 	actions []*jsonpath.ListNode
@@ -87,7 +87,7 @@ func fieldsOf(action *jsonpath.ListNode) (names []string) {
 	return names
 }
 
-// first returns the first value that the path finds in an object. ok is false if there is none, or if the path does
+// first returns the first value that the path finds in an object. ok is false if no value is found, or if the path does
 // not fit the object.
 func (p *jsonPath) first(obj object.Value) (v object.Value, ok bool) {
 	if p.fields != nil {
@@ -114,7 +114,7 @@ func (p *jsonPath) first(obj object.Value) (v object.Value, ok bool) {
 
 // evaluation is one evaluation of a path. Its methods take the values found so far and return those that the next step
 // finds. With an error they return the values that the reference's functions return with it, because a filter that
-// asks for existence looks at the values and ignores the error.
+// tests for existence checks the values and ignores the error.
 type evaluation struct {
 	left int // how many more values may be visited
 }

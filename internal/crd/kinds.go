@@ -166,7 +166,7 @@ func (o *origin) equal(other *origin) bool {
 }
 
 // sameForm says whether objects have the same form by two states of a definition. Then watches can continue: the
-// objects that they have sent are still right. Schemas are only compared when a definition changes, which is rare.
+// objects that they have sent are still valid. Schemas are only compared when a definition changes, which is rare.
 func sameForm(was, is *engine.Kind) bool {
 	a, b := was.Origin.(*origin), is.Origin.(*origin)
 	return was.Path == is.Path && a.names.kind == b.names.kind && was.Storage.APIVersion == is.Storage.APIVersion &&

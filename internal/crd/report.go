@@ -14,7 +14,7 @@ import (
 // report decides which names of a definition are accepted, and returns its status. obj is null if the definition is
 // deleted.
 //
-// Problem: definitions of one group may ask for the same names, and two with the same accepted name would make its URL
+// Problem: definitions of one group may request the same names, and two with the same accepted name would make its URL
 // ambiguous. In the reference a controller decides after the definition is stored, so a client has to wait until the
 // type is served. Here the decision is made in the commit of the definition.
 //
@@ -23,11 +23,11 @@ import (
 //
 // A definition keeps its accepted names. Of the names in its spec it gets those that are accepted for no other
 // definition of the group. If its accepted names change, it may have given some up: then the definitions that wait are
-// decided again, in the order of their objects' names, each after the names that the one before has got. Their new
-// status is part of the same commit (Others).
+// decided again, in the order of their objects' names, each with the names that its predecessor received taken into
+// account. Their new status is part of the same commit (Others).
 //
-// It is not enough to ask the index of names: it has committed definitions only, so two concurrent requests could be
-// given the same name. Therefore all commits that change accepted names in a group write the same key (Guard); the
+// It is not enough to look in the index of names: it has committed definitions only, so two concurrent requests could
+// be given the same name. Therefore all commits that change accepted names in a group write the same key (Guard); the
 // second of two fails its precondition and starts again.
 func (d *Definitions) report(obj, old object.Value, now time.Time) engine.Report {
 	subject := obj
@@ -191,7 +191,7 @@ func withCondition(conditions object.Value, typ, status, reason, message string,
 	return conditions.WithItem(at, c)
 }
 
-// approval is the condition that tells whether an API in a group of the Kubernetes project was approved. concerned is
+// approval is the condition that says whether an API in a group of the Kubernetes project was approved. concerned is
 // false for all other groups.
 func approval(obj object.Value) (reason, message, status string, concerned bool) {
 	if !validation.ProtectedGroup(obj.At("spec", "group").Str()) {

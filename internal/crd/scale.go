@@ -92,7 +92,7 @@ func replicasOf(definition object.Value) merge.Replicas {
 	return replicas
 }
 
-// numbers reads the numbers of a Scale from an object. there says whether the object has a number of wanted replicas.
+// numbers reads the numbers of a Scale from an object. there says whether the object has a number of desired replicas.
 // As in the reference they are truncated to 32 bits.
 func (p scalePaths) numbers(obj object.Value) (n scale.Numbers, there bool, err error) {
 	wanted, there, err := integerAt(obj, p.wanted)
@@ -177,7 +177,7 @@ func integerAt(obj object.Value, path string) (n int64, there bool, err error) {
 	return v.Int(), true, nil
 }
 
-// textAt returns the string at a path; "" if there is none.
+// textAt returns the string at a path; "" if it does not exist.
 func textAt(obj object.Value, path string) (string, error) {
 	v, there, err := valueAt(obj, split(path))
 	if !there || err != nil {

@@ -106,7 +106,7 @@ func TestSetReplicas(t *testing.T) {
 	}
 }
 
-// Numbers that are 0, and that a Scale leaves out, show as nothing.
+// Numbers that are 0, which a Scale omits, are shown as empty cells.
 //
 // SPEC: MED-6, URI-7
 func TestScaleTable(t *testing.T) {

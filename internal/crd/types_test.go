@@ -24,7 +24,8 @@ func lazyTypeOf(of *types, i, size int) *lazyType {
 		Data: []byte(text)}, apiVersion: "a/v1"}
 }
 
-// Compiled schemas are bounded by the text that they come from; those in use stay, and what was let go is made again.
+// Compiled schemas are bounded by the size of their source text; those in use stay, and dropped ones are compiled
+// again.
 // SPEC: BEY-8
 func TestTypesAreLetGo(t *testing.T) {
 	of := &types{metadata: gotypes.Of[metav1.ObjectMeta]}
@@ -61,7 +62,7 @@ func TestTypesAreLetGo(t *testing.T) {
 	}
 }
 
-// What was let go and is still held by somebody is found again instead of being made twice.
+// A schema that was dropped and is still referenced elsewhere is found again instead of being compiled twice.
 func TestTypesAreFoundAgain(t *testing.T) {
 	of := &types{metadata: gotypes.Of[metav1.ObjectMeta]}
 	first := lazyTypeOf(of, 0, keptText/2)
@@ -76,7 +77,7 @@ func TestTypesAreFoundAgain(t *testing.T) {
 	if first.get() != held {
 		t.Error("it was made a second time")
 	}
-	var large sync.WaitGroup // one that is larger than all that is allowed is kept alone
+	var large sync.WaitGroup // one that exceeds the limit is kept alone
 	for range 4 {
 		large.Go(func() {
 			var typ *schema.Type
@@ -91,7 +92,7 @@ func TestTypesAreFoundAgain(t *testing.T) {
 	}
 }
 
-// Objects can be read although the schema cannot be compiled, which validation would refuse.
+// Objects can be read even if the schema cannot be compiled, although validation would refuse such a schema.
 func TestTypesThatCannotBe(t *testing.T) {
 	of := &types{metadata: gotypes.Of[metav1.ObjectMeta]}
 	l := lazyTypeOf(of, 0, 1)

@@ -30,7 +30,7 @@ func definitionWarnings(obj, old object.Value) []string {
 	return warnings
 }
 
-// oddities returns the unknown formats of a definition, with repetitions, and the item types of sets that are no
+// oddities returns the unknown formats of a definition, with repetitions, and the item types of sets that are not
 // scalars.
 func oddities(definition object.Value) (formats []string, sets map[string]bool) {
 	sets = map[string]bool{}

@@ -83,7 +83,7 @@ func (w *defaultsWalk) node(openAPI object.Value, t *schema.Type, p *fielderrors
 func (w *defaultsWalk) one(n *node, t *schema.Type, p *fielderrors.Place, s enclosing) {
 	path := w.Path(p)
 	v, err := n.defaultValue.Untyped()
-	if err != nil { // no value that the reference could have
+	if err != nil { // the reference cannot represent the value
 		w.Invalid(p, "", err.Error())
 		return
 	}
@@ -98,7 +98,7 @@ func (w *defaultsWalk) one(n *node, t *schema.Type, p *fielderrors.Place, s encl
 		v, errs = decoded, wrong
 	}
 	if n.typ != "" && !slices.Contains(types, n.typ) {
-		return // no value is of a type that there is not, which is an error of its own
+		return // no value has a type that does not exist, which is a separate error
 	}
 	if len(errs) == 0 {
 		errs = t.CheckDefault(v, path)

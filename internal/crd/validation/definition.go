@@ -14,7 +14,7 @@ import (
 type definition struct {
 	spec     object.Value
 	versions []version
-	moved    perVersion // what is the same in all versions
+	moved    perVersion // the members that are the same in all versions
 }
 
 // version is an item of spec.versions.
@@ -67,7 +67,7 @@ func (d *definition) move(part func(*perVersion) *object.Value) {
 	}
 }
 
-// openAPI is the schema; null if there is none.
+// openAPI is the schema; null if it is absent.
 func (p *perVersion) openAPI() object.Value { return p.schema.At("openAPIV3Schema") }
 
 // hasStatus says whether there is a status subresource.
@@ -86,7 +86,7 @@ func (d *definition) anyStatus() bool {
 	return d.moved.hasStatus() || slices.ContainsFunc(d.versions, func(v version) bool { return v.hasStatus() })
 }
 
-// schemaOf returns the schema of a version; null if it has none, or there is no such version.
+// schemaOf returns the schema of a version; null if the version has no schema or does not exist.
 func (d *definition) schemaOf(name string) object.Value {
 	if !d.moved.schema.IsNull() {
 		return d.moved.schema

@@ -11,9 +11,9 @@
 //
 // # Paths
 //
-// The reference validates an internal form of definitions. What is the same in all versions (schema, subresources,
-// columns, selectable fields) is in spec there, and paths in errors show that form: spec.validation.openAPIV3Schema,
-// not spec.versions[0].schema.openAPIV3Schema. See [definition].
+// The reference validates an internal form of definitions. Members that are the same in all versions (schema,
+// subresources, columns, selectable fields) are in spec there, and paths in errors show that form:
+// spec.validation.openAPIV3Schema, not spec.versions[0].schema.openAPIV3Schema. See [definition].
 //
 // # Order
 //

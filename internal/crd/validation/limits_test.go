@@ -11,8 +11,8 @@ import (
 	"plinth/schema"
 )
 
-// A walk ends when the text of the errors has reached its limit: what is wrong beside or above a long error is not
-// reported any more.
+// A walk ends when the text of the errors has reached its limit: errors beside or above a long error are no longer
+// reported.
 func TestErrorsEndAtTheLimit(t *testing.T) {
 	long := strings.Repeat("n", 1<<20)
 	half := long[:600_000]
@@ -67,7 +67,7 @@ func TestBudgetOfDefaults(t *testing.T) {
 	}
 }
 
-// Neither a budget nor rules are needed where nobody checks them.
+// Neither a budget nor rules are needed if the rules are not checked.
 func TestWithoutRules(t *testing.T) {
 	crd := definition(t, `{"type":"object","properties":{"a":{"type":"string","default":"",
 		"x-kubernetes-validations":[{"rule":"nonsense"}]}}}`, "v1")
@@ -76,7 +76,7 @@ func TestWithoutRules(t *testing.T) {
 	}
 }
 
-// Texts and numbers that no JSON of the reference could have.
+// Texts and numbers that the reference's JSON cannot represent.
 func TestImpossibleValues(t *testing.T) {
 	valid := definition(t, `{"type":"object"}`, "v1")
 	version := valid.At("spec", "versions").Items()[0]
@@ -134,7 +134,7 @@ func TestApprovalOf(t *testing.T) {
 	}
 }
 
-// Versions are shown with every member that there is.
+// Versions are printed with all of their members.
 func TestVersionsAreShown(t *testing.T) {
 	parsed, err := object.ParseJSON([]byte(`{"name":"v1","served":true,"storage":true,"additionalPrinterColumns":[
 		{"name":"n","type":"integer","format":"int32","description":"d","priority":12,"jsonPath":".a"}],
@@ -184,7 +184,7 @@ func TestStoredExpressions(t *testing.T) {
 			{versions(plain, of), versions(plain, of), 0}, {versions(of, plain), versions(plain, of), 0},
 			{versions(of, of), versions(plain, of), 0}, {versions(plain, plain), versions(plain, of), 1},
 		} {
-			unknown := 0 // the others say that it costs too much
+			unknown := 0 // the other errors say that it costs too much
 			for _, e := range validation.ValidateUpdate(c.crd, c.old, served) {
 				if strings.Contains(e.Detail, "undeclared reference to 'includes'") {
 					unknown++

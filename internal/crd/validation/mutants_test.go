@@ -9,7 +9,8 @@ import (
 	"plinth/internal/mutants"
 )
 
-// TestMutants tries the mutants on the recorded definitions, all in one process: what TestRecorded notices of them.
+// TestMutants runs the recorded definitions on each mutant, all in one process, and reports those that TestRecorded
+// notices.
 func TestMutants(t *testing.T) {
 	r, err := mutants.NewRecorder()
 	if err != nil {

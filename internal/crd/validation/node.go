@@ -115,10 +115,10 @@ func (n *node) member(m object.Member) {
 // preserves says whether unknown fields are preserved.
 func (n *node) preserves() bool { return n.preserve.Bool() }
 
-// item is the schema of a list's items; null if there is none, or a list of schemas.
+// item is the schema of a list's items; null if it is absent, or a list of schemas.
 func (n *node) item() object.Value { return ifMap(n.items) }
 
-// additional is the schema of values under unknown names; null if there is none.
+// additional is the schema of values under unknown names; null if it is absent.
 func (n *node) additional() object.Value { return ifMap(n.additionalProperties) }
 
 func ifMap(v object.Value) object.Value {
@@ -205,8 +205,8 @@ func unconvertible(schema object.Value) string {
 	return unconvertible(n.additional())
 }
 
-// unsupported is about members that no node with a structural form has, malformed about values that they do not have
-// there; "" if there is none.
+// unsupported reports members that structural schemas do not have, malformed reports values that members do not have in
+// a structural schema; both are "" if there is no such error.
 func (n *node) unsupported() string {
 	for _, part := range [...]struct {
 		there bool

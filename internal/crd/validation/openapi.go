@@ -68,7 +68,7 @@ type openAPIWalk struct {
 	ruled  []*field.Path // the other nodes with rules
 }
 
-// scope is what a node inherits from the nodes above.
+// scope is the context that a node inherits from the nodes above.
 type scope struct {
 	root       bool
 	defaults   bool   // whether there may be defaults
@@ -202,7 +202,7 @@ func (w *openAPIWalk) supported(n *node, p *fielderrors.Place, s scope) {
 	}
 }
 
-// demandType requires the type that an extension is for.
+// demandType requires the type to which an extension applies.
 func (w *openAPIWalk) demandType(n *node, typ, extension string, p *fielderrors.Place) {
 	detail := "must be " + typ + " if " + extension + " is specified"
 	if n.typ == "" {
@@ -258,7 +258,7 @@ func (w *openAPIWalk) atomicItems(n *node, p *fielderrors.Place) {
 }
 
 // compositeItem is the extension that makes items of a set not atomic; "" if they are atomic. Maps are atomic only if
-// they say so.
+// they are declared so.
 func compositeItem(item *node) string {
 	switch {
 	case item.typ == "array" && item.hasListType && item.listType != "atomic":

@@ -33,7 +33,7 @@ type RuleOptions struct {
 	// Unchanged says that the old object has the same schema: its rules may exceed the cost limit of a single rule.
 	Unchanged bool
 	// Stored says whether the old object has this expression anywhere: as a messageExpression if message is set, else
-	// as a rule. Nil: it has none.
+	// as a rule. Nil: it has no expressions.
 	Stored func(expression string, message bool) bool
 }
 
@@ -118,8 +118,8 @@ func structuralForm(openAPI object.Value, nested bool) object.Value {
 }
 
 // rebuilt returns the members of a schema that hold the schemas directly below it, each changed by f. inJunctor is set
-// for those below allOf, anyOf, oneOf and not. f is also called with what is no schema, such as additionalProperties:
-// true.
+// for those below allOf, anyOf, oneOf and not. f is also called with values that are not schemas, such as
+// additionalProperties: true.
 func rebuilt(openAPI object.Value, f func(below object.Value, inJunctor bool) object.Value) (set []object.Member) {
 	for _, m := range openAPI.Members() {
 		switch m.Key {

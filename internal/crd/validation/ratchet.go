@@ -92,7 +92,7 @@ func isEstablished(crd object.Value) bool {
 	return false
 }
 
-// badCABundle is the error in the certificates of a client configuration; nil if there are none.
+// badCABundle is the error in the certificates of a client configuration; nil if it has no certificates.
 func badCABundle(client object.Value) error {
 	text := client.At("caBundle").Str()
 	bundle, err := base64.StdEncoding.DecodeString(text)

@@ -33,7 +33,7 @@ var served = validation.Options{
 	RuleBudget: cel.Budget,
 }
 
-// write is a write of a definition, and what is wrong with it.
+// write is a write of a definition, and its errors.
 type write struct {
 	line     int
 	verb     string
@@ -103,7 +103,7 @@ func (w *write) errors() (lines []string, err error) {
 	return lines, nil
 }
 
-// Of the definitions of testdata/recorded.txt is said what the reference has said.
+// The errors of the definitions in testdata/recorded.txt are those that the reference reported.
 //
 // SPEC: EXT-1, VAL-1
 func TestRecorded(t *testing.T) {

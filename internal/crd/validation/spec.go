@@ -83,8 +83,8 @@ func (c *checker) spec() {
 	c.conversion()
 }
 
-// missingSchemasOf requires a schema of every version. If the old object has versions without, it requires one only of
-// served versions, from whose objects everything would be pruned.
+// missingSchemasOf requires a schema of every version. If the old object has versions without a schema, it requires one
+// only of served versions, whose objects would lose all of their fields to pruning.
 func (c *checker) missingSchemasOf(p *fielderrors.Place) {
 	if !c.def.moved.openAPI().IsNull() {
 		return

@@ -13,7 +13,7 @@ const ApprovalAnnotation = "api-approved.kubernetes.io"
 // Approval is the content of ApprovalAnnotation.
 type Approval uint8
 
-// The contents: neither of the others; a URL; a text that begins with "unapproved"; no annotation.
+// The contents: invalid (none of the following); a URL; a text that begins with "unapproved"; no annotation.
 const (
 	ApprovalInvalid Approval = iota
 	ApprovalGiven

@@ -141,8 +141,8 @@ func onlyNames(schema object.Value) bool {
 	return true
 }
 
-// intOrStringOf says whether an anyOf has the two alternatives that describe an integer or a string. Only there types
-// are allowed below anyOf.
+// intOrStringOf says whether an anyOf has the two alternatives that describe an integer or a string. Types are allowed
+// below anyOf only in this case.
 func intOrStringOf(anyOf object.Value) bool {
 	if anyOf.Len() != 2 {
 		return false
@@ -211,7 +211,7 @@ func (c *checker) nested(schema object.Value, typesAllowed bool, p *fielderrors.
 }
 
 // completeValue requires that the structure at s declares everything that the schemas nested in v restrict. Nodes of
-// the structure below the root are not checked for themselves.
+// the structure below the root are not checked individually.
 func (c *checker) completeValue(v *node, s object.Value, sp, vp *fielderrors.Place) {
 	c.complete(v.not, s, sp, vp.To("not"))
 	for _, part := range [...]struct {

@@ -89,8 +89,8 @@ func ValidateUpdate(crd, old object.Value, o Options) field.ErrorList {
 	return c.List
 }
 
-// ValidateStatusUpdate validates a write of the status. It validates the accepted names; the stored versions
-// are what the client says.
+// ValidateStatusUpdate validates a write of the status. It validates the accepted names; the stored versions are taken
+// from the client as they are.
 func ValidateStatusUpdate(crd, _ object.Value) field.ErrorList {
 	c := &checker{}
 	c.names(crd.At("status", "acceptedNames"), root.To("status").To("acceptedNames"))

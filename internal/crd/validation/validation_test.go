@@ -14,7 +14,7 @@ import (
 
 var options = validation.Options{Metadata: gotypes.Of[metav1.ObjectMeta]()}
 
-// definition is one with this schema in each of some versions.
+// definition returns a definition with this schema in each of the given versions.
 func definition(t testing.TB, schema string, versions ...string) object.Value {
 	t.Helper()
 	var list []string
@@ -34,7 +34,7 @@ func definition(t testing.TB, schema string, versions ...string) object.Value {
 	return parsed.Value
 }
 
-// conformance/crd holds all rules against upstream's; here is what a change that breaks them altogether would break.
+// conformance/crd compares all rules with upstream's; these cases fail when a change breaks the rules as a whole.
 //
 // SPEC: EXT-1, VAL-1
 func TestValidate(t *testing.T) {
@@ -62,7 +62,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// What is told of a schema is bounded, though every node of it is wrong and has a path as long as it is deep.
+// The text of a schema's errors is bounded, even if each of its nodes has an error and a path as long as it is deep.
 func TestDeepSchemas(t *testing.T) {
 	const depth = 3000
 	for _, level := range [][2]string{
@@ -96,7 +96,7 @@ func texts[E error](errs []E) (all []string) {
 	return all
 }
 
-// Whatever stands in a schema, validation ends, and without a panic.
+// Validation of any schema ends, and without a panic.
 func FuzzValidate(f *testing.F) {
 	for _, seed := range []string{
 		`{"type":"object"}`, `[]`, `null`,
