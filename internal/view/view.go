@@ -1,8 +1,8 @@
 // Package view compiles all objects of one collection of the store into a value that requests need: the served types
 // of all definitions, the rules of all roles.
 //
-// A View is as new as the store: a request that asks for it compares revisions, and only if they differ looks at what
-// has changed. There is no goroutine, no callback and nothing to start or stop. So a write takes effect for the next
+// A View is as new as the store: a request that reads it compares revisions, and looks at the changes only if they
+// differ. It has no goroutine and no callback, and need not be started or stopped. So a write takes effect for the next
 // request, on every replica that has seen its revision.
 //
 // Nouns:
@@ -14,7 +14,7 @@
 //   - Parsed is the content of one version of an object, parsed on first use.
 //
 // Caveats. A value is shared by all requests and must not be changed. The request that finds a view outdated compiles
-// it on its own goroutine, and others wait: Compile must be fast, and leave what is expensive to Parsed.
+// it on its own goroutine, and others wait: Compile must be fast, and leave expensive work to Parsed.
 package view
 
 import (
@@ -44,18 +44,18 @@ type Compile[T any] func(before T, changes iter.Seq[Change]) T
 
 // View is a value compiled from a collection. Its methods may be called concurrently.
 //
-// The problem: a request has to see every write that was acknowledged before it came, and almost no write changes the
-// collection. The obvious way, to compile when the store changes, either happens on another goroutine, which may be
+// The problem: a request has to see every write that was acknowledged before it arrived, and almost no write changes
+// the collection. The obvious way, to compile when the store changes, either happens on another goroutine, which may be
 // late, or makes each writer wait for all compilations. So the reader checks instead, by comparing one number:
 //
 //	value(r) = what Compile makes of the collection as of revision r
 //	newest.value = value(newest.revision),  and newest.revision never decreases
 //	newest.revision = collection.Revision()  ⇒  newest.value is the current value
 //
-// The first reader that finds the revisions to differ compiles. Readers that come meanwhile wait for it, and take what
-// they find then, which may be newer than they need. So the values are one chain: each is compiled from the one before
-// it, and a Compile that keeps what has not changed (the types of a definition) keeps its identity. A value that is
-// compiled aside, for a reader that has seen an older revision, would break the chain.
+// The first reader that finds the revisions to differ compiles. Readers that arrive meanwhile wait for it, and take the
+// newest value then, which may be newer than they need. So the values form one chain: each is compiled from its
+// predecessor, and a Compile that keeps unchanged parts (the types of a definition) keeps their identity. A value that
+// is compiled separately, for a reader that has seen an older revision, would break the chain.
 type View[T any] struct {
 	collection *store.Collection
 	compile    Compile[T]
@@ -113,8 +113,8 @@ func (v *View[T]) whole(sn *store.Snapshot) T {
 	})
 }
 
-// since returns the last change of each object between a value and a revision. It is not ok when the history in
-// memory does not have all of them; the value is then compiled from all objects.
+// since returns the last change of each object between a value and a revision. ok is false if the history in memory
+// does not have all of them; the value is then compiled from all objects.
 func (v *View[T]) since(before *compiled[T], revision int64) (iter.Seq[Change], bool) {
 	if before == nil {
 		return nil, false

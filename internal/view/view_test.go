@@ -53,7 +53,7 @@ func remove(name string) store.Change {
 	return store.Change{Key: store.Key{Resource: collection, Name: name}}
 }
 
-// texts compiles a collection to the data of its objects, by name. What it is given is counted.
+// texts compiles a collection to the data of its objects, by name, and counts the changes that it receives.
 type texts struct {
 	calls, whole, changes atomic.Int64
 }
@@ -86,7 +86,7 @@ func model(sn *store.Snapshot) map[string]string {
 	return all
 }
 
-// The value of a view is what a reader of the collection would make of it, however many changes it has not seen.
+// The value of a view equals one made from the whole collection, however many changes the view has not seen.
 func TestViewIsTheCollection(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -121,7 +121,7 @@ func TestViewIsTheCollection(t *testing.T) {
 	}
 }
 
-// What a write changes is there for whoever asks after it, however many ask.
+// A change is visible to every request after the write, however many requests there are.
 func TestManyReaders(t *testing.T) {
 	s := open(t, store.Config{})
 	v := view.New(s.Collection(collection), new(texts).compile)
@@ -145,7 +145,7 @@ func TestManyReaders(t *testing.T) {
 	wait.Wait()
 }
 
-// A change compiles only the changed object, and nothing is compiled without a request or twice.
+// A change compiles only the changed object; objects are compiled on request only, and once.
 func TestWorkIsProportionalToChanges(t *testing.T) {
 	s := open(t, store.Config{})
 	for i := range 1000 {
@@ -183,7 +183,7 @@ func TestOneCompilesForAll(t *testing.T) {
 	var calls atomic.Int64
 	v := view.New(s.Collection(collection), func(int, iter.Seq[view.Change]) int {
 		calls.Add(1)
-		time.Sleep(20 * time.Millisecond) // long enough for the others to come
+		time.Sleep(20 * time.Millisecond) // long enough for the others to arrive
 		return 42
 	})
 	var wait sync.WaitGroup
@@ -291,7 +291,7 @@ func BenchmarkChange(b *testing.B) {
 }
 
 // Readers and writers at once: each value that Now returns was compiled from the value before it, so that the values
-// of all readers are one chain. A value that is compiled aside, for one reader, would have types of its own, whose
+// of all readers are one chain. A value that is compiled separately, for one reader, would have separate types, whose
 // watches would never end.
 func TestValuesAreOneChain(t *testing.T) {
 	s := open(t, store.Config{})
