@@ -23,21 +23,21 @@ const aggregator = "clusterrole-aggregation-controller"
 // Aggregation sets the rules of each ClusterRole with an aggregationRule to those of the ClusterRoles that it selects
 // (AUTH-2), as the reference's controller of the same name does. A role that has such a rule is called a sum here.
 //
-// The problem: a sum may select other sums, so a change of one role may change many, and nothing says which. The
-// obvious way, which is the reference's, gives each sum the rules that the selected roles have at the moment, and
+// The problem: a sum may select other sums, so a change of one role may change many, and which ones is not recorded.
+// The obvious way, which is the reference's, gives each sum the rules that the selected roles have at the moment, and
 // begins again after each change. A chain of n sums then takes n rounds, and in a cycle, where each sum gets the rules
-// that the one before it had, the writes may never end.
+// that its predecessor had, the writes may never end.
 //
 // Here, after any change, one pass goes over all sums, as these are few (Kubernetes has three). It writes a sum after
-// those that it selects, depth first, and takes the rules of a sum that it has not yet written, which closes a cycle,
+// those that it selects, depth first, and reads the rules of a sum that it has not yet written, which closes a cycle,
 // as they are:
 //
 //	rules(s) = ∪ rules(r) over the roles r that s selects, by selector, then by name, without duplicates
 //	r is a sum that s selects, and does not lead back to s  ⇒  rules(r) is written before rules(s)
 //
-// Passes come to rest. Without a cycle, the second pass changes nothing. In a cycle the sum that is visited first
-// keeps its rules, since they come back to it, and gets those of all others; so its rules only grow, and each pass
-// takes them one step further, until all sums of the cycle have the same.
+// Passes converge. Without a cycle, the second pass makes no change. In a cycle the sum that is visited first keeps its
+// rules, since they propagate back to it, and gets those of all others; so its rules only grow, and each pass
+// propagates them one step further, until all sums of the cycle have the same.
 type Aggregation struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
@@ -102,7 +102,7 @@ func (p *aggregationPass) aggregate(ctx context.Context) error {
 	return errors.Join(p.failed...)
 }
 
-// visit updates a role if it is a sum, after the sums that it selects. It does nothing for one that was visited before.
+// visit updates a role if it is a sum, after the sums that it selects. A sum that was visited before is skipped.
 func (p *aggregationPass) visit(ctx context.Context, name string) {
 	if p.visited[name] || !bytes.Contains(p.roles[name].Data, []byte(`"aggregationRule":{`)) {
 		return
@@ -110,7 +110,7 @@ func (p *aggregationPass) visit(ctx context.Context, name string) {
 	p.visited[name] = true
 	obj, err := parsed(p.roles[name])
 	if err != nil || obj.At("aggregationRule").IsNull() {
-		return // it cannot be decoded, or the text is somewhere else in it
+		return // it cannot be decoded, or the text is in another field
 	}
 	selected, err := p.selected(name, obj.At("aggregationRule", "clusterRoleSelectors").Items())
 	if err == nil {

@@ -132,8 +132,8 @@ func TestAggregationOfAChain(t *testing.T) {
 	}
 }
 
-// Roles that select each other come to rest: if each pass gave each role the rules that another one had before, they
-// would pass them on forever, and each write would cause the next pass.
+// Roles that select each other converge: if each pass gave each role the rules that another role had before, the rules
+// would circulate forever, and each write would cause the next pass.
 //
 // SPEC: AUTH-2
 func TestAggregationOfCyclesEnds(t *testing.T) {

@@ -34,7 +34,8 @@ type Certificates struct {
 	Registry *engine.Registry
 	Logger   *slog.Logger
 	Now      func() time.Time // nil: time.Now
-	// Authority and PrivateKey sign certificates. Life is the validity of a certificate whose request names none.
+	// Authority and PrivateKey sign certificates. Life is the validity of a certificate whose request does not specify
+	// one.
 	Authority  *x509.Certificate
 	PrivateKey crypto.Signer
 	Life       time.Duration
@@ -171,7 +172,7 @@ func (r *signingRequest) sign(ctx context.Context) error {
 		"certificate"))
 }
 
-// Certificates become valid a little before they are made, for clients whose clock is slow. A requested validity
+// Certificates are valid from a little before they are made, for clients whose clock is slow. A requested validity
 // shorter than shortLife counts from now on, a longer one from the beginning of the validity.
 const (
 	backdate  = 5 * time.Minute

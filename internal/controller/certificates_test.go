@@ -27,9 +27,9 @@ import (
 type signing struct {
 	*bench
 	Certificates
-	key *ecdsa.PrivateKey // of whoever requests a certificate
+	key *ecdsa.PrivateKey // of the user who requests a certificate
 	now time.Time
-	// allowed are the subresources that the authorizer allows to create, and asked those that it was asked about.
+	// allowed are the subresources that the authorizer allows to create, and asked those that it was called for.
 	allowed, asked []string
 }
 
@@ -71,7 +71,7 @@ func (s *signing) Authorize(_ context.Context, a *access.Attributes) (access.Dec
 	return access.NoOpinion, "", nil
 }
 
-// pkcs10 is a PKCS #10 request, as it stands in spec.request.
+// pkcs10 is a PKCS #10 request in the form of spec.request.
 func (s *signing) pkcs10(template *x509.CertificateRequest, damage bool) string {
 	s.Helper()
 	der, err := x509.CreateCertificateRequest(rand.Reader, template, s.key)
@@ -87,8 +87,8 @@ func (s *signing) pkcs10(template *x509.CertificateRequest, damage bool) string 
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
 }
 
-// request creates a CertificateSigningRequest of a user, as the controllers see it when it has a status. What
-// validation lets an approver write is stored, too: the condition Approved alone.
+// request creates a CertificateSigningRequest of a user, as the controllers see it when it has a status. Requests are
+// also stored with the condition Approved alone, which validation allows an approver to write.
 func (s *signing) request(user, signer string, template *x509.CertificateRequest, usages, seconds,
 	status string) *signingRequest {
 	s.Helper()
@@ -239,7 +239,7 @@ func TestSignedCertificate(t *testing.T) {
 	}
 }
 
-// How long a certificate is valid: as long as is asked for, within bounds, and never longer than its authority.
+// A certificate is valid for the requested time, within bounds, and never longer than its authority.
 //
 // SPEC: AUTH-1
 func TestLifeOfCertificates(t *testing.T) {
@@ -306,7 +306,7 @@ func (s *signing) validity(r *signingRequest) time.Duration {
 	return c.NotAfter.Sub(s.now)
 }
 
-// What the signers refuse, in the words of kube-controller-manager.
+// The requests that the signers refuse, with the messages of kube-controller-manager.
 //
 // SPEC: AUTH-1
 func TestFitsSigner(t *testing.T) {
@@ -364,7 +364,7 @@ func TestFitsSigner(t *testing.T) {
 	}
 }
 
-// A Node's own request for its client certificate is approved by other rights than the one for another Node.
+// A Node's request for its own client certificate needs another permission for its approval than one for another Node.
 //
 // SPEC: AUTH-1
 func TestApproval(t *testing.T) {
@@ -451,7 +451,7 @@ func TestRequestsAreCleaned(t *testing.T) {
 			t.Error(err)
 		}
 		_, there := s.status(r)
-		// The creation of a request is that of the engine's clock, which is the real one.
+		// The creation time of a request is set by the engine's clock, which is the real one.
 		if d := left - c.left; there != (c.left > 0) || d < 0 || d > time.Minute || c.status != "" && d != 0 {
 			t.Errorf("%s: there %v, looked at again after %v, want %v", c.status, there, left, c.left)
 		}

@@ -48,7 +48,7 @@ func (c *collector) do(ctx context.Context, t task, known notes) (err error) {
 			break
 		}
 	}
-	if apierr.Is(err, apierr.NotFound) { // its deletion comes as a change
+	if apierr.Is(err, apierr.NotFound) { // its deletion follows as a change
 		return nil
 	}
 	return err
@@ -68,15 +68,14 @@ func (t *taskObject) request() *engine.Request {
 	return rq
 }
 
-// examine deletes the object if it is garbage, and otherwise removes the references to owners that are gone. What it
-// does depends on the owners:
+// examine deletes the object if it is garbage, and otherwise removes the references to owners that are gone. The action
+// depends on the owners:
 //
 //	one stays          remove the references to owners that are gone or wait; keep the object
 //	else one waits     delete the object, in the foreground if it has dependents
 //	all are gone       delete the object, as its finalizers say, by default in the background
 //
-// Nothing is done with an object that is being deleted already, or has an owner of which it is unknown whether it is
-// gone.
+// An object is skipped if it is being deleted already, or if it is unknown whether one of its owners is gone.
 func (t *taskObject) examine(ctx context.Context, known notes) error {
 	if t.o.Sidecar.Deleting || len(t.o.Sidecar.Owners) == 0 {
 		return nil
@@ -141,22 +140,22 @@ func (t *taskObject) delete(ctx context.Context, how engine.Propagation) error {
 	return err
 }
 
-// deleteInForeground deletes the object in the foreground, because an owner waits for it: it goes after its own
+// deleteInForeground deletes the object in the foreground, because an owner waits for it: it is removed after its own
 // dependents.
 //
 // The problem: objects of a cycle that block each other would all wait forever. To search for cycles would need a
 // consistent view of the whole graph. But it is enough to look at the next edge: an object with a dependent that
 // waits already may close a cycle, and is changed so that it no longer blocks its owners. That holds although workers
-// decide concurrently: an object comes here only when all of its owners wait or are gone, so in a cycle each object is
-// deleted after the one before it,
+// decide concurrently: this function is called only when all owners of an object wait or are gone, so in a cycle each
+// object is deleted after its predecessor,
 //
 //	x is an owner of y ∧ y is deleted here ⇒ x waited before y was examined
 //
 // and the last one finds a dependent that waits: the first one of the cycle, which a client deleted. (If clients
 // delete several objects of one cycle in the foreground, these wait for each other, as in the reference.)
 //
-// An object that was made not to block is examined again once its owners have been looked at: an owner that waited
-// for nothing else is gone then, or is kept by other finalizers and keeps the object, which is deleted with it in the
+// An object that was made not to block is examined again once its owners have been looked at: an owner that waited only
+// for this object is gone then, or is kept by other finalizers and keeps the object, which is deleted with it in the
 // background. The reference does the same, as its delete has the precondition that the references have not changed.
 func (t *taskObject) deleteInForeground(ctx context.Context, refs []reference) error {
 	closes := false
@@ -192,7 +191,7 @@ func (c *collector) releaseOwner(ctx context.Context, uid string) (err error) {
 		return nil
 	}
 	if err = c.do(ctx, task{release, w.key}, notes{}); apierr.Is(err, apierr.Conflict) {
-		return nil // others keep changing it, and each change leads to a release
+		return nil // other clients keep changing it, and each change leads to a release
 	}
 	return err
 }
@@ -271,8 +270,8 @@ func (t *taskObject) release(ctx context.Context) error {
 
 // blocked says whether a dependent blocks the deletion of the object.
 //
-// The problem: it is called whenever a dependent is gone, so to look at all dependents each time takes time in the
-// square of their number. So the collector remembers one that blocks, and looks for another one only when that is
+// The problem: it is called whenever a dependent is gone, so checking all dependents each time would take time
+// quadratic in their number. So the collector remembers one that blocks, and looks for another one only when that is
 // gone. It remembers the last one in the order of the index, as that one is deleted last.
 func (t *taskObject) blocked(ctx context.Context) bool {
 	uid := t.o.Sidecar.UID

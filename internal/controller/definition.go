@@ -19,10 +19,9 @@ type Definitions struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
 	Logger   *slog.Logger
-	// Objects returns the type of the objects of a definition, in their stored version; nil if it never defined
-	// any.
+	// Objects returns the type of the objects of a definition, in their stored version; nil if it never defined a type.
 	Objects func(definition *engine.Object) *engine.Resource
-	// Finalizer is the one that keeps a definition until its objects are deleted.
+	// Finalizer is the finalizer that keeps a definition until its objects are deleted.
 	Finalizer string
 }
 
@@ -68,7 +67,7 @@ func withRevision(obj object.Value, v *engine.Object) object.Value {
 	return obj.WithAt(object.StringOf(strconv.FormatInt(v.Revision, 10)), "metadata", "resourceVersion")
 }
 
-// empty deletes the objects of a definition and, when none is left, removes its finalizer.
+// empty deletes the objects of a definition and, when no object is left, removes its finalizer.
 func (c *Definitions) empty(ctx context.Context, e *emptier, definition *engine.Object) (left leftovers, err error) {
 	reason, message := "NeverEstablished", "resource was never established"
 	switch r := c.Objects(definition); {
@@ -91,7 +90,7 @@ func (c *Definitions) empty(ctx context.Context, e *emptier, definition *engine.
 		reason, message = "InstanceDeletionCompleted", "removed all instances"
 	}
 	err = c.release(ctx, e.of, definition.Key.Name, reason, message)
-	// The change of another client comes as an event.
+	// The change of another client arrives as an event.
 	if apierr.Is(err, apierr.NotFound) || apierr.Is(err, apierr.Conflict) { //
 		return left, nil
 	}

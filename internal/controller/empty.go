@@ -19,31 +19,31 @@ import (
 
 // emptier deletes the contents of deleted objects of one type: namespaces or definitions.
 //
-// Each object that is being deleted has a worker of its own, so that one that cannot be emptied (a webhook does not
+// Each object that is being deleted has a separate worker, so that one that cannot be emptied (a webhook does not
 // answer) does not delay the others. A worker makes a pass over the contents, and then waits until some of what is
 // left has changed: it watches the types that have objects left, in that namespace, from the revision at which the
-// pass counted them. The obvious way, to list everything again every few seconds, costs as much for what is stuck as
-// for what makes progress, and is late. Here nothing is listed by the clock, and while nothing is being deleted there
-// is one watch, of the objects themselves.
+// pass counted them. The obvious way, to list everything again every few seconds, costs as much for objects that are
+// stuck as for those that make progress, and is late. Here lists are not repeated by the clock, and while no object is
+// being deleted the only watch is the one of the objects themselves.
 type emptier struct {
 	engine *engine.Engine
 	logger *slog.Logger
 	now    func() time.Time
-	of     *engine.Resource // nil: the type is not served, and there is nothing to do
+	of     *engine.Resource // nil: the type is not served, and there is no work
 	what   string           // "namespace"
 	user   access.User
 	pace   *rate.Limiter // of its deletes
 	// seen is called for every change of an object; nil disables it.
 	seen func(ctx context.Context, o *engine.Object)
-	// empty makes one pass: it deletes the contents of an object, and removes its finalizer when nothing is left.
+	// empty makes one pass: it deletes the contents of an object, and removes its finalizer when its contents are gone.
 	empty func(ctx context.Context, o *engine.Object) (leftovers, error)
 }
 
-// leftovers is what a pass has left, and when to make the next one.
+// leftovers are the objects that a pass has left, and the time of the next pass.
 type leftovers struct {
 	kinds     []leftKind
 	namespace string    // of the objects; "": all
-	until     time.Time // when to make a pass although nothing has changed; zero: never
+	until     time.Time // when to make a pass without a change; zero: never
 	wrote     int64     // the revision of the last write of the pass to the object; 0: none
 }
 
@@ -52,8 +52,8 @@ type leftKind struct {
 	resource *engine.Resource
 	count    int
 	revision int64
-	// related are objects that are not deleted, but whose deletion is a reason for another pass: of a Node, as
-	// its Pods are then deleted without a grace period.
+	// related are objects that are not deleted, but whose deletion is a reason for another pass: Nodes, as the Pods of
+	// a deleted Node are deleted without a grace period.
 	related bool
 }
 
@@ -190,8 +190,8 @@ func (w *worker) work(ctx context.Context) {
 	}
 }
 
-// wait returns when there is a reason for another pass: all that was left is gone; or some of it, or the object
-// itself, has changed and the pause is over; or left.until has come. It also returns when ctx ends.
+// wait returns when there is a reason for another pass: all objects left are gone; or one of them, or the object
+// itself, has changed and the pause is over; or left.until is reached. It also returns when ctx ends.
 func (w *worker) wait(ctx context.Context, left leftovers, rest time.Duration) {
 	ctx, cancel := context.WithCancel(ctx)
 	var following sync.WaitGroup
@@ -275,15 +275,15 @@ func (w *worker) follow(ctx context.Context, kind leftKind, namespace string, en
 // deletion returns the options with which a controller deletes an object.
 type deletion func(o *engine.Object) engine.DeleteOptions
 
-// inBackground is the option for deletes of everything in a namespace: dependents are deleted anyway, and need
-// neither be waited for nor orphaned.
+// inBackground is the option for deletes of all objects in a namespace: dependents are deleted anyway, so the deletes
+// neither wait for them nor orphan them.
 func inBackground(*engine.Object) engine.DeleteOptions {
 	return engine.DeleteOptions{PropagationPolicy: "Background"}
 }
 
 // emptyOf deletes the objects of one type in a namespace, or in all, and returns a list of those that are left. No
-// new ones can be created: the namespace or the definition is marked as deleted, and what was created before that is
-// in the first list.
+// new ones can be created: the namespace or the definition is marked as deleted, and objects that were created before
+// that are in the first list.
 func (c *emptier) emptyOf(
 	ctx context.Context, r *engine.Resource, namespace string, how deletion,
 ) (rest *engine.Collection, err error) {
@@ -320,8 +320,8 @@ func (c *emptier) emptyOf(
 	return c.engine.List(ctx, rq, engine.ListOptions{})
 }
 
-// deleteIsNoop says that a delete in the background would not change an object: it is being deleted already, and
-// waits for finalizers that such a delete leaves. (Types with a grace period are deleted again, as that may shorten
+// deleteIsNoop says that a delete in the background would not change an object: it is being deleted already, and waits
+// for finalizers that such a delete does not remove. (Types with a grace period are deleted again, as that may shorten
 // it.)
 func deleteIsNoop(r *engine.Resource, item *engine.Object) bool {
 	if !item.Sidecar.Deleting || r.GracefulDelete != nil {
@@ -335,7 +335,7 @@ func deleteIsNoop(r *engine.Resource, item *engine.Object) bool {
 	return true
 }
 
-// delete deletes one object of a list. It is no error if the object is gone, or another one has its name.
+// delete deletes one object of a list. It is not an error if the object is gone, or another object has its name.
 func (c *emptier) delete(ctx context.Context, r *engine.Resource, item *engine.Object, o engine.DeleteOptions) error {
 	rq := &engine.Request{Resource: r, Name: item.Key.Name, User: c.user}
 	if r.Namespaced {

@@ -19,12 +19,12 @@ import (
 
 // Garbage deletes objects whose owners are gone, and executes the propagation policies of deletes (DEL-2, DEL-5).
 //
-// The problem: an object names its owners by UID, type and name, and has to be deleted when none of them exists any
-// more. Owners are of any type and may be deleted at any time; dependents may be created at any time, also after
-// their owner was deleted; and nothing but the objects themselves survives the process.
+// The problem: an object names its owners by UID, type and name, and has to be deleted when all of them are gone.
+// Owners are of any type and may be deleted at any time; dependents may be created at any time, also after their owner
+// was deleted; and only the objects themselves survive the process.
 //
 // The reference keeps a graph of all objects in memory, built by a watch for each type, and compares its nodes with
-// the server. Here the store has what the graph is for: an index of dependents by the UID of their owner, and one
+// the server. Here the store serves the purpose of the graph: an index of dependents by the UID of their owner, and one
 // history of all objects. So the collector follows that history, and examines an object only when one of three things
 // has changed:
 //
@@ -46,7 +46,7 @@ import (
 // The obvious way, to follow the changes alone, fails after a restart: a server that is killed after the deletion of an
 // owner and before that of its dependents would never delete these. So all objects with references are examined at the
 // start, when the history no longer reaches back to the collector, and when the type of an owner that was not served
-// is served. This reads the metadata of those objects, and nothing else.
+// is served. This reads only the metadata of those objects.
 //
 // Memory does not grow with the number of objects. It holds the objects that wait for dependents, the types of owners
 // that are not served, and the tasks on the worklist.
@@ -72,11 +72,11 @@ type collector struct {
 	pace *rate.Limiter // of its writes
 
 	mu sync.Mutex
-	// waiting is the objects that wait for their dependents, by UID:
+	// waiting are the objects that wait for their dependents, by UID:
 	//
 	//	u ∈ waiting ⇔ the last version of u that was read is being deleted and has the finalizer foregroundDeletion
 	waiting map[string]*waiter
-	// missing is the types of owners that are not served; above maxMissing only that there are some.
+	// missing are the types of owners that are not served; above maxMissing it only records that there are some.
 	missing     map[ownerType]bool
 	missingMore bool
 	followed    atomic.Int64 // the revision of the last change that was read

@@ -48,7 +48,7 @@ func (y *garbageBench) collect() {
 	y.Cleanup(y.stop)
 }
 
-// wait waits until the collector has nothing to do.
+// wait waits until the collector is idle.
 func (y *garbageBench) wait() {
 	y.Helper()
 	idle := func() bool {
@@ -63,7 +63,7 @@ func (y *garbageBench) wait() {
 		defer y.running.work.mu.Unlock()
 		return len(y.running.work.items) == 0
 	}
-	for range 2 { // what ended the first time may have made an event
+	for range 2 { // work that ended the first time may have caused an event
 		y.eventually("the collector is done", idle)
 	}
 }
@@ -81,7 +81,7 @@ func (y *garbageBench) of(name string) *engine.Request {
 }
 
 // reference is an entry of ownerReferences: "a" names an owner, "a!" one that it blocks, "a?" one by another name
-// than its own, "a@" one by a UID that nobody has, and "-" one of a type that is not served.
+// than its own, "a@" one by a UID that no object has, and "-" one of a type that is not served.
 func (y *garbageBench) reference(owner string) string {
 	if owner == "-" {
 		return `{"apiVersion":"none.example.com/v1","kind":"None","name":"none","uid":"none"}`
@@ -335,7 +335,7 @@ func TestGarbageReportsNamespaces(t *testing.T) {
 	}
 }
 
-// An object that cannot be deleted is tried again, and does not delay others.
+// The deletion of an object is retried after a failure, and does not delay others.
 //
 // SPEC: DEL-5
 func TestGarbageIsTriedAgain(t *testing.T) {
@@ -367,8 +367,8 @@ func TestGarbageIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A dependent that blocks its owner is remembered, and looked for again only when it blocks no more: to look through
-// all of them each time takes time in the square of their number.
+// A dependent that blocks its owner is remembered, and another one is searched only when it no longer blocks: searching
+// all of them each time would take time quadratic in their number.
 //
 // SPEC: DEL-5
 func TestBlockerIsRemembered(t *testing.T) {

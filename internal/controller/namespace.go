@@ -7,7 +7,7 @@
 // It has no state that has to survive the process. Its nouns:
 //
 //   - a pass is one look at everything that a controller is responsible for.
-//   - a worklist is a queue of tasks, one for each thing to do about an object.
+//   - a worklist is a queue of tasks, each of which is one action on an object.
 //   - a follower calls a function for each object of some types, and again when it changes.
 package controller
 
@@ -84,8 +84,8 @@ type namespacePass struct {
 	failed     []error
 }
 
-// run deletes the contents of the namespace, reports in its status what is left, and removes the finalizer when
-// nothing is. An error of one type does not stop the others.
+// run deletes the contents of the namespace, reports in its status what is left, and removes the finalizer when the
+// namespace is empty. An error of one type does not stop the others.
 func (p *namespacePass) run(ctx context.Context) (leftovers, error) {
 	p.left.namespace = p.name
 	p.remaining, p.finalizers = map[string]int{}, map[string]int{}

@@ -149,7 +149,7 @@ func TestNamespaceIsEmptied(t *testing.T) {
 	b.create("configmaps", "gone2", `{"metadata":{"name":"stays"}}`)
 	b.create("configmaps", "gone", `{"metadata":{"name":"held","finalizers":["a.b/c"]}}`)
 	b.create("pods", "gone", fmt.Sprintf(pod, "graceful"))
-	b.delete("pods", "gone", "graceful") // waits for a kubelet that is not there
+	b.delete("pods", "gone", "graceful") // waits for a kubelet that does not exist
 	stop := b.start()
 	b.delete("namespaces", "", "gone")
 	b.eventually("all but the held object is gone", func() bool {
@@ -198,7 +198,8 @@ func TestManyNamespacesAtOnce(t *testing.T) {
 	})
 }
 
-// Finalizers of others, in spec, in metadata or in both, keep an empty namespace until they are removed, and no longer.
+// Finalizers of other controllers, in spec, in metadata or in both, keep an empty namespace exactly until they are
+// removed.
 // SPEC: DEL-5
 func TestNamespaceWithFinalizersOfOthers(t *testing.T) {
 	for _, where := range []string{"spec", "metadata", "spec and metadata"} {
@@ -222,8 +223,7 @@ func testFinalizersOfOthers(t *testing.T, inSpec, inMetadata bool) {
 			t.Fatal(err)
 		}
 	}
-	// stays waits until the controller has had all the time it wants, and expects the namespace with these
-	// spec.finalizers.
+	// stays waits until the controller is idle, and expects the namespace with these spec.finalizers.
 	stays := func(finalizers ...string) {
 		t.Helper()
 		b.rest()
@@ -260,7 +260,7 @@ func (b *bench) rest() {
 	synctest.Wait()
 }
 
-// The controller writes the whole namespace back: what others have changed meanwhile must not be lost.
+// The controller writes the whole namespace back: concurrent changes by other clients must not be lost.
 // SPEC: WRITE-1, DEL-5
 func TestFinalizeLosesNoUpdate(t *testing.T) {
 	b := newBench(t)
@@ -278,7 +278,8 @@ func TestFinalizeLosesNoUpdate(t *testing.T) {
 	}
 }
 
-// What waits for finalizers is not deleted again and again, and a controller that waits makes no passes by the clock.
+// Objects that wait for finalizers are not deleted repeatedly, and a controller that waits makes no passes by the
+// clock.
 // SPEC: DEL-1
 func TestWaitingCostsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -305,7 +306,7 @@ func TestWaitingCostsLittle(t *testing.T) {
 		if n := passes.Load(); n > 0 || b.store.Revision() != revision {
 			t.Errorf("nothing happened for a day, and %d passes made %d changes", n, b.store.Revision()-revision)
 		}
-		// It has not stopped to look.
+		// It still reacts to changes.
 		b.patch(b.request("configmaps", "gone", "held"), `{"metadata":{"finalizers":null}}`)
 		if b.rest(); !b.gone() {
 			t.Error("nothing is left, and the namespace is still there")
@@ -381,8 +382,8 @@ func TestNamespaceSaysWhatIsLeft(t *testing.T) {
 	b.eventually("the namespace is gone", b.gone)
 }
 
-// Pods get their grace periods, and everything else stays until they have ended. The status says when their time is
-// over. SPEC: DEL-5
+// Pods get their grace periods, and all other objects stay until they have ended. The status reports when the grace
+// periods are exceeded. SPEC: DEL-5
 func TestNamespaceWithPods(t *testing.T) {
 	b := newBench(t)
 	b.create("nodes", "", `{"metadata":{"name":"n"}}`)
@@ -390,7 +391,7 @@ func TestNamespaceWithPods(t *testing.T) {
 	b.create("pods", "gone", fmt.Sprintf(pod, "running"))
 	b.delete("namespaces", "", "gone")
 	stop := b.start()
-	b.says("NamespaceContentRemaining", "All content successfully removed") // so says the reference, which counts later
+	b.says("NamespaceContentRemaining", "All content successfully removed") // as in the reference, which counts later
 	live, _ := b.there("pods", "gone", "running")
 	if live.At("metadata", "deletionGracePeriodSeconds").Int() != 30 {
 		t.Errorf("the Pod is %s", object.AppendJSON(nil, live))
@@ -419,7 +420,7 @@ func TestNamespaceWithPods(t *testing.T) {
 	b.eventually("the namespace is gone", b.gone)
 }
 
-// A namespace that waits costs nothing: no pass is made until something happens to what is left in it.
+// A namespace that waits has no cost: no pass is made until one of the objects left in it changes.
 // SPEC: DEL-5
 func TestWaitingNamespacesAreLeftAlone(t *testing.T) {
 	b := newBench(t)
@@ -452,7 +453,7 @@ func TestWaitingNamespacesAreLeftAlone(t *testing.T) {
 	b.eventually("the namespace is gone", b.gone)
 }
 
-// An object that was made after what a pass has listed is not deleted for having the same name.
+// An object that replaces a listed one under the same name is not deleted by the pass.
 // SPEC: DEL-2, DEL-5
 func TestOnlyWhatWasListedIsDeleted(t *testing.T) {
 	b := newBench(t)

@@ -4,7 +4,7 @@ import "golang.org/x/time/rate"
 
 // The pace of controllers.
 //
-// Problem: a controller that deletes thousands of objects takes all processors while it does, and requests wait. With
+// Problem: a controller that deletes thousands of objects uses all processors meanwhile, and requests wait. With
 // 10,000 objects in a namespace, the 99th percentile of GETs during its deletion was three to six times as high, for
 // half a second. A lower priority is not possible: all goroutines of a process have the same.
 //

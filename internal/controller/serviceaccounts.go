@@ -16,7 +16,7 @@ import (
 	"plinth/object"
 )
 
-// manager is the field manager of those controllers that have none of their own in the reference.
+// manager is the field manager of those controllers that have no specific one in the reference.
 const manager = "kube-controller-manager"
 
 // ServiceAccounts creates the ServiceAccount "default" in every namespace.
@@ -52,7 +52,7 @@ func (c *ServiceAccounts) Run(ctx context.Context) {
 }
 
 // ensure creates an object with this content if it does not exist. If it exists, it is updated to the result of
-// renew, unless that is the same; a nil renew leaves it. Nothing is created in a namespace that does not exist or is
+// renew, unless that is the same; a nil renew leaves it. No object is created in a namespace that does not exist or is
 // being deleted.
 func ensure(ctx context.Context, e *engine.Engine, rq *engine.Request, content object.Value,
 	renew func(object.Value) object.Value) error {

@@ -51,7 +51,7 @@ func account(b *bench) (uid string) {
 	return obj.At("metadata", "uid").Str()
 }
 
-// expect compares which of some Secrets are there.
+// expect compares the set of existing Secrets.
 func expect(b *bench, when string, want map[string]bool) {
 	b.Helper()
 	for name, there := range want {
@@ -99,7 +99,7 @@ func TestTokenSecretOfAnotherAccount(t *testing.T) {
 	})
 }
 
-// With its ServiceAccount go the Secrets of its tokens, and no others.
+// When a ServiceAccount is deleted, the Secrets of its tokens are deleted with it, and no others.
 //
 // SPEC: AUTH-2
 func TestTokenSecretsGoWithTheAccount(t *testing.T) {
@@ -113,7 +113,7 @@ func TestTokenSecretsGoWithTheAccount(t *testing.T) {
 	})
 }
 
-// deleteOf comes late where a ServiceAccount is deleted and created again at once: the Secrets of the new one stay.
+// deleteOf may run only after a ServiceAccount was deleted and created again: the Secrets of the new one stay.
 //
 // SPEC: AUTH-2
 func TestTokenSecretsOfTheNextAccountStay(t *testing.T) {

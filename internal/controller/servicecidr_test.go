@@ -40,7 +40,7 @@ func TestServiceCIDRs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// until waits until a ServiceCIDR says so; "": it is gone.
+	// until waits until a ServiceCIDR contains these texts, or without texts, until it is gone.
 	until := func(name string, says ...string) {
 		t.Helper()
 		last := ""

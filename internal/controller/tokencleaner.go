@@ -18,10 +18,10 @@ import (
 // generated one for each ServiceAccount, and listed it in its secrets; a Secret that a user has made for a token is not
 // listed there, and stays.
 //
-// A token that was not used for a period first gets the label invalid-since: authentication refuses it then, and
-// whoever needs it can remove the label. If it is not used for another period after that, the Secret is deleted.
-// The use of a token is recorded by its day, in the label last-used, since the day in the ConfigMap
-// access.LegacyTokenTracking: without a label it is not known to have been used before that day.
+// A token that was not used for a period first gets the label invalid-since: authentication refuses it then, and a user
+// who needs it can remove the label. If it is not used for another period after that, the Secret is deleted. The use of
+// a token is recorded by its day, in the label last-used, since the day in the ConfigMap access.LegacyTokenTracking:
+// without a label it is not known to have been used before that day.
 //
 // It looks at a Secret when it changes, and then once a day, which is the reference's interval: Pods and
 // ServiceAccounts can end the use of a Secret without changing it.
@@ -38,7 +38,7 @@ type TokenCleaner struct {
 	user                             access.User
 }
 
-// cleanInterval is how often a Secret is looked at that does not change.
+// cleanInterval is the interval at which an unchanged Secret is checked.
 const cleanInterval = 24 * time.Hour
 
 // Run works until ctx ends.
@@ -101,14 +101,14 @@ func (c *TokenCleaner) clean(ctx context.Context, o *engine.Object, obj object.V
 		engine.Patch{Type: engine.MergePatch, Body: object.AppendJSON(nil, patch)}))
 }
 
-// isDay says whether a label is a day as time.DateOnly has it.
+// isDay says whether a label is a day in the format time.DateOnly.
 func isDay(text string) bool {
 	_, err := time.Parse(time.DateOnly, text)
 	return err == nil
 }
 
 // tracked says whether the use of tokens has been recorded for the whole period. The day on which this began does not
-// count, as it is not known at which time it did.
+// count, as the time of day is unknown.
 func (c *TokenCleaner) tracked(ctx context.Context, _ *engine.Object, _ object.Value) (bool, error) {
 	rq := &engine.Request{Resource: c.configs, Namespace: "kube-system", Name: access.LegacyTokenTracking, User: c.user}
 	result, err := c.Engine.Get(ctx, rq, "")
@@ -158,7 +158,7 @@ func (c *TokenCleaner) unmounted(ctx context.Context, o *engine.Object, _ object
 		}
 		obj, err := parsed(pod)
 		if err != nil || slices.Contains(c.PodSecrets(obj), secret) {
-			return false, nil // what cannot be decoded may use it
+			return false, nil // a Pod that cannot be decoded may use it
 		}
 	}
 	return true, list.Err()

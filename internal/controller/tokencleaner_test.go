@@ -23,16 +23,17 @@ type cleaned struct {
 // tokenPeriod is how long a token may be unused in these tests.
 const tokenPeriod = 30 * 24 * time.Hour
 
-// day is as Secrets and the ConfigMap have it: n days after the beginning.
+// day is the day n days after the beginning, in the form of Secrets and the ConfigMap.
 func (c *cleaned) day(n int) string { return c.began.AddDate(0, 0, n).UTC().Format(time.DateOnly) }
 
-// until waits until n days after the beginning, and a bit, so that all that is due then is done.
+// until waits until shortly after the n-th day from the beginning, so that everything due by then is done.
 func (c *cleaned) until(n int) {
 	time.Sleep(time.Until(c.began.AddDate(0, 0, n).Add(time.Minute)))
 	synctest.Wait()
 }
 
-// is expects a Secret whose label invalid-since is that day; "": it has none, and "gone": there is no Secret.
+// is expects a Secret whose label invalid-since is that day; "": it has no such label; "gone": the Secret does not
+// exist.
 func (c *cleaned) is(name, want string) {
 	c.Helper()
 	got := "gone"
@@ -58,7 +59,7 @@ const (
 		`"volumes":[{"name":"v","secret":{"secretName":%q}}]}}`
 )
 
-// podSecrets knows one of the places that name a Secret.
+// podSecrets reads one of the fields that name a Secret.
 func podSecrets(pod object.Value) (names []string) {
 	for _, v := range pod.At("spec", "volumes").Items() {
 		names = append(names, v.At("secret", "secretName").Str())
@@ -66,7 +67,7 @@ func podSecrets(pod object.Value) (names []string) {
 	return names
 }
 
-// cleaning runs a test in which time passes at once.
+// cleaning runs a test in a synctest bubble, in which sleeping takes no time.
 func cleaning(t *testing.T, test func(c *cleaned)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cleaned{bench: newBench(t), began: time.Now()}
@@ -128,7 +129,7 @@ func TestUsedTokensStay(t *testing.T) {
 		c.until(101)
 		c.is("s", "gone")
 	})
-	cleaning(t, func(c *cleaned) { // the label is no day
+	cleaning(t, func(c *cleaned) { // the label is not a day
 		c.patch(c.request("secrets", "gone", "s"), fmt.Sprintf(`{"metadata":{"labels":{%q:"1999-13-01"}}}`,
 			access.LegacyTokenLastUsed))
 		c.until(200)
@@ -136,7 +137,7 @@ func TestUsedTokensStay(t *testing.T) {
 	})
 }
 
-// Nothing is marked before uses have been recorded for a whole period.
+// No token is marked before uses have been recorded for a whole period.
 //
 // SPEC: AUTH-2
 func TestTokensThatWereNotTracked(t *testing.T) {
@@ -150,7 +151,7 @@ func TestTokensThatWereNotTracked(t *testing.T) {
 	})
 }
 
-// After the mark is removed the token has another two periods; a mark that is no day is replaced.
+// After the mark is removed the token has another two periods; a mark that is not a day is replaced.
 //
 // SPEC: AUTH-2
 func TestTokenIsMarkedAgain(t *testing.T) {
@@ -208,8 +209,8 @@ func TestTokensThatStay(t *testing.T) {
 	}
 }
 
-// A Secret that is made late lasts from then on, and one that a Pod used lasts until the Pod is gone. A Pod that uses
-// another one, or only has such a name in it, does not keep it.
+// The period of a Secret begins with its creation, and a Secret that a Pod uses is kept until the Pod is gone. A Pod
+// that uses another Secret, or only contains the name elsewhere, does not keep it.
 //
 // SPEC: AUTH-2
 func TestTokensLastFromWhenTheyBegin(t *testing.T) {

@@ -34,7 +34,7 @@ type task struct {
 // taskKind is the kind of work.
 type taskKind uint8
 
-// notes is what was known when a task was added.
+// notes are the facts that were known when a task was added.
 type notes struct {
 	gone []*deletedOwner // owners that are known to be gone
 	// seen is set when the references of the object are new and were not examined yet.
