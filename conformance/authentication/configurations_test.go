@@ -48,7 +48,7 @@ func theirs(text string) (*apiserver.AuthenticationConfiguration, error) {
 	return c, validation.ValidateAuthenticationConfiguration(compiler, c, []string{ownIssuer}).ToAggregate()
 }
 
-// ours reads one as Plinth does.
+// ours reads a configuration as Plinth does.
 func ours(text string) (*oidc.Configuration, error) {
 	c, err := oidc.Parse([]byte(text))
 	if err != nil {
@@ -63,7 +63,7 @@ var (
 	generated  = regexp.MustCompile(`(?s)^json: cannot unmarshal (\w+)( \S+)? into Go (struct field \w+\.|value).*`)
 )
 
-// plain is an error without what only says how a program is built.
+// plain returns an error's text without the parts that only depend on the implementation.
 func plain(err error) string {
 	if err == nil {
 		return ""
@@ -83,7 +83,7 @@ jwt:
     username: {claim: sub, prefix: "x:"}
 `
 
-// with is the good configuration with some of its lines replaced by others.
+// with returns the valid configuration with some of its lines replaced by others.
 func with(pairs ...string) string {
 	text := good
 	for i := 0; i < len(pairs); i += 2 {
@@ -95,17 +95,17 @@ func with(pairs ...string) string {
 	return text
 }
 
-// issuers are lines of an issuer.
+// issuer returns the valid configuration with lines added to the issuer.
 func issuer(lines string) string {
 	return with("    url: https://issuer.example.com\n    audiences: [me]\n", indent(lines, 4))
 }
 
-// mappings are lines of claimMappings.
+// mappings returns the valid configuration with lines added to claimMappings.
 func mappings(lines string) string {
 	return with("    username: {claim: sub, prefix: \"x:\"}\n", indent(lines, 4))
 }
 
-// more is the good configuration with lines added to the authenticator.
+// more returns the valid configuration with lines added to the authenticator.
 func more(lines string) string { return good + indent(lines, 2) }
 
 func indent(lines string, n int) string {
@@ -116,7 +116,7 @@ func indent(lines string, n int) string {
 	return out.String()
 }
 
-// expressions are some that compile, and some that do not, with what they come to.
+// expressions are CEL expressions over claims: some compile and some do not, and their results have various types.
 var expressions = []string{
 	`claims.sub`, `claims.email`, `claims.?email.orValue('')`, `claims.email_verified ? claims.email : ''`,
 	`claims.?email_verified.orValue(true) ? claims.?email.orValue('x') : 'y'`, `'x:' + claims.sub`, `claims['email']`,
@@ -152,7 +152,7 @@ var expressions = []string{
 	`claims.groups.join(',')`,
 }
 
-// conditions are expressions over a user.
+// conditions are CEL expressions over a user.
 var conditions = []string{
 	`user.username == 'jane'`, `user.username != 'jane'`, `!user.username.startsWith('system:')`,
 	`user.groups.all(g, !g.startsWith('system:'))`, `user.uid == ''`,
@@ -167,7 +167,7 @@ var conditions = []string{
 	`{'a': user.username}.a == 'jane'`, `kubernetes.UserInfo{username: 'x'}.username == 'x'`,
 }
 
-// configurations are good and bad ones.
+// configurations returns valid and invalid configurations.
 func configurations() []string {
 	quoted := func(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 	all := []string{

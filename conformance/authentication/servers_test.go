@@ -34,7 +34,7 @@ func both(t *testing.T, flags ...string) []*harness.Server {
 	}
 }
 
-// answer asks a server, and returns the code and the answer without what differs from one moment to another.
+// answer sends a request, and returns the status code and the body without the parts that depend on the time.
 func answer(t *testing.T, s *harness.Server, method, path, body, token string) string {
 	t.Helper()
 	r, err := http.NewRequest(method, s.URL+path, strings.NewReader(body))
@@ -74,7 +74,7 @@ const (
 	selfReviews = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 )
 
-// reviewed is what a server says of a token, to others and to who shows it.
+// reviewed returns a server's TokenReview of a token, and its SelfSubjectReview for a request with the token.
 func reviewed(t *testing.T, s *harness.Server, token, audiences string) string {
 	t.Helper()
 	spec, err := json.Marshal(token)
@@ -88,7 +88,7 @@ func reviewed(t *testing.T, s *harness.Server, token, audiences string) string {
 	return said + "\n" + answer(t, s, "POST", selfReviews, `{}`, token)
 }
 
-// bothUnreadable says whether both say of a token that its header cannot be read, or names no algorithm.
+// bothUnreadable says whether both servers report that the header of a token cannot be decoded, or names no algorithm.
 func bothUnreadable(said ...string) bool {
 	for _, s := range said {
 		if strings.Contains(s, "userInfo") || !strings.Contains(s, malformed) && !strings.Contains(s, `got \"\"]`) {
@@ -98,7 +98,7 @@ func bothUnreadable(said ...string) bool {
 	return true
 }
 
-// until waits for what both servers say.
+// until waits until the reviews of both servers contain a text.
 func until(t *testing.T, servers []*harness.Server, token, want string) {
 	t.Helper()
 	for _, s := range servers {
@@ -138,7 +138,7 @@ func TestServersWithConfiguration(t *testing.T) {
 	}
 	for n, token := range append(tokens, two.Token(full()), "sesame", harness.UserToken) {
 		if strings.HasPrefix(token, " ") {
-			continue // it is no token, and the reference, which looks for the path of no request, panics
+			continue // it is not a token, and the reference panics, as it looks for the path of a nil request
 		}
 		audiences := []string{"", `,"audiences":["https://kubernetes.default.svc"]`, `,"audiences":["other"]`}[n%3]
 		their, our := reviewed(t, servers[0], token, audiences), reviewed(t, servers[1], token, audiences)
@@ -159,7 +159,7 @@ func TestServersWithConfiguration(t *testing.T) {
 			t.Errorf("%s without credentials\nreference: %s\nplinth:    %s", path, their, our)
 		}
 	}
-	write(strings.Replace(text, "x:", "y:", 1)) // anonymous is another one: it is refused
+	write(strings.Replace(text, "x:", "y:", 1)) // another setting for anonymous is refused
 	time.Sleep(3 * time.Second)
 	until(t, servers, one.Token(full()), "x:jane")
 	write(setUp(two, mappings("username: {claim: sub, prefix: \"y:\"}")) + anonymous)

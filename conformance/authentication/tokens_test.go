@@ -20,19 +20,19 @@ import (
 	"plinth/internal/auth/oidc/issuertest"
 )
 
-// authority is a certificate authority as the reference takes one.
+// authority is a certificate authority in the reference's form.
 type authority []byte
 
 func (a authority) CurrentCABundleContent() []byte { return a }
 
-// pair is the two authenticators of one configuration.
+// pair holds the two authenticators of one configuration.
 type pair struct {
 	theirs reference.AuthenticatorTokenWithHealthCheck
 	ours   *oidc.Authenticators
 }
 
-// start makes both authenticators of a configuration with one issuer. Algorithms are those of the reference's flag;
-// none: all.
+// start makes both authenticators of a configuration with one issuer. algorithms are those of the reference's flag;
+// without any, all are accepted.
 func start(t *testing.T, i *issuertest.Issuer, text string, algorithms []string) *pair {
 	t.Helper()
 	their, err := theirs(text)
@@ -74,7 +74,7 @@ var (
 	version = regexp.MustCompile(`go-jose/go-jose(/v\d)?`)
 )
 
-// ask asks both about a token.
+// ask authenticates a token with both.
 func (p *pair) ask(ctx context.Context, token string) (their, our string) {
 	describe := func(err error, known bool, u access.User) string {
 		switch {
@@ -103,7 +103,7 @@ func (p *pair) ask(ctx context.Context, token string) (their, our string) {
 	return their, describe(err, id != nil, u)
 }
 
-// full are the claims that expressions and conditions ask for.
+// full returns the claims that expressions and conditions use.
 func full() issuertest.Claims {
 	return issuertest.Claims{
 		"sub": "jane", "aud": "me", "email": "jane@example.com", "email_verified": true, "groups": []string{"devs", "ops"},
@@ -116,7 +116,7 @@ func full() issuertest.Claims {
 	}
 }
 
-// sets are claims of different forms.
+// sets returns claims of different forms.
 func sets() []issuertest.Claims {
 	all := []issuertest.Claims{full(), {"sub": "jane", "aud": "me"}, {"aud": "me"}}
 	for name, values := range map[string][]any{
@@ -163,7 +163,7 @@ func sets() []issuertest.Claims {
 	return all
 }
 
-// hostile are tokens that no issuer has made.
+// hostile returns tokens that no issuer has made.
 func hostile(t *testing.T, i, other *issuertest.Issuer, also ...*issuertest.Key) []string {
 	claims := full()
 	claims["iss"], claims["exp"] = i.URL, time.Now().Add(time.Hour).Unix()
@@ -216,18 +216,18 @@ func hostile(t *testing.T, i, other *issuertest.Issuer, also ...*issuertest.Key)
 	return all
 }
 
-// malformed is how both begin to say that the header of a token cannot be read. What follows is their library's, which
-// is another version: it says less of bad JSON, and of a header that is null.
+// malformed begins the error of both for a token whose header cannot be decoded. The rest of the text is the library's;
+// the reference has another version, which reports less about bad JSON and about a header that is null.
 const malformed = "oidc: verify token: oidc: malformed jwt: "
 
-// unreadable says whether an error is one of a header that cannot be read, or that names no algorithm.
+// unreadable says whether an error means that a header cannot be decoded, or names no algorithm.
 func unreadable(said string) bool {
 	return strings.HasPrefix(said, malformed) || strings.HasPrefix(said,
 		"oidc: verify token: oidc: id token signed with unsupported algorithm") &&
 		strings.HasSuffix(said, `got ""`)
 }
 
-// compared compares what both say of a token.
+// compared compares the results of both for a token.
 func (p *pair) compared(t *testing.T, what string, token string) string {
 	t.Helper()
 	their, our := p.ask(t.Context(), token)
@@ -296,7 +296,7 @@ func TestTokensOfIssuers(t *testing.T) {
 	}
 }
 
-// What expressions come to, each over claims of every form.
+// The results of expressions, each over claims of every form.
 //
 // SPEC: AUTH-1
 func TestExpressionsOverClaims(t *testing.T) {
@@ -344,7 +344,7 @@ func TestExpressionsOverClaims(t *testing.T) {
 	}
 }
 
-// Claims that are elsewhere.
+// Distributed claims, which are fetched from another server.
 //
 // SPEC: AUTH-1
 func TestDistributedClaims(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// hook is a webhook that answers by the token that it is asked about, and remembers what it was asked.
+// hook is a webhook whose answer depends on the token in the review; it records the reviews.
 type hook struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -61,7 +61,7 @@ func newHook(t *testing.T, answers map[string]hookAnswer) *hook {
 	return h
 }
 
-// took is what it was asked since it was asked last.
+// took returns the reviews since the last call of took.
 func (h *hook) took() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -70,7 +70,7 @@ func (h *hook) took() []string {
 	return asked
 }
 
-// kubeconfig is a file that leads to it.
+// kubeconfig writes a kubeconfig for the webhook and returns its name.
 func (h *hook) kubeconfig(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -131,7 +131,7 @@ func TestTokenWebhooks(t *testing.T) {
 			for _, audiences := range []string{"", `,"audiences":["elsewhere"]`,
 				`,"audiences":["https://kubernetes.default.svc","elsewhere"]`} {
 				if token == "broken" && audiences != "" {
-					continue // each takes the pauses between five attempts
+					continue // each takes as long as the pauses between five attempts
 				}
 				var said, asked []string
 				for _, s := range servers {
@@ -153,7 +153,7 @@ func TestTokenWebhooks(t *testing.T) {
 	}
 }
 
-// sameFailure says whether both say that the answer cannot be read, which each words as its own library does.
+// sameFailure says whether both report that the response cannot be decoded, each in the words of its library.
 func sameFailure(said []string) bool {
 	return !slices.ContainsFunc(said, func(s string) bool {
 		return strings.Contains(s, `"authenticated":true`) || !strings.Contains(s, `"error":"[invalid bearer token, `) ||

@@ -45,7 +45,7 @@ func bootstrapPolicy() policy {
 	return p
 }
 
-// The table of bootstrap roles and bindings says what the reference's own code does, object by object.
+// The table of bootstrap roles and bindings agrees with the reference's code, object by object.
 //
 // SPEC: AUTH-2
 func TestBootstrapPolicy(t *testing.T) {
@@ -94,7 +94,7 @@ func TestBootstrapPolicy(t *testing.T) {
 	}
 }
 
-// canonical is the JSON of an object in the order of its keys, without what means nothing.
+// canonical returns an object as JSON with sorted keys, without its type and without empty rules.
 func canonical(t *testing.T, obj any) string {
 	t.Helper()
 	raw, err := json.Marshal(obj)
@@ -116,7 +116,7 @@ func canonical(t *testing.T, obj any) string {
 	return string(raw)
 }
 
-// text is the policy as package authz reads it.
+// text formats the policy as package authz reads it.
 func (p policy) text() string {
 	var b strings.Builder
 	b.WriteString(

@@ -17,12 +17,11 @@ import (
 	"plinth/internal/authz"
 )
 
-// leastConfigs is how many configuration files are compared at least, and leastRefused how many of them are refused.
+// leastConfigs is the minimum number of configuration files that are compared, leastRefused of those that are refused.
 const leastConfigs, leastRefused = 250, 180
 
-// What differs in errors by design: the scheme of the reference's decoder, the packages of its types, and a
-// struct of its that is
-// printed whole.
+// Parts of errors that differ by design: the scheme of the reference's decoder, the packages of its types, and a struct
+// of the reference that is printed whole.
 var differentInConfigs = []struct {
 	found *regexp.Regexp
 	as    string
@@ -44,7 +43,7 @@ func configError(err error) string {
 	return text
 }
 
-// Each file is taken by both or refused by both, with the same words.
+// Each file is accepted by both or refused by both, with the same message.
 //
 // SPEC: AUTH-2
 func TestConfigs(t *testing.T) {
@@ -78,13 +77,13 @@ func TestConfigs(t *testing.T) {
 	}
 }
 
-// replace is one place of a configuration, "authorizers.0.webhook.timeout", and what is put there; nil deletes it.
+// replace is a path in a configuration, such as "authorizers.0.webhook.timeout", and its new value; nil deletes it.
 type replace struct {
 	path  string
 	value any
 }
 
-// configWith is a sound configuration with changes, as JSON, which is YAML, too.
+// configWith returns a valid configuration with changes, as JSON, which is YAML, too.
 func configWith(kubeconfig any, changes ...replace) string {
 	config := map[string]any{
 		"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthorizationConfiguration",
@@ -104,7 +103,7 @@ func configWith(kubeconfig any, changes ...replace) string {
 	}
 	text, err := json.Marshal(config)
 	if err != nil {
-		panic(err) // what tests write can be written
+		panic(err) // the tests' values can be encoded
 	}
 	return string(text)
 }
@@ -123,7 +122,7 @@ func put(at any, path []string, value any) {
 	case []any:
 		i := int(path[0][0] - '0')
 		if i >= len(at) {
-			return // another change has taken it away
+			return // another change has removed it
 		}
 		if len(path) > 1 {
 			put(at[i], path[1:], value)
@@ -133,9 +132,8 @@ func put(at any, path []string, value any) {
 	}
 }
 
-// configTexts are files of all sorts: each member of a sound one gone or of another value or type, pairs of
-// these, and texts that are
-// no configuration.
+// configTexts returns files of all sorts: a valid one with each member removed or set to another value or type, pairs
+// of such changes, and texts that are not configurations.
 func configTexts(t *testing.T) (all []string) {
 	dir := t.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")

@@ -24,14 +24,14 @@ import (
 	"plinth/internal/store/memlog"
 )
 
-// nodeNames are few, and so are the names of what Pods need, so that relations are frequent.
+// nodeNames are few, and so are the names of the objects that Pods refer to, so that relations are frequent.
 var nodeNames = []string{"node1", "node2"}
 
 func pointer[T any](v T) *T { return &v }
 
 func (r random) name() string { return fmt.Sprintf("o%d", r.IntN(4)) }
 
-// pod is one that needs all sorts of things.
+// pod returns a Pod that refers to objects of all sorts.
 func (r random) pod() *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: one(r, namespaces), Name: r.name()}}
 	if r.IntN(5) > 0 {
@@ -174,7 +174,7 @@ func (r random) persistentVolume() *corev1.PersistentVolume {
 	return v
 }
 
-// cluster is the same objects in the reference's graph and in our store.
+// cluster holds the same objects in the reference's graph and in our store.
 type cluster struct {
 	*testing.T
 	graph  *node.Graph
@@ -226,12 +226,13 @@ func (c *cluster) put(resource, name string, obj any) {
 	}
 }
 
-// change makes, replaces or removes an object here and there.
+// change creates, replaces or removes a random object, on both sides.
 func (c *cluster) change(r random) {
 	switch r.IntN(9) {
 	case 0, 1, 2:
 		p := r.pod()
-		// Of a Pod that has a node the graph sees its changes only in part, since a Pod does not change in others.
+		// The graph handles only some changes of a Pod that has a node, as real Pods do not change in other ways; therefore
+		// the Pod is deleted first.
 		if key := p.Namespace + "/" + p.Name; c.bound[key] {
 			c.graph.DeletePod(p.Name, p.Namespace)
 			delete(c.bound, key)
@@ -300,7 +301,7 @@ func (r random) nodeRequest() access.Attributes {
 	}
 	a.IsResource, a.Version = true, "v1"
 	kind := one(r, nodeKinds)
-	if r.IntN(2) == 0 { // what a kubelet does most
+	if r.IntN(2) == 0 { // the most frequent requests of a kubelet
 		a.User.Name, a.User.Groups, a.Verb = "system:node:"+one(r, nodeNames), []string{"system:nodes"}, "get"
 		kind = one(r, []string{"/secrets", "/configmaps", "/persistentvolumeclaims", "/persistentvolumes",
 			"resource.k8s.io/resourceclaims", "/serviceaccounts"})
@@ -337,7 +338,7 @@ func (r random) nodeRequest() access.Attributes {
 	return a
 }
 
-// Kubelets may do the same to the same objects, and are told the same.
+// Kubelets have the same permissions for the same objects, with the same reasons.
 //
 // SPEC: AUTH-2
 func TestNode(t *testing.T) {

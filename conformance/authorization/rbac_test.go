@@ -28,8 +28,8 @@ var policies = flag.Int("policies", 400, "how many policies are made, for each o
 
 const requestsEach = 50
 
-// listed is a policy as the reference's authorizer asks for it. Its listers give bindings in no order; here first comes
-// first.
+// listed implements the getters and listers of the reference's authorizer for a policy. The real listers have no order;
+// here the binding named first is first.
 type listed struct {
 	policy
 	first string
@@ -84,13 +84,13 @@ func (l *listed) compare(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// reference is the reference's authorizer, with one binding before all others.
+// reference returns the reference's authorizer, with one binding before all others.
 func (p policy) reference(first string) *rbac.RBACAuthorizer {
 	l := &listed{p, first}
 	return rbac.New(l, l, l, l)
 }
 
-// stored is our authority over the same objects.
+// stored returns our authorizer over the same objects.
 func (p policy) stored(t testing.TB, modes ...authz.Mode) *authz.Authority {
 	t.Helper()
 	s, err := store.Open(store.Config{Log: memlog.New(),
@@ -132,7 +132,7 @@ func (p policy) stored(t testing.TB, modes ...authz.Mode) *authz.Authority {
 	return y
 }
 
-// What generated policies and requests are made of. The parts are few, so that they meet.
+// The parts of generated policies and requests. They are few, so that they coincide often.
 var (
 	users = []string{"alice", "bob", "system:serviceaccount:ns1:sa1", "system:serviceaccount:ns2:sa1",
 		"system:serviceaccount:ns1:sa2", "system:anonymous", ""}
@@ -250,8 +250,8 @@ func (r random) request() access.Attributes {
 	return a
 }
 
-// aim brings a request near to what a binding of the policy allows: to one of its subjects, and to one of its role's
-// rules.
+// aim makes a request similar to what a binding of the policy allows: it takes one of its subjects and one of its
+// role's rules.
 func (r random) aim(a *access.Attributes, p policy) {
 	var subjects []rbacv1.Subject
 	var ref rbacv1.RoleRef
@@ -295,7 +295,7 @@ func (r random) aim(a *access.Attributes, p policy) {
 	}
 }
 
-// theirs is a request as the reference has it.
+// theirs converts a request to the reference's form.
 func theirs(a *access.Attributes) authorizer.AttributesRecord {
 	return authorizer.AttributesRecord{
 		User: &user.DefaultInfo{Name: a.User.Name, UID: a.User.UID, Groups: a.User.Groups, Extra: a.User.Extra},
@@ -329,8 +329,8 @@ func TestRBAC(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Several bindings may allow a request, and the reference names the one that it comes to first: with ours in front,
-			// that.
+			// Several bindings may allow a request, and the reference names the first that it finds; so the one that we name is
+			// put first.
 			by := ""
 			if _, rest, ok := strings.Cut(reason, `Binding "`); ok && decision == access.Allow {
 				by, _, _ = strings.Cut(rest, `"`)

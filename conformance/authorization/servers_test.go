@@ -18,9 +18,8 @@ import (
 	"plinth/conformance/internal/reference"
 )
 
-// hookSteps are requests of the user "somebody" and of the administrator, and the codes of their answers where
-// the decider's answers follow from
-// what is asked.
+// hookSteps are requests of the user "somebody" and of the administrator. The decider's answers depend only on the
+// request.
 var hookSteps = []struct{ token, request, body string }{
 	{harness.AdminToken, "POST /api/v1/namespaces", `{"metadata":{"name":"ns1"}}`},
 	{harness.UserToken, "GET /api/v1/namespaces/ns1/configmaps", ""},
@@ -55,7 +54,7 @@ var hookSteps = []struct{ token, request, body string }{
 		`{"metadata":{"namespace":"ns1"},"spec":{"user":"u5","resourceAttributes":{"namespace":"ns1","verb":"get","resource":"secrets","name":"x"}}}`},
 }
 
-// What is different each time, in answers.
+// The parts of responses that differ in each run.
 var differentInAnswers = []struct {
 	found *regexp.Regexp
 	as    string
@@ -67,8 +66,8 @@ var differentInAnswers = []struct {
 	{regexp.MustCompile(`of type (v1|authz)\.`), "of type "},
 }
 
-// play sends all requests to a server and returns what came of each, with what its webhook was asked for it
-// about anybody but the server itself.
+// play sends all requests to a server and returns, for each, the response and the reviews that the webhook received,
+// except those about the server itself.
 func play(t *testing.T, server *harness.Server, hook *decider) (all []string) {
 	t.Helper()
 	client := server.OldClient()
@@ -97,7 +96,7 @@ func play(t *testing.T, server *harness.Server, hook *decider) (all []string) {
 		if json.Valid(body) {
 			text = string(sorted(body))
 		}
-		if strings.HasSuffix(path, "rulesreviews") { // the reference lists rules in no order
+		if strings.HasSuffix(path, "rulesreviews") { // the reference lists rules in random order
 			words := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("[]{},", r) })
 			slices.Sort(words)
 			text = strings.Join(words, " ")
@@ -107,7 +106,7 @@ func play(t *testing.T, server *harness.Server, hook *decider) (all []string) {
 		}
 		if response.StatusCode == 200 && (strings.Contains(path, "/metrics") || strings.Contains(path, "/version") ||
 			strings.Contains(path, "/deployments")) {
-			text = "" // is of the server
+			text = "" // differs between servers
 		}
 		asked := slices.DeleteFunc(hook.reviews(), func(review string) bool {
 			return strings.Contains(review,
@@ -118,8 +117,8 @@ func play(t *testing.T, server *harness.Server, hook *decider) (all []string) {
 	return all
 }
 
-// Whole servers with the same configuration and the same webhook answer alike and ask it the same: by a file
-// with conditions, and by flags.
+// Servers with the same configuration and the same webhook give the same responses and send the same reviews,
+// configured by a file with conditions and by flags.
 //
 // SPEC: AUTH-2
 func TestServers(t *testing.T) {
@@ -163,7 +162,7 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// badStarts are flags with which neither server starts, and what both say; FILE is a file with the text.
+// badStarts are flags with which neither server starts, and the message of both; FILE is a file with the text.
 var badStarts = []struct{ flags, text, says string }{
 	{"--authorization-config=/nowhere", "", "open /nowhere: no such file or directory"},
 	{"--authorization-config=FILE", "", "authorizers: Required value: at least one authorization mode must be defined"},

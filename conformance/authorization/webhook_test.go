@@ -31,8 +31,8 @@ import (
 	"plinth/internal/authz"
 )
 
-// hookAnswers are what the webhook answers; a code goes before the body, and "again" asks for the next one at
-// the next attempt.
+// hookAnswers are what the webhook answers; a status code precedes the body, and after "again" the next attempt gets
+// the next answer.
 var hookAnswers = []struct {
 	code  int
 	body  string
@@ -77,7 +77,7 @@ var hookAnswers = []struct {
 		`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"wait","reason":"Conflict","code":409,"details":{"retryAfterSeconds":1}}`, true},
 }
 
-// decider is the webhook of one of the two: what it answers follows from what it is asked and how often it was.
+// decider is the webhook of one of the two: its answer depends on the review and on how often it has received it.
 type decider struct {
 	*httptest.Server
 	kubeconfig string
@@ -108,7 +108,7 @@ func newDecider(t *testing.T) *decider {
 		d.mu.Unlock()
 		h := fnv.New64()
 		h.Write(spec)
-		chosen := int(h.Sum64() % uint64(2*len(hookAnswers))) // one half are plain answers
+		chosen := int(h.Sum64() % uint64(2*len(hookAnswers))) // one half of the answers are plain
 		if chosen >= len(hookAnswers) {
 			chosen %= 6
 		}
@@ -135,7 +135,7 @@ func newDecider(t *testing.T) *decider {
 	return d
 }
 
-// sorted is JSON with its members in order.
+// sorted returns JSON with its members in order.
 func sorted(text []byte) []byte {
 	var v any
 	if err := json.Unmarshal(text, &v); err != nil {
@@ -145,7 +145,7 @@ func sorted(text []byte) []byte {
 	return text
 }
 
-// reviews are what the webhook was asked since the last call.
+// reviews returns the reviews that the webhook has received since the last call.
 func (d *decider) reviews() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -154,7 +154,7 @@ func (d *decider) reviews() []string {
 	return asked
 }
 
-// hookConfigs are configurations with webhooks, none with authorizers that read objects.
+// hookConfigs returns configurations with webhooks, without authorizers that read objects.
 func hookConfigs(kubeconfig string) (all []string) {
 	const hook = "authorizers.0.webhook."
 	others := []replace{{"authorizers.1", map[string]any{"type": "AlwaysDeny", "name": "alwaysdeny"}},
@@ -190,7 +190,7 @@ func hookConfigs(kubeconfig string) (all []string) {
 	return all
 }
 
-// hookRequest is a request of somebody, in some way that a webhook may be asked about.
+// hookRequest returns a random request, as a webhook may get it in a review.
 func hookRequest(r *rand.Rand) *access.Attributes {
 	pick := func(list ...string) string { return list[r.IntN(len(list))] }
 	a := &access.Attributes{User: access.User{Name: pick("alice", "bob", "", "system:node:n"), UID: pick("", "7")}}
@@ -218,7 +218,7 @@ func hookRequest(r *rand.Rand) *access.Attributes {
 	return a
 }
 
-// recordOf is the request as the reference's authorizers get it.
+// recordOf converts a request to the form of the reference's authorizers.
 func recordOf(a *access.Attributes) authorizer.Attributes {
 	record := authorizer.AttributesRecord{
 		User: &user.DefaultInfo{Name: a.User.Name, UID: a.User.UID, Groups: a.User.Groups, Extra: a.User.Extra},
@@ -243,8 +243,8 @@ func recordOf(a *access.Attributes) authorizer.Attributes {
 	return record
 }
 
-// What differs in errors: the addresses of the two webhooks, the packages of types, and what is said of an
-// empty answer.
+// Parts of errors that differ: the addresses of the two webhooks, the packages of types, and the message for an empty
+// response.
 var differentInHooks = []struct {
 	found *regexp.Regexp
 	as    string
@@ -262,7 +262,7 @@ func hookError(err error) string {
 	for _, d := range differentInHooks {
 		text = d.found.ReplaceAllString(text, d.as)
 	}
-	// Errors that are the same but for such words are listed once here, where their words are the same, and twice there.
+	// Errors that differ only in such parts are listed once on the side where these are equal, and twice on the other.
 	if inner, ok := strings.CutPrefix(text, "["); ok {
 		parts := slices.Compact(strings.Split(strings.TrimSuffix(inner, "]"), ", "))
 		if text = "[" + strings.Join(parts, ", ") + "]"; len(parts) == 1 {
@@ -272,7 +272,7 @@ func hookError(err error) string {
 	return text
 }
 
-// The two decide alike, say the same of it, and send their webhooks the same reviews, as often.
+// Both make the same decisions with the same reasons, and send their webhooks the same reviews, equally often.
 //
 // SPEC: AUTH-2
 func TestWebhooks(t *testing.T) {

@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-// jsonConfig speaks JSON: protobuf is not client-go's default, but generated clients may ask for it.
+// jsonConfig speaks JSON: protobuf is not client-go's default, but generated clients may use it.
 func jsonConfig(t *testing.T, s *harness.Server) *rest.Config {
 	t.Helper()
 	config, err := s.Config()
@@ -320,7 +320,7 @@ func TestWatch(t *testing.T) {
 	if took := time.Since(began); took < 1500*time.Millisecond || took > 10*time.Second {
 		t.Errorf("a watch of 2 seconds took %s", took)
 	}
-	// One that the client cancels ends at once.
+	// A watch that the client cancels ends at once.
 	short, cancel := context.WithCancel(ctx)
 	w, err = maps.Watch(short, metav1.ListOptions{})
 	if err != nil {

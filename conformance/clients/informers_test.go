@@ -27,7 +27,7 @@ const (
 	objectCount   = 60
 )
 
-// crowd is a number of informers on one namespace, each in its own factory: with its own connection and its own cache.
+// crowd is a number of informers on one namespace, each in its own factory: with a separate connection and cache.
 type crowd struct {
 	stores []cache.Store
 	events atomic.Int64
@@ -57,7 +57,7 @@ func newCrowd(t *testing.T, ctx context.Context, s *harness.Server, ns string) *
 	return c
 }
 
-// agree waits until every informer holds exactly what the server has.
+// agree waits until every informer holds exactly the server's objects.
 func (c *crowd) agree(t *testing.T, client kubernetes.Interface, ns string) {
 	t.Helper()
 	list, err := client.CoreV1().ConfigMaps(ns).List(t.Context(), metav1.ListOptions{})
@@ -98,7 +98,7 @@ func sorted(m map[string]string) []string {
 	return lines
 }
 
-// churn makes random changes to ConfigMaps; what fails because the server is away is tried again.
+// churn makes random changes to ConfigMaps; changes that fail while the server is down are retried.
 func churn(t *testing.T, client kubernetes.Interface, ns string, changes int, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	objects := client.CoreV1().ConfigMaps(ns)
@@ -128,8 +128,8 @@ func churn(t *testing.T, client kubernetes.Interface, ns string, changes int, se
 	}
 }
 
-// SPEC: WATCH-1 WATCH-4 WATCH-5: twenty informers with default settings follow a namespace that changes, and end up
-// with exactly what is there.
+// SPEC: WATCH-1 WATCH-4 WATCH-5: twenty informers with default settings follow a namespace that changes, and finally
+// hold exactly its objects.
 func TestInformers(t *testing.T) {
 	server := harness.RunTarget(t)
 	client := typed(t, server)
@@ -166,7 +166,7 @@ func TestInformersSurviveKills(t *testing.T) {
 	done, killed := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		for seed := uint64(7); ; seed++ { // until the last kill is over, so that none of them meets a server at rest
+		for seed := uint64(7); ; seed++ { // until the last kill, so that each of them happens under load
 			churn(t, client, ns, 50, seed)
 			select {
 			case <-killed:
@@ -177,7 +177,7 @@ func TestInformersSurviveKills(t *testing.T) {
 			}
 		}
 	}()
-	if server.Kind == harness.Plinth { // the reference comes back on another port
+	if server.Kind == harness.Plinth { // the reference restarts on another port
 		for range 3 {
 			time.Sleep(300 * time.Millisecond)
 			if err := server.Restart(); err != nil {
@@ -242,7 +242,8 @@ func TestInformersOfManyTypes(t *testing.T) {
 	}
 }
 
-// SPEC: URI-4 WRITE-1: three candidates for one Lease: there is a leader, never two, and a new one when it goes.
+// SPEC: URI-4 WRITE-1: three candidates for one Lease: one of them leads, never two, and another takes over when the
+// leader stops.
 func TestLeaderElection(t *testing.T) {
 	server := harness.RunTarget(t)
 	client := typed(t, server)
@@ -290,7 +291,7 @@ func TestLeaderElection(t *testing.T) {
 			if err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != id {
 				t.Errorf("%s leads, and the lease says %+v, %v", id, lease.Spec, err)
 			}
-			leading.Store(false) // before the lease is given up, when the next one may take it
+			leading.Store(false) // before the lease is released and the next one may acquire it
 			candidates[id].cancel()
 			<-candidates[id].done
 		case <-time.After(20 * time.Second):

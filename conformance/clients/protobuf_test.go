@@ -35,7 +35,7 @@ import (
 
 const protobufType = "application/vnd.kubernetes.protobuf"
 
-// spoken counts the answers by media type.
+// spoken counts the responses by media type.
 type spoken struct {
 	mu    sync.Mutex
 	types map[string]int
@@ -68,7 +68,7 @@ func protobufConfig(t *testing.T, s *harness.Server) (*rest.Config, *spoken) {
 	return config, heard
 }
 
-// restClient is a client of one group version.
+// restClient returns a client of one group version.
 func restClient(t *testing.T, config *rest.Config, group schema.GroupVersion) *rest.RESTClient {
 	t.Helper()
 	own := rest.CopyConfig(config)
@@ -83,7 +83,7 @@ func restClient(t *testing.T, config *rest.Config, group schema.GroupVersion) *r
 	return client
 }
 
-// served are the resources that can be listed and watched, by kind.
+// served returns the resources that can be listed and watched, by kind.
 func served(t *testing.T, config *rest.Config) map[schema.GroupVersionKind]metav1.APIResource {
 	t.Helper()
 	_, lists, err := discovery.NewDiscoveryClientForConfigOrDie(config).ServerGroupsAndResources()
@@ -106,7 +106,7 @@ func served(t *testing.T, config *rest.Config) map[schema.GroupVersionKind]metav
 	return all
 }
 
-// documents are valid objects of every built-in kind.
+// documents returns valid objects of every built-in kind.
 func documents(t *testing.T) []runtime.Object {
 	t.Helper()
 	files, err := filepath.Glob("../../internal/builtin/validation/testdata/*.yaml")
@@ -134,11 +134,11 @@ func documents(t *testing.T) []runtime.Object {
 	return all
 }
 
-// fixture is what was created, with a client that speaks JSON and one that speaks protobuf.
+// fixture holds the created objects, a client that speaks JSON and one that speaks protobuf.
 type fixture struct {
 	resources      map[schema.GroupVersionKind]metav1.APIResource
 	json, protobuf *rest.Config
-	created        []runtime.Object // as protobuf told
+	created        []runtime.Object // as returned in protobuf
 }
 
 func (f *fixture) request(t *testing.T, config *rest.Config, verb string, kind schema.GroupVersionKind,
@@ -160,7 +160,7 @@ func (f *fixture) create(t *testing.T) {
 		}
 		r, ok := f.resources[kind]
 		if !ok {
-			continue // of a version that is not served
+			continue // its version is not served
 		}
 		if r.Namespaced && given.GetNamespace() == "" {
 			given.SetNamespace("default")
@@ -191,7 +191,7 @@ func (f *fixture) create(t *testing.T) {
 	}
 }
 
-// bare is an object without what protobuf does not carry: the types of objects within an object.
+// bare returns an object without what protobuf does not encode: apiVersion and kind of embedded objects.
 func bare(obj runtime.Object) runtime.Object {
 	set, ok := obj.(*appsv1.StatefulSet)
 	if !ok {
@@ -207,7 +207,8 @@ func bare(obj runtime.Object) runtime.Object {
 // SPEC: MED-3 WATCH-1 WATCH-5: typed informers that speak protobuf follow every built-in type, and hold what a client
 // that speaks JSON reads.
 func TestProtobufInformers(t *testing.T) {
-	// The owners of the objects are not there, and must not be missed; one Service wants addresses of both families.
+	// The owners of the objects do not exist, so the garbage collector must not run; one Service needs addresses of both
+	// families.
 	server := harness.RunTarget(t, "--controllers=-garbage-collector-controller",
 		"--service-cluster-ip-range=10.0.0.0/16,fd00::/112")
 	config, heard := protobufConfig(t, server)
@@ -223,7 +224,7 @@ func TestProtobufInformers(t *testing.T) {
 	stores, partials := map[schema.GroupVersionKind]cache.Store{}, map[schema.GroupVersionKind]cache.Store{}
 	var failed atomic.Int64
 	for kind, r := range f.resources {
-		// its informers are in a module of its own; internal/proto has a test of its messages
+		// its informers are in another module; internal/proto has a test of its messages
 		if kind.Group == "apiextensions.k8s.io" {
 			continue
 		}
@@ -320,7 +321,7 @@ func kindOf(t *testing.T, obj runtime.Object) schema.GroupVersionKind {
 	return kinds[0]
 }
 
-// agree waits until the informers hold what a list in JSON tells.
+// agree waits until the informers hold the objects of a list in JSON.
 func (f *fixture) agree(t *testing.T, stores, partials map[schema.GroupVersionKind]cache.Store) {
 	t.Helper()
 	for kind, store := range stores {

@@ -9,12 +9,12 @@ import (
 	"plinth/conformance/internal/harness"
 )
 
-// SPEC: STORE-1 WATCH-6: SIGTERM ends watches and the server, cleanly and soon; what was written is there afterwards,
-// for the same credentials.
+// SPEC: STORE-1 WATCH-6: SIGTERM ends watches and the server, cleanly and soon; a restarted server has everything that
+// was written and accepts the same credentials.
 func TestStop(t *testing.T) {
 	server := harness.RunTarget(t)
 	if server.Kind == harness.Reference {
-		return // it comes back on another port
+		return // it restarts on another port
 	}
 	client := typed(t, server)
 	ns := namespace(t, client, "stopped")

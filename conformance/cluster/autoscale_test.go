@@ -23,7 +23,7 @@ var (
 	podMetrics = schema.GroupVersionResource{Group: "metrics.k8s.io", Version: "v1beta1", Resource: "pods"}
 )
 
-// podMetricsDefinition makes a custom type of what a metrics server serves.
+// podMetricsDefinition defines, as a custom type, the PodMetrics that a metrics server serves.
 const podMetricsDefinition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
  "metadata":{"name":"pods.metrics.k8s.io","annotations":{"api-approved.kubernetes.io":"unapproved, for a test"}},
  "spec":{"group":"metrics.k8s.io","scope":"Namespaced","names":{"plural":"pods","kind":"PodMetrics"},
@@ -43,7 +43,7 @@ func (s *scene) defineMetrics() {
 	})
 }
 
-// measure says how much CPU each Pod of an app uses, in thousandths, until the returned function is called.
+// measure publishes how much CPU each Pod of an app uses, in thousandths, until the returned function is called.
 func (s *scene) measure(app string, usage func() int) (stop func()) {
 	ctx, cancel := context.WithCancel(s.Context())
 	ended := make(chan struct{})
@@ -99,7 +99,7 @@ func (s *scene) applyDeployment(manager string, manifest map[string]any) error {
 	return err
 }
 
-// owners are the managers of the replicas of a Deployment.
+// owners returns the managers that own the replicas of a Deployment.
 func (s *scene) owners(app string) (managers []string) {
 	d, err := s.client.AppsV1().Deployments(s.namespace).Get(s.Context(), app, meta.GetOptions{})
 	s.must(err)
@@ -117,8 +117,8 @@ func (s *scene) owners(app string) (managers []string) {
 }
 
 // A Deployment that was applied with a number of replicas is handed over to an autoscaler, as the documentation of
-// server-side apply has it; then the autoscaler follows the metrics of a custom resource, and applies of the rest leave
-// it alone.
+// server-side apply describes it; then the autoscaler follows the metrics of a custom resource, and applies of the
+// other fields do not change the number.
 func (s *scene) autoscale() {
 	const app = "elastic"
 	manifest := func(image string, replicas int) map[string]any {
@@ -174,8 +174,8 @@ func (s *scene) autoscale() {
 	s.rolledOut(app, 2)
 }
 
-// hpa makes an autoscaler that keeps the use of CPU at half of what is requested, with 2 to 6 replicas, and waits until
-// it works.
+// hpa creates an autoscaler that keeps the CPU usage at half of the request, with 2 to 6 replicas, and waits until it
+// works.
 func (s *scene) hpa(app string) {
 	s.Helper()
 	hpas := s.client.AutoscalingV2().HorizontalPodAutoscalers(s.namespace)

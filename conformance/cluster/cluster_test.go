@@ -20,7 +20,7 @@ var rewrite = flag.Bool("rewrite", false,
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-// The real controllers and the real scheduler do on Plinth what they do on the reference, alone and beside Plinth's own
+// The real controllers and the real scheduler work on Plinth as on the reference, alone and beside Plinth's own
 // controllers.
 //
 // SPEC: AUTH-2, DEL-5, SSA-12
@@ -32,7 +32,7 @@ func TestPlinth(t *testing.T) {
 		name  string
 		flags []string
 	}{
-		// Without "*" only those are enabled that are named.
+		// Without "*", only the named controllers are enabled.
 		{"alone", []string{"--controllers=-namespace-controller", "--authorization-mode=Node,RBAC"}},
 		{"beside Plinth's own controllers", []string{"--authorization-mode=Node,RBAC"}},
 	} {
@@ -45,7 +45,7 @@ func TestPlinth(t *testing.T) {
 	}
 }
 
-// TestReference holds the list of known errors against the reference, or adds to it.
+// TestReference compares the list of known errors with the reference, or adds to it.
 func TestReference(t *testing.T) {
 	if !*rewrite && !harness.WantReference() {
 		return
@@ -73,7 +73,7 @@ func TestReference(t *testing.T) {
 	s.must(os.WriteFile("testdata/errors.txt", []byte(text.String()), 0o644))
 }
 
-// scenario is all that users do. Its parts run beside each other in one namespace, which is then deleted.
+// scenario does everything that users do. Its parts run concurrently in one namespace, which is then deleted.
 func (s *scene) scenario() {
 	s.defineMetrics()
 	s.Run("objects", func(t *testing.T) {
@@ -94,8 +94,7 @@ func (s *scene) scenario() {
 	}
 }
 
-// classes are the errors that controllers log where others were faster than they are. Of which objects depends on the
-// moment.
+// classes are the errors that controllers log when another client was faster. For which objects varies from run to run.
 var classes = []string{
 	"the object has been modified",
 	"is not as new as written version",
@@ -103,9 +102,9 @@ var classes = []string{
 	"unexpected items still remain in namespace",
 }
 
-// fleeting are errors that come or not, by who is faster, on both servers: by program and place, and what is wrong
-// there. A Pod is deleted while the scheduler binds it, a ReplicaSet while its controller writes its status, or the
-// autoscaler looks before a Pod has metrics. Anywhere else they are none of these.
+// fleeting matches errors that depend on timing, on both servers: by program, place and text. A Pod is deleted while
+// the scheduler binds it, a ReplicaSet while its controller writes its status, or the autoscaler runs before a Pod has
+// metrics. The same texts at other places do not match.
 var fleeting = regexp.MustCompile(
 	`^kube-scheduler (framework\.go:1960|schedule_one\.go:(1198|1261)) .*pods \\*"[^"]*" not found` +
 		`|^kube-controller-manager replica_set\.go:640 .*replicasets\.apps \\*"[^"]*" not found` +
@@ -114,7 +113,7 @@ var fleeting = regexp.MustCompile(
 // names are the parts of messages that differ from run to run.
 var names = regexp.MustCompile(`\\\\?"[^"\\\\]*\\\\?"|[a-z]+/[a-z0-9./-]+|[0-9]+`)
 
-// kind is what an error is compared by: the program, the place in its source, and what is wrong.
+// kind returns the text by which errors are compared: the program, the place in its source, and the message.
 func kind(e controlplane.Error) string {
 	for _, class := range classes {
 		if strings.Contains(e.Message, class) {
@@ -124,7 +123,7 @@ func kind(e controlplane.Error) string {
 	return e.Program + " " + e.Place + " " + names.ReplaceAllString(e.Message, "*")
 }
 
-// knownErrors are the kinds that the reference causes.
+// knownErrors returns the kinds of errors that occur with the reference.
 func knownErrors(t *testing.T) map[string]bool {
 	t.Helper()
 	known := map[string]bool{}
@@ -140,14 +139,14 @@ func knownErrors(t *testing.T) map[string]bool {
 	return known
 }
 
-// compareErrors reports the errors that were logged of kinds that the reference does not cause.
+// compareErrors reports the logged errors of kinds that do not occur with the reference.
 func (s *scene) compareErrors() {
 	known := knownErrors(s.T)
 	found, err := s.plane.Errors()
 	s.must(err)
 	for _, e := range found {
 		if !known[kind(e)] && !fleeting.MatchString(e.Program+" "+e.Place+" "+e.Message) {
-			known[kind(e)] = true // it is told once
+			known[kind(e)] = true // reported once
 			s.Errorf("%s logs at %s what it does not on the reference: %s\n%s", e.Program, e.Place, e.Message, kind(e))
 		}
 	}

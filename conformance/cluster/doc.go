@@ -3,10 +3,10 @@
 // CronJobs, StatefulSets, DaemonSets, Services, disruption budgets, a chart of Helm 4, and the deletion of a namespace
 // with all of it.
 //
-// Only the user of the test is the administrator: the two programs are the users that they are in a real cluster, their
-// controllers are service accounts, and each node is a user in the group system:nodes, with the permissions that the
-// node authorizer gives it.
+// Only the test's user is an administrator: the two programs authenticate as in a real cluster, their controllers are
+// service accounts, and each node is a user in the group system:nodes, with the permissions that the node authorizer
+// gives it.
 //
-// Errors that the two programs log are compared by their place in the source: testdata/errors.txt lists those that the
-// reference causes in the same scenario; -rewrite updates it.
+// Errors that the two programs log are compared by their place in the source: testdata/errors.txt lists those that
+// occur with the reference in the same scenario; -rewrite updates it.
 package cluster

@@ -20,7 +20,7 @@ import (
 )
 
 // helm is Helm 4 with a chart as `helm create` writes it: installed, upgraded, rolled back and removed by server-side
-// apply, each of which waits until it has come about.
+// apply, waiting for each step to complete.
 func (s *scene) helm() {
 	const release, name = "spring", "spring-boutique"
 	program, err := harness.Helm()
@@ -47,8 +47,8 @@ func (s *scene) helm() {
 		s.must(err)
 		return d
 	}
-	// available demands that what was waited for has come about: a Deployment with this image, all of whose Pods are new
-	// and there. The autoscaler may change the number of them meanwhile, which is seen to a moment later.
+	// available demands that Helm has waited for completion: a Deployment with this image, all of whose Pods are new and
+	// available. The autoscaler may change the number of Pods meanwhile, so a moment later may do.
 	available := func(image string) {
 		s.Helper()
 		d := deployment()
@@ -93,7 +93,7 @@ func (s *scene) helm() {
 		"podAnnotations.color=green")
 	available("2")
 
-	// Somebody else sets the image: an upgrade that sets another one is refused, and forced.
+	// Another manager sets the image: an upgrade that sets another one is refused, unless it is forced.
 	patch := `{"spec":{"template":{"spec":{"containers":[{"name":"boutique","image":"registry.example/boutique:hot"}]}}}}`
 	_, err = s.client.AppsV1().Deployments(s.namespace).Patch(s.Context(), name, types.StrategicMergePatchType,
 		[]byte(patch),

@@ -15,8 +15,8 @@ import (
 	"plinth/conformance/internal/harness"
 )
 
-// nodes has Pods that refer to objects, which their nodes read, as nobody but themselves: what belongs to no Pod of
-// theirs is kept from them, and so is what a Pod referred to that is gone.
+// nodes creates Pods that refer to objects, which the nodes read with their own credentials: they must not read objects
+// to which none of their Pods refers, nor those to which only a deleted Pod referred.
 func (s *scene) nodes() {
 	const app = "reader"
 	for _, name := range []string{"password", "of-nobody"} {
@@ -59,7 +59,7 @@ func (s *scene) nodes() {
 			s.Errorf("%s %s: %v", name, what, err)
 		}
 	}
-	// When the last Pod is gone, nothing that it referred to may be read any more.
+	// When the last Pod is deleted, the objects that it referred to may no longer be read.
 	s.must(s.client.AppsV1().Deployments(s.namespace).Delete(s.Context(), app, meta.DeleteOptions{}))
 	s.wait("a node may not read what belongs to none of its Pods any more", func(ctx context.Context) error {
 		_, secret := node.CoreV1().Secrets(s.namespace).Get(ctx, "password", meta.GetOptions{})
@@ -69,7 +69,7 @@ func (s *scene) nodes() {
 	})
 }
 
-// forbidden are the answers to what a node may not do.
+// forbidden returns the responses to requests that a node may not make.
 func (s *scene) forbidden(node kubernetes.Interface, name string) map[string]error {
 	c, ctx := node.CoreV1(), s.Context()
 	another := harness.Nodes[(slices.Index(harness.Nodes, name)+1)%len(harness.Nodes)]

@@ -19,7 +19,7 @@ import (
 	"plinth/conformance/internal/kubelet"
 )
 
-// patience is how long something may take that takes a moment on an idle machine.
+// patience is the time limit for things that take a moment on an idle machine.
 const patience = 60 * time.Second
 
 // scene is a cluster and the namespace that a test has in it.
@@ -29,14 +29,14 @@ type scene struct {
 	dynamic   dynamic.Interface
 	plane     *controlplane.Plane
 	namespace string
-	// kubeconfig is the administrator's.
+	// kubeconfig is the file of the administrator.
 	kubeconfig string
-	// node is the client of a node, and read is what nodes have read for Pods: by the app of the Pod and what it is.
+	// node returns the client of a node; read holds what nodes have read for Pods, by the app of the Pod and the object.
 	node func(name string) (kubernetes.Interface, error)
 	read *sync.Map
 }
 
-// manager makes kube-controller-manager as quick as it can be told to be.
+// manager has the flags that make kube-controller-manager as quick as possible.
 var manager = []string{
 	"--horizontal-pod-autoscaler-sync-period=1s",
 	"--horizontal-pod-autoscaler-cpu-initialization-period=1ms",
@@ -78,14 +78,14 @@ func raise(t *testing.T, server *harness.Server) *scene {
 	return s
 }
 
-// in is the scene in a subtest.
+// in returns the scene for a subtest.
 func (s *scene) in(t *testing.T) *scene {
 	inner := *s
 	inner.T = t
 	return &inner
 }
 
-// run runs a part of the scenario beside the others.
+// run runs a part of the scenario, in parallel with the others.
 func (s *scene) run(name string, part func(*scene)) {
 	s.Run(name, func(t *testing.T) {
 		t.Parallel()
@@ -100,7 +100,7 @@ func (s *scene) must(err error) {
 	}
 }
 
-// wait asks until what is asked for is so: check returns nil.
+// wait calls check until it returns nil.
 func (s *scene) wait(what string, check func(context.Context) error) {
 	s.Helper()
 	began := time.Now()
@@ -116,7 +116,7 @@ func (s *scene) wait(what string, check func(context.Context) error) {
 	}
 }
 
-// until gives the events of a watch to look at, until it says that it has seen the last one, and ends the watch.
+// until passes the events of a watch to look, until that returns true, and ends the watch.
 func (s *scene) until(w watch.Interface, look func(watch.Event) (last bool)) {
 	s.Helper()
 	defer w.Stop()
@@ -136,7 +136,7 @@ func (s *scene) until(w watch.Interface, look func(watch.Event) (last bool)) {
 	}
 }
 
-// same is an error where two things differ.
+// same returns an error if two values differ.
 func same[T comparable](what string, have, want T) error {
 	if have == want {
 		return nil

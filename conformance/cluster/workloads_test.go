@@ -26,7 +26,7 @@ import (
 	"plinth/conformance/internal/kubelet"
 )
 
-// template is a Pod of one container.
+// template returns a Pod template with one container.
 func template(app string, restart core.RestartPolicy) core.PodTemplateSpec {
 	grace := int64(1)
 	return core.PodTemplateSpec{
@@ -47,7 +47,7 @@ func deployment(app string, replicas int32) *apps.Deployment {
 		Replicas: &replicas, Selector: selector(app), Template: template(app, core.RestartPolicyAlways)}}
 }
 
-// deploy creates a Deployment and waits until it is there.
+// deploy creates a Deployment and waits until it is available.
 func (s *scene) deploy(app string, replicas int32) {
 	s.Helper()
 	_, err := s.client.AppsV1().Deployments(s.namespace).Create(s.Context(), deployment(app, replicas),
@@ -56,7 +56,7 @@ func (s *scene) deploy(app string, replicas int32) {
 	s.rolledOut(app, replicas)
 }
 
-// rolledOut waits until all of a Deployment is as it is to be.
+// rolledOut waits until a Deployment is completely rolled out.
 func (s *scene) rolledOut(app string, replicas int32) {
 	s.Helper()
 	s.wait(fmt.Sprintf("%s has %d replicas", app, replicas), func(ctx context.Context) error {
@@ -71,7 +71,7 @@ func (s *scene) rolledOut(app string, replicas int32) {
 	})
 }
 
-// addresses are those of the Pods of an app that are ready.
+// addresses returns the addresses of the ready Pods of an app.
 func (s *scene) addresses(ctx context.Context, app string) ([]string, error) {
 	pods, err := s.client.CoreV1().Pods(s.namespace).List(ctx, meta.ListOptions{LabelSelector: "app=" + app})
 	if err != nil {
@@ -125,7 +125,8 @@ func (s *scene) expose(app string, headless bool) {
 	s.must(err)
 }
 
-// A Deployment of 20 becomes 20 running Pods on all nodes, scales, and rolls without falling below what it promises.
+// A Deployment of 20 becomes 20 running Pods on all nodes, scales, and rolls without falling below its minimum of
+// available Pods.
 func (s *scene) deployments() {
 	const app = "web"
 	s.expose(app, false)
@@ -182,7 +183,7 @@ func (s *scene) roll(app string) {
 	}
 }
 
-// Jobs complete, and fail where their Pods do.
+// Jobs complete, and fail if their Pods do.
 func (s *scene) jobs() {
 	jobs := s.client.BatchV1().Jobs(s.namespace)
 	completions, parallelism := int32(4), int32(2)
@@ -212,7 +213,7 @@ func (s *scene) jobs() {
 	finished("bad", batch.JobFailed, 0, 1)
 }
 
-// A CronJob makes a Job that completes. It makes one a minute and no more, but the first one at once.
+// A CronJob makes a Job that completes. It makes the first Job at once, and then at most one a minute.
 func (s *scene) cronJobs() {
 	cron := &batch.CronJob{ObjectMeta: meta.ObjectMeta{Name: "tick"}, Spec: batch.CronJobSpec{Schedule: "@every 2s",
 		JobTemplate: batch.JobTemplateSpec{Spec: batch.JobSpec{Template: template("tick", core.RestartPolicyNever)}}}}
@@ -238,7 +239,7 @@ func (s *scene) cronJobs() {
 	s.must(err)
 }
 
-// A StatefulSet makes its Pods one after the other, and takes them away from the last to the first.
+// A StatefulSet makes its Pods one after the other, and deletes them from the last to the first.
 func (s *scene) statefulSets() {
 	const app = "base"
 	s.expose(app, true)
@@ -307,7 +308,7 @@ func (s *scene) daemonSets() {
 	})
 }
 
-// A PodDisruptionBudget holds evictions back that it does not allow, and lets the others through.
+// A PodDisruptionBudget refuses evictions that it does not allow, and lets the others through.
 func (s *scene) disruptions() {
 	const app = "quorum"
 	s.deploy(app, 3)
@@ -357,7 +358,7 @@ func (s *scene) disruptions() {
 	budget(3, 1)
 }
 
-// removed deletes the namespace with all that is in it.
+// removed deletes the namespace with everything in it.
 func (s *scene) removed() {
 	began := time.Now()
 	s.must(s.client.CoreV1().Namespaces().Delete(s.Context(), s.namespace, meta.DeleteOptions{}))

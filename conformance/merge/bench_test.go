@@ -130,8 +130,8 @@ func subjects() []subject {
 	}
 }
 
-// live is the object with so many managers: alice has applied the intent, each of the others a label and what alice has
-// first.
+// live returns the object with this many managers: alice has applied the intent, each of the others a label and the
+// first part of alice's intent.
 func (s subject) live(b *testing.B, managers int) object.Value {
 	on := &state{kind: s.kind}
 	now := time.Unix(1_700_000_000, 0)
@@ -152,15 +152,14 @@ func (s subject) live(b *testing.B, managers int) object.Value {
 	return on.live
 }
 
-// whole is a body as it comes to the engines.
+// whole returns a body in the form in which engines get it.
 func (s subject) whole(body object.Value) object.Value {
 	return body.With("apiVersion", object.StringOf(s.kind.apiVersion(s.kind.versions[0].name))).With("kind",
 		object.StringOf(s.kind.name)).
 		WithAt(object.StringOf("x"), "metadata", "name")
 }
 
-// prepared is an upstream field manager with everything that is not its work done before: built-in objects are Go
-// structs.
+// prepared is an upstream field manager with everything prepared that is not its work: built-in objects are Go structs.
 type prepared struct {
 	*managedfields.FieldManager
 	kind *kind
@@ -190,7 +189,7 @@ func (p prepared) objectOf(b *testing.B, v object.Value) runtime.Object {
 	return o
 }
 
-// BenchmarkApply compares both engines on the same applies. Neither includes reading and writing JSON.
+// BenchmarkApply compares both engines on the same applies. The times do not include decoding and encoding JSON.
 func BenchmarkApply(b *testing.B) {
 	for _, s := range subjects() {
 		for _, c := range []struct {
@@ -240,7 +239,7 @@ func BenchmarkApply(b *testing.B) {
 	}
 }
 
-// valueOr is the live object or upstream's empty one.
+// valueOr returns the live object or upstream's empty one.
 func valueOr(live object.Value, w write) object.Value {
 	if live.IsNull() {
 		return valueOfObject(w.orEmpty(live))

@@ -10,8 +10,7 @@ import (
 	"plinth/object"
 )
 
-// turns are operations on an object that three managers share through two API versions, after what they have done
-// before.
+// turns are operations on an object that three managers share through two API versions.
 const turns = `
 -- kind example.com/Thing --
 -- version v1 --
@@ -32,9 +31,9 @@ spec: {a: 3}
 spec: {a: 3, c: 5}
 `
 
-// TestConversionsThatFail takes the webhook of a conversion away in the middle of an operation: before the first
-// conversion that an engine asks for, before the second, and so on. An apply is refused and changes nothing; an update
-// is stored with the managedFields from before, or with those that it would have had.
+// TestConversionsThatFail makes the conversion webhook fail in the middle of an operation: from the engine's first
+// conversion on, from the second on, and so on. An apply is refused and changes nothing; an update is stored with the
+// managedFields from before, or with those that it would have had without the failure.
 func TestConversionsThatFail(t *testing.T) {
 	h, err := readHistory(sections(turns))
 	if err != nil {
@@ -67,7 +66,7 @@ func TestConversionsThatFail(t *testing.T) {
 	}
 }
 
-// failsAt runs an operation whose conversions fail after so many. It reports whether one has.
+// failsAt runs an operation whose conversions fail after the given number. It reports whether one has failed.
 func (s state) failsAt(t *testing.T, what string, e engine, op step, after int, whole outcome) bool {
 	asked := 0
 	s.kind.broken = func() error {

@@ -12,7 +12,7 @@ import (
 	"plinth/schema"
 )
 
-// builtins are types of the cluster that differ in how they merge.
+// builtins are built-in types that differ in how they merge.
 var builtins = []struct {
 	name          string
 	status, scale bool
@@ -41,7 +41,7 @@ var builtins = []struct {
 	{"storage.k8s.io/v1/StorageClass", false, false},
 }
 
-// gvkOf takes a name of builtins apart.
+// gvkOf parses a name in builtins.
 func gvkOf(name string) gvk.GroupVersionKind {
 	apiVersion, kind := name[:strings.LastIndex(name, "/")], name[strings.LastIndex(name, "/")+1:]
 	gv, err := gvk.ParseGroupVersion(apiVersion)
@@ -51,7 +51,7 @@ func gvkOf(name string) gvk.GroupVersionKind {
 	return gv.WithKind(kind)
 }
 
-// builtinType is the compiled type of a built-in kind.
+// builtinType returns the compiled type of a built-in kind.
 func builtinType(name string) *schema.Type {
 	o, err := scheme.Scheme.New(gvkOf(name))
 	if err != nil {
@@ -60,7 +60,7 @@ func builtinType(name string) *schema.Type {
 	return gotypes.OfType(reflect.TypeOf(o).Elem())
 }
 
-// builtinKinds are those of builtins.
+// builtinKinds returns the kinds of builtins.
 var builtinKinds = sync.OnceValue(func() []*kind {
 	var kinds []*kind
 	for _, b := range builtins {

@@ -23,26 +23,25 @@ var coverage = flag.Bool("coverage", false,
 
 const (
 	smd = "sigs.k8s.io/structured-merge-diff/v6"
-	// wanted is how many percent of the statements that are not listed as unreachable have to be reached, in either
-	// package.
+	// wanted is the percentage of the statements not listed as unreachable that have to be reached, in either package.
 	wanted = 95
 )
 
-// upstreamPackages are those that are measured.
+// upstreamPackages are the packages whose coverage is measured.
 var upstreamPackages = []string{"merge", "typed"}
 
 // place is where a block of code may begin: behind an opening brace or the colon of a case, or with a statement.
 type place struct {
 	function string // "Updater.prune"
-	text     string // the head, if there is one, and the first line
+	text     string // the head, if any, and the first line
 }
 
-// sources is the source of upstream, by the path of each file in its module.
+// sources holds upstream's source, by the path of each file in its module.
 type sources map[string]*source
 
 type source struct {
 	lines  []string
-	places map[token.Position]place // by line and column alone
+	places map[token.Position]place // by line and column only
 	bodies map[string][2]int        // first and last line of every function
 }
 
@@ -125,7 +124,7 @@ func parseSource(text []byte) (*source, error) {
 
 func (s *source) line(number int) string { return strings.TrimSpace(s.lines[number-1]) }
 
-// find lists where in a function a text stands, in order.
+// find returns the positions of a text in a function, in order.
 func (s *source) find(p place) []token.Position {
 	var found []token.Position
 	for at, there := range s.places {
@@ -147,7 +146,7 @@ type entry struct {
 	line     int
 	file     string
 	function string
-	at       token.Position // no line: all of the function
+	at       token.Position // without a line, the whole function
 }
 
 func (e entry) holds(file string, s *source, b cover.ProfileBlock) bool {
@@ -166,7 +165,7 @@ var (
 	notBlank  = regexp.MustCompile(`^\S.*[.)]$`)
 )
 
-// readUnreachable reads the list, and reports everything in it that is not in upstream's source.
+// readUnreachable reads the list, and reports each entry that is not in upstream's source.
 func readUnreachable(text string, upstream sources) (entries []entry, problems []string) {
 	reason, used := "", true
 	for i, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
@@ -209,7 +208,7 @@ func readUnreachable(text string, upstream sources) (entries []entry, problems [
 	return entries, problems
 }
 
-// locate finds what an entry means, given in parts: file, function, which of how many, text.
+// locate finds the source of an entry, which is given in parts: file, function, which of how many, text.
 func locate(parts []string, upstream sources) (entry, error) {
 	e := entry{file: parts[1], function: parts[2]}
 	s := upstream[e.file]
@@ -235,18 +234,18 @@ func locate(parts []string, upstream sources) (entry, error) {
 	return e, nil
 }
 
-// tallied is a package's statements.
+// tallied counts a package's statements.
 type tallied struct {
 	all, listed, reached int
-	missed               []string // blocks that are neither listed nor reached
+	missed               []string // blocks neither listed nor reached
 }
 
 func (c tallied) rest() int { return c.all - c.listed }
 
 func (c tallied) percent() float64 { return 100 * float64(c.reached) / float64(c.rest()) }
 
-// measure holds profiles of upstream's packages against the list: what has been reached of the rest, and which entries
-// are for nothing, because a block of theirs has been reached, or because the profiles have none.
+// measure compares profiles of upstream's packages with the list: how many of the other statements were reached, and
+// which entries are wrong, because one of their blocks has been reached or because the profiles have no such block.
 func measure(profiles []*cover.Profile, upstream sources, entries []entry) (map[string]*tallied, []string) {
 	counts := map[string]*tallied{}
 	for _, name := range upstreamPackages {
@@ -288,7 +287,7 @@ func measure(profiles []*cover.Profile, upstream sources, entries []entry) (map[
 	return counts, problems
 }
 
-// TestUnreachable holds unreachable.txt against upstream's source and, with -coverage, against what a run reaches.
+// TestUnreachable compares unreachable.txt with upstream's source and, with -coverage, with what a run reaches.
 func TestUnreachable(t *testing.T) {
 	text, err := os.ReadFile("unreachable.txt")
 	if err != nil {

@@ -101,11 +101,11 @@ func TestHistories(t *testing.T) {
 	if *only > 0 || *alone || *scattered > 0 || *histories < 1000 || t.Failed() {
 		return
 	}
-	// What the histories have to come to, as a share of the operations: a comparison of nothing finds nothing.
+	// Minimum shares of the operations: without them, the comparison might have compared nothing.
 	for _, c := range []struct {
 		what  string
 		n     int64
-		share int64 // one in so many
+		share int64 // at least one operation in this many
 	}{
 		{"applies", count.applies.Load(), 4}, {"conflicts", count.conflicts.Load(), 20},
 		{"operations without a change", count.same.Load(), 12}, {"applies that are refused", count.refused.Load(), 100},
@@ -115,7 +115,7 @@ func TestHistories(t *testing.T) {
 			t.Errorf("of %d operations only %d are %s", count.steps.Load(), c.n, c.what)
 		}
 	}
-	// And what they may come to at most: an explanation that has come to fit everything would pass for agreement.
+	// And maximum shares: an explanation that matches everything would pass for agreement.
 	explained := 0
 	for _, n := range count.explained {
 		explained += n
@@ -162,19 +162,19 @@ func differs(number uint64, count *tally) string {
 	return fmt.Sprintf("history %d of seed %d:\n%s", number, *seed, h.scenario("a difference", d))
 }
 
-// difference is where an engine leaves upstream.
+// difference is an operation for which an engine's outcome differs from upstream's.
 type difference struct {
 	at        int
 	op        step
 	want, got outcome
-	kinds     *kind // as it was then
-	moody     bool  // upstream has answers of several kinds
+	kinds     *kind // the kind at that time
+	moody     bool  // upstream's outcome varies between runs
 }
 
-// difference runs a history through upstream and another engine; nil if they agree, or differ in what is explained.
-// After such a difference both go on from where upstream is.
+// difference runs a history through upstream and another engine; nil if they agree, or if all differences are
+// explained. After an explained difference both continue from upstream's outcome.
 func (h *history) difference(e engine, explain func(string)) *difference {
-	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // every run begins with a second
+	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // every run begins at a full second
 	theirs, ours := &state{kind: h.kind}, &state{kind: h.kind}
 	for i, op := range h.steps {
 		if op.wait > 0 {

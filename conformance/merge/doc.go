@@ -11,29 +11,29 @@
 //	go test ./merge -only 342 -seed 7
 //	go test ./merge -histories 20000 -scattered 0.2
 //
-// With -scattered, operations also set managedFields themselves, often to values that are wrong.
+// With -scattered, operations also set managedFields, often to wrong values.
 //
-// A history on which the engines differ is minimised, and printed in the form of the files in testdata. Those are run
-// through both engines in every test; -update writes upstream's outcomes into them.
+// A history on which the engines differ is minimised, and printed in the form of the files in testdata. Every test runs
+// these files through both engines; -update writes upstream's outcomes into them.
 //
 // Upstream takes the time from the clock. Histories run in a bubble of testing/synctest, in which the test sets it.
 //
-// Where several API versions meet, upstream's outcome can depend on the iteration order of a Go map. A difference
-// counts only if upstream gives the same outcome again. The intended differences are data, with their reasons, in
-// explained_test.go, and each has a scenario. After one of them both engines go on from upstream's outcome.
+// With several API versions, upstream's outcome can depend on the iteration order of a Go map. A difference counts only
+// if upstream gives the same outcome again. The intended differences are listed with their reasons in
+// explained_test.go, and each has a scenario. After one of them both engines continue from upstream's outcome.
 //
-// The statements of upstream's packages merge and typed that no operation of a server reaches are data, too:
+// The statements of upstream's packages merge and typed that no operation of a server reaches are listed in
 // unreachable.txt, with reasons. Its texts are compared with upstream's source in every test. Two claims need a run
-// with upstream instrumented, which takes a minute on one core, and three more if nothing is built yet: that no listed
-// statement is reached, and that at least 95 % of the others are, in either package.
+// with upstream instrumented, which takes a minute on one core, and three more for the build: that no listed statement
+// is reached, and that at least 95 % of the others are, in either package.
 //
 //	go test ./merge -v -run 'TestUnreachable$' -coverage
 //
-// With the scenarios and 2000 histories all others are reached: 167 of 167 statements in merge, where 52 of 219 are
-// listed, and 900 of 900 in typed, where 142 of 1042 are. The histories alone reach 92.8 and 96.9 % of them. Go's
-// coverage does not show more than that: an if without an else counts as reached as soon as its condition was true.
-// Values of wrong types, which only upstream gets, may help to reach listed statements; in thousands of such histories
-// none was reached:
+// With the scenarios and 2000 histories all statements that are not listed are reached: 167 of 167 statements in merge,
+// where 52 of 219 are listed, and 900 of 900 in typed, where 142 of 1042 are. The histories alone reach 92.8 and 96.9 %
+// of them. Go's coverage does not show more than that: an if without an else counts as reached as soon as its condition
+// was true. Histories with values of wrong types, which only upstream gets, might reach listed statements; thousands of
+// them reached none:
 //
 //	go test ./merge -run TestHistories -alone -scattered 0.3 -histories 5000 -coverprofile=/tmp/cover -coverpkg=\
 //	sigs.k8s.io/structured-merge-diff/v6/merge,sigs.k8s.io/structured-merge-diff/v6/typed

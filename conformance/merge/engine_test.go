@@ -22,12 +22,12 @@ type write struct {
 
 func (w write) apiVersion() string { return w.kind.apiVersion(w.version) }
 
-// engine keeps track of who owns what. Objects are whole ones, metadata.managedFields included, in the version of the
-// request; the results have their managedFields set.
+// engine keeps track of the ownership of fields. Objects are complete, with metadata.managedFields, in the version of
+// the request; the results have their managedFields set.
 type engine interface {
-	// Apply merges an intent into the live object, which is null where there is none yet.
+	// Apply merges an intent into the live object, which is null if it does not exist yet.
 	Apply(w write, live, intent object.Value) (object.Value, error)
-	// Update takes the new object as it is. If it fails to tell who owns what, there are a result and an error.
+	// Update takes the new object as it is. If it fails to determine the owners, it returns both a result and an error.
 	Update(w write, live, updated object.Value) (object.Value, error)
 	// ToScale and FromScale turn the managedFields of an object into those of its scale subresource, and back.
 	ToScale(w write, parent object.Value) (object.Value, error)
@@ -37,10 +37,10 @@ type engine interface {
 // conflict is one cause of a refused apply.
 type conflict struct{ field, message string }
 
-// untracked is an update after which the managedFields are those from before, because something went wrong.
+// untracked marks an update that failed to determine the owners and kept the managedFields from before.
 const untracked = "untracked"
 
-// refusal is an error of an engine in the words of the wire.
+// refusal is an error of an engine as a client gets it.
 type refusal struct {
 	kind      string // "conflict", "bad request", "internal"
 	message   string
@@ -49,15 +49,15 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.kind + ": " + r.message }
 
-// outcome is what an operation made of the object, as text.
+// outcome is the result of an operation, comparable as text.
 type outcome struct {
 	live object.Value // after the operation
 	err  error
-	lost error // why an update was not tracked, if the engine says so
-	same bool  // byte for byte what was there before
+	lost error // why an update was not tracked, if known
+	same bool  // whether it is the same as before, byte for byte
 }
 
-// String is the object without its managedFields, and each entry of those on a line of its own.
+// String formats the object without its managedFields, and then each entry of those on a separate line.
 func (o outcome) String() string {
 	var b strings.Builder
 	if o.err != nil {
@@ -94,7 +94,7 @@ func (o outcome) String() string {
 	return b.String()
 }
 
-// entryLine is an entry of managedFields, or its JSON if it is not an ordinary one.
+// entryLine formats an entry of managedFields, as JSON if it is not an ordinary one.
 func entryLine(e object.Value) string {
 	plain := e
 	for _, name := range []string{"manager", "operation", "apiVersion", "time", "subresource", "fieldsV1"} {

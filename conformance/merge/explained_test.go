@@ -8,17 +8,17 @@ import (
 	"plinth/schema"
 )
 
-// explained is a difference that is meant.
+// explained is an intended difference.
 type explained struct {
 	name string
 	why  string
 	is   func(h *history, d *difference) bool
 }
 
-// prunes begins what upstream says when it cannot take out what a manager gives up.
+// prunes begins upstream's error when it cannot remove the fields that a manager gives up.
 const prunes = "failed to prune fields"
 
-// explanations are all of them. Each is exercised by the histories of a run, which counts them.
+// explanations lists all intended differences. The histories of a run exercise each of them, and count them.
 var explanations = []explained{
 	{
 		name: "wedged by its own object",
@@ -121,7 +121,7 @@ var explanations = []explained{
 	},
 }
 
-// why is the error of an operation, even one that is not returned to the client.
+// why returns the error of an operation, even if it is not returned to the client.
 func (o outcome) why() string {
 	switch {
 	case o.err != nil:
@@ -132,7 +132,7 @@ func (o outcome) why() string {
 	return ""
 }
 
-// explanation finds the one that a difference has; nil if it has none.
+// explanation finds the explanation of a difference; nil if it has none.
 func (h *history) explanation(d *difference) *explained {
 	for i := range explanations {
 		if explanations[i].is(h, d) {
@@ -142,7 +142,7 @@ func (h *history) explanation(d *difference) *explained {
 	return nil
 }
 
-// loses says whether one object is without a field that the intent has and the other one, too.
+// loses says whether one object lacks a field that the intent and the other object have.
 func loses(theirs, ours, intent object.Value) bool {
 	return slices.ContainsFunc(intent.Members(), func(m object.Member) bool {
 		here, ok := ours.Get(m.Key)
@@ -151,8 +151,7 @@ func loses(theirs, ours, intent object.Value) bool {
 	})
 }
 
-// omitsKey says whether an associative list has an item that leaves a key to its default, or says what it would be
-// anyway.
+// omitsKey says whether an associative list has an item that leaves a key to its default, or sets it to the default.
 func omitsKey(t *schema.Type, v object.Value) bool {
 	switch {
 	case t == nil:
@@ -182,7 +181,7 @@ func omitsKey(t *schema.Type, v object.Value) bool {
 	return false
 }
 
-// ancient lists what ancient-changes owns, by version.
+// ancient lists the fields that ancient-changes owns, by version.
 func ancient(live object.Value) []string {
 	var paths []string
 	for _, e := range live.At("metadata", "managedFields").Items() {
@@ -193,7 +192,7 @@ func ancient(live object.Value) []string {
 	return paths
 }
 
-// shares lists who owns what, without times, and for updates without the version.
+// shares lists the owners and their fields, without times, and for updates without the version.
 func shares(live object.Value) []string {
 	var all []string
 	for _, e := range live.At("metadata", "managedFields").Items() {

@@ -12,7 +12,7 @@ import (
 	"plinth/schema"
 )
 
-// generator makes random kinds, values and histories. It is the same for the same seed.
+// generator makes random kinds, values and histories. The same seed gives the same results.
 type generator struct {
 	*rand.Rand
 	wrong float64 // how often a value does not have its type
@@ -66,7 +66,7 @@ func (g *generator) kind() *kind {
 	return k
 }
 
-// root is the schema of whole objects.
+// root returns the schema of whole objects.
 func (g *generator) root(status bool) *node {
 	n := &node{Type: "object", Properties: map[string]*node{
 		"apiVersion": {Type: "string"}, "kind": {Type: "string"}, "metadata": {Ref: "#/components/schemas/" + metaModel},
@@ -82,7 +82,7 @@ func (g *generator) root(status bool) *node {
 	return n
 }
 
-// otherVersion is the version with some fields of spec renamed, and sometimes merged in another way.
+// otherVersion returns the version with some fields of spec renamed, and sometimes merged in another way.
 func (g *generator) otherVersion(of *version, name string) *version {
 	v := &version{name: name, renames: map[string]string{}}
 	if of.root == nil {
@@ -106,7 +106,7 @@ func (g *generator) otherVersion(of *version, name string) *version {
 	return v
 }
 
-// structure is an object with fields.
+// structure returns the schema of an object with fields.
 func (g *generator) structure(depth, fields int) *node {
 	n := &node{Type: "object", Properties: map[string]*node{}}
 	for i := range 1 + g.IntN(fields) {
@@ -122,7 +122,7 @@ func (g *generator) structure(depth, fields int) *node {
 	return n
 }
 
-// node is any schema. Types below depth 0 are scalars.
+// node returns any schema. Types below depth 0 are scalars.
 func (g *generator) node(depth int) *node {
 	if depth <= 0 || g.chance(0.25) {
 		return g.scalar()
@@ -168,7 +168,7 @@ func (g *generator) scalar() *node {
 	return &node{IntString: true}
 }
 
-// associative is a list with one, two or three keys, some with a default.
+// associative returns the schema of a list with one, two or three keys, some with a default.
 func (g *generator) associative(depth int) *node {
 	item := g.structure(depth, 3)
 	item.Preserve = g.chance(0.05)
@@ -230,7 +230,7 @@ func (g *generator) turn(n *node) bool {
 	return true
 }
 
-// value is a random value of a type. Lists may hold an item twice if dup is set, which an intent may not.
+// value returns a random value of a type. With dup, lists may have duplicate items, which an intent may not.
 func (g *generator) value(t *schema.Type, depth int, dup bool) object.Value {
 	if g.wrong > 0 && g.chance(g.wrong) {
 		return pick(g, object.StringOf("wrong"), object.IntOf(7), object.ListOf(object.IntOf(1)),
@@ -282,7 +282,7 @@ func (g *generator) scalarOf(t *schema.Type) object.Value {
 	return object.Nil
 }
 
-// fields is a random choice of the fields of a struct, sparse where there are many.
+// fields returns a random choice of the fields of a struct, sparse if there are many.
 func (g *generator) fields(t *schema.Type, depth int, dup bool) object.Value {
 	var members []object.Member
 	p := min(0.7, 4/float64(len(t.Fields)+1))
@@ -301,7 +301,7 @@ func (g *generator) fields(t *schema.Type, depth int, dup bool) object.Value {
 	return object.MapOf(members...)
 }
 
-// list makes items; those of sets and associative lists are told apart unless dup lets them not be.
+// list makes items; those of sets and associative lists are distinct, unless dup is set.
 func (g *generator) list(t *schema.Type, depth int, dup bool) object.Value {
 	if depth < -4 {
 		return object.ListOf()
@@ -341,7 +341,7 @@ func (g *generator) addItem(t *schema.Type, items []object.Value, depth int, dup
 	return slices.Insert(slices.Clone(items), at, item)
 }
 
-// identity tells items of a list from each other; "" for an item that has none.
+// identity returns the text by which the items of a list are distinguished; "" for an item without identity.
 func identity(t *schema.Type, item object.Value) string {
 	if t.ListType == schema.Set {
 		if item.Kind() == object.Map || item.Kind() == object.List {
@@ -363,7 +363,7 @@ func identity(t *schema.Type, item object.Value) string {
 	return b.String()
 }
 
-// anything is a value that no schema describes.
+// anything returns a value that no schema describes.
 func (g *generator) anything(depth int) object.Value {
 	if depth > 0 {
 		switch g.IntN(4) {
@@ -395,7 +395,7 @@ func (g *generator) change(t *schema.Type, v object.Value, depth int, dup bool) 
 	return g.value(t, depth, dup)
 }
 
-// changeMap changes members, drops some and adds some.
+// changeMap changes some members, drops some and adds some.
 func (g *generator) changeMap(t *schema.Type, v object.Value, depth int, dup bool) object.Value {
 	p := 1.5 / float64(v.Len()+1)
 	of := func(name string) *schema.Type {
@@ -428,7 +428,7 @@ func (g *generator) changeMap(t *schema.Type, v object.Value, depth int, dup boo
 	return out
 }
 
-// changeList changes items, drops some, adds some and reorders them.
+// changeList changes some items, drops some, adds some and reorders them.
 func (g *generator) changeList(t *schema.Type, v object.Value, depth int, dup bool) object.Value {
 	p := 1.2 / float64(v.Len()+1)
 	var items []object.Value
@@ -457,7 +457,7 @@ func (g *generator) changeList(t *schema.Type, v object.Value, depth int, dup bo
 	return object.ListOf(items...)
 }
 
-// part keeps some of a value: an intent that shares what is there.
+// part keeps some of a value, for an intent that shares existing fields.
 func (g *generator) part(t *schema.Type, v object.Value) object.Value {
 	switch {
 	case v.Kind() == object.Map:
@@ -499,7 +499,7 @@ func (g *generator) part(t *schema.Type, v object.Value) object.Value {
 	return v
 }
 
-// metadata makes what of metadata a client writes.
+// metadata makes the part of metadata that a client writes.
 func (g *generator) metadata(dup bool) object.Value {
 	m := object.MapOf()
 	if g.chance(0.4) {
@@ -526,7 +526,7 @@ func (g *generator) metadata(dup bool) object.Value {
 	return m
 }
 
-// withoutNulls drops members that are null: the API server has none in metadata.
+// withoutNulls drops members that are null, as the API server has none in metadata.
 func withoutNulls(v object.Value) object.Value {
 	for _, m := range v.Members() {
 		if m.Value.IsNull() {
@@ -536,15 +536,15 @@ func withoutNulls(v object.Value) object.Value {
 	return v
 }
 
-// managers is who writes. The same few, so that they meet; a second handful for the cap.
+// managers are the writers: few, so that they share fields. A second group serves to exceed the cap on managers.
 var managers = []string{"alice", "bob", "carol", "kubectl"}
 
 var manyManagers = []string{"m01", "m02", "m03", "m04", "m05", "m06", "m07", "m08", "m09", "m10", "m11", "m12",
 	"m13", "m14",
 	"before-first-apply", "ancient-changes", "", "kubectl-client-side-apply", strings.Repeat("long", 32), `quo"ted`, "ü"}
 
-// history makes a kind and what some managers do to an object of it. It runs along with upstream, because an update
-// starts from what is there.
+// history makes a kind and the operations of some managers on an object of it. It runs them through upstream as it
+// goes, because an update starts from the live object.
 func (g *generator) history(steps int, now func() time.Time) (*history, []outcome) {
 	h := &history{kind: g.kind()}
 	s := &state{kind: h.kind}
@@ -569,8 +569,8 @@ func (g *generator) history(steps int, now func() time.Time) (*history, []outcom
 	return h, outcomes
 }
 
-// pruned is the object without the fields that its version does not have, as the API server has it before it comes to
-// the field manager; names differ between versions.
+// pruned returns the object without the fields that its version does not have, like the API server before it calls the
+// field manager; names differ between versions.
 func (g *generator) pruned(k *kind, op step) object.Value {
 	v := k.version(k.apiVersion(op.version))
 	if v == nil || v.root == nil || g.wrong > 0 {
@@ -579,7 +579,7 @@ func (g *generator) pruned(k *kind, op step) object.Value {
 	return v.root.prune(op.body)
 }
 
-// prune drops unknown fields where the schema does not want them preserved.
+// prune drops unknown fields unless the schema preserves them.
 func (n *node) prune(v object.Value) object.Value {
 	switch {
 	case v.Kind() == object.Map && n.Type == "object":
@@ -632,7 +632,7 @@ func (g *generator) step(s *state, intents map[string]object.Value, crowd bool) 
 	return op
 }
 
-// reschema changes the schemas of the kind, or takes a version away.
+// reschema changes the schemas of the kind, or removes a version.
 func (g *generator) reschema(s *state, op *step) bool {
 	if s.kind.builtin || s.kind.versions[0].root == nil {
 		return false
@@ -652,7 +652,7 @@ func (g *generator) reschema(s *state, op *step) bool {
 	return true
 }
 
-// whole is an object of the kind as a client writes it, without its type.
+// whole returns an object of the kind as a client writes it, without apiVersion and kind.
 func (g *generator) whole(t *schema.Type, dup bool) object.Value {
 	v := g.value(&schema.Type{Kind: schema.Struct, Fields: t.Fields}, 4, dup)
 	if t.Kind == schema.Any {
@@ -672,7 +672,7 @@ func (g *generator) whole(t *schema.Type, dup bool) object.Value {
 	return v.With("metadata", g.metadata(dup))
 }
 
-// update makes a create or an update of what is there.
+// update makes a create, or an update of the live object.
 func (g *generator) update(s *state, op *step, t *schema.Type, crowd bool) {
 	op.verb = update
 	if s.live.IsNull() {
@@ -707,13 +707,13 @@ func (g *generator) update(s *state, op *step, t *schema.Type, crowd bool) {
 	if g.chance(0.06) {
 		op.body = op.body.WithAt(g.managed(s), "metadata", "managedFields")
 	}
-	if *scattered > 0 && g.chance(*scattered) { // without the flag, numbers stand for the same histories as ever
+	if *scattered > 0 && g.chance(*scattered) { // without the flag, the numbers of histories keep their meaning
 		op.body = op.body.WithAt(g.scatter(s), "metadata", "managedFields")
 	}
 }
 
-// scatter is the managedFields that there are after somebody with no idea of them has been at work: entries are gone or
-// somebody else's, own what is not there, and no longer own what is.
+// scatter returns the managedFields after random damage: entries are removed or have another manager, own fields that
+// do not exist, and no longer own fields that do.
 func (g *generator) scatter(s *state) object.Value {
 	var entries []object.Value
 	for _, e := range s.live.At("metadata", "managedFields").Items() {
@@ -743,7 +743,7 @@ func (g *generator) scatter(s *state) object.Value {
 	return object.ListOf(entries...)
 }
 
-// thinned is a field set without some of its fields, and without what is below some others.
+// thinned returns a field set without some of its fields, and without the fields below some others.
 func (g *generator) thinned(fields object.Value) object.Value {
 	for _, m := range fields.Members() {
 		switch {
@@ -772,7 +772,7 @@ func (g *generator) annotate(s *state, body object.Value, version string) object
 	return body.WithAt(object.StringOf(text), "metadata", "annotations", annotation)
 }
 
-// managed is what somebody writes into managedFields by hand.
+// managed returns managedFields as if written by hand.
 func (g *generator) managed(s *state) object.Value {
 	live := s.live.At("metadata", "managedFields").Items()
 	entry := func(fields string) object.Value {
@@ -808,7 +808,7 @@ func (g *generator) managed(s *state) object.Value {
 		`{"f:spec":[]}`, `{"f:spec":null}`)))
 }
 
-// intent makes the body of an apply: a new one, a changed one, the same one again, or some of what is there.
+// intent makes the body of an apply: a new one, a changed one, the same one again, or a part of the live object.
 func (g *generator) intent(s *state, op *step, t *schema.Type, intents map[string]object.Value) object.Value {
 	last, again := intents[op.manager]
 	var v object.Value

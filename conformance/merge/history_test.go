@@ -14,12 +14,12 @@ import (
 type verb string
 
 const (
-	create   verb = "create" // or replace: an update of what is not there makes it
+	create   verb = "create" // or replace: an update of a missing object creates it
 	update   verb = "update"
 	apply    verb = "apply"
 	scale    verb = "scale"       // an update of the scale subresource
 	rescale  verb = "apply-scale" // an apply to it
-	reschema verb = "schema"      // the schemas of the kind are others from now on
+	reschema verb = "schema"      // changes the schemas of the kind
 )
 
 // step is one operation of a history.
@@ -29,10 +29,10 @@ type step struct {
 	version     string
 	subresource string
 	force       bool
-	echo        bool // an update brings the live managedFields along, as a client does that has read the object before
+	echo        bool // an update sends the live managedFields, like a client that has read the object
 	wait        time.Duration
 	body        object.Value // without apiVersion, kind and metadata.name
-	kind        *kind        // of verb schema
+	kind        *kind        // for verb schema
 }
 
 // history is a kind and the operations on one object of it.
@@ -41,13 +41,13 @@ type history struct {
 	steps []step
 }
 
-// state is the object, as it is stored, and the kind as it is now.
+// state holds the stored object and the current kind.
 type state struct {
 	kind *kind
-	live object.Value // null: there is none yet
+	live object.Value // null if it does not exist yet
 }
 
-// do runs one step through an engine. The clock stands still meanwhile.
+// do runs one step through an engine. The clock does not advance meanwhile.
 func (s *state) do(e engine, op step, now time.Time) outcome {
 	if op.verb == reschema {
 		s.kind = op.kind
@@ -137,7 +137,7 @@ func (s *state) store(w write, live, result object.Value) outcome {
 	return outcome{live: stored, same: same}
 }
 
-// stored is an object of a built-in kind in the form in which it goes to storage and comes back.
+// stored returns an object of a built-in kind after a round trip to storage.
 func (k *kind) stored(w write, v object.Value) object.Value {
 	t := k.version(w.apiVersion()).typ
 	decoded, err := t.Decode(v)
@@ -146,12 +146,12 @@ func (k *kind) stored(w write, v object.Value) object.Value {
 	}
 	settled := t.Settle(decoded.Value)
 	if managed := v.At("metadata", "managedFields"); managed.Kind() == object.List && managed.Len() == 0 {
-		settled = settled.WithAt(managed, "metadata", "managedFields") // an empty list says something on its way in
+		settled = settled.WithAt(managed, "metadata", "managedFields") // an empty list has a meaning in a request
 	}
 	return settled
 }
 
-// scaleKind is the kind of the scale subresource.
+// scaleKind returns the kind of the scale subresource.
 var scaleKind = func() *kind {
 	k := &kind{group: "autoscaling", name: "Scale", builtin: true, versions: []*version{{name: "v1"}}}
 	k.versions[0].typ = builtinType("autoscaling/v1/Scale")
@@ -208,7 +208,7 @@ func (s *state) scale(e engine, op step, w write) outcome {
 	return s.store(write{kind: s.kind, version: w.version, now: w.now}, live, changed)
 }
 
-// String is the operation as scenario files have it.
+// String formats the operation as in scenario files.
 func (op step) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s %s", op.verb, quoted(op.manager), op.version)

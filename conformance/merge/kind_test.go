@@ -18,10 +18,10 @@ import (
 	"plinth/schema"
 )
 
-// node is a structural schema, in the words of a CustomResourceDefinition. It is the one description that both engines
-// get their types from.
+// node is a structural schema, in the form of a CustomResourceDefinition. Both engines get their types from this
+// description.
 type node struct {
-	Type       string           `json:"type,omitempty"` // "object", "array", a scalar, or "" for whatever there is
+	Type       string           `json:"type,omitempty"` // "object", "array", a scalar, or "" for any type
 	Properties map[string]*node `json:"properties,omitempty"`
 	Additional *node            `json:"additionalProperties,omitempty"`
 	Items      *node            `json:"items,omitempty"`
@@ -31,10 +31,10 @@ type node struct {
 	Preserve   bool             `json:"x-kubernetes-preserve-unknown-fields,omitempty"`
 	IntString  bool             `json:"x-kubernetes-int-or-string,omitempty"`
 	Default    any              `json:"default,omitempty"`
-	Ref        string           `json:"$ref,omitempty"` // of metadata: to its model
+	Ref        string           `json:"$ref,omitempty"` // for metadata, the name of its model
 }
 
-// clone is a copy down to the leaves.
+// clone returns a deep copy.
 func (n *node) clone() *node {
 	if n == nil {
 		return nil
@@ -64,7 +64,7 @@ func (n *node) compile() *schema.Type {
 	if n.Ref != "" {
 		return gotypes.OfType(reflect.TypeFor[metav1.ObjectMeta]())
 	}
-	if n.IntString { // it has no type of its own: ownership goes by what there is, and validation by the words
+	if n.IntString { // it has no type: ownership depends on the value, and validation on the keywords
 		return &schema.Type{Kind: schema.Any}
 	}
 	switch n.Type {
@@ -109,7 +109,7 @@ func (n *node) compile() *schema.Type {
 // version is one API version of a kind.
 type version struct {
 	name    string
-	root    *node             // nil: the kind has no schema, or is a built-in one
+	root    *node             // nil if the kind has no schema, or is built in
 	renames map[string]string // fields of spec: their name in the first version, and here
 	typ     *schema.Type
 }
@@ -119,21 +119,21 @@ type kind struct {
 	group, name string
 	versions    []*version // the first one is stored
 	builtin     bool
-	status      bool // there is a status, and a subresource for it
-	// forgetful kinds have no name for the error of a version that is gone, as CustomResourceDefinitions have none.
+	status      bool // whether it has a status with a subresource
+	// forgetful kinds do not return errNotServed for a version that has been removed, nor do CustomResourceDefinitions.
 	forgetful bool
-	// fragile is a field of spec in the first version that the conversion of an object cannot do without, as a webhook may
-	// not; "": there is none.
+	// fragile is a field of spec in the first version without which the conversion of an object fails, as may happen with
+	// a webhook; "" for none.
 	fragile string
-	// broken is asked before an engine has an object converted, and may fail it; nil: conversions work.
+	// broken is called before each conversion, which fails if it returns an error; nil disables it.
 	broken func() error
-	scale  map[string]string // API version to the path of replicas below spec; nil: no scale subresource
+	scale  map[string]string // path of replicas below spec, by API version; nil without a scale subresource
 
 	once     sync.Once
 	upstream *upstreamKind
 }
 
-// apiVersion is the group and version of a version by name.
+// apiVersion returns the group and version for the name of a version.
 func (k *kind) apiVersion(version string) string {
 	if k.group == "" {
 		return version
@@ -164,12 +164,13 @@ func (k *kind) finish() {
 	}
 }
 
-// errNotServed is a version that the kind does not have (any longer).
+// errNotServed is the error for a version that the kind does not have (any longer).
 type errNotServed struct{ apiVersion string }
 
 func (e errNotServed) Error() string { return "no kind of version " + e.apiVersion + " is registered" }
 
-// convert brings an object to another version. Fields of spec that are renamed move, everything else stays.
+// convert converts an object to another version. Renamed fields of spec get their new names, the others are not
+// changed.
 func (k *kind) convert(v object.Value, to string) (object.Value, error) {
 	from, target := k.version(v.At("apiVersion").Str()), k.version(to)
 	if target == nil {
@@ -198,8 +199,8 @@ func (k *kind) convert(v object.Value, to string) (object.Value, error) {
 	return v.With("spec", object.MapOf(members...)), nil
 }
 
-// renamed is what a field of spec is called in the first version if it has this name here, and the other way round:
-// names are swapped, so that nothing is lost on the way to another version and back.
+// renamed maps the name of a field of spec in this version to the name in the first version, and the other way round:
+// names are swapped, so that conversion to another version and back loses nothing.
 func (v *version) renamed(name string) string {
 	for first, here := range v.renames {
 		switch name {
@@ -212,10 +213,11 @@ func (v *version) renamed(name string) string {
 	return name
 }
 
-// fragileMessage is what a fragile conversion fails with.
+// fragileMessage is the error of a fragile conversion.
 const fragileMessage = "conversion webhook failed: a field is missing"
 
-// resets are the fields that a write to this subresource ("": the object itself) does not own, with all that is below.
+// resets returns the fields that a write to this subresource ("" for the object itself) does not own, with all fields
+// below them.
 func (k *kind) resets(subresource string) []string {
 	switch {
 	case !k.status:
@@ -226,7 +228,7 @@ func (k *kind) resets(subresource string) []string {
 	return []string{"status"}
 }
 
-// valueOf converts what encoding/json decodes to a value.
+// valueOf converts a value decoded by encoding/json.
 func valueOf(v any) object.Value {
 	switch v := v.(type) {
 	case nil:

@@ -8,7 +8,7 @@ import (
 	"plinth/object"
 )
 
-// minimised is a shorter history on which the engines differ, too.
+// minimised returns a shorter history on which the engines differ, too.
 func (h *history) minimised(e engine, whole *difference) *history {
 	trials := 0
 	shows := func(h *history) bool {
@@ -53,7 +53,7 @@ func (h *history) minimised(e engine, whole *difference) *history {
 	return h.withoutUnusedFields(shows)
 }
 
-// kind tells differences from each other, so that a history does not lose the one for which it is cut down.
+// kind classifies a difference, so that a minimised history keeps the difference for which it is minimised.
 func (d *difference) kind() string {
 	of := func(o outcome) string {
 		if r, ok := o.err.(*refusal); ok {
@@ -73,7 +73,7 @@ func (d *difference) kind() string {
 		strconv.FormatBool(bare(d.want) == bare(d.got))
 }
 
-// simpler is the step with one of its particulars left out.
+// simpler returns the step with one of its details left out, for each of them.
 func (op step) simpler() []step {
 	var all []step
 	try := func(change func(*step)) {
@@ -104,7 +104,7 @@ func (op step) simpler() []step {
 	return all
 }
 
-// smaller lists the values that miss one member or item of a value, outer ones first.
+// smaller lists the values that lack one member or item of a value, outer ones first.
 func smaller(v object.Value) []object.Value {
 	var all []object.Value
 	switch v.Kind() {
@@ -179,7 +179,7 @@ func (h *history) withoutUnusedFields(shows func(*history) bool) *history {
 	return h
 }
 
-// clone is a copy that shares no schema with the kind.
+// clone returns a copy that shares no schema with the kind.
 func (k *kind) clone() *kind {
 	c := &kind{group: k.group, name: k.name, builtin: k.builtin, forgetful: k.forgetful, fragile: k.fragile,
 		status: k.status, scale: k.scale}
@@ -189,7 +189,7 @@ func (k *kind) clone() *kind {
 	return c
 }
 
-// paths lists the ways to all properties; "*" goes to items and members.
+// paths lists the paths of all properties; "*" stands for items and members.
 func (n *node) paths(before []string) [][]string {
 	if n == nil {
 		return nil

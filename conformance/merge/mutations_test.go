@@ -13,8 +13,8 @@ import (
 var mutations = flag.Int("mutations", 0,
 	"break plinth/merge in this many ways, one after the other, and see that the histories tell; -1: in all of them")
 
-// mutants are changes to plinth/merge that the histories or the scenarios have to notice: file, what stands there, and
-// what is put in its place.
+// mutants are changes to plinth/merge that the histories or the scenarios have to notice: a file, a text in it, and its
+// replacement.
 var mutants = []struct{ file, old, new string }{
 	{"set.go", "			case deep:\n				rest = node{}", "			case deep:\n				rest.marks = 0"},
 	{"set.go", "			if b.marks&which != 0 {\n				n.marks = a.marks", "			if b.marks != 0 {\n				n.marks = a.marks"},
@@ -74,7 +74,7 @@ func TestMutantsAreNoticed(t *testing.T) {
 			t.Errorf("%s: %q stands there %d times", m.file, m.old, strings.Count(string(text), m.old))
 			continue
 		}
-		if i >= n { // that it can be made is checked in every run
+		if i >= n { // every run checks that the change can be made
 			continue
 		}
 		dir := t.TempDir()

@@ -14,10 +14,10 @@ import (
 // plinth is the engine under test.
 type plinth struct{}
 
-// versions is a kind's API versions as plinth asks for them.
+// versions provides a kind's API versions to plinth.
 type versions struct{ *kind }
 
-// Type is the schema of a version.
+// Type returns the schema of a version.
 func (v versions) Type(apiVersion string) *schema.Type {
 	if of := v.version(apiVersion); of != nil {
 		return of.typ
@@ -25,7 +25,7 @@ func (v versions) Type(apiVersion string) *schema.Type {
 	return nil
 }
 
-// Convert gives an object in another version. What is not there yet is the same in all of them.
+// Convert converts an object to another version. An object that does not exist yet is null in all versions.
 func (v versions) Convert(o object.Value, apiVersion string) (object.Value, error) {
 	if o.At("apiVersion").IsNull() {
 		return o, nil
@@ -58,7 +58,7 @@ func pathOf(names []string) merge.Path {
 	return p
 }
 
-// Apply is the engine's.
+// Apply implements engine.
 func (p plinth) Apply(w write, live, intent object.Value) (object.Value, error) {
 	k, writer := p.kind(w)
 	result, err := k.Apply(live, intent, writer)
@@ -79,12 +79,12 @@ func (p plinth) Apply(w write, live, intent object.Value) (object.Value, error) 
 	return object.Nil, &refusal{kind: "internal", message: err.Error()}
 }
 
-// Update is the engine's.
+// Update implements engine.
 func (p plinth) Update(w write, live, updated object.Value) (object.Value, error) {
 	k, writer := p.kind(w)
 	told := updated.At("metadata", "managedFields")
 	writer.Clear = told.Kind() == object.List && told.Len() == 0
-	next, _ := k.Update(live, updated, writer) // the write goes on where ownership cannot be told, as in the reference
+	next, _ := k.Update(live, updated, writer) // as in the reference, the write continues without ownership
 	return next, nil
 }
 
@@ -99,7 +99,7 @@ func (plinth) replicas(w write) merge.Replicas {
 	return r
 }
 
-// ToScale is the engine's.
+// ToScale implements engine.
 func (p plinth) ToScale(w write, parent object.Value) (object.Value, error) {
 	v, err := p.replicas(w).ToScale(parent)
 	if err != nil {
@@ -108,7 +108,7 @@ func (p plinth) ToScale(w write, parent object.Value) (object.Value, error) {
 	return v, nil
 }
 
-// FromScale is the engine's.
+// FromScale implements engine.
 func (p plinth) FromScale(w write, parent, scale object.Value) (object.Value, error) {
 	v, err := p.replicas(w).FromScale(parent, scale, w.apiVersion())
 	if err != nil {

@@ -24,7 +24,7 @@ var rewrite = flag.Bool("update", false, "write upstream's outcomes into testdat
 // section is a part of a scenario file: "-- head --" and what follows it.
 type section struct{ head, text string }
 
-// sections takes a file apart; the first one has no head.
+// sections divides a file into sections; the first one has no head.
 func sections(text string) []section {
 	all := []section{{}}
 	for line := range strings.Lines(text) {
@@ -38,11 +38,11 @@ func sections(text string) []section {
 	return all
 }
 
-// readHistory makes a history of the sections of a scenario file. Outcomes are passed over.
+// readHistory makes a history from the sections of a scenario file. It skips outcomes.
 func readHistory(all []section) (*history, error) {
 	h := &history{}
 	var latest *kind
-	schemas := false // the next kind is a change of schemas
+	schemas := false // whether the next kind is a change of schemas
 	for _, s := range all[1:] {
 		verbOf, rest, _ := strings.Cut(s.head, " ")
 		var err error
@@ -162,7 +162,7 @@ func (k *kind) readVersion(rest, text string) error {
 	return nil
 }
 
-// readStep reads an operation: its manager, its version and what else there is.
+// readStep reads an operation: its manager, its version and its options.
 func readStep(of verb, rest, text string) (step, error) {
 	op := step{verb: of}
 	switch of {
@@ -207,8 +207,8 @@ func readStep(of verb, rest, text string) (step, error) {
 	return op, err
 }
 
-// TestScenarios runs the files of testdata through both engines. Where a file says what plinth does instead, it says
-// why in its first lines.
+// TestScenarios runs the files of testdata through both engines. A file with a different outcome of plinth has the
+// reason in its first lines.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -254,8 +254,8 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// transcript runs a history through both engines and is the file that says what they did; and the names of the
-// explanations of their differences, "" for one that has none.
+// transcript runs a history through both engines and returns it as a file with their outcomes, and the names of the
+// explanations of their differences, "" for an unexplained one.
 func (h *history) transcript(why string) (text string, whys []string) {
 	var b strings.Builder
 	b.WriteString(why + h.kind.text())

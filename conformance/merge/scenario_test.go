@@ -11,7 +11,7 @@ import (
 	"plinth/object"
 )
 
-// scenario is a history as text, in the form of the files of testdata.
+// scenario formats a history as in the files of testdata.
 func (h *history) scenario(why string, d *difference) string {
 	var b strings.Builder
 	b.WriteString(why + "\n")
@@ -38,7 +38,7 @@ func (h *history) scenario(why string, d *difference) string {
 	return b.String()
 }
 
-// text is the kind and its schemas.
+// text formats the kind and its schemas.
 func (k *kind) text() string {
 	var b strings.Builder
 	if k.builtin {

@@ -19,10 +19,10 @@ import (
 // structs is upstream with built-in objects as Go structs, which is what they are in the API server.
 type structs struct{ upstream }
 
-// typedConvertor makes Go structs of what is unstructured, as the scheme of the API server does.
+// typedConvertor converts unstructured objects to Go structs, as the scheme of the API server does.
 type typedConvertor struct{ *upstreamKind }
 
-// ConvertToVersion is a conversion within the one version there is.
+// ConvertToVersion converts within the only version.
 func (typedConvertor) ConvertToVersion(in runtime.Object, target runtime.GroupVersioner) (runtime.Object, error) {
 	from := in.GetObjectKind().GroupVersionKind()
 	if to, ok := target.KindForGroupVersionKinds([]gvk.GroupVersionKind{from}); !ok || to != from {
@@ -70,7 +70,7 @@ func valueOfStruct(o runtime.Object) (object.Value, error) {
 	return valueOfObject(&unstructured.Unstructured{Object: fields}), nil
 }
 
-// ready is a field manager and the live object for it.
+// ready returns a field manager and the live object for it.
 func (e structs) ready(w write, live object.Value) (*managedfields.FieldManager, runtime.Object, error) {
 	m, err := e.manager(w)
 	if err != nil {
@@ -80,7 +80,7 @@ func (e structs) ready(w write, live object.Value) (*managedfields.FieldManager,
 	return m, there, err
 }
 
-// Apply is the engine's.
+// Apply implements engine.
 func (e structs) Apply(w write, live, intent object.Value) (object.Value, error) {
 	m, there, err := e.ready(w, live)
 	if err != nil {
@@ -93,7 +93,7 @@ func (e structs) Apply(w write, live, intent object.Value) (object.Value, error)
 	return valueOfStruct(result)
 }
 
-// Update is the engine's.
+// Update implements engine.
 func (e structs) Update(w write, live, updated object.Value) (object.Value, error) {
 	m, there, err := e.ready(w, live)
 	if err != nil {
@@ -106,7 +106,7 @@ func (e structs) Update(w write, live, updated object.Value) (object.Value, erro
 	return valueOfStruct(m.UpdateNoErrors(there, asked, w.manager))
 }
 
-// TestGoStructs holds upstream against itself: whether a built-in object is a Go struct or not makes no difference.
+// TestGoStructs compares upstream with itself: its results are the same for Go structs and unstructured objects.
 func TestGoStructs(t *testing.T) {
 	builtinKinds()
 	ran := 0

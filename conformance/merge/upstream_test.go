@@ -30,21 +30,21 @@ import (
 // upstream is the field manager of Kubernetes, put together as the API server does it.
 type upstream struct{}
 
-// upstreamKind is what upstream needs of a kind, made once. It is what the API server calls a convertor, a defaulter
-// and a creater, too.
+// upstreamKind holds what upstream needs for a kind, made once. It also implements upstream's interfaces for
+// conversion, defaulting and creation.
 type upstreamKind struct {
 	*kind
 	types managedfields.TypeConverter
 }
 
-// models are the OpenAPI definitions of the built-in types.
+// models returns the OpenAPI definitions of the built-in types.
 var models = sync.OnceValues(func() (map[string]*spec.Schema, error) {
 	config := genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions,
 		openapinamer.NewDefinitionNamer(scheme.Scheme))
 	return builder3.BuildOpenAPIDefinitionsForResources(config, modelNames()...)
 })
 
-// modelNames are those of the built-in kinds.
+// modelNames returns the names of the built-in kinds' models.
 func modelNames() []string {
 	add := func(name string) string {
 		model, err := scheme.Scheme.ToOpenAPIDefinitionName(gvkOf(name))
@@ -68,7 +68,7 @@ var builtinTypes = sync.OnceValues(func() (managedfields.TypeConverter, error) {
 	return managedfields.NewTypeConverter(all, false)
 })
 
-// metaModels are the definitions that metadata refers to.
+// metaModels returns the definitions that metadata refers to.
 var metaModels = sync.OnceValues(func() (map[string]*spec.Schema, error) {
 	all, err := models()
 	if err != nil {
@@ -127,10 +127,10 @@ func (k *kind) typeConverter() (managedfields.TypeConverter, error) {
 	return managedfields.NewTypeConverter(all, false)
 }
 
-// Convert is not asked for by the field manager.
+// Convert is not called by the field manager.
 func (k *upstreamKind) Convert(_, _, _ any) error { return errors.New("not asked for") }
 
-// ConvertFieldLabel is not asked for by the field manager.
+// ConvertFieldLabel is not called by the field manager.
 func (k *upstreamKind) ConvertFieldLabel(gvk.GroupVersionKind, string, string) (string, string, error) {
 	return "", "", errors.New("not asked for")
 }
@@ -141,7 +141,7 @@ func (k *upstreamKind) ConvertToVersion(in runtime.Object, target runtime.GroupV
 	if from.Group == "autoscaling" && from.Kind == "Scale" && k.name != "Scale" {
 		return in, nil
 	}
-	switch { // what a scheme asks of an unstructured object, and the converter of custom resources does not
+	switch { // a scheme requires this of an unstructured object, the converter of custom resources does not
 	case from.Kind == "" && !k.forgetful:
 		return nil, runtime.NewMissingKindErr("")
 	case from.Version == "" && !k.forgetful:
@@ -176,10 +176,10 @@ func (k *upstreamKind) ConvertToVersion(in runtime.Object, target runtime.GroupV
 	return objectOf(converted), nil
 }
 
-// Default has nothing to do: defaulting is not the field manager's.
+// Default does nothing: defaulting is not part of the field manager.
 func (k *upstreamKind) Default(runtime.Object) {}
 
-// New makes an empty object: nothing of a custom kind, the zero value of a built-in one.
+// New makes an empty object: an unstructured one of a custom kind, the zero value of a built-in kind.
 func (k *upstreamKind) New(of gvk.GroupVersionKind) (runtime.Object, error) {
 	u := &unstructured.Unstructured{}
 	if k.builtin {
@@ -211,8 +211,7 @@ func valueOfObject(o runtime.Object) object.Value {
 	return parse(string(text))
 }
 
-// manager puts a field manager together. The filters are there for every version of a custom kind, and for all of a
-// built-in one's, as in the API server.
+// manager puts a field manager together. It has the filters of all versions of a kind, as in the API server.
 func (upstream) manager(w write) (*managedfields.FieldManager, error) {
 	k := w.kind.forUpstream()
 	gv, err := gvk.ParseGroupVersion(w.apiVersion())
@@ -223,7 +222,7 @@ func (upstream) manager(w write) (*managedfields.FieldManager, error) {
 		k.filters(w.subresource))
 }
 
-// filters are the fields that a write to a subresource does not own, in every version.
+// filters returns the fields that a write to a subresource does not own, in every version.
 func (k *kind) filters(subresource string) map[fieldpath.APIVersion]fieldpath.Filter {
 	filters := map[fieldpath.APIVersion]fieldpath.Filter{}
 	if names := k.resets(subresource); len(names) > 0 {
@@ -238,7 +237,7 @@ func (k *kind) filters(subresource string) map[fieldpath.APIVersion]fieldpath.Fi
 	return filters
 }
 
-// Apply is the engine's.
+// Apply implements engine.
 func (u upstream) Apply(w write, live, intent object.Value) (object.Value, error) {
 	m, err := u.manager(w)
 	if err != nil {
@@ -253,7 +252,7 @@ func (u upstream) Apply(w write, live, intent object.Value) (object.Value, error
 	return valueOfObject(result), nil
 }
 
-// recovered returns the internal error that the API server answers after a panic.
+// recovered returns the internal error with which the API server responds after a panic.
 func recovered(do func() (runtime.Object, error)) (o runtime.Object, err error) {
 	defer func() {
 		if what := recover(); what != nil {
@@ -263,7 +262,7 @@ func recovered(do func() (runtime.Object, error)) (o runtime.Object, err error) 
 	return do()
 }
 
-// Update is the engine's. An update is never refused: what goes wrong leaves the managedFields as they were.
+// Update implements engine. An update is never refused: after an error, the managedFields are those from before.
 func (u upstream) Update(w write, live, updated object.Value) (object.Value, error) {
 	m, err := u.manager(w)
 	if err != nil {
@@ -278,7 +277,7 @@ func (u upstream) Update(w write, live, updated object.Value) (object.Value, err
 	return valueOfObject(result), nil
 }
 
-// orEmpty is the live object, or the empty one that the API server begins with.
+// orEmpty returns the live object, or the empty one that the API server begins with.
 func (w write) orEmpty(live object.Value) *unstructured.Unstructured {
 	if !live.IsNull() {
 		return objectOf(live)
@@ -336,7 +335,7 @@ func (upstream) scaleHandler(w write, parent object.Value) (*managedfields.Scale
 	return managedfields.NewScaleHandler(entries, gv, mappings), nil
 }
 
-// ToScale is the engine's.
+// ToScale implements engine.
 func (u upstream) ToScale(w write, parent object.Value) (object.Value, error) {
 	h, err := u.scaleHandler(w, parent)
 	if err != nil {
@@ -345,7 +344,7 @@ func (u upstream) ToScale(w write, parent object.Value) (object.Value, error) {
 	return valueOfEntries(h.ToSubresource())
 }
 
-// FromScale is the engine's.
+// FromScale implements engine.
 func (u upstream) FromScale(w write, parent, scale object.Value) (object.Value, error) {
 	h, err := u.scaleHandler(w, parent)
 	if err != nil {

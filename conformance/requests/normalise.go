@@ -14,15 +14,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// names gives what is different in every run a name in the order of appearance, so that what is equal stays equal.
+// names replaces values that differ in every run by names in the order of appearance, so that equal values stay equal.
 type names struct {
 	of    map[string]string // "kind value" → name
 	n     map[string]int
 	taken map[string]bool
-	// literal uids and addresses stand in the script itself. (Those that are given out without being asked for are none of
-	// them: scripts ask for the lowest of a range, which are given out last.)
+	// literal holds the uids and addresses that are in the script itself. (Addresses that the server allocates are never
+	// among them: scripts use the lowest of a range, which are allocated last.)
 	literal map[string]bool
-	mark    string // in new names, where recorded ones are taken over: so that they are never mistaken for one of those
+	mark    string // added to new names, so that they differ from recorded ones that are reused
 }
 
 func newNames() *names {
@@ -55,11 +55,12 @@ var (
 
 var uidName = regexp.MustCompile(`<uid\??\d+>`)
 
-// recordedName is what stands in a record for a uid or a resourceVersion.
+// recordedName matches the name that replaces a uid or a resourceVersion in a record.
 var recordedName = regexp.MustCompile(`^<(uid|rv)\d+>$`)
 
-// bind gives the values of an answer the names that stand in their places in the recorded answer, as far as neither is
-// taken. So one answer that differs does not make all that follow differ, only because they count otherwise.
+// bind gives the values of a response the names that are at the same places of the recorded response, unless the value
+// or the name is bound already. Otherwise one response with a difference would change the numbers in all responses
+// after it.
 func (n *names) bind(raw, record any) {
 	n.mark = "?"
 	switch record := record.(type) {
@@ -70,7 +71,7 @@ func (n *names) bind(raw, record any) {
 			if !ok {
 				continue
 			}
-			last := key[strings.LastIndexByte(key, '.')+1:] // of a path, where only paths were kept
+			last := key[strings.LastIndexByte(key, '.')+1:] // the last part, if the keys are kept paths
 			if name, ok := record[key].(string); ok {
 				if last == "resourceVersion" {
 					n.take("rv", value, name)
@@ -89,7 +90,7 @@ func (n *names) bind(raw, record any) {
 	}
 }
 
-// takeUIDs takes the uids of a text, which may be one as a whole, or a message.
+// takeUIDs binds the uids in a text, which may be a uid or a message.
 func (n *names) takeUIDs(value any, recorded string) {
 	text, _ := value.(string)
 	ids, as := uuid.FindAllString(text, -1), uidName.FindAllString(recorded, -1)
@@ -112,7 +113,7 @@ func (n *names) take(kind string, value any, name string) {
 	n.of[key], n.taken[name] = name, true
 }
 
-// withoutManagedFields takes them out of a text without touching the rest of it.
+// withoutManagedFields removes managedFields from a text and leaves the rest as it is.
 func withoutManagedFields(text string) string {
 	for {
 		at := managedInJSON.FindStringIndex(text)
@@ -132,10 +133,10 @@ func withoutManagedFields(text string) string {
 	}
 }
 
-// youngAge is a cell of a Table that tells how old an object is that the script has just made.
+// youngAge matches the cell of a Table with the age of an object that the script has just created.
 var youngAge = regexp.MustCompile(`^[0-9]{1,2}s$`)
 
-// longString is where a string is cut: messages repeat what was sent, and that may be megabytes.
+// longString is the length above which a string is shortened: messages repeat the request, which may have megabytes.
 const longString = 600
 
 func (n *names) text(s string) string {
@@ -169,7 +170,8 @@ func (n *names) text(s string) string {
 	return s
 }
 
-// short cuts a long string in the middle. How long it was is not told: versions in it have as many digits as they have.
+// short cuts a long string in the middle. Its length is left out, as it depends on the number of digits of
+// resourceVersions.
 func short(s string) string {
 	if len(s) <= longString {
 		return s
@@ -177,7 +179,7 @@ func short(s string) string {
 	return strings.ToValidUTF8(s[:80], "") + " … " + strings.ToValidUTF8(s[len(s)-40:], "")
 }
 
-// value normalises a JSON value. parent is the member that it stands in.
+// value normalises a JSON value. path leads to it.
 func (n *names) value(v any, path []string) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -196,7 +198,7 @@ func (n *names) value(v any, path []string) any {
 	return v
 }
 
-// managers is managedFields without their times, an entry a line.
+// managers formats managedFields without times, one line for each entry.
 func managers(managed any) any {
 	entries, ok := managed.([]any)
 	if !ok {
@@ -229,10 +231,10 @@ func (n *names) member(in map[string]any, key string, path []string) any {
 			return value
 		}
 		if _, single := in["uid"]; !single {
-			return "<revision>" // of a list or a bookmark: whatever the server was at
+			return "<revision>" // of a list or a bookmark: the server's current revision
 		}
 		return n.name("rv", rv)
-	case key == "resourceVersion" && len(path) > 0 && path[len(path)-1] == "objectRef": // of an audit event
+	case key == "resourceVersion" && len(path) > 0 && path[len(path)-1] == "objectRef": // in an audit event
 		if rv, _ := value.(string); rv != "" && rv != "0" {
 			return n.name("rv", rv)
 		}
@@ -269,8 +271,8 @@ func sortedKeys(m map[string]any) []string {
 	return keys
 }
 
-// documents reads a body: one JSON document, several as a watch sends them, YAML, or protobuf. ok is false where it is
-// none of them.
+// documents decodes a body: one JSON document, several as in a watch, YAML, or protobuf. ok is false if it is anything
+// else.
 func documents(contentType string, body []byte) (docs []any, ok bool) {
 	if strings.Contains(contentType, "protobuf") {
 		converted, err := protobufJSON(body)
@@ -303,7 +305,7 @@ func documents(contentType string, body []byte) (docs []any, ok bool) {
 	}
 }
 
-// print writes a value readably: indented, and short things on one line.
+// printValue formats a value for reading: indented, with short values on one line.
 func printValue(v any) string {
 	var out bytes.Buffer
 	printInto(&out, v, "")
@@ -362,7 +364,7 @@ func flatten(v any) string {
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(v); err != nil {
-		return err.Error() // only what cannot be JSON, and this came from JSON
+		return err.Error() // impossible, as the value came from JSON
 	}
 	return strings.TrimRight(out.String(), "\n")
 }

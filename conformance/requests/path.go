@@ -17,7 +17,7 @@ func splitPath(path string) []string {
 	return parts
 }
 
-// find returns what stands at a path without *.
+// find returns the value at a path without *.
 func find(v any, path string) (any, bool) {
 	for _, part := range splitPath(path) {
 		switch in := v.(type) {
@@ -40,7 +40,7 @@ func find(v any, path string) (any, bool) {
 	return v, true
 }
 
-// drop removes what stands at a path.
+// drop removes the values at a path.
 func drop(v any, parts []string) any {
 	switch in := v.(type) {
 	case map[string]any:
@@ -69,7 +69,7 @@ func drop(v any, parts []string) any {
 	return v
 }
 
-// kept is keep, where there are paths to keep at all.
+// kept is keep, or v itself if there are no paths.
 func kept(v any, paths []string) any {
 	if len(paths) == 0 {
 		return v
@@ -77,7 +77,7 @@ func kept(v any, paths []string) any {
 	return keep(v, paths)
 }
 
-// keep returns the paths and what stands there, and nothing else.
+// keep returns only the values at the paths, by path.
 func keep(v any, paths []string) any {
 	kept := map[string]any{}
 	for _, path := range paths {

@@ -17,18 +17,19 @@ var (
 	accept  = flag.Bool("accept", false, "record Plinth's answers in the steps that are known to differ")
 )
 
-// least is how many steps there are at least.
+// least is the minimum number of steps.
 const least = 2300
 
 func TestMain(m *testing.M) {
-	// Scripts wait most of the time, for the ends of watches and of patience, and not for a processor.
+	// Scripts mostly wait, for events and timeouts, and need little CPU.
 	if err := flag.Set("test.parallel", "32"); err != nil {
 		panic(err)
 	}
 	harness.Main(m)
 }
 
-// TestPlinth holds Plinth against the recorded answers: over both versions of HTTP, and with both kinds of storage.
+// TestPlinth compares Plinth's responses with the recorded ones, over both versions of HTTP and with both kinds of
+// storage.
 func TestPlinth(t *testing.T) {
 	if *rewrite {
 		return
@@ -47,15 +48,15 @@ func TestPlinth(t *testing.T) {
 	}
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
-			t.Parallel() // most of the time they wait
-			// The records are of a reference in which this gate is off, and many of them list the media types.
+			t.Parallel() // they mostly wait
+			// The records were made with this gate off, and many of them list the media types.
 			flags := append(mode.flags, "--feature-gates=CBORServingAndStorage=false",
-				// No controller manager ran beside it, either. (Without "*" only those run that are named.)
+				// They were made without a controller manager. (Without "*", only the named controllers run.)
 				"--controllers=-namespace-controller", "--service-cluster-ip-range=10.0.0.0/16")
 			shared := harness.RunTarget(t, flags...)
 			for _, script := range records.Load(t, Parse) {
 				t.Run(records.Name(script.File), func(t *testing.T) {
-					// whose types others would find in discovery; it leaves none behind
+					// the other scripts would see its types in discovery; it removes them at its end
 					if records.Name(script.File) != "definitions" {
 						t.Parallel() // each has its own namespace
 					}
@@ -73,7 +74,7 @@ func TestPlinth(t *testing.T) {
 	}
 }
 
-// TestScripts: what is printed is what was read, so that recording changes nothing but answers.
+// TestScripts checks that printing a script gives the file, so that recording changes only responses.
 func TestScripts(t *testing.T) {
 	steps := 0
 	for _, script := range records.Load(t, Parse) {
@@ -85,7 +86,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// TestRecords holds the records against the reference, or makes them.
+// TestRecords compares the records with the reference, or makes them.
 func TestRecords(t *testing.T) {
 	if !*rewrite && !harness.WantReference() {
 		return
@@ -110,7 +111,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// flags are those of the server of Plinth for this script: its own stand behind the others, and count.
+// flags returns the flags of Plinth for this script: the script's are last, and take precedence.
 func (s *Script) flags(others []string) []string {
 	if harness.Target() == harness.Reference {
 		return s.Server

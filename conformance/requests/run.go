@@ -56,8 +56,8 @@ var (
 	continues = regexp.MustCompile(`\$\(continue (-?\d+) ([^)]*)\)`)
 )
 
-// expand puts in the values of variables, repetitions: $(repeat 100 "x"), and, behind these, continue tokens:
-// $(continue VERSION START), where START may have the escapes of Go's strings.
+// expand substitutes variables, then repetitions: $(repeat 100 "x"), then continue tokens: $(continue VERSION START),
+// where START may have the escapes of Go's strings.
 func (r *Runner) expand(text string) (string, error) {
 	text, err := r.expandValues(text)
 	if err != nil {
@@ -103,20 +103,20 @@ func (r *Runner) expandValues(text string) (string, error) {
 	return out, failed
 }
 
-// requestTimeout bounds a step; some of the reference's answers take 3 s, "Too large resource version" among them.
+// requestTimeout bounds a step; some of the reference's responses take 3 s, for example "Too large resource version".
 const requestTimeout = 30 * time.Second
 
-// answer is what came back, before it is normalised.
+// answer is a response before it is normalised.
 type answer struct {
 	status  int
 	header  http.Header
 	body    []byte
-	note    string // "", or how the stream stands
+	note    string // state of the stream, or ""
 	present bool
 }
 
-// Do sends a step and returns the normalised answer. record is what is recorded of it, if anything is: its names for
-// uids and versions are taken over.
+// Do sends a step and returns the normalised response. record is the recorded response, or nil; its names for uids and
+// versions are reused.
 func (r *Runner) Do(step *Step, record *Result) (Result, error) {
 	var a answer
 	var err error
@@ -135,20 +135,20 @@ func (r *Runner) Do(step *Step, record *Result) (Result, error) {
 	return r.print(step, a, record)
 }
 
-// hasCome says whether an answer is the one that the step waits for.
+// hasCome says whether a response is the one that the step waits for.
 func (s *Step) hasCome(a answer) bool {
 	return s.UntilStatus == 0 || a.status == s.UntilStatus && strings.Contains(string(a.body), s.UntilText)
 }
 
-// Result is a normalised answer.
+// Result is a normalised response.
 type Result struct {
 	Head string // status, content type, headers
 	Docs []any  // the body's documents
-	Text string // the body where it is no document
+	Text string // the body, if it is not a document
 	Note string
 }
 
-// String is the answer as it is recorded.
+// String formats the response as it is recorded.
 func (r Result) String() string {
 	var out strings.Builder
 	out.WriteString(r.Head)
@@ -181,7 +181,7 @@ func (r *Runner) request(ctx context.Context, step *Step) (*http.Request, error)
 	if err != nil {
 		return nil, err
 	}
-	// The URL goes out as it is written, however wrong it is.
+	// The URL is sent as it is written, even if it is invalid.
 	path, query, _ := strings.Cut(target, "?")
 	request.URL.Opaque, request.URL.RawQuery = "//"+request.URL.Host+path, query
 	request.Header.Set("User-Agent", "conformance/1.0")
@@ -216,7 +216,7 @@ func (r *Runner) send(step *Step) (answer, error) {
 	if err != nil {
 		cancel()
 		if urlError := (*url.Error)(nil); errors.As(err, &urlError) {
-			err = urlError.Err // without the address, which is another one each time
+			err = urlError.Err // without the address, which differs in each run
 		}
 		return answer{}, fmt.Errorf("no answer: %w", err)
 	}
@@ -248,8 +248,8 @@ func (r *Runner) send(step *Step) (answer, error) {
 	return a, nil
 }
 
-// inflated is a compressed body. A watch may have nothing to say yet: its first byte is not waited for before it is
-// asked for.
+// inflated is a compressed body. A watch may have no events yet; therefore the header is not read before the first
+// Read.
 type inflated struct {
 	body   io.ReadCloser
 	reader *gzip.Reader
@@ -268,15 +268,15 @@ func (f *inflated) Read(b []byte) (int, error) {
 
 func (f *inflated) Close() error { return f.body.Close() }
 
-// byTheClock says whether an event is a bookmark that comes when the server likes: all but the one that ends a
-// streaming list.
+// byTheClock says whether an event is a bookmark that the server sends at times of its choice: all bookmarks but the
+// one that ends a streaming list.
 func byTheClock(event []byte) bool {
 	return clockBookmark.Match(event) && !bytes.Contains(event, []byte("initial-events-end"))
 }
 
 var clockBookmark = regexp.MustCompile(`"type": ?"BOOKMARK"`)
 
-// read takes events off an open watch.
+// read reads events from an open watch.
 func (r *Runner) read(name string, step *Step) (answer, error) {
 	s, ok := r.streams[name]
 	if !ok {
@@ -284,7 +284,7 @@ func (r *Runner) read(name string, step *Step) (answer, error) {
 	}
 	wait := step.Wait
 	if wait == 0 {
-		wait = 10 * time.Second // until as many events are there; only a failure takes as long
+		wait = 10 * time.Second // for the number of events; reached only in a failure
 	}
 	var a answer
 	deadline := time.After(wait)
@@ -352,8 +352,8 @@ func (r *Runner) print(step *Step, a answer, record *Result) (Result, error) {
 	return result, nil
 }
 
-// Normalise names what is different in every run of documents that belong to a step, and keeps of them what the step
-// keeps.
+// Normalise replaces the values that differ in every run in the documents of a step, and reduces them to the paths that
+// the step keeps.
 func (r *Runner) Normalise(step *Step, docs []any, record *Result) []any {
 	for i, doc := range docs {
 		if record != nil && i < len(record.Docs) {
@@ -369,15 +369,15 @@ func (r *Runner) Normalise(step *Step, docs []any, record *Result) []any {
 	return docs
 }
 
-// Recorded reads back the printed answer that is expected: the reference's, or Plinth's where it is known to differ. So
-// it can be compared without the paths of known differences.
+// Recorded parses the expected response: the reference's, or Plinth's where it is known to differ. Parsed, it can be
+// compared without the paths of known differences.
 func Recorded(step *Step) Result {
 	answer := step.Answer
 	if step.Differs != "" {
 		answer = step.Differently
 	}
 	head, body, _ := strings.Cut(answer, "\n")
-	if step.Method == "READ" { // what comes later in a watch has no head
+	if step.Method == "READ" { // later events of a watch have no head
 		head, body = "", answer
 	}
 	result := Result{Head: head}
@@ -413,7 +413,7 @@ func Recorded(step *Step) Result {
 
 var headerLine = regexp.MustCompile(`^[A-Z][A-Za-z-]+: `)
 
-// stream is an open watch: a goroutine reads it and hands over whole lines.
+// stream is an open watch: a goroutine reads it and passes on whole lines.
 type stream struct {
 	events chan []byte
 	cancel context.CancelFunc
@@ -436,8 +436,8 @@ func newStream(body io.ReadCloser, cancel context.CancelFunc) *stream {
 	return s
 }
 
-// Apply takes a known difference out of both answers. Its paths begin at the object, wherever that is: in a list and
-// in an event of a watch, too; a path that begins with a header's name and a colon means that header.
+// Apply removes a known difference from both responses. Its paths begin at the object, also for the items of a list and
+// the events of a watch; a path that begins with a header's name and a colon means that header.
 func (d *Difference) Apply(got, want *Result) {
 	for _, path := range d.Paths {
 		if name, ok := strings.CutSuffix(path, ":"); ok {
@@ -450,7 +450,7 @@ func (d *Difference) Apply(got, want *Result) {
 			d.seen = d.seen || d.at(got, path) != d.at(want, path)
 			for _, result := range []*Result{got, want} {
 				for i := range result.Docs {
-					delete(asMap(result.Docs[i]), path) // where only paths were kept
+					delete(asMap(result.Docs[i]), path) // if the keys are kept paths
 					result.Docs[i] = drop(result.Docs[i], splitPath(path))
 				}
 			}
@@ -486,7 +486,7 @@ func withoutHeader(head, name string) string {
 	return strings.Join(left, "\n")
 }
 
-// at prints what an answer has at a path.
+// at formats the value at a path of a response.
 func (d *Difference) at(r *Result, path string) string {
 	var out strings.Builder
 	for _, doc := range r.Docs {

@@ -9,28 +9,29 @@ import (
 	"plinth/conformance/internal/records"
 )
 
-// Script is one file of testdata.
+// Script is a file of testdata.
 type Script struct {
 	File  string
 	Head  string // the comment at its top
 	Steps []*Step
-	// Differs are paths of bodies at which Plinth is known to differ anywhere in this file, with the reason.
+	// Differs are differences that are known for all steps of this file: paths in bodies, with the reason.
 	Differs []*Difference
-	// Server are flags that the server is started with for this script alone; none: it shares one with the others.
+	// Server holds flags of a server that is started only for this script. If it is empty, the script shares a server with
+	// others.
 	Server []string
 }
 
-// Difference is a known difference. It has to show: one that no longer does fails the test.
+// Difference is a known difference. If it is no longer observed, the test fails.
 type Difference struct {
 	Paths  []string
 	Reason string
 	seen   bool
 }
 
-// Header is one line of a header; its order is that of the file.
+// Header is one line of a header, in the order of the file.
 type Header struct{ Name, Value string }
 
-// Step is one request and what the reference answers.
+// Step is one request and the reference's response.
 type Step struct {
 	Title    string
 	Line     int
@@ -42,24 +43,24 @@ type Step struct {
 
 	Directives []string // as written, for printing
 
-	Set       []Header      // variable = path in the answer
+	Set       []Header      // variable = path in the response
 	Keep      []string      // if set, only these paths of the body are compared
-	Drop      []string      // these are not
-	Also      []string      // further headers of the answer to compare
-	Differs   string        // why Plinth is known to answer otherwise
-	DiffersAt []*Difference // where
+	Drop      []string      // paths that are not compared
+	Also      []string      // further headers of the response to compare
+	Differs   string        // why Plinth's response is known to differ
+	DiffersAt []*Difference // the paths
 	Anonymous bool          // no Authorization header
 	Stream    string        // the name of a watch that stays open
 	Events    int           // how many events to read
 	Wait      time.Duration // how long to read
-	// The request is repeated until the answer has this status and this text: where the reference's controllers have to do
-	// something first. 0: it is sent once.
+	// The request is repeated until the response has this status and this text, for steps that depend on controllers of
+	// the reference. If it is 0, the request is sent once.
 	UntilStatus int
 	UntilText   string
 	Raw         bool // compare the body's bytes, normalised but not parsed
 
-	Answer      string // of the reference, as recorded
-	Differently string // of Plinth, as recorded, where Differs is set
+	Answer      string // the reference's, as recorded
+	Differently string // Plinth's, as recorded, if Differs is set
 }
 
 // Parse reads a script.
@@ -176,7 +177,7 @@ func (s *Step) direct(line string) error {
 	return nil
 }
 
-// Gone says what is wrong with the mark of a known difference; "" where there is none, or it is right.
+// Gone describes what is wrong with the mark of a known difference; "" if it is right or there is none.
 func (s *Step) Gone() string {
 	switch {
 	case s.Differs == "":
@@ -189,7 +190,7 @@ func (s *Step) Gone() string {
 	return ""
 }
 
-// Print writes a script as Parse reads it.
+// Print is the inverse of Parse.
 func (s *Script) Print() []byte { return records.Print(s.Head, s.Steps, (*Step).section) }
 
 func (s *Step) section() records.Section {

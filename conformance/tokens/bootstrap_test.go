@@ -10,7 +10,7 @@ import (
 	"plinth/conformance/internal/harness"
 )
 
-// Both servers know the same bootstrap tokens, and as whom.
+// Both servers accept the same bootstrap tokens, for the same users.
 //
 // SPEC: AUTH-1
 func TestBootstrapTokens(t *testing.T) {
@@ -22,11 +22,11 @@ func TestBootstrapTokens(t *testing.T) {
 	const secret = "0123456789abcdef"
 	cases := []struct {
 		name  string
-		data  map[string]string // beside or instead of those of a good one; "-": without it
-		typ   string            // "": that of bootstrap tokens
+		data  map[string]string // members to set in a valid Secret; "-" removes the member
+		typ   string            // "" for that of bootstrap tokens
 		at    string            // another namespace or name of the Secret
-		token string            // another one is sent
-		after string            // what becomes of the Secret: "deleted", "held"
+		token string            // another token to be sent
+		after string            // what happens to the Secret: "deleted", "held"
 	}{
 		{name: "good"},
 		{name: "in an hour", data: map[string]string{"expiration": in(time.Hour)}},
@@ -114,7 +114,7 @@ func TestBootstrapTokens(t *testing.T) {
 					t.Fatalf("%s: %d %s", c.name, code, answer)
 				}
 			}
-			// The reference looks Secrets up in what an informer has told it, a moment later.
+			// The reference looks Secrets up in the cache of an informer, which is a moment behind.
 			var code int
 			var answer []byte
 			for end := time.Now().Add(time.Second); ; time.Sleep(50 * time.Millisecond) {
@@ -133,7 +133,7 @@ func TestBootstrapTokens(t *testing.T) {
 	if len(cases) < 40 || known < 16 || known > len(cases) {
 		t.Error("that is too little to have compared anything")
 	}
-	// And what somebody may do who is known so: nothing, without a role.
+	// Such a user has no permissions without a role.
 	for _, r := range [][2]string{{"GET", "/api/v1/nodes"},
 		{"POST", "/apis/certificates.k8s.io/v1/certificatesigningrequests"}} {
 		compare(t, fmt.Sprint(r), servers, func(s *server) (int, []byte) { return s.do(r[0], r[1], "{}", "abc000."+secret) })

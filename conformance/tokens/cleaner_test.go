@@ -31,7 +31,7 @@ import (
 	"plinth/object"
 )
 
-// period is how long a token may be unused here.
+// period is how long a token may be unused in this test.
 const period = 6 * 24 * time.Hour
 
 // history is an engine whose objects change at random.
@@ -69,7 +69,7 @@ func (h *history) request(resource, namespace, name string) *engine.Request {
 	return &engine.Request{Resource: h.types.Now().Find("", "v1", resource), Namespace: namespace, Name: name}
 }
 
-// create creates an object, unless there is one by its name.
+// create creates an object, unless its name is taken.
 func (h *history) create(resource string, obj metav1.Object) {
 	text, err := json.Marshal(obj)
 	if err != nil {
@@ -88,13 +88,13 @@ func (h *history) create(resource string, obj metav1.Object) {
 	}
 }
 
-// patch changes an object if it is there.
+// patch changes an object if it exists.
 func (h *history) patch(resource, namespace, name, body string) {
 	_, _ = h.Patch(h.t.Context(), h.request(resource, namespace, name),
 		engine.Patch{Type: engine.MergePatch, Body: []byte(body)})
 }
 
-// day is one around the time at which something may be due, or none.
+// day returns a date near the time at which a token may be due, or "".
 func (h *history) day() string {
 	switch h.IntN(12) {
 	case 0:
@@ -164,7 +164,7 @@ func (h *history) change() {
 	}
 }
 
-// pod is one that names a Secret in one of the places for that, or that only looks so.
+// pod returns a Pod that refers to a Secret in one of the possible places, or has its name elsewhere.
 func (h *history) pod(secret string) corev1.PodSpec {
 	spec := corev1.PodSpec{NodeName: "x", Containers: []corev1.Container{{Name: "c", Image: "i"}}}
 	local := corev1.LocalObjectReference{Name: secret}
@@ -186,7 +186,7 @@ func (h *history) pod(secret string) corev1.PodSpec {
 			SessionCHAPAuth: true}},
 		{StorageOS: &corev1.StorageOSVolumeSource{VolumeName: "x", SecretRef: &local}},
 		{CSI: &corev1.CSIVolumeSource{Driver: "a.b", NodePublishSecretRef: &local}},
-		{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: local}}, // no Secret
+		{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: local}}, // not a Secret
 		{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: secret}},
 	}
 	switch i := h.IntN(len(volumes) + 5); i - len(volumes) {
@@ -222,7 +222,7 @@ func all[T runtime.Object](h *history, resource string, empty func() T) (list []
 	return list
 }
 
-// theirs is what the reference's controller does with the objects as they are, by Secret.
+// theirs returns what the reference's controller does with the current objects, by Secret.
 func (h *history) theirs() map[string]string {
 	objs := slices.Concat(
 		all(h, "secrets", func() *corev1.Secret { return &corev1.Secret{} }),
@@ -268,7 +268,7 @@ func (h *history) run(controller func(context.Context)) {
 	controller(ctx)
 }
 
-// labels are the labels of the Secrets.
+// labels returns the labels of the Secrets.
 func (h *history) labels() map[string]map[string]string {
 	have := map[string]map[string]string{}
 	for _, obj := range all(h, "secrets", func() *corev1.Secret { return &corev1.Secret{} }) {
@@ -280,7 +280,7 @@ func (h *history) labels() map[string]map[string]string {
 	return have
 }
 
-// ours is what our controller does with the objects as they are, by Secret.
+// ours returns what our controller does with the current objects, by Secret.
 func (h *history) ours() map[string]string {
 	before := h.labels()
 	h.run((&controller.TokenCleaner{Engine: h.Engine, Registry: h.types, Logger: slog.New(slog.DiscardHandler),
@@ -304,7 +304,7 @@ func (h *history) ours() map[string]string {
 	return did
 }
 
-// Our controller marks and deletes the same Secrets as the reference's own, whatever becomes of the objects.
+// Our controller marks and deletes the same Secrets as the reference's, however the objects change.
 //
 // SPEC: AUTH-2
 func TestTokenCleaner(t *testing.T) {
@@ -314,7 +314,7 @@ func TestTokenCleaner(t *testing.T) {
 			h := newHistory(t, seed)
 			for range 40 {
 				h.change()
-				// The reference has two minutes of this day, and Plinth the next ones: nothing falls due in between.
+				// The reference runs for two minutes of this day, and then Plinth: no token becomes due in between.
 				theirs := h.theirs()
 				ours := h.ours()
 				if !maps.Equal(theirs, ours) {

@@ -15,13 +15,13 @@ import (
 	"plinth/conformance/internal/harness"
 )
 
-// review asks a server whom it takes the sender of a request for: the code, and the body as it is answered.
+// review asks a server as which user it authenticates a request, and returns the status code and the body.
 func (s *server) review(cert *tls.Certificate, headers []string) (int, []byte) {
 	s.t.Helper()
 	return s.send(cert, "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", headers)
 }
 
-// Both servers believe the same proxies, and take from the same headers whom a request is from.
+// Both servers trust the same proxies, and take the user of a request from the same headers.
 //
 // SPEC: AUTH-1
 func TestFrontProxy(t *testing.T) {
@@ -39,7 +39,7 @@ func TestFrontProxy(t *testing.T) {
 	proxies := made(authority.New("proxies", time.Hour))
 	below := made(proxies.New("below", time.Hour))
 	people := made(authority.New("people", time.Hour))
-	foreign := made(authority.New("proxies", time.Hour)) // by the same name
+	foreign := made(authority.New("proxies", time.Hour)) // an authority with the same name
 	file := func(name string, a *authority.Authority) string {
 		name = filepath.Join(dir, name)
 		if err := os.WriteFile(name, a.PEM(), 0o600); err != nil {
@@ -130,8 +130,8 @@ func TestFrontProxy(t *testing.T) {
 	}
 }
 
-// With no names said, every certificate of the authority is a proxy's; and what proxies say of a server that knows none
-// is nothing.
+// Without a list of names, every certificate of the authority is a proxy's; a server without proxies ignores their
+// headers.
 //
 // SPEC: AUTH-1
 func TestFrontProxyDefaults(t *testing.T) {
@@ -142,8 +142,7 @@ func TestFrontProxyDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Plinth has an authority for clients of its own, without which the reference would not look at certificates but of
-	// proxies.
+	// Plinth has its own authority for clients. Without one, the reference would accept only certificates of proxies.
 	people, err := authority.New("people", time.Hour)
 	if err != nil {
 		t.Fatal(err)

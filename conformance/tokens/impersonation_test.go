@@ -12,13 +12,13 @@ import (
 	"plinth/conformance/internal/harness"
 )
 
-// as sends a request of somebody with headers.
+// as sends a request of a user, with headers.
 func (s *server) as(token, method, path string, headers []string) (int, []byte) {
 	s.t.Helper()
 	return s.send(nil, method, path, append([]string{"Authorization: Bearer " + token}, headers...))
 }
 
-// send sends a request with headers over a connection of its own, on which a certificate may be shown.
+// send sends a request with headers over a new connection, with a client certificate if cert is not nil.
 func (s *server) send(cert *tls.Certificate, method, path string, headers []string) (int, []byte) {
 	s.t.Helper()
 	r, err := http.NewRequest(method, s.URL+path, strings.NewReader("{}"))
@@ -32,7 +32,7 @@ func (s *server) send(cert *tls.Certificate, method, path string, headers []stri
 	}
 	config := &tls.Config{InsecureSkipVerify: true}
 	if cert != nil {
-		// It is shown whatever authorities the server names.
+		// The certificate is sent whatever authorities the server accepts.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }
 	}
 	transport := &http.Transport{TLSClientConfig: config}
@@ -49,7 +49,8 @@ func (s *server) send(cert *tls.Certificate, method, path string, headers []stri
 	return response.StatusCode, text
 }
 
-// Both servers let the same people act as the same others, and word refusals alike, whatever was allowed before.
+// Both servers let the same users impersonate the same others, and refuse with the same messages, whatever was allowed
+// before.
 //
 // SPEC: AUTH-1
 func TestImpersonation(t *testing.T) {
@@ -64,7 +65,7 @@ func TestImpersonation(t *testing.T) {
 		return text + "}"
 	}
 	roles := []string{
-		"", // may nothing
+		"", // has no permissions
 		rule("impersonate", "", "users", "jane"),
 		rule("impersonate", "", "users,groups,serviceaccounts") + "," + rule("impersonate", group, "uids,userextras/scopes"),
 		rule("impersonate:user-info", group, "users,groups"),
@@ -147,7 +148,7 @@ func TestImpersonation(t *testing.T) {
 								`,"pod":{"name":"p","uid":"$pod"},"node":{"name":"n","uid":"$node"}}}`}, nil)
 						}
 						code, body := s.as(token, r[0], r[1], wish)
-						if code == http.StatusOK { // what there is to see is the server's own
+						if code == http.StatusOK { // the contents differ between servers
 							body = []byte("{}")
 						}
 						return code, body
@@ -165,8 +166,8 @@ func TestImpersonation(t *testing.T) {
 const accountClaims = `{"iss":"` + issuer +
 	`","sub":"system:serviceaccount:u:a","exp":@600,"kubernetes.io":{"namespace":"u","serviceaccount":{"name":"a","uid":"$account"}`
 
-// waitForRules waits until the server knows the rules of a role: the reference reads them a moment later, and remembers
-// for ten seconds as whom somebody has acted.
+// waitForRules waits until the server knows the rules of a role: the reference reads them a moment later, and caches
+// impersonations for ten seconds.
 func (s *server) waitForRules(n int) {
 	s.t.Helper()
 	if s.Kind == harness.Reference && n > 0 {

@@ -26,7 +26,7 @@ import (
 
 const issuer = "https://kubernetes.default.svc"
 
-// server is one of the two, with the UIDs of the objects that tokens are bound to.
+// server is one of the two servers, with the UIDs of the objects that tokens are bound to.
 type server struct {
 	*harness.Server
 	t    *testing.T
@@ -48,7 +48,7 @@ func both(t *testing.T, flags ...string) []*server {
 	return all
 }
 
-// servers starts both, without anything in them.
+// servers starts both, without any objects.
 func servers(t *testing.T, flags ...string) []*server {
 	t.Helper()
 	dir := t.TempDir()
@@ -71,7 +71,7 @@ func servers(t *testing.T, flags ...string) []*server {
 		{plinth, t, "plinth", map[string]string{}, key}}
 }
 
-// prepare makes the objects that tokens are bound to.
+// prepare creates the objects that tokens are bound to.
 func (s *server) prepare() {
 	const u = "/api/v1/namespaces/u/"
 	for _, o := range [][3]string{
@@ -137,8 +137,8 @@ var (
 	number = regexp.MustCompile(`"(exp|iat|nbf|warnafter)":(\d+)`)
 )
 
-// plain is an answer without what differs from one server and one moment to another: tokens are their claims, times are
-// seconds from now, in tens, UIDs are names.
+// plain returns a response without the parts that depend on the server and the time: tokens are replaced by their
+// claims, times by seconds from now, in tens, and UIDs by names.
 func (s *server) plain(text []byte) string {
 	began := time.Now().Unix()
 	away := func(at int64) string { return fmt.Sprintf("<%+d s>", (at-began+5*sign(at-began))/10*10) }
@@ -171,7 +171,7 @@ func sign(n int64) int64 {
 	return 1
 }
 
-// sorted is a JSON text with its members in order.
+// sorted returns a JSON text with its members in order.
 func sorted(t *testing.T, text []byte) []byte {
 	t.Helper()
 	body, rest, _ := bytes.Cut(text, []byte("\nWarning: "))
@@ -189,7 +189,7 @@ func sorted(t *testing.T, text []byte) []byte {
 	return append(out.Bytes(), rest...)
 }
 
-// compare compares the answers of both servers.
+// compare compares the responses of both servers.
 func compare(t *testing.T, what string, servers []*server, ask func(s *server) (int, []byte)) {
 	t.Helper()
 	var answers []string
@@ -276,13 +276,13 @@ func TestTokenRequests(t *testing.T) {
 	}
 }
 
-// made is a token that a test signs itself.
+// made is a token that the test signs.
 type made struct {
 	name      string
-	head      string // "": ES256 with the name of the key
+	head      string // "" for ES256 with the name of the key
 	claims    string // $NAME is the UID of an object, @N are N seconds from now
 	audiences string // of the review, as JSON
-	foreign   bool   // another key signs
+	foreign   bool   // signed by another key
 	edit      func(token string) string
 }
 
@@ -446,7 +446,7 @@ func TestTokenReviews(t *testing.T) {
 	}
 }
 
-// withoutToken leaves a review's own token away: it is another one on each server.
+// withoutToken removes the token from a review's body, as it differs between servers.
 func withoutToken(body []byte) []byte {
 	return regexp.MustCompile(`"token": ?"[^"]*"`).ReplaceAll(body, []byte(`"token":""`))
 }
@@ -488,7 +488,7 @@ func (s *server) sign(c made, another *ecdsa.PrivateKey) string {
 	return token
 }
 
-// What one server has signed the other takes for signed: it misses only the account.
+// Each server accepts the other's signatures: it misses only the account.
 //
 // SPEC: AUTH-2
 func TestTokensOfEachOther(t *testing.T) {
