@@ -201,7 +201,7 @@ func textsOf(list object.Value) (all []string) {
 	return all
 }
 
-// refused names no kind, as the reference does not.
+// refused does not name a kind, as in the reference.
 func refused(errs field.ErrorList) error {
 	return apierr.NewInvalid(apierr.Type{Group: "authorization.k8s.io"}, "", errs)
 }
@@ -290,7 +290,7 @@ func selectorErrors(obj object.Value) (errs field.ErrorList) {
 	return errs
 }
 
-// rules lists what the user who asks may do in a namespace.
+// rules lists what the requesting user may do in a namespace.
 func (a accessReviews) rules(ctx context.Context, rq *engine.Request, obj object.Value) (object.Value, error) {
 	namespace := obj.At("spec", "namespace").Str()
 	if namespace == "" {

@@ -80,8 +80,8 @@ func whoAmI(now func() time.Time) func(context.Context, *engine.Request, object.
 	}
 }
 
-// Authenticate returns the user of a token, and whether there is one; an error says why not. The token has to be for
-// one of the audiences; if there are none, for one of the server.
+// Authenticate returns the user of a token, and whether it authenticates one; an error gives the reason why not. The
+// token has to be for one of the audiences, or if audiences is empty for one of the server's.
 type Authenticate func(ctx context.Context, token string, audiences []string) (id access.Identity, ok bool, err error)
 
 // reviewToken answers a TokenReview.

@@ -24,8 +24,8 @@ func bindings() kind {
 	}
 }
 
-// podOperations are the subresources of Pods that take a POST: schedulers bind a Pod to a node, and whoever drains a
-// node evicts it.
+// podOperations are the subresources of Pods that take a POST: schedulers bind a Pod to a node, and clients that drain
+// a node evict it.
 func podOperations(now func() time.Time) []*engine.Subresource {
 	return []*engine.Subresource{
 		{

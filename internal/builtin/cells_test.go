@@ -10,8 +10,8 @@ import (
 	"plinth/object"
 )
 
-// The cells of testdata/cells.txt are those that upstream's printers have made of objects. Below the comment and the
-// moment as of which ages are, there are three lines a case: the type, the object, and the cells.
+// The cells of testdata/cells.txt are those that upstream's printers make from objects. Below the comment and the time
+// from which ages are computed, it has three lines a case: the type, the object, and the cells.
 //
 // SPEC: MED-6
 func TestRecordedCells(t *testing.T) {

@@ -140,8 +140,8 @@ func BenchmarkPodCells(b *testing.B) {
 	}
 }
 
-// Of several StorageClasses that are marked as the default one, the newest is it, and of equally old ones the first by
-// name.
+// If several StorageClasses are marked as the default, the newest is the default, and among equally old ones the first
+// by name.
 //
 // SPEC: MED-6
 func TestDefaultStorageClass(t *testing.T) {
@@ -182,7 +182,7 @@ func TestDefaultStorageClass(t *testing.T) {
 	}
 }
 
-// FlowSchemas are shown in the order in which requests are held against them.
+// FlowSchemas are shown in the order in which requests are matched with them.
 //
 // SPEC: MED-6
 func TestOrderOfFlowSchemas(t *testing.T) {

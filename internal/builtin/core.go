@@ -12,7 +12,7 @@ import (
 	"plinth/object"
 )
 
-// core is the core group. Pods, Services, Namespaces and Events have files of their own.
+// core is the core group. Pods, Services, Namespaces and Events have separate files.
 func core(c Config) group {
 	return group{"", "v1", []kind{
 		bindings(),

@@ -2,9 +2,9 @@
 // serves, but for APIService.
 //
 // Each API group has a file with its table and, below it, the few functions that are specific to its kinds: what a
-// create or an update resets, which changes make a new generation, which fields can be selected. Files beside them have
-// what many kinds share: names.go (the rules for names), status.go and scale.go (subresources). Defaults, validation,
-// warnings, conversion and Table columns have packages of their own, with one exported name per kind.
+// create or an update resets, which changes make a new generation, which fields can be selected. Other files have the
+// parts that many kinds share: names.go (the rules for names), status.go and scale.go (subresources). Defaults,
+// validation, warnings, conversion and Table columns are separate packages, with one exported name per kind.
 //
 // A kind is declared once, by its row (table.go, type kind): the Go types of an object and of a list, the verbs, and
 // the functions. A new kind is a new row, with the functions that it names; a test fails if a row leaves out something
@@ -15,5 +15,5 @@
 // new objects.
 //
 // Caveats. All functions are pure. Nothing is compiled before its first use; building the whole table takes some
-// allocations and no reflection. Missing lists what the reference serves and this server does not.
+// allocations and no reflection. Missing lists the resources that the reference serves and this server does not.
 package builtin

@@ -206,7 +206,7 @@ func podReady(pod object.Value) bool {
 	return false
 }
 
-// selects says whether a LabelSelector selects these labels: none selects nothing, and an empty one everything.
+// selects says whether a LabelSelector selects these labels: a null one selects nothing, and an empty one everything.
 func selects(selector, of object.Value) bool {
 	s, err := labelSelector(selector)
 	if err != nil {

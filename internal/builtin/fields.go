@@ -39,13 +39,13 @@ func text(name string, path ...string) selectable {
 	return selectable{name, path, func(obj object.Value) string { return obj.At(path...).Str() }}
 }
 
-// number is a selectable field that holds an integer; none is 0.
+// number is a selectable field that holds an integer; an absent one is 0.
 func number(name string, path ...string) selectable {
 	path = pathOf(name, path)
 	return selectable{name, path, func(obj object.Value) string { return strconv.FormatInt(obj.At(path...).Int(), 10) }}
 }
 
-// truth is a selectable field that holds a boolean; none is false.
+// truth is a selectable field that holds a boolean; an absent one is false.
 func truth(name string, path ...string) selectable {
 	path = pathOf(name, path)
 	return selectable{name, path, func(obj object.Value) string { return strconv.FormatBool(obj.At(path...).Bool()) }}

@@ -47,7 +47,7 @@ func TestSelectableFields(t *testing.T) {
 	}
 }
 
-// The names are known without an object, and sorted. Types that can't be selected by their own fields say so by nil.
+// The names are known without an object, and sorted. Types without selectable fields of their own have a nil function.
 // SPEC: LIST-7
 func TestSelectableFieldNames(t *testing.T) {
 	for name, r := range types(t) {

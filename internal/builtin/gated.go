@@ -9,8 +9,8 @@ import (
 )
 
 // feature is the fields of one feature that is off by default, as paths: "volumes[].emptyDir.mode". A step [] stands
-// for each item of a list, {} for each member of a map. The value of a step that ends in ? is dropped, too, if nothing
-// else is left in it.
+// for each item of a list, {} for each member of a map. The value of a step that ends in ? is dropped, too, if it is
+// then empty.
 type feature struct {
 	gate   features.Gate
 	fields []string
@@ -58,7 +58,7 @@ func (t *tree) off(set features.Set) (off uint64) {
 // branch is all paths that begin with the same steps, so that one walk over an object tries them all.
 type branch struct {
 	step  string // "[]", "{}" or a key
-	frail bool   // goes when it is left empty
+	frail bool   // dropped when it is left empty
 	leaf  uint64 // the features that have a field here, one bit each
 	next  []*branch
 }

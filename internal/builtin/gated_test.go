@@ -9,7 +9,7 @@ import (
 	"plinth/object"
 )
 
-// holding is an object that has something at the end of a path.
+// holding is an object that has a value at the end of a path.
 func holding(path []string) object.Value {
 	if len(path) == 0 {
 		return object.StringOf("kept")
@@ -24,7 +24,7 @@ func holding(path []string) object.Value {
 	return object.MapOf(object.Member{Key: path[0], Value: inner})
 }
 
-// has says whether there is something at the end of a path, in every item on the way.
+// has says whether there is a value at the end of a path, in every item on the way.
 func has(v object.Value, path []string) bool {
 	switch {
 	case len(path) == 0:
@@ -49,8 +49,8 @@ func (b *branch) leavesOf(bit int, at []string) (all [][]string) {
 	return all
 }
 
-// Each gated field goes while its gate is off, unless the old object has it, and stays while its gate is on; all other
-// gates do not count.
+// Each gated field is dropped while its gate is off, unless the old object has it, and kept while its gate is on; other
+// gates have no effect on it.
 //
 // SPEC: WRITE-4, RUN-1
 func TestGatesDecideOnTheirFields(t *testing.T) {

@@ -109,7 +109,7 @@ func TestSelectableFieldsAreFields(t *testing.T) {
 	}
 }
 
-// Where a kind keeps its replicas there are numbers, and where a write to an endpoint changes nothing there is a field.
+// The paths of replicas lead to numbers, and the paths that a write to an endpoint cannot change lead to fields.
 //
 // SPEC: SSA-14, URI-7
 func TestPathsOfEndpointsAreFields(t *testing.T) {

@@ -7,7 +7,7 @@ type Absent struct {
 	Methods                      []string // of HTTP, that a subresource would have
 	Connect                      bool     // it is a connection to somewhere else
 	Below                        bool     // there are URLs below it
-	Creates                      bool     // whoever connects needs the verb create, also where the method is GET
+	Creates                      bool     // connecting needs the verb create, even if the method is GET
 }
 
 const noNodes = "it goes to the node or the service itself, and this server talks to none"

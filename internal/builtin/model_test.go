@@ -26,7 +26,7 @@ func TestModelNames(t *testing.T) {
 	}
 }
 
-// What can be listed has a list, and its name is the one by which documents look for it.
+// Every type that can be listed has a list type, with the name by which documents look it up.
 func TestLists(t *testing.T) {
 	there := 0
 	for _, r := range Resources(Config{}) {

@@ -9,7 +9,7 @@ import (
 )
 
 // Model returns the compiled form of a type that is not the type of a resource but occurs in OpenAPI documents and
-// requests, by its OpenAPI name: the list of a kind, or one of [gotypes.Model]; nil if there is none of that name.
+// requests, by its OpenAPI name: the list of a kind, or one of [gotypes.Model]; nil if the name is unknown.
 func Model(name string) *schema.Type {
 	if list := lists()[name]; list != nil {
 		return list()
@@ -35,7 +35,7 @@ func modelName(group, version, kind string) string {
 	if group == "" {
 		group = "core"
 	}
-	if group == "apiextensions.k8s.io" { // a module of its own
+	if group == "apiextensions.k8s.io" { // a separate module
 		return "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions." + version + "." + kind
 	}
 	group, _, _ = strings.Cut(group, ".")

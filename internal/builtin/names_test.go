@@ -10,9 +10,9 @@ import (
 	"plinth/object"
 )
 
-// nameCases are names with what the reference said of them.
+// nameCases are names with the errors of the reference.
 var nameCases = []struct {
-	typ, name, want string // want begins the first fault; "" is a good name
+	typ, name, want string // want is the beginning of the first error; "": the name is valid
 }{
 	{"pods", "a.b-c", ""},
 	{"pods", "A", "a lowercase RFC 1123 subdomain"},
@@ -48,7 +48,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// The quick looks at names agree with the slow ones of apimachinery.
+// The fast checks of names agree with the slow ones of apimachinery.
 func FuzzNames(f *testing.F) {
 	for _, seed := range []string{"a", "a-", "-a", "a.b", "A", "", "a_-", strings.Repeat("a", 63),
 		strings.Repeat("a", 64), "é"} {

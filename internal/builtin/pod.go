@@ -50,7 +50,7 @@ func pods(c Config) kind {
 	}
 }
 
-// podIP returns the first of status.podIPs, or status.podIP if there are none.
+// podIP returns the first of status.podIPs, or status.podIP if podIPs is empty.
 func podIP(obj object.Value) string {
 	if ips := obj.At("status", "podIPs").Items(); len(ips) > 0 {
 		return ips[0].At("ip").Str()
@@ -58,8 +58,8 @@ func podIP(obj object.Value) string {
 	return obj.At("status", "podIP").Str()
 }
 
-// podGrace returns the grace period that the client or the Pod itself asks for. A Pod that no node runs is deleted at
-// once.
+// podGrace returns the grace period that the client or the Pod itself specifies. A Pod that does not run on a node is
+// deleted at once.
 func podGrace(obj object.Value, asked *int64) (seconds int64, graceful bool) {
 	seconds = obj.At("spec", "terminationGracePeriodSeconds").Int()
 	if asked != nil {

@@ -120,8 +120,8 @@ func selectByLabelKeys(spec, labels object.Value) object.Value {
 	return spec
 }
 
-// matchKeys adds the requirements for its label keys to the selector of a term. A term without a selector matches
-// nothing, so nothing is added.
+// matchKeys adds the requirements for its label keys to the selector of a term. A term without a selector does not
+// match any Pod, so it stays without requirements.
 func matchKeys(term, labels object.Value) object.Value {
 	selector := term.At("labelSelector")
 	if selector.IsNull() {

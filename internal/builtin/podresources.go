@@ -93,12 +93,12 @@ func isZero(v object.Value) bool {
 	return q.IsZero()
 }
 
-// quantity parses a quantity in canonical form; 0 if there is none.
+// quantity parses a quantity in canonical form; 0 if it is absent.
 func quantity(v object.Value) resource.Quantity {
 	if v.Str() == "" {
 		return resource.Quantity{}
 	}
-	q, _ := resource.ParseQuantity(v.Str()) // the schema has seen it
+	q, _ := resource.ParseQuantity(v.Str()) // decoding has checked it
 	return q
 }
 

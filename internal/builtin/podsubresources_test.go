@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// A Pod that is there is validated again when its containers for debugging or its resources change, but for what is
-// asked of new Pods only; and what its old form excuses is excused. The old Pod here has all of it: containers for
-// debugging, a node beside gates (as a Pod that was stored by another server may have), and annotations that came after
-// the Pod and do not agree with its security context.
+// An existing Pod is validated again when its ephemeral containers or its resources change, except for the rules that
+// apply to new Pods only; errors that the old Pod already has are tolerated. The old Pod here has all of these:
+// ephemeral containers, a node beside scheduling gates (as a Pod that another server stored may have), and annotations
+// that were added after its creation and contradict its security context.
 //
 // SPEC: VAL-1, VAL-4
 func TestPodsThatAreThereAreNotValidatedAsNewOnes(t *testing.T) {

@@ -40,8 +40,8 @@ func parse(t testing.TB, text string) object.Value {
 
 func show(v object.Value) string { return string(object.AppendJSON(nil, v)) }
 
-// prepares are cases of what is reset and what is kept; no old object means a create. Only what the case looks at
-// stands in them, objects are not whole.
+// prepares are cases of fields that are reset or kept; without an old object, the case is a create. The objects have
+// only the fields that the case tests.
 var prepares = []struct {
 	name, typ, old, sent, want string
 }{
@@ -178,7 +178,7 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// writes are cases of what a write to a subresource changes.
+// writes are cases of the fields that a write to a subresource changes.
 var writes = []struct {
 	name, typ, subresource, old, body, want string
 }{

@@ -9,9 +9,9 @@ import (
 
 // The untouched fields of most kinds with a status.
 var (
-	// statusApart is what the older kinds have: metadata can be written through both endpoints.
+	// statusApart is that of the older kinds: metadata can be written through both endpoints.
 	statusApart = map[string]string{"": "status", "status": "spec"}
-	// statusAlone is what the newer ones have.
+	// statusAlone is that of the newer kinds.
 	statusAlone = map[string]string{"": "status", "status": "metadata spec"}
 )
 
@@ -19,9 +19,10 @@ var (
 // (SSA-14); the subresource "" is the main URL. Each version of a kind has those of all versions, as a write also
 // changes the ownership recorded in other versions.
 //
-// A write to the scale, to the ephemeralcontainers or to the resize of an object owns whatever it changes. The
-// reference means the last two to own nothing but the containers' parts, but its storage does not hand that on to what
-// tracks ownership: there, a write owns the labels that it sends and that are not changed. Ownership is the same here.
+// A write to the scale, to the ephemeralcontainers or to the resize of an object owns every field that it changes. In
+// the reference the last two are meant to own only the containers' parts, but its storage does not pass that on to the
+// code that tracks ownership: there, a write owns the labels that it sends, even though they are not changed. Ownership
+// is the same here.
 func (k *kind) resets(r *engine.Resource, subresource string) map[string]merge.Set {
 	paths, known := k.untouched[subresource]
 	if !known {

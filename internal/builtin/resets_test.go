@@ -9,7 +9,7 @@ import (
 	"plinth/merge"
 )
 
-// resetsOf is what writes to an endpoint of the built-in type of this name cannot touch.
+// resetsOf are the fields that writes to an endpoint of the built-in type of this name cannot change.
 func resetsOf(group, resource, subresource string) map[string]merge.Set {
 	for _, r := range Resources(Config{}) {
 		if r.Group != group || r.Name != resource {
@@ -60,7 +60,8 @@ func TestResets(t *testing.T) {
 	}
 }
 
-// The row of a type with a status has what both endpoints cannot touch, in each of its versions, and no other endpoint.
+// The row of a type with a status has the fields that each of its two endpoints cannot change, in each version, and has
+// no other endpoint.
 //
 // SPEC: SSA-14
 func TestResetsOfServedTypes(t *testing.T) {

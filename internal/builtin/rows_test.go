@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// withoutDefaults are the served kinds in which the reference fills in nothing.
+// withoutDefaults are the served kinds without defaults in the reference.
 var withoutDefaults = []string{
 	"Binding", "ComponentStatus", "ConfigMap", "Event",
 	"ServiceAccount",
@@ -35,11 +35,11 @@ var withoutDefaults = []string{
 	"storagemigration.k8s.io StorageVersionMigration",
 }
 
-// withoutRules are the served kinds of which nothing is validated here but metadata.
+// withoutRules are the served kinds of which only the metadata is validated here.
 var withoutRules = []string{
 	"ComponentStatus", // read only
-	"apiextensions.k8s.io CustomResourceDefinition", // in a package of its own: crd/validation
-	// What stands for an operation is validated where the operation is.
+	"apiextensions.k8s.io CustomResourceDefinition", // in a separate package: crd/validation
+	// Objects that represent an operation are validated by the operation.
 	"Binding", "authentication.k8s.io SelfSubjectReview", "authentication.k8s.io TokenReview",
 	"authorization.k8s.io LocalSubjectAccessReview", "authorization.k8s.io SelfSubjectAccessReview",
 	"authorization.k8s.io SelfSubjectRulesReview", "authorization.k8s.io SubjectAccessReview",
@@ -74,8 +74,8 @@ var withoutWarnings = []string{
 	"storagemigration.k8s.io StorageVersionMigration",
 }
 
-// A row names the defaults, the rules and the warnings of its kind, or the kind is listed as one without: a name that
-// is left out is an error, and not a rule that never applies.
+// A row names the defaults, the rules and the warnings of its kind, or the kind is listed as one without them: a
+// missing name is an error, and not a rule that is silently not applied.
 //
 // SPEC: VAL-1, VAL-4
 func TestRowsAreWhole(t *testing.T) {
@@ -116,7 +116,7 @@ func TestRowsAreWhole(t *testing.T) {
 	}
 }
 
-// Every kind's rules, defaults and warnings are named by a row: what no row names is dead.
+// Every kind's rules, defaults and warnings are named by a row; all others are dead code.
 func TestRowsNameEverything(t *testing.T) {
 	named := map[string]bool{}
 	for _, file := range files(t, ".") {
@@ -129,7 +129,7 @@ func TestRowsNameEverything(t *testing.T) {
 			return true
 		})
 	}
-	named["defaults.Traced"] = true // the oracle's
+	named["defaults.Traced"] = true // used by the oracle
 	there := 0
 	for _, pkg := range []string{"columns", "defaults", "validation", "warnings"} {
 		for _, file := range files(t, pkg) {
@@ -148,7 +148,7 @@ func TestRowsNameEverything(t *testing.T) {
 	}
 }
 
-// files parses the files of a folder that are no tests.
+// files parses the files of a folder that are not tests.
 func files(t *testing.T, folder string) (all []*ast.File) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {

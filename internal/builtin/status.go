@@ -40,7 +40,7 @@ func (k *kind) statusOf(r *engine.Resource, validate func(obj, old object.Value)
 		Tables:  !k.plainStatus,
 		Write: func(old, body object.Value) (object.Value, error) {
 			obj := k.writeStatus(old, body)
-			if r.Default != nil { // with the old spec, other metadata may be wanting
+			if r.Default != nil { // with the old spec, other metadata may be missing
 				obj = r.Default(obj)
 			}
 			return obj, nil
@@ -52,8 +52,8 @@ func (k *kind) statusOf(r *engine.Resource, validate func(obj, old object.Value)
 	return s
 }
 
-// writeStatus takes the status, and the metadata that may change, from the body of a write to the status URL, and
-// everything else from the old object.
+// writeStatus takes the status, and the metadata that may change, from the body of a write to the status URL, and all
+// other fields from the old object.
 func (k *kind) writeStatus(old, body object.Value) object.Value {
 	obj := keep(body, old, "spec")
 	if k.status == statusNotMeta {

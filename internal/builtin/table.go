@@ -36,8 +36,8 @@ type Config struct {
 	// Authority decides what users may do, for reviews and for writes of roles and bindings. Nil: reviews deny everything,
 	// and roles and bindings are not restricted.
 	Authority *authz.Authority
-	// Definitions adds the behaviour of custom resource definitions to their type; nil: they are stored, and define
-	// nothing.
+	// Definitions adds the behaviour of custom resource definitions to their type; nil: they are stored, and do not
+	// define types.
 	Definitions func(r *engine.Resource)
 	// DisabledAdmission are the names of admission plugins that are off.
 	DisabledAdmission []string
@@ -138,9 +138,10 @@ type kind struct {
 	short      string // short names, separated by spaces
 	categories []string
 	schema     func() *schema.Type
-	list       func() *schema.Type // of several objects; nil where there are never several
+	list       func() *schema.Type // of several objects; nil if objects are never listed
 
-	// defaults sets the reference's defaults, and timed those that depend on the time of the request; nil: there are none.
+	// defaults sets the reference's defaults, and timed those that depend on the time of the request; nil: the kind has
+	// no defaults.
 	defaults func(obj object.Value) object.Value
 	timed    func(obj object.Value, now time.Time) object.Value
 	rules    validation.Kind
@@ -148,7 +149,7 @@ type kind struct {
 
 	path string        // of the kind in the store; "": that of its group and name
 	ttl  time.Duration // how long an object lives; 0: until it is deleted
-	// toStorage and fromStorage convert between this version and the one that is stored; nil where this is it.
+	// toStorage and fromStorage convert between this version and the one that is stored; nil in the stored version.
 	toStorage, fromStorage func(obj object.Value) (object.Value, error)
 	// referenceStorage is the version in which the reference stores the kind, if it does not serve that version.
 	referenceStorage string
@@ -160,21 +161,22 @@ type kind struct {
 	conditional bool     // an update must say which version it replaces (WRITE-1)
 	naming      func(name string, prefix bool) []string
 
-	// alias makes fields with the same meaning equal, before the defaults are set. Nil: there are none.
+	// alias makes fields with the same meaning equal, before the defaults are set. Nil: the kind has no aliases.
 	alias func(obj object.Value) object.Value
 
 	// status says which metadata a write to the status may change; noStatus: the kind has no such subresource.
 	status statusRule
 	// untouched has, by endpoint, the fields that a write there cannot change, and so does not own (SSA-14): paths,
-	// separated by spaces; the endpoint "" is the main URL. A write to any other endpoint owns whatever it changes.
+	// separated by spaces; the endpoint "" is the main URL. A write to any other endpoint owns every field that it
+	// changes.
 	untouched map[string]string
 	// plainStatus: the status is not shown as a Table, as for some kinds of the reference.
 	plainStatus bool
 	// initial returns the status of a new object, given the empty one; nil: the empty one.
 	initial func(obj, empty object.Value) object.Value
-	// onStatus changes the object of a write to the status, as the last step; nil: nothing.
+	// onStatus changes the object of a write to the status, as the last step; nil: no change.
 	onStatus func(obj, old object.Value) object.Value
-	// onCreate and onUpdate prepare what is specific to the kind, after the status was reset.
+	// onCreate and onUpdate prepare the fields that are specific to the kind, after the status was reset.
 	onCreate func(obj object.Value) object.Value
 	onUpdate func(obj, old object.Value) object.Value
 	// gated are the fields of the main URL, gatedStatus those of the status, that are dropped while the gate of their

@@ -90,7 +90,7 @@ func TestTableIsTheReferences(t *testing.T) {
 	}
 }
 
-// What is missing is missing from the reference's facts, not from thin air.
+// Every entry of Missing is a resource or subresource of the reference.
 func TestMissingIsTheReferences(t *testing.T) {
 	all := facts(t)
 	for _, a := range Missing {
@@ -141,7 +141,7 @@ func TestCreateOnUpdateAndUnconditionalUpdate(t *testing.T) {
 	}
 }
 
-// Every kind has a place in the store, and those that are one kind in two versions share it: one of them is stored.
+// Every kind has a resource in the store, which the versions of a kind share: one of them is the stored version.
 func TestStoreKeys(t *testing.T) {
 	stored := map[string][]string{}
 	for _, r := range Resources(Config{}) {
@@ -179,7 +179,7 @@ func BenchmarkResources(b *testing.B) {
 	}
 }
 
-// Nothing but Secrets keeps its values out of error messages.
+// Secrets alone keep their values out of error messages.
 //
 // SPEC: BEY-2
 func TestWhatIsConfidential(t *testing.T) {

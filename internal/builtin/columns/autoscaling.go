@@ -108,7 +108,7 @@ func measured(status object.Value, key string, zero bool) string {
 	return quantity(v)
 }
 
-// quantity prints a quantity as Go prints a pointer to one: <nil> if there is none.
+// quantity prints a quantity as Go prints a pointer to one: <nil> if it is absent.
 func quantity(v object.Value) string { return or(v.Str(), "<nil>") }
 
 // Scales is the table of the scale subresource. As in the reference its name column is not marked as a name.

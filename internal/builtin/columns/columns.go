@@ -1,11 +1,11 @@
-// Package columns holds the Table columns of the built-in types (MED-6), as the reference prints them, and what fills
-// their cells from an object.
+// Package columns holds the Table columns of the built-in types (MED-6), as the reference prints them, and the
+// functions that fill their cells from an object.
 //
 // A cell is a string, an int64, a bool, an engine.Age or nil. Functions get only the object, in the version of their
-// type: so their results can be cached as long as the object. Descriptions are those of the fields that the columns
-// show, where there is such a field: they come from the API types at run time.
+// type, so that their results can be cached as long as the object. The description of a column is that of the field
+// that it shows, if it shows one; it is read from the API types at run time.
 //
-// A group has a file of its own, and so do the larger kinds of the core group; what several share is in columns.go.
+// Each group has its file, and so have the larger kinds of the core group; shared functions are in columns.go.
 package columns
 
 import (
@@ -128,7 +128,7 @@ func size(path ...string) cell {
 	return func(obj object.Value) any { return int64(obj.At(path...).Len()) }
 }
 
-// truth returns a cell with the boolean at a path, or another text if there is none.
+// truth returns a cell with the boolean at a path, or another text if it is absent.
 func truth(otherwise bool, path ...string) cell {
 	return func(obj object.Value) any {
 		if v := obj.At(path...); !v.IsNull() {
@@ -152,7 +152,7 @@ func ago(v object.Value) any {
 	return engine.Age{Since: t}
 }
 
-// at parses a time; it returns the zero time if there is none.
+// at parses a time; it returns the zero time if the time is absent.
 func at(v object.Value) time.Time {
 	t, err := time.Parse(time.RFC3339, v.Str())
 	if err != nil {
@@ -212,7 +212,7 @@ func selectorText(v object.Value) (string, error) {
 	return s.String(), nil
 }
 
-// labelSelector converts a LabelSelector to its Go type; nil if there is none.
+// labelSelector converts a LabelSelector to its Go type; nil if it is null.
 func labelSelector(v object.Value) *metav1.LabelSelector {
 	if v.IsNull() {
 		return nil
@@ -262,7 +262,7 @@ func condition(conditions object.Value, typ string) (object.Value, bool) {
 
 func deleted(obj object.Value) bool { return !obj.At("metadata", "deletionTimestamp").IsNull() }
 
-// present returns a cell with the string at a path, even an empty one, or <unset> if there is none.
+// present returns a cell with the string at a path, even an empty one, or <unset> if it is absent.
 func present(path ...string) cell { return presentOr(unset, path...) }
 
 // marking returns a table that marks one object of a list as the default.
@@ -283,7 +283,7 @@ func withoutLast(t Table) Table {
 	return t
 }
 
-// presentOr returns a cell with the string at a path, even an empty one, or another text if there is none.
+// presentOr returns a cell with the string at a path, even an empty one, or another text if it is absent.
 func presentOr(otherwise string, path ...string) cell {
 	return func(obj object.Value) any {
 		if v := obj.At(path...); !v.IsNull() {

@@ -9,7 +9,7 @@ import (
 	"plinth/object"
 )
 
-// The core group. Pods, Services, volumes and Events have files of their own. LimitRanges have the common columns.
+// The core group. Pods, Services, volumes and Events have separate files. LimitRanges have the common columns.
 var (
 	ComponentStatuses = of(name,
 		str("Status", "Status of the component conditions", componentHealth),
@@ -136,7 +136,7 @@ func nodeKernel(obj object.Value) any {
 	return kernel
 }
 
-// quota lists what is used of what there is, limits or all the rest.
+// quota lists used and hard amounts, either of the limits or of all other resources.
 func quota(limits bool) cell {
 	return func(obj object.Value) any {
 		hard, used := obj.At("status", "hard"), obj.At("status", "used")

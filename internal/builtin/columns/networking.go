@@ -48,7 +48,7 @@ var (
 	ServiceCIDRs = of(name, str("CIDRs", doc[networkingv1.ServiceCIDRSpec]("cidrs"), joined("spec", "cidrs")), age)
 )
 
-// ingressHosts prints the hosts of the rules, up to mostShown; * if there are none.
+// ingressHosts prints the hosts of the rules, up to mostShown; * if no rule has a host.
 func ingressHosts(obj object.Value) any {
 	var hosts []string
 	rules := obj.At("spec", "rules").Items()

@@ -54,7 +54,7 @@ func podCells(obj object.Value) []any {
 	}
 }
 
-// podState is what is computed from all containers of a Pod.
+// podState is the state that is computed from all containers of a Pod.
 type podState struct {
 	spec, status object.Value
 	total, ready int

@@ -60,9 +60,9 @@ var (
 		text("driverName")), age)
 )
 
-// isNewerDefault says whether candidate is to be shown as the default StorageClass rather than current. Of several that
-// are marked as such it is the newest, and among those that are equally old the first by name. One class alone is never
-// shown as the default.
+// isNewerDefault says whether candidate is to be shown as the default StorageClass rather than current. If several are
+// marked as such it is the newest, and among equally old ones the first by name. One class alone is never shown as the
+// default.
 func isNewerDefault(candidate, current object.Value) bool {
 	if !isDefaultClass(candidate.At("metadata", "annotations")) {
 		return false

@@ -87,7 +87,7 @@ func TestConvert(t *testing.T) {
 }
 
 // Objects are converted as by upstream. Below the comment, testdata/recorded.txt has three lines a case: the
-// conversion, the object, and what it becomes.
+// conversion, the object, and the result.
 //
 // SPEC: VAL-4
 func TestRecordedConversions(t *testing.T) {

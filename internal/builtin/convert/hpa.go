@@ -10,7 +10,7 @@ import (
 	"plinth/object"
 )
 
-// The annotations that hold, as JSON, what autoscaling/v1 has no fields for.
+// The annotations that hold, as JSON, the values for which autoscaling/v1 has no fields.
 const (
 	metricsAnnotation        = "autoscaling.alpha.kubernetes.io/metrics"
 	currentMetricsAnnotation = "autoscaling.alpha.kubernetes.io/current-metrics"
@@ -40,7 +40,7 @@ func HPAv1ToV2(obj object.Value) (object.Value, error) {
 	}), nil
 }
 
-// readAnnotation decodes the JSON of an annotation. It returns false if the annotation is absent or is no JSON.
+// readAnnotation decodes the JSON of an annotation. It returns false if the annotation is absent or is not JSON.
 func readAnnotation(annotations object.Value, name string, into any) bool {
 	return json.Unmarshal([]byte(annotations.At(name).Str()), into) == nil
 }
@@ -164,10 +164,10 @@ func withAnnotations(metadata object.Value, kept []object.Member) object.Value {
 	return metadata.With("annotations", edited)
 }
 
-// annotationKeeper collects the annotations for what v1 has no fields for.
+// annotationKeeper collects the annotations for values for which v1 has no fields.
 type annotationKeeper struct {
 	members []object.Member
-	err     error // the last one; with an error nothing of members is used
+	err     error // the last one; if it is set, members is not used
 }
 
 // metrics adds all metrics except the CPU utilization, which v1 has a field for.

@@ -6,7 +6,7 @@ import (
 	"plinth/object"
 )
 
-// twoContainers is a Pod of common size, as decoded from what a client sends.
+// twoContainers is a Pod of typical size, as decoded from a client's request.
 const twoContainers = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "labels": {"app": "web"}}, "spec": {
   "containers": [
     {"name": "web", "image": "nginx:1.27", "ports": [{"containerPort": 80, "name": "http"}],

@@ -25,8 +25,8 @@ func container(c object.Value, of owner) object.Value {
 	return w.done()
 }
 
-// ephemeralContainer sets the defaults of a container, without those that only containers of Pods, and not of
-// templates, have.
+// ephemeralContainer sets the defaults of a container, except for those that apply to containers of Pods but not of
+// templates.
 func ephemeralContainer(c object.Value) object.Value { return container(c, owner{}) }
 
 // imagePullPolicy sets Always for images with the tag latest, which may change under their name, and IfNotPresent for

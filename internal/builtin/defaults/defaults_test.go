@@ -8,7 +8,7 @@ import (
 	"plinth/object"
 )
 
-// cases are parts of objects; parts that the case is not about are left out, as functions do with what is not there.
+// cases are parts of objects; parts that do not matter in a case are omitted, as functions ignore absent fields.
 var cases = []struct {
 	name     string
 	fill     func(object.Value) object.Value
@@ -173,7 +173,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// The wrappers take from the whole what the case is about.
+// The wrappers extract the tested part from the whole.
 
 func specOfWhole(spec object.Value) object.Value {
 	filled := specOfTemplate(spec)

@@ -5,8 +5,8 @@ import "strings"
 // maxRepositoryPath is the greatest length of the path of an image within its registry.
 const maxRepositoryPath = 255
 
-// taggedLatest says whether an image name is a valid one that means the tag latest: because it says so, or because it
-// has neither a tag nor a digest. The grammar, with a few rules of Docker Hub's on where a registry begins:
+// taggedLatest says whether an image name is a valid one that means the tag latest: because it has this tag, or because
+// it has neither a tag nor a digest. The grammar, with a few rules of Docker Hub's on where a registry begins:
 //
 //	name   [ registry "/" ] component { "/" component } [ ":" tag ] [ "@" digest ]
 func taggedLatest(image string) bool {
@@ -23,7 +23,7 @@ func taggedLatest(image string) bool {
 	return validRepository(name)
 }
 
-// cutTag splits at the colon behind the last slash; colons before it belong to the port of a registry.
+// cutTag splits at the colon after the last slash; colons before it belong to the port of a registry.
 func cutTag(name string) (rest, tag string, found bool) {
 	last := strings.LastIndexByte(name, '/')
 	if colon := strings.LastIndexByte(name, ':'); colon > last {
@@ -66,11 +66,11 @@ func validRepository(name string) bool {
 	if validRegistry(registry) {
 		return length <= maxRepositoryPath
 	}
-	// What looks like a registry but is none may still be a component of a path.
+	// A text that looks like a registry but is not valid as one may still be a component of a path.
 	return validComponent(registry) && len(registry)+1+length <= maxRepositoryPath
 }
 
-// cutRegistry takes the first component for a registry when it looks like one, and else adds the one of Docker Hub.
+// cutRegistry treats the first component as a registry if it looks like one, and otherwise adds that of Docker Hub.
 func cutRegistry(name string) (registry, path string) {
 	first, rest, found := strings.Cut(name, "/")
 	switch {
@@ -122,7 +122,7 @@ func validIPv6(address string) bool {
 	return true
 }
 
-// validPort accepts nothing, or a colon and digits.
+// validPort accepts the empty text, or a colon and digits.
 func validPort(port string) bool {
 	if port == "" {
 		return true

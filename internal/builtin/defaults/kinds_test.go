@@ -7,7 +7,7 @@ import (
 	"plinth/object"
 )
 
-// kinds are the smallest objects in which a kind's every rule fires, and what becomes of them.
+// kinds are, for each kind, the smallest object in which every rule fires, and the object with its defaults.
 var kinds = []struct {
 	kind     string
 	fill     func(object.Value) object.Value
@@ -116,7 +116,7 @@ const wholePodSpec = `{"containers": null, "dnsPolicy": "Default", "restartPolic
   "serviceAccount": "a", "serviceAccountName": "a", "terminationGracePeriodSeconds": 0,
   "volumes": [{"downwardAPI": {"defaultMode": 0, "items": [{"fieldRef": {"apiVersion": "v1", "fieldPath": "a"}}]}, "name": "a"}]}`
 
-// atStart fills in as at the beginning of time.
+// atStart sets the defaults at the zero time.
 func atStart(fill func(object.Value, time.Time) object.Value) func(object.Value) object.Value {
 	return func(obj object.Value) object.Value { return fill(obj, time.Unix(0, 0)) }
 }

@@ -13,7 +13,8 @@ import (
 	"plinth/object"
 )
 
-// TestMutants tries the mutants on the recorded objects, all in one process: what TestRecorded notices of them.
+// TestMutants runs the recorded objects on each mutant, all in one process, and reports those that TestRecorded
+// notices.
 func TestMutants(t *testing.T) {
 	text, err := os.ReadFile("testdata/recorded.txt")
 	if err != nil {

@@ -10,7 +10,7 @@ func PersistentVolume(obj object.Value) object.Value {
 	return w.done()
 }
 
-// persistentVolumeSpec defaults the spec of a PersistentVolume. In a VolumeAttachment reclaim policy and mode have no
+// persistentVolumeSpec defaults the spec of a PersistentVolume. In a VolumeAttachment, reclaim policy and mode have no
 // defaults.
 func persistentVolumeSpec(spec object.Value, ofVolume bool) object.Value {
 	w := over(spec)

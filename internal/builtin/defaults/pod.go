@@ -19,9 +19,9 @@ func podTemplateSpec(template object.Value) object.Value {
 	return partOf(template, "spec", specOfTemplate)
 }
 
-// owner has what of a Pod or template decides which defaults apply to its containers.
+// owner has the properties of a Pod or template that decide which defaults apply to its containers.
 type owner struct {
-	pod         bool // a Pod itself, no template
+	pod         bool // a Pod itself, not a template
 	hostNetwork bool // … that lives in the network of its node
 }
 

@@ -38,7 +38,7 @@ func finerThanMilli(quantity string) bool {
 
 func roundedUp(quantity object.Value) object.Value {
 	q, err := resource.ParseQuantity(quantity.Str())
-	if err != nil { // decoding lets none through
+	if err != nil { // decoding refuses invalid ones
 		return quantity
 	}
 	q.RoundUp(resource.Milli)

@@ -10,7 +10,7 @@ import (
 	"plinth/object"
 )
 
-// The objects of testdata/recorded.txt get the defaults that the reference has given them. Three lines each: the
+// The objects of testdata/recorded.txt get the same defaults as in the reference. It has three lines a case: the
 // version and the kind, the object, and the object with its defaults.
 //
 // SPEC: VAL-4

@@ -94,7 +94,7 @@ func projection(source object.Value) object.Value {
 	return w.done()
 }
 
-// projectedDownwardAPI has no mode of its own.
+// projectedDownwardAPI has no default mode.
 func projectedDownwardAPI(source object.Value) object.Value {
 	return listOf(source, "items", downwardAPIFile)
 }

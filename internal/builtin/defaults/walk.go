@@ -10,9 +10,9 @@ import (
 // change only. Invariants:
 //
 //	old[:pos] has been passed
-//	out == nil, or out is what old[:pos] has become
+//	out == nil, or out = old[:pos] with its changes
 //
-// The caller must ask for keys in ascending order, each at most once. A key out of order is not found, and would then
+// The caller must get keys in ascending order, each at most once. A key out of order is not found, and would then
 // be set twice; the conformance tests fail for every object that has the field.
 type walk struct {
 	of  object.Value
@@ -28,12 +28,12 @@ const spare = 6
 // to see from the call stack which functions have fired; everywhere else it is nil.
 var Traced func()
 
-// over starts a walk. A value that is no map has no members, so parts that are absent can be walked, too.
+// over starts a walk. A value that is not a map has no members, so absent parts can be walked, too.
 func over(m object.Value) walk {
 	return walk{of: m, old: m.Members()}
 }
 
-// done returns the map with all changes, or the same map if there are none.
+// done returns the map with all changes, or the same map if it has no changes.
 func (w *walk) done() object.Value {
 	if w.out == nil {
 		return w.of
@@ -41,7 +41,7 @@ func (w *walk) done() object.Value {
 	return object.MapOf(append(w.out, w.old[w.pos:]...)...)
 }
 
-// get moves to the key and returns its value, null if there is none.
+// get moves to the key and returns its value, null if it is absent.
 func (w *walk) get(key string) object.Value {
 	passed := w.pos
 	for w.pos < len(w.old) && w.old[w.pos].Key < key {
@@ -106,7 +106,7 @@ func (w *walk) pointer(key string, fallback object.Value) {
 	}
 }
 
-// optional defaults the value of a key if there is one.
+// optional defaults the value of a key if it is present.
 func (w *walk) optional(key string, f func(object.Value) object.Value) {
 	if old := w.get(key); !old.IsNull() {
 		w.replace(key, old, f(old))
@@ -125,7 +125,7 @@ func (w *walk) list(key string, f func(object.Value) object.Value) {
 	w.replace(key, old, each(old, f))
 }
 
-// replace puts a value that f has made of old under the key. One that f has given back is the same one in memory.
+// replace sets the key to the value that f returned for old. An unchanged value is identical in memory.
 func (w *walk) replace(key string, old, changed object.Value) {
 	if changed != old {
 		w.set(key, changed)
@@ -151,7 +151,7 @@ func each(list object.Value, f func(object.Value) object.Value) object.Value {
 	return object.ListOf(out...)
 }
 
-// part, optional and list as one call, for functions that have one thing to do.
+// part, optional and list as one call, for functions that change a single key.
 
 func partOf(m object.Value, key string, f func(object.Value) object.Value) object.Value {
 	w := over(m)

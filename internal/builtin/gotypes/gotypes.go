@@ -20,7 +20,7 @@ var factsText string
 
 var compiler = schema.NewCompiler(&table{packages: map[string]map[string]typeFacts{}})
 
-// Of returns the compiled form of a Go type, always the same one for a type.
+// Of returns the compiled form of a Go type, always the same pointer for a type.
 func Of[T any]() *schema.Type { return compiler.Type(reflect.TypeFor[T]()) }
 
 // OfType is Of for a type that is known only at run time.
@@ -38,7 +38,7 @@ type typeFacts struct {
 	fields map[string]schema.Markers
 }
 
-// Of returns what the table says of a type.
+// Of returns the facts of a type.
 func (t *table) Of(goType reflect.Type) (schema.Markers, map[string]schema.Markers) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 	"plinth/schema"
 )
 
-// The table is the one that the module in go.mod gives.
+// The table equals the one generated from the module in go.mod.
 func TestFactsAreUpToDate(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "facts.txt")
 	if out, err := exec.Command("go", "run", "./facts", "-o", file).CombinedOutput(); err != nil {
@@ -61,7 +61,7 @@ func TestMarkers(t *testing.T) {
 		volumes.PatchMergeKey != "name" {
 		t.Errorf("volumes: %q, %q", volumes.PatchStrategy, volumes.PatchMergeKey)
 	}
-	// The marker of the field is not one of the type that other fields share.
+	// The marker of a field does not affect the type, which other fields share.
 	claim := Of[core.PersistentVolumeSpec]().Field("claimRef").Type
 	if !claim.AtomicMap && !claim.Marked || claim.Unmarked() != Of[core.ObjectReference]() {
 		t.Errorf("claimRef: %+v", claim)
@@ -80,7 +80,7 @@ func TestFactsOfFieldsAndTypes(t *testing.T) {
 	if !ports.Field("containerPort").Required || ports.Field("name").Required {
 		t.Error("required")
 	}
-	// A default that names a constant, and constants that are another package's.
+	// A default that names a constant, and constants of another package.
 	if f := Of[core.AzureDiskVolumeSource]().Field("cachingMode"); !object.Equal(f.Default,
 		object.StringOf("ReadWrite")) {
 		t.Errorf("cachingMode: %+v", f)
@@ -100,14 +100,14 @@ func TestFactsOfFieldsAndTypes(t *testing.T) {
 	if doc := pod.Field("spec").Doc(); !strings.HasPrefix(doc, "Specification of the desired behavior of the pod.") {
 		t.Error(doc)
 	}
-	// A field of an embedded struct has the words of that struct.
+	// A field of an embedded struct has the description in that struct.
 	if doc := Of[core.Probe]().Field("httpGet").Doc(); !strings.HasPrefix(doc,
 		"HTTPGet specifies an HTTP GET request") {
 		t.Error(doc)
 	}
 }
 
-// Types are compiled once, and by whoever asks first.
+// Types are compiled once, by the first caller.
 func TestTypesAreShared(t *testing.T) {
 	compiler := schema.NewCompiler(&table{packages: map[string]map[string]typeFacts{}})
 	var wait sync.WaitGroup
@@ -138,7 +138,7 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// What the first request for a Pod, and what asking for everything costs.
+// The cost of the first request for a Pod, and of compiling all types.
 func BenchmarkCompile(b *testing.B) {
 	for name, types := range map[string][]reflect.Type{"Pod": {reflect.TypeFor[core.Pod]()},
 		"all": slices.Collect(func(yield func(reflect.Type) bool) {

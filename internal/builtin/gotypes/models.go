@@ -13,7 +13,7 @@ import (
 )
 
 // Model returns the compiled form of a type that is not the type of a resource but occurs in OpenAPI documents and
-// requests, by its OpenAPI name; nil if there is none of that name.
+// requests, by its OpenAPI name; nil if the name is unknown.
 func Model(name string) *schema.Type {
 	if t, ok := models()[name]; ok {
 		return compiler.Type(t)

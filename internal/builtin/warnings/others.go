@@ -34,7 +34,7 @@ func secret(obj object.Value) []string {
 	decoded := func(key string) []byte {
 		data, err := base64.StdEncoding.DecodeString(obj.At("data", key).Str())
 		if err != nil {
-			return nil // what is no base64 has been refused
+			return nil // text that is not base64 has been refused
 		}
 		return data
 	}

@@ -202,7 +202,7 @@ func containers(prefix string, spec, meta object.Value) (warnings []string) {
 			}
 			env := c.At("env")
 			repeated(env, "name", func(at int, name string) {
-				before := "$(" + name + ")" // a value that refers to the one before hides nothing
+				before := "$(" + name + ")" // a value that refers to the previous one does not hide it
 				if e := env.Items()[at]; !e.At("valueFrom").IsNull() || e.At("value").Str() == before ||
 					!strings.Contains(e.At("value").Str(), before) {
 					warnings = append(warnings,
@@ -232,8 +232,8 @@ func annotatedContainer(prefix string, c, spec, annotations object.Value) (warni
 	return warnings
 }
 
-// oldAppArmor warns of annotations that name a container's profile where the Pod as sent has no field for it: whether
-// one has been made of it, or none could be.
+// oldAppArmor warns of annotations that name a container's profile if the Pod as sent does not set the field: whether
+// the annotation could be copied to the field or not.
 func oldAppArmor(obj, sent object.Value) (warnings []string) {
 	annotations := sent.At("metadata", "annotations")
 	if annotations.Len() == 0 || obj.At("spec", "os", "name").Str() == "windows" {
@@ -268,8 +268,8 @@ func profileNamed(annotation string) object.Value {
 	return object.Nil
 }
 
-// AppArmorProfile is the profile that is copied from an annotation to the field of a container; null if there is none,
-// or the validation of the field would refuse it.
+// AppArmorProfile is the profile that is copied from an annotation to the field of a container; null if the annotation
+// is absent, or the validation of the field would refuse the profile.
 func AppArmorProfile(annotation string) object.Value {
 	const maxLength = 4095 // Linux' PATH_MAX without the zero at the end
 	profile := profileNamed(annotation)
@@ -317,7 +317,7 @@ func ports(prefix string, spec object.Value) (warnings []string) {
 					p.path(prefix), p.value.At("name").Str(), number, protocol, ip))
 		}
 		if len(all) == 1 {
-			return warnings // there is nothing to be in the way of
+			return warnings // there is no earlier port to overlap with
 		}
 		key := socket{number, protocol}
 		for _, o := range same[key] {

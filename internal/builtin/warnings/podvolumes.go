@@ -61,7 +61,7 @@ func files(items object.Value, source string) (all []file) {
 	return all
 }
 
-// overlaps warns of files in one volume of which one replaces the other, or has the path of a directory that the other
+// overlaps warns of files in one volume of which one replaces another, or has the path of a directory that another one
 // needs.
 func overlaps(v object.Value) (warnings []string) {
 	warn := func(what, text string) {

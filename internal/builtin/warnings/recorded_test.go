@@ -13,7 +13,7 @@ import (
 	"plinth/object"
 )
 
-// Writers are warned of what upstream warns them of. Below the comment, testdata/recorded.txt has three lines a case:
+// The warnings are those of upstream. Below the comment, testdata/recorded.txt has three lines a case:
 // the type and the verb; the object, or a list of the new and the old one; and the warnings.
 //
 // SPEC: VAL-2
@@ -48,7 +48,7 @@ func TestRecordedWarnings(t *testing.T) {
 	}
 }
 
-// warned is what the writer of an object is warned of, which is prepared as the engine does it.
+// warned are the warnings for a write of an object, which is prepared as by the engine.
 func warned(r *engine.Resource, verb string, in object.Value) ([]string, error) {
 	if verb == "create" {
 		return r.WarnCreate(r.PrepareCreate(in, access.User{Name: "writer"}), in), nil

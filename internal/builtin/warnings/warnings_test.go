@@ -20,7 +20,7 @@ func parse(t *testing.T, text string) object.Value {
 	return parsed.Value
 }
 
-// creations are new objects and what their writers are warned of, as a reference answered.
+// creations are new objects and the warnings for them, as the reference returned them.
 var creations = []struct {
 	name  string
 	rules Rules

@@ -15,8 +15,8 @@ func statefulSet(obj object.Value) []string {
 	return append(warnings, claimsAndHistory(obj, "")...)
 }
 
-// controllerUpdate checks the old template, as the reference does for ReplicationControllers, where it has the two the
-// wrong way round.
+// controllerUpdate checks the old template, as the reference does for ReplicationControllers by swapping the old and
+// the new object.
 func controllerUpdate(obj, old object.Value) []string {
 	if !newGeneration(obj, old) {
 		return nil
@@ -24,7 +24,7 @@ func controllerUpdate(obj, old object.Value) []string {
 	return podOrTemplate("spec.template.", old.At("spec", "template"))
 }
 
-// statefulSetUpdate has another path for the claims than the create, as the reference.
+// statefulSetUpdate uses another path for the claims than the create, as in the reference.
 func statefulSetUpdate(obj, old object.Value) (warnings []string) {
 	if newGeneration(obj, old) {
 		warnings = podOrTemplate("spec.template.", obj.At("spec", "template"))
@@ -77,7 +77,7 @@ func cronJobUpdate(obj, old object.Value) (warnings []string) {
 	return warnings
 }
 
-// From these numbers on an indexed Job may lose track of what has failed.
+// Above these numbers an indexed Job may lose track of failed indexes.
 const manyCompletions, manyAtOnce = 100_000, 10_000
 
 func jobSpec(path string, spec object.Value) (warnings []string) {

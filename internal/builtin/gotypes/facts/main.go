@@ -1,5 +1,5 @@
-// Command facts writes facts.txt: what is only in the comments of the sources of k8s.io/api, read from the version of
-// the module in go.mod. `go generate ./internal/builtin/gotypes` runs it.
+// Command facts writes facts.txt: the facts that are only in the comments of the sources of k8s.io/api, read from the
+// version of the module in go.mod. `go generate ./internal/builtin/gotypes` runs it.
 //
 // The format, which package gotypes reads, has one line a fact: "package PATH", then "type NAME", then one line a
 // field, by its Go name. After the name of a type or field follow its markers: o and r for +optional and +required,
