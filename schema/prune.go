@@ -10,14 +10,14 @@ import (
 	"plinth/object"
 )
 
-// This file decodes custom objects. The reference holds them as maps, and walks them five times, in this order. Here
-// it is one walk. The errors of each step are kept apart, so that the first step with an error decides, as there.
+// This file decodes custom objects. The reference holds them as maps, and walks them five times, in this order. Here it
+// is one walk. The errors of each step are kept apart, so that the first step with an error decides, as in the
+// reference.
 //
-//  1. Numbers become those that JSON has by itself: integers of 64 bits, else floats. A literal that no float can hold
-//     is an error.
-//  2. metadata is decoded as ObjectMeta, with Go's rules and errors. The reference keeps what this gives aside and
-//     puts it back in the end, so that nothing below has to do with it.
-//  3. Fields that the schema does not have are dropped and reported, but for those below
+//  1. Numbers get the type that their literal implies: an integer of 64 bits, or else a float. A literal that no float
+//     can hold is an error.
+//  2. metadata is decoded as ObjectMeta, with Go's rules and errors. The reference keeps the result aside and puts it
+//     back in the end, so that the steps below do not see it.
 //     x-kubernetes-preserve-unknown-fields. That reaches down to the next schema that is written out, which prunes
 //     again unless it preserves, too:
 //
@@ -38,18 +38,18 @@ import (
 //
 //	{a: 1.0, b: 2, m: {y: {z: 1}, x: {z: 1}}, n: null}
 //
-// 1.0 becomes 1, b goes and is reported, m.y stays as it is, m.x.z goes and is reported, because x is written out and
-// does not preserve; n goes and is reported as an unknown field, null or not.
+// 1.0 becomes 1, b is dropped and reported, m.y stays as it is, m.x.z is dropped and reported, because x is written out
+// and does not preserve; n is dropped and reported as an unknown field, null or not.
 //
-// Two things differ from Go's decoding: no field is ever added, and an integer is what has no fraction: `1.0` is
+// Two things differ from Go's decoding: no field is ever added, and a number without a fraction is an integer: `1.0` is
 // stored as 1.
 //
 // The functions of the reference are, in the order of the steps: UnmarshalJSON of unstructured objects; GetObjectMeta
 // of apiextensions-apiserver's package objectmeta; PruneWithOptions of pruning; PruneNonNullableNullsWithoutDefaults of
 // defaulting; Coerce of objectmeta.
 
-// DecodeStored is Decode for an object that was stored when the schema was another one. No client sent it, so that
-// nobody could correct it: what is malformed in the metadata of embedded objects is dropped, and is an error nowhere
+// DecodeStored is Decode for an object that was stored under an earlier schema. It was not sent by the client, who
+// could not correct it: malformed members in the metadata of embedded objects are dropped and never an error
 // (DropInvalidFields of the reference's Coerce). For a built-in type it is Decode.
 func (t *Type) DecodeStored(v object.Value) (Decoded, error) {
 	if t.Custom == nil {
@@ -58,8 +58,8 @@ func (t *Type) DecodeStored(v object.Value) (Decoded, error) {
 	return t.prune(v, pruner{stored: true})
 }
 
-// prune walks an object with a pruner that says how, and puts errors and unknown fields into the order of the
-// reference: of the errors, that of the first step counts. On an error there is no value.
+// prune walks an object with a pruner whose flags select the variant, and puts errors and unknown fields into the order
+// of the reference: the error of the first step that has one is returned. On an error there is no value.
 func (t *Type) prune(v object.Value, p pruner) (Decoded, error) {
 	out := p.value(v, t, false, nil)
 	for _, err := range []*TypeError{p.number, p.top, p.embedded} {
@@ -73,33 +73,33 @@ func (t *Type) prune(v object.Value, p pruner) (Decoded, error) {
 	return Decoded{Value: out, Unknown: unknown[:min(len(unknown), maxUnknown)]}, nil
 }
 
-// pruner is the state of one walk. The flags are what differs between its uses: none for what a client sends; stored
-// for what was in the store; stored and nulls for the defaults of a schema that is compiled; nulls and keeps for the
-// defaults of a schema that is validated.
+// pruner is the state of one walk. The flags differ by use: none for a body that a client sends; stored for an object
+// from the store; stored and nulls for the defaults of a schema that is compiled; nulls and keeps for the defaults of a
+// schema that is validated.
 type pruner struct {
 	settled object.Value // see DecodeFrom
 	stored  bool         // see DecodeStored
 	nulls   bool         // step 4 is left out
-	keeps   bool         // what step 3 drops stays, and is reported
+	keeps   bool         // fields that step 3 would drop stay, and are reported
 
 	// Unknown fields, of the top metadata, of the schema, and of embedded metadata: the reference reports them in this
 	// order, the latter two sorted.
 	unknownTop, unknown, unknownEmbedded []string
-	reported                             int // the text of all of them
+	reported                             int // the length of all of their text
 	// The first error of each step, in the order of the steps.
 	number, top, embedded *TypeError
 	refused               *field.Error // embedded, as the error of a field
 }
 
 // place is one element of the path from the top to the current value, linked upwards; nil is the top. It stays on the
-// stack, like [step]. It is another type than step since the forms in which it is printed are others, and since a value
-// of a custom type need not have the kind that its type says.
+// stack, like [step]. It is a separate type because it is printed in other forms than step, and because a value of a
+// custom type need not have the kind that its type names.
 type place struct {
 	up      *place
 	key     string
 	index   int          // of an item; -1 for a member
-	free    bool         // the member is not declared: additionalProperties, or nothing, allows it
-	settled object.Value // the value here in what the object was made from (DecodeFrom)
+	free    bool         // the member is not declared: allowed by additionalProperties, or not at all
+	settled object.Value // the value at this place of the older version (DecodeFrom)
 }
 
 // String is the path in the form of unknown fields, which is that of [step.String]: a.b[0].c.
@@ -134,8 +134,8 @@ func (p *place) path() *field.Path {
 	return p.up.path().Child(p.key)
 }
 
-// value decodes the value of a place. keep says that the place is an item of a list that preserves unknown fields. What
-// is neither a number, a map nor a list has nothing to decode; whether it fits its type is for validation.
+// value decodes the value of a place. keep says that the place is an item of a list that preserves unknown fields.
+// Other values than numbers, maps and lists are returned as they are; validation checks whether they fit their type.
 func (p *pruner) value(v object.Value, t *Type, keep bool, at *place) object.Value {
 	switch v.Kind() {
 	case object.Number:
@@ -148,7 +148,7 @@ func (p *pruner) value(v object.Value, t *Type, keep bool, at *place) object.Val
 	return v
 }
 
-// untyped is step 1 for v and all that is below it. A literal that no float can hold stays, with an error.
+// untyped is step 1 for v and everything below it. A literal that no float can hold stays, with an error.
 func (p *pruner) untyped(v object.Value, at *place) object.Value {
 	typed, err := v.Untyped()
 	if err != nil && p.number == nil {
@@ -157,7 +157,7 @@ func (p *pruner) untyped(v object.Value, at *place) object.Value {
 	return typed
 }
 
-// from is the value at a place of what the object was made from, or null (DecodeFrom).
+// from is the value at a place of the older version that the object was made from, or null (DecodeFrom).
 func (p *pruner) from(at *place) object.Value {
 	if at == nil {
 		return p.settled
@@ -165,11 +165,11 @@ func (p *pruner) from(at *place) object.Value {
 	return at.settled
 }
 
-// items decodes a list. Where the schema says nothing of its items, as in a value of another type than the schema has,
-// they are kept or emptied as members would be: of [{a: 1}, 2] in the place of a string [{}, 2] is left.
+// items decodes a list. Where the schema does not describe its items, as in a list where the schema has a string, they
+// are kept or emptied as members would be: [{a: 1}, 2] in the place of a string becomes [{}, 2].
 //
-// keep goes on to the items, unlike to members: {type: array, x-kubernetes-preserve-unknown-fields: true, items:
-// {type: object}} keeps what is in each item, though the schema of the items is written out and does not preserve.
+// keep extends to the items, unlike to members: {type: array, x-kubernetes-preserve-unknown-fields: true, items: {type:
+// object}} keeps the members of each item, though the schema of the items is written out and does not preserve.
 func (p *pruner) items(v object.Value, t *Type, keep bool, at *place) object.Value {
 	of := t.Items()
 	if of == nil {
@@ -232,7 +232,7 @@ func (p *pruner) member(v object.Value, t *Type, keep bool, at *place) (object.V
 	}
 	of := t.below(at.key)
 	if at.free = t.Field(at.key) == nil; of == nil {
-		v = p.untyped(v, at) // a number that is none is an error in a field that goes, too
+		v = p.untyped(v, at) // an invalid number is an error even in a field that is dropped
 		if !keep && p.reports(p.unknown) {
 			p.unknown = p.report(p.unknown, at.String())
 		}
@@ -244,8 +244,8 @@ func (p *pruner) member(v object.Value, t *Type, keep bool, at *place) (object.V
 	return p.value(v, of, false, at), true
 }
 
-// below is the type of a member of a map, declared or additional, as pruning goes by it; nil where there is none of
-// this name. In an object within the object, or at the top, metadata has the type ObjectMeta here.
+// below is the type that pruning uses for a member of a map, declared or additional; nil for an unknown member. In an
+// embedded object, or at the top, metadata has the type ObjectMeta here.
 func (t *Type) below(name string) *Type {
 	if f := t.Field(name); f != nil {
 		return f.Type
@@ -253,18 +253,19 @@ func (t *Type) below(name string) *Type {
 	return t.additional()
 }
 
-// loses says whether a member of this type goes because it is null (step 4). One with a default stays null, as the
-// default replaces it later (filler). Items of lists are not asked: a null item stays, or validation refuses it.
+// loses says whether a member of this type is dropped because it is null (step 4). One with a default stays null, as
+// the default replaces it later (filler). It is not called for items of lists: a null item stays, or validation refuses
+// it.
 func (p *pruner) loses(v object.Value, of *Type) bool {
 	return v.IsNull() && !p.nulls && of.declared() && !of.nullable() && of.fallback().IsNull()
 }
 
-// declared says that the type comes from a schema that was written for the place: not from additionalProperties: true
-// or false, nor from what every object has.
+// declared says whether the type comes from a schema that was written for the place, and not from a boolean
+// additionalProperties or from the fields that every object has.
 func (t *Type) declared() bool { return t != emptied && t != closed && t != bareTypeMeta }
 
-// reports says whether one more unknown field will be reported. Beyond maxUnknown none is, as in the reference, and
-// none beyond maxReported. It is asked before a path is printed.
+// reports says whether one more unknown field will be reported: not beyond maxUnknown, as in the reference, nor beyond
+// maxReported. It is called before a path is printed.
 func (p *pruner) reports(paths []string) bool {
 	return len(paths) < maxUnknown && p.reported < maxReported
 }
@@ -293,8 +294,8 @@ func (p *pruner) typeMeta(v object.Value, t *Type, at *place) (object.Value, boo
 	return v, true
 }
 
-// refuse notes what is wrong with an embedded object: the first error, which CheckEmbedded wants as a field error, and
-// the others as text.
+// refuse records an error in an embedded object. Only the first one is kept: as a field error for CheckEmbedded, and as
+// text for all other callers.
 func (p *pruner) refuse(v object.Value, at *place, detail string) {
 	if p.embedded == nil {
 		p.refused = field.Invalid(at.path(), BadValue(p.untyped(v, at)), detail)
@@ -302,7 +303,7 @@ func (p *pruner) refuse(v object.Value, at *place, detail string) {
 	}
 }
 
-// topMetadata is step 2. On an error the walk goes on: step 1 may have an error further on, which goes first.
+// topMetadata is step 2. After an error the walk goes on: step 1 may still fail, and its error takes precedence.
 func (p *pruner) topMetadata(v object.Value, t *Type, at *place) object.Value {
 	decoded, err := p.objectMeta(v, t, at)
 	if err != nil {
@@ -343,11 +344,11 @@ func (p *pruner) metadata(v object.Value, t *Type, at *place) (object.Value, boo
 }
 
 // objectMeta decodes metadata by the rules of Go. With stored, members that cannot be decoded are left out: each is
-// tried by itself, as one error does not say whether there are more. That takes a second pass over the members, not one
-// per member.
+// decoded separately, as one error does not reveal whether there are more. That takes a second pass over the members,
+// not one per member.
 func (p *pruner) objectMeta(v object.Value, t *Type, at *place) (Decoded, error) {
 	w := walker{settled: at.settled}
-	// The reference prints what it has read and decodes that: 1.0 has become 1 by then.
+	// The reference prints the metadata that it has read and decodes the text: 1.0 has become 1 by then.
 	is := goType(v)
 	v, err := v.Scalars(func(v object.Value) (object.Value, error) {
 		if v.Kind() != object.Number {
@@ -378,7 +379,7 @@ func (p *pruner) objectMeta(v object.Value, t *Type, at *place) (Decoded, error)
 }
 
 // withoutNulls is step 4 for metadata, which step 3 does not walk. The schema may describe metadata in more detail than
-// ObjectMeta does, and a null that it does not allow goes before Go's decoding sees it.
+// ObjectMeta does, and a null that it does not allow is dropped before Go's decoding.
 func withoutNulls(v object.Value, t *Type) object.Value {
 	var p pruner
 	switch v.Kind() {
@@ -411,7 +412,7 @@ func withoutNulls(v object.Value, t *Type) object.Value {
 }
 
 // BadValue returns a value in the form in which errors of the reference print it (field.Error.BadValue): scalars as Go
-// has them, lists and maps as JSON.
+// values, lists and maps as JSON.
 func BadValue(v object.Value) any {
 	switch v.Kind() {
 	case object.String:
@@ -434,8 +435,8 @@ type shown struct{ value object.Value }
 // MarshalJSON implements json.Marshaler.
 func (s shown) MarshalJSON() ([]byte, error) { return object.AppendJSON(nil, s.value), nil }
 
-// goType is the type that the reference holds a value as, in the words of fmt's %T. A Number is a literal that has not
-// been decoded yet: a float, since it is no integer of 64 bits.
+// goType is the Go type in which the reference holds a value, as fmt's %T prints it. A Number is a literal that has not
+// been decoded yet: a float, since it is not an integer of 64 bits.
 func goType(v object.Value) string {
 	switch v.Kind() {
 	case object.String:

@@ -17,24 +17,24 @@ import (
 
 // This file checks strings and numbers: minLength, maxLength, pattern and format; minimum, maximum and multipleOf.
 //
-// These keywords go by the value and not by the type beside them, as in JSON schema: {type: integer, maxLength: 3}
-// says nothing about 1234, and two things about "1234": it is no integer, and it is too long.
+// These keywords apply by the kind of the value and not by the type beside them, as in JSON schema: {type: integer,
+// maxLength: 3} does not constrain 1234, and is violated twice by "1234": it is not an integer, and it is too long.
 //
 // The oracle is kube-openapi's pkg/validation/validate (stringValidator, formatValidator, numberValidator). Its quirks
 // are kept, for clients see them, and the order of errors and the number of matches (checker) depend on them:
 //
-//   - Of maxLength, minLength and pattern only the first one that a string breaks is reported. Of a number everything
-//     that it breaks is.
+//   - Of maxLength, minLength and pattern only the first one that a string violates is reported. For a number every
+//     violation is.
 //   - Lengths are counted in code points. The message of maxLength says bytes nevertheless, as field.TooLong does.
 //   - A pattern is a regular expression of Go, which matches in time linear in the string, whatever the pattern. It is
-//     not anchored. One that does not compile is accepted in a definition, and refuses every string.
-//   - An error of the range of a number's type has no path: the place is in its text alone (say).
+//     not anchored. A pattern that does not compile is accepted in a definition, and refuses every string.
+//   - An error of the range of a number's type has no path: the place is named in its text alone (say).
 
-// text checks a string against minLength, maxLength and pattern, of which at most one error is reported, and against
+// text checks a string against minLength, maxLength and pattern, of which it reports at most one violation, and against
 // the format.
 //
-// The formats of numbers say nothing about a string. Of an object every other format in said.format is known
-// (effectiveFormat); a default has the format as it was written, and an unknown one says nothing there either.
+// The formats of numbers do not constrain a string. In an object, said.format has only known formats (effectiveFormat);
+// a default is checked against the format as written, and an unknown one is ignored there, too.
 func (c *checker) text(f *findings, v object.Value, said *Constraints, at *place) {
 	f.matches++
 	text := v.Str()
@@ -68,9 +68,9 @@ func (c *checker) text(f *findings, v object.Value, said *Constraints, at *place
 }
 
 // textFormats are the formats of strings that are checked: supportedVersionedFormats of apiextensions-apiserver, up to
-// the version that this server tells clients. They stand here without dashes, which do not count in the name of a
-// format: "date-time" is "datetime". What each of them accepts is up to the library (hasFormat): "password" any string,
-// "datetime" RFC 3339.
+// the version that this server reports to clients. They are written without dashes, which do not count in the name of a
+// format: "date-time" is "datetime". The library decides what each of them accepts (hasFormat): "password" accepts any
+// string, "datetime" RFC 3339.
 var textFormats = []string{
 	"bsonobjectid", "uri", "email", "hostname", "ipv4", "ipv6", "cidr", "mac", "uuid", "uuid3", "uuid4", "uuid5", "isbn",
 	"isbn10", "isbn13",
@@ -79,7 +79,7 @@ var textFormats = []string{
 }
 
 // KnowsFormat says whether values of a type of a structural schema ("string", "integer"; "" where the schema names
-// none) are checked against a format. All other formats say nothing of values: a definition may have them, and whoever
+// none) are checked against a format. All other formats are ignored: a definition may have them, and the client that
 // creates it is warned (GetUnrecognizedFormats of apiextensions-apiserver).
 func KnowsFormat(typ, format string) bool {
 	switch typ {
@@ -93,9 +93,9 @@ func KnowsFormat(typ, format string) bool {
 	return false
 }
 
-// format is the format that a value is checked against. The reference removes the formats that it does not know from
-// the schema that objects are validated by (StripUnsupportedFormatsPostProcessorForVersion), and leaves them in the one
-// that it validates defaults by, where they have a part in the check of the type (ofType).
+// format is the format that a value is checked against. The reference removes unknown formats from the schema that
+// objects are validated by (StripUnsupportedFormatsPostProcessorForVersion), and leaves them in the one for defaults,
+// where they affect the check of the type (ofType).
 func (c *checker) format(said *Constraints) string {
 	if c.asDefault {
 		return said.Format
@@ -103,8 +103,8 @@ func (c *checker) format(said *Constraints) string {
 	return said.format
 }
 
-// effectiveFormat is the format that values at a place are checked against; "" if it is unknown, or is no format of
-// the place's type. An int-or-string counts as a string, since its schema names no type.
+// effectiveFormat is the format that values at a place are checked against; "" if it is unknown, or not a format of the
+// place's type. An int-or-string counts as a string, since its schema names no type.
 func (t *Type) effectiveFormat(format string) string {
 	typ := "other"
 	switch t.Kind {
@@ -121,11 +121,11 @@ func (t *Type) effectiveFormat(format string) string {
 	return format
 }
 
-// registries are copies of the library's registry of formats. A registry holds its lock for as long as it checks a
-// text: with one for all, every request would wait while a string of a megabyte is checked for somebody else.
+// registries are copies of the library's registry of formats. A registry holds its lock while it checks a text: with a
+// single registry, every request would wait while another one checks a string of a megabyte.
 var registries = sync.Pool{New: func() any { return strfmt.NewFormats() }}
 
-// hasFormat says whether a text has a format, which must be one that the library knows: of others it says false.
+// hasFormat says whether a text has a format, which must be one that the library knows: for others it returns false.
 func hasFormat(format, text string) bool {
 	r := registries.Get().(strfmt.Registry)
 	defer registries.Put(r)
@@ -134,9 +134,9 @@ func hasFormat(format, text string) bool {
 
 // number checks a number against the range of its type, multipleOf, minimum and maximum.
 //
-// The problem: bounds are floats in a schema, values of type integer are 64 bits, and a float cannot hold all of those.
-// 9007199254740993 (2⁵³+1) is above maximum: 9007199254740992, but as floats the two are equal. So an integer is
-// compared with the bound as an integer. That works only for a bound that is one:
+// The problem: bounds are floats in a schema, values of type integer have 64 bits, and a float cannot hold all of
+// those. 9007199254740993 (2⁵³+1) is above maximum: 9007199254740992, but as floats the two are equal. So an integer is
+// compared with the bound as an integer. That works only for an integral bound:
 //
 //	type       bound    value    compared as
 //	integer    5        6        integers
@@ -144,7 +144,7 @@ func hasFormat(format, text string) bool {
 //	number     5        6.5      floats
 //	number     5.5      6        integers, 5 and 6: the bound loses its fraction
 //
-// By the last row, which is the library's, {type: number, minimum: 5.5} accepts 5.
+// By the last row, a quirk of the library, {type: number, minimum: 5.5} accepts 5.
 //
 // The two matches are those that the library counts for the check as a whole.
 func (c *checker) number(f *findings, v object.Value, t *Type, said *Constraints, at *place) {
@@ -195,10 +195,11 @@ func less(a, b object.Value) bool {
 	return a.Float() < b.Float()
 }
 
-// inRange checks that a number is one of the type and format, and says whether it is (IsValueValidAgainstRange). The
-// library prints the number without an exponent and parses that text as the type: 1e300 is no integer because its 301
-// digits do not fit 64 bits, 1.5 is none because of its point, and 1e40 with format float is above the largest float32.
-// A value of another type than the schema has was reported before (ofType), and is once more here.
+// inRange checks that a number is in the range of its type and format, and says whether it is
+// (IsValueValidAgainstRange). The library prints the number without an exponent and parses that text as the type: 1e300
+// is not an integer because its 301 digits do not fit 64 bits, 1.5 is not because of its point, and 1e40 with format
+// float is above the largest float32. A value of another type than the schema has was reported before (ofType), and is
+// reported again here.
 //
 // what names the number in the error: "Checked" is the value, and the others are bounds of the schema.
 func (c *checker) inRange(f *findings, v object.Value, t *Type, said *Constraints, what string, at *place) bool {
@@ -233,9 +234,9 @@ func plain10(v object.Value) string {
 	return strconv.FormatFloat(v.Float(), 'f', -1, 64)
 }
 
-// multiple checks multipleOf, for two Ints or two Floats. A factor that is not above zero is an error of the schema,
-// which is reported with each value: the validation of definitions lets it pass. That goes for 0.5 of an integer as
-// well, whose integer part is 0.
+// multiple checks multipleOf, for two Ints or two Floats. A factor that is not positive is an error of the schema, and
+// is reported with each value, since the validation of definitions accepts it. The same holds for a factor of 0.5 on an
+// integer: its integer part is 0.
 //
 // Floats divide with an error: 0.3/0.1 is 2.9999999999999996. So the quotient need only be near an integer (isWhole).
 // For a factor below 1 it is computed by the reciprocal, as the library does: the rounding decides which numbers pass.
@@ -264,7 +265,7 @@ func (c *checker) multiple(f *findings, at *place, v, factor object.Value) {
 }
 
 // isWhole says whether a float is an integer of at most 53 bits, or differs from one by less than a billionth of it,
-// which is taken for an error of rounding (IsFloat64AJSONInteger of the library). 1e16 is not whole by that.
+// which is taken for a rounding error (IsFloat64AJSONInteger of the library). By this definition 1e16 is not whole.
 func isWhole(f float64) bool {
 	const most = 1<<53 - 1
 	if math.IsNaN(f) || f < -most || f > most {

@@ -5,24 +5,24 @@ import (
 	"plinth/object"
 )
 
-// Settle brings a value into the form in which a built-in object is stored: what survives a round trip through
-// protobuf. Subtrees in which nothing changes are shared. Custom objects are stored as they came.
+// Settle brings a value into the form in which a built-in object is stored: the form after a round trip through
+// protobuf. Subtrees in which nothing changes are shared. Custom objects are stored unchanged.
 //
-// The reference stores protobuf, which cannot tell an empty list or map from none, and its answers show that: `rules:
-// []` comes back as null. Ownership is computed before, when the list is still empty. So this is a step of its own
-// after decoding, and not a part of it. Encoding protobuf and decoding it again would give the same form at ten times
-// the price. The rules are:
+// The reference stores protobuf, which cannot distinguish an empty list or map from an absent one, and clients see
+// that: `rules: []` is returned as null. Ownership is computed before, when the list is still empty. So this is a
+// separate step after decoding, and not a part of it. Encoding protobuf and decoding it again would give the same form
+// at ten times the cost. The rules are:
 //
 //	an empty list or map → null                        and its field is left out if it has omitempty
 //	an empty list or bytes as the value of a map       stays empty: the generated code starts from an empty value there
 //	Settle(Settle(v)) = Settle(v)
 //
 // A Role is created with `rules: []`. An update compares it with the zero value of a Role, which has `rules: null`, so
-// that .rules has changed, and its creator owns it. If decoding made it null, nobody would. If nothing did, clients
-// would see an empty list where the reference shows null.
+// that .rules has changed, and its creator owns it. If decoding made it null, .rules would have no owner. If neither
+// step did, clients would see an empty list where the reference shows null.
 //
-// One thing is not as protobuf has it: it does not carry the apiVersion and kind of an object within an object, and
-// the reference sets them again when it writes out a StatefulSet's volumeClaimTemplates. Here they stay.
+// There is one exception: protobuf does not carry the apiVersion and kind of an embedded object, and the reference sets
+// them again when it writes out a StatefulSet's volumeClaimTemplates. Here they are kept.
 func (t *Type) Settle(v object.Value) object.Value {
 	v, _ = t.SettleFrom(v, object.Nil)
 	return v
@@ -31,10 +31,9 @@ func (t *Type) Settle(v object.Value) object.Value {
 // SettleFrom is Settle for a value that was made from a settled one; as in DecodeFrom, shared subtrees are skipped,
 // and null shares nothing.
 //
-// stable says that Decode has nothing to change in the result, if it had nothing to change in v: the next write may
-// take the stored value as decoded. It nearly always is. It is not where there is a field that the type does not have,
-// or a null in a pointer field with omitempty, which Decode drops: a pointer to the zero time is decoded as such a
-// null.
+// stable says that Decode would leave the result unchanged, if it left v unchanged: the next write may take the stored
+// value as decoded. It is nearly always true. It is false where there is a field that the type does not have, or a null
+// in a pointer field with omitempty, which Decode drops: a pointer to the zero time is decoded as such a null.
 func (t *Type) SettleFrom(v, settled object.Value) (_ object.Value, stable bool) {
 	if t.golang == nil {
 		return v, true
@@ -47,7 +46,7 @@ func (t *Type) SettleFrom(v, settled object.Value) (_ object.Value, stable bool)
 	return out, !s.unstable
 }
 
-// IsSettled says that neither Decode nor Settle has anything to change in v.
+// IsSettled says whether both Decode and Settle leave v unchanged.
 func (t *Type) IsSettled(v object.Value) bool {
 	decoded, err := t.Decode(v)
 	return err == nil && len(decoded.Unknown) == 0 && decoded.Value == v && t.Settle(v) == v
@@ -58,8 +57,8 @@ type settler struct {
 	unstable bool // see SettleFrom
 }
 
-// value settles a value of the type; settled is the value at the same place of what v was made from, or null. The
-// parallel walk over members and fields is that of walker.structure.
+// value settles a value of the type; settled is the value at the same place of the older version, or null. The parallel
+// walk over members and fields is that of walker.structure.
 //
 // Lists of scalars are not walked: nothing in them changes.
 func (s *settler) value(v, settled object.Value, t *Type) object.Value {
@@ -129,7 +128,7 @@ func (s *settler) value(v, settled object.Value, t *Type) object.Value {
 }
 
 // entry settles a value of a map: empty lists and bytes stay, see Settle. A null one becomes empty, as the generated
-// code makes a value for each key before it reads what the value is.
+// code creates a value for each key before it reads its content.
 func (s *settler) entry(v object.Value, t *Type) object.Value {
 	if v.Len() == 0 {
 		switch t.Kind {

@@ -12,7 +12,7 @@ import (
 // microLayout is how a MicroTime is written.
 const microLayout = "2006-01-02T15:04:05.000000Z07:00"
 
-// This file decodes the scalars that have an UnmarshalJSON of their own in Go:
+// This file decodes the scalars whose Go types have their own UnmarshalJSON:
 //
 //	type           accepted                 stored form            null is
 //	Quantity       "0.5", 0.5, "500m"       "500m"                 "0"
@@ -21,12 +21,11 @@ const microLayout = "2006-01-02T15:04:05.000000Z07:00"
 //	MicroTime      RFC 3339, microseconds   UTC, microseconds      null
 //	Duration       "90s", "1h"              "1m30s", "1h0m0s"      an error
 //
-// The stored form is what the type prints when Go encodes it. Two texts of one amount are one stored value, so that a
+// The stored form is the one in which Go encodes the type. Two texts of one amount are one stored value, so that a
 // client that writes cpu: "0.5" again and again changes nothing (WRITE-3), and owns the same value as one that writes
 // 500m.
 
-// special decodes the types that bring their own decoding along in Go. What they refuse ends the walk, as it does
-// there.
+// special decodes the types with their own UnmarshalJSON. An error of theirs ends the walk, as in Go.
 func (w *walker) special(v object.Value, t *Type, at *step) object.Value {
 	switch t.Kind {
 	case Quantity:
@@ -42,9 +41,9 @@ func (w *walker) special(v object.Value, t *Type, at *step) object.Value {
 	}
 }
 
-// quantity accepts text and bare numbers, and gives the canonical form. isCanonicalQuantity spares the library's
-// parsing and printing nearly always, as stored quantities are canonical and come again with each update. Any other
-// JSON value is printed and parsed as well, as Go does: the error of true is that of a quantity that does not match.
+// quantity accepts text and bare numbers, and returns the canonical form. isCanonicalQuantity nearly always avoids the
+// library's parsing and printing, as stored quantities are canonical and are sent again with each update. Any other
+// JSON value is printed and parsed as well, as Go does: the error for true is that of a malformed quantity.
 func (w *walker) quantity(v object.Value, t *Type, at *step) object.Value {
 	if v.IsNull() {
 		return t.zero
@@ -71,8 +70,8 @@ func (w *walker) quantity(v object.Value, t *Type, at *step) object.Value {
 }
 
 // isCanonicalQuantity recognises the usual quantities that are in canonical form already: a few digits whose suffix
-// cannot be a bigger one. 1500m is canonical, 1000m is not, since it is 1; 1536Mi is, 1024Mi is 1Gi. It may be false
-// for a canonical one, but never true for another: everything else is left to the library.
+// cannot be replaced by a bigger one. 1500m is canonical, 1000m is not, since it is 1; 1536Mi is, 1024Mi is 1Gi. It may
+// be false for a canonical quantity, but is never true for another one: the rest is left to the library.
 func isCanonicalQuantity(text string) bool {
 	n, i := 0, 0
 	for ; i < len(text) && i < 9 && text[i] >= '0' && text[i] <= '9'; i++ {
@@ -102,7 +101,7 @@ func (w *walker) intOrString(v object.Value, t *Type, at *step) object.Value {
 	return object.Nil
 }
 
-// text is the string that a special type is read from, "" of null; false if it is no string.
+// text is the string that a special type is parsed from, "" for null; false if the value is not a string.
 func (w *walker) text(v object.Value, at *step) (string, bool) {
 	if v.Kind() != object.String && !v.IsNull() {
 		w.fatal = wrong(describe(v, false), "string", at)
@@ -111,8 +110,8 @@ func (w *walker) text(v object.Value, at *step) (string, bool) {
 	return v.Str(), true
 }
 
-// time accepts a text of this layout and gives it in UTC: 2024-01-01T01:00:00+01:00 becomes 2024-01-01T00:00:00Z, and
-// the fraction of a second goes that the layout does not have. The zero time is null, as Go prints it.
+// time accepts a text of this layout and returns it in UTC: 2024-01-01T01:00:00+01:00 becomes 2024-01-01T00:00:00Z, and
+// a fraction of a second that the layout does not have is dropped. The zero time is null, as Go prints it.
 func (w *walker) time(v object.Value, layout string, at *step) object.Value {
 	if v.IsNull() {
 		return v
@@ -137,8 +136,8 @@ func (w *walker) time(v object.Value, layout string, at *step) object.Value {
 	return object.StringOf(string(printed))
 }
 
-// duration accepts a text like "90s", and gives it as Go prints it: "1m30s". Null is no duration: it is parsed as "",
-// which is an error.
+// duration accepts a text like "90s", and returns it as Go prints it: "1m30s". Null is not a valid duration: it is
+// parsed as "", which is an error.
 func (w *walker) duration(v object.Value, at *step) object.Value {
 	text, ok := w.text(v, at)
 	if !ok {

@@ -27,24 +27,23 @@ import (
 //	       port: {type: integer, maximum: 65535}}}
 //
 // A type is compiled when a request first needs the version of the definition, and once more, for its checks, when the
-// definition is written. A large definition has ten thousand places. So memory counts: a place of which the schema says
-// no more than "string" costs its Field and nothing else (node.shared).
+// definition is written. A large definition has ten thousand places, so memory counts: a place whose schema is just
+// "string" costs its Field and no more (node.shared).
 
-// StructuralOptions is what a structural schema does not say itself.
+// StructuralOptions are the inputs that a structural schema does not contain.
 type StructuralOptions struct {
 	// Metadata is the type of metadata in every object, the top and the embedded ones: ObjectMeta, compiled from Go.
 	Metadata *Type
-	// Inspect says what is wrong with the metadata of an embedded object; nil: nobody asks. An embedded object may be
-	// without a name, and what it has for one may be whatever can stand in a URL. It is namespaced if it has a
-	// namespace.
+	// Inspect returns the errors in the metadata of an embedded object; nil disables it. An embedded object may lack a
+	// name, and its name may be any segment of a URL. It is namespaced if it has a namespace.
 	Inspect func(metadata object.Value, path *field.Path) field.ErrorList
 }
 
-// Types of which nothing more is said are shared by all custom types: most fields of most schemas have one of these.
+// Types without further constraints are shared by all custom types: most fields of most schemas have one of these.
 //
-// Their identity has a meaning, and is compared. Where a place has one of the last four, no schema was written for it
-// (declared); plainInt and plainString in anyOf are recognised as what every x-kubernetes-int-or-string repeats
-// (takesEither). Like every Type they are immutable.
+// They are compared by identity. If a place has one of the last four, no schema was written for it (declared); plainInt
+// and plainString in anyOf are recognised as the anyOf that every x-kubernetes-int-or-string has (takesEither). Like
+// every Type they are immutable.
 var (
 	plainString = &Type{Kind: String}
 	plainBool   = &Type{Kind: Bool}
@@ -53,44 +52,44 @@ var (
 	int32s      = &Type{Kind: Int, Bits: 64, Custom: &Constraints{Format: "int32", format: "int32"}}
 	int64s      = &Type{Kind: Int, Bits: 64, Custom: &Constraints{Format: "int64", format: "int64"}}
 	dateTimes   = &Type{Kind: String, Custom: &Constraints{Format: "date-time", format: "date-time"}}
-	// anything is what no schema describes: a merge takes its maps apart and its lists as a whole (SSA-9).
+	// anything is content without a schema: a merge treats its maps as granular and its lists as atomic (SSA-9).
 	anything = &Type{Kind: Any}
-	// emptied is what `additionalProperties: true` says of a member, to a merge the same as anything. But pruning
-	// knows no field there: scalars and lists stay, maps lose all their members.
+	// emptied is the type of a member under `additionalProperties: true`. A merge treats it like anything. But pruning
+	// finds no field in it: scalars and lists stay, maps lose all their members.
 	emptied = &Type{Kind: Any}
-	// closed is what `additionalProperties: false` says: pruning takes it for true, as the reference does, validation
-	// refuses it.
+	// closed is the type of a member under `additionalProperties: false`: pruning treats it like true, as the reference
+	// does, validation refuses it.
 	closed = &Type{Kind: Any}
 	// bareTypeMeta is the type of apiVersion and kind where the schema does not declare them.
 	bareTypeMeta = &Type{Kind: String}
 )
 
 // Structural compiles the openAPIV3Schema of a version of a CustomResourceDefinition, which has been validated as
-// structural. An error says that it is not: what cannot be served is not served, whoever let it into the store.
-// Descriptions are left out; strings of the type point into the schema.
+// structural. It returns an error for a schema that is not structural: such a version is not served, even if its
+// definition is in the store. Descriptions are left out; strings of the type point into the schema.
 //
-// The problem: one schema has three readers that disagree. Validation takes it as JSON schema, in which a keyword
-// counts for the values that it fits, whatever type is written beside it. Pruning asks which members are declared, goes
-// by the kind of the value, and lets x-kubernetes-preserve-unknown-fields hold down to the next schema that is written
-// out. A merge goes by the OpenAPI document that the reference makes of the schema, in which preserving holds for all
-// that is below. For
+// The problem: one schema has three readers that disagree. Validation reads it as JSON schema, in which a keyword
+// applies to the values that it fits, whatever type is written beside it. Pruning checks which members are declared,
+// follows the kind of the value, and lets x-kubernetes-preserve-unknown-fields apply down to the next schema that is
+// written out. A merge uses the OpenAPI document that the reference makes of the schema, in which preserving applies to
+// everything below. For
 //
 //	{type: object, x-kubernetes-preserve-unknown-fields: true, properties: {a: {type: object, properties: {b: …}}}}
 //
 // and the value {a: {c: {}}, d: {}}, pruning drops a.c and keeps d, while the set of an intent has .a.c as well as .d.
-// A Type must answer all three. Its fields (Kind, Fields, Elem, ListType) are what a merge sees; what pruning and
-// validation see beside that is in Constraints: the items of what is no List, and additionalProperties.
+// A Type must serve all three. Its fields (Kind, Fields, Elem, ListType) are those for a merge; what only pruning and
+// validation need is in Constraints: the items of other kinds than List, and additionalProperties.
 //
-// To a merge the type is what the reference makes of the OpenAPI document that it publishes (SSA-8, SSA-9): lists are
-// atomic and maps granular where nothing is said. What is not described, below x-kubernetes-preserve-unknown-fields at
+// For a merge the type is derived from the OpenAPI document that the reference publishes (SSA-8, SSA-9): lists are
+// atomic and maps granular unless marked otherwise. Undescribed content, below x-kubernetes-preserve-unknown-fields at
 // any depth or in an object without properties, has the type anything, as Elem of the Struct. Pruning has its own
 // rules, which do not reach as deep: see prune.go.
 //
-// An object that comes in (create, update, what a patch makes) goes through [Type.Decode], [Type.Default] and, after
-// admission, [Type.Validate]. One that an apply makes gets its defaults and is validated before it is decoded: what
-// the schema does not have is owned, and pruned only when it is stored. One that was stored in another form than
-// today's goes through [Type.DecodeStored] and [Type.Default] of the version that it is stored in, and after a
-// conversion through Decode of the version that is asked for, whose defaults it does not get.
+// An incoming object (create, update, the result of a patch) passes through [Type.Decode], [Type.Default] and, after
+// admission, [Type.Validate]. The result of an apply gets its defaults and is validated before it is decoded: fields
+// that the schema does not have are owned, and pruned only when the object is stored. An object that was stored in
+// another form than today's passes through [Type.DecodeStored] and [Type.Default] of the version that it is stored in,
+// and after a conversion through Decode of the requested version, whose defaults it does not get.
 func Structural(openAPI object.Value, o StructuralOptions) (*Type, error) {
 	c := structural{metadata: o.Metadata}
 	t, err := c.compile(openAPI, false, true)
@@ -109,14 +108,14 @@ func Structural(openAPI object.Value, o StructuralOptions) (*Type, error) {
 // structural is the state of one compilation.
 type structural struct {
 	metadata *Type // ObjectMeta: see StructuralOptions
-	embeds   bool  // there is an object within the object, for whose sake Validate walks the value once more
+	embeds   bool  // there are embedded objects, for which Validate walks the value once more
 }
 
-// node is one schema, read but not compiled: the keywords that decide the shape of the Type beside those that constrain
-// values. What each of them becomes is decided by the others (shape), so that all are read first.
+// node is one schema, parsed but not compiled: the keywords that decide the shape of the Type beside those that
+// constrain values. The result of each keyword depends on the others (shape), so that all are read first.
 //
-// Invariant: constraints = 0 ⇔ c says nothing. A Type gets Constraints of its own only where there are any: they
-// take 350 bytes, and most places have none.
+// Invariant: constraints = 0 ⇔ c has no constraint. A Type gets Constraints only where there are any: they take 350
+// bytes, and most places have none.
 type node struct {
 	kind                        string // "type"
 	intOrString                 bool   // x-kubernetes-int-or-string
@@ -130,11 +129,11 @@ type node struct {
 }
 
 // compile returns the type of a schema. open says that it, or a schema around it, preserves unknown fields, in which
-// case a merge takes whatever is not described as anything; root that it is the top.
+// case a merge treats undescribed content as anything; root says that it is the top.
 //
-// It goes from the bottom up: a default is pruned by the finished type of its place, and fills asks the types below.
-// The recursion is as deep as the schema, which was parsed with a bound on depth (object.MaxDepth), and takes time
-// linear in it: no schema refers to another one, since $ref is not structural.
+// It works bottom-up: a default is pruned by the finished type of its place, and fills depends on the types below. The
+// recursion is as deep as the schema, which was parsed with a bound on depth (object.MaxDepth), and takes time linear
+// in it: a schema cannot refer to another one, since $ref is not structural.
 func (s *structural) compile(from object.Value, open, root bool) (*Type, error) {
 	n, err := read(from)
 	if err != nil {
@@ -175,8 +174,8 @@ func (s *structural) compile(from object.Value, open, root bool) (*Type, error) 
 	return t, nil
 }
 
-// shared is the type of a schema that says no more than the name of a scalar, or beside that a format that most
-// schemas written by controller-gen have; nil if it says more.
+// shared is the type of a schema that has no keyword but the type of a scalar and, possibly, a format that most schemas
+// written by controller-gen have; nil for any other schema.
 func (n *node) shared() *Type {
 	if n.constraints > 1 || n.constraints == 1 && n.c.Format == "" || n.intOrString || !n.properties.IsNull() ||
 		!n.items.IsNull() || !n.additional.IsNull() || n.junctor() {
@@ -210,8 +209,8 @@ func (n *node) junctor() bool {
 var writtenKinds = map[string]Kind{"object": Struct, "array": List, "string": String, "boolean": Bool, "integer": Int,
 	"number": Float}
 
-// shape fills in what the structure of the schema says: the kind, members, items, and how they merge. The rows are
-// tried from the top.
+// shape fills in the structure of the type: the kind, members, items, and how they merge. The first row that matches
+// applies.
 //
 //	type     what else there is                    Kind            Elem
 //	any      x-kubernetes-int-or-string            IntOrString
@@ -222,11 +221,11 @@ var writtenKinds = map[string]Kind{"object": Struct, "array": List, "string": St
 //	array    items                                 List            the items
 //	scalar                                         that scalar
 //
-// An object with neither properties nor additionalProperties is a Struct without fields and not a Map of anything: no
-// key of it is declared, so that pruning empties it, while the keys of a Map are kept.
+// An object with neither properties nor additionalProperties is a Struct without fields and not a Map of anything: none
+// of its keys is declared, so that pruning empties it, while the keys of a Map are kept.
 //
-// What has no place in its row, such as the items of an object, goes into Constraints: validation takes {type: object,
-// items: {type: string}} to say something of lists, though no list passes as an object.
+// Keywords without a column in their row, such as the items of an object, are kept in Constraints: under {type: object,
+// items: {type: string}} validation checks the items of a list, though a list also fails as an object.
 func (s *structural) shape(t *Type, n *node, open, root bool) error {
 	var items, additional *Type
 	var err error
@@ -277,7 +276,7 @@ func (s *structural) shape(t *Type, n *node, open, root bool) error {
 		}
 		t.Kind, t.Bits = scalar.Kind, scalar.Bits
 	}
-	// What Elem has not taken is still there for pruning and validation.
+	// What Elem does not hold is kept for pruning and validation.
 	if items != nil || additional != nil {
 		n.c.items, n.c.additional = items, additional
 		n.constraints++
@@ -285,9 +284,9 @@ func (s *structural) shape(t *Type, n *node, open, root bool) error {
 	return n.mark(t)
 }
 
-// fields compiles the properties of a schema. They come sorted by name, as the members of every map do. All have
-// OmitEmpty: of a custom object nothing is written that nobody set (Type.always is empty). Default is the one of the
-// property's own type, where a merge looks for what an absent key stands for (Field.Implied).
+// fields compiles the properties of a schema. They are sorted by name, as the members of every map are. All have
+// OmitEmpty: unset fields of a custom object are never written (Type.always is empty). Default is the one of the
+// property's type, where a merge looks up the value that an absent key implies (Field.Implied).
 func (s *structural) fields(t *Type, n *node, open, root bool) error {
 	members := n.properties.Members()
 	if len(members) == 0 && !n.c.Embedded {
@@ -311,10 +310,10 @@ func (s *structural) fields(t *Type, n *node, open, root bool) error {
 	return nil
 }
 
-// object gives a Struct the fields that every object has. metadata has the type of ObjectMeta whatever the schema says
-// of it, as it is decoded as such; what the schema says is kept as Constraints.Metadata, for defaults and validation: a
-// schema may demand that metadata.name has at most 20 characters. apiVersion and kind are strings; a schema that gives
-// them another type is not taken at its word.
+// object gives a Struct the fields that every object has. metadata has the type ObjectMeta whatever its schema, as it
+// is decoded as such; the schema is kept as Constraints.Metadata, for defaults and validation: a schema may demand that
+// metadata.name has at most 20 characters. apiVersion and kind are strings; a schema that gives them another type is
+// ignored.
 func (s *structural) object(t *Type, n *node) {
 	for _, name := range [...]string{"apiVersion", "kind", "metadata"} {
 		i, there := slices.BinarySearchFunc(t.Fields, name, func(f Field, name string) int {
@@ -361,7 +360,7 @@ func (s *structural) junctors(n *node) (err error) {
 }
 
 // nested compiles the schemas of a list. They are not open: a junctor describes no fields, it constrains values. A
-// branch may repeat properties of the schema around it in order to constrain them, and pruning does not look at it.
+// branch may repeat properties of the schema around it in order to constrain them, and pruning ignores it.
 func (s *structural) nested(list object.Value) ([]*Type, error) {
 	if list.Len() == 0 {
 		return nil, nil
@@ -377,8 +376,9 @@ func (s *structural) nested(list object.Value) ([]*Type, error) {
 	return out, nil
 }
 
-// mark applies x-kubernetes-list-type, -list-map-keys and -map-type, which say how a value merges (SSA-8). Marked tells
-// apart what the schema says from the same as the default: the OpenAPI document repeats only what was said.
+// mark applies x-kubernetes-list-type, -list-map-keys and -map-type, which control how a value merges (SSA-8). Marked
+// distinguishes an explicit keyword from the same value as the default: the OpenAPI document repeats only explicit
+// ones.
 func (n *node) mark(t *Type) error {
 	switch n.listType {
 	case "":
@@ -404,9 +404,9 @@ func (n *node) mark(t *Type) error {
 	return nil
 }
 
-// pruned is the default of a place as pruning leaves it, nulls and all. A default is filled in after the object has
-// been pruned: what the schema does not have must be gone before. New definitions are refused for such a default, and
-// those from before that rule are served (PruneDefaults of the reference's package defaulting).
+// pruned is the default of a place after pruning, in which nulls are kept. A default is filled in after the object has
+// been pruned, so its unknown fields must be dropped before. New definitions are refused for such a default, and those
+// from before that rule are served (PruneDefaults of the reference's package defaulting).
 func (s *structural) pruned(t *Type) object.Value {
 	if t.Custom.Default.IsNull() {
 		return object.Nil
@@ -426,7 +426,7 @@ func (c *Constraints) setDefault(v object.Value) {
 // pruneMetadata brings the defaults of metadata and its fields into the form of ObjectMeta, as decoding does with the
 // metadata of objects: members that ObjectMeta does not have are dropped. t is the type of the object.
 //
-// It changes types below t. No other place has them, since a type with a default is never a shared one.
+// It changes types below t. They are not shared with another place, since a type with a default is never a shared one.
 func (t *Type) pruneMetadata() {
 	described := t.Custom.Metadata
 	if described == nil || !described.fills && described.fallback().IsNull() {
@@ -449,9 +449,10 @@ func (t *Type) pruneMetadata() {
 	}
 }
 
-// read takes a schema apart. A keyword that a structural schema may not have ($ref, definitions, patternProperties) is
-// an error: whoever wrote it relies on a check that nobody would make. One that says nothing of values (description,
-// title, example, externalDocs) is skipped, and so are keywords without effect, such as nullable: false, and null.
+// read parses the keywords of a schema. A keyword that a structural schema may not have ($ref, definitions,
+// patternProperties) is an error: its author relies on a check that would not take place. One that does not constrain
+// values (description, title, example, externalDocs) is skipped, and so are keywords without effect, such as nullable:
+// false, and null.
 func read(from object.Value) (node, error) {
 	if from.Kind() != object.Map {
 		return node{}, fmt.Errorf("a schema is a map, not a %s", from.Kind())
@@ -588,8 +589,8 @@ func (c *Constraints) setLength(key string, v object.Value) bool {
 	return true
 }
 
-// rules reads x-kubernetes-validations. Compiling a rule takes milliseconds, and most rules are of types that nobody
-// uses: package cel does it when an object of the type is first validated.
+// rules reads x-kubernetes-validations. Compiling a rule takes milliseconds, and most rules belong to types that are
+// not used: package cel compiles them when an object of the type is first validated.
 func rules(v object.Value) []Rule {
 	out := make([]Rule, 0, v.Len())
 	for _, item := range v.Items() {
@@ -607,7 +608,7 @@ func rules(v object.Value) []Rule {
 	return out
 }
 
-// texts are the strings of a list, "" for an item of another kind, which no definition has that was validated.
+// texts are the strings of a list; "" for an item of another kind, which a validated definition does not have.
 func texts(v object.Value) []string {
 	out := make([]string, 0, v.Len())
 	for _, item := range v.Items() {
@@ -626,8 +627,8 @@ func integer(v object.Value) *int64 {
 	return &i
 }
 
-// untyped is a literal of the schema (a default, a value of enum) with its numbers as those of a decoded object are: it
-// is compared with them. One that no float can hold has been refused with the definition.
+// untyped is a literal of the schema (a default, a value of enum) with its numbers typed like those of a decoded
+// object, with which it is compared. A definition with a number that no float can hold has been refused.
 func untyped(v object.Value) object.Value {
 	if typed, err := v.Untyped(); err == nil {
 		return typed
@@ -643,9 +644,9 @@ func untypedItems(v object.Value) []object.Value {
 	return out
 }
 
-// fillsBelow says whether Default has something to do below a place of this type. A place's own default is filled in
-// by the type around it, and so does not count here; in a built-in type the same question has another answer, as types
-// refer to themselves there (batch.finish).
+// fillsBelow says whether Default may change a value below a place of this type. The place's own default is filled in
+// by the type around it, and so does not count here. Built-in types need a different computation, as they may refer to
+// themselves (batch.finish).
 func (t *Type) fillsBelow() bool {
 	under := func(of *Type) bool { return of != nil && (of.fills || !of.fallback().IsNull()) }
 	if under(t.Items()) || under(t.additional()) || t.Custom != nil && under(t.Custom.Metadata) {

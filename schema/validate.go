@@ -13,17 +13,17 @@ import (
 // required members. Strings and numbers are in scalars.go, embedded objects in embedded.go, list types in lists.go, and
 // the rules of x-kubernetes-validations in package cel. Built-in objects have their own rules (internal/builtin).
 
-// Validate says what is wrong with an object of a custom type that has been decoded and has its defaults: the causes
-// of the reference's 422, but for those of the object's own metadata, of its scale subresource and of its rules. old
-// is the object that it replaces, null on create. Its order is that of the reference: the schema, embedded objects,
-// lists; within the schema, where the reference goes by the order of a Go map, members come in the order of their
-// names.
+// Validate returns the errors in an object of a custom type that has been decoded and has its defaults: the causes of
+// the reference's 422, except for those of the object's own metadata, of its scale subresource and of its rules. old is
+// the object that it replaces, null on create. The order of errors is that of the reference: the schema, embedded
+// objects, lists; within the schema, where the reference iterates over a Go map in random order, members are visited in
+// the order of their names.
 //
-// An update is not held responsible for what it leaves as it is (ratcheting): what the schema says of a value does
-// not count if its [Pair] is unchanged, and duplicates in lists do not count if the old object has any. Embedded
-// metadata always counts.
+// An update is not refused for errors in values that it leaves unchanged (ratcheting): errors of the schema are ignored
+// in a value whose [Pair] is unchanged, and duplicates in lists are ignored if the old object has any. Embedded
+// metadata is always validated.
 //
-// What is reported is bounded (maxReported); the verdict is not: where there is an error, there is one in the list.
+// The text of the errors is bounded (maxReported), but an invalid object always has at least one error.
 func (t *Type) Validate(v, old object.Value) field.ErrorList {
 	var pair *Pair
 	if !old.IsNull() {
@@ -36,12 +36,12 @@ func (t *Type) Validate(v, old object.Value) field.ErrorList {
 	return append(errs, t.listErrors(v, old)...)
 }
 
-// ValidateStatus is Validate for an update of the status subresource: of the schema, only what it says of status
-// counts, and embedded objects do not (ValidateStatusUpdate of the reference's customResourceValidator). What is wrong
-// in spec cannot be corrected by whoever writes the status, a controller as a rule.
+// ValidateStatus is Validate for an update of the status subresource: only the schema of status applies, and embedded
+// objects are not validated (ValidateStatusUpdate of the reference's customResourceValidator). An error in spec could
+// not be corrected by the client that writes the status, usually a controller.
 //
-// Of status itself the pair is the one of the whole object where there is one; where the old object has no status, it
-// is compared with null.
+// The pair of status is taken from that of the whole object where there is one; if the old object has no status, it is
+// compared with null.
 func (t *Type) ValidateStatus(v, old object.Value) field.ErrorList {
 	var errs field.ErrorList
 	if status, there := v.Get("status"); there {
@@ -56,8 +56,8 @@ func (t *Type) ValidateStatus(v, old object.Value) field.ErrorList {
 	return append(errs, t.listErrors(v, old)...)
 }
 
-// check is what the schema says of a value, whose place has the path root. Errors name their place below root in Field,
-// but without it in their messages, as in the reference: "status.count: Invalid value: 9: count in body should be …".
+// check validates a value, whose place has the path root, against the schema. Errors have the full path in Field, but
+// without root in their messages, as in the reference: "status.count: Invalid value: 9: count in body should be …".
 func (t *Type) check(v object.Value, pair *Pair, root *field.Path) field.ErrorList {
 	c := checker{root: root}
 	f := c.ratcheted(v, t, nil, pair)
@@ -72,47 +72,47 @@ func (f *findings) errors() (errs field.ErrorList) {
 }
 
 // checker validates a value against its schema, as kube-openapi's SchemaValidator does, which the reference runs on the
-// schema of the definition. The rules of JSON schema say what is valid; which errors are reported for what is not is up
-// to that library:
+// schema of the definition. JSON schema defines which values are valid; which errors are reported for an invalid one is
+// defined by that library:
 //
-//   - Everything that is wrong with a value is reported, a text only once.
+//   - Every violation in a value is reported, but no message twice.
 //   - Where anyOf or oneOf has no valid branch, the errors of one branch are reported: of the first that has the most
-//     matches, which is a count of the checks that took place in it and below it. So matches have to be counted as
-//     there, though they mean little.
-//   - What is wrong with a branch that is not reported may not be lost: it is not valid.
+//     matches, which is a count of the checks that took place in it and below it. So matches have to be counted as the
+//     library counts them, though they mean little.
+//   - Errors of a branch that is not reported still make that branch invalid.
 //
 // For example, anyOf: [{type: object, required: [a]}, {type: string}] and the value {} make
 //
 //	"x" must validate at least one schema (anyOf)
 //	x.a in body is required
 //
-// The first branch has more matches, since the type of the value is right there, and so its error is reported. That
-// the value is no string is not reported, but counts.
+// The first branch has more matches, since the type of the value is right, and so its error is reported. That the value
+// is not a string is not reported, but counts.
 //
-// The obvious way, one list that all checks write to, gets the second wrong; so each value has findings of its own,
-// which go into those of its parent.
+// The obvious way, one list that all checks write to, violates the second rule; so each value has separate findings,
+// which are merged into those of its parent.
 //
 // The branches of anyOf, oneOf and not are first checked without reporting anything (quiet). Only where errors of a
 // branch are to be reported, it is checked once more. So a value that is valid by its second branch prints no error of
 // the first one. A branch within a branch is checked quietly for each branch around it: the cost is that of checking
 // all branches once, times how deep the schema nests them.
 type checker struct {
-	root     *field.Path // of the value that everything begins with; nil where that is an object
-	reported int         // text in findings that have not been discarded
-	full     bool        // nothing more is reported (maxReported) unless something is discarded
-	quiet    bool        // of findings, only matches and failed are of interest
-	// asDefault says that the value is a default, to which the reference holds a schema as it is written: formats
-	// count that are not checked otherwise, and x-kubernetes-int-or-string does not stand for a type.
+	root     *field.Path // of the value at which validation starts; nil where that is an object
+	reported int         // length of the text in findings that have not been discarded
+	full     bool        // no further error is reported (maxReported) unless some are discarded
+	quiet    bool        // only matches and failed of findings are needed
+	// asDefault says that the value is a default, which the reference validates against the schema as written: formats
+	// apply that are otherwise ignored, and x-kubernetes-int-or-string does not stand for a type.
 	asDefault bool
 }
 
-// findings is what is known of one value, and of all that is below it: Result of the library. Invariants:
+// findings are the results for one value and everything below it: Result of the library. Invariants:
 //
 //	list has no message twice      len(list) > 0 ⇒ failed      reported(checker) = Σ size of all findings not discarded
 //	full(checker) ⇒ reported(checker) > 0
 //
 // failed without list is possible: in a quiet check, and when maxReported is reached. Errors that are not reported
-// decide as well.
+// still make the value invalid.
 type findings struct {
 	list    []finding
 	seen    map[string]bool // of list, by message; nil while it is short
@@ -120,26 +120,25 @@ type findings struct {
 	failed  bool            // there was an error, whether or not it is in list
 }
 
-// finding is one error. Two with one message are the same to the library, even if their errors differ in the value
-// that they show.
+// finding is one error. The library treats two errors with the same message as one, even if they show different values.
 type finding struct {
 	message string
 	err     *field.Error
 	size    int // of its text, against maxReported
 }
 
-// manyFindings is from how many findings on they are looked for in a map. Nearly all objects have few, and comparing
-// each with each would take quadratic time where a list of 100,000 items is wrong.
+// manyFindings is the number of findings from which on duplicates are found by a map. Nearly all objects have few, but
+// comparing each with each would take quadratic time for a list of 100,000 invalid items.
 const manyFindings = 16
 
-// silent notes an error, and says whether it will not be reported. Whoever finds one asks before making it: see
-// maxReported.
+// silent records that there is an error, and says whether its text will not be reported. It is called before the text
+// is created: see maxReported.
 func (c *checker) silent(f *findings) bool {
 	f.failed = true
 	return c.quiet || c.full
 }
 
-// add adds an error, unless its message is there, or maxReported is reached.
+// add adds an error, unless its message exists already, or maxReported is reached.
 func (c *checker) add(to *findings, one finding) {
 	to.failed = true
 	if to.seen == nil && len(to.list) >= manyFindings {
@@ -168,8 +167,8 @@ func (c *checker) add(to *findings, one finding) {
 	to.list = append(to.list, one)
 }
 
-// merge puts what is known of a part into what is known of the whole. part may not be used afterwards: a whole that
-// knows nothing yet takes its memory.
+// merge adds the findings of a part to those of the whole. part may not be used afterwards: if the whole has no
+// findings yet, it takes over the memory of part.
 func (c *checker) merge(to *findings, part findings) {
 	to.matches += part.matches
 	to.failed = to.failed || part.failed
@@ -183,7 +182,7 @@ func (c *checker) merge(to *findings, part findings) {
 	}
 }
 
-// discard forgets findings that are not reported, as the value is unchanged, so that they do not count against
+// discard drops findings that are not reported, since the value is unchanged, so that they do not count against
 // maxReported.
 func (c *checker) discard(f findings) {
 	for i := range f.list {
@@ -192,8 +191,9 @@ func (c *checker) discard(f findings) {
 	}
 }
 
-// name is a place in the words of the library: spec.ports[0].name. It is String, but that the name of an additional
-// member of the top begins with a dot: ".a in body must be of type integer". Nil, the object itself, is "".
+// name is the path of a place in the form of the library: spec.ports[0].name. It is String, except that the name of an
+// additional member of the top begins with a dot: ".a in body must be of type integer". The name of nil, the object
+// itself, is "".
 func (p *place) name() string {
 	var dst []byte
 	for top := p; top != nil; top = top.up {
@@ -204,8 +204,8 @@ func (p *place) name() string {
 	return string(p.appendPath(dst))
 }
 
-// at is the path of a name: one element that holds all of it, as the reference makes it from the text of the library's
-// error, whatever brackets and dots it has.
+// at is the path for a name: one element that holds all of it, brackets and dots included. The reference parses it from
+// the text of the library's error in the same way.
 func (c *checker) at(name string) *field.Path {
 	if name = strings.TrimPrefix(name, "."); name == "" {
 		return c.root
@@ -213,8 +213,9 @@ func (c *checker) at(name string) *field.Path {
 	return c.root.Child(name)
 }
 
-// put adds an error whose message begins with the name of its place. make turns path and message into the error; some
-// kinds of errors take the place of the message by one of their own (field.TooLong), but are the same by it (finding).
+// put adds an error whose message begins with the name of its place. make turns path and message into the error. Some
+// kinds of errors show a fixed text instead of the message (field.TooLong); duplicates are still found by the message
+// (finding).
 func (c *checker) put(
 	f *findings, at *place, format string, args []any, make func(path *field.Path, message string) *field.Error,
 ) {
@@ -227,21 +228,22 @@ func (c *checker) put(
 	c.add(f, finding{message, err, len(message) + len(err.Field) + len(err.Detail) + badSize(err.BadValue)})
 }
 
-// invalid adds an error of the type that most have: field.Invalid, with the value that it shows.
+// invalid adds an error of the most frequent type: field.Invalid, with the value.
 func (c *checker) invalid(f *findings, at *place, value any, format string, args ...any) {
 	c.put(f, at, format, args, func(path *field.Path, message string) *field.Error {
 		return field.Invalid(path, value, message)
 	})
 }
 
-// wrongType adds an error about a value that is not of a type or format. is stands in the error in place of the value.
+// wrongType adds an error for a value of a wrong type or format. The error shows is, the actual type, in place of the
+// value.
 func (c *checker) wrongType(f *findings, at *place, want, is string) {
 	c.put(f, at, "must be of type %s: %q", []any{want, is}, func(path *field.Path, message string) *field.Error {
 		return field.TypeInvalid(path, is, message)
 	})
 }
 
-// say adds an error about the object as a whole: those of the junctors and of the ranges of number types name their
+// say adds an error about the object as a whole: errors of the junctors and of the ranges of number types name their
 // place in the text alone. The name is the first argument of the format.
 func (c *checker) say(f *findings, at *place, format string, args ...any) {
 	if c.silent(f) {
@@ -252,11 +254,11 @@ func (c *checker) say(f *findings, at *place, format string, args ...any) {
 	c.add(f, finding{message, err, 2 * len(message)})
 }
 
-// ratcheted checks a value, and lets what is wrong with it pass if the value is as it was (KEP-4008; Validate of the
-// reference's ratchetingValueValidator). The comparison comes last: most values are right, and need none.
+// ratcheted checks a value, and ignores its errors if the value is unchanged (KEP-4008; Validate of the reference's
+// ratchetingValueValidator). The comparison comes last: most values are valid, and need none.
 //
-// A comparison takes time linear in the value. The one at a place is repeated at no place around it: if it finds a
-// change, members and items say so to the pair around them (see there), and if it finds none, nothing is wrong there.
+// A comparison takes time linear in the value. It is not repeated at the places around it: if it finds a change, items
+// and members mark the enclosing pair as changed, and if it finds none, the errors are dropped.
 func (c *checker) ratcheted(v object.Value, t *Type, at *place, pair *Pair) findings {
 	f := c.value(v, t, at, pair)
 	if f.failed && pair.Unchanged() {
@@ -266,9 +268,9 @@ func (c *checker) ratcheted(v object.Value, t *Type, at *place, pair *Pair) find
 	return f
 }
 
-// value checks a value. pair is nil where there is no old one, and within junctors: what a branch finds wrong with a
-// value is forgiven with the value around the junctor or not at all. The order of the checks is that of
-// the library: it decides the order of the errors, and with matches which branch of a junctor is reported.
+// value checks a value. pair is nil where there is no old value, and within junctors: errors of a branch are ignored
+// only if the value around the junctor is unchanged. The order of the checks is that of the library: it decides the
+// order of the errors, and together with matches which branch of a junctor is reported.
 func (c *checker) value(v object.Value, t *Type, at *place, pair *Pair) (f findings) {
 	said := t.Custom
 	if said == nil {
@@ -279,7 +281,7 @@ func (c *checker) value(v object.Value, t *Type, at *place, pair *Pair) (f findi
 		written.Kind = t.Custom.written
 		t = &written
 	}
-	if v.Kind() == object.Number { // what an apply has made is validated before it is decoded
+	if v.Kind() == object.Number { // the result of an apply is validated before it is decoded
 		v = object.FloatOf(v.Float())
 	}
 	if v.IsNull() {
@@ -318,8 +320,8 @@ func (c *checker) value(v object.Value, t *Type, at *place, pair *Pair) (f findi
 // unconstrained stands for the constraints of a type that has none. It is shared, and never written.
 var unconstrained Constraints
 
-// jsonType is the name of the type in JSON schema; "" of what may be anything. An int-or-string has two, which errors
-// join by a comma, as the reference has it from its OpenAPI definition.
+// jsonType is the name of the type in JSON schema; "" for Any. An int-or-string has two, which errors join by a comma,
+// as the reference does by its OpenAPI definition.
 func (t *Type) jsonType() string {
 	switch t.Kind {
 	case Struct, Map:
@@ -340,8 +342,8 @@ func (t *Type) jsonType() string {
 	return ""
 }
 
-// jsonType is the type of a value in JSON schema, and the format that the library takes it for. "float64" is no format
-// that a schema may have; it shows in errors.
+// jsonType is the type of a value in JSON schema, and the format that the library assigns to it. "float64" is not a
+// format that a schema may have; it appears in errors.
 func jsonType(v object.Value) (typ, format string) {
 	switch v.Kind() {
 	case object.Bool:
@@ -396,7 +398,7 @@ func (c *checker) ofType(f *findings, v object.Value, t *Type, said *Constraints
 	}
 }
 
-// junctors checks allOf, anyOf, oneOf and not (schemaPropsValidator). The branches look at the same value, so that the
+// junctors checks allOf, anyOf, oneOf and not (schemaPropsValidator). All branches check the same value, so that the
 // time is the product of the value and the branches; nested junctors multiply, but only the author of the schema can
 // nest them, and definitions are written by administrators.
 func (c *checker) junctors(f *findings, v object.Value, t *Type, said *Constraints, at *place) {
@@ -426,16 +428,16 @@ func (c *checker) junctors(f *findings, v object.Value, t *Type, said *Constrain
 	}
 }
 
-// takesEither says that v is what `anyOf: [{type: integer}, {type: string}]` asks for, which stands with every
-// x-kubernetes-int-or-string and is there for documentation. This spares its check where the type has passed already.
-// The matches that are not counted for it are missed nowhere: x-kubernetes-int-or-string is not allowed within a
-// junctor, and only there do matches decide.
+// takesEither says whether `anyOf: [{type: integer}, {type: string}]` accepts v. Every x-kubernetes-int-or-string has
+// this anyOf, for documentation. It need not be checked where the type has been checked already. The matches that are
+// then not counted are never used: x-kubernetes-int-or-string is not allowed within a junctor, and matches decide only
+// there.
 func (t *Type) takesEither(v object.Value, said *Constraints) bool {
 	return t.Kind == IntOrString && (v.Kind() == object.Int || v.Kind() == object.String) &&
 		len(said.AnyOf) == 2 && said.AnyOf[0] == plainInt && said.AnyOf[1] == plainString
 }
 
-// quietly checks a value against a branch of a junctor. The findings have no list.
+// quietly checks a value against a branch of a junctor. The findings have an empty list.
 func (c *checker) quietly(v object.Value, branch *Type, at *place) findings {
 	was := c.quiet
 	c.quiet = true
@@ -447,7 +449,7 @@ func (c *checker) quietly(v object.Value, branch *Type, at *place) findings {
 // closest is the branch, of those that a value fails, whose errors are reported: the first of those with the most
 // matches.
 type closest struct {
-	branch  *Type // nil: there is none yet
+	branch  *Type // nil: none yet
 	matches int
 }
 
@@ -457,7 +459,7 @@ func (b *closest) prefer(branch *Type, matches int) {
 	}
 }
 
-// explain reports what is wrong with a value by the branch that it comes closest to.
+// explain reports the errors of the branch that a value comes closest to.
 func (c *checker) explain(f *findings, v object.Value, best closest, at *place) {
 	if c.quiet {
 		f.matches += best.matches
@@ -466,7 +468,7 @@ func (c *checker) explain(f *findings, v object.Value, best closest, at *place) 
 	c.merge(f, c.value(v, best.branch, at, nil))
 }
 
-// anyOf checks that one branch is valid. The first valid one ends the search, and counts its matches.
+// anyOf checks that a branch is valid. The first valid one ends the search, and its matches are counted.
 func (c *checker) anyOf(f *findings, v object.Value, branches []*Type, at *place) {
 	var best closest
 	for _, branch := range branches {
@@ -481,7 +483,7 @@ func (c *checker) anyOf(f *findings, v object.Value, branches []*Type, at *place
 	c.explain(f, v, best, at)
 }
 
-// oneOf checks that exactly one branch is valid, for which all are tried. Its matches are those of the valid branch.
+// oneOf checks that exactly one branch is valid, for which all are checked. Its matches are those of the valid branch.
 // The errors of a branch are reported only where none is valid.
 func (c *checker) oneOf(f *findings, v object.Value, branches []*Type, at *place) {
 	var best closest
@@ -508,7 +510,7 @@ func (c *checker) oneOf(f *findings, v object.Value, branches []*Type, at *place
 
 // items checks a list (schemaSliceValidator): its items, its length, and uniqueItems, which the validation of
 // definitions forbids. An item of a list of type map has a pair by its keys; items of other lists have none, so that an
-// item that was wrong before is forgiven only with the whole list.
+// error in an old item is ignored only if the whole list is unchanged.
 func (c *checker) items(f *findings, v object.Value, t *Type, said *Constraints, at *place, pair *Pair) {
 	items := v.Items()
 	if of := t.Items(); of != nil {
@@ -542,8 +544,8 @@ func (c *checker) tooMany(f *findings, at *place, size, limit int64, format stri
 	})
 }
 
-// members checks a map (objectValidator): the number of its members, each of those that the schema knows, and those
-// that it requires. Unknown members count for the number: below x-kubernetes-preserve-unknown-fields they are there.
+// members checks a map (objectValidator): the number of its members, each member that the schema describes, and the
+// required ones. Unknown members are counted, too: below x-kubernetes-preserve-unknown-fields there may be some.
 func (c *checker) members(f *findings, v object.Value, t *Type, said *Constraints, at *place, pair *Pair) {
 	f.matches++
 	members := v.Members()
@@ -565,15 +567,15 @@ func (c *checker) members(f *findings, v object.Value, t *Type, said *Constraint
 			continue
 		}
 		var below *Pair
-		// The type of an object cannot change: both have been brought into the same version.
+		// apiVersion and kind cannot change: both objects have been brought into the same version.
 		ratchets := at != nil || here.key != "apiVersion" && here.key != "kind"
 		if ratchets {
 			below = pair.Key(here.key)
 		}
 		part := c.ratcheted(members[i].Value, of, &here, below)
 		if part.failed && pair != nil && ratchets {
-			// A member that has changed, or has no old one, has changed the map: no need to compare what is as large
-			// as all that is below, once for each step up.
+			// A member that has changed, or has no old value, has changed the map. Marking it avoids comparing a whole subtree
+			// once more for each level above it.
 			pair.compared, pair.unchanged = true, false
 		}
 		c.merge(f, part)
@@ -585,8 +587,8 @@ func (c *checker) members(f *findings, v object.Value, t *Type, said *Constraint
 	}
 }
 
-// notAllowed adds the error of a member that additionalProperties: false excludes. Its path is that of the map, in
-// which it differs from missing.
+// notAllowed adds the error of a member that additionalProperties: false excludes. Its path is that of the map, unlike
+// that of missing.
 func (c *checker) notAllowed(f *findings, key string, at *place) {
 	if c.silent(f) {
 		return
@@ -596,7 +598,7 @@ func (c *checker) notAllowed(f *findings, key string, at *place) {
 	c.add(f, finding{message, field.Invalid(c.at(name), key, message), 2*len(message) + len(key)})
 }
 
-// missing adds the error of a required member that is not there.
+// missing adds the error of a required member that is absent.
 func (c *checker) missing(f *findings, key string, at *place) {
 	if c.silent(f) {
 		return
@@ -606,7 +608,7 @@ func (c *checker) missing(f *findings, key string, at *place) {
 }
 
 // enum checks that the value is one of those that are listed. Null never is, even if null is listed: the library skips
-// it. The time is linear in the list; a list of a thousand values is compared with each value.
+// it. The time is linear in the length of the list.
 func (c *checker) enum(f *findings, v object.Value, said *Constraints, at *place) {
 	if len(said.Enum) == 0 {
 		return
@@ -632,9 +634,9 @@ func (c *checker) enum(f *findings, v object.Value, said *Constraints, at *place
 	})
 }
 
-// converted is a value in the kind that it is compared with, by the rules of Go's conversions, as the reference's enum
-// has them: 1.5 is 1 among integers, and 65 is "A" among strings. An integer that is no code point becomes U+FFFD, as
-// it does in Go.
+// converted is a value in the kind that it is compared with, by the rules of Go's conversions, which the reference's
+// enum uses: 1.5 is 1 among integers, and 65 is "A" among strings. An integer that is not a code point becomes U+FFFD,
+// as in Go.
 func converted(v object.Value, to object.Kind) object.Value {
 	switch {
 	case v.Kind() == object.Float && to == object.Int:
