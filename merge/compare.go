@@ -16,8 +16,8 @@ import (
 //
 //	labels: {a: "1", b: "1"}       to       labels: {b: "2", c: "1"}
 //
-// .labels.a is removed, and .labels.b and .labels.c are touched. .labels has no mark: it was there, and still is. Only
-// where a whole container comes or goes, the container has the mark as well as every path in it.
+// .labels.a is removed, and .labels.b and .labels.c are touched. .labels has no mark: it exists before and after. Only
+// where a whole container is added or removed does the container have the mark as well as every path in it.
 //
 // The obvious way is to compare the sets fields(was) and fields(is) and then the values at the paths that both have. It
 // walks both objects completely and looks every path up twice, although nearly everything is unchanged.
@@ -26,7 +26,7 @@ import (
 // of live (join), so that the comparison takes time proportional to what has changed, not to the object.
 //
 // The order of an associative list is not compared: its items are paths, and a set of paths has no order. A list that
-// is merely reordered has an empty difference, and nobody's ownership changes.
+// is merely reordered has an empty difference, and ownership does not change.
 //
 // Both values must be of type t, but their lists may hold duplicate items. An item without identity is the only error.
 // The set lives in the arena.
@@ -83,8 +83,9 @@ func (c *comparer) asShape(s shape, was, is object.Value, t *schema.Type) (marks
 	return 0, c.items(was.Items(), is.Items(), t)
 }
 
-// oneSided compares a value with nothing: the place and all paths of the value have the mark, which is touched for a
-// value that has come, or removed for one that has gone. It walks the value as values does, against an empty container.
+// oneSided compares a value with an absent one: the place and all paths of the value have the mark, which is touched
+// for a value that was added, or removed for one that was removed. It walks the value as values does, against an empty
+// container.
 func (c *comparer) oneSided(v object.Value, t *schema.Type, mark marks) (marks, Set) {
 	s := shapeOf(t, v)
 	if s == leaf || v.Len() == 0 || atomic(t, s) {
@@ -148,8 +149,8 @@ func (c *comparer) members(was, is []object.Member, t *schema.Type) Set {
 //	several   one       touched and removed           added
 //	several   several   touched, unless all are equal
 //
-// The last row compares the occurrences in their order. The first pass below goes through the identities that the old
-// list has, and the second one through those that only the new one has; sortedSet puts both together.
+// The last row compares the occurrences in their order. The first pass below visits the identities that the old list
+// has, and the second one those that only the new list has; sortedSet combines both.
 func (c *comparer) items(was, is []object.Value, t *schema.Type) Set {
 	olds, news := newItemIndex(), newItemIndex()
 	defer olds.free()

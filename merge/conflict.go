@@ -33,8 +33,8 @@ func (c *Conflict) By() string {
 }
 
 // ConflictError is the error of an apply that would take fields from other managers. It is complete: all fields and all
-// managers, so that the user decides once. Whether to force is the user's decision, too (Writer.Force); nothing here
-// chooses a winner.
+// managers, so that the user decides once. Whether to force is the user's decision, too (Writer.Force); this package
+// never chooses a winner.
 type ConflictError struct {
 	Conflicts []Conflict // grouped by manager, in the order of managedFields
 }
@@ -63,15 +63,14 @@ func (e *ConflictError) Error() string {
 }
 
 // conflict holds the fields that one manager would lose: those of its fields that the apply would add or change. A
-// field that the apply removes is no conflict. It is removed only if the writer owned it and nobody else does, or with
-// an item of which that holds (prune).
+// field that the apply removes is not a conflict. It is removed only if the writer owned it and no other manager does,
+// or together with an item for which that holds (prune).
 type conflict struct {
 	with *entry
 	lost Set
 }
 
-// conflictError is the error that tells of these conflicts, as yet without values (addValues). The sets must not be
-// empty.
+// conflictError is the error for these conflicts, as yet without values (addValues). The sets must not be empty.
 func conflictError(all []conflict) *ConflictError {
 	e := &ConflictError{}
 	for _, c := range all {

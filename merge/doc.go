@@ -7,31 +7,33 @@
 //
 // # Glossary
 //
-//   - writer: whoever makes a request. The writer acts under the name of a manager.
+//   - writer: the client that makes a request. The writer acts under the name of a manager.
 //   - manager: the name (with operation, API version and subresource) under which fields are owned. Each manager has
 //     one entry in metadata.managedFields, and the entry holds the [Set] of the paths that it owns.
 //   - live: the stored object before the write; null if there is none.
 //   - intent: the body of an apply. It holds exactly those fields that the manager wants to own.
 //   - conflict: a field that an apply would change and that another manager owns.
-//   - associative list: a list whose items are told apart by keys or, in a set, by their values. Its items have owners
-//     of their own. The items of an atomic list have not: the list is owned as a whole.
-//   - identity: what tells an item of an associative list from the others. It is computed by identify.
-//   - to prune: to remove what a manager owned, does not apply any longer, and nobody else owns.
+//   - associative list: a list whose items are told apart by keys or, in a set, by their values. Each item has separate
+//     owners. The items of an atomic list have none: the list is owned as a whole.
+//   - identity: the value that distinguishes an item of an associative list from the others. identify computes it.
+//   - to prune: to remove what a manager owned, does not apply any longer, and no other manager owns.
 //   - to reconcile: to adapt a stored set of paths to a schema in which a list or map has become atomic since.
 //
 // # The problem
 //
 // Several managers write to one object: a person applies a Deployment, an autoscaler sets its replicas, a mesh adds a
-// container. Each write brings a whole object or a part of one, and says nothing of the others. Two simple ways fail:
+// container. Each write contains a whole object or a part of one, and no information about other managers. Two simple
+// ways fail:
 //
 //   - The last write wins. The person applies the manifest again, and sets the replicas back to 1.
 //   - A three-way merge of live, intent and the last intent (client-side apply, in an annotation). It sees what this
 //     writer has given up, but knows one writer only. If two tools apply the same label and one of them drops it, the
-//     label goes, although the other one still wants it; and a tool that overwrites a value of another is not told.
+//     label is removed, although the other one still applies it; and a tool that overwrites a value of another gets no
+//     warning.
 //
 // So the object itself records, per manager, which fields it owns (metadata.managedFields). From that record follow
-// three decisions that the values alone do not contain: which fields an apply removes, which ones it may not change,
-// and who is told.
+// three decisions that cannot be made from the values alone: which fields an apply removes, which ones it may not
+// change, and which managers a conflict names.
 //
 // # The algorithm
 //
@@ -62,7 +64,7 @@
 //	spec: {containers: [{name: web, args: [x]}]}
 //
 // The live item with the identity "web" and his are one item. merged has image and args; diff holds
-// .spec.containers[name="web"].args only, which nobody else owns: no conflict. The item and its .name now have two
+// .spec.containers[name="web"].args only, which has no other owner: no conflict. The item and its .name now have two
 // owners. At last alice applies
 //
 //	spec: {replicas: 1}
@@ -73,15 +75,16 @@
 //
 // # Cost
 //
-// Every operation is linear, but for a logarithm, in the sizes of both objects and of all sets, whatever they contain:
-// a client may send lists of 100,000 items, items of one identity, and thousands of managers (TestWorkIsLinear). A
-// repeated apply, which is what controllers do all day, takes time proportional to its intent and the text of
-// managedFields: nothing that is equal is copied, compared twice, or printed again.
+// Every operation is linear, up to a logarithm, in the sizes of both objects and of all sets, whatever they contain: a
+// client may send lists of 100,000 items, items of one identity, and thousands of managers (TestWorkIsLinear). A
+// repeated apply, the most frequent request of controllers, takes time proportional to its intent and the text of
+// managedFields: equal parts are not copied, compared twice, or printed again.
 //
 // # Where to read
 //
-// merge.go has Apply and Update, and reads from top to bottom. set.go is the trie of paths that all else computes with,
-// fieldset.go makes one from a value, and shape.go says what the schema makes of a value: a leaf, members or items.
+// merge.go has Apply and Update, and reads from top to bottom. set.go is the trie of paths that all other files use,
+// fieldset.go makes one from a value, and shape.go decides by the schema how a value merges: as a leaf, by members or
+// by items.
 //
 // Managers may have written in different API versions. Their sets name the fields of their own version, so that each
 // comparison is made once per version, on converted objects (SSA-11).
@@ -92,9 +95,9 @@
 // known and meant: values are compared in their canonical form here, and as they were written there, so that an intent
 // with `cpu: "0.5"` has no conflict with a live `500m` (SSA-18).
 //
-// Managed fields may be written by clients, too (SSA-7). Nothing may be assumed of the set of another manager: it may
-// hold paths that do not exist, lead into a scalar, or select list items by keys that the list does not have. The set
-// that an apply stores for its own manager is the exception; see checkApplied.
+// Managed fields may be written by clients, too (SSA-7). No assumption holds for the set of another manager: it may
+// contain paths that do not exist, lead into a scalar, or select list items by keys that the list does not have. The
+// set that an apply stores for its own manager is the exception; see checkApplied.
 //
 // Values and sets are immutable and share memory. No function of this package changes an argument.
 package merge

@@ -66,8 +66,8 @@ func (e Element) Compare(f Element) int {
 	return compareValues(e.v, f.v)
 }
 
-// rank orders the kinds of values: numbers come before strings, null comes last. The three kinds of numbers have one
-// rank, as they are compared with each other.
+// rank orders the kinds of values: numbers first, then strings, null last. The three kinds of numbers have one rank, as
+// they are compared with each other.
 var rank = [...]uint8{object.Int: 0, object.Float: 0, object.Number: 0, object.String: 1, object.Bool: 2,
 	object.List: 3, object.Map: 4, object.Null: 5}
 
@@ -160,8 +160,8 @@ func same(a, b object.Value) bool {
 	return a == b || compareValues(a, b) == 0
 }
 
-// Path is the way from an object to one of its fields. The empty path is the object itself, which nobody owns. Sets are
-// tries and are not made of Paths: a Path exists where one field is named, in a conflict or in a question.
+// Path leads from an object to one of its fields. The empty path is the object itself, which has no owner. Sets are
+// tries and do not contain Paths: a Path is made where one field is named, in a conflict or as an argument.
 type Path []Element
 
 // String is the path in the form of conflict messages: `.spec.containers[name="web"].image`.
@@ -224,8 +224,8 @@ var errUnknownElement = errors.New("unknown path element type")
 // point into the memory of the text.
 //
 // Names, plain keys and plain values are read without the JSON parser: an apply reads the sets of all managers, a few
-// hundred elements, and setting up a parser for each took most of that time. What the short ways do not recognise,
-// valid or not, goes to parseOther, so that they need no errors of their own.
+// hundred elements, and setting up a parser for each took most of that time. Any text that the fast paths do not
+// recognise, valid or not, is passed to parseOther, so that they return no errors.
 func parseElement(text string) (e Element, canonical bool, err error) {
 	if rest, ok := strings.CutPrefix(text, fieldPrefix); ok {
 		return FieldElement(rest), true, nil
@@ -276,8 +276,8 @@ func parseOther(text string) (Element, error) {
 	return Element{}, errUnknownElement
 }
 
-// parseInner reads the JSON within an element. Its numbers become Int or Float at once (Untyped): no schema will say
-// what they are, and they are compared with decoded values.
+// parseInner parses the JSON within an element. Its numbers become Int or Float at once (Untyped): no schema gives them
+// a type later, and they are compared with decoded values.
 func parseInner(text string) (object.Value, error) {
 	parsed, err := object.ParseJSON([]byte(text))
 	if err != nil {
@@ -352,7 +352,7 @@ func isPlain(text string) bool {
 }
 
 // wire is the element as FieldsV1 has it. parseElement(e.wire()) = e for every element that parseElement returns. The
-// reverse does not hold: a client may write {"b":1,"a":2} or 1e0 in an element, of which print gives another text.
+// reverse does not hold: a client may write {"b":1,"a":2} or 1e0 in an element, which is printed differently.
 func (e Element) wire() string {
 	switch e.step {
 	case Field:

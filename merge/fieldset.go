@@ -16,8 +16,8 @@ import (
 //	fields(map)               = ⋃ fields(member) ∪ { members that no field of a struct declares }
 //	fields(associative list)  = ⋃ fields(item) ∪ { items }
 //
-// Members of maps and items of lists are owned as such, too, because somebody has to decide that they exist: removing
-// all fields of a container is not removing the container. Empty and null members are owned as leaves. So
+// Members of maps and items of lists are owned as such, too, because their existence is a decision: removing all fields
+// of a container is not removing the container. Empty and null members are owned as leaves. So
 //
 //	metadata: {labels: {app: web}}                              (labels is a field, app a member of a map)
 //	spec: {selector: {a: b}, ports: [{port: 80}], paused: null}      (selector is atomic, port the key of ports)
@@ -28,8 +28,8 @@ import (
 //
 // and neither .metadata.labels nor .spec.ports: these are fields of structs.
 //
-// The value must fit its type in so far as leaves, maps and lists are where the type has them; checkedFieldsOf is for
-// others. Items without identity are admitted, see items. It is linear in the value, but for the sort of large lists.
+// The value must fit its type at least in which places are leaves, maps and lists; checkedFieldsOf accepts any value.
+// Items without identity are admitted, see items. It is linear in the value, up to the sort of large lists.
 func fieldsOf(v object.Value, t *schema.Type) Set {
 	s := fieldWalker{arena: new(arena)}
 	_, below := s.at(v, t)
@@ -39,10 +39,9 @@ func fieldsOf(v object.Value, t *schema.Type) Set {
 	return below
 }
 
-// checkedFieldsOf is fieldsOf of a value that may violate its schema, such as an intent. The error, a *TypeError, tells
-// of every violation, and then there is no set. The set lives in the arena. One walk both checks and collects: an
-// intent is walked by every apply, and a second walk to validate it, as the reference makes one, costs as much as the
-// first.
+// checkedFieldsOf is fieldsOf for a value that may violate its schema, such as an intent. The error, a *TypeError,
+// lists every violation, and then there is no set. The set lives in the arena. One walk both checks and collects: an
+// intent is walked by every apply, and a second walk to validate it, as in the reference, costs as much as the first.
 func checkedFieldsOf(v object.Value, t *schema.Type, r *arena) (Set, error) {
 	s := fieldWalker{strict: true, arena: r}
 	_, below := s.at(v, t)
@@ -149,7 +148,7 @@ func (s *fieldWalker) checkAtomic(v object.Value, t *schema.Type, kind shape) {
 	}
 }
 
-// fail notes a violation at the place where the walk is. Without strict there are none.
+// fail records a violation at the place where the walk is. Without strict there are none.
 func (s *fieldWalker) fail(format string, args ...any) {
 	if s.strict {
 		s.errs = append(s.errs, &TypeError{Message: fmt.Sprintf(format, args...)})
@@ -175,7 +174,7 @@ func (s *fieldWalker) members(members []object.Member, t *schema.Type) Set {
 		m := &members[i]
 		before := len(s.errs)
 		of, declared := memberType(t, m.Key)
-		// A struct that declares fields and says nothing of others admits no others.
+		// A struct that declares fields but no additional ones admits no others.
 		n := node{element: FieldElement(m.Key)}
 		if !declared && t.Kind == schema.Struct && t.Elem == nil && len(t.Fields) > 0 {
 			s.fail("field not declared in schema")
@@ -184,7 +183,7 @@ func (s *fieldWalker) members(members []object.Member, t *schema.Type) Set {
 		if len(s.errs) > before {
 			s.prefixErrors(before, n.element)
 		}
-		// The member itself is a path if it belongs to a map, or if there is nothing below it that could stand for it.
+		// The member itself is a path if it belongs to a map, or if no path below it implies it.
 		if !declared || m.Value.IsNull() || m.Value.Kind() == object.Map && m.Value.Len() == 0 {
 			n.marks = owned
 		}
@@ -257,7 +256,7 @@ func (s *fieldWalker) items(items []object.Value, t *schema.Type) Set {
 //	withStructs({ .spec.replicas }) = { .spec, .spec.replicas }
 //
 // t is the type of the object that s is a set of. s may hold paths that do not exist in the type, as clients may write
-// managedFields: nothing is added below them. A set without nodes below its first level is copied all the same; the
+// managedFields: no structs are added below them. A set without nodes below its first level is copied all the same; the
 // callers compare paths, and not memory.
 func (s Set) withStructs(t *schema.Type) Set {
 	if len(s.nodes) == 0 {
@@ -268,7 +267,7 @@ func (s Set) withStructs(t *schema.Type) Set {
 		if !n.below.Empty() {
 			of := t
 			switch {
-			case t == nil: // below a place of which the schema says nothing
+			case t == nil: // below a place that the schema does not describe
 			case n.element.step == Field && shapeOf(t, object.Nil) == mapping:
 				var declared bool
 				if of, declared = memberType(t, n.element.v.Str()); declared {
@@ -277,7 +276,7 @@ func (s Set) withStructs(t *schema.Type) Set {
 			case n.element.step == Key && t.Kind == schema.List:
 				of = t.Elem
 			default:
-				of = nil // the schema says nothing of what is below: no structs there
+				of = nil // the schema does not describe what is below: no structs there
 			}
 			n.below = n.below.withStructs(of)
 		}

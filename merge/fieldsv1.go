@@ -34,21 +34,21 @@ func ParseFieldsV1(v object.Value) (Set, error) {
 //
 //	¬noncanonical after parse(v) = s   ⇒   s.FieldsV1() = v
 //
-// Only then may v be stored again in place of printing s. The parser notes on its way whatever it reads that would be
-// printed otherwise; printing the set and comparing would cost what is to be saved.
+// Only then may v be stored again in place of printing s. The parser records whether any part would be printed
+// differently; printing the set and comparing would cost as much as it saves.
 type fieldsParser struct {
 	arena        *arena // of the nodes
-	noncanonical bool   // FieldsV1 prints the set as another text: the one that was read may not be kept
+	noncanonical bool   // FieldsV1 prints the set as another text: the original may not be kept
 }
 
 // parse reads a whole set.
 func (p *fieldsParser) parse(v object.Value) (Set, error) {
 	set, self, err := p.below(v)
-	p.noncanonical = p.noncanonical || self && v.Len() > 0 // nobody owns an object as such
+	p.noncanonical = p.noncanonical || self && v.Len() > 0 // an object as such has no owner
 	return set, err
 }
 
-// below reads what is below a node, and says whether the node itself is in the set.
+// below reads the elements below a node, and says whether the node itself is in the set.
 func (p *fieldsParser) below(v object.Value) (below Set, self bool, err error) {
 	if v.Kind() != object.Map {
 		if !v.IsNull() {
@@ -112,8 +112,8 @@ type printer struct {
 	members []object.Member // the rest of the current chunk
 }
 
-// The chunks that a printer allocates, in bytes and members. They are about what one entry of a Deployment takes;
-// larger ones would keep memory alive that no entry uses.
+// The chunks that a printer allocates, in bytes and members. They are about the size of one entry of a Deployment;
+// larger ones would keep unused memory alive.
 const (
 	textChunk   = 1024
 	memberChunk = 32

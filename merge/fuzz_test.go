@@ -96,7 +96,7 @@ func setOf(data []byte) (Set, bool) {
 	return s, err == nil
 }
 
-// FuzzMerge lets one manager apply, and another one update and apply, whatever comes.
+// FuzzMerge lets one manager apply, and another one update and apply, arbitrary objects.
 func FuzzMerge(f *testing.F) {
 	f.Add([]byte(`{"spec":{"replicas":1,"containers":[{"name":"a","image":"x"}]}}`),
 		[]byte(`{"spec":{"containers":[{"name":"b"},{"name":"a","ports":[{"port":1}]}]}}`))
@@ -145,7 +145,7 @@ func FuzzMerge(f *testing.F) {
 	})
 }
 
-// intentOf is what the body of an apply of a Widget becomes.
+// intentOf is the intent of an apply of a Widget with this body.
 func intentOf(data []byte) (object.Value, bool) {
 	parsed, err := object.ParseJSON(data)
 	if err != nil || parsed.Value.Kind() != object.Map || strings.Contains(string(data), "managedFields") {
@@ -158,7 +158,7 @@ func intentOf(data []byte) (object.Value, bool) {
 	return decoded.Value.With("apiVersion", object.StringOf("v1")).With("kind", object.StringOf("Widget")), true
 }
 
-// holds checks that everything an intent says is in the result: a second join would change nothing.
+// holds checks that the result contains the whole intent: a second join would change nothing.
 func holds(t *testing.T, result, intent object.Value) {
 	t.Helper()
 	for _, e := range result.At("metadata", "managedFields").Items() {

@@ -11,16 +11,16 @@ import (
 )
 
 // The checks of this file run where invariants.Enabled is set: in every test, and in no release. Each is stated as a
-// formula beside the type or function that keeps it; here is how it is tested. They end the process: a merge that
-// breaks one of them would give a field to somebody who did not write it, or remove one that somebody owns, and nobody
-// would notice.
+// formula beside the type or function that keeps it; this file tests it. A failed check ends the process: a merge that
+// violates an invariant would give a field to a manager that did not write it, or remove one that has an owner, without
+// any visible error.
 //
 // A check must not repeat the code that it checks. Each tests the result by a property: looking a path up instead of
-// walking, counting instead of enumerating, reading back what was printed. It may cost as much as what it checks, but
-// not more than a logarithm above it, so that tests with large objects end.
+// walking, counting instead of enumerating, parsing the printed text. It may cost as much as the checked code, but not
+// more than a logarithm above it, so that tests with large objects end.
 
-// comparisons counts comparisons of elements, values and managers where assertions are on. Tests use it to tell linear
-// from quadratic work without a clock.
+// comparisons counts comparisons of elements, values and managers where assertions are on. Tests use it to distinguish
+// linear from quadratic work without a clock.
 var comparisons syncatomic.Int64
 
 // mustHold fails with the formula that does not hold, and with the values for which it does not. Those are printed only
@@ -109,9 +109,9 @@ func (z *listJoiner) check() {
 	}
 }
 
-// checkDiff: touched(diff) ⊆ fields(is) ∧ removed(diff) ⊆ fields(was), where a removed or added value includes all
-// above it that exists. A path that is in neither object would be owned by whoever makes the next update, and an apply
-// that gave it up would search for it in vain.
+// checkDiff: touched(diff) ⊆ fields(is) ∧ removed(diff) ⊆ fields(was), where a removed or added value includes every
+// existing container above it. A path that is in neither object would be owned by the manager of the next update, and
+// an apply that gave it up would search for it in vain.
 func checkDiff(was, is object.Value, t *schema.Type, diff Set) {
 	diff.check()
 	there := func(v object.Value, s Set, what string) {
@@ -125,9 +125,9 @@ func checkDiff(was, is object.Value, t *schema.Type, diff Set) {
 	there(was, diff.only(removed), "removed")
 }
 
-// checkPruned: no leaf of fields is in lost ∩ owned(m), for any manager m. See prune. Containers are excepted: a
-// struct or map of which only empty lists are left has no path in it any more, and goes, even if a manager owns the
-// container itself. The reference does the same. It is not checked of a kind with several versions, as a conversion on
+// checkPruned: no leaf of fields is in lost ∩ owned(m), for any manager m. See prune. Containers are excepted: a struct
+// or map in which only empty lists are left has no path in it any more, and is removed, even if a manager owns the
+// container itself. The reference does the same. It is not checked for a kind with several versions, as a conversion on
 // the way may drop a field.
 func (o *operation) checkPruned(fields, lost Set) {
 	if o.kind.Versions != nil {
@@ -162,9 +162,9 @@ func checkEntries(entries []*entry) {
 // checkApplied: for every path p of the intent, p ∈ fields(merged), and where p is a leaf of the intent, merged[p] =
 // intent[p]. And owned(M) ⊆ fields(intent), owned(M) ∩ unowned = ∅; so what M owns exists.
 //
-// There is one exception, which is the reference's, too: a container that the intent has empty may become null, or go,
-// if it loses its last field to pruning. And nothing is known of a kind with several versions: its conversions may
-// lose a field on the way to the version of another manager and back.
+// There is one exception, as in the reference: a container that is empty in the intent may become null, or be removed,
+// if it loses its last field to pruning. And a kind with several versions is not checked: its conversions may lose a
+// field on the way to the version of another manager and back.
 func (o *operation) checkApplied(merged, intent object.Value, fields Set, me *entry) {
 	mustHold(me.set.within(fields), "merge: a manager owns what it has not applied", me.set, "\napplied\n", fields)
 	mustHold(me.set.Intersect(unowned).Empty(), "merge: a manager owns what nobody may own", me.set)

@@ -12,17 +12,16 @@ import (
 //
 //	fields(join(live, intent)) = fields(live) ∪ fields(intent)   join(join(live, intent), intent) = join(live, intent)
 //
-// The second formula says that an intent is satisfied by what it has made: applying it again changes nothing. Of live
-// {a: 1, b: {c: 1}, l: [x]} and the intent {b: {d: 2}, l: [y]}, where l is atomic, it makes {a: 1, b: {c: 1, d: 2},
-// l: [y]}; the value of a is the same memory as in live.
+// The second formula says that an intent is satisfied by its result: applying it again changes nothing. From live {a:
+// 1, b: {c: 1}, l: [x]} and the intent {b: {d: 2}, l: [y]}, where l is atomic, it makes {a: 1, b: {c: 1, d: 2}, l:
+// [y]}; the value of a is the same memory as in live.
 //
 // Where the two disagree on whether a value is a map, the intent replaces it. Atomic maps and lists are replaced as
 // wholes, too, even by an empty one. Where the intent has a granular map or list empty or null, live keeps its content:
-// an intent says what the manager wants to be there, and what it has given up is removed by prune alone.
+// an intent lists only the fields that must exist, and fields that have been given up are removed by prune alone.
 //
-// What does not change is the same memory as in live, up to the whole object. compare and apply rely on it: it makes
-// "nothing has changed" a comparison of pointers. The intent has been checked (checkedFieldsOf): no identity occurs
-// twice in its lists.
+// Unchanged parts are the same memory as in live, up to the whole object. compare and apply rely on it: "unchanged" is
+// then a comparison of pointers. The intent has been checked (checkedFieldsOf): no identity occurs twice in its lists.
 func join(live, intent object.Value, t *schema.Type) (object.Value, error) {
 	if live == intent {
 		return live, nil
@@ -57,7 +56,7 @@ func joinMembers(live, intent object.Value, t *schema.Type) (object.Value, error
 	i := 0
 	for k := range want {
 		w := want[k]
-		// Members that only live has come before w: they stay.
+		// Members that only live has precede w: they stay.
 		from := i
 		for i < len(old) && old[i].Key != w.Key && old[i].Key < w.Key {
 			i++
@@ -133,10 +132,10 @@ func joinItems(live, intent object.Value, t *schema.Type) (object.Value, error) 
 // and each item that both have is merged, unless old has it several times: then the item of the intent replaces them
 // all.
 //
-// This does not fix the places of the items that only live has. Those of the reference are part of its result, and so
-// of ours. Simple ways fail here. "live in its order, then the new items" ignores the order that the intent asks for:
+// This does not determine the places of the items that only live has. They are part of the reference's result, and so
+// of this one. Simple ways fail here. "live in its order, then the new items" ignores the order in the intent:
 // initContainers run in the order of the list. "intent in its order, then the rest" moves the items of others: an init
-// container that somebody else has put first would become the last one.
+// container that another manager has put first would become the last one.
 //
 // With letters for identities, live [m a b] (m is another manager's) and the intent [b x a] make
 //
@@ -150,15 +149,14 @@ func joinItems(live, intent object.Value, t *schema.Type) (object.Value, error) 
 // The lists are walked in parallel, with i and j positions in old and want. In words:
 //
 //   - If the items at i and j are the same, both are taken together.
-//   - An item of old that want has, too, but not as its next shared item, is passed over: it is taken when its turn
-//     comes in want.
-//   - An item that only old has is taken as soon as i gets there. So it stays behind the item that it stands behind in
-//     old.
-//   - Else the item at j is taken. So a new item stays behind the item that it stands behind in want.
+//   - An item of old that want has, too, but not as its next shared item, is skipped: it is taken when j reaches it in
+//     want.
+//   - An item that only old has is taken as soon as i reaches it. So it stays behind the item that it follows in old.
+//   - Otherwise the item at j is taken. So a new item stays behind the item that it follows in want.
 //
-// Each step advances i or j, and all look-ups go through an index: the walk is linear, but for the sort of large
-// lists. Which of several rules applies is fixed by the order in which run tries them. That order is the reference's
-// and must not be changed: it decides the places where the formulas above leave a choice.
+// Each step advances i or j, and all look-ups use an index: the walk is linear, up to the sort of large lists. Which of
+// several rules applies is fixed by the order in which run tries them. That order is the reference's and must not be
+// changed: it decides the places where the formulas above leave a choice.
 type listJoiner struct {
 	t           *schema.Type
 	old, want   []object.Value
@@ -168,7 +166,7 @@ type listJoiner struct {
 	shared      int    // the least position ≥ j in want whose identity old has; len(want) if there is none
 }
 
-// run makes out of old and want. The errors are those of join, of items.
+// run merges old and want into out. The errors are those of join, of items.
 func (z *listJoiner) run() error {
 	z.out = make([]object.Value, 0, max(len(z.old), len(z.want)))
 	z.taken = make([]bool, len(z.want))
@@ -185,9 +183,9 @@ func (z *listJoiner) run() error {
 				z.advance()
 				continue
 			}
-			// 2. Shared, but not the next one that want asks for.
+			// 2. Shared, but not the next shared item of want.
 			if z.wants.first(z.olds.ids[i]) >= 0 && z.shared < len(z.want) && !same(z.wants.ids[z.shared], z.olds.ids[i]) {
-				i++ // shared, but its turn in want comes later, or has been
+				i++ // shared, but its turn in want is later, or has passed
 				continue
 			}
 		}
@@ -198,8 +196,8 @@ func (z *listJoiner) run() error {
 				i++
 				continue
 			}
-			// Both have it, and it is not the item at j, or want has come to its end: if it has been taken already, i leaves it
-			// behind. Otherwise i waits here while items that only the intent has are taken, until j reaches it.
+			// Both have it, and it is not the item at j, or want is exhausted: if it has been taken already, i skips it.
+			// Otherwise i waits here while items that only the intent has are taken, until j reaches it.
 			if z.taken[k] {
 				i++
 			}
@@ -231,7 +229,7 @@ func (z *listJoiner) advance() {
 func (z *listJoiner) take(j int) error {
 	z.taken[j] = true
 	k := z.olds.first(z.wants.ids[j])
-	// With several items of this identity in live, there is no telling with which to merge.
+	// With several items of this identity in live, it is undefined which one to merge with.
 	if k < 0 || z.olds.next(k) >= 0 {
 		z.out = append(z.out, z.want[j])
 		return nil

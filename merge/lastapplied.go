@@ -17,19 +17,19 @@ const LastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 // maxAnnotations is how many bytes the annotations of an object may have.
 const maxAnnotations = 256 << 10
 
-// applyAfterClientSide tries an apply of kubectl that failed a second time. Client-side apply owned its fields by
-// updates, under another manager, so that the first server-side apply of the same user would conflict with all of
-// them. Conflicts about fields whose value is still the one of the annotation are therefore ignored:
+// applyAfterClientSide repeats a failed apply of kubectl. Client-side apply owned its fields by updates, under another
+// manager, so that the first server-side apply of the same user would conflict with all of them. Conflicts about fields
+// that still have the value in the annotation are therefore ignored:
 //
 //	conflicts ∩ (fields(annotation) ∖ diff(annotation, live)) = conflicts  ⇒  the apply is forced
 //
-// Otherwise the remaining conflicts are the error. failed is the error of the first attempt, and is returned as it is
-// where it is no conflict, or there is no usable annotation.
+// Otherwise the remaining conflicts are the error. failed is the error of the first attempt, and is returned unchanged
+// if it is not a conflict, or if there is no usable annotation.
 //
 // Say the annotation has replicas 1 and image a. If live has the same, both were set by kubectl, and the user may take
-// them over without force. If somebody has set replicas to 5 since, .spec.replicas is in diff(annotation, live), and
-// the conflict about it stays. Ignoring all conflicts with the manager "kubectl-client-side-apply" instead would not
-// do: an update of any other client may use this name, and the annotation is what records the user's intent.
+// them over without force. If another client has set replicas to 5 since, .spec.replicas is in diff(annotation, live),
+// and the conflict about it stays. Ignoring all conflicts with the manager "kubectl-client-side-apply" instead would be
+// wrong: an update of any other client may use this name, and the annotation is what records the user's intent.
 //
 // The cost is that of two applies and two walks over the object, but only once: the forced apply takes the fields over.
 func (k *Kind) applyAfterClientSide(live, intent object.Value, fields Set, w Writer, r *arena,
@@ -55,9 +55,9 @@ func (k *Kind) applyAfterClientSide(live, intent object.Value, fields Set, w Wri
 	return k.apply(live, intent, fields, w, r)
 }
 
-// setClientSide is fields(annotation) ∖ diff(annotation, live): what client-side apply set and nobody has changed
-// since. ok is false if there is no annotation, or none of this kind and version, or if it or live does not fit the
-// schema. The annotation is text that any client may write; nothing is assumed of it.
+// setClientSide is fields(annotation) ∖ diff(annotation, live): the fields that client-side apply set and that have not
+// changed since. ok is false if there is no annotation, or none of this kind and version, or if it or live does not fit
+// the schema. The annotation is text that any client may write, and is not trusted.
 func (k *Kind) setClientSide(live object.Value, version string) (Set, bool) {
 	text := live.At("metadata", "annotations", LastApplied).Str()
 	if text == "" {
@@ -89,9 +89,10 @@ func (k *Kind) setClientSide(live object.Value, version string) (Set, bool) {
 	return fields.minus(diff, touched|removed, false), true
 }
 
-// withLastApplied updates the annotation if there is one, so that a user may go back to client-side apply. That removes
-// the fields which the annotation has and the new manifest has not: with an old annotation, a field that server-side
-// apply has added would never be removed. The annotation goes where the annotations would be too long to be valid.
+// withLastApplied updates the annotation if there is one, so that a user may return to client-side apply. That removes
+// the fields which the annotation has and the new manifest does not have: with an old annotation, a field that
+// server-side apply has added would never be removed. The annotation is dropped if the annotations would otherwise be
+// too long to be valid.
 func withLastApplied(merged, intent object.Value) object.Value {
 	annotations := merged.At("metadata", "annotations")
 	if annotations.At(LastApplied).Str() == "" {

@@ -14,7 +14,7 @@ import (
 	"plinth/schema"
 )
 
-// The work of a write grows with the size of its input, but for a logarithm, whatever the input is: a request of a few
+// The work of a write is linear in the size of its input, up to a logarithm, whatever the input is: a request of a few
 // megabytes must not occupy the server for minutes.
 //
 // SPEC: WRITE-6

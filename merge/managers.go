@@ -10,7 +10,7 @@ import (
 	"plinth/object"
 )
 
-// The operations by which fields come to be owned.
+// The operations by which a manager becomes the owner of fields.
 const (
 	OperationApply  = "Apply"
 	OperationUpdate = "Update"
@@ -27,7 +27,7 @@ type Entry struct {
 	Fields      Set
 }
 
-// managerID is the part of an entry that tells managers apart.
+// managerID is the part of an entry that identifies its manager.
 type managerID struct {
 	manager, operation, subresource string
 	version                         string // of an update; "" for an apply
@@ -35,9 +35,9 @@ type managerID struct {
 
 // id says which manager an entry is of: e.id() = f.id() ⇔ e and f may not stand beside each other in managedFields.
 //
-// The version tells updates apart, but not applies. An applier that moves from v1 to v2 replaces its entry: what it
-// applied in v1 and omits in v2 has been given up, and is pruned. An updater owns what it has changed at any time, in
-// the version in which it changed it; an update in v2 gives up nothing that an update in v1 has set.
+// The version distinguishes updates, but not applies. An applier that moves from v1 to v2 replaces its entry: fields
+// that it applied in v1 and omits in v2 have been given up, and are pruned. An updater owns what it has changed at any
+// time, in the version in which it changed it; an update in v2 does not give up fields that an update in v1 has set.
 func (e *Entry) id() managerID {
 	if invariants.Enabled {
 		comparisons.Add(1)
@@ -49,8 +49,8 @@ func (e *Entry) id() managerID {
 	return id
 }
 
-// entry is an Entry during an operation. It keeps what it was read from: most entries do not change, and then neither
-// is their set printed nor their text compared.
+// entry is an Entry during an operation. It keeps the value that it was parsed from: most entries do not change, and
+// then neither is their set printed nor their text compared.
 //
 // Invariant: printed ≠ null ⇒ printed = FieldsV1(stored). So set is printed as printed where set.identical(stored).
 //
@@ -76,7 +76,7 @@ type entry struct {
 // metadata of the object: a client may write any of this by a PUT (SSA-7), so the functions here take every text that
 // FieldsV1 allows, and every number of entries.
 
-// ParseManagedFields reads metadata.managedFields. Of two entries of one manager the later one counts.
+// ParseManagedFields reads metadata.managedFields. If a manager has two entries, the later one counts.
 func ParseManagedFields(v object.Value) ([]Entry, error) {
 	entries, err := parseManaged(v, new(arena))
 	out := make([]Entry, len(entries))
@@ -87,9 +87,9 @@ func ParseManagedFields(v object.Value) ([]Entry, error) {
 	return out, err
 }
 
-// parseManaged reads managedFields with sets that live in the arena. Null is no entries. One entry that cannot be read
-// makes all of them unreadable, as in the reference: ownership of a part of the managers would look as if the others
-// had given up their fields. The errors are worded as the reference's where clients see them.
+// parseManaged reads managedFields with sets that live in the arena. Null means no entries. One invalid entry makes all
+// of them unreadable, as in the reference: ownership of a part of the managers would look as if the others had given up
+// their fields. The errors are worded as the reference's where clients see them.
 func parseManaged(v object.Value, r *arena) ([]*entry, error) {
 	if v.Kind() != object.List && !v.IsNull() {
 		return nil, errors.New("managedFields must be a list")
@@ -150,7 +150,7 @@ func indexOf(entries []*entry, e *Entry) int {
 }
 
 // printManaged is metadata.managedFields: appliers first, and by time in each group. The other keys make the order
-// total, so that equal managers are printed as equal bytes: a write that changes nothing is found by comparing bytes.
+// total, so that equal managers are printed as equal bytes: a write without a change is recognised by comparing bytes.
 // Times compare as text, being in UTC and to the second. It sorts entries in place.
 func printManaged(entries []*entry) object.Value {
 	slices.SortStableFunc(entries, func(a, b *entry) int {
@@ -195,7 +195,7 @@ func (e *entry) print() object.Value {
 }
 
 // maxUpdaters is how many entries of updates an object may have before the oldest of them are merged (SSA-6). Appliers
-// are not counted: without its entry, an applier's next intent could not tell what it has given up.
+// are not counted: without an applier's entry, it would be unknown which fields its next intent gives up.
 const maxUpdaters = 10
 
 // ancient is the manager of merged entries.
@@ -205,13 +205,13 @@ const ancient = "ancient-changes"
 //
 //	updaters ≤ maxUpdaters, or no two updaters have the same version
 //
-// An object that many clients update, each under a name of its own (a User-Agent with a version in it), would otherwise
+// An object that many clients update, each under a different name (a User-Agent with a version in it), would otherwise
 // gather an entry for each. Versions are not merged with each other, as their paths differ. The union of what all
 // updaters of a version own stays the same, so that no field loses its owner and an apply still meets its conflicts;
-// who owned it is forgotten.
+// only the names of the owners are lost.
 //
 // Say eleven clients have updated an object in v1, u1 first and u11 last. u1 and u2 become ancient-changes, with the
-// time of u2, and ten entries are left. When u12 updates the object, u3 goes into ancient-changes, too.
+// time of u2, and ten entries are left. When u12 updates the object, u3 is merged into ancient-changes, too.
 //
 // A bucket of an earlier merge is used again. It may not be the oldest entry of its version, since its time is that of
 // the newest that went into it: the reference merges it with itself then, and so loses it (conformance/merge, "ancient
@@ -239,7 +239,7 @@ func (o *operation) capUpdaters() {
 		positions[e.id()] = i
 	}
 	firsts := map[string]*entry{} // by version
-	into := map[int][]Set{}       // what is to be united with the entry at this position
+	into := map[int][]Set{}       // the sets to be merged into the entry at this position
 	for _, e := range updaters {
 		if n <= maxUpdaters {
 			break
@@ -291,8 +291,9 @@ func (e *Entry) identifier() string {
 	return string(append(text, '}'))
 }
 
-// drop removes an entry, by its memory. It does nothing if the entry is not there. By memory and not by manager, since
-// the caller means the entry that it has made, and another one of the same manager would be a violated invariant.
+// drop removes an entry, identified by its memory. It has no effect if the entry is absent. It does not search by
+// manager, since the caller means the entry that it has made, and another one of the same manager would be a violated
+// invariant.
 func (o *operation) drop(e *entry) {
 	if at := slices.Index(o.entries, e); at >= 0 {
 		o.entries = slices.Delete(o.entries, at, at+1)

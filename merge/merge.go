@@ -12,12 +12,11 @@ import (
 // Versions knows the API versions of a kind and how to convert between them (SSA-11). Conversions may fail, and need
 // not be lossless.
 type Versions interface {
-	// Type is the schema of a version; nil if there is none of this name. It is the same at each call during an
-	// operation.
+	// Type is the schema of a version; nil if the version does not exist. It is the same at each call during an operation.
 	Type(apiVersion string) *schema.Type
-	// Convert gives an object in another version, for which Type is not nil. It must not depend on anything but its
-	// arguments: its results are reused during an operation. The object may be a part of a real one, as prune converts
-	// what is left after fields have been taken out.
+	// Convert returns an object in another version, for which Type is not nil. It must depend on its arguments alone: its
+	// results are reused during an operation. The object may be a part of a real one, as prune converts objects from which
+	// fields have been removed.
 	Convert(v object.Value, apiVersion string) (object.Value, error)
 }
 
@@ -30,7 +29,7 @@ type Versions interface {
 type Kind struct {
 	Type     *schema.Type   // of the version of the request
 	Versions Versions       // nil: that version is the only one
-	Reset    map[string]Set // by API version: paths that requests to this endpoint cannot change, nor what is below them
+	Reset    map[string]Set // by API version: paths that requests to this endpoint cannot change, nor anything below them
 }
 
 // Writer says who writes, and how. With the operation, which is Apply or Update after the method that is called, it
@@ -40,7 +39,7 @@ type Writer struct {
 	APIVersion  string // of the request
 	Subresource string
 	Force       bool // of an apply: conflicting fields change hands
-	// of an update: remove all managers first, as an empty list of managedFields in the request asks for
+	// of an update: remove all managers first, as requested by an empty list of managedFields
 	Clear bool
 	Now   string // in UTC and RFC 3339, to the second: "2026-01-02T15:04:05Z"
 }
@@ -51,7 +50,7 @@ const unknownManager = "unknown"
 // beforeFirstApply owns the fields that an object without managers had before it was first applied to (SSA-1).
 const beforeFirstApply = "before-first-apply"
 
-// unowned are the paths that have no owner, whoever writes them (SSA-15).
+// unowned are the paths that never have an owner (SSA-15).
 var unowned = Fields("apiVersion", "kind", "metadata", "metadata.name", "metadata.namespace",
 	"metadata.creationTimestamp",
 	"metadata.selfLink", "metadata.uid", "metadata.clusterName", "metadata.generation", "metadata.managedFields",
@@ -86,8 +85,8 @@ type conversion struct {
 // version; then the object is returned as it is. Managers whose version is unknown are dropped before it matters
 // (reconcile), so that a set is never compared with an object of another version than its own.
 //
-// An object is converted once per version: reconcile asks for each entry, updateOwners once more, and a conversion may
-// be a call of a webhook. A client may send thousands of entries.
+// An object is converted once per version: reconcile needs it for each entry, updateOwners once more, and a conversion
+// may be a call of a webhook. A client may send thousands of entries.
 func (o *operation) in(v object.Value, version string) (object.Value, *schema.Type, error) {
 	t := o.typeOf(version)
 	if t == nil || v.At("apiVersion").Str() == version || o.kind.Versions == nil {
@@ -119,14 +118,15 @@ func (o *operation) typeOf(version string) *schema.Type {
 	return o.kind.Versions.Type(version)
 }
 
-// Update computes the owners after a write that is no apply (SSA-6). next is the object that is going to be stored,
-// live the stored one, null if there is none. Both are in the version of the request. The result is next with its new
+// Update computes the owners after a write other than an apply (SSA-6). next is the object to be stored, live the
+// stored one, null if there is none. Both are in the version of the request. The result is next with its new
 // managedFields. If they cannot be computed, the result has the managedFields of live and there is an error: the
 // reference stores that, and so does the engine. Items of stored lists that have no identity in the current schema are
 // such an error.
 //
-// An update brings a whole object and does not say which of its fields the client meant. So only what it changes tells:
-// a client that reads an object, sets one label and writes all of it back owns that label, and not the rest.
+// An update contains a whole object and does not state which of its fields the client meant. So ownership follows from
+// what it changes: a client that reads an object, sets one label and writes all of it back owns that label, and not the
+// rest.
 func (k *Kind) Update(live, next object.Value, w Writer) (object.Value, error) {
 	o := operation{kind: k, writer: &w, arena: newArena()}
 	defer o.arena.release()
@@ -149,9 +149,9 @@ func (k *Kind) Update(live, next object.Value, w Writer) (object.Value, error) {
 	return withManaged(bare, printManaged(o.entries)), nil
 }
 
-// entriesBefore are the managers that an update starts from: those of its body if it has any that can be read, else
-// those of the live object (SSA-7). So a client may correct managedFields, and a client that drops or garbles them
-// changes nothing. Most clients send back what they have read: then both are the same.
+// entriesBefore are the managers that an update starts from: those of its body if it has valid ones, otherwise those of
+// the live object (SSA-7). So a client may correct managedFields, and a client that drops or garbles them changes
+// nothing. Most clients send back what they have read: then both are the same.
 //
 // Requests to a subresource cannot correct managedFields. The paths of the entries that a client brings are not checked
 // against the object.
@@ -180,7 +180,7 @@ func clears(managed object.Value) bool {
 // withoutManaged is the object without its managedFields: they are the record of the merge and take no part in it.
 func withoutManaged(v object.Value) object.Value { return v.WithoutAt("metadata", "managedFields") }
 
-// withManaged is the object with these managedFields, or without any if there are none.
+// withManaged is the object with these managedFields, or without the field if they are null.
 func withManaged(v, managed object.Value) object.Value {
 	if managed.Len() == 0 {
 		return withoutManaged(v)
@@ -227,8 +227,8 @@ func (o *operation) update(live, next object.Value, manager string) error {
 }
 
 // Apply merges an intent into the live object, which is null if there is none (SSA-2, SSA-3). The result has its
-// managedFields. Where nothing changes it shares the memory of live. The intent must have been decoded: its scalars
-// are in the form in which its type holds them. Both are in the version of the request.
+// managedFields. It shares the memory of unchanged parts with live. The intent must have been decoded: its scalars are
+// in the form in which its type holds them. Both are in the version of the request.
 //
 // The result need not be a valid object: pruning may have removed a required field. Defaulting and validation follow.
 //
@@ -273,8 +273,8 @@ func (k *Kind) apply(live, intent object.Value, set Set, w Writer, r *arena) (ob
 	if o.entries, err = parseManaged(live.At("metadata", "managedFields"), r); err != nil {
 		return object.Nil, nil, fmt.Errorf("failed to decode managed fields: %w", err)
 	}
-	// 1. The object and its managers as they are. An object that others have made without managers gets one for all that
-	// they have written: else this apply would change their fields without a conflict, as nobody seems to own them.
+	// 1. The current object and its managers. An object that was written without managers gets one that owns all of its
+	// fields: otherwise this apply would change them without a conflict.
 	if live.IsNull() {
 		live = o.zeroObject(intent)
 	}
@@ -284,7 +284,7 @@ func (k *Kind) apply(live, intent object.Value, set Set, w Writer, r *arena) (ob
 			return object.Nil, nil, err
 		}
 	}
-	// me is the writer's entry as it is going to be; last, below, is what it was at the previous apply.
+	// me is the writer's new entry; last, below, is the one of its previous apply.
 	me := &entry{Entry: Entry{Manager: w.Manager, Operation: OperationApply, APIVersion: w.APIVersion,
 		Subresource: w.Subresource}}
 	if at := indexOf(o.entries, &me.Entry); at >= 0 {
@@ -293,7 +293,7 @@ func (k *Kind) apply(live, intent object.Value, set Set, w Writer, r *arena) (ob
 	if err := o.reconcile(live); err != nil {
 		return object.Nil, nil, err
 	}
-	// 2. The object as the intent wants it.
+	// 2. The object with the intent merged in.
 	merged, err := join(live, intent, k.Type)
 	if err != nil {
 		return object.Nil, nil, err
@@ -307,9 +307,9 @@ func (k *Kind) apply(live, intent object.Value, set Set, w Writer, r *arena) (ob
 	} else {
 		o.entries = append(o.entries, me)
 	}
-	// 3. What the writer has given up since its last apply goes, unless somebody else owns it. me.set still has the
-	// unowned paths here: what the intent has there must not be pruned. Nothing has been given up if the set is the one
-	// that was stored, reconcile has left that one alone, and both name the fields of one version.
+	// 3. Fields that the writer has given up since its last apply are removed, unless another manager owns them. me.set
+	// still has the unowned paths here: those in the intent must not be pruned. Nothing has been given up if the set is
+	// the one that was stored, reconcile has left that one alone, and both name the fields of one version.
 	mine := me.set.Minus(unowned) // as it is going to be stored
 	unchanged := last != nil && mine.Equal(last.stored)
 	if !unchanged || !last.set.identical(last.stored) || last.APIVersion != w.APIVersion {
@@ -317,8 +317,8 @@ func (k *Kind) apply(live, intent object.Value, set Set, w Writer, r *arena) (ob
 			return object.Nil, nil, err
 		}
 	}
-	// 4. What has changed by now is taken from the others, or is a conflict with them. It comes after prune: an item that
-	// is pruned goes with the fields that others own in it, and they must not keep paths of it.
+	// 4. Changed fields are taken from the others, or are a conflict with them. This follows prune: a pruned item is
+	// removed with the fields that others own in it, and they must not keep paths of it.
 	if _, err := o.updateOwners(live, merged, me, w.Force); err != nil {
 		var conflict *ConflictError
 		if errors.As(err, &conflict) {
@@ -351,8 +351,8 @@ func (o *operation) setApplied(me *entry, mine Set, changed bool) {
 	}
 }
 
-// zeroObject is what a new object is compared with: Go's zero value of its kind, in its version. Null would not do:
-// the fields that Go always writes (`status: {}`) would then belong to whoever creates the object, although nobody has
+// zeroObject is the object that a new one is compared with: Go's zero value of its kind, in its version. Null would be
+// wrong: the creator would then own the fields that Go always writes (`status: {}`), although the creator has not
 // written them. A custom type has no zero value; its new objects are compared with {apiVersion, kind}.
 func (o *operation) zeroObject(obj object.Value) object.Value {
 	zero := o.kind.Type.Zero()
@@ -363,9 +363,9 @@ func (o *operation) zeroObject(obj object.Value) object.Value {
 		{Key: "kind", Value: obj.At("kind")}})
 }
 
-// filtered is the set without what requests to this endpoint cannot change, nor what is below it. It is applied to the
-// set of an intent, so that the writer does not own its status, and to every difference, so that the status that the
-// server puts back is no change of the writer's, and takes nothing from anybody.
+// filtered is the set without the paths that requests to this endpoint cannot change, and without anything below them.
+// It is applied to the set of an intent, so that the writer does not own its status, and to every difference, so that
+// the status that the server restores does not count as a change by the writer, and is not taken from any manager.
 func (o *operation) filtered(s Set, version string) Set {
 	return s.MinusAll(o.kind.Reset[version])
 }
@@ -400,17 +400,17 @@ func (o *operation) reconcile(live object.Value) error {
 //
 //	conflicts(m) = owned(m) ∩ touched(diff)        owned(m) = owned(m) ∖ diff
 //
-// with diff in the version of m. Any conflict is an error, and changes nothing, unless force is set. A manager that is
-// left with nothing is dropped. The result is diff in the version of the request. writer is nil in an update, which
+// with diff in the version of m. Any conflict is an error, and changes nothing, unless force is set. A manager whose
+// set becomes empty is dropped. The result is diff in the version of the request. writer is nil in an update, which
 // takes the difference from the entry of its own manager, too.
 //
-// The intersection leaves two things out that look like conflicts. A value that the intent has and live has, too, is
-// not in diff: several managers may own one field as long as they agree on it. And a manager that owns an item is not
-// asked when somebody changes a field in it.
+// The intersection leaves out two cases that look like conflicts. A value that is equal in the intent and in live is
+// not in diff: several managers may own one field as long as they agree on it. And the owner of an item does not have a
+// conflict when a field in it is changed.
 //
-// Removed fields are no conflict: an apply removes only what nobody else owns (prune), and an update may remove
-// anything. The whole objects are compared, not the intent with live, because pruning changes fields that the intent
-// does not mention.
+// Removed fields are not a conflict: an apply removes only fields without another owner (prune), and an update may
+// remove anything. The whole objects are compared, not the intent with live, because pruning changes fields that the
+// intent does not mention.
 //
 // The managers must have been reconciled, so that their versions exist. There are few distinct versions, mostly one: a
 // linear search finds the comparison that has been made for one.

@@ -59,7 +59,7 @@ func yaml(t testing.TB, text string) object.Value {
 	return parsed.Value
 }
 
-// step is a write and what comes of it.
+// step is a write and its expected result.
 type step struct {
 	apply, update string // by whom; a "!" at the end forces
 	body          string // the object without its head
@@ -178,7 +178,7 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// run makes the step and checks what the test says of it.
+// run makes the step and checks its result.
 func (s *step) run(t *testing.T, i int, live object.Value) object.Value {
 	t.Helper()
 	name, force := strings.CutSuffix(s.apply+s.update, "!")

@@ -11,10 +11,10 @@ import (
 
 // Ownership is who owns what of an object (BEY-1).
 //
-// managedFields answers "which paths has this manager"; a reader of an object asks the other way round, for each line
-// of it. The two do not match one to one. The parts of an atomic value have no paths, so that they take the owners of
-// the value around them. The members of a struct have paths, but the struct has none. And a path may select nothing any
-// longer, and is then shown nowhere.
+// managedFields answers "which paths does this manager own"; a reader of an object has the inverse question, for each
+// line of it. The two do not match one to one. The parts of an atomic value have no paths, so that they take the owners
+// of the value around them. The members of a struct have paths, but the struct has none. And a path may no longer
+// select anything, and is then not shown.
 type Ownership struct {
 	Managers []Entry // as in metadata.managedFields
 	Places   []Place // every field and item, from top to bottom as the object is printed
@@ -24,7 +24,7 @@ type Ownership struct {
 type Place struct {
 	Path  Path
 	Value object.Value
-	// nothing below it has owners of its own: a scalar, an empty map or list, something atomic or inside of that
+	// the places below have no separate owners: a scalar, an empty map or list, an atomic value or a part of one
 	Leaf   bool
 	Owners []int // indices into Managers, ascending; shared with other places: do not change it
 	System bool  // set by the server and never owned (SSA-15)
@@ -33,8 +33,8 @@ type Place struct {
 // Owners lists the owners of every place of an object. t is its type, or nil if that is unknown. Then the paths that
 // are owned decide which lists are associative: an element [name="web"] in some set selects the item with that name.
 //
-// One walk goes through the object and all sets in parallel, from the top. The sets are taken as they are stored: an
-// entry whose version is not the object's names the fields of its own version, and may find nothing.
+// One walk visits the object and all sets in parallel, from the top. The sets are used as stored: an entry whose
+// version is not the object's names the fields of its own version, and may select nothing.
 //
 // The cost is the size of the object times the number of managers.
 func Owners(obj object.Value, t *schema.Type) (*Ownership, error) {
@@ -134,8 +134,9 @@ func itemElement(t *schema.Type, keys [][]string, item object.Value, i int, sets
 	return Element{Index, object.IntOf(int64(i))}
 }
 
-// maxKeys is how many sorts of keys keysOf tells apart. All items of a list that has a schema have one sort, or two if
-// a key may be left out; more are found in managedFields that somebody has made up. Each sort costs a look-up per item.
+// maxKeys is how many sorts of keys keysOf distinguishes. All items of a list that has a schema have one sort, or two
+// if a key may be left out; more are found only in managedFields that a client has made up. Each sort costs a look-up
+// per item.
 const maxKeys = 8
 
 // keysOf are the names of the keys by which the sets select the items of one list, each sort once.
@@ -228,8 +229,8 @@ func (k *Kind) RemovedWithout(obj object.Value, manager Entry) (Set, error) {
 //	      - image: a             # item: alice (Apply), bob (Apply); alice (Apply)
 //	        name: web            # alice (Apply), bob (Apply)
 //
-// Managers and subresources are texts of a client, and nothing demands that a subresource can be printed: a line break
-// in one must not end the comment (names).
+// Managers and subresources are texts of a client, and a subresource need not be printable: a line break in one must
+// not end the comment (names).
 func (o *Ownership) YAML() string {
 	p := annotator{places: o.Places, of: o}
 	p.level(0, 0, false)
@@ -254,8 +255,9 @@ func (o *Ownership) YAML() string {
 // directly behind them: one annotation of a thousand bytes would move all comments out of sight.
 const maxAligned = 60
 
-// annotator prints places as lines of YAML. Comments are kept apart until all lines are there, since their column is
-// that of the longest line. It prints by itself, because YAML printers do not say which line a value comes to stand in.
+// annotator prints places as lines of YAML. Comments are kept apart until all lines have been printed, since their
+// column is that of the longest line. It does not use a YAML printer, because those do not report on which line a value
+// is printed.
 type annotator struct {
 	of     *Ownership
 	places []Place // in the order of printing, each before those below it
@@ -288,7 +290,7 @@ func (a *annotator) level(depth, indent int, dashed bool) {
 		case element.step == Field:
 			a.line(margin+yamlKey(element.v.Str())+": "+yamlScalar(p.Value), p)
 		case composite && p.Value.Kind() == object.Map:
-			// The item has no line of its own: the comment of its first field names its owners, too.
+			// The item has no separate line: the comment of its first field names its owners, too.
 			before := len(a.lines)
 			a.level(depth+1, indent+2, true)
 			if before < len(a.lines) && len(p.Owners) > 0 && p.Path[depth].step != Index {
@@ -312,7 +314,7 @@ func (a *annotator) line(text string, p *Place) {
 	a.lines = append(a.lines, struct{ text, owners string }{text, owners})
 }
 
-// names are the owners of a place, without what cannot be printed.
+// names are the owners of a place, without unprintable characters.
 func (a *annotator) names(p *Place) string {
 	names := make([]string, len(p.Owners))
 	for i, owner := range p.Owners {

@@ -65,8 +65,7 @@ spec:
 	if got := o.YAML(); got != want {
 		t.Errorf("with the type:\n%s", got)
 	}
-	// Without the type, what is owned tells what the lists are; the port's key has a default that nobody can know of
-	// then.
+	// Without the type, the kinds of lists are deduced from what is owned; the default of the port's key is unknown then.
 	guessed, err := Owners(v, nil)
 	if err != nil {
 		t.Fatal(err)

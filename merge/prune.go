@@ -8,20 +8,20 @@ import (
 	"plinth/schema"
 )
 
-// without is v ∖ gone: the value without the fields and items of a set. A map or list of which nothing is left becomes
-// null; the caller decides by the path of the container itself whether it goes as well. A path that does not exist
-// removes nothing. What is not removed is the same memory as in v.
+// without is v ∖ gone: the value without the fields and items of a set. A map or list that becomes empty becomes null;
+// the caller decides by the path of the container itself whether it is removed as well. A path that does not exist has
+// no effect. Remaining parts are the same memory as in v.
 //
-// Of {replicas: 1, strategy: {type: Recreate}} the set {.strategy.type} leaves {replicas: 1, strategy: null}, and the
-// set {.strategy, .strategy.type} leaves {replicas: 1}. Null, and not {}: an empty map that the client has written is
-// a value of its own, which must not come into being by a removal.
+// From {replicas: 1, strategy: {type: Recreate}} the set {.strategy.type} leaves {replicas: 1, strategy: null}, and the
+// set {.strategy, .strategy.type} leaves {replicas: 1}. Null, and not {}: an empty map that the client has written is a
+// different value, which must not be the result of a removal.
 func without(v object.Value, t *schema.Type, gone Set) object.Value {
 	s := shapeOf(t, v)
 	switch {
 	case s == leaf:
 		return v
 	case v.Len() == 0 || atomic(t, s):
-		return object.Nil // gone has paths below, so this was granular when they were owned: it goes with them
+		return object.Nil // gone has paths below, so this was granular when they were owned: it is removed with them
 	case s == mapping:
 		return withoutMembers(v, t, gone)
 	}
@@ -92,13 +92,12 @@ func withoutItems(v object.Value, t *schema.Type, gone Set) object.Value {
 	return object.ListOf(out...)
 }
 
-// prune removes from merged what the writer owned before (last), does not own any longer, and nobody else owns:
+// prune removes from merged what the writer owned before (last), does not own any longer, and no other manager owns:
 //
 //	lost   = owned(last) ∩ fields(merged) ∖ fields(kept)
 //	result = merged ∖ lost        where no leaf of lost is in owned(m), for every manager m, the writer included
 //
-// where kept is what is left of merged after all that last owned is taken out, and all that anybody owns now is added
-// back.
+// where kept is merged without everything that last owned, to which everything that has an owner now is added back.
 //
 // The obvious way is to remove owned(last) ∖ ⋃ owned(m), a difference of sets. It fails in two ways.
 //
@@ -106,17 +105,17 @@ func withoutItems(v object.Value, t *schema.Type, gone Set) object.Value {
 //     .spec.targetCPUUtilizationPercentage for an item of .spec.metrics in v2. Whether a field of last is owned by m
 //     can only be seen by converting the object to the version of m, once with the field taken out and once with it
 //     left in.
-//   - A struct is in no set, but has to go with its last field: when alice gives up .spec.strategy.type, no
-//     `strategy: {}` may stay that nobody has asked for.
+//   - A struct is in no set, but has to be removed with its last field: when alice gives up .spec.strategy.type, no
+//     `strategy: {}` may stay that no manager has applied.
 //
 // Hence values are computed first (kept), and their sets, with structs, are compared: fields(kept) is what is still
 // needed. Two rules of the reference follow from the formulas:
 //
-//   - An item or member that nobody owns any longer goes with all that is in it, even with fields that others own. Say
-//     alice applied the item [name="web"], and bob updated its .args: he owns .args, but not the item. When she gives
-//     it up, it goes, and .args with it. Had he applied the item, he would own it, and it would stay.
-//   - What last did not own is not lost by itself, even if nobody owns it. If bob keeps the item, a field in it that
-//     nobody owns stays.
+//   - An item or member without an owner is removed with everything in it, even fields that others own. Say alice
+//     applied the item [name="web"], and bob updated its .args: he owns .args, but not the item. When she gives it up,
+//     it is removed, and .args with it. Had he applied the item, he would own it, and it would stay.
+//   - A field that last did not own is not lost by itself, even if it has no owner. If bob keeps the item, a field
+//     in it without an owner stays.
 //
 // merged has been joined, and o.entries hold the writer's new set (writer is among them), but still the old ones of all
 // others. The result is in the version of the writer. Its cost is a few walks over the object per version among the
@@ -126,8 +125,8 @@ func (o *operation) prune(merged object.Value, last *entry, writer *entry) (obje
 		return merged, nil
 	}
 	if last.APIVersion == writer.APIVersion && last.set.within(writer.set) {
-		// Nothing was given up: owned(last) ∖ owned(writer) = ∅. The set of an intent has every list and map item
-		// above its paths, so that no container goes away, either. The way below would come to the same result.
+		// Nothing was given up: owned(last) ∖ owned(writer) = ∅. The set of an intent has every list and map item above its
+		// paths, so that no container is removed, either. The code below would give the same result.
 		return merged, nil
 	}
 	at, t, err := o.in(merged, last.APIVersion)
@@ -135,7 +134,7 @@ func (o *operation) prune(merged object.Value, last *entry, writer *entry) (obje
 		return object.Nil, err
 	}
 	if t == nil {
-		return merged, nil // the version of the last apply is gone, and so is what its paths meant
+		return merged, nil // the version of the last apply no longer exists, and its paths have no meaning
 	}
 	// 1. Take out all that last owned, with the structs that it went through, and add back what is owned now.
 	lastSet := last.set.withStructs(t)
@@ -143,8 +142,8 @@ func (o *operation) prune(merged object.Value, last *entry, writer *entry) (obje
 	if err != nil {
 		return object.Nil, err
 	}
-	// 2. Whatever did not come back is lost. What last did not own is not to be lost, even if a container around it is
-	// gone from pruned: hence ∩ owned(last).
+	// 2. Whatever was not added back is lost. What last did not own is not to be lost, even if a container around it is
+	// missing in pruned: hence ∩ owned(last).
 	back, _, err := o.in(pruned, last.APIVersion)
 	if err != nil {
 		return object.Nil, err
@@ -159,14 +158,14 @@ func (o *operation) prune(merged object.Value, last *entry, writer *entry) (obje
 	return out, err
 }
 
-// addOwned adds back to pruned whatever of merged somebody owns, the writer included. It goes version by version, and
-// starts with the version of the last apply: a conversion may need fields that have been taken out, and this version
-// gives them back without one. pruned stays a part of merged throughout:
+// addOwned adds back to pruned all parts of merged that have an owner, the writer included. It works version by
+// version, and starts with the version of the last apply: a conversion may need fields that have been taken out, and
+// this version restores them without one. pruned stays a part of merged throughout:
 //
 //	pruned' = merged ∖ (fields(merged) ∖ (fields(pruned) ∪ ⋃ owned(m)))      m of this version
 //
-// Both are carried from version to version, so that what one version adds back is seen in the next. The result is in
-// the version that came last; the caller converts it.
+// Both are carried from version to version, so that fields which one version adds back are seen in the next. The result
+// is in the last version; the caller converts it.
 func (o *operation) addOwned(merged, pruned object.Value, first string) (object.Value, error) {
 	versions := []string{first}
 	for _, e := range o.entries {
@@ -193,7 +192,8 @@ func (o *operation) addOwned(merged, pruned object.Value, first string) (object.
 		if err != nil {
 			return pruned, err
 		}
-		// What is still there, or owned. The structs are added to both: a struct stays while anything in it does.
+		// The fields that still exist, or are owned. The structs are added to both: a struct stays as long as a field in it
+		// does.
 		still := fieldsOf(p, t).withStructs(t).Union(set.withStructs(t))
 		merged, pruned = m, without(m, t, fieldsOf(m, t).withStructs(t).Minus(still))
 	}

@@ -2,19 +2,18 @@ package merge
 
 import "plinth/schema"
 
-// reconcile adapts a stored set to a schema in which lists or maps have become atomic since (SSA-10): whoever owned a
-// part of one owns all of it. In the result, no path leads into something atomic.
+// reconcile adapts a stored set to a schema in which lists or maps have become atomic since (SSA-10): a manager that
+// owned a part of one owns all of it. In the result, no path leads into something atomic.
 //
 // Say .spec.selector was granular, alice owned .spec.selector.a and bob .spec.selector.b. In the new schema the
 // selector is replaced as a whole. If their sets stayed as they are, fields(intent) would hold .spec.selector, which
-// nobody seems to own, and whoever applies next would overwrite both without a conflict. So both come to own
-// .spec.selector.
+// has no owner, and the next apply would overwrite both without a conflict. So both become owners of .spec.selector.
 //
-// The other direction needs nothing: of what has become granular the path of the container stays owned, without its
-// parts. An apply that then changes a part meets no conflict, as nobody owns the parts.
+// The other direction needs no change: if a container has become granular, its path stays owned, without its parts. An
+// apply that then changes a part meets no conflict, as the parts have no owner.
 //
-// Schemas hold no record of what they were, so that this runs at every write, over every set. It returns s itself where
-// nothing changes.
+// Schemas have no record of their past, so that this runs at every write, over every set. It returns s itself where it
+// changes nothing.
 func (s Set) reconcile(t *schema.Type) Set {
 	var out []node
 	for i := range s.nodes {
@@ -41,9 +40,9 @@ func (s Set) reconcile(t *schema.Type) Set {
 	return Set{out}
 }
 
-// belowType is the type of what an element selects; nil where nothing is known of it. It differs from memberType, which
-// gives the type of a value that is there: a set may hold elements that the type does not have, and a path into them
-// must be left alone.
+// belowType is the type that an element selects; nil where the schema does not describe it. It differs from memberType,
+// which returns the type of an existing value: a set may hold elements that the type does not have, and a path into
+// them must be left alone.
 func belowType(t *schema.Type, e Element) *schema.Type {
 	switch t.Kind {
 	case schema.Struct:
@@ -59,8 +58,8 @@ func belowType(t *schema.Type, e Element) *schema.Type {
 	return nil
 }
 
-// schemaless says whether the schema says nothing of the members of a map. The reference does not reconcile such maps,
-// even if they are atomic: it takes them for values whose types are deduced.
+// schemaless says whether the schema does not describe the members of a map. The reference does not reconcile such
+// maps, even if they are atomic: it treats them as values whose types are deduced.
 func schemaless(t *schema.Type) bool {
 	switch t.Kind {
 	case schema.Any:
@@ -73,8 +72,8 @@ func schemaless(t *schema.Type) bool {
 	return false
 }
 
-// isAtomic says whether nobody can own a part of a value of this type. It is atomic for a type of which there is no
-// value at hand: a set names places that the object need not have.
+// isAtomic says whether parts of a value of this type cannot be owned. It is atomic for a type without a value: a set
+// names places that the object need not have.
 func isAtomic(t *schema.Type) bool {
 	switch t.Kind {
 	case schema.Struct, schema.Map, schema.Any:

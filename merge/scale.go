@@ -27,8 +27,8 @@ const scaleVersion = "autoscaling/v1"
 // replicasInScale is the path that stands for the field in a Scale.
 var replicasInScale = Path{FieldElement("spec"), FieldElement("replicas")}
 
-// ToScale is the managedFields of the scale subresource: whoever owns the field in the main resource owns
-// spec.replicas here.
+// ToScale is the managedFields of the scale subresource: the owners of the field in the main resource own spec.replicas
+// here.
 func (r Replicas) ToScale(managed object.Value) (object.Value, error) {
 	entries, err := parseManaged(managed, new(arena))
 	if err != nil {
@@ -45,8 +45,8 @@ func (r Replicas) ToScale(managed object.Value) (object.Value, error) {
 	return printManaged(out.entries), nil
 }
 
-// FromScale applies to the managedFields of the main resource what a write to the scale subresource has changed in its
-// own:
+// FromScale applies to the managedFields of the main resource the changes that a write to the scale subresource has
+// made in those of the Scale:
 //
 //   - an entry that owned the field and is not among those of the scale any longer loses it;
 //   - an entry of the scale that is not in the main resource is added, in the version apiVersion;
@@ -96,7 +96,7 @@ func (r Replicas) FromScale(managed, scale object.Value, apiVersion string) (obj
 			out.put(&rest)
 		}
 	}
-	// 2. What is left of the Scale has come to own the field by this write.
+	// 2. The remaining entries of the Scale have become owners of the field by this write.
 	for _, e := range left.entries {
 		if e != nil && e.set.Has(replicasInScale) {
 			main := &entry{Entry: e.Entry, set: single(r[apiVersion])}

@@ -22,12 +22,12 @@ import (
 //
 // The obvious representation, a hash set of the paths as text, fails in three ways. "All paths below this one" needs a
 // scan of the whole set. The common beginnings of paths, most of their text, would be kept and compared again for each
-// path. And a difference that removes nothing is not seen to be one without comparing all paths, while nearly all
-// operations of an apply are of this sort.
+// path. And an empty difference can be recognised only by comparing all paths, while nearly all operations of an apply
+// have one.
 //
 // All operations walk the sorted nodes of both tries in parallel, so that they are linear in the nodes of the levels
-// that both have; a subtree that only one side has is taken as it is or skipped. They reuse subtrees that they do not
-// change, and `s.identical(t)` then tells at once that nothing has changed. Any two operands may share memory, or be
+// that both have; a subtree that only one side has is reused or skipped as a whole. They reuse subtrees that they do
+// not change, so that `s.identical(t)` shows at once that nothing has changed. Any two operands may share memory, or be
 // the same set.
 type Set struct {
 	// Invariant: element(nodes[i]) < element(nodes[i+1]), by Element.Compare.
@@ -51,7 +51,7 @@ type marks uint8
 
 const (
 	owned   marks = 1 << iota // in a Set: the path is in it
-	removed                   // in a comparison: it was there
+	removed                   // in a comparison: the old object has it
 	touched marks = owned     // in a comparison: it was added, or has another value
 )
 
@@ -68,7 +68,7 @@ func SetOf(paths ...Path) Set {
 // single is the set of one path.
 func single(p Path) Set {
 	if len(p) == 0 {
-		return Set{} // nobody owns an object as such
+		return Set{} // an object as such has no owner
 	}
 	n := node{element: p[0]}
 	if len(p) == 1 {
@@ -106,7 +106,8 @@ func (s Set) Len() int {
 	return n
 }
 
-// find is the position of the element on the first level, and true; or the one where it would have to be inserted.
+// find is the position of the element on the first level, and true; or the position at which it would have to be
+// inserted.
 func (s Set) find(e Element) (int, bool) {
 	lo, hi := 0, len(s.nodes)
 	for lo < hi {
@@ -161,8 +162,8 @@ func (s Set) Each(f func(Path)) { s.each(make(Path, 0, 16), f) }
 
 // each is Each below the path at, whose memory it extends and reuses.
 func (s Set) each(at Path, f func(Path)) {
-	// All elements of a level come before anything below one of them, so that .a and .b come before .a.x: the reference
-	// lists conflicts in this order. Hence two loops.
+	// All elements of a level precede anything below one of them, so that .a and .b precede .a.x: the reference lists
+	// conflicts in this order. Hence two loops.
 	for i := range s.nodes {
 		if s.nodes[i].marks&owned != 0 {
 			f(append(at, s.nodes[i].element))
@@ -225,7 +226,7 @@ func (s Set) union(t Set) Set {
 	case len(t.nodes) == 0:
 		return s
 	}
-	// Invariant: out holds what is to become of s.nodes[:i] and t.nodes[:j], in order.
+	// Invariant: out holds the union of s.nodes[:i] and t.nodes[:j], in order.
 	out := make([]node, 0, max(len(s.nodes), len(t.nodes)))
 	i, j := 0, 0
 	for i < len(s.nodes) && j < len(t.nodes) {
@@ -286,7 +287,7 @@ func (s Set) subtract(t Set, which marks, deep bool) Set {
 	if len(s.nodes) == 0 || len(t.nodes) == 0 {
 		return s
 	}
-	var out []node // nil until something has been removed: s is returned as it is if nothing is
+	var out []node // nil until a path has been removed: otherwise s is returned unchanged
 	j := 0
 	for i := range s.nodes {
 		a := s.nodes[i]
@@ -384,10 +385,10 @@ func (s Set) only(which marks) Set {
 	return Set{out}
 }
 
-// sortedSet makes a set of nodes in any order, which it may reorder in place; of two with the same element, the later
-// one counts. Nodes nearly always come in order, which one pass finds out; only others are sorted. Out of order are
-// list items that do not stand in the order of their identities, and elements of FieldsV1 whose text sorts otherwise
-// than they do: as text, {"port":443} comes before {"port":80}.
+// sortedSet makes a set of nodes in any order, which it may reorder in place; if two have the same element, the later
+// one counts. Nodes are nearly always in order, which one pass finds out; only others are sorted. Out of order are list
+// items whose order is not that of their identities, and elements of FieldsV1 whose text sorts differently than they
+// do: as text, {"port":443} precedes {"port":80}.
 func sortedSet(nodes []node) Set {
 	for i := 1; i < len(nodes); i++ {
 		if nodes[i-1].element.Compare(nodes[i].element) >= 0 {

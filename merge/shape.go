@@ -11,9 +11,9 @@ import (
 	"plinth/schema"
 )
 
-// The functions of this file say what a schema makes of a value. All walks over values ask them and nothing else, so
-// that they cannot disagree on what is one field: what fieldsOf calls a leaf, compare must not descend into, and
-// without must not take apart.
+// The functions of this file decide by the schema how a value merges. All walks over values use them and no other
+// source, so that they cannot disagree on what is one field: where fieldsOf finds a leaf, compare must not descend, and
+// without must not remove parts.
 //
 // For every type and value, a place is one of these:
 //
@@ -23,8 +23,8 @@ import (
 //	listing, atomic      lists, unless the schema says other    one path, replaced as a whole
 //	listing, associative x-kubernetes-list-type: map or set     items by identity
 
-// shape is how a merge treats a value. It is asked for with the value because some types admit several kinds: a custom
-// field with x-kubernetes-preserve-unknown-fields may hold a map in live and a list in the intent.
+// shape is how a merge treats a value. It depends on the value because some types admit several kinds: a custom field
+// with x-kubernetes-preserve-unknown-fields may hold a map in live and a list in the intent.
 type shape uint8
 
 const (
@@ -56,7 +56,7 @@ func shapeOf(t *schema.Type, v object.Value) shape {
 }
 
 // atomic says whether a mapping or listing of this type is owned as a whole (SSA-8). s is the shape of a value of type
-// t; a list in a value without a schema is always atomic, as nothing is known of keys.
+// t; a list in a value without a schema is always atomic, as its keys are unknown.
 func atomic(t *schema.Type, s shape) bool {
 	if s == mapping {
 		return t.AtomicMap
@@ -64,8 +64,8 @@ func atomic(t *schema.Type, s shape) bool {
 	return t.Kind != schema.List || t.ListType == schema.Atomic
 }
 
-// memberType is the type of a member, and whether it is declared by name. A declared one is no path by itself
-// (fieldsOf). The result is never nil; deduced stands for what the schema does not describe.
+// memberType is the type of a member, and whether it is declared by name. A declared one is not a path by itself
+// (fieldsOf). The result is never nil; deduced stands for members that the schema does not describe.
 func memberType(t *schema.Type, name string) (of *schema.Type, declared bool) {
 	switch t.Kind {
 	case schema.Struct:
@@ -214,7 +214,7 @@ var itemIndexes = sync.Pool{New: func() any { return new(itemIndex) }}
 func newItemIndex() *itemIndex { return itemIndexes.Get().(*itemIndex) }
 
 // free returns the index to the pool, without any values that the pool would keep alive. ids may point into array, so
-// that nothing of the index may be used afterwards.
+// that no part of the index may be used afterwards.
 func (r *itemIndex) free() {
 	clear(r.array[:])
 	r.ids, r.sorted = nil, nil

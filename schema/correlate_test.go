@@ -24,12 +24,12 @@ func TestPairs(t *testing.T) {
 		{"a", `{"n":1}`, `{"n":2}`, false},
 		{"a", `{"n":null}`, `{"n":null}`, true},
 		{"a", `{"n":1}`, `{}`, false},
-		{"a", `{"deep":{"x":1}}`, `{"deep":{"x":1}}`, false}, // nothing is known of x
+		{"a", `{"deep":{"x":1}}`, `{"deep":{"x":1}}`, false}, // x has no schema
 		{"a", `{"deep":{}}`, `{"deep":{}}`, true},
 		{"m", `[{"k":"a","v":1},{"k":"b"}]`, `[{"k":"b"},{"k":"a","v":1}]`, true},
 		{"m", `[{"k":"a","v":1}]`, `[{"k":"a","v":2}]`, false},
 		{"m", `[{"k":"a"}]`, `[{"k":"b"}]`, false},
-		{"m", `[{"v":1}]`, `[{"v":1}]`, false}, // without a key nothing is found
+		{"m", `[{"v":1}]`, `[{"v":1}]`, false}, // an item without its key has no old value
 		{"mm", `[{"k":"a","v":1},{"k":"a","v":2}]`, `[{"k":"a","v":2},{"k":"a","v":1}]`, true},
 		{"mm", `[{"k":"a","v":1}]`, `[{"k":"a1","v":1}]`, false},
 		{"m", `[]`, `[]`, true},

@@ -9,8 +9,8 @@ import (
 	"plinth/object"
 )
 
-// FuzzStructural compiles whatever is a schema, and takes whatever is an object through what it has compiled: nothing
-// panics, what is told is bounded, and each step leaves nothing for itself to do. SPEC: EXT-1 WRITE-6
+// FuzzStructural compiles arbitrary schemas, and runs arbitrary objects through the results: there is no panic, the
+// text of errors is bounded, and each step is idempotent. SPEC: EXT-1 WRITE-6
 func FuzzStructural(f *testing.F) {
 	objects := []string{
 		`{"spec":{"a":"b","n":1.0,"list":[{"a":1},null],"template":{"kind":1,"metadata":{"labels":{"a":null}}}},"status":{"count":9}}`,

@@ -116,7 +116,7 @@ func TestDecodeStoredDropsMalformedMetadata(t *testing.T) {
 	}
 }
 
-// What is made from a decoded value is not looked at where it is the same.
+// Parts that a value shares with a decoded one are not decoded again.
 func TestDecodeFromSharesWhatIsTheSame(t *testing.T) {
 	typ := structuralType(t, pruned)
 	old := parsedJSON(t, `{"spec":{"list":[{"x":1},{"a":"b"}],"map":{"k":{"y":1}}}}`)

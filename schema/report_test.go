@@ -32,8 +32,8 @@ func threeThousand(format string) string {
 	return strings.TrimSuffix(b.String(), ",")
 }
 
-// Whoever writes an object chooses the keys of its maps, and how much is wrong below them. A path that is printed for
-// each of 3,000 errors below a key of 60 kB makes a few hundred megabytes of a hundred kilobytes.
+// The author of an object chooses the keys of its maps, and how many values below them are wrong. Printing a path for
+// each of 3,000 errors below a key of 60 kB turns a hundred kilobytes into a few hundred megabytes.
 // SPEC: WRITE-6
 func TestLongPathsArePrintedSeldom(t *testing.T) {
 	typ, err := Structural(parsed(t, `

@@ -122,7 +122,7 @@ func TestFromGo(t *testing.T) {
 	if f := spec.Field("text"); f.Pointer || f.OmitEmpty || !f.Required {
 		t.Errorf("text: %+v", f)
 	}
-	// What the patch tags say where no marker does (SSA-8).
+	// The list types that follow from patch tags where there is no marker (SSA-8).
 	if got := spec.Field("names").Type; got.ListType != Set || got.Marked {
 		t.Errorf("names: %+v", got)
 	}
@@ -299,7 +299,7 @@ func TestUnknownFieldsAreBounded(t *testing.T) {
 	}
 }
 
-// Where nothing changes, nothing is copied.
+// Unchanged parts are not copied.
 func TestUnchangedPartsAreShared(t *testing.T) {
 	typ := compiled(t)
 	full := parse(t,
@@ -328,8 +328,8 @@ func TestUnchangedPartsAreShared(t *testing.T) {
 	}
 }
 
-// A value that was made from a decoded one is decoded as if nothing were known of that: what is new is checked,
-// however deep it is.
+// A value that was made from a decoded one is decoded with the same result as any other: new parts are checked at any
+// depth.
 func TestDecodeFromIsDecode(t *testing.T) {
 	typ := compiled(t)
 	decoded, err := typ.Decode(parse(t,
@@ -438,7 +438,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// What is taken for canonical without asking the library is canonical.
+// Texts that are accepted as canonical without the library are canonical.
 func FuzzCanonicalQuantity(f *testing.F) {
 	for _, text := range []string{"0", "1", "100m", "1000m", "1024Mi", "1Ki", "12345678k", "999999999", "1000000001", "0m",
 		"1.5", "1e3", "", "+1", "5G", "1024", "7Ki"} {
@@ -470,7 +470,7 @@ func TestCanonicalQuantities(t *testing.T) {
 	}
 }
 
-// What is compiled later leaves alone what is in use already. The race detector is the judge.
+// Compiling further types does not modify types that are in use. The race detector checks it.
 // SPEC: VAL-1
 func TestCompilingBesideDecoding(t *testing.T) {
 	type shared struct {

@@ -90,8 +90,7 @@ func TestStructuralKinds(t *testing.T) {
 			t.Errorf("%s is %+v, not %v", path, got, want)
 		}
 	}
-	// What merges make of members that are not declared: nothing in a closed struct, anything in one that is open or
-	// empty.
+	// The type that merges see for undeclared members: none in a closed struct, anything in one that is open or empty.
 	for path, open := range map[string]bool{
 		"": false, "spec": false, "spec.empty": true, "spec.free": true, "spec.open": true, "spec.open.in": true,
 		"spec.template": true, "spec.items.[]": false,
@@ -168,7 +167,7 @@ func BenchmarkStructural(b *testing.B) {
 	}
 }
 
-// A definition that is used for the first time is compiled while somebody waits, and what is compiled is kept.
+// The first request of a new definition waits for its compilation, and the result is kept: both must be cheap.
 func TestCompilingIsCheap(t *testing.T) {
 	from := parsedJSON(t, largeSchema())
 	options := StructuralOptions{Metadata: FromGo(metadataType, nil)}

@@ -99,7 +99,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// An update is not refused for what it leaves as it is.
+// An update is not refused for errors in values that it does not change.
 // SPEC: EXT-1
 func TestRatcheting(t *testing.T) {
 	typ := validatedType(t)
