@@ -25,7 +25,7 @@ func (f *errorList) legacyCIDR(p *fielderrors.Place, s string, kept object.Value
 	}
 }
 
-// endpointIP refuses addresses that mean something else on every host.
+// endpointIP refuses addresses whose meaning depends on the host.
 func (f *errorList) endpointIP(p *fielderrors.Place, s string) {
 	ip := netutils.ParseIPSloppy(s)
 	if ip == nil {

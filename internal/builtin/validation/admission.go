@@ -52,7 +52,7 @@ const (
 	staticSuffix         = ".static.k8s.io"
 )
 
-// stance is what webhooks may do because stored ones do it.
+// stance has the errors that webhooks may keep because stored ones have them.
 type stance struct {
 	anySideEffects, anyVersions, sameNames, anyLabelValues, conditionsKept bool
 }
@@ -80,8 +80,7 @@ func containsAny(v object.Value, of []string) bool {
 	return slices.ContainsFunc(v.Items(), func(item object.Value) bool { return slices.Contains(of, item.Str()) })
 }
 
-// dynamicName demands that a new object has none of the names that are kept for files which a server reads as it
-// starts.
+// dynamicName refuses, for a new object, the names that are reserved for configuration in files.
 func (f *errorList) dynamicName(obj object.Value) {
 	if name := text(obj.At("metadata"), "name"); strings.HasSuffix(name, staticSuffix) {
 		f.Invalid((*fielderrors.Place)(nil).To("metadata").To("name"), name,
@@ -171,7 +170,7 @@ func (f *errorList) reviewVersions(versions object.Value, any bool, p *fielderro
 	}
 }
 
-// operationsRule checks which operations on which resources go to a webhook or a policy.
+// operationsRule checks the operations and resources that a webhook or a policy matches.
 func (f *errorList) operationsRule(rule object.Value, p *fielderrors.Place) {
 	f.wildcardAlone(rule.At("operations"), "operations", p.To("operations"))
 	for i, item := range rule.At("operations").Items() {
@@ -186,7 +185,7 @@ func (f *errorList) operationsRule(rule object.Value, p *fielderrors.Place) {
 	f.onlyIfSet(p.To("scope"), rule.At("scope"), ruleScopes)
 }
 
-// wildcardAlone demands items, and that * is the only one if it is one.
+// wildcardAlone demands items, and that * is the only item if it is present.
 func (f *errorList) wildcardAlone(items object.Value, what string, p *fielderrors.Place) {
 	if items.Len() == 0 {
 		f.Required(p, "")
@@ -200,7 +199,7 @@ func (f *errorList) ruleResources(resources object.Value, p *fielderrors.Place) 
 	if resources.Len() == 0 {
 		f.Required(p, "")
 	}
-	var all, any seen // resources of which all subresources are named; subresources that are named of any resource
+	var all, any seen // resources with all subresources (RESOURCE/*); subresources of all resources (*/SUBRESOURCE)
 	double, single, plain := false, false, false
 	for i, item := range resources.Items() {
 		name := item.Str()
@@ -256,7 +255,7 @@ func (f *errorList) matchConditions(conditions object.Value, p *fielderrors.Plac
 	}
 }
 
-// requiredExpression demands that there is an expression; what it says is not looked at.
+// requiredExpression demands an expression, whose content is not checked.
 func (f *errorList) requiredExpression(of object.Value, key, detail string, p *fielderrors.Place) {
 	if strings.TrimSpace(text(of, key)) == "" {
 		f.Required(p.To(key), detail)
@@ -306,7 +305,7 @@ func (f *errorList) validatingPolicy(obj, old object.Value) {
 	}
 }
 
-// policyStart checks what both kinds of policies have.
+// policyStart checks the fields that both kinds of policies have.
 func (f *errorList) policyStart(spec, was object.Value, p *fielderrors.Place) {
 	f.requiredEnum(spec, "failurePolicy", failurePolicies, p)
 	if kind := spec.At("paramKind"); !kind.IsNull() {
@@ -457,7 +456,7 @@ func (f *errorList) mutatingPolicy(obj, old object.Value) {
 	f.oneOf(p.To("reinvocationPolicy"), text(spec, "reinvocationPolicy"), reinvocations)
 }
 
-// mutatingRules demands operations that have an object to change.
+// mutatingRules demands operations on an object that can be changed.
 func (f *errorList) mutatingRules(match object.Value, p *fielderrors.Place) {
 	for _, rule := range match.At("resourceRules").Items() {
 		for _, item := range rule.At("operations").Items() {
@@ -530,7 +529,7 @@ func (f *errorList) mutatingBinding(obj object.Value) {
 	f.mutatingRules(spec.At("matchResources"), p.To("matchResources"))
 }
 
-// policyBinding checks what both kinds of bindings have.
+// policyBinding checks the fields that both kinds of bindings have.
 func (f *errorList) policyBinding(spec object.Value, p *fielderrors.Place) {
 	if name := text(spec, "policyName"); name == "" {
 		f.Required(p.To("policyName"), "")

@@ -15,8 +15,8 @@ import (
 
 const doesNotMatch = "`selector` does not match template `labels`"
 
-// matches says whether a selector selects labels, and whether it is one at all. A null selector selects nothing, an
-// empty one everything.
+// matches says whether a selector selects labels, and whether the selector is valid. A null selector selects nothing,
+// an empty one everything.
 func matches(selector, labels object.Value) (match, valid bool) {
 	if selector.IsNull() {
 		return false, true
@@ -51,7 +51,7 @@ func matches(selector, labels object.Value) (match, valid bool) {
 	return true, true
 }
 
-// isEmptySelector says whether a selector is there, but selects everything.
+// isEmptySelector says whether a selector is present, but selects everything.
 func isEmptySelector(selector object.Value) bool {
 	return !selector.IsNull() && length(selector, "matchLabels")+length(selector, "matchExpressions") == 0
 }
@@ -165,8 +165,8 @@ func isPercent(v object.Value) bool {
 	return v.Kind() == object.String && len(notPercent(v.Str())) == 0
 }
 
-// notPercent is why a text is no percentage. Upstream asks a regular expression, which takes longer than all the rest
-// of the strategy.
+// notPercent returns why a text is not a percentage. Upstream matches a regular expression, which takes longer than the
+// rest of the strategy.
 func notPercent(text string) []string {
 	if digits, ok := strings.CutSuffix(text, "%"); ok && digits != "" && strings.Trim(digits, "0123456789") == "" {
 		return nil
@@ -185,7 +185,7 @@ func (f *errorList) intOrPercent(p *fielderrors.Place, v object.Value) {
 	f.nonNegative(p, v.Int())
 }
 
-// intOrPercentValue is the number, or that of the percentage.
+// intOrPercentValue is the number, or the number of the percentage.
 func intOrPercentValue(v object.Value) int64 {
 	if v.Kind() != object.String {
 		return v.Int()
@@ -218,8 +218,7 @@ func deploymentUpdate(f *errorList, obj, old object.Value) {
 	f.selectorImmutable(obj.At("spec"), old.At("spec"), (*fielderrors.Place)(nil).To("spec").To("selector"))
 }
 
-// counts checks the numbers in a controller's status: none is negative, and of those in part none is more than
-// replicas.
+// counts checks the numbers in a controller's status: none may be negative, and those in part may not exceed replicas.
 func (f *errorList) counts(status object.Value, part ...string) {
 	p := (*fielderrors.Place)(nil).To("status")
 	for _, m := range status.Members() {
@@ -389,7 +388,7 @@ func daemonSetStatus(f *errorList, obj, old object.Value) {
 	f.collisionsGrow(obj.At("status"), old.At("status"))
 }
 
-// statefulSet checks a StatefulSet's spec. In an update (was is not null) what cannot change is not looked at again.
+// statefulSet checks a StatefulSet's spec. In an update (was is not null) immutable fields are not checked again.
 func (f *errorList) statefulSet(spec, was object.Value, withTemplate bool) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	switch policy := text(spec, "podManagementPolicy"); policy {
@@ -448,8 +447,8 @@ func (f *errorList) statefulStrategy(strategy, was object.Value, p *fielderrors.
 	}
 }
 
-// statefulTemplate checks the template as its pods will be: with a volume for every claim, and with host names of their
-// own.
+// statefulTemplate checks the template in the form of its pods: with a volume for every claim, and with individual host
+// names.
 func (f *errorList) statefulTemplate(spec, was object.Value, withTemplate bool, p *fielderrors.Place) {
 	selector := spec.At("selector")
 	if selector.IsNull() {
@@ -516,7 +515,7 @@ func statefulSetUpdate(f *errorList, obj, old object.Value) {
 	spec, was := obj.At("spec"), old.At("spec")
 	before := len(f.List)
 	if f.statefulSet(spec, was, true); len(f.List) > before {
-		var broken errorList // a template that was broken before may stay so
+		var broken errorList // a template that was invalid before may stay so
 		if broken.statefulSet(was, was, true); len(broken.List) > 0 {
 			f.List = f.List[:before]
 			f.statefulSet(spec, was, false)

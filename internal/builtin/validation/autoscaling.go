@@ -20,7 +20,7 @@ var (
 	targetKinds    = []string{"Utilization", "Value", "AverageValue"}
 	selectPolicies = []string{"Disabled", "Max", "Min"}
 	scalingKinds   = []string{"Percent", "Pods"}
-	// metricSources are the members of a metric in the order in which the reference looks for them, and their kinds.
+	// metricSources are the members of a metric in the order in which the reference checks them, and their kinds.
 	metricSources = [...][2]string{{"object", "Object"}, {"external", "External"}, {"pods", "Pods"},
 		{"resource", "Resource"}, {"containerResource", "ContainerResource"}}
 )
@@ -65,7 +65,7 @@ func (f *errorList) scaleTarget(spec, was object.Value, p *fielderrors.Place) {
 	f.scaled(target, kept, text(target, "kind") == "ReplicationController", p.To("scaleTargetRef"))
 }
 
-// scaled checks a reference to what is scaled or measured.
+// scaled checks a reference to the scaled or measured object.
 func (f *errorList) scaled(ref object.Value, anyVersion, core bool, p *fielderrors.Place) {
 	f.requiredSegment(p.To("kind"), text(ref, "kind"))
 	f.requiredSegment(p.To("name"), text(ref, "name"))
@@ -75,7 +75,7 @@ func (f *errorList) scaled(ref object.Value, anyVersion, core bool, p *fielderro
 	}
 }
 
-// apiVersionFault says what is wrong with a group and version; core allows none.
+// apiVersionFault returns the error in a group and version; core allows an empty text.
 func apiVersionFault(version string, core bool) string {
 	group, _, grouped := strings.Cut(version, "/")
 	switch {
@@ -255,7 +255,7 @@ func autoscalerStatus(f *errorList, obj, _ object.Value) {
 	f.nonNegativeMembers(status, p, "currentReplicas", "desiredReplicas")
 }
 
-// autoscalerV1 are the rules of the version that has no metrics but one; others stand in an annotation.
+// autoscalerV1 are the rules of the version that has a field for one metric only; others are in an annotation.
 var autoscalerV1 = Kind{
 	create: func(f *errorList, obj object.Value) { f.autoscalerV1(obj, object.Nil) },
 	update: func(f *errorList, obj, old object.Value) { f.autoscalerV1(obj, old) },

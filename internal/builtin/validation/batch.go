@@ -13,7 +13,7 @@ import (
 
 const (
 	completionsSoftLimit = 100_000
-	parallelismAbove     = 10_000 // when there are more completions than that
+	parallelismAbove     = 10_000 // if there are more completions than that
 	maxIndexed           = 100_000
 	maxFailedAbove       = 10_000
 	maxPolicyRules       = 20
@@ -37,7 +37,7 @@ var (
 	concurrency       = []string{"Allow", "Forbid", "Replace"}
 )
 
-// jobSpec checks a Job's spec, also in a CronJob; was is the one before, null in a new object.
+// jobSpec checks a Job's spec, also in a CronJob; was is the old spec, null in a new object.
 func (f *errorList) jobSpec(spec, was object.Value, p *fielderrors.Place) {
 	f.nonNegativeMembers(spec, p, "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit",
 		"ttlSecondsAfterFinished",
@@ -84,7 +84,7 @@ func (f *errorList) jobSpec(spec, was object.Value, p *fielderrors.Place) {
 	f.ends(spec, p.To("template").To("spec").To("restartPolicy"))
 }
 
-// ends demands pods that come to an end.
+// ends demands pods that can complete.
 func (f *errorList) ends(spec object.Value, p *fielderrors.Place) {
 	switch policy := text(spec.At("template", "spec"), "restartPolicy"); policy {
 	case "", "Always":
@@ -284,7 +284,7 @@ func (f *errorList) job(job, old object.Value) {
 	}
 }
 
-// nameAllowsCompletions demands a name that leaves room for the index in the host names of the pods.
+// nameAllowsCompletions demands a name that is short enough to append the index in the host names of the pods.
 func (f *errorList) nameAllowsCompletions(job object.Value) {
 	spec, name := job.At("spec"), text(job.At("metadata"), "name")
 	n := number(spec, "completions")
@@ -368,8 +368,8 @@ func (f *errorList) completionsChange(spec, was object.Value, p *fielderrors.Pla
 	}
 }
 
-// jobTemplateChange lets the template change only where pods are put, and how large they are, and only while the Job is
-// suspended and has no pods.
+// jobTemplateChange allows changes of the template only in the fields for scheduling and resources of its pods, and
+// only while the Job is suspended and has no pods.
 func (f *errorList) jobTemplateChange(job, old object.Value, p *fielderrors.Place) {
 	now, was := job.At("spec", "template"), old.At("spec", "template")
 	suspended := truth(old.At("spec"), "suspend")
@@ -409,7 +409,7 @@ func withNodeAffinity(pod, other object.Value) object.Value {
 	return pod.With("affinity", sameMember(mine, others, "nodeAffinity"))
 }
 
-// withResources is a pod's spec whose containers ask for what those of another do.
+// withResources is a pod's spec with the resources of another's containers.
 func withResources(pod, other object.Value, kind string) object.Value {
 	mine, others := pod.At(kind).Items(), other.At(kind).Items()
 	if len(mine) != len(others) || len(mine) == 0 {
@@ -425,7 +425,7 @@ func withResources(pod, other object.Value, kind string) object.Value {
 	return pod.With(kind, object.ListOf(containers...))
 }
 
-// isCondition says whether one of some conditions has a type and a status.
+// isCondition says whether one of the conditions has this type and status.
 func isCondition(conditions object.Value, kind, status string) bool {
 	for _, condition := range conditions.Items() {
 		if text(condition, "type") == kind && text(condition, "status") == status {

@@ -40,7 +40,7 @@ func parseInterval(s string, completions int64) (interval, error) {
 	return interval{ends[0], ends[1]}, nil
 }
 
-// countIndexes says how many indexes a text like "1,3-5" names.
+// countIndexes returns the number of indexes in a text such as "1,3-5".
 func countIndexes(s string, completions int64) (int64, error) {
 	if s == "" {
 		return 0, nil
@@ -60,7 +60,7 @@ func countIndexes(s string, completions int64) (int64, error) {
 	return total, nil
 }
 
-// intervals are the good ones of a list.
+// intervals are the valid intervals of a list.
 func intervals(s string, completions int64) []interval {
 	var runs []interval
 	for part := range strings.SplitSeq(s, ",") {
@@ -71,7 +71,7 @@ func intervals(s string, completions int64) []interval {
 	return runs
 }
 
-// overlap finds an index that is in both of two lists.
+// overlap finds an index that is in both lists.
 func overlap(completed, failed string, completions int64) (index int64, found bool) {
 	if completed == "" || failed == "" {
 		return 0, false
@@ -104,7 +104,7 @@ func conditionsOf(status object.Value) jobConditions {
 
 func (c jobConditions) finished() bool { return c.complete || c.failed }
 
-// jobStatus checks the status that a Job gets. What was wrong before, and has not changed, may stay so.
+// jobStatus checks the new status of a Job. Invalid values that have not changed may stay.
 func jobStatus(f *errorList, job, old object.Value) {
 	f.qualifiedFinalizers(job)
 	p := (*fielderrors.Place)(nil).To("status")

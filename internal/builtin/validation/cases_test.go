@@ -46,7 +46,8 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// Every document that the tables start from is valid itself; they could not say what a change does otherwise.
+// Every document that the tables start from is valid; otherwise an error in a case could not be attributed to its
+// changes.
 func TestDocumentsAreValid(t *testing.T) {
 	documents, err := validationtest.Documents("testdata")
 	if err != nil {

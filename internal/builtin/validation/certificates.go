@@ -58,7 +58,7 @@ const (
 	bothVerdictsShown = "{" + approvedShown + ", " + deniedShown + "}"
 )
 
-// decodedBytes are what a member with binary content stands for.
+// decodedBytes is the decoded content of a binary member.
 func decodedBytes(v object.Value) []byte {
 	content, err := base64.StdEncoding.DecodeString(v.Str())
 	if err != nil { // cannot be: the value has been decoded
@@ -67,7 +67,7 @@ func decodedBytes(v object.Value) []byte {
 	return content
 }
 
-// tolerated is what a request for a certificate may be because the stored one is.
+// tolerated has the errors that a request for a certificate may keep because the stored one has them.
 type tolerated struct {
 	bothVerdicts, legacySigner, sameTypes, noType, anyCertificate, sameUsages, anyUsage bool
 }
@@ -162,7 +162,7 @@ func SigningRequest(content []byte) (*x509.CertificateRequest, error) {
 	return x509.ParseCertificateRequest(block.Bytes)
 }
 
-// signingRequestFault says what is wrong with a request in PEM.
+// signingRequestFault returns the error in a request in PEM.
 func signingRequestFault(content []byte) error {
 	request, err := SigningRequest(content)
 	if err != nil {
@@ -171,7 +171,7 @@ func signingRequestFault(content []byte) error {
 	return request.CheckSignature()
 }
 
-// certificateFault says what is wrong with certificates in PEM; none at all is good.
+// certificateFault returns the error in certificates in PEM; an empty text is valid.
 func certificateFault(content []byte) error {
 	if len(content) == 0 {
 		return nil
@@ -232,7 +232,7 @@ func ofType(conditions object.Value, kind string) []object.Value {
 	return of
 }
 
-// verdictsKept demands that no verdict goes away, and, if strict, that approval and denial are what they were.
+// verdictsKept demands that no verdict is removed, and, if strict, that approval and denial are unchanged.
 func (f *errorList) verdictsKept(obj, old object.Value, strict bool) {
 	p := (*fielderrors.Place)(nil).To("status").To("conditions")
 	is, was := obj.At("status", "conditions"), old.At("status", "conditions")
@@ -255,7 +255,7 @@ func (f *errorList) verdictsKept(obj, old object.Value, strict bool) {
 	}
 }
 
-// certificateKept demands that a certificate is set once, and where it may be set.
+// certificateKept demands that the certificate is set only once, and only if may is set.
 func (f *errorList) certificateKept(obj, old object.Value, may bool) {
 	is, was := obj.At("status", "certificate"), old.At("status", "certificate")
 	p := (*fielderrors.Place)(nil).To("status").To("certificate")
@@ -403,7 +403,7 @@ func (f *errorList) stubRequest(stub []byte, p *fielderrors.Place) {
 	}
 }
 
-// keyFault says which part of a public key is wrong, and why; a nil part means all of it.
+// keyFault returns the invalid part of a public key, and the error; a nil part means the whole key.
 func keyFault(key any) (part *string, why string) {
 	switch key := key.(type) {
 	case ed25519.PublicKey:
@@ -448,7 +448,7 @@ func podCertificateStatus(f *errorList, obj, old object.Value) {
 	status, was := obj.At("status"), old.At("status")
 	known := 0
 	for i, condition := range status.At("conditions").Items() {
-		p := p.To("conditions").To("[" + strconv.Itoa(i) + "]") // the reference takes the index for a name
+		p := p.To("conditions").To("[" + strconv.Itoa(i) + "]") // the reference prints the index as a name
 		kind := text(condition, "type")
 		if !slices.Contains(podCertificateVerdicts, kind) {
 			f.UnsupportedText(p.To("type"), kind, podCertificateVerdicts)
@@ -552,7 +552,7 @@ func (f *errorList) leafNames(leaf *x509.Certificate, p *fielderrors.Place) {
 	}
 }
 
-// validity compares the times of a status with those of the certificate; it does not ask for the time of day.
+// validity compares the times of a status with those of the certificate; it does not read the clock.
 func (f *errorList) validity(status, spec object.Value, leaf *x509.Certificate, p *fielderrors.Place) {
 	for _, key := range [...]string{"notBefore", "notAfter"} {
 		if !has(status, key) {

@@ -37,7 +37,7 @@ func (f *errorList) claimTemplate(template object.Value, p *fielderrors.Place) {
 	f.claimSpec(template.At("spec"), claimLeniency{}, p.To("spec"))
 }
 
-// claimLeniency is what an update of a claim may keep.
+// claimLeniency has the errors that an update of a claim may keep.
 type claimLeniency struct{ selector, apiGroup bool }
 
 func (f *errorList) accessModes(modes object.Value, p *fielderrors.Place) {
@@ -74,7 +74,7 @@ func (f *errorList) claimSpec(spec object.Value, old claimLeniency, p *fielderro
 	}
 }
 
-// dataSources checks where a volume's first content comes from.
+// dataSources checks the sources of a volume's initial content.
 func (f *errorList) dataSources(spec object.Value, old claimLeniency, p *fielderrors.Place) {
 	source, ref := spec.At("dataSource"), spec.At("dataSourceRef")
 	if !source.IsNull() {
@@ -88,7 +88,7 @@ func (f *errorList) dataSources(spec object.Value, old claimLeniency, p *fielder
 	if namespace != "" {
 		f.label(p.To("dataSourceRef").To("namespace"), namespace)
 	}
-	switch { // the reference shows a path as the value
+	switch { // the reference prints a path as the value
 	case source.IsNull():
 	case namespace != "":
 		f.Invalid(p, struct{}{}, "may not be specified when dataSourceRef.namespace is specified")
@@ -149,8 +149,8 @@ func claimUpdate(f *errorList, claim, old object.Value) {
 	}
 }
 
-// claimChanges refuses changes of the spec, but that the claim is bound to a volume, that a class which was named in an
-// annotation, or not at all, is named, and that a bound claim asks for another size or other attributes.
+// claimChanges refuses changes of the spec, except that the claim may be bound to a volume, that a class may be set
+// that was only in an annotation or missing, and that a bound claim may request another size or other attributes.
 func (f *errorList) claimChanges(claim, old object.Value) {
 	spec, was := claim.At("spec"), old.At("spec")
 	if text(was, "volumeName") == "" {
@@ -185,7 +185,7 @@ func (f *errorList) claimChanges(claim, old object.Value) {
 	}
 }
 
-// sameMember is v with one member as other has it.
+// sameMember is v with one member replaced by that of other.
 func sameMember(v, other object.Value, key string) object.Value {
 	if member, ok := other.Get(key); ok {
 		return v.With(key, member)

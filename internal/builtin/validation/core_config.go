@@ -8,7 +8,7 @@ import (
 	"plinth/object"
 )
 
-// maxData is how many bytes the values of a ConfigMap or a Secret may have together.
+// maxData is the maximum total number of bytes in the values of a ConfigMap or a Secret.
 const maxData = 1 << 20
 
 const whenImmutable = "field is immutable when `immutable` is set"
@@ -34,7 +34,7 @@ func configMapCreate(f *errorList, config object.Value) {
 	}
 }
 
-// decodedLength is how many bytes a base64 text stands for.
+// decodedLength is the number of bytes that a base64 text encodes.
 func decodedLength(s string) int {
 	n := len(s) / 4 * 3
 	for i := len(s) - 1; i >= 0 && s[i] == '='; i-- {
@@ -80,7 +80,7 @@ func secretCreate(f *errorList, secret object.Value) {
 
 const accountAnnotation = "kubernetes.io/service-account.name"
 
-// secretOfType demands what a Secret of a well-known type is to hold.
+// secretOfType demands the data that a Secret of a well-known type must have.
 func (f *errorList) secretOfType(secret, data object.Value, p *fielderrors.Place) {
 	switch text(secret, "type") {
 	case "kubernetes.io/service-account-token":
@@ -134,7 +134,7 @@ func secretUpdate(f *errorList, secret, old object.Value) {
 	secretCreate(f, secret)
 }
 
-// finalizersOnly are the rules of kinds whose own members may be anything.
+// finalizersOnly are the rules of kinds whose members are not restricted.
 var finalizersOnly = Kind{
 	create: (*errorList).qualifiedFinalizers,
 	update: func(f *errorList, obj, _ object.Value) { f.qualifiedFinalizers(obj) },

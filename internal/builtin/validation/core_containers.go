@@ -84,7 +84,7 @@ func (f *errorList) initContainers(r *podRules, p *fielderrors.Place) {
 	}
 }
 
-// notEphemeral are the members that a container for debugging cannot have, in the order of its Go type.
+// notEphemeral are the members that an ephemeral container cannot have, in the order of its Go type.
 var notEphemeral = [...]string{"ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules",
 	"livenessProbe", "readinessProbe", "startupProbe", "lifecycle"}
 
@@ -127,7 +127,7 @@ func (f *errorList) ephemeralContainers(r *podRules, p *fielderrors.Place) {
 	}
 }
 
-// container checks what containers of every kind have in common.
+// container checks the fields that containers of every kind have.
 func (f *errorList) container(r *podRules, container object.Value, p *fielderrors.Place) {
 	f.requiredLabel(p.To("name"), text(container, "name"))
 	f.requiredText(p.To("image"), text(container, "image"))
@@ -340,14 +340,14 @@ func subdomainPrefixErrors(s string) []string {
 	return objectmeta.SubdomainErrors(s)
 }
 
-// The fields of a pod that it can be told of, in the environment and in a volume; sorted.
+// The fields of a pod that the downward API provides, in the environment and in a volume; sorted.
 var (
 	envFields = []string{"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName",
 		"spec.serviceAccountName",
 		"status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"}
 	volumeFields = []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace",
 		"metadata.uid"}
-	// knownFields are all that the reference can name.
+	// knownFields are all fields that the reference knows.
 	knownFields = []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace",
 		"metadata.uid",
 		"spec.nodeName", "spec.restartPolicy", "spec.serviceAccountName", "spec.schedulerName",
@@ -411,7 +411,7 @@ func subscriptOf(path string) (field, key string, ok bool) {
 	return field, key, true
 }
 
-// The resources of a container that it can be told of; sorted.
+// The resources of a container that the downward API provides; sorted.
 var resourceFields = []string{"limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu",
 	"requests.ephemeral-storage", "requests.memory"}
 
@@ -502,7 +502,7 @@ func (f *errorList) lifecycle(lifecycle, grace object.Value, p *fielderrors.Plac
 
 var handlers = [...]string{"exec", "httpGet", "tcpSocket", "grpc", "sleep"}
 
-// handler checks what a probe or a hook does: it demands exactly one thing.
+// handler checks the action of a probe or a hook: it demands exactly one.
 func (f *errorList) handler(handler, grace object.Value, p *fielderrors.Place) {
 	n := 0
 	for _, key := range handlers {

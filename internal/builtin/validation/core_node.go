@@ -110,7 +110,7 @@ func nodeStatus(f *errorList, node, old object.Value) {
 	f.nodeChanges(node, old)
 }
 
-// nodeChanges is what the reference checks in every update of a Node, also of its status.
+// nodeChanges are the checks that the reference makes in every update of a Node, also of its status.
 func (f *errorList) nodeChanges(node, old object.Value) {
 	var root *fielderrors.Place
 	f.nodeResources(node)

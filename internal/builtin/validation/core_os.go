@@ -13,7 +13,7 @@ import (
 // operatingSystems is sorted.
 var operatingSystems = []string{"linux", "windows"}
 
-// What a pod for Windows cannot have, in the order in which the reference looks.
+// The fields that a pod for Windows cannot have, in the order of the reference's checks.
 var (
 	notWindowsPodContext = []string{"appArmorProfile", "seLinuxOptions", "seccompProfile", "fsGroup",
 		"fsGroupChangePolicy", "sysctls",
@@ -23,7 +23,7 @@ var (
 		"allowPrivilegeEscalation", "procMount", "runAsUser", "runAsGroup"}
 )
 
-// operatingSystem checks that a pod asks for nothing that the system it names does not have.
+// operatingSystem refuses fields that the operating system of a pod does not support.
 func (f *errorList) operatingSystem(spec object.Value, p *fielderrors.Place) {
 	os := spec.At("os")
 	if os.IsNull() {
@@ -148,7 +148,7 @@ func (f *errorList) windowsOptions(options object.Value, p *fielderrors.Place) {
 	}
 }
 
-// windowsUserErrors says what is wrong with a user's name with an optional domain before it.
+// windowsUserErrors returns the errors in a user name with an optional domain before it.
 func windowsUserErrors(name string) []string {
 	switch {
 	case name == "":

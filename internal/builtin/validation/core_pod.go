@@ -23,7 +23,7 @@ const (
 	appArmorAnnotations   = "container.apparmor.security.beta.kubernetes.io/"
 )
 
-// podRules is one look at a pod's spec, in a Pod or in a template.
+// podRules is one validation of a pod's spec, in a Pod or in a template.
 type podRules struct {
 	spec object.Value
 	// meta is the metadata of the Pod, null in a template: there the name is not known yet.
@@ -37,15 +37,15 @@ type podRules struct {
 	old      leniency
 }
 
-// leniency is what an update may keep because the old object has it, although a new one may not. The zero value is
-// strict.
+// leniency has the errors that an update may keep because the old object has them, and that a new object may not have.
+// The zero value is strict.
 type leniency struct {
 	deletionCost, labelValuesInAffinity, labelValuesInNodeAffinity, spreadSelectors, spreadKeys bool
 	hugePages, tokenPaths, sysctls, restartContainer, volumeDevices, imageReference, sysAdmin   bool
 	comparisons, hostNetwork                                                                    bool
 }
 
-// podAndMeta checks a Pod but for its metadata in general.
+// podAndMeta checks a Pod, except for the rules of metadata in general.
 func (f *errorList) podAndMeta(pod object.Value, old leniency) {
 	var root *fielderrors.Place
 	spec := pod.At("spec")
@@ -85,7 +85,7 @@ func (f *errorList) trimmedImage(container object.Value, p *fielderrors.Place) {
 	}
 }
 
-// podAnnotations checks those annotations that say something about a pod.
+// podAnnotations checks the annotations that have a meaning for pods.
 func (f *errorList) podAnnotations(annotations, spec object.Value, p *fielderrors.Place, old leniency) {
 	if annotations.Len() == 0 {
 		return
@@ -164,7 +164,7 @@ var (
 	preemptionPolicies = []string{"PreemptLowerPriority", "Never"}
 )
 
-// podNames checks the names that a pod's spec holds.
+// podNames checks the names in a pod's spec.
 func (f *errorList) podNames(spec object.Value, p *fielderrors.Place) {
 	account := text(spec, "serviceAccountName")
 	if account != "" {
@@ -184,7 +184,7 @@ func (f *errorList) podNames(spec object.Value, p *fielderrors.Place) {
 	}
 }
 
-// podClasses checks what a pod's spec says of its priority, its runtime and the overhead of that.
+// podClasses checks the priority, the runtime class and the overhead in a pod's spec.
 func (f *errorList) podClasses(spec object.Value, old leniency, p *fielderrors.Place) {
 	if class := text(spec, "priorityClassName"); class != "" {
 		f.subdomain(p.To("priorityClassName"), class)
@@ -348,7 +348,7 @@ func (f *errorList) hostAliases(aliases object.Value, p *fielderrors.Place) {
 	}
 }
 
-// userNamespace checks what a pod with a user namespace of its own cannot have.
+// userNamespace refuses the fields that a pod with a separate user namespace cannot have.
 func (f *errorList) userNamespace(r *podRules, p *fielderrors.Place) {
 	if r.hostUser {
 		return
@@ -378,7 +378,7 @@ func (f *errorList) userNamespace(r *podRules, p *fielderrors.Place) {
 // containerLists are the members of a pod's spec that list containers.
 var containerLists = [...]string{"initContainers", "containers", "ephemeralContainers"}
 
-// fileKeys demands that variables taken from a file name a volume that may have it.
+// fileKeys demands that variables from a file name a volume of a type that can contain the file.
 func (f *errorList) fileKeys(spec object.Value, p *fielderrors.Place) {
 	for _, kind := range containerLists {
 		for i, container := range spec.At(kind).Items() {
@@ -400,7 +400,7 @@ func (f *errorList) fileKeys(spec object.Value, p *fielderrors.Place) {
 	}
 }
 
-// podCreate is all of a new Pod.
+// podCreate checks all of a new Pod.
 func podCreate(f *errorList, pod object.Value) {
 	f.qualifiedFinalizers(pod)
 	f.podAndMeta(pod, leniency{})
@@ -415,7 +415,7 @@ func podCreate(f *errorList, pod object.Value) {
 	f.profilesAgree(pod.At("metadata", "annotations"), spec, root.To("spec"))
 }
 
-// podTemplate is the template of a controller's pods. was is the one before, null in a new object.
+// podTemplate checks the template of a controller's pods. was is the old template, null in a new object.
 func (f *errorList) podTemplate(template, was object.Value, p *fielderrors.Place) {
 	before := len(f.List)
 	f.strictPodTemplate(template, leniency{}, p)
@@ -441,7 +441,7 @@ func (f *errorList) strictPodTemplate(template object.Value, old leniency, p *fi
 	}
 }
 
-// podTemplateKind are the rules of PodTemplate, which is stored and nothing else.
+// podTemplateKind are the rules of PodTemplate, which is only stored.
 var podTemplateKind = Kind{
 	create: func(f *errorList, obj object.Value) {
 		f.qualifiedFinalizers(obj)

@@ -16,7 +16,7 @@ import (
 
 const (
 	maxHealthMessage = 1024
-	fromClaim        = "claim:" // what the name of a resource begins with that a claim has brought
+	fromClaim        = "claim:" // the prefix of a resource that was allocated by a claim
 	notNegativeAtAll = "must be a non-negative integer"
 )
 
@@ -79,7 +79,7 @@ func (f *errorList) podConditions(conditions object.Value, p *fielderrors.Place)
 	}
 }
 
-// restartsAll says whether the end of one container can restart all of them.
+// restartsAll says whether the exit of one container can restart all of them.
 func restartsAll(spec object.Value) bool {
 	for _, list := range [...]string{"initContainers", "containers"} {
 		for _, container := range spec.At(list).Items() {
@@ -93,7 +93,7 @@ func restartsAll(spec object.Value) bool {
 	return false
 }
 
-// noRevival keeps containers ended that are not restarted.
+// noRevival refuses to restart ended containers that must not be restarted.
 func (f *errorList) noRevival(now, was, spec object.Value, containers string, p *fielderrors.Place) {
 	for i, old := range was.Items() {
 		ended := old.At("state", "terminated")
@@ -115,7 +115,7 @@ func (f *errorList) noRevival(now, was, spec object.Value, containers string, p 
 	}
 }
 
-// restarts says whether a container is restarted when it has ended with a code.
+// restarts says whether a container is restarted when it has exited with a code.
 func restarts(name string, spec object.Value, containers string, code int64) bool {
 	for _, container := range spec.At(containers).Items() {
 		if text(container, "name") != name {
@@ -146,7 +146,7 @@ func restarts(name string, spec object.Value, containers string, code int64) boo
 	return false
 }
 
-// ruleFor is the first of a container's restart rules that speaks of a code.
+// ruleFor is the first of a container's restart rules that matches an exit code.
 func ruleFor(container object.Value, code int64) object.Value {
 	for _, rule := range container.At("restartPolicyRules").Items() {
 		codes := rule.At("exitCodes")
@@ -301,7 +301,7 @@ func (f *errorList) statusUsers(statuses, spec object.Value, p *fielderrors.Plac
 	}
 }
 
-// allocatedStatuses checks what containers report of the health of their resources.
+// allocatedStatuses checks the health of resources in the status of containers.
 func (f *errorList) allocatedStatuses(status object.Value, list string, containers object.Value, p *fielderrors.Place) {
 	known := newByName(containers.Items())
 	for i, container := range status.At(list).Items() {
@@ -331,7 +331,7 @@ func firstNamed(items []object.Value, name string) (object.Value, bool) {
 	return items[i], true
 }
 
-// allocatedName demands a resource that a container asks for.
+// allocatedName demands a resource that a container requests.
 func (f *errorList) allocatedName(name string, container, extended object.Value, p *fielderrors.Place) {
 	reference, isClaim := strings.CutPrefix(name, fromClaim)
 	if !isClaim {

@@ -13,7 +13,7 @@ import (
 	"plinth/object"
 )
 
-// lenient is what the old spec of a pod excuses in the new one.
+// lenient returns the errors that the old spec of a pod excuses in the new one.
 func lenient(spec, meta object.Value) leniency {
 	old := leniency{
 		hostNetwork: truth(spec, "hostNetwork") && has(spec, "hostUsers") && !truth(spec, "hostUsers"),
@@ -105,7 +105,7 @@ func (old *leniency) lenientScheduling(spec object.Value) {
 	}
 }
 
-// badLabelValue says whether one of some requirements has a value that no label can have.
+// badLabelValue says whether one of the requirements has a value that is not a valid label value.
 func badLabelValue(requirements object.Value) bool {
 	for _, requirement := range requirements.Items() {
 		for _, value := range requirement.At("values").Items() {
@@ -121,10 +121,10 @@ const updatable = "pod updates may not change fields other than `spec.containers
 	"`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations)," +
 	"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n"
 
-// podRunning checks a Pod that was there before, but not what changed of it.
+// podRunning checks an updated Pod, but not whether its changes are allowed.
 func podRunning(f *errorList, pod, was object.Value) { f.podExcused(pod, was) }
 
-// podExcused is podRunning. It returns what the old Pod excused: nothing, if the new one is good without.
+// podExcused is podRunning. It returns the leniency that was needed: the zero value if the new Pod is valid without.
 func (f *errorList) podExcused(pod, was object.Value) leniency {
 	f.qualifiedFinalizers(pod)
 	excuse := leniency{}
@@ -138,7 +138,7 @@ func (f *errorList) podExcused(pod, was object.Value) leniency {
 	return excuse
 }
 
-// podUpdate is all of a Pod that is to replace another.
+// podUpdate checks all of a Pod that replaces an old one.
 func podUpdate(f *errorList, pod, was object.Value) {
 	excuse := f.podExcused(pod, was)
 	f.podAnnotationChanges(pod, was, excuse)
@@ -190,7 +190,7 @@ func (f *errorList) podAnnotationChanges(pod, was object.Value, excuse leniency)
 	f.podAnnotations(now, pod.At("spec"), at, excuse)
 }
 
-// sameContainers says whether there are as many containers as before.
+// sameContainers says whether the number of containers is the same as before.
 func (f *errorList) sameContainers(now, old object.Value, p *fielderrors.Place) bool {
 	if now.Len() != old.Len() {
 		f.Forbidden(p, "pod updates may not add or remove containers")
@@ -203,7 +203,7 @@ func (f *errorList) sameContainers(now, old object.Value, p *fielderrors.Place) 
 	return true
 }
 
-// deadlineChange says whether to go on.
+// deadlineChange says whether to continue.
 func (f *errorList) deadlineChange(spec, old object.Value, p *fielderrors.Place) bool {
 	now, was := spec.At("activeDeadlineSeconds"), old.At("activeDeadlineSeconds")
 	switch {
@@ -222,7 +222,7 @@ func (f *errorList) deadlineChange(spec, old object.Value, p *fielderrors.Place)
 	return true
 }
 
-// tolerationChanges demands that every toleration is still there; only how long it lasts may have changed.
+// tolerationChanges demands that every toleration is kept; only its tolerationSeconds may change.
 func (f *errorList) tolerationChanges(now, old object.Value, p *fielderrors.Place) {
 	for _, toleration := range old.Items() {
 		bare := toleration.Without("tolerationSeconds")
@@ -244,7 +244,7 @@ func (f *errorList) gateChanges(now, old object.Value, p *fielderrors.Place) {
 	}
 }
 
-// withoutAllowed is the new spec with everything that may change set back to what it was.
+// withoutAllowed is the new spec with every field that may change set to its old value.
 func (f *errorList) withoutAllowed(spec, old object.Value) object.Value {
 	for _, kind := range [...]string{"containers", "initContainers"} {
 		containers := slices.Clone(spec.At(kind).Items())
@@ -292,7 +292,8 @@ func (f *errorList) withoutAllowed(spec, old object.Value) object.Value {
 	return spec
 }
 
-// nodeSelectorAdditions lets a pod that waits for its gates be bound to fewer nodes, never to others.
+// nodeSelectorAdditions allows a pod with scheduling gates to restrict its possible nodes further, never to other
+// nodes.
 func (f *errorList) nodeSelectorAdditions(now, old object.Value, p *fielderrors.Place) {
 	for _, m := range old.Members() {
 		if value, ok := now.Get(m.Key); !ok || value.Str() != m.Value.Str() {
@@ -331,8 +332,8 @@ func (f *errorList) nodeAffinityAdditions(now, old object.Value) {
 	}
 }
 
-// onlyAdds says whether a term begins with the requirements of an old one. A term without any matches nothing, and must
-// stay so.
+// onlyAdds says whether a term begins with the requirements of an old one. A term without requirements does not match
+// any node, and must stay so.
 func onlyAdds(term, was object.Value) bool {
 	if length(was, "matchExpressions")+length(was, "matchFields") == 0 {
 		return length(term, "matchExpressions")+length(term, "matchFields") == 0
@@ -346,8 +347,8 @@ func onlyAdds(term, was object.Value) bool {
 	return true
 }
 
-// difference shows where two values differ: the lines of their JSON from the first to the last that is not the same in
-// both, as one hunk of a unified diff.
+// difference shows where two values differ: the lines of their JSON from the first to the last that differs, as one
+// hunk of a unified diff.
 func difference(was, now object.Value) string {
 	const around = 3
 	a, b := prettyLines(was), prettyLines(now)

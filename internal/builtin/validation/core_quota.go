@@ -65,7 +65,7 @@ func (f *errorList) limit(limit object.Value, kind string, p *fielderrors.Place)
 	}
 }
 
-// limitOf checks that what is said of one resource does not contradict itself.
+// limitOf checks that the limits of one resource are consistent.
 func (f *errorList) limitOf(limit object.Value, name string, p *fielderrors.Place) {
 	amount := func(key string) (resource.Quantity, bool) {
 		v, ok := limit.At(key).Get(name)
@@ -109,7 +109,7 @@ func (f *errorList) limitOf(limit object.Value, name string, p *fielderrors.Plac
 	}
 }
 
-// ratio refuses more than what min and max leave room for.
+// ratio refuses a ratio greater than that of max to min.
 func (f *errorList) ratio(ratio, least, most resource.Quantity, p *fielderrors.Place) {
 	value, low, high := float64(ratio.Value()), least.Value(), most.Value()
 	if ratio.Value() < resource.MaxMilliValue && low < resource.MaxMilliValue && high < resource.MaxMilliValue {
@@ -120,7 +120,7 @@ func (f *errorList) ratio(ratio, least, most resource.Quantity, p *fielderrors.P
 	}
 }
 
-// What a quota's scope can be, and what it can be applied to.
+// The scopes of a quota, and the resources to which each applies.
 var (
 	quotaScopes = []string{"BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating",
 		"PriorityClass", "Terminating", "VolumeAttributesClass"}

@@ -19,12 +19,12 @@ type naming int
 
 const (
 	anyResource       naming = iota // standard, or with a domain
-	containerResource               // what a container can have
-	podResource                     // what a whole pod can have
-	quotaResource                   // what can be limited in a namespace
+	containerResource               // resources of a container
+	podResource                     // resources of a whole pod
+	quotaResource                   // resources that can be limited in a namespace
 )
 
-// What stands without a domain, sorted; huge pages come besides.
+// The names without a domain, sorted; names of huge pages are allowed in addition.
 var (
 	standardResources = []string{"configmaps", "cpu", "ephemeral-storage", "limits.cpu", "limits.ephemeral-storage",
 		"limits.memory",
@@ -47,7 +47,7 @@ func isNativeResource(name string) bool {
 	return !strings.Contains(name, "/") || strings.Contains(name, "kubernetes.io/")
 }
 
-// isExtendedResource says whether a resource is somebody else's, with a name that quotas can prefix.
+// isExtendedResource says whether a resource is not Kubernetes's own, and has a name that quotas can prefix.
 func isExtendedResource(name string) bool {
 	return !isNativeResource(name) && !strings.HasPrefix(name, "requests.") && objectmeta.IsLabelKey("requests."+name)
 }
@@ -57,7 +57,7 @@ func isIntegerResource(name string) bool {
 	return counted || isExtendedResource(name)
 }
 
-// mayOvercommit says whether more of a resource can be promised than there is: a request may be below its limit.
+// mayOvercommit says whether a resource can be overcommitted: a request may be below its limit.
 func mayOvercommit(name string) bool {
 	return isNativeResource(name) && !strings.HasPrefix(name, hugePages)
 }
@@ -96,7 +96,7 @@ func (f *errorList) resourceName(name string, as naming, p *fielderrors.Place) {
 	}
 }
 
-// resourceAmount demands an amount that is not negative, and a whole number of what cannot be divided.
+// resourceAmount demands an amount that is not negative, and a whole number for an indivisible resource.
 func (f *errorList) resourceAmount(name string, amount resource.Quantity, p *fielderrors.Place) {
 	if amount.Sign() < 0 {
 		f.Invalid(p, amount.String(), fielderrors.NotNegative)
@@ -125,14 +125,14 @@ func (f *errorList) wholePages(name string, amount resource.Quantity, p *fielder
 }
 
 func isWholePages(name string, amount resource.Quantity) bool {
-	size, _ := resource.ParseQuantity(strings.TrimPrefix(name, hugePages)) // zero where it is none
+	size, _ := resource.ParseQuantity(strings.TrimPrefix(name, hugePages)) // zero if the name has no valid size
 	if size.Sign() <= 0 || size.MilliValue()%1000 != 0 {
 		return false
 	}
 	return amount.Value()%size.Value() == 0
 }
 
-// resources checks what a container, or a pod, asks for and may use.
+// resources checks the requests and limits of a container or a pod.
 func (f *errorList) resources(resources object.Value, r *podRules, p *fielderrors.Place, as naming) {
 	limits, requests := resources.At("limits"), resources.At("requests")
 	f.resourceList(limits, p.To("limits"), as, r.old)
@@ -161,7 +161,7 @@ func (f *errorList) requestAndLimit(name string, request, limit resource.Quantit
 	}
 }
 
-// hugePagesNeedMore demands cpu or memory of whoever asks for huge pages.
+// hugePagesNeedMore demands cpu or memory beside huge pages.
 func (f *errorList) hugePagesNeedMore(limits, requests object.Value, p *fielderrors.Place) {
 	huge, compute := false, false
 	for _, resources := range [...]object.Value{limits, requests} {
@@ -175,7 +175,7 @@ func (f *errorList) hugePagesNeedMore(limits, requests object.Value, p *fielderr
 	}
 }
 
-// claimNames checks which of the pod's resource claims a container uses, in whole or in part.
+// claimNames checks the references of a container to the pod's resource claims, or to requests of these.
 func (f *errorList) claimNames(claims object.Value, r *podRules, p *fielderrors.Place) {
 	if claims.Len() == 0 {
 		return
@@ -236,7 +236,7 @@ func (f *errorList) unknownClaim(name string, r *podRules, p *fielderrors.Place)
 	}
 }
 
-// podResources checks what a pod asks for as a whole, and that its containers stay within.
+// podResources checks the resources of a pod as a whole, and that its containers do not exceed them.
 func (f *errorList) podResources(r *podRules, p *fielderrors.Place) {
 	resources := r.spec.At("resources")
 	if resources.IsNull() {
@@ -279,8 +279,8 @@ func (f *errorList) podLimit(spec object.Value, name string, limit resource.Quan
 	}
 }
 
-// aggregate is the most of a resource that the containers of a pod have at a time: all of its containers and sidecars,
-// or an init container with the sidecars before it.
+// aggregate is the maximum of a resource that the containers of a pod have at the same time: all of its containers and
+// sidecars, or an init container with the sidecars before it.
 func aggregate(spec object.Value, kind, name string) (total resource.Quantity, used bool) {
 	var sidecars, most resource.Quantity
 	for _, container := range spec.At("containers").Items() {

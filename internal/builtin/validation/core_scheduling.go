@@ -12,7 +12,7 @@ import (
 var (
 	taintEffects        = []string{"NoSchedule", "PreferNoSchedule", "NoExecute"}
 	tolerationOperators = []string{"Equal", "Exists"}
-	// comparisonOperators are named, but not accepted, as long as their feature is off.
+	// comparisonOperators are known, but not accepted, while their feature is off.
 	comparisonOperators = []string{"Equal", "Exists", "Lt", "Gt"}
 	spreadActions       = []string{"DoNotSchedule", "ScheduleAnyway"}
 	inclusionPolicies   = []string{"Honor", "Ignore"}
@@ -173,7 +173,7 @@ func (f *errorList) podAffinityTerm(term object.Value, old leniency, p *fielderr
 	f.qualified(p.To("topologyKey"), key)
 }
 
-// labelKeys checks the keys whose values a term takes from the pod's own labels.
+// labelKeys checks the keys for which a term uses the values of the pod's own labels.
 func (f *errorList) labelKeys(term object.Value, p *fielderrors.Place) {
 	selector := term.At("labelSelector")
 	matched, mismatched := term.At("matchLabelKeys"), term.At("mismatchLabelKeys")
@@ -200,7 +200,8 @@ func (f *errorList) labelKeys(term object.Value, p *fielderrors.Place) {
 
 const repeatedKey = "exists in both matchLabelKeys and labelSelector"
 
-// repeatedLabelKeys refuses keys that the selector names besides the requirement that the reference makes of them.
+// repeatedLabelKeys refuses matchLabelKeys that the selector already has, apart from the requirement that the reference
+// adds for each of them.
 func (f *errorList) repeatedLabelKeys(selector, matched object.Value, p *fielderrors.Place) {
 	if selector.IsNull() {
 		return
@@ -259,7 +260,7 @@ func (f *errorList) topologySpread(constraints object.Value, old leniency, p *fi
 	}
 }
 
-// legacySpreadKeys is the rule for a pod from before its keys went into its selector.
+// legacySpreadKeys is the rule for a pod that was stored before its keys were added to its selector.
 func (f *errorList) legacySpreadKeys(constraint object.Value, p *fielderrors.Place) {
 	keys := constraint.At("matchLabelKeys")
 	if keys.Len() == 0 {

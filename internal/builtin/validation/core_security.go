@@ -139,7 +139,7 @@ func (f *errorList) appArmorAnnotation(container, profile string, spec object.Va
 	}
 }
 
-// profilesAgree demands that an annotation and a member say the same where both say what profile a container has.
+// profilesAgree demands that the annotation and the field agree if both specify the profile of a container.
 func (f *errorList) profilesAgree(annotations, spec object.Value, p *fielderrors.Place) {
 	if annotations.Len() == 0 {
 		return
@@ -222,12 +222,12 @@ func (f *errorList) sysctls(r *podRules, sysctls object.Value, p *fielderrors.Pl
 	}
 }
 
-// ipcSysctls belong to the IPC namespace without saying so in their prefix.
+// ipcSysctls belong to the IPC namespace although they do not have its prefix.
 var ipcSysctls = []string{"kernel.sem", "kernel.shmall", "kernel.shmmax", "kernel.shmmni", "kernel.shm_rmid_forced",
 	"kernel.shm",
 	"kernel.msgmax", "kernel.msgmnb", "kernel.msgmni", "kernel.msg"}
 
-// hostSysctl says why a pod that shares a namespace with its host cannot have a sysctl of that namespace.
+// hostSysctl returns the error for a sysctl of a namespace that the pod shares with its host.
 func hostSysctl(name string, spec object.Value) string {
 	name = normalSysctl(name)
 	name, _, _ = strings.Cut(name, "*")
@@ -240,8 +240,8 @@ func hostSysctl(name string, spec object.Value) string {
 	return ""
 }
 
-// normalSysctl is a sysctl's name with dots between its parts: where the first separator is a slash, the slashes are
-// separators and dots stand for themselves, written as slashes between dots.
+// normalSysctl is a sysctl's name with dots between its parts: if the first separator is a slash, slashes are
+// separators, written as dots, and dots are part of a name, written as slashes.
 func normalSysctl(name string) string {
 	first := strings.IndexAny(name, "./")
 	if first < 0 || name[first] == '.' {

@@ -199,15 +199,15 @@ func (f *errorList) sessionAffinity(spec object.Value, p *fielderrors.Place) {
 	}
 }
 
-// ClusterIPs says what is wrong with the addresses of a service and the families they are of, before any are allocated;
-// old is null for a new one.
+// ClusterIPs returns the errors in the addresses of a service and their families, before addresses are allocated; old
+// is null for a new service.
 func (o Options) ClusterIPs(service, old object.Value) field.ErrorList {
 	f := errorList{Options: o}
 	f.clusterIPs(service.At("spec"), old.At("spec"), (*fielderrors.Place)(nil).To("spec"))
 	return f.List
 }
 
-// clusterIPs checks the addresses of a service and the families they are of.
+// clusterIPs checks the addresses of a service and their families.
 func (f *errorList) clusterIPs(spec, old object.Value, p *fielderrors.Place) {
 	ips := spec.At("clusterIPs")
 	all := ips.Items()
@@ -278,7 +278,7 @@ func (f *errorList) familiesOfIPs(ips, families []object.Value, p *fielderrors.P
 	}
 }
 
-// sourceRanges checks from where a load balancer takes traffic; an annotation says it where the spec does not.
+// sourceRanges checks the ranges from which a load balancer accepts traffic, in the spec or else in an annotation.
 func (f *errorList) sourceRanges(service, old object.Value) {
 	balances := text(service.At("spec"), "type") == "LoadBalancer"
 	if ranges := service.At("spec", "loadBalancerSourceRanges").Items(); len(ranges) > 0 {
@@ -316,7 +316,7 @@ func trimmed(texts []string) []string {
 	return texts
 }
 
-// loadBalancerClass checks who balances; was is the old spec.
+// loadBalancerClass checks the class of the load balancer; was is the old spec.
 func (f *errorList) loadBalancerClass(spec, was object.Value) {
 	at := (*fielderrors.Place)(nil).To("spec").To("loadBalancerClass")
 	class := spec.At("loadBalancerClass")
@@ -334,7 +334,7 @@ func (f *errorList) loadBalancerClass(spec, was object.Value) {
 	}
 }
 
-// needsHealthCheck says whether a balancer asks the nodes which of them have an endpoint.
+// needsHealthCheck says whether a load balancer checks which nodes have an endpoint.
 func needsHealthCheck(spec object.Value) bool {
 	return text(spec, "type") == "LoadBalancer" && text(spec, "externalTrafficPolicy") == "Local"
 }
@@ -379,7 +379,7 @@ func serviceUpdate(f *errorList, service, old object.Value) {
 	f.service(service, old)
 }
 
-// clusterIPChanges lets a second address come and go, and no other change.
+// clusterIPChanges allows a second address to be added or removed, and no other change.
 func (f *errorList) clusterIPChanges(spec, was object.Value) {
 	if isHeadless(spec) && isHeadless(was) {
 		return
@@ -407,7 +407,7 @@ func (f *errorList) clusterIPChanges(spec, was object.Value) {
 	}
 }
 
-// showNil shows a list that is not there as Go does.
+// showNil prints an absent list as Go does.
 func showNil(v object.Value) any {
 	if v.Len() == 0 {
 		return fielderrors.Show(object.Nil)
@@ -415,7 +415,7 @@ func showNil(v object.Value) any {
 	return fielderrors.Show(v)
 }
 
-// ipFamilyChanges lets a second family come and go.
+// ipFamilyChanges allows a second family to be added or removed.
 func (f *errorList) ipFamilyChanges(spec, was object.Value) {
 	if isHeadless(spec) || isHeadless(was) {
 		return
@@ -448,7 +448,7 @@ func serviceStatus(f *errorList, service, old object.Value) {
 	f.loadBalancer(service, old)
 }
 
-// loadBalancer checks where a service is reached from outside.
+// loadBalancer checks the addresses at which a service is reached from outside.
 func (f *errorList) loadBalancer(service, old object.Value) {
 	at := (*fielderrors.Place)(nil).To("status").To("loadBalancer").To("ingress")
 	ingress := service.At("status", "loadBalancer", "ingress").Items()

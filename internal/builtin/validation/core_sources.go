@@ -11,11 +11,11 @@ import (
 	"plinth/object"
 )
 
-// This file has the rules for those volumes that a pod and a PersistentVolume can both be made of.
+// This file has the rules for the volume sources that both pods and PersistentVolumes can have.
 
 const maxPartition = 255
 
-// requiredMembers are the texts that a kind of volume cannot be without. Where nothing else is checked, that is all.
+// requiredMembers are the required strings of kinds of volumes. For kinds without other rules this is the whole check.
 var requiredMembers = map[string][]string{
 	"azureFile":            {"secretName", "shareName"},
 	"glusterfs":            {"endpoints", "path"},
@@ -108,7 +108,7 @@ var (
 	initiatorNAA = regexp.MustCompile(`^naa.[[:alnum:]]{32}$`)
 )
 
-// iscsiName checks the name of a target or an initiator; prefix says what is wrong with the beginning of it.
+// iscsiName checks the name of a target or an initiator; prefix is the error for an invalid prefix.
 func (f *errorList) iscsiName(p *fielderrors.Place, s, prefix string) {
 	good := true
 	switch {

@@ -7,7 +7,7 @@ import (
 	"plinth/object"
 )
 
-// persistentSources are the kinds of PersistentVolumes in the order in which the reference looks for them.
+// persistentSources are the kinds of PersistentVolumes in the order in which the reference checks them.
 var persistentSources = []source{
 	{key: "hostPath"}, {key: "gcePersistentDisk", inside: "persistentDisk"}, {key: "awsElasticBlockStore"},
 	{key: "glusterfs"},
@@ -171,7 +171,7 @@ func (f *errorList) csiVolume(from object.Value, p *fielderrors.Place) {
 	}
 }
 
-// inlineVolume checks a volume that stands in a VolumeAttachment.
+// inlineVolume checks a volume inside a VolumeAttachment.
 func (f *errorList) inlineVolume(spec object.Value, p *fielderrors.Place) {
 	const inline = " in the context of inline volumes"
 	forbid := func(key string, set bool, what string) {
@@ -222,7 +222,7 @@ func volumeUpdate(f *errorList, obj, old object.Value) {
 var volumeAffinityFields = []goField{{name: "Required", member: "required",
 	inner: []goField{{name: "NodeSelectorTerms", member: "nodeSelectorTerms", inner: nodeSelectorTermFields}}}}
 
-// volumeSourceChange refuses another volume; only the secret for its expansion may be added.
+// volumeSourceChange refuses a change of the volume source; only the secret for its expansion may be added.
 func (f *errorList) volumeSourceChange(spec, was object.Value) {
 	now, before := object.MapOf(), object.MapOf()
 	for _, kind := range persistentSources {
@@ -242,7 +242,7 @@ func (f *errorList) volumeSourceChange(spec, was object.Value) {
 	}
 }
 
-// successors are the labels that took the place of others.
+// successors are the labels that replaced others.
 var successors = map[string]string{
 	"failure-domain.beta.kubernetes.io/zone":   "topology.kubernetes.io/zone",
 	"failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
@@ -251,7 +251,7 @@ var successors = map[string]string{
 	"beta.kubernetes.io/instance-type":         "node.kubernetes.io/instance-type",
 }
 
-// sameAffinity compares where a volume can be reached; a label may have been replaced by its successor.
+// sameAffinity compares the node affinities of volumes; a label may have been replaced by its successor.
 func sameAffinity(now, was object.Value) bool {
 	terms, before := now.At("required", "nodeSelectorTerms").Items(), was.At("required", "nodeSelectorTerms").Items()
 	if now.IsNull() || len(terms) != len(before) {

@@ -24,7 +24,7 @@ var (
 	recursiveReadOnly = []string{"Disabled", "Enabled", "IfPossible"}
 )
 
-// volumes checks the volumes of a pod and remembers the good ones.
+// volumes checks the volumes of a pod and records the valid ones.
 func (f *errorList) volumes(r *podRules, p *fielderrors.Place) {
 	volumes := r.spec.At("volumes").Items()
 	var names seen
@@ -77,11 +77,11 @@ func (f *errorList) claimOfEphemeral(r *podRules, volume object.Value, volumes [
 	}
 }
 
-// source is one kind of volume: its member, and where the reference says it is when it refuses a second one (second)
-// or something in it (inside), if it says something else.
+// source is one kind of volume: its member, and its name in the paths of the reference's errors for a second source
+// (second) or for errors in its fields (inside), if these differ from the member.
 type source struct{ key, second, inside string }
 
-// podSources are the kinds of volumes of a pod in the order in which the reference looks for them.
+// podSources are the kinds of volumes of a pod in the order in which the reference checks them.
 var podSources = []source{
 	{key: "emptyDir"}, {key: "hostPath"}, {key: "gitRepo"}, {key: "gcePersistentDisk", inside: "persistentDisk"},
 	{key: "awsElasticBlockStore"}, {key: "secret"}, {key: "nfs"}, {key: "iscsi"}, {key: "glusterfs"}, {key: "flocker"},
@@ -93,7 +93,7 @@ var podSources = []source{
 	{key: "projected"}, {key: "scaleIO"}, {key: "csi"}, {key: "ephemeral"}, {key: "image"},
 }
 
-// volume checks what a volume is made of.
+// volume checks the source of a volume.
 func (f *errorList) volume(r *podRules, volume object.Value, p *fielderrors.Place) {
 	n := 0
 	for _, kind := range podSources {
@@ -249,7 +249,7 @@ func hasBacksteps(s string) bool {
 	return false
 }
 
-// localPath demands a relative path that does not go up and does not look as if it did.
+// localPath demands a relative path that neither goes up nor begins with two dots.
 func (f *errorList) localPath(p *fielderrors.Place, s string) {
 	f.descending(p, s)
 	if strings.HasPrefix(s, "..") && !strings.HasPrefix(s, "../") {
@@ -318,7 +318,7 @@ const (
 	maxTokenSeconds = 1 << 32
 )
 
-// projectedToken checks a token for the pod's account; volume is where the reference says that its path is.
+// projectedToken checks a token for the pod's account; volume is the place that the reference reports for its path.
 func (f *errorList) projectedToken(r *podRules, token object.Value, p, volume *fielderrors.Place) {
 	if seconds := token.At("expirationSeconds"); seconds.IsNull() {
 		f.Required(p.To("expirationSeconds"), "")
@@ -404,7 +404,7 @@ func (f *errorList) certificateLifetime(seconds int64, signer string, p *fielder
 	}
 }
 
-// volumeMounts checks where a container sees the volumes of its pod.
+// volumeMounts checks the mounts of a pod's volumes in a container.
 func (f *errorList) volumeMounts(r *podRules, container object.Value, p *fielderrors.Place) {
 	mounts := container.At("volumeMounts")
 	if mounts.Len() == 0 {
@@ -473,7 +473,7 @@ func (f *errorList) mountModes(container, mount object.Value, p *fielderrors.Pla
 	}
 }
 
-// taken are the names and paths of mounts or devices. Of several with one name, the path of the last counts.
+// taken are the names and paths of mounts or devices. If a name is repeated, the path of the last one counts.
 type taken struct{ names, paths map[string]bool }
 
 func pathsOf(items object.Value, key string) taken {
@@ -491,7 +491,7 @@ func pathsOf(items object.Value, key string) taken {
 	return t
 }
 
-// volumeDevices checks where a container sees volumes as raw devices.
+// volumeDevices checks the paths of volumes that a container uses as raw devices.
 func (f *errorList) volumeDevices(r *podRules, container object.Value, p *fielderrors.Place) {
 	devices := container.At("volumeDevices")
 	if devices.Len() == 0 {

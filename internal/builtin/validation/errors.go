@@ -7,13 +7,13 @@ import (
 	"plinth/object"
 )
 
-// errorList collects what the rules of a kind find. They are its methods.
+// errorList collects the errors of a kind. The rules are its methods.
 type errorList struct {
 	fielderrors.Errors
 	Options
 }
 
-// changed is for a member that cannot change, where the reference does not show its value.
+// changed is the error for a change of an immutable member, if the reference does not print its value.
 func (f *errorList) changed(p *fielderrors.Place) {
 	f.Invalid(p, fielderrors.Show(object.Nil), fielderrors.Immutable)
 }

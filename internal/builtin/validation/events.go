@@ -7,9 +7,9 @@ import (
 	"plinth/object"
 )
 
-// This file has the rules of Events, which two groups show in two forms.
+// This file has the rules of Events, which two groups serve in two forms.
 
-// eventTextLimits are how long the texts of an Event may be.
+// eventTextLimits are the maximum lengths of the texts of an Event.
 var eventTextLimits = []struct {
 	key   string
 	limit int
@@ -17,7 +17,7 @@ var eventTextLimits = []struct {
 
 const maxNote = 1024
 
-// eventNames are what the members of an Event are called in a version.
+// eventNames are the names of the members of an Event in a version.
 type eventNames struct{ object, controller, note string }
 
 var (
@@ -25,7 +25,7 @@ var (
 	eventsEvent = eventNames{"regarding", "reportingController", "note"}
 )
 
-// event checks what Events of both groups have in common.
+// event checks the fields that Events of both groups have.
 func (f *errorList) event(obj object.Value, names eventNames) {
 	var root *fielderrors.Place
 	namespace, involved := text(obj.At("metadata"), "namespace"), text(obj.At(names.object), "namespace")
@@ -101,7 +101,8 @@ func (f *errorList) eventSeries(obj object.Value) {
 	}
 }
 
-// eventConstant is what an Event of events.k8s.io keeps: a member, what the reference calls it, what it shows of it.
+// eventConstant is an immutable member of an Event of events.k8s.io: its name, its name in the reference's errors, and
+// the value that these print.
 type eventConstant struct {
 	member, name string
 	form         func(now object.Value) any

@@ -10,7 +10,7 @@ import (
 	"plinth/object"
 )
 
-// What follows are rules for single fields that many kinds have.
+// Rules for single fields that many kinds have.
 
 const (
 	notPositive = "must be greater than zero"
@@ -64,7 +64,7 @@ func (f *errorList) within(p *fielderrors.Place, n, low, high int64) {
 	}
 }
 
-// id demands the ID of a user or a group, where there is one.
+// id demands the valid ID of a user or a group, if it is set.
 func (f *errorList) id(p *fielderrors.Place, v object.Value) {
 	f.within(p, v.Int(), 0, maxID)
 }
@@ -89,7 +89,7 @@ func (f *errorList) oneOf(p *fielderrors.Place, s string, supported []string) {
 	f.only(p, s, supported)
 }
 
-// only demands a value of an enum; an empty one is not supported like any other that is not among them.
+// only demands a value of an enum; an empty value is an unsupported one.
 func (f *errorList) only(p *fielderrors.Place, s string, supported []string) {
 	if !slices.Contains(supported, s) {
 		f.Unsupported(p, s, supported)
@@ -119,7 +119,7 @@ func portNameErrors(s string) []string {
 	return utilvalidation.IsValidPortName(s)
 }
 
-// configKeyErrors says what keeps a text from being a key of a ConfigMap or a Secret.
+// configKeyErrors returns why a text is not a valid key of a ConfigMap or a Secret.
 func configKeyErrors(s string) []string {
 	if len(s) > 0 && len(s) <= utilvalidation.DNS1123SubdomainMaxLength && s[0] != '.' {
 		i := 0
@@ -133,7 +133,7 @@ func configKeyErrors(s string) []string {
 	return utilvalidation.IsConfigMapKey(s)
 }
 
-// envNameErrors says what keeps a text, which is not empty, from being the name of an environment variable.
+// envNameErrors returns why a text, which is not empty, is not a valid name of an environment variable.
 func envNameErrors(s string) []string {
 	i := 0
 	for i < len(s) && s[i] >= ' ' && s[i] < 0x7f && s[i] != '=' {
@@ -145,7 +145,7 @@ func envNameErrors(s string) []string {
 	return utilvalidation.IsRelaxedEnvVarName(s)
 }
 
-// labelSelector checks a selector; a null one is good. lenient lets bad values through, because they are stored.
+// labelSelector checks a selector; a null one is valid. lenient accepts invalid values, because they are stored.
 func (f *errorList) labelSelector(selector object.Value, p *fielderrors.Place, lenient bool) {
 	objectmeta.Labels(&f.Errors, selector.At("matchLabels"), p.To("matchLabels"))
 	for i, requirement := range selector.At("matchExpressions").Items() {

@@ -36,7 +36,7 @@ var (
 		status: func(f *errorList, obj, _ object.Value) { f.flowConditions(obj) }}
 )
 
-// The flow schemas that are always there cannot be anything else.
+// The mandatory flow schemas, whose specs are fixed.
 var fixedFlowSchemas = map[string]object.Value{
 	exempt: object.Fields(
 		"matchingPrecedence", object.IntOf(1),
@@ -163,7 +163,7 @@ func (f *errorList) flowSubject(subject object.Value, p *fielderrors.Place) {
 	}
 }
 
-// starAlone demands a list that is not empty, and a star in it to be alone.
+// starAlone demands a list that is not empty, and that a star is its only item.
 func (f *errorList) starAlone(rule object.Value, key, missing, others string, p *fielderrors.Place) {
 	values := rule.At(key)
 	if values.Len() == 0 {
@@ -271,7 +271,7 @@ func priorityLevelCreate(f *errorList, obj object.Value) {
 	f.flowConditions(obj)
 }
 
-// goesWith forbids a member where its type is not the one that is named, and can require it where it is.
+// goesWith forbids a member unless the type is the named one, and can require it for that type.
 func (f *errorList) goesWith(member object.Value, named, needed bool, p *fielderrors.Place) {
 	switch {
 	case !named && !member.IsNull():
@@ -335,12 +335,12 @@ func (f *errorList) queuing(queuing object.Value, p *fielderrors.Place) {
 	}
 }
 
-// entropyBits is how many random bits it takes to deal a hand from a deck.
+// entropyBits is the number of random bits that are needed to deal a hand from a deck.
 func entropyBits(deck, hand int64) int {
 	return int(math.Ceil(math.Log2(float64(deck)) * float64(hand)))
 }
 
-// fixedPriorityLevel keeps the levels that are always there as they are.
+// fixedPriorityLevel refuses changes of the mandatory priority levels.
 func (f *errorList) fixedPriorityLevel(spec object.Value, name string, p *fielderrors.Place) {
 	switch name {
 	case exempt:

@@ -12,8 +12,8 @@ import (
 	"plinth/internal/mutants"
 )
 
-// TestMutants tries the mutants on the cases of the tables and on the documents in one process: what TestTables and
-// TestDocumentsAreValid notice of them.
+// TestMutants runs the cases of the tables and the documents on each mutant, in one process, and reports those that
+// TestTables and TestDocumentsAreValid notice.
 func TestMutants(t *testing.T) {
 	documents, err := validationtest.Documents("testdata")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"plinth/object"
 )
 
-// requiredShortName demands a label. Rules that the reference generates from its types say so in other words.
+// requiredShortName demands a label. Rules that the reference generates from its types have another message.
 func (f *errorList) requiredShortName(p *fielderrors.Place, s string) {
 	if s == "" {
 		f.Required(p, "")
@@ -27,7 +27,7 @@ func (f *errorList) shortName(p *fielderrors.Place, s string) {
 	}
 }
 
-// declaredDriverName demands the name of a driver in the words of generated rules.
+// declaredDriverName demands the name of a driver, with the messages of generated rules.
 func (f *errorList) declaredDriverName(p *fielderrors.Place, name string) {
 	if name == "" {
 		f.Required(p, "")
@@ -42,7 +42,7 @@ func (f *errorList) declaredDriverName(p *fielderrors.Place, name string) {
 // knownFinalizers are the names that need no domain.
 var knownFinalizers = []string{"kubernetes", metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
 
-// qualifiedFinalizers demands a domain of finalizers. Most kinds want this, but not all do.
+// qualifiedFinalizers demands a domain of finalizers. Most kinds demand this, but not all.
 func (f *errorList) qualifiedFinalizers(obj object.Value) {
 	for i, item := range obj.At("metadata", "finalizers").Items() {
 		f.finalizerName((*fielderrors.Place)(nil).To("metadata").To("finalizers").Item(i), item.Str())

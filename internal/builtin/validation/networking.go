@@ -28,7 +28,7 @@ const (
 	notAnAddress  = "must be a DNS name, not an IP address"
 )
 
-// segment demands a name that can stand in a URL.
+// segment demands a name that can be a segment of a URL.
 func (f *errorList) requiredSegment(p *fielderrors.Place, s string) {
 	if s == "" {
 		f.Required(p, "")
@@ -37,7 +37,7 @@ func (f *errorList) requiredSegment(p *fielderrors.Place, s string) {
 	f.Each(p, s, objectmeta.PathSegmentErrors(s, false))
 }
 
-// ingressLeniency is what an update of an Ingress may keep.
+// ingressLeniency has the errors that an update of an Ingress may keep.
 type ingressLeniency struct{ secrets, wildcards bool }
 
 func (f *errorList) ingress(spec object.Value, old ingressLeniency) {
@@ -242,7 +242,7 @@ func ingressClassUpdate(f *errorList, obj, old object.Value) {
 	ingressClassCreate(f, obj)
 }
 
-// policyLeniency is what an update of a NetworkPolicy may keep.
+// policyLeniency has the errors that an update of a NetworkPolicy may keep.
 type policyLeniency struct {
 	labelValues bool
 	cidrs       object.Value

@@ -50,7 +50,7 @@ func resourceClaimUpdate(f *errorList, obj, old object.Value) {
 	f.fixed(obj, old, "spec")
 }
 
-// fixed is for a member that cannot change.
+// fixed is the error for a change of an immutable member.
 func (f *errorList) fixed(obj, old object.Value, key string) {
 	if !same(obj.At(key), old.At(key)) {
 		f.changed((*fielderrors.Place)(nil).To(key))
@@ -73,7 +73,7 @@ func claimTemplateUpdate(f *errorList, obj, old object.Value) {
 	}
 }
 
-// tooMany says whether there are more items than a limit. Then nothing is said of the items.
+// tooMany says whether there are more items than a limit. In that case the items are not checked.
 func (f *errorList) tooMany(items object.Value, limit int, p *fielderrors.Place) bool {
 	if items.Len() > limit {
 		f.TooMany(p, items.Len(), limit)
@@ -92,8 +92,8 @@ func (f *errorList) unique(items object.Value, key func(item object.Value) strin
 	}
 }
 
-// uniqueItems is unique for a list of which generated rules say so: they show the whole item, whose members have this
-// order.
+// uniqueItems is unique for a list that is checked by generated rules: these print the whole item, with its members in
+// this order.
 func (f *errorList) uniqueItems(items object.Value, key string, p *fielderrors.Place, order []jsonField) {
 	var names seen
 	for i, item := range items.Items() {
@@ -132,7 +132,7 @@ func (f *errorList) deviceClaimSpec(spec object.Value, p *fielderrors.Place) {
 // deviceClaim is spec.devices of a claim.
 type deviceClaim struct{ devices object.Value }
 
-// has says whether a name is that of a request, or that of one of its alternatives behind it.
+// has says whether a name is that of a request, or REQUEST/ALTERNATIVE for one of its alternatives.
 func (c deviceClaim) has(name string) bool {
 	first, second, sub := strings.Cut(name, "/")
 	found := false
@@ -140,15 +140,15 @@ func (c deviceClaim) has(name string) bool {
 		if text(request, "name") != first {
 			continue
 		}
-		// Of several requests of one name the last one counts.
+		// If several requests have the same name, the last one counts.
 		found = !sub || slices.ContainsFunc(request.At("firstAvailable").Items(),
 			func(r object.Value) bool { return text(r, "name") == second })
 	}
 	return found
 }
 
-// constrains says whether a constraint of the claim on this request names an attribute. Request is that of an
-// alternative, too.
+// constrains says whether a constraint of the claim on this request names an attribute. The request may also be an
+// alternative.
 func (c deviceClaim) constrains(attribute, request string) bool {
 	parent, _, _ := strings.Cut(request, "/")
 	for _, constraint := range c.devices.At("constraints").Items() {
@@ -197,8 +197,8 @@ func (f *errorList) deviceRequest(request object.Value, c deviceClaim, p *fielde
 	}
 }
 
-// declaredRequest checks a request of which more is wrong: the reference then runs those rules alone that it generates
-// from its types.
+// declaredRequest checks a request after other errors, in which case the reference runs only the rules that it
+// generates from its types.
 func (f *errorList) declaredRequest(request object.Value, sub bool, p *fielderrors.Place) {
 	if class := text(request, "deviceClassName"); sub && class == "" {
 		f.Required(p.To("deviceClassName"), "")
@@ -212,7 +212,7 @@ func (f *errorList) declaredRequest(request object.Value, sub bool, p *fielderro
 	}
 }
 
-// declaredToleration checks what generated rules check of a toleration.
+// declaredToleration checks a toleration by the generated rules.
 func (f *errorList) declaredToleration(toleration object.Value, p *fielderrors.Place) {
 	if key := text(toleration, "key"); key != "" {
 		f.qualified(p.To("key"), key)
@@ -223,7 +223,7 @@ func (f *errorList) declaredToleration(toleration object.Value, p *fielderrors.P
 	}
 }
 
-// exactRequest checks what a request and an alternative of one have in common.
+// exactRequest checks the fields that a request and an alternative share.
 func (f *errorList) exactRequest(request object.Value, c deviceClaim, name string, p *fielderrors.Place) {
 	if class := text(request, "deviceClassName"); class == "" {
 		f.Required(p.To("deviceClassName"), "")
@@ -262,7 +262,7 @@ func (f *errorList) deviceTolerations(tolerations object.Value, p *fielderrors.P
 	}
 }
 
-// deviceSelectors checks selectors; those that are stored already have been compiled, and are not looked at.
+// deviceSelectors checks selectors; stored ones have been compiled before, and are not checked again.
 func (f *errorList) deviceSelectors(selectors object.Value, stored bool, p *fielderrors.Place) {
 	if f.tooMany(selectors, maxDeviceItems, p) {
 		return
@@ -293,8 +293,8 @@ func (f *errorList) deviceExpression(expression string, p *fielderrors.Place) {
 	}
 }
 
-// derivedAttributes checks the attributes that a request computes. Of too many of them generated rules say nothing
-// more, and the others go on.
+// derivedAttributes checks the attributes that a request computes. If there are too many, the generated rules end, and
+// the other rules continue.
 func (f *errorList) derivedAttributes(attributes object.Value, c deviceClaim, request string, p *fielderrors.Place) {
 	tooMany := f.tooMany(attributes, maxDeviceItems, p)
 	for i, attribute := range attributes.Items() {
@@ -360,7 +360,7 @@ func (f *errorList) requestRef(name string, c deviceClaim, p *fielderrors.Place)
 	}
 }
 
-// opaqueConfig checks the part of a configuration that is for a driver alone.
+// opaqueConfig checks the driver-specific part of a configuration.
 func (f *errorList) opaqueConfig(config object.Value, stored bool, p *fielderrors.Place) {
 	opaque := config.At("opaque")
 	if opaque.IsNull() {
@@ -484,7 +484,7 @@ func (f *errorList) networkData(data object.Value, p *fielderrors.Place) {
 	f.unique(addresses, itself, at)
 }
 
-// shareID demands a UUID in the one form in which they are written, where there is one.
+// shareID demands a UUID in its canonical form, if it is set.
 func (f *errorList) shareID(p *fielderrors.Place, v object.Value) {
 	if v.IsNull() {
 		return
@@ -542,7 +542,7 @@ func deviceClassUpdate(f *errorList, obj, old object.Value) {
 	f.deviceClass(obj.At("spec"), old.At("spec"))
 }
 
-// deviceClass checks a class. What it has of the old one, as a whole, has been checked before.
+// deviceClass checks a class. Unchanged selectors and configurations have been checked before.
 func (f *errorList) deviceClass(spec, old object.Value) {
 	at := (*fielderrors.Place)(nil).To("spec")
 	f.deviceSelectors(spec.At("selectors"), same(spec.At("selectors"), old.At("selectors")), at.To("selectors"))
@@ -557,7 +557,7 @@ func (f *errorList) deviceClass(spec, old object.Value) {
 	}
 }
 
-// declaredResourceName demands the name of an extended resource in the words of generated rules.
+// declaredResourceName demands the name of an extended resource, with the messages of generated rules.
 func (f *errorList) declaredResourceName(name string, p *fielderrors.Place) {
 	const quota = "requests."
 	if !strings.Contains(name, "/") {
@@ -596,7 +596,7 @@ func (f *errorList) taintRule(spec, oldTaint object.Value) {
 	f.deviceTaint(spec.At("taint"), oldTaint, at.To("taint"))
 }
 
-// deviceTaint checks a taint; an effect that is stored is good.
+// deviceTaint checks a taint; an effect that is stored already is accepted.
 func (f *errorList) deviceTaint(taint, old object.Value, p *fielderrors.Place) {
 	f.deviceTaintLabel(taint, p)
 	if effect := text(taint, "effect"); old.IsNull() || text(old, "effect") != effect {

@@ -39,12 +39,12 @@ const (
 	unsetOrTrue    = "must be either unset or set to true"
 )
 
-// semantic is a version as semver.org has it.
+// semantic matches a version in the syntax of semver.org.
 var semantic = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)` +
 	`(-(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(\.(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*)?` +
 	`(\+[0-9a-zA-Z-]+(\.[0-9a-zA-Z-]+)*)?$`)
 
-// poolName demands names of subdomains, with slashes between them.
+// poolName demands DNS subdomains, separated by slashes.
 func (f *errorList) poolName(p *fielderrors.Place, name string) {
 	if name == "" {
 		f.Required(p, "")
@@ -58,7 +58,7 @@ func (f *errorList) poolName(p *fielderrors.Place, name string) {
 	}
 }
 
-// declaredPoolName is poolName in the words of generated rules.
+// declaredPoolName is poolName with the messages of generated rules.
 func (f *errorList) declaredPoolName(p *fielderrors.Place, name string) {
 	if name == "" {
 		f.Required(p, "")
@@ -132,7 +132,7 @@ func (f *errorList) resourceSlice(spec, old object.Value) {
 	f.skippedOperations(spec.At("skipNodeOperations"), at.To("skipNodeOperations"))
 }
 
-// sliceNodes checks which nodes the devices of a slice can be used from.
+// sliceNodes checks the selection of nodes that can use the devices of a slice.
 func (f *errorList) sliceNodes(spec object.Value, p *fielderrors.Place) {
 	var set []string
 	if node := spec.At("nodeName"); node.Len() > 0 {
@@ -192,7 +192,7 @@ func isAdvanced(device object.Value) bool {
 	return false
 }
 
-// deviceOf finds a device of the old slice; null: there is none.
+// deviceOf finds a device of the old slice; null if it has no such device.
 func deviceOf(spec object.Value, name string) object.Value {
 	for _, device := range spec.At("devices").Items() {
 		if text(device, "name") == name {
@@ -255,7 +255,8 @@ func (f *errorList) device(device, old object.Value, nodes bool, p *fielderrors.
 	f.deviceNodeResources(device.At("nodeAllocatableResources"), capacity, p.To("nodeAllocatableResources"))
 }
 
-// shortened is a key as it stands in a path: not longer than names are, with dots for what is left out.
+// shortened is a key in the form in which paths print it: truncated to the length of a name, with dots for the omitted
+// part.
 func shortened(key string) string {
 	if len(key) <= maxAttributeKey {
 		return key
@@ -285,7 +286,7 @@ func (f *errorList) consumedCounters(consumed object.Value, p *fielderrors.Place
 	f.uniqueItems(consumed, "counterSet", p, members("counterSet", "counters"))
 }
 
-// deviceNodes checks which nodes a device can be used from, where each device of the slice has its own.
+// deviceNodes checks the selection of nodes that can use a device, if each device of the slice has its own.
 func (f *errorList) deviceNodes(device object.Value, each bool, p *fielderrors.Place) {
 	node, selector, all := device.At("nodeName"), device.At("nodeSelector"), device.At("allNodes")
 	if !each {
@@ -319,8 +320,8 @@ func (f *errorList) deviceNodes(device object.Value, each bool, p *fielderrors.P
 	}
 }
 
-// bindingConditions checks the conditions that a claim waits for before a pod is bound: for each, what says that it
-// failed.
+// bindingConditions checks the conditions that a claim waits for before a pod is bound, and the conditions that report
+// a failure.
 func (f *errorList) bindingConditions(v object.Value, p *fielderrors.Place) {
 	const good, bad = "bindingConditions", "bindingFailureConditions"
 	for _, key := range [...]string{good, bad} {
@@ -365,7 +366,7 @@ func (f *errorList) skippedOperations(operations object.Value, p *fielderrors.Pl
 	}
 }
 
-// partitionType checks the attribute that says what kind of part of another device a device is.
+// partitionType checks the attribute with the type of a device that is a partition of another one.
 func (f *errorList) partitionType(spec object.Value, p *fielderrors.Place) {
 	attribute := spec.At("partitionTypeAttribute")
 	if attribute.IsNull() {
@@ -423,7 +424,7 @@ func (f *errorList) attributeName(name string, p *fielderrors.Place) {
 	}
 }
 
-// declaredAttributeName demands a name with the domain of a driver, in the words of generated rules.
+// declaredAttributeName demands a name with the domain of a driver, with the messages of generated rules.
 func (f *errorList) declaredAttributeName(name string, p *fielderrors.Place) {
 	parts := strings.Split(name, "/")
 	switch len(parts) {
@@ -456,7 +457,7 @@ func (f *errorList) identifier(id string, p *fielderrors.Place) {
 	f.Each(p, id, content.IsCIdentifier(id))
 }
 
-// deviceAttributeFields are the fields of an attribute as Go names them.
+// deviceAttributeFields are the fields of an attribute under their Go names.
 var deviceAttributeFields = []goField{
 	{name: "IntValue", member: "int"}, {name: "BoolValue", member: "bool"}, {name: "StringValue", member: "string"},
 	{name: "VersionValue", member: "version"}, {name: "IntValues", member: "ints"},
@@ -464,7 +465,7 @@ var deviceAttributeFields = []goField{
 	{name: "StringValues", member: "strings"}, {name: "VersionValues", member: "versions"},
 }
 
-// attributeMembers are the members of an attribute, of which one is set.
+// attributeMembers are the members of an attribute, exactly one of which is set.
 var attributeMembers = []string{"int", "bool", "string", "version", "ints", "bools", "strings", "versions"}
 
 func (f *errorList) deviceAttribute(attribute object.Value, key string, p *fielderrors.Place) {
@@ -476,8 +477,8 @@ func (f *errorList) deviceAttribute(attribute object.Value, key string, p *field
 			f.deviceValue(item, member == "versions", at.To(member).Item(i))
 		}
 	}
-	// Generated rules do not shorten the key. Where it is long, the reference takes what they say and what its other
-	// rules say for two things, and tells both.
+	// Generated rules do not shorten the key. If it is long, the reference does not recognize the errors of generated
+	// and other rules as duplicates, and reports both.
 	if set := f.union(attribute, attributeMembers, p.Key(key)); len(set) == 0 && len(key) > maxAttributeKey {
 		f.Invalid(at, "", oneDeviceValue)
 	} else if len(set) > 1 && len(key) > maxAttributeKey {
@@ -485,7 +486,8 @@ func (f *errorList) deviceAttribute(attribute object.Value, key string, p *field
 	}
 }
 
-// union demands that one of several members is set, in the words of generated rules, and gives those that are.
+// union demands that exactly one of several members is set, with the messages of generated rules, and returns those
+// that are set.
 func (f *errorList) union(v object.Value, of []string, p *fielderrors.Place) (set []string) {
 	for _, member := range of {
 		if has(v, member) {
@@ -500,7 +502,7 @@ func (f *errorList) union(v object.Value, of []string, p *fielderrors.Place) (se
 	return set
 }
 
-// deviceValue checks one value of an attribute: what is a text is not long, and a version is one.
+// deviceValue checks one value of an attribute: a text must not be too long, and a version must be valid.
 func (f *errorList) deviceValue(v object.Value, version bool, p *fielderrors.Place) {
 	if v.Kind() != object.String {
 		return
@@ -513,7 +515,7 @@ func (f *errorList) deviceValue(v object.Value, version bool, p *fielderrors.Pla
 	}
 }
 
-// deviceCapacity checks what of a capacity may be requested, if several claims may share the device.
+// deviceCapacity checks the amounts of a capacity that may be requested, if several claims may share the device.
 func (f *errorList) deviceCapacity(capacity object.Value, shared bool, p *fielderrors.Place) {
 	policy, at := capacity.At("requestPolicy"), p.To("requestPolicy")
 	if policy.IsNull() {
@@ -607,7 +609,7 @@ func (f *errorList) validRange(valid object.Value, initial, limit resource.Quant
 	}
 	usable := f.wholeNumber(initial, p.To("default"))
 	usable = f.wholeNumber(low, p.To("min")) && usable
-	usable = f.wholeNumber(high, p.To("max")) && usable // zero, where there is none
+	usable = f.wholeNumber(high, p.To("max")) && usable // zero if it is absent
 	if usable = f.wholeNumber(step, p.To("step")) && usable; !usable {
 		return
 	}
@@ -617,7 +619,7 @@ func (f *errorList) validRange(valid object.Value, initial, limit resource.Quant
 	}
 }
 
-// wholeNumber demands a quantity that can be counted with, and says whether it is one.
+// wholeNumber demands a quantity that is an integer, and says whether it is one.
 func (f *errorList) wholeNumber(q resource.Quantity, p *fielderrors.Place) bool {
 	switch {
 	case q.Sign() < 0:
@@ -637,7 +639,7 @@ func (f *errorList) multiple(q, low, step resource.Quantity, p *fielderrors.Plac
 	}
 }
 
-// nodeResources checks what a device takes of what its node has for pods.
+// nodeResources checks the node's resources that a device uses up.
 func (f *errorList) deviceNodeResources(resources, capacity object.Value, p *fielderrors.Place) {
 	for _, m := range resources.Members() {
 		p := p.Key(m.Key)
@@ -665,7 +667,7 @@ func (f *errorList) deviceNodeResources(resources, capacity object.Value, p *fie
 	}
 }
 
-// mappingMembers are the members of a mapping, of which one is set.
+// mappingMembers are the members of a mapping, exactly one of which is set.
 var mappingMembers = []string{"capacityKey", "deviceMultiplier"}
 
 func (f *errorList) nodeMapping(mapping, capacity object.Value, p *fielderrors.Place) {

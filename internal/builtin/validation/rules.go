@@ -6,24 +6,25 @@ import (
 	"plinth/object"
 )
 
-// Rules are what the reference's validation has to say of one kind, its metadata excepted. A nil function has nothing
-// to say.
+// Rules are the reference's validation of one kind, without its metadata. A nil function returns no errors.
 type Rules struct {
-	// Create says what is wrong with a new object.
+	// Create returns the errors of a new object.
 	Create func(obj object.Value) field.ErrorList
-	// Update says what is wrong with an object that is to replace old: what Create says of it, and what may not change.
+	// Update returns the errors of an object that replaces old: those of Create, and those for changes of immutable
+	// fields.
 	Update func(obj, old object.Value) field.ErrorList
 	// Status is Update on the status subresource.
 	Status func(obj, old object.Value) field.ErrorList
 	// Approval is Update on the subresource through which certificates are approved.
 	Approval func(obj, old object.Value) field.ErrorList
-	// Running is what is wrong with a Pod after a write of one of its subresources: what Create says of it, but for
-	// what holds for new Pods only and for what old excuses. What may change is the subresource's own to say.
+	// Running returns the errors of a Pod after a write of one of its subresources: those of Create, except for rules
+	// that hold for new Pods only and for errors that old excuses. The subresource itself checks which fields may
+	// change.
 	Running func(obj, old object.Value) field.ErrorList
 }
 
 // Kind is the rules of one kind, as its file writes them: functions that add to the errors found so far. The row of the
-// kind names it; [Kind.Rules] makes of it what the row needs.
+// kind names it; [Kind.Rules] converts it to the form that the row needs.
 type Kind struct {
 	create func(f *errorList, obj object.Value)
 	update func(f *errorList, obj, old object.Value)
@@ -34,7 +35,7 @@ type Kind struct {
 	running func(f *errorList, obj, old object.Value)
 }
 
-// The rules of each kind, every version of which has the same but where the name says one.
+// The rules of each kind. They are the same for all of its versions, unless the name has a version.
 var (
 	ConfigMap             = Kind{create: configMapCreate, update: configMapUpdate}
 	Endpoints             = Kind{create: endpointsCreate, update: endpointsUpdate}
@@ -122,9 +123,9 @@ var (
 	HorizontalPodAutoscalerV1 = autoscalerV1
 )
 
-// Options say how strict the rules are. The zero value is what the reference does by default.
+// Options say how strict the rules are. The zero value is the reference's default.
 type Options struct {
-	// SloppyAddresses lets addresses and ranges pass that only some programs read: 010.0.0.1, and 10.0.0.1/24 for a
+	// SloppyAddresses accepts addresses and ranges that only some programs can parse: 010.0.0.1, and 10.0.0.1/24 for a
 	// range (gate StrictIPCIDRValidation, turned off).
 	SloppyAddresses bool
 }

@@ -11,7 +11,7 @@ import (
 	"plinth/internal/fielderrors"
 )
 
-// parseSchedule reads a schedule in cron's words. The parser panics on some that are broken.
+// parseSchedule parses a schedule in cron's syntax. The parser panics on some invalid ones.
 func parseSchedule(schedule string) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -10,15 +10,15 @@ import (
 	"plinth/object"
 )
 
-// This file shows values of Go types without JSON names, in error messages, as the reference shows them.
+// This file prints values of Go types without JSON names in error messages, as the reference prints them.
 
-// goField is a field of a Go type of the reference that has no JSON names: it shows every field, under its Go name, in
-// order.
+// goField is a field of a Go type of the reference that has no JSON names: all of its fields are printed, under their
+// Go names and in order.
 type goField struct {
 	name   string      // Go's
 	member string      // ours
-	zero   string      // what is shown for a member that omitempty leaves out; "": null
-	inner  []goField   // the fields of a struct, of a list of them, or of what a pointer points to
+	zero   string      // printed for a member that omitempty leaves out; "": null
+	inner  []goField   // the fields of a struct, of the structs in a list, or of the struct behind a pointer
 	order  []string    // of the members of a type that does have JSON names
 	inline []jsonField // the members of an embedded struct, which are shown beside the other fields where they are set
 }
@@ -112,7 +112,7 @@ var (
 	}
 )
 
-// What a ResourceClaimTemplate holds.
+// The fields of a ResourceClaimTemplate.
 var (
 	selectorFields = []goField{{name: "CEL", member: "cel",
 		inner: []goField{{name: "Expression", member: "expression"}}}}

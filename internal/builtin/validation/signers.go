@@ -11,7 +11,7 @@ import (
 	"plinth/object"
 )
 
-// The longest signer: a domain, a slash, and the name of an object behind that of its namespace.
+// The longest signer: a domain, a slash, and the names of a namespace and of an object in it.
 const maxSigner = 2*utilvalidation.DNS1123SubdomainMaxLength + utilvalidation.DNS1123LabelMaxLength + 2
 
 // signerName checks example.com/name.
@@ -38,7 +38,7 @@ func (f *errorList) signerName(p *fielderrors.Place, name string) {
 	}
 }
 
-// parts says what is wrong with the first bad part between dots.
+// parts returns the error of the first invalid part between dots.
 func (f *errorList) parts(p *fielderrors.Place, s string, faultsOf func(string) []string) {
 	for part := range strings.SplitSeq(s, ".") {
 		if wrong := faultsOf(part); len(wrong) > 0 {
@@ -55,13 +55,13 @@ func isKubernetesSigner(name string) bool {
 	return domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io")
 }
 
-// signerOfBundle is the signer that the name of a ClusterTrustBundle begins with, as it stands there, with a colon for
-// its slash; "" if it names none.
+// signerOfBundle is the signer at the beginning of the name of a ClusterTrustBundle, in its form there, with a colon
+// for the slash; "" if the name does not have one.
 func signerOfBundle(name string) string {
 	return name[:max(0, strings.LastIndex(name, ":"))]
 }
 
-// trustBundleNameErrors says what is wrong with the name of a ClusterTrustBundle of a signer.
+// trustBundleNameErrors returns the errors in the name of a ClusterTrustBundle of a signer.
 func trustBundleNameErrors(name, signer string) []string {
 	if signer == "" {
 		if strings.Contains(name, ":") {
@@ -78,7 +78,7 @@ func trustBundleNameErrors(name, signer string) []string {
 	return objectmeta.SubdomainErrors(rest)
 }
 
-// userAnnotations checks what a client tells a signer: keys with a domain.
+// userAnnotations checks the annotations that a client passes to a signer: keys need a domain.
 func (f *errorList) userAnnotations(annotations object.Value, p *fielderrors.Place) {
 	size := 0
 	for _, m := range annotations.Members() {

@@ -35,7 +35,7 @@ const (
 	nodeCriticalValue    = clusterCriticalValue + 1000
 )
 
-// systemPriorityFault says why a class cannot have a name of Kubernetes's own.
+// systemPriorityFault returns why a class cannot have a name that is reserved for Kubernetes.
 func systemPriorityFault(name string, value int64, globalDefault bool) string {
 	want := int64(0)
 	switch name {
@@ -127,7 +127,7 @@ func budgetUpdate(f *errorList, obj, old object.Value) {
 	f.budget(obj.At("spec"), badLabelValue(old.At("spec", "selector", "matchExpressions")))
 }
 
-// budget checks how many pods may go at a time.
+// budget checks the number of pods that may be disrupted at a time.
 func (f *errorList) budget(spec object.Value, lenient bool) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	if has(spec, "minAvailable") && has(spec, "maxUnavailable") {
@@ -188,7 +188,7 @@ func migrationStatus(f *errorList, obj, old object.Value) {
 	if before := text(was, "resourceVersion"); before != "" && before != version {
 		f.Invalid(p.To("resourceVersion"), version, fielderrors.Immutable)
 	}
-	// The last condition of a type does not count, the first does.
+	// If a type is repeated, its first condition counts.
 	holds := func(status object.Value, kind string) bool {
 		conditions := ofType(status.At("conditions"), kind)
 		return len(conditions) > 0 && text(conditions[0], "status") == "True"

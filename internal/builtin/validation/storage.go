@@ -76,7 +76,7 @@ func storageClassCreate(f *errorList, obj object.Value) {
 	f.allowedTopologies(obj.At("allowedTopologies"), root.To("allowedTopologies"))
 }
 
-// allowedTopologies checks where volumes may be made.
+// allowedTopologies checks the topologies in which volumes may be created.
 func (f *errorList) allowedTopologies(terms object.Value, p *fielderrors.Place) {
 	var before []map[string]map[string]bool
 	for i, term := range terms.Items() {
@@ -104,7 +104,7 @@ func (f *errorList) allowedTopologies(terms object.Value, p *fielderrors.Place) 
 				f.Duplicate(p, "")
 			}
 		}
-		if len(keys) == 0 { // as many as there are terms stand for nothing in the reference's list
+		if len(keys) == 0 { // the reference's list is initialized with as many empty entries as there are terms
 			f.Duplicate(p, "")
 		}
 		before = append(before, keys)
@@ -184,7 +184,7 @@ func (f *errorList) attachment(obj object.Value) {
 }
 
 func attachmentUpdate(f *errorList, obj, old object.Value) {
-	// upstream's generated rules do not look at what stays as it is
+	// upstream's generated rules do not check unchanged values
 	if attacher := text(obj.At("spec"), "attacher"); attacher == text(old.At("spec"), "attacher") {
 		f.csiDriverName((*fielderrors.Place)(nil).To("spec").To("attacher"), attacher)
 	} else {

@@ -8,7 +8,7 @@ import (
 	"plinth/object"
 )
 
-// text is the member of a map that is a string, "" where there is none.
+// text is the member of a map that is a string, "" if it is absent.
 func text(v object.Value, key string) string {
 	member, _ := v.Get(key)
 	return member.Str()
@@ -20,19 +20,19 @@ func has(v object.Value, key string) bool {
 	return !member.IsNull()
 }
 
-// length is how many items or members a member has, or bytes.
+// length is the number of items, members or bytes of a member.
 func length(v object.Value, key string) int {
 	member, _ := v.Get(key)
 	return member.Len()
 }
 
-// number is the member of a map that is an integer, 0 where there is none.
+// number is the member of a map that is an integer, 0 if it is absent.
 func number(v object.Value, key string) int64 {
 	member, _ := v.Get(key)
 	return member.Int()
 }
 
-// truth is the member of a map that is a boolean, false where there is none.
+// truth is the member of a map that is a boolean, false if it is absent.
 func truth(v object.Value, key string) bool {
 	member, _ := v.Get(key)
 	return member.Bool()
@@ -52,17 +52,17 @@ func contains(v object.Value, s string) bool {
 	return slices.ContainsFunc(v.Items(), func(item object.Value) bool { return item.Str() == s })
 }
 
-// quantity reads a quantity that has been decoded, zero where there is none.
+// quantity reads a quantity that has been decoded, zero if it is absent.
 func quantity(v object.Value) resource.Quantity {
 	q, _ := resource.ParseQuantity(v.Str()) // zero for an empty text
 	return q
 }
 
-// quantities are the members whose values are quantities, or maps of them. Two quantities are the same if their amount
-// is, however they are written.
+// quantities are the members whose values are quantities, or maps of them. Two quantities are equal if their amounts
+// are, however they are written.
 var quantities = []string{"allocatedResources", "capacity", "divisor", "limits", "overhead", "requests", "sizeLimit"}
 
-// same says whether two values mean the same: a list that is not there is an empty list.
+// same says whether two values have the same meaning: an absent list equals an empty one.
 func same(a, b object.Value) bool { return alike(a, b, false) }
 
 func alike(a, b object.Value, amount bool) bool {
@@ -89,7 +89,7 @@ func alike(a, b object.Value, amount bool) bool {
 
 func hollow(v object.Value) bool { return v.IsNull() || v.Kind() == object.List && v.Len() == 0 }
 
-// alikeMembers walks two sorted maps at once; a hollow member is as good as none.
+// alikeMembers walks two sorted maps at once; a hollow member equals an absent one.
 func alikeMembers(a, b []object.Member, amount bool) bool {
 	for len(a) > 0 || len(b) > 0 {
 		switch {
@@ -113,7 +113,7 @@ func alikeMembers(a, b []object.Member, amount bool) bool {
 	return true
 }
 
-// seen remembers names; a few of them without an allocation.
+// seen is a set of names; a few of them need no allocation.
 type seen struct {
 	few  [8]string
 	n    int
@@ -128,7 +128,7 @@ func (s *seen) has(name string) bool {
 	return slices.Contains(s.few[:s.n], name)
 }
 
-// add remembers a name and says whether it was there already.
+// add adds a name and says whether it was in the set already.
 func (s *seen) add(name string) bool {
 	if s.has(name) {
 		return true
@@ -149,7 +149,7 @@ func (s *seen) add(name string) bool {
 	return false
 }
 
-// byName finds items of a list by their name; of several with one name, the last.
+// byName finds items of a list by their name; if a name is repeated, the last one.
 type byName struct {
 	items []object.Value
 	index map[string]int

@@ -1,22 +1,22 @@
-// Package validationtest reads the tables of cases that package validation is tested with.
+// Package validationtest reads the tables of test cases of package validation.
 //
-// A table is a text file. A case begins with a line that says what is done to which object; indented lines below it
-// change the object first and then say what is found wrong with it, "ok" if nothing is:
+// A table is a text file. A case begins with a line that names the verb and the object; indented lines below it first
+// change the object and then list its errors, or "ok" if it is valid:
 //
 //	update Pod/web
 //	    was spec.nodeName: null
 //	    set spec.containers[0].image: " "
 //	    FieldValueInvalid spec.containers[0].image: Invalid value: " ": must not have leading or trailing whitespace
 //
-// "was" changes the document before anything is done with it, "set" what is written: the changed document on create,
+// "was" changes the document before the request, "set" the object that is written: the changed document on create,
 // else the object as it was created and stored. The value is YAML on one line; null removes a member. An index that is
-// the length of the list appends to it. <a*253> stands for 253 times a, and <"a#",*3> for "a0","a1","a2",. The objects
-// are the YAML documents beside the tables. A line that begins with # is a comment.
+// the length of the list appends to it. <a*253> means a repeated 253 times, and <"a#",*3> means "a0","a1","a2",. The
+// objects are the YAML documents beside the tables. A line that begins with # is a comment.
 //
 // A line "gates A=true,B=false" before the changes turns feature gates on and off, as --feature-gates does.
 //
-// Two tests read them: that of package validation checks what it says, and that of conformance/validation what the
-// reference says, which can write it into the tables as well.
+// Two tests read them: that of package validation compares its errors, and that of conformance/validation those of the
+// reference, and can also write the latter into the tables.
 package validationtest
 
 import (
@@ -38,19 +38,19 @@ import (
 type Table struct {
 	Name  string
 	Cases []*Case
-	end   []string // lines behind the last case
+	end   []string // lines after the last case
 }
 
-// Case is one request and what is wrong with it.
+// Case is one request and its errors.
 type Case struct {
 	Line int
 	// Verb is create, update, or the subresource that is updated.
 	Verb string
 	// Object is the kind and the name of a document.
 	Object string
-	// Gates are the feature gates that are not at their defaults, as --feature-gates has them.
+	// Gates are the feature gates that are not at their defaults, in the syntax of --feature-gates.
 	Gates string
-	// Want are the errors as Errors tells them, none for an object that is accepted.
+	// Want are the errors in the form of Errors; it is empty for an object that is accepted.
 	Want  []string
 	edits []edit
 	lead  []string // lines before the case
@@ -61,13 +61,12 @@ type edit struct {
 	path, text string
 }
 
-// Change adds a change to the case: of what is there before ("was"), or of what is written. The value is YAML on one
-// line.
+// Change adds a change to the case: of the stored object ("was"), or of the written one. The value is YAML on one line.
 func (c *Case) Change(before bool, path, value string) {
 	c.edits = append(c.edits, edit{before, path, value})
 }
 
-// Changes is how many changes the case has.
+// Changes is the number of changes in the case.
 func (c *Case) Changes() int { return len(c.edits) }
 
 // Without is the case without n of its changes, from the i-th on.
@@ -275,7 +274,7 @@ func Documents(dir string) (map[string]map[string]any, error) {
 	return documents, nil
 }
 
-// Before gives the object of a case as its document and the case say.
+// Before returns the object before the request: the document with the changes of the case.
 func (c *Case) Before(documents map[string]map[string]any) (map[string]any, error) {
 	doc := documents[c.Object]
 	if doc == nil {
@@ -284,7 +283,7 @@ func (c *Case) Before(documents map[string]map[string]any) (map[string]any, erro
 	return c.apply(doc, func(e edit) bool { return e.before })
 }
 
-// After gives what is written where there is doc.
+// After returns the written object, given the stored one.
 func (c *Case) After(doc map[string]any) (map[string]any, error) {
 	return c.apply(doc, func(e edit) bool { return !e.before })
 }
@@ -333,7 +332,7 @@ func steps(path string) []string {
 	return all
 }
 
-// put sets what is at a path, making maps on the way.
+// put sets the value at a path, and creates maps on the way.
 func put(node any, path []string, value any) (any, error) {
 	if len(path) == 0 {
 		return value, nil
@@ -377,15 +376,14 @@ func put(node any, path []string, value any) (any, error) {
 	return members, nil
 }
 
-// Only within the reference's process is there a difference between no list and an empty one: nothing that is served
-// shows it.
+// An absent list differs from an empty one only within the reference's process: they are the same in all responses.
 var empties = regexp.MustCompile(`(Invalid value: |Unsupported value: |[a-zA-Z]":)(\[\]|\{\})`)
 
-// podValue is the value of an error that shows a whole Pod spec. Upstream prints the fields of its internal type there,
-// which we do not have.
+// podValue is the value of an error that prints a whole Pod spec. Upstream prints the fields of its internal type
+// there, which we do not have.
 var podValue = regexp.MustCompile(`(Invalid value: )\{.*"[Cc]ontainers":.*\}`)
 
-// Lines are the errors of a list as the tables have them: those of Errors, without the values that show a Pod spec.
+// Lines are the errors of a list in the form of the tables: those of Errors, without values that print a Pod spec.
 func Lines(list field.ErrorList) []string {
 	lines := Errors(list, true)
 	for i, line := range lines {
@@ -400,7 +398,7 @@ func Errors(list field.ErrorList, messages bool) []string {
 	for _, f := range list {
 		text := string(f.Type) + " " + f.Field
 		if messages {
-			// behind it: how two objects differ, which is told in other words
+			// after it: the difference of two objects, whose text differs from the reference's
 			body, _, _ := strings.Cut(f.ErrorBody(), "\n")
 			if strings.Contains(body, "[]") || strings.Contains(body, "{}") {
 				body = empties.ReplaceAllString(body, "${1}null")

@@ -15,13 +15,13 @@ import (
 )
 
 // Served are the types that a server has under some feature gates, by these and then by apiVersion and kind. It is not
-// for several goroutines.
+// safe for concurrent use.
 type Served map[string]map[string]*engine.Resource
 
 // NewServed is empty: types are made when a case needs them.
 func NewServed() Served { return Served{} }
 
-// under gives the types under feature gates, which are written as for --feature-gates.
+// under returns the types under feature gates, which are in the syntax of --feature-gates.
 func (s Served) under(gates string) (map[string]*engine.Resource, error) {
 	if s[gates] != nil {
 		return s[gates], nil
@@ -37,8 +37,7 @@ func (s Served) under(gates string) (map[string]*engine.Resource, error) {
 	return s[gates], nil
 }
 
-// Request is what a case asks of the server: a body, and the object that is there, as a request brings them to
-// validation.
+// Request is the request of a case: a body, and the stored object, in the form in which validation receives them.
 type Request struct {
 	resource  *engine.Resource
 	verb      string
@@ -77,7 +76,7 @@ func (s Served) Request(c *Case, documents map[string]map[string]any) (*Request,
 	return request, err
 }
 
-// named is a body with the name and the namespace of the object that is there: another one does not get as far as
+// named is a body with the name and the namespace of the stored object: a body with others is refused before
 // validation.
 func named(body, old object.Value) object.Value {
 	var kept []object.Member
@@ -92,7 +91,7 @@ func named(body, old object.Value) object.Value {
 	return body.With("metadata", body.At("metadata").Edit(kept, none...))
 }
 
-// Kept is the object of a case that is there before the request, as a document.
+// Kept is the object of a case that is stored before the request, as a document.
 func (s Served) Kept(c *Case, documents map[string]map[string]any) (map[string]any, error) {
 	request, err := s.Request(c, documents)
 	if err != nil {
@@ -107,7 +106,8 @@ func document(obj object.Value) (map[string]any, error) {
 	return doc, err
 }
 
-// decoded is a document as a request brings it to validation: decoded, defaulted, and with what the server adds.
+// decoded is a document in the form in which validation receives it: decoded, defaulted, and with the fields that the
+// server adds.
 func decoded(r *engine.Resource, doc map[string]any) (object.Value, error) {
 	text, err := json.Marshal(doc)
 	if err != nil {
@@ -136,7 +136,7 @@ func decoded(r *engine.Resource, doc map[string]any) (object.Value, error) {
 	return obj.With("metadata", meta), nil
 }
 
-// stored is an object as it is kept: created, and given the status that its document has.
+// stored is an object in its stored form: created, and with the status of its document.
 func stored(r *engine.Resource, doc map[string]any) (object.Value, error) {
 	obj, err := decoded(r, doc)
 	if err != nil {
@@ -149,7 +149,7 @@ func stored(r *engine.Resource, doc map[string]any) (object.Value, error) {
 	return created, nil
 }
 
-// Refuse gives what is wrong with a request.
+// Refuse returns the errors of a request.
 func (q *Request) Refuse() (field.ErrorList, error) {
 	r, old := q.resource, q.old
 	switch q.verb {
