@@ -19,10 +19,10 @@ var (
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-// least is how many steps there are at least.
+// least is the minimum number of steps.
 const least = 447
 
-// TestScripts: what is printed is what was read, so that recording changes nothing but answers.
+// TestScripts checks that printing a script gives the file, so that recording changes only responses.
 func TestScripts(t *testing.T) {
 	steps := 0
 	for _, s := range records.Load(t, parse) {
@@ -34,13 +34,13 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// TestPlinth holds Plinth against what the reference answered.
+// TestPlinth compares Plinth's responses with the recorded ones of the reference.
 func TestPlinth(t *testing.T) {
 	if *rewrite {
 		return
 	}
-	// No controller manager ran beside the reference: the owners in the scripts are not there. (Without "*" only those run
-	// that are named.)
+	// The records were made without a controller manager: the owners in the scripts do not exist. (Without "*", only the
+	// named controllers run.)
 	walk(t, harness.RunTarget(t, "--controllers=-garbage-collector-controller"), func(st *step) string {
 		if st.differs != "" && harness.Target() == harness.Plinth {
 			return st.differently
@@ -49,7 +49,7 @@ func TestPlinth(t *testing.T) {
 	}, *accept)
 }
 
-// TestRecords holds the records against the reference, or makes them.
+// TestRecords compares the records with the reference, or makes them.
 func TestRecords(t *testing.T) {
 	if !*rewrite && !harness.WantReference() {
 		return
@@ -57,7 +57,7 @@ func TestRecords(t *testing.T) {
 	walk(t, harness.Run(t, harness.Options{Kind: harness.Reference}), func(st *step) string { return st.want }, false)
 }
 
-// walk takes all scripts to a server, beside each other: each has its own namespace.
+// walk runs all scripts on a server in parallel, each in its own namespace.
 func walk(t *testing.T, server *harness.Server, want func(*step) string, accept bool) {
 	home := t.TempDir()
 	client := server.Client()

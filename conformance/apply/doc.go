@@ -3,10 +3,10 @@
 //
 // The scripts are testdata/*.txt; below each step is the reference's recorded response. testdata/README.md says how to
 // read and write them. A script is a file; a step is one command or request in it; a runner sends the steps of one
-// script to one server, in a namespace of its own.
+// script to one server, in a separate namespace.
 //
-//	go test ./apply                              Plinth answers as recorded
-//	go test ./apply -rewrite [-run Records/x]    ask the reference again and write its answers into the files
-//	go test ./apply -accept [-run Plinth/x]      write Plinth's answers into the steps that are known to differ
-//	CONFORMANCE_REFERENCE=1 go test ./apply      and the records are still what the reference answers
+//	go test ./apply                              compare Plinth with the records
+//	go test ./apply -rewrite [-run Records/x]    record the reference's responses anew
+//	go test ./apply -accept [-run Plinth/x]      record Plinth's responses in steps that are known to differ
+//	CONFORMANCE_REFERENCE=1 go test ./apply      compare the reference with the records, too
 package apply

@@ -14,7 +14,7 @@ import (
 	"plinth/conformance/internal/linediff"
 )
 
-// What is different in every run, and what stands in its place.
+// Texts that differ in every run, and their replacements.
 var different = []struct {
 	found *regexp.Regexp
 	as    string
@@ -40,8 +40,8 @@ func (r *runner) normalise(out string) string {
 	return strings.TrimSpace(advice.ReplaceAllString(out, "! (kubectl's advice)"))
 }
 
-// explanation is what Plinth says of a conflict behind what the reference says: the object, the values, the owners, and
-// the ways out.
+// explanation matches the text that Plinth adds to the reference's message about a conflict: the object, the values,
+// the owners, and the ways to resolve it.
 var explanation = regexp.MustCompile(`\n\n[a-z0-9.]+ "[^"\n]*"( in namespace "[^"\n]*")?:` +
 	`(\n  \.[^\n]* is [^\n]*, owned by "[^\n]*\); this apply wants [^\n]*)+` +
 	`\nTo take these fields over: kubectl apply --server-side --field-manager=[^\n]* --force-conflicts -f FILE` +
@@ -49,11 +49,11 @@ var explanation = regexp.MustCompile(`\n\n[a-z0-9.]+ "[^"\n]*"( in namespace "[^
 
 func withoutExplanation(text string) string { return explanation.ReplaceAllString(text, "") }
 
-// advice is what kubectl says of every conflict.
+// advice matches the text that kubectl prints for every conflict.
 var advice = regexp.MustCompile(
 	`(?s)! Please review the fields above--they currently have other managers\. Here\n.*?/server-side-apply/#conflicts`)
 
-// seen is how objects, by kind and uid, looked when they were last printed.
+// seen holds the last printed form of each object, by kind and uid.
 type seen map[string]look
 
 type look struct {
@@ -61,8 +61,8 @@ type look struct {
 	managers      []string
 }
 
-// fullLines is how long an object may be to be printed as a whole again when it has been before, and longEntry is how
-// long the entry of a manager may be.
+// fullLines is the maximum length of an object that is printed as a whole again, and longEntry that of a manager's
+// entry.
 const (
 	fullLines = 30
 	longEntry = 160
@@ -87,7 +87,7 @@ func (s seen) print(body []byte) (string, error) {
 		return "", err
 	}
 	metadata, _ := object["metadata"].(map[string]any)
-	uid := fmt.Sprint(object["kind"], metadata["uid"]) // a Scale has the uid of what it scales
+	uid := fmt.Sprint(object["kind"], metadata["uid"]) // a Scale has the uid of the scaled object
 	version, _ := metadata["resourceVersion"].(string)
 	before, again := s[uid]
 	delete(metadata, "managedFields")
@@ -119,7 +119,7 @@ func (s seen) print(body []byte) (string, error) {
 	return text + printManagers(now.managers, before.managers), nil
 }
 
-// changes is the lines that are not in both texts.
+// changes returns the lines that are not in both texts.
 func changes(before, now string) string {
 	var out strings.Builder
 	for line := range strings.Lines(linediff.Diff(before, now)) {
@@ -133,7 +133,7 @@ func changes(before, now string) string {
 	return out.String()
 }
 
-// entry is one of managedFields.
+// entry is an entry of managedFields.
 type entry struct {
 	Manager, Operation, APIVersion, Time, FieldsType, Subresource string
 
@@ -144,8 +144,8 @@ func (e entry) key() string {
 	return fmt.Sprint(e.Operation, "\x00", e.Manager, "\x00", e.APIVersion, "\x00", e.Subresource)
 }
 
-// ordered says whether the entries stand in the order of the reference: by operation, time, and name. Which order that
-// is depends on whether two steps fall into the same second, so that the entries are printed by operation and name.
+// ordered checks that the entries have the reference's order: by operation, time, and name. As that depends on whether
+// two steps fall into the same second, entries are printed by operation and name.
 func ordered(entries []entry) error {
 	for i := 1; i < len(entries); i++ {
 		a, b := entries[i-1], entries[i]
@@ -179,7 +179,7 @@ func managers(entries []entry) []string {
 	return lines
 }
 
-// printManagers leaves out what long entries say if they said it before, too.
+// printManagers shortens long entries that have not changed since they were printed before.
 func printManagers(now, before []string) string {
 	if len(now) == 0 {
 		return "nobody manages it"
@@ -196,7 +196,7 @@ func printManagers(now, before []string) string {
 	return out.String()
 }
 
-// answer prints what came back on a request: an object, or a Status with its causes.
+// answer prints the response to a request: an object, or a Status with its causes.
 func (r *runner) answer(status int, body []byte) (string, error) {
 	head := fmt.Sprint(status, " ", http.StatusText(status), "\n")
 	var failure struct {

@@ -31,7 +31,7 @@ var methods = map[string]struct{ method, contentType string }{
 	"STRATEGIC": {http.MethodPatch, "application/strategic-merge-patch+json"},
 }
 
-// homes are where resources stand that scripts name without their whole path; ~ is the script's namespace.
+// homes are the paths of resources that scripts name without their whole path; ~ is the script's namespace.
 var homes = map[string]string{
 	"configmaps": "/api/v1/~/", "secrets": "/api/v1/~/", "pods": "/api/v1/~/", "services": "/api/v1/~/",
 	"events":                 "/api/v1/~/",
@@ -47,7 +47,7 @@ var homes = map[string]string{
 	"clusterroles": "/apis/rbac.authorization.k8s.io/v1/", "poddisruptionbudgets": "/apis/policy/v1/~/",
 }
 
-// runner takes the steps of one script to one server.
+// runner sends the steps of one script to one server.
 type runner struct {
 	server    *harness.Server
 	client    *http.Client
@@ -57,7 +57,7 @@ type runner struct {
 	seen      seen
 }
 
-// newRunner makes the script's namespace. home is shared by all scripts: discovery and the schemas are kept there.
+// newRunner creates the script's namespace. All scripts share home, where discovery and the schemas are cached.
 func newRunner(server *harness.Server, client *http.Client, home string, s *script) (*runner, error) {
 	r := &runner{server: server, client: client, namespace: "apply-" + s.name(), home: home,
 		dir: filepath.Join(home, s.name()), seen: seen{}}
@@ -81,7 +81,7 @@ func newRunner(server *harness.Server, client *http.Client, home string, s *scri
 	return r, err
 }
 
-// do takes a step and returns what became of it, normalised.
+// do runs a step and returns its normalised result.
 func (r *runner) do(st *step) (string, error) {
 	command, err := r.expand(st.command)
 	if err != nil {
@@ -115,10 +115,10 @@ func (r *runner) do(st *step) (string, error) {
 	return strings.TrimSpace(out), nil
 }
 
-// requestTimeout is far beyond what any request takes.
+// requestTimeout is much longer than any request takes.
 const requestTimeout = 60 * time.Second
 
-// request sends a request line with its body and prints the answer.
+// request sends a request line with its body and returns the printed response.
 func (r *runner) request(line, body string, headers []string) (string, error) {
 	word, target, _ := strings.Cut(line, " ")
 	m := methods[word]
@@ -145,7 +145,7 @@ func (r *runner) request(line, body string, headers []string) (string, error) {
 	return r.normalise(text), err
 }
 
-// path is the whole URL path of a target.
+// path returns the complete URL path of a target.
 func (r *runner) path(target string) string {
 	resource, _, _ := strings.Cut(target, "/")
 	resource, _, _ = strings.Cut(resource, "?")
@@ -176,7 +176,7 @@ func (r *runner) send(method, path, body string, header http.Header) (int, []byt
 
 var macro = regexp.MustCompile(`\$\{(rv|uid) ([^}]+)\}`)
 
-// expand puts in the resourceVersion or the uid that an object has now.
+// expand substitutes the current resourceVersion or uid of an object.
 func (r *runner) expand(text string) (string, error) {
 	var failed error
 	out := macro.ReplaceAllStringFunc(text, func(found string) string {

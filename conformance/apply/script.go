@@ -7,16 +7,16 @@ import (
 	"plinth/conformance/internal/records"
 )
 
-// step is one command or request and what became of it.
+// step is one command or request and its result.
 type step struct {
 	title, comment string
-	differs        string   // why Plinth is known to answer otherwise
+	differs        string   // why Plinth's response is known to differ
 	show           []string // objects to print afterwards
 	headers        []string // of a request: "Name: value"
-	command        string   // lines behind "$ ", or a request line
+	command        string   // lines after "$ ", or a request line
 	stdin          string   // the standard input or the body
-	want           string   // what the reference answered
-	differently    string   // what Plinth answers, where it differs
+	want           string   // the reference's response
+	differently    string   // Plinth's response, if it differs
 	line           int
 }
 
@@ -65,7 +65,7 @@ func parseStep(section records.Section) (*step, error) {
 	return st, nil
 }
 
-// print writes a script as parse reads it.
+// print is the inverse of parse.
 func (s *script) print() []byte { return records.Print(s.head, s.steps, (*step).section) }
 
 func (st *step) section() records.Section {

@@ -28,14 +28,14 @@ func TestMain(m *testing.M) { harness.Main(m) }
 
 const recordFile = "testdata/attempts.txt"
 
-// least is how many rows are compared at least, and leastTricks with how many credentials beside none and the team's.
+// least is the minimum number of rows, and leastTricks that of credentials besides none and the team's.
 const (
 	least       = 6000
 	leastTricks = 80
 )
 
-// differs are rows that Plinth is known to answer otherwise, by how they begin, with the reason. None of them gets
-// anybody in.
+// differs lists, by prefix and with the reason, the rows to which Plinth's response is known to differ. None of them
+// grants access.
 var differs = map[string]string{}
 
 // row is one attempt.
@@ -46,13 +46,13 @@ type row struct {
 
 func (r row) String() string { return rowName(r.credential.name, r.method, r.url) }
 
-// target is a server with what the rows need: two namespaces, somebody who has a role in one of them, and a service
-// account.
+// target is a server with the objects that the rows need: two namespaces, a user with a role in one of them, and a
+// service account.
 type target struct {
 	*harness.Server
 	dir     string
 	own     *authority.Authority
-	clients sync.Map // of credentials with certificates
+	clients sync.Map // for credentials with certificates
 	plain   *http.Client
 }
 
@@ -134,7 +134,7 @@ func (s *target) get(path string) ([]byte, error) {
 	return io.ReadAll(response.Body)
 }
 
-// client is the one that shows the certificate of a credential, even where the server does not name its authority.
+// client returns a client that sends the certificate of a credential, even if the server does not name its authority.
 func (s *target) client(c *credential) *http.Client {
 	if c.cert == nil {
 		return s.plain
@@ -172,7 +172,7 @@ func (s *target) ask(r row) (int, error) {
 		return 0, err
 	}
 	path, query, _ := strings.Cut(url, "?")
-	request.URL.Opaque, request.URL.RawQuery = "//"+request.URL.Host+path, query // as it is written, however wrong it is
+	request.URL.Opaque, request.URL.RawQuery = "//"+request.URL.Host+path, query // as it is written, even if it is invalid
 	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 		if method == "PATCH" {
@@ -188,12 +188,12 @@ func (s *target) ask(r row) (int, error) {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusSwitchingProtocols {
-		_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<20)) // the status is what counts
+		_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, 1<<20)) // only the status matters
 	}
 	return response.StatusCode, nil
 }
 
-// rows are all attempts on a server, in the order in which they are recorded.
+// rows returns all attempts on a server, in the order in which they are recorded.
 func (s *target) rows(t *testing.T) (all []row, tricks int) {
 	t.Helper()
 	uid := s.create(t, "/api/v1/namespaces/team/serviceaccounts", `{"metadata":{"name":"robot"}}`)
@@ -217,7 +217,7 @@ func (s *target) rows(t *testing.T) (all []row, tricks int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !*rewrite { // what the reference serves is asked for, whether it is served here or not
+	if !*rewrite { // all URLs of the reference are requested, also those that Plinth does not serve
 		urls = append(urls, recordedURLs(t)...)
 		slices.Sort(urls)
 		urls = slices.Compact(urls)
@@ -267,7 +267,7 @@ func (s *target) askAll(t *testing.T, rows []row) []int {
 	return codes
 }
 
-// TestPlinth asks Plinth.
+// TestPlinth compares Plinth with the records.
 //
 // SPEC: AUTH-1 AUTH-2
 func TestPlinth(t *testing.T) {
@@ -282,7 +282,7 @@ func TestPlinth(t *testing.T) {
 	}
 }
 
-// TestRecords holds the records against the reference, or makes them.
+// TestRecords compares the records with the reference, or makes them.
 func TestRecords(t *testing.T) {
 	if !*rewrite && !harness.WantReference() {
 		return
@@ -304,7 +304,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestTheTestFails: a server whose authorization lets everybody do everything is found out.
+// TestTheTestFails checks that the test detects a server that authorizes every request.
 func TestTheTestFails(t *testing.T) {
 	if *rewrite || harness.Target() != harness.Plinth {
 		return
@@ -328,7 +328,7 @@ func TestTheTestFails(t *testing.T) {
 	}
 }
 
-// compare holds the answers against the records, in both directions, and against the rule.
+// compare compares the responses with the records, in both directions, and with the rule.
 func compare(t *testing.T, rows []row, codes []int, known bool) {
 	t.Helper()
 	recorded := readRecords(t)
@@ -394,7 +394,7 @@ func printRows(rows []row, codes []int) []byte {
 	return out.Bytes()
 }
 
-// recordedURLs are those that everybody is recorded to have asked for.
+// recordedURLs returns the recorded URLs that every credential requests.
 func recordedURLs(t *testing.T) (urls []string) {
 	t.Helper()
 	for name := range readRecords(t) {

@@ -24,12 +24,12 @@ import (
 	"plinth/conformance/internal/harness"
 )
 
-// credential is a way to show who one is, or to seem to.
+// credential is a way to authenticate, genuine or forged.
 type credential struct {
 	name    string
 	headers []string // names and values
 	cert    *tls.Certificate
-	// all: every URL is asked for with it; else a few that tell whether it is any good.
+	// all means that every URL is requested with it; otherwise a few that show whether it is accepted.
 	all bool
 	// is is the user that the credentials belong to; if it is "", only requests for public paths may succeed.
 	is string
@@ -38,12 +38,12 @@ type credential struct {
 // The users of the rows.
 const (
 	team  = "somebody"                         // has a role in the namespace team
-	robot = "system:serviceaccount:team:robot" // may do nothing
+	robot = "system:serviceaccount:team:robot" // has no permissions
 )
 
 func bearer(token string) []string { return []string{"Authorization", "Bearer " + token} }
 
-// headerTricks are headers that mean nothing, or not what their sender hopes for.
+// headerTricks returns headers that have no meaning, or not the one that their sender intends.
 func headerTricks() []credential {
 	masters := "system:masters"
 	admin := harness.AdminToken
@@ -105,7 +105,7 @@ func headerTricks() []credential {
 	}
 }
 
-// teamTricks are those of somebody who may do little.
+// teamTricks returns the credentials of a user with few permissions, with such headers.
 func teamTricks() []credential {
 	own := bearer(harness.UserToken)
 	with := func(more ...string) []string { return append(append([]string{}, own...), more...) }
@@ -128,9 +128,9 @@ func teamTricks() []credential {
 	}
 }
 
-// certificates are those that are no good, and one that is and belongs to the team.
+// certificates returns invalid certificates, and a valid one of the team.
 func certificates(own *authority.Authority) ([]credential, error) {
-	foreign, err := authority.New("the authority", time.Hour) // by the same name
+	foreign, err := authority.New("the authority", time.Hour) // with the same name
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func certificates(own *authority.Authority) ([]credential, error) {
 		}
 		all = append(all, credential{name: c.name, is: c.is, cert: signed})
 	}
-	// The certificate of the authority is known to everybody; its key is not.
+	// The certificate of the authority is public; its key is not.
 	stolen, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -179,10 +179,10 @@ func certificates(own *authority.Authority) ([]credential, error) {
 	), nil
 }
 
-// issuer is what both servers are told to be.
+// issuer is the service account issuer of both servers.
 const issuer = "https://kubernetes.default.svc"
 
-// jwt makes a token. Whatever is wrong with it, its signature is good, unless sign makes it otherwise.
+// jwt makes a token. Its signature is valid, whatever else is wrong with it, unless sign makes an invalid one.
 func jwt(header, claims map[string]any, sign func(signed []byte) []byte) string {
 	part := func(v any) string {
 		text, err := json.Marshal(v)
@@ -225,7 +225,7 @@ func signingKey(dir string) (*ecdsa.PrivateKey, []byte, error) {
 	return key, public, err
 }
 
-// keyID is what kube-apiserver calls a key: a hash of it.
+// keyID is kube-apiserver's ID of a key: a hash of it.
 func keyID(key crypto.PublicKey) string {
 	der, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil {
@@ -235,7 +235,7 @@ func keyID(key crypto.PublicKey) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// tokens are of the service account robot, whose UID is given, and of others that are not there.
+// tokens returns tokens of the service account robot, which has this UID, and of service accounts that do not exist.
 func tokens(key *ecdsa.PrivateKey, public []byte, uid string) ([]credential, error) {
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

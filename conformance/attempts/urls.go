@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// public are the paths that everybody may read.
+// public are the paths that every client may read.
 var public = []string{"/healthz", "/livez", "/readyz", "/version", "/version/"}
 
-// paths are those outside of the API, and those that look like something else than they are.
+// paths are paths outside of the API, and misleading ones.
 var paths = []string{
 	"/", "/index.html", "/api", "/api/", "/apis", "/apis/", "/apis/apps", "/apis/apps/v1", "/api/v1",
 	"/apis/nothing.example.com/v1", "/api/v2",
@@ -54,8 +54,8 @@ var paths = []string{
 	"/apis/apps/v7/namespaces/other/deployments", "/apis/nothing.example.com/v1/namespaces/other/things/x",
 }
 
-// resourceURLs are those of all types that a server serves, in two namespaces: one in which the team has a role, and
-// another.
+// resourceURLs returns the URLs of all types that a server serves, in two namespaces: one in which the team has a role,
+// and another.
 func resourceURLs(get func(path string) ([]byte, error)) (urls []string, err error) {
 	versions := []string{"/api/v1"}
 	text, err := get("/apis")
@@ -113,10 +113,10 @@ func resourceURLs(get func(path string) ([]byte, error)) (urls []string, err err
 	return slices.Compact(urls), nil
 }
 
-// methods are tried on every URL; WATCH is a GET that goes on.
+// methods are tried on every URL; WATCH is a GET with watch=true.
 var methods = []string{"GET", "WATCH", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "LOCK"}
 
-// telling are the rows by which one sees whether a credential is any good.
+// telling are the rows that show whether a credential is accepted.
 var telling = []string{
 	"GET /healthz", "GET /version", "GET /api", "GET /metrics", "GET /nothing", "GET /debug/pprof/",
 	"GET /api/v1/namespaces/other/secrets", "GET /api/v1/namespaces/other/secrets/x",
@@ -128,8 +128,8 @@ var telling = []string{
 	"GET /api/v1/nodes/x/proxy/",
 }
 
-// gotIn says whether an answer is one that only somebody gets who may have what the row asks for, and is not to be for
-// this user. It knows nothing of what is recorded.
+// gotIn says whether a response shows that the request was authorized although the user lacks the permission. It does
+// not depend on the records.
 func gotIn(user, method, url string, code int) bool {
 	if code >= 300 && code < 500 && code != http.StatusSwitchingProtocols && code != http.StatusNotModified {
 		return false
@@ -145,7 +145,7 @@ func gotIn(user, method, url string, code int) bool {
 	case user == "":
 		return code < 300 || code == http.StatusSwitchingProtocols
 	}
-	// Everybody who is somebody may read discovery documents and ask what they may do.
+	// Every authenticated user may read discovery documents and request their own permissions.
 	discovery := []string{"/api", "/apis", "/openapi", "/healthz", "/livez", "/readyz", "/version"}
 	for _, prefix := range discovery {
 		if reads && (path == prefix || strings.HasPrefix(path, prefix+"/")) && !strings.Contains(path, "namespaces") &&
@@ -170,11 +170,11 @@ func gotIn(user, method, url string, code int) bool {
 
 const teamMaps = "/api/v1/namespaces/team/configmaps"
 
-// isResource says whether a path is one of objects, and not of documents about them.
+// isResource says whether a path is one of objects rather than of a discovery document.
 func isResource(path string) bool {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	return parts[0] == "api" && len(parts) > 2 || parts[0] == "apis" && len(parts) > 3
 }
 
-// rowName is how a row is recorded.
+// rowName returns the name under which a row is recorded.
 func rowName(c, method, url string) string { return fmt.Sprintf("%s\t%s\t%s", c, url, method) }

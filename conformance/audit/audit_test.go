@@ -27,10 +27,10 @@ var rewrite = flag.Bool("rewrite", false, "ask the reference and record its even
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-// least is how many events are compared at least.
+// least is the minimum number of compared events.
 const least = 500
 
-// TestPlinth holds what Plinth writes down against what is recorded.
+// TestPlinth compares Plinth's events with the recorded ones.
 //
 // SPEC: AUTH-4
 func TestPlinth(t *testing.T) {
@@ -48,7 +48,7 @@ func TestPlinth(t *testing.T) {
 	}
 }
 
-// TestRecords holds the records against the reference, or makes them.
+// TestRecords compares the records with the reference, or makes them.
 func TestRecords(t *testing.T) {
 	if !*rewrite && !harness.WantReference() {
 		return
@@ -68,14 +68,14 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestScripts: what is printed is what was read, so that recording changes nothing but events.
+// TestScripts checks that printing a script gives the file, so that recording changes only events.
 func TestScripts(t *testing.T) {
 	for _, script := range records.Load(t, requests.Parse) {
 		records.Unchanged(t, script.File, script.Print())
 	}
 }
 
-// run sends all steps of a script to a server of its own, and returns the events of each.
+// run sends all steps of a script to a new server, and returns the events of each.
 func run(t *testing.T, kind harness.Kind, script *requests.Script) (*requests.Runner, [][]any) {
 	t.Helper()
 	policy := ""
@@ -112,7 +112,7 @@ func run(t *testing.T, kind harness.Kind, script *requests.Script) (*requests.Ru
 
 func id(step int) string { return fmt.Sprintf("step-%d", step) }
 
-// message is an object in protobuf, of its JSON.
+// message converts an object from JSON to protobuf.
 func message(t *testing.T, text string) string {
 	t.Helper()
 	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(text), nil, nil)
@@ -126,8 +126,7 @@ func message(t *testing.T, text string) string {
 	return out.String()
 }
 
-// events reads the log until nothing is added to it any more: some events are written when the client has got its
-// answer.
+// events reads the log until it no longer grows: some events are written after the client has received the response.
 func events(t *testing.T, file string, steps int) [][]any {
 	t.Helper()
 	size := int64(-1)
@@ -180,9 +179,9 @@ func events(t *testing.T, file string, steps int) [][]any {
 	return all
 }
 
-// result is the events of a step as they are recorded.
+// result returns the events of a step as they are recorded.
 func result(runner *requests.Runner, step *requests.Step, events []any, recorded *requests.Result) requests.Result {
-	if len(events) == 0 || step.UntilStatus != 0 { // which is sent until the server is ready for what follows
+	if len(events) == 0 || step.UntilStatus != 0 { // such a step is repeated until the server is ready for the next one
 		return requests.Result{Head: "nothing"}
 	}
 	return requests.Result{Head: fmt.Sprintf("%d events", len(events)), Docs: runner.Normalise(step, events, recorded)}
@@ -198,7 +197,7 @@ func record(t *testing.T, script *requests.Script) {
 	}
 }
 
-// replay compares, and returns how many events.
+// replay compares the events of a script, and returns how many.
 func replay(t *testing.T, kind harness.Kind, script *requests.Script) (compared int) {
 	runner, all := run(t, kind, script)
 	for i, step := range script.Steps {

@@ -5,9 +5,9 @@
 // response, the events that the reference recorded for it. The first word after "@policy" in the head of a script names
 // the file of its audit policy. A request whose Content-Type is protobuf is written in JSON and sent as protobuf.
 //
-//	go test ./audit                              Plinth writes the recorded events
-//	go test ./audit -rewrite [-run Records/x]    ask the reference again and write its events into the files
-//	CONFORMANCE_REFERENCE=1 go test ./audit      and the records are still what the reference writes
+//	go test ./audit                              compare Plinth's events with the records
+//	go test ./audit -rewrite [-run Records/x]    record the reference's events anew
+//	CONFORMANCE_REFERENCE=1 go test ./audit      compare the reference with the records, too
 //
 // The IDs, times and durations of events are not compared.
 package audit

@@ -16,13 +16,13 @@ import (
 	"plinth/conformance/internal/load"
 )
 
-// A comparison of builds of Plinth: what does a change cost, or save, on a machine that is not quiet? All of them run
-// at the same time and take short turns at the same work, in an order that changes with every turn, so that whatever
-// else the machine does hits each of them. What counts is not the sums but the ratios of the turns: the median of them,
-// with the quartiles. Two copies of one build show what the method cannot tell apart. Behind the name of a build may
-// stand flags, with blanks between them: one build with and without a flag shows what that costs.
+// A comparison of builds of Plinth: how much does a change cost, or save, on a machine that is not quiet? All of them
+// run at the same time and take short turns at the same work, in an order that changes with every turn, so that other
+// load on the machine affects each of them. The result is not the sums but the ratios of the turns: their median, with
+// the quartiles. Two copies of one build show the resolution of the method. The name of a build may be followed by
+// flags, separated by blanks: one build with and without a flag shows its cost.
 
-// compared is one row: n units of work a turn, and what a unit is.
+// compared is one row: n units of work a turn, and the function that does them.
 type compared struct {
 	key  string
 	n    int
@@ -78,11 +78,11 @@ func compare(ctx context.Context, dir string, programs []string, turns int, want
 				}
 				b := benches[i]
 				clear(b.tallies)
-				from := b.pods + turn*r.n // behind the Pods that are there
+				from := b.pods + turn*r.n // after the existing Pods
 				if err := r.work(b, ctx, from, from+r.n); err != nil {
 					return fmt.Errorf("%s: %s: %w", b.program, r.key, err)
 				}
-				for _, t := range b.tallies { // the one of this row
+				for _, t := range b.tallies { // the only one, of this row
 					if turn >= warm {
 						costs[r.key][i] = append(costs[r.key][i], t.amount/t.by)
 					}
@@ -109,7 +109,7 @@ func printComparison(programs []string, turns int, costs map[string][][]float64)
 	return out.Flush()
 }
 
-// shown is a program with its flags, without their values.
+// shown formats a program with its flags, without their values.
 func shown(program string) string {
 	words := strings.Fields(program)
 	words[0] = filepath.Base(words[0])
@@ -124,10 +124,10 @@ func quantile(values []float64, q float64) float64 {
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 
-// hot is what patch-hot patches: not where the watches are.
+// hot is the collection of the object that patch-hot patches; no watches are on it.
 const hot = "/api/v1/namespaces/default/configmaps"
 
-// prepare makes what the rows work on: Pods to get, and watchers of a few ConfigMaps.
+// prepare creates the objects of the rows: Pods to get, and watchers of a few ConfigMaps.
 func (b *bench) prepare(ctx context.Context) error {
 	b.pods = 100
 	err := load.Each(8, b.pods, func(i int) error {

@@ -17,7 +17,7 @@ const (
 	ruledObjects    = 3000
 )
 
-// ruled is a definition with rules: twenty of them, about numbers, texts, lists and maps, and none that is expensive.
+// ruled returns a definition with twenty cheap rules, about numbers, texts, lists and maps.
 func ruled(group, plural, kind string) []byte {
 	var properties, rules []string
 	for i := range 10 {
@@ -36,7 +36,7 @@ func ruled(group, plural, kind string) []byte {
 		group, plural, kind, strings.ToLower(kind), strings.Join(rules, ","), strings.Join(properties, ","))
 }
 
-// ruledObject is an object of it that keeps all rules.
+// ruledObject returns an object of it that satisfies all rules.
 func ruledObject(name string, n int) []byte {
 	var fields []string
 	for i := range 10 {
@@ -66,7 +66,7 @@ func (b *bench) usable(ctx context.Context, path string) error {
 	}
 }
 
-// customCreate adds the custom objects that the rows behind it work on.
+// customCreate adds the custom objects that later rows work on.
 func (b *bench) customCreate(ctx context.Context, from, to int) error {
 	if from == 0 {
 		_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPost, Path: definitionsPath,

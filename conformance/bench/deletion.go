@@ -19,8 +19,8 @@ import (
 // deletedObjects is how many objects are in a namespace that is deleted, and how many dependents an owner has.
 const deletedObjects = 10000
 
-// controllers starts on the reference what Plinth does itself, with as many requests a second as its own documentation
-// gives large clusters.
+// controllers starts, on the reference, the controllers that Plinth contains, with the request rate that Kubernetes'
+// documentation recommends for large clusters.
 func (b *bench) controllers() (stop func(), err error) {
 	if b.kind != harness.Reference {
 		return func() {}, nil
@@ -33,11 +33,11 @@ func (b *bench) controllers() (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	time.Sleep(15 * time.Second) // it reads all there is
+	time.Sleep(15 * time.Second) // it reads all objects
 	return plane.Stop, nil
 }
 
-// emptyNamespace measures how long a namespace takes to go with all that is in it, from the request on.
+// emptyNamespace measures how long the deletion of a namespace with its objects takes, from the request on.
 func (b *bench) emptyNamespace(ctx context.Context) error {
 	const name = "emptied"
 	return b.deletion(ctx, "empty", name, "", func() error {
@@ -49,7 +49,7 @@ func (b *bench) emptyNamespace(ctx context.Context) error {
 	})
 }
 
-// collectDependents measures how long the dependents of an owner take to go, from the request for the owner on.
+// collectDependents measures how long the deletion of an owner's dependents takes, from the request for the owner on.
 func (b *bench) collectDependents(ctx context.Context) error {
 	const name = "owned"
 	return b.deletion(ctx, "collect", name, "owner", func() error {
@@ -63,8 +63,8 @@ func (b *bench) collectDependents(ctx context.Context) error {
 	})
 }
 
-// orphanDependents measures how long an owner takes to go that leaves its dependents, each of which has to forget it
-// before.
+// orphanDependents measures how long the deletion of an owner takes that orphans its dependents: first, its reference
+// is removed from each of them.
 func (b *bench) orphanDependents(ctx context.Context) error {
 	const name = "orphaned"
 	return b.deletion(ctx, "orphan", name, "owner", func() error {
@@ -86,8 +86,8 @@ func ignoreRefused(err error) error {
 
 func configMaps(namespace string) string { return "/api/v1/namespaces/" + namespace + "/configmaps" }
 
-// deletion makes objects in a namespace, those of an owner if one is named, has them deleted, and waits until they are
-// gone. Beside that it reads: as it does before, when nothing else happens.
+// deletion creates objects in a namespace, with an owner if one is named, has them deleted, and waits until they are
+// gone. It measures reads meanwhile, and before on the idle server.
 func (b *bench) deletion(ctx context.Context, key, namespace, owner string, begin func() error,
 	gone func() (bool, error)) error {
 	stop, err := b.controllers()
@@ -162,7 +162,7 @@ func ignore(stop func() (float64, error)) error {
 	return err
 }
 
-// readers read at a fixed pace, so that a read that takes long keeps no other one from being measured.
+// readers read at a fixed rate, so that a slow read does not delay the others.
 const (
 	readers   = 4
 	readEvery = 4 * time.Millisecond

@@ -1,6 +1,6 @@
 // Command bench measures the reference and Plinth side by side and prints the table of budgets (docs/spec.md): the cost
-// of the same work on each, their ratio, and the budget. `make bench` runs it; the reference is built first if it is
-// not there.
+// of the same work on each, their ratio, and the budget. `make bench` runs it; the reference is built first if
+// necessary.
 //
 // Both servers get the same load from the same machine, and sync every write to disk before they answer. They take
 // turns at each row, so that a machine that is slower for some time slows both. Server CPU is user and system time of
@@ -58,7 +58,7 @@ func run() error {
 		return compare(context.Background(), *dir, strings.Split(*against, ","), *turns, wanted.MatchString)
 	}
 	harness.Release = true
-	// Build first: a compiler beside a measurement spoils it.
+	// Build first: a compiler that runs at the same time would distort the figures.
 	if _, err := harness.Program(); err != nil {
 		return err
 	}
@@ -84,12 +84,12 @@ type row struct {
 	unit      unit
 	target    float64
 	most      bool // the target is an upper bound
-	// reference is what the reference took where the target was set. Where it takes longer, on a slower or busier machine,
-	// we may, too. 0: this does not depend on the machine's pace.
+	// reference is the reference's figure on the machine where the target was set. On a slower or busier machine, the
+	// target is scaled by it. 0 if the target does not depend on the machine's pace.
 	reference float64
 }
 
-// here is the target at the pace of this machine.
+// here returns the target at the pace of this machine.
 func (r row) here(reference result, measured bool) float64 {
 	if r.reference == 0 || !measured || reference.refuse != "" {
 		return r.target
@@ -97,7 +97,7 @@ func (r row) here(reference result, measured bool) float64 {
 	return r.target * reference.value / r.reference
 }
 
-// unit prints a value.
+// unit formats a value.
 type unit struct {
 	name   string
 	digits int
@@ -145,7 +145,7 @@ var budget = []row{
 	{"orphan-get", "GETs beside it, p99 against that before", times, 2, true, 0},
 }
 
-// result is a measured value, or why there is none.
+// result is a measured value, or the reason why there is none.
 type result struct {
 	value  float64
 	refuse string

@@ -21,8 +21,8 @@ func (b *bench) flags() []string {
 	return nil
 }
 
-// profiled runs a measurement, and takes a profile of the server meanwhile if there is to be one. Work that is over
-// sooner leaves a profile of the idle server behind it.
+// profiled runs a measurement, and takes a profile of the server meanwhile if profiles are wanted. If the work ends
+// sooner, the rest of the profile is of the idle server.
 func (b *bench) profiled(ctx context.Context, key string, measure func() error) error {
 	if !b.profiling() {
 		return measure()

@@ -21,12 +21,12 @@ import (
 // bench measures one server.
 type bench struct {
 	kind harness.Kind
-	// program is the plinth to run; "": one that is built.
+	// program is the plinth to run; "" for one that is built.
 	program string
-	more    []string // flags of it
+	more    []string // its flags
 	dir     string
 	pods    int
-	// profiles is where profiles go; "": nowhere.
+	// profiles is the folder for profiles; "" for none.
 	profiles string
 	results  map[string]result
 	tallies  map[string]*tally // of the rows that are measured in turns
@@ -49,7 +49,7 @@ func (b *bench) set(key string, value float64) {
 	fmt.Fprintf(os.Stderr, "%s: %s %.4g\n", b.kind, key, value)
 }
 
-// refused notes that a server does not do a thing yet; any other error is one.
+// refused records that a server does not support a row yet; it returns any other error.
 func (b *bench) refused(err error, keys ...string) error {
 	if !load.Refused(err) {
 		return err
@@ -61,8 +61,8 @@ func (b *bench) refused(err error, keys ...string) error {
 	return nil
 }
 
-// takeTurns measures the wanted rows: how each server starts, with no other beside it, and then, with both of them up,
-// one step after the other.
+// takeTurns measures the wanted rows: first the start of each server alone, and then, with both running, one step after
+// the other.
 func takeTurns(ctx context.Context, benches []*bench, wanted func(key string) bool) error {
 	for _, b := range benches {
 		if err := b.comings(ctx, wanted); err != nil {
@@ -103,7 +103,7 @@ func takeTurns(ctx context.Context, benches []*bench, wanted func(key string) bo
 	return nil
 }
 
-// step is what is measured on a server that is up.
+// step is a measurement on a running server.
 type step struct {
 	key     string
 	n       int  // units of work that can be done in turns
@@ -142,7 +142,7 @@ func (b *bench) steps() []step {
 	}
 }
 
-// turn does a part of a step, unless the server has refused it before.
+// turn does a part of a step, unless the server has refused the step before.
 func (b *bench) turn(ctx context.Context, s step, from, to int) error {
 	if b.results[s.key].refuse != "" {
 		return nil
@@ -186,8 +186,8 @@ func (b *bench) start(folder string) error {
 	return nil
 }
 
-// starts measures first starts: the median of five, each in a new folder. The last one stands idle for a while, and
-// with watches: later there would be memory left over for them from other work.
+// starts measures first starts: the median of five, each in a new folder. The last one is measured idle for a while,
+// and with watches: later, they could use memory left over from other work.
 func (b *bench) starts(ctx context.Context) error {
 	var took []time.Duration
 	for i := range 5 {
@@ -258,7 +258,7 @@ func (b *bench) spend(key string, n int, work func() error) error {
 	return err
 }
 
-// create adds the Pods that everything after it works on.
+// create adds the Pods that all later steps work on.
 func (b *bench) create(ctx context.Context, from, to int) error {
 	return b.spend("create", to-from, func() error {
 		return load.Each(connections, to-from, func(i int) error {
@@ -270,7 +270,7 @@ func (b *bench) create(ctx context.Context, from, to int) error {
 	})
 }
 
-// rssPods measures the memory that the server holds once the Pods are there and it has come to rest.
+// rssPods measures the server's memory with the Pods, when it is idle.
 func (b *bench) rssPods(context.Context) error {
 	time.Sleep(3 * time.Second)
 	rss, err := load.RSS(b.server)
@@ -297,7 +297,7 @@ const listFor = 4 * time.Second
 
 func (b *bench) listJSON(ctx context.Context) error { return b.listAgain(ctx, "list-json", podsPath) }
 
-// listAgain measures how many bytes of a collection come a second.
+// listAgain measures how many bytes of a collection are read in a second.
 func (b *bench) listAgain(ctx context.Context, key, path string) error {
 	list := load.Request{Method: http.MethodGet, Path: path}
 	if _, err := b.one.Discard(ctx, list); err != nil { // once, to have it warm
@@ -347,7 +347,7 @@ func (b *bench) listChanged(ctx context.Context, key string, list load.Request, 
 	return nil
 }
 
-// change gives the next n Pods a label that none has had.
+// change sets a new label on the next n Pods.
 func (b *bench) change(ctx context.Context, n int) error {
 	b.serial++
 	from := b.serial * n
@@ -360,7 +360,7 @@ func (b *bench) change(ctx context.Context, n int) error {
 	})
 }
 
-// applied is a Deployment to apply, whose image changes every time.
+// applied returns an apply of a Deployment, whose image changes every time.
 func applied(i int) load.Request {
 	return load.Request{Method: http.MethodPatch, ContentType: "application/apply-patch+yaml",
 		Path: "/apis/apps/v1/namespaces/" + namespace + "/deployments/applied?fieldManager=bench",
@@ -406,7 +406,7 @@ func (b *bench) watched(ctx context.Context, n int) (string, error) {
 	})
 }
 
-// watch has 200 watchers on 20 connections see the same objects change, and counts the events that reach them.
+// watch lets 200 watchers on 20 connections watch the same objects, and counts the events that reach them.
 func (b *bench) watch(ctx context.Context) error {
 	const watchers, objects = 200, 100
 	ctx, cancel := context.WithCancel(ctx)
@@ -467,8 +467,7 @@ func (b *bench) watch(ctx context.Context) error {
 	return nil
 }
 
-// watcher counts the events of a watch. One that the server has ended, because it was too slow for it, goes on where it
-// was.
+// watcher counts the events of a watch. If the server ends it for being too slow, it resumes where it was.
 type watcher struct {
 	client        *load.Client
 	path, version string
@@ -508,7 +507,7 @@ func (w *watcher) read(ctx context.Context) {
 	}
 }
 
-// watchIdle opens 2,000 watches that nothing happens on, 100 on a connection.
+// watchIdle opens 2,000 watches without events, 100 on a connection.
 func (b *bench) watchIdle(ctx context.Context) error {
 	const n = 2000
 	ctx, cancel := context.WithCancel(ctx)

@@ -9,7 +9,7 @@ import (
 	"plinth/conformance/internal/load"
 )
 
-// rules gives the user who is nobody in particular all verbs on what the rows ask for, in their namespace.
+// rules gives an ordinary user all verbs on the resources of the rows, in their namespace.
 func (b *bench) rules(ctx context.Context) error {
 	const group = "/apis/rbac.authorization.k8s.io/v1/namespaces/" + namespace
 	for path, body := range map[string]string{
@@ -29,8 +29,8 @@ func (b *bench) rules(ctx context.Context) error {
 }
 
 // against measures what the server spends on requests of a user with roles, divided by what it spends on those of the
-// administrator. The two take turns in pieces of less than a second, each of them first every other time, so that what
-// else the machine does falls on both.
+// administrator. The two take turns of less than a second, each first every other time, so that other load on the
+// machine affects both.
 func (b *bench) against(ctx context.Context, key string, from, to, piece int,
 	ask func(i int, token string) error) error {
 	if from == 0 {

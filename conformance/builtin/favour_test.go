@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// favour makes values meet more often at which something branches: words by the name of the field, truth values, one
-// state of the three of a container, and resources that mean something. Where words are known of "{name}", they are
-// members of that map; where there are some of "[name]", they are items of that list.
+// favour makes values at which code branches more frequent: words by the name of the field, booleans, one of the three
+// states of a container, and resources with a meaning. Words under "{name}" are members of that map, words under
+// "[name]" items of that list.
 func (m *mutator) favour(words map[string][]any, v any) any {
 	switch v := v.(type) {
 	case document:
@@ -19,7 +19,7 @@ func (m *mutator) favour(words map[string][]any, v any) any {
 			switch _, isBool := value.(bool); {
 			case words[key] != nil && m.rng.IntN(2) == 0 && value != nil:
 				text, isText := value.(string)
-				if isText == isString(words[key][0]) && strings.Trim(text, "0123456789") == text { // and no quantity
+				if isText == isString(words[key][0]) && strings.Trim(text, "0123456789") == text { // and not a quantity
 					value = words[key][m.rng.IntN(len(words[key]))]
 				}
 			case isBool && m.rng.IntN(5) == 0:
@@ -76,7 +76,7 @@ func (m *mutator) items(in []any, words []any) []any {
 	return out
 }
 
-// name gives an object a name that some are warned of.
+// name gives an object a name that leads to warnings.
 func (m *mutator) name(doc document) {
 	if names := []string{"n", "n", "a.b", "a.static.k8s.io"}; m.rng.IntN(2) == 0 {
 		doc["metadata"].(document)["name"] = names[m.rng.IntN(len(names))]
@@ -94,7 +94,7 @@ var (
 	paths = []any{"a", "a/", "a/b", "b", "ab", "", "b/c/d", "/"}
 )
 
-// warnedOf are values that somebody is warned of, or nearly.
+// warnedOf are values that lead to a warning, or nearly do.
 var warnedOf = map[string][]any{
 	"key": oldNodeLabels, "topologyKey": oldNodeLabels,
 	"{nodeSelector}": anyValue(oldNodeLabels), "{matchLabels}": anyValue(oldNodeLabels),
@@ -139,7 +139,7 @@ var warnedOf = map[string][]any{
 		"endpointslice.kubernetes.io/managed-by=endpointslicemirroring-controller.k8s.io"},
 }
 
-// anyValue are labels of any value.
+// anyValue returns labels with any value.
 func anyValue(names []any) (all []any) {
 	for _, name := range names {
 		all = append(all, name.(string)+"=x")

@@ -24,7 +24,7 @@ import (
 	"plinth/object"
 )
 
-// attributes are upstream's functions that say what of an object can be selected.
+// attributes are upstream's functions that return the selectable labels and fields of an object.
 var attributes = map[string]func(runtime.Object) (labels.Set, fields.Set, error){
 	"Pod": pod.GetAttrs, "Node": registrynode.GetAttrs, "Namespace": registrynamespace.GetAttrs,
 	"ReplicationController": replicationcontroller.GetAttrs, "Service": service.GetAttrs, "Secret": secret.GetAttrs,
@@ -35,7 +35,7 @@ var attributes = map[string]func(runtime.Object) (labels.Set, fields.Set, error)
 // withoutAttributes have selectable fields, and upstream does not export the function.
 var withoutAttributes = []string{"ClusterTrustBundle", "PodCertificateRequest"}
 
-// onlyUpstream are names that upstream takes and Plinth does not: an alias that clients of before version 1 sent.
+// onlyUpstream are names that upstream accepts and Plinth does not: an alias that clients before version 1 sent.
 var onlyUpstream = []string{"spec.host"}
 
 // SPEC: LIST-7
@@ -104,7 +104,7 @@ func TestSelectableValues(t *testing.T) {
 				}
 			}
 			compared++
-			for name := range set { // what upstream can select by
+			for name := range set { // the fields by which upstream can select
 				ours := slices.ContainsFunc(k.resource.Fields(p.ours), func(f store.Pair) bool { return f.Name == name })
 				_, _, err := legacyscheme.Scheme.ConvertFieldLabel(k.gvk, name, "")
 				if !ours && err == nil && name != "metadata.name" && name != "metadata.namespace" {

@@ -31,8 +31,8 @@ var (
 	seed    = flag.Uint64("seed", 1, "which variants they are")
 )
 
-// elsewhere is the group whose strategies are no part of k8s.io/kubernetes: conformance/crd and conformance/requests
-// hold definitions against the reference.
+// elsewhere is the group whose strategies are not in k8s.io/kubernetes: conformance/crd and conformance/requests
+// compare definitions with the reference.
 const elsewhere = "apiextensions.k8s.io"
 
 // each calls f with every kind that both sides have.
@@ -60,8 +60,8 @@ func each(t *testing.T, f func(t *testing.T, k kindUnderTest)) {
 	}
 }
 
-// enough fails a test of a kind that has compared less than a third of its variants: then it is the generator that is
-// tested.
+// enough fails the test of a kind that has compared less than a third of its variants: the generator makes too many
+// invalid ones.
 func (k kindUnderTest) enough(t *testing.T, compared int) {
 	t.Helper()
 	if compared < *objects/3 {
@@ -110,7 +110,7 @@ func (k kindUnderTest) context() context.Context {
 	})
 }
 
-// settled is a value as it would be stored, with the times of just now made one.
+// settled returns a value as it would be stored, with all times near now made equal.
 func (k kindUnderTest) settled(v object.Value, now time.Time) object.Value {
 	return justNow(k.resource.Schema().Settle(v), now)
 }
@@ -140,8 +140,8 @@ func justNow(v object.Value, now time.Time) object.Value {
 	return v
 }
 
-// compare compares what both sides have made of an object, and says whether that could be done. The generation is
-// compared apart.
+// compare compares the objects that both sides have prepared, and says whether that was possible. The generation is
+// compared separately.
 func (k kindUnderTest) compare(
 	t *testing.T, round int, what string, theirs runtime.Object, ours object.Value, now time.Time,
 ) bool {
@@ -164,8 +164,8 @@ func (k kindUnderTest) compare(
 	return true
 }
 
-// asRead is a Service as the reference shows it: what it stores of one that is a name only, it drops when it is read.
-// What validation refuses is never read.
+// asRead returns a Service as the reference shows it: of a Service of type ExternalName, it drops some stored fields on
+// read. Objects that validation refuses are never read.
 func asRead(v object.Value) object.Value {
 	policy := v.At("spec", "internalTrafficPolicy").Str()
 	if v.At("spec", "type").Str() == "ExternalName" && (policy == "Cluster" || policy == "Local") {
@@ -174,8 +174,8 @@ func asRead(v object.Value) object.Value {
 	return v
 }
 
-// uncleared lets go what stays here and goes there: a client of the reference can clear these lists of a Pod's status
-// by sending an empty one. Here an empty list is as good as none, and then the old one is kept.
+// uncleared ignores lists that the reference clears and we keep: a client of the reference can clear these lists of a
+// Pod's status by sending an empty one. We do not distinguish an empty list from an absent one, and keep the old one.
 func uncleared(want, got object.Value) object.Value {
 	for _, key := range []string{"resourceClaimStatuses", "nodeAllocatableResourceClaimStatuses"} {
 		if want.At("status", key).IsNull() && got.At("status", key).Len() > 0 {
@@ -227,8 +227,8 @@ func TestCreate(t *testing.T) {
 	})
 }
 
-// comparedInMemory are the kinds for which upstream takes an empty list that a client sends for another one than the
-// list it reads back, which is none: every such update makes a new generation there. Here it does not.
+// comparedInMemory are the kinds for which upstream distinguishes an empty list in a request from the stored one, which
+// is absent: there, each such update increments the generation. Here it does not.
 var comparedInMemory = map[string]bool{
 	"MutatingWebhookConfiguration": true, "ValidatingWebhookConfiguration": true, "NetworkPolicy": true,
 }
@@ -300,8 +300,7 @@ func (k kindUnderTest) oldAndNew(t *testing.T, round int) (old, new pair, ok boo
 	return old, new, true
 }
 
-// otherwise are the subresources that are written, and of which upstream makes no update by a strategy:
-// conformance/requests has them.
+// otherwise are the writable subresources that upstream does not update by a strategy: conformance/requests tests them.
 var otherwise = []string{"scale", "binding", "eviction", "token"}
 
 // SPEC: WRITE-4, URI-7

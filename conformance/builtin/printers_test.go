@@ -32,7 +32,7 @@ var noPrinter = map[string]bool{"LimitRange": true, "ClusterRole": true, "Role":
 var generated = printerstorage.TableConvertor{TableGenerator: printers.NewTableGenerator().With(
 	printersinternal.AddHandlers)}
 
-// tables are upstream's printers of a kind.
+// tables returns upstream's printer of a kind.
 func tables(gvk schema.GroupVersionKind) rest.TableConvertor {
 	if noPrinter[gvk.Kind] {
 		return rest.NewDefaultTableConvertor(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind})
@@ -51,7 +51,7 @@ func TestTables(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// That of CSIStorageCapacity is there, and its storage does not use it.
+			// CSIStorageCapacity has a printer that its storage does not use.
 			if _, err := generated.ConvertToTable(nil, obj, nil); err == nil && k.gvk.Kind != "CSIStorageCapacity" {
 				t.Error("upstream has a printer, and is said to have none")
 			}
@@ -140,14 +140,14 @@ func compareTables(
 	compared := sameTable(t, round, gvk, theirs[0], func() ([]byte, error) {
 		return wire.AppendTable(nil, ours[0], wire.NewTable(request, "v1", wire.IncludeNone))
 	})
-	for range 2 { // the second time of what has been kept
+	for range 2 { // the second time from the cache
 		again := sameTable(t, round, gvk, list, func() ([]byte, error) { return ourList(request, ours) })
 		compared = compared && again
 	}
 	return compared
 }
 
-// asStored is an object as the store holds it.
+// asStored returns an object as the store holds it.
 func asStored(t *testing.T, r *engine.Resource, value object.Value) *engine.Object {
 	t.Helper()
 	data := object.AppendObject(nil, value)
@@ -187,8 +187,8 @@ func ourList(request *engine.Request, objects []*engine.Object) ([]byte, error) 
 	return l.Tail(text), nil
 }
 
-// sameTable compares upstream's Table of an object or a list with ours. Both tell ages as of now, which is not the same
-// moment, so that a difference has to show several times.
+// sameTable compares upstream's Table of an object or a list with ours. Both print ages at slightly different times, so
+// that a difference has to occur several times.
 //
 // It says whether upstream made one.
 func sameTable(t *testing.T, round int, gvk schema.GroupVersionKind, obj runtime.Object,
@@ -233,7 +233,7 @@ func convert(convertor rest.TableConvertor, obj runtime.Object) (table *metav1.T
 	return table
 }
 
-// cells are those of all rows, a row a line.
+// cells formats the cells of all rows, one row on each line.
 func cells(t *testing.T, rows []metav1.TableRow) string {
 	t.Helper()
 	var out strings.Builder

@@ -30,7 +30,7 @@ import (
 
 var tries = flag.Int("tries", 1000, "how many random objects of each kind are tried in search of cases to record")
 
-// served are our types, made anew whenever mutants in the values of variables are turned on and off.
+// served holds our types. They are made anew whenever mutants in the values of variables are turned on or off.
 var served map[schema.GroupVersionKind]*engine.Resource
 
 func init() { mutants.Again(1<<30, serve) }
@@ -48,8 +48,8 @@ func serve() {
 	}
 }
 
-// TestRecordCells looks for objects of which a mutant of our columns shows something else than upstream does, while our
-// columns show the same, and writes them into the table of package builtin:
+// TestRecordCells searches for objects for which our columns give the same cells as upstream and a mutant of them does
+// not, and writes them into the table of package builtin:
 //
 //	go run ./mutants/overlay internal/builtin/columns DIR
 //	go test -tags mutants -overlay DIR/overlay.json -vet=off ./builtin -run TestRecordCells
@@ -76,7 +76,7 @@ func TestRecordCells(t *testing.T) {
 	}
 }
 
-// cellsOf asks for the row of an object of a kind; nil for kinds with the common columns.
+// cellsOf returns the question for the row of an object of a kind; nil for kinds with the common columns.
 func cellsOf(t *testing.T, gvk schema.GroupVersionKind, r *engine.Resource, now time.Time) *recorder.Question {
 	vector := vectorsByKind(t)[gvk]
 	if vector == nil || r.Cells == nil {
@@ -145,13 +145,13 @@ var favoured = map[string]map[string][]any{
 		"reason": {"Completed", "Error", "SchedulingGated", "", "PodInitializing"}, "conditionType": {"Ready"}},
 }
 
-// TestRecordWarnings looks for objects of which a mutant of our warnings says something else than upstream does, while
-// we say the same, and writes them into the table of package warnings:
+// TestRecordWarnings searches for objects for which our rules give the same warnings as upstream and a mutant of them
+// does not, and writes them into the table of package warnings:
 //
 //	go run ./mutants/overlay internal/builtin/warnings DIR
 //	go test -tags mutants -overlay DIR/overlay.json -vet=off ./builtin -run TestRecordWarnings
 func TestRecordWarnings(t *testing.T) {
-	klog.LogToStderr(false) // addresses that are none
+	klog.LogToStderr(false) // invalid addresses
 	klog.SetOutput(io.Discard)
 	serve()
 	vectors := vectorsByKind(t)
@@ -191,7 +191,7 @@ func (k kindUnderTest) warns(verb string) bool {
 	return k.resource.Subresource(verb).Warn != nil
 }
 
-// warningsOf asks what the writer of an object is warned of.
+// warningsOf returns the question for the warnings of a write.
 func (k kindUnderTest) warningsOf(t *testing.T, verb string) *recorder.Question {
 	return &recorder.Question{
 		Name:  k.resource.APIVersion() + " " + k.gvk.Kind + " " + verb,
@@ -203,7 +203,7 @@ func (k kindUnderTest) warningsOf(t *testing.T, verb string) *recorder.Question 
 		},
 		Theirs: func(in []byte) (string, bool) {
 			var first []string
-			for i := range 6 { // upstream goes through maps in any order
+			for i := range 6 { // upstream iterates over maps
 				again, ok := k.upstreamWarns(verb, in)
 				if !ok || i > 0 && !slices.Equal(again, first) {
 					return "", false
@@ -226,7 +226,7 @@ func printed(warnings []string) string {
 	return string(text)
 }
 
-// shown are objects that few random ones come near, below apiVersion and kind.
+// shown are objects that random ones rarely resemble, without apiVersion and kind.
 var shown = map[string][]string{
 	"HorizontalPodAutoscaler": {`"spec":{}`},
 	"Job": {
@@ -260,7 +260,7 @@ const (
 	running   = `{"ready":true,"state":{"running":{}}}`
 )
 
-// first are an object with nothing in it, and these.
+// first returns an empty object, and these.
 func first(r *engine.Resource, bodies []string) [][]byte {
 	var all [][]byte
 	for _, body := range append([]string{`"metadata":{"name":"a"}`}, bodies...) {

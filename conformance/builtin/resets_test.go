@@ -51,7 +51,7 @@ func (p place) String() string {
 	return strings.TrimSuffix(fmt.Sprintf("%s %s/%s", p.GroupVersion(), p.Resource, p.subresource), "/")
 }
 
-// filters are, by API version, what a write to an endpoint may own.
+// filters are, by API version, the fields that a write to an endpoint may own.
 type filters = map[fieldpath.APIVersion]fieldpath.Filter
 
 // SPEC: SSA-14
@@ -73,7 +73,7 @@ func TestResets(t *testing.T) {
 	for e := range served {
 		_, known := upstream[e]
 		if e.Resource == "serviceaccounts" && e.subresource == "token" {
-			known = !known // the reference has it where it is given a key to sign with, and that is not so here
+			known = !known // the reference has it only with a signing key, which it does not have here
 		}
 		if !known {
 			t.Errorf("%v: not an endpoint of the reference", e)
@@ -114,7 +114,7 @@ func TestResets(t *testing.T) {
 	}
 }
 
-// compareFilters runs both filters on what all of a vector's fields make, and on parts of it.
+// compareFilters runs both filters on the set of all of a vector's fields, and on parts of it.
 func compareFilters(t *testing.T, name string, gvk schema.GroupVersionKind, vector document, ours merge.Set,
 	theirs fieldpath.Filter) {
 	t.Helper()
@@ -196,8 +196,8 @@ func setOf(t *testing.T, text []byte) merge.Set {
 	return set
 }
 
-// The reference has filters for two subresources of Pods that its storage does not hand on. Once it does, this fails,
-// and the table is to follow.
+// The reference has filters for two subresources of Pods that its storage does not pass on. When it does, this test
+// fails, and the table has to be adapted.
 //
 // SPEC: SSA-14
 func TestResetsNotHandedOn(t *testing.T) {
@@ -215,7 +215,7 @@ func TestResetsNotHandedOn(t *testing.T) {
 	}
 }
 
-// resetsOf asks the storage of each endpoint of upstream for its filters, as the installer of the API server does.
+// resetsOf gets the filters from the storage of each endpoint of upstream, as the installer of the API server does.
 func resetsOf(t *testing.T) map[place]filters {
 	t.Helper()
 	config, client := apiServer(t)
@@ -247,8 +247,8 @@ func resetsOf(t *testing.T) map[place]filters {
 	return all
 }
 
-// apiServer is the configuration of an API server that stores nothing. The storage of Services wants to be connected to
-// something, but does without its answers.
+// apiServer returns the configuration of an API server without a store. The storage of Services needs a client, but no
+// responses.
 func apiServer(t *testing.T) (*controlplane.Config, *kubernetes.Clientset) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -291,10 +291,10 @@ func apiServer(t *testing.T) (*controlplane.Config, *kubernetes.Clientset) {
 	return c, client
 }
 
-// withoutStorage lets storage objects be made that have nothing below them.
+// withoutStorage makes it possible to create storage objects without a store.
 type withoutStorage struct{}
 
-// GetRESTOptions is asked for each resource.
+// GetRESTOptions is called for each resource.
 func (withoutStorage) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
 	return generic.RESTOptions{
 		StorageConfig:  &storagebackend.ConfigForResource{},

@@ -19,7 +19,7 @@ import (
 
 type document = map[string]any
 
-// vectorsByKind are the documents that all variants are made of.
+// vectorsByKind returns the documents from which all variants are made.
 func vectorsByKind(t testing.TB) map[schema.GroupVersionKind]document {
 	t.Helper()
 	all := map[schema.GroupVersionKind]document{}
@@ -30,7 +30,7 @@ func vectorsByKind(t testing.TB) map[schema.GroupVersionKind]document {
 }
 
 // mutator makes variants of a document: fields removed, nulled and emptied, list items repeated and reordered, and
-// words put in at which something branches.
+// words inserted at which code branches.
 type mutator struct {
 	rng  *rand.Rand
 	rate float64
@@ -90,7 +90,7 @@ func (m *mutator) field(key string, value any) any {
 	return value
 }
 
-// resources makes a list of resources with some that mean something.
+// resources makes a list of resources, some of which have a meaning.
 func (m *mutator) resources() document {
 	out := document{}
 	for _, name := range []string{"cpu", "memory", "hugepages-2Mi", "storage", "limits.cpu"} {
@@ -119,7 +119,7 @@ func sorted(doc document) []string { return slices.Sorted(maps.Keys(doc)) }
 
 var times = []any{"2001-01-01T01:01:01Z", "2020-02-03T04:05:06Z", "2026-01-02T03:04:05Z"}
 
-// words are the values at which something branches, by the name of the field.
+// words are the values at which code branches, by the name of the field.
 var words = map[string][]any{
 	"type": {
 		"", "ClusterIP", "NodePort", "LoadBalancer", "ExternalName", "Ready", "Initialized", "PodScheduled",
@@ -193,7 +193,7 @@ var words = map[string][]any{
 	"terminationGracePeriodSeconds": {0.0, 30.0},
 }
 
-// annotations and labels that mean something, put into variants now and then.
+// annotations and labels with a meaning, sometimes put into variants.
 var meaningful = map[string]map[string][]string{
 	"annotations": {
 		"container.apparmor.security.beta.kubernetes.io/nameValue": {"runtime/default", "unconfined", "localhost/a",
@@ -212,7 +212,7 @@ var meaningful = map[string]map[string][]string{
 	},
 }
 
-// variant is a variant of a document that has its type and a name.
+// variant returns a variant of a document, with its type and a name.
 func (m *mutator) variant(doc document) document {
 	out := m.mapping(doc)
 	out["apiVersion"], out["kind"] = doc["apiVersion"], doc["kind"]
@@ -244,8 +244,8 @@ func (m *mutator) variant(doc document) document {
 	return out
 }
 
-// received is a document as both sides' strategies see it: decoded, defaulted, and converted where that is done. ok is
-// false for a document that cannot be decoded.
+// received returns a document as the strategies of both sides get it: decoded, defaulted, and converted if need be. ok
+// is false for a document that cannot be decoded.
 func received(t testing.TB, r *engine.Resource, gvk schema.GroupVersionKind, doc document) (theirs runtime.Object,
 	ours object.Value, ok bool) {
 	t.Helper()
@@ -276,7 +276,7 @@ func received(t testing.TB, r *engine.Resource, gvk schema.GroupVersionKind, doc
 	return theirs, ours, true
 }
 
-// stored is an object as the reference reads it back from its store: what survives protobuf, and defaulted.
+// stored returns an object as the reference reads it back from its store: encoded to protobuf, decoded and defaulted.
 func stored(t testing.TB, gvk schema.GroupVersionKind, obj runtime.Object) (theirs runtime.Object,
 	ours object.Value, ok bool) {
 	t.Helper()

@@ -10,8 +10,8 @@ import (
 	"plinth/internal/engine"
 )
 
-// warnedInputs are writes that few random ones come near, for each kind and verb: the new object and, for a verb other
-// than create, the old one, below apiVersion and kind.
+// warnedInputs are writes that random ones rarely resemble, for each kind and verb: the new object and, for a verb
+// other than create, the old one, without apiVersion and kind.
 var warnedInputs = map[string][][2]string{
 	"CSIDriver update": {
 		{`"spec":{"tokenRequests":[{"audience":"a"}]}`, `"spec":{"tokenRequests":[{"audience":"a"}]}`},
@@ -101,26 +101,26 @@ const (
 	appArmorOfC = "container.apparmor.security.beta.kubernetes.io/c"
 )
 
-// labelled is an object with a label more, which does not change its generation.
+// labelled returns an object with one more label, which does not change its generation.
 func labelled(obj string) string {
 	return strings.Replace(obj, `"metadata":{`, `"metadata":{"labels":{"a":"b"},`, 1)
 }
 
-// annotatedPod is a Pod with an annotation that names the AppArmor profile of its container.
+// annotatedPod returns a Pod with an annotation that names the AppArmor profile of its container.
 func annotatedPod(profile, spec string) string {
 	spec = strings.Replace(`{"containers":[{"name":"c"}],`+spec[1:], ",}", "}", 1)
 	return fmt.Sprintf(`"metadata":{"name":"a","annotations":{%q:%q}},"spec":%s`, appArmorOfC, profile, spec)
 }
 
-// longProfile is a Pod with the name of a profile of n bytes, in the annotation and for all containers.
+// longProfile returns a Pod with the name of a profile of n bytes, in the annotation and for all containers.
 func longProfile(n int) string {
 	name := strings.Repeat("a", n)
 	return annotatedPod("localhost/"+name,
 		fmt.Sprintf(`{"securityContext":{"appArmorProfile":{"type":"Localhost","localhostProfile":%q}}}`, name))
 }
 
-// inTemplate is an object with a template that names the AppArmor profile of its container in an annotation, and that
-// of all containers in a field.
+// inTemplate returns an object with a template that names the AppArmor profile of its container in an annotation, and
+// that of all containers in a field.
 func inTemplate(annotation, ofPod string) string {
 	return fmt.Sprintf(`"metadata":{"name":"a"},"spec":{"template":{"metadata":{"annotations":{%q:%q}},`+
 		`"spec":{"containers":[{"name":"c"}],"securityContext":{"appArmorProfile":%s}}}}`, appArmorOfC, annotation, ofPod)
@@ -130,7 +130,7 @@ func volumeOf(source string) string {
 	return fmt.Sprintf(`"metadata":{"name":"a"},"spec":{"volumes":[{"name":"v",%s}]}`, source)
 }
 
-// projectedOf is a Pod with a projected volume in which a source follows one with the file a.
+// projectedOf returns a Pod with a projected volume in which a source follows one with the file a.
 func projectedOf(source string) string {
 	return volumeOf(fmt.Sprintf(`"projected":{"sources":[{"serviceAccountToken":{"path":"a"}},%s]}`, source))
 }
@@ -146,7 +146,7 @@ const (
 	otherKey       = "LS0tLS1CRUdJTiBFQyBQUklWQVRFIEtFWS0tLS0tCk1IY0NBUUVFSUYxNWxaajhJSEFqRXJLU1huRkE2MHo2c09CcEFENkUvcmptZXlEeHpERjRvQW9HQ0NxR1NNNDkKQXdFSG9VUURRZ0FFMmN5eXBudGJjTlQ5TERJMHdud2hxUlBFWmowaVNCVjRFcjBwRVZYbnJrYXpGazY0Q3pMaQo5MnRtbHhXTEdXWkpXMHFDb09RRU4zeExJaU9BOFhCU0VnPT0KLS0tLS1FTkQgRUMgUFJJVkFURSBLRVktLS0tLQo="
 )
 
-// byHand are the inputs of warnedInputs for a kind and a verb.
+// byHand returns the inputs of warnedInputs for a kind and a verb.
 func byHand(r *engine.Resource, verb string) (all [][]byte) {
 	for _, bodies := range warnedInputs[r.Kind+" "+verb] {
 		in := fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,%s}`, r.APIVersion(), r.Kind, bodies[0])

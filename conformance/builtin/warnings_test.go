@@ -22,9 +22,9 @@ type told []string
 
 func (l *told) AddWarning(_, text string) { *l = append(*l, text) }
 
-// upstreamWarns is what upstream warns the writer of, by one of the strategies of a kind: "create", "update" or a
-// subresource. An update has the new object and the old one as a list. ok is false for what cannot be decoded, and
-// where upstream panics.
+// upstreamWarns returns the warnings of one of upstream's strategies for a kind: "create", "update" or a subresource.
+// The input of an update is a list of the new object and the old one. ok is false if the input cannot be decoded, and
+// if upstream panics.
 func (k kindUnderTest) upstreamWarns(verb string, in []byte) (warnings []string, ok bool) {
 	defer func() {
 		if recover() != nil {
@@ -61,7 +61,7 @@ func (k kindUnderTest) upstreamWarns(verb string, in []byte) (warnings []string,
 	return append(recorded, k.upstream.Subresources[verb].WarningsOnUpdate(ctx, internal[0], internal[1])...), true
 }
 
-// weWarn is what we warn of.
+// weWarn returns our warnings.
 func weWarn(r *engine.Resource, verb string, in []byte) ([]string, error) {
 	parsed, err := object.ParseJSON(in)
 	if err != nil {
@@ -99,7 +99,7 @@ func generation(r *engine.Resource, obj, old object.Value) object.Value {
 	return obj.WithAt(object.IntOf(is), "metadata", "generation")
 }
 
-// warnedVerbs are the ways in which an object of a kind can be written.
+// warnedVerbs returns the verbs that write an object of a kind.
 func (k kindUnderTest) warnedVerbs() []string {
 	verbs := []string{"create", "update"}
 	for _, name := range slices.Sorted(maps.Keys(k.upstream.Subresources)) {
@@ -140,7 +140,7 @@ func (k kindUnderTest) warned(t *testing.T, verb string, i int) []byte {
 
 // SPEC: VAL-2
 func TestWarnings(t *testing.T) {
-	klog.LogToStderr(false) // addresses that are none
+	klog.LogToStderr(false) // invalid addresses
 	klog.SetOutput(io.Discard)
 	each(t, func(t *testing.T, k kindUnderTest) {
 		for _, verb := range k.warnedVerbs() {
@@ -171,7 +171,7 @@ func TestWarnings(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				slices.Sort(have) // upstream goes through maps in any order
+				slices.Sort(have) // upstream iterates over maps
 				slices.Sort(want)
 				if !slices.Equal(have, want) {
 					t.Fatalf("%s of %s\nhave %q\nwant %q", verb, in, have, want)

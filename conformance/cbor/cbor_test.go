@@ -39,14 +39,14 @@ func TestMain(m *testing.M) {
 	harness.Main(m)
 }
 
-// run starts a server that speaks CBOR, as the reference does only when told to.
+// run starts a server that speaks CBOR, as the reference does only with its gate on.
 func run(t *testing.T) *harness.Server {
 	t.Helper()
 	return harness.Run(t, harness.Options{Kind: harness.Target(), Dir: t.TempDir(),
 		Flags: []string{"--feature-gates=CBORServingAndStorage=true"}})
 }
 
-// counter counts what goes over the wire, by content type.
+// counter counts requests and responses by content type.
 type counter struct {
 	http.RoundTripper
 	mu   sync.Mutex
@@ -74,7 +74,7 @@ func (c *counter) of(what string) int {
 	return c.seen[what]
 }
 
-// clients are those of a server, all speaking CBOR, with what they have sent and received.
+// clients returns clients of a server that speak CBOR, with counters of what they send and receive.
 func clients(t *testing.T, s *harness.Server) (kubernetes.Interface, dynamic.Interface, *counter) {
 	t.Helper()
 	config, err := s.Config()

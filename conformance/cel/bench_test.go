@@ -11,7 +11,7 @@ import (
 	"plinth/object"
 )
 
-// What the 20 rules of an object cost when it is created, once they are compiled.
+// The cost of an object's 20 rules when it is created, once they are compiled.
 const (
 	twentyRules = `{"rule":"self.replicas <= self.max"},{"rule":"self.name.startsWith('w')"},{"rule":"self.ports.all(p, p.number > 0)"},
 		{"rule":"!has(self.gone)"},{"rule":"self.labels.all(k, k.size() < 63)"}`

@@ -43,7 +43,7 @@ func TestFunctions(t *testing.T) {
 	}
 }
 
-// functions are the overloads and macros of an environment, one a line.
+// functions lists the overloads and macros of an environment, one on each line.
 func functions(env *cel.Env) string {
 	var lines []string
 	for _, f := range env.Functions() {

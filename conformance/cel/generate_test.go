@@ -194,7 +194,7 @@ func (g generator) rule(s node) node {
 	return r
 }
 
-// boolean is an expression over a value of this schema.
+// boolean returns an expression over a value of this schema.
 func (g generator) boolean(s node, x string, depth int) string {
 	if depth == 0 || g.one(9) {
 		return pick(g, x+" == "+x, "true", "1 == 1", "false")
@@ -261,7 +261,7 @@ func (g generator) boolean(s node, x string, depth int) string {
 	return pick(g, x+" == "+x, "false")
 }
 
-// value is a value of a schema, and now and then one that is none.
+// value returns a value of a schema, and sometimes an invalid one.
 func (g generator) value(s node) any {
 	if s["nullable"] == true && g.one(3) {
 		return nil
@@ -329,7 +329,7 @@ func (g generator) members(s node) node {
 	return out
 }
 
-// changed is a value with a few changes.
+// changed returns a value with a few changes.
 func (g generator) changed(s node, v any) any {
 	if g.one(6) {
 		return g.value(s)

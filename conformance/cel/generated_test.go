@@ -88,9 +88,9 @@ func generated(t *testing.T, g generator, schema node, theirs *reference, ours *
 	return ""
 }
 
-// untilSame asks again where something differs: the reference goes through maps in the order in which Go does, and what
-// it says of a map with values that are wrong, what an expression costs that ends early, and which of several rules
-// that cost the same it names, depends on that.
+// untilSame repeats a comparison that differs: the reference iterates over Go maps in random order, on which depend its
+// errors for a map with invalid values, the cost of an expression that ends early, and which of several equally
+// expensive rules it names.
 func untilSame(count map[string]int, differs func() string) string {
 	told := differs()
 	for n := 0; told != "" && n < 300; n++ {
@@ -102,7 +102,7 @@ func untilSame(count map[string]int, differs func() string) string {
 	return told
 }
 
-// objects compares what is said of an object, of itself as a default, and of an update of it.
+// objects compares the results for an object, for the object as a default, and for an update of it.
 func objects(t *testing.T, obj, changed []byte, theirs *reference, ours *plinth, count map[string]int) string {
 	t.Helper()
 	want, _ := theirs.validate(t, obj, nil)

@@ -14,8 +14,8 @@ import (
 	limits "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// SPEC: EXT-1: rules that cost too much, each or together, end the validation where they end it in the reference, and
-// messages that cannot be told are replaced by what the reference has instead.
+// SPEC: EXT-1: rules that cost too much, each or together, end the validation at the same point as in the reference,
+// and messages that cannot be evaluated are replaced by the same text as in the reference.
 func TestLimits(t *testing.T) {
 	list := func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat("1,", n), ",") + "]" }
 	const nested = `self.l.all(x, self.l.all(y, x == y))`
@@ -81,8 +81,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// SPEC: EXT-1: what is stored already is compiled with all that this version knows, and what is new with what the
-// version before knows as well.
+// SPEC: EXT-1: stored rules are compiled with all functions of this version, new ones only with those that the previous
+// version has, too.
 func TestStoredRules(t *testing.T) {
 	const properties = `"type":"object","properties":{"l":{"type":"array","maxItems":3,"items":{"type":"integer"}}}`
 	now := []byte(`{` + properties +
@@ -110,11 +110,11 @@ func TestStoredRules(t *testing.T) {
 	}
 }
 
-// gateway is where the definitions of Gateway API are.
+// gateway is the module with the definitions of Gateway API.
 const gateway = "sigs.k8s.io/gateway-api@v1.6.3"
 
-// SPEC: EXT-1: the definitions of Gateway API, whose rules are the most intricate that are in wide use, are right, and
-// their examples, and objects made from their schemas, are told the same of.
+// SPEC: EXT-1: the definitions of Gateway API, whose rules are the most intricate in wide use, are valid, and both
+// sides return the same errors for their examples and for objects made from their schemas.
 func TestGatewayAPI(t *testing.T) {
 	out, err := exec.Command("go", "mod", "download", "-json", gateway).Output()
 	if err != nil {
@@ -165,7 +165,7 @@ type pairOf struct {
 	schema []byte
 }
 
-// definitionsOf are the schemas of a file, by apiVersion and kind.
+// definitionsOf returns the schemas of a file, by apiVersion and kind.
 func definitionsOf(t *testing.T, text []byte) map[string][]byte {
 	t.Helper()
 	out := map[string][]byte{}
@@ -195,8 +195,7 @@ func definitionsOf(t *testing.T, text []byte) map[string][]byte {
 	return out
 }
 
-// exampleObjects compares what is said of the objects of a file: as they are, and with one field after the other
-// changed.
+// exampleObjects compares the errors for the objects of a file: unchanged, and with one field after the other changed.
 func exampleObjects(t *testing.T, file string, known map[string]*pairOf) (compared int) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -230,7 +229,7 @@ func exampleObjects(t *testing.T, file string, known map[string]*pairOf) (compar
 	return compared
 }
 
-// variants are an object and what it becomes when one value in it is left out or is another one of its kind.
+// variants returns an object and its variants in which one value is removed or replaced by another one of its kind.
 func variants(v any) []any {
 	out := []any{v}
 	switch v := v.(type) {

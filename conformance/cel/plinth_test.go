@@ -18,10 +18,10 @@ import (
 	"plinth/schema"
 )
 
-// selfName is the name of the type of self, which has a number.
+// selfName matches the name of the type of self, which contains a number.
 var selfName = regexp.MustCompile(`selfType\d+`)
 
-// plinth is one schema as Plinth knows it.
+// plinth is one schema in Plinth's form.
 type plinth struct {
 	typ   *schema.Type
 	rules *cel.Rules
@@ -73,7 +73,7 @@ func (p *plinth) cost(t testing.TB, obj []byte, budget int64) ([]string, int64) 
 	return lines(list), left
 }
 
-// check is what is wrong with the rules of a definition. What is stored already is told by the schema that was.
+// check returns the errors of a definition's rules. Rules that are stored already are recognised by the old schema.
 func (p *plinth) check(was *plinth, unchanged bool) []string {
 	o := cel.CheckOptions{Unchanged: unchanged}
 	if was != nil {

@@ -22,7 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 )
 
-// reference is one schema as the reference knows it.
+// reference is one schema in the reference's form.
 type reference struct {
 	props      *apiextensions.JSONSchemaProps
 	structural *structuralschema.Structural
@@ -72,7 +72,7 @@ type recorder struct{ told []string }
 
 func (r *recorder) AddWarning(_, text string) { r.told = append(r.told, text) }
 
-// validate is what the rules say of an object; old is nil for a new one.
+// validate returns the errors of the rules for an object; old is nil for a new one.
 func (r *reference) validate(t testing.TB, obj, old []byte) (errs, warnings []string) {
 	t.Helper()
 	var was map[string]any
@@ -91,7 +91,7 @@ func (r *reference) validate(t testing.TB, obj, old []byte) (errs, warnings []st
 	return lines(list), sorted(told.told)
 }
 
-// cost is what is left of a budget when an object is validated as a default is.
+// cost returns the rest of a budget after an object is validated like a default.
 func (r *reference) cost(t testing.TB, obj []byte, budget int64) ([]string, int64) {
 	t.Helper()
 	now := document(t, obj)
@@ -105,7 +105,7 @@ func (r *reference) cost(t testing.TB, obj []byte, budget int64) ([]string, int6
 	return lines(errs), left
 }
 
-// definition is a whole definition with this schema.
+// definition returns a complete definition with this schema.
 func definition(props *apiextensions.JSONSchemaProps) *apiextensions.CustomResourceDefinition {
 	names := apiextensions.CustomResourceDefinitionNames{Plural: "widgets", Singular: "widget", Kind: "Widget",
 		ListKind: "WidgetList"}
@@ -124,7 +124,7 @@ func definition(props *apiextensions.JSONSchemaProps) *apiextensions.CustomResou
 
 const schemaPath = "spec.validation.openAPIV3Schema"
 
-// check is what is wrong with the rules of a definition, and what is wrong otherwise; was is nil for a new definition.
+// check returns the errors of a definition's rules, and the other errors; was is nil for a new definition.
 func (r *reference) check(was *reference) (rules, other []string) {
 	now := definition(r.props)
 	var list field.ErrorList
@@ -144,7 +144,7 @@ func (r *reference) check(was *reference) (rules, other []string) {
 	return lines(of), other
 }
 
-// lines are errors in words, in an order of their own: the reference goes through maps in the order in which Go does.
+// lines formats errors and sorts them, as the reference's order follows the iteration of Go maps.
 func lines(list field.ErrorList) []string {
 	out := make([]string, 0, len(list))
 	for _, e := range list {

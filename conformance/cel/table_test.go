@@ -16,7 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// table is the rules of the table, with the schema and the object that they are about.
+// table holds the rules of the table, with their schema and object.
 type table struct {
 	schema map[string]any
 	object []byte
@@ -41,7 +41,7 @@ func readTable(t *testing.T) table {
 	return out
 }
 
-// with is the schema of the table with these rules at its root.
+// with returns the schema of the table with these rules at its root.
 func (c table) with(t testing.TB, rules ...map[string]any) []byte {
 	t.Helper()
 	schema := maps.Clone(c.schema)
@@ -58,8 +58,8 @@ func encode(t testing.TB, v any) []byte {
 	return text
 }
 
-// typed is an expression's syntax tree, checked as the reference does for the schema of the table; nil if it does not
-// compile.
+// typed returns an expression's syntax tree, checked as the reference does for the schema of the table; nil if it does
+// not compile.
 func (c table) typed(t testing.TB, env *cel.Env, expression string) *cel.Ast {
 	t.Helper()
 	tree, issues := env.Compile(expression)
@@ -69,7 +69,7 @@ func (c table) typed(t testing.TB, env *cel.Env, expression string) *cel.Ast {
 	return tree
 }
 
-// environment is the reference's environment for the schema of the table.
+// environment returns the reference's environment for the schema of the table.
 func (c table) environment(t testing.TB) *cel.Env {
 	t.Helper()
 	r := newReference(t, encode(t, c.schema))
@@ -85,8 +85,8 @@ func (c table) environment(t testing.TB) *cel.Env {
 	return set.StoredExpressionsEnv()
 }
 
-// SPEC: EXT-1: each rule of the table compiles, or does not, with the same errors, says the same of an object, new and
-// updated, and costs the same; and the table calls every function of the language that definitions can call.
+// SPEC: EXT-1: each rule of the table compiles or fails with the same errors, gives the same errors for an object, new
+// and updated, and has the same cost; and the table calls every function of the language that definitions can call.
 func TestTable(t *testing.T) {
 	c := readTable(t)
 	env := c.environment(t)
@@ -129,8 +129,7 @@ func TestTable(t *testing.T) {
 		count[outcome(kind, wantErrs)]++
 		gotErrs, gotLeft := ours.cost(t, c.object, limits.RuntimeCELCostBudget)
 		wantErrs, wantLeft := theirs.cost(t, c.object, limits.RuntimeCELCostBudget)
-		// The reference goes through a map in any order, and what it finds in the first member costs less than what it finds
-		// in the last.
+		// The reference iterates over a map in random order, and a match in the first member costs less than one in the last.
 		for range 64 {
 			if wantLeft == gotLeft {
 				break
@@ -168,7 +167,7 @@ func outcome(kind string, errs []string) string {
 	return "error"
 }
 
-// estimates compares the estimated cost of a rule, which is told only if it is over a limit: the rule is put below
+// estimates compares the estimated cost of a rule, which is reported only if it is over a limit: the rule is put below
 // lists of more and more items until it is.
 func estimates(t *testing.T, c table, rule map[string]any, tree *cel.Ast) string {
 	if tree == nil {
@@ -186,8 +185,8 @@ func estimates(t *testing.T, c table, rule map[string]any, tree *cel.Ast) string
 	return ""
 }
 
-// everyFunction says which overloads no rule calls. Those of authorization need a variable that definitions do not
-// have.
+// everyFunction reports the overloads that no rule calls. Those of authorization need a variable that definitions do
+// not have.
 func everyFunction(t *testing.T, env *cel.Env, called map[string]bool) {
 	t.Helper()
 	all := 0

@@ -64,7 +64,7 @@ func subject(name string, organizations ...string) x509.CertificateRequest {
 	return x509.CertificateRequest{Subject: pkix.Name{CommonName: name, Organization: organizations}}
 }
 
-// edit is a template with something else.
+// edit returns a changed copy of a template.
 func edit(t x509.CertificateRequest, change func(*x509.CertificateRequest)) x509.CertificateRequest {
 	change(&t)
 	return t
@@ -163,7 +163,7 @@ func wants() []want {
 				c.usages = usages
 			}
 			all = append(all, c)
-			// And without a name of another sort, which a client may not have and a server has to.
+			// And without names of other sorts, which a client must not have and a server must.
 			if c.template.DNSNames != nil && c.template.IPAddresses == nil && signer == kubeletClient {
 				c.template.DNSNames = nil
 				c.name += ", without names"
@@ -188,7 +188,7 @@ func wants() []want {
 	return all
 }
 
-// server is one of the two.
+// server is one of the two servers.
 type server struct {
 	*harness.Server
 	t *testing.T
@@ -229,7 +229,8 @@ func (s *server) send(method, path string, body any, headers ...string) (int, []
 	return response.StatusCode, answer
 }
 
-// prepare lets everybody make requests, nodes have those for themselves approved, and somebody those of nodes.
+// prepare grants permissions: every user may create requests, nodes get those for themselves approved automatically,
+// and the user "somebody" those for nodes.
 func (s *server) prepare() {
 	s.t.Helper()
 	const rbac = "/apis/rbac.authorization.k8s.io/v1/"
@@ -252,7 +253,7 @@ func (s *server) prepare() {
 	}
 }
 
-// request is a CertificateSigningRequest, as far as it is looked at.
+// request is the part of a CertificateSigningRequest that is compared.
 type request struct {
 	Metadata struct{ Name, CreationTimestamp string }
 	Spec     struct {
@@ -264,7 +265,7 @@ type request struct {
 	}
 }
 
-// describe is what has become of a request.
+// describe formats the result of a request.
 func (r *request) describe() string {
 	var out strings.Builder
 	for _, c := range r.Status.Conditions {
@@ -315,7 +316,7 @@ func sameKey(a, b any) bool {
 	return ok && key.Equal(b)
 }
 
-// states are what has become of all requests, by name.
+// states returns the results of all requests, by name.
 func (s *server) states() map[string]string {
 	s.t.Helper()
 	code, answer := s.do("GET", path, harness.AdminToken, []byte(nil))
@@ -377,7 +378,7 @@ func start(t *testing.T) []*server {
 // changing are members that differ from server to server.
 var changing = regexp.MustCompile(`"(uid|resourceVersion|creationTimestamp|time)":"[^"]*",?`)
 
-// sorted is a JSON text with its members in order, each on a line.
+// sorted returns a JSON text with its members in order, each on a separate line.
 func sorted(t *testing.T, text []byte) []byte {
 	t.Helper()
 	var v any
@@ -391,7 +392,7 @@ func sorted(t *testing.T, text []byte) []byte {
 	return out
 }
 
-// Requests become the same certificates here and on the reference.
+// Requests lead to the same certificates on Plinth and on the reference.
 //
 // SPEC: AUTH-1
 func TestCertificates(t *testing.T) {
@@ -444,7 +445,7 @@ func TestCertificates(t *testing.T) {
 			t.Errorf("%s is answered otherwise\n--- reference\n+++ here\n%s", c.name, linediff.Diff(answers[0], answers[1]))
 		}
 	}
-	// Nothing is to be done any more when nothing has changed for a while.
+	// The controllers have finished when the requests have not changed for a while.
 	var last []map[string]string
 	for quiet, end := time.Now(), time.Now().Add(time.Minute); time.Since(quiet) < 4*time.Second &&
 		time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
@@ -480,7 +481,8 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// Who may write to the subresources of requests may approve and sign only for the signers that they have a verb for.
+// Users who may write to the subresources of requests may approve and sign only for signers for which they have the
+// verb.
 //
 // SPEC: AUTH-2
 func TestSigners(t *testing.T) {
@@ -488,7 +490,7 @@ func TestSigners(t *testing.T) {
 		t.Skip("CONFORMANCE_REFERENCE is not set")
 	}
 	servers := []*server{{harness.Run(t, harness.Options{Kind: harness.Reference}), t},
-		// What is approved is not to be signed meanwhile.
+		// Without the signing controller, approved requests are not signed meanwhile.
 		{harness.Run(t, harness.Options{Kind: harness.Plinth, Flags: []string{"--controllers=-namespace-controller"}}), t}}
 	rule := func(verb string, names ...string) string {
 		list, err := json.Marshal(names)
