@@ -22,14 +22,14 @@ var (
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-// The reference's controllers wait: for five seconds before they empty a namespace, and for eight between two looks at
-// one that finalizers hold.
+// The reference's controllers wait five seconds before they empty a namespace, and eight between two attempts at one
+// with objects that finalizers hold.
 const (
 	quietHere      = 1500 * time.Millisecond
 	quietReference = 14 * time.Second
 )
 
-// here runs cases on Plinth.
+// here returns a runner on Plinth.
 func here(t *testing.T) *runner {
 	t.Helper()
 	r, err := newRunner(t.Context(), harness.Run(t, harness.Options{Kind: harness.Plinth}), quietHere)
@@ -39,11 +39,11 @@ func here(t *testing.T) *runner {
 	return r
 }
 
-// onReference runs cases on the reference, with its kube-controller-manager beside it.
+// onReference returns a runner on the reference with kube-controller-manager.
 func onReference(t *testing.T) *runner {
 	t.Helper()
 	server := harness.Run(t, harness.Options{Kind: harness.Reference})
-	// its garbage collector looks for new types every 30 s: they are there before
+	// its garbage collector looks for new types only every 30 s, so they are created before it starts
 	r, err := newRunner(t.Context(), server, quietReference)
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func testdata(t *testing.T) []*file {
 	return records.Load(t, parseFile)
 }
 
-// What is printed is what was read, so that recording changes nothing but answers.
+// Printing a script gives the file, so that recording changes only results.
 func TestFiles(t *testing.T) {
 	for _, f := range testdata(t) {
 		records.Unchanged(t, f.name, f.print())
@@ -90,7 +90,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// floor is what the recorded cases have to come to at least: a comparison of nothing finds nothing.
+// floor checks minimum counts: without them, the comparison might have compared nothing.
 func (t *tally) floor(tb testing.TB, factor int) {
 	tb.Helper()
 	tb.Logf(
@@ -102,7 +102,7 @@ func (t *tally) floor(tb testing.TB, factor int) {
 	}
 }
 
-// SPEC: DEL-2, DEL-5: what Plinth leaves is what the reference has left.
+// SPEC: DEL-2, DEL-5: Plinth leaves the same objects as the reference.
 func TestRecorded(t *testing.T) {
 	if *rewrite {
 		return
@@ -140,7 +140,7 @@ func TestRecorded(t *testing.T) {
 
 const recordedGraphs = 60
 
-// TestRecords holds the records against the reference, or makes them.
+// TestRecords compares the records with the reference, or makes them.
 func TestRecords(t *testing.T) {
 	if !*rewrite && !harness.WantReference() {
 		return
@@ -179,12 +179,12 @@ func TestRecords(t *testing.T) {
 
 // SPEC: DEL-2, DEL-5: random graphs leave the same here and on the reference.
 //
-// More than one thing can be left where steps follow each other without a wait, which depends on how far the collector
-// has come, and where the reference's collector looks at two objects at the same time: a dependent keeps its reference
-// to an owner that is deleted in the foreground and then held by others, if the owner's finalizer was gone before the
-// dependent was looked at. So graphs that differ are run again on both, several times side by side, and on the
-// reference also with a wait after each step, since its collector is the slower one. They do differ if what is left
-// here has never been left there.
+// More than one result is possible if steps follow each other without a wait, as it depends on how far the collector
+// is, and if the reference's collector processes two objects at the same time: a dependent keeps its reference to an
+// owner that is deleted in the foreground and then held by others, if the owner's finalizer was gone before the
+// dependent was looked at. So graphs that differ are run again on both, several times in parallel, and on the reference
+// also with a wait after each step, since its collector is slower. A graph counts as different if no result of Plinth
+// has occurred on the reference.
 func TestGraphs(t *testing.T) {
 	if *rewrite || !harness.WantReference() {
 		return
@@ -243,13 +243,13 @@ func TestGraphs(t *testing.T) {
 	total.floor(t, *graphs/50)
 }
 
-// copies is how many times a graph that has differed is run in each of the rounds that follow.
+// copies is how many times a graph that differs is run in each of the following rounds.
 const copies = 8
 
-// outcomes is what the runs of a graph have left here and on the reference.
+// outcomes holds the results of a graph's runs on Plinth and on the reference.
 type outcomes struct{ here, there []string }
 
-// meet says whether something was left on both.
+// meet says whether both have a result in common.
 func (o *outcomes) meet() bool {
 	return slices.ContainsFunc(o.here, func(text string) bool { return slices.Contains(o.there, text) })
 }

@@ -2,9 +2,9 @@
 // On the reference, kube-controller-manager's garbage collector and namespace controller do the work, on Plinth its
 // own.
 //
-// A case is a list of steps in a small language, which create and delete objects. At each wait, when nothing changes
-// any more, all objects are listed: which are gone, and what owners and finalizers the others have. Cases run in
-// parallel, each with names and namespaces of its own.
+// A case is a list of steps in a small language, which create and delete objects. At each wait, when the objects no
+// longer change, all of them are listed: which are gone, and which owners and finalizers the others have. Cases run in
+// parallel, each with its own names and namespaces.
 //
 //	create NAME KIND [in NAMESPACE] [owned by REFERENCE …] [held by FINALIZER …]
 //	own NAME by REFERENCE …
@@ -20,7 +20,7 @@
 //
 // testdata has cases with the reference's results, some written by hand and some random:
 //
-//	go test ./collection                              Plinth's results are as recorded
-//	go test ./collection -rewrite                     ask the reference again and write its results into the files
+//	go test ./collection                              compare Plinth with the records
+//	go test ./collection -rewrite                     record the reference's results anew
 //	CONFORMANCE_REFERENCE=1 go test ./collection  and 500 random graphs, against the reference (-graphs, -seed)
 package collection

@@ -7,10 +7,10 @@ import (
 )
 
 // generated is a random case: objects that own each other in one of a few shapes, some of them in cycles, in other
-// namespaces or without one, some with references that lead nowhere, some held by finalizers of others. Some of them
-// are deleted, in one of the ways to do so, and in the end the finalizers of others go.
+// namespaces or without one, some with dangling references, some held by other finalizers. Some of them are deleted,
+// with one of the propagation policies, and in the end the other finalizers are removed.
 //
-// A calm one does one thing at a time where it matters which of two is done first: its outcome can be recorded.
+// A calm case waits between steps whose order matters: its outcome can be recorded.
 func generated(seed uint64, calm bool) *graph {
 	r := rand.New(rand.NewPCG(seed, 13))
 	g := &graph{title: fmt.Sprintf("graph %d", seed)}
@@ -26,7 +26,7 @@ func generated(seed uint64, calm bool) *graph {
 		}
 		for _, to := range parents(r, shape, i) {
 			owner := objects[to]
-			// Most owners can be owners: they have no namespace, or the same one.
+			// Most owners are valid: they have no namespace, or the same one.
 			if mayOwn(owner, s) || r.IntN(20) == 0 {
 				s.owners = append(s.owners, reference{to: owner.name, block: r.IntN(2) == 0})
 			}
@@ -48,7 +48,7 @@ func generated(seed uint64, calm bool) *graph {
 		}
 	}
 	g.steps = append(g.steps, step{verb: "wait"})
-	if r.IntN(3) == 0 { // references that lead nowhere
+	if r.IntN(3) == 0 { // dangling references
 		for range 1 + r.IntN(2) {
 			owner, dependent := objects[r.IntN(n)], objects[r.IntN(n)]
 			wrong := []string{"name", "uid", "kind", "group"}[r.IntN(4)]
@@ -66,12 +66,12 @@ func generated(seed uint64, calm bool) *graph {
 			deletes = 2
 		}
 		for range deletes {
-			at := min(r.IntN(n), r.IntN(n)) // more often near the roots
+			at := min(r.IntN(n), r.IntN(n)) // mostly near the roots
 			g.steps = append(g.steps, step{verb: "delete", name: objects[at].name,
 				policy: []string{"", "background", "foreground", "foreground", "orphan"}[r.IntN(5)]})
 		}
 		g.steps = append(g.steps, step{verb: "wait"})
-		if r.IntN(6) == 0 { // one of the same name comes back
+		if r.IntN(6) == 0 { // create another one with the same name
 			again := objects[0]
 			again.owners, again.finalizers = nil, nil
 			g.steps = append(g.steps, again, step{verb: "wait"})
@@ -115,7 +115,7 @@ func mayOwn(owner, dependent step) bool {
 	return owner.namespace == "" || owner.namespace == dependent.namespace
 }
 
-// parents are the objects before the i-th that own it.
+// parents returns the owners of the i-th object, which precede it.
 func parents(r *rand.Rand, shape string, i int) []int {
 	if i == 0 || r.IntN(12) == 0 {
 		return nil

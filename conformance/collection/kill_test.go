@@ -16,8 +16,8 @@ import (
 	"plinth/conformance/internal/load"
 )
 
-// The range of addresses for Services is small, so that one that was lost is missed: it has room for these, and one is
-// the server's own, the Service kubernetes in the namespace default.
+// The range of addresses for Services is small, so that a lost one is noticed: it has room for these and the server's
+// Service, kubernetes in the namespace default.
 const (
 	killRange     = "10.96.0.0/27"
 	killPorts     = "30000-30015"
@@ -25,21 +25,21 @@ const (
 	killNodePorts = 16
 )
 
-// fall is what is there before a kill: a namespace that is deleted, an owner that is deleted in the foreground, and
-// those that both leave behind.
+// fall holds the objects before a kill: a namespace that is deleted, an owner that is deleted in the foreground, and
+// the objects that have to remain.
 type fall struct {
 	*testing.T
 	server *harness.Server
 	client *load.Client
 	round  int
-	kept   map[string][]byte // objects that nothing may happen to, by URL, as they were answered
+	kept   map[string][]byte // objects that must not change, by URL, as in the response
 	own    ownerReference
 	other  ownerReference
 }
 
 const (
 	content    = 120 // objects in the deleted namespace
-	dependents = 120 // of the deleted owner, each second with a dependent of its own
+	dependents = 120 // of the deleted owner, every second with its own dependent
 )
 
 func (f *fall) send(method, path, body string) []byte {
@@ -82,7 +82,7 @@ func (f *fall) make(namespace, name string, owners []ownerReference, finalizers 
 	return ownerReference{APIVersion: "v1", Kind: "ConfigMap", Name: name, UID: obj.Metadata.UID, BlockOwnerDeletion: true}
 }
 
-// prepare makes what is there before a kill.
+// prepare creates the objects before a kill.
 func (f *fall) prepare() {
 	f.Helper()
 	f.kept = map[string][]byte{}
@@ -94,7 +94,7 @@ func (f *fall) prepare() {
 		f.make(f.doomed(), name, nil)
 		delete(f.kept, configmaps(f.doomed())+"/"+name)
 		if i%10 == 0 {
-			f.make(f.stays(), name, nil) // of the same name, elsewhere
+			f.make(f.stays(), name, nil) // same name, another namespace
 		}
 	}
 	f.make(f.doomed(), "held", nil, "x.example.com/hold")
@@ -115,7 +115,7 @@ func (f *fall) prepare() {
 	f.make(f.stays(), "holder", []ownerReference{f.own}, "x.example.com/hold")
 }
 
-// fell deletes both, and returns when that was acknowledged.
+// fell deletes both, and returns when the deletions are acknowledged.
 func (f *fall) fell() {
 	f.Helper()
 	f.send(http.MethodDelete, configmaps(f.stays())+"/owner", `{"propagationPolicy":"Foreground"}`)
@@ -135,7 +135,7 @@ func (f *fall) names(namespace string) (names []string) {
 	return names
 }
 
-// there says whether there is an object at a URL.
+// there says whether an object exists at a URL.
 func (f *fall) there(path string) bool {
 	f.Helper()
 	_, err := f.client.Do(f.Context(), load.Request{Method: http.MethodGet, Path: path})
@@ -148,7 +148,7 @@ func (f *fall) there(path string) bool {
 	return true
 }
 
-// of counts those names that begin with one of these letters.
+// of counts the names that begin with one of these letters.
 func of(names []string, letters string) (n int) {
 	for _, name := range names {
 		if len(name) == 4 && strings.ContainsAny(name[:1], letters) {
@@ -158,7 +158,7 @@ func of(names []string, letters string) (n int) {
 	return n
 }
 
-// progress waits until so many of the objects that are to go have gone.
+// progress waits until this many of the objects to be deleted are gone.
 func (f *fall) progress(gone int) {
 	f.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
@@ -169,7 +169,7 @@ func (f *fall) progress(gone int) {
 	f.Fatalf("%d objects have not gone", gone)
 }
 
-// halfway looks at what a kill has left, and says whether it came in the middle of anything.
+// halfway inspects the objects after a kill, and says whether it interrupted a deletion.
 func (f *fall) halfway() bool {
 	f.Helper()
 	emptied, owned := of(f.names(f.doomed()), "c"), of(f.names(f.stays()), "de")
@@ -182,7 +182,7 @@ func (f *fall) halfway() bool {
 	return emptied > 0 && emptied < content || owned > 0 && owned < dependents*3/2
 }
 
-// eventually waits until something is so.
+// eventually waits until is returns true.
 func (f *fall) eventually(what string, is func() bool) {
 	f.Helper()
 	for end := time.Now().Add(time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
@@ -192,7 +192,7 @@ func (f *fall) eventually(what string, is func() bool) {
 	}
 }
 
-// finish waits until all that was deleted has gone, and looks at the rest.
+// finish waits until everything that was deleted is gone, and checks the rest.
 func (f *fall) finish() {
 	f.Helper()
 	f.eventually("only what is held is left", func() bool {
@@ -219,13 +219,13 @@ func (f *fall) finish() {
 	if o := shared.Metadata.OwnerReferences; len(o) != 1 || o[0].UID != f.other.UID {
 		f.Errorf("an object with another owner is owned by %v", o)
 	}
-	// What stays, for the next round to be as this one, goes as it is meant to.
+	// The remaining objects are deleted in the ordinary way, so that the next round begins like this one.
 	f.send(http.MethodDelete, "/api/v1/namespaces/"+f.stays(), "")
 	f.eventually("the other namespace is gone", func() bool { return !f.there("/api/v1/namespaces/" + f.stays()) })
 }
 
-// allocated looks whether each address and port is given once, and all of them can be: Services are created until there
-// is no room.
+// allocated checks that each address and port is allocated once, and that all can be: it creates Services until none is
+// left.
 func (f *fall) allocated() {
 	f.Helper()
 	const services = "/api/v1/namespaces/default/services"
@@ -285,8 +285,8 @@ func (f *fall) allocated() {
 }
 
 // SPEC: DEL-2, DEL-5, STORE-1: kill -9 in the middle of a deletion in the foreground and of the emptying of a
-// namespace. After the restart both go on, nothing is deleted that should not be, and no address of a Service is lost
-// or given twice.
+// namespace. After the restart both continue, no other object is deleted, and no address of a Service is lost or
+// allocated twice.
 func TestKill(t *testing.T) {
 	if *rewrite || harness.Target() == harness.Reference {
 		return

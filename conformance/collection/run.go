@@ -21,7 +21,7 @@ import (
 // runner runs cases on one server.
 type runner struct {
 	client *load.Client
-	quiet  time.Duration // after this long without a change nothing moves any more
+	quiet  time.Duration // after this long without a change, the controllers have finished
 	serial int           // of the last case
 	moved  atomic.Int64  // when the last change was seen, in nanoseconds
 }
@@ -30,8 +30,8 @@ type runner struct {
 type running struct {
 	*graph
 	serial  int    // of the case
-	prefix  string // of its names outside of namespaces
-	absent  int    // how many UIDs of no object were given out
+	prefix  string // of its cluster-scoped names
+	absent  int    // how many UIDs without an object were used
 	phases  []phase
 	objects []*made           // in the order in which they were made
 	spaces  []string          // its namespaces
@@ -43,12 +43,12 @@ type running struct {
 // made is an object that a case has made.
 type made struct {
 	step
-	label string // its name, with a ' for each one of that name before it
+	label string // its name, with a ' for each earlier one with that name
 	uid   string
 	state state
 }
 
-// state is what is left of an object.
+// state is the state of an object at a wait.
 type state struct {
 	there, deleting bool
 	owners          []string
@@ -97,7 +97,7 @@ func newRunner(ctx context.Context, server *harness.Server, quiet time.Duration)
 	return r, nil
 }
 
-// run runs cases side by side and returns them with what they have left.
+// run runs cases in parallel and returns them with their results.
 func (r *runner) run(ctx context.Context, graphs []*graph) ([]*running, error) {
 	watching, cancel := context.WithCancel(ctx)
 	var watches sync.WaitGroup
@@ -157,7 +157,7 @@ func (r *runner) watched() []string {
 	return paths
 }
 
-// watch notes when something changes.
+// watch records when an object changes.
 func (r *runner) watch(body io.ReadCloser) {
 	defer body.Close()
 	buffer := make([]byte, 64<<10)
@@ -172,7 +172,7 @@ func (r *runner) watch(body io.ReadCloser) {
 	}
 }
 
-// waitUntilQuiet waits until nothing has changed for a while.
+// waitUntilQuiet waits until no object has changed for a while.
 func (r *runner) waitUntilQuiet(ctx context.Context) error {
 	r.moved.Store(time.Now().UnixNano())
 	for {
@@ -211,7 +211,7 @@ func (c *running) prepare(ctx context.Context, r *runner) error {
 	return nil
 }
 
-// latest is the newest object of a name.
+// latest returns the newest object with a name.
 func (c *running) latest(name string) (*made, error) {
 	for _, m := range slices.Backward(c.objects) {
 		if m.name == name {
@@ -221,7 +221,7 @@ func (c *running) latest(name string) (*made, error) {
 	return nil, fmt.Errorf("there is no %s", name)
 }
 
-// collection is the URL of the objects of a kind, in a namespace of the case.
+// collection returns the URL of the objects of a kind, in a namespace of the case.
 func (c *running) collection(m step) string {
 	k := kinds[m.kind]
 	if k.cluster {
@@ -230,7 +230,7 @@ func (c *running) collection(m step) string {
 	return k.path + "/namespaces/" + c.prefix + "-" + m.namespace + "/" + k.resource
 }
 
-// objectName is the name of an object in the server. Names of different cases differ where they share a collection.
+// objectName returns the name of an object in the server. Names of different cases differ if they share a collection.
 func (c *running) objectName(m step) string {
 	if kinds[m.kind].cluster {
 		return c.prefix + "-" + m.name
@@ -238,7 +238,8 @@ func (c *running) objectName(m step) string {
 	return m.name
 }
 
-// do does a step. That an object is gone, or still there, may be the doing of a collector, and shows in the end.
+// do runs a step. It is no error if an object is missing or still exists: a collector may be the reason, and the result
+// shows it.
 func (c *running) do(ctx context.Context, r *runner, s step) error {
 	if s.verb == "create" {
 		return c.create(ctx, r, s)
@@ -294,7 +295,7 @@ func (c *running) create(ctx context.Context, r *runner, s step) error {
 	}
 	answer, err := r.client.Do(ctx, load.Request{Method: http.MethodPost, Path: c.collection(s), Body: []byte(body + "}")})
 	if status := (*load.StatusError)(nil); errors.As(err, &status) && status.Code == http.StatusConflict {
-		return nil // one of this name is still there
+		return nil // an object with this name still exists
 	}
 	if err != nil {
 		return err
@@ -343,7 +344,7 @@ func (c *running) edit(ctx context.Context, r *runner, path string, m *made, cha
 	}
 }
 
-// absentUID is a UID that no object has, and no other reference.
+// absentUID is a UID that neither an object nor another reference has.
 const absentUID = "%08d-0000-4000-8000-%012d"
 
 // references makes entries of ownerReferences.
@@ -373,7 +374,7 @@ func (c *running) references(wanted []reference) ([]ownerReference, error) {
 	return owners, nil
 }
 
-// item is what is read of an object.
+// item is the part of an object that is read.
 type item struct {
 	Metadata metadata `json:"metadata"`
 	// Of an Event.
@@ -416,7 +417,7 @@ func (r *runner) list(ctx context.Context, path, accept string) ([]item, error) 
 	return list.Items, json.Unmarshal(body, &list)
 }
 
-// look notes what is left of each case that has had this phase.
+// look records the objects of each case that has this phase.
 func (r *runner) look(ctx context.Context, all []*running, phase int) error {
 	byUID := map[string]item{}
 	for _, k := range kinds {
@@ -451,7 +452,7 @@ func (r *runner) look(ctx context.Context, all []*running, phase int) error {
 	return nil
 }
 
-// note writes down what is left.
+// note records the objects of a case.
 func (c *running) note(byUID map[string]item, reports map[string][]item, silent bool) {
 	if before := c.got.String(); silent {
 		defer func() {
@@ -491,7 +492,7 @@ func (c *running) note(byUID map[string]item, reports map[string][]item, silent 
 	}
 }
 
-// tell writes down the events about an object, each once, and without what is different each time.
+// tell records the events about an object, each once, and without the parts that differ in each run.
 func (c *running) tell(m *made, events []item, labels map[string]*made) {
 	var texts []string
 	for _, e := range events {
@@ -508,7 +509,7 @@ func (c *running) tell(m *made, events []item, labels map[string]*made) {
 	}
 }
 
-// count adds to the tally what has become of an object since the wait before.
+// count adds to the tally how an object has changed since the previous wait.
 func (c *running) count(m *made, before state) {
 	c.counted.objects++
 	switch {
@@ -527,7 +528,7 @@ func (c *running) count(m *made, before state) {
 	}
 }
 
-// describe is a reference in the words of the language.
+// describe formats a reference in the language of cases.
 func (c *running) describe(o ownerReference, labels map[string]*made) string {
 	m := labels[o.UID]
 	text, block := "?"+strings.TrimPrefix(o.Name, c.prefix+"-"), ""
@@ -608,5 +609,5 @@ func (r *runner) clear(ctx context.Context, all []*running) error {
 	})
 }
 
-// outcome is what a case has left.
+// outcome returns the results of a case.
 func (c *running) outcome() string { return string(bytes.TrimSpace([]byte(c.got.String()))) }

@@ -8,13 +8,13 @@ import (
 	"plinth/conformance/internal/records"
 )
 
-// kind is a type of which cases make objects.
+// kind is a type whose objects cases create.
 type kind struct {
-	// path is the part of the URL before the resource, and resource the one behind the namespace
+	// path is the part of the URL before the resource, and resource the one after the namespace
 	apiVersion, kind, path string
 	resource               string
 	cluster                bool
-	body                   string // the members of an object beside its metadata
+	body                   string // the members of an object besides its metadata
 }
 
 // kinds are built-in and custom, in namespaces and not, and with each of the defaults of propagation.
@@ -45,7 +45,7 @@ const (
 type reference struct {
 	to    string // the name of an object
 	block bool
-	wrong string // the part that is wrong: name, uid, kind or group; "": none
+	wrong string // the wrong part: name, uid, kind or group; "" for none
 }
 
 func (r reference) String() string {
@@ -73,11 +73,11 @@ type step struct {
 	verb       string // create, own, delete, empty (delete namespace), release, wait
 	name       string
 	kind       string
-	namespace  string // "" of objects without one
+	namespace  string // "" for cluster-scoped objects
 	owners     []reference
 	finalizers []string
-	policy     string // background, foreground or orphan; "": none is named
-	silent     bool   // of a wait: what is left is not written down
+	policy     string // background, foreground or orphan; "" for the default
+	silent     bool   // for a wait: results are not recorded
 }
 
 func (s step) String() string {
@@ -174,15 +174,15 @@ func parseStep(line string) (s step, err error) {
 type graph struct {
 	title   string
 	comment string // lines that begin with #
-	differs string // why Plinth is known to leave something else
+	differs string // why Plinth's result is known to differ
 	line    int
 	steps   []step
-	want    string // what the reference has left, at each wait
+	want    string // the reference's results, at each wait
 
-	differently string // what Plinth leaves, where differs is set
+	differently string // Plinth's results, if differs is set
 }
 
-// file is the cases of one file of testdata.
+// file holds the cases of one file of testdata.
 type file struct {
 	name, head string
 	graphs     []*graph
@@ -230,13 +230,13 @@ func (g *graph) text() string {
 	return strings.Join(lines, "\n")
 }
 
-// phase is the steps up to a wait.
+// phase holds the steps up to a wait.
 type phase struct {
 	steps  []step
 	silent bool
 }
 
-// phases are the steps between waits. The last wait may be left out.
+// phases returns the steps between waits. The last wait may be left out.
 func (g *graph) phases() (phases []phase) {
 	var steps []step
 	for _, s := range g.steps {
@@ -252,7 +252,7 @@ func (g *graph) phases() (phases []phase) {
 	return phases
 }
 
-// slowly is the same case with a wait after each step: for a server whose controllers take their time.
+// slowly returns the same case with a wait after each step, for a server with slow controllers.
 func (g *graph) slowly() *graph {
 	slow := *g
 	slow.steps = nil

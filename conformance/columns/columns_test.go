@@ -28,12 +28,12 @@ import (
 
 const (
 	pairs = 8000
-	// tries is how often upstream is asked about paths whose result depends on the order in which Go goes through a map:
-	// where the answers differ, any is right.
+	// tries is how often upstream is called for paths whose result depends on the iteration order of a Go map: if the
+	// results differ, any is right.
 	tries = 20
 )
 
-// define is the type that a definition with this version defines in Plinth.
+// define returns Plinth's type for a definition with this version.
 func define(t *testing.T, version map[string]any) *engine.Resource {
 	t.Helper()
 	version["name"], version["served"], version["storage"] = "v1", true, true
@@ -70,7 +70,7 @@ func define(t *testing.T, version map[string]any) *engine.Resource {
 	return defined[0]
 }
 
-// generator makes paths and objects of the same few names, so that they often fit.
+// generator makes paths and objects from the same few names, so that they often match.
 type generator struct{ *rand.Rand }
 
 func (g generator) pick(of ...string) string { return of[g.IntN(len(of))] }
@@ -139,7 +139,7 @@ func (g generator) step() string {
 		return g.pick(".*", "..a", "..*", "..")
 	case 7:
 		return g.pick(`['x\.y/z']`, `.x\.y/z`, "['a']")
-	case 8: // nothing that makes sense; but no integer, which upstream finds and shows in columns of text alone
+	case 8: // nonsense, but no integer: upstream finds those and shows them only in text columns
 		return g.pick("[", "]", " b", "}", "{", "[a]", "$", "'q'", " 1.5", "true")
 	}
 	return "." + g.pick("a", "b", "c", "type")
@@ -162,7 +162,7 @@ func (g generator) object() (raw []byte, u *unstructured.Unstructured) {
 	return raw, u
 }
 
-// typeOf is the type of a column: half of the time one that fits what the path finds, else any.
+// typeOf returns the type of a column: in half of the cases one that fits the value at the path, otherwise any.
 func (g generator) typeOf(path string, u *unstructured.Unstructured) string {
 	if g.IntN(2) == 0 {
 		c, err := tableconvertor.New([]apiextensionsv1.CustomResourceColumnDefinition{{Name: "C", Type: "string",
@@ -243,8 +243,8 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// compareTable compares the columns and the cells. It returns false where upstream shows a byte of a string and Plinth
-// nothing: the one difference that is meant.
+// compareTable compares the columns and the cells. It returns false if upstream shows a byte of a string and Plinth an
+// empty cell: the only intended difference.
 func compareTable(t *testing.T, i int, column apiextensionsv1.CustomResourceColumnDefinition, raw []byte,
 	r *engine.Resource, table *metav1.Table) bool {
 	t.Helper()
@@ -267,7 +267,7 @@ func compareTable(t *testing.T, i int, column apiextensionsv1.CustomResourceColu
 			cells[i] = age.Text(time.Now())
 		}
 	}
-	// Upstream finds the bytes of a string where a path asks for all that is in it; here a string has nothing in it.
+	// Upstream finds the bytes of a string where a path selects all children; here a string has no children.
 	if n := len(cells); n > 1 && cells[1] == nil && isByte(table.Rows[0].Cells[1]) &&
 		strings.Contains(column.JSONPath, "*") {
 		return false
@@ -338,7 +338,7 @@ func TestScaleErrors(t *testing.T) {
 	refused := 0
 	for i := range pairs / 10 {
 		raw, u := g.object()
-		if g.IntN(2) == 0 { // one that fits nearly everywhere
+		if g.IntN(2) == 0 { // a path that fits nearly everywhere
 			fits := map[string]any{"a": map[string]any{"b": g.IntN(9)}, "b": g.IntN(9), "c": map[string]any{"type": "a=b"}}
 			fits[g.pick("a", "b", "c")] = []any{nil, -1, 1 << 40, map[string]any{"b": -1}, map[string]any{"type": 1},
 				"x"}[g.IntN(6)]

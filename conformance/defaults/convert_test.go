@@ -15,7 +15,7 @@ import (
 	"plinth/object"
 )
 
-// conversion is one of ours between two versions of a kind.
+// conversion is one of our conversions between two versions of a kind.
 type conversion struct {
 	name     string
 	from, to schema.GroupVersionKind
@@ -64,16 +64,16 @@ func TestConversionsAreUpstreams(t *testing.T) {
 	}
 }
 
-// documents are the objects whose variants are converted.
+// documents returns the objects whose variants are converted.
 func (c conversion) documents(t *testing.T, kinds map[schema.GroupVersionKind][]document) []document {
 	documents := slices.Clone(kinds[c.from])
-	for _, doc := range kinds[c.to] { // a converted object of the other version has more in it than a vector
+	for _, doc := range kinds[c.to] { // a converted object of the other version has more fields than a vector
 		documents = append(documents, decodeDocument(t, upstreamConversion(t, c.to, marshal(t, doc), c.from)))
 	}
 	return documents
 }
 
-// variant is the i-th variant of them.
+// variant returns the i-th variant of the documents.
 func (c conversion) variant(t *testing.T, documents []document, i int) []byte {
 	text := variant(t, c.from, documents, i)
 	if c.from == hpa("v1") {
@@ -82,7 +82,7 @@ func (c conversion) variant(t *testing.T, documents []document, i int) []byte {
 	return text
 }
 
-// upstreamConversion goes the way of the reference: through the internal type.
+// upstreamConversion converts as the reference does: through the internal type.
 func upstreamConversion(t *testing.T, from schema.GroupVersionKind, text []byte, to schema.GroupVersionKind) []byte {
 	t.Helper()
 	typed, err := scheme.Decode(from, text)
@@ -109,7 +109,7 @@ func decodeDocument(t *testing.T, text []byte) document {
 	return doc
 }
 
-// annotationTexts are what the annotations of an autoscaler may hold, right and wrong.
+// annotationTexts are values of the annotations of an autoscaler, valid and invalid.
 var annotationTexts = []string{"", "null", "[]", "{}", "[{}]", "x",
 	`[{"type":"Resource","resource":{"name":"memory","targetAverageUtilization":5}}]`,
 	`[{"type":"Object","object":{"target":{"kind":"a"},"metricName":"b","targetValue":"0","averageValue":"5"}}]`,
@@ -126,7 +126,7 @@ var annotationTexts = []string{"", "null", "[]", "{}", "[{}]", "x",
 var annotationNames = []string{"metrics", "current-metrics", "behavior", "conditions", "scale-down-tolerance",
 	"scale-up-tolerance"}
 
-// annotated puts some such texts into an object.
+// annotated puts some of these texts into an object.
 func annotated(t *testing.T, text []byte, seed uint64) []byte {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	doc := decodeDocument(t, text)

@@ -16,11 +16,11 @@ import (
 	"plinth/object"
 )
 
-// document is one object to make variants of.
+// document is one object from which variants are made.
 type document = map[string]any
 
 // corpus reads the vectors and the manifests, by kind. Vectors of versions that the reference does not serve by
-// default, and of what is no resource, are left out.
+// default, and of kinds that are not resources, are left out.
 func corpus(t testing.TB) map[schema.GroupVersionKind][]document {
 	t.Helper()
 	kinds := make(map[schema.GroupVersionKind][]document)

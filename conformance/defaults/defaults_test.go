@@ -19,9 +19,9 @@ var (
 	seed    = flag.Uint64("seed", 1, "which variants they are")
 )
 
-// emptyIsNotAbsent lists where a rule of the reference tells an empty list or map that a client has sent from an absent
-// one. A decoded value as it is printed shows no difference. Node: the reference fills in the default when it reads the
-// object back from its store, and answers with that; so does Plinth, at once. HorizontalPodAutoscaler: validation
+// emptyIsNotAbsent lists where a rule of the reference distinguishes an empty list or map in a request from an absent
+// one. The encoded form of a decoded value shows no difference. Node: the reference fills in the default when it reads
+// the object back from its store, and responds with that; so does Plinth, at once. HorizontalPodAutoscaler: validation
 // refuses the empty list.
 var emptyIsNotAbsent = map[schema.GroupVersionKind]string{
 	{Version: "v1", Kind: "Node"}:                                          "status.allocatable {}",
@@ -72,7 +72,7 @@ func compareKind(t *testing.T, gvk schema.GroupVersionKind, documents []document
 			want = parse(t, marshal(t, typed))
 			readBack++
 		}
-		if functionIsTimed(gvk) { // the second may have changed in between
+		if functionIsTimed(gvk) { // the clock may have moved to the next second
 			got = fill(before, time.Now())
 		}
 		if d := valuediff.First(want, got); d != "" {
@@ -88,7 +88,7 @@ func compareKind(t *testing.T, gvk schema.GroupVersionKind, documents []document
 	t.Logf("%d compared, %d changed by defaults, %d compared as read back", compared, changed, readBack)
 }
 
-// variant makes the i-th variant of a kind; the first ones are the documents as they are.
+// variant makes the i-th variant of a kind; the first ones are the unchanged documents.
 func variant(t testing.TB, gvk schema.GroupVersionKind, documents []document, i int) []byte {
 	doc := documents[i%len(documents)]
 	if i >= len(documents) {

@@ -15,13 +15,12 @@ import (
 	"plinth/internal/builtin/defaults"
 )
 
-// makesValues lists the functions that only make what another function fills in: nothing changes within them.
+// makesValues lists the functions that only compute what another function fills in: they change no object.
 var makesValues = []string{"policyTypes", "pullPolicyFor", "roundedUp", "scalingPolicy"}
 
 // SPEC: VAL-4
 //
-// Every function of the package must be on the call stack of some change. Not parallel: the hook is one for the
-// package.
+// Every function of the package must be on the call stack of some change. Not parallel: the package has a single hook.
 func TestEveryFunctionFires(t *testing.T) {
 	fired := make(map[string]int)
 	defaults.Traced = func() {
@@ -51,7 +50,7 @@ func TestEveryFunctionFires(t *testing.T) {
 		}
 	}
 	functions := slices.DeleteFunc(defaultingFunctions(t), func(name string) bool {
-		// Upstream's defaults of definitions are in a module of its own: conformance/crd compares them.
+		// Upstream's defaults of definitions are in another module: conformance/crd compares them.
 		return name == "CustomResourceDefinition" || strings.HasPrefix(name, "definition")
 	})
 	for _, name := range functions {
@@ -62,8 +61,8 @@ func TestEveryFunctionFires(t *testing.T) {
 	t.Logf("%d functions have fired", len(functions))
 }
 
-// defaultingFunctions lists the functions of the package that take a value, or a walk over one, and give one back or
-// change the walk; methods are the walk's own.
+// defaultingFunctions lists the functions of the package that take a value, or a walk over one, and return a value or
+// change the walk; methods are those of the walk.
 func defaultingFunctions(t *testing.T) []string {
 	t.Helper()
 	production := func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }

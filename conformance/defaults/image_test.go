@@ -12,7 +12,7 @@ import (
 	"plinth/object"
 )
 
-// imageParts are strung together at random: most of the names are invalid in one way or another, some are just valid.
+// imageParts are concatenated at random: most of the names are invalid in one way or another, some are just valid.
 var imageParts = []string{"a", "nginx", "library", "docker.io", "index.docker.io", "localhost", "example.com",
 	"EXAMPLE", "Nginx",
 	"1", "0", "A", "z9", "zz", "Z", "g", "`", "{", "[fF:9]", "[G]", ".", "_", "__", "___", "-", "--", "/", "/", "/", ":",
@@ -54,7 +54,7 @@ func TestPullPolicyOfImageNames(t *testing.T) {
 	t.Logf("%d of 100000 names mean latest", always)
 }
 
-// The images that the product's tests know the policies of are those of upstream.
+// The pull policies of images in the product's tests are those of upstream.
 func TestRecordedImages(t *testing.T) {
 	text, err := os.ReadFile("../../internal/builtin/defaults/testdata/images.txt")
 	if err != nil {

@@ -7,6 +7,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(400) // nothing but short-lived objects
+	debug.SetGCPercent(400) // the tests have mostly short-lived objects
 	os.Exit(m.Run())
 }

@@ -9,15 +9,14 @@ import (
 )
 
 // mutator makes variants of a JSON document, the same ones for the same seed. It removes, empties and nulls fields,
-// repeats list items, and puts words into fields for which a rule of defaulting looks; a vector alone says none of
-// them.
+// repeats list items, and puts words for which a defaulting rule looks into fields; the vectors contain none of them.
 type mutator struct {
 	rng  *rand.Rand
 	rate float64 // how often a field is touched
 }
 
-// rates go from objects that are nearly whole to such that have nearly nothing; deep documents lose most of their
-// fields early, so some of the rates are gentle ones.
+// rates range from nearly complete objects to nearly empty ones; deep documents lose most of their fields early, so
+// some of the rates are low.
 var rates = []float64{0.004, 0.03, 0.08, 0.12, 0.18, 0.25, 0.35, 0.5}
 
 func newMutator(seed uint64) *mutator {
@@ -25,7 +24,7 @@ func newMutator(seed uint64) *mutator {
 	return &mutator{rng: rng, rate: rates[rng.IntN(len(rates))]}
 }
 
-// object makes a variant of a whole object, whose type stays as it is.
+// object makes a variant of a whole object, without changing its type.
 func (m *mutator) object(doc map[string]any) map[string]any {
 	variant := m.mapping(doc)
 	variant["apiVersion"], variant["kind"] = doc["apiVersion"], doc["kind"]
@@ -81,8 +80,7 @@ func (m *mutator) list(items []any) []any {
 	return out
 }
 
-// isResourceList takes every map of one kind of strings for a map of quantities, if it has the key that the vectors
-// have.
+// isResourceList says whether a map is a map of quantities, by the key that the vectors have there.
 func isResourceList(doc map[string]any) bool {
 	for key, value := range doc {
 		if _, text := value.(string); !text || !slices.Contains(resourceNames, key) {
@@ -114,7 +112,7 @@ var resourceNames = []string{"nameKey", "defaultKey", "defaultRequestKey", "maxK
 var quantities = []string{"0", "1", "100m", "1500u", "1n", "0.1", "1.0001Ki", "2Gi", "1e3", "1e-9", "1E-6", "-1u",
 	"12345678901234567890", "999999999999999999u", "0.0000001", "1.5", "1000m"}
 
-// words are the values at which a rule branches, and some beside them.
+// words are the values at which a rule branches, and some others.
 var words = map[string][]any{
 	"type": {"", "ClusterIP", "NodePort", "LoadBalancer", "ExternalName", "RollingUpdate", "OnDelete", "Recreate",
 		"Container",

@@ -16,8 +16,8 @@ import (
 	"plinth/object"
 )
 
-// TestRecordConversions looks for objects that a mutant of our conversions turns into something else than upstream
-// does, while our conversions make the same of them, and writes them into the table of package convert:
+// TestRecordConversions searches for objects for which our conversions give the same result as upstream and a mutant of
+// them does not, and writes them into the table of package convert:
 //
 //	go run ./mutants/overlay internal/builtin/convert DIR
 //	go test -tags mutants -overlay DIR/overlay.json -vet=off ./defaults -run TestRecordConversions
@@ -38,7 +38,7 @@ func TestRecordConversions(t *testing.T) {
 	}
 }
 
-// question asks what an object becomes.
+// question returns the question for the result of a conversion.
 func (c conversion) question(t *testing.T, kinds map[schema.GroupVersionKind][]document) *recorder.Question {
 	documents := c.documents(t, kinds)
 	return &recorder.Question{
@@ -69,13 +69,13 @@ func (c conversion) question(t *testing.T, kinds map[schema.GroupVersionKind][]d
 			if decoded, ok := c.decoded(t, less); ok && len(decoded) < len(in) {
 				return decoded
 			}
-			return []byte{} // which has no answer
+			return []byte{} // for which there is no answer
 		},
 	}
 }
 
-// decoded is an object as a client sends it, in the form in which the conversions get it: all fields that decoding
-// writes are there, and the defaults are filled in.
+// decoded returns an object from a client in the form in which the conversions get it: with all fields that decoding
+// sets, and with defaults.
 func (c conversion) decoded(t *testing.T, text []byte) ([]byte, bool) {
 	typed, err := scheme.Decode(c.from, text)
 	if err != nil {

@@ -25,9 +25,8 @@ import (
 // defaults.
 const recorded = "../../internal/builtin/defaults/testdata/recorded.txt"
 
-// TestRecord looks for objects of which a mutant of our defaults makes something else than upstream does, while our
-// defaults make the same, and writes those that notice a mutant which no other has noticed into the table of package
-// defaults:
+// TestRecord searches for objects for which our defaults give the same result as upstream and a mutant of them does
+// not, and writes those that notice a mutant which no other has noticed into the table of package defaults:
 //
 //	go run ./mutants/overlay internal/builtin/defaults DIR
 //	go test -tags mutants -overlay DIR/overlay.json -vet=off ./defaults -run TestRecord
@@ -82,14 +81,14 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// compared is an object of which upstream and we make the same.
+// compared is an object for which upstream and we give the same result.
 type compared struct {
 	*mutants.Sample
 	gvk schema.GroupVersionKind
 	in  string
 }
 
-// compare gives an object that notices mutants; nil if it cannot.
+// compare returns an object that can notice mutants; nil if the results differ.
 func compare(t *testing.T, r *mutants.Recorder, gvk schema.GroupVersionKind, text []byte) *compared {
 	typed, err := scheme.Decode(gvk, text)
 	if err != nil {
@@ -112,7 +111,7 @@ func compare(t *testing.T, r *mutants.Recorder, gvk schema.GroupVersionKind, tex
 	return &compared{s, gvk, string(object.AppendJSON(nil, before))}
 }
 
-// minimise leaves out what a mutant is noticed without.
+// minimise removes the parts without which the object still notices a mutant.
 func (c *compared) minimise(t *testing.T, r *mutants.Recorder, mutant int) *compared {
 	for n := 0; ; {
 		var doc map[string]any

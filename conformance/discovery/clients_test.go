@@ -34,7 +34,7 @@ import (
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-// clients are those of one server.
+// clients holds the clients of one server.
 type clients struct {
 	server    *harness.Server
 	config    *rest.Config
@@ -52,7 +52,7 @@ func start(t *testing.T) *clients {
 }
 
 // define creates the custom types whose documents internal/discovery compares with the reference's, and waits until the
-// server tells of them.
+// server's discovery lists them.
 func (c *clients) define(t *testing.T) {
 	t.Helper()
 	text, err := os.ReadFile("../../internal/discovery/testdata/definitions.yaml")
@@ -111,7 +111,7 @@ func TestClients(t *testing.T) {
 	t.Run("kubectl", c.testKubectl)
 }
 
-// testDiscovery asks in the aggregated way and in the old one: the answers have to agree.
+// testDiscovery uses aggregated discovery and the old one: the results have to agree.
 func (c *clients) testDiscovery(t *testing.T) {
 	legacy := discovery.NewDiscoveryClientForConfigOrDie(c.config)
 	legacy.UseLegacyDiscovery = true
@@ -131,7 +131,7 @@ func (c *clients) testDiscovery(t *testing.T) {
 		for _, version := range byVersion {
 			for _, r := range version.APIResources {
 				words := slices.Concat([]string{r.Kind, r.Group, r.Version}, r.ShortNames, r.Categories, r.Verbs)
-				if !strings.Contains(r.Name, "/") { // the client gives subresources that of their resource
+				if !strings.Contains(r.Name, "/") { // the client gives subresources the one of their resource
 					words = append(words, r.SingularName)
 				}
 				if r.Namespaced {
@@ -144,7 +144,7 @@ func (c *clients) testDiscovery(t *testing.T) {
 	}
 	groups, resources := describe(c.discovery)
 	legacyGroups, legacyResources := describe(legacy)
-	// The aggregated document has no group and version where they are those of the URL; the client fills them in.
+	// The aggregated document omits the group and version if they are those of the URL; the client fills them in.
 	for name, words := range resources {
 		group, version, _ := strings.Cut(strings.Fields(name)[0], "/")
 		if version == "" {
@@ -176,7 +176,7 @@ func (c *clients) testDiscovery(t *testing.T) {
 	}
 }
 
-// testMapper finds the resource of every kind that client-go knows, and kinds by the names that people type.
+// testMapper finds the resource of every kind that client-go knows, and kinds by the names that users type.
 func (c *clients) testMapper(t *testing.T) {
 	groups, err := restmapper.GetAPIGroupResources(c.discovery)
 	if err != nil {
@@ -262,7 +262,7 @@ func (c *clients) served(t *testing.T) map[schema.GroupVersionKind]metav1.APIRes
 	return kinds
 }
 
-// testOpenAPI2 reads the document as protobuf, which is the only form that client-go asks for, and as JSON.
+// testOpenAPI2 reads the document as protobuf, which is the only form that client-go requests, and as JSON.
 func (c *clients) testOpenAPI2(t *testing.T) {
 	document, err := c.discovery.OpenAPISchema()
 	if err != nil {
@@ -296,8 +296,8 @@ func (c *clients) testOpenAPI2(t *testing.T) {
 	compareDocuments(t, document, fromJSON)
 }
 
-// compareDocuments holds two forms of a document against each other, and takes them apart. Extensions are YAML texts,
-// which may be written in different ways: they are compared by what they say.
+// compareDocuments compares two forms of a document, and changes both. Extensions are YAML texts, which may be written
+// in different ways: they are compared by their values.
 func compareDocuments(t *testing.T, a, b *openapi_v2.Document) {
 	t.Helper()
 	paths := func(d *openapi_v2.Document) map[string]proto.Message {
@@ -378,7 +378,8 @@ func (c *clients) testOpenAPI3(t *testing.T) {
 	}
 }
 
-// testQueryParameters asks whether the server takes fieldValidation and dryRun, as kubectl does before it sends them.
+// testQueryParameters checks whether the server supports fieldValidation and dryRun, as kubectl does before it sends
+// them.
 func (c *clients) testQueryParameters(t *testing.T) {
 	document, err := c.discovery.OpenAPISchema()
 	if err != nil {
@@ -394,7 +395,7 @@ func (c *clients) testQueryParameters(t *testing.T) {
 			asked := map[schema.GroupVersion]bool{}
 			for gvk, r := range c.served(t) {
 				if !slices.Contains(r.Verbs, "patch") || name == "3" && asked[gvk.GroupVersion()] {
-					continue // version 3 is slow: it takes the whole document apart for every question
+					continue // version 3 is slow: it parses the whole document for every query
 				}
 				asked[gvk.GroupVersion()] = true
 				if err := verifier.HasSupport(gvk); err != nil {
@@ -405,12 +406,13 @@ func (c *clients) testQueryParameters(t *testing.T) {
 	}
 }
 
-// known is a document that need not be asked for again.
+// known is a document that has been fetched already.
 type known struct{ document *openapi_v2.Document }
 
 func (k known) OpenAPISchema() (*openapi_v2.Document, error) { return k.document, nil }
 
-// testTypeConverter builds the types of server-side apply out of the models, as controllers do that apply on their own.
+// testTypeConverter builds the types of server-side apply from the models, like controllers that use apply
+// configurations.
 func (c *clients) testTypeConverter(t *testing.T) {
 	root := openapi3.NewRoot(c.discovery.OpenAPIV3())
 	models := map[string]*spec.Schema{}
@@ -436,7 +438,7 @@ func (c *clients) testTypeConverter(t *testing.T) {
 			obj, err = &unstructured.Unstructured{}, nil
 		}
 		if err != nil {
-			continue // a kind of an API that client-go has no types for
+			continue // a kind for which client-go has no types
 		}
 		obj.GetObjectKind().SetGroupVersionKind(gvk)
 		if _, err := converter.ObjectToTyped(obj); err != nil {

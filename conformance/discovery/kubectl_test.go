@@ -10,7 +10,7 @@ import (
 	"plinth/conformance/internal/harness"
 )
 
-// kubectl runs the linked kubectl with a cache of its own.
+// kubectl runs the linked kubectl with a separate cache.
 func kubectl(t *testing.T, server *harness.Server, args ...string) string {
 	t.Helper()
 	program, err := harness.Kubectl()
@@ -76,7 +76,7 @@ func TestKubectlSeesNoDifference(t *testing.T) {
 	}
 	plinth := harness.Run(t, harness.Options{Kind: harness.Plinth})
 	reference := harness.Run(t, harness.Options{Kind: harness.Reference})
-	// What Plinth does not serve yet, and what it can therefore not explain.
+	// Types that Plinth does not serve yet, so that kubectl cannot explain them.
 	absent := regexp.MustCompile(`apiregistration\.k8s\.io`)
 	print := func(server *harness.Server, args ...string) []string {
 		var lines []string
@@ -107,7 +107,7 @@ func TestKubectlSeesNoDifference(t *testing.T) {
 
 func compareLines(t *testing.T, args, got, want []string) {
 	t.Helper()
-	// kubectl pads its columns to the widest entry, which may be one that is left out here.
+	// kubectl pads its columns to the widest entry, which may be an entry that is left out here.
 	plain := func(lines []string, i int) string {
 		if i >= len(lines) {
 			return "(nothing)"

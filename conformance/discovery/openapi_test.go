@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kindsOf are the kinds that a model says it is.
+// kindsOf returns the kinds in a model's extension.
 func kindsOf(model *spec.Schema) []schema.GroupVersionKind {
 	list, _ := model.Extensions["x-kubernetes-group-version-kind"].([]any)
 	var kinds []schema.GroupVersionKind
@@ -24,7 +24,7 @@ func kindsOf(model *spec.Schema) []schema.GroupVersionKind {
 	return kinds
 }
 
-// each calls f with a schema and all that are inside it.
+// each calls f with a schema and all schemas inside it.
 func each(s *spec.Schema, f func(*spec.Schema)) {
 	f(s)
 	for _, p := range s.Properties {
@@ -41,7 +41,7 @@ func each(s *spec.Schema, f func(*spec.Schema)) {
 	}
 }
 
-// plainTexts rewrites the texts of all Any messages below m in one way of writing YAML.
+// plainTexts rewrites the texts of all Any messages below m in a canonical form of YAML.
 func plainTexts(t *testing.T, m protoreflect.Message) {
 	if m.Descriptor().Name() == "Any" {
 		field := m.Descriptor().Fields().ByName("yaml")

@@ -24,8 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Site is the custom resource of a small controller as kubebuilder would begin it: a ConfigMap is made of it and of the
-// Secret that it names.
+// Site is the custom resource of a small controller, as kubebuilder would generate it: the controller makes a ConfigMap
+// from it and the Secret that it names.
 type Site struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -42,7 +42,7 @@ type Site struct {
 // DeepCopyObject makes Site an object.
 func (s *Site) DeepCopyObject() runtime.Object { return deepCopy(s, new(Site)) }
 
-// SiteList is a list of them.
+// SiteList is a list of Sites.
 type SiteList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
@@ -104,7 +104,7 @@ type siteController struct {
 	cleaned chan string // the names of sites that are cleaned up
 }
 
-// Reconcile makes the ConfigMap of a site, and cleans up behind one that goes.
+// Reconcile makes the ConfigMap of a Site, and cleans up when one is deleted.
 func (r *siteController) Reconcile(ctx context.Context, rq reconcile.Request) (reconcile.Result, error) {
 	var site Site
 	if err := r.Get(ctx, rq.NamespacedName, &site); err != nil {
@@ -195,8 +195,8 @@ func (r *siteController) start(t *testing.T, env *envtest.Environment) {
 	})
 }
 
-// A controller as people write them runs on Plinth: with a cache and an index, a finalizer, a status, server-side
-// apply, and watches of what it owns and of what it depends on. SPEC: EXT-1, RUN-2, SSA-1, WATCH-1
+// A typical controller runs on Plinth: with a cache and an index, a finalizer, a status, server-side apply, and watches
+// of the objects that it owns and depends on. SPEC: EXT-1, RUN-2, SSA-1, WATCH-1
 func TestController(t *testing.T) {
 	env := environment(t)
 	if _, err := envtest.InstallCRDs(env.Config,
@@ -258,7 +258,7 @@ func TestController(t *testing.T) {
 	})
 }
 
-// eventually waits until something holds.
+// eventually waits until holds returns true.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {

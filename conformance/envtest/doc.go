@@ -1,10 +1,10 @@
-// Package envtest runs Plinth in place of kube-apiserver and etcd, as programs do that start them: controller-runtime's
-// envtest, with the directory that `plinth envtest` writes, and kwokctl, with its command lines.
+// Package envtest runs Plinth in place of kube-apiserver and etcd, like the programs that start them:
+// controller-runtime's envtest, with the directory that `plinth envtest` writes, and kwokctl, with its command lines.
 //
 // testdata has the flags of the reference from its help, one per line, with type and default.
 //
-//	go test ./envtest                                        the recorded flags are there, and the programs start
-//	CONFORMANCE_REFERENCE=1 go test ./envtest                and the records are still what the reference prints
+//	go test ./envtest                                        compare the flags with the records, and start the programs
+//	CONFORMANCE_REFERENCE=1 go test ./envtest                compare the reference with the records, too
 //	CONFORMANCE_REFERENCE=1 go test ./envtest -rewrite       record what it prints
 //	CONTROLLER_RUNTIME=1 go test ./envtest -run Suites -v    controller-runtime's own suites on both, with what differs
 package envtest

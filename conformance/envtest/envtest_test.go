@@ -33,7 +33,7 @@ var written struct {
 	dir string
 }
 
-// assets is what `plinth envtest` writes.
+// assets returns the directory that `plinth envtest` writes.
 func assets(t *testing.T) string {
 	t.Helper()
 	written.Lock()
@@ -41,7 +41,7 @@ func assets(t *testing.T) string {
 	if written.dir != "" {
 		return written.dir
 	}
-	if _, err := harness.Kubectl(); err != nil { // it lands beside the program
+	if _, err := harness.Kubectl(); err != nil { // it is built beside the program
 		t.Fatal(err)
 	}
 	plinth, err := harness.Program()
@@ -57,7 +57,7 @@ func assets(t *testing.T) string {
 	return dir
 }
 
-// environment starts what a project's suite starts, and ends it with the test.
+// environment starts the environment of a project's test suite, and stops it at the end of the test.
 func environment(t *testing.T) *envtest.Environment {
 	t.Helper()
 	t.Setenv("KUBEBUILDER_ASSETS", assets(t))
@@ -84,7 +84,7 @@ func environment(t *testing.T) *envtest.Environment {
 	return env
 }
 
-// A suite's environment starts, its users are who they are, its kubectl works, and it ends.
+// A suite's environment starts, its users are authenticated, its kubectl works, and it stops.
 //
 // SPEC: RUN-2, AUTH-1
 func TestEnvironment(t *testing.T) {
@@ -121,7 +121,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// The API server alone is started anew, and everything is there.
+// Only the API server is restarted, and all objects are kept.
 //
 // SPEC: RUN-2, STORE-1
 func TestRestart(t *testing.T) {
@@ -162,7 +162,7 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// launch starts a program, and ends it with the test. What it logs is returned when it has ended.
+// launch starts a program, and stops it at the end of the test. Its log is returned when it has ended.
 func launch(t *testing.T, program string, args ...string) (*exec.Cmd, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
@@ -262,7 +262,7 @@ func TestKwokctl(t *testing.T) {
 	}
 }
 
-// An API server whose --etcd-servers is a real etcd does not start, and says that Plinth cannot use one yet.
+// An API server whose --etcd-servers is a real etcd does not start; its error says that Plinth cannot use one yet.
 //
 // SPEC: RUN-1
 func TestRealEtcd(t *testing.T) {

@@ -21,7 +21,7 @@ var rewrite = flag.Bool("rewrite", false, "record the flags of the reference")
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-// shape is what the help says of a flag besides its text.
+// shape is the type and the default of a flag in the help.
 type shape struct{ kind, value string }
 
 var (
@@ -41,7 +41,7 @@ func serverFlags(help string) map[string]shape {
 			return
 		}
 		s := flags[name]
-		if m := defaultOf.FindStringSubmatch(text); m != nil && m[1] != "[]" { // which is said of some that are empty
+		if m := defaultOf.FindStringSubmatch(text); m != nil && m[1] != "[]" { // the help has this for some empty defaults
 			s.value = m[1]
 		}
 		flags[name], name = s, ""
@@ -58,7 +58,7 @@ func serverFlags(help string) map[string]shape {
 		end()
 		kind := "value"
 		if m[2] == "" || strings.HasSuffix(m[2], "[=true]") {
-			kind = "switch" // it needs no value
+			kind = "switch" // a flag without a value
 		}
 		name, text = m[1], m[3]
 		flags[name] = shape{kind: kind}
@@ -68,7 +68,8 @@ func serverFlags(help string) map[string]shape {
 	return flags
 }
 
-// etcdFlags reads the help of etcd. It does not say which flags need no value: those that are true or false.
+// etcdFlags reads the help of etcd. It does not mark the flags that need no value: those with the default true or
+// false.
 func etcdFlags(help string) map[string]shape {
 	flags := map[string]shape{}
 	for line := range strings.SplitSeq(help, "\n") {
@@ -85,7 +86,7 @@ func etcdFlags(help string) map[string]shape {
 	return flags
 }
 
-// switches are those of etcd's flags of whose kind the help says nothing.
+// switches are the flags of etcd whose type the help does not show.
 var switches = []string{"memory-mlock", "enable-grpc-gateway", "version"}
 
 func record(flags map[string]shape) []byte {
@@ -119,8 +120,8 @@ func help(t *testing.T, program string) string {
 	return string(text)
 }
 
-// Every flag of the reference is there, is given in the same way and has the same default; nothing else is there
-// without a reason: docs/flags.md gives it, where a flag is Plinth's own, and where a default differs.
+// Every flag of the reference exists, has the same type and the same default. For each other flag, and for each default
+// that differs, docs/flags.md has the reason.
 //
 // SPEC: RUN-1, RUN-2
 func TestFlags(t *testing.T) {
@@ -164,7 +165,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// compare says where flags differ without a reason on the page.
+// compare reports where flags differ without a reason on the page.
 func compare(theirs, ours map[string]shape, page string, defaults bool) (differences []string) {
 	row := func(name string) string {
 		_, rest, _ := strings.Cut(page, "| `--"+name+"` |")
@@ -179,7 +180,7 @@ func compare(theirs, ours map[string]shape, page string, defaults bool) (differe
 		case got.kind != want.kind:
 			differences = append(differences, fmt.Sprintf("--%s is a %s, there a %s", name, got.kind, want.kind))
 		case defaults && (got.value != want.value) != strings.Contains(row(name), "The default differs"):
-			if name != "bind-address" && name != "cert-dir" { // which differ under the other name
+			if name != "bind-address" && name != "cert-dir" { // compared under the other name
 				differences = append(differences, fmt.Sprintf("--%s has the default %q, there %q, and docs/flags.md says%s", name,
 					got.value, want.value, row(name)))
 			}
@@ -195,7 +196,7 @@ func compare(theirs, ours map[string]shape, page string, defaults bool) (differe
 	return differences
 }
 
-// What compare does not see would not be seen.
+// TestCompare checks that compare reports each kind of difference.
 func TestCompare(t *testing.T) {
 	theirs := map[string]shape{"a": {"value", "1"}, "b": {"switch", ""}, "c": {"value", "x"}, "d": {"value", "x"}}
 	ours := map[string]shape{"b": {"value", ""}, "c": {"value", "y"}, "d": {"value", "y"}, "e": {}, "f": {}}
@@ -209,7 +210,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// Every admission plugin of the reference is known by its name.
+// Every admission plugin of the reference is accepted by its name.
 //
 // SPEC: RUN-1
 func TestAdmissionPlugins(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"plinth/conformance/internal/shell"
 )
 
-// The session of the README works as it is written there, from the programs on.
+// The session of the README works as written, after the programs are built.
 //
 // SPEC: RUN-2
 func TestReadmeSession(t *testing.T) {

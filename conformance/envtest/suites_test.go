@@ -18,7 +18,7 @@ import (
 	"plinth/conformance/internal/reference"
 )
 
-// suites are those of controller-runtime that start an envtest environment.
+// suites are controller-runtime's test suites that start an envtest environment.
 var suites = []string{"pkg/client", "pkg/cache", "pkg/builder", "pkg/controller", "pkg/manager"}
 
 // differs are the tests that pass on the reference and not here, with the reason.
@@ -29,10 +29,10 @@ var differs = map[string]string{
 
 const tokens = "there are no tokens of service accounts yet"
 
-// runner is the test of Go's that runs those of ginkgo: it fails with any of them.
+// runner matches the Go test that runs those of ginkgo: it fails if any of them fails.
 var runner = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\) \{\n(?:.*\n)??\tRegisterFailHandler`)
 
-// outcome is what became of the tests of one suite.
+// outcome holds the results of the tests of one suite.
 type outcome struct {
 	states map[string]string // by name: "passed", "failed", "skipped", …
 	whys   map[string]string // of those that failed
@@ -49,7 +49,7 @@ func (o *outcome) count(state string) (n int) {
 }
 
 // controller-runtime's own suites that run on envtest pass here where they pass on the reference. They are built from
-// the module's source, unchanged, once; CONTROLLER_RUNTIME=1 has them run, or the suites that it names, separated by
+// the module's source, unchanged, once; CONTROLLER_RUNTIME=1 runs them; its value may also name suites, separated by
 // commas.
 //
 // SPEC: RUN-2
@@ -102,7 +102,7 @@ func TestSuites(t *testing.T) {
 	}
 }
 
-// copyOf is a copy of a module's source that may be written to.
+// copyOf returns a writable copy of a module's source.
 func copyOf(t *testing.T, module string) string {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
@@ -122,7 +122,7 @@ func copyOf(t *testing.T, module string) string {
 	return to
 }
 
-// suiteTimeout is many times what a suite takes.
+// suiteTimeout is much longer than a suite takes.
 const suiteTimeout = "20m"
 
 // run runs a suite with the programs of a directory.
@@ -151,7 +151,7 @@ func run(t *testing.T, program, dir, assets string) *outcome {
 	return o
 }
 
-// plain reads the results of tests that are Go's own: what -test.v prints.
+// plain reads the results of plain Go tests from the output of -test.v.
 func (o *outcome) plain(text string) {
 	states := map[string]string{"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
 	for line := range strings.Lines(text) {
@@ -164,7 +164,7 @@ func (o *outcome) plain(text string) {
 	}
 }
 
-// ginkgo reads a report. A failure before the suite began leaves none of its tests passed.
+// ginkgo reads a report. After a failure before the suite began, none of its tests has passed.
 func (o *outcome) ginkgo(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 // differs are the gates whose default differs here; package features gives the reasons.
 var differs = []featuregate.Feature{"CBORServingAndStorage"}
 
-// The same text is refused in the same words and turns the same gates on.
+// The same text is refused with the same message or turns the same gates on.
 //
 // SPEC: RUN-1
 func TestParseIsThatOfTheReference(t *testing.T) {
@@ -95,7 +95,7 @@ func TestParseIsThatOfTheReference(t *testing.T) {
 	}
 }
 
-// each are the single errors of one, in order: that of the reference is random.
+// each returns the single errors of an error, sorted, as the reference's order is random.
 func each(err error) []string {
 	text := fmt.Sprint(err)
 	if strings.HasPrefix(text, "[") {

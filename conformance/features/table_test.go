@@ -19,7 +19,7 @@ import (
 	_ "k8s.io/kubernetes/pkg/features"
 )
 
-// registry is what kube-apiserver fills while it starts.
+// registry returns the registry that kube-apiserver fills while it starts.
 func registry(t *testing.T) featuregate.MutableVersionedFeatureGate {
 	t.Helper()
 	gates := utilfeature.DefaultMutableFeatureGate.DeepCopy()
@@ -33,7 +33,7 @@ var rewrite = flag.Bool("rewrite", false, "write the reference's gates into the 
 
 const tableFile = "../../internal/features/table_generated.go"
 
-// The table is what the reference registers, neither less nor more.
+// The table has exactly the gates that the reference registers.
 //
 // SPEC: RUN-1
 func TestTableIsThatOfTheReference(t *testing.T) {
@@ -67,7 +67,7 @@ func TestTableIsThatOfTheReference(t *testing.T) {
 var stages = map[string]string{"PRE-ALPHA": "preAlpha", "ALPHA": "alpha", "BETA": "beta", "": "stable",
 	"DEPRECATED": "deprecated"}
 
-// table is the Go file that says what the reference's registry says.
+// table returns the Go file for the reference's registry.
 func table(t *testing.T, registry featuregate.MutableVersionedFeatureGate) []byte {
 	gates, dependencies := registry.GetAll(), registry.Dependencies()
 	var names []featuregate.Feature

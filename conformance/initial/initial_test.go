@@ -31,7 +31,7 @@ func TestMain(m *testing.M) { harness.Main(m) }
 
 const recorded = "testdata/objects.yaml"
 
-// clients is the certificate of an authority of clients.
+// clients is the certificate of an authority for clients.
 const clients = `-----BEGIN CERTIFICATE-----
 MIIBezCCASGgAwIBAgIUR0ot4qoDbHUMR1FkK8VLs7bPTSwwCgYIKoZIzj0EAwIw
 EjEQMA4GA1UEAwwHY2xpZW50czAgFw0yNjExMjIxMDMwNTdaGA8yMTI2MTAyOTEw
@@ -53,7 +53,7 @@ var absent = map[string]string{
 // elsewhere is the group whose objects are compared by conformance/authorization.
 const elsewhere = "rbac.authorization.k8s.io"
 
-// objects are what a server has, by type, namespace and name, without what differs from server to server.
+// objects returns the objects of a server, by type, namespace and name, without the parts that differ between servers.
 func objects(t *testing.T, server *harness.Server) map[string]any {
 	t.Helper()
 	config, err := server.Config()
@@ -98,7 +98,7 @@ var (
 	certificate = regexp.MustCompile(`^(-----BEGIN CERTIFICATE-----\n[^-]*-----END CERTIFICATE-----\n)+$`)
 )
 
-// normal is an object without what differs from server to server.
+// normal returns an object without the parts that differ between servers.
 func normal(t *testing.T, server *harness.Server, item unstructured.Unstructured) any {
 	t.Helper()
 	item.SetUID("")
@@ -146,7 +146,7 @@ func normal(t *testing.T, server *harness.Server, item unstructured.Unstructured
 	return walk(item.Object)
 }
 
-// whenQuiet waits until a server has made what it makes after it is ready.
+// whenQuiet waits until a server has made the objects that it makes after it is ready.
 func whenQuiet(t *testing.T, server *harness.Server) map[string]any {
 	t.Helper()
 	last := objects(t, server)
@@ -164,23 +164,23 @@ func whenQuiet(t *testing.T, server *harness.Server) map[string]any {
 	return last
 }
 
-// flags are the same for both.
+// start starts a server, with the same flags for both.
 func start(t *testing.T, kind harness.Kind) *harness.Server {
 	t.Helper()
 	ca := filepath.Join(t.TempDir(), "clients.crt")
 	if err := os.WriteFile(ca, []byte(clients), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// The reference runs with the range of the harness.
+	// The harness runs the reference with this range.
 	flags := []string{"--client-ca-file=" + ca, "--service-cluster-ip-range=10.0.0.0/16"}
-	// no controller manager runs beside the reference, and without "*" only those run that are named
+	// no controller manager runs beside the reference, and without "*" only the named controllers run
 	if kind == harness.Plinth {
 		flags = append(flags, "--controllers=-service-cidr-controller")
 	}
 	return harness.Run(t, harness.Options{Kind: kind, Flags: flags})
 }
 
-// Whoever starts a server finds the objects that the reference makes, as it makes them, and no others.
+// A new server has exactly the objects of the reference, with the same contents.
 //
 // SPEC: URI-5, RUN-1
 func TestPlinth(t *testing.T) {
@@ -198,7 +198,7 @@ func TestPlinth(t *testing.T) {
 	compare(t, whenQuiet(t, start(t, harness.Plinth)), want)
 }
 
-// TestRecords holds the record against the reference, or makes it.
+// TestRecords compares the record with the reference, or makes it.
 func TestRecords(t *testing.T) {
 	if !*rewrite && !harness.WantReference() {
 		return
@@ -258,7 +258,7 @@ func compare(t *testing.T, have, want map[string]any) {
 	}
 }
 
-// plain is a value as JSON has it.
+// plain converts a value to the types of encoding/json.
 func plain(t *testing.T, v any) (p any) {
 	t.Helper()
 	text, err := json.Marshal(v)

@@ -9,14 +9,14 @@ import (
 	"plinth/conformance/internal/harness"
 )
 
-// owned is a shell function that makes a ConfigMap, and one that it owns by an object of any kind: owned NAME OWNER.
+// owned is a shell function that creates a ConfigMap with an owner of any kind: owned NAME OWNER.
 const owned = `owned() {
   kubectl create configmap "$1" -o name &&
   kubectl patch configmap "$1" -o name -p "{\"metadata\":{\"ownerReferences\":[$(kubectl get "$2" -o go-template='{"apiVersion":"{{.apiVersion}}","kind":"{{.kind}}","name":"{{.metadata.name}}","uid":"{{.metadata.uid}}","blockOwnerDeletion":true}')]}}"
 }
 `
 
-// cascades is what somebody types, and what is printed.
+// cascades are commands and their output.
 var cascades = []struct{ command, prints string }{
 	{`kubectl create namespace cascade && kubectl config set-context --current --namespace=cascade >/dev/null`,
 		"namespace/cascade created"},
@@ -48,7 +48,7 @@ var cascades = []struct{ command, prints string }{
 			`configmap "b" deleted from cascade namespace`},
 }
 
-// What kubectl's --cascade says of the dependents comes to pass: by Plinth's garbage collector, and by the real one.
+// kubectl's --cascade has its effect on the dependents, with Plinth's garbage collector and with the real one.
 //
 // SPEC: DEL-2, DEL-5
 func TestCascade(t *testing.T) {

@@ -6,8 +6,8 @@
 // `@differs REASON` marks a known difference: below ~~> is the output with Plinth, and the test fails with any other
 // output, and when there is no difference any more.
 //
-//	go test ./kubectl                              Plinth behaves as recorded
-//	go test ./kubectl -rewrite [-run Records/x]    record what the reference does
-//	go test ./kubectl -accept [-run Plinth/x]      record what Plinth does in the steps that are known to differ
-//	CONFORMANCE_REFERENCE=1 go test ./kubectl      and the records are still what the reference does
+//	go test ./kubectl                              compare Plinth with the records
+//	go test ./kubectl -rewrite [-run Records/x]    record the reference's output anew
+//	go test ./kubectl -accept [-run Plinth/x]      record Plinth's output in steps that are known to differ
+//	CONFORMANCE_REFERENCE=1 go test ./kubectl      compare the reference with the records, too
 package kubectl

@@ -15,10 +15,10 @@ var (
 	accept  = flag.Bool("accept", false, "record what kubectl prints against Plinth in the steps that are known to differ")
 )
 
-// least is how many steps there are at least.
+// least is the minimum number of steps.
 const least = 295
 
-// TestScripts: what is printed is what was read, so that recording changes nothing but output.
+// TestScripts checks that printing a script gives the file, so that recording changes only output.
 func TestScripts(t *testing.T) {
 	steps := 0
 	for _, s := range records.Load(t, parse) {
@@ -32,20 +32,20 @@ func TestScripts(t *testing.T) {
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-// TestPlinth holds what kubectl prints against what it printed with the reference.
+// TestPlinth compares kubectl's output with the recorded one of the reference.
 func TestPlinth(t *testing.T) {
 	if *rewrite {
 		return
 	}
-	// No controller manager ran beside the reference, whose range of addresses this is. (Without "*" only those
-	// controllers run that are named.)
+	// The records were made without a controller manager, and with this range of addresses. (Without "*", only the named
+	// controllers run.)
 	server := harness.RunTarget(t, "--controllers=-garbage-collector-controller", "--service-cluster-ip-range=10.0.0.0/16")
 	for _, s := range records.Load(t, parse) {
 		t.Run(records.Name(s.file), func(t *testing.T) { replay(t, server, s) })
 	}
 }
 
-// TestRecords holds the records against the reference, or makes them.
+// TestRecords compares the records with the reference, or makes them.
 func TestRecords(t *testing.T) {
 	if !*rewrite && !harness.WantReference() {
 		return

@@ -21,12 +21,11 @@ import (
 	"plinth/conformance/internal/harness"
 )
 
-// manifests are collections of real manifests inside of Go modules: those that the kinds here are made of may grow, the
-// versions are pinned.
+// manifests are collections of real manifests inside Go modules, at pinned versions.
 var manifests = []struct {
 	name, module, version string
 	under                 []string // folders or files
-	least                 int      // of objects, so that a moved folder does not pass for success
+	least                 int      // of objects, so that a moved folder is noticed
 }{
 	{"addons", "k8s.io/kubernetes", "v1.37.1", []string{"cluster/addons"}, 50},
 	{"examples", "k8s.io/kubernetes", "v1.37.1",
@@ -35,18 +34,17 @@ var manifests = []struct {
 		[]string{"deploy/static/provider/cloud/deploy.yaml"}, 19},
 }
 
-// refused are objects that Plinth is known not to take, with the reason. One that it takes after all fails the test.
+// refused are objects that Plinth is known to refuse, with the reason. The test fails if one of them is accepted.
 var refused = map[string]string{}
 
-// unserved are kinds that are not served yet (EXT-2). One that is served after all, or of which there is no manifest,
-// fails the test.
+// unserved are kinds that are not served yet (EXT-2). The test fails if one of them is served, or has no manifest.
 var unserved = map[string]int{"APIService": 0}
 
-// preRelease versions are none that the reference serves by default.
+// preRelease matches versions that the reference does not serve by default.
 var preRelease = regexp.MustCompile(`v\d+(alpha|beta)\d+$`)
 
-// TestManifests creates the real manifests with kubectl, document by document as they stand in one file, reads every
-// object back, and deletes them again by the same file.
+// TestManifests creates the real manifests with kubectl, document by document as they are in one file, reads every
+// object back, and deletes them with the same file.
 func TestManifests(t *testing.T) {
 	if *rewrite {
 		return
@@ -125,7 +123,7 @@ func isRefused(t *testing.T, r *runner, o object) bool {
 	return known
 }
 
-// complain fails the test for what a command has printed to its standard error, warnings excepted.
+// complain fails the test if a command has printed anything but warnings to its standard error.
 func complain(t *testing.T, command, printed string) {
 	t.Helper()
 	for line := range strings.SplitSeq(printed, "\n") {

@@ -11,8 +11,7 @@ import (
 	"plinth/conformance/internal/shell"
 )
 
-// The sessions of the README work as they are written there.
-// SPEC: URI-5, SSA-2, BEY-1, AUTH-1, AUTH-2
+// The sessions of the README work as written. SPEC: URI-5, SSA-2, BEY-1, AUTH-1, AUTH-2
 func TestReadmeSessions(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -65,7 +64,7 @@ func TestReadmeSessions(t *testing.T) {
 	}
 }
 
-// session is a folder as the README assumes it: with the kubeconfig, kubectl on the PATH, and bin/plinth.
+// session returns a folder as the README assumes it: with the kubeconfig, kubectl on the PATH, and bin/plinth.
 func session(t *testing.T, server *harness.Server) string {
 	t.Helper()
 	kubectl, err := harness.Kubectl()

@@ -55,7 +55,7 @@ func (st *step) section() records.Section {
 	return section
 }
 
-// runner takes commands to one server, with a home of its own for discovery's cache.
+// runner runs commands with one server, with a separate home for the discovery cache.
 type runner struct {
 	server *harness.Server
 	home   string
@@ -67,12 +67,12 @@ func newRunner(server *harness.Server, home string) (*runner, error) {
 	return &runner{server, home, sh}, err
 }
 
-// run takes a shell line and returns what it printed, normalised.
+// run runs a shell line and returns its output, normalised.
 func (r *runner) run(command, stdin string) string {
 	return r.normalise(r.shell.Run(command, stdin).String())
 }
 
-// What is different in every run, and what stands in its place.
+// Texts that differ in every run, and their replacements.
 var different = []struct {
 	found *regexp.Regexp
 	as    string

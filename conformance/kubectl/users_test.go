@@ -22,9 +22,9 @@ import (
 	"plinth/internal/auth/oidc/issuertest"
 )
 
-// users is what an administrator types who lets people and programs in, and what these type then (with a
-// context of their own). Shows is of
-// what is printed, which is also compared with what the reference and the real kube-controller-manager have printed.
+// users are the commands of an administrator who gives access to users and programs, and the commands of these (with
+// their own context). Shows is a part of the output, which is also compared with the output for the reference with the
+// real kube-controller-manager.
 var users = []struct {
 	command string
 	shows   []string
@@ -32,7 +32,7 @@ var users = []struct {
 	{`kubectl create namespace team; kubectl create namespace other`, []string{"namespace/team created"}},
 	{`until kubectl get clusterrole admin view -o jsonpath='{range .items[*]}{.rules[0].verbs[0]} {end}' | grep -q '[a-z] [a-z]'; do sleep 0.2; done; echo aggregated`, nil},
 
-	// A user who has made a key, and asks for a certificate.
+	// A user who has made a key and requests a certificate.
 	{`kubectl apply -f jane.yaml`,
 		[]string{"certificatesigningrequest.certificates.k8s.io/jane created"}},
 	{`kubectl certificate approve jane`, []string{"certificatesigningrequest.certificates.k8s.io/jane approved"}},
@@ -61,7 +61,7 @@ kubectl config set-context jane --user=jane --cluster="$(kubectl config view -o 
 		[]string{`configmaps is forbidden: User "jane" cannot create resource "configmaps" in API group "" in the namespace "other"`, `cannot list resource "nodes"`, `clusterrolebindings.rbac.authorization.k8s.io is forbidden`}},
 	{`kubectl --context=jane -n team get pods --as=root; kubectl --context=jane -n team get pods --as=jane --as-group=system:masters`, []string{`cannot impersonate`}},
 
-	// Who may impersonate looks at things as others do.
+	// A user who may impersonate others makes requests as them.
 	{`kubectl auth can-i get pods -n team --as=bob; kubectl auth can-i get secrets -n team --as=bob; kubectl auth can-i get secrets -n team --as=ann --as-group=devs; kubectl get secrets -n team --as=bob`,
 		[]string{"yes\nno\nyes\n", `User "bob" cannot list resource "secrets"`}},
 	{`kubectl auth whoami --as=ann --as-group=devs --as-group=ops --as-uid=7 -o jsonpath='{.status.userInfo}'`,
@@ -86,7 +86,7 @@ kubectl config set-context jane --user=jane --cluster="$(kubectl config view -o 
 			`User "system:serviceaccount:team:robot" cannot list resource "secrets"`}},
 	{`kubectl delete serviceaccount robot -n team; until kubectl --context=robot get deployments 2>&1 | grep Unauthorized; do sleep 0.5; done`, []string{"You must be logged in to the server (Unauthorized)"}},
 
-	// A reader, whom an OpenID Connect issuer knows.
+	// A reader with a token of an OpenID Connect issuer.
 	{`kubectl create clusterrolebinding readers --clusterrole=view --group=oidc:readers && kubectl config set-credentials ann --token="$(cat ann.token)" && kubectl config set-context ann --user=ann --cluster="$(kubectl config view -o jsonpath='{.clusters[0].name}')"`, []string{`Context "ann" created.`}},
 	{`until kubectl --context=ann auth whoami -o jsonpath='{.status.userInfo.username} {.status.userInfo.groups}' 2>/dev/null; do sleep 0.5; done`, []string{`oidc:ann ["oidc:readers","system:authenticated"]`}},
 	{`kubectl --context=ann get deployments -A -o name; kubectl --context=ann get secrets -A; kubectl --context=ann -n team delete deployment web; kubectl --context=ann auth can-i list pods -A; kubectl --context=ann auth can-i delete pods`,
@@ -96,12 +96,11 @@ kubectl config set-context jane --user=jane --cluster="$(kubectl config view -o 
 		[]string{"Unauthorized"}},
 }
 
-// leastPrinted is how many characters the session prints at least.
+// leastPrinted is the minimum number of characters that the session prints.
 const leastPrinted = 6000
 
-// An administrator lets people, programs and a team in, and these do what they may and nothing else: the same
-// is printed as beside the
-// reference.
+// An administrator gives access to users, programs and a team, which can use exactly their permissions; the output is
+// the same as with the reference.
 //
 // SPEC: AUTH-1, AUTH-2
 func TestUsers(t *testing.T) {
@@ -141,7 +140,7 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// session types it all at a server.
+// session runs all commands with a server.
 func session(t *testing.T, server *harness.Server, issuer *issuertest.Issuer) (printed []string) {
 	t.Helper()
 	home := t.TempDir()

@@ -2,8 +2,8 @@
 // informers. `make languages` runs it against Plinth; with -reference it runs against the reference, to prove the
 // scripts.
 //
-// The clients are fetched by name into a folder of their own: @kubernetes/client-node by npm, python3-kubernetes and
-// its dependencies by apt, unpacked without being installed. Node.js, npm, a Debian and its python3 are required.
+// The clients are fetched by name into a separate folder: @kubernetes/client-node by npm, python3-kubernetes and its
+// dependencies by apt, unpacked without being installed. Node.js, npm, a Debian and its python3 are required.
 package main
 
 import (
@@ -67,13 +67,13 @@ func run(reference bool) error {
 		return err
 	}
 	defer server.Kill()
-	// The modules of a script are looked for beside it.
+	// Node.js looks for the modules of a script beside it.
 	if err := script(filepath.Join(cache, "node", "reading.mjs"), javascript, server.Kubeconfig, "node"); err != nil {
 		return err
 	}
 	return script(filepath.Join(cache, "python", "reading.py"), python, server.Kubeconfig, "/usr/bin/python3",
 		"PYTHONPATH="+packages,
-		"PYTHONWARNINGS=ignore") // the certificate of the reference is nobody's
+		"PYTHONWARNINGS=ignore") // no known authority has signed the reference's certificate
 }
 
 // script runs a script against the server of a kubeconfig.
@@ -84,7 +84,7 @@ func script(file string, text []byte, kubeconfig, interpreter string, env ...str
 	return command(filepath.Dir(file), env, interpreter, file, kubeconfig)
 }
 
-// command runs a program in a folder, and shows what it prints.
+// command runs a program in a folder, and shows its output.
 func command(dir string, env []string, name string, args ...string) error {
 	cmd := exec.Command(name, args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
@@ -95,7 +95,7 @@ func command(dir string, env []string, name string, args ...string) error {
 	return nil
 }
 
-// fetchNode installs the JavaScript client, unless it is there.
+// fetchNode installs the JavaScript client, unless it is installed.
 func fetchNode(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, "node_modules", "@kubernetes", "client-node")); err == nil {
 		return nil
@@ -106,7 +106,8 @@ func fetchNode(dir string) error {
 	return command(dir, nil, "npm", "install", "--prefix", dir, "--no-audit", "--no-fund", "--silent", nodeClient)
 }
 
-// fetchPython unpacks the Python client and all it depends on, unless it is there, and returns where its modules are.
+// fetchPython unpacks the Python client and its dependencies, unless that has been done, and returns the folder of its
+// modules.
 func fetchPython(dir string) (packages string, err error) {
 	packages = filepath.Join(dir, "root", "usr", "lib", "python3", "dist-packages")
 	if _, err := os.Stat(filepath.Join(packages, "kubernetes")); err == nil {
