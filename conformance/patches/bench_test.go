@@ -13,8 +13,8 @@ import (
 	"plinth/patch"
 )
 
-// BenchmarkStrategic applies the same patches with both. Upstream writes into the live object, so it is given a copy;
-// the API server makes one, too.
+// BenchmarkStrategic applies the same patches with both. Upstream modifies the live object, so it gets a copy; the API
+// server makes one, too.
 func BenchmarkStrategic(b *testing.B) {
 	list := func(n int, item func(i int) object.Value) object.Value {
 		items := make([]object.Value, n)

@@ -89,7 +89,7 @@ func TestStrategicIsUpstreams(t *testing.T) {
 			t.Errorf("only %d patches %s", count.counts["patches "+outcome], outcome)
 		}
 	}
-	// What is excused is rare: a fault of ours must not hide among the cases in which upstream is at fault.
+	// Explained differences must be rare, so that our errors cannot hide among upstream's.
 	for what, percent := range map[string]int{"of which upstream is of several minds": 4, "explained: a crash": 8,
 		"explained: room behind a list with duplicates": 1} {
 		if most := int(*cases) * percent / 100; *cases >= 1000 && count.counts[what] > most {
@@ -108,10 +108,10 @@ func TestStrategicIsUpstreams(t *testing.T) {
 	}
 }
 
-// difference is where the outcomes differ.
+// difference holds two outcomes that differ.
 type difference struct{ want, got outcome }
 
-// difference is nil if the outcomes agree, or differ as is explained.
+// difference returns nil if the outcomes agree, or if their difference is explained.
 func (c strategic) difference(rng *rand.Rand, count func(string)) *difference {
 	want, got := c.upstream(nil), c.plinth()
 	if count != nil {
@@ -128,7 +128,7 @@ func (c strategic) difference(rng *rand.Rand, count func(string)) *difference {
 		return nil
 	}
 	tries := 300
-	if count == nil { // being cut down
+	if count == nil { // during minimisation
 		tries = 40
 	}
 	for range tries {
@@ -147,7 +147,7 @@ func (c strategic) difference(rng *rand.Rand, count func(string)) *difference {
 	return &difference{want, got}
 }
 
-// kind tells differences from each other, so that a case does not lose the one for which it is cut down.
+// kind classifies a difference, so that a minimised case keeps the difference for which it is minimised.
 func (d *difference) kind() string {
 	return fmt.Sprint(d.want.status, d.got.status, d.want.crashed)
 }

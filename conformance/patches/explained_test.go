@@ -7,13 +7,13 @@ import (
 	"plinth/object"
 )
 
-// explained is a difference that is meant.
+// explained is an intended difference.
 type explained struct {
 	name, why string
 	is        func(c strategic, want, got outcome) bool
 }
 
-// explanations are all of them. Each is met by the cases of a run, which counts them.
+// explanations lists all intended differences. Each occurs in the cases of a run, which counts them.
 var explanations = []explained{
 	{
 		name: "a crash",
@@ -43,8 +43,8 @@ func explain(c strategic, want, got outcome) (string, bool) {
 	return "", false
 }
 
-// reordered says whether two objects differ only in the order of scalar lists of which the live object had one item
-// twice.
+// reordered says whether two objects differ only in the order of scalar lists in which the live object has a duplicate
+// item.
 func reordered(live, a, b object.Value) bool {
 	switch {
 	case object.Equal(a, b):
@@ -64,7 +64,7 @@ func reordered(live, a, b object.Value) bool {
 	return false
 }
 
-// texts are the items of a list, sorted.
+// texts returns the items of a list as text, sorted.
 func texts(list object.Value) []string {
 	var all []string
 	for _, item := range list.Items() {
@@ -77,7 +77,7 @@ func texts(list object.Value) []string {
 func read(text string) object.Value {
 	parsed, err := object.ParseJSON([]byte(text))
 	if err != nil {
-		panic(err) // it has been printed a moment ago
+		panic(err) // impossible: it was encoded before
 	}
 	return parsed.Value
 }

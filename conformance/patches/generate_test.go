@@ -18,7 +18,7 @@ import (
 // generator makes one case.
 type generator struct {
 	rng  *rand.Rand
-	wild float64 // how often what is written makes no sense
+	wild float64 // how often invalid values are written
 }
 
 // newGenerator makes the generator of one case or family.
@@ -27,7 +27,7 @@ func newGenerator(seed, number uint64) *generator {
 	return &generator{rng: rng, wild: []float64{0, 0, 0.02, 0.15}[rng.IntN(4)]}
 }
 
-// family is three variants of an object. Decoding them takes longer than patching them, so several cases share a
+// family holds three variants of an object. Decoding them takes longer than patching them, so several cases share a
 // family.
 type family struct {
 	kind                        *kind
@@ -52,7 +52,7 @@ func (g *generator) chance(p float64) bool { return g.rng.Float64() < p }
 
 func pick[T any](g *generator, list []T) T { return list[g.rng.IntN(len(list))] }
 
-// strategic makes a case and says how its patch has come about.
+// strategic makes a case and describes how its patch was made.
 func (g *generator) strategic(f family) (strategic, string) {
 	how := "made up"
 	k, live := f.kind, f.current
@@ -75,7 +75,7 @@ func (g *generator) strategic(f family) (strategic, string) {
 		how = "spoilt"
 		patch = g.spoilt(patch).(map[string]any)
 	}
-	if g.chance(g.wild / 2) { // what no server has stored
+	if g.chance(g.wild / 2) { // an object that no server could have stored
 		live = g.spoilt(live).(map[string]any)
 	}
 	c := strategic{k, valueOf(live), valueOf(patch)}
@@ -103,7 +103,7 @@ func (g *generator) threeWay(k *kind, original, modified, current map[string]any
 	return parsed(text, err)
 }
 
-// parsed is nil where upstream could make no patch.
+// parsed decodes a patch; nil if upstream could not make one.
 func parsed(text []byte, err error) map[string]any {
 	var patch map[string]any
 	if err != nil || kjson.UnmarshalCaseSensitivePreserveInts(text, &patch) != nil {
@@ -112,7 +112,7 @@ func parsed(text []byte, err error) map[string]any {
 	return patch
 }
 
-// variant is a changed object that can still be decoded.
+// variant returns a changed object that can still be decoded.
 func (g *generator) variant(k *kind, doc map[string]any) map[string]any {
 	for _, rate := range []float64{pick(g, []float64{0.01, 0.05, 0.15, 0.4}), 0.01} {
 		if live, ok := k.typed(g.changed(doc, rate).(map[string]any)); ok {
@@ -123,12 +123,11 @@ func (g *generator) variant(k *kind, doc map[string]any) map[string]any {
 	return live
 }
 
-// keyNames are the fields that lists are merged by.
+// keyNames are the merge keys of lists.
 var keyNames = []string{"name", "containerPort", "devicePath", "ip", "mountPath", "port", "resourceClaimName", "status",
 	"topologyKey", "type", "uid"}
 
-// changed removes and alters fields, and gives lists items that differ in their keys. It shares nothing with what it is
-// made of.
+// changed removes and alters fields, and gives lists items with different keys. The result is a deep copy.
 func (g *generator) changed(v any, rate float64) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -172,7 +171,7 @@ func (g *generator) changed(v any, rate float64) any {
 	return v
 }
 
-// sibling is an item of a list with another key, one of few, so that lists have some in common.
+// sibling returns an item of a list with another key, one of few, so that lists have some items in common.
 func (g *generator) sibling(item any, _ int) any {
 	other := func(v any) any {
 		switch v := v.(type) {
@@ -259,7 +258,7 @@ func (g *generator) retainKeys(patch map[string]any) any {
 	return list
 }
 
-// member writes one member of a patch, and the directives that speak of it.
+// member writes one member of a patch, and the directives for it.
 func (g *generator) member(patch map[string]any, key string, t *schema.Type, live any, depth int) {
 	if g.chance(g.wild / 3) {
 		key = pick(g, []string{strings.ToUpper(key), strings.ToTitle(key[:min(1, len(key))]) + key[min(1, len(key)):],
@@ -385,7 +384,7 @@ func (g *generator) list(patch map[string]any, key string, t *schema.Type, live 
 	}
 }
 
-// fresh is an item for a list that has none.
+// fresh returns an item for an empty list.
 func (g *generator) fresh(t *schema.Type, i int) any {
 	switch t.Kind {
 	case schema.Struct:
@@ -404,7 +403,7 @@ func (g *generator) fresh(t *schema.Type, i int) any {
 	return "s" + fmt.Sprint(i)
 }
 
-// order is a $setElementOrder list, one that fits most of the time.
+// order returns a $setElementOrder list, mostly one that fits.
 func (g *generator) order(items, live []any) any {
 	if g.chance(g.wild) {
 		return g.anything(0)
@@ -457,7 +456,7 @@ func (g *generator) scalar() any {
 	return pick(g, []any{"a", "b", "", int64(0), int64(80), 80.0, 1.5, true, false})
 }
 
-// anything is a value that has nothing to do with its place.
+// anything returns a value unrelated to its place.
 func (g *generator) anything(depth int) any {
 	switch roll := g.rng.IntN(12); {
 	case roll < 2 && depth < 3:
@@ -483,7 +482,7 @@ func (g *generator) anything(depth int) any {
 	return g.scalar()
 }
 
-// spoilt puts things into a patch that do not belong there.
+// spoilt puts values into a patch that do not belong there.
 func (g *generator) spoilt(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

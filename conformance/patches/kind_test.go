@@ -14,7 +14,7 @@ import (
 	"plinth/schema"
 )
 
-// kind is a built-in kind with the object that k8s.io/api brings along for it, in which every field is filled in.
+// kind is a built-in kind with its vector from k8s.io/api, in which every field is set.
 type kind struct {
 	name   string
 	golang reflect.Type
@@ -22,14 +22,14 @@ type kind struct {
 	vector map[string]any
 }
 
-// often are the kinds that make half of all cases: they are the ones with lists that merge.
+// often are the kinds of half of all cases: those with lists that merge.
 var often = []string{"core.v1.Pod", "apps.v1.Deployment", "apps.v1.StatefulSet", "core.v1.Service", "core.v1.Node",
 	"policy.v1.PodDisruptionBudget", "core.v1.ServiceAccount", "apps.v1.ControllerRevision",
 	"core.v1.PersistentVolumeClaim",
 	"certificates.k8s.io.v1.CertificateSigningRequest", "admissionregistration.k8s.io.v1.ValidatingWebhookConfiguration",
 	"resource.k8s.io.v1.ResourceClaim"}
 
-// readKinds takes every vector for a kind.
+// readKinds reads all vectors, one for each kind.
 var readKinds = sync.OnceValues(func() (map[string]*kind, error) {
 	all, err := vectors.Read()
 	if err != nil {
@@ -55,8 +55,8 @@ func kindsOf(t testing.TB) map[string]*kind {
 	return kinds
 }
 
-// typed is a live object as the API server has it: what decoding makes of a document, as untyped content. It is false
-// for documents that cannot be decoded.
+// typed returns a live object as in the API server: the decoded document, converted to unstructured content; false for
+// documents that cannot be decoded.
 func (k *kind) typed(doc map[string]any) (map[string]any, bool) {
 	o := reflect.New(k.golang).Interface()
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(jsonOf(doc), o); err != nil {

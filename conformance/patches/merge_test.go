@@ -58,7 +58,7 @@ func (g *generator) merge(f family) merge {
 	return merge{valueOf(live), valueOf(patch)}
 }
 
-// upstream is the object, or the error.
+// upstream returns the resulting object, or the error.
 func (c merge) upstream() string {
 	made, err := jsonpatch.MergePatch(object.AppendJSON(nil, c.live), object.AppendJSON(nil, c.patch))
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"plinth/object"
 )
 
-// minimised is the smallest case that can be had of this one by leaving things out and that still shows its difference.
+// minimised returns a case with as many parts removed as possible that still shows the difference.
 func (c strategic) minimised(rng *rand.Rand, whole *difference) strategic {
 	trials := 0
 	shows := func(c strategic) bool {
@@ -28,8 +28,7 @@ func (c strategic) minimised(rng *rand.Rand, whole *difference) strategic {
 	return c
 }
 
-// shrunk leaves out members and items of a value, outer ones first, as long as what is left still shows what it is to
-// show.
+// shrunk leaves out members and items of a value, outer ones first, as long as shows holds for the rest.
 func shrunk(v object.Value, shows func(object.Value) bool) (object.Value, bool) {
 	changed := false
 	switch v.Kind() {

@@ -16,9 +16,9 @@ import (
 	"plinth/patch"
 )
 
-// outcome is what a patch comes to.
+// outcome is the result of a patch.
 type outcome struct {
-	status  int    // 200, or what the API server makes of the error
+	status  int    // 200, or the API server's status for the error
 	text    string // the object or the error message
 	crashed bool
 }

@@ -1,5 +1,5 @@
-// Command programs builds kube-controller-manager and kube-scheduler, which tests run on Plinth, if they are not built
-// yet. That takes minutes, longer than the time limit of a test.
+// Command programs builds kube-controller-manager and kube-scheduler, which tests run on Plinth, unless they are built
+// already. That takes minutes, longer than the time limit of a test.
 package main
 
 import (

@@ -19,7 +19,7 @@ func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.offset.L
 
 func (c *clock) jump(d time.Duration) { c.offset.Add(int64(d)) }
 
-// startWithClock runs a server in this process: no process can be given a clock of its own.
+// startWithClock runs a server in this process, as the clock of another process cannot be set.
 func startWithClock(t *testing.T, now func() time.Time) *harness.Server {
 	t.Helper()
 	config := server.Defaults()
@@ -37,18 +37,18 @@ func startWithClock(t *testing.T, now func() time.Time) *harness.Server {
 }
 
 // SPEC: WATCH-3, WATCH-7: the server's clock jumps, by seconds and by days, forwards and backwards, while informers are
-// there and while they are away. Whatever the jump does to the history, they end with the exact state.
+// connected and while they are not. Whatever effect a jump has on the history, they finally have the exact state.
 func TestInformersThroughClockJumps(t *testing.T) {
 	if harness.Target() == harness.Reference {
-		return // its clock is the machine's
+		return // its clock is the machine's and cannot be set
 	}
 	objects, count := scale(400, 10000), scale(2, 20)
 	jumps := []time.Duration{24 * time.Hour, -48 * time.Hour, 10 * time.Minute, time.Second, -time.Second}
 	for _, encoding := range encodings {
 		t.Run(encoding.name, func(t *testing.T) {
-			t.Parallel() // most of the time client-go waits before it tries again
+			t.Parallel() // it mostly waits for client-go's retries
 			var clock clock
-			clock.jump(72 * time.Hour) // the certificates are of today, and no jump goes back to before
+			clock.jump(72 * time.Hour) // certificates are valid from today, and no jump goes back before that
 			server := startWithClock(t, clock.now)
 			writer, _ := client(t, server, encoding.contentType)
 			w := &world{client: writer, name: "jumped"}

@@ -15,7 +15,7 @@ import (
 	"plinth/conformance/internal/harness"
 )
 
-// informer is one of client-go's, with default settings and a network of its own.
+// informer is a client-go informer with default settings and a separate network.
 type informer struct {
 	store   cache.Store
 	network *network
@@ -43,7 +43,7 @@ func follow(t *testing.T, s *harness.Server, namespace, contentType string, coun
 	return list
 }
 
-// agree waits until every informer holds exactly what the server has.
+// agree waits until every informer holds exactly the server's objects.
 func (w *world) agree(t *testing.T, list []*informer) {
 	t.Helper()
 	there, err := w.client.CoreV1().ConfigMaps(w.name).List(t.Context(), metav1.ListOptions{})
@@ -56,7 +56,7 @@ func (w *world) agree(t *testing.T, list []*informer) {
 	}
 	for i, inf := range list {
 		difference := ""
-		// After a long time without a server client-go may wait for a minute before it tries again.
+		// After a long time without a server, client-go may wait for a minute before it retries.
 		for until := time.Now().Add(scale(time.Minute,
 			5*time.Minute)); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
 			if difference = differ(inf.store, want); difference == "" {
@@ -69,7 +69,7 @@ func (w *world) agree(t *testing.T, list []*informer) {
 	}
 }
 
-// differ tells the first difference between a cache and what it should hold.
+// differ describes the first difference between a cache and the objects that it should hold.
 func differ(store cache.Store, want map[string]*corev1.ConfigMap) string {
 	keys := store.ListKeys()
 	if len(keys) != len(want) {
@@ -81,7 +81,7 @@ func differ(store cache.Store, want map[string]*corev1.ConfigMap) string {
 			return err.Error()
 		}
 		got := held.(*corev1.ConfigMap).DeepCopy()
-		got.TypeMeta = metav1.TypeMeta{} // an item of a list has none
+		got.TypeMeta = metav1.TypeMeta{} // items of a list have none
 		if !equality.Semantic.DeepEqual(got, want[key]) {
 			return fmt.Sprintf("%s is %+v, should be %+v", key, got, want[key])
 		}
@@ -96,8 +96,8 @@ func TestInformers(t *testing.T) {
 	changes := objects / scale(4, 10)
 	for _, encoding := range encodings {
 		t.Run(encoding.name, func(t *testing.T) {
-			t.Parallel() // most of the time client-go waits before it tries again
-			// What happens while an informer is away does not fit into this history.
+			t.Parallel() // it mostly waits for client-go's retries
+			// The changes while an informer is disconnected do not fit into this history.
 			server := harness.RunTarget(t, "--watch-history-bytes", fmt.Sprint(scale(100<<10, 1<<20)))
 			writer, _ := client(t, server, encoding.contentType)
 			w := &world{client: writer, name: "informed"}
@@ -106,7 +106,7 @@ func TestInformers(t *testing.T) {
 			list := follow(t, server, w.name, encoding.contentType, count)
 			w.agree(t, list)
 			for range rounds {
-				for i, inf := range list { // connections go while things change
+				for i, inf := range list { // connections are cut while objects change
 					if i%2 == 0 {
 						inf.network.cut()
 					}
@@ -114,7 +114,7 @@ func TestInformers(t *testing.T) {
 				w.change(t, changes/4, objects)
 				w.agree(t, list)
 
-				if server.Kind == harness.Plinth { // the reference comes back on another port
+				if server.Kind == harness.Plinth { // the reference restarts on another port
 					w.change(t, changes/4, objects)
 					if err := server.Restart(); err != nil {
 						t.Fatal(err)
@@ -128,7 +128,7 @@ func TestInformers(t *testing.T) {
 					before[i] = inf.network.lists.Load()
 					inf.network.set(false)
 				}
-				w.change(t, 2*changes, objects) // the history forgets where they were
+				w.change(t, 2*changes, objects) // the history drops their versions
 				for _, inf := range list {
 					inf.network.set(true)
 				}
@@ -143,14 +143,14 @@ func TestInformers(t *testing.T) {
 	}
 }
 
-// SPEC: BEY-6, WATCH-7: informers go on after kill -9 without a relist, and lose nothing.
+// SPEC: BEY-6, WATCH-7: informers continue after kill -9 without a relist, and lose no events.
 func TestInformersGoOnWithoutARelist(t *testing.T) {
 	if harness.Target() == harness.Reference {
-		return // it comes back on another port, and its watch cache begins anew
+		return // it restarts on another port, and its watch cache begins anew
 	}
 	for _, encoding := range encodings {
 		t.Run(encoding.name, func(t *testing.T) {
-			t.Parallel() // most of the time client-go waits before it tries again
+			t.Parallel() // it mostly waits for client-go's retries
 			server := harness.RunTarget(t)
 			writer, _ := client(t, server, encoding.contentType)
 			w := &world{client: writer, name: "resumed"}
@@ -160,7 +160,7 @@ func TestInformersGoOnWithoutARelist(t *testing.T) {
 			list := follow(t, server, w.name, encoding.contentType, scale(4, 20))
 			w.agree(t, list)
 			for range scale(1, 10) {
-				w.change(t, 20, objects) // a watch that ends before anything came makes client-go list again
+				w.change(t, 20, objects) // a watch that ends without an event makes client-go list again
 				w.agree(t, list)
 				before, resumed := make([]int64, len(list)), make([]int64, len(list))
 				for i, inf := range list {

@@ -25,7 +25,7 @@ import (
 var full = flag.Bool("full", false, "as much as the requirements say: minutes")
 
 func TestMain(m *testing.M) {
-	// client-go reads its gates when the first client is made. Without this one it knows no CBOR.
+	// client-go reads its gates when the first client is made. Without this one it does not support CBOR.
 	if err := os.Setenv("KUBE_FEATURE_ClientsAllowCBOR", "true"); err != nil {
 		panic(err)
 	}
@@ -40,24 +40,24 @@ func scale[T any](short, all T) T {
 	return short
 }
 
-// encodings are what informers ask for.
+// encodings are the media types that informers request.
 var encodings = []struct{ name, contentType string }{
 	{"JSON", "application/json"},
 	{"protobuf", "application/vnd.kubernetes.protobuf"},
 	{"CBOR", "application/cbor"},
 }
 
-// network is the way to a server, which can be cut and closed; and it counts what is asked on it.
+// network is the connection to a server, which can be cut and closed; it counts the requests.
 type network struct {
 	mu    sync.Mutex
 	conns map[net.Conn]bool
 	down  bool
 
-	lists   atomic.Int64 // whole collections asked for, by a list or by a streaming list
-	resumes atomic.Int64 // watches that go on from a version
+	lists   atomic.Int64 // requests for whole collections, by list or streaming list
+	resumes atomic.Int64 // watches that resume from a version
 }
 
-// errDown is what a client finds where no server listens: upon it informers wait and go on from where they were.
+// errDown is the error of a client when no server listens: informers then wait and resume where they were.
 var errDown = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 
 func (n *network) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -93,7 +93,7 @@ func (n *network) set(up bool) {
 	}
 }
 
-// counted counts what is asked for, and asks.
+// counted counts requests and passes them on.
 type counted struct {
 	network *network
 	next    http.RoundTripper
@@ -112,7 +112,7 @@ func (c *counted) RoundTrip(request *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(request)
 }
 
-// client returns a typed client on a network of its own.
+// client returns a typed client on a separate network.
 func client(t *testing.T, s *harness.Server, contentType string) (*kubernetes.Clientset, *network) {
 	t.Helper()
 	config, err := s.Config()
@@ -140,7 +140,7 @@ func namespace(t *testing.T, c kubernetes.Interface, name string) {
 	}
 }
 
-// world is what the tests change: ConfigMaps of one namespace.
+// world holds the objects that the tests change: ConfigMaps of one namespace.
 type world struct {
 	client kubernetes.Interface
 	name   string
@@ -166,7 +166,7 @@ func (w *world) fill(t *testing.T, objects int) {
 	}
 }
 
-// change makes changes all over the objects: it updates most, and deletes or creates some.
+// change makes random changes: mostly updates, and some deletions and creations.
 func (w *world) change(t *testing.T, changes, objects int) {
 	t.Helper()
 	maps := w.client.CoreV1().ConfigMaps(w.name)
@@ -178,7 +178,7 @@ func (w *world) change(t *testing.T, changes, objects int) {
 				_, err = maps.Create(t.Context(), m, metav1.CreateOptions{})
 			}
 			if apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
-				return nil // somebody was faster
+				return nil // another writer was faster
 			}
 			return err
 		}

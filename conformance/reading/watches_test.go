@@ -34,7 +34,7 @@ func do(t *testing.T, c *load.Client, method, path string, body []byte) []byte {
 	return answer
 }
 
-// event is what the tests look at of one.
+// event is the part of an event that the tests compare.
 type event struct {
 	Type   string
 	Object struct {
@@ -47,7 +47,7 @@ type event struct {
 	}
 }
 
-// read reads events off a watch until it breaks off or ends, and hands them over.
+// read reads events from a watch until it breaks or ends, and sends them to events.
 func read(body io.Reader, events chan<- event) error {
 	decoder := json.NewDecoder(bufio.NewReader(body))
 	for {
@@ -59,11 +59,11 @@ func read(body io.Reader, events chan<- event) error {
 	}
 }
 
-// SPEC: BEY-6, WATCH-7, WATCH-1: the server is killed in the middle of a stream, again and again; a client goes on from
-// the last version it has seen and gets every change once, in order, selected or not.
+// SPEC: BEY-6, WATCH-7, WATCH-1: the server is killed in the middle of a stream, again and again; a client resumes from
+// the last version that it has seen and gets every change once, in order, with and without a selector.
 func TestWatchGoesOnAfterKills(t *testing.T) {
 	if harness.Target() == harness.Reference {
-		return // it comes back on another port, and its watch cache begins anew
+		return // it restarts on another port, and its watch cache begins anew
 	}
 	server := harness.RunTarget(t)
 	c := load.New(server, 4)
@@ -82,7 +82,7 @@ func TestWatchGoesOnAfterKills(t *testing.T) {
 			if selector != "" {
 				prefix = "red"
 			}
-			go func() { // a writer that goes on whatever happens
+			go func() { // a writer that continues through the kills
 				defer close(written)
 				for i := 0; ; i++ {
 					select {
@@ -139,7 +139,7 @@ func TestWatchGoesOnAfterKills(t *testing.T) {
 				seen := 0
 				follow(t.Context(), func(event) bool {
 					if seen++; seen == 20+5*kill {
-						server.Kill() // what has been sent already is still read
+						server.Kill() // events that were sent already are still read
 					}
 					return false
 				})
@@ -175,11 +175,12 @@ func number(t *testing.T, version string) uint64 {
 	return n
 }
 
-// SPEC: LIST-5, LIST-6, WATCH-3, BEY-6: what the history has forgotten is 410 for pages, exact lists and watches,
-// before and after a restart; a page's token goes on in the newest state; what it still holds goes on.
+// SPEC: LIST-5, LIST-6, WATCH-3, BEY-6: versions that the history has dropped get 410 for pages, exact lists and
+// watches, before and after a restart; a page's token continues in the newest state; versions that it still holds
+// continue.
 func TestForgottenVersions(t *testing.T) {
 	if harness.Target() == harness.Reference {
-		return // what it has forgotten is etcd's to say, and its cache still knows
+		return // which versions it has dropped depends on etcd, and its cache may still have them
 	}
 	server := harness.RunTarget(t, "--watch-history-bytes", fmt.Sprint(64<<10))
 	c := load.New(server, 2)
@@ -217,7 +218,7 @@ func TestForgottenVersions(t *testing.T) {
 		gone("limit=1&resourceVersion=" + old)
 		next := continueOf(t, []byte(gone("limit=2&continue="+token)))
 		rest := do(t, c, http.MethodGet, maps+"?limit=2&continue="+next, nil)
-		// After a restart the server has renewed objects of its own.
+		// After a restart the server has written its own objects again.
 		if got, at := namesIn(t, rest), number(t, load.ResourceVersion(rest)); got != "m3 m4" || at < number(t, now) ||
 			at != number(t, now) && !restarted {
 			t.Errorf("restarted %v: the rest is %s at %s", restarted, got, load.ResourceVersion(rest))
@@ -230,7 +231,7 @@ func TestForgottenVersions(t *testing.T) {
 	}
 }
 
-// told is the types and codes of all that a watch tells until it ends.
+// told returns the types and codes of all events of a watch until it ends.
 func told(t *testing.T, c *load.Client, path string) string {
 	t.Helper()
 	var types []string

@@ -31,7 +31,7 @@ var rewrite = flag.Bool("rewrite", false, "ask the reference and record its answ
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-// examples are the folders with objects, by project.
+// examples are the folders with example objects, by project.
 var examples = map[string][]string{
 	"gateway-api":         {"examples", "hack/invalid-examples"},
 	"cert-manager":        {"test", "deploy", "make", "hack"},
@@ -42,8 +42,8 @@ var examples = map[string][]string{
 
 const answersFile = "testdata/answers.txt"
 
-// The definitions of real projects are established, their examples are taken, and those that are wrong are refused with
-// the reference's causes. SPEC: EXT-1 VAL-1
+// The definitions of real projects are established, their valid examples are accepted, and the invalid ones are refused
+// with the reference's causes. SPEC: EXT-1 VAL-1
 func TestRealProjects(t *testing.T) {
 	kind := harness.Target()
 	if *rewrite || harness.WantReference() {
@@ -87,7 +87,7 @@ func TestRealProjects(t *testing.T) {
 	}
 }
 
-// example is an object out of a file.
+// example is an object from a file.
 type example struct {
 	APIVersion, Kind string
 	Metadata         struct{ Name, GenerateName, Namespace string }
@@ -116,7 +116,7 @@ func objectsOf(t *testing.T, dir string, folders []string) (found []example) {
 				reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 				for i := 0; ; i++ {
 					part, err := reader.Read()
-					if err != nil { // the end, or something that is no YAML
+					if err != nil { // the end, or a document that is not YAML
 						return nil
 					}
 					o := example{where: fmt.Sprintf("%s#%d", filepath.ToSlash(name), i)}
@@ -142,7 +142,7 @@ type client struct {
 	namespaces map[string]bool
 }
 
-// status is what is read of answers.
+// status is the part of a response that is read.
 type status struct {
 	Message string
 	Details struct {
@@ -177,7 +177,7 @@ func (c *client) do(method, path string, body []byte) (int, status) {
 		status
 		Status json.RawMessage
 	}
-	json.Unmarshal(text, &s) //nolint:errcheck // what is no JSON says nothing
+	json.Unmarshal(text, &s) //nolint:errcheck // a body that is not JSON leaves it empty
 	json.Unmarshal(s.Status, &s.status.Status)
 	return rs.StatusCode, s.status
 }
@@ -199,7 +199,7 @@ func (c *client) define(d realcrds.Definition, served map[string]string) {
 		c.t.Fatal(err)
 	}
 	path := "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + d.Name
-	// a project has two of some: the first is the one for everybody
+	// a project has two versions of some: the first is the general one
 	if code, _ := c.do(http.MethodGet, path, nil); code == 200 {
 		return
 	}
@@ -227,7 +227,7 @@ func (c *client) define(d realcrds.Definition, served map[string]string) {
 	}
 }
 
-// create creates an object under a name of its own, and words the answer.
+// create creates an object with a unique name, and formats the response.
 func (c *client) create(resource string, o *example) string {
 	c.t.Helper()
 	namespace := o.Metadata.Namespace
@@ -249,7 +249,7 @@ func (c *client) create(resource string, o *example) string {
 		c.t.Fatal(err)
 	}
 	c.serial++
-	if meta, ok := obj["metadata"].(map[string]any); ok { // many files have objects of the same name
+	if meta, ok := obj["metadata"].(map[string]any); ok { // many files have objects with the same name
 		meta["name"] = fmt.Sprintf("e%d", c.serial)
 	}
 	body, err := json.Marshal(obj)

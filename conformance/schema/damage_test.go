@@ -9,21 +9,21 @@ import (
 	"slices"
 )
 
-// Protobuf without a schema, as what damages messages needs it.
+// Protobuf without a schema, for damaging messages.
 
 // envelopeMagic begins a body.
 const envelopeMagic = "k8s\x00"
 
-// wireNode is a field of a message, as the message has it: numbers may be longer than they need be.
+// wireNode is a field of an encoded message: varints may be longer than necessary.
 type wireNode struct {
 	tag              uint64
-	tagLen, valueLen int    // how long the numbers are, of which the second is the value or its length
+	tagLen, valueLen int    // lengths of the varints for the tag and for the value or its length
 	value            uint64 // of a varint
-	bytes            []byte // of other fields, if they are no message
+	bytes            []byte // of other fields that are not messages
 	message          *wireMessage
 }
 
-// wireMessage is a message, and what stands behind the fields that can be read.
+// wireMessage is a message, and the bytes after the fields that can be parsed.
 type wireMessage struct {
 	fields []*wireNode
 	rest   []byte
@@ -100,7 +100,7 @@ func (f *wireNode) append(dst []byte) []byte {
 	return append(dst, f.bytes...)
 }
 
-// appendLong appends a number in at least so many bytes.
+// appendLong appends a varint of at least size bytes.
 func appendLong(dst []byte, v uint64, size int) []byte {
 	start := len(dst)
 	dst = binary.AppendUvarint(dst, v)
@@ -111,7 +111,7 @@ func appendLong(dst []byte, v uint64, size int) []byte {
 	return dst
 }
 
-// all are the messages below one, and itself.
+// all returns a message and all messages below it.
 func (m *wireMessage) all() []*wireMessage {
 	list := []*wireMessage{m}
 	for _, f := range m.fields {
@@ -199,7 +199,7 @@ func (m *wireMessage) damage(random *rand.Rand) {
 	}
 }
 
-// fit makes the value one of the wire type.
+// fit gives the field a value of its wire type.
 func (f *wireNode) fit(random *rand.Rand) {
 	switch f.tag & 7 {
 	case 1:
@@ -217,7 +217,7 @@ func (f *wireNode) fit(random *rand.Rand) {
 	}
 }
 
-// oddField is a field with a number that few messages have.
+// oddField returns a field with a number that few messages have.
 func oddField(random *rand.Rand) *wireNode {
 	number := []uint64{1, 2, 3, 4, 5, 100, 1000}[random.IntN(7)]
 	f := &wireNode{tag: number<<3 | uint64(random.IntN(6)), value: oddNumbers[random.IntN(len(oddNumbers))]}
@@ -228,7 +228,7 @@ func oddField(random *rand.Rand) *wireNode {
 	return f
 }
 
-// oddGroup is what is in a group, and mostly its end.
+// oddGroup returns the contents of a group, mostly with its end.
 func oddGroup(random *rand.Rand, depth int) []byte {
 	var b []byte
 	for range random.IntN(3) {
@@ -271,8 +271,8 @@ func damagedBytes(random *rand.Rand, body []byte) []byte {
 	return body
 }
 
-// smallerBody is the n-th of the bodies that have a field less, the outer ones first; of short ones, behind those, that
-// have a byte less.
+// smallerBody returns the n-th of the bodies that have one field less, outer fields first; for short bodies, those with
+// one byte less follow.
 func smallerBody(body []byte, n int) []byte {
 	if bytes.HasPrefix(body, []byte(envelopeMagic)) {
 		whole := parseWire(body[len(envelopeMagic):])

@@ -25,7 +25,7 @@ var (
 	cases = flag.Int("cases", 4000, "number of random cases")
 )
 
-// outcome is what decoding one text came to.
+// outcome is the result of decoding one text.
 type outcome struct {
 	json    string // sorted by key; "" if it was refused
 	settled string // the stored form
@@ -45,8 +45,8 @@ func ours(typ *schema.Type, v object.Value) outcome {
 	}
 }
 
-// again decodes and settles v knowing what it was made from, and says where that comes to something else than not
-// knowing it.
+// again decodes and settles v with its origin as a hint, and reports where the result differs from that without the
+// hint.
 func again(t *testing.T, typ *schema.Type, v, settled object.Value) {
 	t.Helper()
 	want, wantErr := typ.Decode(v)
@@ -114,7 +114,7 @@ func sortedJSON(t *testing.T, o any) string {
 	return string(object.AppendJSON(nil, parse(t, text)))
 }
 
-// compare decodes one value with both and returns what we made of it.
+// compare decodes one value with both and returns our outcome.
 func compare(t *testing.T, typ reflect.Type, input object.Value) outcome {
 	t.Helper()
 	text := object.AppendJSON(nil, input)
@@ -148,7 +148,7 @@ func TestVectorsDecodeAsUpstream(t *testing.T) {
 	}
 }
 
-// Every field of every struct, with every replacement: the fields of all kinds are made of these.
+// Every field of every struct, with every replacement: all kinds consist of these.
 //
 // SPEC: VAL-1, VAL-3.
 func TestEveryFieldDecodesAsUpstream(t *testing.T) {
@@ -175,7 +175,7 @@ func TestEveryFieldDecodesAsUpstream(t *testing.T) {
 	}
 }
 
-// allStructs are the Go structs that the kinds are made of.
+// allStructs returns the Go structs of which the kinds consist.
 func allStructs(t *testing.T) []reflect.Type {
 	t.Helper()
 	var list []reflect.Type
@@ -202,7 +202,7 @@ func allStructs(t *testing.T) []reflect.Type {
 	return list
 }
 
-// Whatever is at the top, in place of an object.
+// Values of every type in place of the whole object.
 func TestNoObject(t *testing.T) {
 	for _, v := range vectors.All(t) {
 		for _, input := range []string{`[]`, `"x"`, `1`, `true`, `null`} {
@@ -264,7 +264,7 @@ func TestMutatedVectorsDecodeAsUpstream(t *testing.T) {
 	}
 }
 
-// Members that stand twice, in known and unknown fields, maps and untyped content.
+// Duplicate members, in known and unknown fields, maps and untyped content.
 //
 // SPEC: VAL-2.
 func TestDuplicatesAsUpstream(t *testing.T) {
@@ -305,7 +305,7 @@ func TestDuplicatesAsUpstream(t *testing.T) {
 	}
 }
 
-// appendTwice prints a value with some of its members twice.
+// appendTwice encodes a value with some of its members twice.
 func appendTwice(dst []byte, random *rand.Rand, v object.Value) []byte {
 	separator := func(i int) {
 		if i > 0 {
@@ -336,7 +336,7 @@ func appendTwice(dst []byte, random *rand.Rand, v object.Value) []byte {
 	return object.AppendJSON(dst, v)
 }
 
-// replacements are what a random place is replaced with.
+// replacements are the values that replace random places.
 var replacements = []string{
 	`{}`, `[]`, `""`, `0`, `null`, `{}`, `[]`, `""`, `0`, `null`, `null`, `true`, `false`, `1`, `-1`, `1.0`, `1.5`, `1e3`,
 	`"1e3"`, `-0`, `"text"`,

@@ -26,8 +26,8 @@ import (
 	"plinth/schema"
 )
 
-// The markers' defaults are some of what upstream's defaulting functions do: what Default fills in, they fill in with
-// the same, and on what they have done Default finds nothing to do. Every marker has to have fired.
+// The markers' defaults are a part of upstream's defaulting functions: these fill in whatever Default fills in, with
+// the same value, and Default does not change their result. Every marker has to take effect at least once.
 //
 // SPEC: VAL-4.
 func TestMarkersDefaultAsUpstream(t *testing.T) {
@@ -85,7 +85,7 @@ func markers(t *schema.Type, seen map[*schema.Type]bool, found map[string]bool) 
 	markers(t.Elem, seen, found)
 }
 
-// checkFilled compares what has come to a value with what upstream has made of it.
+// checkFilled compares the fields that were added to a value with upstream's.
 func checkFilled(t *testing.T, at string, typ *schema.Type, before, after, upstream object.Value,
 	fired map[string]bool) {
 	t.Helper()

@@ -27,10 +27,10 @@ const factsFile = "testdata/facts-1.37.txt"
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-// foreign are models whose types are no part of k8s.io/api and apimachinery; they come with a module of their own.
+// foreign are models whose types are not in k8s.io/api and apimachinery but in other modules.
 var foreign = []string{"io.k8s.kube-aggregator."}
 
-// openAPI is the part of a schema in an OpenAPI v3 document that says what a type is and how it merges.
+// openAPI is the part of a schema in an OpenAPI v3 document that describes a type and how it merges.
 type openAPI struct {
 	Type                 string
 	Format               string
@@ -49,8 +49,8 @@ type openAPI struct {
 	PatchMergeKey        string   `json:"x-kubernetes-patch-merge-key"`
 }
 
-// The facts are one block of lines a model: its name and marker, then a line a property with its type and what else is
-// said of it. Defaults of list items and map values are not among them, for they follow from the type.
+// The facts are one block of lines for each model: its name and marker, then a line for each property, with its type
+// and other facts. Defaults of list items and map values are left out, as they follow from the type.
 //
 // SPEC: SSA-8.
 func TestFactsAreTheReferences(t *testing.T) {
@@ -96,8 +96,8 @@ func TestFactsAreTheReferences(t *testing.T) {
 	}
 }
 
-// namedTypes are our types by their OpenAPI name, as they are without what a field says of them: those of all kinds,
-// and these models.
+// namedTypes returns our types by their OpenAPI name, without the facts that belong to a field: those of all kinds, and
+// these models.
 func namedTypes(t *testing.T, models []string) map[string]*schema.Type {
 	t.Helper()
 	types := map[string]*schema.Type{}
@@ -127,7 +127,7 @@ func namedTypes(t *testing.T, models []string) map[string]*schema.Type {
 	return types
 }
 
-// ourFacts writes a type in the form of the record.
+// ourFacts formats a type as in the record.
 func ourFacts(t *schema.Type) string {
 	var b strings.Builder
 	b.WriteString(t.Name)
@@ -182,7 +182,7 @@ func writePatch(b *strings.Builder, strategy, key string) {
 	}
 }
 
-// defaultOf is the default in OpenAPI: that of the marker, or the zero value of a field that is never absent.
+// defaultOf returns the default in OpenAPI: that of the marker, or the zero value of a field that is never absent.
 func defaultOf(f *schema.Field) object.Value {
 	switch {
 	case !f.Default.IsNull():
@@ -244,7 +244,7 @@ func shortName(name string) string {
 	return "@" + strings.TrimPrefix(strings.TrimPrefix(name, "io.k8s.api."), "io.k8s.apimachinery.pkg.")
 }
 
-// askReference reads every document and writes its models in the form of the record.
+// askReference reads every document and formats its models as in the record.
 func askReference(t *testing.T) string {
 	t.Helper()
 	server := harness.Run(t, harness.Options{Kind: harness.Reference})

@@ -22,7 +22,7 @@ import (
 	"plinth/schema"
 )
 
-// message is what we make of a value of a type: its envelope taken off.
+// message encodes a value of a type, without the envelope.
 func message(t *testing.T, typ *schema.Type, v object.Value) []byte {
 	t.Helper()
 	text := object.AppendObject(nil, v)
@@ -37,7 +37,7 @@ func message(t *testing.T, typ *schema.Type, v object.Value) []byte {
 	return unknown.Raw
 }
 
-// enclose is a message in an envelope.
+// enclose puts a message into an envelope.
 func enclose(t *testing.T, message []byte) []byte {
 	t.Helper()
 	unknown := runtime.Unknown{Raw: message}
@@ -48,8 +48,8 @@ func enclose(t *testing.T, message []byte) []byte {
 	return append([]byte("k8s\x00"), b...)
 }
 
-// compareMessages encodes one value with both, as it is and as it is stored, and reads what the other one has written.
-// It says whether the value has the type and the type a message.
+// compareMessages encodes one value with both, as it is and as it is stored, and decodes each other's message. It says
+// whether the value has the type and the type has a message.
 func compareMessages(t *testing.T, typ reflect.Type, input object.Value) bool {
 	t.Helper()
 	compiled := gotypes.OfType(typ)
@@ -84,8 +84,8 @@ func compareMessages(t *testing.T, typ reflect.Type, input object.Value) bool {
 	return true
 }
 
-// forget makes empty bytes that are there into none where JSON leaves them out: what is stored here is what JSON can
-// tell, and so we cannot know of them.
+// forget replaces empty bytes by nil where JSON omits them: we store what JSON can represent, which does not include
+// them.
 func forget(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -110,10 +110,10 @@ func forget(v reflect.Value) {
 	}
 }
 
-// farYear matches what we say of a time beyond the years 0000 to 9999, which is none in JSON (RFC 3339).
+// farYear matches our error for a time beyond the years 0000 to 9999, which JSON cannot represent (RFC 3339).
 var farYear = regexp.MustCompile(`^decode: parsing time "(-|[0-9]{5,}-)`)
 
-// compareRead reads a message with both and says whether it can be read.
+// compareRead decodes a message with both and says whether that is possible.
 func compareRead(t *testing.T, typ reflect.Type, message []byte) bool {
 	t.Helper()
 	compiled := gotypes.OfType(typ)
@@ -121,17 +121,17 @@ func compareRead(t *testing.T, typ reflect.Type, message []byte) bool {
 	refused := back.Unmarshal(message)
 	quoteManagers(reflect.ValueOf(back))
 	if refused == nil {
-		_, refused = json.Marshal(back) // text that is no JSON, where JSON is, is found only here
+		_, refused = json.Marshal(back) // only we detect invalid JSON in a field of JSON
 	}
 	got, err := readMessage(compiled, enclose(t, message))
 	switch {
 	case err != nil && refused == nil && farYear.MatchString(err.Error()):
-		// The reference takes it and answers with a time that no client can read.
+		// The reference accepts it and responds with a time that no client can decode.
 		return false
 	case (err == nil) != (refused == nil):
 		t.Errorf("%s: %x: we say %v, they %v", typ, message, err, refused)
 	case err == nil:
-		// Fields that are there and empty print as null; here they are not there.
+		// The reference encodes empty fields as null; we omit them.
 		if got, want := withoutEmpty.Replace(got), withoutEmpty.Replace(sortedJSON(t, back)); got != want {
 			at := 0
 			for at < min(len(got), len(want)) && got[at] == want[at] {
@@ -144,12 +144,12 @@ func compareRead(t *testing.T, typ reflect.Type, message []byte) bool {
 	return refused == nil
 }
 
-// withoutEmpty takes out JSON that is there and empty: the members that hold any.
+// withoutEmpty removes the members with empty JSON.
 var withoutEmpty = strings.NewReplacer(`"fieldsV1":null,`, "", `,"fieldsV1":null`, "", `"fieldsV1":null`, "",
 	`"data":null,`, "", `,"parameters":null`, "", `"parameters":null,`, "")
 
-// quoteManagers makes strings of the fieldsV1 that are no JSON. As JSON, nothing can hold them; in the reference they
-// are read and passed over later, and here a string stands for them.
+// quoteManagers replaces fieldsV1 that are not JSON by strings, as JSON cannot represent them: the reference decodes
+// them and ignores them later, and we decode them to a string.
 func quoteManagers(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
@@ -157,7 +157,7 @@ func quoteManagers(v reflect.Value) {
 			if raw := fields.GetRawBytes(); len(raw) > 0 && !json.Valid(raw) {
 				text, err := json.Marshal(string(raw))
 				if err != nil {
-					panic(err) // a string always can be printed
+					panic(err) // a string can always be encoded
 				}
 				fields.SetRawBytes(text)
 			}
@@ -246,8 +246,8 @@ func TestMutatedVectorsInProtobuf(t *testing.T) {
 	}
 }
 
-// Messages that were cut short, and messages in which bytes are others, are read as the generated code reads them, or
-// refused where it refuses them.
+// Messages that are truncated or have changed bytes are decoded like by the generated code, or refused if that refuses
+// them.
 //
 // SPEC: MED-3, WRITE-6
 func TestDamagedMessages(t *testing.T) {

@@ -33,7 +33,7 @@ import (
 
 var tries = flag.Int("tries", 1000, "how many random objects of each kind are tried in search of cases to record")
 
-// recordedKinds are kinds that together have everything that a message may consist of.
+// recordedKinds are kinds that together have all elements of messages.
 var recordedKinds = []string{"admissionregistration.k8s.io.v1.ValidatingAdmissionPolicy",
 	"apiextensions.k8s.io.v1.CustomResourceDefinition", "apps.v1.ControllerRevision", "apps.v1.Deployment",
 	"authentication.k8s.io.v1.TokenReview", "authorization.k8s.io.v1.SubjectAccessReview",
@@ -42,7 +42,7 @@ var recordedKinds = []string{"admissionregistration.k8s.io.v1.ValidatingAdmissio
 	"events.k8s.io.v1.Event", "networking.k8s.io.v1.NetworkPolicy", "policy.v1.PodDisruptionBudget",
 	"resource.k8s.io.v1.ResourceClaim", "resource.k8s.io.v1.ResourceSlice"}
 
-// recordedKind is a kind in both worlds.
+// recordedKind is a kind with the types of both sides.
 type recordedKind struct {
 	name   string
 	ours   *schema.Type
@@ -50,8 +50,8 @@ type recordedKind struct {
 	vector object.Value
 }
 
-// TestRecordMessages looks for objects and messages of which a mutant of package proto makes something else than the
-// generated code does, while we make the same, and writes them into the table of that package:
+// TestRecordMessages searches for objects and messages for which package proto gives the same result as the generated
+// code and a mutant of it does not, and writes them into the table of that package:
 //
 //	go run ./mutants/overlay internal/proto DIR
 //	go test -tags mutants -overlay DIR/overlay.json -vet=off ./schema -run TestRecordMessages
@@ -115,7 +115,7 @@ const recordedDefinition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"Cust
 "depends":{"dependencies":{"a":["b","c"],"d":{"required":["e"]}},"not":{"anyOf":[{},{"pattern":"^x"}]}}
 }}}}]}}`
 
-// written asks what is written of an object.
+// written returns the question for the encoding of an object.
 func (k *recordedKind) written(what string, ours func(in []byte) ([]byte, error),
 	theirs func(in []byte) ([]byte, error)) *recorder.Question {
 	return &recorder.Question{
@@ -129,7 +129,7 @@ func (k *recordedKind) written(what string, ours func(in []byte) ([]byte, error)
 			if err != nil {
 				return "", err
 			}
-			again, err := ours(in) // in used buffers
+			again, err := ours(in) // with used buffers
 			if err == nil && !bytes.Equal(first, again) {
 				err = errors.New("something else the second time")
 			}
@@ -146,14 +146,15 @@ func (k *recordedKind) written(what string, ours func(in []byte) ([]byte, error)
 			}
 			parsed, err := object.ParseJSON(less)
 			if err != nil {
-				return []byte{} // which has no answer
+				return []byte{} // for which there is no answer
 			}
 			return object.AppendObject(nil, parsed.Value)
 		},
 	}
 }
 
-// renew makes the variables of package proto anew: plans are made once. It fails for mutants that end the process.
+// renew computes the variables of package proto again, as plans are made once. It fails for mutants that end the
+// process.
 func renew() error {
 	active := mutants.Active
 	if active > 0 && strings.Contains(mutants.Names[active-1], "plans.mu.Lock()") {
@@ -163,7 +164,7 @@ func renew() error {
 	return nil
 }
 
-// input is an object as it is decoded, without some of its fields.
+// input returns a decoded object without some of its fields.
 func (k *recordedKind) input(i int) []byte {
 	random := rand.New(rand.NewPCG(*seed, uint64(i)))
 	v := k.vector
@@ -184,7 +185,7 @@ func (k *recordedKind) input(i int) []byte {
 	return object.AppendObject(nil, v)
 }
 
-// thinned is a value without one of its parts.
+// thinned returns a value without one of its parts.
 func thinned(random *rand.Rand, v object.Value) object.Value {
 	if v.Kind() == object.List && v.Len() > 0 {
 		i := random.IntN(v.Len())
@@ -198,7 +199,7 @@ func thinned(random *rand.Rand, v object.Value) object.Value {
 	switch {
 	case random.IntN(12) == 0: // unknown fields
 		return v.With("zz", m.Value).With("AA", object.IntOf(1))
-	case leaf && m.Value.Kind() != object.String && random.IntN(2) == 0: // of a time, null means zero here
+	case leaf && m.Value.Kind() != object.String && random.IntN(2) == 0: // for a time, null means zero here
 		return v.With(m.Key, object.Nil)
 	case leaf || random.IntN(8) == 0:
 		return v.Without(m.Key)
@@ -217,10 +218,10 @@ func (k *recordedKind) object(in []byte) ([]byte, error) {
 	return out, nil
 }
 
-// typed is an object in its Go type.
+// typed decodes an object to its Go type.
 func (k *recordedKind) typed(in []byte) (protobufObject, error) {
 	into := reflect.New(k.theirs).Interface().(protobufObject)
-	_, err := kjson.UnmarshalStrict(in, into) // unknown fields are passed over
+	_, err := kjson.UnmarshalStrict(in, into) // unknown fields are ignored
 	forget(reflect.ValueOf(into).Elem())
 	return into, err
 }
@@ -241,7 +242,7 @@ func (k *recordedKind) theirObject(in []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// revision is an object with its resourceVersion.
+// revision encodes an object with its resourceVersion.
 func (k *recordedKind) revision(in []byte) ([]byte, error) {
 	at, ok := object.Locate(in)
 	if !ok {
@@ -260,7 +261,7 @@ func (k *recordedKind) theirRevision(in []byte) ([]byte, error) {
 	return append([]byte("before"), message...), err
 }
 
-// lean is an object without its managedFields.
+// lean encodes an object without its managedFields.
 func (k *recordedKind) lean(in []byte) ([]byte, error) {
 	message, err := proto.AppendMessage(nil, k.ours, in, 0, 0)
 	return proto.AppendLean([]byte("before"), message), err
@@ -276,7 +277,7 @@ func (k *recordedKind) theirLean(in []byte) ([]byte, error) {
 	return append([]byte("before"), message...), err
 }
 
-// metadata is the metadata of an object, and what package proto says that they are of its message.
+// metadata encodes the metadata of an object, and compares them with those that package proto finds in its message.
 func (k *recordedKind) metadata(in []byte) ([]byte, error) {
 	if !hasMetadata(in) {
 		return nil, errors.New("no metadata")
@@ -312,7 +313,7 @@ func (k *recordedKind) theirMetadata(in []byte) ([]byte, error) {
 	return append(field, message...), nil
 }
 
-// read asks what a body is read as.
+// read returns the question for the decoding of a body.
 func (k *recordedKind) read(t *testing.T) *recorder.Question {
 	worded := map[string]int{}
 	t.Cleanup(func() {
@@ -383,12 +384,12 @@ func (k *recordedKind) ourRead(in []byte) (string, error) {
 
 var errOtherKind = errors.New("an object of another kind")
 
-// readFirst are bodies that few random ones come near.
+// readFirst are bodies that random ones rarely resemble.
 var readFirst = map[string][][]byte{
 	"core.v1.ConfigMap": {
 		[]byte("k8s\x00\x0a\x02\x08\x00"),                                                // apiVersion is a number
 		[]byte("k8s\x00\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),                    // a negative length
-		body("\xa2\x06\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),                         // of a field that is unknown
+		body("\xa2\x06\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),                         // in an unknown field
 		body("\x12\x01\x1c"), body("\x12\x02\x1b\x1c"), body("\x12\x01\x1b\x1c\x12\x00"), // groups in an entry of a map
 	},
 	"core.v1.Pod": {
@@ -408,10 +409,10 @@ var readFirst = map[string][][]byte{
 	"apps.v1.ControllerRevision": {body("\x12\x02\x0a\x00"), body("\x12\x02\x12\x00"), body("\x12\x00")},
 }
 
-// body is a message in an envelope that says nothing else.
+// body puts a message into an envelope without other fields.
 func body(message string) []byte { return proto.Envelope{}.Append(nil, []byte(message)) }
 
-// inSchema is a definition with this message as its schema.
+// inSchema returns a definition with this message as its schema.
 func inSchema(message string) []byte {
 	for _, tag := range []byte{0x0a, 0x22, 0x3a, 0x12} {
 		message = string(append([]byte{tag, byte(len(message))}, message...))
@@ -419,7 +420,7 @@ func inSchema(message string) []byte {
 	return body(message)
 }
 
-// theirRead is what a body is for the generated code.
+// theirRead decodes a body with the generated code.
 func (k *recordedKind) theirRead(in []byte) (string, error) {
 	var unknown runtime.Unknown
 	if _, _, err := serializer.NewSerializer(nil, nil).Decode(in, nil, &unknown); err != nil {

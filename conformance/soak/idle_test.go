@@ -11,11 +11,11 @@ import (
 	"plinth/conformance/internal/load"
 )
 
-// SPEC: WATCH-1, WATCH-6: thousands of watches that nothing happens on cost a few kilobytes each, their connections
-// included, and every one of them hears of what happens at last.
+// SPEC: WATCH-1, WATCH-6: thousands of watches without events cost a few kilobytes each, their connections included,
+// and each of them gets the event at the end.
 func TestIdleWatches(t *testing.T) {
 	if harness.Target() == harness.Reference {
-		return // what it holds it does not say
+		return // it does not report its memory
 	}
 	const watches, each, limit = 10000, 100, 15 << 10
 	server, client, path := begin(t, "--storage=memory", "--profiling")
@@ -45,8 +45,7 @@ func TestIdleWatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What one holds at least is a request, its stream and the cursor; less than this means that they were not held at
-	// all.
+	// Each holds at least a request, its stream and the cursor; less than this means that the watches were not open.
 	const least = 1 << 10
 	t.Logf("%d watches on %d connections: %d bytes each; the server has %d MiB", watches, watches/each, one, resident>>20)
 	if one > limit || one < least {
@@ -61,7 +60,7 @@ func TestIdleWatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Nothing is polled for them: an idle server needs a few milliseconds a second, whatever is open.
+	// Watches are not polled: an idle server needs a few milliseconds a second, however many are open.
 	if used := after - busy; used > 300*time.Millisecond {
 		t.Errorf("%d idle watches cost %s in 2 s", watches, used)
 	}

@@ -17,7 +17,7 @@ import (
 
 const podsPath = "/api/v1/namespaces/soak/pods"
 
-// ledger is what the server has acknowledged: the hash of every object as it answered it.
+// ledger holds what the server has acknowledged: the hash of every object in a response.
 type ledger struct {
 	mu      sync.Mutex
 	objects map[string][sha256.Size]byte
@@ -29,8 +29,8 @@ func (l *ledger) add(name string, body []byte) {
 	l.objects[name] = sha256.Sum256(bytes.TrimSpace(body))
 }
 
-// check compares the ledger with what the server has: everything acknowledged is there, byte for byte as it was
-// answered, by GET and by LIST. What was written but never acknowledged may be there, whole.
+// check compares the ledger with the server's objects: GET and LIST return every acknowledged object, byte for byte as
+// in the response. Objects that were written but not acknowledged may exist, if they are complete.
 func (l *ledger) check(t *testing.T, client *load.Client) {
 	t.Helper()
 	body, err := client.Do(t.Context(), load.Request{Method: http.MethodGet, Path: podsPath})
@@ -76,7 +76,7 @@ func (l *ledger) check(t *testing.T, client *load.Client) {
 	if err != nil {
 		t.Error(err)
 	}
-	// What was in flight and got through counts from now on.
+	// Unacknowledged writes that succeeded are added to the ledger.
 	for name := range listed {
 		if _, known := l.objects[name]; known {
 			continue
@@ -93,7 +93,7 @@ func (l *ledger) check(t *testing.T, client *load.Client) {
 // SPEC: STORE-1: Pods from 32 connections, then kill -9 in the middle of as many more, ten times over.
 func TestKill(t *testing.T) {
 	if harness.Target() == harness.Reference {
-		return // it comes back on another port, and its durability is etcd's
+		return // it restarts on another port, and its durability is etcd's
 	}
 	pods, kills := scale(400, 5000), scale(4, 10)
 	server := harness.RunTarget(t)

@@ -10,7 +10,7 @@ import (
 	"plinth/conformance/internal/load"
 )
 
-// peak follows the resident memory of a server until stopped, and returns the most that it was.
+// peak samples the resident memory of a server until it is stopped, and returns the maximum.
 func peak(t *testing.T, server *harness.Server) (stop func() int64) {
 	t.Helper()
 	done, most := make(chan struct{}), make(chan int64)
@@ -35,11 +35,11 @@ func peak(t *testing.T, server *harness.Server) (stop func() int64) {
 	return func() int64 { close(done); return <-most }
 }
 
-// SPEC: LIST-8: as many lists of everything at once as there are clients need no copies of the collection: the memory
-// of the server stays within 1.3 times of what it is at rest.
+// SPEC: LIST-8: concurrent lists of a whole collection need no copies of it: the memory of the server stays within 1.3
+// times of what it is at rest.
 func TestListsAtOnce(t *testing.T) {
 	if harness.Target() == harness.Reference {
-		return // it holds an answer for each
+		return // it holds a response for each
 	}
 	pods, rounds := scale(2000, 10000), scale(1, 5)
 	const clients, limit = 32, 1.3
@@ -49,7 +49,7 @@ func TestListsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	fill(t, client, "pod", pods, 1000)
-	time.Sleep(scale(time.Second, 10*time.Second)) // let the server come to rest
+	time.Sleep(scale(time.Second, 10*time.Second)) // let the server become idle
 	resting, err := load.RSS(server)
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func TestListsAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("round %d: %d lists of %d MB in %s", round, clients, bytes>>20, time.Since(began).Round(time.Millisecond))
-		for i := range pods / 100 { // what was answered is no answer to the next
+		for i := range pods / 100 { // so that earlier responses cannot be reused
 			path := podsPath + fmt.Sprintf("/pod-%d", i*100)
 			patch := fmt.Appendf(nil, `{"metadata":{"labels":{"round":"%d"}}}`, round)
 			if _, err := client.Discard(t.Context(), load.Request{Method: http.MethodPatch, Path: path, Body: patch,
@@ -80,7 +80,7 @@ func TestListsAtOnce(t *testing.T) {
 	}
 	most := stop()
 	t.Logf("at rest %d MiB, at most %d MiB: %.2f times", resting>>20, most>>20, float64(most)/float64(resting))
-	// few Pods are little beside the buffers
+	// few Pods are small compared with the buffers
 	if base := int64(scale(32<<20, 0)); float64(most) > limit*float64(resting)+float64(base) {
 		t.Errorf("the memory grows from %d to %d MiB", resting>>20, most>>20)
 	}

@@ -19,8 +19,8 @@ import (
 	"plinth/conformance/internal/load"
 )
 
-// stalled opens a watch that the test reads when it chooses: over HTTP/1.1, on a socket with hardly any
-// buffer, so that the server cannot get rid of its events and has to wait.
+// stalled opens a watch that the test reads when it chooses: over HTTP/1.1, on a socket with hardly any buffer, so that
+// the server cannot send its events and has to wait.
 func stalled(t *testing.T, server *harness.Server, path string) *bufio.Reader {
 	t.Helper()
 	dialer := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
@@ -54,7 +54,7 @@ func stalled(t *testing.T, server *harness.Server, path string) *bufio.Reader {
 	return bufio.NewReaderSize(response.Body, 64<<10)
 }
 
-// fill creates Pods that carry some weight.
+// fill creates Pods of about weight bytes.
 func fill(t *testing.T, client *load.Client, prefix string, n, weight int) {
 	t.Helper()
 	padding := bytes.Repeat([]byte("x"), weight)
@@ -80,7 +80,7 @@ func begin(t *testing.T, flags ...string) (*harness.Server, *load.Client, string
 	return server, client, watchFromNow(t, client)
 }
 
-// watchFromNow is the path of a watch of what is going to happen.
+// watchFromNow returns the path of a watch for future events.
 func watchFromNow(t *testing.T, client *load.Client) string {
 	t.Helper()
 	list, err := client.Do(t.Context(), load.Request{Method: http.MethodGet, Path: podsPath + "?limit=1"})
@@ -90,12 +90,12 @@ func watchFromNow(t *testing.T, client *load.Client) string {
 	return podsPath + "?watch=1&resourceVersion=" + load.ResourceVersion(list)
 }
 
-// SPEC: WATCH-6: a watcher that does not read costs the server a position in its history, and misses nothing when it
-// reads on within the window.
+// SPEC: WATCH-6: a watcher that does not read costs the server a position in its history, and misses no events when it
+// continues within the window.
 func TestStalledWatchersHoldNothing(t *testing.T) {
 	t.Parallel()
 	if harness.Target() == harness.Reference {
-		return // it buffers for them, and ends those that lag
+		return // it buffers events, and ends watches that lag
 	}
 	const watchers, writes, weight, limit = 300, 1000, 10_000, 64 << 10
 	server, client, _ := begin(t, "--storage=memory", "--profiling") // the writes take less time than a watcher may stall
@@ -109,8 +109,8 @@ func TestStalledWatchersHoldNothing(t *testing.T) {
 		}
 		return held
 	}
-	// The same writes twice without the watchers, and once with them: what the third time takes more is theirs, apart from
-	// their connections.
+	// The same writes twice without the watchers, and once with them: the additional memory of the third time is for the
+	// watchers, apart from their connections.
 	first := memory("first", writes)
 	second := memory("second", writes)
 	path := watchFromNow(t, client)
@@ -146,12 +146,12 @@ func TestStalledWatchersHoldNothing(t *testing.T) {
 	}
 }
 
-// SPEC: WATCH-3 WATCH-6: a watcher that falls behind the window gets an ERROR of 410 when it reads on, and its stream
-// ends.
+// SPEC: WATCH-3 WATCH-6: a watcher that falls behind the window gets an ERROR with 410 when it continues, and its
+// stream ends.
 func TestStalledWatcherPastTheWindow(t *testing.T) {
 	t.Parallel()
 	if harness.Target() == harness.Reference {
-		return // its window is measured in events and minutes, and cannot be set
+		return // its window is in events and minutes, and cannot be set
 	}
 	server, client, path := begin(t, "--watch-history-bytes", fmt.Sprint(1<<20))
 	stream := stalled(t, server, path)
@@ -180,7 +180,7 @@ func TestStalledWatcherPastTheWindow(t *testing.T) {
 	}
 }
 
-// SPEC: WATCH-6: a watcher that takes nothing for longer than the write deadline is ended by the server.
+// SPEC: WATCH-6: the server ends a watch whose client reads nothing for longer than the write deadline.
 func TestStalledWatcherIsEnded(t *testing.T) {
 	t.Parallel()
 	if harness.Target() == harness.Reference {

@@ -15,7 +15,7 @@ import (
 	"plinth/conformance/internal/load"
 )
 
-// event is what a watcher keeps of one.
+// event is the part of an event that a watcher keeps.
 type event struct {
 	kind, name string
 	rv         uint64
@@ -65,7 +65,7 @@ func TestWatchers(t *testing.T) {
 		}
 	}
 
-	// What was done, by the versions that the server answered.
+	// The writes, by the resourceVersions in the responses.
 	var mu sync.Mutex
 	done := map[uint64]event{}
 	deleted := 0
@@ -94,7 +94,7 @@ func TestWatchers(t *testing.T) {
 				}
 				mu.Lock()
 				if kind == "DELETED" {
-					deleted++ // the answer does not tell the version of the deletion
+					deleted++ // the response does not have the version of the deletion
 				} else if rv, err := load.Revision(body); err != nil {
 					t.Error(err)
 				} else {
@@ -105,7 +105,7 @@ func TestWatchers(t *testing.T) {
 		})
 	}
 
-	// The watchers read until the writers are done and as many events have come.
+	// The watchers read until the writers are done and they have as many events.
 	seen := make([][]event, watchers)
 	finished := make(chan int)
 	var reading sync.WaitGroup
