@@ -16,7 +16,7 @@ import (
 	"plinth/object"
 )
 
-// Whatever becomes of Services, what they have is what is claimed.
+// After any sequence of writes, the addresses and ports of Services are exactly those that are claimed.
 //
 // SPEC: DRY-1, DEL-1
 func TestRandomHistories(t *testing.T) {
@@ -51,7 +51,7 @@ func TestRandomHistories(t *testing.T) {
 	}
 }
 
-// step is one write of any sort to one of a few Services.
+// step is one random write to one of a few Services.
 func step(c *cluster, random *rand.Rand) error {
 	one := func(of ...string) string { return of[random.Intn(len(of))] }
 	name := one("a", "b", "c", "d", "e", "f", "g")
@@ -125,7 +125,7 @@ func step(c *cluster, random *rand.Rand) error {
 	return err
 }
 
-// Two hundred Services that are made at once get an address and a port each, of 238 and 216 that there are for them.
+// Two hundred Services that are created at once get an address and a port each, of the 238 and 216 that exist.
 func TestManyAtOnce(t *testing.T) {
 	c := newCluster(t, "10.0.0.0/24", 30000, 30299)
 	var all sync.WaitGroup
@@ -162,7 +162,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// Of many who want one address, or the last one, one gets it.
+// If many clients request the same address, or the last free one, exactly one gets it.
 func TestOneWins(t *testing.T) {
 	for name, more := range map[string]string{"address": `,"clusterIP":"10.0.0.3"`, "port": ""} {
 		t.Run(name, func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestOneWins(t *testing.T) {
 	}
 }
 
-// Addresses come from the upper band first, and from the lower one when that is used up; then there are none.
+// Addresses are taken from the upper band first, and from the lower one when that is used up; then allocation fails.
 func TestBands(t *testing.T) {
 	c := newCluster(t, "10.0.0.0/26", 30000, 30039)
 	for i := range 62 {
@@ -224,8 +224,8 @@ func TestBands(t *testing.T) {
 	c.consistent()
 }
 
-// An address that a Service has cannot be given back by deleting its IPAddress: there is a new one at once. One that
-// no Service has is gone.
+// The address of a Service cannot be freed by deleting its IPAddress, which is created again at once. An IPAddress
+// without a Service is gone.
 func TestIPAddressInUse(t *testing.T) {
 	c := newCluster(t, "10.0.0.0/24", 0, 0)
 	if _, err := c.create("s", spec("ClusterIP", `,"clusterIP":"10.0.0.9"`)); err != nil {
@@ -272,8 +272,8 @@ func TestIPAddressInUse(t *testing.T) {
 	c.consistent()
 }
 
-// An IPAddress with a finalizer of somebody else's is marked when its Service goes, and the address is not free
-// before it is gone.
+// An IPAddress with a finalizer of another controller is marked as deleted when its Service is deleted, and the address
+// is not free until the IPAddress is gone.
 func TestIPAddressHeld(t *testing.T) {
 	c := newCluster(t, "10.0.0.0/24", 0, 0)
 	if _, err := c.create("s", spec("ClusterIP", `,"clusterIP":"10.0.0.9"`)); err != nil {
@@ -299,8 +299,8 @@ func TestIPAddressHeld(t *testing.T) {
 	c.consistent()
 }
 
-// Addresses come from all ServiceCIDRs that are ready, and from none that is being deleted, even if it is so only by
-// the time of the commit.
+// Addresses are taken from all ServiceCIDRs that are ready, and never from one that is being deleted, even if its
+// deletion began just before the commit.
 func TestServiceCIDRs(t *testing.T) {
 	c := newCluster(t, "10.0.0.0/29", 0, 0)
 	cidr := `{"metadata":{"name":"more","finalizers":["a.b/c"]},"spec":{"cidrs":["10.9.0.0/24","fd00::/64"]}}`
@@ -332,7 +332,8 @@ func TestServiceCIDRs(t *testing.T) {
 	c.consistent()
 }
 
-// A Service that waits for its finalizers keeps what it has, and gives it back when it goes, whatever removes it.
+// A Service that waits for its finalizers keeps its addresses and ports, and frees them when it is removed, in
+// whichever way.
 func TestFinalizers(t *testing.T) {
 	c := newCluster(t, "10.0.0.0/24", 30000, 30003)
 	for _, path := range []string{"", "status"} {
@@ -359,12 +360,12 @@ func TestFinalizers(t *testing.T) {
 	}
 }
 
-// A Service with thousands of ports is answered without much work, whether it is accepted or refused. What is
-// measured is processor time, which a busy machine does not make longer.
+// A request with thousands of ports takes little time, whether the Service is accepted or refused. The test measures
+// processor time, which does not depend on the load of the machine.
 func TestManyPorts(t *testing.T) {
 	for name, test := range map[string]struct {
 		port    string
-		refused map[string]bool // by type; one that is not named may be either
+		refused map[string]bool // by type; a type that is not listed may be either
 	}{
 		"no port on nodes": {`{"name":"x%d","port":%[1]d}`, map[string]bool{"NodePort": false, "ClusterIP": false}},
 		"ports on nodes":   {`{"name":"x%d","port":%[1]d,"nodePort":%[1]d}`, map[string]bool{"ClusterIP": true}},
@@ -409,7 +410,7 @@ func cpu(t *testing.T) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// A port that is asked for has to be free, within the Service, too, and in the range; a dry run accepts others.
+// A requested port has to be free, also within the Service, and in the range; a dry run accepts others.
 func TestPortsThatAreAskedFor(t *testing.T) {
 	c := newCluster(t, "10.0.0.0/24", 30000, 30009)
 	port := func(n int) string { return fmt.Sprintf(`{"type":"NodePort","ports":[{"port":80,"nodePort":%d}]}`, n) }
@@ -433,7 +434,7 @@ func TestPortsThatAreAskedFor(t *testing.T) {
 	c.consistent()
 }
 
-// What an update leaves out stays, but a port goes to the one that asks for it by number.
+// Fields that an update omits are kept, but a node port is assigned to the port that requests it by number.
 func TestUpdateKeepsPorts(t *testing.T) {
 	c := newCluster(t, "10.0.0.0/24", 30000, 30009)
 	put := func(ports string) (numbers []int64) {

@@ -10,8 +10,8 @@ import (
 	"plinth/internal/store/memlog"
 )
 
-// Services that were stored before there were claims get addresses, and nobody else gets what they have; a second
-// time there is nothing to do.
+// Services that were stored before claims existed get addresses, and no other Service gets theirs; a second run makes
+// no change.
 func TestAdopt(t *testing.T) {
 	allocator := addresses.New(addresses.Config{FirstPort: 30000, LastPort: 30001})
 	registry := engine.NewRegistry(builtin.Resources(builtin.Config{Addresses: allocator}))

@@ -19,8 +19,8 @@ const CIDRs = "networking.k8s.io/servicecidrs"
 
 // Config has the ranges of addresses and ports.
 type Config struct {
-	// Ranges are those of --service-cluster-ip-range: one, or two of different families, of which the first is
-	// that of Services that ask for none; none: 10.0.0.0/24.
+	// Ranges are those of --service-cluster-ip-range: one, or two of different families, of which the first is the
+	// default for Services that do not request a family; empty: 10.0.0.0/24.
 	Ranges []netip.Prefix
 	// Ports are the first and the last of --service-node-port-range; 0, 0: 30000-32767.
 	FirstPort, LastPort int64
@@ -37,8 +37,8 @@ func Managed(o *engine.Object) bool {
 // Allocator gives Services their addresses and ports. Its methods may be called concurrently.
 //
 // The problem: no two Services may have one address or port, while many are created at the same time, on several
-// replicas. The obvious way, a bitmap of what is allocated (as in the reference until 1.33), is a second record of
-// what the Services say, and a crash between the two writes leaves them apart, so that a repair loop has to compare
+// replicas. The obvious way, a bitmap of the allocated ones (as in the reference until 1.33), duplicates what the
+// Services record, and a crash between the two writes leaves them inconsistent, so that a repair loop has to compare
 // them. Here each address or port is a key of the store, and the commit that writes the Service also creates the key,
 // on the precondition that it does not exist:
 //
@@ -47,7 +47,7 @@ type Allocator struct {
 	ranges      []netip.Prefix
 	families    []string          // of the ranges
 	first, last int64             // of the ports on nodes
-	cidrs       *view.View[cidrs] // nil: there are the ranges alone
+	cidrs       *view.View[cidrs] // nil: only the ranges are used
 
 	services, addresses *engine.Resource
 	check               func(service, old object.Value) field.ErrorList
@@ -68,7 +68,7 @@ func New(c Config) *Allocator {
 	return a
 }
 
-// Open makes the allocator use ServiceCIDRs; without it there are the configured ranges only.
+// Open makes the allocator use ServiceCIDRs; without it only the configured ranges are used.
 func (a *Allocator) Open(collection *store.Collection) { a.cidrs = view.New(collection, compile) }
 
 // Complete adds allocation to the type of Services, and the Service that holds an IPAddress to the type of these.
@@ -92,7 +92,8 @@ func (a *Allocator) claims(obj object.Value) []engine.Claim {
 	return all
 }
 
-// address returns the claim of an address by a Service. To ask whether the address is taken, the Service may be null.
+// address returns the claim of an address by a Service. The Service may be null for a check whether the address is
+// taken.
 func (a *Allocator) address(ip netip.Addr, service object.Value) engine.Claim {
 	text := object.StringOf
 	meta := service.At("metadata")
@@ -118,7 +119,7 @@ func (a *Allocator) holder(obj object.Value) (*engine.Resource, store.Key) {
 	return a.services, a.services.Key(ref.At("namespace").Str(), ref.At("name").Str())
 }
 
-// allocate gives a Service the addresses and ports that it asks for or that its type needs, or returns an error.
+// allocate gives a Service the addresses and ports that it requests or that its type needs, or returns an error.
 // Errors are found in the order of the reference.
 func (a *Allocator) allocate(request *engine.Allocation) (object.Value, error) {
 	g := &grant{Allocator: a, Allocation: request, service: parse(request.Object), old: parse(request.Old),

@@ -77,7 +77,7 @@ func parsed(t testing.TB, text string, args ...any) object.Parsed {
 	return p
 }
 
-// create makes a Service of a spec, or what goes before it: a type, and whatever stands behind.
+// create creates a Service with this spec.
 func (c *cluster) create(name, spec string) (object.Value, error) {
 	return c.value(c.Create(c.Context(), c.to("services", ""),
 		parsed(c, `{"metadata":{"name":%q},"spec":%s}`, name, spec)))
@@ -108,7 +108,7 @@ func (c *cluster) value(result *engine.Result, err error) (object.Value, error) 
 	return obj, nil
 }
 
-// all is what a collection of the store holds, by name.
+// all are the objects of a collection of the store, by name.
 func (c *cluster) all(resource string) map[string]*store.Version {
 	sn, err := c.store.Snapshot(0)
 	if err != nil {
@@ -122,7 +122,7 @@ func (c *cluster) all(resource string) map[string]*store.Version {
 	return found
 }
 
-// wants demands an error with a code and these words.
+// wants demands an error with this code and text.
 func wants(t testing.TB, err error, code int, words string) {
 	t.Helper()
 	wrong, ok := err.(*apierr.Error)
@@ -131,12 +131,12 @@ func wants(t testing.TB, err error, code int, words string) {
 	}
 }
 
-// spec is a spec with a port of some type, and whatever else.
+// spec is a spec with a type, a port and other fields.
 func spec(kind, more string) string {
 	return fmt.Sprintf(`{"type":%q,"ports":[{"port":80}]%s}`, kind, more)
 }
 
-// consistent demands that what Services have is what is claimed, and that nobody has what another one has: the
+// consistent demands that Services have exactly what is claimed, and that no two have the same address or port: the
 // addresses of Services are the IPAddresses that refer to Services, and their ports on nodes the claims of ports.
 func (c *cluster) consistent() {
 	c.Helper()

@@ -28,7 +28,7 @@ func (g *grant) completeFamilies() error {
 	if errs := append(g.applyPolicy(), g.inferFamilies()...); len(errs) > 0 {
 		return g.invalid(errs...)
 	}
-	// It says nothing of where it leads to, and may have families that the cluster has not.
+	// Its endpoints are unknown, so it may have families that the cluster does not have.
 	if g.clusterIP == none && !g.selects {
 		g.addFamily(true)
 		return nil
@@ -58,7 +58,7 @@ func (g *grant) staysAsItPrefers() bool {
 		slices.Equal(g.old.clusterIPs, g.service.clusterIPs) && slices.Equal(g.old.families, g.service.families)
 }
 
-// defaultPolicy returns the ipFamilyPolicy of a Service that has none.
+// defaultPolicy returns the ipFamilyPolicy of a Service that does not set it.
 func (g *grant) defaultPolicy() object.Value {
 	switch {
 	case g.old != nil && !g.old.policy.IsNull():
@@ -70,7 +70,7 @@ func (g *grant) defaultPolicy() object.Value {
 }
 
 // applyPolicy removes the second address and family when an update changes the policy to SingleStack. Otherwise it
-// returns errors where they do not agree with the policy.
+// returns errors if addresses or families contradict the policy.
 func (g *grant) applyPolicy() (errs field.ErrorList) {
 	s := g.service
 	alone := g.policy.Str() == single
@@ -106,7 +106,7 @@ func (g *grant) wrongPolicy(detail string) *field.Error {
 	return field.Invalid(spec.Child("ipFamilyPolicy"), fielderrors.Show(g.policy), detail)
 }
 
-// inferFamilies adds the families of addresses that have none in ipFamilies.
+// inferFamilies adds to ipFamilies the families of addresses that have no entry there.
 func (g *grant) inferFamilies() (errs field.ErrorList) {
 	s := g.service
 	for i, text := range s.clusterIPs {
@@ -131,8 +131,8 @@ func (g *grant) inferFamilies() (errs field.ErrorList) {
 // configured says whether the cluster has a family.
 func (g *grant) configured(family string) bool { return slices.Contains(g.Allocator.families, family) }
 
-// addFamily gives a Service the default family if it has none, and the second one if the cluster has two and the
-// policy asks for both.
+// addFamily gives a Service the default family if it has none, and the second one if the cluster has two and the policy
+// requires both.
 func (g *grant) addFamily(two bool) {
 	s := g.service
 	if len(s.families) == 0 {
@@ -155,7 +155,7 @@ func (g *grant) giveAddresses() error {
 	}
 	first := 0
 	switch {
-	// The last were stored before there were addresses.
+	// The last case are Services that were stored before addresses were allocated.
 	case g.old == nil || !g.old.hasAddress() || len(g.old.clusterIPs) == 0:
 	case g.old.headless() || g.staysAsItPrefers():
 		return nil
@@ -183,7 +183,7 @@ func (g *grant) giveAddresses() error {
 	return nil
 }
 
-// thisAddress allocates an address that was asked for.
+// thisAddress allocates a requested address.
 func (g *grant) thisAddress(family, asked string) error {
 	ip, ok := parseIP(asked)
 	if !ok {

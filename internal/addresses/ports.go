@@ -28,8 +28,8 @@ func (g *grant) givePorts() error {
 	return g.givePortsAgain()
 }
 
-// givePortsNew allocates node ports for a new Service. Ports with the same number, for several protocols, get the
-// same node port, unless others are asked for.
+// givePortsNew allocates node ports for a new Service. Ports with the same number, for several protocols, get the same
+// node port, unless others are requested.
 func (g *grant) givePortsNew() error {
 	byPort, askedFor := map[int64]int64{}, g.askedFor()
 	for i, p := range g.ports {
@@ -63,7 +63,7 @@ func (g *grant) givePortsNew() error {
 	return nil
 }
 
-// askedFor returns, by port number, the node port that is asked for: that of the first port with that number that has
+// askedFor returns the requested node ports by port number: the node port of the first port with that number that has
 // one.
 func (g *grant) askedFor() map[int64]int64 {
 	first := map[int64]int64{}
@@ -113,7 +113,7 @@ func (g *grant) givePortsAgain() error {
 }
 
 // giveHealthPort allocates the healthCheckNodePort of a Service, on which nodes report whether they have an endpoint,
-// if it needs one and had none.
+// if it needs one and did not have one.
 func (g *grant) giveHealthPort() error {
 	if !g.hasHealthPort() || g.old != nil && g.old.hasHealthPort() {
 		return nil
@@ -132,7 +132,7 @@ func (g *grant) giveHealthPort() error {
 	return nil
 }
 
-// thisPort allocates a port that was asked for. A dry run accepts one outside of the range, as in the reference.
+// thisPort allocates a requested port. A dry run accepts one outside of the range, as in the reference.
 func (g *grant) thisPort(number int64) error {
 	if !g.Dry && (number < g.first || number > g.last) {
 		return fmt.Errorf("provided port is not in the valid range. The range of valid ports is %d-%d",

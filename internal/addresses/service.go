@@ -147,8 +147,8 @@ func parseIP(text string) (netip.Addr, bool) {
 	return a.Unmap(), ok
 }
 
-// keep fills in what a client leaves out of an update, so that sending the manifest of the Service again changes
-// nothing.
+// keep fills in the fields that a client omits in an update, so that sending the manifest of the Service again is not a
+// change.
 func (s *service) keep(old *service) {
 	if old.hasAddress() && s.hasAddress() {
 		if s.clusterIP == "" {

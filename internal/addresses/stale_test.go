@@ -10,8 +10,8 @@ import (
 	"plinth/internal/store/storetest"
 )
 
-// replicas are two servers on one store. That of here learns of what there writes only when it has to: when it loses to
-// it, or wants to be sure.
+// replicas are two servers on one store. The server here reads the writes of there only when it has to: after a
+// conflict, or for a consistent read.
 type replicas struct {
 	here, there *cluster
 	replica     *storetest.Replica
@@ -31,7 +31,7 @@ func newReplicas(t *testing.T, ranges string, first, last int64) *replicas {
 	return r
 }
 
-// consistent looks at what there is when here knows all of it.
+// consistent checks the store once here has read all of it.
 func (r *replicas) consistent() {
 	r.here.Helper()
 	r.replica.Hold(false)
@@ -46,8 +46,8 @@ func (r *replicas) must(t *testing.T, err error) {
 	}
 }
 
-// A server that does not know what another one has given away, or got back, gives nothing twice and refuses nothing
-// that is free.
+// A server that has not read the allocations and releases of another one does not allocate anything twice, and does not
+// refuse free addresses or ports.
 //
 // SPEC: DEL-1, STORE-2
 func TestClaimsThatAreNotKnownYet(t *testing.T) {
@@ -72,7 +72,7 @@ func TestClaimsThatAreNotKnownYet(t *testing.T) {
 			const both = `,"ipFamilyPolicy":"RequireDualStack","clusterIP":"10.0.0.9","clusterIPs":["10.0.0.9","fd00::9"]`
 			_, err = r.here.create("b", spec("ClusterIP", both))
 			wants(t, err, 422, taken)
-			// Nothing of it was taken.
+			// The failed request has not allocated anything.
 			_, err = r.here.create("c", spec("ClusterIP", `,"clusterIP":"10.0.0.9"`))
 			r.must(t, err)
 		},
@@ -119,7 +119,7 @@ func TestClaimsThatAreNotKnownYet(t *testing.T) {
 		"an IPAddress of a Service that another server has made": func(t *testing.T, r *replicas) {
 			_, err := r.there.create("a", spec("ClusterIP", `,"clusterIP":"10.0.0.9"`))
 			r.must(t, err)
-			r.must(t, r.here.delete("ipaddresses", "10.0.0.9")) // it is there again at once
+			r.must(t, r.here.delete("ipaddresses", "10.0.0.9")) // it is created again at once
 		},
 		"a range that another server is deleting": func(t *testing.T, r *replicas) {
 			cidr := `{"metadata":{"name":"more","finalizers":["a.b/c"]},"spec":{"cidrs":["10.9.0.0/24"]}}`
@@ -148,7 +148,7 @@ func TestClaimsThatAreNotKnownYet(t *testing.T) {
 	}
 }
 
-// Two servers that know little of each other give what few addresses and ports there are to one Service each.
+// Two servers that seldom read each other's writes allocate each of a few addresses and ports to one Service only.
 //
 // SPEC: DEL-1, STORE-2
 func TestServersAllocateAtOnce(t *testing.T) {
