@@ -26,13 +26,13 @@ const (
 	name
 	text
 	symbol  // ( ) , . ||
-	nothing // a character that begins no token, or a string that does not end
+	nothing // a character that cannot begin a token, or a string that does not end
 )
 
 // token is one token of the expression.
 type token struct {
 	kind tokenKind
-	text string // of a string what is between the quotes
+	text string // the text between the quotes, for a string
 }
 
 // parser has the next token, and the text after it.

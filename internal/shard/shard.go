@@ -43,7 +43,7 @@ type Selector struct {
 	text   string
 }
 
-// hashes is a range that includes both ends: an end of 2^64, which it would exclude, is no uint64.
+// hashes is a range that includes both ends: an exclusive end of 2^64 is not a uint64.
 type hashes struct{ first, last uint64 }
 
 // Parse parses a selector. The errors are those of the reference, for the form above.
@@ -67,7 +67,7 @@ func Parse(text string) (*Selector, error) {
 		if c.field != s.field {
 			return nil, fmt.Errorf("all shard ranges must use the same field, got %q and %q", s.field, c.field)
 		}
-		// Start < end: 2^64 is 0, and 0-1 the last one.
+		// Start < end: 2^64 is represented by 0, and 0-1 is the last hash.
 		s.ranges = append(s.ranges, hashes{first: c.start.value, last: c.end.value - 1})
 		printed = append(printed, fmt.Sprintf("shardRange(%s, '%s', '%s')", c.field, c.start.text, c.end.text))
 	}
@@ -81,8 +81,8 @@ func Parse(text string) (*Selector, error) {
 	return s, nil
 }
 
-// join sorts ranges, and merges those that overlap. Ranges that only touch stay two: a search finds the right one
-// either way.
+// join sorts ranges, and merges those that overlap. Adjacent ranges are not merged: a search finds the right one either
+// way.
 func join(ranges []hashes) []hashes {
 	slices.SortFunc(ranges, func(a, b hashes) int { return cmp.Compare(a.first, b.first) })
 	joined := ranges[:1]

@@ -74,7 +74,7 @@ func TestSelectorsThatAreNone(t *testing.T) {
 	}
 }
 
-// Each object is in exactly one of the shards that divide the hashes, and in each selector that names its hash,
+// Each object is in exactly one of the shards that divide the hashes, and in each selector that contains its hash,
 // whatever order its ranges have and however they overlap.
 //
 // SPEC: BEY-5
