@@ -1,5 +1,5 @@
-// Package mutants turns mutants on, small changes that a mutation run makes in another package. Nothing in the product
-// imports it: the files that the run compiles in the place of that package's call it (go build -overlay), and so do the
+// Package mutants turns mutants on, small changes that a mutation run makes in another package. The product does not
+// import it: it is called by the files that the run compiles in place of that package's (go build -overlay), and by the
 // tests with the tag mutants. conformance/internal/mutation makes these files, conformance/mutants runs them.
 //
 // Exactly one mutant is on, or none: Active has its number. The environment variable PLINTH_MUTANT turns it on for a

@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// Recorder looks for inputs that tell mutants from the original. It runs in a program that has the mutants in it.
+// Recorder searches for inputs that distinguish mutants from the original. It runs in a program that contains the
+// mutants.
 type Recorder struct {
 	// Open are the mutants that no sample notices yet, by number.
 	Open  map[int]bool
@@ -36,7 +37,8 @@ const (
 // openFile is the environment variable that names the file of the open mutants, a number a line.
 const openFile = "PLINTH_MUTANTS_OPEN"
 
-// NewRecorder is one for which the mutants are open that the file of open mutants names; all, if there is none.
+// NewRecorder returns a Recorder with the open mutants that the file of open mutants lists; without the file, all are
+// open.
 func NewRecorder() (*Recorder, error) {
 	r := &Recorder{Open: map[int]bool{}, tried: map[int]int{}, alike: map[attempt]int{}}
 	file := os.Getenv(openFile)
@@ -69,7 +71,7 @@ func (r *Recorder) Save() error {
 	return os.WriteFile(os.Getenv(openFile), text, 0o600)
 }
 
-// Sample is an input, and what is said of it without a mutant.
+// Sample is an input, and the result for it without a mutant.
 type Sample struct {
 	run  func() (string, error)
 	Says string
@@ -102,7 +104,7 @@ func classOf(says string) uint64 {
 	return h.Sum64()
 }
 
-// reachable is how many mutants a run may reach before it counts as one that never ends.
+// reachable is the number of mutants that a run may reach before it counts as endless.
 const reachable = 1 << 20
 
 func (s *Sample) try(mutant int) (says string, err error) {
@@ -116,8 +118,8 @@ func (s *Sample) try(mutant int) (says string, err error) {
 	return s.run()
 }
 
-// Notices says whether a mutant makes something else of a sample. Where it does so while the program runs, variables
-// are left as they are: to make them anew takes long.
+// Notices says whether a mutant changes the result of a sample. Variables are initialized again only for mutants in
+// their values, as that takes long.
 func (s *Sample) Notices(mutant int) bool {
 	if _, ok := slices.BinarySearch(s.reached, mutant); ok && s.differs(mutant) {
 		return true
@@ -130,7 +132,7 @@ func (s *Sample) Notices(mutant int) bool {
 	return false
 }
 
-// Reached are the mutants that could make a difference to a sample, those in the values of variables excepted.
+// Reached are the mutants that could change the result of a sample, except for those in the values of variables.
 func (s *Sample) Reached() []int { return s.reached }
 
 func (s *Sample) differs(mutant int) bool {
@@ -147,7 +149,7 @@ func (r *Recorder) Close(s *Sample) {
 	}
 }
 
-// First is an open mutant that a sample notices, 0 if there is none or each has been tried enough.
+// First is an open mutant that a sample notices, 0 if no such mutant exists or each has been tried enough.
 func (r *Recorder) First(s *Sample) int {
 	for _, n := range s.reached {
 		if !r.Open[n] || r.tried[n] > most {
@@ -160,7 +162,7 @@ func (r *Recorder) First(s *Sample) int {
 	return 0
 }
 
-// Noticed are the open mutants that a sample notices, those excepted that were tried enough on samples of its class.
+// Noticed are the open mutants that a sample notices, except for those that were tried enough on samples of its class.
 func (r *Recorder) Noticed(s *Sample) []int {
 	var noticed []int
 	for _, n := range s.reached {
@@ -184,7 +186,7 @@ func (r *Recorder) Reset() {
 }
 
 // CloseGlobals closes the mutants in the values of variables that one of the samples notices. found, if not nil, is
-// called with the first such sample of a mutant; the sample that it gives is asked first about the mutants that follow.
+// called with the first such sample of a mutant; the sample that it returns is tried first on the mutants that follow.
 func (r *Recorder) CloseGlobals(samples []*Sample, found func(sample, mutant int) *Sample) {
 	var first []*Sample
 	for _, n := range Globals {

@@ -10,13 +10,13 @@ import (
 	"sync"
 )
 
-// Active is the mutant that is on, 0 for none.
+// Active is the mutant that is on; 0: no mutant.
 var Active, _ = strconv.Atoi(os.Getenv("PLINTH_MUTANT"))
 
-// again makes variables anew, in the order in which the program makes them at its start.
+// again are the functions that repeat the initialization of variables, by its order in the program.
 var again = map[int]func(){}
 
-// Again says how variables are made anew.
+// Again registers a function that repeats the initialization of variables.
 func Again(order int, make func()) { again[order] = make }
 
 // Set turns a mutant on while the program runs, in the values of variables as well; 0 turns all off. What the program
@@ -28,8 +28,8 @@ func Set(n int) {
 	}
 }
 
-// Budget is how many mutants may still be reached before the program panics, 0 for any number: a mutant may loop
-// forever.
+// Budget is the number of mutants that may still be reached before the program panics, 0 for any number: a mutant may
+// loop forever.
 var Budget int
 
 // Reach is called with each mutant that is reached, if it is not nil. With PLINTH_MUTANTS_REACHED it writes them to
@@ -70,8 +70,8 @@ func on(n int) bool {
 // Keep says whether a statement is kept.
 func Keep(n int) bool { return !on(n) }
 
-// Bool is v, unless the mutant that makes it true or the one that makes it false is on; 0 is no mutant. Where a mutant
-// makes no difference it is not reached.
+// Bool is v, unless the mutant that makes it true or the one that makes it false is on; 0 is no mutant. A mutant is
+// reached only if it changes the value.
 func Bool(toTrue, toFalse int, v bool) bool {
 	if v {
 		return toFalse == 0 || !on(toFalse)
@@ -114,7 +114,7 @@ func Number[T integer](n int, v T) T {
 	return v
 }
 
-// Zero is v or nothing.
+// Zero is v or the zero value.
 func Zero[T any](n int, v T) T {
 	if on(n) {
 		var zero T
