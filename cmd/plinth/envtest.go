@@ -63,7 +63,7 @@ func envtest(args []string, out io.Writer) error {
 }
 
 // place puts a program at a path atomically, even while the old one is running. A hard link costs no space; where the
-// file system refuses one the program is copied. Either way it still exists when `go run` has deleted the program that
+// file system refuses one the program is copied. Either way it still exists after `go run` has deleted the program that
 // it built.
 func place(program, at string) error {
 	if there, err := os.Stat(at); err == nil {

@@ -54,7 +54,7 @@ func stub(args []string, out io.Writer) error {
 		return err
 	}
 	level := slog.LevelInfo
-	if err := level.UnmarshalText([]byte(s.logLevel)); err != nil { // panic and fatal are no levels of package slog
+	if err := level.UnmarshalText([]byte(s.logLevel)); err != nil { // panic and fatal are not levels of package slog
 		level = slog.LevelError
 	}
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))

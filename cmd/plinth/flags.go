@@ -13,7 +13,8 @@ import (
 //go:generate go test . -run TestFlagsPage -rewrite
 
 // Flags are rows of a table. A row has the flag's name, its type and its status. The help, the parsing of the command
-// line and the page docs/flags.md are derived from the rows. All flags of the reference are there, under its names.
+// line and the page docs/flags.md are derived from the rows. All flags of the reference are in the table, under its
+// names.
 
 // status says whether a flag has an effect.
 type status string
@@ -23,7 +24,7 @@ const (
 	works      status = "works"       // it has the effect that the reference documents
 	plinthOnly status = "Plinth only" // it has an effect, and the reference does not have the flag
 	ignored    status = "no effect"   // it is accepted, and the log says that it has no effect
-	// It asks for a feature that Plinth lacks and that the user would otherwise rely on, such as encryption.
+	// It requests a feature that Plinth lacks and that the user would otherwise rely on, such as encryption.
 	refused status = "error"
 )
 
@@ -32,8 +33,8 @@ type row struct {
 	name   string
 	value  declare
 	status status
-	// says documents the flag: for works and plinthOnly the effect, for ignored why it has none, for refused the
-	// feature that it asks for.
+	// says documents the flag: for works and plinthOnly the effect, for ignored why it has no effect, for refused the
+	// feature that it requests.
 	says string
 	// differs is why the default differs from the reference's; "" if it does not.
 	differs string

@@ -33,7 +33,7 @@ This page is generated from the tables in ` + "`cmd/plinth`" + ` (` + "`make gen
 A flag that is not listed is an error. A default is the reference's unless the table says otherwise.
 `
 
-// docs/flags.md is what the tables generate.
+// docs/flags.md equals the page that the tables generate.
 //
 // SPEC: RUN-1
 func TestFlagsPage(t *testing.T) {
@@ -57,7 +57,7 @@ func TestFlagsPage(t *testing.T) {
 	}
 }
 
-// samples are values that are not the default, for flags that do not take the one of their type.
+// samples are values that are not the default, for flags that do not accept the sample of their type.
 var samples = map[string]string{
 	"storage-backend": "etcd3", "storage-media-type": "application/json", "audit-log-format": "legacy",
 	"audit-log-mode":     "batch",
@@ -182,7 +182,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// envtest looks at the help for flags that newer releases do not have any more, and must not find them.
+// envtest searches the help for flags that newer releases no longer have, and must not find them.
 //
 // SPEC: RUN-2
 func TestHelpAndVersion(t *testing.T) {

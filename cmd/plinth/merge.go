@@ -144,7 +144,7 @@ func printOwned(out io.Writer, v object.Value, typ *schema.Type) error {
 	return err
 }
 
-// parseFlags parses flags. done says that help was asked for and printed.
+// parseFlags parses flags. done says that help was requested and printed.
 func parseFlags(flags *pflag.FlagSet, args []string) (done bool, err error) {
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {

@@ -38,7 +38,7 @@ func serve(program string, args []string, out io.Writer) error {
 	return server.Serve(ctx, s.Config, out)
 }
 
-// configure turns a command line into settings. It returns nil if the command line asks for help or the version, which
+// configure turns a command line into settings. It returns nil if the command line requests help or the version, which
 // it prints.
 func configure(program string, args []string, out io.Writer) (*settings, error) {
 	s := defaults(program)
