@@ -16,7 +16,7 @@ import (
 )
 
 func main() {
-	// The command reads plugins and preferences, and logs of it, while it is being built: -v has to work by then.
+	// The command reads plugins and preferences, and logs about them, while it is being built: -v has to work by then.
 	if _, err := logs.GlogSetter(cmd.GetLogVerbosity(os.Args)); err != nil {
 		util.CheckErr(err)
 	}

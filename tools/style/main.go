@@ -1,9 +1,9 @@
-// Command style prints what can be counted of the house style, package by package and in total: `go run ./style ..` in
-// tools/. The argument is the root of a module; modules below it are counted apart (conformance/ counts as tests).
+// Command style prints the countable figures of the house style, package by package and in total: `go run ./style ..`
+// in tools/. The argument is the root of a module; modules below it are counted apart (conformance/ counts as tests).
 //
 // Counted are the files that people write: no generated ones, no testdata. A line is a code line when it is neither
-// blank nor only a comment. The limits that we hold (function length, documentation, columns) are tests in
-// deps_test.go; this program has none, so that it can be run on any checkout and on other people's code.
+// blank nor only a comment. The limits that we keep (function length, documentation, columns) are tests in
+// deps_test.go; this program has none, so that it can be run on any checkout and on code of other projects.
 package main
 
 import (
@@ -27,7 +27,7 @@ const maxColumns = 120
 
 // figures are the counts of one package, or of several.
 type figures struct {
-	lines, code, comments int   // of files that are no tests: all lines, those with code, those with a comment and no code
+	lines, code, comments int   // of files that are not tests: all lines, with code, with a comment and no code
 	interfaces, methods   int   // methods: of the largest interface
 	functions             []int // length in lines
 	exported, documented  int
@@ -224,7 +224,7 @@ func kinds(text []byte) (code, comments int) {
 	return code, comments
 }
 
-// declaration counts a declaration of the file: how long a function is, and whether what is exported says what it is.
+// declaration counts a declaration of the file: how long a function is, and whether exported names are documented.
 func (f *figures) declaration(files *token.FileSet, d ast.Decl) {
 	exported := func(name *ast.Ident, docs ...*ast.CommentGroup) {
 		if !name.IsExported() {
