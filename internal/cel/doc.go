@@ -16,7 +16,8 @@
 //
 // Problem: the author of a definition chooses the rules, and the author of an object chooses the values that they run
 // on. A short rule with two nested loops over lists of a thousand items takes a million steps, and a rule at an item
-// of a list runs once for each item. The server must bound the time of a request, whoever wrote the definition.
+// of a list runs once for each item. The server must bound the time of a request, regardless of the author of the
+// definition.
 //
 // Both costs count steps of evaluation, weighted by the size of operands, as the reference counts them. Actual cost
 // alone would bound the time, but the author of the definition would learn that a rule is too expensive only when

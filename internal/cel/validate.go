@@ -294,7 +294,7 @@ func (d *validation) detail(rule *program, vars *variables) (string, *fatal) {
 // messageExpression does not count), and it is an optional value in rules with optionalOldSelf but never in a
 // messageExpression.
 type variables struct {
-	self, old ref.Val // old is nil if there is none
+	self, old ref.Val // old is nil for a new object
 	usesOld   bool
 	optional  bool // oldSelf is an optional value
 }

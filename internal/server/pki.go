@@ -146,7 +146,7 @@ func (p *pki) newAuthority(key *ecdsa.PrivateKey) (pair, error) {
 	return made, p.write("ca", made)
 }
 
-// leaf reads the certificate of this name. It signs a new one if there is none, or if the old one expires soon, was
+// leaf reads the certificate of this name. It signs a new one if none exists, or if the old one expires soon, was
 // signed by another authority, or lacks one of the hosts. Without hosts it is a client certificate.
 func (p *pki) leaf(name string, subject pkix.Name, hosts []string) (pair, error) {
 	if old, err := p.read(name); err == nil && p.serves(old, subject, hosts) {

@@ -48,7 +48,7 @@ type Compile[T any] func(before T, changes iter.Seq[Change]) T
 // the collection. The obvious way, to compile when the store changes, either happens on another goroutine, which may be
 // late, or makes each writer wait for all compilations. So the reader checks instead, by comparing one number:
 //
-//	value(r) = what Compile makes of the collection as of revision r
+//	value(r) = the result of Compile for the collection as of revision r
 //	newest.value = value(newest.revision),  and newest.revision never decreases
 //	newest.revision = collection.Revision()  ⇒  newest.value is the current value
 //
