@@ -76,7 +76,7 @@ func (a *Accept) insert(c Clause) {
 	a.count++
 }
 
-// less says whether c comes after d.
+// less says whether c is ordered after d.
 func (c Clause) less(d Clause) bool {
 	if c.quality != d.quality {
 		return c.quality < d.quality

@@ -131,7 +131,7 @@ func FuzzNegotiate(f *testing.F) {
 	})
 }
 
-// Clauses are sorted by how much they are wanted, whatever the header.
+// Clauses are sorted by quality, for any header.
 func FuzzParseAccept(f *testing.F) {
 	for _, accept := range []string{"", "*", "*/*;q=0.1,a/b", "a/b;x=y;q=2,c", ",,;", "a/b;q=NaN"} {
 		f.Add(accept)

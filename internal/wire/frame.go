@@ -21,7 +21,7 @@ const (
 	memoPartialMessage
 )
 
-// Frames prints the events of one watch (WATCH-1): as JSON, one a line, as protobuf, each behind its length, or as a
+// Frames prints the events of one watch (WATCH-1): as JSON, one a line, as protobuf, each after its length, or as a
 // sequence of CBOR items. It is not for use by two goroutines at a time.
 type Frames struct {
 	Cache *EncodedCache // where messages are kept for others; nil: they are not kept

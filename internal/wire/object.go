@@ -15,7 +15,7 @@ func AppendObject(dst []byte, o *engine.Object, lean bool) []byte {
 	return appendPart(dst, o, 0, len(o.Data), lean)
 }
 
-// AppendItem prints an object as the item of a list of its own kind: without its type (MED-8).
+// AppendItem prints an object as an item of its kind's list: without its type (MED-8).
 func AppendItem(dst []byte, o *engine.Object, lean bool) []byte {
 	return appendPart(append(dst, '{'), o, engine.LayoutOf(o).Item, len(o.Data), lean)
 }
