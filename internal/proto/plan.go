@@ -78,7 +78,7 @@ const (
 	entries
 )
 
-// element is the type of one value behind a tag.
+// element is the type of one value after a tag.
 type element struct {
 	t    *schema.Type
 	plan *plan  // Struct
