@@ -13,7 +13,7 @@ import (
 
 // The OpenAPI description of custom types. A model is the schema of the definition, converted node by node; the
 // compiled type is not used. The paths of custom types also differ from those of built-in types in the reference,
-// which builds them from a template of their own.
+// which builds them from a separate template.
 
 const (
 	modelGet        = metaModels + "GetOptions"
