@@ -23,7 +23,7 @@ type initial struct {
 	revise func(live object.Value) object.Value
 	// replace says whether the existing object has to be deleted and created again. If replace is nil it never is.
 	replace func(live object.Value) bool
-	// status returns what statusManager applies to the object's status; null if nothing. It may be nil.
+	// status returns what statusManager applies to the object's status; null for no change. It may be nil.
 	status        func(live object.Value) object.Value
 	statusManager string
 }

@@ -70,7 +70,7 @@ func (h *rehearsal) send(method, path, body, contentType string) reply {
 		raw: w.Body.String()}
 }
 
-// Values that the server makes, which may differ from one run to the other (DRY-3): UIDs, versions, times, names,
+// Values that the server makes, which may differ between the two runs (DRY-3): UIDs, versions, times, names,
 // addresses and tokens.
 var (
 	made = regexp.MustCompile(

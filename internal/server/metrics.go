@@ -56,7 +56,7 @@ var (
 	lengths = prometheus.ExponentialBuckets(1000, 10, 7)
 )
 
-// newMetrics creates the metrics of one server. They have a registry of their own, because a process may run several
+// newMetrics creates the metrics of one server. Each server has a separate registry, because a process may run several
 // servers.
 func newMetrics(s *store.Store, types *engine.Registry, auditor *audit.Auditor) *metrics {
 	labels := []string{"component", "group", "version", "resource", "subresource", "scope", "verb"}

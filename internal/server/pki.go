@@ -63,7 +63,7 @@ func openPKI(dir string, now time.Time) (*pki, error) {
 // authority reads the authority's certificate and key, or creates them on the first start.
 //
 // An authority is never replaced: clients trust its certificate, and a new one would lock them out. So it is an error
-// if only the certificate is there, or if the directory holds other certificates but not the whole authority. A key
+// if only the certificate exists, or if the directory holds other certificates but not the whole authority. A key
 // without any certificate is what remains of a first start that was interrupted (write puts the key first); it then
 // gets its certificate.
 func (p *pki) authority() (pair, error) {

@@ -59,7 +59,7 @@ type Server struct {
 	issuer       *serviceaccount.Issuer
 	verifier     *serviceaccount.Verifier
 	pki          *pki   // the server's own certificate authority
-	authority    []byte // the authority by which clients verify this server, as PEM; goes into kubeconfigs
+	authority    []byte // the authority by which clients verify this server, as PEM; written to kubeconfigs
 	// jwt verifies the tokens of OpenID Connect issuers, issuerMetrics counts them. Both are nil if no issuer is
 	// configured.
 	jwt           *oidc.Reloader
