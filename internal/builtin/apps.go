@@ -157,8 +157,8 @@ func withTemplateCount(obj object.Value, count int64) object.Value {
 
 var rollingStatefulSet = rolling("updateStrategy", "partition")
 
-// statefulSetAliases adds kind and apiVersion to the claim templates before ownership is computed, so that a client
-// that leaves them out changes nothing.
+// statefulSetAliases adds kind and apiVersion to the claim templates before ownership is computed, so that omitting
+// them is not a change.
 func statefulSetAliases(obj object.Value) object.Value { return rollingStatefulSet(typeClaims(obj)) }
 
 // typeClaims adds kind and apiVersion to the claim templates of a StatefulSet, as the reference does. Other embedded

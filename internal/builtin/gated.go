@@ -16,7 +16,7 @@ type feature struct {
 	fields []string
 }
 
-// behind returns the feature of a gate.
+// behind returns the feature behind a gate.
 func behind(gate features.Gate, fields ...string) feature { return feature{gate, fields} }
 
 // gated are the features below one place in an object. While the gate of a feature is off, its fields are dropped,

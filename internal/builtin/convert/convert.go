@@ -2,9 +2,9 @@
 // other: HorizontalPodAutoscaler (autoscaling/v1 and v2) and Event (core/v1 and events.k8s.io/v1).
 //
 // The functions are pure. They take an object as package schema has decoded it in one version, with defaults, and
-// return it as a decoded object of the other one: what the reference prints after a conversion through its internal
-// type, with the empty structs and nulls that Go's encoding writes. metadata is unchanged, except for the annotations
-// in which autoscaling/v1 has what its fields cannot express.
+// return it as a decoded object of the other one, in the form that the reference prints after a conversion through its
+// internal type, with the empty structs and nulls that Go's encoding writes. metadata is unchanged, except for the
+// annotations in which autoscaling/v1 has what its fields cannot express.
 package convert
 
 import "plinth/object"
