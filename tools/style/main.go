@@ -147,7 +147,7 @@ func measure(root string) (packages map[string]*figures, conformance figures, er
 	return packages, conformance, err
 }
 
-// count counts one file; a generated one has nothing to count.
+// count counts one file; generated files are skipped.
 func count(path string) (f figures, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
