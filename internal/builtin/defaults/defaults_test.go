@@ -69,6 +69,8 @@ var cases = []struct {
 	{"no rolling update, no partition", statefulSetUpdateStrategy, `{"type": "RollingUpdate"}`,
 		`{"type": "RollingUpdate"}`},
 	{"a Namespace without a name has no label", nameLabel, `{"labels": {"a": "b"}}`, `{"labels": {"a": "b"}}`},
+	{"a Namespace without a name keeps its labels", nameLabel, `{"labels": {"kubernetes.io/metadata.name": "b"}}`,
+		`{"labels": {"kubernetes.io/metadata.name": "b"}}`},
 
 	{"a probe", probe, `{"httpGet": {"port": 80}, "periodSeconds": 5}`,
 		`{"failureThreshold": 3, "httpGet": {"path": "/", "port": 80, "scheme": "HTTP"}, "periodSeconds": 5, "successThreshold": 1, "timeoutSeconds": 1}`},

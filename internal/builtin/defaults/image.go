@@ -17,7 +17,7 @@ func taggedLatest(image string) bool {
 		return false
 	case pinned && !validDigest(digest):
 		return false
-	case !pinned && !tagged && len(name) == 64 && isHex(name):
+	case !tagged && len(name) == 64 && isHex(name):
 		return false // would be taken for the ID of an image
 	}
 	return validRepository(name)
