@@ -324,7 +324,7 @@ func TestTheTestFails(t *testing.T) {
 		}
 	}
 	if in < 100 || other < 300 {
-		t.Errorf("of %d rows %d are told to have got in, and %d to be answered otherwise", len(rows), in, other)
+		t.Errorf("of %d rows %d are reported as granted access, and %d as different from the record", len(rows), in, other)
 	}
 }
 

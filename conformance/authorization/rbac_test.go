@@ -353,6 +353,6 @@ func TestRBAC(t *testing.T) {
 	total := *policies * requestsEach
 	t.Logf("%d requests, %d allowed, %d told of roles that are missing, %d different", total, allowed, told, different)
 	if allowed < total/10 || told < total/25 {
-		t.Errorf("of %d requests only %d are allowed, and %d are told of missing roles", total, allowed, told)
+		t.Errorf("of %d requests only %d are allowed, and %d name missing roles", total, allowed, told)
 	}
 }

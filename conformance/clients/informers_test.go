@@ -295,7 +295,7 @@ func TestLeaderElection(t *testing.T) {
 			candidates[id].cancel()
 			<-candidates[id].done
 		case <-time.After(20 * time.Second):
-			t.Fatal("nobody is elected")
+			t.Fatal("no candidate is elected")
 		}
 	}
 }

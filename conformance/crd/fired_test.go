@@ -147,7 +147,7 @@ func checkFired(t *testing.T) {
 		}
 	}
 	for key := range known {
-		t.Errorf("%q is nothing that upstream says", key)
+		t.Errorf("no error of upstream contains %q", key)
 	}
 	if len(all) < 100 {
 		t.Errorf("only %d places were found in upstream's source where something is wrong", len(all))

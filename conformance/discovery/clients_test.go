@@ -89,7 +89,7 @@ func (c *clients) define(t *testing.T) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("nothing is told of %v", missing)
+			t.Fatalf("the server does not list %v", missing)
 		}
 	}
 }

@@ -124,7 +124,7 @@ func TestHistories(t *testing.T) {
 		t.Errorf("%d of %d operations differ and are explained", explained, count.steps.Load())
 	}
 	if most := int64(*histories / 50); count.moody.Load() > most {
-		t.Errorf("of %d of %d histories upstream is of several minds", count.moody.Load(), *histories)
+		t.Errorf("upstream's outcome varies in %d of %d histories", count.moody.Load(), *histories)
 	}
 	for _, e := range explanations {
 		if *histories >= 50_000 && count.explained[e.name] == 0 {

@@ -94,7 +94,7 @@ func TestMutantsAreNoticed(t *testing.T) {
 			"-histories", "3000", "-enough", "1").CombinedOutput()
 		switch {
 		case err == nil:
-			t.Errorf("%s: nobody notices that %q has become %q", m.file, m.old, m.new)
+			t.Errorf("%s: no test notices that %q was replaced by %q", m.file, m.old, m.new)
 		case !strings.Contains(string(out), "--- FAIL") && !strings.Contains(string(out), "panic:"):
 			t.Errorf("%s: %q is no program:\n%s", m.file, m.new, out)
 		}

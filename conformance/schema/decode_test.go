@@ -82,7 +82,7 @@ func theirs(t *testing.T, typ reflect.Type, text []byte) outcome {
 	for _, err := range strict {
 		var field kjson.FieldError
 		if !errors.As(err, &field) {
-			t.Fatalf("%v tells no path", err)
+			t.Fatalf("error %v has no path", err)
 		}
 		out.unknown = append(out.unknown, field.FieldPath())
 	}

@@ -442,7 +442,7 @@ func TestTokenReviews(t *testing.T) {
 		})
 	}
 	if known < 2*20 || known > len(cases) {
-		t.Errorf("%d of the tokens are somebody's, on both servers", known)
+		t.Errorf("the two servers accept a token %d times in total", known)
 	}
 }
 
