@@ -9,16 +9,16 @@ import (
 // time of the next one. When something becomes due earlier than at, notify(alarm.recheck) makes the goroutine call
 // the function at once.
 //
-// The problem: what is due next changes with every commit, and there are hundreds of thousands of versions that
+// The problem: the next due time may change with every commit, and there are hundreds of thousands of versions that
 // expire. The obvious ways, a timer for each version or a timer that is reset by each commit, cost a timer operation
 // for every write. Here a commit compares two times under a lock that it holds anyway (laterThan), and wakes the
-// goroutine only if something is due earlier than anything before.
+// goroutine only if a due time is earlier than all others before.
 //
 //	something is due at t  ⇒  at ≤ t, or recheck has a token, or the function is running
 //
-// The time is read before the call, and the timer is set to at minus that time. So what becomes due during the call
-// is late by the length of the call at most. A token that comes during the call stays in recheck, and causes another
-// call.
+// The time is read before the call, and the timer is set to at minus that time. So work that becomes due during the
+// call is late by at most the length of the call. A token that arrives during the call stays in recheck, and causes
+// another call.
 type alarm struct {
 	// at is when to make the next call; zero: only on recheck. The function sets it, and the owner's lock guards it.
 	at      time.Time

@@ -1,8 +1,8 @@
 package store
 
-// Collection is a handle on the objects of one resource. It tells cheaply whether something that was computed from
-// all of them is still up to date (package view): the newest revision stands in an atomic variable, so a reader that
-// finds its own revision there takes no lock.
+// Collection is a handle on the objects of one resource. It shows cheaply whether a result that was computed from all
+// of them is still up to date (package view): the newest revision is in an atomic variable, so a reader that finds its
+// own revision there takes no lock.
 //
 //	f.changed = revision of the newest change in the collection, once a Collection or a record of it exists
 //
@@ -19,7 +19,7 @@ func (s *State) Collection(resource string) *Collection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.history.feed(resource)
-	// Nothing is known of deletions before the checkpoint, so a collection without objects has changed at its revision.
+	// Deletions before the checkpoint are unknown, so a collection without objects has changed at its revision.
 	f.changed.Store(s.live.since)
 	if t, ok := s.live.collections.Get(resource); ok {
 		f.changed.Store(t.changed)

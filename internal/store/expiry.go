@@ -10,14 +10,14 @@ import (
 // expiry is the live versions that expire, ordered by time in a binary heap. The state's mu guards it.
 //
 // A key is in it at most once, however often it is written: an update moves its entry. The obvious way, to push an
-// entry for each write and to skip outdated ones when they come up, grows with the number of writes, and Events are
-// written much more often than they expire. A change costs O(log n), the look for what is due as many steps as there
+// entry for each write and to skip outdated ones when they are reached, grows with the number of writes, and Events are
+// written much more often than they expire. A change costs O(log n), the search for due entries as many steps as there
 // are due entries.
 //
 //	byKey[k] exists  ⇔  live.get(k) has an expiry, with that time and revision
 //	heap[byKey[k].index] = byKey[k],  heap[i].at ≤ heap[2i+1].at, heap[2i+2].at
 //
-// To be due is no deletion yet: the sequencer deletes with the revision as a precondition, so an object that is
+// A due object is not deleted yet: the sequencer deletes with the revision as a precondition, so an object that is
 // written again in between stays.
 type expiry struct {
 	heap  []*expiring

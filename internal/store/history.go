@@ -9,8 +9,8 @@ import (
 	"plinth/internal/invariants"
 )
 
-// Record is one entry of the history: what one commit did to one key. All readers share it. Only Memo changes after
-// it was made.
+// Record is one entry of the history: the change of one key by one commit. All readers share it. Only Memo changes
+// after it was made.
 type Record struct {
 	Key      Key
 	Revision int64
@@ -18,15 +18,16 @@ type Record struct {
 	Memo     Memo
 }
 
-// empty says whether the record changed nothing: the deletion of a key that had no version. It takes a revision and
-// stands in no feed.
+// empty says whether the record changed nothing: the deletion of a key that had no version. It takes a revision and is
+// in no feed.
 func (r *Record) empty() bool { return r.Old == nil && r.New == nil }
 
 // MemoSlots is how many encoded forms of one record can be kept.
 const MemoSlots = 4
 
-// Memo caches the encoded forms of one record, so that an event is encoded once for all watchers. What the slots mean
-// is up to the caller. The store clears the memos of all but the newest records, and these stay empty from then on.
+// Memo caches the encoded forms of one record, so that an event is encoded once for all watchers. The caller defines
+// the meaning of the slots. The store clears the memos of all but the newest records, and these stay empty from then
+// on.
 //
 // Readers and the store use it without a lock, so a reader may store a form while drop clears the slots:
 //
@@ -36,10 +37,10 @@ const MemoSlots = 4
 // memory, uncounted, for as long as the record.
 type Memo struct {
 	slots   [MemoSlots]atomic.Pointer[[]byte]
-	dropped atomic.Bool // nothing is kept any more
+	dropped atomic.Bool // true: values are no longer kept
 }
 
-// Load returns what was stored in a slot, or nil.
+// Load returns the value of a slot, or nil.
 func (m *Memo) Load(slot int) []byte {
 	if p := m.slots[slot].Load(); p != nil {
 		return *p
@@ -66,9 +67,8 @@ func (m *Memo) drop() {
 	}
 }
 
-// memory is about how much memory a record keeps that nothing else does: itself and its old version. The new version
-// is either live or the old version of a later record, so the sum over all records in memory counts each version
-// once.
+// memory is the approximate memory that only this record keeps: itself and its old version. The new version is either
+// live or the old version of a later record, so the sum over all records in memory counts each version once.
 func (r *Record) memory() int64 {
 	const record, version = 160, 400
 	if r.Old == nil {
@@ -79,15 +79,14 @@ func (r *Record) memory() int64 {
 
 // history is the newest records, as many as memory holds, and how far back the log goes.
 //
-// The problem: a watch may go on from any revision of the last minutes, there may be thousands of watches, and one of
-// them may not read for as long as it likes. The obvious way, a queue for each watch, costs memory in watches ×
-// events, and a full queue leaves only bad choices: to block writers, or to end the watch. Here the records stand
-// once, a watch is a position among them (Cursor), and a slow reader costs nothing. What leaves memory is read from
-// the log, down to the horizon; a reader before the horizon is told ErrCompacted and has to list again.
+// The problem: a watch may start from any revision of the last minutes, there may be thousands of watches, and one of
+// them may stop reading for any time. The obvious way, a queue for each watch, costs memory in watches × events, and a
+// full queue leaves only bad choices: to block writers, or to end the watch. Here each record is kept once, a watch is
+// a position among them (Cursor), and a slow reader costs nothing. Records that have left memory are read from the log,
+// down to the horizon; a reader before the horizon gets ErrCompacted and has to list again.
 //
-// The records stand in one feed for each resource, so that a watch of one reads nothing of the others, and in one
-// feed of all. They leave memory in the order of their revisions, so the oldest record of all is the oldest one of
-// its resource:
+// There is one feed for each resource, so that a watch of one reads no records of the others, and one feed of all.
+// Records leave memory in the order of their revisions, so the oldest record of all is the oldest one of its resource:
 //
 //	horizon ≤ newest revision,  f.floor ≤ all.floor ≤ newest revision
 //	f.records = {r : r.Revision > max(f.floor, horizon), r is of f.resource}, ascending
@@ -167,8 +166,8 @@ func (h *history) add(r *Record, woken []*group) []*group {
 	return h.all.fire(r, f.fire(r, woken))
 }
 
-// changeBytes is about what a record takes in the log. Old versions are stored there as a difference, so it is an
-// upper bound for most. It depends on the record alone, so a replay counts as much as the first run did, and the
+// changeBytes is the approximate size of a record in the log. Old versions are stored there as a difference, so it is
+// an upper bound for most. It depends on the record alone, so a replay counts as much as the first run did, and the
 // window is the same after a restart.
 func changeBytes(r *Record) int64 {
 	n := int64(len(r.Key.Resource) + len(r.Key.Name) + 40)
@@ -181,8 +180,8 @@ func changeBytes(r *Record) int64 {
 	return n
 }
 
-// memoBytesOf is about what one encoded form of a record takes. It is counted whether the slots are filled or not:
-// the bound is then on the number of records, and no reader has to take the lock to count what it stored.
+// memoBytesOf is the approximate size of one encoded form of a record. It is counted whether the slots are filled or
+// not: the bound is then on the number of records, and no reader has to take the lock to count what it stored.
 func memoBytesOf(r *Record) int64 {
 	if r.New != nil {
 		return int64(len(r.New.Data)) + 100
@@ -190,8 +189,8 @@ func memoBytesOf(r *Record) int64 {
 	return int64(len(r.Old.Data)) + 100
 }
 
-// trim drops what is outside of the window at a time, in three steps: it moves the horizon to the newest mark that is
-// too old, or too many bytes ago; it clears memos above their bound; and it takes records out of memory that are
+// trim drops history outside of the window at a time, in three steps: it moves the horizon to the newest mark that is
+// too old, or too many bytes ago; it clears memos above their bound; and it removes from memory the records that are
 // above its bound, or not after the horizon. Time is an argument: the caller has the clock. Each record is dropped
 // once, so the cost is constant for each record added.
 func (h *history) trim(revision, now int64) {
@@ -290,8 +289,8 @@ func (h *history) check(newest int64) {
 	}
 }
 
-// mark adds a mark when the last one is far enough away. Marks, and not the times of all records, are what the age of
-// the window is measured by: so what stands in memory for the window does not grow with the number of changes.
+// mark adds a mark when the last one is far enough away. The age of the window is measured by marks, and not by the
+// times of all records: so the memory for it does not grow with the number of changes.
 //
 //	number of marks ≤ about 64 + 256,  error of the age ≤ maxAge/64, of the bytes ≤ maxBytes/256
 func (h *history) mark(revision, now int64) {
@@ -306,8 +305,8 @@ func (h *history) mark(revision, now int64) {
 	h.marks.push(Mark{Revision: revision, Time: now, Bytes: h.bytes})
 }
 
-// due is when trim has something to do next; zero when the passing of time changes nothing: then there are no changes
-// after the horizon.
+// due is the next time at which trim has work to do; zero if the passing of time changes nothing: then there are no
+// changes after the horizon.
 func (h *history) due(revision int64) time.Time {
 	if h.marks.len() == 0 {
 		if revision == h.horizon {
@@ -322,7 +321,7 @@ func (h *history) due(revision int64) time.Time {
 	return time.Unix(0, due)
 }
 
-// window is what a checkpoint stores of the history; resume restores it.
+// window is the part of the history that a checkpoint stores; resume restores it.
 func (h *history) window() Window {
 	w := Window{Horizon: h.horizon, Bytes: h.bytes, Marks: make([]Mark, h.marks.len())}
 	for i := range w.Marks {
@@ -352,7 +351,7 @@ func (f *feed) fire(r *Record, woken []*group) []*group {
 }
 
 // join returns the group of a prefix and a term, to wait in. The caller holds the state's mu at least for reading, so
-// that no record can come between its look at the records and the join.
+// that no record can be added between its look at the records and the join.
 func (f *feed) join(prefix string, t Term) *group {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -73,7 +73,7 @@ func (s *Store) commit(pre []Precondition, changes ...Change) <-chan error {
 	return done
 }
 
-// TestPending: what is not durable is to be seen by nobody, except that it decides who wins.
+// TestPending: a commit that is not durable is invisible, except that it decides which of two commits wins.
 //
 // SPEC: STORE-1
 func TestPending(t *testing.T) { synctest.Test(t, testPending) }
@@ -129,8 +129,7 @@ func testPending(t *testing.T) {
 	}
 }
 
-// TestLogFails: after a failed sync the writes on their way are refused, nothing of them is to be seen, and reads go
-// on.
+// TestLogFails: after a failed sync the pending writes are refused, no part of them is visible, and reads go on.
 //
 // SPEC: STORE-1
 func TestLogFails(t *testing.T) { synctest.Test(t, testLogFails) }
@@ -177,7 +176,7 @@ func testLogFails(t *testing.T) {
 	}
 }
 
-// TestMemo: encoded forms are remembered for the newest records only, whoever stores them when.
+// TestMemo: encoded forms are kept for the newest records only, at whatever time they are stored.
 //
 // SPEC: WATCH-6
 func TestMemo(t *testing.T) {
@@ -224,7 +223,7 @@ func TestMemo(t *testing.T) {
 	close(g.arrived)
 }
 
-// TestRebuiltForOthers: reading what a rebuilt snapshot was not asked for is a mistake, and no empty list.
+// TestRebuiltForOthers: reading a resource for which a snapshot was not rebuilt is a mistake, and not an empty list.
 func TestRebuiltForOthers(t *testing.T) {
 	s, g := openGate(t)
 	defer s.Close()

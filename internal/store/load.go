@@ -14,23 +14,23 @@ import (
 
 // loader makes a new state of a checkpoint and the commits after it.
 //
-// The problem: the server is to be ready half a second after its start, with tens of thousands of objects. A log
-// lends what it yields, so all that stays has to be copied, and most of the time goes into these copies: the kernel
-// has to provide memory that a process touches for the first time, page by page. The obvious way, one goroutine that
-// reads and copies, leaves the other processors idle; and the log cannot be read by several, as each commit
-// overwrites what earlier ones wrote. So one goroutine reads, and appends the bytes of versions to a copyBatch, a
-// scratch buffer that is reused; other goroutines copy the versions of full batches to their final place.
+// The problem: the server has to be ready half a second after its start, with tens of thousands of objects. A log lends
+// what it yields, so all data that stays has to be copied, and most of the time goes into these copies: the kernel has
+// to provide memory that a process touches for the first time, page by page. The obvious way, one goroutine that reads
+// and copies, leaves the other processors idle; and the log cannot be read by several, as each commit overwrites what
+// earlier ones wrote. So one goroutine reads, and appends the bytes of versions to a copyBatch, a scratch buffer that
+// is reused; other goroutines copy the versions of full batches to their final place.
 //
 //	v.Data is set by copier.finish at the latest; nobody reads it before that
 //
-// Sidecars are computed at the end, in parallel: many versions are overwritten during the replay, and theirs would be
-// computed for nothing. Until then Sidecar has the Form, and expires the expiry.
+// Sidecars are computed at the end, in parallel: many versions are overwritten during the replay, and their sidecars
+// would be computed in vain. Until then Sidecar has the Form, and expires the expiry.
 //
-// Nobody else has the state yet, so no lock is taken.
+// The state is not shared yet, so no lock is taken.
 type loader struct {
 	state   *State
 	expires map[Key]time.Time   // of the live versions that expire
-	forms   map[uint64]*Sidecar // for each Form a sidecar with nothing else in it, shared until describe
+	forms   map[uint64]*Sidecar // for each Form a sidecar with only that set, shared until describe
 	copies  copier
 }
 
@@ -100,7 +100,7 @@ func (l *loader) read(from *Checkpoint) error {
 }
 
 // restore makes a copy of a lent version the live one of its key; nil removes the key. A version that is overwritten
-// later was copied for nothing; to know that before, the log would have to be read twice.
+// later was copied in vain; to avoid that, the log would have to be read twice.
 func (l *loader) restore(k Key, lent *Version, revision int64) {
 	t := l.state.live.writable(k.Resource)
 	t.changed = max(t.changed, revision)
@@ -117,8 +117,8 @@ func (l *loader) restore(k Key, lent *Version, revision int64) {
 		v.Key.Name = strings.Clone(k.Name)
 	}
 	t.names.Set(v.Key.Name, v)
-	// The version is in its place already; only its bytes follow. If it is overwritten before that, they are
-	// copied for nothing.
+	// The version is in its place already; only its bytes follow. If it is overwritten before that, they are copied in
+	// vain.
 	l.copies.add(v, lent.Data)
 	if lent.Sidecar.Expire.IsZero() {
 		delete(l.expires, v.Key)
@@ -148,7 +148,7 @@ func (l *loader) describe() {
 	s.live.count = len(live)
 	workers := runtime.GOMAXPROCS(0)
 	var wait sync.WaitGroup
-	// Each worker has a part of its own, so no lock is needed.
+	// Each worker has a separate part, so no lock is needed.
 	for w := range workers {
 		part := live[len(live)*w/workers : len(live)*(w+1)/workers]
 		wait.Go(func() {
@@ -169,9 +169,9 @@ func (l *loader) describe() {
 	}
 }
 
-// findHorizon moves the horizon to where the log really reaches back to: files may have been removed that the
-// checkpoint's window counts on. It tries the marks, oldest first. Otherwise a watch would be let in from a revision
-// of which the history is gone, and fail later.
+// findHorizon moves the horizon to where the log really starts: files may have been removed that the checkpoint's
+// window includes. It tries the marks, oldest first. Otherwise a watch would be accepted at a revision whose history no
+// longer exists, and fail later.
 func (s *State) findHorizon() error {
 	h := &s.history
 	for {
@@ -257,7 +257,7 @@ func (c *copier) next() *copyBatch {
 	return c.filling
 }
 
-// copy gives the versions their bytes, each in memory of its own, so that one live version does not keep a batch;
+// copy gives the versions their bytes, each in a separate allocation, so that one live version does not keep a batch;
 // then it empties the batch.
 func (b *copyBatch) copy() {
 	begin := 0

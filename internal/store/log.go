@@ -12,8 +12,8 @@ import (
 //	First() of a commit = Revision + 1 of the one before it in a log
 //
 // The obvious way, one revision for the whole commit, fails for watches: a client that has received the first of two
-// changed objects of a collection, and is cut off, goes on after the revision of that object and would never receive
-// the second. A deletion that found nothing has a record without versions, which holds its revision.
+// changed objects of a collection, and is cut off, resumes after the revision of that object and would never receive
+// the second. A deletion that found nothing to delete has a record without versions, which holds its revision.
 type Commit struct {
 	Revision int64 // the last one
 	Time     int64 // of sequencing, in nanoseconds since 1970; history is kept by it
@@ -26,7 +26,7 @@ func (c *Commit) First() int64 { return firstOf(c.Revision, len(c.Records)) }
 func firstOf(last int64, records int) int64 { return last - int64(max(1, records)) + 1 }
 
 // FirstRevision is that of an empty store; the first commit begins with the one after it. It is not 0, which has a
-// meaning of its own in the API.
+// special meaning in the API.
 const FirstRevision = 1
 
 // Checkpoint is the state as of one revision. A log that has one needs the commits up to it only as history.
@@ -66,20 +66,19 @@ type Mark struct {
 // another one, and Replay from any number.
 //
 // Checkpoint and Replay *lend* what they yield: the commit or version and all that it points to, keys and bytes
-// included, is valid until yield returns; whoever keeps a part of it has to copy that part. The sidecars have Expire
-// and Form only, which are not part of the bytes. So a log reads millions of records without an allocation for each,
-// and does not compute what most readers never ask for.
+// included, is valid until yield returns; a caller that keeps a part of it has to copy that part. The sidecars have
+// Expire and Form only, which are not part of the bytes. So a log reads millions of records without an allocation for
+// each, and without computing sidecars that most readers do not use.
 type Log interface {
-	// Append makes commits durable, in their order, before it returns. After a crash each of them is there as a
-	// whole or not at all. Once Append has failed, the log accepts no more commits: what the disk holds is not
-	// known then.
+	// Append makes commits durable, in their order, before it returns. After a crash each of them exists as a whole or not
+	// at all. Once Append has failed, the log accepts no more commits: the content of the disk is not known then.
 	Append(commits []*Commit) error
 
 	// Checkpoint returns the newest checkpoint that Compact was given; EmptyCheckpoint if there was none.
 	Checkpoint() (*Checkpoint, error)
 
-	// Replay yields the commits with a revision greater than after, oldest first. It returns ErrCompacted when
-	// some of them are no longer there. An error of yield ends it and is returned.
+	// Replay yields the commits with a revision greater than after, oldest first. It returns ErrCompacted when some of
+	// them no longer exist. An error of yield ends it and is returned.
 	Replay(after int64, yield func(*Commit) error) error
 
 	// Compact removes what neither the state nor the history after horizon needs. A checkpoint that is not nil

@@ -11,12 +11,12 @@ import (
 
 // owners is the index of the live versions by the UIDs of their owners. The state's mu guards it.
 //
-// The problem: garbage collection asks for the dependents of every object that is deleted. The index has to be small
-// for thousands of owners with one or two dependents each, quick to change for an owner with a hundred thousand, and
-// readable without a lock while others write. The obvious ways fail: a map from a UID to a set takes some hundred
-// bytes for each owner, a map to a sorted list moves the list for each write, and neither can be copied in constant
-// time. So it is one copy-on-write tree of pairs (UID, key), in which the dependents of an owner stand side by side,
-// ordered by key. A version without owners takes no space.
+// The problem: garbage collection needs the dependents of every object that is deleted. The index has to be small for
+// thousands of owners with one or two dependents each, quick to change for an owner with a hundred thousand, and
+// readable without a lock during writes. The obvious ways fail: a map from a UID to a set takes some hundred bytes for
+// each owner, a map to a sorted list moves the list for each write, and neither can be copied in constant time. So it
+// is one copy-on-write tree of pairs (UID, key), in which the dependents of an owner are adjacent, ordered by key. A
+// version without owners takes no space.
 //
 //	{u, k} ∈ pairs  ⇔  u ∈ live.get(k).Sidecar.Owners
 //
@@ -111,7 +111,7 @@ func (s *State) Dependents(uid string, yield func(*Version) bool) {
 	any := false
 	s.owners.of(uid, func(Key) bool { any = true; return false })
 	s.mu.RUnlock()
-	if !any { // most objects own nothing. To copy the tree for them would make the next writes copy parts of it.
+	if !any { // most objects own no others. Copying the tree for them would make the next writes copy parts of it.
 		return
 	}
 

@@ -104,7 +104,7 @@ func (p *Precondition) Holds(live *Version) error {
 	return nil
 }
 
-// ConflictError says which precondition of a commit did not hold. Nothing was written.
+// ConflictError names the precondition of a commit that did not hold. No change was written.
 type ConflictError struct {
 	Key  Key
 	Type PreconditionType
@@ -119,7 +119,7 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("%s is at revision %d, not %d", e.Key, e.Have, e.Want)
 }
 
-// LimitError says which counter of a commit would be above its limit. Nothing was written.
+// LimitError names the counter of a commit that would exceed its limit. No change was written.
 type LimitError struct {
 	Key              Key
 	Have, Add, Limit int64

@@ -19,13 +19,13 @@ import (
 //	err is written before done is closed, and read after
 type batch struct {
 	commits []*Commit
-	lead    chan struct{} // of capacity 1: whoever receives from it is the leader
+	lead    chan struct{} // of capacity 1: the receiver of its token is the leader
 	done    chan struct{} // closed when the commits are durable and visible, or have failed
 	err     error         // written before done is closed
 }
 
-// pendingWrite is a change of a key that was sequenced and is not durable yet. batch tells a commit that loses to it
-// what to wait for.
+// pendingWrite is a change of a key that was sequenced and is not durable yet. A commit that loses to it waits for
+// batch.
 type pendingWrite struct {
 	version  *Version // nil: a deletion
 	revision int64
@@ -35,18 +35,18 @@ type pendingWrite struct {
 // sequencer is the embedded writer: it checks preconditions, gives commits their revisions, and makes them durable in
 // a log. Only it applies commits to its state.
 //
-// The problem: a sync of the disk takes far longer than all the rest of a commit, and nobody may see a commit, or be
-// told of it, before it is durable. The obvious ways fail. One lock from the check of the preconditions to the end of
-// the sync makes every commit pay for a sync of its own. To check against the durable state alone, and sync later,
-// lets two commits of one key that wait for the same sync both succeed. So a commit takes three steps:
+// The problem: a sync of the disk takes far longer than all the rest of a commit, and a commit must not be visible or
+// reported before it is durable. The obvious ways fail. One lock from the check of the preconditions to the end of the
+// sync makes every commit pay for a separate sync. To check against the durable state alone, and sync later, lets two
+// commits of one key that wait for the same sync both succeed. So a commit takes three steps:
 //
 //  1. seq:          check the preconditions against what is durable and pending; give out revisions; join a batch
 //  2. no lock:      the leader of the batch calls log.Append for all of its commits
 //  3. seq, then mu: apply them to the state; then wake the waiters, and make one of the next batch its leader
 //
-// While one batch is synced the next one fills, so the number of commits for each sync grows with the load by itself.
-// A writer that finds nobody appending is the leader of its batch at once: a lone writer calls Append on its own
-// goroutine and wakes nobody.
+// While one batch is synced the next one fills, so the number of commits for each sync grows with the load by itself. A
+// writer that finds no Append running is the leader of its batch at once: a lone writer calls Append on its own
+// goroutine and wakes no other.
 //
 //	latest(k) = pending[k] if there is one, else the live version
 //	state.revision < revision of every pending write ≤ next
@@ -58,9 +58,10 @@ type pendingWrite struct {
 // C creates another key while that batch is being synced, and joins the next one, as revision 9. When the sync is
 // done, 8 is applied, A returns, B returns its conflict with 8 visible, and C is made the leader of its batch.
 //
-// A commit that loses to a pending write is told so only once that write is durable: else it could be refused because
-// of a write that a crash then takes back. If the log fails, the pending writes are dropped, so that the state shows
-// what is durable, and no more writes are accepted: what the disk holds is not known before it is read again.
+// A commit that loses to a pending write gets the conflict only once that write is durable: otherwise it could be
+// refused because of a write that a crash then undoes. If the log fails, the pending writes are dropped, so that the
+// state shows only durable commits, and no more writes are accepted: the content of the disk is not known before it is
+// read again.
 //
 // There are two locks, taken in this order: seq, and the state's mu. The live versions change with both held, so
 // holding seq is enough to read them. Neither is held during Append.
@@ -72,7 +73,7 @@ type sequencer struct {
 	seq       sync.Mutex
 	next      int64 // the newest revision given out
 	pending   map[Key]pendingWrite
-	queue     *batch     // the batch that is filling; nil when nothing waits
+	queue     *batch     // the batch that is filling; nil when no commit waits
 	appending bool       // a batch has a leader that has not finished
 	idle      *sync.Cond // over seq: appending became false
 	refused   error      // why no more writes are accepted
@@ -104,7 +105,7 @@ func newSequencer(state *State) *sequencer {
 	return w
 }
 
-// Fresh is always true: nobody else writes.
+// Fresh is always true: there is no other writer.
 func (w *sequencer) Fresh(context.Context, Key, bool) (current bool, err error) { return true, nil }
 
 // Commit is Writer.Commit. New versions and their sidecars are made before the lock is taken; only the check and the
@@ -122,7 +123,7 @@ func (w *sequencer) Commit(ctx context.Context, pre []Precondition, changes []Ch
 	case t.err == nil:
 		return t.revision, w.await(ctx, t.batch)
 	case t.batch != nil:
-		// It lost to a pending write: only what is durable may be told, even as the reason of a conflict.
+		// It lost to a pending write: only durable data may be reported, even as the reason of a conflict.
 		if err := w.await(ctx, t.batch); err != nil {
 			return 0, w.lost(err)
 		}
@@ -176,7 +177,7 @@ func duplicateKey(pre []Precondition, changes []Change) (k Key, found bool) {
 // ticket is the place of a commit in the order of all commits, or the reason why it has none.
 type ticket struct {
 	revision int64  // the last one of the commit
-	batch    *batch // of the commit; with an error, the one to wait for before the error is told
+	batch    *batch // of the commit; with an error, the one to wait for before the error is returned
 	lead     bool   // the caller is the leader of the batch and has to append it
 	err      error
 }
@@ -187,11 +188,11 @@ type ticket struct {
 func (w *sequencer) sequence(pre []Precondition, changes []Change, versions []*Version) ticket {
 	w.seq.Lock()
 	defer w.seq.Unlock()
-	// After a failure or Close nothing is sequenced. What was sequenced before is finished: Close waits for it.
+	// After a failure or Close no commit is sequenced. Those sequenced before are finished: Close waits for them.
 	if w.refused != nil {
 		return ticket{err: w.refused}
 	}
-	// A precondition that does not hold because of a durable version is told at once; the batch is nil then.
+	// A precondition that fails because of a durable version is reported at once; the batch is nil then.
 	if pending, err := w.check(pre); err != nil {
 		return ticket{err: err, batch: pending}
 	}
@@ -202,8 +203,8 @@ func (w *sequencer) sequence(pre []Precondition, changes []Change, versions []*V
 		w.queue = b
 	}
 	c := &Commit{Time: w.state.config.Now().UnixNano(), Records: make([]*Record, 0, len(changes))}
-	// Counters are changes like all others, so that they are durable with the commit and watches see them. They
-	// come first, and the caller's changes have the last revisions of the commit, as Commit documents.
+	// Counters are changes like all others, so that they are durable with the commit and watches see them. They are first,
+	// and the caller's changes have the last revisions of the commit, as Commit documents.
 	for i := range pre {
 		if p := &pre[i]; p.Type == ThisCounter && p.Add != 0 {
 			number := strconv.AppendInt(nil, w.latest(p.Key).Number()+p.Add, 10)
@@ -213,15 +214,15 @@ func (w *sequencer) sequence(pre []Precondition, changes []Change, versions []*V
 	for i, ch := range changes {
 		w.put(b, c, ch.Key, versions[i])
 	}
-	// A commit without changes takes a revision, too, so that its success can be told from that of the commit
+	// A commit without changes takes a revision, too, so that its success can be distinguished from that of the commit
 	// before it.
 	if len(c.Records) == 0 {
 		w.next++
 	}
 	c.Revision = w.next
 	b.commits = append(b.commits, c)
-	// If nobody appends, this goroutine is the leader. Otherwise the leader of the batch before this one makes a
-	// waiter of this one the leader when it has finished.
+	// If no Append runs, this goroutine is the leader. Otherwise the leader of the previous batch makes a waiter of this
+	// one the leader when it has finished.
 	lead := !w.appending
 	w.appending = true
 	if invariants.Enabled {
@@ -260,8 +261,8 @@ func (w *sequencer) checkPending() {
 // put gives one change the next revision. The caller holds seq.
 func (w *sequencer) put(b *batch, c *Commit, k Key, v *Version) {
 	w.next++
-	// The old version is the one that the commit before leaves, durable or pending: that is what the record of
-	// history has to say once both are durable.
+	// The old version is the one of the previous commit, durable or pending: the record of history must have it once both
+	// are durable.
 	r := &Record{Key: k, Revision: w.next, Old: w.latest(k), New: v}
 	if r.Old != nil {
 		r.Key = r.Old.Key // so that all versions of an object share one string
@@ -294,9 +295,9 @@ func (w *sequencer) latest(k Key) *Version {
 }
 
 // await waits until a batch is durable or has failed; if the caller is made its leader, it appends it. When ctx ends,
-// another goroutine waits in its place: the lead may have been given to this waiter, and without a leader nothing
-// would be written any more. The obvious way, to look whether there is a token and then to leave, fails if the token
-// comes just after that look and all other waiters of the batch are gone as well.
+// another goroutine waits in its place: the lead may have been given to this waiter, and without a leader no batch
+// would be written any more. The obvious way, to check for a token and then to return, fails if the token arrives just
+// after that check and no other waiter of the batch is left.
 func (w *sequencer) await(ctx context.Context, b *batch) error {
 	select {
 	case <-b.lead:
@@ -305,7 +306,7 @@ func (w *sequencer) await(ctx context.Context, b *batch) error {
 	case <-b.done:
 		return b.err
 	case <-ctx.Done():
-		go w.await(context.Background(), b) //nolint:errcheck // its caller was told ctx.Err()
+		go w.await(context.Background(), b) //nolint:errcheck // its caller got ctx.Err()
 		return ctx.Err()
 	}
 }
@@ -331,8 +332,8 @@ func (w *sequencer) append(b *batch) {
 	if err == nil {
 		w.publish(b.commits)
 	} else {
-		// Nothing of the batch is visible, and latest must not find it any more, so pending is cleared. The
-		// queued batch was sequenced on top of it and fails with it.
+		// No part of the batch is visible, and latest must not find it any more, so pending is cleared. The queued batch was
+		// sequenced on top of it and fails with it.
 		b.err = err
 		w.broken = true
 		w.refuse(fmt.Errorf("%w: no more writes until it is reopened, since the log failed: %w", ErrClosed, err))
@@ -341,7 +342,7 @@ func (w *sequencer) append(b *batch) {
 	}
 	// From here on the batch that has filled meanwhile is the next one to append.
 	next := w.queue
-	if next != nil && b.err != nil { // sequenced on top of what is lost
+	if next != nil && b.err != nil { // sequenced on top of a lost batch
 		next.err = w.refused
 		close(next.done)
 		w.queue, next = nil, nil
@@ -398,7 +399,7 @@ func (w *sequencer) Close() error {
 	w.seq.Lock()
 	again := w.closed
 	w.closed = true
-	// No new batch gets a leader from here on, as nothing is sequenced; those that have one are finished first.
+	// No new batch gets a leader from here on, as no commit is sequenced; those that have one are finished first.
 	w.refuse(ErrClosed)
 	for w.appending {
 		w.idle.Wait()
@@ -421,8 +422,8 @@ func (w *sequencer) refuse(err error) {
 	}
 }
 
-// lost returns the error for a write that lost to another one, which then failed itself: no conflict may be told for
-// that. If the caller's context ended, that is the error; otherwise it is why no more writes are accepted.
+// lost returns the error for a write that lost to another one, which then failed itself: this is not a conflict. If the
+// caller's context ended, that is the error; otherwise it is the reason why no more writes are accepted.
 func (w *sequencer) lost(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err

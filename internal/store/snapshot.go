@@ -8,9 +8,9 @@ import (
 	"plinth/internal/invariants"
 )
 
-// A list in chunks asks for the same old revision again and again, so some snapshots are kept: up to recentSnapshots
-// that once were the newest, as long as the history in memory keeps their versions anyway, and the last rebuilt one,
-// for rebuiltFor.
+// A paginated list needs the same old revision again and again, so some snapshots are kept: up to recentSnapshots that
+// once were the newest, as long as the history in memory keeps their versions anyway, and the last rebuilt one, for
+// rebuiltFor.
 //
 //	all.floor ≤ revisions of State.recent ≤ newest revision, ascending
 const (
@@ -18,17 +18,16 @@ const (
 	rebuiltFor      = 30 * time.Second
 )
 
-// Snapshot returns the state as of a revision, 0 for the newest one, which costs nothing. An older one that is not
-// kept is rebuilt, for the resources named, or for all of them: name those that you want to read, as reading another
-// one panics. It returns ErrCompacted for a revision before the horizon, and ErrFuture for one that has not happened
-// yet.
+// Snapshot returns the state as of a revision, 0 for the newest one, which costs nothing. An older one that is not kept
+// is rebuilt, for the resources named, or for all of them: name those that you will read, as reading another one
+// panics. It returns ErrCompacted for a revision before the horizon, and ErrFuture for one that does not exist yet.
 func (s *State) Snapshot(revision int64, resources ...string) (*Snapshot, error) {
 	return s.SnapshotContext(context.Background(), revision, resources...)
 }
 
 // SnapshotContext is Snapshot with a context that bounds the time to rebuild.
 func (s *State) SnapshotContext(ctx context.Context, revision int64, resources ...string) (*Snapshot, error) {
-	// The usual case, the newest snapshot is there, needs the lock for reading only.
+	// The usual case, the newest snapshot exists, needs a read lock only.
 	s.mu.RLock()
 	if n := len(s.recent); n > 0 && s.recent[n-1].revision == s.revision && (revision == 0 || revision == s.revision) {
 		sn := s.recent[n-1]
@@ -109,7 +108,7 @@ func (s *State) forgetSnapshots() {
 	if n > 0 {
 		s.recent = append(s.recent[:0:0], s.recent[n:]...)
 	}
-	// A rebuilt one keeps versions in memory that nothing else does, so it is kept for the next pages of a list and no
+	// A rebuilt snapshot is the only holder of some versions in memory, so it is kept for the next pages of a list and no
 	// longer.
 	if s.rebuilt != nil && s.config.Now().Sub(s.rebuiltAt) > rebuiltFor {
 		s.rebuilt = nil
@@ -149,7 +148,7 @@ func (s *State) rebuild(ctx context.Context, revision int64, resources []string)
 			if steps++; steps%256 == 0 && ctx.Err() != nil {
 				return ctx.Err()
 			}
-			// Also where nothing is wanted of the commit: read is how far the log was read.
+			// Also for a commit without wanted changes: read is how far the log was read.
 			read = c.Revision
 			for _, lent := range c.Records {
 				if !wanted(lent.Key.Resource) || lent.Revision <= revision {
@@ -210,8 +209,8 @@ func (s *State) rebuild(ctx context.Context, revision int64, resources []string)
 	return sn, nil
 }
 
-// check fails where a rebuilt snapshot has what was written after its revision. Large collections are left out: they
-// take too long for each test.
+// check fails if a rebuilt snapshot has a version that was written after its revision. Large collections are left out:
+// they take too long for each test.
 func (sn *Snapshot) check(wanted func(resource string) bool) {
 	sn.collections.Scan(func(resource string, t *collection) bool {
 		if !wanted(resource) || t.names.Len() > 1<<12 {

@@ -15,14 +15,14 @@ import (
 type Config struct {
 	// Log is where the embedded writer makes commits durable. The writer closes it.
 	Log Log
-	// Describe computes the sidecar of bytes that come without one: those that another process wrote, or that are
-	// read from the log. It returns a new sidecar, in which the state sets Expire and Form. It cannot fail, but
-	// may set Unreadable. It is called from several goroutines at once.
+	// Describe computes the sidecar of bytes that have none: those that another process wrote, or that are read from the
+	// log. It returns a new sidecar, in which the state sets Expire and Form. It cannot fail, but may set Unreadable. It
+	// is called from several goroutines at once.
 	Describe func(Key, []byte) *Sidecar
 	// HistoryAge and HistoryBytes limit the window, whichever ends first. Defaults: 5 min and 512 MiB.
 	HistoryAge   time.Duration
 	HistoryBytes int64
-	// MemoryHistoryBytes limits the memory for history; what is older is read from the log. Default: 16 MiB.
+	// MemoryHistoryBytes limits the memory for history; older history is read from the log. Default: 16 MiB.
 	MemoryHistoryBytes int64
 	// CompactBytes is the least growth of the log after which the embedded writer writes a checkpoint. Default:
 	// 16 MiB.
@@ -70,10 +70,10 @@ type Replayer interface {
 	Replay(after int64, yield func(*Commit) error) error
 }
 
-// State is the live versions and the history that led to them: what snapshots, watches, and look-ups by owner and by
-// expiry read. It decides nothing. The writer applies commits to it in order, whichever process they come from, and
-// the state drops by itself what has left the window. All methods may be called concurrently, except Apply and End,
-// which are for the writer.
+// State is the live versions and the history that led to them: the data for snapshots, watches, and look-ups by owner
+// and by expiry. It makes no decisions. The writer applies commits to it in order, whichever process they are from, and
+// the state drops history that has left the window by itself. All methods may be called concurrently, except Apply and
+// End, which are for the writer.
 //
 //	live at revision R = live of the checkpoint + all records up to R
 //	expiry, owners = what is computed from live (see their types)
@@ -98,7 +98,7 @@ type State struct {
 	recent    []*Snapshot // the snapshots that are kept, with rebuilt: see recentSnapshots
 	rebuilt   *Snapshot
 	rebuiltAt time.Time
-	// arrived is closed when revision moves on; nil when nobody waits.
+	// arrived is closed when revision advances; nil while there is no waiter.
 	arrived chan struct{}
 	ended   bool
 
@@ -139,7 +139,7 @@ func NewState(c Config, from *Checkpoint, log Replayer) (*State, error) {
 
 // Apply makes commits visible, each as a whole. They follow all that the state has, and their records are complete:
 // each new version has its sidecar (Describe), and each old version is the one that the state has. The state keeps
-// them; nobody may change them. Only one goroutine at a time may call it, in the order of revisions.
+// them; they must not be changed. Only one goroutine at a time may call it, in the order of revisions.
 func (s *State) Apply(commits ...*Commit) {
 	if len(commits) > 0 {
 		s.apply(commits)
@@ -151,12 +151,12 @@ func (s *State) Apply(commits ...*Commit) {
 // the lock first.
 //
 // A reader sees none of the commits, or all of them: it cannot take the lock in between. It may see one before its
-// writer is told that the commit is durable; it is durable by then.
+// writer gets the result; the commit is durable by then.
 func (s *State) apply(commits []*Commit) (expires time.Time) {
 	var woken []*group
 	s.mu.Lock()
-	// The history comes last: it takes the groups out of the feeds that this record wakes, and whoever is woken
-	// finds the new state.
+	// The history is last: it removes the groups that this record wakes from the feeds, and the watchers that are woken
+	// find the new state.
 	for _, c := range commits {
 		if invariants.Enabled {
 			s.checkCommit(c)
@@ -177,8 +177,8 @@ func (s *State) apply(commits []*Commit) (expires time.Time) {
 	last := commits[len(commits)-1]
 	s.history.trim(last.Revision, last.Time)
 	s.forgetSnapshots()
-	// One channel for all that wait for a revision. They look again at which one has come, and make a new channel
-	// if they go on waiting.
+	// One channel for all that wait for a revision. They check again which one has arrived, and make a new channel if they
+	// go on waiting.
 	arrived := s.arrived
 	s.arrived = nil
 	expires = s.expiry.next()
@@ -203,8 +203,8 @@ func (s *State) apply(commits []*Commit) (expires time.Time) {
 	return expires
 }
 
-// checkCommit fails unless a commit follows what the state has, and its records are complete. Between two commits
-// there may be revisions of none: on etcd, others spend them. The caller holds mu.
+// checkCommit fails unless a commit follows the state, and its records are complete. Between two commits there may be
+// unused revisions: on etcd, other keys take them. The caller holds mu.
 func (s *State) checkCommit(c *Commit) {
 	if c.First() <= s.revision {
 		invariants.Fail("store: commit %d to %d follows revision %d", c.First(), c.Revision, s.revision)
@@ -243,9 +243,9 @@ func (s *State) check() {
 // tick is how often the window is trimmed by age: often enough to keep it to within a few percent.
 func (s *State) tick() time.Duration { return s.config.HistoryAge / 64 }
 
-// age drops the history that has left the window by now, and sets the alarm for the next time. It is what trims the
-// history of a server to which nobody writes; otherwise apply does. If the horizon has moved, the compactor is told,
-// which may remove segments of the log.
+// age drops the history that has left the window by now, and sets the alarm for the next time. It trims the history of
+// a server without writes; otherwise apply does. If the horizon has moved, the compactor is notified, which may remove
+// segments of the log.
 func (s *State) age(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,8 +266,8 @@ func (s *State) age(now time.Time) {
 	}
 }
 
-// End ends the watches, and all that wait: their next calls return ErrClosed. The writer calls it when no more
-// commits will come. Get, snapshots and what was read before stay usable.
+// End ends the watches, and all that wait: their next calls return ErrClosed. The writer calls it when no more commits
+// will follow. Get, snapshots and records that were read before stay usable.
 func (s *State) End() {
 	s.mu.Lock()
 	if s.ended {
@@ -317,8 +317,7 @@ func (s *State) Get(k Key) (*Version, bool) {
 func (s *State) WaitFor(ctx context.Context, revision int64) error {
 	for {
 		s.mu.Lock()
-		// The check and the choice of the channel are one step under mu, or the revision could come between
-		// them unnoticed.
+		// The check and the choice of the channel are one step under mu, or the revision could arrive between them unnoticed.
 		if s.revision >= revision {
 			s.mu.Unlock()
 			return nil
@@ -393,8 +392,8 @@ func (s *State) replay(after, until int64, yield func(*Commit) error) error {
 	if s.log == nil {
 		return ErrCompacted
 	}
-	// The log only knows where to begin. The end is found here, by the first commit that is too new, and errStop
-	// tells it from an error of yield.
+	// The log is given the start only. The end is found here, by the first commit that is too new, and errStop
+	// distinguishes it from an error of yield.
 	over := false
 	err := s.log.Replay(after, func(c *Commit) error {
 		if over = c.First() > until; over {
@@ -420,11 +419,11 @@ func (s *State) reaches(after int64) error {
 	return nil
 }
 
-// errStop is what a yield function returns to end a replay without an error.
+// errStop is returned by a yield function to end a replay without an error.
 var errStop = errors.New("stop")
 
-// copyRecord returns a copy of a record that a log lends (see Log). A new version that is still live is shared and
-// not copied: a version is equal to what the log has of it.
+// copyRecord returns a copy of a record that a log lends (see Log). A new version that is still live is shared and not
+// copied: a version equals its form in the log.
 //
 //	r.Revision and both versions = those of lent; nothing in r points into lent
 func (s *State) copyRecord(lent *Record) *Record {
@@ -441,7 +440,7 @@ func (s *State) copyRecord(lent *Record) *Record {
 }
 
 // copyVersion returns a copy of a lent version, with a complete sidecar; nil for nil. The sidecar is computed, which
-// may parse the bytes: callers leave out what they do not want before they copy.
+// may parse the bytes: callers skip unwanted versions before they copy.
 func (s *State) copyVersion(k Key, lent *Version) *Version {
 	if lent == nil {
 		return nil

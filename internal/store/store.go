@@ -1,12 +1,12 @@
 // Package store keeps every object of the server: a multi-version state, the history of changes, and watches over
 // them.
 //
-// It has two parts. A State is the data; commits are applied to it in order, and it decides nothing. A Writer decides
-// which writes are accepted, and applies them to the State. The embedded Writer, the sequencer, makes commits durable
-// in a Log. A Writer on a store that several processes share also applies the commits of the other processes. A Store
-// is a State with its Writer.
+// It has two parts. A State is the data; commits are applied to it in order, and it makes no decisions. A Writer
+// decides which writes are accepted, and applies them to the State. The embedded Writer, the sequencer, makes commits
+// durable in a Log. A Writer on a store that several processes share also applies the commits of the other processes. A
+// Store is a State with its Writer.
 //
-// The package knows keys, bytes and revisions, and nothing about objects or HTTP. Its nouns:
+// The package deals with keys, bytes and revisions, and not with objects or HTTP. Its nouns:
 //
 //   - a Key names one object: its resource ("apps/deployments"; core resources as "/pods") and its name within the
 //     resource ("namespace/name", or "name" for cluster scope). Keys are ordered by resource, then by the bytes of
@@ -29,11 +29,11 @@
 //
 // # The way of a commit
 //
-// Commit makes new versions and their sidecars (sequencer.Commit). Under one lock it checks the preconditions and
-// gets its revisions (sequence). The leader of its batch makes it durable (append). Then it is applied to the state
-// under the state's lock (State.apply): the trees of live versions, the indexes of expiry and owners, and the history
-// change together. At last the cursors that it concerns are woken, and Commit returns. So whoever is told of a
-// commit, by its result or by a watch, finds it in the state.
+// Commit makes new versions and their sidecars (sequencer.Commit). Under one lock it checks the preconditions and gets
+// its revisions (sequence). The leader of its batch makes it durable (append). Then it is applied to the state under
+// the state's lock (State.apply): the trees of live versions, the indexes of expiry and owners, and the history change
+// together. At last the cursors that it concerns are woken, and Commit returns. So a client that learns of a commit, by
+// its result or by a watch, finds it in the state.
 //
 // # The way of a read
 //
@@ -45,14 +45,13 @@
 // # What is kept
 //
 // Memory holds the live versions, and the newest records with their old versions up to Config.MemoryHistoryBytes. The
-// log holds a checkpoint, the commits after it, and the commits of the window. Nothing else grows: what leaves the
-// window is forgotten by all of them, and a reader from before it is told ErrCompacted.
+// log holds a checkpoint, the commits after it, and the commits of the window. No other data grows: history that leaves
+// the window is dropped by all of them, and a reader from before it gets ErrCompacted.
 //
 // # Caveats
 //
-// Counters (Precondition) are versions of a resource of their own, Counters, and appear in snapshots and in
-// WatchAll. A Snapshot needs no closing, but keeps its versions in memory. Everything that the package returns is
-// shared and must not be changed.
+// Counters (Precondition) are versions of a separate resource, Counters, and appear in snapshots and in WatchAll. A
+// Snapshot needs no closing, but keeps its versions in memory. All returned values are shared and must not be changed.
 package store
 
 import (
@@ -95,7 +94,7 @@ type Sidecar struct {
 	Form, Selection uint64
 	// Unreadable is the reason why the bytes cannot be decoded (DEL-6, DEL-7); nil for healthy objects.
 	Unreadable error
-	// Extra is for the use of whoever computes the sidecar.
+	// Extra is for the code that computes the sidecar.
 	Extra any
 }
 

@@ -28,8 +28,8 @@ func (w *sequencer) expire(now time.Time) {
 	}
 }
 
-// deleteExpired deletes expired versions, each in a commit of its own, and says whether that succeeded. The
-// precondition keeps an object that was overwritten since it was found expired.
+// deleteExpired deletes expired versions, each in a separate commit, and says whether that succeeded. The precondition
+// keeps an object that was overwritten since it was found expired.
 //
 // All commits are put into one batch before the first sync is waited for. As the leader of the batch (see batch) this
 // goroutine has to append it, or all other writers wait forever. That the whole of due is in one batch is not
@@ -80,11 +80,11 @@ func (w *sequencer) compactor() {
 		w.seq.Lock()
 		broken, grown, enough := w.broken, w.growth, w.grewEnough()
 		if enough {
-			// Commits that come while the checkpoint is written count towards the next one.
+			// Commits that arrive while the checkpoint is written count towards the next one.
 			w.growth = 0
 		}
 		w.seq.Unlock()
-		// The log takes no more writes, and what it holds is not known.
+		// The log takes no more writes, and its content is not known.
 		if broken {
 			continue
 		}
@@ -111,7 +111,7 @@ func isClosing(quit <-chan struct{}) bool {
 }
 
 // grewEnough says whether it is time for a checkpoint: when the log has grown by the size of the state since the last
-// one. So checkpoints about double what is written, and a restart reads about twice the state. Small states wait for
+// one. So checkpoints about double the bytes written, and a restart reads about twice the state. Small states wait for
 // CompactBytes. The caller holds seq.
 func (w *sequencer) grewEnough() bool {
 	return w.growth >= max(w.state.config.CompactBytes, w.state.live.bytes)

@@ -162,7 +162,7 @@ type Snapshot struct {
 func (sn *Snapshot) Revision() int64 { return sn.revision }
 
 // names returns the live versions of one resource, nil when there is none. It panics for a resource for which the
-// snapshot was not rebuilt: an empty result would be taken for an empty collection.
+// snapshot was not rebuilt: an empty result would look like an empty collection.
 func (sn *Snapshot) names(resource string) *names {
 	if sn.only != nil && !slices.Contains(sn.only, resource) {
 		panic(fmt.Sprintf("store: snapshot %d was rebuilt for %q, not for %q", sn.revision, sn.only, resource))

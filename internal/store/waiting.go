@@ -97,7 +97,7 @@ type attribute struct {
 // attribute is the term without its value.
 func (t Term) attribute() attribute { return attribute{t.Label, t.Name, t.Form, t.Selection} }
 
-// outdated says whether a sidecar does not tell if its version has a term of this attribute. Labels are the same by
+// outdated says whether a sidecar cannot show that its version has a term of this attribute. Labels are the same by
 // every definition.
 func (a attribute) outdated(s *Sidecar) bool {
 	return !a.label && (s.Form != a.form || s.Selection != a.selection)
@@ -105,11 +105,11 @@ func (a attribute) outdated(s *Sidecar) bool {
 
 // waiting is the index of the groups of one feed. The feed's mu guards it.
 //
-// The problem: on a large cluster each of a thousand kubelets watches the Pods of its own node, and a record about
-// one Pod concerns one of them. The obvious way, to wake all watches of a resource and let each one look at the
-// record, costs a thousand wake-ups for each change. So groups are indexed by attribute, value and prefix, and the
-// labels and fields of the old and the new version lead to the groups that the record concerns. What a record costs
-// depends on how many groups it concerns and how many labels it has, and not on how many groups wait:
+// The problem: on a large cluster each of a thousand kubelets watches the Pods of its own node, and a record about one
+// Pod concerns one of them. The obvious way, to wake all watches of a resource and let each one look at the record,
+// costs a thousand wake-ups for each change. So groups are indexed by attribute, value and prefix, and the labels and
+// fields of the old and the new version lead to the groups that the record concerns. The cost of a record depends on
+// how many groups it concerns and how many labels it has, and not on how many groups wait:
 //
 //	g is in the index at (t, prefix)  ⇔  g.waiters > 0 and no record since the join concerned (prefix, t)
 //	no map below terms is empty

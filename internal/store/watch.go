@@ -25,8 +25,8 @@ const (
 //	the batches so far, one after another = R(w, after),  ascending
 //	w ≤ after, and after ≤ the state's revision unless w is in the future
 //
-// after moves on also where nothing concerned the cursor. So a watch that sees no events keeps up with the horizon,
-// and can tell its client from which revision to go on (a bookmark).
+// after also advances over records that do not concern the cursor. So a watch without events keeps up with the horizon,
+// and can send its client the revision to resume from (a bookmark).
 type Cursor struct {
 	state  *State
 	feed   *feed
@@ -38,14 +38,14 @@ type Cursor struct {
 }
 
 // Watch returns a cursor over the records of a resource whose name has the prefix and whose revision is greater than
-// after. It returns ErrCompacted when some of them are gone. A revision in the future is waited for.
+// after. It returns ErrCompacted when some of them no longer exist. It waits for a revision in the future.
 func (s *State) Watch(resource, prefix string, after int64) (*Cursor, error) {
 	return s.WatchTerm(resource, prefix, Term{}, after)
 }
 
-// WatchTerm is Watch restricted to objects that have a term, or had it before the change, or of which that is not
-// known (Term). Other records do not wake the cursor: what a change costs depends on how many cursors it concerns,
-// and not on how many wait.
+// WatchTerm is Watch restricted to objects that have a term, or had it before the change, or for which that is not
+// known (Term). Other records do not wake the cursor: the cost of a change depends on how many cursors it concerns, and
+// not on how many wait.
 func (s *State) WatchTerm(resource, prefix string, t Term, after int64) (*Cursor, error) {
 	s.mu.RLock()
 	f := s.history.feeds[resource]
@@ -111,7 +111,7 @@ func (c *Cursor) Next(ctx context.Context) ([]*Record, error) {
 	}
 }
 
-// Poll is Next that returns nothing instead of waiting.
+// Poll is Next without waiting: it returns no records instead.
 func (c *Cursor) Poll() ([]*Record, error) {
 	for {
 		records, g, err := c.read(context.Background(), false)
@@ -124,20 +124,20 @@ func (c *Cursor) Poll() ([]*Record, error) {
 // wouldWait is what read returns in the place of a group when it is not to join one.
 var wouldWait = &group{}
 
-// Revision is up to where all records were returned. Next and Poll move it on also when nothing concerned the cursor,
-// so it may go into a bookmark.
+// Revision is the revision up to which all records were returned. Next and Poll advance it over records that do not
+// concern the cursor, too, so it may be used for a bookmark.
 func (c *Cursor) Revision() int64 { return c.after }
 
 // Close ends the cursor: the next call of Next or Poll returns ErrClosed. To end a call that waits, cancel its
 // context.
 func (c *Cursor) Close() { c.closed.Store(true) }
 
-// read takes one step through the history, from the log where memory does not reach back to the cursor, else from
-// memory. It returns one of four: records; an error; the group to wait in, after the end of the history (wouldWait
-// unless it is to join); or nothing, when the step found nothing and there is more after it.
+// read takes one step through the history, from the log where memory does not reach back to the cursor, otherwise from
+// memory. It returns one of four results: records; an error; the group to wait in, after the end of the history
+// (wouldWait unless it is to join); or all nil, when the step found no records and there is more after it.
 //
-// The group is joined under the same hold of the state's mu that found the end of the history. Otherwise a record
-// could come between the two, and the cursor would sleep over it.
+// The group is joined under the same hold of the state's mu that found the end of the history. Otherwise a record could
+// be added between the two, and the cursor would miss its wake-up.
 func (c *Cursor) read(ctx context.Context, join bool) ([]*Record, *group, error) {
 	before := c.after
 	clear(c.buffer) // a cursor that waits keeps no records in memory
@@ -208,8 +208,8 @@ func (c *Cursor) readMemory() (end bool) {
 			bytes += int(changeBytes(r))
 		}
 	}
-	// Also revisions without a record of this feed are behind the cursor now. The lock is held, so none can come
-	// in between. A cursor in the future stays there.
+	// The cursor has also passed revisions without a record of this feed. The lock is held, so none can be added in
+	// between. A cursor in the future stays there.
 	c.after = max(c.after, c.state.revision)
 	return true
 }
@@ -282,14 +282,14 @@ func (c *Cursor) readLog(ctx context.Context, until int64) error {
 	return err
 }
 
-// leave ends a wait that ctx cut short. Without it the group of a watcher that is gone would stay in the index, and
-// its memory with it, until a record comes that concerns it.
+// leave ends a wait that ctx cut short. Without it the group of a closed watcher would stay in the index, and its
+// memory with it, until a record arrives that concerns it.
 func (c *Cursor) leave(g *group) {
 	s := c.state
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	// The group was taken out while ctx ended: up to the record that did so, nothing concerned the cursor, and it
-	// will be read again. Else that holds up to the newest revision.
+	// The group was taken out while ctx ended: up to the record that did so, no record concerned the cursor, and it will
+	// be read again. Otherwise this holds up to the newest revision.
 	if g.first > 0 {
 		c.after = max(c.after, g.first-1)
 		return

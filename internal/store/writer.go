@@ -12,18 +12,18 @@ import (
 //
 // The contract of every Writer:
 //
-//   - Commit returns a revision, or a conflict, only once the state has the version that this is about. So a caller
+//   - Commit returns a revision, or a conflict, only once the state has the version that this refers to. So a caller
 //     that reads again after a conflict finds another version than the one that it lost with, and a retry cannot fail
 //     again for the same reason.
 //   - Commits become visible in the order of their revisions, each as a whole.
 type Writer interface {
-	// Commit writes all changes, durably and at once, provided that all preconditions hold; else it writes
-	// nothing and returns a *ConflictError or a *LimitError. The revision is that of the last change; with n of
-	// them, change i has revision-n+1+i. It returns ErrClosed when no more writes are accepted. After any other
-	// error the commit may turn out to have been written, but never in part. Ctx bounds only the waiting: a
-	// commit that was begun goes on without its caller.
+	// Commit writes all changes, durably and at once, provided that all preconditions hold; otherwise it writes none and
+	// returns a *ConflictError or a *LimitError. The revision is that of the last change; with n of them, change i has
+	// revision-n+1+i. It returns ErrClosed when no more writes are accepted. After any other error the commit may turn out
+	// to have been written, but never in part. Ctx bounds only the waiting: a commit that was begun goes on without its
+	// caller.
 	//
-	// The store keeps the data of the changes; nobody may change them from here on.
+	// The store keeps the data of the changes; they must not be changed from here on.
 	Commit(ctx context.Context, pre []Precondition, changes []Change) (revision int64, err error)
 
 	// Fresh says whether the state's version of a key is current: no older than the newest version at the time of
@@ -45,8 +45,8 @@ type Store struct {
 	Writer
 }
 
-// Open replays a log and returns its state with the embedded writer. The first revision of a new one is
-// FirstRevision, with nothing in it.
+// Open replays a log and returns its state with the embedded writer. The first revision of a new, empty one is
+// FirstRevision.
 func Open(c Config) (*Store, error) {
 	if c.Log == nil {
 		return nil, errors.New("store: Config needs a Log")
@@ -67,8 +67,8 @@ func Open(c Config) (*Store, error) {
 // caller begins with sure unset; if it would then refuse the request, or write nothing, it reads again with sure set.
 // Before a commit there is no need to: its preconditions are checked against the current version.
 func (s *Store) Live(ctx context.Context, k Key, sure bool) (v *Version, current bool, err error) {
-	// The embedded writer knows all there is. It is not asked: a key that goes through an interface costs every
-	// read an allocation.
+	// The embedded writer is always current. It is not called: a key that is passed through an interface costs every read
+	// an allocation.
 	if _, alone := s.Writer.(*sequencer); alone {
 		v, _ = s.Get(k)
 		return v, true, nil

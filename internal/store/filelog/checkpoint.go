@@ -17,10 +17,10 @@ const partBytes = 64 << 10
 
 // writeCheckpoint writes the file of a checkpoint.
 //
-// The problem: a checkpoint of a large state takes seconds to write, and a crash may come at any byte of it. A
-// checkpoint that lacks versions, but is taken for a whole one, loses every object that it lacks, since the commits
-// before it are removed. So the file has another name until it is synced (install), and is complete by its own
-// content, too (checkpoint):
+// The problem: a checkpoint of a large state takes seconds to write, and a crash may occur at any byte of it. An
+// incomplete checkpoint that is accepted as complete loses every object that it lacks, since the commits before it are
+// removed. So the file has another name until it is synced (install), and its content shows whether it is complete, too
+// (checkpoint):
 //
 //	a file with the name of a checkpoint  ⇒  all of it was synced before it got that name
 //
@@ -43,7 +43,7 @@ func (l *Log) writeCheckpoint(c *store.Checkpoint) error {
 //
 //	versions are ordered by resource and name, each key once; their revisions ≤ c.Revision
 //
-// Nothing in a checkpoint has a synced offset, since nothing of it is used before all of it is synced. A restart
+// Frames of a checkpoint have no synced offset, since none of them is used before all of it is synced. A restart
 // appends the versions to its trees in their order, which is the cheapest order for a B-tree.
 func (w *writer) checkpoint(c *store.Checkpoint) error {
 	if err := w.frame(frameCheckpoint, 0, c.Revision, appendFileHeader(nil, checkpointMagic, c.Revision)); err != nil {

@@ -119,8 +119,8 @@ func intact(t testing.TB, fs vfs.FS, m *model, acked int64, file string) bool {
 	return false
 }
 
-// TestBitRot flips a bit anywhere: everything is still there, for the bit meant nothing, or the file is named.
-// Nothing that was acknowledged goes without a word, and nothing else comes.
+// TestBitRot flips a bit anywhere: everything still exists, because the bit was unused, or the file is named. No
+// acknowledged commit is lost silently, and none is invented.
 //
 // SPEC: STORE-1
 func TestBitRot(t *testing.T) {
@@ -281,7 +281,7 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// TestStrangers: files of somebody else are left alone, unfinished ones of ours are removed.
+// TestStrangers: files of other programs are left alone, unfinished ones of the log are removed.
 func TestStrangers(t *testing.T) {
 	im, m := filled(t, 40)
 	im["ca.crt"] = []byte("certificate")

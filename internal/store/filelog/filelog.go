@@ -15,11 +15,11 @@
 //
 //	Append returned nil  ⇒  after any crash or loss of power the log has the commits, or Open names the damaged file
 //
-// The problem is to tell two things apart that look alike, a frame that does not read back: the unfinished end of a
-// write that was never acknowledged, which has to be dropped without a question, and damage to what was acknowledged,
-// which must never be dropped. The obvious way, to take the log up to the first bad frame, drops acknowledged commits
-// after a flipped bit. A checksum only says that a frame is bad, not which of the two it is. So the log keeps
-// evidence of what was synced, the manifest and the synced offsets, and recoverLast weighs it.
+// The problem is to distinguish two cases in which a frame does not read back: the unfinished end of a write that was
+// never acknowledged, which has to be dropped silently, and damage to acknowledged commits, which must never be
+// dropped. The obvious way, to read the log up to the first bad frame, drops acknowledged commits after a flipped bit.
+// A checksum only shows that a frame is bad, not which of the two cases it is. So the log keeps evidence of what was
+// synced, the manifest and the synced offsets, and recoverLast weighs it.
 //
 // Frames are records of Pebble's log format, and files are accessed through Pebble's vfs, so that tests run on file
 // systems that lose and refuse writes. docs/formats.md specifies the format, docs/decisions/0001-embedded-log.md has
@@ -39,9 +39,9 @@
 // open and recoverLast read them back after a crash; Compact and writeCheckpoint let the log forget.
 //
 // Caveats. One process at a time can open a directory. After a failed write or sync the log accepts no more commits
-// until it is opened again: what the disk holds is not known before it is read. A file system that acknowledges a sync
-// and does not write loses commits like every database on it; the manifest and the offsets then make the loss visible
-// in most cases, but cannot undo it.
+// until it is opened again: the content of the disk is not known before it is read. A file system that acknowledges a
+// sync and does not write loses commits like those of every database on it; the manifest and the offsets then make the
+// loss visible in most cases, but cannot undo it.
 package filelog
 
 import (
@@ -63,23 +63,23 @@ type Options struct {
 	// SegmentBytes is the size at which a new segment is begun; 8 MiB by default. History is removed by whole
 	// segments.
 	SegmentBytes int64
-	// NoSync leaves it to the operating system when files reach the disk. What was acknowledged survives the end
-	// of the process, but not a loss of power, which may leave a log that does not open any more: files are then
-	// written in another order than that in which they depend on each other.
+	// NoSync lets the operating system decide when files reach the disk. Acknowledged commits survive the end of the
+	// process, but not a loss of power, after which the log may not open any more: files are then written in another order
+	// than that in which they depend on each other.
 	NoSync bool
 	Logger *slog.Logger
 }
 
-// Log is an open directory. What it consists of:
+// Log is an open directory. It consists of:
 //
 //	segments[i].end = segments[i+1].after,  segments[i+1].previous = segments[i].after
 //	segments[0].after ≤ max(checkpoint, FirstRevision): every commit after the checkpoint is in a segment
 //	checkpoint ≤ end of the last segment
 //
-// There are three locks. appending is held for the length of an Append, so for the length of a sync; it guards the
-// file of the active segment. mu guards the lists and is held only to read or change them, never while a file is read
-// or written. The manifest has a lock of its own, which is held while an entry is written. appending is taken before
-// the two others; mu and that of the manifest are never held together.
+// There are three locks. appending is held for the length of an Append, so for the length of a sync; it guards the file
+// of the active segment. mu guards the lists and is held only to read or change them, never while a file is read or
+// written. The manifest has a separate lock, which is held while an entry is written. appending is taken before the two
+// others; mu and that of the manifest are never held together.
 //
 // Append, Compact and any number of Replays run at the same time. An Append changes the end of the last segment and
 // may add one; a Compact removes segments from the front, never the last one, and replaces the checkpoint. A Replay
@@ -97,7 +97,7 @@ type Log struct {
 	buffer    []byte // scratch buffer, for the payload of a commit
 	failed    error  // why no more commits are accepted
 
-	manifest *manifest // has a lock of its own
+	manifest *manifest // has a separate lock
 
 	mu         sync.Mutex
 	segments   []*segment // oldest first; the last one is active
@@ -131,7 +131,7 @@ func (l *Log) check() {
 	}
 }
 
-// DamageError says which file of the log does not hold what was written to it.
+// DamageError names the file of the log whose content differs from what was written.
 type DamageError struct {
 	File   string
 	Offset int64
@@ -142,8 +142,8 @@ func (e *DamageError) Error() string {
 	return fmt.Sprintf("%s is damaged at offset %d: %s", e.File, e.Offset, e.Reason)
 }
 
-// MissingError says which file of the log is not there. It is an error of its own beside DamageError, since the remedy
-// is another one: to put the file back, rather than to restore a backup.
+// MissingError names the file of the log that is missing. It is separate from DamageError because the remedy is another
+// one: to put the file back, rather than to restore a backup.
 type MissingError struct{ File, Reason string }
 
 func (e *MissingError) Error() string { return fmt.Sprintf("%s is missing: %s", e.File, e.Reason) }
@@ -176,10 +176,10 @@ func Open(dir string, o Options) (*Log, error) {
 
 // Append makes commits durable. It implements store.Log.
 //
-// The first failure is final. After a failed sync Linux marks the pages as clean though they are not on the disk, so
-// a second sync would succeed and prove nothing; and after a failed write the file may end in half a frame. To go on
-// in another segment would leave a gap in the revisions. So every later Append returns the same error, and the next
-// Open reads what the disk holds.
+// The first failure is final. After a failed sync Linux marks the pages as clean though they are not on the disk, so a
+// second sync would succeed and prove nothing; and after a failed write the file may end in half a frame. Continuing in
+// another segment would leave a gap in the revisions. So every later Append returns the same error, and the next Open
+// reads the content of the disk.
 func (l *Log) Append(commits []*store.Commit) error {
 	l.appending.Lock()
 	defer l.appending.Unlock()
@@ -239,9 +239,9 @@ func (l *Log) append(commits []*store.Commit) error {
 	return l.manifest.writeUnsynced(func(e *entry) { e.end = w.written })
 }
 
-// roll begins the next segment. The manifest names it, synced, before it gets a commit: otherwise nothing would tell
-// that it is missing, as segments only name the one before them. A crash before that leaves an empty segment, which
-// chain accepts and recoverLast continues.
+// roll begins the next segment. The manifest names it, synced, before it gets a commit: otherwise its absence could not
+// be noticed, as segments only name the one before them. A crash before that leaves an empty segment, which chain
+// accepts and recoverLast continues.
 func (l *Log) roll() (*writer, error) {
 	old := l.active
 	w, err := l.create(&segment{after: old.segment.end, previous: old.segment.after, end: old.segment.end}, nil)
@@ -301,8 +301,8 @@ func (l *Log) Replay(after int64, yield func(*store.Commit) error) error {
 // warn of files which were removed on purpose; then they are removed. What a crash leaves of them is removed by the
 // next Open.
 //
-// The entry of the manifest need not be synced: an older one names files of history that are gone, of which Open only
-// warns.
+// The entry of the manifest need not be synced: an older one names files of history that no longer exist, for which
+// Open only warns.
 func (l *Log) Compact(horizon int64, c *store.Checkpoint) error {
 	if c != nil {
 		if err := l.writeCheckpoint(c); err != nil {
@@ -358,7 +358,7 @@ func (l *Log) Close() error {
 	return errors.Join(err, l.closeFiles())
 }
 
-// closeFiles closes what is open; it is called for a Log that Open gave up, too.
+// closeFiles closes all open files; it is also called for a Log that Open gave up.
 func (l *Log) closeFiles() error {
 	var err error
 	if l.active != nil {
@@ -377,8 +377,8 @@ func (l *Log) closeFiles() error {
 // path is the path of a file in the directory.
 func (l *Log) path(name string) string { return l.fs.PathJoin(l.dir, name) }
 
-// syncDir makes names that were created, renamed or removed in a directory durable. A sync of a file does not sync
-// its name: after a loss of power the file could be there under no name.
+// syncDir makes names that were created, renamed or removed in a directory durable. A sync of a file does not sync its
+// name: after a loss of power the file could exist without a name.
 func (l *Log) syncDir(dir string) error {
 	d, err := l.fs.OpenDir(dir)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 const (
 	frameSegment    = 1 // the header of a segment
 	frameCommit     = 2
-	frameSynced     = 3 // nothing but its synced offset; none are written any more
+	frameSynced     = 3 // only a synced offset; no longer written
 	frameCheckpoint = 4 // the header of a checkpoint
 	framePart       = 5 // a part of a checkpoint
 	frameEnd        = 6 // the end of a checkpoint; in the place of the synced offset is the number of parts before it
@@ -105,8 +105,8 @@ func (w *writer) commit(first, last int64, payload []byte) error {
 	return nil
 }
 
-// preallocate writes zeros ahead of what is written if there are none up to upTo. They begin at a page boundary, not
-// before size(): what stands there is never overwritten. Zeros are no frame, and checkBroken tells them from an
+// preallocate writes zeros ahead of the written part if there are none up to upTo. They begin at a page boundary, not
+// before size(): written bytes are never overwritten. Zeros are not a frame, and checkBroken distinguishes them from an
 // unfinished write. An error is ignored: where the zeros do not fit, the write itself may still succeed.
 func (w *writer) preallocate(upTo int64) {
 	if upTo <= w.zeroed {
@@ -124,7 +124,7 @@ func (w *writer) preallocate(upTo int64) {
 	}
 }
 
-// sync makes durable what was written. SyncData leaves out metadata that is not needed to read the file back, such as
+// sync makes the written bytes durable. SyncData leaves out metadata that is not needed to read the file back, such as
 // its times.
 func (w *writer) sync() error {
 	if err := w.records.Flush(); err != nil {
@@ -147,13 +147,12 @@ func (w *writer) publishIndex() { w.segment.index = w.index }
 //	x[i] ≤ x[i+1]
 //	x[i] ≤ r  ⇒  the commit with the revision r begins at or after i × indexStep
 //
-// If commits 41 to 90 are in the first 64 KiB, and 91 to 120 begin in the second, the index is [41, 91]. A reader that
-// wants what follows 100 starts at 64 KiB and skips 91 to 100.
+// If commits 41 to 90 are in the first 64 KiB, and 91 to 120 begin in the second, the index is [41, 91]. A reader of
+// the commits after 100 starts at 64 KiB and skips 91 to 100.
 //
-// The obvious index, one entry for each commit, would cost memory for the whole window. This one has 128 entries for
-// a segment of 8 MiB, and a reader skips at most 64 KiB before the first commit that it wants. Entries are only
-// added, so readers share them with the writer: an append to the writer's slice does not change what is within their
-// length.
+// The obvious index, one entry for each commit, would cost memory for the whole window. This one has 128 entries for a
+// segment of 8 MiB, and a reader skips at most 64 KiB before its first commit. Entries are only added, so readers share
+// them with the writer: an append to the writer's slice does not change the entries within their length.
 type sparseIndex []int64
 
 const indexStep = 64 << 10 // a multiple of blockSize
@@ -184,8 +183,8 @@ func (x sparseIndex) find(after int64) int64 {
 }
 
 // follows returns the first revision of the commit in a frame, and an error unless it follows the revision last; -1
-// stands for any. The frame has the last revision of the commit, and the payload the number of its changes. A
-// checksum says that a frame is what was written; this says that it is where it was written.
+// stands for any. The frame has the last revision of the commit, and the payload the number of its changes. A checksum
+// proves that a frame has its original content; this check proves that it is in its original place.
 func (f *frame) follows(last int64) (first int64, why error) {
 	h, _, err := parseCommitHeader(f.payload)
 	switch {
@@ -221,8 +220,8 @@ func newReader(f io.ReaderAt, start, size int64) *reader {
 }
 
 // errBroken means that the frame at the returned offset does not read back: it is cut off, or a checksum is wrong. An
-// error of the disk (EIO) is another error, and is returned as it is: it says nothing about what was written, and to
-// take it for the end of the log would drop commits.
+// error of the disk (EIO) is another error, and is returned as it is: it is no evidence of what was written, and
+// treating it as the end of the log would drop commits.
 var errBroken = errors.New("frame does not read back")
 
 // next returns the next frame, io.EOF after the last one, or errBroken. The offset is set in any case. The caller
@@ -260,8 +259,7 @@ func (r *reader) next() (frame, error) {
 	return f, nil
 }
 
-// broken translates the errors of the record format for bytes that are no record into errBroken; others are of the
-// disk.
+// broken translates the errors of the record format for invalid records into errBroken; others are of the disk.
 func broken(err error) error {
 	if errors.Is(err, record.ErrInvalidChunk) || errors.Is(err, record.ErrZeroedChunk) ||
 		errors.Is(err, record.ErrUnexpectedEOF) {
@@ -283,13 +281,16 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // syncedBeyond says whether a frame after offset has a synced offset beyond it: then what stands at offset had been
 // synced, and that it does not read back is damage.
 //
-// The record reader cannot find these frames: it follows the lengths of the chunks, and the chunk at offset is
-// broken. So every position of each block is tried as the beginning of a chunk. Type, length and frame header are
-// looked at first, as they rule out most positions; the checksum tells a chunk from bytes that look like one. A full
-// or a first chunk is enough: both contain the whole header of their frame if they are long enough, and the last
-// chunks of a record have none.
+// The record reader cannot find these frames: it follows the lengths of the chunks, and the chunk at offset is broken.
+// So every position of each block is tried as the beginning of a chunk. Type, length and frame header are checked
+// first, as they rule out most positions; the checksum distinguishes a chunk from bytes that look like one. A full or a
+// first chunk is enough: both contain the whole header of their frame if they are long enough, and the last chunks of a
+// record have none.
 //
-// It takes time in the rest of the file, once, at an Open after a crash.
+// Say a frame of three chunks begins at offset, and a bit in the length of its first chunk has flipped. The reader stops
+// there, although the next frame, of a later Append, is intact, and its synced offset proves that this one was synced.
+// Without the search, the damage would look like the unfinished end of a write, and acknowledged commits would be
+// dropped silently.
 func syncedBeyond(f io.ReaderAt, offset int64) (bool, error) {
 	block := make([]byte, blockSize)
 	// From the block of the offset on: a chunk never crosses a block.

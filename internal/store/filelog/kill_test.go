@@ -133,7 +133,7 @@ func TestKill(t *testing.T) {
 	modes(t, dir)
 }
 
-// modes checks that nobody else can read the directory.
+// modes checks that other users cannot read the directory.
 func modes(t *testing.T, dir string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {

@@ -16,11 +16,11 @@ import (
 
 // manifest is the file MANIFEST: which files the log consists of, and up to which revision it is synced.
 //
-// The problem: each segment names the one before it, so a segment that is missing in the middle is noticed. But
-// nothing names the newest segment, and nothing in it tells where it ended: a log that lost its newest segment, or
-// the end of it after a whole frame, looks like a log that never was longer, and acknowledged commits would be gone
-// without a word. The manifest tells, as each of its entries is written after that of which it tells was synced. At
-// any time, and after any crash:
+// The problem: each segment names the one before it, so a segment that is missing in the middle is noticed. But no file
+// names the newest segment, and the segment itself does not record where it ended: a log that lost its newest segment,
+// or the end of it after a whole frame, looks like a log that never was longer, and acknowledged commits would be lost
+// silently. The manifest records both, as each of its entries is written after the data that it describes was synced.
+// At any time, and after any crash:
 //
 //	end    ≤ the newest synced commit
 //	newest ≤ the newest segment whose name is synced
@@ -30,12 +30,12 @@ import (
 // So a log that ends before the entry has lost something. The entry may be older than the log: the commits after it
 // are found by the frames, and the segments after it by their names.
 //
-// The obvious ways to write it fail. An entry is due after the sync of every batch of commits, and a sync of its own
-// would halve the throughput. A file that is replaced by renaming has to be synced first, or a loss of power leaves
-// it empty. So entries are overwritten in place, in one of three slots that are a page apart: one that is to be
-// synced in slots 0 and 1 in turn, one that is not in slot 2. A loss of power may tear slot 2, and whichever of the
-// others was being written; the third is whole. The entry with the highest sequence number and a correct checksum
-// counts. When only the process is killed, no entry is lost: the operating system has them.
+// The obvious ways to write it fail. An entry is due after the sync of every batch of commits, and a separate sync for
+// it would halve the throughput. A file that is replaced by renaming has to be synced first, or a loss of power leaves
+// it empty. So entries are overwritten in place, in one of three slots that are a page apart: one that is to be synced
+// in slots 0 and 1 in turn, one that is not in slot 2. A loss of power may tear slot 2, and whichever of the others was
+// being written; the third is whole. The entry with the highest sequence number and a correct checksum counts. When
+// only the process is killed, no entry is lost: the operating system has them.
 //
 // Example: commits up to 100 were synced, and slot 2 says end = 100. The disk then loses the last frames of the
 // segment, commits 99 and 100. Every frame that is left reads back, but the log ends with 98 < 100: Open reports
@@ -57,9 +57,9 @@ type manifest struct {
 //	"PLINTH-M"   version 4   sequence 8   checkpoint 8   oldest 8   newest 8   end 8   CRC-32C 4
 type entry struct {
 	sequence   int64 // number of the entry; it grows over the life of the directory
-	checkpoint int64 // revision of the checkpoint; 0: there is none
+	checkpoint int64 // revision of the checkpoint; 0: none
 	oldest     int64 // the oldest segment that was not removed, by the revision before its first one
-	newest     int64 // the newest segment, likewise; 0: there is none yet
+	newest     int64 // the newest segment, likewise; 0: none yet
 	end        int64 // commits up to this revision are synced
 }
 

@@ -52,10 +52,10 @@ func parseName(name string) (revision int64, kind string, ok bool) {
 
 // open brings the directory into the state in which a clean Close leaves it, and opens the segment to write to.
 //
-// The problem: open meets what any crash has left, and cannot ask anybody. What it may take for granted is little:
-// content that was synced is there, and a name that was created before a sync of its directory is there. Everything
-// else, an unsynced write, a name that was created or removed without a sync, may be there or not, in any combination.
-// So the directory can be in these states:
+// The problem: open has to handle the remains of any crash, without an operator. It may rely on little: content that
+// was synced exists, and a name that was created before a sync of its directory exists. Everything else, an unsynced
+// write, a name that was created or removed without a sync, may exist or not, in any combination. So the directory can
+// be in these states:
 //
 //	crash during            leaves                                                     open
 //	the first open          no FORMAT, and no data, or a MANIFEST of nothing           begins again (beginDirectory)
@@ -74,10 +74,10 @@ func parseName(name string) (revision int64, kind string, ok bool) {
 //   - read FORMAT and MANIFEST, or begin a new directory;
 //   - chain the segments, and check that together with the checkpoint they are complete by the manifest;
 //   - find the end of the last segment, and begin the one to write to;
-//   - write what was found to the manifest, synced; only then remove the files that nothing needs.
+//   - write the result to the manifest, synced; only then remove the files that are no longer needed.
 //
-// A directory whose files do not fit together is never repaired: the error names the file, and nothing is written or
-// removed, so that whoever has a copy of the file can put it back.
+// A directory whose files do not fit together is never repaired: the error names the file, and no file is written or
+// removed, so that an operator who has a copy of the file can put it back.
 func (l *Log) open() error {
 	// The lock file is in the directory, so that has to exist first.
 	if err := l.makeDir(); err != nil {
@@ -104,14 +104,14 @@ func (l *Log) open() error {
 			return err
 		}
 	case formatNoManifest:
-		// An older directory: what is found in it becomes the first manifest, so nothing can be missed in it.
+		// An older directory: the files in it become the first manifest, so none can be missing in it.
 		l.manifest = &manifest{} // it knows nothing before upgrade
 	default:
 		if err := l.beginDirectory(len(segments)+len(checkpoints) > 0); err != nil {
 			return err
 		}
 	}
-	// known is what the manifest says the log has; the files have to reach as far.
+	// known is the content of the log by the manifest; the files have to reach as far.
 	known := l.manifest.entry
 	// Older checkpoints are left over from a Compact that was interrupted.
 	if len(checkpoints) > 0 {
@@ -126,7 +126,7 @@ func (l *Log) open() error {
 	if err != nil {
 		return err
 	}
-	// Only now is it known what the manifest of such a directory has to say.
+	// Only now is the content of the manifest known for such a directory.
 	if version == formatNoManifest {
 		if err := l.upgrade(); err != nil {
 			return err
@@ -142,8 +142,8 @@ func (l *Log) open() error {
 	return l.removeStale(segments, checkpoints, unfinished)
 }
 
-// lockError tells a directory that another process has open from one that cannot be locked at all: because it is
-// read-only, full, or on a file system without locks. The vfs has no error values for that. Where a lock is held, it
+// lockError distinguishes a directory that another process has open from one that cannot be locked at all: because it
+// is read-only, full, or on a file system without locks. The vfs has no error values for that. If the lock is held, it
 // returns the bare error number of fcntl, or, if the holder is this process, an error without a number.
 func lockError(err error) error {
 	var file *fs.PathError
@@ -203,9 +203,8 @@ func (l *Log) beginFirst(known entry) error {
 	return l.begin(&segment{after: firstRevision, previous: -1, end: firstRevision}, nil)
 }
 
-// upgrade gives a directory of formatNoManifest a manifest of what was found in it, and then the FORMAT that requires
-// one. In this order a crash between the two leaves a directory of the old format, which is upgraded by the next
-// Open.
+// upgrade gives a directory of formatNoManifest a manifest of the files in it, and then the FORMAT that requires one.
+// In this order a crash between the two leaves a directory of the old format, which is upgraded by the next Open.
 func (l *Log) upgrade() error {
 	var e entry
 	l.describe(&e)
@@ -219,7 +218,7 @@ func (l *Log) upgrade() error {
 	return l.openManifest()
 }
 
-// describe sets an entry to what the log consists of. The caller is alone.
+// describe sets an entry to the files of the log. The caller has exclusive access.
 func (l *Log) describe(e *entry) {
 	last := l.segments[len(l.segments)-1]
 	e.checkpoint, e.oldest, e.newest, e.end = l.checkpoint, l.segments[0].after, last.after, last.end
@@ -250,9 +249,9 @@ func (l *Log) makeDir() error {
 }
 
 // readFormat returns the version in FORMAT, 0 without such a file, and an error for an unknown version: an older
-// program must not write to a directory of a newer one. There is a version for the directory, in FORMAT, and one in
-// the header of each file: the first says which files there are and what they mean together, the second how one file
-// is encoded. Old files stay as they are after an upgrade.
+// program must not write to a directory of a newer one. There is a version for the directory, in FORMAT, and one in the
+// header of each file: the first defines which files exist and how they relate, the second how one file is encoded. Old
+// files stay as they are after an upgrade.
 func (l *Log) readFormat() (int, error) {
 	f, err := l.fs.Open(l.path(formatName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -354,18 +353,18 @@ func (l *Log) list() (segments, checkpoints []int64, unfinished []string, err er
 	return segments, checkpoints, unfinished, nil
 }
 
-// chain finds the segments that the log consists of: from the newest one back, each header names the one before it,
-// to the first one whose predecessor is not there. The obvious way, to take all segments that are there, would take
-// files, too, that were removed and that a crash brought back: the removal of a name is not synced. A missing newest
-// segment does not show in the chain, so that is compared with the manifest.
+// chain finds the segments of the log: from the newest one back, each header names the one before it, to the first one
+// whose predecessor does not exist. The obvious way, to use all existing segments, would include files that were
+// removed and that a crash brought back: the removal of a name is not synced. A missing newest segment cannot be seen
+// from the chain, so the chain is compared with the manifest.
 //
 // A segment ends where the next one begins; only the end of the last one has to be found by reading it (recoverLast).
 // So open reads one block of each older segment, and their frames are checked when they are replayed.
 //
 // Example: the files begin after 0, 40, 80 and 120, and 120 names 80 as the one before it, and 80 names 40. Compact had
 // removed 0 and 40, and a crash brought both names back; 40 names 0. All four are a chain, and the log has more history
-// than it had, which harms nobody. Had only 0 come back, 40 would not be there, the log would consist of 80 and 120,
-// and removeStale would remove 0.
+// than before the crash, which does no harm. If only 0 had returned, 40 would be missing, the log would consist of 80
+// and 120, and removeStale would remove 0.
 func (l *Log) chain(there []int64, known entry) error {
 	next := there[len(there)-1]
 	if next < known.newest {
@@ -389,7 +388,7 @@ func (l *Log) chain(there []int64, known entry) error {
 			}
 		}
 		l.segments = append([]*segment{s}, l.segments...)
-		// The oldest one that is there. Whether older ones are needed is for checkStart to say.
+		// The oldest existing one. checkStart decides whether older ones are needed.
 		if s.previous < 0 || !slices.Contains(there, s.previous) {
 			return l.checkStart(s, known)
 		}
@@ -402,7 +401,7 @@ func (l *Log) chain(there []int64, known entry) error {
 //
 //	complete  ⇔  s.after ≤ max(checkpoint, firstRevision)
 //
-// If it is not complete, the manifest tells which file to name in the error: a checkpoint that is newer than the one
+// If it is not complete, the manifest determines which file the error names: a checkpoint that is newer than the one
 // found, or the segment before s.
 func (l *Log) checkStart(s *segment, known entry) error {
 	complete := s.after <= max(l.checkpoint, firstRevision)
@@ -517,7 +516,7 @@ func (l *Log) removeStale(segments, checkpoints []int64, unfinished []string) er
 		}
 	}
 	for _, name := range names {
-		// It is not there if it was completed meanwhile, as FORMAT.
+		// It does not exist if it was completed meanwhile, as FORMAT.
 		if err := l.fs.Remove(l.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -526,9 +525,9 @@ func (l *Log) removeStale(segments, checkpoints []int64, unfinished []string) er
 }
 
 // privateFS creates files that only their owner may read: they hold Secrets. The vfs creates files with the mode 0666
-// and the umask of the process, so there is a moment between Create and Chmod in which others could open an empty file,
-// and read later what is written to it. They cannot if makeDir made the directory, which has the mode 0700; whoever
-// gives the server a directory that exists decides about its mode.
+// and the umask of the process, so there is a moment between Create and Chmod in which other users could open an empty
+// file, and read later what is written to it. They cannot if makeDir made the directory, which has the mode 0700; for
+// an existing directory, its mode is the operator's decision.
 //
 // OpenReadWrite and OpenDir are those of the vfs: they open what exists and leave its mode as it is.
 type privateFS struct{ vfs.FS }

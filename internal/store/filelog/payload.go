@@ -13,7 +13,7 @@ import (
 	"plinth/internal/store"
 )
 
-// This file turns commits and versions into bytes and back. What it is made for:
+// This file turns commits and versions into bytes and back. Its requirements:
 //
 //   - Every write passes through it, under the lock Log.appending, so it appends to one buffer that is reused.
 //   - A restart reads all of the log through it, so it allocates nothing per record there, either (parser).
@@ -56,18 +56,18 @@ const (
 	sameForm // the old version has the form of the new one
 )
 
-// versionMeta is what a sidecar has that cannot be computed from the bytes, and so is written to the log.
+// versionMeta is the part of a sidecar that cannot be computed from the bytes, and so is written to the log.
 type versionMeta struct {
 	expire time.Time
 	form   uint64 // store.Sidecar.Form
 }
 
-// metaOf is what the log stores of a sidecar. Everything else in it is computed again by Config.Describe: labels and
-// fields could be stored, too, but would double what a small object takes, and would be wrong after a program has
-// learned to extract others.
+// metaOf is the part of a sidecar that the log stores. The rest is computed again by Config.Describe: labels and fields
+// could be stored, too, but would double the size of a small object, and would be wrong after a program has learned to
+// extract others.
 //
 // These two cannot be computed again. The expiry was decided when the object was written, by the clock and the flags of
-// that time. The form says by which schema the bytes were made, and that schema may be gone.
+// that time. The form identifies the schema by which the bytes were made, and that schema may no longer exist.
 func metaOf(sc *store.Sidecar) versionMeta { return versionMeta{expire: sc.Expire, form: sc.Form} }
 
 // flags returns which of the two are set, as flags: expires and form are the flags that stand for them, which differ
@@ -150,7 +150,7 @@ func appendRecord(b []byte, r *store.Record) []byte {
 	if r.Old != nil {
 		old := r.Old.Data
 		head := commonPrefix(old, data)
-		// Of what the head leaves over, so that head and tail do not overlap in either version.
+		// Within the rest after the head, so that head and tail do not overlap in either version.
 		tail := commonSuffix(old[head:], data[head:])
 		b = binary.AppendUvarint(b, uint64(r.Old.Revision))
 		b = was.append(b, flags, oldExpires, oldForm)
@@ -253,8 +253,8 @@ func checkPayload(payload []byte, c *store.Commit) {
 	}
 }
 
-// errPayload is the error for a payload that was written like this, since its checksum holds, and makes no sense. It is
-// no unfinished write, which fails its checksum, so it is damage wherever it is found, and never dropped.
+// errPayload is the error for a payload whose checksum holds, but which is invalid. An unfinished write would fail its
+// checksum, so this is damage wherever it is found, and never dropped.
 var errPayload = errors.New("its checksum holds, but its payload does not parse")
 
 // parseKind reads the first byte of a payload, its kind, which must be the one expected.
@@ -362,7 +362,7 @@ func (p *parser) record(d *decoder, m *recordBuffer) {
 		r.New = &m.new
 		m.new = store.Version{Key: r.Key, Data: data, Sidecar: &m.is}
 	}
-	// A created object: there is nothing more in the record.
+	// A created object: the record has no further fields.
 	if flags&hasOld == 0 {
 		return
 	}
@@ -377,8 +377,8 @@ func (p *parser) record(d *decoder, m *recordBuffer) {
 		d.bad = true
 		return
 	}
-	// When p.old grows, append may move it. The old versions of earlier records then stay in the memory before the
-	// move, to which nothing is written any more. The capacity is cut, so that nobody can append into the next one.
+	// When p.old grows, append may move it. The old versions of earlier records then stay in the previous memory, which is
+	// not written any more. The capacity is cut, so that an append cannot overwrite the next one.
 	begin := len(p.old)
 	p.old = append(append(append(p.old, data[:head]...), middle...), data[len(data)-tail:]...)
 	r.Old = &m.old
@@ -509,7 +509,7 @@ func (d *decoder) key() store.Key {
 	}
 }
 
-// meta reads the parts that are set in flags, as a sidecar with nothing else in it.
+// meta reads the parts that are set in flags, as a sidecar with only these fields.
 func (d *decoder) meta(flags, expires, form byte) (s store.Sidecar) {
 	if flags&expires != 0 {
 		s.Expire = time.Unix(0, d.varint()).UTC()

@@ -10,8 +10,8 @@ import (
 	"plinth/internal/store"
 )
 
-// errGone means that Compact removed a segment before it was opened for reading. It is no damage: a reader that is so
-// slow has come to the end of the window, and its watch gets 410.
+// errGone means that Compact removed a segment before it was opened for reading. It is not damage: a reader that is so
+// slow has left the window, and its watch gets 410.
 var errGone = errors.New("segment is gone")
 
 // readCommits yields the commits of a segment with revisions greater than after. s is a copy of the segment: all
@@ -19,9 +19,9 @@ var errGone = errors.New("segment is gone")
 //
 //	the commits yielded have the revisions after+1 to s.end, without gaps; the first may have begun before
 //
-// The index tells where to start. A segment that was opened from disk has none yet; what is read is entered, and kept
-// for the next reader. Reading stops at s.end, not at the end of the file: behind it there may be frames of an Append
-// that runs.
+// The index gives the offset to start from. A segment that was opened from disk has none yet; the frames read are
+// entered, and kept for the next reader. Reading stops at s.end, not at the end of the file: behind it there may be
+// frames of an Append that is running.
 //
 // No lock is held. The file cannot change up to s.size; if Compact removes it after it was opened, it is still there
 // for this reader. So yield may take as long as it likes, as a watch of a slow client does, and holds up no commit.
@@ -59,7 +59,7 @@ func (l *Log) readCommits(s *segment, after int64, p *parser, yield func(*store.
 			continue
 		}
 		first, why := fr.follows(last)
-		// The first commit must not begin after what the index promised.
+		// The first commit must not begin later than the index entry.
 		if why == nil && last < 0 && first > after+1 {
 			why = fmt.Errorf("commit %d follows commit %d", first, after)
 		}
@@ -68,7 +68,7 @@ func (l *Log) readCommits(s *segment, after int64, p *parser, yield func(*store.
 		}
 		last = fr.revision
 		index.add(fr.offset, first)
-		// A commit between the offset of the index and the first one that is wanted. Its changes are not parsed.
+		// A commit between the offset of the index and the first wanted one. Its changes are not parsed.
 		if fr.revision <= after {
 			continue
 		}

@@ -13,7 +13,7 @@ import (
 	"plinth/internal/store/storetest"
 )
 
-// A snapshot of long ago is not rebuilt from the log for somebody who has gone.
+// An old snapshot is not rebuilt from the log for a client that has disconnected.
 //
 // SPEC: LIST-6
 func TestRebuildingEndsWithItsContext(t *testing.T) {

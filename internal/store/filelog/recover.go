@@ -13,9 +13,10 @@ import (
 // which commits are synced by the manifest.
 //
 // The problem: the last segment may end with frames that were never synced, so never acknowledged, and these may be
-// torn, or be there and be lost by the next loss of power. The obvious way, to keep what reads back and go on writing
-// after it, fails twice. First, a bad frame in the middle would silently cut off acknowledged commits. Second, what a
-// failed sync left in the page cache reads back as well, but is not on the disk, and no later sync needs to write it.
+// torn, or be readable now and lost by the next loss of power. The obvious way, to keep all readable frames and go on
+// writing after them, fails twice. First, a bad frame in the middle would silently cut off acknowledged commits.
+// Second, data that a failed sync left in the page cache reads back as well, but is not on the disk, and no later sync
+// needs to write it.
 //
 // Two things are evidence that a commit was synced: the revision in the manifest, and the synced offset of a later
 // frame. After a loss of power the manifest may be older than the frames.
@@ -28,9 +29,9 @@ import (
 // So every commit that Open finds is on the disk when it returns, whether it was acknowledged or not.
 //
 // Example: commits 5, 6 and 7 end the segment, and the frame of 6 does not read back. If 6 and 7 were written by one
-// Append, both frames have the synced offset at which 6 begins: nothing says that they were synced, so power was lost
-// before the sync, and both are dropped. If 7 was written by the next Append, its synced offset is where 6 ends: 6
-// was synced and so acknowledged, and Open returns an error.
+// Append, both frames have the synced offset at which 6 begins: there is no evidence that they were synced, so power
+// was lost before the sync, and both are dropped. If 7 was written by the next Append, its synced offset is where 6
+// ends: 6 was synced and so acknowledged, and Open returns an error.
 //
 // The cost is one pass over the segment, and one over what follows a bad frame.
 func (l *Log) recoverLast(synced int64) error {
@@ -102,9 +103,9 @@ func (l *Log) recoverLast(synced int64) error {
 			checkpointName(l.checkpoint), last.end)
 	}
 
-	// A short segment is written again as a whole, and not followed by a new one: else a thousand restarts would
-	// leave a thousand files. A new segment for what is not proven: the old one is never written to again, so its
-	// proven frames cannot be harmed.
+	// A short segment is written again as a whole, and not followed by a new one: otherwise a thousand restarts would
+	// leave a thousand files. A new segment for unproven commits: the old one is never written to again, so its proven
+	// frames cannot be harmed.
 	s := &segment{after: revision, previous: last.after, end: last.end}
 	if proven <= l.segmentBytes/8 || revision == last.after {
 		s.after, s.previous = last.after, last.previous
@@ -115,9 +116,9 @@ func (l *Log) recoverLast(synced int64) error {
 	return l.begin(s, newReader(f, 0, end))
 }
 
-// checkBroken returns an error if a frame of the last segment that does not read back is damage; synced says that
-// there is evidence already. Otherwise the write was not finished, and the frame is dropped with all that follows. If
-// all of that is zeros, it is no frame, but the preallocated end of the file, and there is nothing to report.
+// checkBroken returns an error if a frame of the last segment that does not read back is damage; synced says that there
+// is evidence already. Otherwise the write was not finished, and the frame is dropped with all that follows. If all of
+// that is zeros, it is not a frame, but the preallocated end of the file, and no warning is logged.
 func (l *Log) checkBroken(f vfs.File, file string, offset int64, last *segment, synced bool) error {
 	if !synced {
 		var err error
@@ -137,8 +138,8 @@ func (l *Log) checkBroken(f vfs.File, file string, offset int64, last *segment, 
 	return nil
 }
 
-// allZero says whether a reader yields nothing but zeros. An error of the disk is returned as one: it does not tell
-// whether a write was unfinished.
+// allZero says whether a reader yields only zeros. An error of the disk is returned as one: it is no evidence of an
+// unfinished write.
 func allZero(r io.Reader) (bool, error) {
 	b := make([]byte, 64<<10)
 	for {

@@ -27,7 +27,7 @@ func withoutSync(f vfs.File, err error) (vfs.File, error) {
 	return noSyncFile{f}, nil
 }
 
-// noSyncFile is a file whose syncs do nothing.
+// noSyncFile is a file whose Sync has no effect.
 type noSyncFile struct{ vfs.File }
 
 func (noSyncFile) Sync() error                { return nil }

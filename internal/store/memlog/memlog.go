@@ -11,9 +11,9 @@ import (
 	"plinth/internal/store"
 )
 
-// Log keeps nothing but the newest revision, by which Replay knows whether anything is missing. The store has the
-// newest commits in memory anyway; to keep older ones, too, would take up to 512 MiB of memory for a window that is
-// meant for a disk.
+// Log holds the newest revision only, by which Replay can report that commits are missing. The store has the newest
+// commits in memory anyway; keeping older ones, too, would take up to 512 MiB of memory for a window that is meant for
+// a disk.
 type Log struct{ newest atomic.Int64 }
 
 // New returns an empty log.
@@ -30,7 +30,7 @@ func (l *Log) Append(commits []*store.Commit) error {
 // Checkpoint is that of an empty store.
 func (l *Log) Checkpoint() (*store.Checkpoint, error) { return store.EmptyCheckpoint(), nil }
 
-// Replay has nothing to yield, and says so where there were commits after the revision.
+// Replay yields no commits, and returns an error if there were any after the revision.
 func (l *Log) Replay(after int64, _ func(*store.Commit) error) error {
 	if after < l.newest.Load() {
 		return store.ErrCompacted
@@ -38,8 +38,8 @@ func (l *Log) Replay(after int64, _ func(*store.Commit) error) error {
 	return nil
 }
 
-// Compact has nothing to remove.
+// Compact does nothing: there are no files.
 func (l *Log) Compact(int64, *store.Checkpoint) error { return nil }
 
-// Close has nothing to close.
+// Close does nothing: no file is open.
 func (l *Log) Close() error { return nil }
