@@ -288,9 +288,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // record have none.
 //
 // Say a frame of three chunks begins at offset, and a bit in the length of its first chunk has flipped. The reader
-// stops there, although the next frame, of a later Append, is intact, and its synced offset proves that this one was synced.
-// Without the search, the damage would look like the unfinished end of a write, and acknowledged commits would be
-// dropped silently.
+// stops there, although the next frame, of a later Append, is intact, and its synced offset proves that this one was
+// synced. Without the search, the damage would look like the unfinished end of a write, and acknowledged commits
+// would be dropped silently.
 func syncedBeyond(f io.ReaderAt, offset int64) (bool, error) {
 	block := make([]byte, blockSize)
 	// From the block of the offset on: a chunk never crosses a block.
