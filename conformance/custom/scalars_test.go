@@ -39,7 +39,9 @@ func items(t *testing.T, of node, values []any) []string {
 	return want.causes
 }
 
-// Every format, with every type that may have one, and valid and invalid texts of each. SPEC: EXT-1
+// Every format, with every type that may have one, and valid and invalid texts of each.
+//
+// SPEC: EXT-1
 func TestFormats(t *testing.T) {
 	texts := []any{"", " ", "a", "é", "A_B", "a..b", "-1", "1s1", "2024-02-30", "256.1.1.1", "0000000000", nil, 1, 1.5,
 		true, []any{"a"}, node{}}

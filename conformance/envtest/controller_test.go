@@ -196,7 +196,9 @@ func (r *siteController) start(t *testing.T, env *envtest.Environment) {
 }
 
 // A typical controller runs on Plinth: with a cache and an index, a finalizer, a status, server-side apply, and watches
-// of the objects that it owns and depends on. SPEC: EXT-1, RUN-2, SSA-1, WATCH-1
+// of the objects that it owns and depends on.
+//
+// SPEC: EXT-1, RUN-2, SSA-1, WATCH-1
 func TestController(t *testing.T) {
 	env := environment(t)
 	if _, err := envtest.InstallCRDs(env.Config,

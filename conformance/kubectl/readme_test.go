@@ -11,7 +11,9 @@ import (
 	"plinth/conformance/internal/shell"
 )
 
-// The sessions of the README work as written. SPEC: URI-5, SSA-2, BEY-1, AUTH-1, AUTH-2
+// The sessions of the README work as written.
+//
+// SPEC: URI-5, SSA-2, BEY-1, AUTH-1, AUTH-2
 func TestReadmeSessions(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {

@@ -43,7 +43,9 @@ var examples = map[string][]string{
 const answersFile = "testdata/answers.txt"
 
 // The definitions of real projects are established, their valid examples are accepted, and the invalid ones are refused
-// with the reference's causes. SPEC: EXT-1 VAL-1
+// with the reference's causes.
+//
+// SPEC: EXT-1 VAL-1
 func TestRealProjects(t *testing.T) {
 	kind := harness.Target()
 	if *rewrite || harness.WantReference() {

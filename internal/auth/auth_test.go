@@ -175,11 +175,16 @@ func TestLookupsAreBounded(t *testing.T) {
 		}
 		<-began
 	}
-	if _, err := c.Token(gone, "one more", nil); !errors.Is(err, errManyLookups) {
+	if _, err := c.Token(t.Context(), "one more", nil); !errors.Is(err, errManyLookups) {
 		t.Errorf("with %d lookups running: have %v, want %v", maxLookups, err, errManyLookups)
 	}
 	if id, err := c.Token(t.Context(), "known", nil); id == nil || err != nil {
 		t.Errorf("a cached token with %d lookups running: have %v, %v", maxLookups, id, err)
+	}
+	soon, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer stop()
+	if _, err := c.Token(soon, "0", nil); !errors.Is(err, context.DeadlineExceeded) { // it has waited
+		t.Errorf("a request with a token that is looked up: have %v, want it to wait", err)
 	}
 	close(goOn)
 	for c.(*cached).running.Load() > 0 {

@@ -30,9 +30,10 @@ var errManyLookups = errors.New("too many tokens are being authenticated at the 
 // client that cancels early would never fill the cache. So lookups outlive their requests, and a stranger could collect
 // any number of them. Therefore:
 //
-//	lookups that are running ≤ maxLookups (plus those that begin at the same moment), each ≤ lookupTimeout
+//	lookups that are running ≤ maxLookups, each ≤ lookupTimeout
 //
-// A request beyond that fails at once; a request with a cached token is not affected. The reference has no such limit.
+// A request beyond that fails at once. Requests with a cached token are not affected, nor those that wait for a lookup
+// that is running. The reference has no such limit.
 func Cached(of Tokens, validFor, invalidFor time.Duration, now func() time.Time) Tokens {
 	c := &cached{of: of, now: now}
 	if validFor > 0 {
@@ -63,12 +64,11 @@ func (c *cached) Token(ctx context.Context, token string, audiences []string) (*
 	if _, ok := c.invalid.Get(key, now); ok {
 		return nil, nil
 	}
-	if c.running.Load() >= maxLookups {
-		return nil, errManyLookups
-	}
 	result := c.lookups.DoChan(string(key[:]), func() (found any, err error) {
-		c.running.Add(1)
 		defer c.running.Add(-1)
+		if c.running.Add(1) > maxLookups {
+			return nil, errManyLookups
+		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
 		defer cancel()
 		defer func() {
