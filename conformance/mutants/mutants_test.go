@@ -55,19 +55,23 @@ func TestMutantsAreNoticed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tried := 0
+	known, tried := 0, 0
 	for _, target := range targets {
 		if *only != "" && !slices.Contains(strings.Split(*only, ","), target.pkg) {
 			continue
 		}
-		tried++
+		known++
 		if !*all && target.sample == 0 {
 			continue
 		}
+		tried++
 		t.Run(target.pkg, func(t *testing.T) { target.try(t, root) })
 	}
-	if want := len(strings.Split(*only, ",")); *only != "" && tried != want {
-		t.Errorf("%d of the packages %s are known", tried, *only)
+	if want := len(strings.Split(*only, ",")); *only != "" && known != want {
+		t.Errorf("%d of the packages %s are known", known, *only)
+	}
+	if *only != "" && tried < known || tried == 0 {
+		t.Errorf("the mutants of %d packages are tried: those without a sample need -all", tried)
 	}
 }
 
