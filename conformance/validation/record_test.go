@@ -28,6 +28,7 @@ var (
 	variants = flag.Int("variants", 1500, "how many cases of each kind and verb are tried")
 	kind     = flag.String("kind", "", "look for cases of these kinds alone, separated by commas")
 	calls    = flag.String("corpus", "", "the file that command harvest has written")
+	cases    = flag.String("cases", "", "a folder with tables of cases that are tried first; their errors are not read")
 	open     = flag.String("open", "",
 		"the file of the mutants that no case notices yet; written anew, so that the next run needs not try the tables")
 )
@@ -56,6 +57,11 @@ func TestRecord(t *testing.T) {
 	r := &recorder{Recorder: all, documents: documents, served: validationtest.NewServed(),
 		names: slices.Sorted(maps.Keys(documents)), vectors: map[schema.GroupVersionKind][]map[string]any{}}
 	r.calls = readCalls(t, *calls)
+	if *cases != "" {
+		if r.written, err = validationtest.Read(*cases); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, v := range vectors.All(t) {
 		doc := v.Document(t)
 		delete(doc, "metadata") // the server sets most of it
@@ -141,6 +147,7 @@ type recorder struct {
 	names     []string
 	vectors   map[schema.GroupVersionKind][]map[string]any
 	calls     []call
+	written   []*validationtest.Table
 }
 
 // prepared is a case together with what is needed to validate it many times.
@@ -202,7 +209,8 @@ func (r *recorder) kind(t *testing.T, k *kindUnderTest) {
 		for _, base := range bases {
 			first = append(first, &validationtest.Case{Verb: verb, Object: base})
 		}
-		first = append(first, h.cases[verb]...)
+		written := r.ofKind(verb, bases)
+		first = append(append(first, written...), h.cases[verb]...)
 		for i := range len(first) + *variants {
 			var c *validationtest.Case
 			if i < len(first) {
@@ -214,6 +222,9 @@ func (r *recorder) kind(t *testing.T, k *kindUnderTest) {
 				continue
 			}
 			p := r.prepare(c)
+			if hand := i - len(bases); hand >= 0 && hand < len(written) {
+				r.explain(t, k, c, p)
+			}
 			if p == nil || len(p.says) > 20 {
 				continue
 			}
@@ -259,6 +270,46 @@ func (r *recorder) kind(t *testing.T, k *kindUnderTest) {
 	if err := writeTable(k, found); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// ofKind returns the cases of the folder -cases for a verb and one of the documents.
+func (r *recorder) ofKind(verb string, documents []string) []*validationtest.Case {
+	var of []*validationtest.Case
+	for _, table := range r.written {
+		for _, c := range table.Cases {
+			if c.Verb == verb && slices.Contains(documents, c.Object) {
+				of = append(of, c)
+			}
+		}
+	}
+	return of
+}
+
+// explain logs what a case of the folder -cases is good for: its errors here and upstream, and the open mutants that it
+// notices, or reaches without noticing them.
+func (r *recorder) explain(t *testing.T, k *kindUnderTest, c *validationtest.Case, p *prepared) {
+	if p == nil {
+		_, err := r.served.Request(c, r.documents)
+		t.Logf("line %d: %s cannot be tried: %v", c.Line, c, err)
+		return
+	}
+	text := fmt.Sprintf("line %d: %.300s: %.600q", c.Line, c, p.says)
+	if theirs, err := k.upstreamSays(t, c, r.documents); err != nil {
+		text += fmt.Sprintf("\n  upstream fails: %v", err)
+	} else if !slices.Equal(theirs, p.says) {
+		text += fmt.Sprintf("\n  UPSTREAM: %.600q", theirs)
+	}
+	for _, n := range p.Reached() {
+		if !r.Open[n] {
+			continue
+		}
+		word := "reaches"
+		if p.Notices(n) {
+			word = "NOTICES"
+		}
+		text += "\n  " + word + " " + mutants.Names[n-1]
+	}
+	t.Log(text)
 }
 
 // candidate returns a case with random changes.
