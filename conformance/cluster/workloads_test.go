@@ -311,10 +311,25 @@ func (s *scene) daemonSets() {
 // A PodDisruptionBudget refuses evictions that it does not allow, and lets the others through.
 func (s *scene) disruptions() {
 	const app = "quorum"
-	s.deploy(app, 3)
+	// Its nodes are open only until it is rolled out, so that the replacement of an evicted Pod has to wait: as soon as
+	// it was ready, the budget would allow the next eviction.
+	open := func(value string) {
+		for _, node := range harness.Nodes {
+			_, err := s.client.CoreV1().Nodes().Patch(s.Context(), node, types.MergePatchType,
+				[]byte(`{"metadata":{"labels":{"example.com/quorum":`+value+`}}}`), meta.PatchOptions{})
+			s.must(err)
+		}
+	}
+	open(`"open"`)
+	d := deployment(app, 3)
+	d.Spec.Template.Spec.NodeSelector = map[string]string{"example.com/quorum": "open"}
+	_, err := s.client.AppsV1().Deployments(s.namespace).Create(s.Context(), d, meta.CreateOptions{})
+	s.must(err)
+	s.rolledOut(app, 3)
+	open("null")
 	budgets := s.client.PolicyV1().PodDisruptionBudgets(s.namespace)
 	all := intstr.FromInt32(3)
-	_, err := budgets.Create(s.Context(), &policy.PodDisruptionBudget{ObjectMeta: meta.ObjectMeta{Name: app},
+	_, err = budgets.Create(s.Context(), &policy.PodDisruptionBudget{ObjectMeta: meta.ObjectMeta{Name: app},
 		Spec: policy.PodDisruptionBudgetSpec{MinAvailable: &all, Selector: selector(app)}}, meta.CreateOptions{})
 	s.must(err)
 	budget := func(healthy, allowed int32) {
@@ -355,6 +370,8 @@ func (s *scene) disruptions() {
 		}
 		return fmt.Errorf("Pod %s, deleted at %v: %w", pod.Name, pod.DeletionTimestamp, err)
 	})
+	budget(2, 0)
+	open(`"open"`)
 	budget(3, 1)
 }
 
