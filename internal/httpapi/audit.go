@@ -18,17 +18,17 @@ import (
 	"plinth/object"
 )
 
-// What the audit log records of a request (AUTH-4). Each function here does nothing if the policy does not ask for
-// what it would record.
+// What the audit log records of a request (AUTH-4). Each function here does nothing if the level of the record does not
+// include its part.
 
-// The annotations that authorization leaves.
+// The annotations that authorization adds.
 const (
 	decisionAnnotation = "authorization.k8s.io/decision"
 	reasonAnnotation   = "authorization.k8s.io/reason"
 )
 
-// audit begins the record of a request whose user is known. If the policy demands that requests are not served
-// unrecorded and the record cannot be stored, the request fails.
+// audit begins the record of a request after authentication. In the mode blocking-strict, a request fails if its record
+// cannot be written.
 func (h *Handler) audit(rs *requestState) error {
 	if h.Auditor == nil {
 		return nil
@@ -36,7 +36,7 @@ func (h *Handler) audit(rs *requestState) error {
 	rs.ask()
 	var ok bool
 	if rs.record, ok = h.Auditor.Begin(rs.askedOf(true)); !ok {
-		rs.record = nil // as in the reference, that it was refused is not written down
+		rs.record = nil // as in the reference, the refusal itself is not recorded
 		return &plainError{http.StatusInternalServerError, "Internal Server Error: " + strconv.Quote(rs.r.RequestURI) +
 			": failed to store audit event"}
 	}
@@ -46,7 +46,7 @@ func (h *Handler) audit(rs *requestState) error {
 	return nil
 }
 
-// auditRefusal begins the record of a request that is refused before it is known who sends it.
+// auditRefusal begins the record of a request that is refused before its sender is known.
 func (rs *requestState) auditRefusal(why string) {
 	if rs.h.Auditor != nil {
 		rs.ask()
@@ -54,7 +54,7 @@ func (rs *requestState) auditRefusal(why string) {
 	}
 }
 
-// askedOf is what the record begins with.
+// askedOf collects the values with which a record begins.
 func (rs *requestState) askedOf(known bool) *audit.Asked {
 	return &audit.Asked{
 		ID: rs.auditID, URI: rs.r.URL.RequestURI(), Attributes: rs.asked, Known: known, SourceIPs: sourceIPs(rs.r),
@@ -62,8 +62,8 @@ func (rs *requestState) askedOf(known bool) *audit.Asked {
 	}
 }
 
-// sourceIPs are the addresses that a request comes from: those that proxies report in headers, and at last that of
-// the connection. The headers can be forged; only the last one is certain.
+// sourceIPs returns the addresses that a request comes from: first those that proxies report in headers, then that of
+// the connection. Clients can forge the headers; only the last address is certain.
 func sourceIPs(r *http.Request) (ips []string) {
 	add := func(text string, known []string) {
 		if ip := netutils.ParseIPSloppy(text); ip != nil && !slices.Contains(known, ip.String()) {
@@ -113,7 +113,7 @@ func (rs *requestState) auditDecision(decision, reason string) {
 	rs.record.Annotate(reasonAnnotation, reason)
 }
 
-// endRecord tells that the answer is complete, with all that has been found out on the way.
+// endRecord completes the record when the answer is complete.
 func (rs *requestState) endRecord() {
 	if rs.record == nil {
 		return
@@ -127,7 +127,7 @@ func (rs *requestState) endRecord() {
 	rs.record.End()
 }
 
-// recordBody has the engine keep what it understands of the body.
+// recordBody makes the engine keep the decoded body for the record.
 func (rs *requestState) recordBody(rq *engine.Request) {
 	if rs.record != nil {
 		rs.received = &engine.Received{Whole: rs.record.Wants(audit.Request)}
@@ -164,8 +164,8 @@ func (rs *requestState) recordPatch(body []byte) {
 	}
 }
 
-// recordOptions keeps the body of a delete. In the reference options are of an internal version by then, and it says
-// so.
+// recordOptions keeps the body of a delete. The reference records it in its internal version, so its apiVersion is
+// meta.k8s.io/__internal.
 func (rs *requestState) recordOptions(options object.Value) {
 	if !rs.record.Wants(audit.Request) {
 		return
@@ -181,7 +181,7 @@ func (rs *requestState) recordOptions(options object.Value) {
 	rs.record.Request(object.AppendObject(nil, shown))
 }
 
-// recordValue keeps an answer that is stored nowhere, and how the request has ended if the answer says that.
+// recordValue keeps an answer that is not a stored object. If it is a Status, it is also the result of the request.
 func (rs *requestState) recordValue(v object.Value) {
 	if rs.record == nil {
 		return
@@ -191,7 +191,7 @@ func (rs *requestState) recordValue(v object.Value) {
 			Status: v.At("status").Str(), Message: v.At("message").Str(), Reason: v.At("reason").Str(),
 			Code: int(v.At("code").Int()),
 		}
-		// what the server adds to the reference's words shows values of fields: it belongs to the body
+		// after a blank line, the message of a conflict shows values of fields, which are body and not metadata
 		if s.Code == http.StatusConflict {
 			s.Message, _, _ = strings.Cut(s.Message, "\n\n")
 		}
@@ -205,7 +205,7 @@ func (rs *requestState) recordValue(v object.Value) {
 	}
 }
 
-// recorded is the media type in which an answer is written down: JSON of the same form.
+// recorded returns the media type in which an answer is recorded: JSON of the same form.
 func (rs *requestState) recorded(media wire.Media) wire.Media {
 	media.Encoding, media.Pretty = wire.JSON, false
 	media.Lean = media.Lean || rs.record.OmitsManagedFields()
@@ -257,7 +257,7 @@ func (rs *requestState) recordList(media wire.Media, rq *engine.Request, c *engi
 	return c.Err()
 }
 
-// recordDocument keeps a discovery document. Others are no objects.
+// recordDocument keeps a discovery document. OpenAPI documents and /version are not API objects, and are not recorded.
 func (rs *requestState) recordDocument(path string, d *discovery.Document) error {
 	if !rs.record.Wants(audit.RequestResponse) || !strings.HasPrefix(path, "/api") {
 		return nil

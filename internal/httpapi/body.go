@@ -13,8 +13,9 @@ import (
 	"plinth/object"
 )
 
-// bodyEncoding is the format of the body by its Content-Type, if the offer has it; without the header it is JSON. The
-// content is not looked at: to guess YAML where JSON was said would accept what the reference refuses.
+// bodyEncoding returns the format of the body by its Content-Type, if the offer includes it; without the header it is
+// JSON. The content does not matter: guessing YAML under the media type of JSON would accept what the reference
+// refuses.
 func (rs *requestState) bodyEncoding(offer wire.Offer) (wire.Encoding, error) {
 	header := rs.r.Header.Get("Content-Type")
 	if header == "" || header == wire.JSON.String() {
@@ -28,8 +29,8 @@ func (rs *requestState) bodyEncoding(offer wire.Offer) (wire.Encoding, error) {
 	return 0, apierr.NewUnsupportedMediaType(rs.h.offer.MediaTypes())
 }
 
-// parse parses a body as a value. typ is the type of a protobuf body: without it its field numbers mean nothing. The
-// parser may keep the bytes, as strings of the value point into them.
+// parse parses a body as a value. typ is the type of a protobuf body, whose field numbers mean nothing without it. The
+// parser may keep the bytes: strings of the value point into them.
 func parse(encoding wire.Encoding, body []byte, typ wire.Type) (object.Parsed, error) {
 	switch encoding {
 	case wire.Protobuf:
@@ -47,14 +48,14 @@ func parse(encoding wire.Encoding, body []byte, typ wire.Type) (object.Parsed, e
 	return object.ParseJSON(body)
 }
 
-// parseYAML parses a body that is YAML. Aliases may expand to much more than the body: nine lists, each of ten aliases
-// of the one before it, are 400 bytes of text and a billion items. Beyond the limit that is the same error as for a
-// body of that size.
+// parseYAML parses a YAML body. Aliases may expand to much more than the body: nine lists, each of ten aliases of the
+// one before it, are 400 bytes of text and a billion items. An expansion beyond the limit gets the error of a body of
+// that size.
 func parseYAML(body []byte) (object.Parsed, error) {
 	parsed, err := object.ParseYAML(body)
 	var syntax *object.SyntaxError
 	switch {
-	case errors.Is(err, object.ErrExpansion): // counts as if it had been sent expanded
+	case errors.Is(err, object.ErrExpansion): // counts as if the client had sent it expanded
 		err = apierr.NewTooLarge(fmt.Sprintf("limit is %d", object.MaxExpansion))
 	case err != nil && !errors.As(err, &syntax):
 		err = errors.New(yamlWords(err))
@@ -62,14 +63,14 @@ func parseYAML(body []byte) (object.Parsed, error) {
 	return parsed, err
 }
 
-// yamlWords is what the YAML library says, with its name in front once.
+// yamlWords returns the message of the YAML library with a single prefix "yaml: ".
 func yamlWords(err error) string {
 	return "yaml: " + strings.TrimPrefix(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "), "yaml: ")
 }
 
-// parseObject parses the body of a request as an object. Its errors have the words of the reference.
+// parseObject parses the body of a request as an object. Its errors have the texts of the reference.
 func (rs *requestState) parseObject(encoding wire.Encoding, body []byte) (object.Parsed, error) {
-	summary := summarize(body) // before the parser takes the bytes over
+	summary := summarize(body) // before the parser takes ownership of the bytes
 	kind, typ := rs.resource.Kind, rs.resource.Schema
 	if rs.subresource != nil && rs.subresource.Schema != nil {
 		kind, typ = rs.subresource.Kind, rs.subresource.Schema
@@ -100,7 +101,7 @@ func unhandled(e *proto.MessageError, want string) string {
 	return fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", kind, version, want, e.Err)
 }
 
-// words is the error text of a parser with the name of the format in front.
+// words returns the error text of a parser, with the reference's prefix for syntax errors of JSON.
 func words(err error) string {
 	var syntax *object.SyntaxError
 	if errors.As(err, &syntax) {

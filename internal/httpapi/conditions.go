@@ -10,18 +10,20 @@ import (
 	"plinth/internal/wire"
 )
 
-// Preconditions by header (WRITE-5, RFC 9110, 13), which the reference does not know. The entity tag of an object is
+// Preconditions by header (WRITE-5, RFC 9110, 13). The reference does not support them. The entity tag of an object is
 //
 //	"REVISION.VARIANT.REPRESENTATION"
 //
-// its resourceVersion; what else decides what is told of it (engine.Result.Variant); and how it is written: the
-// encoding, and whether that may be compressed. It is a strong one: equal tags of a URL stand for equal bytes.
-// If-None-Match of a read compares it whole. A write has the version in mind and not the way in which it was read, so
-// there the part before the first dot counts alone, and a resourceVersion as it stands in an object is taken for a
-// tag, too.
+// REVISION is its resourceVersion. VARIANT stands for everything else that decides the content of the answer
+// (engine.Result.Variant). REPRESENTATION is the media type, and whether the answer may be compressed. The tag is a
+// strong one: equal tags of a URL stand for equal bytes.
+//
+// If-None-Match of a read compares the whole tag. A write depends on the version of the object and not on the
+// representation in which the client read it, so it compares only the part before the first dot, and also accepts a
+// plain resourceVersion in place of a tag.
 
-// conditional is request with the preconditions of the headers. The engine checks them in each attempt of the verb;
-// only If-None-Match of a read is left to unmodified, as it is compared with the answer.
+// conditional returns the request with the preconditions of its headers. The engine checks them in each attempt of the
+// verb, except If-None-Match of a read, which unmodified compares with the answer.
 func (rs *requestState) conditional() (*engine.Request, error) {
 	rq := rs.request()
 	var err error
@@ -32,13 +34,13 @@ func (rs *requestState) conditional() (*engine.Request, error) {
 		return nil, err
 	}
 	if rs.info.verb == "get" {
-		rq.IfNoneMatch = nil // what it is compared with depends on the answer, see unmodified
+		rq.IfNoneMatch = nil // the VARIANT is known only with the answer, see unmodified
 	}
 	return rq, nil
 }
 
-// versions returns the revisions that a header names; nil: there is no such header. If-Match compares strongly (RFC
-// 9110, 13.1.1), so weak tags in it match nothing.
+// versions returns the revisions that a header names, or nil if there is no such header. If-Match compares strongly
+// (RFC 9110, 13.1.1), so weak tags in it match nothing.
 func (rs *requestState) versions(header string) (*engine.Versions, error) {
 	lines := rs.r.Header[header]
 	if len(lines) == 0 {
@@ -58,8 +60,8 @@ func (rs *requestState) versions(header string) (*engine.Versions, error) {
 	return v, nil
 }
 
-// versionOf is the resourceVersion with which an entity tag begins, 0 if it begins with none. Other spellings of a
-// number ("007") are not accepted: no tag of this server has them.
+// versionOf returns the resourceVersion with which an entity tag begins, or 0 if it does not begin with one. Other
+// spellings of a number ("007") are not accepted: no tag of this server has them.
 func versionOf(opaque string) int64 {
 	text, _, _ := strings.Cut(opaque, ".")
 	revision, err := strconv.ParseInt(text, 10, 64)
@@ -69,8 +71,8 @@ func versionOf(opaque string) int64 {
 	return revision
 }
 
-// readTags parses the lines of a header that is a list of entity tags, or "*". A number without quotes is taken for a
-// tag. It is not ok if the header is neither, or names nothing.
+// readTags parses the lines of a header, which is either "*" or a list of entity tags. A number without quotes counts
+// as a tag. ok is false for anything else, and for an empty list.
 func readTags(lines []string, each func(weak bool, opaque string)) (star, ok bool) {
 	tags := 0
 	for _, rest := range lines {
@@ -102,7 +104,7 @@ func readTags(lines []string, each func(weak bool, opaque string)) (star, ok boo
 	return star, star != (tags > 0)
 }
 
-// cutTag cuts an entity tag off the beginning of a text, which is not empty.
+// cutTag cuts an entity tag off the beginning of a text, which must not be empty.
 func cutTag(text string) (weak bool, opaque, rest string, ok bool) {
 	if text, weak = strings.CutPrefix(text, "W/"); !weak && text[0] != '"' {
 		n := 0
@@ -125,7 +127,7 @@ func cutTag(text string) (weak bool, opaque, rest string, ok bool) {
 	return false, "", "", false
 }
 
-// names says whether If-None-Match names an entity tag, given without its quotes.
+// names says whether If-None-Match contains an entity tag, given without its quotes.
 func (rs *requestState) names(tag string) bool {
 	lines := rs.r.Header["If-None-Match"]
 	if len(lines) == 0 {
@@ -136,8 +138,8 @@ func (rs *requestState) names(tag string) bool {
 	return ok && (found || star)
 }
 
-// validator is the entity tag of an answer, in its quotes; "": it has none. A Table has none, because its ages depend
-// on the time of the request, nor has what is not stored.
+// validator returns the entity tag of an answer with its quotes, or "" if it has none: the ages in a Table depend on
+// the time of the request, and an object that is not stored (a dry run) has no revision.
 func (rs *requestState) validator(media wire.Media, result *engine.Result) string {
 	if result.Variant == 0 || media.Form == wire.AsTable || media.Form == wire.AsPartials {
 		return ""
@@ -146,16 +148,16 @@ func (rs *requestState) validator(media wire.Media, result *engine.Result) strin
 	tag := append(strconv.AppendInt(append(buffer[:0], '"'), result.Object.Revision, 10), '.')
 	tag = append(strconv.AppendUint(tag, result.Variant, 36), '.')
 	tag = media.AppendTag(tag)
-	if rs.compresses() { // whatever the size of the answer: a tag is made before that is known
+	if rs.compresses() { // whatever the size of the answer, which is not known yet
 		tag = append(tag, 'z')
 	}
 	return string(append(tag, '"'))
 }
 
-// varies is what of a request decides the representation of an answer that has a validator.
+// varies lists the request headers that decide the representation of an answer with a validator.
 var varies = []string{"Accept, Accept-Encoding"}
 
-// validated gives the answer its validator.
+// validated adds the validator to the headers of the answer.
 func (rs *requestState) validated(tag string) {
 	if tag != "" {
 		header := rs.w.Header()
@@ -163,7 +165,8 @@ func (rs *requestState) validated(tag string) {
 	}
 }
 
-// unmodified answers that the client has the object already, where it says so.
+// unmodified answers 304 if the tag of the result is in If-None-Match. It returns false if the answer is still to be
+// sent.
 func (rs *requestState) unmodified(media wire.Media, result *engine.Result) bool {
 	if len(rs.r.Header["If-None-Match"]) == 0 {
 		return false

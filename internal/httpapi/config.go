@@ -15,7 +15,7 @@ import (
 	"plinth/internal/engine"
 )
 
-// Config is what a Handler is made of.
+// Config has the parts that a Handler connects, and its limits.
 type Config struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
@@ -25,65 +25,66 @@ type Config struct {
 	// Authenticate returns the identity of the sender of a request; an error is 401. A user with neither a name nor
 	// groups is anonymous.
 	Authenticate func(context.Context, *http.Request) (*access.Identity, error)
-	// Impersonate returns the user as which a request goes on whose headers ask for another one.
+	// Impersonate returns the user as whom the request continues; the headers of the request name wanted.
 	Impersonate func(ctx context.Context, wanted access.User, asked *access.Attributes) (user access.User,
 		constraint string, err error)
 	// Authorizer decides whether a user may do something.
 	Authorizer access.Authorizer
 	// Auditor records requests; nil disables it.
 	Auditor *audit.Auditor
-	// Missing explains why a subresource that the API has does not work here: log and exec need a node, for one. It is
-	// not ok for subresources that the API does not have. Nil: there are none.
+	// Missing explains why a subresource that the API has does not work here: log and exec need a node, for example. ok is
+	// false for subresources that the API does not have. Nil: there are none.
 	Missing func(resource *engine.Resource, subresource string) (m Missing, ok bool)
 
-	// Handlers serve paths outside of the API, in place of everything that this package would do with them: "/metrics",
-	// or "/console/" for all that is below. They are authorized by path.
+	// Handlers serve paths outside of the API, and take precedence over this package: "/metrics", or "/console/" for
+	// everything below it. They are authorized by path.
 	Handlers map[string]http.Handler
-	// Pages are further documents, by their paths.
+	// Pages are further documents by their paths.
 	Pages map[string]Page
-	// Statusz is the content of /statusz, and Flagz has the flags and their values for /flagz; nil: there is no such
-	// page.
+	// Statusz is the content of /statusz, and Flagz has the flags and their values for /flagz. Without it, the page does
+	// not exist.
 	Statusz *Statusz
 	Flagz   map[string]string
 	// Checks are run by /healthz, /livez and /readyz.
 	Checks []Check
 
 	RequestTimeout time.Duration // of requests other than watches; 0: one minute
-	// MinRequestTimeout is the shortest duration of a watch that names no timeoutSeconds; it gets a random duration
-	// between this and twice this, so that clients that came together do not come back together. 0: 30 minutes.
+	// MinRequestTimeout is the shortest duration of a watch without timeoutSeconds, which gets a random duration between
+	// this and twice this, so that clients that connected together do not reconnect together. 0: 30 minutes.
 	MinRequestTimeout time.Duration
-	// StrictTransport is the value of the Strict-Transport-Security header of every answer; "": there is none.
+	// StrictTransport is the value of the Strict-Transport-Security header of every answer. "" omits the header.
 	StrictTransport string
-	// Origins are the origins of web pages that may send requests; none: there is no CORS.
+	// Origins are the origins of web pages that may send requests. An empty list disables CORS.
 	Origins []*regexp.Regexp
-	// Goaway is the share of HTTP/2 requests after which the client is told to open another connection. Behind a load
-	// balancer, connections that last for ever would all end up at the server that was started first.
+	// Goaway is the share of HTTP/2 requests after which the server closes the connection with a GOAWAY frame, so that the
+	// client opens another one. Without it, the long-lived connections of clients behind a load balancer would all end up
+	// at the server that was started first.
 	Goaway float64
-	// MaxInFlight limits requests other than watches; 0: any number. MaxMutating, if not nil, limits those that
-	// write, and MaxInFlight is for the others alone.
+	// MaxInFlight limits requests other than watches; 0: no limit. If MaxMutating is set, it limits those that write, and
+	// MaxInFlight the others.
 	MaxInFlight      int
 	MaxMutating      *int
 	BodyLimit        int64         // bytes; 0: 3 MiB
 	BodyMemory       int64         // bytes of all bodies that are being read; 0: 256 MiB
-	BodyGrace        time.Duration // how long a body may take, in addition to what bodyRate gives it; 0: 10 seconds
-	BookmarkInterval time.Duration // of watches that want bookmarks; 0: one minute
-	StallTimeout     time.Duration // how long a client may take nothing of an answer that is being written; 0: 30 seconds
-	EncodedBytes     int64         // how much memory may go into encoded forms of objects; 0: 32 MiB
+	BodyGrace        time.Duration // how long a body may take, plus its length divided by bodyRate; 0: 10 seconds
+	BookmarkInterval time.Duration // of watches with bookmarks; 0: one minute
+	StallTimeout     time.Duration // how long a write of an answer may wait for its client; 0: 30 seconds
+	EncodedBytes     int64         // memory of the cache of encoded objects; 0: 32 MiB
 	NoCBOR           bool          // CBOR is neither written nor read (gate CBORServingAndStorage)
-	NoLean           bool          // clients cannot do without managedFields (gate ManagedFieldsOptOut)
+	NoLean           bool          // clients cannot omit managedFields (gate ManagedFieldsOptOut)
 	NoForce          bool          // unreadable objects cannot be deleted (gate AllowUnsafeMalformedObjectDeletion)
 	Shards           bool          // lists and watches may be divided by a shardSelector (gate ShardedListAndWatch)
 	NoCompression    bool          // answers are not compressed, whatever the client accepts (gate APIResponseCompression)
 
 	// Closing ends when the server is about to close: watches end with it, other requests are finished. Nil: it never
-	// does.
+	// ends.
 	Closing context.Context
 
 	Logger  *slog.Logger // nil: slog.Default
 	Metrics Metrics
 }
 
-// Page is a document that is made for each request.
+// Page is a document whose body is made anew for each request.
 type Page struct {
 	Type    string // the media type
 	Caching string // the Cache-Control header
@@ -93,25 +94,25 @@ type Page struct {
 // Missing is a subresource that the API has and this server does not.
 type Missing struct {
 	Why     string
-	Methods []string // the HTTP methods that it would have
-	Connect bool     // it is a connection, of which there is no dry run
-	Below   bool     // there are URLs below its own
-	Creates bool     // the verb create is needed whatever the method
+	Methods []string // the HTTP methods that the reference serves
+	Connect bool     // it is a connection, which cannot be dry-run
+	Below   bool     // it has URLs below its own
+	Creates bool     // it requires the verb create, whatever the method
 }
 
 // Check is one health check.
 type Check struct {
 	Name string
 	Run  func(context.Context) error
-	// ReadyOnly leaves it out of /healthz and /livez: the server lives, but should not be sent requests.
+	// ReadyOnly leaves it out of /healthz and /livez: the server is alive, but must not get requests.
 	ReadyOnly bool
-	// LiveOnly leaves it out of /readyz: a restart is what helps.
+	// LiveOnly leaves it out of /readyz: only a restart helps.
 	LiveOnly bool
 }
 
-// Metrics are called when something happens, on the goroutine of the request; functions that are nil are not called.
+// Metrics are callbacks on the goroutine of the request. Nil functions are not called.
 type Metrics struct {
-	// Request is called for every request when it has been answered.
+	// Request is called for every request after its answer.
 	Request func(Observation)
 	// InFlight is called when the number of requests under way changes.
 	InFlight func(class Class, delta int)
@@ -119,10 +120,9 @@ type Metrics struct {
 	Authenticated func(result string, user *access.User, took time.Duration)
 	// Authorized is called with the decision of the authorizer: "allowed", "denied", "no-opinion" or "error".
 	Authorized func(result string, took time.Duration)
-	// Checked is called with the result of a health check that was run by one of the endpoints "healthz", "livez" and
-	// "readyz".
+	// Checked is called with the result of a health check. endpoint is "healthz", "livez" or "readyz".
 	Checked func(check, endpoint string, healthy bool)
-	// Events is called with the number of events, and of their bytes, that a watch of a resource type has written.
+	// Events is called when a watch has written events, with their number and their size in bytes.
 	Events func(group, version, resource string, events, bytes int)
 }
 
@@ -144,7 +144,7 @@ func (c Class) String() string { return classNames[c] }
 // Observation is one answered request.
 type Observation struct {
 	Verb                                  string // in upper case, as the reference's metrics have it: "LIST"
-	Custom                                bool   // the type is a custom one, of which there may be thousands
+	Custom                                bool   // of a custom type, of which there may be thousands
 	Group, Version, Resource, Subresource string
 	Scope                                 string // "cluster", "namespace", "resource" or ""
 	DryRun                                bool

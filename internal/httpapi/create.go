@@ -3,7 +3,8 @@ package httpapi
 // create is a POST to a collection or to a subresource (URI-4).
 //
 // All verbs with a body have the same shape: negotiate the answer, read the options and the body, call the engine,
-// write the result. The order of the checks is the reference's, as it decides which of several errors a client gets.
+// write the result. The order of the checks is that of the reference, because it decides which of several errors the
+// client gets.
 func (h *Handler) create(rs *requestState) error {
 	media, err := rs.negotiate()
 	if err != nil {

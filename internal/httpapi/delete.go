@@ -2,8 +2,9 @@ package httpapi
 
 import "net/http"
 
-// delete is a DELETE of one object (DEL-1). The code of the answer is 200, whether the object is gone or only marked,
-// but for one case of the reference: 202 for a marked object if the client has set orphanDependents to false.
+// delete is a DELETE of one object (DEL-1). The code of the answer is 200, whether the object was removed or only
+// marked as deleted, with an exception from the reference: 202 for a marked object if the client has set
+// orphanDependents to false.
 func (h *Handler) delete(rs *requestState) error {
 	media, err := rs.negotiate()
 	if err != nil {

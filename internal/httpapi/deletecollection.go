@@ -1,8 +1,8 @@
 package httpapi
 
-// deleteCollection is a DELETE of a collection (DEL-4). It answers what it has deleted as a list. The query selects, as
-// for a list; the body has the options of each delete. Warnings are sent with an error, too: some objects may have been
-// deleted before it.
+// deleteCollection is a DELETE of a collection (DEL-4). It answers with a list of the deleted objects. The query has
+// the selectors, as for a list; the body has the options of each delete. Warnings are sent with an error, too, because
+// some objects may have been deleted before it.
 func (h *Handler) deleteCollection(rs *requestState) error {
 	media, err := rs.negotiate()
 	if err != nil {

@@ -17,10 +17,10 @@ type deleteParams struct {
 	engine.DeleteOptions
 	policy        *string
 	dryRun        []string
-	preconditions bool // there are some, if only empty ones
+	preconditions bool // they are set, if only to an empty object
 }
 
-// deleteOptions reads the options of a delete (DEL-2): from the body, or, where there is none, from the query.
+// deleteOptions reads the options of a delete (DEL-2): from the body or, if it is empty, from the query.
 func (rs *requestState) deleteOptions() (engine.DeleteOptions, error) {
 	body, err := rs.readBody()
 	if err != nil {
@@ -62,7 +62,7 @@ func (rs *requestState) deleteQuery(p *deleteParams) (err error) {
 	p.IgnoreReadError = isTrue(values, "ignoreStoreReadErrorWithClusterBreakingPotential")
 	p.PreconditionUID, p.PreconditionRV = first(values, "uid"), first(values, "resourceVersion")
 	p.preconditions = p.PreconditionUID != "" || p.PreconditionRV != ""
-	if rs.info.verb == "deletecollection" { // there these two select objects
+	if rs.info.verb == "deletecollection" { // on a collection these two are not preconditions
 		p.PreconditionUID, p.PreconditionRV = "", ""
 	}
 	return nil
@@ -123,15 +123,15 @@ func (rs *requestState) deleteBody(body []byte, p *deleteParams) error {
 	return f.err
 }
 
-// optionFields reads the members of options and keeps the first error. DeleteOptions have no schema in the registry,
-// since nothing of them is stored; the errors are those of encoding/json for the Go struct of the reference.
+// optionFields reads the members of options and keeps the first error. The errors are those of encoding/json for the Go
+// struct of the reference, so the members are not decoded by the schema of DeleteOptions, which has other texts.
 type optionFields struct {
 	of     object.Value
 	prefix string
 	err    error
 }
 
-// get is a member of this kind; it is not ok when it is not there, null, or of another kind, which is an error.
+// get returns a member of this kind. ok is false if it is absent, null, or of another kind, which is an error.
 func (f *optionFields) get(name string, kind object.Kind, typ string) (object.Value, bool) {
 	v := f.of.At(name)
 	if v.IsNull() {
@@ -151,7 +151,7 @@ func (f *optionFields) get(name string, kind object.Kind, typ string) (object.Va
 	return v, true
 }
 
-// jsonKind is what encoding/json calls the kind of a value.
+// jsonKind returns the name of a kind of value in the messages of encoding/json.
 func jsonKind(v object.Value) string {
 	switch v.Kind() {
 	case object.Bool:
@@ -168,7 +168,7 @@ func jsonKind(v object.Value) string {
 
 func (f *optionFields) integer(name string) *int64 {
 	switch v := f.of.At(name); v.Kind() {
-	case object.Float, object.Number: // of these alone encoding/json tells which it is
+	case object.Float, object.Number: // only for these does encoding/json quote the number
 		if f.err == nil {
 			f.err = apierr.NewBadRequest(fmt.Sprintf(
 				"json: cannot unmarshal number %s into Go struct field DeleteOptions.%s of type int64",
@@ -200,7 +200,7 @@ func (f *optionFields) text(name string) *string {
 		typ = "types.UID"
 	}
 	if v, ok := f.get(name, object.String, typ); ok {
-		s := strings.Clone(v.Str()) // the body is not to stay in memory for it
+		s := strings.Clone(v.Str()) // so that it does not keep the body in memory
 		return &s
 	}
 	return nil
@@ -222,7 +222,7 @@ func (f *optionFields) texts(name string) []string {
 	return texts
 }
 
-// validate returns what is wrong with options that could be parsed.
+// validate returns the errors of options that could be parsed.
 func (p *deleteParams) validate() (errs field.ErrorList) {
 	errs = append(engine.ValidatePropagation(p.policy, p.OrphanDependents), dryRunErrors(p.dryRun)...)
 	if !p.IgnoreReadError {
@@ -245,7 +245,7 @@ func (p *deleteParams) validate() (errs field.ErrorList) {
 	return errs
 }
 
-// forCollection refuses what only makes sense for one object (DEL-6).
+// forCollection refuses the options that are allowed for one object only (DEL-6).
 func forCollection(o engine.DeleteOptions) error {
 	if !o.IgnoreReadError {
 		return nil

@@ -1,11 +1,11 @@
-// Package httpapi is the HTTP front of the engine: it finds out what a request is about, who sends it and whether
-// they may, reads its options and body, calls one verb of the engine, and writes the answer in the media type that
-// the client asked for.
+// Package httpapi is the HTTP front of the engine: it parses the URL of a request, authenticates and authorizes its
+// sender, reads its options and body, calls one verb of the engine, and writes the answer in the media type that the
+// client accepts.
 //
 // # Terminology
 //
-//   - a requestState is one request and everything that is known of it so far, up to the answer;
-//   - a requestInfo is what the URL says: verb, resource type, namespace, name, subresource (Kubernetes's RequestInfo);
+//   - a requestState is one request with everything that is known about it so far, up to the answer;
+//   - a requestInfo is the parsed URL: verb, resource type, namespace, name, subresource (Kubernetes's RequestInfo);
 //   - a filter is one entry of the list that every request passes, in order (see filters). The last one answers;
 //   - a verb is one file: create.go, get.go, list.go, watch.go, update.go, patch.go, delete.go, deletecollection.go.
 //     The table of verbs (see verbs) also lists the verbs that are not implemented.
@@ -22,40 +22,40 @@
 //
 // PUT /apis/apps/v1/namespaces/default/deployments/web?dryRun=All, with a JSON body and "Accept: application/yaml":
 //
-//	identify       Audit-Id is chosen, and is a header of the answer, whatever that will be
+//	identify       chooses the Audit-Id, which becomes a header of every answer, errors included
 //	resolveInfo    update of apps/v1 deployments "web" in default; class Mutating
 //	limitTime      the context ends after --request-timeout, or ?timeout= if that is shorter
 //	authenticate   the user; 401
-//	audit          the record begins; impersonate replaces the user if Impersonate-User is there
-//	limitInFlight  nothing yet: the slot is taken when the body has arrived
+//	audit          the record begins; impersonate replaces the user if the header Impersonate-User is set
+//	limitInFlight  takes no slot yet: a request with a body takes it when the body has arrived
 //	authorize      may this user update deployments "web" in default; 403
-//	skipBody       nothing: this verb reads its body
+//	skipBody       does not apply: this verb reads its body
 //	answer         route finds the Resource and the verb (verbs.go); 404, 405
 //	  update       media type of the answer (406), readBody (413, 429), options (400, 422), format of the body (415),
 //	               parse (400), Engine.Update, the answer
-//	end            the audit record is written, the slot is given back, metrics are counted
+//	end            writes the audit record, gives the slot back, counts metrics
 //
-// So of a client without credentials the server reads the header of its request, and nothing else; of one that may not
-// do what it asks for, no body.
+// So the server reads only the header of a request without valid credentials, and no body of a request that is
+// forbidden.
 //
 // # The media type of an answer
 //
 // Accept decides two things: the encoding (JSON, YAML, protobuf, CBOR) and the form, which is the object, a row of a
 // Table, or its metadata alone. "application/json;as=Table;v=v1;g=meta.k8s.io,application/json", which kubectl get
-// sends, asks for a Table in JSON, and for the object where there is no Table. negotiate takes the first of them that
-// the type has, before the verb does anything: a write whose answer could not be sent must not happen. An error is
-// sent in the encoding of Accept, too, and in JSON if there is no such encoding (fail).
+// sends, requests a Table in JSON, or the object if the type has no Table. negotiate takes the first clause that the
+// type supports, before the verb does anything: a write whose answer could not be sent must not happen. An error is
+// sent in the encoding of Accept, too, or in JSON if the server has no such encoding (fail).
 //
 // # Errors
 //
-// A verb returns an *apierr.Error, which is a Status with its code, or any other error, which is 500. Once a byte of
-// the answer has been sent, there can be no Status: a watch sends an ERROR event, everything else breaks the connection
-// off (fail), because a client cannot tell a list that ends early from a short one.
+// A verb returns an *apierr.Error, which is a Status with its code, or any other error, which is 500. Once the header
+// of the answer has been sent, a Status can no longer replace it: a watch sends an ERROR event, and every other answer
+// breaks the connection off (fail), because a client cannot tell a truncated list from a short one.
 //
 // # Limits
 //
-// What a request holds while it waits is bounded: a body by BodyLimit, all bodies that are being read by BodyMemory,
-// an answer by a buffer, a client that stops reading by StallTimeout, and a client that sends slowly by bodyRate and
-// BodyGrace. The number of requests under way is bounded by MaxInFlight and MaxMutating, that of watches is not: a
-// waiting watch costs a goroutine with its stack, a cursor and a context (watch).
+// What a request holds while it waits is bounded: a body by BodyLimit, all bodies that are being read by BodyMemory, an
+// answer by a buffer, a client that stops reading by StallTimeout, and a client that sends slowly by bodyRate and
+// BodyGrace. MaxInFlight and MaxMutating bound the number of requests under way. The number of watches is not bounded:
+// a waiting watch costs a goroutine with its stack, a cursor and a context (watch).
 package httpapi

@@ -13,8 +13,8 @@ import (
 	"plinth/object"
 )
 
-// errNotAPath is the error for a URL that leads nowhere. The reference answers it in plain text, and with a Status
-// below the groups that it serves.
+// errNotAPath is the error for a URL at which nothing is served. The reference answers it in plain text, but with a
+// Status below the groups that it serves (noSuchPath).
 var errNotAPath = errors.New("404 page not found")
 
 // plainError is an error that is sent in plain text.
@@ -25,8 +25,8 @@ type plainError struct {
 
 func (e *plainError) Error() string { return e.text }
 
-// fail answers with an error, in the negotiated media type. Once the answer has begun it cannot become an error any
-// more: then the connection is closed, so that the client does not take a part for the whole.
+// fail answers with an error, in the negotiated media type. Once the header of the answer has been sent, it cannot
+// become an error any more: fail closes the connection, so that the client does not take a part for the whole.
 //
 //	error                          answer
 //	*apierr.Error                  its Status; Retry-After if it says after how many seconds to try again
@@ -57,7 +57,7 @@ func (h *Handler) fail(rs *requestState, err error) {
 	status := wireError(err)
 	if status.Code >= http.StatusInternalServerError {
 		level, sort := slog.LevelError, &h.logs.failures
-		if status.Code != http.StatusInternalServerError { // not implemented, timed out: nothing is wrong with the server
+		if status.Code != http.StatusInternalServerError { // not implemented or timed out: the server is not at fault
 			level, sort = slog.LevelInfo, &h.logs.refusals
 		}
 		h.report(sort, rs, level, "a request has failed", "code", status.Code, "error", clip(err.Error()))
@@ -67,7 +67,7 @@ func (h *Handler) fail(rs *requestState, err error) {
 	}
 	media, ok := h.offer.NegotiateError(rs.r.Header.Get("Accept"))
 	media.Pretty = media.Pretty || rs.pretty()
-	if !ok { // nothing that the client accepts: it gets the error all the same, as indented JSON
+	if !ok { // the server has no type that the client accepts: it sends the error as indented JSON
 		err = rs.send(status.Code, wire.Media{Pretty: true}, object.AppendObject(nil, status.Status()))
 	} else {
 		err = rs.sendStatus(status.Code, media, status.Status())
@@ -77,7 +77,7 @@ func (h *Handler) fail(rs *requestState, err error) {
 	}
 }
 
-// wireError is the Status for an error.
+// wireError converts an error to a Status.
 func wireError(err error) *apierr.Error {
 	var known *apierr.Error
 	switch {

@@ -8,8 +8,8 @@ import (
 	"plinth/object"
 )
 
-// get is a GET of one object, or of a view of it at a subresource (LIST-2). If-None-Match is compared last, with the
-// answer: until then it is not known which bytes the client would get, and 304 must not hide a 404.
+// get is a GET of one object, or of a view of it at a subresource (LIST-2). If-None-Match is compared last: the entity
+// tag is known only with the answer, and 304 must not hide a 404.
 func (h *Handler) get(rs *requestState) error {
 	if form := first(rs.query(), "ownership"); form != "" && rs.subresource == nil {
 		return h.ownership(rs, form)

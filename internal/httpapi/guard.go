@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// guard ends an answer whose client has stopped reading: armed before a write and disarmed after it, it makes the
-// write fail when that takes too long (WATCH-6). Without it, a client that reads nothing holds the goroutine, the
-// buffer and the snapshot of its answer for as long as its connection lasts.
+// guard ends an answer whose client has stopped reading: armed before a write and disarmed after it, it makes the write
+// fail when that takes too long (WATCH-6). Without it, a client that reads nothing holds the goroutine, the buffer and
+// the snapshot of its answer for as long as its connection lasts. It does not limit how long an answer waits for its
+// next part, because it is armed only during writes.
 //
-// The obvious way, to move the write deadline of the connection before each write, costs more than a timer. An answer
-// that waits for something to send is not ended by it.
+// The obvious way, moving the write deadline of the connection before each write, costs more than resetting a timer.
 //
 //	armed for longer than timeout  ⇒  the write deadline has passed, and the write returns an error
 type guard struct {
@@ -19,11 +19,11 @@ type guard struct {
 	timeout time.Duration
 	timer   *time.Timer
 
-	mu    sync.Mutex // between the timer and the end of the requestState
+	mu    sync.Mutex // between cut and end
 	ended bool
 }
 
-// guard makes a guard for the answer. Its timer does not run.
+// guard makes a guard for the answer. Its timer is stopped until arm.
 func (rs *requestState) guard() *guard {
 	g := &guard{control: http.NewResponseController(rs.w), timeout: rs.h.StallTimeout}
 	g.timer = time.AfterFunc(time.Hour, g.cut)
@@ -37,11 +37,11 @@ func (g *guard) arm() *guard {
 	return g
 }
 
-// disarm stops the timer. It may just be firing: then the next write fails, although this one ended in time.
+// disarm stops the timer. If it is firing at that moment, the next write fails, although this one ended in time.
 func (g *guard) disarm() { g.timer.Stop() }
 
-// end disarms the guard for good. The ResponseWriter must not be used any more when its handler has returned, and the
-// timer's goroutine may be about to: so cut looks at ended under the lock.
+// end disarms the guard for good. A ResponseWriter must not be used after its handler has returned, but Stop does not
+// wait for a cut that has begun. So cut checks ended under the lock.
 func (g *guard) end() {
 	g.timer.Stop()
 	g.mu.Lock()
@@ -54,7 +54,7 @@ func (g *guard) cut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.ended {
-		// A writer without deadlines belongs to a test or to a proxy; there is nothing else to be done to it.
+		// Only the writers of tests and proxies have no deadlines; their writes cannot be ended.
 		_ = g.control.SetWriteDeadline(time.Unix(1, 0))
 	}
 }

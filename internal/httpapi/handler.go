@@ -16,22 +16,22 @@ import (
 	"plinth/internal/wire"
 )
 
-// Handler serves the API. It is used by all requests at the same time: Config is not changed after New, and
-// everything else in it is atomic or has its own lock.
+// Handler serves the API. It is used by all requests at the same time: Config does not change after New, and every
+// other field is immutable, atomic or has its own lock.
 type Handler struct {
 	Config
 	logs   struct{ refusals, failures, checks sampler }
 	cache  *wire.EncodedCache
 	offer  wire.Offer             // how answers can be written and bodies read
-	slots  [LongRunning]*inFlight // by class; one for both, or one each
+	slots  [LongRunning]*inFlight // by class; ReadOnly and Mutating share one unless MaxMutating is set
 	bodies atomic.Int64           // bytes of memory that bodies take while they are being read
 }
 
 // inFlight counts the requests that hold a slot.
 //
-//	taken ≤ limit, but for requests that are being refused
+//	taken ≤ limit + requests that takeSlot is about to refuse
 type inFlight struct {
-	limit int64 // 0: none
+	limit int64 // 0: no limit
 	taken atomic.Int64
 }
 
@@ -50,24 +50,24 @@ func New(c Config) (*Handler, error) {
 	return h, nil
 }
 
-// filters are what every request passes, in this order. The first one that returns an error ends the request. The
-// order decides what costs what:
+// filters are called for every request, in this order. The first one that returns an error ends the request. Reasons
+// for the order:
 //
-//   - identify, resolveInfo and limitTime look at headers and URL alone. Everything behind them may wait, and has a
-//     deadline, except in watches.
-//   - authenticate comes before audit, since the record needs the user; limitInFlight comes after both, since
+//   - identify, resolveInfo and limitTime only look at headers and URL. Every later filter may wait, and runs under the
+//     deadline that limitTime sets, except in watches.
+//   - authenticate comes before audit, since the record needs the user, and both before limitInFlight, since
 //     administrators and probes take no slot. So a client without credentials is refused before it takes a slot.
 //   - audit comes before impersonate: the record names both users, and a refused impersonation is recorded, too.
-//     Everything behind impersonate sees the impersonated user alone.
-//   - authorize needs no body, so no body is read of a request that is forbidden. It comes before the type is looked
-//     up: whoever may not read a resource is not told whether it exists.
-//   - skipBody reads bodies that no verb reads. Only the verbs, in answer, read the others.
+//     All later filters see only the impersonated user.
+//   - authorize needs no body, so the body of a forbidden request is never read. It comes before the type is looked
+//     up: the answer to a user who may not read a resource does not reveal whether the resource exists.
+//   - skipBody reads the bodies that no verb reads. Only the verbs, in answer, read the others.
 //
-// The order is that of the reference (DefaultBuildHandlerChain), read from the bottom up, with one difference: the
-// reference takes the slot before it reads a body.
+// It is the order in which the reference's handlers run (DefaultBuildHandlerChain, read from the bottom up), with one
+// difference: the reference takes the slot before it reads a body.
 //
-// The obvious way, nested handlers as middleware, puts a frame on the stack for each filter below everything that a
-// watch calls, and hides the order in the place where they are put together.
+// The obvious way, nested handlers as middleware, would keep a stack frame per filter below every waiting watch, and
+// would hide the order in the code that nests them.
 var filters = [...]func(*Handler, *requestState) error{
 	(*Handler).identify,
 	(*Handler).resolveInfo,
@@ -82,7 +82,7 @@ var filters = [...]func(*Handler, *requestState) error{
 }
 
 // ServeHTTP answers one request. CORS preflights are answered before the filters: a browser sends them without
-// credentials, and they say nothing but what the operator has configured. growStack is called where a body follows, so
+// credentials, and the answer shows only what the operator has configured. growStack is called when a body follows, so
 // that the stack grows once, and not in steps while the body is parsed.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.preflight(w, r) {
@@ -159,16 +159,17 @@ func (h *Handler) identify(rs *requestState) error {
 
 var noCache = []string{"no-cache, private"}
 
-// resolveInfo parses the URL. It looks nothing up, so authorization cannot depend on what exists. It cannot fail,
-// either: a path that is no resource is a path for authorization (nonResourceURLs), and may lead nowhere (servePath).
+// resolveInfo parses the URL. It looks nothing up, so authorization cannot depend on what exists. It cannot fail
+// either: a path that is not a resource is authorized as a path (nonResourceURLs), and servePath answers 404 if nothing
+// is served there.
 func (h *Handler) resolveInfo(rs *requestState) error {
 	rs.info = parseRequestInfo(rs.r.Method, rs.r.URL.Path, rs.query)
 	rs.class = rs.info.class()
 	return nil
 }
 
-// limitTime sets the deadline of everything but watches and connections: the shorter one of the server's and the
-// client's (?timeout=).
+// limitTime sets the deadline of every request except watches and connections: the server's limit or the client's
+// (?timeout=), whichever is shorter.
 func (h *Handler) limitTime(rs *requestState) error {
 	if rs.class == LongRunning {
 		return nil
@@ -193,7 +194,7 @@ func (h *Handler) limitTime(rs *requestState) error {
 	return nil
 }
 
-// authenticate finds the user. The error says nothing about why: an attacker must not learn which part of the
+// authenticate finds the user. The answer does not contain the error: an attacker must not learn which part of the
 // credentials is right.
 func (h *Handler) authenticate(rs *requestState) error {
 	id, err := h.Authenticate(rs.ctx, rs.r)
@@ -213,14 +214,14 @@ func (h *Handler) authenticate(rs *requestState) error {
 		rs.user = access.Nobody()
 	}
 	rs.warn(id.Warnings)
-	// Nothing behind this filter needs the credentials.
+	// No later filter needs the credentials.
 	delete(rs.r.Header, "Authorization")
 	return nil
 }
 
-// limitInFlight refuses requests when too many are under way, before they cost anything. A request with a body takes
-// its slot when the body has arrived (readBody), so that clients that send slowly hold no slots: a hundred of them
-// would otherwise stop all others.
+// limitInFlight refuses requests when too many are under way, before they cost more than authentication. A request with
+// a body takes its slot when the body has arrived (readBody), so that clients that send slowly hold no slots: otherwise
+// a few hundred of them would keep all other clients out.
 func (h *Handler) limitInFlight(rs *requestState) error {
 	if rs.counted = true; h.Metrics.InFlight != nil {
 		h.Metrics.InFlight(rs.class, 1)
@@ -235,7 +236,7 @@ func (h *Handler) limitInFlight(rs *requestState) error {
 // takeSlot takes one of the slots for requests under way. As in the reference's priority level "exempt", health
 // probes and members of system:masters take none, so that an overloaded server can still be examined.
 //
-// The counter is raised first and compared then. To compare first would let two requests take the last slot.
+// The counter is raised first and compared afterwards. Comparing first would let two requests take the last slot.
 func (h *Handler) takeSlot(rs *requestState) error {
 	if rs.exempt {
 		return nil
@@ -253,7 +254,7 @@ func (rs *requestState) shed() error {
 	return apierr.NewTooManyRequests("Too many requests, please try again later.", 1)
 }
 
-// authorized is a decision as the reference's metrics call it.
+// authorized returns the name of a decision in the reference's metrics.
 func authorized(decision access.Decision, err error) string {
 	switch {
 	case decision == access.Allow:
@@ -266,7 +267,7 @@ func authorized(decision access.Decision, err error) string {
 	return "no-opinion"
 }
 
-// authorize asks whether the user may do this. The error of an authorizer is sent in plain text, as in the reference.
+// authorize checks whether the user may do this. The error of an authorizer is sent in plain text, as in the reference.
 func (h *Handler) authorize(rs *requestState) error {
 	rs.ask()
 	a := &rs.asked
@@ -288,8 +289,8 @@ func (h *Handler) authorize(rs *requestState) error {
 	return apierr.NewForbidden(apierr.Type{Group: a.Group, Name: a.Resource}, a.Name, a.Refusal(reason))
 }
 
-// ask fills in the access attributes. Selectors are part of them, except on the old watch paths, where the path
-// selects one object, too.
+// ask fills in rs.asked, the access attributes. They include the selectors, except on the old watch paths, which select
+// one object by the path.
 func (rs *requestState) ask() {
 	info := &rs.info
 	rs.asked = access.Attributes{User: rs.user, Verb: info.verb, Path: info.path}

@@ -22,8 +22,9 @@ func (h *Handler) checks(endpoint string) []Check {
 	return checks
 }
 
-// health answers /healthz, /livez and /readyz as a whole, and each check by itself below them (URI-8). The errors go
-// to the log only: everybody may send these requests.
+// health answers /healthz, /livez and /readyz as a whole, and each check by itself below them (URI-8). As in the
+// reference, the report of all checks withholds their errors, which are logged (run), and a check by itself sends its
+// error.
 func (h *Handler) health(rs *requestState, endpoint, rest string) error {
 	checks := h.checks(endpoint)
 	if rest != "" {
@@ -38,7 +39,7 @@ func (h *Handler) health(rs *requestState, endpoint, rest string) error {
 		}
 		return errNotAPath
 	}
-	excluded := slices.Clone(rs.query()["exclude"]) // one name each
+	excluded := slices.Clone(rs.query()["exclude"]) // each parameter is a single name
 	slices.Sort(excluded)
 	unknown := slices.Compact(slices.Clone(excluded))
 	var report strings.Builder

@@ -10,7 +10,7 @@ import (
 	"plinth/internal/apierr"
 )
 
-// The headers by which somebody asks to be somebody else.
+// The headers with which a user acts as another one.
 const (
 	impersonatePrefix = "Impersonate-"
 	impersonateUser   = impersonatePrefix + "User"
@@ -19,8 +19,8 @@ const (
 	impersonateExtra  = impersonatePrefix + "Extra-"
 )
 
-// impersonate lets a request go on as another user, if its headers ask for that and its sender may do that. From here
-// on rs.user is that user: authorization, admission and managedFields know no other. The sender is in the audit record.
+// impersonate continues the request as another user, if its headers name one and its sender may act as that one. From
+// here on rs.user is that user: authorization, admission and managedFields see no other. The audit record has both.
 func (h *Handler) impersonate(rs *requestState) error {
 	for name := range rs.r.Header {
 		if strings.HasPrefix(name, impersonatePrefix) {
@@ -30,8 +30,7 @@ func (h *Handler) impersonate(rs *requestState) error {
 	return nil
 }
 
-// actAs replaces the user of the request. The headers are removed, so that nothing behind takes them for its own, and
-// the record keeps both users.
+// actAs replaces the user of the request. It removes the headers, so that no later handler evaluates them again.
 func (h *Handler) actAs(rs *requestState) error {
 	wanted, err := impersonated(rs.r.Header)
 	if err == nil && wanted.Name == "" {
@@ -57,8 +56,8 @@ func (h *Handler) actAs(rs *requestState) error {
 	return nil
 }
 
-// impersonated is the user that the headers ask for; without a name, none. Headers that ask for groups, a UID or
-// extra values must ask for a name, too.
+// impersonated returns the user that the headers name; its name is empty if they name none. Groups, a UID or extra
+// values without a name are an error.
 func impersonated(header http.Header) (access.User, error) {
 	wanted := access.User{
 		Name: header.Get(impersonateUser), UID: header.Get(impersonateUID), Groups: header[impersonateGroup],

@@ -7,22 +7,20 @@ import (
 	"time"
 )
 
-// limited is a context with a deadline that has no timer until somebody waits for it. Few requests ever wait: most
-// ask for Err only, between two steps, and a timer for each of them would be the larger part of the cost of a
-// context.
+// limited is a context with a deadline that starts its timer when Done is first called. Few requests ever wait: most
+// only call Err between two steps, and a timer for each of them would be the larger part of the cost of a context.
 //
-// As context.Context demands, Err is nil as long as Done is open, and is not nil from then on: a context derived from
-// this one, in package context, panics on a parent that is done without an error. So there is one source of the truth
-// at a time:
+// context.Context demands that Err is nil as long as Done is open, and not nil from then on: package context panics
+// when the parent of a derived context is done without an error. So at any time, one of two sources decides:
 //
-//	timed = nil  ⇒  nobody has called Done, and Err compares the clock with the deadline
+//	timed = nil  ⇒  Done has not been called, and Err compares the clock with the deadline
 //	timed ≠ nil  ⇒  Err and Done are those of timed
 type limited struct {
 	context.Context
 	deadline time.Time
 
 	once  sync.Once
-	timed atomic.Pointer[timed] // from the first Done on
+	timed atomic.Pointer[timed] // set by the first call of Done
 }
 
 type timed struct {
@@ -30,7 +28,7 @@ type timed struct {
 	cancel context.CancelFunc
 }
 
-// Deadline is when the context ends by itself.
+// Deadline returns the time at which the context ends by itself.
 func (c *limited) Deadline() (time.Time, bool) { return c.deadline, true }
 
 // Done is closed when the context ends.
@@ -45,7 +43,7 @@ func (c *limited) start() *timed {
 	return c.timed.Load()
 }
 
-// Err is why the context has ended; nil if it has not.
+// Err returns the reason why the context has ended; nil if it has not.
 func (c *limited) Err() error {
 	if t := c.timed.Load(); t != nil {
 		return t.Err()
@@ -53,10 +51,10 @@ func (c *limited) Err() error {
 	if c.Context.Err() == nil && time.Now().Before(c.deadline) {
 		return nil
 	}
-	return c.start().Err() // Done closes with it
+	return c.start().Err() // closes Done, too
 }
 
-// end gives the timer back, if there is one. Nobody uses the context any more.
+// end stops the timer, if it was started. It must be the last use of the context.
 func (c *limited) end() {
 	if c == nil {
 		return

@@ -30,12 +30,12 @@ func (h *Handler) list(rs *requestState) error {
 	return rs.writeList(media, rq, collection)
 }
 
-// writeList prints a collection while it is read: it holds one buffer, and not the list (LIST-8). Only what has to be
-// converted as a whole (YAML, and indented JSON for people) is printed into memory first.
+// writeList prints a collection while it is read, so it holds one buffer and not the whole list (LIST-8). Only YAML and
+// indented JSON, which are converted as a whole, are first printed into memory.
 //
-// The collection is read twice: once by Measure, and once to print it. Once the first bytes are sent an error can
-// only break the answer off, so everything that can fail is done before: the engine has searched for unreadable
-// objects, and conversions are done.
+// The collection is read twice: once by Measure, and once to print it. Once the first bytes are sent, an error can only
+// break the answer off. Therefore everything that can fail happens before: the engine has already searched for
+// unreadable objects and converted old ones.
 func (rs *requestState) writeList(media wire.Media, rq *engine.Request, c *engine.Collection) error {
 	if media.Form == wire.AsPartial {
 		return notTheForm("you requested PartialObjectMetadata, but the requested object is a list (" +
@@ -54,7 +54,7 @@ func (rs *requestState) writeList(media wire.Media, rq *engine.Request, c *engin
 		}
 	}
 	meta := wire.ListMeta{Revision: c.Revision, Continue: c.Continue, Remaining: c.Remaining}
-	if media.Form == wire.Plain { // as in the reference, whose Tables and PartialObjectMetadataLists do not say it
+	if media.Form == wire.Plain { // in the reference, too, Tables and PartialObjectMetadataLists do not contain it
 		meta.Shard = c.Shard
 	}
 	if err := rs.recordList(media, rq, c, meta); err != nil {
@@ -100,19 +100,19 @@ func (rs *requestState) writeList(media wire.Media, rq *engine.Request, c *engin
 	return s.finish()
 }
 
-// stream writes an answer of unknown length through a buffer. An answer that fits into it is sent in one piece, with
-// its length; a longer one may be compressed on the way.
+// stream writes an answer of unknown length through a buffer. An answer that fits into the buffer is sent in one piece,
+// with its length; a longer one may be compressed on the way.
 //
 //	out = nil  ⇔  nothing was written, so the answer can still become an error
 type stream struct {
 	rs    *requestState
 	media wire.Media
-	held  *[]byte // where buf comes from
+	held  *[]byte // the buffer of the pool, with which buf begins
 	buf   []byte
 	// cbor is a part of buf converted to CBOR.
 	cbor  []byte
 	guard *guard
-	out   io.Writer // nil as long as nothing has been written
+	out   io.Writer // nil until the first flush
 	gz    *gzip.Writer
 }
 
@@ -122,7 +122,7 @@ func newStream(rs *requestState, media wire.Media) *stream {
 	return &stream{rs: rs, media: media, held: held, buf: *held}
 }
 
-// flush writes out the buffer, unless the client has gone. The first flush sends the header.
+// flush writes out the buffer, unless the context of the request has ended. The first flush sends the header.
 func (s *stream) flush() error {
 	if err := s.rs.ctx.Err(); err != nil {
 		return err
@@ -152,7 +152,7 @@ func (s *stream) flush() error {
 	return err
 }
 
-// finish writes the rest.
+// finish writes the rest of the answer.
 func (s *stream) finish() error {
 	if s.out == nil {
 		return s.rs.send(http.StatusOK, s.media, s.buf)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What is logged of requests is bounded in length and in number, since both are the clients' to choose.
+// Clients choose the length and the number of the values that are logged about requests, so both are bounded.
 const (
 	maxLogged     = 256 // bytes of one value
 	logsPerSecond = 10  // lines of one sort
@@ -38,7 +38,8 @@ func (s *sampler) allow(now time.Time) (skipped int, ok bool) {
 	return skipped, true
 }
 
-// report logs a line about a request, if the sampler lets it through. A line says how many before it were left out.
+// report logs a line about a request, if the sampler allows it. The line contains the number of lines skipped before
+// it.
 func (h *Handler) report(s *sampler, rs *requestState, level slog.Level, message string, args ...any) {
 	ctx := context.WithoutCancel(rs.ctx)
 	if !h.Logger.Enabled(ctx, level) {
@@ -55,7 +56,7 @@ func (h *Handler) report(s *sampler, rs *requestState, level slog.Level, message
 	h.Logger.Log(ctx, level, message, args...)
 }
 
-// clip is the beginning of a text that may be long, with its length.
+// clip returns a text, or, if it is long, its beginning and its length.
 func clip(text string) string {
 	if len(text) <= maxLogged {
 		return text

@@ -27,7 +27,7 @@ func invalidOptions(kind string, errs field.ErrorList) error {
 	return apierr.NewInvalid(apierr.Type{Group: "meta.k8s.io", Name: kind}, "", errs)
 }
 
-// integer parses a parameter; nil if it is absent.
+// integer parses a parameter. It returns nil if it is absent.
 func integer(values url.Values, name string) (*int64, error) {
 	list := values[name]
 	if len(list) == 0 {
@@ -40,7 +40,7 @@ func integer(values url.Values, name string) (*int64, error) {
 	return &n, nil
 }
 
-// boolean parses a parameter; nil if it is absent.
+// boolean parses a parameter. It returns nil if it is absent.
 func boolean(values url.Values, name string) *bool {
 	if len(values[name]) == 0 {
 		return nil
@@ -55,7 +55,7 @@ func (rs *requestState) writeOptions(kind string, rq *engine.Request) error {
 	return rs.optionsOf(kind, rq, nil)
 }
 
-// patchOptions is writeOptions for a patch: an apply needs a manager, and it alone may be forced.
+// patchOptions is writeOptions for a patch. Only an apply requires a fieldManager, and only an apply may be forced.
 func (rs *requestState) patchOptions(rq *engine.Request, apply bool) error {
 	values := rs.query()
 	var errs field.ErrorList
@@ -71,7 +71,7 @@ func (rs *requestState) patchOptions(rq *engine.Request, apply bool) error {
 	return rs.optionsOf("PatchOptions", rq, errs)
 }
 
-// optionsOf goes on with what is wrong already.
+// optionsOf is writeOptions that adds its errors to errs, which the caller has found.
 func (rs *requestState) optionsOf(kind string, rq *engine.Request, errs field.ErrorList) error {
 	values := rs.query()
 	if len(values) == 0 {
@@ -127,7 +127,8 @@ func (rs *requestState) listOptions() (p listParams, err error) {
 	if p.Fields, err = fields.ParseSelector(first(values, "fieldSelector")); err != nil {
 		return p, apierr.NewBadRequest(err.Error())
 	}
-	// the old paths of watches do not count: the reference takes the parameters for a list's
+	// watchPath does not make p.watch true: the reference validates the parameters of the old watch paths as those of a
+	// list
 	p.watch = isTrue(values, "watch")
 	p.bookmarks = isTrue(values, "allowWatchBookmarks")
 	p.ResourceVersion = first(values, "resourceVersion")
@@ -145,7 +146,7 @@ func (rs *requestState) listOptions() (p listParams, err error) {
 	p.Continue = first(values, "continue")
 	p.sendInitial = boolean(values, "sendInitialEvents")
 	if selector := first(values, "shardSelector"); selector != "" && rs.h.Shards {
-		if p.Shard, err = shard.Parse(selector); err != nil { // the reference says the same with 500
+		if p.Shard, err = shard.Parse(selector); err != nil { // the reference answers the same text with 500
 			return p, apierr.NewBadRequest("invalid shard selector: " + err.Error())
 		}
 	}
@@ -159,7 +160,7 @@ func (rs *requestState) listOptions() (p listParams, err error) {
 	return p, rs.nameSelected(&p)
 }
 
-// nameSelected refuses a watch of one object by its URL that selects another one by field.
+// nameSelected refuses a watch of a single object (watchPath) with a field selector of another name.
 func (rs *requestState) nameSelected(p *listParams) error {
 	if !rs.info.watchPath || rs.info.name == "" || p.Fields.Empty() {
 		return nil
@@ -176,7 +177,7 @@ func (p *listParams) fromScratch() bool {
 	return p.watch && p.sendInitial == nil && p.Match == "" && (p.ResourceVersion == "" || p.ResourceVersion == "0")
 }
 
-// streamsList says whether this is a watch that begins with a list and marks the end of it.
+// streamsList says whether this is a watch that begins with a list and marks its end with a bookmark.
 func (p *listParams) streamsList() bool {
 	return p.sendInitial != nil && *p.sendInitial && p.bookmarks
 }
@@ -219,7 +220,8 @@ func (p *listParams) validate() (errs field.ErrorList) {
 	return errs
 }
 
-// mediaName is a Content-Type without its parameters, cut the plain way that the reference cuts it for patches.
+// mediaName is a Content-Type up to its first semicolon. The reference, too, does not parse the header of a patch
+// further.
 func mediaName(header string) string {
 	name, _, _ := strings.Cut(header, ";")
 	return name

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// What a web page of an allowed origin may do, as the reference says it.
+// The rights of web pages of allowed origins, as the reference states them.
 var crossOrigin = http.Header{
 	"Access-Control-Allow-Methods": {"POST, GET, OPTIONS, PUT, DELETE, PATCH"},
 	"Access-Control-Allow-Headers": {
@@ -16,8 +16,8 @@ var crossOrigin = http.Header{
 	"Access-Control-Allow-Credentials": {"true"},
 }
 
-// preflight adds the headers that tell a browser what pages of an origin may do (CORS). It returns true if the
-// request asked for nothing else and has been answered.
+// preflight adds the headers with which a browser decides what pages of an origin may do (CORS). It returns true if the
+// request was a preflight, which has been answered.
 func (h *Handler) preflight(w http.ResponseWriter, r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if len(h.Origins) == 0 || origin == "" {

@@ -10,8 +10,8 @@ import (
 	"plinth/object"
 )
 
-// patch is a PATCH of an object or a subresource (WRITE-2). The Content-Type says in which language the body is; an
-// apply has a verb of its own in the engine.
+// patch is a PATCH of an object or a subresource (WRITE-2). The Content-Type names the patch format; for an apply the
+// engine has a separate verb.
 func (h *Handler) patch(rs *requestState) error {
 	format, err := rs.patchFormat(mediaName(rs.r.Header.Get("Content-Type")))
 	if err != nil {
@@ -51,9 +51,9 @@ func (h *Handler) patch(rs *requestState) error {
 	return rs.reply(media, rq, result)
 }
 
-// parseIntent parses the body of an apply. The format is YAML, of which JSON is a part; most clients send JSON, which
-// is parsed much faster. A body that is no JSON, or has duplicate keys, is parsed as YAML: the messages are those of
-// the YAML parser.
+// parseIntent parses the body of an apply. The format is YAML, of which JSON is a subset; most clients send JSON, which
+// is parsed much faster. A body that is not valid JSON, or has duplicate keys, is parsed as YAML, so that the messages
+// are those of the YAML parser.
 func parseIntent(encoding wire.Encoding, body []byte) (object.Parsed, error) {
 	if encoding == wire.CBOR {
 		parsed, err := object.ParseCBOR(body)
@@ -73,7 +73,8 @@ func parseIntent(encoding wire.Encoding, body []byte) (object.Parsed, error) {
 		return parsed, err
 	}
 	if err != nil {
-		// The reference converts YAML to JSON first, unless it looks like JSON; that fails a step later, with another text.
+		// The reference converts YAML to JSON first, unless it looks like JSON; that fails in a later step, with another
+		// text.
 		failed := "error encoding patch: "
 		if trimmed := bytes.TrimSpace(body); len(trimmed) > 0 && trimmed[0] == '{' {
 			failed = "error decoding patch: error converting YAML to JSON: "
@@ -83,8 +84,8 @@ func parseIntent(encoding wire.Encoding, body []byte) (object.Parsed, error) {
 	return parsed, nil
 }
 
-// patchFormat is the language of the patch. The reference has one error for a media type that is no patch, and
-// another one for a language that this type does not take.
+// patchFormat returns the format of the patch. The reference has one error for media types that no patch has, and
+// another one for formats that this type does not support.
 func (rs *requestState) patchFormat(name string) (wire.PatchFormat, error) {
 	offer := rs.offer()
 	format, known, offered := offer.ReadsPatch(name)

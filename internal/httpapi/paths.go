@@ -15,8 +15,8 @@ import (
 	"plinth/object"
 )
 
-// servePath answers a URL that is no resource: handlers of other packages, pages, health, documents, and the list of
-// all these.
+// servePath answers URLs outside of the resources: handlers of other packages, pages, health, documents, and the list
+// of all these paths.
 func (h *Handler) servePath(rs *requestState) error {
 	path := rs.r.URL.Path
 	if handler := h.handler(path); handler != nil {
@@ -58,7 +58,7 @@ func (h *Handler) servePath(rs *requestState) error {
 	return rs.document(path, document)
 }
 
-// handler finds the handler of a path, or of the longest path above it that takes all that is below.
+// handler finds the handler of a path, or of the longest path above it that ends in a slash.
 func (h *Handler) handler(path string) http.Handler {
 	if handler := h.Handlers[path]; handler != nil {
 		return handler
@@ -71,7 +71,7 @@ func (h *Handler) handler(path string) http.Handler {
 	return nil
 }
 
-// anyMethod says whether a document is served for every method, as in the reference.
+// anyMethod says whether the reference serves a document for every method.
 func anyMethod(path string) bool {
 	if group, ok := strings.CutPrefix(path, "/apis"); ok {
 		return !strings.Contains(strings.Trim(group, "/"), "/")
@@ -79,14 +79,14 @@ func anyMethod(path string) bool {
 	return strings.HasPrefix(path, "/openapi/")
 }
 
-// misspelled says whether a path is outside of the API although its segments look like the API's. In the reference
-// authorization ignores slashes in front and behind, but only paths without them in front are served; and there is no
-// group without a name.
+// misspelled says whether a path is outside of the API although its segments look like those of the API. In the
+// reference, authorization ignores leading and trailing slashes, but the router serves only paths without leading ones;
+// and there is no group with an empty name.
 func misspelled(path string) bool {
 	return strings.HasPrefix(path, "//") || strings.HasPrefix(path, "/apis//")
 }
 
-// noSuchPath is a Status below the built-in API groups and below /version, and plain text elsewhere.
+// noSuchPath returns a Status below the built-in API groups and below /version, and an error in plain text elsewhere.
 func (h *Handler) noSuchPath(path string) error {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	if parts[0] == "api" || parts[0] == "version" || parts[0] == "apis" && len(parts) > 2 &&
@@ -96,13 +96,13 @@ func (h *Handler) noSuchPath(path string) error {
 	return errNotAPath
 }
 
-// index lists the paths that there are.
+// index lists the paths that are served.
 func (h *Handler) index(rs *requestState) error {
 	list := object.Fields("paths", object.Strings(h.paths()...))
 	return rs.send(http.StatusOK, wire.Media{Pretty: true}, object.AppendJSON(nil, list))
 }
 
-// paths are the paths that are served, sorted.
+// paths returns the paths that are served, sorted.
 func (h *Handler) paths() []string {
 	paths := []string{"/apis", "/apis/", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/version"}
 	for _, gv := range h.Registry.Now().GroupVersions() {
@@ -144,7 +144,7 @@ func (rs *requestState) document(path string, d *discovery.Document) error {
 		header.Set("Etag", `"`+d.ETag+`"`)
 		header.Add("Vary", "Accept")
 	}
-	if strings.Contains(d.MediaType, ";as=") { // aggregated discovery: clients ask whether it is still the same
+	if strings.Contains(d.MediaType, ";as=") { // aggregated discovery: clients cache it, and revalidate with If-None-Match
 		header.Set("Cache-Control", "public")
 	}
 	if hash := first(rs.query(), "hash"); hash != "" && d.Location != "" {
@@ -174,7 +174,7 @@ func (rs *requestState) document(path string, d *discovery.Document) error {
 		return err
 	}
 	body := d.Body
-	// /version is for people in any case.
+	// /version is always indented.
 	if d.MediaType == wire.JSON.String() && (rs.pretty() && !strings.HasPrefix(path, "/openapi/") ||
 		strings.HasPrefix(path, "/version")) {
 		var indented bytes.Buffer

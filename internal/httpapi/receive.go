@@ -13,23 +13,24 @@ import (
 	"plinth/internal/apierr"
 )
 
-// Reading bodies. The client decides how long the body of its request is and how fast it comes, so both are bounded:
+// Reading bodies. The client decides how long the body of its request is and how fast it arrives, so both are bounded:
 //
-//	length of a body ≤ BodyLimit
+//	length of a body ≤ BodyLimit, else 413
 //	memory of all bodies that are being read ≤ BodyMemory, else 429
 //	time of a body ≤ BodyGrace + length / bodyRate, and ≤ the deadline of the request, else 504
 //
-// A body holds no slot of the requests under way while it is being read: a hundred clients that send a byte a second
+// A body holds no slot of the requests under way while it is being read: otherwise a few hundred clients that send a
+// byte per second would keep out all others.
 // would otherwise keep out all others.
 
 const (
-	// firstRead is how much memory is allocated for a body before any of it has come, whatever length it claims: a
-	// header costs a client nothing.
+	// firstRead is how much memory is allocated for a body before any of it has arrived, whatever length it claims: a
+	// large Content-Length costs a client nothing.
 	firstRead = 64 << 10
-	// bodyRate is how many bytes a second have to come, when BodyGrace has passed.
+	// bodyRate is how many bytes per second must arrive once BodyGrace has passed.
 	bodyRate = 16 << 10
-	// maxSkipped is how much of an unwanted body is read so that the connection can be used again, as much as net/http
-	// reads.
+	// maxSkipped is how much of an unwanted body is read so that the connection can be reused. net/http has the same
+	// limit.
 	maxSkipped = 256 << 10
 )
 
@@ -38,10 +39,10 @@ func (rs *requestState) sendsBody() bool {
 	return rs.r.ContentLength != 0 && rs.r.Body != nil && rs.r.Body != http.NoBody
 }
 
-// readsBody says whether the verb reads the body: every write to a resource does, and nothing else.
+// readsBody says whether the verb reads the body, which every write to a resource does, and no other request.
 func (rs *requestState) readsBody() bool { return rs.info.isResource && rs.class == Mutating }
 
-// readBody reads the whole body, up to the limit (WRITE-6), and takes the slot for what follows.
+// readBody reads the whole body, up to the limit (WRITE-6), and takes the slot of the request.
 func (rs *requestState) readBody() ([]byte, error) {
 	if !rs.sendsBody() {
 		return nil, nil
@@ -53,8 +54,9 @@ func (rs *requestState) readBody() ([]byte, error) {
 	return body, rs.h.takeSlot(rs)
 }
 
-// receive reads the body into memory that doubles as it comes. What it takes is counted in Handler.bodies from before
-// it is allocated until receive returns; from then on the slot of the request bounds it.
+// receive reads the body into memory that doubles as it fills. The memory is counted in Handler.bodies from before its
+// allocation until receive returns; from then on, the slot of the request bounds it. Not counted is the previous
+// buffer, half as large, which can be collected when its content has been copied.
 func (rs *requestState) receive() ([]byte, error) {
 	limit := rs.h.BodyLimit
 	claimed := rs.r.ContentLength
@@ -67,7 +69,7 @@ func (rs *requestState) receive() ([]byte, error) {
 	if claimed > 0 && claimed < firstRead {
 		size = claimed
 	}
-	size++ // so that the end is seen without growing
+	size++ // one byte more, in which EOF is read without growing
 	defer func() { rs.h.bodies.Add(-size) }()
 	if rs.h.bodies.Add(size) > rs.h.BodyMemory {
 		return nil, rs.shed()
@@ -87,7 +89,7 @@ func (rs *requestState) receive() ([]byte, error) {
 			return nil, rs.unreadable(err)
 		}
 		if len(body) == cap(body) {
-			more := min(size, limit+1-size) // twice as much, but no more than the limit and what shows that it is passed
+			more := min(size, limit+1-size) // doubles, but only up to the byte with which a body exceeds the limit
 			size += more
 			if rs.h.bodies.Add(more) > rs.h.BodyMemory {
 				return nil, rs.shed()
@@ -99,7 +101,7 @@ func (rs *requestState) receive() ([]byte, error) {
 
 func tooLarge(limit int64) error { return apierr.NewTooLarge(fmt.Sprintf("limit is %d", limit)) }
 
-// unreadable is the error for a body that could not be read. Nothing more of it is read (leaveBody).
+// unreadable is the error for a body that could not be read. leaveBody does not wait for the rest of it.
 func (rs *requestState) unreadable(err error) error {
 	rs.bodyRead = true
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -108,8 +110,8 @@ func (rs *requestState) unreadable(err error) error {
 	return apierr.NewBadRequest("the request body could not be read: " + err.Error())
 }
 
-// skipBody reads a body that the request should not have. On HTTP/1, net/http would do so before it answers, and wait
-// for it without end.
+// skipBody reads a body that no verb reads. On HTTP/1, net/http would read it before it sends the answer, and would
+// wait for it without limit.
 func (h *Handler) skipBody(rs *requestState) error {
 	if rs.r.ProtoMajor != 1 || !rs.sendsBody() || rs.readsBody() {
 		return nil
@@ -127,28 +129,29 @@ func (h *Handler) skipBody(rs *requestState) error {
 	return tooLarge(n - 1)
 }
 
-// leaveBody limits how long net/http waits for the rest of a body when the request is refused: it reads that, so that
-// the connection can be used again.
+// leaveBody limits how long net/http waits for the rest of a body when the request is refused. net/http reads the rest
+// so that the connection can be reused.
 func (rs *requestState) leaveBody() {
 	if rs.r.ProtoMajor == 1 && rs.sendsBody() && !rs.bodyRead {
-		// A writer without deadlines belongs to a test, where nobody waits.
+		// Only the writers of tests have no deadlines, and do not wait.
 		_ = http.NewResponseController(rs.w).SetReadDeadline(time.Now().Add(rs.h.BodyGrace))
 	}
 }
 
-// bodyTimer ends the reading of a body when the time of the request is up or the body comes too slowly. A read
-// deadline for every request would be simpler, but on HTTP/2 that wakes the goroutine of the connection each time.
+// bodyTimer makes reading a body fail when the deadline of the request has passed or the body arrives too slowly.
+// Setting a read deadline for every request would be simpler, but on HTTP/2 that wakes the goroutine of the connection
+// each time.
 //
 //	due = began + BodyGrace + bytes / bodyRate, or the deadline of the request if that is earlier
 //
-// The reader counts bytes; the timer's goroutine looks at them only when the time has come that it was set to, and
-// sets itself again if enough has arrived. So a fast body costs one timer, which never fires.
+// The reader only counts bytes. When the timer fires, it computes due again, and restarts if due has moved because
+// bytes have arrived. So a fast body costs one timer, which never fires.
 type bodyTimer struct {
 	rs    *requestState
 	began time.Time
-	bytes atomic.Int64 // that have come
+	bytes atomic.Int64 // that have arrived
 
-	mu    sync.Mutex // between the timer and the end of the reading
+	mu    sync.Mutex // between check and stop
 	timer *time.Timer
 	ended bool
 }
@@ -162,7 +165,7 @@ func (rs *requestState) hurry() *bodyTimer {
 	return t
 }
 
-// due is when the body is late, if nothing more of it comes.
+// due returns the time at which the body is late if no more bytes arrive.
 func (t *bodyTimer) due() time.Time {
 	at := t.began.Add(t.rs.h.BodyGrace + time.Duration(t.bytes.Load())*time.Second/bodyRate)
 	if !t.rs.deadline.IsZero() && t.rs.deadline.Before(at) {
@@ -171,12 +174,12 @@ func (t *bodyTimer) due() time.Time {
 	return at
 }
 
-// check is called by the timer.
+// check runs when the timer fires.
 func (t *bodyTimer) check() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended {
-		return // the read deadline must not meet a request that has been answered
+		return // the request may have been answered, and the read deadline would end the next one on the connection
 	}
 	if left := time.Until(t.due()); left > 0 {
 		t.timer.Reset(left)
@@ -185,8 +188,8 @@ func (t *bodyTimer) check() {
 	_ = http.NewResponseController(t.rs.w).SetReadDeadline(time.Now())
 }
 
-// stop ends the timer when the body has been read. It may be firing just then, and the read deadline would end the
-// next request on the connection: so check looks at ended under the lock.
+// stop ends the timer when the body has been read. Timer.Stop does not wait for a check that has begun, so check looks
+// at ended under the lock.
 func (t *bodyTimer) stop() {
 	t.timer.Stop()
 	t.mu.Lock()

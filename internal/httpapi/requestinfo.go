@@ -8,27 +8,27 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 )
 
-// requestInfo is what a URL says (URI-2). For paths outside of the API only path and verb are set.
+// requestInfo is a parsed URL (URI-2). For paths outside of the API only path and verb are set.
 type requestInfo struct {
 	path       string
-	verb       string // "list", "watch", …; "" for a method that is no verb; outside of resources the method in lower case
+	verb       string // "list", "watch", …; "" for a method without a verb; outside of resources the method in lower case
 	isResource bool
 
 	group, version string
-	namespace      string // also of a Namespace itself, as authorization sees it
-	scoped         bool   // the URL goes through namespaces/NS
+	namespace      string // set for a Namespace itself, too, because authorization needs it
+	scoped         bool   // the path begins with namespaces/NS, followed by a resource in it
 	resource, name string
 	subresource    string
 	rest           string // what follows the subresource
-	watchPath      bool   // /api/v1/watch/…, the old way
+	watchPath      bool   // /api/v1/watch/…, the deprecated form of ?watch=1
 }
 
 // segment cuts the first segment off a path.
 func segment(path string) (first, rest string, more bool) { return strings.Cut(path, "/") }
 
-// parseRequestInfo parses a URL path as the reference's RequestInfo does: nothing is looked up, so authorization sees
-// the same attributes for what exists and for what does not. query is called only where the answer depends on it,
-// since to parse the query takes longer than all the rest.
+// parseRequestInfo parses a URL path as the reference's RequestInfoFactory does. It looks nothing up, so authorization
+// sees the same attributes whether or not an object exists. query is called only where the verb depends on it, because
+// parsing the query takes longer than parsing the path.
 //
 //	/api/v1/namespaces/NS/pods/NAME/status      core group, v1; namespace NS; pods, NAME, status
 //	/apis/apps/v1/deployments?watch=1           group apps, v1; all namespaces; deployments; verb watch
@@ -56,7 +56,7 @@ func parseRequestInfo(method, path string, query func() url.Values) requestInfo 
 		info.verb, info.watchPath = "watch", true
 		rest = after
 		first, after, more = segment(rest)
-	case first == "proxy" && more: // the oldest way to a proxy, which leads nowhere
+	case first == "proxy" && more: // the deprecated form of the proxy subresource; no verb serves it
 		info.verb = "proxy"
 		rest = after
 		first, after, more = segment(rest)
@@ -89,8 +89,8 @@ var methodVerbs = map[string]string{
 	http.MethodPatch: "patch", http.MethodDelete: "delete",
 }
 
-// refine finds the verb on a collection. A selection of one name is authorized as that name, so that a user who may
-// read one object can list and watch it.
+// refine finds the verb on a collection. A field selector of a single name is authorized as that name, so that a user
+// who may read one object can list and watch it.
 func (info *requestInfo) refine(query func() url.Values) {
 	switch info.verb {
 	case "delete":
@@ -107,7 +107,7 @@ func (info *requestInfo) refine(query func() url.Values) {
 	}
 }
 
-// selectedName is the one name that a field selector selects, or "".
+// selectedName returns the name if a field selector selects a single name, or "".
 func selectedName(selector string) string {
 	parsed, err := fields.ParseSelector(selector)
 	if err != nil {
@@ -133,9 +133,9 @@ func (info *requestInfo) scope() string {
 	return "cluster"
 }
 
-// class is the class of the request for the limits on requests under way. Long-running requests have neither a deadline
-// nor a slot: a few hundred watches would otherwise take all slots for as long as they last. As in the reference, a log
-// is one of them even if it is read to its end.
+// class returns the class of the request for the limits on requests under way. Long-running requests have neither a
+// deadline nor a slot: a few hundred watches would otherwise hold all slots as long as they last. As in the reference,
+// a log is long-running even if it is not followed.
 func (info *requestInfo) class() Class {
 	switch info.verb {
 	case "watch", "proxy":

@@ -12,9 +12,9 @@ import (
 	"plinth/internal/engine"
 )
 
-// requestState is one request and its answer. It is also the ResponseWriter that handlers of other packages get. One
-// goroutine uses it; what other goroutines need of it (timers, the closing server) they reach through guard,
-// bodyTimer and watching, which have locks.
+// requestState is one request and its answer. It is also the ResponseWriter that handlers of other packages get. Only
+// one goroutine uses it; other goroutines (timers, the closing server) act on it through guard, bodyTimer and watching,
+// which have locks.
 //
 //	code ≠ 0  ⇔  the header of the answer was sent, so an error can no longer become the answer
 //	hasSlot   ⇒  end gives the slot back
@@ -26,32 +26,32 @@ type requestState struct {
 
 	began    time.Time
 	deadline time.Time // zero for long-running requests
-	limit    *limited  // what ctx is then
+	limit    *limited  // ctx with this deadline; nil for long-running requests
 	auditID  string
 	info     requestInfo
 	class    Class
 	user     access.User
-	asked    access.Attributes // what authorization was asked
+	asked    access.Attributes // the attributes that are authorized, see ask
 	counted  bool              // in Metrics.InFlight
 	exempt   bool              // takes no slot
 	hasSlot  bool              // holds one of Handler.slots
-	bodyRead bool              // there is nothing more to be read of the body
+	bodyRead bool              // the body has been read to its end, or reading it has failed
 	rejected bool
 	dryRun   bool
 
-	resource    *engine.Resource // of the requestInfo, from route on
+	resource    *engine.Resource // the type of the URL; nil until route has found it
 	subresource *engine.Subresource
 
-	noted    map[string]string // what authentication adds to the record
-	record   *audit.Record     // nil: the request is not written down
-	received *engine.Received  // what the record is to have of the body, see recordBody
+	noted    map[string]string // annotations that authentication adds to the record
+	record   *audit.Record     // nil: the request is not recorded
+	received *engine.Received  // the part of the body that the record needs, see recordBody
 
-	warnings []string // what Warning headers tell, see warn
+	warnings []string // the texts of the Warning headers, see warn
 
 	values url.Values // the parsed query, see query
 	parsed bool
 
-	code  int   // of the answer; 0 as long as there is none
+	code  int   // of the answer; 0 until its header is sent
 	bytes int64 // of its body
 }
 
@@ -74,7 +74,7 @@ func first(values url.Values, name string) string {
 	return ""
 }
 
-// isTrue parses a parameter as the reference parses a bool: everything is true but "0", "false" and an absent one.
+// isTrue parses a parameter as the reference parses a bool: false if it is "0", "false" or absent, and otherwise true.
 func isTrue(values url.Values, name string) bool {
 	list := values[name]
 	return len(list) > 0 && list[0] != "0" && !strings.EqualFold(list[0], "false")
@@ -112,14 +112,14 @@ func (rs *requestState) Flush() {
 	}
 }
 
-// observation is what metrics record of the request.
+// observation collects the figures of the request for metrics.
 func (rs *requestState) observation() Observation {
 	info := &rs.info
 	o := Observation{
 		Verb: rs.reportedVerb(), DryRun: rs.dryRun, Code: rs.code, Class: rs.class, Scope: info.scope(),
 		Took: time.Since(rs.began), Bytes: rs.bytes, Rejected: rs.rejected,
 	}
-	// Only names that are served become labels of metrics: a client could make up any number of others.
+	// Only names that are served become labels of metrics: clients can send any number of other names.
 	if rs.resource != nil {
 		o.Group, o.Version, o.Resource = info.group, info.version, info.resource
 		o.Custom = rs.resource.Stored != nil && rs.resource.Stored.Custom
@@ -130,8 +130,8 @@ func (rs *requestState) observation() Observation {
 	return o
 }
 
-// reportedVerb is the verb as the reference's metrics have it. All methods that are no verbs have one name: a client
-// may send any.
+// reportedVerb is the verb as the reference's metrics have it. All methods without a verb share one name: clients can
+// send any.
 func (rs *requestState) reportedVerb() string {
 	info := &rs.info
 	switch {

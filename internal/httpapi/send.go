@@ -18,11 +18,11 @@ import (
 	"plinth/object"
 )
 
-// compressFrom is the size from which on an answer is compressed for clients that want it (MED-5).
+// compressFrom is the size from which on an answer is compressed for clients that accept gzip (MED-5).
 const compressFrom = 128 << 10
 
-// buffered is how much of an answer net/http keeps, headers included, before a write waits for the client: 4 KiB. The
-// rest is for the headers.
+// buffered is the length of answers that net/http buffers, so that writing them does not wait for the client. Its
+// buffer has 4 KiB; the difference is for the headers.
 const buffered = 3 << 10
 
 // contentTypes are the values of the Content-Type header by encoding, and streamTypes those of a watch. They are made
@@ -34,12 +34,12 @@ var contentTypes, streamTypes = func() (plain, streams [][]string) {
 	return plain, streams
 }()
 
-// negotiate finds the media type in which the client wants the result of a verb. Verbs call it before they read the
-// body or change anything, so that an answer that cannot be sent is refused as 406 while nothing has happened.
+// negotiate finds the media type in which the client accepts the result of a verb. Verbs call it before they read the
+// body or change anything, so that 406 is returned before the request has any effect.
 //
-// What there is to choose from depends on the type (offer): custom objects have no protobuf, and a virtual type has no
-// Table. Accept is matched twice, as in the reference: Negotiate takes the first clause that fits
-// (NegotiateOutputMediaType), and Literal says whether the router before it would have found a type at all. That one
+// The choice depends on the type (offer): custom objects have no protobuf, and a virtual type has no Table. Accept is
+// matched twice, as in the reference: Negotiate takes the first clause that fits (NegotiateOutputMediaType), and
+// Literal says whether the reference's router, which runs earlier, would have found a media type at all. The router
 // compares letter by letter, so the two refuse different requests, with different texts.
 func (rs *requestState) negotiate() (wire.Media, error) {
 	accept := rs.r.Header.Get("Accept")
@@ -56,13 +56,13 @@ func (rs *requestState) negotiate() (wire.Media, error) {
 		media.Pretty = media.Encoding < wire.Protobuf && (media.Pretty || rs.pretty())
 		return media, nil
 	case !literal:
-		rs.unwarn() // the reference does not get as far as to the type
+		rs.unwarn() // the reference's router refuses this before the type can warn
 		return media, wire.NotLiteral(available...)
 	}
 	return media, apierr.NewNotAcceptable(rs.h.offer.MediaTypes())
 }
 
-// offer is how the objects of this request can be written and read: custom objects have no protobuf messages.
+// offer returns how the objects of this request can be written and read: custom objects have no protobuf messages.
 func (rs *requestState) offer() wire.Offer {
 	offer := rs.h.offer
 	kind := rs.resource.Stored
@@ -70,7 +70,8 @@ func (rs *requestState) offer() wire.Offer {
 	return offer
 }
 
-// pretty says whether the answer is indented for people (MED-9): by a parameter, or for the clients that people use.
+// pretty says whether the answer is indented (MED-9): because of a parameter, or because the User-Agent is one of
+// people.
 func (rs *requestState) pretty() bool {
 	if strings.Contains(rs.r.URL.RawQuery, "pretty") {
 		if text := first(rs.query(), "pretty"); text != "" {
@@ -82,7 +83,7 @@ func (rs *requestState) pretty() bool {
 	return strings.HasPrefix(agent, "curl") || strings.HasPrefix(agent, "Wget") || strings.HasPrefix(agent, "Mozilla/5.0")
 }
 
-// table is the table that a media type asks for, or nil.
+// table returns the Table that a media type requires, or nil.
 func (rs *requestState) table(media wire.Media, rq *engine.Request) (*wire.Table, error) {
 	if media.Form != wire.AsTable {
 		return nil, nil
@@ -98,8 +99,8 @@ func (rs *requestState) table(media wire.Media, rq *engine.Request) (*wire.Table
 	return t, nil
 }
 
-// smallBuffers and largeBuffers keep buffers into which answers are printed. Large ones are kept apart, so that a
-// small answer does not take a large one.
+// smallBuffers and largeBuffers keep buffers into which answers are printed. There are two pools, so that small answers
+// do not occupy large buffers.
 var smallBuffers, largeBuffers = sync.Pool{New: newBuffer(smallBuffer)}, sync.Pool{New: newBuffer(largeBuffer)}
 
 const (
@@ -115,7 +116,7 @@ func newBuffer(size int) func() any {
 	}
 }
 
-// buffer is an empty buffer for an answer of about this size; release gives it back.
+// buffer takes an empty buffer for an answer of about this size; release gives it back.
 func buffer(size int) (b *[]byte, release func(*[]byte)) {
 	if size <= smallBuffer {
 		return smallBuffers.Get().(*[]byte), releaseSmall
@@ -123,7 +124,7 @@ func buffer(size int) (b *[]byte, release func(*[]byte)) {
 	return largeBuffers.Get().(*[]byte), releaseLarge
 }
 
-// releaseSmall and releaseLarge give a buffer back, unless it has grown so much that it would only keep memory.
+// releaseSmall and releaseLarge give a buffer back, unless it has grown so large that keeping it would waste memory.
 func releaseSmall(b *[]byte) {
 	if cap(*b) <= largeBuffer {
 		*b = (*b)[:0]
@@ -187,7 +188,7 @@ func (rs *requestState) replyWith(code int, media wire.Media, rq *engine.Request
 	return rs.send(code, media, *b)
 }
 
-// answers is the type of the object in the answer to a request.
+// answers returns the type of the object in the answer to a request.
 func (rs *requestState) answers(rq *engine.Request) wire.Type {
 	if sub := rq.Subresource; sub != nil && (sub.View != nil || sub.Answer != nil) {
 		return sub.Schema()
@@ -200,7 +201,7 @@ func (rs *requestState) sendStatus(code int, media wire.Media, status object.Val
 	return rs.sendValue(code, media, nil, status)
 }
 
-// sendValue answers with a Status, or with an object of this type that is stored nowhere.
+// sendValue answers with a Status, or with an object of this type that is not stored.
 func (rs *requestState) sendValue(code int, media wire.Media, typ wire.Type, v object.Value) error {
 	rs.recordValue(v)
 	switch {
@@ -220,12 +221,13 @@ func notTheForm(message string) error {
 	return &apierr.Error{Code: http.StatusNotAcceptable, Reason: apierr.NotAcceptable, Message: message}
 }
 
-// send writes a whole answer, given as JSON, or as it is if it is binary. A long one is compressed if the client takes
-// that, and has no Content-Length then.
+// send writes a whole answer, given as JSON, or in its final form if it is binary. A long one is compressed if the
+// client accepts that, and has no Content-Length then.
 //
-// A client that reads nothing, or gives an HTTP/2 stream no window, makes every write wait that net/http does not
-// buffer, and the request keeps its slot meanwhile: without a guard, a client with a few hundred streams would hold all
-// slots for as long as it likes. What net/http buffers it sends when the handler has returned, and the slot is free.
+// When a client reads nothing, or gives an HTTP/2 stream no window, every write beyond the buffer of net/http waits,
+// and the request keeps its slot meanwhile. Without a guard, a client with a few hundred such streams could hold all
+// slots forever. A shorter answer needs no guard: net/http sends its buffer after the handler has returned and the slot
+// is free.
 func (rs *requestState) send(code int, media wire.Media, text []byte) error {
 	text, err := encoded(media, text)
 	if err != nil {
@@ -251,7 +253,7 @@ func (rs *requestState) send(code int, media wire.Media, text []byte) error {
 	return err
 }
 
-// encoded is JSON as a media type has it; what is no text is given as it is.
+// encoded converts JSON to the encoding of a media type, and returns binary text unchanged.
 func encoded(media wire.Media, text []byte) ([]byte, error) {
 	switch {
 	case media.Encoding == wire.CBOR:
@@ -260,7 +262,7 @@ func encoded(media wire.Media, text []byte) ([]byte, error) {
 		return object.YAML(text)
 	case media.Pretty && media.Encoding == wire.JSON:
 		var indented bytes.Buffer
-		text = bytes.TrimSuffix(text, []byte("\n")) // as the reference has it: a line ends where there is one line
+		text = bytes.TrimSuffix(text, []byte("\n")) // as in the reference, where only compact JSON ends with a newline
 		err := json.Indent(&indented, text, "", "  ")
 		return indented.Bytes(), err
 	}
@@ -273,7 +275,7 @@ func (rs *requestState) compresses() bool {
 	return !rs.h.NoCompression && acceptsGzip(rs.r.Header.Get("Accept-Encoding"))
 }
 
-// acceptsGzip says whether an Accept-Encoding header has gzip. As in the reference, weights are not looked at.
+// acceptsGzip says whether an Accept-Encoding header contains gzip. As in the reference, weights are ignored.
 func acceptsGzip(header string) bool {
 	for token := range strings.SplitSeq(header, ",") {
 		if strings.TrimSpace(token) == "gzip" {
@@ -291,7 +293,7 @@ var compressors = sync.Pool{New: func() any {
 	return gz
 }}
 
-// compressor begins a compressed answer.
+// compressor starts a compressed answer.
 func (rs *requestState) compressor() *gzip.Writer {
 	compressedHeader(rs.w.Header())
 	return newCompressor(rs)
@@ -299,7 +301,7 @@ func (rs *requestState) compressor() *gzip.Writer {
 
 func compressedHeader(header http.Header) {
 	header["Content-Encoding"] = []string{"gzip"}
-	if header["Vary"] == nil { // else it names Accept-Encoding already, see validated
+	if header["Vary"] == nil { // otherwise it contains Accept-Encoding already, see validated
 		header["Vary"] = []string{"Accept-Encoding"}
 	}
 }

@@ -1,9 +1,9 @@
 package httpapi
 
-// update is a PUT to an object or a subresource (WRITE-1). Where the object is not there and its kind allows it, the
-// engine creates it, for which it asks for permission (URI-4). Unlike create, the body is read before its format is
-// looked at, as in the reference: of a body that is too large and of an unknown format, a PUT answers 413 and a POST
-// 415.
+// update is a PUT to an object or a subresource (WRITE-1). If the object does not exist and its kind allows it, the
+// engine creates it, after it has checked the permission to create (URI-4). Unlike create, update reads the body before
+// it checks the format, as in the reference: for a body that is too large and in an unknown format, PUT answers 413 and
+// POST 415.
 func (h *Handler) update(rs *requestState) error {
 	media, err := rs.negotiate()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"plinth/internal/engine"
 )
 
-// verbs is the table of what can be done to resources. Those without a function are verbs of the API that this server
+// verbs is the table of what can be done to resources. Entries without a function are verbs of the API that this server
 // does not have.
 var verbs = map[string]func(*Handler, *requestState) error{
 	"create":           (*Handler).create,
@@ -21,13 +21,13 @@ var verbs = map[string]func(*Handler, *requestState) error{
 	"patch":            (*Handler).patch,
 	"delete":           (*Handler).delete,
 	"deletecollection": (*Handler).deleteCollection,
-	"proxy":            nil, // /api/v1/proxy/… has been gone since Kubernetes 1.10; the subresource is another thing
-	"":                 nil, // an HTTP method that is no verb
+	"proxy":            nil, // /api/v1/proxy/… was removed in Kubernetes 1.10; this is not the proxy subresource
+	"":                 nil, // an HTTP method without a verb
 }
 
-// route finds the resource type of the request, and the function of its verb. What does not exist is 404; what exists
-// but does not have the verb is 405. It runs after authorization, as in the reference, so a user without rights is
-// not told what exists.
+// route finds the resource type of the request, and the function of its verb. A type that does not exist is 404; a verb
+// that an existing type does not have is 405. It runs after authorization, as in the reference, so the answer to a user
+// without rights does not reveal what exists.
 func (h *Handler) route(rs *requestState) (func(*Handler, *requestState) error, error) {
 	info := &rs.info
 	types := h.Registry.Now()
@@ -96,8 +96,8 @@ func (h *Handler) routeSubresource(rs *requestState) (func(*Handler, *requestSta
 	return verbs[info.verb], nil
 }
 
-// missing is the answer of a subresource that the API has and this server does not (URI-7). A request that the
-// reference would refuse is refused in the same way, and an object that does not exist is 404.
+// missing answers for a subresource that the API has and this server does not (URI-7). It refuses a request as the
+// reference would, and answers 404 if the object does not exist.
 func (h *Handler) missing(rs *requestState, m Missing) error {
 	r, info := rs.resource, &rs.info
 	switch {
@@ -120,9 +120,9 @@ func (h *Handler) missing(rs *requestState, m Missing) error {
 		&apierr.Details{Name: info.name, Group: r.Group, Kind: r.Name})
 }
 
-// mayCreate refuses a request that was authorized by another verb unless its user has the verb create, too: a browser
-// opens a WebSocket by GET, and whoever may only look at Pods is not to run commands in them. The words are those of
-// the authorizer alone, as in the reference.
+// mayCreate refuses a request that was authorized for another verb unless its user also has the verb create: a browser
+// opens a WebSocket by GET, and a user who may only read Pods must not run commands in them. As in the reference, the
+// message is the reason of the authorizer alone.
 func (h *Handler) mayCreate(rs *requestState) error {
 	a := rs.asked
 	a.Verb = "create"
@@ -141,15 +141,15 @@ func notImplemented(message string, details *apierr.Details) error {
 	return &apierr.Error{Code: http.StatusNotImplemented, Reason: "NotImplemented", Message: message, Details: details}
 }
 
-// has says whether a list of verbs has one, and the server a function for it.
+// has says whether a list of verbs contains a verb for which the server has a function.
 func has(list []string, verb string) bool { return verbs[verb] != nil && slices.Contains(list, verb) }
 
-// objectVerbs are the verbs on URLs of one object; a type that has none of them has no such URLs.
+// objectVerbs are the verbs on URLs of one object. A type with none of these verbs has no such URLs.
 var objectVerbs = []string{"get", "update", "patch", "delete"}
 
 // fits says whether a URL of this shape exists for the type.
 func fits(info *requestInfo, r *engine.Resource) bool {
-	// else the name is a selector's
+	// the name of a list or a watch without watchPath comes from its field selector, not from the URL
 	onObject := info.name != "" && (info.verb != "list" && info.verb != "watch" || info.watchPath)
 	switch {
 	case info.scoped != r.Namespaced && (info.scoped || onObject):
@@ -162,7 +162,7 @@ func fits(info *requestInfo, r *engine.Resource) bool {
 	return true
 }
 
-// request is the request as the engine takes it.
+// request returns the request in the form that the engine takes.
 func (rs *requestState) request() *engine.Request {
 	info := &rs.info
 	rq := &engine.Request{

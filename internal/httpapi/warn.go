@@ -6,19 +6,19 @@ import (
 	"unicode/utf8"
 )
 
-// Warnings are cut to a part of what proxies let through, as in the reference: whole as long as all of them fit, else
-// each to its beginning.
+// Warnings are cut to fit through proxies, with the limits of the reference: if all of them together are too long, each
+// is cut to its beginning.
 const (
 	maxWarnings = 4096 // characters of all
 	maxWarning  = 256  // of one, when all are too many
 )
 
-// warn adds one Warning header for each text, none twice (VAL-2). They are part of whatever the answer will be.
+// warn adds a Warning header for each text, without duplicates (VAL-2). Every answer has them, errors included.
 func (rs *requestState) warn(texts []string) {
 	if len(texts) == 0 {
 		return
 	}
-	total, shown := 0, 0 // characters: of all, and of the beginnings
+	total, shown := 0, 0 // characters: of whole texts, and of their beginnings
 	count := func(text string) {
 		n := utf8.RuneCountInString(text)
 		total += n
@@ -29,7 +29,7 @@ func (rs *requestState) warn(texts []string) {
 	}
 	for _, text := range texts {
 		if shown >= maxWarnings {
-			break // however it goes on, no more than this will be told
+			break // the beginnings alone reach the limit
 		}
 		if text != "" && !slices.Contains(rs.warnings, text) {
 			rs.warnings = append(rs.warnings, text)
@@ -50,7 +50,7 @@ func (rs *requestState) warn(texts []string) {
 	}
 }
 
-// unwarn takes back all warnings, for an answer that the reference gives before it has found any.
+// unwarn removes all warnings, for an answer that the reference gives before it has found any.
 func (rs *requestState) unwarn() {
 	rs.warnings = nil
 	delete(rs.w.Header(), "Warning")
@@ -66,7 +66,8 @@ func prefix(text string, runes int) string {
 	return text
 }
 
-// warning is the header of a text: code 299, no agent, a quoted string. Control characters have no place in a header.
+// warning formats a text as a header: code 299, no agent, a quoted string. It is not ok with control characters, which
+// a header must not contain.
 func warning(text string) (string, bool) {
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return "", false

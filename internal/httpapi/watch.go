@@ -18,27 +18,28 @@ import (
 	"plinth/object"
 )
 
-// frameBuffer is how many bytes of events are written at once. A watcher that has stopped reading holds as much.
+// frameBuffer is how many bytes of events are written at once. A watch holds such a buffer while its client does not
+// read.
 const frameBuffer = 16 << 10
 
 var frameBuffers = sync.Pool{New: newBuffer(frameBuffer)}
 
 // watch is a GET of a collection that goes on (WATCH-1). Its steps:
 //
-//	startWatch   media type, options, Engine.Watch; what fails here is the status of the answer
-//	begin        the header is sent and flushed; from here on an error is an ERROR event
-//	run          Next → write, again and again; at its times a bookmark; at the end one more
-//	end          the cursor, the guard and the connection are released
+//	startWatch   media type, options, Engine.Watch; an error here is the status of the answer
+//	begin        sends the header and flushes it; from here on an error is an ERROR event
+//	run          Next → write, in a loop; bookmarks at intervals; at the end one more
+//	end          releases the cursor, the guard and the connection
 //
-// Two errors of the start are sent in the stream, too, as in the reference: a revision that is too old (410) or too new
-// (504), since the reference finds them after it has sent the header.
+// Two errors of startWatch are sent in the stream, too: a revision that is too old (410) or too new (504). The
+// reference finds them after it has sent the header.
 //
-// Thousands of watches wait at any time, so what one of them holds while it waits is what matters: its goroutine with
-// its stack, the Watch of the engine, and one context. It holds no buffer, no compressor and no timer of its own.
+// Thousands of watches wait at any time, so the memory of a waiting watch matters: a goroutine with its stack, the
+// Watch of the engine, a context with its timer, and a guard. It holds no buffer and no compressor.
 //
-// Its frame is on the stack of every waiting watch, below everything that the watch ever calls, and a Go stack
-// doubles when it is too small. So what is needed only to start a watch is in a function of its own (startWatch):
-// with some hundred bytes more here, the stacks of all waiting watches would be twice as large.
+// The frame of this function is on the stack of every waiting watch, below everything that the watch ever calls, and a
+// Go stack doubles when it is too small. So the code that only starts a watch is a separate function (startWatch): with
+// a few hundred bytes more in this frame, the stacks of all waiting watches would be twice as large.
 func (h *Handler) watch(rs *requestState) error {
 	w, err := h.startWatch(rs)
 	if w == nil {
@@ -52,7 +53,7 @@ func (h *Handler) watch(rs *requestState) error {
 		return failed
 	}
 	if err == nil && !w.over() {
-		err = w.tick.Err() // a watch whose time is over before it begins says so
+		err = w.tick.Err() // a watch whose time is over before it begins sends that as an event
 	}
 	if err == nil {
 		err = w.run()
@@ -63,7 +64,8 @@ func (h *Handler) watch(rs *requestState) error {
 	return nil
 }
 
-// startWatch reads the options and starts the watch in the engine. An error beside a watch is sent in the stream.
+// startWatch reads the options and starts the watch in the engine. If it returns a watch and an error, the error is
+// sent in the stream.
 func (h *Handler) startWatch(rs *requestState) (*watching, error) {
 	media, err := rs.negotiate()
 	if err != nil {
@@ -102,15 +104,15 @@ func (h *Handler) startWatch(rs *requestState) (*watching, error) {
 	return w, err
 }
 
-// inStream says whether an error at the start is sent as the first event (WATCH-3) and not as the status of the
+// inStream says whether an error of startWatch is sent as the first event (WATCH-3), and not as the status of the
 // answer.
 func inStream(err error) bool {
 	status := wireError(err).Code
 	return status == http.StatusGone || status == http.StatusGatewayTimeout
 }
 
-// lasts is how long the watch may last: as long as the client asks for, or a random time between least and twice
-// least, so that watches that began together do not come back together.
+// lasts returns how long the watch may last: the client's timeoutSeconds, or a random time between least and twice
+// least, so that watches that began together do not reconnect together.
 func (p *listParams) lasts(least time.Duration) time.Duration {
 	if p.timeout != nil && *p.timeout != 0 {
 		return time.Duration(*p.timeout) * time.Second
@@ -118,27 +120,27 @@ func (p *listParams) lasts(least time.Duration) time.Duration {
 	return least + rand.N(least)
 }
 
-// errWatchOver ends a watch without an answer: the client has gone, or the watch is to end without an error.
+// errWatchOver ends a watch without an ERROR event: the client has disconnected, or the time of the watch is up.
 var errWatchOver = errors.New("the watch is over")
 
-// watching is a running watch and the connection that it writes to. The goroutine of the request uses it; close may
-// be called by the closing server and by the reader of a WebSocket, so mu guards what close touches.
+// watching is a running watch and the connection that it writes to. It belongs to the goroutine of the request; only
+// close is also called by the closing server and by the reader of a WebSocket, so mu guards the fields that close uses.
 //
-// A watch waits for four things at once: events, the next bookmark, its end, and its client. The obvious way, a
-// select over channels and timers, takes a goroutine for the events and a timer for each watch. Here there is one
-// context, tick, which ends at the time of the next bookmark or of the end, or when the client goes; the wait for
-// events ends with it, and run looks at the clock to find out why.
+// A watch waits for four things at once: events, the next bookmark, its end, and its client. The obvious way, a select
+// over channels and timers, takes a second goroutine, which reads the events, and two timers per watch. Here one
+// context, tick, ends at the time of the next bookmark or at the end, whichever is first, or when the client
+// disconnects. Waiting for events ends with it, and run finds out the reason from the clock.
 type watching struct {
 	*engine.Watch
 	rs        *requestState
 	media     wire.Media
-	table     *wire.Table // nil: the media type is none
+	table     *wire.Table // nil: the events are not Tables
 	frames    *wire.Frames
 	flusher   http.Flusher
-	socket    *websocket.Conn // nil: events go into the body
+	socket    *websocket.Conn // nil: events are written to the body
 	guard     *guard
 	bookmarks bool
-	// A streaming list is compressed, and what follows it, too (MED-5): each flush is a gzip member of its own, so
+	// A watch that begins with a streaming list is compressed to its end (MED-5). Each flush is a complete gzip member, so
 	// that a waiting watch holds no compressor.
 	compressed bool
 	gz         *gzip.Writer // nil between flushes
@@ -146,16 +148,16 @@ type watching struct {
 	// sent is the revision of the last event or bookmark; forget unregisters close from Config.Closing.
 	sent   int64
 	forget func() bool
-	// tick ends when the client has gone, and when there is something to do by the passing of time: a bookmark, or
-	// the end. It is the only context that a waiting watch holds.
+	// tick ends when the client has disconnected, at the next bookmark, and at the end of the watch. It is the only
+	// context that a waiting watch holds.
 	tick context.Context
 
-	mu     sync.Mutex // guards the following, which the closing server uses, too
+	mu     sync.Mutex // guards the following fields, which close changes
 	cancel context.CancelFunc
 	closed bool
 }
 
-// next makes the context that ends at the next time at which there is something to do.
+// next replaces tick by a context that ends at the next bookmark or at the end of the watch.
 func (w *watching) next() {
 	at := w.ends
 	if w.bookmarks {
@@ -184,7 +186,7 @@ func (w *watching) close() {
 	}
 }
 
-// over says whether the client has gone or the watch is to end.
+// over says whether the client has disconnected or the server is closing.
 func (w *watching) over() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -207,7 +209,7 @@ func (w *watching) end() {
 	w.close()
 }
 
-// begin sends the header, so that the client knows that the watch runs.
+// begin sends the header, so that the client knows that the watch has started.
 func (w *watching) begin() error {
 	w.frames = wire.NewFrames(w.rs.resource, w.media, w.table)
 	w.frames.Cache = w.rs.h.cache
@@ -229,7 +231,7 @@ func (w *watching) begin() error {
 	return w.flush(nil)
 }
 
-// run writes events until the time is up or the client has gone. The error is sent in the stream.
+// run writes events until the watch is over. The caller sends its error in the stream.
 func (w *watching) run() error {
 	for {
 		events, err := w.Next(w.tick)
@@ -258,8 +260,8 @@ func (w *watching) run() error {
 	}
 }
 
-// bookmark sends a bookmark if the client asked for them (WATCH-4): at every interval, as a sign of life; at the end
-// only if the revision is newer than that of the last one.
+// bookmark sends a bookmark if the client has requested them (WATCH-4): at every interval, whether or not the revision
+// has changed, and at the end only if the revision is newer than that of the last event or bookmark.
 func (w *watching) bookmark(last bool) error {
 	revision := w.Revision()
 	if !w.bookmarks || revision == 0 || last && revision == w.sent {
@@ -268,12 +270,11 @@ func (w *watching) bookmark(last bool) error {
 	return w.write([]engine.Event{{Type: engine.Bookmark, Revision: revision}}, object.Nil)
 }
 
-// write sends events, or a Status as an ERROR event. It holds its buffer only while it writes. Events are collected
-// in the buffer, so that a burst takes one write; over a WebSocket each event is a message of its own.
+// write sends events, or a Status as an ERROR event. It holds its buffer only while it writes. Events are collected in
+// the buffer, so that a burst takes one write; over a WebSocket each event is one message.
 //
-// The bytes of an event are mostly not made here: frames.Append copies those that another watch of the same media type
-// has left in the record. A batch ends with a flush, and only there: a flush for each event would be a TLS record and a
-// system call each.
+// Most events are not encoded here: frames.Append copies the bytes that another watch of the same media type has
+// cached. Only the end of a batch is flushed: a flush for each event would be a TLS record and a system call each.
 func (w *watching) write(events []engine.Event, failed object.Value) error {
 	held := frameBuffers.Get().(*[]byte)
 	buf := *held
@@ -359,8 +360,8 @@ func (w *watching) put(b []byte) error {
 	return nil
 }
 
-// closeMember ends the gzip member. The flush before makes all of it readable for a client that reads no further than
-// the member's end.
+// closeMember ends the gzip member. The flush before it lets a client that does not read beyond a member's end read the
+// whole member.
 func (w *watching) closeMember() error {
 	if w.gz == nil {
 		return nil

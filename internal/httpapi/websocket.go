@@ -10,23 +10,23 @@ import (
 	"plinth/internal/wire"
 )
 
-// A watch may go over a WebSocket (RFC 6455) instead of a body, as browsers and the clients of some languages want
-// it: one message an event, of text for JSON and else binary.
+// A watch may use a WebSocket (RFC 6455) instead of a body, which browsers and the clients of some languages need: each
+// event is a message, a text message for JSON and otherwise a binary one.
 
 // closeTimeout is how long the close message of a watch may take to be sent.
 const closeTimeout = time.Second
 
-// overSocket says whether the client asks for a WebSocket. There is none on HTTP/2.
+// overSocket says whether the client requests a WebSocket, which HTTP/2 does not support.
 func (rs *requestState) overSocket() bool {
 	return rs.r.ProtoMajor == 1 && websocket.IsWebSocketUpgrade(rs.r)
 }
 
-// upgrade answers with a WebSocket. Other errors than errWatchOver become the answer of the request; with
-// errWatchOver the connection is gone.
+// upgrade answers with a WebSocket. errWatchOver means that the connection is broken; every other error becomes the
+// answer of the request.
 func (rs *requestState) upgrade() (*websocket.Conn, error) {
 	status, why := 0, ""
 	protocols := websocket.Subprotocols(rs.r)
-	if len(protocols) > 1 { // what they would mean for a watch is not defined
+	if len(protocols) > 1 { // a watch does not define what several protocols would mean
 		return nil, apierr.NewBadRequest("a watch over a WebSocket has one subprotocol at most")
 	}
 	u := websocket.Upgrader{
@@ -36,8 +36,8 @@ func (rs *requestState) upgrade() (*websocket.Conn, error) {
 		},
 	}
 	if rs.r.TLS == nil || len(rs.r.TLS.PeerCertificates) == 0 {
-		// A page of another origin cannot authenticate without a token, which its script must know. A certificate is
-		// sent by the browser for any page, so with one the Upgrader's own check of the origin stays on.
+		// A page of another origin cannot authenticate without a token, which its script must know. A browser sends a client
+		// certificate for any page, so with a certificate the Upgrader's own check of the origin applies.
 		u.CheckOrigin = func(*http.Request) bool { return true }
 	}
 	socket, err := u.Upgrade(rs.w, rs.r, nil)
@@ -46,7 +46,7 @@ func (rs *requestState) upgrade() (*websocket.Conn, error) {
 		rs.code = http.StatusSwitchingProtocols
 		rs.record.Answers(rs.code)
 		return socket, nil
-	case status == 0: // the connection broke when it was ours already
+	case status == 0: // the connection broke after the Upgrader took it over
 		return nil, errWatchOver
 	case status == http.StatusForbidden:
 		return nil, &apierr.Error{Code: status, Reason: apierr.Forbidden, Message: why}
@@ -54,8 +54,8 @@ func (rs *requestState) upgrade() (*websocket.Conn, error) {
 	return nil, apierr.NewBadRequest(why)
 }
 
-// listen reads from the WebSocket: answers to pings, and its end, which ends the watch. It runs on a goroutine of its
-// own until the connection is closed (closeSocket).
+// listen reads from the WebSocket: it answers pings, and ends the watch when the client closes the connection. Its
+// goroutine ends when closeSocket closes the connection.
 func (w *watching) listen() {
 	for {
 		if _, _, err := w.socket.NextReader(); err != nil {

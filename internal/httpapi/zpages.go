@@ -14,7 +14,7 @@ import (
 )
 
 // The z-pages show an administrator what runs here (RUN-3): /statusz the program, /flagz its flags. Both are text for
-// people, and objects of the group config.k8s.io for clients that ask for one by its kind.
+// people, and objects of the group config.k8s.io for clients that request their kind.
 
 // Statusz is the content of /statusz.
 type Statusz struct {
@@ -23,7 +23,7 @@ type Statusz struct {
 	BinaryVersion, Emulation string // "1.37.1", "1.37"
 }
 
-// component is what the reference calls itself there.
+// component is the name of the reference on its z-pages.
 const component = "apiserver"
 
 // zpageTypes are the media types of both pages in the order in which wildcards are tried; the last one needs its gate.
@@ -38,7 +38,7 @@ var zpageTypes = []struct {
 	{name: wire.CBOR.String(), encoding: wire.CBOR},
 }
 
-// zpage answers /statusz or /flagz; not ok says that it is neither, or not served.
+// zpage answers /statusz or /flagz. ok is false if the path is another one, or the page is not configured.
 func (h *Handler) zpage(rs *requestState) (ok bool, err error) {
 	switch {
 	case rs.r.URL.Path == "/statusz" && h.Statusz != nil:
@@ -49,7 +49,7 @@ func (h *Handler) zpage(rs *requestState) (ok bool, err error) {
 	return false, nil
 }
 
-// sendPage answers with text, or with the object where the client asks for it by kind.
+// sendPage answers with text, or with the object if the client requests its kind.
 func (rs *requestState) sendPage(kind string, members func() []any, text func() string) error {
 	media, version, asText, err := rs.zpageMedia(kind)
 	if err != nil {
@@ -75,8 +75,8 @@ func (rs *requestState) sendPage(kind string, members func() []any, text func() 
 	return rs.whole(body)
 }
 
-// zpageMedia finds the media type in which the client wants a page. Without an Accept header, or if it accepts
-// everything, it is text: the other types have to be asked for together with kind, group and version.
+// zpageMedia finds the media type in which the client accepts a page. Without an Accept header, or if it accepts
+// everything, it is text: the other types must be requested together with kind, group and version.
 func (rs *requestState) zpageMedia(kind string) (media wire.Media, version string, text bool, err error) {
 	accept := rs.r.Header.Get("Accept")
 	if strings.TrimSpace(accept) == "" {
@@ -110,8 +110,8 @@ func (rs *requestState) zpageMedia(kind string) (media wire.Media, version strin
 	return media, "", false, apierr.NewNotAcceptable(names)
 }
 
-// separators stand between names and values in the texts, one of them at random, so that no program parses those, as
-// in the reference.
+// separators stand between names and values in the texts. As in the reference, they are chosen at random, so that no
+// program relies on the format.
 var separators = []string{":", ": ", "=", " "}
 
 func separator() string { return separators[rand.N(len(separators))] }
@@ -143,7 +143,7 @@ func (h *Handler) statuszText() string {
 	return b.String() + "\n"
 }
 
-// debugPaths are the first segments of the paths that are served, but for those of the API itself.
+// debugPaths returns the first segments of the paths that are served, except those of the API itself.
 func (h *Handler) debugPaths() (list []string) {
 	for _, path := range h.paths() {
 		switch top, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/"); top {
