@@ -8,10 +8,10 @@ import (
 	"plinth/object"
 )
 
-// act is a POST to a subresource. There are three sorts, and the Subresource says which one it is: Answer computes a
-// response and stores nothing (a token of a ServiceAccount); Eviction deletes the object if budgets allow it;
-// otherwise Write changes the object as an update does (the binding of a Pod sets spec.nodeName). The response of the
-// last two is a Status.
+// act is a POST to a subresource. There are three sorts, and the Subresource has a field for each: Answer computes a
+// response and stores nothing (a token of a ServiceAccount); Eviction deletes the object if budgets allow it; otherwise
+// Write changes the object as an update does (the binding of a Pod sets spec.nodeName). The response of the last two is
+// a Status.
 //
 // An operation is retried like an update: it is computed from the live object, so after a lost race it is computed
 // again from the newer one. For a binding, that is what makes two schedulers safe: Write of the second attempt sees
@@ -48,12 +48,12 @@ func (d *draft) act(ctx context.Context) (*Result, error) {
 	}
 }
 
-// ask is a POST to a subresource that computes a response: Answer has the live object and the decoded body, and
-// returns the object to respond with. It is the same for a dry run, since nothing is stored either way.
+// ask is a POST to a subresource that computes a response: Answer gets the live object and the decoded body, and
+// returns the object to respond with. A dry run is the same, since nothing is stored either way.
 //
 // The live object is read with sure set, so a token is never issued for an object that another server has deleted.
-// Admission comes before that read, as in the reference: a request that admission refuses is not told whether the
-// object exists.
+// Admission runs before that read, as in the reference: the response to a request that admission refuses does not
+// disclose whether the object exists.
 func (d *draft) ask(ctx context.Context) (*Result, error) {
 	rq, sub := d.rq, d.rq.Subresource
 	d.now = d.Engine.now()
@@ -82,8 +82,8 @@ func (d *draft) ask(ctx context.Context) (*Result, error) {
 // /namespaces/N/bindings is a POST to /namespaces/N/pods/NAME/binding, and the name is in the body.
 //
 // The body was decoded by the schema of the virtual resource; it has the same kind as that of the subresource. The
-// target is looked up in the types that are served now, in the version of the virtual resource, and can be missing: a
-// type may be switched off by flags.
+// target is looked up in the types that are served now, in the version of the virtual resource. It can be missing:
+// flags can switch a type off.
 func (d *draft) through(ctx context.Context) (*Result, error) {
 	target, subresource := d.rq.Resource.Through()
 	object := *d.rq

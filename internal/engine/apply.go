@@ -17,11 +17,11 @@ import (
 //
 // The body is checked once, without the live object (intent). The merge needs the live object, so it is part of the
 // attempt: after a lost race the same intent is merged with the newer object. A conflict in the sense of server-side
-// apply is found by the merge and ends the request; a lost race is not shown to the client.
+// apply is found by the merge and ends the request; a lost race is never reported to the client.
 //
-// If the object does not exist the attempt is a create. When somebody else creates it between the read and the
+// If the object does not exist the attempt is a create. When another request creates it between the read and the
 // commit, the create fails with AlreadyExists, and the loop begins again as an apply to that object (madeMeanwhile).
-// To return the error would be wrong: the client did not ask for a create.
+// Returning the error would be wrong: the client did not request a create.
 func (e *Engine) Apply(ctx context.Context, rq *Request, body object.Parsed) (result *Result, err error) {
 	d := e.draft(rq, updates)
 	defer d.addWarnings(&result)
@@ -82,7 +82,7 @@ func (d *draft) createByApply(ctx context.Context, intent object.Value) (*Result
 		return nil, err
 	}
 	d.sent = d.sent.WithoutAt("metadata", "resourceVersion")
-	// The user was authorized for patch. The step check asks for create, too.
+	// The user was authorized for patch. The step check authorizes create, too.
 	d.upserts = true
 	return d.create(ctx)
 }
@@ -90,15 +90,15 @@ func (d *draft) createByApply(ctx context.Context, intent object.Value) (*Result
 // intent checks the body of an apply without the live object: its apiVersion and kind are those of the URL, it sets
 // no managedFields, and each field is known and has its type. It returns the decoded intent.
 //
-// The intent is decoded as a part of an object (DecodePart): a field that is left out stays absent and gets no
-// default or zero value. What is absent in an intent is not owned, and a default would make the client own a field
-// that it does not know of.
+// The intent is decoded as a part of an object (DecodePart): a field that is left out stays absent and gets no default
+// or zero value. A field that is absent in an intent is not owned, and a default would make the client own a field that
+// it did not write.
 //
 // The errors are those of the reference, code 500 for a wrong type included. Duplicate keys are a warning or an
 // error, depending on the validation level; an unknown field is always an error.
 func (d *draft) intent(body object.Parsed) (object.Value, error) {
 	v := body.Value
-	// An empty body, and the body null, are an intent of nothing; the check of the kind refuses them.
+	// An empty body, and the body null, are an empty intent; the check of the kind refuses them.
 	if v.IsNull() {
 		v = object.MapOf()
 	}
@@ -124,7 +124,7 @@ func (d *draft) intent(body object.Parsed) (object.Value, error) {
 	return decoded.Value, d.reportDuplicates(body.Duplicates)
 }
 
-// reportDuplicates reports duplicate keys of the intent as the validation level of the request says: not at all, as
+// reportDuplicates reports duplicate keys of the intent by the validation level of the request: not at all, as
 // warnings, or as an error. The parser has kept the last value of each duplicate key.
 func (d *draft) reportDuplicates(duplicates []string) error {
 	if d.rq.Validation == Ignore || len(duplicates) == 0 {
@@ -145,10 +145,10 @@ func (d *draft) reportDuplicates(duplicates []string) error {
 		strings.Join(lines, "\n  "))
 }
 
-// misfit is the error for an intent that does not have its type. The reference finds values of a wrong JSON type with
+// misfit is the error for an intent that does not match its type. The reference finds values of a wrong JSON type with
 // the merge's own type check, which lists all of them, and values that do not parse (a quantity, a time, a number out
-// of range) later, by a conversion that stops at the first. So the same two are tried here, in that order: a merge of
-// the intent with null to get the list, and then err, the error of decoding.
+// of range) later, by a conversion that stops at the first. So misfit tries the same two in that order: first a merge
+// of the intent with null, for the list, and then err, the error of decoding.
 func (rq *Request) misfit(intent object.Value, typ *schema.Type, unknown []string, err error) error {
 	_, failed := (&merge.Kind{Type: typ}).Apply(object.Nil, intent, merge.Writer{})
 	var typed *merge.TypeError
@@ -183,7 +183,7 @@ func nameText(intent object.Value) string {
 		kindText(intent.At("apiVersion").Str(), intent.At("kind").Str()))
 }
 
-// notTyped is the error for an intent that does not have the type of its kind. Its code is 500, as in the reference.
+// notTyped is the error for an intent that does not match the type of its kind. Its code is 500, as in the reference.
 func (rq *Request) notTyped(intent object.Value, err error) error {
 	return &apierr.Error{Code: 500, Message: fmt.Sprintf("failed to create typed patch object (%s): %v",
 		nameText(intent), err)}
@@ -192,10 +192,10 @@ func (rq *Request) notTyped(intent object.Value, err error) error {
 // merge computes the body of the write: the intent merged into the live object, with the new managedFields. From
 // there on the request takes the steps of an update, except that own has nothing left to do (owned).
 //
-// What a merge removes can leave a value that the schema does not allow, and what it adds has to be decoded, so the
-// result is decoded like any body. If the live object is in the form that Decode gives (formOfOld), the subtrees that
-// the merge took over from it unchanged are not decoded again: for an intent of a few fields in a large object that
-// is nearly all of it.
+// A merge that removes fields can leave a value that the schema does not allow, and the fields that it adds have to be
+// decoded, so the result is decoded like any body. If the live object is in the form that Decode returns (formOfOld),
+// the subtrees that the merge took over from it unchanged are not decoded again: for an intent of a few fields in a
+// large object that is nearly all of it.
 //
 // The body of /scale is a Scale. Managers own fields of the object, so their paths are translated to those of the
 // Scale before the merge (scaleWithManagers), the two Scales are merged, and the paths are translated back.
@@ -210,7 +210,7 @@ func (d *draft) merge(ctx context.Context, intent object.Value) error {
 		}
 		k = rq.mergingScale()
 	}
-	// Everything that decides about the merge is in its arguments: it reads no clock and no store.
+	// The result of the merge depends on its arguments alone: it reads no clock and no store.
 	merged, err := k.Apply(live, intent, d.writer())
 	if err != nil {
 		return rq.applyFailed(live, intent, err)
@@ -227,7 +227,7 @@ func (d *draft) merge(ctx context.Context, intent object.Value) error {
 	if !scale {
 		return nil
 	}
-	// Neither the object nor the intent has replicas. Base gives the number that the object has by default.
+	// Neither the object nor the intent has replicas. Base has the number that the object has by default.
 	if sub.Base != nil && d.sent.At("spec", "replicas").IsNull() {
 		base, err := sub.Base(d.old)
 		if err != nil {
@@ -244,7 +244,7 @@ func (d *draft) merge(ctx context.Context, intent object.Value) error {
 	return nil
 }
 
-// formOfOld returns the live object if it is known to have the form that Decode and Settle give, else null. A value
+// formOfOld returns the live object if it is known to have the form that Decode and Settle return, else null. A value
 // that was parsed from stored bytes is checked once; one that was just written is known to have it (onto).
 //
 //	result ≠ null  ⇒  Decode(result) = result ∧ Settle(result) = result
@@ -255,8 +255,8 @@ func (d *draft) formOfOld() object.Value {
 	return d.form
 }
 
-// applyFailed is the API error for an intent that cannot be merged: a conflict with other managers, an object that
-// does not have its type, or anything else as an internal error.
+// applyFailed is the API error for an intent that cannot be merged: a conflict with other managers, an object that does
+// not match its type, or any other error as an internal one.
 func (rq *Request) applyFailed(live, intent object.Value, err error) error {
 	var conflicts *merge.ConflictError
 	var typed *merge.TypeError

@@ -19,8 +19,8 @@ type Key = store.Key
 // instead of a watch for each type: garbage collection depends on deletions and owner references of objects of every
 // type, and between watches of different types there is no order.
 //
-// It reads stored forms. Nothing is converted, and objects of types that are no longer served are included: their
-// owners may be deleted all the same.
+// It reads stored forms. No object is converted, and objects of types that are no longer served are included: their
+// owners may still be deleted.
 type Changes struct{ cursor *store.Cursor }
 
 // Changes starts behind a snapshot of all objects and calls objects for each object in it. Every change after the
@@ -92,8 +92,8 @@ func (r *Resource) RequestFor(k Key) *Request {
 }
 
 // HeadOf returns apiVersion, kind and metadata of a stored version, in its stored form. Controllers need no more, and
-// to parse only those members takes a small part of the time for a large object. If the parsed object is still kept
-// (origins), that is returned as a whole, so the result may have more members.
+// for a large object parsing only those members takes a small part of the time. If the parsed object is still kept
+// (origins), HeadOf returns all of it, so the result may have more members.
 func HeadOf(v *Object) (object.Value, error) {
 	if v.Sidecar.Unreadable != nil {
 		return object.Nil, unreadable(v, v.Sidecar.Unreadable)
@@ -108,8 +108,8 @@ func HeadOf(v *Object) (object.Value, error) {
 	return parsed.Value, nil
 }
 
-// OfPath finds the type whose objects have keys with this resource part: in the storage version if that is served, or
-// else in another version; nil if none is served.
+// OfPath finds the type whose objects have keys with this resource part, in the storage version if that is served,
+// otherwise in another version; nil if none is served.
 func (t *Types) OfPath(path string) *Resource {
 	kind := t.kind(path)
 	if kind == nil {
@@ -123,8 +123,8 @@ func (t *Types) OfPath(path string) *Resource {
 	return kind.versions[0]
 }
 
-// OfKind finds the type with this apiVersion and kind, as owner references and other references name it; nil if it is
-// not served.
+// OfKind finds the type with this apiVersion and kind, the form in which owner references and other references name it;
+// nil if it is not served.
 func (t *Types) OfKind(apiVersion, kind string) *Resource {
 	group, version, ok := strings.Cut(apiVersion, "/")
 	if !ok {

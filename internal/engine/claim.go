@@ -12,8 +12,7 @@ import (
 	"plinth/object"
 )
 
-// Claims: values of which several objects want one and only one object may have it, such as the cluster IPs and node
-// ports of Services.
+// Claims: values that only one object at a time may have, such as the cluster IPs and node ports of Services.
 //
 // A claim is a key in the store. The commit that gives an object such a value writes the key, on the condition that
 // it is absent; the commit that takes the value away, be it an update or the removal of the object, removes the key:
@@ -21,31 +20,31 @@ import (
 //	in every state: the claim c of object o is in the store  ⇔  o is in the store and c ∈ Claims(o)
 //
 // The obvious way, and that of the reference, is to reserve the value before the write and to release it if the write
-// fails. A server that is killed between the two leaks the value, so a controller has to look for reserved values
-// that no object has, and another one for values that two objects have. Here both are one commit, so neither can
-// exist.
+// fails. A server that is killed between the two leaks the value, so the reference needs controllers that repair the
+// reservations: they find reserved values that no object has, and values that two objects have. Here both are one
+// commit, so neither can exist.
 //
-// A write takes three steps. allocate lets the type choose values, and notes which keys it found free. claim compares
+// A write takes three steps. allocate lets the type choose values, and records which keys it found free. claim compares
 // the claims of the live object with those of the next one, and adds the difference to the commit: an Absent
 // precondition and a change for each key that is taken, the removal of each key that is given back. The commit then
-// decides. Two servers, or two requests, that chose the same free port both come to the commit, and the second one
-// loses the race at the key of the claim; it allocates again and finds the key taken.
+// decides. If two servers, or two requests, choose the same free port, both try to commit it, and the second one loses
+// the race at the key of the claim; it allocates again and finds the key taken.
 //
-// Some claims are objects of the API (an IPAddress), called companions: for those the key is that of the object, and
-// a change of the key is a draft of its own in the same commit. Others are known to the store alone (a node port).
+// Some claims are objects of the API (an IPAddress), called companions: their key is that of the object, and a change
+// of the key is a draft of its own in the same commit. Others exist in the store alone (a node port).
 //
-// Objects that were stored before there were claims have none. Any write of such an object takes those that are free
-// (take); until then another object may have taken them.
+// Objects that were stored before claims were introduced have none. Any write of such an object takes those that are
+// free (take); until then another object may have taken them.
 
-// claims is the store resource of claims that are no API objects. Their bytes are the name of the object that holds
+// claims is the store resource of claims that are not API objects. Their bytes are the name of the object that holds
 // them.
 const claims = "plinth/claims"
 
-// Claim is a value that an object has and no other one may have.
+// Claim is a value that only one object at a time may have.
 type Claim struct {
 	Key store.Key
-	// Companion is the type of the API object that stands for the claim, and Object is that object; nil: the key
-	// stands alone.
+	// Companion is the type of the API object that represents the claim, and Object is that object; nil: the key has no
+	// API object.
 	Companion *Resource
 	Object    object.Value
 }
@@ -53,27 +52,28 @@ type Claim struct {
 // ClaimOf is a claim without an API object. The name includes the sort of value: "nodeports/30080".
 func ClaimOf(name string) Claim { return Claim{Key: store.Key{Resource: claims, Name: name}} }
 
-// CompanionClaim is a claim for which an object of another, cluster-scoped type stands.
+// CompanionClaim is a claim that is represented by an object of another, cluster-scoped type.
 func CompanionClaim(r *Resource, obj object.Value) Claim {
 	return Claim{Key: r.key("", obj.At("metadata", "name").Str()), Companion: r, Object: obj}
 }
 
-// Allocation is the argument of Writing.Allocate, and what that function may ask of the store while it chooses.
+// Allocation is the argument of Writing.Allocate: the object, and the queries that the function may make while it
+// chooses.
 type Allocation struct {
-	// Object is what is to take the place of Old; null: of nothing. A dry run takes nothing.
+	// Object is to replace Old, which is null for a new object. A dry run takes no values.
 	Object, Old object.Value
 	Dry         bool
 
-	// free has the keys that Taken found free: only these may become claims of the object. requires has the objects that
-	// the choice depends on.
+	// free has the keys that Taken found free: only these may become claims of the object. requires has fences of the
+	// objects that the choice depends on.
 	store    *store.Store
 	free     map[store.Key]bool
 	requires []store.Precondition
 }
 
-// Taken says whether a claim is in the store, whoever holds it. If it is not, the claim may become one of the
+// Taken says whether a claim is in the store, whichever object holds it. If it is not, the claim may become one of the
 // object's. The state that it reads may be outdated; the commit is made on the condition that the key is absent, so a
-// wrong answer costs another attempt and gives nothing out twice.
+// wrong result costs another attempt and never gives a value to two objects.
 func (a *Allocation) Taken(c *Claim) bool {
 	if _, taken := a.store.Get(c.Key); taken {
 		return true
@@ -82,15 +82,15 @@ func (a *Allocation) Taken(c *Claim) bool {
 	return false
 }
 
-// Require makes the commit depend on an object that the allocation was based on, such as the ServiceCIDR of an
-// address: it must still exist, undeleted, when the commit is sequenced.
+// Require makes the commit depend on an object that the allocation was based on, such as the ServiceCIDR of an address:
+// the object must still exist, undeleted, when the commit is sequenced.
 func (a *Allocation) Require(v *store.Version) { a.requires = append(a.requires, store.Fence(v)) }
 
-// allocate lets the type choose the values that its objects share. It comes after admission, which may still change
-// what the object asks for, and before validation, which sees the values.
+// allocate lets the type choose the values of the object that no other object may have. It runs after admission, which
+// may still change what the object requests, and before validation, which sees the values.
 //
-// A refusal (the range is full, the port is taken) must be based on the newest state: on an older one the port may
-// have been released since. So it is tried with the state at hand, and again with one that is known to be the newest.
+// A refusal (the range is full, the port is taken) must be based on the newest state: the port may have been released
+// since an older one. So allocation is tried with the state at hand, and again with one that is known to be the newest.
 // A success needs no such proof, since the commit checks it.
 func (d *draft) allocate(ctx context.Context) error {
 	r := d.rq.Resource
@@ -115,16 +115,16 @@ func (d *draft) allocate(ctx context.Context) error {
 	}
 }
 
-// claimed is what claims add to a commit: preconditions and changes of keys that stand alone, and the drafts of
-// companions, whose preconditions and changes commit makes as for every draft.
+// claimed is the part of a commit that claims add: preconditions and changes of keys without an API object, and the
+// drafts of companions, whose preconditions and changes are made by commit as for every draft.
 type claimed struct {
 	pre        []store.Precondition
 	changes    []store.Change
 	companions []*draft
 }
 
-// touches says whether claims made the commit depend on a key. A race that was lost at such a key means that the
-// allocation is outdated, and not that the object is.
+// touches says whether claims made the commit depend on a key. If the race was lost at such a key, the allocation is
+// outdated, and the object is not.
 func (c *claimed) touches(key store.Key) bool {
 	return c != nil && (slices.ContainsFunc(c.pre, func(p store.Precondition) bool { return p.Key == key }) ||
 		slices.ContainsFunc(c.companions, func(o *draft) bool { return o.key() == key }))
@@ -132,9 +132,9 @@ func (c *claimed) touches(key store.Key) bool {
 
 // claim computes which claims the commit takes and gives back: the difference between those of the live object and
 // those of the next one. A claim that the object keeps but that is not in the store is taken, too: the object was
-// stored before there were claims. A dry run takes and gives back nothing.
+// stored before claims were introduced. A dry run takes and gives back no claims.
 //
-// It comes last before the commit, since validation and print still decide whether the object is removed.
+// It is the last step before the commit, since validation and print still decide whether the object is removed.
 func (d *draft) claim(ctx context.Context) error {
 	d.claimed = nil
 	r := d.rq.Resource
@@ -155,7 +155,7 @@ func (d *draft) claim(ctx context.Context) error {
 	if !d.remove {
 		has = r.Claims(d.obj)
 	}
-	// The commit fails if the range that an address was taken from is deleted meanwhile.
+	// The commit fails if the range that an address was allocated from is deleted meanwhile.
 	if d.allocation != nil {
 		d.claimed.pre = slices.Clone(d.allocation.requires)
 	}
@@ -189,11 +189,11 @@ func keysOf(list []Claim) map[store.Key]bool {
 	return keys
 }
 
-// take adds a claim to the commit, on the condition that its key is absent, unless the object has it already. kept
+// take adds a claim to the commit, on the condition that its key is absent, unless the object already holds it. kept
 // says that the live object claims it, too.
 //
-// A claim that is new to the object has to have been found free by Allocate. If it was not, the key may be taken, the
-// commit would lose the race at it, and every further attempt would do the same; an internal error ends that.
+// A claim that is new to the object must have been found free by Allocate. If it was not, the key may be taken, the
+// commit would lose the race at it, and so would every further attempt; an internal error prevents that endless loop.
 func (d *draft) take(ctx context.Context, c *Claim, kept bool) error {
 	if kept {
 		live, _, err := d.store.Live(ctx, c.Key, false)
@@ -219,8 +219,8 @@ func (d *draft) take(ctx context.Context, c *Claim, kept bool) error {
 	return err
 }
 
-// companion is the draft of the API object that stands for a claim. Nobody asked for this object, so it takes those
-// steps alone that give it its managers (the server is the field manager), its name and UID, and its stored form.
+// companion is the draft of the API object that represents a claim. No client requested this object, so it takes only
+// the steps that set its managers (the server is the field manager), its name and UID, and its stored form.
 func (d *draft) companion(ctx context.Context, c *Claim) (*draft, error) {
 	_, name := splitKey(c.Key.Name)
 	rq := &Request{Resource: c.Companion, Name: name, FieldManager: reporter}
@@ -236,9 +236,9 @@ func (d *draft) companion(ctx context.Context, c *Claim) (*draft, error) {
 }
 
 // giveBack makes the commit remove a claim, provided that this object holds it: the bytes of the key, or the holder
-// that the companion names, must be this object. Otherwise the object was stored before there were claims, and
+// that the companion names, must be this object. Otherwise the object was stored before claims were introduced, and
 // another object has taken the value since. A companion with finalizers is marked as deleted instead of removed; its
-// value is free when the finalizers are gone.
+// value is free once the finalizers are removed.
 func (d *draft) giveBack(ctx context.Context, c *Claim) error {
 	live, _, err := d.store.Live(ctx, c.Key, false)
 	if err != nil {
@@ -279,11 +279,11 @@ func (d *draft) giveBack(ctx context.Context, c *Claim) error {
 }
 
 // renew replaces a companion that is deleted while its holder still has the value: a new companion, with a new UID,
-// takes its place in the same commit. To remove it would break the invariant above. The reference removes it and has
-// a loop that makes a new one within minutes; in between the address may be given to another Service.
+// replaces it in the same commit. Removing it would break the invariant above. The reference removes it and has a loop
+// that makes a new one within minutes; in between the address may be given to another Service.
 //
-// The holder cannot lose the value before the commit: giving it back changes the companion, which the commit demands
-// to be unchanged. So the holder needs no precondition.
+// The holder cannot lose the value before the commit: giving it back changes the companion, and the commit has the
+// precondition that the companion is unchanged. So the holder needs no precondition.
 func (d *draft) renew(ctx context.Context) error {
 	d.renewed = nil
 	r, key := d.rq.Resource.Holder(d.old)
@@ -314,6 +314,5 @@ func (d *draft) renew(ctx context.Context) error {
 	return nil
 }
 
-// none says whether claims add nothing to a commit, so that an object whose bytes are unchanged need not be
-// committed.
+// none says whether claims add nothing to a commit, so that an object whose bytes are unchanged need not be committed.
 func (c *claimed) none() bool { return c == nil || len(c.changes) == 0 && len(c.companions) == 0 }

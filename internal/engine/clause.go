@@ -14,7 +14,7 @@ import (
 	"plinth/internal/store"
 )
 
-// clause is everything that a selector demands of one label or field. The zero clause demands nothing.
+// clause is everything that a selector requires of one label or field. The zero clause requires nothing.
 //
 // The problem: a selector is a conjunction of requirements, of which thousands may be about one name, and an object
 // may have thousands of labels. To try each requirement in turn on each object, as apimachinery's selectors do, is
@@ -31,23 +31,23 @@ import (
 // Tests compare the two on random selectors, and hold the number of comparisons against the bound.
 type clause struct {
 	name     string
-	required bool     // the name must be there
-	absent   bool     // the name must not be there
+	required bool     // the name must exist
+	absent   bool     // the name must not exist
 	listed   bool     // the value must be one of in
 	in       []string // sorted
-	notIn    []string // sorted; the value must be none of these
+	notIn    []string // sorted; the value must not be one of these
 	above    *int64   // the value must be a greater number
 	below    *int64   // the value must be a smaller number
 }
 
 // conjunction is a compiled selector: all its clauses have to hold. The clauses are sorted by name, and each name has
-// one clause (assertSorted). It is not changed after it was compiled; a watch uses it as long as it lives.
+// one clause (assertSorted). It does not change after it is compiled; a watch uses it to its end.
 type conjunction struct {
 	clauses  []clause
-	required int // of the clauses, how many demand that the name is there
+	required int // the number of clauses that require the name to exist
 }
 
-// compileLabels compiles a label selector. The result is nil for a selector of everything.
+// compileLabels compiles a label selector. The result is nil if it selects everything.
 func compileLabels(selector labels.Selector) *conjunction {
 	if selector == nil || selector.Empty() {
 		return nil
@@ -64,7 +64,7 @@ func compileLabels(selector labels.Selector) *conjunction {
 	return conjoin(all)
 }
 
-// labelClause is the clause of one requirement. In, = and == demand that the label exists; NotIn, != and ! accept an
+// labelClause is the clause of one requirement. In, = and == require that the label exists; NotIn, != and ! accept an
 // object without it.
 func labelClause(r *labels.Requirement) clause {
 	c := clause{name: r.Key()}
@@ -83,7 +83,7 @@ func labelClause(r *labels.Requirement) clause {
 		c.required = true
 		limit, err := strconv.ParseInt(values[0], 10, 64)
 		switch {
-		// The parser of selectors refuses such a limit. If one comes here all the same, the clause selects nothing.
+		// The parser of selectors refuses such a limit. If one gets here all the same, the clause selects no object.
 		case err != nil:
 			c.absent = true
 		case r.Operator() == selects.GreaterThan:
@@ -91,15 +91,15 @@ func labelClause(r *labels.Requirement) clause {
 		default:
 			c.below = &limit
 		}
-	// Required and absent at once: an operator that is not known here selects nothing.
+	// Required and absent at once: an unknown operator selects no object.
 	default:
 		c.required, c.absent = true, true
 	}
 	return c
 }
 
-// compileFields compiles a field selector. The result is nil for a selector of everything. A field that an object
-// does not have reads as empty, so no clause is required.
+// compileFields compiles a field selector. The result is nil if it selects everything. A field that an object does not
+// have reads as empty, so no clause is required.
 func compileFields(selector fields.Selector) *conjunction {
 	if selector == nil || selector.Empty() {
 		return nil
@@ -134,7 +134,7 @@ func conjoin(all []clause) *conjunction {
 		for end < len(all) && all[end].name == all[start].name {
 			end++
 		}
-		// Of all[start:end], which are about one name.
+		// all[start:end] are the clauses about one name.
 		one := unite(all[start:end])
 		if one.required {
 			c.required++
@@ -148,12 +148,12 @@ func conjoin(all []clause) *conjunction {
 	return c
 }
 
-// unite is the clause that demands what all of these demand, which are about the same name: each list of forbidden
-// values counts, a listed value has to be in every list, and of several limits the strictest one counts.
+// unite returns the clause that is equivalent to a list of clauses about one name: a value that any clause forbids is
+// forbidden, a listed value has to be in every list, and of several limits the strictest one counts.
 //
 // The lists are intersected from the shortest on: each of its values is searched for in the others, so this takes no
-// longer than it took to sort them. To start with any list would let a request of many long lists take the product of
-// their lengths.
+// longer than it took to sort them. Starting with any list would let a client with many long lists cause work that is
+// the product of their lengths.
 func unite(all []clause) clause {
 	if len(all) == 1 {
 		return all[0]
@@ -189,7 +189,7 @@ func unite(all []clause) clause {
 	return one
 }
 
-// matches says whether a label or field with this value satisfies the clause. A value that is no number satisfies no
+// matches says whether a label or field with this value satisfies the clause. A value that is not a number satisfies no
 // limit.
 func (c *clause) matches(value string) bool {
 	if c.absent || c.listed && !has(c.in, value) || has(c.notIn, value) {
@@ -202,11 +202,11 @@ func (c *clause) matches(value string) bool {
 	return err == nil && (c.above == nil || number > *c.above) && (c.below == nil || number < *c.below)
 }
 
-// match says whether labels, which are sorted by name, satisfy the conjunction. It goes through the shorter one of
-// labels and clauses, and searches each name in what is left of the longer one. Both are sorted, so what was passed
-// once is never looked at again.
+// match says whether labels, which are sorted by name, satisfy the conjunction. It iterates over the shorter one of
+// labels and clauses, and searches each name in the rest of the longer one. Both are sorted, so no element is looked at
+// again once it was passed.
 //
-// If it goes through the labels, it does not meet a clause whose name the object does not have. Such a clause fails
+// If it iterates over the labels, it does not meet a clause whose name the object does not have. Such a clause fails
 // only if it is required, so it is enough to count the required clauses that were met.
 func (c *conjunction) match(labels []store.Pair) bool {
 	if c.required > len(labels) {
@@ -250,10 +250,10 @@ func (c *conjunction) match(labels []store.Pair) bool {
 	return required == 0
 }
 
-// from is the part of a sorted list that begins at a name, or where the name would be. It looks at elements 1, 2, 4,
-// 8 … until it has passed the name, and then searches by halves between the last two: O(log d) for a name that is d
-// elements away. A search by halves of the whole list would take O(log length) for a neighbour, too, which is the
-// usual case when labels and clauses are about the same names.
+// from is the part of a sorted list that begins at a name, or where the name would be. It looks at elements 1, 2, 4, 8
+// … until it has passed the name, and then does a binary search between the last two: O(log d) for a name that is d
+// elements away. A binary search of the whole list would take O(log length) for a neighbour, too, which is the usual
+// case when labels and clauses have the same names.
 func from[T any](list []T, name string, nameOf func(*T) string) []T {
 	// Everything before low is below the name.
 	low, high := 0, 1

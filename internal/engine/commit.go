@@ -9,23 +9,23 @@ import (
 	"plinth/internal/store"
 )
 
-// commit gives drafts to the store, all of them or none, on the condition that what each was decided on still holds.
-// If it does not, the error is the store's *store.ConflictError, and the verb decides how to go on (draft.again,
-// draft.create).
+// commit gives drafts to the store, all of them or none, on the condition that the state on which each was decided
+// still holds. If it does not, the error is the store's *store.ConflictError, and the verb decides how to go on
+// (draft.again, draft.create).
 //
 //	∀ change: there is a precondition on its key     no key changes twice     (assertAtomic)
 //	committed(d) > revision(d.live)
 //
-// The commit of one draft can consist of more: the drafts of other objects whose status changes with it (others), its
-// companions and the keys of its claims (claimed), and the key of a guard. All preconditions of all of them are
-// checked at one point in the order of commits, so a reader sees all of the changes or none.
+// The commit of one draft can have more parts: the drafts of other objects whose status changes with it (others), its
+// companions and the keys of its claims (claimed), and the key of a guard. All preconditions of all of them are checked
+// at one point in the order of commits, so a reader sees all of the changes or none.
 //
-// Each change gets a revision of its own, so a watch that is cut off between two of them goes on with the second. The
-// changes of drafts come first, in the order of drafts: change i of n has revision − n + 1 + i (store.Writer), which
-// is how each draft learns its own.
+// Each change gets a revision of its own, so a watch that ends between two of them can be resumed with the second. The
+// changes of drafts are first, in the order of drafts: change i of n has revision − n + 1 + i (store.Writer), from
+// which each draft's own revision is computed.
 //
-// This is the only place that knows about dry runs (DRY-1): nothing of them is written, and only the name of a new
-// object is checked for being free.
+// This is the only place that knows about dry runs (DRY-1): none of their changes is written, and only the name of a
+// new object is checked for being free.
 func (e *Engine) commit(ctx context.Context, drafts ...*draft) error {
 	if d := drafts[0]; len(drafts) == 1 && len(d.others) > 0 {
 		drafts = append(drafts, d.others...)
@@ -50,7 +50,7 @@ func (e *Engine) commit(ctx context.Context, drafts ...*draft) error {
 		if invariants.Enabled {
 			d.assertCommit()
 		}
-		// From here on the outcome may be unknown: a commit that failed with another error than a conflict may have been
+		// From here on the outcome may be unknown: a commit that failed with an error other than a conflict may have been
 		// written. The verb must not begin again (draft.again).
 		d.tried = true
 		change := store.Change{Key: d.key()}
@@ -97,10 +97,11 @@ func (e *Engine) commit(ctx context.Context, drafts ...*draft) error {
 	return nil
 }
 
-// rehearse is the commit of a dry run. That the live version is still the one that was read is not checked: the
-// answer of a dry run is what a write would have given at the time of that read. A create is checked for a free name,
-// against the newest state, because "already exists" is what the client of such a dry run asks about. It reports a
-// taken name as the store does, so that the verb tries another generated name or becomes an update, as for a write.
+// rehearse is the commit of a dry run. It does not check that the live version is still the one that was read: the
+// answer of a dry run is the result that a write would have had at the time of that read. A create is checked for a
+// free name, against the newest state, because the client of such a dry run needs to know about "already exists". It
+// reports a taken name as the store does, so that the verb tries another generated name or becomes an update, as for a
+// write.
 func (d *draft) rehearse(ctx context.Context) error {
 	if d.live != nil {
 		return nil
@@ -115,8 +116,8 @@ func (d *draft) rehearse(ctx context.Context) error {
 	return nil
 }
 
-// revision is the revision of the live version, and 0 if there is none, which as a precondition demands that there is
-// none.
+// revision is the revision of the live version, and 0 if there is none; as a precondition, 0 means that the key is
+// absent.
 func (d *draft) revision() int64 {
 	if d.live == nil {
 		return 0
@@ -124,8 +125,8 @@ func (d *draft) revision() int64 {
 	return d.live.Revision
 }
 
-// commitFailed is the API error for an error of the store that is not a lost race. The end of the request's context
-// is a time-out (504), after which the write may still become durable: the client has to look. A store that takes no
+// commitFailed is the API error for an error of the store that is not a lost race. The end of the request's context is
+// a time-out (504), after which the write may still become durable: the client has to check. A store that takes no
 // writes, because its log failed or because it is shut down, is 503, so that clients try another server.
 func commitFailed(err error) error {
 	switch {
@@ -148,16 +149,16 @@ func lost(err error) (key store.Key, ok bool) {
 
 // again says whether the verb has to be repeated, given the error with which an attempt ended:
 //
-//   - after a lost race: somebody else's commit came first, so every attempt that is repeated means that another
-//     write succeeded. There is no limit on the number of attempts; the context of the request ends them (onto).
+//   - after a lost race: another request committed first, so every attempt that is repeated means that another write
+//     succeeded. There is no limit on the number of attempts; the context of the request ends them (onto).
 //
-//   - if the attempt ended without a commit (a refusal, or nothing to change) on a version that may not be the
-//     newest. Then it sets sure, with which the next attempt reads the newest one, so this happens once at most.
+//   - if the attempt ended without a commit (a refusal, or no change) on a version that may not be the newest. Then it
+//     sets sure, with which the next attempt reads the newest one, so this happens at most once.
 //
 //     the answer of a verb is that of a commit, or was decided on a version that is known to be the newest
 //
-// An attempt that came to a commit is not repeated for any other error than a lost race: the commit may have been
-// written although it failed.
+// After an attempt that tried to commit, only a lost race leads to another one: with any other error the commit may
+// have been written although it failed.
 func (d *draft) again(err error, sure *bool) bool {
 	if _, raced := lost(err); raced {
 		return true

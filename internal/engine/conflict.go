@@ -9,9 +9,9 @@ import (
 	"plinth/object"
 )
 
-// conflict is the error for the conflicts of an apply (SSA-4, BEY-2). The causes and the first line of the message
-// are the reference's, which clients look at. The lines after it are ours: for each field its path, its live value,
-// its owner and the wanted value, and at the end what the user can do, as commands.
+// conflict is the error for the conflicts of an apply (SSA-4, BEY-2). The causes and the first line of the message are
+// the reference's, which clients parse. The lines after it are ours: for each field its path, its live value, its owner
+// and the value in the intent, and at the end the ways to resolve the conflict, as commands.
 func (rq *Request) conflict(live object.Value, e *merge.ConflictError) error {
 	err := &apierr.Error{Code: 409, Reason: apierr.Conflict, Details: &apierr.Details{}}
 	var told strings.Builder
@@ -29,7 +29,7 @@ func (rq *Request) conflict(live object.Value, e *merge.ConflictError) error {
 	return err
 }
 
-// A message:
+// An example of a message:
 //
 //	Apply failed with 1 conflict: conflict with "hpa" with subresource "scale" using apps/v1: .spec.replicas
 //
@@ -47,8 +47,8 @@ func (rq *Request) subject() string {
 	return text
 }
 
-// ownerText names the owner of a field, with its operation, its subresource if that is not the object, and its time:
-// `"kubectl" (Apply through /scale, 2026-01-02T03:04:05Z)`.
+// ownerText names the owner of a field, with its operation, its subresource if there is one, and its time: `"kubectl"
+// (Apply through /scale, 2026-01-02T03:04:05Z)`.
 func ownerText(e *merge.Entry) string {
 	text := fmt.Sprintf("%q (%s", e.Manager, e.Operation)
 	if e.Subresource != "" {
@@ -64,7 +64,7 @@ func ownerText(e *merge.Entry) string {
 const maxShownValue = 200
 
 // shown is a value as a conflict shows it: as JSON, cut after maxShownValue bytes, not within a character. Values of
-// Secrets are not shown: an error message ends up in logs, and the user of an apply need not have the right to read.
+// Secrets are not shown: an error message ends up in logs, and the user of an apply may have no right to read.
 func (rq *Request) shown(v object.Value) string {
 	if rq.Resource.Confidential {
 		return "(not shown)"
@@ -76,8 +76,8 @@ func (rq *Request) shown(v object.Value) string {
 	return text
 }
 
-// waysOut is what the client can do about a conflict, as commands: force it, give the fields up, or share them. Two
-// managers that apply the same value both own the field, without a conflict.
+// waysOut lists the ways to resolve a conflict, as commands: force it, give the fields up, or share them. Two managers
+// that apply the same value both own the field, without a conflict.
 func (rq *Request) waysOut() string {
 	at := rq.Resource.Type().String() + "/" + rq.Name
 	if rq.Namespace != "" {

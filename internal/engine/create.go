@@ -9,13 +9,13 @@ import (
 	"plinth/object"
 )
 
-// nameAttempts is how many generated names are tried before the client is asked to try again, as many as in the
-// reference (KEP-4420). Of 27⁵ = 14 million suffixes one in fourteen is taken where a million objects share a prefix;
-// eight in a row are, once in two billion creates.
+// nameAttempts is how many generated names are tried before the server returns an error with a retry, as many as in the
+// reference (KEP-4420). There are 27⁵ = 14 million suffixes. If a million objects share a prefix, one suffix in
+// fourteen is taken, and all of eight are taken once in two billion creates.
 const nameAttempts = 8
 
-// Create creates an object (POST to a collection, URI-4), or does the operation that a subresource or a virtual
-// resource stands for (URI-1).
+// Create creates an object (POST to a collection, URI-4), or runs the operation of a subresource or a virtual resource
+// (URI-1).
 func (e *Engine) Create(ctx context.Context, rq *Request, body object.Parsed) (result *Result, err error) {
 	d := e.draft(rq, creates)
 	defer d.addWarnings(&result)
@@ -30,7 +30,7 @@ func (e *Engine) Create(ctx context.Context, rq *Request, body object.Parsed) (r
 	switch {
 	case rq.Subresource != nil:
 		return d.act(ctx)
-	// A binding at the collection of bindings, which is one of a Pod.
+	// A POST to the collection of bindings is a POST to the binding of a Pod.
 	case rq.Resource.Through != nil:
 		return d.through(ctx)
 	}
@@ -43,24 +43,24 @@ func (e *Engine) Create(ctx context.Context, rq *Request, body object.Parsed) (r
 	return d.create(ctx)
 }
 
-// create is the create of a new object. An update or an apply of an object that does not exist comes here, too.
+// create creates a new object, also for an update or an apply of an object that does not exist.
 //
-// The problem: a create can lose its race in three ways, and each asks for another part of the work to be repeated.
-// The obvious way, to repeat all of it, as updates do, would call mutating webhooks again for each generated name
-// that is taken, and would let a namespace whose annotations change all the time keep creates in it from ending. So:
+// The problem: a create can lose its race in three ways, and each requires that another part of the work is repeated.
+// The obvious way, repeating all of it as updates do, would call mutating webhooks again for each generated name that
+// is taken, and creates in a namespace whose annotations change all the time would never end. So:
 //
 //	lost at                              repeated
 //	its own key, name generated          make: another name and UID, and all steps behind that
-//	its own key, name given              nothing: AlreadyExists
+//	its own key, name given              none: AlreadyExists
 //	a claim (the address is taken)       make: another address
 //	namespace, definition, guard         recheck, and the commit of the same bytes
 //
-// Mutating admission sees the object once, before it has a name and a UID. n is a copy of the draft as it was
-// admitted, so make always begins with the same object.
+// Mutating admission sees the object once, before it has a name and a UID. n is a copy of the draft as it was admitted,
+// so make always begins with the same object.
 func (d *draft) create(ctx context.Context) (*Result, error) {
 	d.action = creates
-	// Zero and unparsable resourceVersions are ignored. Any other is refused, but by the commit: as in the reference
-	// an object is validated first, and a dry run does not ask.
+	// Zero and unparsable resourceVersions are ignored. Any other is refused, but by the commit: as in the reference an
+	// object is validated first, and a dry run does not check it.
 	seen, err := parseVersion(d.sent.At("metadata", "resourceVersion").Str())
 	d.versioned = err == nil && seen != 0
 	generated, prefixed := d.generated(), d.sent.At("metadata", "generateName").Str() != ""
@@ -78,7 +78,7 @@ func (d *draft) create(ctx context.Context) (*Result, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, commitFailed(err)
 		}
-		// The copy shares the warnings with d; everything else that make sets is its own.
+		// The copy shares the warnings with d; everything else that make sets belongs to the copy.
 		n := *d
 		if err := n.make(ctx); err != nil {
 			return nil, err
@@ -86,7 +86,7 @@ func (d *draft) create(ctx context.Context) (*Result, error) {
 		err := d.commit(ctx, &n)
 		d.tried = n.tried
 		key, raced := lost(err)
-		// Neither the name nor a claim was lost: the object is as good as before, if its parents are.
+		// Neither the name nor a claim was lost: the object is still valid if its namespace and definition are.
 		for raced && key != n.key() && !n.claimed.touches(key) {
 			if err := n.recheck(ctx, key); err != nil {
 				return nil, err
@@ -99,7 +99,7 @@ func (d *draft) create(ctx context.Context) (*Result, error) {
 			return n.answer(ctx)
 		case !raced:
 			return nil, err
-		case key != n.key(): // somebody else has taken what was allocated: it gets something else
+		case key != n.key(): // another request has taken an allocated value: allocate another one
 			continue
 		case !generated || attempt == nameAttempts:
 			return nil, n.taken(ctx, prefixed)
@@ -108,9 +108,9 @@ func (d *draft) create(ctx context.Context) (*Result, error) {
 	}
 }
 
-// make turns what was admitted into an object with a name, ready to be committed. It can be called again: it begins
-// with d.obj as admission has left it, and overwrites everything else. A second call gives the object another UID and
-// creationTimestamp, too, since nobody has seen those of the first.
+// make turns the admitted object into one with a name, ready to be committed. It can be called again: it begins with
+// d.obj as admission has left it, and overwrites everything else. A second call sets another UID and creationTimestamp,
+// too, since no client has seen the first ones.
 func (d *draft) make(ctx context.Context) error {
 	d.name()
 	if err := d.allocate(ctx); err != nil {
@@ -135,10 +135,10 @@ func (d *draft) make(ctx context.Context) error {
 	return d.claim(ctx)
 }
 
-// recheck looks again at what the draft depends on besides its own key, after a commit that lost a race at that key.
-// For the guard of a report, or an object whose status the report changes, the report is computed and printed again.
-// For the namespace or the definition, the fences are made again from what is there now; it is an error if that is
-// gone or being deleted.
+// recheck checks again what the draft depends on besides its own key, after a commit that lost a race at that key. For
+// the guard of a report, or an object whose status the report changes, the report is computed and printed again. For
+// the namespace or the definition, the fences are made again from the newest versions; it is an error if one of them
+// does not exist any more or is being deleted.
 func (d *draft) recheck(ctx context.Context, key store.Key) error {
 	if d.guard != nil && d.guard.pre.Key == key || slices.ContainsFunc(d.others,
 		func(o *draft) bool { return o.live.Key == key }) {
@@ -150,15 +150,15 @@ func (d *draft) recheck(ctx context.Context, key store.Key) error {
 	return d.requireParents(ctx)
 }
 
-// taken is the error that the name is taken. If the object that has the name is being deleted, the message says so:
-// the client may wait for it. A client that left the name to the server is asked to try again.
+// taken is the error for a name that is taken. If the object that has the name is being deleted, the message says so:
+// the client may wait for it. If the name was generated, the error has a Retry-After.
 func (d *draft) taken(ctx context.Context, prefixed bool) error {
 	err := apierr.NewAlreadyExists(d.rq.Resource.Type(), d.obj.At("metadata", "name").Str())
 	if prefixed {
 		err.Message += ", the server was not able to generate a unique name for the object"
 		err.Details.RetryAfterSeconds = 1
 	}
-	// Without an answer of the store the message is only less precise.
+	// If the store returns an error here, the message is only less precise.
 	if existing, _, _ := d.store.Live(ctx, d.key(), false); existing != nil && existing.Sidecar.Deleting {
 		err.Message = "object is being deleted: " + err.Message
 	}
@@ -166,7 +166,7 @@ func (d *draft) taken(ctx context.Context, prefixed bool) error {
 }
 
 // virtual is the create of a virtual resource, such as a SubjectAccessReview: nothing is stored, and Answer computes
-// the response from the body. It takes decode, own and admit of the steps of a create: the response shows managedFields
+// the response from the body. Of the steps of a create it takes decode, own and admit: the response shows managedFields
 // (as in the reference, which runs the same handler), but has no name, UID or resourceVersion. A dry run is the same.
 func (d *draft) virtual(ctx context.Context) (*Result, error) {
 	d.now = d.Engine.now()

@@ -6,10 +6,10 @@ import (
 	"plinth/object"
 )
 
-// CreateAll creates objects with given names in one commit, all or none. The server uses it for what has to exist
-// after its first start (namespaces, roles, priority classes …): more than a hundred objects share an fsync, where a
-// create for each would take one each. It authorizes nothing, is not repeated after a lost race, and a taken name is
-// an error.
+// CreateAll creates objects with given names in one commit, all or none. The server uses it for the objects that must
+// exist after its first start (namespaces, roles, priority classes …): more than a hundred objects share an fsync,
+// where separate creates would take one each. It authorizes nothing, is not repeated after a lost race, and a taken
+// name is an error.
 //
 // The steps are those of a create, without receive and permit, which are about users. An object in a namespace that the
 // same call creates is refused: requireNamespace looks at the store, which does not have it yet.

@@ -12,20 +12,19 @@ import (
 	"plinth/schema"
 )
 
-// How a body becomes the value that the steps work on:
+// The stages by which a body becomes the value that the steps work on:
 //
 //	decode (draft.go)   the kind and version of the body are those of the URL                       400
 //	decodeFields        each field is known and of its type; unknown ones are dropped and listed    400
-//	strictFields        the list, with duplicate fields, by the validation level of the request     warnings or 400
+//	strictFields        the list and duplicate fields, at the validation level of the request       warnings or 400
 //
-// In the reference that is one call, DecodeInto by a strict decoder, after which the handler asks whether the error is
-// runtime.IsStrictDecodingError; there, too, everything else counts first: a body with a wrong type and an unknown
-// field is refused for the type, and the field is not mentioned.
+// In the reference that is one call, DecodeInto by a strict decoder, after which the handler checks whether the error
+// is runtime.IsStrictDecodingError. There, too, all other errors take precedence: a body with a wrong type and an
+// unknown field is refused for the type, and the field is not mentioned.
 //
-// Two decoders of the reference stand behind it, so there are two sorts of texts and orders. Objects of built-in types
-// are decoded into Go structs; custom objects, to which this file says "custom", are parsed into maps and pruned by
-// their schema (schemaCoercingDecoder of apiextensions-apiserver). Where the two differ, the functions here ask
-// Request.custom.
+// The reference has two decoders for this, so there are two sorts of texts and orders. Objects of built-in types are
+// decoded into Go structs; custom objects are parsed into maps and pruned by their schema (schemaCoercingDecoder of
+// apiextensions-apiserver). Where the two differ, the functions here check Request.custom.
 
 // decodeFields is decode for a body of the right kind. Its errors are about fields only. strict are texts about the
 // body that the caller has found already (an unknown member of a JSON Patch operation); they are reported before the
@@ -39,7 +38,7 @@ func (d *draft) decodeFields(body object.Parsed, strict ...string) error {
 	if body.Value.IsNull() {
 		body.Value = object.MapOf()
 	}
-	// Unknown fields are dropped from the value and listed; the level of validation decides what becomes of the list.
+	// Unknown fields are dropped from the value and listed; the validation level decides whether the list is reported.
 	decoded, err := typ.Decode(body.Value)
 	if err != nil {
 		return err
@@ -47,7 +46,7 @@ func (d *draft) decodeFields(body object.Parsed, strict ...string) error {
 	if err := d.strictFields(typ, strict, &body, decoded.Unknown); err != nil {
 		return err
 	}
-	// A decoded object does not show the difference between an empty list of managedFields, which clears them, and none.
+	// managedFields: [] clears the managers, an absent list does not; the decoded object no longer shows the difference.
 	managed := body.Value.At("metadata", "managedFields")
 	d.clears = managed.Kind() == object.List && managed.Len() == 0
 	d.sent = decoded.Value.Edit([]object.Member{
@@ -64,8 +63,8 @@ func (d *draft) decodeFields(body object.Parsed, strict ...string) error {
 //	{"b": 1, "spec": {"x": 1, "replicas": 1, "replicas": 2}, "a": 1}
 //
 // the texts are about b, spec.x, spec.replicas and a, in this order. It is not the order of a parsed object, whose
-// members are sorted, so it is found by a second pass over the text (Parsed.Positions); a body that was no JSON has no
-// positions, and its duplicates come first. The parser and the decoder list a hundred paths each at most, so no body
+// members are sorted, so it is found by a second pass over the text (Parsed.Positions); a body that was not JSON has no
+// positions, and its duplicates come first. The parser and the decoder list at most a hundred paths each, so no body
 // makes this costly.
 func inOrder(body *object.Parsed, duplicates, unknown []string) []string {
 	type finding struct {
@@ -93,8 +92,8 @@ func inOrder(body *object.Parsed, duplicates, unknown []string) []string {
 	return texts
 }
 
-// bodyType returns the type of the body: that of the resource, or of the subresource if that has one of its own. The
-// body of /status has the type of the object; that of /scale is an autoscaling/v1 Scale, whatever the object is.
+// bodyType returns the type of the body: that of the resource, or of the subresource if its body has a type of its own.
+// The body of /status has the type of the object; that of /scale is an autoscaling/v1 Scale for every kind.
 func (rq *Request) bodyType() (group, version, kind string, typ *schema.Type) {
 	r, sub := rq.Resource, rq.Subresource
 	if sub == nil || sub.Schema == nil {
@@ -103,8 +102,8 @@ func (rq *Request) bodyType() (group, version, kind string, typ *schema.Type) {
 	return sub.Group, sub.Version, sub.Kind, sub.Schema()
 }
 
-// checkKind refuses a body of another kind or version than the URL takes. A missing kind or apiVersion stands for
-// that of the URL: a client that POSTs to /api/v1/namespaces/default/pods need not say twice that this is a Pod.
+// checkKind refuses a body of another kind or version than the URL takes. A missing kind or apiVersion means that of
+// the URL: a client that POSTs to /api/v1/namespaces/default/pods need not repeat that this is a Pod.
 //
 // The version has to be that of the URL even if another version of the kind is served and could be converted: a client
 // that sends v1 to a URL of v2 has mixed up its URLs. The texts of the errors are in part Go's own, since the reference
@@ -186,10 +185,10 @@ func cannotBeHandled(gotKind, gotVersion, kind, why string) error {
 		kind, why))
 }
 
-// strictFields applies the validation level of the request (fieldValidation, KEP-2885; VAL-2) to what a strict decoder
-// objects to: the texts in strict, duplicate fields and unknown fields. They are not reported (Ignore), are a warning
-// each (Warn), or are together one error (Strict). What the object becomes does not depend on the level: the last of
-// two duplicates counts, and unknown fields have been dropped.
+// strictFields applies the validation level of the request (fieldValidation, KEP-2885; VAL-2) to the findings of a
+// strict decoder: the texts in strict, duplicate fields and unknown fields. They are not reported (Ignore), are a
+// warning each (Warn), or are together one error (Strict). The resulting object does not depend on the level: the last
+// of two duplicates counts, and unknown fields have been dropped.
 //
 // The order is the reference's. Messages of the YAML parser come first, and in an error they are one entry. Fields of
 // built-in objects are reported in the order of the body. A custom object is parsed as a whole before its schema is
@@ -198,7 +197,7 @@ func (d *draft) strictFields(typ *schema.Type, strict []string, body *object.Par
 	if d.rq.Validation == Ignore || len(strict)+len(body.Duplicates)+len(unknown) == 0 {
 		return nil
 	}
-	// lines are messages of the YAML parser, which name a line of the body and no path.
+	// lines are messages of the YAML parser, which name a line of the body instead of a path.
 	found, lines := slices.Clone(strict), []string(nil)
 	var duplicates []string
 	for _, path := range body.Duplicates {

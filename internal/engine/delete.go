@@ -13,19 +13,19 @@ import (
 
 // Delete removes an object, or marks it as deleted and leaves the removal to a later write (DEL-1, DEL-2).
 //
-// Three things can hold a deleted object: finalizers, a grace period, and what its type says (Resource.Held: the
-// spec.finalizers of a Namespace). The invariant is that no object waits for nothing:
+// Three things can hold a deleted object: finalizers, a grace period, and a condition of its type (Resource.Held: the
+// spec.finalizers of a Namespace). The invariant is that a deleted object is removed as soon as nothing holds it:
 //
 //	released(o)  ⇔  finalizers(o) = ∅ ∧ deletionGracePeriodSeconds(o) = 0 ∧ ¬Held(o)
 //	o is in the store and has a deletionTimestamp  ⇒  ¬released(o)
 //
-// A delete of an object that nothing holds removes it in its own commit. Any other write that takes the last thing
-// that held the object away removes it in the same commit, too (draft.removes). The obvious way, a controller that
-// looks for released objects, would show clients an object that waits for nothing, and the controller would have to
-// find it again after every restart.
+// A delete of an object that nothing holds removes it in its own commit. Any other write that takes away the last thing
+// that held the object removes it in the same commit, too (draft.removes). The obvious way, a controller that looks for
+// released objects, would show clients deleted objects that nothing holds any more, and the controller would have to
+// search for them after every restart.
 //
-// A delete of an object that is deleted already can only shorten its grace period (grace, mark). What becomes of its
-// dependents is decided by two finalizers that the garbage collector removes (propagation.go).
+// A delete of an object that is already marked as deleted can only shorten its grace period (grace, mark). What happens
+// to its dependents is determined by two finalizers that the garbage collector removes (propagation.go).
 //
 // The steps of a delete are admit and check, with the live object, and then mark or the removal. A mark is a write
 // like others: it goes through version and commit, and a watch sees MODIFIED. A second delete that changes nothing
@@ -54,7 +54,7 @@ func (e *Engine) Delete(ctx context.Context, rq *Request, o DeleteOptions) (resu
 }
 
 // delete is one attempt of a delete. It starts from d.obj, which is the live object, or, for an eviction, the live
-// object with the condition that tells that it was evicted.
+// object with the condition DisruptionTarget.
 func (d *draft) delete(ctx context.Context, o DeleteOptions) (*Result, error) {
 	if err := d.exists(); err != nil {
 		return nil, err
@@ -75,13 +75,13 @@ func (d *draft) delete(ctx context.Context, o DeleteOptions) (*Result, error) {
 	}
 	r := d.rq.Resource
 	seconds, graceful, pending := r.grace(d.old, o.GracePeriodSeconds)
-	// A delete that changes nothing of the grace period adds no finalizer either. A namespace that is being emptied is
-	// left to its controller.
+	// A delete that does not change the grace period adds no finalizer either. A namespace that is being emptied is left
+	// to its controller.
 	if !pending && !(deleting(d.old) && r.Held != nil && r.Held(d.old)) {
 		if !d.keepFinalizers {
 			d.obj = r.propagation(d.old, o).with(d.obj)
 		}
-		// Of d.obj, so that the finalizer that propagation has just added counts.
+		// d.obj, and not d.old, so that the finalizer that propagation has just added counts.
 		held := len(finalizers(d.obj)) > 0 || r.Held != nil && r.Held(d.obj)
 		if !held && (!graceful || seconds == 0) {
 			return d.removeNow(ctx, graceful)
@@ -103,9 +103,9 @@ func (d *draft) delete(ctx context.Context, o DeleteOptions) (*Result, error) {
 	return d.answer(ctx)
 }
 
-// grace computes the grace period of a delete from what the client asked for and what the object waits for already.
-// graceful says that the type waits for a grace period at all, if only for 0 seconds. pending says that the object
-// waits already and that this delete does not shorten its period, so it changes nothing.
+// grace computes the grace period of a delete from the request and from the period that the object is already waiting
+// for. graceful says that the type waits for a grace period at all, if only for 0 seconds. pending says that the object
+// is waiting already and that this delete does not shorten its period, so it changes nothing.
 //
 //	old is deleting and pending   ⇒  the delete writes nothing
 //	old is deleting and ¬pending  ⇒  seconds < deletionGracePeriodSeconds(old), or that is 0
@@ -128,7 +128,7 @@ func (r *Resource) grace(old object.Value, asked *int64) (seconds int64, gracefu
 	return atLeast(*asked), true, false
 }
 
-// atLeast is a grace period as the reference counts it: a negative one is one second.
+// atLeast is a grace period as the reference counts it: a negative one means one second.
 func atLeast(seconds int64) int64 {
 	if seconds < 0 {
 		return 1
@@ -136,8 +136,8 @@ func atLeast(seconds int64) int64 {
 	return seconds
 }
 
-// deletable checks the preconditions in the options of a delete against the live version. Since the commit demands
-// that version, they hold at the commit, too.
+// deletable checks the preconditions in the options of a delete against the live version. The commit is made on the
+// condition that this version is still live, so they hold at the commit, too.
 func (rq *Request) deletable(live *store.Version, o DeleteOptions) error {
 	kind := apierr.Type{Group: rq.Resource.Group, Name: rq.Resource.Kind}
 	if uid := o.PreconditionUID; uid != "" && uid != live.Sidecar.UID {
@@ -158,8 +158,7 @@ func (rq *Request) deletable(live *store.Version, o DeleteOptions) error {
 //	deletionTimestamp = time of the first delete + deletionGracePeriodSeconds, but not before now
 //
 // The time of the first delete is not stored, so it is computed from the two old values. A result in the past becomes
-// now, with a period of at most one second: a node that waits for the object must still see that there is something
-// to wait for.
+// now, with a period of at most one second: the node that runs the Pod must still see a deletion that it has to finish.
 //
 // The first mark also raises metadata.generation, as in the reference, and applies what the type changes in a deleted
 // object (MarkDeleted).
@@ -197,9 +196,9 @@ func (r *Resource) mark(obj object.Value, seconds int64, now time.Time) object.V
 	return obj
 }
 
-// removeNow commits the removal of the object. The answer is a Status that names it, or, for types that answer a
-// delete with the object, the object: at the revision of the removal, and with a grace period of 0 seconds if the
-// type deletes gracefully. In a dry run there is no such revision, and the answer has the live one.
+// removeNow commits the removal of the object. The answer is a Status that names it, or, for types that return the
+// object from a delete, the object: at the revision of the removal, and with a grace period of 0 seconds if the type
+// deletes gracefully. In a dry run there is no such revision, and the answer has the live one.
 func (d *draft) removeNow(ctx context.Context, graceful bool) (*Result, error) {
 	rq := d.rq
 	d.remove = true
@@ -210,7 +209,7 @@ func (d *draft) removeNow(ctx context.Context, graceful bool) (*Result, error) {
 		return nil, err
 	}
 	if rq.Resource.DeleteReturnsObject {
-		// A version of its own: the live one is shared by all readers, and its revision must not change.
+		// A new Version: the live one is shared by all readers, and its revision must not change.
 		last := &store.Version{Key: d.live.Key, Data: d.live.Data, Sidecar: d.live.Sidecar}
 		if graceful {
 			var err error

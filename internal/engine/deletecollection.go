@@ -8,11 +8,11 @@ import (
 
 // DeleteCollection deletes every object that a list selects (DEL-4) and answers with that list.
 //
-// It is a list, and then one delete for each item, in order; it is not atomic, as in the reference. To delete all of
+// It is a list, and then one delete for each item, in order; it is not atomic, as in the reference. Deleting all of
 // them in one commit would let one object that cannot be deleted keep all others, and a collection of any size would
-// have to fit into one commit. Each delete has its own retry loop. An object that somebody else has deleted meanwhile
-// is no error; any other error ends the request, and what was deleted until then stays deleted. An object that was
-// created after the list is not deleted.
+// have to fit into one commit. Each delete has its own retry loop. An object that another request has deleted meanwhile
+// is not an error; any other error ends the request, and the objects deleted until then stay deleted. An object that
+// was created after the list is not deleted.
 //
 // Warnings are returned with an error, too, so the Collection is not nil then.
 func (e *Engine) DeleteCollection(ctx context.Context, rq *Request, l ListOptions,

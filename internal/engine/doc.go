@@ -1,28 +1,29 @@
 // Package engine implements the verbs of the API over a store: create, get, list, watch, update, patch, apply, delete
 // and deletecollection, one file each, to be read from top to bottom. It knows resource types, objects and revisions,
-// and nothing of HTTP.
+// but not HTTP.
 //
 // # Terminology
 //
 //   - A [Kind] is what is stored: objects under a path, in one version, with the conversion to its other versions.
 //   - A [Resource] is what is served: one version of a kind under one name, with its schema and its behaviours. Both
 //     are compared by identity.
-//   - The [Registry] finds resources. [Types] are all resources at one moment; a request asks for them once and keeps
-//     that answer.
-//   - A [Request] says what is asked, of which resource, by whom. It is not changed while it is served.
+//   - The [Registry] finds resources. [Types] are all resources at one moment; a request gets them once and uses them
+//     to its end.
+//   - A [Request] has the arguments of a verb: the resource, the names in the URL, the user and the options. It does
+//     not change while it is served.
 //   - A draft is one object on its way from a request into the store (draft.go).
-//   - A version is the bytes of an object at one revision ([store.Version]). Its sidecar has what selections and
-//     watches need to know of it without parsing; the [Layout] in the sidecar is this package's part of that.
+//   - A version is the bytes of an object at one revision ([store.Version]). Its sidecar has the data that selections
+//     and watches need without parsing the bytes; the [Layout] in the sidecar is this package's part of that.
 //
 // The words for the steps of a write (decode, default, own, admit, …) are in the glossary of ARCHITECTURE.md.
 //
 // # Resources and the tables that they come from
 //
-// A Resource is compiled, not written. Package builtin has a table with a row for each built-in kind (builtin.kind);
-// a row says what is special about that kind and leaves out what is usual. Package crd has CustomResourceDefinitions.
-// Both compile their rows into Resources, in which nothing is left out: all functions, names, verbs and subresources
-// that the verbs need. So there are two layers, and a newcomer who looks for a property of a kind looks at the row;
-// one who looks for its effect looks for the field of Resource here. The verbs never ask which kind they serve.
+// A Resource is compiled, not written by hand. Package builtin has a table with a row for each built-in kind
+// (builtin.kind); a row has only what is special about that kind. Package crd has CustomResourceDefinitions. Both
+// compile their rows into Resources, in which nothing is implied: all functions, names, verbs and subresources that the
+// verbs need. So there are two layers: the properties of a kind are in its row, and their effect is in the code that
+// uses the field of Resource. The verbs never check which kind they serve.
 //
 // # Steps
 //
@@ -34,51 +35,50 @@
 //	        allocate · prepare · settle · validate · check · report · claim · commit
 //	patch   as update; the body is what the patch makes of the live object
 //	apply   as update, or as create where there is no object; the merge with the live object includes own
-//	delete  admit · check · mark, or remove and claim · commit
+//	patch   as update; the body is the live object with the patch applied
 //
 // A write to a subresource takes the steps of an update: up to prepare, the draft is the body of the subresource;
 // prepare puts it into the object.
 //
 // # Lost races
 //
-// A verb reads the live version, decides, and commits on the condition that this version is still live. Two things
-// can go wrong: somebody else commits first, or the version that was read was not the newest one, which happens on a
+// A verb reads the live version, decides, and commits on the condition that this version is still live. Two things can
+// go wrong: another request commits first, or the version that was read was not the newest one, which happens on a
 // store that follows another server. The rule is
 //
 //	the answer of a verb is that of a commit, or was decided on a version that is known to be the newest
 //
-// The obvious ways fail. To read the newest version first, always, costs a round trip per write on a store that
-// follows another server. To retry only the commit would write bytes that were decided on an old version. So a verb
-// begins with what is at hand and is repeated from the top: after a lost race, and once more with a version that is
-// known to be the newest (sure) if an attempt without a commit ended on one that is not: a refusal, or "nothing
-// changed" (draft.again). The loop stands in the file of the verb. Everything that an attempt computes is in its
+// The obvious ways fail. Always reading the newest version first costs a round trip per write on a store that follows
+// another server. Retrying only the commit would write bytes that were computed from an old version. So a verb begins
+// with the version at hand and is repeated from the top: after a lost race, and once more with a version that is known
+// to be the newest (sure) if an attempt without a commit (a refusal, or "nothing changed") was decided on a version
+// that may not be (draft.again). The loop is in the file of the verb. Everything that an attempt computes is in its
 // draft, which is thrown away.
 //
-// A create repeats less. Mutating admission runs once, before the object has a name; only a taken generated name
-// repeats the steps behind it. If only the namespace or the definition has changed since, it is looked at again and
-// the same bytes are sent.
+// A create repeats less. Mutating admission runs once, before the object has a name; if a generated name is taken, only
+// the steps after admission are repeated. If only the namespace or the definition has changed since, it is checked
+// again and the same bytes are sent.
 //
 // # Ownership
 //
-// own records in metadata.managedFields which fields the writer now owns. It compares old with the draft, so
-// everything that is not the writer's doing must be equal in both when it runs: system metadata (inherit, wipe) and
-// defaults (fill) come before it. Mutating admission comes behind it, as in the reference: what a webhook adds
-// belongs to nobody. prepare comes behind it, too: what it resets for this URL is declared by Resource.Resets and
+// own records in metadata.managedFields which fields the writer now owns. It compares old with the draft, so everything
+// that the writer did not change must be equal in both when it runs: system metadata (inherit, wipe) and defaults
+// (fill) are set before it. Mutating admission runs after it, as in the reference: fields that a webhook adds have no
+// owner. prepare runs after it, too: the fields that it resets for this URL are declared by Resource.Resets and
 // subtracted by package merge, so that a PUT of the whole object does not own the status that it may not write. An
-// apply has merged its intent with the live object before, and owns by that.
+// apply computes ownership when it merges its intent with the live object.
 //
 // # Stored forms that are out of date
 //
-// The schema of a custom kind, its storage version or its defaults may change while objects are stored. To rewrite
-// all of them at once is what the reference leaves to a storage migration, and what a server with a million objects
-// cannot do between two requests; to treat their bytes as current would show objects without new defaults and with
-// fields that were pruned from the schema. So every version has a stamp of what decided its form (see [Kind]):
+// The schema of a custom kind, its storage version or its defaults may change while objects are stored. Rewriting all
+// of them at once is what the reference leaves to a storage migration, and takes too long for a server with a million
+// objects. Treating their bytes as current would show objects without new defaults and with fields that were removed
+// from the schema. So every version has a stamp, a hash of what determined its form (see [Kind]):
 //
 //	stamp(v) = stamp(k)  ⇒  v.Data = what a write of the same object would store now
 //
-// and only such bytes are sent as they are. Other versions go through Kind.readAll on every read, together where
-// there are many, because a conversion may be a call of a webhook; a write stores the current form, and is never
-// "nothing changed".
+// and only such bytes are sent as they are. Other versions are read through Kind.readAll on every read, many at a time,
+// because a conversion may call a webhook; a write stores the current form, and is never treated as "nothing changed".
 //
 // # Lists
 //
@@ -93,5 +93,5 @@
 // # Deletion
 //
 // A delete removes an object at once, or marks it with a deletionTimestamp and leaves the removal to the write that
-// takes away the last thing that holds it. delete.go explains which.
+// removes the last finalizer or other hold. delete.go explains when it does which.
 package engine

@@ -17,24 +17,25 @@ import (
 	"plinth/object"
 )
 
-// draft is one object on its way from a request into the store. It carries everything that one step finds out and a
-// later one needs; nothing else carries state between steps. The steps are the methods below; the package comment
-// says which verb takes which. A draft whose commit loses a race is thrown away, and its verb begins again with a new
-// one. A draft is used by one goroutine and needs no lock.
+// draft is one object on its way from a request into the store. It carries everything that one step computes and a
+// later one needs; no other state is passed between steps. The steps are the methods below; the package comment says
+// which verb takes which. A draft whose commit loses a race is thrown away, and its verb begins again with a new one. A
+// draft is used by one goroutine and needs no lock.
 //
 // In every state of a draft:
 //
-//	live = nil   ⇒  old is null: there is nothing that the draft replaces
+//	live = nil   ⇒  old is null: the draft replaces no object
 //	live ≠ nil   ⇒  old = live, converted to the version of the request; null if live cannot be read (forceDelete)
 //	sure         ⇒  current (onto)
 //	committed ≠ 0  ⇒  committed > revision(live)
 //
-// What a draft may make of its object, whatever the verb, is asserted before every commit (assertCommit).
+// The rules for the object that hold for every verb are asserted before every commit (assertCommit).
 //
-// The values are immutable, so obj, stored, sent and old share what is equal in them, and a step that changes nothing
-// costs nothing. The object takes three forms: sent is the body as it was decoded; obj is what the steps make of it;
-// stored, from settle on, is obj in the form in which it is stored. Both of the latter are kept to the end, because
-// validation and admission see obj (an empty list and an absent one differ), and the bytes come from stored.
+// The values are immutable, so obj, stored, sent and old share the parts that are equal in them, and a step that
+// changes no field copies nothing. The object takes three forms: sent is the body as it was decoded; obj is the result
+// of the steps so far; stored, from settle on, is obj in the form in which it is stored. Both of the latter are kept to
+// the end, because validation and admission see obj (an empty list and an absent one differ), and the bytes are printed
+// from stored.
 type draft struct {
 	*Engine
 	rq     *Request
@@ -42,11 +43,11 @@ type draft struct {
 	now    time.Time
 	dry    bool
 
-	live    *store.Version // what the draft is to replace; nil: there is nothing
+	live    *store.Version // the version that the draft is to replace; nil: there is none
 	current bool           // live is known to be the newest version, see again
-	old     object.Value   // live in the version of the request; null: there is nothing
-	// form is old if that is known to have the form that Decode and Settle give, else null: what of the new object is
-	// shared with it need not be decoded or settled again.
+	old     object.Value   // live in the version of the request; null: there is none
+	// form is old if that is known to have the form that Decode and Settle return, else null: the parts of the new object
+	// that are shared with it need not be decoded or settled again.
 	form object.Value
 
 	sent object.Value // the body, decoded
@@ -54,11 +55,11 @@ type draft struct {
 	evicting bool
 	// versioned: the body of a create has a resourceVersion. A dry run may have one; the commit refuses it.
 	versioned bool
-	// upserts: a PUT or an apply that creates, for which the user needs the verb create, too.
+	// upserts: a PUT or an apply that creates the object, for which the user needs the verb create, too.
 	upserts bool
-	// clears: the body has an empty list of managedFields, which a decoded object does not show any more.
+	// clears: the body has an empty list of managedFields, which the decoded object no longer shows.
 	clears bool
-	// owned: the body comes from a merge, so its managedFields say already who owns what.
+	// owned: the body is the result of a merge, so its managedFields already record the new owners.
 	owned bool
 	// obj is the object after each step; stored is obj as it is stored; stable says that stored is known to have the
 	// form that Decode and Settle give.
@@ -66,22 +67,22 @@ type draft struct {
 	stored object.Value
 	stable bool
 
-	// fences must hold, beside the revision of live, when the draft is committed. others are drafts of other objects
-	// that change in the same commit, and guard is what that commit changes beside objects; see report.
+	// fences are preconditions of the commit besides the revision of live. others are drafts of other objects that change
+	// in the same commit, and guard is the change to a key that is not an object; see report.
 	fences []store.Precondition
 	others []*draft
 	guard  *guard
-	// allocation is what the object was allocated, and claimed what the commit takes and gives back because of that
-	// (claim.go). renewed is what comes into the place of a removed companion; nil: nothing.
+	// allocation has the values that were allocated to the object, and claimed the claims that the commit takes and gives
+	// back because of them (claim.go). renewed is the version that replaces a removed companion; nil: none does.
 	allocation *Allocation
 	claimed    *claimed
 	renewed    *store.Version
-	// next is what the commit puts in the place of live, and what the answer shows. With remove set the commit removes
-	// live instead, and next is only shown.
+	// next is the version that the commit stores in the place of live, and that the answer shows. With remove set the
+	// commit removes live instead, and next is only shown.
 	next   *store.Version
 	remove bool
-	// tried: the store was asked to commit the draft, so it has checked it against the newest state. committed is the
-	// revision of the commit; 0: there was none.
+	// tried: the store was given the draft to commit, and checked it against the newest state. committed is the revision
+	// of the commit; 0: there was none.
 	tried     bool
 	committed int64
 
@@ -111,10 +112,11 @@ func (e *Engine) draft(rq *Request, a action) *draft {
 }
 
 // onto begins an attempt: it copies the draft, and gives the copy the live version as it is now. With sure, the store
-// has to know that this is the newest version; without, it may answer from a state that lags behind (draft.again).
+// has to return a version that it knows to be the newest; without, it may answer from a state that lags behind
+// (draft.again).
 //
-// The copy has everything that does not depend on the live version, the decoded body for one. d itself is not
-// changed, so the loops of the verbs call onto on the same draft again and again.
+// The copy has everything that does not depend on the live version, such as the decoded body. d itself is not changed,
+// so the loops of the verbs call onto on the same draft again and again.
 func (d *draft) onto(ctx context.Context, sure bool) (*draft, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, commitFailed(err)
@@ -150,7 +152,7 @@ func (d *draft) onto(ctx context.Context, sure bool) (*draft, error) {
 func (d *draft) decode(body object.Parsed) error {
 	group, version, kind, _ := d.rq.bodyType()
 	sub, sent := d.rq.Subresource, body.Value.At("apiVersion").Str()
-	// A subresource may take its body in an older version that is equal but for its name (policy/v1beta1 Eviction).
+	// The body of a subresource may be of an older version that is equal but for its name (policy/v1beta1 Eviction).
 	if sub != nil && sub.OldVersion != "" && sent == apiVersion(group, sub.OldVersion) {
 		version = sub.OldVersion
 	}
@@ -167,9 +169,9 @@ func (d *draft) decode(body object.Parsed) error {
 	return nil
 }
 
-// receive gives the decoded body to the audit record. If the policy records bodies (Received.Whole), it gets the
-// defaults and the stored form first, as in the reference; otherwise the record takes its name, namespace and UID
-// from it.
+// receive gives the decoded body to the audit record. If the policy records bodies (Received.Whole), the defaults are
+// filled in and it is brought into the stored form first, as in the reference; otherwise the record takes only its
+// name, namespace and UID from it.
 func (d *draft) receive() {
 	received := d.rq.Received
 	if received == nil {
@@ -198,8 +200,8 @@ func (d *draft) wipe() {
 	d.obj = d.sent.With("metadata", d.sent.At("metadata").Edit(set, drop...))
 }
 
-// inherit gives the object the system metadata of the old one. It comes before own, which compares the result with
-// the old object. The body of a subresource may be of another kind; it gets them in prepare.
+// inherit copies the system metadata of the old object into the new one. It runs before own, which compares the result
+// with the old object. The body of a subresource may be of another kind; prepare copies the metadata there.
 func (d *draft) inherit() {
 	d.obj = d.sent
 	if d.rq.Subresource == nil {
@@ -207,7 +209,7 @@ func (d *draft) inherit() {
 	}
 }
 
-// fill is the step that defaults: those of the resource, or of the body of the subresource.
+// fill is the step "default": with the defaults of the resource, or of the body of the subresource.
 func (d *draft) fill() {
 	fill := d.rq.Resource.Default
 	if sub := d.rq.Subresource; sub != nil {
@@ -219,14 +221,14 @@ func (d *draft) fill() {
 }
 
 // own records in metadata.managedFields which fields the writer owns from now on (SSA-1, SSA-6, SSA-19). It compares
-// the object with the old one, so system metadata and defaults must be in it already: otherwise a field that the
-// client left to be defaulted would look removed, and its owner would lose it.
+// the object with the old one, so system metadata and defaults must be in it already: otherwise a field that the client
+// left to be defaulted would look removed, and its owner would lose it.
 //
-//	own has run  ⇒  managedFields has one entry per (manager, operation, subresource, version), and none is empty
+//	own has run  ⇒  one entry per (manager, operation, subresource, version of an update), and none is empty
 //
-// A merged object has been owned by the merge. An operation, such as the binding of a Pod, is owned by nobody. If
-// ownership cannot be computed, the write goes on with the managers as they were, as in the reference, and the client
-// is warned.
+// For a merged object the merge has recorded the owners. The fields that an operation sets, such as the binding of a
+// Pod, have no owner. If ownership cannot be computed, the write goes on with the managers as they were, as in the
+// reference, and the client gets a warning.
 func (d *draft) own(ctx context.Context) {
 	sub := d.rq.Subresource
 	var err error
@@ -252,8 +254,8 @@ func (d *draft) own(ctx context.Context) {
 }
 
 // name makes a new object unique: it sets the UID, the creation time, and the name if the client left that to the
-// server. It comes after admission, as in the reference: a webhook sees an object without a name. d.sent becomes the
-// object with its name; WarnCreate gets it as what was sent.
+// server. It runs after admission, as in the reference: a webhook sees an object without a name. d.sent becomes the
+// object with its name; WarnCreate gets it as the object that was sent.
 func (d *draft) name() {
 	meta := d.obj.At("metadata")
 	name := meta.At("name").Str()
@@ -275,8 +277,8 @@ func (d *draft) name() {
 	d.obj = d.sent
 }
 
-// key is the key under which the draft is stored. That of the live version is used where there is one: its strings
-// are shared by all versions of the object, while those of the request point into its body or URL.
+// key is the key under which the draft is stored. If there is a live version, its key is used: its strings are shared
+// by all versions of the object, while those of the request point into its body or URL.
 func (d *draft) key() store.Key {
 	if d.live != nil {
 		return d.live.Key
@@ -290,9 +292,9 @@ func (d *draft) key() store.Key {
 	return d.rq.Resource.key(d.rq.Namespace, name)
 }
 
-// prepare resets what a client may not set at this URL (WRITE-4): status on the main one, everything else at /status.
-// A write to a subresource becomes a write of the object here: sub.Write puts what the body may change into the old
-// object, and from then on d.obj is the object and d.sent the body.
+// prepare resets the fields that a client may not set at this URL (WRITE-4): status on the main one, everything else at
+// /status. A write to a subresource becomes a write of the object here: sub.Write copies the fields that the body may
+// change into the old object, and from then on d.obj is the object and d.sent the body.
 func (d *draft) prepare() error {
 	r, sub := d.rq.Resource, d.rq.Subresource
 	switch {
@@ -313,21 +315,21 @@ func (d *draft) prepare() error {
 	return nil
 }
 
-// settle brings the object into its stored form, and raises metadata.generation if what counts has changed. obj keeps
-// the form before: validation distinguishes an empty list from none, the stored form does not.
+// settle brings the object into its stored form, and raises metadata.generation if the parts that count have changed.
+// obj keeps the form before: validation distinguishes an empty list from an absent one, the stored form does not.
 func (d *draft) settle() {
 	d.stored, d.stable = d.rq.Resource.Schema().SettleFrom(d.obj, d.form)
 	if d.live == nil {
 		return
 	}
-	// A status, or an operation such as a binding, does not change what the object is meant to be.
+	// A status, or an operation such as a binding, does not change the desired state of the object.
 	if sub := d.rq.Subresource; sub == nil || sub.Name != "status" && sub.does("update") {
 		d.bump()
 	}
 }
 
-// bump raises metadata.generation by one if the parts of the object that count (Resource.Generation) have changed.
-// They have not if they are equal before settle or after it: an empty list that is stored as none is no change.
+// bump raises metadata.generation by one if the parts of the object that count (Resource.Generation) have changed. They
+// have not if they are equal before settle or after it: an empty list that is stored as an absent one is not a change.
 func (d *draft) bump() {
 	generation := d.rq.Resource.Generation
 	if generation == nil {
@@ -338,7 +340,7 @@ func (d *draft) bump() {
 		return
 	}
 	next := object.IntOf(d.old.At("metadata", "generation").Int() + 1)
-	// Mostly the two are one value, which then is edited once.
+	// In most cases the two are one value, which then is edited once.
 	same := d.stored == d.obj
 	d.obj = d.obj.WithAt(next, "metadata", "generation")
 	if same {
@@ -348,9 +350,9 @@ func (d *draft) bump() {
 	}
 }
 
-// validate refuses what the reference's validation refuses (VAL-1, VAL-4), with all errors in one answer, and warns
-// of what that warns of. Rules, those of a custom type, are given the errors so far: they are not evaluated on an
-// object whose structure is wrong. Warnings are computed of valid objects only.
+// validate refuses what the reference's validation refuses (VAL-1, VAL-4), with all errors in one answer, and adds the
+// reference's warnings. Rules, the CEL rules of a custom type, gets the errors so far: CEL rules are not evaluated on
+// an object whose structure is wrong. Warnings are computed for valid objects only.
 func (d *draft) validate(ctx context.Context) error {
 	r, sub := d.rq.Resource, d.rq.Subresource
 	var errs field.ErrorList
@@ -396,9 +398,9 @@ func (d *draft) validate(ctx context.Context) error {
 	return nil
 }
 
-// permit refuses content that the user may not write although the verb is allowed: a role with more rights than they
-// have. It sees the object after admission, so a webhook cannot add such rights either. The server itself has no
-// Authorizer and may write everything.
+// permit refuses content that the user may not write although the verb is allowed: a role with more rights than the
+// user has. It sees the object after admission, so a webhook cannot add such rights either. Requests of the server
+// itself have no Authorizer and may write everything.
 func (d *draft) permit(ctx context.Context) error {
 	if permit := d.rq.Resource.Permit; permit != nil && d.rq.Authorizer != nil && d.rq.Subresource == nil {
 		return permit(ctx, d.rq, d.obj, d.old)
@@ -406,9 +408,9 @@ func (d *draft) permit(ctx context.Context) error {
 	return nil
 }
 
-// check is the last step that may refuse: validating admission and quota, of which there is what [Writing].Check
-// says. As in the reference, a PUT or an apply that creates is authorized as a create here, when the object is known
-// to be valid (SSA-17).
+// check is the last step that may refuse: validating admission and quota, as far as [Writing].Check implements them. As
+// in the reference, a PUT or an apply that creates is authorized as a create here, when the object is known to be valid
+// (SSA-17).
 func (d *draft) check(ctx context.Context) error {
 	if d.upserts {
 		if err := d.rq.may(ctx, "create"); err != nil {
@@ -421,9 +423,9 @@ func (d *draft) check(ctx context.Context) error {
 	return nil
 }
 
-// print makes the version that is to be stored. If the write takes away the last thing that held a deleting object,
-// the object is removed instead (DEL-1). If only the times of managers have changed, nothing has (SSA-16): without
-// that rule a controller that applies the same object every second would write it every second.
+// print makes the version that is to be stored. If the write takes away the last thing that held a deleting object, the
+// object is removed instead (DEL-1). If only the times of managers have changed, the write counts as no change
+// (SSA-16): without that rule a controller that applies the same object every second would write it every second.
 func (d *draft) print(ctx context.Context) error {
 	if d.live != nil && onlyTimes(d.obj, d.old) {
 		d.obj, d.stored = d.old, d.old
@@ -435,7 +437,7 @@ func (d *draft) print(ctx context.Context) error {
 		before = &store.Version{Key: d.key(), Sidecar: &store.Sidecar{}}
 	}
 	var err error
-	if d.remove { // what is only shown may be of any size
+	if d.remove { // a version that is only shown may be of any size
 		d.next, err = d.version(ctx, d.rq.Resource, before, d.stored, false, d.now)
 	} else {
 		err = d.fit(ctx, before)
@@ -458,17 +460,17 @@ func (r *Resource) released(obj object.Value) bool {
 		(r.Held == nil || !r.Held(obj))
 }
 
-// unchanged says whether the write would store the bytes that are stored, in the current form (WRITE-3). Then it is
-// not committed: the resourceVersion stays, and no watch is woken. Bytes are canonical, so equal objects are equal
-// bytes. An object in an old form is written even if nobody changed it: that is how storage migration works.
+// unchanged says whether the write would store the bytes that are stored, in the current form (WRITE-3). Then it is not
+// committed: the resourceVersion stays, and no watch is woken. Bytes are canonical, so equal objects are equal bytes.
+// An object in an old form is written even if it did not change: that is how storage migration works.
 func (d *draft) unchanged() bool {
 	return d.live != nil && !d.remove && d.rq.Resource.Stored.current(d.live) &&
 		bytes.Equal(d.next.Data, d.live.Data) && d.claimed.none()
 }
 
-// answer is what the client gets: the object as committed; for a dry run, as it would be, at the revision that is
-// live; if the write removed it, as the write would have left it, at the revision that it had (DEL-3). What was not
-// stored like that has Variant 0, so that its encoding is not kept for others.
+// answer is the response: the object as committed; for a dry run, as it would be, at the live revision; if the write
+// removed it, as the write would have left it, at the revision that it had (DEL-3). An object that was not stored in
+// this form has Variant 0, so that its encoding is not kept for other requests.
 func (d *draft) answer(ctx context.Context) (*Result, error) {
 	if d.committed > 0 && !d.remove {
 		d.next.Revision = d.committed
@@ -484,9 +486,9 @@ func (d *draft) answer(ctx context.Context) (*Result, error) {
 	return result, nil
 }
 
-// change takes the steps of a write to a live object or to one of its subresources: an update, a patch or an apply.
-// All of them come here with the body decoded in sent. It returns an error of the first step that fails; the draft is
-// used no more then, so no step has to undo anything.
+// change takes the steps of a write to a live object or to one of its subresources: an update, a patch or an apply. All
+// of them call it with the body decoded in sent. It returns an error of the first step that fails; the draft is not
+// used any more then, so no step has to undo anything.
 func (d *draft) change(ctx context.Context) (*Result, error) {
 	d.inherit()
 	d.fill()
@@ -529,7 +531,7 @@ func (d *draft) change(ctx context.Context) (*Result, error) {
 	return d.answer(ctx)
 }
 
-// addWarnings adds the warnings to a result, also to that of a failure. The verbs defer it, with a pointer to their
+// addWarnings adds the warnings to a result, also if the verb failed. The verbs defer it, with a pointer to their
 // result.
 func (d *draft) addWarnings(result **Result) {
 	if len(d.warnings.texts) == 0 {

@@ -7,7 +7,7 @@ import (
 	"plinth/internal/store"
 )
 
-// Config is what an Engine is made of. Store and Registry are required.
+// Config has the parts of an Engine. Store and Registry are required.
 type Config struct {
 	Store    *store.Store
 	Registry *Registry
@@ -16,12 +16,12 @@ type Config struct {
 	// exist or are being emptied, and every namespace can be deleted.
 	AnyNamespace bool
 	// KeepFinalizers makes deletes add no finalizers for their propagation. It is set when no garbage collector runs,
-	// since nobody would remove those finalizers.
+	// since those finalizers would never be removed.
 	KeepFinalizers bool
 }
 
-// Engine does the verbs on the objects of a store. All methods may be called concurrently: the store orders commits,
-// the registry answers with immutable Types, and recent, which only saves parsing, has its own lock.
+// Engine implements the verbs on the objects of a store. All methods may be called concurrently: the store orders
+// commits, the registry returns immutable Types, and recent, which only saves parsing, has its own lock.
 type Engine struct {
 	store    *store.Store
 	registry *Registry
@@ -42,8 +42,8 @@ func New(c Config) *Engine {
 	}
 }
 
-// splitKey splits the name in a key into namespace and name. A name cannot contain "/", so a name without one is that
-// of a cluster-scoped object.
+// splitKey splits the name in a key into namespace and name. A name cannot contain "/", so one without it is that of a
+// cluster-scoped object.
 func splitKey(name string) (namespace, base string) {
 	if namespace, base, ok := strings.Cut(name, "/"); ok {
 		return namespace, base

@@ -11,19 +11,19 @@ import (
 
 // Eviction says how objects of a type are evicted: by a delete that budgets may refuse.
 type Eviction struct {
-	// Options returns the options of the delete. err refuses the body before anything is looked at; refusal is the error
-	// of the delete itself, which is returned only if the budgets allow it.
+	// Options returns the options of the delete. err refuses the body before any object is read; refusal is the error of
+	// the delete itself, which is returned only if the budgets allow it.
 	Options func(body object.Value, dryRun bool) (o DeleteOptions, refusal, err error)
 	// Budgets names the type of the objects that may refuse evictions: PodDisruptionBudgets, in the namespace of the
 	// evicted object.
 	Budgets apierr.Type
-	// Decide says whether the budgets allow the eviction of an object. It is a pure function of what it is given.
+	// Decide says whether the budgets allow the eviction of an object. It is a pure function of its arguments.
 	Decide func(obj object.Value, budgets []object.Value, now time.Time) (Decision, error)
-	// Mark returns the object as it is deleted, with the condition that tells that it was evicted.
+	// Mark returns the object with the condition DisruptionTarget, which says that it was evicted.
 	Mark func(obj object.Value, now time.Time) object.Value
 }
 
-// Decision is the answer of Decide where the eviction is allowed.
+// Decision is the result of Decide if the eviction is allowed.
 type Decision struct {
 	// Budget is the index of the budget whose Status changes with the eviction; negative: none does.
 	Budget int
@@ -35,12 +35,12 @@ type Decision struct {
 //
 //	a budget allows n evictions  ⇒  at most n are committed before its status is computed anew
 //
-// Of two evictions at once that a budget allows once, the second loses the race, begins again, and is refused. The
-// obvious way, and that of the reference, is to write the budget first and to delete the Pod then. If the Pod is not
-// deleted after that, the budget has paid for nothing until its controller finds that out.
+// Of two concurrent evictions that a budget allows once, the second loses the race, begins again, and is refused. The
+// obvious way, and that of the reference, is to write the budget first and then to delete the Pod. If the delete fails,
+// the budget has been reduced for no eviction until its controller computes it again.
 //
-// The request is a create of an Eviction, and mutating admission sees it as that. The delete that follows is one
-// attempt of Delete with a draft of its own, which does not go through admission again (evicting).
+// The request is a create of an Eviction, and mutating admission sees that. The delete that follows is one attempt of
+// Delete with a draft of its own, which does not go through admission again (evicting).
 func (d *draft) evict(ctx context.Context) (*Result, error) {
 	e, target := d.rq.Subresource.Eviction, *d.rq
 	target.Subresource = nil
@@ -66,9 +66,9 @@ func (d *draft) evict(ctx context.Context) (*Result, error) {
 	}
 }
 
-// evicted is one attempt of an eviction. The budgets are read behind the object and may be newer; that they are
-// unchanged is demanded of the one alone whose status the commit changes. A budget that comes into being between the
-// two reads and the commit is not seen, as in the reference.
+// evicted is one attempt of an eviction. The budgets are read after the object and may be newer. The commit has a
+// precondition only on the budget whose status it changes. A budget that is created between the two reads and the
+// commit is not seen, as in the reference.
 func (d *draft) evicted(ctx context.Context, e *Eviction, o DeleteOptions, refusal error) (*Result, error) {
 	if err := d.exists(); err != nil {
 		return nil, err
@@ -104,8 +104,8 @@ func (d *draft) evicted(ctx context.Context, e *Eviction, o DeleteOptions, refus
 	return &Result{Status: done(), Created: true}, nil
 }
 
-// list returns the objects of a type in the namespace of the draft, as they are now, with their versions; none if the
-// type is not served. An object that cannot be read is an error.
+// list returns the objects of a type in the namespace of the draft, as they are now, with their versions; both are
+// empty if the type is not served. An object that cannot be read is an error.
 func (d *draft) list(ctx context.Context, r *Resource) (objects []object.Value, versions []*store.Version, err error) {
 	if r == nil {
 		return nil, nil, nil

@@ -14,12 +14,12 @@ import (
 	"plinth/internal/store"
 )
 
-// futureWait is how long a read waits for a revision that has not happened yet (LIST-6). A client that reads from two
-// servers may know a revision that one of them has not received.
+// futureWait is how long a read waits for a revision that this server has not reached yet (LIST-6). A client that reads
+// from two servers may have a revision from one that the other has not received.
 const futureWait = 3 * time.Second
 
 // Get reads one object (LIST-2). Without a resourceVersion it is the newest version, for which the store may have to
-// ask another server; with one, the newest version that is known here, which must not be older than that.
+// query another server; with one, the newest version that is known here, which must not be older than that.
 func (e *Engine) Get(ctx context.Context, rq *Request, resourceVersion string) (*Result, error) {
 	revision, err := parseVersion(resourceVersion)
 	if err != nil {
@@ -28,7 +28,7 @@ func (e *Engine) Get(ctx context.Context, rq *Request, resourceVersion string) (
 	if err := e.waitFor(ctx, revision); err != nil {
 		return nil, err
 	}
-	// With a resourceVersion, any version from that on will do, so the state at hand is asked.
+	// With a resourceVersion, any version from that on is valid, so the state at hand is read.
 	v, _, err := e.store.Live(ctx, rq.key(), resourceVersion == "")
 	if err != nil {
 		return nil, commitFailed(err)
@@ -46,7 +46,7 @@ func (e *Engine) Get(ctx context.Context, rq *Request, resourceVersion string) (
 func (rq *Request) key() store.Key { return rq.Resource.key(rq.Namespace, rq.Name) }
 
 // notFound is the error that no object has the request's name, or, as in the reference, that none can have it, if the
-// name is no valid path segment. All verbs use it, so that a client gets the same answer by each of them.
+// name is not a valid path segment. All verbs use it, so that a client gets the same answer from each of them.
 func (rq *Request) notFound() error {
 	if wrong := content.IsPathSegmentName(rq.Name); len(wrong) > 0 {
 		return apierr.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", rq.Name, strings.Join(wrong, ";")))
@@ -58,8 +58,8 @@ func (rq *Request) notFound() error {
 	return apierr.NewNotFound(typ, rq.Name)
 }
 
-// parseVersion parses a resourceVersion; "" and "0" are 0. It takes 63 bits: revisions are positive int64 numbers. What
-// 0 means is for the verb to say: the newest version for a get without one, any version for a list with "0".
+// parseVersion parses a resourceVersion; "" and "0" are 0. It accepts 63 bits: revisions are positive int64 numbers.
+// The meaning of 0 depends on the verb: the newest version for a get without one, any version for a list with "0".
 func parseVersion(text string) (int64, error) {
 	if text == "" {
 		return 0, nil
@@ -72,7 +72,7 @@ func parseVersion(text string) (int64, error) {
 	return int64(revision), nil
 }
 
-// fresh waits until the state is as new as the newest write at the time of the call. On the embedded log it always
+// fresh waits until the state is as new as the newest write at the time of the call. With the embedded log it always
 // is.
 func (e *Engine) fresh(ctx context.Context) error {
 	if _, err := e.store.Fresh(ctx, store.Key{}, true); err != nil {
@@ -81,8 +81,8 @@ func (e *Engine) fresh(ctx context.Context) error {
 	return nil
 }
 
-// waitFor waits for a revision that has not happened yet, for futureWait at most. The error tells the client to try
-// again.
+// waitFor waits for a revision that this server has not reached yet, for futureWait at most. The error has the cause
+// ResourceVersionTooLarge and a Retry-After.
 func (e *Engine) waitFor(ctx context.Context, revision int64) error {
 	if revision <= e.store.Revision() {
 		return nil

@@ -15,7 +15,7 @@ import (
 
 // The formulas in the comments of this package are asserted here. Every call stands behind `if invariants.Enabled`, a
 // constant that is true where the program is built with -tags invariants or with the race detector, so a release
-// contains none of this.
+// contains none of these assertions.
 
 // assert panics unless ok. The arguments of format are evaluated in any case, so costly ones stand behind an if.
 func assert(ok bool, format string, args ...any) {
@@ -24,8 +24,8 @@ func assert(ok bool, format string, args ...any) {
 	}
 }
 
-// assertCommit asserts of a draft that is about to be committed what no step may break, whatever the verb. With old
-// the live object and next the one in its place, in the order of the assertions:
+// assertCommit asserts the rules for a draft that is about to be committed, which no step of any verb may break. With
+// old the live object and next the one that replaces it, in the order of the assertions:
 //
 //	removed          ⇒  finalizers(next) = ∅
 //	next             :  stored in k.Storage, under the key of its namespace and name, without resourceVersion
@@ -116,8 +116,8 @@ func assertAtomic(pre []store.Precondition, changes []store.Change) {
 	}
 }
 
-// assertManagers asserts what own leaves in metadata.managedFields: entries that can be read, of which no two are of
-// one manager, operation, subresource and (for updates) version, and of which none is empty.
+// assertManagers asserts the form in which own leaves metadata.managedFields: all entries can be read, no two are of
+// one manager, operation, subresource and (for updates) version, and none is empty.
 func (d *draft) assertManagers() {
 	managed := d.obj.At("metadata", "managedFields")
 	entries, err := merge.ParseManagedFields(managed)
@@ -128,7 +128,8 @@ func (d *draft) assertManagers() {
 	}
 }
 
-// assertPage asserts of a page that reads items from the name from on, and goes on at next ("": it is the last one):
+// assertPage asserts the order and the length of a page that was read from the name from on; next is the name at which
+// the following page begins, "" if this is the last one:
 //
 //	within is a prefix of every name, and from ≤ name₁ < name₂ < … < nameₙ < next
 //	next ≠ ""  ⇒  n = limit
@@ -145,7 +146,7 @@ func (c *Collection) assertPage(items []*Object, within, from, next string, limi
 	assert(c.Remaining == nil || *c.Remaining >= 1, "behind a page that goes on are %v items", c.Remaining)
 }
 
-// assertContinue asserts that a token leads to where it was made for: behind last, and not behind next.
+// assertContinue asserts that a token continues the list after last, and not after next.
 //
 //	parse(format(revision, start)) = (revision, prefix + start)  ∧  last < prefix + start ≤ next
 func assertContinue(token, prefix string, revision int64, last, next string) {
@@ -154,7 +155,7 @@ func assertContinue(token, prefix string, revision int64, last, next string) {
 		"the token of revision %d between %q and %q leads to revision %d, %q: %v", revision, last, next, got, from, err)
 }
 
-// assertIdentity asserts that a conversion leaves an object the one that it is.
+// assertIdentity asserts that a conversion does not change the identity of an object.
 func assertIdentity(before, after []object.Value, to *Version) {
 	assert(len(before) == len(after), "%d objects are converted to %d", len(before), len(after))
 	for i := range before {
@@ -165,7 +166,7 @@ func assertIdentity(before, after []object.Value, to *Version) {
 	}
 }
 
-// assertClaims asserts that an object that is about to be stored has everything that it claims:
+// assertClaims asserts that an object that is about to be stored holds all its claims:
 //
 //	∀ c ∈ Claims(next): c is in the store, or the commit puts it there
 func (d *draft) assertClaims(ctx context.Context, has []Claim) {
@@ -181,14 +182,14 @@ func (d *draft) assertClaims(ctx context.Context, has []Claim) {
 	}
 }
 
-// assertSidecar asserts that what selections search is sorted by name.
+// assertSidecar asserts that the lists that selections search are sorted by name.
 func assertSidecar(s *store.Sidecar) {
 	byName := func(a, b store.Pair) int { return strings.Compare(a.Name, b.Name) }
 	assert(slices.IsSortedFunc(s.Labels, byName), "labels are out of order: %v", s.Labels)
 	assert(slices.IsSortedFunc(s.Fields, byName), "fields are out of order: %v", s.Fields)
 }
 
-// assertSorted asserts of a compiled selector that each name has one clause, in order, and that the required ones are
+// assertSorted asserts that a compiled selector has one clause for each name, in order, and that the required ones are
 // counted.
 func (c *conjunction) assertSorted() {
 	required := 0
@@ -201,7 +202,7 @@ func (c *conjunction) assertSorted() {
 	assert(required == c.required, "%d clauses are required, %d are counted", required, c.required)
 }
 
-// assertIndexes asserts that the indexes of definitions agree, and that group versions and their types are sorted.
+// assertIndexes asserts that the two indexes of definitions agree, and that group versions and their types are sorted.
 func (t *Types) assertIndexes() {
 	assert(t.byObject.Len() == t.byKind.Len(), "%d definitions by object, %d by kind", t.byObject.Len(), t.byKind.Len())
 	t.byObject.Scan(func(name string, d *definition) bool {

@@ -14,13 +14,13 @@ import (
 	"plinth/schema"
 )
 
-// Kind is what is stored: objects under keys of their own, each in one of the versions of the kind. What is served of
-// it, one version under one name, is a Resource. Kinds are compared by identity: all versions and groups in which an
-// object can be reached have one Kind.
+// Kind is what is stored: objects under keys of their own, each in one of the versions of the kind. A Resource is what
+// is served: one version of a kind under one name. Kinds are compared by identity: an object has one Kind, by whatever
+// version or group it is read.
 //
 // Stored bytes have the form that was current when they were written. Since then, another version may have become the
-// storage version, or the schema of that version may have got another field or default. So each stored version
-// carries a stamp, a hash of what determined its form (store.Sidecar.Form):
+// storage version, or the schema of that version may have another field or default. So each stored version carries a
+// stamp, a hash of what determined its form (store.Sidecar.Form):
 //
 //	v.Sidecar.Form = k.stamp()  ⇒  v.Data = what a write of the same object would store now
 //
@@ -28,25 +28,26 @@ import (
 //
 //	read(v, to) = prune(to, convert(to, default(version of v, v)))
 //
-// The order matters. The defaults are those of the version in which the object is stored, because a conversion may
-// read them. The defaults of the served version are not added: as in the reference, a read of an object does not show
-// a default that it got after it was stored, unless its storage version has it. A write of an object in an old form
-// is never "nothing changed", since storage migration is done by writes that change nothing else (WRITE-3).
+// The order matters. The defaults are those of the version in which the object is stored, because a conversion may read
+// them. The defaults of the served version are not added: as in the reference, a read of an object does not show a
+// default that was added to the schema after the object was stored, unless its storage version has it. A write of an
+// object in an old form is never treated as "nothing changed", since storage migration is done by writes that change
+// nothing else (WRITE-3).
 //
-// The obvious way, to compare the apiVersion in the bytes with the storage version, does not see that a schema
+// The obvious way, to compare the apiVersion in the bytes with the storage version, does not detect that a schema
 // changed within a version.
 type Kind struct {
 	// Path is the resource part of store keys, "apps/deployments": the group is that of the kind in the store.
 	Path string
-	// Storage is the version in which objects are stored. Versions are all versions in which stored or served objects
-	// may be, that one included. The registry decides which of them are served.
+	// Storage is the version in which objects are stored. Versions are all versions in which stored or served objects may
+	// be, including that one. The registry decides which of them are served.
 	Storage  *Version
 	Versions []*Version
 	// Convert converts objects, which may be of several versions, to one of them; nil if there is one version only. It
 	// takes many at a time, as a request to a webhook for each would be too slow.
 	Convert func(ctx context.Context, objects []object.Value, to *Version) ([]object.Value, error)
-	// Stamp is the hash of what determines the form of what is written today; never 0. StampOf computes it on first use,
-	// for kinds whose schema is not compiled before; nil: it is Stamp.
+	// Stamp is the hash of what determines the form of objects that are written now; never 0. StampOf computes it on first
+	// use, for kinds whose schema is not compiled before; nil: it is Stamp.
 	Stamp   uint64
 	StampOf func() uint64
 	// Definition is the key of the object that defines the kind, on which every create depends (its fence); the zero
@@ -54,20 +55,20 @@ type Kind struct {
 	Definition store.Key
 	// Life ends when the kind is no longer served in this form; nil: never.
 	Life *Life
-	// Custom says that objects of the kind are JSON everywhere: on etcd, and to clients, who get no protobuf of them.
+	// Custom says that objects of the kind are JSON everywhere: on etcd, and for clients, which cannot request protobuf.
 	Custom bool
-	// Origin is what the kind was made of; the package that made it compares it to find out whether it has to be made
-	// again.
+	// Origin is the value from which the kind was made; the package that made it compares it to find out whether the kind
+	// has to be made again.
 	Origin any
-	// ReferenceStorage is the version in which the reference stores the kind, if that is none of those that it serves.
-	// Discovery shows a hash of it. "" means that of Storage.
+	// ReferenceStorage is the version in which the reference stores the kind, if it is not a served one. Discovery shows a
+	// hash of it. "" means that of Storage.
 	ReferenceStorage string
 	// TTL is how long an object lives (URI-10); 0: until it is deleted.
 	TTL time.Duration
 }
 
-// Life is how long a kind is served in one form. A watch ends with it, and none is resumed from before it: the events
-// that were sent have another form than those that would follow (EXT-1).
+// Life is how long a kind is served in one form. A watch ends with the life, and a watch of an earlier life cannot be
+// resumed: the events that were sent have another form than those that would follow (EXT-1).
 //
 //	a watch of the kind sends events of revisions in [Since, end of the life] only
 type Life struct {
@@ -84,8 +85,8 @@ func NewLife(since int64) *Life {
 	return &Life{Since: since, Context: ctx, End: end}
 }
 
-// within is a context that ends with ctx or with the life, whichever is first. stop releases what it holds on to:
-// without it, every call would leave a function registered at the life, which is as old as the server in most cases.
+// within is a context that ends with ctx or with the life, whichever ends first. stop releases its registration:
+// without it, every call would leave a function registered at the life, which in most cases is as old as the server.
 func (l *Life) within(ctx context.Context) (both context.Context, stop func()) {
 	if l == nil {
 		return ctx, func() {}
@@ -100,7 +101,7 @@ type Version struct {
 	APIVersion string // "apps/v1"
 	// Schema is compiled on first use.
 	Schema func() *schema.Type
-	// Default fills in what the reference's defaulting functions fill in; nil: nothing.
+	// Default fills in what the reference's defaulting functions fill in; nil: there are no defaults.
 	Default func(obj object.Value) object.Value
 	// Fields are the selectable fields of a Resource; nil: none.
 	Fields func(obj object.Value) []store.Pair
@@ -109,8 +110,8 @@ type Version struct {
 	selection uint64
 }
 
-// VersionOf is the version of a kind that a resource serves. The names of its selectable fields determine what Fields
-// returns for an object, so their hash tells whether the fields in a sidecar are current.
+// VersionOf is the version of a kind that a resource serves. The names of its selectable fields determine the result of
+// Fields for an object, so their hash shows whether the fields in a sidecar are current.
 func VersionOf(r *Resource) *Version {
 	v := &Version{APIVersion: r.APIVersion(), Schema: r.Schema, Default: r.Default, Fields: r.Fields}
 	if r.Fields != nil {
@@ -123,9 +124,8 @@ func VersionOf(r *Resource) *Version {
 	return v
 }
 
-// Stamp hashes texts that determine a form. Equal texts have the same stamp in every process, since stamps are
-// stored. No stamp is 0, which means "not known". The length before each text keeps ("a", "bc") and ("ab", "c")
-// apart.
+// Stamp hashes texts that determine a form. Equal texts have the same stamp in every process, since stamps are stored.
+// No stamp is 0, which means "unknown". The length before each text distinguishes ("a", "bc") from ("ab", "c").
 func Stamp(texts ...string) uint64 {
 	h := fnv.New64a()
 	for _, text := range texts {
@@ -167,8 +167,8 @@ func (k *Kind) Version(apiVersion string) *Version {
 	return k.Versions[i]
 }
 
-// convert converts one object to a version. An object that is in that version stays as it is: old forms are the
-// business of readAll.
+// convert converts one object to a version. An object that is in that version is returned as it is: readAll handles old
+// forms.
 func (k *Kind) convert(ctx context.Context, obj object.Value, to *Version) (object.Value, error) {
 	if k.Convert == nil || obj.At("apiVersion").Str() == to.APIVersion {
 		return obj, nil
@@ -191,8 +191,8 @@ func (k *Kind) stamp() uint64 {
 }
 
 // readAll brings stored objects into the current form of a version; old says which of them have an old form. It takes
-// many objects at a time because the conversion may be a call of a webhook. The result has the same objects in the
-// same order (assertIdentity). The slice objects is overwritten.
+// many objects at a time because the conversion may call a webhook. The result has the same objects in the same order
+// (assertIdentity). The slice objects is overwritten.
 //
 // The three loops are the three functions of the formula at Kind, from the inside out: default, convert, prune. An
 // object in the current form is only converted.

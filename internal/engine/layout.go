@@ -10,16 +10,16 @@ import (
 	"plinth/schema"
 )
 
-// Layout is the engine's part of the sidecar of a stored version: what is known about its bytes as JSON. The store
-// keeps it and does not look into it. All readers of the version share it, so what changes in it is atomic.
+// Layout is the engine's part of the sidecar of a stored version: data about its bytes as JSON. The store keeps it and
+// does not look into it. All readers of the version share it, so the fields that change are atomic.
 type Layout struct {
 	object.Places // offsets into Data
 
-	// Encoded has forms of the version other than Data. Package wire encodes them, chooses their slots, and empties
-	// slots to bound the memory, so a slot may be empty at any time.
+	// Encoded has other encodings of the version than Data. Package wire makes them, chooses their slots, and empties
+	// slots to bound the memory, so a slot may become empty at any time.
 	Encoded [EncodedSlots]atomic.Pointer[Encoded]
 
-	// origin is what Data was printed from, as long as Engine.recent keeps it; else nil.
+	// origin is the value from which Data was printed, as long as Engine.recent keeps it; else nil.
 	origin atomic.Pointer[origin]
 }
 
@@ -28,33 +28,33 @@ const EncodedSlots = 2
 
 // Encoded is a version as it was sent to a client.
 type Encoded struct {
-	Revision int64 // the resourceVersion in Bytes; 0: there is none in them
+	Revision int64 // the resourceVersion in Bytes; 0: they have none
 	By       any   // identifies the encoder, where the bytes depend on it (a Table's columns); nil: they do not
 	Bytes    []byte
 }
 
-// origin is the value that a version was printed from.
+// origin is the value from which the bytes of a version were printed.
 type origin struct {
 	obj object.Value
-	// settled is the type whose Decode and Settle have given obj its form; nil if that is not known.
+	// settled is the type whose Decode and Settle returned obj; nil if that is not known.
 	settled *schema.Type
 }
 
-// origins keeps the values that the latest versions were printed from, so that an object that is written again and
-// again (a Lease, the status of a node) is not parsed each time.
+// origins keeps the values from which the latest versions were printed, so that an object that is written repeatedly (a
+// Lease, the status of a node) is not parsed each time.
 //
-// The obvious way, a map from keys to values, has to be kept in step with the store: an entry has to go when the
-// object changes, and a reader has to compare revisions. Instead an origin hangs at its version (Layout.origin), so
-// to look it up is one atomic load, and it cannot be that of another version. The ring here has the versions that
-// have an origin, the oldest first, so that there are never too many:
+// The obvious way, a map from keys to values, has to be kept in step with the store: an entry has to be removed when
+// the object changes, and a reader has to compare revisions. Instead a version points to its origin (Layout.origin), so
+// a look-up is one atomic load, and the origin cannot be that of another version. The ring here has the versions that
+// have an origin, the oldest first, so that their number is bounded:
 //
 //	count ≤ keptOrigins ∧ bytes = Σ kept[i].bytes ≤ maxOriginBytes, except that a single longer version is kept
 //
-// An origin may be taken away at any time, so readers load the pointer once and parse if it is nil. Versions of
-// writes that were refused, or of dry runs, take their place in the ring, too; they leave it like all others.
+// An origin may be removed at any time, so readers load the pointer once and parse if it is nil. Versions of writes
+// that were refused, or of dry runs, are in the ring, too; they leave it like all others.
 //
-// An origin must be equal to what parsing gives, which object.AppendStored says (not for floats, nor for strings that
-// are no Unicode) and origin.check asserts.
+// An origin must be equal to the result of parsing Data. object.AppendStored says whether it is (not for floats, nor
+// for strings that are not valid UTF-8), and origin.check asserts it.
 type origins struct {
 	mu sync.Mutex
 	// A ring: the oldest of count elements is at first.
@@ -77,8 +77,8 @@ const (
 	maxOriginBytes = 1 << 20
 )
 
-// keep gives a new version its origin, and takes those of the oldest versions away while there are too many. Nobody
-// but the caller knows the version yet, so its origin may be set before the lock is taken.
+// keep gives a new version its origin, and removes those of the oldest versions while there are too many. Only the
+// caller has the version yet, so its origin may be set before the lock is taken.
 func (c *origins) keep(v *store.Version, o *origin) {
 	is := originOf{layout: LayoutOf(v), bytes: len(v.Data)}
 	is.layout.origin.Store(o)
@@ -103,8 +103,7 @@ func (c *origins) keep(v *store.Version, o *origin) {
 // LayoutOf is the layout of a stored object. Every sidecar is made by this package, so each has one.
 func LayoutOf(o *Object) *Layout { return o.Sidecar.Extra.(*Layout) }
 
-// NewSidecar is a sidecar of which only the layout is known. Both are one allocation: there is one pair for each
-// version in memory.
+// NewSidecar is a sidecar with only a layout. Both are one allocation: there is one pair for each version in memory.
 func NewSidecar(at object.Places) *store.Sidecar {
 	both := &struct {
 		store.Sidecar
@@ -114,7 +113,7 @@ func NewSidecar(at object.Places) *store.Sidecar {
 	return &both.Sidecar
 }
 
-// unreadableSidecar is the sidecar of bytes that are no object.
+// unreadableSidecar is the sidecar of bytes that are not an object.
 func unreadableSidecar(why error) *store.Sidecar {
 	s := NewSidecar(object.Places{})
 	s.Unreadable = why

@@ -17,12 +17,12 @@ import (
 )
 
 // List reads a collection from one snapshot (LIST-3, LIST-4). httpapi has refused parameters that contradict each
-// other; what depends on the state is refused here.
+// other; List refuses those that depend on the state.
 //
-// A list without limit is read while it is written out (Collection.Items): a collection of any size costs one version
-// at a time. Two things must not happen after the first byte is out, because they would cut the answer off: an
-// unreadable object, for which the sidecars are searched first (readable), and a conversion that fails, for which
-// such a list is read as one page.
+// A list without limit is read while it is written out (Collection.Items): a collection of any size costs the memory of
+// one version at a time. Two errors must not happen after the first byte is sent, because they would cut the answer
+// off: an unreadable object, for which the sidecars are searched first (readable), and a conversion that fails, because
+// of which a list that needs one is read as one page.
 //
 // The snapshot never changes and needs no lock, so a client that reads slowly does not hold up writers; it only keeps
 // the versions of the snapshot in memory.
@@ -70,12 +70,12 @@ func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collect
 	return c, rq.readable(ctx, snapshot, within, sel)
 }
 
-// askEvery is how many versions a loop reads before it checks again whether the request was cancelled: a check takes
-// longer than to look at a version.
+// askEvery is how many versions a loop reads before it checks again whether the request was cancelled: such a check
+// takes longer than reading a version.
 const askEvery = 64
 
-// ascend is Snapshot.Ascend that stops when ctx ends, and returns its error. A selector that matches rarely may look
-// at all versions of a collection for a client that has gone.
+// ascend is Snapshot.Ascend that stops when ctx ends, and returns its error. Without it, a selector that matches rarely
+// could read all versions of a collection for a client that has disconnected.
 func ascend(
 	ctx context.Context, snapshot *store.Snapshot, resource, prefix, from string, yield func(*store.Version) bool,
 ) error {
@@ -92,7 +92,7 @@ func ascend(
 }
 
 // converts says whether any object of a collection has to be converted, or brought from an old stored form into the
-// current one, before it is sent. It stops at the first; in the usual case, that there is none, it compares one
+// current one, before it is sent. It stops at the first; in the usual case, without such an object, it compares one
 // number for each object.
 func (r *Resource) converts(snapshot *store.Snapshot, prefix string) bool {
 	if r.Served != r.Stored.Storage {
@@ -133,8 +133,8 @@ func (e *Engine) listFrom(ctx context.Context, rq *Request, o ListOptions) (exac
 	return 0, "", nil
 }
 
-// snapshotFailed is the error for a revision that cannot be read. A continued list gets a token by which it can go on
-// in the newest state (LIST-5); from is where, below the prefix of the request.
+// snapshotFailed is the error for a revision that cannot be read. For a continued list it includes a token with which
+// the client can go on in the newest state (LIST-5); from is the position, below the prefix of the request.
 func (e *Engine) snapshotFailed(err error, revision int64, from string) error {
 	if errors.Is(err, store.ErrFuture) { // a token of another life of the store, or a forged one
 		return apierr.NewTooLargeVersion(revision, e.store.Revision())
@@ -153,19 +153,19 @@ func (e *Engine) snapshotFailed(err error, revision int64, from string) error {
 
 // page reads one page: up to limit selected objects whose names have the prefix within, from the name from on.
 //
-// One object more than the page is looked at, to know whether to give out a token. It need not be selected: whether
-// anything selected follows would cost a search of the rest of the collection for a selector that matches rarely. So
-// the last page of a selection may be empty, as in the reference. If the selection is one name, that object alone is
+// One object more than the page is read, to decide whether to return a token. It need not be selected: finding out
+// whether a selected one follows would mean searching the rest of the collection for a selector that matches rarely. So
+// the last page of a selection may be empty, as in the reference. If the selection is one name, only that object is
 // searched for.
 //
-// The items of a page are kept in memory and converted together before the answer begins, so an error can still be
-// sent as one.
+// The items of a page are kept in memory and converted together before the answer begins, so an error can still be sent
+// as one.
 func (rq *Request) page(
 	ctx context.Context, c *Collection, snapshot *store.Snapshot, sel selection, within, from string, limit int64,
 ) (*Collection, error) {
 	var items []*Object
 	last, next := "", ""
-	// The prefix is the selected name itself. Longer names with that prefix do not count as "something follows".
+	// The prefix is the selected name itself. Longer names with that prefix do not count as following objects.
 	only := sel.name != "" && within != ""
 	over := ascend(ctx, snapshot, rq.Resource.Stored.Path, within, from, func(v *store.Version) bool {
 		full := int64(len(items)) == limit
@@ -173,7 +173,7 @@ func (rq *Request) page(
 			return true
 		}
 		if full {
-			// Whether this object is selected is for the next page to find out.
+			// Whether this object is selected is decided by the next page.
 			next = v.Key.Name
 			return false
 		}
@@ -202,8 +202,7 @@ func (rq *Request) page(
 		if invariants.Enabled {
 			assertContinue(c.Continue, prefix, c.Revision, items[len(items)-1].Key.Name, next)
 		}
-		// remainingItemCount is set for lists without selectors alone, as in the reference. To count takes logarithmic
-		// time.
+		// As in the reference, remainingItemCount is set only for lists without selectors. Counting takes logarithmic time.
 		if sel.all() {
 			remaining := int64(snapshot.CountFrom(rq.Resource.Stored.Path, within, next))
 			c.Remaining = &remaining
@@ -226,8 +225,8 @@ func (rq *Request) page(
 	return c, nil
 }
 
-// readable searches the sidecars of a collection for an unreadable object before the first byte of a list goes out,
-// so that the list fails with an error that names it (DEL-7) instead of being cut off.
+// readable searches the sidecars of a collection for an unreadable object before the first byte of a list is sent, so
+// that the list fails with an error that names it (DEL-7) instead of being cut off.
 func (rq *Request) readable(ctx context.Context, snapshot *store.Snapshot, prefix string, sel selection) error {
 	var failed readFailures
 	over := ascend(ctx, snapshot, rq.Resource.Stored.Path, prefix, "", func(v *store.Version) bool {
@@ -236,21 +235,22 @@ func (rq *Request) readable(ctx context.Context, snapshot *store.Snapshot, prefi
 	return cmp.Or(failed.err(rq.Resource), over)
 }
 
-// continueToken is where a chunked list goes on (LIST-4). The format is the reference's, since clients look into it.
+// continueToken is the position at which a chunked list continues (LIST-4). The format is the reference's, since
+// clients parse it.
 //
-// Together, the pages must be one snapshot, whatever is written between them:
+// Together, the pages must be one snapshot, regardless of the writes between them:
 //
 //	the items of all pages, in order = the selected objects at ResourceVersion, each once
 //	StartKey = the name of the last item, below the prefix of the request, + "\x00"
 //
-// With "\x00" the key is the smallest one behind the last item. A count of items would not do: every page would have
-// to skip all items before it, which is quadratic for the whole list. Nor would the name of the next item: when the
-// snapshot has expired and the client goes on in the newest state, that would skip objects that have been created
-// between the two.
+// With "\x00" the key is the smallest one after the last item. A count of items does not work: every page would have to
+// skip all items before it, which is quadratic for the whole list. Nor does the name of the next item: when the
+// snapshot has expired and the client continues in the newest state, objects that were created between the two names
+// would be skipped.
 //
-// The server keeps nothing for a token. The snapshot is found again by its revision as long as the history reaches
+// The server keeps no state for a token. The snapshot is found again by its revision as long as the history reaches
 // back to it; after that the list is answered with 410 and a token with revision -1, which means the newest state
-// (LIST-5). A token is a client's text, so parseContinue accepts no key that leads out of the prefix of the request.
+// (LIST-5). A client can send any text as a token, so parseContinue accepts no key outside the prefix of the request.
 type continueToken struct {
 	APIVersion      string `json:"v"`
 	ResourceVersion int64  `json:"rv"`
@@ -290,7 +290,7 @@ func parseContinue(text, prefix string) (revision int64, from string, err error)
 		return refuse("encoded start key empty (version " + continueVersion + ")")
 	}
 	from = strings.TrimPrefix(token.StartKey, "/")
-	// A key such as "../other/a" leads out of the prefix.
+	// A key such as "../other/a" points outside the prefix.
 	if path.Clean("/"+from) != "/"+from {
 		return refuse(token.StartKey)
 	}

@@ -21,8 +21,9 @@ func (rq *Request) asking(verb string) access.Attributes {
 }
 
 // Allowed asks the authorizer in the middle of a verb whether the user may also do something else. The filters have
-// authorized the verb of the URL before; what a body asks for, or what a PUT turns out to be, is known only here. The
-// server's own requests have no Authorizer and may do everything. err is set only if ok is not.
+// authorized the verb of the URL before; the rights that the body needs, or those for a PUT that turns out to create,
+// are known only here. The server's own requests have no Authorizer and may do everything. err is set only if ok is
+// not.
 func (rq *Request) Allowed(ctx context.Context, a access.Attributes) (ok bool, reason string, err error) {
 	if rq.Authorizer == nil {
 		return true, "", nil
@@ -35,9 +36,9 @@ func (rq *Request) Allowed(ctx context.Context, a access.Attributes) (ok bool, r
 	return false, reason, err
 }
 
-// may refuses the request unless the user also has another verb, with the error that this verb would have been
-// refused with. A PUT that creates is authorized as update by the filters, before anybody knows whether the object
-// exists; without this, whoever may update Leases could create them.
+// may refuses the request unless the user also has another verb, with the error with which that verb would have been
+// refused. The filters authorize a PUT as update, before it is known whether the object exists; without this check, a
+// user who may only update Leases could create them.
 func (rq *Request) may(ctx context.Context, verb string) error {
 	a := rq.asking(verb)
 	ok, reason, err := rq.Allowed(ctx, a)

@@ -24,15 +24,15 @@ func (rq *Request) namespaceMatches(obj object.Value) error {
 	return nil
 }
 
-// carry gives a changed object the system metadata of the old one, where the client left them out or may not change
-// them (rest.BeforeUpdate of the reference, and the update strategies of the kinds). A client that PUTs what it has
-// built itself, without a UID, means the live object; one that PUTs an old copy has another UID or time, and must not
-// succeed with it. The rules differ by field. Of what the old object has:
+// carry copies the system metadata of the old object into a changed one where the client left them out or may not
+// change them (rest.BeforeUpdate of the reference, and the update strategies of the kinds). A client that PUTs an
+// object that it has built itself, without a UID, means the live object; one that PUTs an old copy has another UID or
+// time, and must be refused. The rules differ by field. For the values of the old object:
 //
 //	creationTimestamp, deletionTimestamp, generation     always the old value
 //	uid, namespace, deletionGracePeriodSeconds           the old value if the client sent none; otherwise the client's,
 //	                                                     which validation refuses if it is another one
-//	resourceVersion, selfLink                            dropped: they are no content
+//	resourceVersion, selfLink                            dropped: they are not part of the content
 //	generation, namespace                                dropped if the old object has none
 func carry(obj, old object.Value) object.Value {
 	meta, was := obj.At("metadata"), old.At("metadata")
@@ -49,12 +49,12 @@ func carry(obj, old object.Value) object.Value {
 	keep("deletionGracePeriodSeconds", false)
 	keep("namespace", false)
 	keep("generation", true)
-	// These are no content of an object.
+	// These are not part of the content of an object.
 	drop := []string{"resourceVersion", "selfLink"}
 	if _, had := was.Get("generation"); !had {
 		drop = append(drop, "generation")
 	}
-	if _, had := was.Get("namespace"); !had { // cluster scope: as with a new one, what a body says of it means nothing
+	if _, had := was.Get("namespace"); !had { // cluster scope: as in a create, the namespace in a body is ignored
 		drop = append(drop, "namespace")
 	}
 	return obj.With("metadata", meta.Edit(set, drop...))
@@ -71,15 +71,15 @@ const (
 	maxNameLength = 63
 )
 
-// generateName makes a name that is probably free. A prefix that would make the name longer than a DNS label is cut,
-// as in the reference; it may then be refused by validation, if the cut ends with a dot.
+// generateName makes a name that is probably free. A prefix that would make the name longer than a DNS label is cut, as
+// in the reference; validation may then refuse the name, if the cut prefix ends with a dot.
 func generateName(prefix string) string {
 	if len(prefix) > maxNameLength-suffixLength {
 		prefix = prefix[:maxNameLength-suffixLength]
 	}
 	var random [suffixLength]byte
 	rand.Read(random[:]) // never fails
-	// 256 is no multiple of 27, so the first letters come up a little more often. It is only free names that count.
+	// 256 is not a multiple of 27, so the first letters occur a little more often. Only free names matter.
 	for i, b := range random {
 		random[i] = suffixLetters[int(b)%len(suffixLetters)]
 	}

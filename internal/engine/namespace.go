@@ -12,10 +12,10 @@ import (
 // Namespaces is the store resource of namespaces.
 const Namespaces = "/namespaces"
 
-// admit is mutating admission. The only plugin so far is NamespaceLifecycle (URI-5): nothing is created in a
-// namespace that does not exist or is being deleted, and some namespaces cannot be deleted. Objects in a namespace
-// that is being deleted can still be updated and deleted: otherwise their controllers could not remove their
-// finalizers, and the namespace would never be empty.
+// admit is mutating admission. The only plugin so far is NamespaceLifecycle (URI-5): no object is created in a
+// namespace that does not exist or is being deleted, and some namespaces cannot be deleted. Objects in a namespace that
+// is being deleted can still be updated and deleted: otherwise their controllers could not remove their finalizers, and
+// the namespace would never be empty.
 func (d *draft) admit(ctx context.Context) error {
 	r := d.rq.Resource
 	switch {
@@ -34,9 +34,9 @@ func (d *draft) admit(ctx context.Context) error {
 //
 //	committed  ⇒  namespace and definition existed, undeleted, when the commit was sequenced
 //
-// To look and then to write would leave a gap in which the namespace is emptied and removed: the object would be
-// created in a namespace that does not exist, and nobody would ever delete it. To demand the revisions that were seen
-// would make every create begin again whenever somebody annotates the namespace. A fence demands the identity of the
+// Checking first and then writing would leave a gap in which the namespace is emptied and removed: the object would be
+// created in a namespace that does not exist, and would never be deleted. A precondition on the revisions that were
+// read would make every create begin again whenever the namespace is annotated. A fence depends on the identity of the
 // object only.
 func (d *draft) requireParents(ctx context.Context) error {
 	d.fences = nil
@@ -46,8 +46,8 @@ func (d *draft) requireParents(ctx context.Context) error {
 	return d.requireDefinition(ctx)
 }
 
-// holder reads an object without which that of the draft cannot exist; nil if there is none. A refusal is based on
-// the newest version only. That the object exists may be read from an older state, since the fence is checked by the
+// holder reads the object without which that of the draft cannot exist: its namespace or definition. A refusal is based
+// on the newest version only. If the object exists in an older state, that is enough, since the fence is checked by the
 // commit; a dry run has no commit, so it reads the newest version at once.
 func (d *draft) holder(ctx context.Context, key store.Key) (*store.Version, error) {
 	v, current, err := d.store.Live(ctx, key, d.dry)
@@ -60,9 +60,9 @@ func (d *draft) holder(ctx context.Context, key store.Key) (*store.Version, erro
 	return v, nil
 }
 
-// requireDefinition refuses to create an object whose definition is gone or being deleted (EXT-1). If the definition
-// has changed since the request arrived, the object is stored in the form of the older definition, with its stamp;
-// reads bring it into the current form, so the fence does not have to demand the revision.
+// requireDefinition refuses to create an object whose definition does not exist any more or is being deleted (EXT-1).
+// If the definition has changed since the request arrived, the object is stored in the form of the older definition,
+// with its stamp; reads bring it into the current form, so the fence does not depend on the revision.
 func (d *draft) requireDefinition(ctx context.Context) error {
 	r := d.rq.Resource
 	if r.Stored == nil || r.Stored.Definition == (store.Key{}) {
@@ -83,9 +83,9 @@ func (d *draft) requireDefinition(ctx context.Context) error {
 }
 
 // requireNamespace refuses to create an object in a namespace that does not exist or is being deleted. The errors are
-// the reference's: 404 for the namespace, or 403 with a cause that controllers look for, to stop trying. The reference
-// waits 50 ms for a namespace that its informer has not seen yet (missingNamespaceWait); here the store is asked, and a
-// namespace whose create was answered is there.
+// the reference's: 404 for the namespace, or 403 with a cause by which controllers decide to stop trying. The reference
+// waits 50 ms for a namespace that its informer has not seen yet (missingNamespaceWait); here the store is read, and it
+// has every namespace whose create was answered.
 func (d *draft) requireNamespace(ctx context.Context) error {
 	rq := d.rq
 	if !rq.Resource.Namespaced || rq.Namespace == "" || d.anyNamespace { // validation refuses an empty namespace

@@ -15,7 +15,7 @@ import (
 const maxManager = 128
 
 // manager is the name of the request's field manager (SSA-6): the one in the URL, or the User-Agent up to its first
-// "/", without what cannot be printed, and cut between characters.
+// "/", without characters that cannot be printed, and cut between characters.
 func (rq *Request) manager() string {
 	if rq.FieldManager != "" {
 		return rq.FieldManager
@@ -34,10 +34,11 @@ func (rq *Request) manager() string {
 	return string(name)
 }
 
-// Ownership is computed by package merge, which knows values and schemas alone. This file gives it what a request and
-// its type have: the name of the manager, the schema, the fields that do not count, and the other versions of the kind.
+// Ownership is computed by package merge, which works on values and schemas alone. This file derives its arguments from
+// a request and its type: the name of the manager, the schema, the fields that a write cannot change, and the other
+// versions of the kind.
 //
-// Which function a write goes through:
+// Which function records the owners of a write:
 //
 //	PUT, POST, patches        own → Kind.Update(old, obj)      changed fields go to the writer
 //	apply                     merge → Kind.Apply(live, intent) fields of the intent go to the applier
@@ -59,7 +60,7 @@ func (rq *Request) merging(ctx context.Context) *merge.Kind {
 	return k
 }
 
-// versions are the versions of one kind, for merges of objects whose managers wrote different ones (SSA-11). A
+// versions are the versions of one kind, for merges of objects whose managers wrote in different versions (SSA-11). A
 // manager's field set is recorded in the version in which it wrote, and only an object of that version has those
 // fields.
 type versions struct {
@@ -91,7 +92,8 @@ func (v versions) Convert(obj object.Value, apiVersion string) (object.Value, er
 //
 //	an update of /scale changes ownership of the replicas field alone
 //
-// Of a custom type with specReplicasPath .spec.size, owned by "kubectl", an autoscaler PUTs 5 to /scale:
+// An example: a custom type has the specReplicasPath .spec.size, owned by "kubectl", and an autoscaler PUTs 5 to
+// /scale:
 //
 //	managers of the object   kubectl {f:spec {f:size, f:image}}
 //	of the Scale, before     kubectl {f:spec {f:replicas}}
@@ -117,7 +119,7 @@ func (d *draft) ownScale() (object.Value, error) {
 	return withManagers(d.obj, back), nil
 }
 
-// mergingScale is merging for Scales: they have one version, and no field that cannot be written.
+// mergingScale is merging for Scales: they have one version, and every field can be written.
 func (rq *Request) mergingScale() *merge.Kind { return &merge.Kind{Type: rq.Subresource.Schema()} }
 
 // scaleWithManagers is the Scale of an object, with the managers that own a part of it.
@@ -127,7 +129,7 @@ func (rq *Request) scaleWithManagers(old object.Value) (object.Value, error) {
 		return object.Nil, err
 	}
 	if rq.Subresource.Base != nil {
-		// The object has no number of replicas, and Base filled in a default. Nobody owns that, so it must not take
+		// The object has no number of replicas, and Base filled in a default. A default has no owner, so it must not take
 		// part in the comparison.
 		if _, err := rq.Subresource.View(old); err != nil {
 			live = live.WithoutAt("spec", "replicas")
@@ -148,8 +150,8 @@ func withManagers(obj, managed object.Value) object.Value {
 	return obj.WithAt(managed, "metadata", "managedFields")
 }
 
-// onlyTimes says whether nothing but the times of managers has changed (SSA-16). The managers are compared first: in
-// most writes they are equal, or differ in more than their times, and the objects need not be compared.
+// onlyTimes says whether only the times of managers have changed (SSA-16). The managers are compared first: in most
+// writes they are equal, or differ in more than their times, and the objects need not be compared.
 func onlyTimes(obj, old object.Value) bool {
 	now, before := obj.At("metadata", "managedFields"), old.At("metadata", "managedFields")
 	if now.Len() == 0 || now.Len() != before.Len() || object.Equal(now, before) {

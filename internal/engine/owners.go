@@ -6,13 +6,13 @@ import (
 	"plinth/object"
 )
 
-// dedupOwners drops duplicate owner references and warns of them. The reference looks at patched objects later than
-// at sent ones, and its warning says so.
+// dedupOwners drops duplicate owner references and adds a warning about them. The reference deduplicates patched
+// objects later than sent ones, and its warning says so.
 //
 // Two references are duplicates if all of their members are equal; one owner may be listed twice with different names.
-// The client chooses how many there are: in a body of 3 MiB, 40,000, of which all may have one UID. Each is therefore
-// looked up by its text. To compare it with the others of its UID, as the reference does (dedupOwnerReferences), would
-// be 800 million comparisons for such a body.
+// The client chooses their number: a body of 3 MiB has room for 40,000, all with one UID. Each is therefore looked up
+// by its text. Comparing it with the others of its UID, as the reference does (dedupOwnerReferences), would be 800
+// million comparisons for such a body.
 func (d *draft) dedupOwners(patched bool) {
 	owners := d.sent.At("metadata", "ownerReferences").Items()
 	if len(owners) < 2 {

@@ -8,16 +8,17 @@ import (
 	"plinth/object"
 )
 
-// Ownership answers which managers own which fields of an object (BEY-1): as a document, and as the object in YAML
-// with the owners of each line behind it.
+// Ownership returns which managers own which fields of an object (BEY-1): as a document, and as YAML of the object with
+// the owners of each line behind it.
 //
-// The document lists the managers, and each field that has owners or that nobody owns although it could be owned. A
-// field names its owners by their index in the list of managers. goesWithIt of a manager lists the fields that an
-// apply of nothing under its name would remove: those that it alone keeps. Managers of updates have none.
+// The document lists the managers, and each field that has owners, or that has none although it could have. A field
+// names its owners by their index in the list of managers. goesWithIt of a manager lists the fields that an apply of
+// nothing under its name would remove: those that it alone keeps. Managers of updates have none.
 //
-// What goes with a manager is found by making that apply, which takes as long as the object is large. A client may
-// write any number of managers into managedFields, and the whole would take managers × size: minutes for an object of
-// the greatest size. It is therefore found for the first maxGoesWith managers that apply; if there are more, the
+// goesWithIt is computed by making that apply, whose cost is linear in the size of the object. A client may write any
+// number of managers into managedFields, so computing it for all of them would cost managers × size: minutes for an
+// object of the maximum size. It is therefore computed for the first maxGoesWith managers that apply; if there are
+// more, the document says so (incomplete).
 // document says so (incomplete).
 func (e *Engine) Ownership(ctx context.Context, rq *Request) (document object.Value, text string, err error) {
 	v, _, err := e.store.Live(ctx, rq.key(), true)
@@ -99,8 +100,7 @@ func managerOf(m *merge.Entry, gone merge.Set) object.Value {
 	return object.MapOf(members...)
 }
 
-// placeOf is a field in the document, with its owners as indexes of the managers, and its value if it has no fields
-// of its own.
+// placeOf is a field in the document, with its owners as indexes of the managers, and with its value if it is a leaf.
 func placeOf(p *merge.Place) object.Value {
 	owners := make([]object.Value, len(p.Owners))
 	for i, owner := range p.Owners {

@@ -19,22 +19,22 @@ import (
 // Patch changes an object by a JSON Patch, a JSON Merge Patch or a strategic merge patch (WRITE-2); an apply is a verb
 // of its own, see Apply.
 //
-// The problem: what a patch makes is a function of the live object, and the live object may be replaced between the
-// read and the commit. To compute the result once and to retry its commit would undo the other write. So the loop
+// The problem: the result of a patch is a function of the live object, and the live object may be replaced between the
+// read and the commit. Computing the result once and retrying its commit would undo the other write. So the loop
 // repeats the function:
 //
 //	result committed at r  ⇒  result = steps of an update(apply(patch, object at r − 1))
 //
-// A patch therefore conflicts only if it says which version it is for: it sets metadata.resourceVersion, or a JSON
-// Patch tests it. An attempt lost means that another write has succeeded, and there is no limit on attempts but the
-// time-out of the request. The reference works in the same way (patcher.patchResource, within GuaranteedUpdate).
+// A patch therefore conflicts only if it names the version that it is for: it sets metadata.resourceVersion, or a JSON
+// Patch tests it. A lost attempt means that another write has succeeded, and only the time-out of the request limits
+// the number of attempts. The reference works in the same way (patcher.patchResource, within GuaranteedUpdate).
 //
-// What does not depend on the live object is done once, before the loop: the patch is parsed, and its texts about
-// unknown and duplicate members are made (parsePatch). The steps of an attempt are
+// Work that does not depend on the live object is done once, before the loop: the patch is parsed, and the texts about
+// its unknown and duplicate members are made (parsePatch). The steps of an attempt are
 //
 //	live object, with its resourceVersion → apply → check the kind → decode → the steps of an update (draft.change)
 //
-// A patch of /status is applied to the whole object, of which prepare then takes over the status alone.
+// A patch of /status is applied to the whole object; prepare then copies only the status of the result.
 func (e *Engine) Patch(ctx context.Context, rq *Request, p Patch) (result *Result, err error) {
 	d := e.draft(rq, updates)
 	defer d.addWarnings(&result)
@@ -69,27 +69,28 @@ func (d *draft) patch(ctx context.Context, p parsedPatch) (*Result, error) {
 	return d.change(ctx)
 }
 
-// parsedPatch is what the attempts of one request share. It does not depend on the live object, and no attempt changes
-// it.
+// parsedPatch is the part that all attempts of one request share. It does not depend on the live object, and no attempt
+// changes it.
 type parsedPatch struct {
-	// apply is a pure function. It returns the patched object as JSON, not decoded: it may have members that the type
-	// has not, and values of a wrong type.
+	// apply is a pure function. It returns the patched object as JSON, not decoded: it may have members that the type does
+	// not have, and values of a wrong type.
 	apply func(object.Value) (object.Value, error)
 	// strict are texts about duplicate and unknown members of the patch itself, for strictFields. They are made here,
 	// because the patched object no longer shows them: a patch {"a": 1, "a": 2} sets a once.
 	strict []string
-	// shown is what the error shows if the result is no object of the kind; null: the result. As in the reference, it is
-	// the patch where that is a strategic one, and the patched object otherwise.
+	// shown is the value that the error shows if the result is not an object of the kind; null: the result. As in the
+	// reference, it is the patch for a strategic merge patch, and the patched object otherwise.
 	shown object.Value
 	// anyKind: the apiVersion and kind in the result are not checked. The reference converts the result of a strategic
-	// merge patch to the Go struct of the kind, whatever these two say, and decodes that of other patches.
+	// merge patch to the Go struct of the kind, regardless of these two, and decodes that of other patches.
 	anyKind bool
 }
 
 // parse checks a patch without the live object; typ is the type of the object that it changes. Errors are 400.
 //
-// A JSON Patch is kept as text, because the library that applies it takes text; each attempt parses it again. What a
-// patch of a few bytes may make of an object is bounded by package patch: each copy operation can double the object.
+// A JSON Patch is kept as text, because the library that applies it takes text; each attempt parses it again. A patch
+// of a few bytes could make an object of any size, since each copy operation can double it; package patch limits the
+// size.
 func (p Patch) parse(typ *schema.Type) (parsedPatch, error) {
 	if p.Type == JSONPatch {
 		if err := patch.IsList(p.Body); err != nil {
@@ -106,7 +107,7 @@ func (p Patch) parse(typ *schema.Type) (parsedPatch, error) {
 	}
 	v := parsed.Value
 	switch {
-	// The reference takes null for a strategic merge patch, and refuses it for a JSON Merge Patch.
+	// The reference accepts null as a strategic merge patch, and refuses it as a JSON Merge Patch.
 	case p.Type == StrategicPatch && (v.IsNull() || v.Kind() == object.Map):
 		return parsedPatch{
 			apply: func(obj object.Value) (object.Value, error) {
@@ -138,8 +139,8 @@ func duplicateFields(paths []string) []string {
 	return lines
 }
 
-// whole converts a float without a fraction to an integer. The reference does that for strategic merge patches, which
-// go through Go structs, and for no others. Beyond 2⁵³ a float does not name one integer.
+// whole converts a float without a fraction to an integer. The reference does that for strategic merge patches only,
+// which it converts to Go structs. Beyond 2⁵³ a float does not identify one integer.
 func whole(v object.Value) (object.Value, error) {
 	if v.Kind() == object.Float && math.Abs(v.Float()) < 1<<53 && v.Float() == math.Trunc(v.Float()) {
 		return object.IntOf(int64(v.Float())), nil
@@ -157,8 +158,8 @@ const maxStrict = 100
 // they are `json patch duplicate field "[0].path"` and `json patch unknown field "[0].x"`. The value of an operation is
 // content of the object: its unknown fields are found when the result is decoded.
 //
-// At most maxStrict unknown members are reported, the same number at which the reference stops. Without a bound one
-// operation could have 250,000 of them, and inOrder, which searches the text for all paths at once, would take minutes.
+// At most maxStrict unknown members are reported, the limit of the reference. Without a limit one operation could have
+// 250,000 of them, and inOrder, which searches the text for all paths at once, would take minutes.
 func strictOperations(body []byte) []string {
 	parsed, err := object.ParseJSON(body)
 	if err != nil {
@@ -183,12 +184,13 @@ func strictOperations(body []byte) []string {
 	return texts
 }
 
-// applyPatch makes the body from the live object, and decodes it like any body. The patch sees the object as a client
-// does, with its resourceVersion, so that a JSON Patch can test it. The result has kept it in most cases, and then
-// says, correctly, which version it was made from; fits refuses a result with another one, which the patch has set.
+// applyPatch makes the body from the live object, and decodes it like any body. The patch is applied to the object as a
+// client sees it, with its resourceVersion, so that a JSON Patch can test it. In most cases the result still has that
+// resourceVersion, which is, correctly, the version from which it was made; fits refuses a result with another one,
+// which the patch has set.
 func (d *draft) applyPatch(p parsedPatch) error {
 	shown := d.old
-	// The patch of a subresource with a body of its own changes that body: for /scale a Scale, and not the object.
+	// The patch of a subresource with its own kind of body changes that body: for /scale a Scale, and not the object.
 	if view := d.rq.base(); view != nil {
 		var err error
 		if shown, err = view(d.old); err != nil {
@@ -215,9 +217,9 @@ func (d *draft) applyPatch(p parsedPatch) error {
 	return d.rq.fits(d.live, d.sent, d.rq.unconditional())
 }
 
-// decodePatched is decode for the result of a patch. It decodes the whole result, and not only what the patch names: a
-// JSON Patch goes through text, so its result shares no subtree with the live object, and what it has moved is of
-// another type at its new place.
+// decodePatched is decode for the result of a patch. It decodes the whole result, and not only the fields that the
+// patch names: a JSON Patch is applied to text, so its result shares no subtree with the live object, and a value that
+// it moved has another type at its new place.
 func (d *draft) decodePatched(p parsedPatch, raw object.Value) error {
 	group, version, kind, _ := d.rq.bodyType()
 	if !p.anyKind {
@@ -229,9 +231,9 @@ func (d *draft) decodePatched(p parsedPatch, raw object.Value) error {
 }
 
 // fits checks a patched object, or the result of an apply, against the URL and the live object: name and namespace
-// (400), resourceVersion and UID (409). If unconditional is set, an object without a resourceVersion counts as one with
-// the live one; otherwise it is refused (stale), because a patch must have removed it. Of a Scale the UID is checked
-// here: validation, which refuses a changed UID, sees the object and not the Scale.
+// (400), resourceVersion and UID (409). If unconditional is set, an object without a resourceVersion is treated as if
+// it had the live one; otherwise it is refused (stale), because a patch must have removed it. The UID of a Scale is
+// checked here, because validation, which refuses a changed UID, sees the object and not the Scale.
 func (rq *Request) fits(live *store.Version, obj object.Value, unconditional bool) error {
 	if err := rq.namesMatch(obj); err != nil {
 		return err
@@ -252,8 +254,8 @@ func (rq *Request) fits(live *store.Version, obj object.Value, unconditional boo
 }
 
 // patchFailed is the API error for a patch that is malformed (400), that cannot be applied to this object (422: a test
-// that fails, a path that is not there), or that has too many operations (413). The first two texts begin as those of
-// the reference do; what follows is of its library for JSON Patches, and clients do not depend on it.
+// that fails, a path that does not exist), or that has too many operations (413). The first two texts begin as those of
+// the reference do; the rest is that of its library for JSON Patches, on which clients do not depend.
 func patchFailed(err error) error {
 	var many *patch.TooManyError
 	var strategic *patch.StrategicError
@@ -272,7 +274,7 @@ func patchFailed(err error) error {
 }
 
 // strategicFailed is patchFailed for strategic merge patches. The reference maps five errors to 400 and two to 422
-// (interpretStrategicMergePatchError), and answers all others with 500, such as an item without its merge key.
+// (interpretStrategicMergePatchError), and answers all others, such as an item without its merge key, with 500.
 func strategicFailed(err *patch.StrategicError) error {
 	switch {
 	case errors.Is(err, patch.ErrMalformed):
@@ -287,12 +289,12 @@ func strategicFailed(err *patch.StrategicError) error {
 }
 
 // maxShown is how many bytes of a refused object an error shows. The reference shows all of it, so that its answer to a
-// patch of a few bytes may have a megabyte.
+// patch of a few bytes can have a megabyte.
 const maxShown = 4096
 
-// notDecodable is the error for a patch whose result is no object of the kind, or, at the validation level Strict, has
-// unknown or duplicate fields: 422 about the field "patch". As in the reference the error names neither a kind nor an
-// object (errors.NewInvalid of an empty GroupKind), hence the blank and the empty quotes with which its text begins.
+// notDecodable is the error for a patch whose result is not an object of the kind, or, at the validation level Strict,
+// has unknown or duplicate fields: 422 about the field "patch". As in the reference the error names neither a kind nor
+// an object (errors.NewInvalid of an empty GroupKind), hence the blank and the empty quotes with which its text begins.
 func notDecodable(raw object.Value, err error) error {
 	text := string(object.AppendObject(nil, raw))
 	if len(text) > maxShown {

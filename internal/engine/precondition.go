@@ -9,9 +9,9 @@ import (
 	"plinth/internal/apierr"
 )
 
-// Versions are the revisions that a precondition of an HTTP request names (If-Match, If-None-Match; WRITE-5), or any.
-// The reference ignores both headers; here they let a client write safely that has an ETag and no resourceVersion in
-// its body. "If-None-Match: *" on an apply means "create it or fail".
+// Versions are the revisions in a precondition of an HTTP request (If-Match, If-None-Match; WRITE-5), or any. The
+// reference ignores both headers; here they let a client write safely that has an ETag and no resourceVersion in its
+// body. "If-None-Match: *" on an apply means "create it or fail".
 type Versions struct {
 	Any bool
 	Of  []int64
@@ -26,8 +26,8 @@ func (v *Versions) include(revision int64) bool {
 //
 //	an attempt of a verb commits  ⇒  met(d.revision()) = nil, and the commit depends on d.revision()
 //
-// So every attempt checks them again: after a lost race the live version is another one. Whether the version is the
-// newest makes no difference here: a failure ends the attempt, and draft.again decides whether that is the answer.
+// So every attempt checks them again: after a lost race the live version is another one. met need not check whether the
+// version is the newest: a failure ends the attempt, and draft.again decides whether it is the answer.
 func (rq *Request) met(revision int64) error {
 	if rq.IfMatch == nil && rq.IfNoneMatch == nil {
 		return nil
@@ -50,7 +50,7 @@ func (rq *Request) unmet(why string) error {
 	return apierr.NewPreconditionFailed(rq.Resource.Type(), rq.Name, why)
 }
 
-// show is the result with an object that is stored as v.
+// show is the result with the object that is stored as v.
 func (rq *Request) show(ctx context.Context, v *Object) (*Result, error) {
 	shown, err := rq.present(ctx, v)
 	if err != nil {
@@ -59,13 +59,13 @@ func (rq *Request) show(ctx context.Context, v *Object) (*Result, error) {
 	return &Result{Object: shown, Variant: rq.variant(v, shown)}, nil
 }
 
-// variant is Result.Variant of a stored version that is sent as stored, or as something made of it: in another
-// version of the kind, in the current form, or as a Scale. Callers make an ETag of it and the revision, so
+// variant is Result.Variant of a stored version that is sent as stored, or as another object that was made from it: in
+// another version of the kind, in the current form, or as a Scale. Callers make an ETag of it and the revision, so
 //
 //	equal revision and Variant  ⇒  equal bytes
 //
-// Stored bytes never change while their revision stands, so for them the stamp of the kind is enough. What is made of
-// them depends on definitions and webhooks, so for that the bytes of the result are hashed.
+// The stored bytes of a revision never change, so for them the stamp of the kind is enough. An object that is made from
+// them depends on definitions and webhooks, so its bytes are hashed.
 func (rq *Request) variant(stored, shown *Object) uint64 {
 	stamp := rq.Resource.Stored.stamp()
 	if shown == stored {

@@ -13,7 +13,8 @@ import (
 // the request to a webhook, and the memory for its answer, do not grow with the collection.
 const maxConverted = 4 << 20
 
-// ConversionError is the error of a conversion of several objects, and says which of them could not be converted.
+// ConversionError is the error of a conversion of several objects, with the index of the one that could not be
+// converted.
 type ConversionError struct {
 	Index int // of the object
 	Err   error
@@ -24,9 +25,9 @@ func (e *ConversionError) Error() string { return e.Err.Error() }
 // Unwrap returns the error about the object.
 func (e *ConversionError) Unwrap() error { return e.Err }
 
-// present is a stored version as the request asks for it: the stored bytes if they have the current form, are stored
-// in the version of the URL, and no subresource makes something else of them; otherwise an object that is made for
-// this request (remade).
+// present is a stored version as the request needs it: the stored bytes if they have the current form, are stored in
+// the version of the URL, and no subresource shows them differently; otherwise an object that is made for this request
+// (remade).
 func (rq *Request) present(ctx context.Context, v *store.Version) (*Object, error) {
 	if rq.presented(v) {
 		return v, nil
@@ -55,8 +56,8 @@ func (rq *Request) presented(v *store.Version) bool {
 // if it were called for each. If it fails, some of them are converted and some are not, so the caller must answer with
 // the error and use none.
 //
-// The result takes memory of its own, as long as the versions that it replaces, until the answer is written. That is
-// why a list without a limit, which otherwise needs no memory, is read as one page where objects are converted (List).
+// The result takes memory in addition to the stored versions until the answer is written. That is why a list without a
+// limit, which otherwise needs no memory, is read as one page if objects are converted (List).
 func (rq *Request) presentAll(ctx context.Context, all []*Object) error {
 	together := rq.Resource.Stored.Convert != nil && rq.view() == nil
 	var batch []int
@@ -84,8 +85,8 @@ func (rq *Request) presentAll(ctx context.Context, all []*Object) error {
 	return rq.presentTogether(ctx, all, batch)
 }
 
-// presentTogether presents some of the versions with one conversion: those with the indexes in batch. If the
-// conversion names the object that failed (ConversionError), or there is only one, the error names it, too.
+// presentTogether presents the versions with the indexes in batch by one conversion. If the conversion names the object
+// that failed (ConversionError), or there is only one, the error names it, too.
 func (rq *Request) presentTogether(ctx context.Context, all []*Object, batch []int) error {
 	if len(batch) == 0 {
 		return nil
@@ -119,9 +120,9 @@ func (rq *Request) presentTogether(ctx context.Context, all []*Object, batch []i
 	return nil
 }
 
-// remade is a version with other content than what is stored, but the key, revision and selections of v. It has a
-// layout of its own, since the offsets are those of its own bytes, so encodings of it are not shared with v. The bytes
-// may be no canonical form of anything that could be stored (a Scale): they are only sent.
+// remade is a version with other content than the stored one, but the key, revision and selections of v. It has its own
+// layout, since the offsets are those of its bytes, so encodings of it are not shared with v. Its bytes may not be the
+// canonical form of an object that could be stored (a Scale): they are only sent.
 func remade(v *store.Version, obj object.Value) (*Object, error) {
 	data := object.AppendObject(nil, obj.WithoutAt("metadata", "resourceVersion"))
 	at, ok := object.Locate(data)

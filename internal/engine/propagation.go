@@ -7,17 +7,17 @@ import (
 	"plinth/object"
 )
 
-// Propagation is what happens to the dependents of a deleted object (DEL-2). The delete itself touches no dependent:
-// it leaves a finalizer at the object by which the garbage collector knows what to do, so that it is done after a
+// Propagation is what happens to the dependents of a deleted object (DEL-2). The delete itself changes no dependent: it
+// adds a finalizer to the object that names the propagation for the garbage collector, so that it is done after a
 // restart, too.
 type Propagation string
 
 const (
-	// Background: the object is removed, and the collector deletes its dependents then. It needs no finalizer, since a
-	// dependent whose owner is gone is found by its owner reference.
+	// Background: the object is removed, and then the collector deletes its dependents. It needs no finalizer, since a
+	// dependent whose owner no longer exists is found by its owner reference.
 	Background Propagation = "Background"
 	// Foreground: the dependents are deleted first. The finalizer foregroundDeletion keeps the object until those that
-	// block its deletion are gone.
+	// block its deletion are removed.
 	Foreground Propagation = "Foreground"
 	// Orphan: the dependents stay. The finalizer orphan keeps the object until none of them has an owner reference to
 	// it.
@@ -32,7 +32,7 @@ const (
 	OrphanFinalizer     = metav1.FinalizerOrphanDependents
 )
 
-// Asked is the propagation that the client asked for; Unchanged if it asked for none.
+// Asked is the propagation in the options of the delete; Unchanged if there is none.
 func (o *DeleteOptions) Asked() Propagation {
 	if o.OrphanDependents == nil {
 		return Propagation(o.PropagationPolicy)
@@ -43,8 +43,8 @@ func (o *DeleteOptions) Asked() Propagation {
 	return Background
 }
 
-// ValidatePropagation returns the errors of propagationPolicy and orphanDependents; nil means not set. The second one
-// is what clients sent before there were policies, and excludes the first (ValidateDeleteOptions in apimachinery).
+// ValidatePropagation returns the errors of propagationPolicy and orphanDependents; nil means not set. orphanDependents
+// is the older option, and excludes the first (ValidateDeleteOptions in apimachinery).
 func ValidatePropagation(policy *string, orphanDependents *bool) (errs field.ErrorList) {
 	if policy == nil {
 		return nil
@@ -61,9 +61,9 @@ func ValidatePropagation(policy *string, orphanDependents *bool) (errs field.Err
 		string(Orphan), "nil"}))
 }
 
-// PropagationOr is the propagation of a delete: what the client asked for, else that of a finalizer which the object
-// has already, else fallback. So a second delete without options does not take back what the first one asked for
-// (shouldOrphanDependents and shouldDeleteDependents in the reference).
+// PropagationOr is the propagation of a delete: that in its options, else that of a finalizer which the object already
+// has, else fallback. So a second delete without options keeps the propagation of the first one (shouldOrphanDependents
+// and shouldDeleteDependents in the reference).
 func PropagationOr(fallback Propagation, obj object.Value, o DeleteOptions) Propagation {
 	if asked := o.Asked(); asked != Unchanged {
 		return asked
@@ -87,8 +87,7 @@ func (r *Resource) propagation(obj object.Value, o DeleteOptions) Propagation {
 	return PropagationOr(Background, obj, o)
 }
 
-// with gives an object the finalizer by which the garbage collector knows the propagation, behind all others, and
-// removes the other one.
+// with gives an object the finalizer for the propagation, behind all others, and removes that of any other propagation.
 //
 //	with(obj) has at most one of orphan and foregroundDeletion, and the rest of its finalizers in their order
 func (p Propagation) with(obj object.Value) object.Value {

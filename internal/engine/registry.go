@@ -13,20 +13,19 @@ import (
 	"plinth/internal/view"
 )
 
-// Registry knows the served types: the built-in ones, made once, and those that the objects of a collection define
-// (CustomResourceDefinitions), which are a view of that collection. A request calls Now once and keeps that answer to
-// its end: a definition that changes meanwhile does not change the type under a request.
+// Registry has the served types: the built-in ones, made once, and those that the objects of a collection define
+// (CustomResourceDefinitions), which are a view of that collection. A request calls Now once and uses the result to its
+// end: a definition that changes meanwhile does not change the type under a request.
 //
-// The problem: what is served changes by writes, since a definition is an object like others, and every request asks.
-// The reference follows definitions by an informer, so that for some time after the create of a definition is
-// answered, requests for its objects are 404, and clients have to poll until it is Established. Here the answer is
-// computed from the store when it is asked for:
+// The problem: the served types change by writes, since a definition is an object like others, and every request reads
+// them. The reference follows definitions by an informer, so that for some time after the create of a definition is
+// answered, requests for its objects are 404, and clients have to poll until it is Established. Here the types are
+// computed from the store when they are needed:
 //
 //	a definition was accepted by a commit that was answered before the request  ⇒  the request finds its types
 //
-// Without a change of any definition that costs an atomic load and a comparison of revisions (view.View.Now). The
-// request that is first after a change computes the new Types on its own goroutine, while others wait; Types.with
-// keeps that short.
+// As long as no definition changes, that costs an atomic load and a comparison of revisions (view.View.Now). The first
+// request after a change computes the new Types on its own goroutine, while others wait; Types.with keeps that short.
 //
 // alone and defined are set before the first request, so they need no lock; the view has its own.
 type Registry struct {
@@ -41,9 +40,10 @@ func NewRegistry(builtin []*Resource) *Registry {
 
 // Define adds the types that the objects of a collection define. It is called before the registry is used.
 //
-// The first request after a definition was written waits for define, and the first after a restart for all
-// definitions; define reads names and leaves schemas to their first use. A kind is identified by its path: of two
-// definitions of one kind, the one whose name comes first is served, and a built-in kind comes before both.
+// The first request after a definition was written waits for define, and the first after a restart for that of all
+// definitions; define reads names and compiles schemas only on their first use. A kind is identified by its path: of
+// two definitions of one kind, the one whose name is first in byte order is served, and a built-in kind takes
+// precedence over both.
 func (r *Registry) Define(collection *store.Collection, define Define) {
 	r.defined = view.New(collection, func(before *Types, changes iter.Seq[view.Change]) *Types {
 		if before == nil {
@@ -54,15 +54,15 @@ func (r *Registry) Define(collection *store.Collection, define Define) {
 }
 
 // Define returns the types that a version of a definition defines: those of one kind, a Resource for each served
-// version, all with the same Kind; none if the definition is not accepted yet. before is what the last version of the
-// same object defined; if the types are the same, Define returns before itself, which keeps everything that was made
-// of them (documents, compiled schemas) and lets watches go on. A nil object means that the definition is gone or
-// unreadable.
+// version, all with the same Kind; none if the definition is not accepted yet. before is the result for the last
+// version of the same object; if the types are the same, Define returns before itself, which keeps everything that was
+// derived from them (documents, compiled schemas), and running watches continue. A nil object means that the definition
+// was removed or is unreadable.
 //
-// A change of a status or of an annotation returns before; a new printer column makes new Resources of a Kind with the
-// same Life; a new default in the schema ends the Life. Define ends it itself, so it must see the versions of an
-// object in their order, each once at most. The view guarantees that: it compiles one value from the other, under its
-// lock.
+// After a change of a status or of an annotation, Define returns before; a new printer column makes new Resources of a
+// Kind with the same Life; a new default in the schema ends the Life. Define itself ends the Life, so it must see the
+// versions of an object in their order, each at most once. The view guarantees that: under its lock, it compiles each
+// value from the one before.
 type Define func(object *store.Version, before []*Resource) []*Resource
 
 // Now returns the types that are served now: those of every definition that was durable before the call.
@@ -79,15 +79,15 @@ func (r *Registry) Builtin() *Types { return r.alone }
 // Types is the types that are served at one moment. It never changes, so it needs no lock. Successive Types share
 // what has not changed, so a new definition costs its own group version and a copy of the list of group versions.
 //
-// For each way in which a type is looked up there is an index:
+// Each way of looking up a type has an index:
 //
 //	by URL: group, version, resource   builtin.byName, then groups, both searched without an allocation (Find)
 //	by the kind in the store           builtin.kinds, then byKind (Kind, OfPath)
 //	by apiVersion and kind             groups (OfKind)
 //	all, for discovery                 groups, in order (GroupVersions)
 //
-// Built-in types are in maps: they are found first, in every request, and never change. The others are in trees and
-// sorted lists, whose copies share memory: byObject and byKind are copied in constant time (copy on write).
+// Built-in types are in maps: every request tries them first, and they never change. The others are in trees and sorted
+// lists, whose copies share memory: byObject and byKind are copied in constant time (copy on write).
 type Types struct {
 	builtin *builtinTypes
 	// The definitions, by the name of their object, and by the kind that they define. The first one of a kind is served,
@@ -98,7 +98,7 @@ type Types struct {
 	groups           []*GroupVersion // all of them, sorted by group, then version
 }
 
-// builtinTypes are the types that are always there, with indexes of them. All Types of a registry share one.
+// builtinTypes are the built-in types, with indexes of them. All Types of a registry share one.
 type builtinTypes struct {
 	all    []*Resource
 	byName map[name]*Resource
@@ -109,21 +109,21 @@ type builtinTypes struct {
 // name identifies a type in URLs.
 type name struct{ group, version, resource string }
 
-// served is the served versions of one kind.
+// served has the served versions of one kind.
 type served struct {
 	kind     *Kind
 	versions []*Resource
 }
 
-// definition is what one object of the collection defines.
+// definition has the types that one object of the collection defines.
 type definition struct{ served }
 
-// kindKey orders the definitions of one kind by the names of their objects. A path has no zero byte, so the
-// definitions of one kind stand side by side.
+// kindKey orders the definitions of one kind by the names of their objects. A path has no zero byte, so the definitions
+// of one kind are adjacent.
 func kindKey(path, object string) string { return path + "\x00" + object }
 
-// GroupVersion is the types of one group version. While they are the same, so is the pointer, and what is made of it
-// (a discovery document) can be kept by that pointer. The types of a kind in other group versions change only
+// GroupVersion has the types of one group version. While they are the same, so is the pointer, and documents that are
+// made from it (discovery) can be kept by that pointer. The types of a kind in other group versions change only
 // together with those here: a definition has one Kind, and a change that makes a new one makes new Resources of all
 // versions.
 type GroupVersion struct {
@@ -174,19 +174,19 @@ func groupVersions(resources []*Resource) []*GroupVersion {
 }
 
 // with returns the types after changes of definitions. t is not changed. changes has the last change of each object, in
-// no order, and the result must not depend on an order: two definitions of one kind, created in one batch, compete by
-// their names, and not by which comes first.
+// no order, and the result must not depend on an order: if two definitions of one kind are created in one batch, their
+// names decide which one is served, and not their order in changes.
 //
-// To build all types again would cost every definition for each change: with 2,000 definitions, an operator that
-// installs its 50 would cost 100,000. Instead, this looks at the changed objects, at the kinds that they defined or
-// define now, and at the group versions in which those are served; everything else is shared with t. Only the list of
-// group versions is copied as a whole. The two indexes of definitions, by object and by kind, agree afterwards
-// (assertIndexes).
+// Building all types again would read every definition for each change: with 2,000 definitions, an operator that
+// installs its 50 would cost 100,000 readings. Instead, with looks at the changed objects, at the kinds that they
+// defined or define now, and at the group versions in which those are served; everything else is shared with t. Only
+// the list of group versions is copied as a whole. The two indexes of definitions, by object and by kind, agree
+// afterwards (assertIndexes).
 //
-// It does so in two steps. First the indexes follow the objects. Then, for each kind that any of them touched, the
-// served types before and after are compared: a definition that was served may give way to another one of the same
-// kind. If objects a and b both define widgets, a is served; when a is deleted, b is served without a change of b, and
-// in the first step alone nobody would notice that its Resources have come.
+// It has two steps. First the indexes follow the objects. Then, for each kind of a changed object, the served types
+// before and after are compared: a definition that was served may be replaced by another one of the same kind. If
+// objects a and b both define widgets, a is served; when a is deleted, b is served although b has not changed, so the
+// first step alone would not add its Resources.
 func (t *Types) with(changes iter.Seq[view.Change], define Define) *Types {
 	next := &Types{builtin: t.builtin, byObject: *t.byObject.Copy(), byKind: *t.byKind.Copy(), groups: t.groups}
 	kinds := map[string]bool{}
@@ -203,7 +203,7 @@ func (t *Types) with(changes iter.Seq[view.Change], define Define) *Types {
 		if object != nil || defined {
 			resources = define(object, before)
 		}
-		// Define has returned before itself, or the definition defines nothing as it did before.
+		// Define has returned before itself, or there were no types and there still are none.
 		if slices.Equal(before, resources) {
 			continue
 		}
@@ -285,8 +285,8 @@ func compareGroupVersions(a, b *GroupVersion) int {
 	return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Version, b.Version))
 }
 
-// kind returns the served versions of a kind, by the resource part of its keys; nil if there are none. Of several
-// definitions it is the first one behind kindKey(path, ""), which is smaller than the keys of all of them.
+// kind returns the served versions of a kind, by the resource part of its keys; nil if there are none. If there are
+// several definitions, it is the first one behind kindKey(path, ""), which is smaller than the keys of all of them.
 func (t *Types) kind(path string) *served {
 	if kind := t.builtin.kinds[path]; kind != nil {
 		return kind
@@ -308,7 +308,7 @@ func (t *Types) Find(group, version, resource string) *Resource {
 	if r := t.builtin.byName[name{group, version, resource}]; r != nil {
 		return r
 	}
-	// No definitions: what the map of built-in types does not have is not served.
+	// There are no definitions: a type that is not built in is not served.
 	if t.byObject.Len() == 0 {
 		return nil
 	}
@@ -357,7 +357,7 @@ func (t *Types) All() iter.Seq[*Resource] {
 				return
 			}
 		}
-		// Definitions of one kind stand side by side; only the first is served.
+		// Definitions of one kind are adjacent; only the first is served.
 		last := ""
 		t.byKind.Scan(func(_ string, d *definition) bool {
 			if d.kind.Path == last || t.builtin.kinds[d.kind.Path] != nil {

@@ -9,25 +9,24 @@ import (
 	"plinth/object"
 )
 
-// reporter is the field manager of what the server itself writes into the status of objects, as in the reference.
+// reporter is the field manager of the status that the server itself writes, as in the reference.
 const reporter = "kube-apiserver"
 
 // guards is the store resource of guards (Report.Guard). Only the revision of such a key counts, not its bytes.
 const guards = "plinth/guards"
 
-// report sets what the server itself says of the object in its status, if the type has such a report: a
-// CustomResourceDefinition is accepted, or its names are taken. It is part of the same commit, so nobody sees the
-// object without it. The obvious way, and that of the reference, is a controller that writes the status after the
-// create: clients have to wait for it, and a definition can be seen that is neither accepted nor refused.
+// report sets the server's own part of the status of the object, if the type has one: a CustomResourceDefinition is
+// accepted, or its names are taken. It is part of the same commit, so no reader sees the object without it. The obvious
+// way, and that of the reference, is a controller that writes the status after the create: clients have to wait for it,
+// and can read a definition that is neither accepted nor refused.
 //
 // A report may depend on other objects: the names of a definition are accepted only if no other definition has them.
-// Two commits that do not know of each other could both be told that a name is free. So all commits whose reports
-// depend on each other also write one key, their guard, on the condition that it has not changed since the report was
-// computed:
+// Two concurrent commits could both find that a name is free. So all commits whose reports depend on each other also
+// write one key, their guard, on the condition that it has not changed since the report was computed:
 //
 //	two commits with the same guard are sequenced  ⇒  the report of the second saw the first
 //
-// The guard serializes writes of definitions of one group, and nothing else: of two at once, the second computes its
+// The guard serializes only the writes of definitions of one group: of two concurrent ones, the second computes its
 // report again.
 func (d *draft) report(ctx context.Context) error {
 	r := d.rq.Resource
@@ -35,7 +34,7 @@ func (d *draft) report(ctx context.Context) error {
 		return nil
 	}
 	obj := d.obj
-	// The report of an object that this write removes is that of a removal.
+	// If this write removes the object, the report is that of a removal.
 	if d.removes() {
 		obj = object.Nil
 	}
@@ -67,10 +66,10 @@ type guard struct {
 	change store.Change
 }
 
-// guardedReport computes the report twice: the first time only to learn the name of the guard. Then it reads the
-// guard's revision and computes the report again: whatever changed before that read is seen by the report, and
-// whatever changes after it moves the guard and fails the commit. If the second report names another guard, it goes
-// on with that one.
+// guardedReport computes the report twice: the first time only to get the name of the guard. Then it reads the guard's
+// revision and computes the report again: the report sees every change before that read, and every change after it
+// moves the guard and makes the commit fail. If the second report names another guard, the same is repeated with that
+// one.
 func (d *draft) guardedReport(ctx context.Context, obj object.Value) (Report, error) {
 	d.guard = nil
 	for {
@@ -90,9 +89,9 @@ func (d *draft) guardedReport(ctx context.Context, obj object.Value) (Report, er
 	}
 }
 
-// reported is the draft of another object whose status changes with this one: a definition that gets the name that
-// this one gives up, or the budget of an eviction. It is committed on the condition that its version is still live. It
-// takes settle and print of the steps alone: admission and validation are for what clients write.
+// reported is the draft of another object whose status changes with this one: a definition that gets the name that this
+// one gives up, or the budget of an eviction. It is committed on the condition that its version is still live. Of the
+// steps it takes settle and print alone: admission and validation are for writes of clients.
 func (d *draft) reported(ctx context.Context, r *Resource, other ReportedOther) (*draft, error) {
 	rq := &Request{Resource: r, User: d.rq.User}
 	rq.Namespace, rq.Name = splitKey(other.Version.Key.Name)

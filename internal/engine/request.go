@@ -13,8 +13,8 @@ import (
 	"plinth/object"
 )
 
-// Request is what every verb is given. It is not changed while it is served; a verb that needs another request copies
-// it.
+// Request has the arguments of every verb. It does not change while it is served; a verb that needs another request
+// copies it.
 type Request struct {
 	Resource    *Resource
 	Subresource *Subresource // nil: the object itself
@@ -29,19 +29,19 @@ type Request struct {
 	DryRun     bool
 	// Received, if not nil, is given the decoded body, for the audit log (AUTH-4).
 	Received *Received
-	// IfMatch names revisions of which the live version must be one, IfNoneMatch such of which it must be none
-	// (WRITE-5); nil: no condition. Reads ask for IfMatch alone.
+	// IfMatch names revisions of which the live version must be one, IfNoneMatch revisions of which it must not be one
+	// (WRITE-5); nil: no condition. Reads check IfMatch alone.
 	IfMatch, IfNoneMatch *Versions
-	// Authorizer is asked in mid-verb whether the user may also do what the verb turns out to be (a PUT that creates) or
-	// what the body asks for (a role that gives others what its writer has not), see Allowed. Nil disables it: requests
-	// of the server itself may do everything.
+	// Authorizer decides in the middle of a verb whether the user may also do what the verb turns out to be (a PUT that
+	// creates) or what the body implies (a role that grants rights that its writer does not have), see Allowed. Nil
+	// disables it: requests of the server itself may do everything.
 	Authorizer access.Authorizer
 }
 
-// Received is the body of a create or an update as the server has understood it. Object is null until the body has
-// been decoded without an error.
+// Received is the body of a create or an update as the server has decoded it. Object is null until the body has been
+// decoded without an error.
 type Received struct {
-	// Whole asks for the object with its defaults and in stored form; otherwise it is as it was decoded.
+	// Whole requests the object with its defaults and in stored form; otherwise it is as it was decoded.
 	Whole  bool
 	Object object.Value
 }
@@ -59,18 +59,18 @@ const (
 // Object is a stored object or one that is ready to be written out.
 type Object = store.Version
 
-// Result is what a verb on one object answers.
+// Result is the answer of a verb on one object.
 type Result struct {
 	Object *Object
-	// Variant stands for what decides the bytes of Object beside its revision. 0: Object is not what is stored at that
-	// revision (a dry run, an object that was removed).
+	// Variant stands for everything that determines the bytes of Object besides its revision. 0: Object is not the one
+	// that is stored at that revision (a dry run, an object that was removed).
 	Variant uint64
-	// Status is the answer where there is no object to show (a completed delete).
+	// Status is the answer if there is no object to show (a completed delete).
 	Status  object.Value
 	Created bool // 201
-	Removed bool // the object is gone, and not only marked as deleted
-	// Warnings are sent to the client beside the answer, one Warning header each. A verb that fails returns a Result
-	// beside its error if there are any.
+	Removed bool // the object was removed, and not only marked as deleted
+	// Warnings are sent to the client with the answer, one Warning header each. A verb that fails returns a Result in
+	// addition to its error if there are any.
 	Warnings []string
 }
 
@@ -99,7 +99,7 @@ type Collection struct {
 	Revision  int64
 	Continue  string
 	Remaining *int64
-	Shard     string // the shard selector, where there is one: the list is a part of the collection
+	Shard     string // the shard selector; "" if the list is not limited to a shard
 	Items     iter.Seq[*Object]
 	Warnings  []string // as a Result's
 
@@ -107,7 +107,7 @@ type Collection struct {
 }
 
 // Err is why the last iteration over Items ended early: the error of the context that the list was begun with; nil if
-// it came to the end.
+// it reached the end.
 func (c *Collection) Err() error { return c.cut }
 
 // WatchOptions are what a watch begins with (WATCH-2, WATCH-5).
@@ -130,10 +130,10 @@ const (
 
 var eventNames = [...]string{"ADDED", "MODIFIED", "DELETED", "BOOKMARK"}
 
-// String is the type as it stands in the stream.
+// String is the type as it is written in the stream.
 func (t EventType) String() string { return eventNames[t] }
 
-// Event is one thing that happened to a collection.
+// Event is one change in a collection, or a bookmark.
 type Event struct {
 	Type EventType
 	// Object is the object as of Revision; nil for a bookmark. In a DELETED event it is the last state of which the
@@ -142,12 +142,12 @@ type Event struct {
 	Revision int64
 	// InitialEnd marks the bookmark that ends the initial events.
 	InitialEnd bool
-	// Record is where encoders keep the encoded event for the other watchers; nil if the event is not the same for all
-	// of them.
+	// Record is where encoders keep the encoded event for the other watchers; nil if the event is not the same for all of
+	// them.
 	Record *store.Record
 }
 
-// DeleteOptions are what a client asks for in a delete (DEL-2).
+// DeleteOptions are the options of a delete (DEL-2).
 type DeleteOptions struct {
 	GracePeriodSeconds              *int64
 	PropagationPolicy               string // "", Foreground, Background, Orphan
@@ -157,7 +157,7 @@ type DeleteOptions struct {
 	IgnoreReadError                 bool // ignoreStoreReadErrorWithClusterBreakingPotential (DEL-6)
 }
 
-// Clock tells the time; tests give their own.
+// Clock returns the time; tests use their own.
 type Clock func() time.Time
 
 // PatchType is the language of a patch (WRITE-2).
@@ -171,7 +171,7 @@ const (
 	ApplyPatch // see Engine.Apply
 )
 
-// Patch is a change to an object, as its client wrote it.
+// Patch is a change to an object in the form in which its client sent it.
 type Patch struct {
 	Type PatchType
 	Body []byte

@@ -16,22 +16,22 @@ import (
 )
 
 // Resource is one served resource type: a compiled schema and a short table of behaviours. A nil function means that
-// the type does nothing special there. Functions take and return values of this Resource's own version, never change
-// their arguments, and are safe to call at the same time. A Resource is not changed after it was made, and Resources
-// are compared by identity.
+// the type has no special behaviour there. Functions take and return values of this Resource's own version, never
+// change their arguments, and are safe to call concurrently. A Resource does not change after it was made, and
+// Resources are compared by identity.
 type Resource struct {
 	Naming
 	Writing
 	Reading
 	Operation
 
-	// Schema compiles the type on first use. A built-in type is the same pointer ever after; a custom one may be let go
-	// and compiled again. Model is its OpenAPI name, for callers that need no schema.
+	// Schema compiles the type on first use. For a built-in type it always returns the same pointer; a custom one may be
+	// freed and compiled again. Model is its OpenAPI name, for callers that need no schema.
 	Schema func() *schema.Type
 	Model  string
 
 	// Written returns a version of a custom type as its definition has it, an item of spec.versions, from which the
-	// OpenAPI documents are made; nil for built-in types. It is parsed anew by each call.
+	// OpenAPI documents are made; nil for built-in types. Each call parses it again.
 	Written func() object.Value
 
 	// Stored is the kind that is served here; nil: nothing is stored. Served is the version of it that is served here.
@@ -41,7 +41,7 @@ type Resource struct {
 	Subresources []*Subresource
 }
 
-// Naming is what a type is called, and what URLs and discovery show of it.
+// Naming has the names of a type, and what URLs and discovery show of it.
 type Naming struct {
 	Group, Version string   // "" is the core group
 	Name, Singular string   // "deployments", "deployment"
@@ -54,26 +54,26 @@ type Naming struct {
 	// being deleted still serve writes, but discovery does not list these. Nil: Verbs.
 	DiscoveryVerbs []string
 
-	// Deprecated is the warning that every request gets because the type is going away; "": it is not.
+	// Deprecated is the warning that every request of a deprecated type gets; "": it is not deprecated.
 	Deprecated string
-	// NotFoundAs is the name of the type in the error that no object has a name; "": Name.
+	// NotFoundAs is the name of the type in the error for an object that does not exist; "": Name.
 	NotFoundAs string
 }
 
-// Writing is how objects of a type are made, changed and deleted.
+// Writing has the behaviours of creating, changing and deleting objects of a type.
 type Writing struct {
 	// CreateOnUpdate lets a PUT create the object (URI-4). UnconditionalUpdate lets a PUT without resourceVersion
 	// replace it (WRITE-1).
 	CreateOnUpdate, UnconditionalUpdate bool
 	// GracefulDelete returns the grace period of a delete in seconds, and says whether the object waits for it at all;
-	// asked is what the client asked for, or nil. Nil: objects never wait.
+	// asked is the period in the options of the delete, or nil. Nil: objects never wait.
 	GracefulDelete func(obj object.Value, asked *int64) (seconds int64, graceful bool)
 
 	// Propagation decides what happens to the dependents of a deleted object; nil: PropagationOr(Background).
 	Propagation func(obj object.Value, o DeleteOptions) Propagation
 
-	// Held says whether something other than finalizers holds a deleted object: a Namespace its spec.finalizers.
-	// MarkDeleted returns what else changes in an object when it is marked as deleted: the phase of a Namespace.
+	// Held says whether anything but finalizers holds a deleted object: a Namespace is held by its spec.finalizers.
+	// MarkDeleted makes the other changes in an object that is marked as deleted: the phase of a Namespace.
 	Held        func(obj object.Value) bool
 	MarkDeleted func(obj object.Value) object.Value
 	// Undeletable returns why an object of this name must not be deleted; "": it may be.
@@ -84,28 +84,30 @@ type Writing struct {
 	// Confidential keeps values of the objects out of error messages.
 	Confidential bool
 
-	// ValidateName returns what is wrong with a name; with prefix set it is a generateName prefix. NameOf, if the valid
-	// names depend on the rest of the object, returns the ValidateName for one object.
+	// ValidateName returns the errors of a name; with prefix set it is a generateName prefix. NameOf, if the valid names
+	// depend on the rest of the object, returns the ValidateName for one object.
 	ValidateName func(name string, prefix bool) []string
 	NameOf       func(obj object.Value) func(name string, prefix bool) []string
 	// Default fills in what the reference's defaulting functions fill in, markers included (VAL-4).
 	Default func(obj object.Value) object.Value
-	// PrepareCreate and PrepareUpdate reset what a client may not set on the main URL (WRITE-4), such as status.
-	// metadata.generation is not theirs, see Generation.
+	// PrepareCreate and PrepareUpdate reset the fields that a client may not set on the main URL (WRITE-4), such as
+	// status. They leave metadata.generation alone, see Generation.
 	PrepareCreate func(obj object.Value, by access.User) object.Value
 	PrepareUpdate func(obj, old object.Value) object.Value
-	// Permit refuses what the user of a request may not write although the verb is allowed: a role that gives others
-	// rights that the user has not. old is null for a new object. It is not called for requests of the server itself.
+	// Permit refuses content that the user of a request may not write although the verb is allowed: a role that grants
+	// rights that the user does not have. old is null for a new object. It is not called for requests of the server
+	// itself.
 	Permit func(ctx context.Context, rq *Request, obj, old object.Value) error
-	// Check refuses a valid object, on the main URL or a subresource, for who writes it or what it asks for, as the
+	// Check refuses a valid object, on the main URL or a subresource, because of its writer or its content, as the
 	// built-in plugins of validating admission in the reference do. old is null for a new object.
 	Check func(ctx context.Context, rq *Request, obj, old object.Value) error
-	// Validate and ValidateUpdate return what the reference's validation refuses (VAL-1), metadata excepted, which the
-	// engine checks itself for every kind. ValidateUpdate includes what Validate says of the new object.
+	// Validate and ValidateUpdate return the errors of the reference's validation (VAL-1), except those of metadata, which
+	// the engine checks itself for every kind. ValidateUpdate includes the errors of Validate for the new object.
 	Validate       func(obj object.Value) field.ErrorList
 	ValidateUpdate func(obj, old object.Value) field.ErrorList
-	// Rules evaluates the validation rules in the definition of a custom type, on a new object or on what is to replace
-	// old, through every subresource; found are the errors so far. It returns what the rules refuse, and warnings.
+	// Rules evaluates the validation rules in the definition of a custom type, on a new object or on the one that is to
+	// replace old, through every subresource; found are the errors so far. It returns the errors of the rules, and
+	// warnings.
 	Rules func(ctx context.Context, obj, old object.Value, found field.ErrorList) (errs field.ErrorList, warnings []string)
 	// WarnCreate and WarnUpdate return the warnings for an accepted object, WarnDelete those for the options of a
 	// delete. sent is the object before it was prepared.
@@ -116,17 +118,17 @@ type Writing struct {
 	// generation.
 	Generation func(obj object.Value) object.Value
 
-	// Report returns what the server itself says of an object that a commit is about to store in the place of old (null:
-	// of nothing), or, where obj is null, to remove: its status, and that of others. It is a pure function but for what
-	// it reads of other objects, for which it names a guard.
+	// Report returns the server's own part of the status of an object that a commit is about to store in the place of old
+	// (null: there is no old object), or to remove if obj is null, and that of other objects. Except for reading other
+	// objects, for which it names a guard, it is a pure function.
 	Report func(obj, old object.Value, now time.Time) Report
 
-	// Allocate gives an object what it shares with others of its type, or returns why it cannot have it. It comes before
-	// PrepareCreate and PrepareUpdate, as in the reference. Claims are what an object has of that in the end: the commit
-	// that stores or removes the object takes and gives back what changes (claim.go).
+	// Allocate gives an object the values that no other object of its type may have, or returns why it cannot have them.
+	// It runs before PrepareCreate and PrepareUpdate, as in the reference. Claims are the values of that sort that an
+	// object has in the end: the commit that stores or removes the object takes and gives back the difference (claim.go).
 	Allocate func(a *Allocation) (object.Value, error)
 	Claims   func(obj object.Value) []Claim
-	// Holder is for types whose objects are companions: it returns the object whose claim such an object stands for; the
+	// Holder is for types whose objects are companions: it returns the object whose claim such an object represents; the
 	// zero values: there is none.
 	Holder func(obj object.Value) (*Resource, store.Key)
 
@@ -134,38 +136,38 @@ type Writing struct {
 	Resets map[string]merge.Set
 }
 
-// Report is what the server itself says of an object, in the commit that stores or removes it.
+// Report is the server's own part of the status of an object, in the commit that stores or removes it.
 type Report struct {
 	// Status is that of the object; null leaves it as it is.
 	Status object.Value
 	// Others are objects of the type whose status changes because of the write; they are stored in the same commit.
 	Others []ReportedOther
-	// Guard names a key that all commits write whose reports depend on each other, so that of two at once the second
-	// computes its report again (draft.report). "": the report depends on nothing but the object.
+	// Guard names a key that all commits write whose reports depend on each other, so that the second one of two
+	// concurrent commits computes its report again (draft.report). "": the report depends on the object alone.
 	Guard string
 }
 
-// ReportedOther is an object and the status that it gets.
+// ReportedOther is an object and its new status.
 type ReportedOther struct {
 	Version *store.Version
 	Status  object.Value
 }
 
-// Reading is how objects of a type are selected and shown.
+// Reading has the behaviours of selecting and showing objects of a type.
 type Reading struct {
 	// Fields returns the selectable fields other than metadata.name and metadata.namespace, sorted by name (LIST-7),
 	// with their values in obj. Called with a null value it returns the names alone.
 	Fields func(obj object.Value) []store.Pair
-	// OldFields maps names that old clients have for some of the fields to their current names.
+	// OldFields maps deprecated names of some fields, which old clients use, to their current names.
 	OldFields map[string]string
-	// UnknownField returns the error text for a field that cannot be selected by; nil: the text of most types.
+	// UnknownField returns the error text for a field that is not selectable; nil: the text of most types.
 	UnknownField func(name string) string
 	// Columns are the Table columns (MED-6), and Cells their values in the same order: string, int64, float64, bool, Age
 	// or nil. Nil: Name and Created At. Cells depends on the object alone, so its result can be kept.
 	Columns []Column
 	Cells   func(obj object.Value) []any
-	// IsDefault says whether candidate, rather than current, is the object that a list's Table marks as the default
-	// one. current is null for the first object. Nil: the Table marks none.
+	// IsDefault says whether a list's Table marks candidate, rather than current, as the default object. current is null
+	// for the first object. Nil: the Table marks none.
 	IsDefault func(candidate, current object.Value) bool
 	// RowOrder compares objects in the order in which a list's Table shows them; nil: as every list does.
 	RowOrder func(a, b object.Value) int
@@ -174,16 +176,16 @@ type Reading struct {
 	Blank func(zero object.Value) object.Value
 }
 
-// Operation is what a virtual type does (URI-1): nothing of it is stored.
+// Operation is the behaviour of a virtual type (URI-1): no object of it is stored.
 type Operation struct {
-	// Through names the type and the subresource for which a create of this virtual type stands: bindings stands for the
+	// Through names the type and the subresource that a create of this virtual type means: a create of bindings means the
 	// binding of Pods.
 	Through func() (target apierr.Type, subresource string)
 	// Answer makes the response to a create of a virtual type. Nothing is stored.
 	Answer func(ctx context.Context, rq *Request, obj object.Value) (object.Value, error)
 }
 
-// Subresource is one URL below an object: another view of it, with its own verbs. What a verb does with it:
+// Subresource is one URL below an object: another view of it, with its own verbs. The effect of each verb:
 //
 //	get            View(object)
 //	put            Write(live object, body), which takes the steps of an update
@@ -204,11 +206,11 @@ type Subresource struct {
 	Base func(obj object.Value) (object.Value, error)
 	// Write returns old with those fields of body that this subresource may change.
 	Write func(old, body object.Value) (object.Value, error)
-	// Validate returns what is wrong with a write: body is what was sent, obj the object that it makes of old.
+	// Validate returns the errors of a write: body is the decoded body, obj the object that it makes of old.
 	Validate func(body, obj, old object.Value) field.ErrorList
 	// Warn returns the warnings for the writer of obj.
 	Warn func(obj, old object.Value) []string
-	// Tables says that the body is shown as a Table if a client asks for one (MED-6); Columns and Cells are those of a
+	// Tables says that the body is shown as a Table to clients that request one (MED-6); Columns and Cells are those of a
 	// body that is not the object, as a Resource's.
 	Tables  bool
 	Columns []Column
@@ -219,8 +221,8 @@ type Subresource struct {
 	Resets map[string]merge.Set
 	// Replicas translates ownership between the object and its Scale, if the body is a Scale; nil otherwise.
 	Replicas merge.Replicas
-	// Answer makes the response to a POST that stores nothing: a token for a ServiceAccount. live is the object in the
-	// version of its kind that is stored.
+	// Answer makes the response to a POST that stores nothing: a token for a ServiceAccount. live is the object as it is
+	// stored.
 	Answer func(ctx context.Context, rq *Request, live *Object, body object.Value) (answer object.Value,
 		warnings []string, err error)
 	// Eviction makes a POST delete the object, unless budgets forbid it, instead of writing it; nil for all other
@@ -264,7 +266,7 @@ func (r *Resource) Subresource(name string) *Subresource {
 // does says whether the subresource has a verb.
 func (s *Subresource) does(verb string) bool { return slices.Contains(s.Verbs, verb) }
 
-// Tables says whether a type, or its subresource if there is one, is shown as a Table if a client asks for one
+// Tables says whether a type, or its subresource if s is not nil, is shown as a Table to clients that request one
 // (MED-6).
 func (r *Resource) Tables(s *Subresource) bool {
 	if s != nil {
@@ -273,7 +275,7 @@ func (r *Resource) Tables(s *Subresource) bool {
 	return !r.Virtual()
 }
 
-// Virtual says whether the type stands for an operation: nothing of it is stored (URI-1).
+// Virtual says whether the type represents an operation: no object of it is stored (URI-1).
 func (r *Resource) Virtual() bool { return r.Answer != nil || r.Through != nil }
 
 // ListedVerbs returns the verbs that discovery lists.

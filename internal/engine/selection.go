@@ -12,16 +12,16 @@ import (
 	"plinth/object"
 )
 
-// selection is what a list or a watch selects. It decides by keys and sidecars and parses nothing, except objects
-// whose sidecars have the fields of another version of the kind, or of an older definition.
+// selection is what a list or a watch selects. It decides by keys and sidecars and parses no object, except those whose
+// sidecars have the fields of another version of the kind, or of an older definition.
 //
 //	o is selected  ⇔  its name, labels, shard and fields satisfy name, labels, shard and fields
 //
-// The same selection is applied on three levels, each of which lets pass what the next one may refuse:
+// The same selection is applied on three levels, each of which may pass versions that the next one refuses:
 //
-//	reach     a prefix of names: what a list reads at all, and below which a watch is woken     (the tree of names)
+//	reach     a prefix of names: which versions a list reads, and below which a watch is woken  (the tree of names)
 //	term      one label or field: for which changes a watch is woken                            (the index of waiters)
-//	matches   the selection itself, for each version that is left
+//	matches   the selection itself, for each remaining version
 //
 // For kubectl get pods -n web -l app=x the list reads the names with the prefix web/ and compares the labels of each.
 // The kubelet's watch of spec.nodeName=n1 sleeps until a Pod with that term changes, so with 1,000 nodes a change of a
@@ -30,15 +30,15 @@ import (
 type selection struct {
 	labels *conjunction // nil: all
 	fields *conjunction // nil: all
-	// asked is the resource whose fields are asked for; nil: the fields that every type has, or none.
+	// asked is the resource whose fields the selector names; nil: the fields that every type has, or none.
 	asked *Resource
 	name  string          // the one name that can match, or ""
 	shard *shard.Selector // nil: all
 }
 
-// selects compiles the selectors of a request, and refuses fields that its type does not have. A field that is unknown
-// must be an error, and not "no object has it": a client that asks for spec.nodename would otherwise get an empty list
-// and act on it. The selector is a client's, of any length; compiling it takes O(n log n) (clause).
+// selects compiles the selectors of a request, and refuses fields that its type does not have. An unknown field must be
+// an error, and not an empty result: a client that selects by spec.nodename would otherwise get an empty list and act
+// on it. The selector is a client's, of any length; compiling it takes O(n log n) (clause).
 func (rq *Request) selects(o ListOptions) (selection, error) {
 	s := selection{name: rq.Name, labels: compileLabels(o.Labels), shard: o.Shard}
 	if o.Fields == nil || o.Fields.Empty() {
@@ -53,7 +53,7 @@ func (rq *Request) selects(o ListOptions) (selection, error) {
 	if rq.Resource.Fields != nil {
 		known = rq.Resource.Fields(object.Nil)
 	}
-	for _, requirement := range o.Fields.Requirements() { // in the order in which they were asked for
+	for _, requirement := range o.Fields.Requirements() { // in the order of the request
 		if !rq.Resource.selectable(known, requirement.Field) {
 			return selection{}, apierr.NewBadRequest(rq.Resource.unknownField(requirement.Field))
 		}
@@ -76,8 +76,8 @@ func (r *Resource) currentField(name, value string) (current, sameValue string, 
 	return name, value, nil
 }
 
-// selectable says whether a field can be selected by. Cluster-scoped types that have fields of their own have no
-// metadata.namespace, as in the reference.
+// selectable says whether the type has a selectable field of this name. Cluster-scoped types with additional fields
+// have no metadata.namespace, as in the reference.
 func (r *Resource) selectable(known []store.Pair, name string) bool {
 	if name == "metadata.namespace" && !r.Namespaced && known != nil {
 		return false
@@ -86,7 +86,7 @@ func (r *Resource) selectable(known []store.Pair, name string) bool {
 		slices.ContainsFunc(known, func(k store.Pair) bool { return k.Name == name })
 }
 
-// unknownField is the error text for a field that cannot be selected by.
+// unknownField is the error text for a field that is not selectable.
 func (r *Resource) unknownField(name string) string {
 	switch {
 	case r.UnknownField != nil:
@@ -106,9 +106,9 @@ func (s *selection) all() bool {
 //
 //	o is selected  ⇒  reach is a prefix of o.Key.Name
 //
-// If only one name can, it is that name, so that a list reads next to nothing else and a watch wakes for next to
-// nothing else. It is only a bound: "web" is a prefix of "web-1", too, so matches compares names once more. Over all
-// namespaces a name is no prefix of a key, which begins with the namespace, so the bound is everything.
+// If only one name can be selected, reach is that name, so that a list reads, and a watch wakes for, almost nothing but
+// that object. It is only a bound: "web" is a prefix of "web-1", too, so matches compares names once more. Over all
+// namespaces a name is not a prefix of a key, which begins with the namespace, so the bound is everything.
 func (rq *Request) reach(s *selection) string {
 	if rq.Resource.Namespaced && rq.Namespace == "" {
 		return ""
@@ -117,21 +117,21 @@ func (rq *Request) reach(s *selection) string {
 }
 
 // term is one label or field with a value that every selected version has, for the store's index: a watch with a term
-// sleeps through the changes of objects without it. It is the zero Term if there is none.
+// sleeps through the changes of objects without it. The zero Term means that there is none.
 //
-//	v is selected  ⇒  v has the term, or the store cannot tell by its sidecar
+//	v is selected  ⇒  v has the term, or its sidecar does not show whether it has
 //
-// The store has one term for each watch, so of several the one is chosen that probably fewest objects have; a wrong
-// guess costs wake-ups, and never events. Fields count only if the sidecars have those of the version that is asked
-// for: Form and Selection tell the store which sidecars these are.
+// The store has one term for each watch, so term chooses the one that probably fewest objects have; a wrong guess costs
+// wake-ups, and never events. Fields count only if the sidecars have those of the served version: Form and Selection
+// tell the store which sidecars these are.
 func (s *selection) term() (best store.Term) {
 	if s.fields != nil && (s.asked == nil || s.asked.Served == s.asked.Stored.Storage) {
 		least := len(coarseness) + 1
 		for i := range s.fields.clauses {
 			c := &s.fields.clauses[i]
 			name, _, _ := strings.Cut(c.name, ".")
-			// An absent field reads as empty and is in no index, so an empty value cannot be looked up. The name and
-			// namespace are in keys, and not in sidecars.
+			// An absent field reads as empty and is in no index, so an empty value cannot be looked up. Names and namespaces are
+			// in keys, and not in sidecars.
 			if len(c.in) != 1 || c.in[0] == "" || name == "metadata" {
 				continue
 			}
@@ -154,12 +154,12 @@ func (s *selection) term() (best store.Term) {
 	return best
 }
 
-// coarseness are endings of the names of fields whose values distinguish many objects, the finest first: of
-// involvedObject.kind, involvedObject.name and involvedObject.uid, which kubectl describe asks for together, the UID
-// has the fewest events.
+// coarseness are endings of the names of fields whose values distinguish many objects, the finest first. kubectl
+// describe selects by involvedObject.kind, involvedObject.name and involvedObject.uid together; the UID has the fewest
+// events.
 var coarseness = [...]string{"uid", "nodeName", ".name"}
 
-// coarseOf is the rank of a field in coarseness; fields that are not there come last.
+// coarseOf is the rank of a field in coarseness; all other fields have the last rank.
 func coarseOf(field string) int {
 	for i, end := range coarseness {
 		if strings.HasSuffix(field, end) {
@@ -169,11 +169,12 @@ func coarseOf(field string) int {
 	return len(coarseness)
 }
 
-// matches says whether a version is selected. An unreadable version is, unless it has another name: the verb then
-// fails and names it, so that nobody overlooks it. The same holds for a version whose fields cannot be computed.
+// matches says whether a version is selected. An unreadable version is, unless it has another name: the verb then fails
+// with an error that names it, so that it is not overlooked. The same holds for a version whose fields cannot be
+// computed.
 //
-// The parts are checked in the order in which they cost more: a comparison of names, a search of the labels, a hash for
-// the shard, the fields of the sidecar, and at last, for objects in an old form, a parse or even a conversion. A nil
+// The parts are checked in the order of their cost: a comparison of names, a search of the labels, a hash for the
+// shard, the fields of the sidecar, and at last, for objects in an old form, a parse or even a conversion. A nil
 // version, the new one of a deletion or the old one of a create, is not selected.
 func (s *selection) matches(ctx context.Context, v *store.Version) bool {
 	if v == nil {
@@ -192,7 +193,7 @@ func (s *selection) matches(ctx context.Context, v *store.Version) bool {
 		return false
 	}
 	if !s.shard.Empty() {
-		// Both fields by which shards can be divided are known without the object.
+		// Both fields by which shards can be divided are in the sidecar and the key.
 		if namespace, _ := splitKey(v.Key.Name); !s.shard.Matches(v.Sidecar.UID, namespace) {
 			return false
 		}
@@ -200,8 +201,8 @@ func (s *selection) matches(ctx context.Context, v *store.Version) bool {
 	if s.fields == nil {
 		return true
 	}
-	// Fields in the sidecar count if they were computed by the version that is asked for, and of an object in the
-	// current form: a default that came later may be the value of a field.
+	// The fields in the sidecar are used if they were computed for the served version, from an object in the current form:
+	// a default that was added later may be the value of a field.
 	if s.asked == nil || v.Sidecar.Selection == s.asked.Served.selection && s.asked.Stored.current(v) {
 		return s.matchesFields(v.Key, v.Sidecar.Fields)
 	}

@@ -18,18 +18,18 @@ import (
 )
 
 // Describe returns the function by which a store makes the sidecars of versions that it reads from its log, or that
-// another server has written. At a restart it runs for every object, so it parses no more than the sidecar needs: the
-// metadata, if the kind has no selectable fields; everything else is skipped over.
+// another server has written. At a restart it runs for every object, so it parses no more than the sidecar needs: if
+// the kind has no selectable fields, the metadata alone.
 //
-// It never fails: bytes that are no object get the sidecar of an unreadable one, because a server that does not start
-// would be worse than one that lacks an object (unreadable.go). It is called without a lock of the engine, possibly on
-// several goroutines.
+// It never fails: bytes that are not an object get the sidecar of an unreadable one, because a server that does not
+// start would be worse than one that lacks an object (unreadable.go). It is called without a lock of the engine,
+// possibly on several goroutines.
 func Describe(registry *Registry) func(store.Key, []byte) *store.Sidecar {
 	return func(key store.Key, data []byte) *store.Sidecar {
-		// The kind may not be served any more; its objects are kept all the same, and have owners.
+		// The kind may no longer be served; its objects are kept all the same, and have owners.
 		k := registry.Now().Kind(key.Resource)
 		parse := object.ParseJSON
-		if k == nil || k.Storage.Fields == nil { // only the metadata counts
+		if k == nil || k.Storage.Fields == nil { // no fields: the sidecar needs the metadata alone
 			parse = func(data []byte) (object.Parsed, error) { return object.ParseMembers(data, "apiVersion", "metadata") }
 		}
 		parsed, err := parse(data)
@@ -40,22 +40,22 @@ func Describe(registry *Registry) func(store.Key, []byte) *store.Sidecar {
 	}
 }
 
-// sidecar extracts from an object what reads and watches need: a list by a label, the wake-up of a watch and the index
-// of owner references look at every version of a collection, and to parse JSON for each would take a hundred times as
-// long as the comparison itself. data is obj as it is stored. k is nil if the kind is no longer served. Labels and
-// fields are sorted by name (assertSidecar), since selections search them.
+// sidecar extracts from an object the data that reads and watches need: a list by a label, the wake-up of a watch and
+// the index of owner references look at every version of a collection, and parsing JSON for each would take a hundred
+// times as long as the comparison itself. data is obj as it is stored. k is nil if the kind is no longer served. Labels
+// and fields are sorted by name (assertSidecar), since selections search them.
 //
-// For a Pod the sidecar has, beside the offsets in data:
+// For a Pod the sidecar has, besides the offsets in data:
 //
 //	UID        of the Pod             Owners     [the UID of its ReplicaSet]
 //	Labels     [{app web}]            Deleting   metadata.deletionTimestamp is set
 //	Fields     [{spec.nodeName n1} {spec.restartPolicy Always} {status.phase Running} …]
 //	Form       the stamp of the kind                             Selection  a hash of v1 and the names of Fields
 //
-// Memory is what matters here: there is a sidecar for every version. What has not changed since the version before is
-// shared with that. The strings must not point into the body of the request that they came with, or every version
-// would keep a whole body in memory; so they are cloned, or interned where many objects have the same. A UID is only
-// cloned: no other object has it, and a table entry for it would cost more than it saves.
+// Memory is the main cost: there is a sidecar for every version. Parts that have not changed since the version before
+// are shared with it. The strings must not point into the body of the request, or every version would keep a whole body
+// in memory; so they are cloned, or interned if many objects have equal ones. A UID is only cloned: no other object has
+// it, and a table entry for it would cost more than it saves.
 func sidecar(k *Kind, obj object.Value, data []byte, before *store.Sidecar) *store.Sidecar {
 	// Locate finds the offsets of metadata in the printed bytes; it accepts canonical JSON alone.
 	at, ok := object.Locate(data)
@@ -64,7 +64,7 @@ func sidecar(k *Kind, obj object.Value, data []byte, before *store.Sidecar) *sto
 	}
 	meta := obj.At("metadata")
 	s := NewSidecar(at)
-	// Shared with the version before, and replaced below if they differ.
+	// These are shared with the version before, and replaced below if they differ.
 	s.UID, s.Labels, s.Deleting = before.UID, before.Labels, deleting(obj)
 	if uid := meta.At("uid").Str(); uid != s.UID {
 		s.UID = strings.Clone(uid)
@@ -95,7 +95,7 @@ func sidecar(k *Kind, obj object.Value, data []byte, before *store.Sidecar) *sto
 // isPair says whether a member of metadata.labels is this label.
 func isPair(m object.Member, p store.Pair) bool { return m.Key == p.Name && m.Value.Str() == p.Value }
 
-// pairs are labels as a sidecar has them.
+// pairs converts labels to the form of a sidecar.
 func pairs(labels []object.Member) []store.Pair {
 	if len(labels) == 0 {
 		return nil
@@ -107,8 +107,8 @@ func pairs(labels []object.Member) []store.Pair {
 	return list
 }
 
-// intern copies a string, and shares the copy with all equal ones while any of them is in use: of 5,000 Pods, all have
-// the labels of a few Deployments, and one of a few nodes.
+// intern copies a string, and shares the copy with all equal ones while any of them is in use: 5,000 Pods have the
+// labels of a few Deployments, and the names of a few nodes.
 func intern(s string) string {
 	if s == "" {
 		return ""
@@ -123,11 +123,11 @@ func intern(s string) string {
 //	v.Data is canonical JSON of obj in k.Storage, without resourceVersion    (so "nothing changed" is bytes.Equal)
 //	parse(v.Data) = the value that is kept as the origin of v                 (asserted by origin.check)
 //
-// The first holds only if each step before has brought its part into canonical form, which is what settle is for. The
-// second fails for floats, whose text may parse as an integer, and for strings that are no Unicode; such objects get no
+// The first holds only if each step before has brought its part into canonical form, for which settle exists. The
+// second fails for floats, whose text may parse as an integer, and for strings that are not UTF-8; such objects get no
 // origin and are parsed when they are read.
 //
-// It has no effect but the origin, so a version that is never committed, of a dry run or a lost race, does no harm.
+// Its only side effect is the origin, so a version that is never committed, of a dry run or a lost race, does no harm.
 func (e *Engine) version(
 	ctx context.Context, r *Resource, before *store.Version, obj object.Value, settled bool, now time.Time,
 ) (*store.Version, error) {
@@ -144,7 +144,7 @@ func (e *Engine) version(
 		}
 		settled = false
 	}
-	// It is known at the commit only, and inserted when the object is sent.
+	// The resourceVersion is known only at the commit, and inserted when the object is sent.
 	obj = obj.WithoutAt("metadata", "resourceVersion")
 	data, exact := printed(obj)
 	s := sidecar(k, obj, data, before.Sidecar)
@@ -165,8 +165,8 @@ func (e *Engine) version(
 	return v, nil
 }
 
-// check panics unless parsing data gives the value of the origin, and it is settled if it says so. It is called where
-// assertions are on, at each use of an origin.
+// check panics unless parsing data gives the value of the origin, and the value is settled if the origin says so. It is
+// called at each use of an origin when assertions are on.
 func (o *origin) check(data []byte) {
 	parsed, err := object.ParseJSON(bytes.Clone(data))
 	if err != nil || !object.Equal(parsed.Value, o.obj) {
@@ -183,8 +183,8 @@ var scratch = sync.Pool{New: func() any { buffer := make([]byte, 0, 8<<10); retu
 // maxScratch is the capacity from which on a buffer is not kept: one large object must not keep its memory for ever.
 const maxScratch = 64 << 10
 
-// printed is an object as JSON, in a slice of exactly its length: the store keeps it for as long as the version
-// lives, and spare capacity would be memory that nothing uses. exact says that parsing gives an equal value.
+// printed is an object as JSON, in a slice of exactly its length: the store keeps it for as long as the version lives,
+// and spare capacity would be wasted. exact says that parsing gives an equal value.
 func printed(obj object.Value) (data []byte, exact bool) {
 	buffer := scratch.Get().(*[]byte)
 	text, exact := object.AppendStored((*buffer)[:0], obj)
@@ -197,11 +197,11 @@ func printed(obj object.Value) (data []byte, exact bool) {
 }
 
 // live is a stored version in the version of the kind that the resource serves, in the current form, without
-// resourceVersion. If the version was written recently, the value is not parsed but taken from its origin. settled
-// says that the object is known to have the form that Decode and Settle give now.
+// resourceVersion. If the version was written recently, the value is taken from its origin instead of being parsed.
+// settled says that the object is known to have the form that Decode and Settle return now.
 //
-// It may call a conversion webhook, so it can take as long as ctx lasts and fail though nothing is wrong with the
-// object. For callers the two are one error, which names the object; only forceDelete asks ctx which it was.
+// It may call a conversion webhook, so it can take as long as ctx lasts, and fail although the object is intact. For
+// callers the two are one error, which names the object; only forceDelete checks ctx to distinguish them.
 func (r *Resource) live(ctx context.Context, v *store.Version) (obj object.Value, settled bool, err error) {
 	if obj, settled, err = r.parsed(v); err != nil {
 		return object.Nil, false, err
@@ -217,8 +217,8 @@ func (r *Resource) live(ctx context.Context, v *store.Version) (obj object.Value
 	return converted[0], false, nil
 }
 
-// parsed is a stored version in the form in which it is stored; settled as in live. That of an origin holds only for
-// the type that settled it: a custom type may have been compiled again since, from another definition.
+// parsed is a stored version in the form in which it is stored; settled as in live. The settled of an origin is valid
+// only for the type that settled it: a custom type may have been compiled again since, from another definition.
 func (r *Resource) parsed(v *store.Version) (obj object.Value, settled bool, err error) {
 	if o := LayoutOf(v).origin.Load(); o != nil && v.Sidecar.Unreadable == nil {
 		if invariants.Enabled {

@@ -12,16 +12,16 @@ import (
 	"plinth/schema"
 )
 
-// maxRequest is the longest request that etcd takes (its --max-request-bytes). It bounds an object there, and so it
-// does on every backend (STORE-4): what one server accepts can be moved to another.
+// maxRequest is the longest request that etcd accepts (its --max-request-bytes). The bound is the same on every backend
+// (STORE-4), so that objects can be moved from one server to another.
 const maxRequest = 3 << 19
 
-// measuredFrom is the length of JSON from which on the size on etcd is computed. Shorter objects do not come near
-// maxRequest, neither as JSON nor as protobuf.
+// measuredFrom is the length of JSON from which on the size on etcd is computed. Shorter objects are far below
+// maxRequest, as JSON and as protobuf.
 const measuredFrom = 1 << 20
 
-// fit prints the object in the place of a version, unless etcd would refuse it there. An object that is too large is
-// tried once more without managedFields, as in the reference, but not for an apply, whose result they are. A deletion
+// fit prints the object in the place of a version, unless etcd would refuse it. An object that is too large is tried
+// once more without managedFields, as in the reference, except after an apply, which has to record them. A deletion
 // mark is not measured (Engine.Delete calls version): it must not fail.
 //
 // The error is 413, as in the reference where etcd answers "request is too large".
@@ -46,14 +46,13 @@ func (d *draft) fit(ctx context.Context, before *store.Version) error {
 }
 
 // requestSize is a lower bound of the length of the request by which etcd would store a version in the place of the
-// version with the revision before. Built-in objects are measured as protobuf, which is how the reference stores
-// them.
+// version with the revision before. Built-in objects are measured as protobuf, in which the reference stores them.
 func requestSize(k *Kind, v *store.Version, before int64) (int, error) {
 	size := len(v.Data)
 	if size <= measuredFrom {
 		return size, nil
 	}
-	if t := k.Storage.Schema(); !k.Custom && t.Kind == schema.Struct { // what is not described has no message
+	if t := k.Storage.Schema(); !k.Custom && t.Kind == schema.Struct { // an object without a Struct type has no message
 		var err error
 		if size, err = proto.Size(t, v.Data); err != nil {
 			return 0, err
@@ -67,9 +66,9 @@ func requestSize(k *Kind, v *store.Version, before int64) (int, error) {
 //
 //	request  { header{id} txn{ compare{target key revision} success{put{key value}} failure{range{key}} } }
 //
-// An id has nine or ten bytes, depending on the member of the cluster. Here it has ten.
+// An id has nine or ten bytes, depending on the member of the cluster. Ten are assumed.
 func transactionSize(k store.Key, revision int64, value int) int {
-	// the group is not in it
+	// The path on etcd has no group.
 	path := len("/registry/") + len(k.Resource) - strings.IndexByte(k.Resource, '/') + len(k.Name)
 	put := fieldLength(1, path) + fieldLength(1, value)
 	compare := 2 + fieldLength(1, path) + 1 + varintLength(uint64(revision))

@@ -12,8 +12,8 @@ type Column struct {
 	Priority                        int32 // above 0: only in wide output
 }
 
-// Age is a cell that tells how long ago something was, between two texts: "3 (5m ago)". It is the only kind of cell
-// that depends on the time of the request, so all other cells of an object can be kept.
+// Age is a cell with the time that has passed since an event, between two texts: "3 (5m ago)". It is the only kind of
+// cell that depends on the time of the request, so all other cells of an object can be kept.
 type Age struct {
 	Before string
 	Since  time.Time
@@ -32,7 +32,7 @@ const (
 	year   = 365 * day
 )
 
-// AppendDuration writes a duration as Kubernetes shows ages: in two units at most, the longer the duration the fewer.
+// AppendDuration writes a duration as Kubernetes shows ages: in at most two units, the longer the duration the fewer.
 // Clocks differ, so a time up to a second in the future counts as now; a later one is "<invalid>".
 func AppendDuration(dst []byte, d time.Duration) []byte {
 	seconds := int64(d / time.Second)
@@ -61,7 +61,7 @@ func AppendDuration(dst []byte, d time.Duration) []byte {
 	return appendUnits(dst, seconds, year, 'y', 0, 0)
 }
 
-// appendUnits writes whole units and, if smaller is not 0, what is left in the smaller unit, unless that is nothing.
+// appendUnits writes whole units and, if smaller is not 0, the rest in the smaller unit, unless it rounds down to 0.
 func appendUnits(dst []byte, seconds, unit int64, name byte, smaller int64, smallName byte) []byte {
 	dst = append(strconv.AppendInt(dst, seconds/unit, 10), name)
 	if smaller == 0 || seconds%unit < smaller {

@@ -11,12 +11,12 @@ import (
 	"plinth/object"
 )
 
-// A stored object is unreadable if its bytes are no object (store.Sidecar.Unreadable): the disk has changed a bit, or
-// somebody has written something else to the log. Nothing but its key and revision is known. Every read or write that
-// meets it fails and names it (DEL-7); only forceDelete removes it. To skip it in lists would be worse: a controller
-// would take it for deleted, and delete what belongs to it.
+// A stored object is unreadable if its bytes are not an object (store.Sidecar.Unreadable): a bit on the disk has
+// changed, or another program has written to the log. Only its key and revision are known. Every read or write of it
+// fails with an error that names it (DEL-7); only forceDelete removes it. Skipping it in lists would be worse: a
+// controller would consider it deleted, and delete the objects that belong to it.
 //
-//	verb                          what an unreadable object does to it
+//	verb                          the effect of an unreadable object
 //	get, update, patch, apply     500 that names it                        (Resource.live)
 //	delete                        500 that names it, unless forced         (onto, forceDelete)
 //	list, deletecollection        500 with a cause for each of them, before the first byte of the list
@@ -25,8 +25,8 @@ import (
 //	garbage collection            it has no known owners, so it is never collected
 //
 // A selector cannot exclude it, except by its name or namespace, which are in its key (selection.matches). So a
-// collection with one such object cannot be listed until somebody has removed it; the reference does the same
-// (KEP-3926), and there, too, the delete needs a verb of its own.
+// collection with one such object cannot be listed until it is removed; the reference does the same (KEP-3926), and
+// there, too, the delete needs a verb of its own.
 //
 // An object that parses but whose conversion fails is not in this state: its sidecar is known, so lists by labels pass
 // over it, and it becomes readable when the webhook is back.
@@ -36,8 +36,8 @@ func unreadable(v *store.Version, why error) error {
 	return fmt.Errorf("unable to read the stored object %s: %w", v.Key, why)
 }
 
-// maxUnreadable is how many unreadable objects an error names, as in the reference (maxCorruptObjErrsToAggregate). If a
-// key for decryption is lost, all objects of a cluster are unreadable at once.
+// maxUnreadable is how many unreadable objects an error names, as in the reference (maxCorruptObjErrsToAggregate).
+// There a lost key of the encryption at rest makes all objects of a cluster unreadable at once.
 const maxUnreadable = 100
 
 // readFailures collects the unreadable objects that a read of a collection has met.
@@ -47,7 +47,7 @@ type readFailures struct {
 	more bool
 }
 
-// add adds an object. full says that no more need to be looked for.
+// add adds an object. full says that the search can stop.
 func (f *readFailures) add(v *store.Version) (full bool) {
 	if len(f.causes) == maxUnreadable {
 		f.more = true
@@ -77,13 +77,13 @@ func (f *readFailures) err(r *Resource) error {
 }
 
 // claimUnread is claim for the removal of an unreadable object. Without it the address of an unreadable Service would
-// be taken for ever. What the object claimed is not known from its bytes, so the claims that name it are searched for:
-// all claims in the store are read. If it is a companion, the holders are searched for the one that claims its key, and
-// the companion is renewed (draft.renew). Such a delete is rare enough for a search of that length.
+// never be free again. Its claims are not known from its bytes, so the claims that name it are searched for: all claims
+// in the store are read. If it is a companion, the holders are searched for the one that claims its key, and the
+// companion is renewed (draft.renew). Such a delete is rare enough for a search of that length.
 //
-// The search reads a snapshot, without a lock, and others may write meanwhile. What it found is still right at the
-// commit: each claim and companion is removed on the condition that it is unchanged (giveBack), and the unreadable
-// object, which alone could claim more, cannot have been written without moving the revision that the commit demands.
+// The search reads a snapshot, without a lock, while other requests write. Its result is still right at the commit:
+// each claim and companion is removed on the condition that it is unchanged (giveBack), and only a write of the
+// unreadable object could add claims, which would move the revision that the commit has as a precondition.
 func (d *draft) claimUnread(ctx context.Context) error {
 	r := d.rq.Resource
 	if d.dry || r.Claims == nil && r.Holder == nil {
@@ -102,7 +102,7 @@ func (d *draft) claimUnread(ctx context.Context) error {
 			continue
 		}
 		over := ascend(ctx, snapshot, t.Stored.Path, "", "", func(v *store.Version) bool {
-			// A holder that cannot be read is passed over: what it claims is not known.
+			// A holder that cannot be read is skipped: its claims are not known.
 			obj, _, failed := t.live(ctx, v)
 			if failed != nil {
 				return true
@@ -124,8 +124,8 @@ func (d *draft) claimUnread(ctx context.Context) error {
 	return nil
 }
 
-// giveAllBack makes the commit remove all claims that name the object. giveBack checks for each found companion
-// whether its holder is this object.
+// giveAllBack makes the commit remove all claims that name the object. For each companion that it finds, giveBack
+// checks whether its holder is this object.
 func (d *draft) giveAllBack(ctx context.Context, snapshot *store.Snapshot) error {
 	var found []Claim
 	name := []byte(d.key().Name)
@@ -157,12 +157,12 @@ func (d *draft) giveAllBack(ctx context.Context, snapshot *store.Snapshot) error
 // forceVerb is the verb that a user needs to delete unreadable objects, in addition to delete.
 const forceVerb = "unsafe-delete-ignore-read-errors"
 
-// forceDelete removes an unreadable object (DEL-6). Its finalizers and grace period are not known, and admission has
-// nothing to look at. As in the reference, an object that cannot be converted to the version of the URL counts as
-// unreadable. A readable object is refused, so that this cannot be used to skip finalizers.
+// forceDelete removes an unreadable object (DEL-6). Its finalizers and grace period are not known, and there is no
+// object for admission. As in the reference, an object that cannot be converted to the version of the URL counts as
+// unreadable. A readable object is refused, so that this option cannot be used to skip finalizers.
 //
-// Every attempt reads the newest version and decides again whether that is unreadable: somebody may have replaced it.
-// An attempt is repeated only after a lost race, so each repetition means that another commit succeeded.
+// Every attempt reads the newest version and checks again whether it is unreadable: it may have been replaced. An
+// attempt is repeated only after a lost race, so each repetition means that another commit succeeded.
 //
 // As in the reference (corruptObjectDeleter), the preconditions in the body are not checked, since there is no UID to
 // compare, and the answer is a Status that names the object by its kind.

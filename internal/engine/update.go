@@ -14,7 +14,7 @@ import (
 // modified is the reference's message for a lost update. Clients search for it, to read the object again and retry.
 const modified = "the object has been modified; please apply your changes to the latest version and try again"
 
-// Update replaces an object (PUT to a name, WRITE-1). Types that allow it get an object that does not exist created.
+// Update replaces an object (PUT to a name, WRITE-1). If the type allows it, a PUT to a free name creates the object.
 //
 // A body with a resourceVersion is an update of that version: after a lost race the next attempt finds another live
 // version and answers 409 (stale). A body without one replaces whatever is live, so it is repeated until it does.
@@ -49,7 +49,7 @@ func (d *draft) update(ctx context.Context) (*Result, error) {
 	if err := d.rq.met(d.revision()); err != nil {
 		return nil, err
 	}
-	// seen is the version that the client has read; 0: it does not say.
+	// seen is the version that the client has read; 0: the body has none.
 	seen, err := parseVersion(d.sent.At("metadata", "resourceVersion").Str())
 	if err != nil {
 		return nil, err
@@ -60,8 +60,8 @@ func (d *draft) update(ctx context.Context) (*Result, error) {
 	return d.change(ctx)
 }
 
-// createOnUpdate is a PUT to a name that no object has (URI-4). A uid in the body means an object that existed
-// before, so the create is refused; a resourceVersion is dropped, as in the reference.
+// createOnUpdate is a PUT to a name that no object has (URI-4). A uid in the body means an object that existed before,
+// so the create is refused; a resourceVersion is dropped, as in the reference.
 func (d *draft) createOnUpdate(ctx context.Context) (*Result, error) {
 	rq := d.rq
 	if !rq.Resource.CreateOnUpdate || rq.Subresource != nil {
@@ -82,8 +82,8 @@ func (d *draft) createOnUpdate(ctx context.Context) (*Result, error) {
 	return d.create(ctx)
 }
 
-// madeMeanwhile says that an attempt was to create the object, and found that somebody else had created it since it
-// read. The verb is repeated, as a write to that object.
+// madeMeanwhile says whether an attempt to create the object failed because another request had created it since the
+// read. The verb is then repeated, as a write to that object.
 func (d *draft) madeMeanwhile(err error) bool {
 	return d.live == nil && apierr.Is(err, apierr.AlreadyExists)
 }
@@ -105,10 +105,10 @@ func (rq *Request) namesMatch(obj object.Value) error {
 	return nil
 }
 
-// stale refuses a write that demands a revision (seen; 0: none) or a UID that the live object does not have. The UID is
-// looked at first: an object that was deleted and created again has another one, and then "modified" would be wrong. A
-// write without a revision is refused for types that do not allow it, such as a CustomResourceDefinition, where to
-// overwrite what somebody else has just written does more harm than an error.
+// stale refuses a write that names a revision (seen; 0: none) or a UID that the live object does not have. The UID is
+// checked first: an object that was deleted and created again has another one, and then "modified" would be wrong. A
+// write without a revision is refused for types that do not allow it, such as a CustomResourceDefinition: there,
+// overwriting a concurrent change does more harm than an error.
 func (rq *Request) stale(live *store.Version, seen int64, obj object.Value) error {
 	if uid := obj.At("metadata", "uid").Str(); uid != "" && live.Sidecar.UID != "" && uid != live.Sidecar.UID {
 		return apierr.NewConflict(rq.Resource.Type(), rq.Name,
@@ -125,8 +125,7 @@ func (rq *Request) stale(live *store.Version, seen int64, obj object.Value) erro
 	return nil
 }
 
-// unconditional says whether a write may leave out the resourceVersion. One with a body of another kind, a Scale,
-// always may.
+// unconditional says whether a write may leave out the resourceVersion. A body of another kind, a Scale, always may.
 func (rq *Request) unconditional() bool {
 	return rq.Resource.UnconditionalUpdate || rq.otherKind()
 }

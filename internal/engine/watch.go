@@ -15,22 +15,21 @@ import (
 // initialBatch is how many initial events are made at a time.
 const initialBatch = 512
 
-// restingEvents is the capacity for events that a watch keeps while it waits. There are thousands of waiting watches.
+// restingEvents is the capacity for events that a waiting watch keeps: there may be thousands of waiting watches.
 const restingEvents = 64
 
-// Watch is a running watch: first the initial events, if the client asked for them, then what the history has behind
-// them. A client that applies the events to its objects must hold the selection as it is on the server:
+// Watch is a running watch: first the initial events, if the client requested them, then the events from the history
+// after them. A client that applies the events to its objects must have the same selection as the server:
 //
 //	∀ r ≥ start: (selection at start) + (events of revisions in (start, r]) = selection at r
 //	the revisions of events rise, initial events aside
 //	a bookmark of revision r is sent ⇒ every event of a revision ≤ r was sent before
 //
-// The obvious way, and that of the reference, is a queue for each watcher, filled by one goroutine that runs every
-// new version through all selectors. It costs work for every watcher at every write, memory for every watcher that is
-// slow, and it must drop a watcher whose queue is full, though nothing is wrong with it. Here a record of the history
-// has both the old and the new version of an object, all watchers read the same records, and a watch is a position
-// (cursor). A slow watch is a position further back; it fails only when the history does not reach back to it any
-// more.
+// The obvious way, and that of the reference, is a queue for each watcher, filled by one goroutine that runs every new
+// version through all selectors. It costs work for every watcher at every write, memory for every slow watcher, and it
+// must drop a watcher whose queue is full, although nothing has failed. Here a record of the history has both the old
+// and the new version of an object, all watchers read the same records, and a watch is a position (cursor). A slow
+// watch is an older position; it fails only when the history no longer reaches back to it.
 //
 // A selection turns one record into different events (add): it depends on whether the old and the new version are
 // selected.
@@ -40,8 +39,8 @@ const restingEvents = 64
 //	old not          ADDED          –
 //
 // The store compares the terms of a selector with an index and wakes only watches that a record may concern
-// (selection.term), so cursor passes over the others without reading them. Its revision still rises: a bookmark says
-// so, and a client that reconnects with it begins behind records that the history may have dropped by then.
+// (selection.term), so cursor skips the other records without reading them. Its revision still rises: a bookmark
+// reports it, and a client that reconnects with it continues after records that the history may have dropped by then.
 //
 // One goroutine uses a Watch; Close may be called by another one.
 type Watch struct {
@@ -57,17 +56,17 @@ type Watch struct {
 	events   []Event
 }
 
-// Watch starts a watch (WATCH-2, WATCH-5). What it begins with:
+// Watch starts a watch (WATCH-2, WATCH-5). The start depends on the options:
 //
 //	resourceVersion   sendInitialEvents   initial events of          then the changes after
-//	n > 0             – or false          nothing                    n
+//	n > 0             – or false          none                       n
 //	none, 0           –                   the newest snapshot        that snapshot
 //	any               true                a snapshot not older       that snapshot
-//	none, 0           false               nothing                    the newest revision
+//	none, 0           false               none                       the newest revision
 //
-// A resourceVersion that is empty asks for the newest state, so the store waits until it has that; 0 takes what is
-// there. The snapshot and the cursor need no common lock: the cursor starts at the revision of the snapshot, and the
-// history has everything after it.
+// An empty resourceVersion means the newest state, so the store waits until it has that; 0 means the state at hand. The
+// snapshot and the cursor need no common lock: the cursor starts at the revision of the snapshot, and the history has
+// everything after it.
 //
 // A watch from before the life of the kind is refused with 410: the events from then have another form.
 func (e *Engine) Watch(ctx context.Context, rq *Request, o WatchOptions) (*Watch, error) {
@@ -103,7 +102,7 @@ func (e *Engine) Watch(ctx context.Context, rq *Request, o WatchOptions) (*Watch
 			w.initial = snapshot
 		}
 	}
-	// A watch that the end of the life has closed comes back with its last revision, and has to list again.
+	// A watch that was closed by the end of the life reconnects with its last revision, and has to list again.
 	if life := rq.Resource.Stored.Life; life != nil && w.start < life.Since {
 		return nil, tooOld(w.start, e.store.Revision())
 	}
@@ -127,7 +126,7 @@ func (w *Watch) Next(ctx context.Context) ([]Event, error) {
 		return w.nextInitial(ctx)
 	}
 	for len(w.events) == 0 {
-		// The cursor looks at ctx only when it finds no records, and these may be records that are not selected.
+		// The cursor checks ctx only when it finds no records, and the records may not be selected.
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -148,7 +147,7 @@ func (w *Watch) Next(ctx context.Context) ([]Event, error) {
 	return w.events, nil
 }
 
-// wait waits for records until ctx ends or the kind is no longer served in this form, with which the watch ends.
+// wait waits for records until ctx ends, or until the life of the kind ends, with which the watch ends.
 func (w *Watch) wait(ctx context.Context) ([]*store.Record, error) {
 	life := w.rq.Resource.Stored.Life
 	both, stop := life.within(ctx)
@@ -160,12 +159,12 @@ func (w *Watch) wait(ctx context.Context) ([]*store.Record, error) {
 	return records, err
 }
 
-// ErrOver ends a watch without a failure: the kind is no longer served in the form in which the watch has sent it.
-// The client reconnects and is served in the new form.
+// ErrOver ends a watch without a failure: the kind is no longer served in the form that the watch has sent. The client
+// reconnects and is served in the new form.
 var ErrOver = errors.New("engine: the kind that is watched is no longer served as it was")
 
-// rest drops the last events, so that a waiting watch keeps no version in memory, and also gives up the capacity for
-// a batch of initial events.
+// rest drops the last events, so that a waiting watch keeps no version in memory, and also gives up the capacity of a
+// batch of initial events.
 func (w *Watch) rest() {
 	clear(w.events)
 	if w.events = w.events[:0]; w.initial == nil && cap(w.events) > restingEvents {
@@ -173,7 +172,7 @@ func (w *Watch) rest() {
 	}
 }
 
-// nextInitial returns the next batch of initial events. It may be empty if ctx ends, or if nothing in this part is
+// nextInitial returns the next batch of initial events. It may be empty if ctx ends, or if no object in this part is
 // selected. The batch is bounded in events and in bytes to convert, so that a watch of a large collection sends its
 // first events at once and needs memory for one batch only.
 func (w *Watch) nextInitial(ctx context.Context) ([]Event, error) {
@@ -204,8 +203,8 @@ func (w *Watch) nextInitial(ctx context.Context) ([]Event, error) {
 	return w.events, nil
 }
 
-// add turns a record into the event that it is for this selection (WATCH-1). The object of a DELETED event is the
-// last selected version, which is the old one. The record is passed on only if the event is the same for all
+// add turns a record into the event that it is for this selection (WATCH-1). The object of a DELETED event is the last
+// selected version, which is the old one. The record is added to the event only if the event is the same for all
 // watchers: then they share its encoding.
 func (w *Watch) add(ctx context.Context, record *store.Record) {
 	was, is := record.Old, record.New
@@ -223,7 +222,7 @@ func (w *Watch) add(ctx context.Context, record *store.Record) {
 		w.emit(ctx, Added, is, record.Revision, record)
 	case is != nil:
 		w.emit(ctx, Modified, is, record.Revision, record)
-	case record.New != nil: // it has left the selection of this watch alone
+	case record.New != nil: // only this watch sees a deletion: the object has left its selection
 		w.emit(ctx, Deleted, was, record.Revision, nil)
 	default:
 		w.emit(ctx, Deleted, was, record.Revision, record)
@@ -257,7 +256,7 @@ func (w *Watch) present(ctx context.Context) error {
 		return err
 	}
 	for i := range events {
-		// It was converted: the encoded event in the record is that of the stored object.
+		// The object was converted, so the encoded event in the record, which is that of the stored object, cannot be used.
 		if e := &events[i]; e.Object != objects[i] {
 			e.Object, e.Record = objects[i], nil
 		}
@@ -265,8 +264,8 @@ func (w *Watch) present(ctx context.Context) error {
 	return nil
 }
 
-// readable fails, and so ends the watch, if an event is about an unreadable object: a client that goes on behind it
-// would never learn what became of the object.
+// readable fails, and so ends the watch, if an event is about an unreadable object: a client that continued after it
+// would never get the next state of the object.
 func (w *Watch) readable() error {
 	var failed readFailures
 	for _, e := range w.events {

@@ -8,7 +8,7 @@ import (
 	"plinth/internal/store"
 )
 
-// watchCheck follows the events that a watch returns, as a client does that keeps the objects it hears of:
+// watchCheck follows the events that a watch returns, as a client that keeps the objects of its events does:
 //
 //	revisions rise from event to event, and from bookmark to bookmark; initial events are in the order of names
 //	held[name] = the client has the object of this name, where that is known
