@@ -103,14 +103,17 @@ var classes = []string{
 }
 
 // fleeting matches errors that depend on timing, on both servers: by program, place and text. A Pod is deleted while
-// the scheduler binds it, a ReplicaSet is deleted, or changed twice, while its controller writes its status, or the
-// autoscaler runs before a Pod has metrics. The same texts at other places do not match.
+// the scheduler binds it, a ReplicaSet is deleted, or changed twice, while its controller writes its status, an
+// autoscaler is deleted while its controller works on it, or works before a Pod has metrics. The same texts at other
+// places do not match.
 //
 // The controller of ReplicaSets writes a status again after a conflict, on top of what it has read then: only a second
 // change by the controller of Deployments, between that read and that write, makes it log the conflict.
 var fleeting = regexp.MustCompile(
 	`^kube-scheduler (framework\.go:1960|schedule_one\.go:(1198|1261)) .*pods \\*"[^"]*" not found` +
 		`|^kube-controller-manager replica_set\.go:640 .*replicasets\.apps \\*"[^"]*\\*"(?: not found|: the object has been modified)` +
+		`|^kube-controller-manager horizontal\.go:354 .* was deleted during reconciliation` +
+		`|^kube-controller-manager horizontal\.go:944 .*horizontalpodautoscalers\.autoscaling \\*"[^"]*" not found` +
 		`|^kube-controller-manager horizontal\.go:354 .*failed to get cpu utilization: .*(no metrics|no pods) returned`)
 
 // names are the parts of messages that differ from run to run.

@@ -75,6 +75,18 @@ func raise(t *testing.T, server *harness.Server) *scene {
 	_, err = s.client.CoreV1().Namespaces().Create(t.Context(),
 		&core.Namespace{ObjectMeta: meta.ObjectMeta{Name: s.namespace}}, meta.CreateOptions{})
 	s.must(err)
+	s.wait("Pods can be on all nodes", func(ctx context.Context) error {
+		for _, name := range harness.Nodes {
+			node, err := s.client.CoreV1().Nodes().Get(ctx, name, meta.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if len(node.Spec.Taints) > 0 || len(node.Status.Conditions) == 0 {
+				return fmt.Errorf("%s: %v, %v", name, node.Spec.Taints, node.Status.Conditions)
+			}
+		}
+		return nil
+	})
 	return s
 }
 
