@@ -37,7 +37,7 @@ func FuzzJSON(f *testing.F) {
 		if err != nil || parsed.Value.Kind() != object.Map {
 			return
 		}
-		if IsList([]byte(patch)) == nil {
+		if CheckSyntax([]byte(patch)) == nil {
 			if made, err := JSON(parsed.Value, []byte(patch)); err == nil {
 				readable(t, made)
 			}

@@ -123,11 +123,10 @@ func apply(operations jsonpatch.Patch, doc []byte, size int) (patched []byte, er
 	return operations.Apply(doc)
 }
 
-// IsList is nil if the body of a JSON Patch is a list at all, whatever its items are; the reference has an error of its
-// own for a body that is none.
-func IsList(patch []byte) error {
-	var operations []json.RawMessage
-	return json.Unmarshal(patch, &operations)
+// CheckSyntax returns an error for the body of a JSON Patch that is not JSON. JSON checks the rest.
+func CheckSyntax(patch []byte) error {
+	var value json.RawMessage
+	return json.Unmarshal(patch, &value)
 }
 
 // Merge applies a JSON Merge Patch: members of maps are merged, null removes, everything else replaces.

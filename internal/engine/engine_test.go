@@ -246,8 +246,19 @@ func TestPatch(t *testing.T) {
 			t.Errorf("%s makes %s, want %s", c.body, got, c.want)
 		}
 	}
-	_, err := b.Patch(t.Context(), b.request("none"), Patch{Type: MergePatch, Body: []byte(`{}`)})
-	b.wants(err, 404, "")
+	// Of a patch of an object that does not exist only the syntax is checked.
+	for body, code := range map[string]int{`{}`: 404, `[1]`: 404, `"a"`: 404, `null`: 404, `{`: 400, ``: 400, `1 2`: 400} {
+		for _, kind := range []PatchType{MergePatch, JSONPatch, StrategicPatch} {
+			_, err := b.Patch(t.Context(), b.request("none"), Patch{Type: kind, Body: []byte(body)})
+			b.wants(err, code, "")
+		}
+	}
+	for _, body := range []string{`"a"`, `3`, `[1]`} {
+		for _, kind := range []PatchType{MergePatch, JSONPatch, StrategicPatch} {
+			_, err := b.Patch(t.Context(), b.request("a"), Patch{Type: kind, Body: []byte(body)})
+			b.wants(err, 400, "error decoding patch: patch: malformed: ")
+		}
+	}
 }
 
 // Patches without a resourceVersion do not conflict: after a lost race the server applies them to the newer object.

@@ -86,14 +86,16 @@ type parsedPatch struct {
 	anyKind bool
 }
 
-// parse checks a patch without the live object; typ is the type of the object that it changes. Errors are 400.
+// parse parses a patch; typ is the type of the object that it changes. A body that is not JSON is an error (400) even if
+// the object does not exist. Any other fault of a patch is the error of its apply, and so found only once the object
+// exists: as in the reference, a patch of an object that does not exist is answered with 404.
 //
 // A JSON Patch is kept as text, because the library that applies it takes text; each attempt parses it again. A patch
 // of a few bytes could make an object of any size, since each copy operation can double it; package patch limits the
 // size.
 func (p Patch) parse(typ *schema.Type) (parsedPatch, error) {
 	if p.Type == JSONPatch {
-		if err := patch.IsList(p.Body); err != nil {
+		if err := patch.CheckSyntax(p.Body); err != nil {
 			return parsedPatch{}, apierr.NewBadRequest("error decoding patch: " + err.Error())
 		}
 		return parsedPatch{
@@ -120,8 +122,10 @@ func (p Patch) parse(typ *schema.Type) (parsedPatch, error) {
 			strict: duplicateFields(parsed.Duplicates), shown: v, anyKind: true,
 		}, nil
 	case v.Kind() != object.Map:
-		return parsedPatch{}, apierr.NewBadRequest("error decoding patch: such a patch is an object, this is a JSON " +
-			v.Kind().String())
+		malformed := fmt.Errorf("%w: such a patch is an object, this is a JSON %s", patch.ErrMalformed, v.Kind())
+		return parsedPatch{
+			apply: func(object.Value) (object.Value, error) { return object.Nil, malformed },
+		}, nil
 	}
 	return parsedPatch{
 		apply:  func(obj object.Value) (object.Value, error) { return patch.Merge(obj, v), nil },
