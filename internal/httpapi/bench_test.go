@@ -47,7 +47,7 @@ func (d *discardWriter) Header() http.Header         { return d.header }
 func (d *discardWriter) Write(b []byte) (int, error) { d.bytes += len(b); return len(b), nil }
 func (d *discardWriter) WriteHeader(int)             {}
 
-// BenchmarkHandler measures the handler without a network: what is between the engine and the connection.
+// BenchmarkHandler measures the handler and the engine without a network.
 func BenchmarkHandler(b *testing.B) {
 	s := newServer(b, nil)
 	s.makePods(5000)
@@ -87,7 +87,7 @@ func BenchmarkHandler(b *testing.B) {
 	}
 }
 
-// BenchmarkListOverTLS measures a list as a client sees it, over HTTP/2 on the same machine.
+// BenchmarkListOverTLS measures a list as its client sees it, over HTTP/2 on the loopback interface.
 func BenchmarkListOverTLS(b *testing.B) {
 	s := newServer(b, nil)
 	s.makePods(5000)
@@ -107,7 +107,7 @@ func BenchmarkListOverTLS(b *testing.B) {
 	b.SetBytes(total / int64(b.N))
 }
 
-// BenchmarkWatchOverTLS delivers events of 1.3 kB to 200 watchers on the same machine.
+// BenchmarkWatchOverTLS delivers events of 1.3 kB to 200 watchers over the loopback interface.
 func BenchmarkWatchOverTLS(b *testing.B) {
 	watchers := 200
 	if text := os.Getenv("WATCHERS"); text != "" {

@@ -14,7 +14,7 @@ import (
 	"plinth/object"
 )
 
-// cborOf is JSON as a client of CBOR sends it.
+// cborOf converts JSON to CBOR as client-go does.
 func cborOf(t *testing.T, text string) string {
 	t.Helper()
 	var v any
@@ -28,11 +28,11 @@ func cborOf(t *testing.T, text string) string {
 	return string(data)
 }
 
-// fromCBOR is what a client of CBOR reads.
+// fromCBOR decodes CBOR as client-go does.
 func fromCBOR(t *testing.T, data string) (v any) {
 	t.Helper()
 	if !strings.HasPrefix(data, "\xd9\xd9\xf7") {
-		t.Errorf("does not say that it is CBOR: %q", data)
+		t.Errorf("the tag that marks CBOR is missing: %q", data)
 	}
 	if err := direct.Unmarshal([]byte(data), &v); err != nil {
 		t.Fatalf("%v: %q", err, data)
@@ -40,7 +40,7 @@ func fromCBOR(t *testing.T, data string) (v any) {
 	return v
 }
 
-// fromJSON reads the same of JSON, with integers as such.
+// fromJSON decodes JSON to the values that fromCBOR returns, where integers are not floats.
 func fromJSON(t *testing.T, data string) any {
 	t.Helper()
 	parsed, err := object.ParseJSON([]byte(data))
@@ -53,12 +53,12 @@ func fromJSON(t *testing.T, data string) any {
 // SPEC: MED-4
 func TestCBORSaysWhatJSONSays(t *testing.T) {
 	s := newServer(t, nil)
-	for i := range 200 { // more than is written at a time
+	for i := range 200 { // more than one flush of a list
 		body := fmt.Sprintf(`{"metadata":{"name":"c%03d","labels":{"é":"<x>"}},"data":{"k":"%s"}}`, i,
 			strings.Repeat("v", 1000))
 		if got := s.do("POST", configMaps, cborOf(t, body), "Content-Type", "application/cbor", "Accept",
 			"application/cbor"); got.code != 422 && i == 0 {
-			t.Fatalf("%d %s", got.code, got.body) // é is no key of a label
+			t.Fatalf("%d %s", got.code, got.body) // é is not allowed in the key of a label
 		} else if i == 0 {
 			if reason := fromCBOR(t, got.body).(map[string]any)["reason"]; reason != "Invalid" {
 				t.Errorf("the reason is %v", reason)
@@ -107,7 +107,7 @@ func testWatchInCBOR(t *testing.T, s *server) {
 		t.Errorf("the type is %s", got.header.Get("Content-Type"))
 	}
 	if n := strings.Count(got.body, "\xd9\xd9\xf7"); n != 2 {
-		t.Errorf("%d items say that they are CBOR", n)
+		t.Errorf("%d items with the tag that marks CBOR", n)
 	}
 	var types []string
 	decoder := cbor.NewDecoder(strings.NewReader(got.body))

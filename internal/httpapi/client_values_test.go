@@ -13,8 +13,8 @@ import (
 	"plinth/internal/access"
 )
 
-// Who may be impersonated is asked, and a request that does not say whom is a bad one. Headers that are empty ask for
-// nothing, but a group may have no name.
+// The permission to impersonate is checked, and a request that sets other fields of a user without its name is 400.
+// Empty headers are ignored, except an empty group.
 //
 // SPEC: AUTH-1
 func TestImpersonation(t *testing.T) {
@@ -55,7 +55,7 @@ func TestImpersonation(t *testing.T) {
 	}
 }
 
-// Paths with empty segments, and methods that some documents do not ask for, as the reference has it.
+// Paths with empty segments, and methods other than GET on documents. The results are those of the reference.
 //
 // SPEC: URI-2
 func TestUnusualPathsAndMethods(t *testing.T) {
@@ -64,7 +64,7 @@ func TestUnusualPathsAndMethods(t *testing.T) {
 	for _, c := range []struct {
 		method, path string
 		code         int
-		message      string // "" is not looked at
+		message      string // "": any message
 	}{
 		{"GET", "//api/v1/namespaces", 404, plain},
 		{"POST", "//api/v1/namespaces", 404, plain},
@@ -132,7 +132,7 @@ func testReportedVerbs(t *testing.T, s *server, seen *[]string) {
 		{"PUT", configMaps + "/x", "", "PUT"},
 	} {
 		s.do(c.method, c.path, "", "Content-Type", c.contentType)
-		synctest.Wait() // it is told when the answer has gone
+		synctest.Wait() // metrics are counted after the answer has been sent
 		if got := *seen; len(got) != 1 || got[0] != c.want {
 			t.Errorf("%.20s %s: %.20q, want %q", c.method, c.path, got, c.want)
 		}
@@ -140,7 +140,7 @@ func testReportedVerbs(t *testing.T, s *server, seen *[]string) {
 	}
 }
 
-// What a client sends does not fill the log: neither with long paths, nor with many requests that are refused.
+// A client cannot fill the log, neither with long paths nor with many requests that are refused.
 func TestRefusalsAreLoggedInBounds(t *testing.T) {
 	var mu sync.Mutex
 	var logged strings.Builder
@@ -159,7 +159,7 @@ func TestRefusalsAreLoggedInBounds(t *testing.T) {
 	})
 }
 
-// testRefusalsAreLoggedInBounds calls logged for the lines since it did so last.
+// testRefusalsAreLoggedInBounds calls logged for the lines since its previous call.
 func testRefusalsAreLoggedInBounds(t *testing.T, s *server, logged func() string) {
 	long := "/api/v1/namespaces/default/configmaps/" + strings.Repeat("x", 500_000)
 	refuse := func() {
@@ -186,7 +186,7 @@ func testRefusalsAreLoggedInBounds(t *testing.T, s *server, logged func() string
 	synctest.Wait()
 	if text := logged(); strings.Count(text, "\n") != 1 ||
 		!strings.Contains(text, fmt.Sprint("skipped=", 2*logsPerSecond)) {
-		t.Errorf("a second later: %.1000s", text)
+		t.Errorf("the log of the next second: %.1000s", text)
 	}
 }
 
@@ -211,9 +211,9 @@ func TestSampler(t *testing.T) {
 		}
 	}
 	if skipped, ok := s.allow(now.Add(time.Second)); !ok || skipped != 2*logsPerSecond {
-		t.Errorf("a second later: %v, %d skipped", ok, skipped)
+		t.Errorf("first line of the next second: %v, %d skipped", ok, skipped)
 	}
 	if skipped, ok := s.allow(now.Add(time.Second)); !ok || skipped != 0 {
-		t.Errorf("the next one: %v, %d skipped", ok, skipped)
+		t.Errorf("its second line: %v, %d skipped", ok, skipped)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Equal entity tags stand for equal bytes, whatever a client asks for, and a client that has an answer is told that
-// it is still the same.
+// Equal entity tags stand for equal bytes, whatever representation a client requests, and If-None-Match with the tag of
+// an answer gives 304 as long as the object does not change.
 //
 // SPEC: WRITE-5
 func TestEntityTags(t *testing.T) {
@@ -38,7 +38,7 @@ func TestEntityTags(t *testing.T) {
 							t.Fatalf("%q: %d, ETag %q, Vary %q", header, got.code, tag, got.header["Vary"])
 						}
 						if had, ok := bytesOf[tag]; ok && had != got.body {
-							t.Errorf("round %d: %s stands for %.300q and %.300q", round, tag, had, got.body)
+							t.Errorf("round %d: the answers %[3].300q and %[4].300q have the same tag %[2]s", round, tag, had, got.body)
 						}
 						bytesOf[tag] = got.body
 						version, _, _ := strings.Cut(tag, ".")
@@ -93,14 +93,14 @@ func TestIfNoneMatchOfReads(t *testing.T) {
 		{[]string{"If-Match", now}, 200}, {[]string{"If-Match", version}, 412}, {[]string{"If-Match", first}, 412},
 		{[]string{"If-Match", `"`}, 400},
 		{[]string{"If-Match", version, "If-None-Match", tag}, 412}, {[]string{"If-Match", tag, "If-None-Match", tag}, 304},
-		{[]string{"If-None-Match", "*", "Accept", "application/json;as=Table;g=meta.k8s.io;v=v1"}, 200}, // it has no tag
+		{[]string{"If-None-Match", "*", "Accept", "application/json;as=Table;g=meta.k8s.io;v=v1"}, 200}, // Tables have no tag
 	} {
 		if got := s.do("GET", configMaps+"/a", "", c.header...); got.code != c.code {
 			t.Errorf("%q: %d %s, want %d", c.header, got.code, got.body, c.code)
 		}
 	}
-	if got := s.do("GET", configMaps+"/nobody", "", "If-Match", "5"); got.code != 404 { // as without the condition
-		t.Errorf("of nothing: %d", got.code)
+	if got := s.do("GET", configMaps+"/nobody", "", "If-Match", "5"); got.code != 404 { // as without If-Match
+		t.Errorf("If-Match on an object that does not exist: %d", got.code)
 	}
 }
 
@@ -140,7 +140,7 @@ func testWhatHasNoEntityTag(t *testing.T, s *server) {
 	}
 }
 
-// The tag of every answer with an object is the one with which that object is read, and any of its tags does for a
+// The answer of a write has the tag that a read of the object gets, and the tag of any representation is valid in a
 // write.
 //
 // SPEC: WRITE-5
@@ -175,7 +175,7 @@ func TestIfMatchOfWrites(t *testing.T) {
 		},
 	} {
 		if read := s.do("GET", configMaps+"/a", "").header.Get("Etag"); read != tag || tag == "" {
-			t.Fatalf("write %d: answered %s, read %s", n, tag, read)
+			t.Fatalf("write %d: its answer has the tag %s, a read %s", n, tag, read)
 		}
 		version, _, _ := strings.Cut(strings.Trim(tag, `"`), ".")
 		for _, wrong := range []string{stale, "W/" + tag, `"` + version + `x"`, `"0` + version + `"`, `""`} {
@@ -194,29 +194,30 @@ func TestIfMatchOfWrites(t *testing.T) {
 		stale, tag = tag, got.header.Get("Etag")
 	}
 	if tag != "" {
-		t.Errorf("what was removed has the tag %s", tag)
+		t.Errorf("the removed object has the tag %s", tag)
 	}
 	for _, c := range []struct {
 		name string
 		got  answer
 		code int
 	}{
-		{"an apply of what is not there", s.do("PATCH", configMaps+"/a?fieldManager=m", body(1), "Content-Type", apply,
-			"If-Match", "*"), 412},
-		{"a PATCH of what is not there", s.do("PATCH", configMaps+"/a", `{}`, "Content-Type", merge, "If-Match", "*"), 404},
+		{"an apply to an object that does not exist", s.do("PATCH", configMaps+"/a?fieldManager=m", body(1), "Content-Type",
+			apply, "If-Match", "*"), 412},
+		{"a PATCH of an object that does not exist", s.do("PATCH", configMaps+"/a", `{}`, "Content-Type", merge, "If-Match",
+			"*"), 404},
 		{"a PUT that does not create", s.do("PUT", configMaps+"/a", body(1), "If-Match", "*"), 404},
 		{"a PUT that does not create", s.do("PUT", configMaps+"/a", body(1), "If-None-Match", "*"), 404},
-		{"an apply that is to create", s.do("PATCH", configMaps+"/a?fieldManager=m", body(1), "Content-Type", apply,
+		{"an apply that creates", s.do("PATCH", configMaps+"/a?fieldManager=m", body(1), "Content-Type", apply,
 			"If-None-Match", "*"), 201},
-		{"another one", s.do("PATCH", configMaps+"/a?fieldManager=m", body(1), "Content-Type", apply, "If-None-Match", "*"),
-			412},
-		{"a PUT that is to create", s.do("PUT", configMaps+"/a", body(1), "If-None-Match", "*"), 412},
+		{"an apply to an existing object", s.do("PATCH", configMaps+"/a?fieldManager=m", body(1), "Content-Type", apply,
+			"If-None-Match", "*"), 412},
+		{"a PUT to an existing object", s.do("PUT", configMaps+"/a", body(1), "If-None-Match", "*"), 412},
 		{"a header and a body", s.do("PUT", configMaps+"/a", strings.Replace(body(1), `"name"`,
 			`"resourceVersion":"1","name"`, 1), "If-Match", "*"), 409},
 		{"a POST", s.do("POST", configMaps, `{"metadata":{"name":"b"}}`, "If-Match", "*"), 412},
-		{"a header that is none", s.do("POST", configMaps, `{"metadata":{"name":"b"}}`, "If-Match", "b"), 400},
+		{"an invalid header", s.do("POST", configMaps, `{"metadata":{"name":"b"}}`, "If-Match", "b"), 400},
 		{"a collection", s.do("DELETE", configMaps, "", "If-Match", `"1"`), 412},
-		{"a header that is none", s.do("DELETE", configMaps, "", "If-Match", "b"), 400},
+		{"an invalid header", s.do("DELETE", configMaps, "", "If-Match", "b"), 400},
 	} {
 		if c.got.code != c.code {
 			t.Errorf("%s: %d %s, want %d", c.name, c.got.code, c.got.body, c.code)
@@ -247,11 +248,11 @@ func FuzzReadTags(f *testing.F) {
 		}
 		if star {
 			if strings.Trim(header, " \t,*") != "" {
-				t.Fatalf("%q is taken for *", header)
+				t.Fatalf("%q is parsed as *", header)
 			}
 			return
 		}
-		// Printed in the one strict way, each on a line of its own, they are the same tags.
+		// Printed in strict syntax, one per line, they are parsed as the same tags.
 		var strict []string
 		for _, tag := range list {
 			text := `"` + tag.opaque + `"`
@@ -266,17 +267,17 @@ func FuzzReadTags(f *testing.F) {
 		if again, _, ok := read(strict...); !ok || !slices.Equal(again, list) {
 			t.Fatalf("%q: %v, %v", header, list, again)
 		}
-		// Nothing but tags, commas and blanks was in it.
+		// The header contained only tags, commas and blanks.
 		rest := header
 		for _, tag := range list {
 			at := strings.Index(rest, tag.opaque)
 			if at < 0 || strings.Trim(rest[:at], " \t,W/\"") != "" {
-				t.Fatalf("%q: what is before %q?", header, tag.opaque)
+				t.Fatalf("%q: text before the tag %q", header, tag.opaque)
 			}
 			rest = rest[at+len(tag.opaque):]
 		}
 		if strings.Trim(rest, " \t,\"") != "" {
-			t.Fatalf("%q: what is behind it?", header)
+			t.Fatalf("%q: text behind the last tag", header)
 		}
 	})
 }

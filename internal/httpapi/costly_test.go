@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What the aliases of a body expand to counts as if it had been sent, wherever YAML is read.
+// The expansion of the aliases in a body counts against the body limit, wherever YAML is read.
 //
 // SPEC: WRITE-6
 func TestExpandedAliasesCountAgainstTheBodyLimit(t *testing.T) {
@@ -33,9 +33,10 @@ func TestExpandedAliasesCountAgainstTheBodyLimit(t *testing.T) {
 	}
 }
 
-// The largest objects are those that the reference takes on etcd (measured: 1,572,495 bytes of arguments on create,
-// 1,572,456 on update), but for a byte by which an etcd with another member ID takes less. Whatever is written as
-// JSON, its protobuf counts. What is too large is tried once more without its managedFields, unless it is an apply.
+// The largest objects have the size that the reference accepts on etcd (measured: 1,572,495 bytes of arguments on
+// create, 1,572,456 on update), minus a byte that an etcd with another member ID needs. The size is that of the
+// protobuf, even if the object was sent as JSON. An object that is too large is tried again without its managedFields,
+// unless it is an apply.
 //
 // SPEC: STORE-4
 func TestLargestObjects(t *testing.T) {
@@ -57,12 +58,12 @@ func TestLargestObjects(t *testing.T) {
 		}
 		a = s.do("POST", templates, body("c", argument, largest))
 		if a.code != 201 || strings.Contains(a.body, "managedFields") {
-			t.Errorf("create with the most %s: %d %.200s", argument, a.code, a.body)
+			t.Errorf("create with the largest number of %s: %d %.200s", argument, a.code, a.body)
 		}
 		s.do("DELETE", templates+"/c", "")
 		a = s.do("POST", templates, body("c", argument, largest-1000))
 		if a.code != 201 || !strings.Contains(a.body, "managedFields") {
-			t.Errorf("create with less than the most %s: %d %.200s", argument, a.code, a.body)
+			t.Errorf("create with 1000 %s less: %d %.200s", argument, a.code, a.body)
 		}
 		s.do("DELETE", templates+"/c", "")
 	}
@@ -76,10 +77,10 @@ func TestLargestObjects(t *testing.T) {
 		t.Errorf("apply without room for managedFields: %d %.200s", a.code, a.message())
 	}
 	if a := s.do("GET", templates+"/u", ""); len(a.body) > 10_000 {
-		t.Errorf("something was written: %d bytes", len(a.body))
+		t.Errorf("a refused write has changed the object, which has %d bytes", len(a.body))
 	}
 	if a := s.do("PUT", templates+"/u", body("u", "x", largestUpdate)); a.code != 200 ||
 		strings.Contains(a.body, "managedFields") {
-		t.Errorf("update with the most: %d %.200s", a.code, a.message())
+		t.Errorf("update with the largest number: %d %.200s", a.code, a.message())
 	}
 }

@@ -38,8 +38,8 @@ func widgets(v *store.Version, _ []*engine.Resource) []*engine.Resource {
 	return []*engine.Resource{widget.StoredAlone("example.com/widgets")}
 }
 
-// A type is there for the first request after the commit that defines it, and gone for the first one after the commit
-// that deletes it: in requests, in both forms of discovery, and in both versions of OpenAPI.
+// A type is served from the first request after the commit that defines it, and no longer from the first one after the
+// commit that deletes it: in requests, in both forms of discovery, and in both versions of OpenAPI.
 //
 // SPEC: EXT-1, URI-8
 func TestADefinedTypeIsServedFromItsCommitOn(t *testing.T) {
@@ -56,12 +56,12 @@ func TestADefinedTypeIsServedFromItsCommitOn(t *testing.T) {
 		}
 	}
 	const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-	told := func(served string) {
+	expect := func(served string) {
 		t.Helper()
 		a := s.do("GET", "/apis", "", "Accept", aggregated)
 		if text := `{"metadata":{"name":"example.com"}`; a.code != http.StatusOK ||
 			strings.Contains(a.body, text) != (served != "") {
-			t.Errorf("serving %q: aggregated discovery: %d; it tells of the type: %v", served, a.code,
+			t.Errorf("serving %q: aggregated discovery: %d; it lists the type: %v", served, a.code,
 				strings.Contains(a.body, text))
 		}
 		for _, version := range []string{"v1", "v2"} {
@@ -81,29 +81,29 @@ func TestADefinedTypeIsServedFromItsCommitOn(t *testing.T) {
 					want = status
 				}
 				if a := s.do("GET", path, ""); a.code != want || strings.Contains(a.body, in) != is {
-					t.Errorf("serving %q: %s: %d, want %d; it tells of %s: %v", served, path, a.code, want, version,
+					t.Errorf("serving %q: %s: %d, want %d; it has %s: %v", served, path, a.code, want, version,
 						strings.Contains(a.body, in))
 				}
 			}
 		}
 	}
 	for range 2 {
-		told("")
+		expect("")
 		commit("v1")
-		told("v1")
+		expect("v1")
 		s.create("/apis/example.com/v1/namespaces/default/widgets",
 			`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"},"size":"1"}`)
 		if a := s.do("DELETE", "/apis/example.com/v1/namespaces/default/widgets/a", ""); a.code != http.StatusOK {
 			t.Errorf("delete: %d %s", a.code, a.body)
 		}
 		commit("v2")
-		told("v2")
+		expect("v2")
 		commit("")
 	}
-	told("")
+	expect("")
 }
 
-// Requests for other types, and for discovery, go on undisturbed while types come and go.
+// Requests for other types, and for discovery, succeed while types are defined and deleted.
 func TestTypesComeAndGoUnderRequests(t *testing.T) {
 	s := newServer(t, nil)
 	s.types.Define(s.store.Collection(definitions), widgets)

@@ -15,7 +15,7 @@ import (
 
 const dropManaged = ";drop=metadata.managedFields"
 
-// withoutManaged is a document as a client reads it, and the same without any managedFields.
+// withoutManaged returns a document without any managedFields.
 func withoutManaged(v object.Value) object.Value {
 	switch v.Kind() {
 	case object.Map:
@@ -84,7 +84,7 @@ func testWithoutManagedFields(t *testing.T, s *server) {
 			t.Errorf("GET %s as %s: %.2000s", c.path, c.accept, object.AppendJSON(nil, lean))
 		}
 	}
-	for _, accept := range []string{ // others are ignored, and what is not asked for is not done
+	for _, accept := range []string{ // other parameters do not drop managedFields
 		"application/json;drop=metadata.annotations", "application/json;drop=", "application/json;drop=managedFields",
 		"text/plain;drop=metadata.managedFields,application/json",
 	} {
@@ -131,7 +131,7 @@ func testProtobufWithoutManagedFields(t *testing.T, s *server) {
 			t.Errorf("%s: %v", what, meta)
 		}
 	}
-	for range 2 { // the second time there are messages that have been kept
+	for range 2 { // the second time, the messages come from the cache
 		s.do("GET", configMaps, "", "Accept", protobuf)
 		var one corev1.ConfigMap
 		if err := one.Unmarshal(raw(s.do("GET", configMaps+"/a", "", "Accept", protobuf+dropManaged).body)); err != nil {

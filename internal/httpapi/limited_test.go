@@ -26,19 +26,19 @@ func TestLimited(t *testing.T) {
 		cancel()
 		<-c.Done()
 		if c.Err() != context.Canceled || time.Since(began) != time.Minute {
-			t.Errorf("a request that its client has given up: %v", c.Err())
+			t.Errorf("the parent was cancelled: %v", c.Err())
 		}
 		c.end()
 
 		c = &limited{Context: t.Context(), deadline: began}
 		if c.Err() != context.DeadlineExceeded {
-			t.Error("nobody waited, and the deadline did not count")
+			t.Error("without a call of Done, Err is nil after the deadline")
 		}
 		c.end()
 	})
 }
 
-// The contract of context.Context: Err and Done tell of the end together.
+// The contract of context.Context: Err is not nil if and only if Done is closed.
 func TestLimitedIsConsistent(t *testing.T) {
 	for range 100 {
 		c := &limited{Context: t.Context(), deadline: time.Now().Add(100 * time.Microsecond)}
@@ -48,7 +48,7 @@ func TestLimitedIsConsistent(t *testing.T) {
 		select {
 		case <-done:
 		default:
-			t.Fatal("there is an error before the context is done")
+			t.Fatal("Err is not nil before Done is closed")
 		}
 	}
 	c := &limited{Context: t.Context(), deadline: time.Now().Add(time.Minute)}
@@ -56,15 +56,15 @@ func TestLimitedIsConsistent(t *testing.T) {
 	c.end()
 	<-done
 	if c.Err() == nil {
-		t.Error("the context is done without an error")
+		t.Error("Done is closed and Err is nil")
 	}
 	c = &limited{Context: t.Context(), deadline: time.Now().Add(-time.Minute)}
 	if c.Err() == nil {
-		t.Error("the deadline has passed without an error")
+		t.Error("Err is nil after the deadline")
 	}
 	select {
 	case <-c.Done():
 	default:
-		t.Error("there is an error, and the context is not done")
+		t.Error("Err is not nil and Done is open")
 	}
 }

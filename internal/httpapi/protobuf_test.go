@@ -13,7 +13,7 @@ import (
 
 const protobufType = "application/vnd.kubernetes.protobuf"
 
-// protobufOf is an object as a client of protobuf sends it.
+// protobufOf encodes an object as client-go does.
 func protobufOf(t *testing.T, apiVersion, kind string, m interface{ Marshal() ([]byte, error) }) string {
 	t.Helper()
 	raw, err := m.Marshal()
@@ -28,8 +28,8 @@ func protobufOf(t *testing.T, apiVersion, kind string, m interface{ Marshal() ([
 	return "k8s\x00" + string(b)
 }
 
-// In protobuf fieldsV1 can be bytes that are no JSON. Such managers are passed over, like all that cannot be read:
-// the object is written, and who wrote it is told.
+// In protobuf, fieldsV1 can have bytes that are not JSON. The whole managedFields are then ignored, as all that cannot
+// be decoded: the object is written, and managedFields have only the manager of this write.
 //
 // SPEC: SSA-7, MED-3
 func TestManagersThatAreNoJSON(t *testing.T) {
@@ -55,12 +55,12 @@ func TestManagersThatAreNoJSON(t *testing.T) {
 				t.Errorf("%s %s: %d %s", method, name, got.code, got.body)
 				return
 			}
-			told := ""
+			managers := ""
 			for _, entry := range is.ManagedFields {
-				told += entry.Manager + " " + string(entry.FieldsV1.GetRawBytes())
+				managers += entry.Manager + " " + string(entry.FieldsV1.GetRawBytes())
 			}
-			if told != want {
-				t.Errorf("%s %s with %v: %s, want %s", method, name, data, told, want)
+			if managers != want {
+				t.Errorf("%s %s with %v: managers %s, want %s", method, name, data, managers, want)
 			}
 		}
 		send("POST", configMaps+"?dryRun=All", 201, nil, "")
@@ -70,7 +70,7 @@ func TestManagersThatAreNoJSON(t *testing.T) {
 	}
 }
 
-// What no JSON can hold is refused: the reference panics over it and resets the stream.
+// A raw extension that is not JSON is refused. The reference panics and resets the stream.
 //
 // SPEC: MED-3, VAL-1
 func TestRawExtensionsThatAreNoJSON(t *testing.T) {
@@ -88,7 +88,7 @@ func TestRawExtensionsThatAreNoJSON(t *testing.T) {
 			}
 		}
 	}
-	// No data at all is not the same: it is a field that is missing.
+	// Missing data are another error: the field is required.
 	body := appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Revision: 1}
 	got := s.do("POST", revisions, protobufOf(t, "apps/v1", "ControllerRevision", &body), "Content-Type", protobufType,
 		"Accept", "application/json")

@@ -15,7 +15,7 @@ import (
 	"plinth/internal/store"
 )
 
-// slowly begins a request whose body comes when it is written.
+// slowly begins a request whose body is sent while the caller writes it.
 func (s *server) slowly(method, path, token string) (body *io.PipeWriter, done <-chan answer) {
 	s.t.Helper()
 	out, in := io.Pipe()
@@ -41,12 +41,12 @@ func (s *server) slowly(method, path, token string) (body *io.PipeWriter, done <
 	return in, answered
 }
 
-// everybody may do everything.
+// everybody allows every request.
 var everybody = access.AuthorizerFunc(func(context.Context, *access.Attributes) (access.Decision, string, error) {
 	return access.Allow, "", nil
 })
 
-// Who sends slowly holds no slot, and neither do the masters and who asks for health.
+// A client that sends slowly, the masters, and health probes hold no slot.
 func TestWhoHoldsNoSlot(t *testing.T) { synctest.Test(t, testWhoHoldsNoSlot) }
 
 func testWhoHoldsNoSlot(t *testing.T) {
@@ -69,13 +69,13 @@ func testWhoHoldsNoSlot(t *testing.T) {
 
 	body, posted := s.slowly("POST", configMaps, "jane")
 	fmt.Fprint(body, "{")
-	synctest.Wait() // it is being read
+	synctest.Wait() // the server is reading it
 	if got := code(configMaps, jane...); got != 200 {
-		t.Errorf("beside a slow body: %d", got)
+		t.Errorf("while a slow body is being read: %d", got)
 	}
 	master := wait()
 	if got := code(configMaps, jane...); got != 200 {
-		t.Errorf("beside a master: %d", got)
+		t.Errorf("while a master's request runs: %d", got)
 	}
 	held := wait(jane...)
 	for path, want := range map[string]int{configMaps: 429, "/version": 429, "/healthz": 200, "/livez": 200,
@@ -87,22 +87,22 @@ func testWhoHoldsNoSlot(t *testing.T) {
 	if got := code(configMaps); got != 200 {
 		t.Errorf("a master without a free slot: %d", got)
 	}
-	// A body takes its slot when it is there.
+	// A request takes its slot when its body is complete.
 	fmt.Fprint(body, `"metadata":{"name":"late"}}`)
 	body.Close()
 	if got := <-posted; got.code != 429 || got.header.Get("Retry-After") != "1" {
-		t.Errorf("a body that is there when there is no slot: %d %v", got.code, got.body)
+		t.Errorf("a body that is complete when no slot is free: %d %v", got.code, got.body)
 	}
 	close(leave)
 	<-master
 	<-held
 	synctest.Wait() // the slot is free when the request has ended, which is a moment after its answer
 	if got := s.do("POST", configMaps, `{"metadata":{"name":"late"}}`, jane...).code; got != 201 {
-		t.Errorf("the slot is not given back: %d", got)
+		t.Errorf("after the slot was given back: %d", got)
 	}
 }
 
-// Bodies that are being read have a bound together.
+// The memory of all bodies that are being read has one bound.
 func TestBodiesAreBoundedTogether(t *testing.T) {
 	inBubble(t, func(c *Config) { c.BodyMemory, c.Authorizer, c.MaxInFlight = 150_000, everybody, 100 },
 		testBodiesAreBoundedTogether)
@@ -110,7 +110,7 @@ func TestBodiesAreBoundedTogether(t *testing.T) {
 
 func testBodiesAreBoundedTogether(t *testing.T, s *server) {
 	var open []*io.PipeWriter
-	for range 2 { // each takes 64 KiB before it has come
+	for range 2 { // each takes 64 KiB before any of it has arrived
 		body, _ := s.slowly("POST", configMaps, "jane")
 		fmt.Fprint(body, "{")
 		open = append(open, body)
@@ -124,7 +124,7 @@ func testBodiesAreBoundedTogether(t *testing.T, s *server) {
 	if got := s.do("POST", configMaps, `{"metadata":{"name":"small"}}`, "Authorization", "Bearer jane").code; got != 201 {
 		t.Errorf("a small body: %d", got)
 	}
-	// Who takes no slot has no memory of its own either.
+	// Users who need no slot share the bound on memory.
 	master, bounded := s.slowly("POST", configMaps, "")
 	fmt.Fprint(master, "{")
 	if got := <-bounded; got.code != 429 {
@@ -137,7 +137,7 @@ func testBodiesAreBoundedTogether(t *testing.T, s *server) {
 		body.CloseWithError(io.ErrUnexpectedEOF)
 	}
 	large := fmt.Sprintf(`{"metadata":{"name":"large"},"data":{"x":%q}}`, strings.Repeat("x", 90_000))
-	synctest.Wait() // what they took is free again
+	synctest.Wait() // their memory has been given back
 	if got := s.do("POST", configMaps, large, "Authorization", "Bearer jane").code; got != 201 {
 		t.Errorf("afterwards: %d", got)
 	}
@@ -147,11 +147,11 @@ func testBodiesAreBoundedTogether(t *testing.T, s *server) {
 	}
 }
 
-// A body has to come at some rate, and if it does it may take long.
+// A body must arrive at a minimum rate; then it may take long.
 func TestBodiesThatComeSlowly(t *testing.T) { inBubble(t, nil, testBodiesThatComeSlowly) }
 
 func testBodiesThatComeSlowly(t *testing.T, s *server) {
-	const grace = 10 * time.Second // what there is by default
+	const grace = 10 * time.Second // the default of BodyGrace
 	drip, late := s.slowly("POST", configMaps, "")
 	began := time.Now()
 	stop := make(chan bool)
@@ -168,7 +168,7 @@ func testBodiesThatComeSlowly(t *testing.T, s *server) {
 	got := <-late
 	close(stop)
 	if took := time.Since(began); got.code != 504 || took < grace || took > grace+time.Second {
-		t.Errorf("a byte now and then: %d %s after %v", got.code, got.body, took)
+		t.Errorf("50 bytes per second: %d %s after %v", got.code, got.body, took)
 	}
 	began = time.Now()
 	steady, done := s.slowly("POST", configMaps, "")
@@ -180,11 +180,11 @@ func testBodiesThatComeSlowly(t *testing.T, s *server) {
 	fmt.Fprint(steady, `"}}`)
 	steady.Close()
 	if got := <-done; got.code != 201 || time.Since(began) < 2*grace {
-		t.Errorf("a body that comes steadily: %d %s", got.code, got.body)
+		t.Errorf("a body that arrives at bodyRate: %d %s", got.code, got.body)
 	}
 }
 
-// A body that nobody reads is not waited for: neither where the request has an answer without it, nor where it is
+// The server does not wait forever for a body that no verb reads, whether the request is answered without it or
 // refused.
 func TestBodiesThatNobodyReads(t *testing.T) { inBubble(t, nil, testBodiesThatNobodyReads) }
 
@@ -212,7 +212,7 @@ func testBodiesThatNobodyReads(t *testing.T, s *server) {
 		}
 		length := len(c.body)
 		if c.body == "{" {
-			length = 1000 // it does not come
+			length = 1000 // the rest never arrives
 		}
 		fmt.Fprintf(socket, "%s HTTP/1.1\r\nHost: x\r\n%sContent-Length: %d\r\n\r\n%s", line, header, length, c.body)
 		if err := socket.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
@@ -222,7 +222,7 @@ func testBodiesThatNobodyReads(t *testing.T, s *server) {
 		if _, err := io.ReadFull(socket, status); err != nil || string(status[9:]) != c.want {
 			t.Errorf("%s: %q, %v", line, status, err)
 		}
-		if length == 1000 && c.body == "{" { // the connection cannot be used any more
+		if length == 1000 && c.body == "{" { // the connection cannot be reused
 			if _, err := io.Copy(io.Discard, socket); err != nil {
 				t.Errorf("%s: the connection stays open: %v", line, err)
 			}

@@ -95,12 +95,12 @@ func TestClass(t *testing.T) {
 		}
 		info := parseRequestInfo(method, u.Path, u.Query)
 		if got := info.class(); got != want {
-			t.Errorf("%s is %s", request, got)
+			t.Errorf("%s has class %s", request, got)
 		}
 	}
 }
 
-// However a path looks, what it is taken for are parts of it, in order, and nothing breaks.
+// For every path, the fields are parts of it, in its order, and no input panics.
 func FuzzParseRequestInfo(f *testing.F) {
 	f.Add("GET", "/apis/apps/v1/namespaces/ns/deployments/d/scale", "watch=1")
 	f.Add("GET", "/api/v1/watch/namespaces/ns/pods", "fieldSelector=metadata.name=x")
@@ -110,7 +110,7 @@ func FuzzParseRequestInfo(f *testing.F) {
 		got := parseRequestInfo(method, path, values)
 		if !got.isResource {
 			if got.resource != "" || got.name != "" || got.namespace != "" {
-				t.Errorf("%q is no resource, but %+v", path, got)
+				t.Errorf("%q is not a resource, but has %+v", path, got)
 			}
 			return
 		}

@@ -19,8 +19,8 @@ import (
 
 const configMaps = "/api/v1/namespaces/default/configmaps"
 
-// What requests are answered whose URL, verb, options, media types or bodies make no sense. The words are the
-// reference's, where the reference has words for it.
+// The answers to requests with an invalid URL, verb, option, media type or body. The texts are those of the reference,
+// where it has one.
 //
 // SPEC: LIST-3
 func TestRefusals(t *testing.T) {
@@ -39,7 +39,7 @@ func TestRefusals(t *testing.T) {
 		spec, method, path, body string
 		contentType              string
 		code                     int
-		message                  string // how it begins
+		message                  string // a prefix of the message
 	}{
 		// SPEC: URI-2
 		{"URI-2", "GET", "/nothing/here", "", "", 404, noPage},
@@ -204,12 +204,12 @@ func TestRefusals(t *testing.T) {
 			status := got.value(t)
 			if status.At("kind").Str() != "Status" || status.At("code").Int() != int64(c.code) ||
 				status.At("reason").Str() == "" || status.At("status").Str() != "Failure" {
-				t.Errorf("%s %s: no Status: %s", c.method, name, got.body)
+				t.Errorf("%s %s: the body is not a Status: %s", c.method, name, got.body)
 			}
 		}
 	}
 	if got := s.do("GET", configMaps+"/one", ""); got.code != 200 {
-		t.Errorf("something has been done: %v", got)
+		t.Errorf("a refused request has deleted or changed the object: %v", got)
 	}
 }
 
@@ -224,7 +224,7 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// Every error comes in the media type that was asked for, and as JSON where that has no errors.
+// Every error is sent in the requested media type, or as JSON if errors do not exist in it.
 //
 // SPEC: MED-1, URI-9
 func TestErrorsAreNegotiated(t *testing.T) {
@@ -346,7 +346,7 @@ func TestWhoMayWhat(t *testing.T) {
 	}
 }
 
-// A PUT that turns out to create is asked about in mid-verb.
+// A PUT that has to create is authorized for create by the engine.
 //
 // SPEC: URI-4
 func TestCreateOnUpdateNeedsCreate(t *testing.T) {
@@ -398,7 +398,7 @@ func serve(h http.Handler, method, path string) *codeWriter {
 	return w
 }
 
-// Above the limit requests are shed with a time to come back, the access.Masters excepted, and watches do not count.
+// Above the limit, requests get 429 with Retry-After, except those of access.Masters. Watches do not count.
 func TestShedding(t *testing.T) { inBubble(t, nil, testShedding) }
 
 func testShedding(t *testing.T, s *server) {
@@ -456,7 +456,7 @@ func testShedding(t *testing.T, s *server) {
 	}
 }
 
-// Requests that write may have a limit of their own, or none.
+// Writes may have a separate limit, or none.
 func testApart(t *testing.T, c Config, inside, leave chan bool) {
 	c.MaxMutating = new(1)
 	h, err := New(c)
@@ -466,7 +466,7 @@ func testApart(t *testing.T, c Config, inside, leave chan bool) {
 	one := func(method string, want int) {
 		t.Helper()
 		if w := serve(h, method, configMaps); w.code != want {
-			t.Errorf("%s beside another: %d, want %d", method, w.code, want)
+			t.Errorf("%s while another request holds a slot: %d, want %d", method, w.code, want)
 		}
 	}
 	go serve(h, "GET", "/wait")
@@ -490,7 +490,7 @@ func testApart(t *testing.T, c Config, inside, leave chan bool) {
 	synctest.Wait()
 }
 
-// A panic costs one request, and an answer that has begun breaks off instead of looking complete.
+// A panic fails one request, and an answer that has begun is cut off, so that it does not look complete.
 func TestPanics(t *testing.T) {
 	var logged strings.Builder
 	s := newServer(t, func(c *Config) {
@@ -505,7 +505,7 @@ func TestPanics(t *testing.T) {
 	}
 	if response, err := s.client.Get(s.url + "/below/a/b"); err == nil {
 		if _, err := io.ReadAll(response.Body); err == nil {
-			t.Error("the answer looks complete")
+			t.Error("the answer of a handler that panicked looks complete")
 		}
 		response.Body.Close()
 	}
@@ -523,7 +523,7 @@ func TestDeadline(t *testing.T) { inBubble(t, nil, testDeadline) }
 
 func testDeadline(t *testing.T, s *server) {
 	if got := s.do("GET", configMaps+"?resourceVersion=99999&timeout=50ms", ""); got.code != 504 {
-		t.Errorf("a version of the future: %d %s", got.code, got.body)
+		t.Errorf("a list at a future revision: %d %s", got.code, got.body)
 	}
 	slow, stop := io.Pipe()
 	defer stop.Close()
@@ -540,10 +540,10 @@ func testDeadline(t *testing.T, s *server) {
 	defer response.Body.Close()
 	if text, _ := io.ReadAll(response.Body); response.StatusCode != 504 ||
 		!strings.Contains(string(text), `"reason":"Timeout"`) {
-		t.Errorf("a body that does not come: %d %s", response.StatusCode, text)
+		t.Errorf("a body that never arrives: %d %s", response.StatusCode, text)
 	}
 	if took := time.Since(began); took != 100*time.Millisecond {
-		t.Errorf("it is told after %s", took)
+		t.Errorf("the timeout is reported after %s", took)
 	}
 }
 
@@ -569,7 +569,7 @@ func testCompression(t *testing.T, s *server) {
 		"&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
 	for _, c := range []struct {
 		method, path, want string
-		small              bool // it compresses well only where it is large
+		small              bool // too small to become much smaller
 	}{
 		{"GET", configMaps + "/small", "", true},
 		{"GET", configMaps + "/large", "gzip", false},
@@ -586,7 +586,7 @@ func testCompression(t *testing.T, s *server) {
 	} {
 		body := ""
 		if c.method == "PUT" {
-			body = large // as it is there already
+			body = large // changes nothing
 		}
 		got := s.do(c.method, c.path, body, "Accept-Encoding", "br, gzip")
 		plain := s.do(c.method, c.path, body)
@@ -621,7 +621,7 @@ func inflate(t *testing.T, text string) string {
 	return string(b)
 }
 
-// A long list is printed through one buffer, whatever its form.
+// A long list is printed through one buffer in every form.
 //
 // SPEC: LIST-8, MED-2, MED-6, MED-7
 func TestLongList(t *testing.T) {
@@ -680,7 +680,7 @@ func TestDocuments(t *testing.T) {
 		t.Errorf("an old hash: %d %v", got.code, got.header)
 	}
 	if got = s.do("GET", "/apis", "", "Accept", "image/png"); got.code != 406 {
-		t.Errorf("a picture of it: %d %s", got.code, got.body)
+		t.Errorf("discovery as image/png: %d %s", got.code, got.body)
 	}
 	if got = s.do("GET", "/version", ""); !strings.HasPrefix(got.body, "{\n  \"") {
 		t.Errorf("/version: %s", got.body)
@@ -832,12 +832,12 @@ func TestConfig(t *testing.T) {
 	for _, what := range []string{"Engine", "Registry", "Documents", "Authenticate", "Impersonate", "Authorizer",
 		"RequestTimeout", "MaxInFlight"} {
 		if err == nil || !strings.Contains(err.Error(), what) {
-			t.Errorf("%s is not complained of: %v", what, err)
+			t.Errorf("no error about %s: %v", what, err)
 		}
 	}
 }
 
-// The header is on every answer, whatever becomes of the request, and on none where nothing is configured.
+// The header is on every answer, errors included, if it is configured, and otherwise on none.
 //
 // SPEC: RUN-3
 func TestStrictTransportSecurity(t *testing.T) {
@@ -859,8 +859,8 @@ func TestStrictTransportSecurity(t *testing.T) {
 	}
 }
 
-// A write to the status of a Pod neither sets nor changes when it is to go, whatever the body says of that: it is not
-// refused for it either, and nobody comes to own it.
+// A write to the status of a Pod neither sets nor changes its deletionTimestamp. A body that contains one is not
+// refused, and no manager owns the field.
 //
 // SPEC: WRITE-4, SSA-14
 func TestPodStatusLeavesDeletionTimestamp(t *testing.T) {
@@ -897,7 +897,7 @@ func TestPodStatusLeavesDeletionTimestamp(t *testing.T) {
 	}
 }
 
-// "/v1" is a way to write v1 that clients have for the group without a name.
+// Clients may write "/v1" for v1 of the core group, whose name is empty.
 //
 // SPEC: VAL-1, SSA-2
 func TestVersionOfTheGroupWithoutName(t *testing.T) {
@@ -926,8 +926,8 @@ func TestVersionOfTheGroupWithoutName(t *testing.T) {
 	}
 }
 
-// What stands twice in a merge patch or a strategic one is told, whether the type has such a field or not: the
-// reference reads these patches before it knows what they are patches of.
+// Duplicate fields of a merge patch or a strategic merge patch are reported whether or not the type has such a field:
+// the reference parses these patches before it knows the type.
 //
 // SPEC: VAL-2, WRITE-2
 func TestUnknownFieldsTwiceInPatches(t *testing.T) {
@@ -936,11 +936,11 @@ func TestUnknownFieldsTwiceInPatches(t *testing.T) {
 	for _, mediaType := range []string{"application/merge-patch+json", "application/strategic-merge-patch+json"} {
 		const patch = `{"odd":{"twice":1,"twice":2},"odder":1,"odder":2,"data":{"k":"v","k":"w"}}`
 		got := s.do("PATCH", configMaps+"/a?dryRun=All", patch, "Content-Type", mediaType)
-		told := strings.Join(got.header["Warning"], "\n")
+		warnings := strings.Join(got.header["Warning"], "\n")
 		for _, want := range []string{`duplicate field \"odd.twice\"`, `duplicate field \"odder\"`,
 			`duplicate field \"data.k\"`, `unknown field \"odd\"`, `unknown field \"odder\"`} {
-			if strings.Count(told, want) != 1 {
-				t.Errorf("%s: no or several %s in\n%s", mediaType, want, told)
+			if strings.Count(warnings, want) != 1 {
+				t.Errorf("%s: the warnings do not have %s once:\n%s", mediaType, want, warnings)
 			}
 		}
 		if got := s.do("PATCH", configMaps+"/a?fieldValidation=Strict", patch, "Content-Type", mediaType); got.code != 422 ||
@@ -948,10 +948,10 @@ func TestUnknownFieldsTwiceInPatches(t *testing.T) {
 			t.Errorf("%s, strict: %d %s", mediaType, got.code, got.message())
 		}
 	}
-	// In the body of an object what is unknown is only that.
+	// In the body of an object, an unknown field that is duplicated is only reported as unknown.
 	got := s.do("POST", configMaps+"?dryRun=All", `{"metadata":{"name":"b"},"odder":1,"odder":2}`)
-	if told := strings.Join(got.header["Warning"], "\n"); strings.Contains(told, "duplicate") ||
-		!strings.Contains(told, "unknown") {
-		t.Errorf("POST: %s", told)
+	if warnings := strings.Join(got.header["Warning"], "\n"); strings.Contains(warnings, "duplicate") ||
+		!strings.Contains(warnings, "unknown") {
+		t.Errorf("POST: warnings %s", warnings)
 	}
 }

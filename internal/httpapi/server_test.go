@@ -43,15 +43,15 @@ func newServer(t testing.TB, change func(*Config)) *server {
 	return newServerOn(t, store.Config{}, change)
 }
 
-// newServerOn is newServer on a store of these settings.
+// newServerOn is newServer with a configuration of the store.
 func newServerOn(t testing.TB, settings store.Config, change func(*Config)) *server {
 	t.Helper()
 	return serveOn(t, nil, settings, change)
 }
 
-// inBubble runs a test with a server whose clock, and that of its store and its clients, is synctest's: time passes
-// when everybody waits, and takes none. So a watch of a second is over at once, and lasts exactly a second.
-// synctest.Wait returns when everybody has done what there is to do.
+// inBubble runs a test in a synctest bubble, with a server whose store and clients share its clock. The clock advances
+// only when all goroutines are blocked: a watch of a second takes no real time, and lasts exactly a second.
+// synctest.Wait returns when all goroutines are blocked.
 func inBubble(t *testing.T, change func(*Config), test func(t *testing.T, s *server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, newServerInBubble(t, store.Config{}, change)) })
@@ -63,8 +63,8 @@ func newServerInBubble(t testing.TB, settings store.Config, change func(*Config)
 	return serveOn(t, &pipes{connections: make(chan net.Conn), closed: make(chan struct{})}, settings, change)
 }
 
-// pipes is a listener without a network. Who waits for a pipe is waiting as synctest sees it; who waits for a socket
-// is not.
+// pipes is a listener without a network. A goroutine that reads from a pipe is durably blocked in the sense of
+// synctest; one that reads from a socket is not.
 type pipes struct {
 	connections chan net.Conn
 	closed      chan struct{}
@@ -97,10 +97,10 @@ func (p *pipes) Close() error {
 	return nil
 }
 
-// what the certificate is for
+// httptest.Server makes its URL, and the client checks the certificate, by this address
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 443} }
 
-// serveOn is newServerOn behind this listener; nil: one of the network.
+// serveOn is newServerOn behind this listener. Nil: one on the loopback interface.
 func serveOn(t testing.TB, at *pipes, settings store.Config, change func(*Config)) *server {
 	t.Helper()
 	registry := engine.NewRegistry(builtin.Resources(builtin.Config{}))
@@ -179,14 +179,14 @@ func serveOn(t testing.TB, at *pipes, settings store.Config, change func(*Config
 
 func (s *server) transport() *http.Transport { return s.client.Transport.(*http.Transport) }
 
-// answer is what came back.
+// answer is a response with its whole body.
 type answer struct {
 	code   int
 	header http.Header
 	body   string
 }
 
-// do sends a request. The header is pairs of names and values.
+// do sends a request. header has pairs of names and values.
 func (s *server) do(method, path, body string, header ...string) answer {
 	s.t.Helper()
 	response := s.open(method, path, body, header...)
@@ -198,13 +198,13 @@ func (s *server) do(method, path, body string, header ...string) answer {
 	return answer{code: response.StatusCode, header: response.Header, body: string(text)}
 }
 
-// open sends a request and leaves the answer open, for 20 seconds.
+// open sends a request and leaves its response open, for at most 20 seconds.
 func (s *server) open(method, path, body string, header ...string) *http.Response {
 	s.t.Helper()
 	return s.openFor(20*time.Second, method, path, body, header...)
 }
 
-// openFor is open with another time.
+// openFor is open with another limit.
 func (s *server) openFor(most time.Duration, method, path, body string, header ...string) *http.Response {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), most)
@@ -234,7 +234,7 @@ func (s *server) create(path, body string) object.Value {
 	return a.value(s.t)
 }
 
-// value is the body as a value.
+// value parses the body.
 func (a answer) value(t testing.TB) object.Value {
 	t.Helper()
 	parsed, err := object.ParseJSON([]byte(a.body))

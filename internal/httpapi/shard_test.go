@@ -19,7 +19,7 @@ func half(field string, upper bool) string {
 	return "shardRange(" + field + ", '0x0000000000000000', '0x8000000000000000')"
 }
 
-// isUpper says to which half a value belongs.
+// isUpper says whether a value belongs to the upper half.
 func isUpper(value string) bool {
 	h := fnv.New64a()
 	h.Write([]byte(value))
@@ -48,8 +48,8 @@ func (s *server) shard(path string, values url.Values) (l shardedList) {
 
 func sharded(c *Config) { c.Shards = true }
 
-// Lists are divided by the UID and by the namespace, over every URL of a type and in every version of it, whole and in
-// pages; what a list is of, it says.
+// Lists are divided by the UID and by the namespace, on every URL of a type and in every version of it, whole and in
+// pages. Each list contains its selector (shardInfo).
 //
 // SPEC: BEY-5, LIST-4
 func TestShardedLists(t *testing.T) {
@@ -78,7 +78,7 @@ func TestShardedLists(t *testing.T) {
 							t.Errorf("%s %v: shardInfo %v", path, values, l.Metadata.ShardInfo)
 						}
 						if l.Metadata.RemainingItemCount != nil {
-							t.Errorf("%s %v: a part of the collection counts what remains", path, values)
+							t.Errorf("%s %v: a part of the collection has a remainingItemCount", path, values)
 						}
 						for _, item := range l.Items {
 							m := item.Metadata
@@ -99,7 +99,7 @@ func TestShardedLists(t *testing.T) {
 				}
 				for _, name := range names {
 					if n := found[name] + found[name+"a"]; n != 1 {
-						t.Errorf("%s by %s, limit %q: what is of %s is in %d shards", path, field, limit, name, n)
+						t.Errorf("%s by %s, limit %q: the object of %s is in %d shards", path, field, limit, name, n)
 					}
 				}
 			}
@@ -133,14 +133,14 @@ func TestShardedDeletes(t *testing.T) {
 	}
 }
 
-// Each event of a collection is in one of the watches that divide it.
+// Each event of a collection is in exactly one of the watches that divide it.
 //
 // SPEC: BEY-5, WATCH-1
 func TestShardedWatches(t *testing.T) { inBubble(t, sharded, testShardedWatches) }
 
 func testShardedWatches(t *testing.T, s *server) {
 	uids := map[string]string{}
-	for i := range 30 { // so many that none of the halves is empty
+	for i := range 30 { // enough that both halves have some
 		name := "c" + strconv.Itoa(i)
 		uids[name] = s.create(configMaps, `{"metadata":{"name":"`+name+`"}}`).At("metadata", "uid").Str()
 	}
@@ -163,12 +163,12 @@ func testShardedWatches(t *testing.T, s *server) {
 		slices.Sort(got)
 		slices.Sort(want)
 		if !slices.Equal(got, want) {
-			t.Errorf("upper %v: %s\nwant %s", is, got, want)
+			t.Errorf("upper %v: events %s\nwant %s", is, got, want)
 		}
 	}
 }
 
-// Without its gate the parameter is ignored, as in the reference; with it, what is no selector is refused.
+// Without its gate the parameter is ignored, as in the reference; with it, an invalid selector is refused.
 //
 // SPEC: BEY-5
 func TestShardSelectorsThatAreNone(t *testing.T) {

@@ -44,13 +44,13 @@ func (e event) String() string {
 	return strings.TrimSpace(text)
 }
 
-// watch opens a watch and returns a function that reads its next event; not ok is the end of the stream.
+// watch opens a watch and returns a function that reads its next event. ok is false at the end of the stream.
 func (s *server) watch(query string, header ...string) func() (event, bool) {
 	s.t.Helper()
 	return s.watchFor(20*time.Second, query, header...)
 }
 
-// watchFor is watch for at most this time.
+// watchFor is watch with a limit of its duration.
 func (s *server) watchFor(most time.Duration, query string, header ...string) func() (event, bool) {
 	s.t.Helper()
 	response := s.openFor(most, "GET", configMaps+"?watch=1&"+query, "", header...)
@@ -83,7 +83,7 @@ func rest(next func() (event, bool)) string {
 	return strings.Join(all, ", ")
 }
 
-// Each event of a compressed watch can be read when it has come, and not only with the next.
+// Each event of a compressed watch can be decompressed when it arrives, without the next one.
 //
 // SPEC: MED-5
 func TestCompressedWatch(t *testing.T) {
@@ -92,7 +92,7 @@ func TestCompressedWatch(t *testing.T) {
 	response := s.open("GET", configMaps+"?watch=1&allowWatchBookmarks=true", "", "Accept-Encoding", "gzip")
 	defer response.Body.Close()
 	if encoding := response.Header.Get("Content-Encoding"); encoding != "gzip" {
-		t.Fatalf("it is encoded as %q", encoding)
+		t.Fatalf("Content-Encoding is %q", encoding)
 	}
 	plain, err := gzip.NewReader(response.Body)
 	if err != nil {
@@ -177,15 +177,15 @@ func testBookmarks(t *testing.T, s *server) {
 			t.Fatalf("event %d: %v %v", i, e, ok)
 		}
 		if took := time.Since(began); took != time.Duration(i+1)*time.Minute {
-			t.Errorf("bookmark %d comes after %s", i, took)
+			t.Errorf("bookmark %d arrives after %s", i, took)
 		}
 		if i == 4 && e.Object.Metadata.ResourceVersion != last {
-			t.Errorf("a bookmark at %s, after %s happened elsewhere", e.Object.Metadata.ResourceVersion, last)
+			t.Errorf("the bookmark has revision %s, after a write of another type at %s", e.Object.Metadata.ResourceVersion, last)
 		}
 	}
 }
 
-// Everything that happens is told once and in order to every watcher, however it is shown.
+// Every watcher gets all events once and in order, in every form.
 //
 // SPEC: WATCH-1, MED-6, MED-7
 func TestManyWatchers(t *testing.T) {
@@ -244,7 +244,7 @@ func TestWatchEndsWhenTheServerCloses(t *testing.T) {
 	}
 }
 
-// A client that goes away leaves nothing behind.
+// A client that disconnects leaves no goroutine and no cursor.
 //
 // SPEC: WATCH-6
 func TestWatcherGone(t *testing.T) { inBubble(t, nil, testWatcherGone) }
@@ -267,16 +267,16 @@ func testWatcherGone(t *testing.T, s *server) {
 	}
 	synctest.Wait()
 	if during, waiting := runtime.NumGoroutine(), s.store.Stats().Waiting; during < before+50 || waiting != 50 {
-		t.Errorf("%d goroutines before, %d with 50 watches, %d wait", before, during, waiting)
+		t.Errorf("%d goroutines before, %d with 50 watches, %d cursors wait", before, during, waiting)
 	}
 	cancel()
 	synctest.Wait()
 	if after, waiting := runtime.NumGoroutine(), s.store.Stats().Waiting; after > before || waiting != 0 {
-		t.Errorf("%d goroutines before, %d after, %d wait", before, after, waiting)
+		t.Errorf("%d goroutines before, %d after, %d cursors wait", before, after, waiting)
 	}
 }
 
-// A watcher that reads nothing is ended; one that only has nothing to read is not. Both over HTTP/1.1 and HTTP/2.
+// A watch whose client does not read is ended; one without events is not. Both over HTTP/1.1 and HTTP/2.
 //
 // SPEC: WATCH-6
 func TestStalledWatcher(t *testing.T) {
@@ -310,12 +310,12 @@ func testStalledWatcher(t *testing.T, s *server, protocol string, ended func(str
 	stalled := s.openFor(time.Hour, "GET", configMaps+"?watch=1", "")
 	defer stalled.Body.Close()
 	if stalled.Proto != protocol {
-		t.Fatalf("it is %s", stalled.Proto)
+		t.Fatalf("the protocol is %s, want %s", stalled.Proto, protocol)
 	}
 	s.create(configMaps, `{"metadata":{"name":"a"}}`)
 	rq := &engine.Request{Resource: s.types.Now().Find("", "v1", "configmaps"), Namespace: "default", Name: "a"}
 	text := strings.Repeat("x", 500<<10)
-	for i := range 20 { // more than client and connection take when nobody reads
+	for i := range 20 { // more than the buffers of client and connection
 		patch := engine.Patch{Type: engine.MergePatch, Body: fmt.Appendf(nil, `{"data":{"n":"%d","t":%q}}`, i, text)}
 		if _, err := s.engine.Patch(t.Context(), rq, patch); err != nil {
 			t.Fatal(err)
@@ -323,23 +323,23 @@ func testStalledWatcher(t *testing.T, s *server, protocol string, ended func(str
 	}
 	time.Sleep(s.config.StallTimeout - time.Millisecond)
 	if ended("WATCH configmaps") {
-		t.Error("a watcher was ended that may read on")
+		t.Error("the watch was ended before StallTimeout")
 	}
 	time.Sleep(time.Millisecond)
 	if !ended("WATCH configmaps") {
-		t.Error("a stalled watcher is still there")
+		t.Error("the stalled watch was not ended")
 	}
 	if ended("WATCH secrets") {
-		t.Error("a watcher that has nothing to read was ended, too")
+		t.Error("the idle watch was ended")
 	}
 	s.create("/api/v1/namespaces/default/secrets", `{"metadata":{"name":"s"}}`)
 	if line, err := bufio.NewReader(idle.Body).ReadString('\n'); err != nil || !strings.Contains(line, `"ADDED"`) {
-		t.Errorf("the other watcher reads %q, %v", line, err)
+		t.Errorf("the idle watch reads %q, %v", line, err)
 	}
 }
 
-// A client that does not read an object of 100 KiB is ended like a stalled watcher, over HTTP/1.1 and HTTP/2: it holds
-// a slot of the requests under way.
+// A read of 100 KiB whose client does not read is ended like a stalled watch, over HTTP/1.1 and HTTP/2: it holds a slot
+// of the requests under way.
 //
 // SPEC: WRITE-6
 func TestStalledReader(t *testing.T) {
@@ -372,16 +372,16 @@ func testStalledReader(t *testing.T, s *server, protocol string, ended func(stri
 	stalled := s.openFor(time.Hour, "GET", configMaps+"/a", "")
 	defer stalled.Body.Close()
 	if stalled.Proto != protocol {
-		t.Fatalf("it is %s, should be %s", stalled.Proto, protocol)
+		t.Fatalf("the protocol is %s, want %s", stalled.Proto, protocol)
 	}
 	time.Sleep(s.config.StallTimeout - time.Millisecond)
 	if ended("GET configmaps") {
-		t.Error("a reader was ended that may read on")
+		t.Error("the answer was ended before StallTimeout")
 	}
 	// After a failed write, net/http closes an HTTP/1.1 connection, for which crypto/tls takes up to five seconds.
 	time.Sleep(5*time.Second + time.Millisecond)
 	if !ended("GET configmaps") {
-		t.Error("a stalled reader is still there")
+		t.Error("the stalled answer was not ended")
 	}
 }
 
@@ -427,8 +427,8 @@ func testEventMetrics(t *testing.T, s *server, events, size *int) {
 	}
 }
 
-// A watch that does not say how long it is to last ends at a random moment between the shortest duration and twice
-// that. One that says so is not touched by it.
+// A watch without timeoutSeconds ends at a random time between MinRequestTimeout and twice that. A watch with
+// timeoutSeconds ends when it says.
 //
 // SPEC: WATCH-6
 func TestWatchThatNamesNoTimeout(t *testing.T) {
@@ -436,7 +436,7 @@ func TestWatchThatNamesNoTimeout(t *testing.T) {
 	inBubble(t, func(c *Config) { c.MinRequestTimeout = least }, testWatchThatNamesNoTimeout)
 	for range 1000 {
 		if d := (&listParams{}).lasts(least); d < least || d >= 2*least {
-			t.Fatalf("it may last %s", d)
+			t.Fatalf("a watch of %s", d)
 		}
 	}
 }
@@ -448,7 +448,7 @@ func testWatchThatNamesNoTimeout(t *testing.T, s *server) {
 		response := s.openFor(time.Hour, "GET", configMaps+"?watch=1&resourceVersion=2"+query, "")
 		defer response.Body.Close()
 		if text, err := io.ReadAll(response.Body); err != nil || len(text) > 0 {
-			t.Errorf("it ends with %v, after %s", err, text)
+			t.Errorf("the watch ends with the error %v and the events %s", err, text)
 		}
 		return time.Since(began)
 	}
@@ -456,7 +456,7 @@ func testWatchThatNamesNoTimeout(t *testing.T, s *server) {
 	for range 4 {
 		took := lasts("")
 		if took < least || took >= 2*least {
-			t.Errorf("it lasted %s", took)
+			t.Errorf("a watch lasted %s", took)
 		}
 		different[took] = true
 	}

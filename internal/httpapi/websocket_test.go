@@ -29,7 +29,7 @@ func (s *server) dial(query string, header ...string) (*websocket.Conn, *http.Re
 	return d.Dial("wss"+strings.TrimPrefix(s.url, "https")+configMaps+"?watch=1&"+query, h)
 }
 
-// messages reads a WebSocket until it ends, and says how it did.
+// messages reads a WebSocket to its end, and returns the code with which it was closed.
 func messages(t *testing.T, c *websocket.Conn) (kinds []int, texts []string, end int) {
 	t.Helper()
 	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
@@ -48,7 +48,7 @@ func messages(t *testing.T, c *websocket.Conn) (kinds []int, texts []string, end
 	}
 }
 
-// endings tells of the watches of a server that have ended.
+// endings returns a channel of the watches of a server that have ended.
 func endings(c *Config) <-chan Observation {
 	ended := make(chan Observation, 10)
 	c.Metrics.Request = func(o Observation) {
@@ -59,9 +59,9 @@ func endings(c *Config) <-chan Observation {
 	return ended
 }
 
-// One message is one event, whatever the representation.
+// Each event is one message, in every encoding.
 //
-// SPEC: WATCH-1, WATCH-6
+// SPEC: WATCH-1, WATCH-6, URI-9
 func TestWatchOverWebSocket(t *testing.T) { inBubble(t, nil, testWatchOverWebSocket) }
 
 func testWatchOverWebSocket(t *testing.T, s *server) {
@@ -84,7 +84,7 @@ func testWatchOverWebSocket(t *testing.T, s *server) {
 		kinds, texts, end := messages(t, conn)
 		conn.Close()
 		if len(texts) != 2 || end != websocket.CloseNormalClosure {
-			t.Errorf("%s: %d messages, and then %d: %q", c.accept, len(texts), end, texts)
+			t.Errorf("%s: %d messages, closed with code %d: %q", c.accept, len(texts), end, texts)
 			continue
 		}
 		for i, text := range texts {
@@ -93,11 +93,24 @@ func testWatchOverWebSocket(t *testing.T, s *server) {
 			}
 		}
 	}
+
+	// The error of a watch that has begun is its last message.
+	conn, _, err := s.dial("timeoutSeconds=-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, texts, end := messages(t, conn)
+	var e event
+	if len(texts) != 1 || json.Unmarshal([]byte(texts[0]), &e) != nil || e.String() != "ERROR 504 Timeout" ||
+		end != websocket.CloseNormalClosure {
+		t.Errorf("a watch that ends at once: %q, closed with code %d", texts, end)
+	}
 }
 
-// Events come as they happen, also a version that is gone, and nothing stays behind.
+// Events arrive when they happen, and the watch ends when the client disconnects.
 //
-// SPEC: WATCH-3, WATCH-6
+// SPEC: WATCH-6
 func TestWebSocketGoesOn(t *testing.T) {
 	var ended <-chan Observation
 	s := newServer(t, func(c *Config) { ended = endings(c) })
@@ -118,14 +131,14 @@ func TestWebSocketGoesOn(t *testing.T) {
 	select {
 	case o := <-ended:
 		if o.Code != http.StatusSwitchingProtocols || o.Bytes == 0 {
-			t.Errorf("it counts as %+v", o)
+			t.Errorf("its metrics are %+v", o)
 		}
 	case <-time.After(20 * time.Second):
-		t.Fatal("the client has gone, and the watch goes on")
+		t.Fatal("the client has disconnected, and the watch continues")
 	}
 }
 
-// A reader that stalls is ended as one of a body is.
+// A stalled client is disconnected, as without a WebSocket.
 //
 // SPEC: WATCH-6
 func TestStalledWebSocket(t *testing.T) { synctest.Test(t, testStalledWebSocket) }
@@ -146,17 +159,16 @@ func testStalledWebSocket(t *testing.T) {
 	time.Sleep(stall - time.Millisecond)
 	synctest.Wait()
 	if len(ended) > 0 {
-		t.Error("a watcher was ended that may read on")
+		t.Error("the watch was ended before StallTimeout")
 	}
-	time.Sleep(10 * time.Second) // saying good-bye takes its time, too
+	time.Sleep(10 * time.Second) // sending the close message takes up to closeTimeout
 	synctest.Wait()
 	if len(ended) == 0 {
-		t.Error("a stalled watcher is still there")
+		t.Error("the stalled watch was not ended")
 	}
 }
 
-// What is wrong is told by the status as long as nothing has begun, and as the only event when that is how watches
-// tell it.
+// A request that is refused is answered with its status, without a WebSocket.
 func TestWebSocketsThatAreNone(t *testing.T) {
 	s := newServer(t, nil)
 	for _, c := range []struct {
@@ -166,11 +178,11 @@ func TestWebSocketsThatAreNone(t *testing.T) {
 		protocol    string
 	}{
 		{name: "one subprotocol", header: []string{"Sec-WebSocket-Protocol", "a"}, code: 101, protocol: "a"},
-		{name: "an origin that is somebody else's", header: []string{"Origin", "https://example.com"}, code: 101},
+		{name: "another origin", header: []string{"Origin", "https://example.com"}, code: 101},
 		{name: "two subprotocols", header: []string{"Sec-WebSocket-Protocol", "a, b"}, code: 400},
-		{name: "a selector that is none", query: "labelSelector=a==,,", code: 400},
-		{name: "a representation without events", header: []string{"Accept", "application/yaml"}, code: 406},
-		{name: "nobody", header: []string{"Authorization", "Bearer nobody"}, code: 403},
+		{name: "an invalid selector", query: "labelSelector=a==,,", code: 400},
+		{name: "a media type without streams", header: []string{"Accept", "application/yaml"}, code: 406},
+		{name: "a user without rights", header: []string{"Authorization", "Bearer nobody"}, code: 403},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			conn, response, err := s.dial("resourceVersion=0&"+c.query, c.header...)

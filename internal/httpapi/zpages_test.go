@@ -72,13 +72,13 @@ func TestZPages(t *testing.T) {
 	}
 	for _, path := range []string{"/statusz", "/flagz"} {
 		if got := s.do("GET", path, "", "Authorization", "Bearer jane"); got.code != 403 {
-			t.Errorf("%s for anybody: %d", path, got.code)
+			t.Errorf("%s for a user without rights: %d", path, got.code)
 		}
 	}
 	s = newServer(t, nil)
 	for _, path := range []string{"/statusz", "/flagz"} {
 		if got := s.do("GET", path, ""); got.code != 404 {
-			t.Errorf("%s that is not served: %d", path, got.code)
+			t.Errorf("%s without configuration: %d", path, got.code)
 		}
 	}
 }
