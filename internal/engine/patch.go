@@ -86,8 +86,8 @@ type parsedPatch struct {
 	anyKind bool
 }
 
-// parse parses a patch; typ is the type of the object that it changes. A body that is not JSON is an error (400) even if
-// the object does not exist. Any other fault of a patch is the error of its apply, and so found only once the object
+// parse parses a patch; typ is the type of the object that it changes. A body that is not JSON is an error (400) even
+// if the object does not exist. Any other fault of a patch is the error of its apply, and so found only once the object
 // exists: as in the reference, a patch of an object that does not exist is answered with 404.
 //
 // A JSON Patch is kept as text, because the library that applies it takes text; each attempt parses it again. A patch
