@@ -64,7 +64,7 @@ func TestBindAndEvict(t *testing.T) {
 	bound := get()
 	if bound.At("spec", "nodeName").Str() != "node-1" || bound.At("metadata", "generation").Int() != 1 ||
 		bound.At("status", "conditions").Len() != 1 {
-		t.Errorf("bound: %s", object.AppendObject(nil, bound))
+		t.Errorf("the Pod after the binding: %s", object.AppendObject(nil, bound))
 	}
 	dry := on("eviction", "a")
 	dry.DryRun = true
@@ -73,13 +73,13 @@ func TestBindAndEvict(t *testing.T) {
 			t.Fatal(err)
 		}
 		if gone := !get().At("metadata", "deletionTimestamp").IsNull(); gone == rq.DryRun {
-			t.Errorf("dry run %v: the Pod is being deleted: %v", rq.DryRun, gone)
+			t.Errorf("eviction with dry run %v: the Pod is marked as deleted: %v", rq.DryRun, gone)
 		}
 	}
 }
 
-// Of evictions at once a budget lets as many through as it allows, and what it says of them and what becomes of the
-// Pods is one.
+// Of concurrent evictions, a budget allows exactly its number, and the status of the budget agrees with the deleted
+// Pods.
 //
 // SPEC: URI-1, DEL-2
 func TestEvictionsShareABudget(t *testing.T) {
@@ -129,7 +129,8 @@ func TestEvictionsShareABudget(t *testing.T) {
 		}
 		marked := strings.Contains(string(live.Object.Data), `"DisruptionTarget"`)
 		if marked != live.Object.Sidecar.Deleting {
-			t.Errorf("p%d is deleted: %v, and says that it is evicted: %v", i, live.Object.Sidecar.Deleting, marked)
+			t.Errorf("p%d is marked as deleted: %v, has DisruptionTarget: %v; should be equal",
+				i, live.Object.Sidecar.Deleting, marked)
 		}
 		if marked {
 			gone++
@@ -142,7 +143,8 @@ func TestEvictionsShareABudget(t *testing.T) {
 	status := parse(t, string(live.Object.Data)).Value.At("status")
 	if done.Load() != allowed || gone != allowed || status.At("disruptedPods").Len() != allowed ||
 		status.At("disruptionsAllowed").Int() != 0 {
-		t.Errorf("%d evictions were allowed, %d were done, of %d Pods; the budget says %s", allowed, done.Load(), gone,
+		t.Errorf("the budget allowed %d evictions, %d succeeded, %d Pods are deleted; status of the budget: %s",
+			allowed, done.Load(), gone,
 			object.AppendJSON(nil, status))
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"plinth/object"
 )
 
-// apply is an apply of a Widget as somebody.
+// apply applies an intent to a Widget as a manager.
 func (b *bench) apply(manager, name, rest string, force bool) (*Result, error) {
 	b.Helper()
 	rq := b.request(name)
@@ -21,7 +21,7 @@ func (b *bench) apply(manager, name, rest string, force bool) (*Result, error) {
 		`"}`+rest+`}`))
 }
 
-// owners is who owns what, an entry a line.
+// owners lists the managers of an object with their fields, one entry per line.
 func (b *bench) owners(r *Result) string {
 	var lines []string
 	for _, e := range b.value(r).At("metadata", "managedFields").Items() {
@@ -31,7 +31,7 @@ func (b *bench) owners(r *Result) string {
 	return strings.Join(lines, "\n")
 }
 
-// The error of a conflict shows no values of a confidential type, neither the live ones nor the wanted ones.
+// The error of a conflict shows no values of a confidential type, neither live ones nor those of the intent.
 //
 // SPEC: BEY-2
 func TestConflictsOfConfidentialTypes(t *testing.T) {
@@ -66,7 +66,7 @@ func TestApply(t *testing.T) {
 	if errors.As(err, &wire) {
 		want := apierr.Cause{Reason: "FieldManagerConflict", Message: `conflict with "a"`, Field: ".spec.n"}
 		if len(wire.Details.Causes) != 1 || wire.Details.Causes[0] != want {
-			t.Errorf("causes %v", wire.Details.Causes)
+			t.Errorf("the conflict has the causes %v", wire.Details.Causes)
 		}
 	}
 	if got := b.owners(b.must(b.apply("b", "w", `,"spec":{"n":2}`, true))); got != `a Apply {"f:spec":{}}`+"\n"+

@@ -11,7 +11,7 @@ import (
 	"plinth/object"
 )
 
-// pod is a Pod of two containers as people write them.
+// pod is a typical Pod with two containers.
 const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"labels":{"app":"web","pod-template-hash":"5d9c7b6f4"},"annotations":{"example.com/note":"two containers"}},
 "spec":{"containers":[
 {"name":"web","image":"nginx:1.27","ports":[{"containerPort":80,"name":"http"}],"env":[{"name":"MODE","value":"production"},{"name":"POD_IP","valueFrom":{"fieldRef":{"fieldPath":"status.podIP"}}}],

@@ -22,8 +22,8 @@ func sortedPairs(set map[string]string) []store.Pair {
 	return list
 }
 
-// randomSelector is a label selector of a few requirements about few names and values, so that many are about the
-// same.
+// randomSelector is a label selector with few requirements on few names and values, so that several often have the same
+// name.
 func randomSelector(r *rand.Rand, names int) string {
 	var terms []string
 	for range r.IntN(8) {
@@ -38,7 +38,7 @@ func randomSelector(r *rand.Rand, names int) string {
 	return strings.Join(terms, ",")
 }
 
-// A compiled selector selects what the one it was made from does.
+// A compiled selector selects the same objects as the selector from which it was compiled.
 //
 // SPEC: LIST-7
 func TestCompiledSelectors(t *testing.T) {
@@ -57,18 +57,18 @@ func TestCompiledSelectors(t *testing.T) {
 		}
 		want, compiled := selector.Matches(labels.Set(set)), compileLabels(selector)
 		if got := compiled == nil || compiled.match(sortedPairs(set)); got != want {
-			t.Fatalf("%q of %v: %v", text, set, got)
+			t.Fatalf("the compiled selector %q matches labels %v: %v, apimachinery's differs", text, set, got)
 		}
 		if want {
 			selected++
 		}
 	}
 	if selected < rounds/20 || selected > rounds*19/20 {
-		t.Errorf("%d of %d were selected: that is no test", selected, rounds)
+		t.Errorf("%d of %d cases were selected: both results must be frequent", selected, rounds)
 	}
 	for _, selector := range []labels.Selector{labels.Nothing()} {
 		if compileLabels(selector).match([]store.Pair{{Name: "a", Value: "b"}}) {
-			t.Errorf("%v selects", selector)
+			t.Errorf("%v, which matches nothing, selects an object", selector)
 		}
 	}
 }
@@ -97,22 +97,22 @@ func TestCompiledFieldSelectors(t *testing.T) {
 		s := selection{fields: compileFields(selector)}
 		want := selector.Matches(set)
 		if got := s.matchesFields(store.Key{Name: "b/a"}, sortedPairs(others)); got != want {
-			t.Fatalf("%v of %v: %v", selector, set, got)
+			t.Fatalf("the compiled selector %v matches fields %v: %v, apimachinery's differs", selector, set, got)
 		}
 		if want {
 			selected++
 		}
 	}
 	if selected < rounds/20 {
-		t.Errorf("%d of %d were selected: that is no test", selected, rounds)
+		t.Errorf("%d of %d cases were selected: both results must be frequent", selected, rounds)
 	}
 	s := selection{fields: compileFields(fields.Nothing())}
 	if s.matchesFields(store.Key{Name: "b/a"}, nil) {
-		t.Error("nothing selects")
+		t.Error("fields.Nothing() selects an object")
 	}
 }
 
-// FuzzCompiledSelector holds compiled selectors against those of apimachinery.
+// FuzzCompiledSelector compares compiled selectors with those of apimachinery.
 //
 // SPEC: LIST-7
 func FuzzCompiledSelector(f *testing.F) {
@@ -131,7 +131,7 @@ func FuzzCompiledSelector(f *testing.F) {
 		}
 		compiled := compileLabels(selector)
 		if got, want := compiled == nil || compiled.match(sortedPairs(set)), selector.Matches(set); got != want {
-			t.Fatalf("%q of %v: %v", text, set, got)
+			t.Fatalf("the compiled selector %q matches labels %v: %v, apimachinery's differs", text, set, got)
 		}
 	})
 }

@@ -33,9 +33,9 @@
 //	        name · allocate · prepare · settle · validate · check · report · claim · commit
 //	update  decode · inherit · default · own · admit · permit ·
 //	        allocate · prepare · settle · validate · check · report · claim · commit
-//	patch   as update; the body is what the patch makes of the live object
-//	apply   as update, or as create where there is no object; the merge with the live object includes own
 //	patch   as update; the body is the live object with the patch applied
+//	apply   as update, or as create where there is no object; the merge with the live object includes own
+//	delete  admit · check · mark, or remove and claim · commit
 //
 // A write to a subresource takes the steps of an update: up to prepare, the draft is the body of the subresource;
 // prepare puts it into the object.

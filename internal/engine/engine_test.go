@@ -127,15 +127,15 @@ func TestCreateSetsSystemMetadata(t *testing.T) {
 		`{"metadata":{"name":"a","uid":"mine","creationTimestamp":"2001-01-01T00:00:00Z","generation":9,"deletionTimestamp":"2001-01-01T00:00:00Z","selfLink":"/x"},"spec":{"n":1}}`)
 	meta := b.value(made).At("metadata")
 	if uid := meta.At("uid").Str(); uid == "mine" || len(uid) != 36 {
-		t.Errorf("uid is %q", uid)
+		t.Errorf("the uid is %q, should be a generated one", uid)
 	}
 	want := fmt.Sprintf(`{"creationTimestamp":"2026-01-02T03:04:05Z","generation":1,"name":"a","namespace":"ns","uid":%q}`,
 		meta.At("uid").Str())
 	if got := string(object.AppendJSON(nil, meta.Without("managedFields"))); got != want {
-		t.Errorf("metadata is %s", got)
+		t.Errorf("metadata is %s\nwant %s", got, want)
 	}
 	if !made.Created || made.Object.Revision == 0 {
-		t.Errorf("created %v at revision %d", made.Created, made.Object.Revision)
+		t.Errorf("the create returned Created = %v, revision %d", made.Created, made.Object.Revision)
 	}
 	_, err := b.Create(t.Context(), b.request(""), b.parse(`{"metadata":{"name":"a"}}`))
 	b.wants(err, 409, `widgets.test.example "a" already exists`)
@@ -170,7 +170,7 @@ func TestGeneratedNames(t *testing.T) {
 	for range 200 {
 		name := b.value(b.create(`{"metadata":{"generateName":"w-"}}`)).At("metadata", "name").Str()
 		if !strings.HasPrefix(name, "w-") || len(name) != 7 || seen[name] {
-			t.Fatalf("generated %q", name)
+			t.Fatalf("the generated name is %q: not new, or not w- and 5 characters", name)
 		}
 		seen[name] = true
 	}
@@ -185,7 +185,8 @@ func TestUpdate(t *testing.T) {
 	}
 	same := b.must(put(`{"metadata":{"name":"a"},"spec":{"n":1}}`))
 	if same.Object.Revision != made.Object.Revision {
-		t.Errorf("an update that changes nothing went from revision %d to %d", made.Object.Revision, same.Object.Revision)
+		t.Errorf("an update that changes nothing went from revision %d to %d",
+			made.Object.Revision, same.Object.Revision)
 	}
 	labelled := b.must(put(`{"metadata":{"name":"a","labels":{"x":"y"}},"spec":{"n":1}}`))
 	if g := b.value(labelled).At("metadata", "generation").Int(); g != 1 {
@@ -209,7 +210,7 @@ func TestUpdate(t *testing.T) {
 	b.wants(err, 404, `widgets.test.example "zz" not found`)
 	b.widgets.CreateOnUpdate = true
 	if r := b.must(b.Update(t.Context(), b.request("zz"), b.parse(`{"metadata":{"name":"zz"}}`))); !r.Created {
-		t.Error("a PUT that created says it did not")
+		t.Error("a PUT that created the object returned Created = false")
 	}
 	b.widgets.UnconditionalUpdate = false
 	_, err = put(`{"metadata":{"name":"a"}}`)
@@ -243,7 +244,7 @@ func TestPatch(t *testing.T) {
 			continue
 		}
 		if got := string(object.AppendJSON(nil, b.value(b.must(r, err)).At("spec"))); got != c.want {
-			t.Errorf("%s makes %s, want %s", c.body, got, c.want)
+			t.Errorf("after the patch %s the spec is %s, want %s", c.body, got, c.want)
 		}
 	}
 	// Of a patch of an object that does not exist only the syntax is checked.
@@ -280,7 +281,7 @@ func TestPatchesRace(t *testing.T) {
 	wg.Wait()
 	got := b.value(b.must(b.Get(t.Context(), b.request("a"), "")))
 	if n := got.At("spec").Len(); n != 200 {
-		t.Errorf("%d of 200 patches are there", n)
+		t.Errorf("the object has the fields of %d of 200 patches", n)
 	}
 	if g := got.At("metadata", "generation").Int(); g != 201 {
 		t.Errorf("the generation is %d after 200 changes", g)
@@ -295,11 +296,11 @@ func TestDeleteWaitsForFinalizers(t *testing.T) {
 	meta := b.value(marked).At("metadata")
 	if meta.At("deletionTimestamp").Str() != "2026-01-02T03:04:05Z" ||
 		meta.At("deletionGracePeriodSeconds").Kind() != object.Int || meta.At("generation").Int() != 2 {
-		t.Errorf("marked as %s", marked.Object.Data)
+		t.Errorf("the object marked as deleted is %s", marked.Object.Data)
 	}
 	again := b.must(b.Delete(t.Context(), b.request("a"), DeleteOptions{}))
 	if again.Object.Revision != marked.Object.Revision {
-		t.Error("a second delete wrote again")
+		t.Error("a second delete made a new revision")
 	}
 	one := b.must(b.Patch(t.Context(), b.request("a"), Patch{Type: MergePatch,
 		Body: []byte(`{"metadata":{"finalizers":["x.y/2"]}}`)}))
@@ -309,7 +310,7 @@ func TestDeleteWaitsForFinalizers(t *testing.T) {
 	last := b.must(b.Patch(t.Context(), b.request("a"), Patch{Type: MergePatch,
 		Body: []byte(`{"metadata":{"finalizers":null}}`)}))
 	if last.Object.Revision != one.Object.Revision || b.value(last).At("metadata", "finalizers").Len() != 0 {
-		t.Errorf("the last write answered revision %d, %s", last.Object.Revision, last.Object.Data)
+		t.Errorf("the write that removed the object returned revision %d, %s", last.Object.Revision, last.Object.Data)
 	}
 	_, err = b.Get(t.Context(), b.request("a"), "")
 	b.wants(err, 404, "")
@@ -326,7 +327,7 @@ func TestDelete(t *testing.T) {
 	dry := b.must(b.Delete(t.Context(), b.request("a"), DeleteOptions{DryRun: true}))
 	gone := b.must(b.Delete(t.Context(), b.request("a"), DeleteOptions{}))
 	if !object.Equal(dry.Status, gone.Status) {
-		t.Error("a dry run answers something else")
+		t.Error("the dry run of a delete returned another Status than the delete")
 	}
 	want := fmt.Sprintf(
 		`{"apiVersion":"v1","kind":"Status","metadata":{},"details":{"group":"test.example","kind":"widgets","name":"a","uid":%q},"status":"Success"}`, made.Object.Sidecar.UID)
@@ -336,7 +337,7 @@ func TestDelete(t *testing.T) {
 	_, err = b.Delete(t.Context(), b.request("a"), DeleteOptions{})
 	b.wants(err, 404, "")
 	if b.value(b.create(`{"metadata":{"name":"a"}}`)).At("metadata", "uid").Str() == made.Object.Sidecar.UID {
-		t.Error("a new object of an old name has its UID")
+		t.Error("an object created again has the UID of the deleted one")
 	}
 }
 
@@ -351,13 +352,13 @@ func TestDryRunsWriteNothing(t *testing.T) {
 	b.wants(err, 409, "already exists")
 	changed := b.must(b.Update(t.Context(), dry("a"), b.parse(`{"metadata":{"name":"a"},"spec":{"n":1}}`)))
 	if b.value(changed).At("spec", "n").Int() != 1 {
-		t.Error("a dry update does not answer what it would have done")
+		t.Error("the dry run of an update did not return the updated object")
 	}
 	b.must(b.Patch(t.Context(), dry("a"), Patch{Type: MergePatch, Body: []byte(`{"spec":{}}`)}))
 	b.must(b.Delete(t.Context(), dry("a"), DeleteOptions{}))
 	b.must(b.Create(t.Context(), dry(""), b.parse(`{"metadata":{"name":"b","resourceVersion":"7"}}`)))
 	if b.store.Revision() != before {
-		t.Errorf("the revision went from %d to %d", before, b.store.Revision())
+		t.Errorf("dry runs moved the revision of the store from %d to %d", before, b.store.Revision())
 	}
 }
 
@@ -413,11 +414,11 @@ func TestList(t *testing.T) {
 	b.must(b.Delete(t.Context(), b.request("w5"), DeleteOptions{}))
 	second, names := list(ListOptions{Limit: 4, Continue: first.Continue})
 	if strings.Join(names, " ") != "w4 w5 w6 w7" || second.Revision != first.Revision {
-		t.Errorf("the second page at %d is %v", second.Revision, names)
+		t.Errorf("the second page at revision %d is %v", second.Revision, names)
 	}
 	third, names := list(ListOptions{Limit: 4, Continue: second.Continue})
 	if strings.Join(names, " ") != "w8 w9" || third.Continue != "" {
-		t.Errorf("the third page is %v, continued by %q", names, third.Continue)
+		t.Errorf("the third page is %v with the token %q", names, third.Continue)
 	}
 	for _, bad := range []string{"x", "e30", "////"} {
 		_, err := b.List(t.Context(), b.request(""), ListOptions{Continue: bad})
@@ -526,12 +527,12 @@ func TestWatchBeginnings(t *testing.T) {
 			t.Errorf("%+v: got %v", c.o, got)
 		}
 		if w.Revision() != b.store.Revision() {
-			t.Errorf("%+v: a bookmark would say %d, the store is at %d", c.o, w.Revision(), b.store.Revision())
+			t.Errorf("%+v: a bookmark would have revision %d, the store has %d", c.o, w.Revision(), b.store.Revision())
 		}
 	}
 }
 
-// The initial events of a large collection come in batches, each object once, whatever is written meanwhile.
+// The initial events of a large collection are returned in batches, each object once, regardless of concurrent writes.
 // SPEC: WATCH-1, WATCH-5
 func TestWatchLongBeginning(t *testing.T) {
 	b := newBench(t)
@@ -548,7 +549,7 @@ func TestWatchLongBeginning(t *testing.T) {
 		}
 	}
 	if got[n] != "DELETED w00000" {
-		t.Errorf("the event behind the beginning is %s", got[n])
+		t.Errorf("the event after the initial ones is %s", got[n])
 	}
 }
 
@@ -571,7 +572,7 @@ func TestDeleteCollection(t *testing.T) {
 	}
 	for item := range left.Items {
 		if item.Key.Name != "ns/c" {
-			t.Errorf("%s is left", item.Key.Name)
+			t.Errorf("%s was not deleted", item.Key.Name)
 		}
 	}
 }
@@ -636,12 +637,12 @@ func TestOwnersListedTwice(t *testing.T) {
 		t.Errorf("%d owner references are stored, should be 2: %s", n, made.Object.Data)
 	}
 	if warnings := made.Warnings; len(warnings) != 1 || !strings.HasSuffix(warnings[0], "duplicate UID(s) observed: u") {
-		t.Errorf("%q", warnings)
+		t.Errorf("warnings are %q", warnings)
 	}
 }
 
-// The time that a body with many owner references takes grows with their number, also if all of them have one UID: a
-// comparison of each with all others would take minutes here.
+// The time for a body with many owner references is linear in their number, even if all of them have one UID: comparing
+// each with all others would take minutes here.
 //
 // SPEC: WRITE-6
 func TestManyOwners(t *testing.T) {
@@ -663,8 +664,8 @@ func TestManyOwners(t *testing.T) {
 	}
 }
 
-// A JSON Patch may have any number of members that are none of its language. A bounded number of them is reported: to
-// find the places of all would take minutes here.
+// The operations of a JSON Patch may have any number of unknown members. A bounded number of them is reported: finding
+// the positions of all would take minutes here.
 //
 // SPEC: WRITE-6
 func TestManyUnknownMembersOfAPatch(t *testing.T) {

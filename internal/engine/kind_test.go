@@ -14,8 +14,9 @@ import (
 	"plinth/schema"
 )
 
-// colors makes resources of one kind: widgets whose color stands at spec.color in v1, and at spec.paint in v2. One of
-// them is stored. Since the v1 of the first two texts, v2 has got a default (spec.size), and lost a field (spec.old).
+// colors makes resources of one kind: widgets whose color is spec.color in v1 and spec.paint in v2. One of the versions
+// is stored. Compared with the v1 of the first two texts, v2 has a new default (spec.size) and lacks a field
+// (spec.old).
 func colors(storage string, texts ...string) (v1, v2 *Resource) {
 	spec := func(names ...string) func() *schema.Type {
 		var fields []schema.Field
@@ -96,19 +97,19 @@ func TestObjectsOfAnOldForm(t *testing.T) {
 	made := b.must(b.Create(t.Context(), in(old(), ""), b.parse(`{"metadata":{"name":"a"},"spec":{"color":"red"}}`)))
 	b.must(b.Create(t.Context(), in(old(), ""), b.parse(`{"metadata":{"name":"b"},"spec":{"color":"blue"}}`)))
 
-	v1, v2 := colors("v2") // v2 is the version that is stored from now on
+	v1, v2 := colors("v2") // v2 is the storage version from now on
 	for _, c := range []struct {
 		as   *Resource
 		want string
 	}{
-		// of the version that it is stored in there are no defaults, and those of the served one are not added
+		// the version in which it is stored has no defaults, and those of the served one are not added
 		{v1, `{"color":"red"}`},
 		{v2, `{"paint":"red"}`},
 	} {
 		result := b.must(b.Get(t.Context(), in(c.as, "a"), ""))
 		if got := b.value(result); !strings.Contains(string(object.AppendJSON(nil, got)), `"spec":`+c.want) ||
 			got.At("apiVersion").Str() != c.as.APIVersion() || result.Object.Revision != made.Object.Revision {
-			t.Errorf("%s is %s", c.as.Version, result.Object.Data)
+			t.Errorf("read in %s it is %s", c.as.Version, result.Object.Data)
 		}
 		list, err := b.List(t.Context(), in(c.as, ""), ListOptions{})
 		if err != nil {
@@ -131,7 +132,7 @@ func TestObjectsOfAnOldForm(t *testing.T) {
 		for item := range selected.Items {
 			found++
 			if item.Key.Name != "ns/a" {
-				t.Errorf("%s=red finds %s", field, item.Key.Name)
+				t.Errorf("the field selector %s=red selects %s", field, item.Key.Name)
 			}
 		}
 		if listed != 2 || found != 1 {
@@ -139,24 +140,25 @@ func TestObjectsOfAnOldForm(t *testing.T) {
 		}
 	}
 
-	// A patch that changes nothing writes the object in its current form, once.
+	// An empty patch writes the object in its current form, once.
 	touch := Patch{Type: MergePatch, Body: []byte(`{}`)}
 	first := b.must(b.Patch(t.Context(), in(v2, "a"), touch))
 	again := b.must(b.Patch(t.Context(), in(v2, "a"), touch))
 	if first.Object.Revision == made.Object.Revision || again.Object.Revision != first.Object.Revision {
-		t.Errorf("revisions %d, %d, %d", made.Object.Revision, first.Object.Revision, again.Object.Revision)
+		t.Errorf("revisions %d, %d, %d: only the first empty patch should write",
+			made.Object.Revision, first.Object.Revision, again.Object.Revision)
 	}
 	if live, _ := b.store.Get(in(v2, "a").key()); !strings.HasPrefix(string(live.Data),
 		`{"apiVersion":"test.example/v2"`) {
-		t.Errorf("stored is %s", live.Data)
+		t.Errorf("the stored object is %s, should be of v2", live.Data)
 	}
 	if got := b.value(first).At("spec", "size").Str(); got != "medium" { // it was defaulted as a body of v2
-		t.Errorf("its size is %q", got)
+		t.Errorf("the size after the write is %q, should be the default of v2", got)
 	}
 }
 
-// If only the schema of the stored version has changed, reads add the new defaults and prune the fields that are gone.
-// An object in a version that the kind has no longer cannot be read, and the error names it.
+// If only the schema of the stored version has changed, reads add the new defaults and prune removed fields. An object
+// in a version that the kind no longer has cannot be read, and the error names it.
 //
 // SPEC: VAL-3, DEL-7
 func TestObjectsOfAnOldSchema(t *testing.T) {
@@ -184,7 +186,7 @@ func TestObjectsOfAnOldSchema(t *testing.T) {
 	defer w.Close()
 	events, err := w.Next(t.Context())
 	if err != nil || len(events) != 1 || !strings.Contains(string(events[0].Object.Data), `"size":"medium"`) {
-		t.Errorf("%v, %v", events, err)
+		t.Errorf("the initial events are %v, %v; should be one with the new default", events, err)
 	}
 	v3 := *v2
 	v3.Version = "v3"
@@ -280,7 +282,7 @@ func TestSelectedWatchOfObjectsOfAnOldForm(t *testing.T) {
 		b.must(b.Patch(t.Context(), in(v2, name), blue))
 		events := next()
 		if len(events) != 1 || events[0].Type != Deleted || events[0].Object.Key.Name != "ns/"+name {
-			t.Errorf("%s: after it has left the selection: %v", name, events)
+			t.Errorf("%s: events after the object left the selection: %v, should be one DELETED", name, events)
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"plinth/internal/store"
 )
 
-// Selecting is linear, but for a logarithm, in the terms of the selector and the labels of
-// the object, whatever these are: comparisons are counted, and not time.
+// Selecting is linear, up to a logarithmic factor, in the terms of the selector and the labels of the object, for any
+// input. The test counts comparisons instead of measuring time.
 //
 // SPEC: LIST-7, WRITE-6
 func TestSelectionIsLinear(t *testing.T) {
@@ -58,7 +58,7 @@ func TestSelectionIsLinear(t *testing.T) {
 				}
 				before := comparisons.Load()
 				if !compileLabels(selector).match(c.labels(n)) {
-					t.Fatal("not selected")
+					t.Fatal("the labels do not match the selector")
 				}
 				return comparisons.Load() - before
 			}
@@ -66,7 +66,7 @@ func TestSelectionIsLinear(t *testing.T) {
 			few, many := work(n), work(n*times)
 			t.Logf("%d comparisons for %d, %d for %d", few, n, many, n*times)
 			if many > 2*times*few || few == 0 {
-				t.Errorf("%d comparisons for %d, %d for %d", few, n, many, n*times)
+				t.Errorf("%d comparisons for %d terms, %d for %d: more than linear", few, n, many, n*times)
 			}
 		})
 	}

@@ -36,8 +36,10 @@ func namesOf(c *Collection) string {
 	return strings.Join(names, " ")
 }
 
-// SPEC: LIST-5, LIST-6: a page whose snapshot is gone is refused with a token that goes on at the same place in the
-// newest state, in one namespace and in all of them.
+// A page whose snapshot has expired is refused with a token that continues at the same place in the newest state, in
+// one namespace and in all of them.
+//
+// SPEC: LIST-5, LIST-6
 func TestExpiredPagesGoOn(t *testing.T) {
 	for _, namespace := range []string{"ns", ""} {
 		b := newForgetful(t)
@@ -55,23 +57,25 @@ func TestExpiredPagesGoOn(t *testing.T) {
 		b.wants(err, 410, "too old to display a consistent list result")
 		expired := apierr.From(err)
 		if expired.Reason != apierr.Expired || expired.Continue == "" {
-			t.Fatalf("in %q it is refused with %+v", namespace, expired)
+			t.Fatalf("in %q the expired token is refused with %+v", namespace, expired)
 		}
 		next, err := b.List(t.Context(), rq, ListOptions{Limit: 3, Continue: expired.Continue})
 		if err != nil || namesOf(next) != "w11 w2 w3" || next.Continue == "" || next.Revision == first.Revision {
-			t.Fatalf("in %q it goes on with %q, %v", namespace, namesOf(next), err)
+			t.Fatalf("in %q the list continues with %q, %v", namespace, namesOf(next), err)
 		}
 		last, err := b.List(t.Context(), rq, ListOptions{Limit: 3, Continue: next.Continue})
 		if err != nil || namesOf(last) != "w4" || last.Continue != "" {
-			t.Errorf("in %q it ends with %q, %v", namespace, namesOf(last), err)
+			t.Errorf("in %q the list ends with %q, %v", namespace, namesOf(last), err)
 		}
 		_, err = b.List(t.Context(), rq, ListOptions{ResourceVersion: fmt.Sprint(first.Revision), Match: "Exact"})
 		b.wants(err, 410, "The resourceVersion for the provided list is too old.")
 	}
 }
 
-// SPEC: LIST-4: a page that is full ends there: what comes behind it is not searched for more that is selected, unless
-// only one name can be.
+// A full page ends there: the objects after it are not searched for further selected ones, unless the selection is one
+// name.
+//
+// SPEC: LIST-4
 func TestPagesEndWhereTheyAreFull(t *testing.T) {
 	b := newBench(t)
 	for i, color := range []string{"red", "blue", "red", "blue"} {
@@ -83,7 +87,7 @@ func TestPagesEndWhereTheyAreFull(t *testing.T) {
 		more            bool
 	}{
 		{"color=red", "w0", 1, true},
-		{"color=red", "w0 w2", 2, true}, // w3 is yet to be looked at
+		{"color=red", "w0 w2", 2, true}, // w3 has not been looked at yet
 		{"color=blue", "w1 w3", 2, false},
 		{"color=red", "w0 w2", 3, false},
 	} {
@@ -93,19 +97,20 @@ func TestPagesEndWhereTheyAreFull(t *testing.T) {
 		}
 		list, err := b.List(t.Context(), b.request(""), ListOptions{Labels: selector, Limit: c.limit})
 		if err != nil || namesOf(list) != c.names || (list.Continue != "") != c.more || list.Remaining != nil {
-			t.Errorf("%s by %d is %q, continued by %q, %v", c.selector, c.limit, namesOf(list), list.Continue, err)
+			t.Errorf("the first page of %s with limit %d is %q, token %q, %v",
+				c.selector, c.limit, namesOf(list), list.Continue, err)
 		}
 		if !c.more {
 			continue
 		}
 		rest, err := b.List(t.Context(), b.request(""), ListOptions{Labels: selector, Continue: list.Continue})
 		if all := strings.TrimSpace(c.names + " " + namesOf(rest)); err != nil || all != "w0 w2" {
-			t.Errorf("%s by %d is %q in all, %v", c.selector, c.limit, all, err)
+			t.Errorf("all pages of %s with limit %d are %q, %v", c.selector, c.limit, all, err)
 		}
 	}
 	b.create(`{"metadata":{"name":"w00"}}`)
 	one, err := b.List(t.Context(), b.request("w0"), ListOptions{Limit: 1})
 	if err != nil || namesOf(one) != "w0" || one.Continue != "" {
-		t.Errorf("one by name is %q, continued by %q, %v", namesOf(one), one.Continue, err)
+		t.Errorf("the list of one name is %q, token %q, %v", namesOf(one), one.Continue, err)
 	}
 }

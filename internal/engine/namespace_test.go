@@ -19,11 +19,11 @@ func TestCreateInABusyNamespace(t *testing.T) {
 	b := newBench(t)
 	d := b.draft(b.request("a"), creates)
 	if err := d.requireNamespace(t.Context()); err != nil || len(d.fences) != 1 {
-		t.Fatal(err, d.fences)
+		t.Fatalf("the create needs one fence: %v, %v", d.fences, err)
 	}
 	b.annotate(1)
 	if _, err := b.store.Commit(t.Context(), d.fences, nil); err != nil {
-		t.Error(err)
+		t.Errorf("the fence fails after an annotation: %v", err)
 	}
 }
 
@@ -47,7 +47,7 @@ func TestCreateInANamespaceThatGoes(t *testing.T) {
 			continue
 		}
 		if made := b.must(result, err).Object.Revision; made <= b.must(b.Get(t.Context(), namespace, "")).Object.Revision {
-			t.Errorf("created at %d, before its namespace", made)
+			t.Errorf("the object was created at revision %d, before its namespace", made)
 		}
 	}
 }

@@ -17,22 +17,22 @@ func TestOrigin(t *testing.T) {
 	b := newBench(t)
 	made := b.create(`{"metadata":{"name":"w"},"spec":{"n":1,"list":[{"a":null}]}}`)
 	if !b.origins(made) {
-		t.Fatal("what was written a moment ago is to be parsed")
+		t.Fatal("the latest version has no origin")
 	}
 	obj, settled, err := b.widgets.live(context.Background(), made.Object)
 	if err != nil || !settled || !object.Equal(obj, b.value(made)) {
-		t.Errorf("it is %s, settled %v, %v", object.AppendObject(nil, obj), settled, err)
+		t.Errorf("the live object is %s, settled %v, %v", object.AppendObject(nil, obj), settled, err)
 	}
 	odd := b.create(`{"metadata":{"name":"odd"},"spec":{"n":1.5}}`)
 	if b.origins(odd) {
-		t.Error("a number that is read in another way than it was written is kept")
+		t.Error("an object with a float, which may parse as another number, has an origin")
 	}
 	if _, settled, err := b.widgets.live(context.Background(), odd.Object); settled || err != nil {
-		t.Errorf("what was parsed is said to be settled: %v, %v", settled, err)
+		t.Errorf("a parsed object is reported as settled: %v, %v", settled, err)
 	}
 }
 
-// Origins are bounded in number and in bytes, and the oldest goes first.
+// Origins are bounded in number and in bytes, and the oldest is removed first.
 func TestOriginsAreBounded(t *testing.T) {
 	b := newBench(t)
 	var made []*Result
@@ -48,20 +48,21 @@ func TestOriginsAreBounded(t *testing.T) {
 				continue
 			}
 			if i < len(made)-1 && !b.origins(made[i+1]) {
-				t.Errorf("%s: an older one is kept, and a newer one is not", when)
+				t.Errorf("%s: an older version has an origin, and a newer one does not", when)
 			}
 			kept, bytes = kept+1, bytes+len(made[i].Object.Data)
 		}
 		if kept == 0 || kept > keptOrigins || kept > 1 && bytes > maxOriginBytes || kept > b.recent.count ||
 			bytes > b.recent.bytes {
-			t.Errorf("%s: %d are kept, of %d bytes; it counts %d of %d", when, kept, bytes, b.recent.count, b.recent.bytes)
+			t.Errorf("%s: %d versions of %d bytes have origins; counted are %d of %d bytes",
+				when, kept, bytes, b.recent.count, b.recent.bytes)
 		}
 	}
 	for range keptOrigins + 10 {
 		of(10)
 	}
 	if check("small ones"); b.recent.count != keptOrigins {
-		t.Errorf("%d are kept", b.recent.count)
+		t.Errorf("%d origins are kept", b.recent.count)
 	}
 	for range 10 {
 		of(maxOriginBytes / 4)
@@ -69,7 +70,7 @@ func TestOriginsAreBounded(t *testing.T) {
 	check("large ones")
 	of(maxOriginBytes * 5 / 4)
 	if check("one that is larger than all may be"); b.recent.count != 1 {
-		t.Errorf("%d are kept", b.recent.count)
+		t.Errorf("%d origins are kept", b.recent.count)
 	}
 }
 
@@ -104,13 +105,13 @@ func TestOriginsChangeNothing(t *testing.T) {
 		}
 		got, want := step(kept), step(parsed)
 		if got != want {
-			t.Fatalf("step %d, %s: %s\nis %s\nand %s when it is parsed", i, field, value, got, want)
+			t.Fatalf("step %d, %s: %s\nwith an origin: %s\nparsed:         %s", i, field, value, got, want)
 		}
 		if v, ok := parsed.store.Get(parsed.request("w").key()); ok {
 			LayoutOf(v).origin.Store(nil)
 		}
 	}
 	if found < 100 {
-		t.Errorf("only %d of 600 were kept", found)
+		t.Errorf("only %d of 600 versions had an origin", found)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"plinth/internal/store"
 )
 
-// asked is a context that ends after Err has been called so many times.
+// asked is a context that ends after a number of calls of Err.
 type asked struct {
 	context.Context
 	left int
@@ -27,7 +27,7 @@ func (a *asked) Err() error {
 
 const many = 20 * askEvery
 
-// manyWidgets puts objects into the store without asking the engine to make them.
+// manyWidgets writes objects into the store without the engine.
 func manyWidgets(t *testing.T, b *bench) {
 	t.Helper()
 	var changes []store.Change
@@ -42,8 +42,8 @@ func manyWidgets(t *testing.T, b *bench) {
 	}
 }
 
-// A list whose context has ended reads no more than a few further objects, in every loop over objects, and its result
-// is never taken for a complete one.
+// A list whose context has ended reads at most a few further objects, in every loop over objects, and its result is
+// never taken for a complete one.
 //
 // SPEC: LIST-6
 func TestListsEndWithTheirContext(t *testing.T) {
@@ -57,7 +57,8 @@ func TestListsEndWithTheirContext(t *testing.T) {
 		for left := range 10 { // fewer than a complete list takes
 			ctx := &asked{t.Context(), left}
 			if _, err := b.List(ctx, b.request(""), o); !errors.Is(err, context.Canceled) {
-				t.Errorf("%s, a context that ends after %d calls of Err: %v, should be context.Canceled", name, left, err)
+				t.Errorf("%s, a context that ends after %d calls of Err: %v, should be context.Canceled",
+					name, left, err)
 			}
 		}
 	}
@@ -72,7 +73,7 @@ func TestListsEndWithTheirContext(t *testing.T) {
 			n++
 		}
 		if err := list.Err(); err != nil || n < many-1 {
-			t.Errorf("%s: %d items, %v", name, n, err)
+			t.Errorf("%s, without a cancel: %d items, %v", name, n, err)
 		}
 		n = 0
 		for range list.Items {
@@ -81,7 +82,7 @@ func TestListsEndWithTheirContext(t *testing.T) {
 			}
 		}
 		if err := list.Err(); !errors.Is(err, context.Canceled) || n > 10+askEvery {
-			t.Errorf("%s: %d items after the end, %v", name, n-10, err)
+			t.Errorf("%s: %d items after the cancel, %v", name, n-10, err)
 		}
 		cancel()
 	}
@@ -94,7 +95,7 @@ func TestDeleteCollectionEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	deleted := 0
-	b.Engine.now = func() time.Time { // each delete asks for it
+	b.Engine.now = func() time.Time { // every delete reads the clock
 		cancel()
 		return b.now
 	}
@@ -112,7 +113,8 @@ func TestDeleteCollectionEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Initial events that the end of a context has interrupted go on where they were, and each object comes once.
+// Initial events that were interrupted by the end of a context continue at the same object, and each object is returned
+// once.
 //
 // SPEC: WATCH-2, WATCH-6
 func TestInitialEventsEndWithTheirContext(t *testing.T) {
@@ -133,7 +135,7 @@ func TestInitialEventsEndWithTheirContext(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(events) > askEvery || calls > 2*many/askEvery {
-			t.Fatalf("call %d: %d events after the end", calls, len(events))
+			t.Fatalf("call %d: %d events after the cancel", calls, len(events))
 		}
 		for _, e := range events {
 			received[e.Object.Key.Name]++

@@ -13,7 +13,7 @@ import (
 	"plinth/object"
 )
 
-// conditionalVerbs are the verbs on the object "a", which is not there for those that create it.
+// conditionalVerbs are the verbs on the object "a", which does not exist for those that create it.
 var conditionalVerbs = []struct {
 	name    string
 	creates bool
@@ -54,14 +54,14 @@ func applyBy(ctx context.Context, b *bench, rq *Request) (*Result, error) {
 		b.parse(`{"apiVersion":"test.example/v1","kind":"Widget","metadata":{"name":"a"},"spec":{"by":"me"}}`))
 }
 
-// Every verb checks the preconditions of the headers: what fails writes nothing, dry run or not.
+// Every verb checks the preconditions of the headers: a request that fails one writes nothing, dry run or not.
 // SPEC: WRITE-5
 func TestPreconditions(t *testing.T) {
 	const live = 0 // stands for the revision of the live version
 	cases := []struct {
 		name               string
 		match, noneMatch   *Versions
-		onObject, onAbsent bool // the verb is done where there is an object, and where there is none
+		onObject, onAbsent bool // whether the verb succeeds if the object exists, and if it does not
 	}{
 		{"none", nil, nil, true, true},
 		{"If-Match: its version", &Versions{Of: []int64{live}}, nil, true, false},
@@ -93,10 +93,10 @@ func TestPreconditions(t *testing.T) {
 					if !want {
 						b.wants(err, 412, "Operation cannot be fulfilled on widgets.test.example \"a\"")
 					} else if err != nil {
-						t.Errorf("it is refused: %v", err)
+						t.Errorf("a write whose precondition holds is refused: %v", err)
 					}
 					if wrote := b.store.Revision() > revision; wrote != (want && !dry && verb.name != "get") {
-						t.Errorf("written: %v", wrote)
+						t.Errorf("the store was written to: %v", wrote)
 					}
 				})
 			}
@@ -104,7 +104,7 @@ func TestPreconditions(t *testing.T) {
 	}
 }
 
-// at is v with a version in the place of what stands for it.
+// at is v with a live revision in the place of the constant live.
 func (v *Versions) at(stands, revision int64) *Versions {
 	if v == nil {
 		return nil
@@ -142,19 +142,19 @@ func TestPreconditionsAfterARace(t *testing.T) {
 				})
 			}
 			_, err := verb.do(t.Context(), b, rq)
-			if verb.name == "create" { // nothing is tried again
+			if verb.name == "create" { // a create is not repeated
 				b.wants(err, 409, "already exists")
 			} else {
 				b.wants(err, 412, "the object is at resourceVersion")
 			}
 			if by := b.value(b.must(b.Get(t.Context(), b.request("a"), ""))).At("spec", "by").Str(); by != "other" {
-				t.Errorf("stored is %q", by)
+				t.Errorf("the live object was written by %q, should be other", by)
 			}
 		})
 	}
 }
 
-// Of 100 writers who all name the version that they have read, exactly one replaces each version.
+// Of 100 writers that all name the version that they have read, exactly one replaces each version.
 //
 // SPEC: WRITE-5
 func TestOneWriterAVersion(t *testing.T) {
@@ -166,7 +166,7 @@ func TestOneWriterAVersion(t *testing.T) {
 		return clock()
 	}
 	const writers, rounds = 100, 20
-	var won sync.Map // by revision, how often a write on it has succeeded
+	var won sync.Map // by revision, the number of successful writes on it
 	var failures atomic.Int64
 	var done sync.WaitGroup
 	for w := range writers {
@@ -219,7 +219,7 @@ func TestOneWriterAVersion(t *testing.T) {
 	}
 }
 
-// A deletecollection may demand that the collection exists (If-Match: *), and nothing else: it has no version.
+// A deletecollection has one valid precondition, that the collection exists (If-Match: *): it has no version.
 //
 // SPEC: WRITE-5, DEL-4
 func TestPreconditionsOfCollections(t *testing.T) {
@@ -245,13 +245,13 @@ func TestPreconditionsOfCollections(t *testing.T) {
 				t.Error(err)
 			}
 			if _, err := b.Get(t.Context(), b.request("a"), ""); (err != nil) != c.want {
-				t.Errorf("afterwards: %v", err)
+				t.Errorf("a get after the deletecollection: %v", err)
 			}
 		})
 	}
 }
 
-// Variant is 0 for results that are not stored like that: dry runs and removed objects.
+// Variant is 0 for results that are not stored in this form: dry runs and removed objects.
 //
 // SPEC: WRITE-5
 func TestForms(t *testing.T) {
@@ -259,20 +259,20 @@ func TestForms(t *testing.T) {
 	made := b.create(`{"metadata":{"name":"a","finalizers":["x/y"]},"spec":{"n":1}}`)
 	read := b.must(b.Get(t.Context(), b.request("a"), ""))
 	if made.Variant == 0 || made.Variant != read.Variant || made.Object.Revision != read.Object.Revision {
-		t.Errorf("created %d, read %d", made.Variant, read.Variant)
+		t.Errorf("Variant of the create is %d, of the get %d: should be equal, not 0", made.Variant, read.Variant)
 	}
 	dry := b.request("a")
 	dry.DryRun = true
 	if r, err := putBy(t.Context(), b, dry); err != nil || r.Variant != 0 {
-		t.Errorf("dry run: %v, %v", r, err)
+		t.Errorf("the Variant of a dry run should be 0: %+v, %v", r, err)
 	}
 	if r := b.must(b.Delete(t.Context(), b.request("a"), DeleteOptions{})); r.Variant != read.Variant {
-		t.Errorf("marked: %d", r.Variant)
+		t.Errorf("the Variant of an object marked as deleted is %d, should be that of a get", r.Variant)
 	}
 	last := b.must(b.Patch(t.Context(), b.request("a"), Patch{Type: MergePatch,
 		Body: []byte(`{"metadata":{"finalizers":null}}`)}))
 	if last.Object == nil || last.Variant != 0 {
-		t.Errorf("removed: %v", last)
+		t.Errorf("the Variant of a removed object should be 0: %+v", last)
 	}
 
 	b.create(`{"metadata":{"name":"b"},"spec":{"n":1}}`)
@@ -283,10 +283,11 @@ func TestForms(t *testing.T) {
 	}}
 	one := b.must(b.Get(t.Context(), view, ""))
 	again := b.must(b.Get(t.Context(), view, ""))
-	shown = 2 // as when the definition has changed
+	shown = 2 // as after a change of the definition
 	two := b.must(b.Get(t.Context(), view, ""))
 	whole := b.must(b.Get(t.Context(), b.request("b"), ""))
 	if one.Variant == 0 || one.Variant != again.Variant || one.Variant == two.Variant || one.Variant == whole.Variant {
-		t.Errorf("views %d, %d, %d of %d", one.Variant, again.Variant, two.Variant, whole.Variant)
+		t.Errorf("the Variants of a view are %d and %d, then %d; of the object %d: only the first two should be equal",
+			one.Variant, again.Variant, two.Variant, whole.Variant)
 	}
 }

@@ -40,7 +40,7 @@ func TestConversionsTogether(t *testing.T) {
 		}
 		for item := range c.Items {
 			if !strings.Contains(string(item.Data), `"paint":"red"`) {
-				t.Errorf("not converted: %s", item.Data)
+				t.Errorf("the item was not converted: %s", item.Data)
 			}
 			names = append(names, item.Key.Name)
 		}
@@ -49,7 +49,7 @@ func TestConversionsTogether(t *testing.T) {
 	for limit, want := range map[int64]int{7: 7, 0: 20} {
 		names, err := list(limit)
 		if err != nil || len(names) != want || names[6] != "ns/w-06" || fmt.Sprint(calls) != fmt.Sprint([]int{want}) {
-			t.Errorf("a page of %d: %v in calls of %v: %v", limit, names, calls, err)
+			t.Errorf("a list with limit %d: %v, converted in calls of %v objects: %v", limit, names, calls, err)
 		}
 	}
 
@@ -62,7 +62,7 @@ func TestConversionsTogether(t *testing.T) {
 	defer w.Close()
 	events, err := w.Next(t.Context())
 	if err != nil || len(events) != 21 || events[20].Type != Bookmark || fmt.Sprint(calls) != "[20]" {
-		t.Errorf("%d initial events in calls of %v: %v", len(events), calls, err)
+		t.Errorf("%d initial events, converted in calls of %v objects: %v", len(events), calls, err)
 	}
 	for i := range 3 {
 		rq := in(v1)
@@ -81,7 +81,7 @@ func TestConversionsTogether(t *testing.T) {
 			}
 		}
 		if last := calls[len(calls)-1]; last != len(events) {
-			t.Errorf("%d events were converted in a call of %d", len(events), last)
+			t.Errorf("%d events were converted in a call of %d objects", len(events), last)
 		}
 	}
 
@@ -101,6 +101,6 @@ func TestConversionsTogether(t *testing.T) {
 			b.parse(fmt.Sprintf(`{"metadata":{"name":"a-%d"},"spec":{"color":"red","size":%q}}`, i, long))))
 	}
 	if names, err := list(0); err != nil || len(names) != 26 || fmt.Sprint(calls) != "[4 22]" {
-		t.Errorf("%d large ones in calls of %v: %v", len(names), calls, err)
+		t.Errorf("%d large objects, converted in calls of %v objects: %v", len(names), calls, err)
 	}
 }

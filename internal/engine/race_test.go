@@ -15,8 +15,8 @@ import (
 	"plinth/object"
 )
 
-// meanwhile runs f within the next write, after that has read what there is and before it commits: the clock is asked
-// in between.
+// meanwhile runs f within the next write, after the write has read the live version and before it commits: a write
+// reads the clock in between.
 func (b *bench) meanwhile(f func()) {
 	clock := b.Engine.now
 	b.Engine.now = func() time.Time {
@@ -26,8 +26,8 @@ func (b *bench) meanwhile(f func()) {
 	}
 }
 
-// beforeNaming runs f within the next create, after that was admitted and before it has a name: a create asks the
-// clock for the second time there.
+// beforeNaming runs f within the next create, after admission and before the object has a name: there a create reads
+// the clock for the second time.
 func (b *bench) beforeNaming(f func()) { b.meanwhile(func() { b.meanwhile(f) }) }
 
 // always runs f within every write.
@@ -44,7 +44,7 @@ func (b *bench) always(f func()) {
 	}
 }
 
-// A PUT that was going to create, and whose commit finds that somebody else has created the object, becomes an update.
+// A PUT that tries to create the object, and whose commit finds that another request has created it, becomes an update.
 //
 // SPEC: URI-4
 func TestCreateOnUpdateLosesTheRace(t *testing.T) {
@@ -54,10 +54,10 @@ func TestCreateOnUpdateLosesTheRace(t *testing.T) {
 	result, err := b.Update(t.Context(), b.request("a"), b.parse(`{"metadata":{"name":"a"},"spec":{"by":"me"}}`))
 	b.must(result, err)
 	if by := b.value(result).At("spec", "by").Str(); by != "me" || result.Created {
-		t.Errorf("by %q, created %v", by, result.Created)
+		t.Errorf("the PUT returned spec.by = %q, Created = %v; should be me, false", by, result.Created)
 	}
 	if got := b.value(b.must(b.Get(t.Context(), b.request("a"), ""))).At("spec", "by").Str(); got != "me" {
-		t.Errorf("stored is %q", got)
+		t.Errorf("the live object has spec.by = %q, should be me", got)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestCreateLosesToTheEndOfItsNamespace(t *testing.T) {
 	_, err := b.Create(t.Context(), b.request(""), b.parse(`{"metadata":{"name":"a"}}`))
 	b.wants(err, 403, "being terminated")
 	if _, ok := b.store.Get(b.request("a").key()); ok {
-		t.Error("it was created")
+		t.Error("the object was created in the deleted namespace")
 	}
 }
 
@@ -139,7 +139,7 @@ func TestCreateInANamespaceThatChanges(t *testing.T) {
 	})
 	b.create(`{"metadata":{"name":"a"}}`)
 	if validated != 1 {
-		t.Errorf("it was validated %d times", validated)
+		t.Errorf("the object was validated %d times, should be once", validated)
 	}
 }
 
@@ -226,7 +226,7 @@ func TestObjectsDoNotGrowWithoutBound(t *testing.T) {
 	b.must(b.Patch(t.Context(), b.request("a"), Patch{Type: MergePatch, Body: []byte(`{"spec":null}`)}))
 }
 
-// A watch that waits keeps no event in memory that it has returned.
+// A waiting watch keeps no returned event in memory.
 //
 // SPEC: WATCH-6
 func TestAWaitingWatchHoldsNothing(t *testing.T) {
@@ -309,11 +309,11 @@ func TestOneName(t *testing.T) {
 			}
 		}
 		if got := strings.Join(told, ", "); got != "ADDED ns/a, MODIFIED ns/a" {
-			t.Error(got)
+			t.Errorf("the watch of one name returned %s", got)
 		}
 	}
 	if prefix := (&Request{Resource: b.namespaces}).reach(&selection{name: "ns"}); prefix != "ns" {
-		t.Errorf("cluster scope: %q", prefix)
+		t.Errorf("the reach of a name of a cluster-scoped type is %q", prefix)
 	}
 }
 
@@ -324,7 +324,7 @@ func TestGeneratedNamesRunOut(t *testing.T) {
 	_, err := b.Create(t.Context(), b.request(""), b.parse(`{"metadata":{"name":"taken","generateName":"x-"}}`))
 	b.wants(err, 409, "already exists, the server was not able to generate a unique name for the object")
 	if retry := apierr.From(err).Details.RetryAfterSeconds; retry != 1 {
-		t.Errorf("retry after %d s", retry)
+		t.Errorf("retryAfterSeconds is %d, should be 1", retry)
 	}
 }
 
@@ -336,6 +336,6 @@ func TestClusterScopeHasNoNamespace(t *testing.T) {
 	result := b.must(b.Update(t.Context(), &Request{Resource: b.namespaces, Name: "ns"},
 		b.parse(`{"metadata":{"name":"ns","namespace":"x","labels":{"a":"b"}}}`)))
 	if ns, ok := b.value(result).At("metadata").Get("namespace"); ok {
-		t.Errorf("namespace is %q", ns.Str())
+		t.Errorf("the cluster-scoped object has the namespace %q", ns.Str())
 	}
 }

@@ -15,12 +15,12 @@ import (
 	"plinth/schema"
 )
 
-// definitions is a store with a collection whose objects define types: "GROUP PLURAL VERSION…", of which the first
-// version is the stored one.
+// definitions is a store with a collection whose objects define types: "GROUP PLURAL VERSION…", where the first version
+// is the stored one.
 type definitions struct {
 	testing.TB
 	*store.Store
-	asked map[string]int // how often the definition of an object was read
+	asked map[string]int // the number of calls of Define for each object
 	mu    sync.Mutex
 }
 
@@ -59,7 +59,7 @@ func (d *definitions) write(texts ...[2]string) {
 }
 
 func (d *definitions) define(v *store.Version, before []*Resource) []*Resource {
-	if v == nil { // it is gone
+	if v == nil { // the definition was removed
 		return nil
 	}
 	d.mu.Lock()
@@ -109,7 +109,7 @@ func builtinOf(texts ...string) []*Resource {
 	return all
 }
 
-// listing is what types hold, and checks on the way that all questions have the same answers.
+// listing returns the types as texts, and checks on the way that all ways of looking them up agree.
 func listing(t testing.TB, types *Types) []string {
 	t.Helper()
 	var all []string
@@ -119,13 +119,13 @@ func listing(t testing.TB, types *Types) []string {
 			text += " stored"
 		}
 		if types.Find(r.Group, r.Version, r.Name) != r || types.Kind(r.Stored.Path) != r.Stored {
-			t.Errorf("%s is not found", text)
+			t.Errorf("%s: Find or Kind does not return it", text)
 		}
 		if gv := types.GroupVersion(r.Group, r.Version); gv == nil || !slices.Contains(gv.Resources, r) {
-			t.Errorf("%s is not in its group version", text)
+			t.Errorf("%s is not in the list of its group version", text)
 		}
 		if types.GroupVersion(r.Group, r.Version) == nil || types.GroupVersion(r.Group+"x", r.Version) != nil {
-			t.Errorf("%s: its group, or another one", text)
+			t.Errorf("%s: GroupVersion does not return its group, or returns an unknown one", text)
 		}
 		all = append(all, text)
 	}
@@ -143,7 +143,8 @@ func listing(t testing.TB, types *Types) []string {
 		}
 	}
 	if inGroups != len(all) || !sorted {
-		t.Errorf("%d types, and %d in group versions; sorted: %v", len(all), inGroups, sorted)
+		t.Errorf("%d types are served, %d are in group versions; group versions are sorted: %v",
+			len(all), inGroups, sorted)
 	}
 	return all
 }
@@ -155,22 +156,22 @@ func TestTypesComeAndGoWithTheirDefinition(t *testing.T) {
 	registry.Define(d.Collection(definitionCollection), d.define)
 	before := registry.Now()
 	if got := listing(t, before); len(got) != 2 {
-		t.Fatalf("%q", got)
+		t.Fatalf("the built-in types are %q", got)
 	}
 	d.write([2]string{"widgets.example.com", "example.com widgets v2 v1"})
 	with := registry.Now()
 	if with.Find("example.com", "v1", "widgets") == nil || len(with.Kind("example.com/widgets").Versions) != 2 ||
 		len(with.Kind("apps/deployments").Versions) != 1 {
-		t.Errorf("%q", listing(t, with))
+		t.Errorf("the types with a definition are %q", listing(t, with))
 	}
 	if before.Find("example.com", "v1", "widgets") != nil {
-		t.Error("types of before have changed")
+		t.Error("the Types from before the definition have changed")
 	}
 	d.write([2]string{"widgets.example.com", ""})
 	if got := listing(t, registry.Now()); len(got) != 2 {
-		t.Errorf("after the deletion: %q", got)
+		t.Errorf("the types after the definition was deleted are %q", got)
 	}
-	// What a definition is not, or is not yet, and what is there without one.
+	// Two objects that define nothing, a definition of a built-in kind, and two definitions of one kind.
 	d.write([2]string{"a", "nonsense"}, [2]string{"b", "unreadable"}, [2]string{"c", "apps deployments v2"},
 		[2]string{"d", "example.com widgets v1"}, [2]string{"e", "example.com widgets v3"})
 	want := []string{"apps deployments v1 stored", "batch jobs v1 stored", "example.com widgets v1 stored"}
@@ -184,8 +185,8 @@ func TestTypesComeAndGoWithTheirDefinition(t *testing.T) {
 	}
 }
 
-// Whatever was asked before, the types are those that the definitions make; and group versions are others only where
-// their types are.
+// After any sequence of changes, the types are those of the definitions; and a group version has a new pointer only if
+// its types have changed.
 func TestTypesAreTheDefinitions(t *testing.T) {
 	builtin := builtinOf("apps deployments v1", "g1 r1 v1", "batch jobs v1")
 	for seed := range uint64(10) {
@@ -211,7 +212,8 @@ func TestTypesAreTheDefinitions(t *testing.T) {
 			for _, gv := range now.GroupVersions() {
 				if old := last.GroupVersion(gv.Group, gv.Version); old != nil &&
 					(old == gv) != slices.Equal(old.Resources, gv.Resources) {
-					t.Fatalf("seed %d: %s/%s is the same: %v", seed, gv.Group, gv.Version, old == gv)
+					t.Fatalf("seed %d: %s/%s kept its pointer: %v, should do so only with the same types",
+						seed, gv.Group, gv.Version, old == gv)
 				}
 			}
 			last = now
@@ -219,7 +221,7 @@ func TestTypesAreTheDefinitions(t *testing.T) {
 	}
 }
 
-// model is what the definitions at a snapshot make, computed from scratch.
+// model lists the types of the definitions at a snapshot, computed from scratch.
 func (d *definitions) model(sn *store.Snapshot, builtin []*Resource) []string {
 	kinds := map[string][]string{}
 	for _, r := range builtin {
@@ -246,7 +248,7 @@ func (d *definitions) model(sn *store.Snapshot, builtin []*Resource) []string {
 	})
 }
 
-// A definition that says the same as before, as after a change of its status, changes nothing.
+// A new version of a definition with the same types, as after a change of its status, changes no group version.
 func TestTypesStayWhileTheDefinitionSaysTheSame(t *testing.T) {
 	d := newDefinitions(t)
 	registry := NewRegistry(builtinOf("apps deployments v1"))
@@ -255,14 +257,14 @@ func TestTypesStayWhileTheDefinitionSaysTheSame(t *testing.T) {
 	first := registry.Now().GroupVersion("example.com", "v1")
 	d.write([2]string{"a", " example.com widgets v1 "})
 	if registry.Now().GroupVersion("example.com", "v1") != first {
-		t.Error("the group version is another one")
+		t.Error("a definition of the same types made a new GroupVersion")
 	}
 	if d.asked["a"] != 2 || d.asked["b"] != 1 {
-		t.Errorf("definitions were read %v times", d.asked)
+		t.Errorf("Define was called %v times for the definitions", d.asked)
 	}
 }
 
-// Requests go on while definitions come and go, and each sees those that were there before it.
+// Requests run while definitions are created and removed, and each sees those that existed before it.
 func TestManyDefineAndAsk(t *testing.T) {
 	d := newDefinitions(t)
 	registry := NewRegistry(builtinOf("apps deployments v1"))
@@ -278,7 +280,7 @@ func TestManyDefineAndAsk(t *testing.T) {
 				}
 				d.write([2]string{object, ""})
 				if registry.Now().Find(group, "v1", fmt.Sprint("r", i)) != nil {
-					t.Error("a type is served whose definition is gone")
+					t.Error("a type is served whose definition was removed")
 				}
 			}
 		})
@@ -286,7 +288,7 @@ func TestManyDefineAndAsk(t *testing.T) {
 	wait.Wait()
 }
 
-// The cost of one more definition among many, and of finding a type.
+// BenchmarkRegistry measures the cost of one more definition among many, and of finding a type.
 func BenchmarkRegistry(b *testing.B) {
 	d := newDefinitions(b)
 	registry := NewRegistry(builtinOf("apps deployments v1"))

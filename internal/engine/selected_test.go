@@ -15,7 +15,7 @@ import (
 	"plinth/internal/store/memlog"
 )
 
-// processor is the processor time that this process has taken.
+// processor is the processor time of this process so far.
 func processor(b *testing.B) time.Duration {
 	var use syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {

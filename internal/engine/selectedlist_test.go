@@ -17,7 +17,7 @@ import (
 
 const listed = 1000
 
-// nodePods is an engine with Pods of about so many bytes each, a hundredth of them on every node.
+// nodePods is an engine with Pods of about the given number of bytes, a hundredth of them on every node.
 func nodePods(tb testing.TB, size int) (*engine.Engine, *engine.Request) {
 	tb.Helper()
 	registry := engine.NewRegistry(builtin.Resources(builtin.Config{}))
@@ -42,7 +42,8 @@ func nodePods(tb testing.TB, size int) (*engine.Engine, *engine.Request) {
 	return e, &engine.Request{Resource: registry.Now().Find("", "v1", "pods"), Namespace: "default"}
 }
 
-// selections are lists of a hundredth of the Pods, by all that may select them and all versions that are the newest.
+// selections are lists of a hundredth of the Pods: by each sort of selector, with each resourceVersion that means the
+// newest state.
 func selections(tb testing.TB) map[string]engine.ListOptions {
 	tb.Helper()
 	node, err := labels.Parse("node in (7)")
@@ -68,8 +69,10 @@ func count(tb testing.TB, e *engine.Engine, rq *engine.Request, o engine.ListOpt
 	return n
 }
 
-// SPEC: LIST-7, LIST-8: selecting reads what is kept beside the objects and parses none of them: what a selected list
-// allocates does not depend on how large they are, nor on how many there are.
+// A selection reads sidecars and parses no objects: the allocations of a selected list depend neither on the size of
+// the objects nor on their number.
+//
+// SPEC: LIST-7, LIST-8
 func TestSelectedListsParseNothing(t *testing.T) {
 	small, rq := nodePods(t, 10)
 	large, rqLarge := nodePods(t, 20_000)
@@ -83,7 +86,7 @@ func TestSelectedListsParseNothing(t *testing.T) {
 			want = int(o.Limit)
 		}
 		if n, m := count(t, small, rq, o), count(t, large, rqLarge, o); n != want || m != want {
-			t.Errorf("%s: selects %d and %d of %d", name, n, m, want)
+			t.Errorf("%s: selects %d small and %d large objects, should be %d", name, n, m, want)
 		}
 		few := testing.AllocsPerRun(20, func() { count(t, small, rq, o) })
 		many := testing.AllocsPerRun(20, func() { count(t, large, rqLarge, o) })

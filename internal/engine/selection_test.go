@@ -9,7 +9,9 @@ import (
 	"plinth/internal/store"
 )
 
-// SPEC: WATCH-1, LIST-7: a watch is woken by a term only if nothing can match without it.
+// A watch has a term only if no version without it can be selected.
+//
+// SPEC: WATCH-1, LIST-7
 func TestTermsOfSelections(t *testing.T) {
 	field := func(name, value string) store.Term { return store.Term{Name: name, Value: value} }
 	label := func(name, value string) store.Term { return store.Term{Label: true, Name: name, Value: value} }
@@ -21,8 +23,8 @@ func TestTermsOfSelections(t *testing.T) {
 		{"spec.nodeName=n", "", field("spec.nodeName", "n")},
 		{"spec.nodeName==n", "", field("spec.nodeName", "n")},
 		{"spec.nodeName!=n", "", store.Term{}},
-		{"spec.nodeName=", "", store.Term{}},  // also of those that have no such field
-		{"metadata.name=n", "", store.Term{}}, // no sidecar holds it
+		{"spec.nodeName=", "", store.Term{}},  // also selects objects that have no such field
+		{"metadata.name=n", "", store.Term{}}, // it is in no sidecar
 		{"metadata.namespace=n", "", store.Term{}},
 		{"status.phase=Running,spec.nodeName=n", "", field("spec.nodeName", "n")},
 		{"involvedObject.kind=Pod,involvedObject.name=p,involvedObject.uid=u", "", field("involvedObject.uid", "u")},
@@ -30,7 +32,7 @@ func TestTermsOfSelections(t *testing.T) {
 		{"status.phase!=Running,type=x", "", field("type", "x")},
 		{"", "app=web", label("app", "web")},
 		{"", "app==web", label("app", "web")},
-		{"", "app=", label("app", "")}, // a label has to be there, even if it is empty
+		{"", "app=", label("app", "")}, // the label must exist, even if it is empty
 		{"", "app in (web)", label("app", "web")},
 		{"", "app in (web,db)", store.Term{}},
 		{"", "app notin (web)", store.Term{}},
@@ -55,7 +57,7 @@ func TestTermsOfSelections(t *testing.T) {
 		if got := s.term(); got != c.want {
 			t.Errorf("%q %q: %+v, should be %+v", c.fields, c.labels, got, c.want)
 		}
-		// Where the store knows the fields of another version of the kind, only labels count.
+		// If the sidecars have the fields of another version of the kind, only labels count.
 		s.asked = &Resource{
 			Stored: &Kind{Storage: &Version{}},
 			Served: &Version{},

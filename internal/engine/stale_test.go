@@ -14,8 +14,8 @@ import (
 )
 
 // servers are two engines that serve the same objects, called here and there. Over the embedded writer both have one
-// store. Over a writer that several servers share, each has a replica, and the one of here learns of what there writes
-// only when it must: when it is asked with sure set, or after a lost race.
+// store. Over a writer that several servers share, each has a replica, and that of here receives the writes of there
+// only when it must: on a call with sure set, or after a lost race.
 type servers struct{ here, there *bench }
 
 // both runs a test with both writers.
@@ -57,8 +57,8 @@ func (b *bench) spec(name string) string {
 	return string(object.AppendJSON(nil, b.value(b.must(b.Get(b.Context(), b.request(name), ""))).At("spec")))
 }
 
-// A server whose replica is outdated answers like one that has the newest state: a refusal, or "nothing changed", that
-// was decided on an outdated version is decided again on the newest one.
+// A server whose replica is outdated gives the same answers as one that has the newest state: a refusal, or "nothing
+// changed", that was decided on an outdated version is decided again on the newest one.
 //
 // SPEC: STORE-2, WRITE-1, WRITE-2, WRITE-3, URI-4, URI-5, DEL-1
 func TestVerbsOnWhatIsNotKnownYet(t *testing.T) {
@@ -69,7 +69,7 @@ func TestVerbsOnWhatIsNotKnownYet(t *testing.T) {
 			s.here.wants(err, 409, "already exists")
 		},
 		"create what is there, as a dry run": func(_ *testing.T, s servers) {
-			another := s.there.parse(`{"metadata":{"name":"another"}}`) // a type without a namespace, which would be looked at
+			another := s.there.parse(`{"metadata":{"name":"another"}}`) // a cluster-scoped type, so that no namespace is read
 			s.there.must(s.there.Create(s.there.Context(), &Request{Resource: s.there.namespaces}, another))
 			rq := &Request{Resource: s.here.namespaces, DryRun: true}
 			_, err := s.here.Create(s.here.Context(), rq, another)
@@ -88,12 +88,12 @@ func TestVerbsOnWhatIsNotKnownYet(t *testing.T) {
 			last := s.there.create(`{"metadata":{"name":"a"}}`).Object.Revision
 			list, err := s.here.List(s.here.Context(), s.here.request(""), ListOptions{})
 			if err != nil || list.Revision < last {
-				t.Fatalf("listed at %d, %v", list.Revision, err)
+				t.Fatalf("the list has revision %d, %v", list.Revision, err)
 			}
 			last = s.there.create(`{"metadata":{"name":"b"}}`).Object.Revision
 			w, err := s.here.Watch(s.here.Context(), s.here.request(""), WatchOptions{})
 			if err != nil || w.start < last {
-				t.Fatalf("watched from %d, %v", w.start, err)
+				t.Fatalf("the watch begins at revision %d, %v", w.start, err)
 			}
 			w.Close()
 			// A page of a list that another server has begun.
@@ -104,7 +104,7 @@ func TestVerbsOnWhatIsNotKnownYet(t *testing.T) {
 			}
 			second, err := s.here.List(s.here.Context(), s.here.request(""), ListOptions{Limit: 2, Continue: first.Continue})
 			if err != nil || second.Revision != first.Revision {
-				t.Error(second, err)
+				t.Errorf("the second page is not of the revision of the first: %+v, %v", second, err)
 			}
 		},
 		"update what it does not know": func(t *testing.T, s servers) {
@@ -137,7 +137,8 @@ func TestVerbsOnWhatIsNotKnownYet(t *testing.T) {
 			before := s.there.store.Revision()
 			if made := s.here.must(s.here.put("a", `},"spec":{"n":1}`)); !made.Created || made.Object.Revision != before+1 ||
 				s.here.store.Revision() != before+1 {
-				t.Errorf("created %v, at %d, behind %d", made.Created, made.Object.Revision, before)
+				t.Errorf("Created = %v at revision %d, should be the one after %d",
+					made.Created, made.Object.Revision, before)
 			}
 		},
 		"update that would create": func(t *testing.T, s servers) {
@@ -190,12 +191,13 @@ func TestVerbsOnWhatIsNotKnownYet(t *testing.T) {
 			before := s.there.store.Revision()
 			made := s.here.must(s.here.apply("x", "a", `,"spec":{"n":1}`, false))
 			if !made.Created || made.Object.Revision != before+1 || s.here.store.Revision() != before+1 {
-				t.Errorf("created %v, at %d, behind %d", made.Created, made.Object.Revision, before)
+				t.Errorf("Created = %v at revision %d, should be the one after %d",
+					made.Created, made.Object.Revision, before)
 			}
 		},
 		"apply of what it knows to be another one's": func(_ *testing.T, s servers) {
 			s.here.must(s.here.apply("x", "a", `,"spec":{"n":1}`, false))
-			s.there.must(s.there.apply("x", "a", ``, false)) // it lets go
+			s.there.must(s.there.apply("x", "a", ``, false)) // x gives up spec.n
 			s.here.must(s.here.apply("y", "a", `,"spec":{"n":2}`, false))
 		},
 		"delete what it does not know": func(_ *testing.T, s servers) {
@@ -217,7 +219,7 @@ func TestVerbsOnWhatIsNotKnownYet(t *testing.T) {
 		"delete what it knows to be marked": func(t *testing.T, s servers) {
 			s.here.create(`{"metadata":{"name":"a","finalizers":["a.b/c"]}}`)
 			s.here.must(s.here.Delete(s.here.Context(), s.here.request("a"), DeleteOptions{}))
-			s.there.must(s.there.patch("a", `{"metadata":{"finalizers":null}}`)) // and so it goes
+			s.there.must(s.there.patch("a", `{"metadata":{"finalizers":null}}`)) // this removes the object
 			s.there.create(`{"metadata":{"name":"a"}}`)
 			s.here.must(s.here.Delete(s.here.Context(), s.here.request("a"), DeleteOptions{}))
 			_, err := s.there.Get(t.Context(), s.there.request("a"), "")
@@ -249,7 +251,7 @@ func TestVerbsOnWhatIsNotKnownYet(t *testing.T) {
 	}
 }
 
-// Two servers that write to one object, each from an outdated replica, lose no write, and both come to an end.
+// Two servers that write to one object, each from an outdated replica, lose no write, and both finish.
 //
 // SPEC: STORE-2, WRITE-2
 func TestServersRace(t *testing.T) {
@@ -275,7 +277,7 @@ func TestServersRace(t *testing.T) {
 				t.Errorf("spec is %s", got)
 			}
 			if n := len(obj.At("status").Members()); n != 60 {
-				t.Errorf("%d of 60 patches are there", n)
+				t.Errorf("the status has the fields of %d of 60 patches", n)
 			}
 		}
 	})

@@ -17,7 +17,7 @@ import (
 	"plinth/object"
 )
 
-// broken stores bytes that are no object.
+// broken stores bytes that are not an object.
 func (b *bench) broken(name string) int64 {
 	b.Helper()
 	key := store.Key{Resource: b.widgets.Stored.Path, Name: name}
@@ -37,7 +37,7 @@ func (b *bench) broken(name string) int64 {
 	return revision
 }
 
-// An unreadable object does not disturb requests for others; a request that meets it fails with an error that names it.
+// An unreadable object does not disturb requests for others; a request that reads it fails with an error that names it.
 //
 // SPEC: DEL-7
 func TestUnreadableObjects(t *testing.T) {
@@ -130,7 +130,7 @@ func TestUnreadableObjects(t *testing.T) {
 		if err == nil {
 			for item := range list.Items {
 				if !strings.HasSuffix(item.Key.Name, "/fine") {
-					t.Errorf("%s lists %s", c.name, item.Key.Name)
+					t.Errorf("the list of %s has %s", c.name, item.Key.Name)
 				}
 			}
 		}
@@ -158,12 +158,12 @@ func TestUnreadableObjects(t *testing.T) {
 		causes := failed.Details.Causes
 		if n := len(causes); n != maxUnreadable+1 || causes[n-1].Reason != "FieldValueTooMany" ||
 			!strings.HasSuffix(failed.Message, " (and 99 more)") {
-			t.Errorf("%d causes, the last %+v: %s", n, causes[n-1], failed.Message)
+			t.Errorf("the error has %d causes, the last is %+v: %s", n, causes[n-1], failed.Message)
 		}
 	}
 }
 
-// A watch that meets an unreadable object ends with an error that names it.
+// A watch that reaches an unreadable object ends with an error that names it.
 //
 // SPEC: DEL-7
 func TestWatchOfUnreadableObjects(t *testing.T) {
@@ -184,12 +184,12 @@ func TestWatchOfUnreadableObjects(t *testing.T) {
 	b.wants(err, 500,
 		"saw a DELETED event, but object data is corrupt - unable to read the stored object test.example/widgets/ns/a: ")
 	if !apierr.Is(err, apierr.StoreReadError) {
-		t.Errorf("%+v", apierr.From(err))
+		t.Errorf("the reason should be StoreReadError: %+v", apierr.From(err))
 	}
 	w := begin(after)
 	b.create(`{"metadata":{"name":"a"}}`)
 	if got := b.story(w, 1); !slices.Equal(got, []string{"ADDED a"}) {
-		t.Errorf("afterwards: %q", got)
+		t.Errorf("events of a watch that begins after the unreadable object: %q", got)
 	}
 }
 
@@ -213,7 +213,7 @@ func TestForceDelete(t *testing.T) {
 		b.wants(err, 404, `widgets.test.example "none" not found`)
 		_, err = force("broken", func(rq *Request) { rq.IfMatch = &Versions{Of: []int64{fine.Object.Revision}} }, dry)
 		b.wants(err, 412, "which If-Match does not name")
-		// nobody learns which of them there is
+		// the error does not disclose which of them exists
 		for name := range map[string]bool{"broken": true, "fine": true, "none": true} {
 			_, err = force(name, func(rq *Request) { rq.User, rq.Authorizer = access.User{Name: "jane"}, only("delete") }, dry)
 			b.wants(err, 403, `widgets.test.example "`+name+
@@ -223,13 +223,13 @@ func TestForceDelete(t *testing.T) {
 		b.wants(err, 500, "unable to read the stored object")
 	}
 	if b.store.Revision() != revision {
-		t.Fatal("something was written")
+		t.Fatal("a refused delete made a new revision")
 	}
 	const done = `{"apiVersion":"v1","code":200,"details":{"kind":"Widget","name":"broken"},"kind":"Status","metadata":{},"status":"Success"}`
 	for _, dry := range []bool{true, false} {
 		result := b.must(force("broken", func(rq *Request) { rq.Authorizer = only(forceVerb) }, dry))
 		if got := string(object.AppendJSON(nil, result.Status)); got != done || result.Object != nil {
-			t.Errorf("answered %s", got)
+			t.Errorf("the forced delete returned %s", got)
 		}
 		if wrote := b.store.Revision() - revision; wrote != map[bool]int64{false: 1}[dry] {
 			t.Errorf("dry run %v: %d revisions were written", dry, wrote)
@@ -278,7 +278,7 @@ func TestForceDeleteOfWhatCannotBeConverted(t *testing.T) {
 	_, err = b.Delete(ctx, in(v2), DeleteOptions{IgnoreReadError: true})
 	b.wants(err, 504, "did not complete")
 	if b.store.Revision() != made.Object.Revision {
-		t.Fatal("something was written")
+		t.Fatal("a refused delete made a new revision")
 	}
 	b.must(b.Delete(t.Context(), in(v2), DeleteOptions{IgnoreReadError: true}))
 	_, err = b.Get(t.Context(), in(v1), "")
