@@ -30,7 +30,7 @@ import (
 // the number of attempts. The reference works in the same way (patcher.patchResource, within GuaranteedUpdate).
 //
 // Work that does not depend on the live object is done once, before the loop: the patch is parsed, and the texts about
-// its unknown and duplicate members are made (parsePatch). The steps of an attempt are
+// its unknown and duplicate members are made (Patch.parse). The steps of an attempt are
 //
 //	live object, with its resourceVersion → apply → check the kind → decode → the steps of an update (draft.change)
 //

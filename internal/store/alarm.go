@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// alarm is a goroutine that calls a function at the times that the function itself chooses: each call sets at, the
-// time of the next one. When something becomes due earlier than at, notify(alarm.recheck) makes the goroutine call
-// the function at once.
+// alarm is a goroutine that calls a function at times that the function itself chooses: each call sets at, the time of
+// the next one. When work becomes due earlier than at, notify(alarm.recheck) makes the goroutine call the function at
+// once.
 //
 // The problem: the next due time may change with every commit, and there are hundreds of thousands of versions that
 // expire. The obvious ways, a timer for each version or a timer that is reset by each commit, cost a timer operation
 // for every write. Here a commit compares two times under a lock that it holds anyway (laterThan), and wakes the
 // goroutine only if a due time is earlier than all others before.
 //
-//	something is due at t  ⇒  at ≤ t, or recheck has a token, or the function is running
+//	work is due at t  ⇒  at ≤ t, or recheck has a token, or the function is running
 //
 // The time is read before the call, and the timer is set to at minus that time. So work that becomes due during the
 // call is late by at most the length of the call. A token that arrives during the call stays in recheck, and causes
@@ -72,7 +72,7 @@ func (a *alarm) stop() {
 	a.wait.Wait()
 }
 
-// notify sends to a channel of capacity 1 without blocking: one token stands for any number of notifications.
+// notify sends to a channel of capacity 1 without blocking: one token represents any number of notifications.
 func notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -1,13 +1,13 @@
 package store
 
 // Collection is a handle on the objects of one resource. It shows cheaply whether a result that was computed from all
-// of them is still up to date (package view): the newest revision is in an atomic variable, so a reader that finds its
-// own revision there takes no lock.
+// of them is still up to date (package view): the newest revision is in an atomic variable, so a reader that computed
+// its result at that revision takes no lock.
 //
 //	f.changed = revision of the newest change in the collection, once a Collection or a record of it exists
 //
-// It is stored under mu with the record (history.add) before Store.Commit returns, so a write is seen by everything
-// that begins after it was acknowledged.
+// The revision is stored under mu with the record (history.add) before Store.Commit returns, so every reader that
+// begins after a write was acknowledged sees it.
 type Collection struct {
 	state    *State
 	resource string
@@ -60,8 +60,8 @@ func (t *Collection) Changes(after, until int64) (records []*Record, ok bool) {
 	return records, true
 }
 
-// CollectionRevision is a revision since which the collection of a resource has been as the snapshot shows it. For
-// every snapshot sn of a store:
+// CollectionRevision is a revision since which the collection of a resource has not changed in the snapshot. For every
+// snapshot sn of a store:
 //
 //	the collection as of sn.CollectionRevision(r) = the collection as of sn.Revision()
 //

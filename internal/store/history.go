@@ -10,7 +10,7 @@ import (
 )
 
 // Record is one entry of the history: the change of one key by one commit. All readers share it. Only Memo changes
-// after it was made.
+// after the record was made.
 type Record struct {
 	Key      Key
 	Revision int64
@@ -77,7 +77,7 @@ func (r *Record) memory() int64 {
 	return record + version + int64(len(r.Old.Data))
 }
 
-// history is the newest records, as many as memory holds, and how far back the log goes.
+// history is the newest records, as many as memory holds, and the start of the history in the log.
 //
 // The problem: a watch may start from any revision of the last minutes, there may be thousands of watches, and one of
 // them may stop reading for any time. The obvious way, a queue for each watch, costs memory in watches × events, and a
@@ -101,8 +101,8 @@ type history struct {
 	feeds     map[string]*feed // by resource
 	all       *feed            // of all resources; not in feeds
 	memory    int64
-	withMemos queue[*Record] // whose memos were not dropped
-	memoBytes int64          // that these may take
+	withMemos queue[*Record] // the records whose memos were not dropped
+	memoBytes int64          // the bytes that these may take
 	opened    int64          // revision at which the store was opened: memory holds no record up to it
 
 	horizon int64 // watches and snapshots may start from here on
@@ -126,8 +126,7 @@ type feed struct {
 	throttle throttle
 }
 
-// feed returns the feed of a resource, which it makes if it is the first time. The caller holds the state's mu for
-// writing.
+// feed returns the feed of a resource, and makes it on the first call. The caller holds the state's mu for writing.
 func (h *history) feed(resource string) *feed {
 	f := h.feeds[resource]
 	if f == nil {
@@ -181,7 +180,7 @@ func changeBytes(r *Record) int64 {
 }
 
 // memoBytesOf is the approximate size of one encoded form of a record. It is counted whether the slots are filled or
-// not: the bound is then on the number of records, and no reader has to take the lock to count what it stored.
+// not: the bound is then on the number of records, and readers that store a form need no lock to count it.
 func memoBytesOf(r *Record) int64 {
 	if r.New != nil {
 		return int64(len(r.New.Data)) + 100
@@ -190,9 +189,9 @@ func memoBytesOf(r *Record) int64 {
 }
 
 // trim drops history outside of the window at a time, in three steps: it moves the horizon to the newest mark that is
-// too old, or too many bytes ago; it clears memos above their bound; and it removes from memory the records that are
-// above its bound, or not after the horizon. Time is an argument: the caller has the clock. Each record is dropped
-// once, so the cost is constant for each record added.
+// too old, or too many bytes ago; it clears memos above their bound; and it removes records from memory that are above
+// its bound, or not after the horizon. Time is an argument: the caller has the clock. Each record is dropped once, so
+// the cost is constant for each record added.
 func (h *history) trim(revision, now int64) {
 	h.mark(revision, now)
 	for h.marks.len() > 0 {
@@ -305,7 +304,7 @@ func (h *history) mark(revision, now int64) {
 	h.marks.push(Mark{Revision: revision, Time: now, Bytes: h.bytes})
 }
 
-// due is the next time at which trim has work to do; zero if the passing of time changes nothing: then there are no
+// due is the next time at which trim has work to do; zero if the passing of time changes nothing, because there are no
 // changes after the horizon.
 func (h *history) due(revision int64) time.Time {
 	if h.marks.len() == 0 {
@@ -358,7 +357,7 @@ func (f *feed) join(prefix string, t Term) *group {
 	return f.waiting.join(prefix, t)
 }
 
-// leave takes one waiter out of a group that was not woken.
+// leave removes one waiter from a group that was not woken.
 func (f *feed) leave(prefix string, t Term, g *group) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

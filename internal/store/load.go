@@ -15,16 +15,16 @@ import (
 // loader makes a new state of a checkpoint and the commits after it.
 //
 // The problem: the server has to be ready half a second after its start, with tens of thousands of objects. A log lends
-// what it yields, so all data that stays has to be copied, and most of the time goes into these copies: the kernel has
-// to provide memory that a process touches for the first time, page by page. The obvious way, one goroutine that reads
-// and copies, leaves the other processors idle; and the log cannot be read by several, as each commit overwrites what
-// earlier ones wrote. So one goroutine reads, and appends the bytes of versions to a copyBatch, a scratch buffer that
-// is reused; other goroutines copy the versions of full batches to their final place.
+// the data that it yields, so all data that stays has to be copied, and most of the time goes into these copies: the
+// kernel has to provide memory that a process touches for the first time, page by page. The obvious way, one goroutine
+// that reads and copies, leaves the other processors idle; and several goroutines cannot read the log, as each commit
+// overwrites the buffers of earlier ones. So one goroutine reads, and appends the bytes of versions to a copyBatch, a
+// scratch buffer that is reused; other goroutines copy the versions of full batches to their final place.
 //
-//	v.Data is set by copier.finish at the latest; nobody reads it before that
+//	v.Data is set by copier.finish at the latest; it is not read before that
 //
-// Sidecars are computed at the end, in parallel: many versions are overwritten during the replay, and their sidecars
-// would be computed in vain. Until then Sidecar has the Form, and expires the expiry.
+// Sidecars are computed at the end, in parallel: many versions are overwritten during the replay, and computing their
+// sidecars would be wasted. Until then Sidecar has the Form, and expires the expiry.
 //
 // The state is not shared yet, so no lock is taken.
 type loader struct {
@@ -34,8 +34,8 @@ type loader struct {
 	copies  copier
 }
 
-// load brings a new state to the end of its log: versions, indexes, revision and window. With an error the state is
-// of no use.
+// load brings a new state to the end of its log: versions, indexes, revision and window. After an error the state
+// cannot be used.
 func (s *State) load(from *Checkpoint) error {
 	l := &loader{state: s, expires: map[Key]time.Time{}, forms: map[uint64]*Sidecar{}}
 	err := l.read(from)
@@ -45,8 +45,8 @@ func (s *State) load(from *Checkpoint) error {
 	}
 	l.describe()
 	h := &s.history
-	// The replay fills no feeds: history of before the start is read from the log, and memory begins with the
-	// next commit.
+	// The replay fills no feeds: history from before the start is read from the log, and memory begins with the next
+	// commit.
 	h.opened, h.all.floor = s.revision, s.revision
 	h.trim(s.revision, s.config.Now().UnixNano())
 	// Last, as it may move the horizon further than trim has.
@@ -74,8 +74,7 @@ func (l *loader) read(from *Checkpoint) error {
 		t.changed = max(t.changed, from.Revision)
 		return true
 	})
-	// The window is that of before the restart, and is continued by the times and sizes of the commits that
-	// follow.
+	// The window is that from before the restart, continued by the times and sizes of the commits that follow.
 	h := &s.history
 	h.resume(from.Window)
 	s.revision, s.live.since = from.Revision, from.Revision
@@ -99,8 +98,8 @@ func (l *loader) read(from *Checkpoint) error {
 	})
 }
 
-// restore makes a copy of a lent version the live one of its key; nil removes the key. A version that is overwritten
-// later was copied in vain; to avoid that, the log would have to be read twice.
+// restore makes a copy of a lent version the live one of its key; nil removes the key. The copy of a version that is
+// overwritten later is wasted; avoiding that would take a second pass over the log.
 func (l *loader) restore(k Key, lent *Version, revision int64) {
 	t := l.state.live.writable(k.Resource)
 	t.changed = max(t.changed, revision)
@@ -117,8 +116,7 @@ func (l *loader) restore(k Key, lent *Version, revision int64) {
 		v.Key.Name = strings.Clone(k.Name)
 	}
 	t.names.Set(v.Key.Name, v)
-	// The version is in its place already; only its bytes follow. If it is overwritten before that, they are copied in
-	// vain.
+	// The version is in its place already; only its bytes follow.
 	l.copies.add(v, lent.Data)
 	if lent.Sidecar.Expire.IsZero() {
 		delete(l.expires, v.Key)
@@ -169,9 +167,9 @@ func (l *loader) describe() {
 	}
 }
 
-// findHorizon moves the horizon to where the log really starts: files may have been removed that the checkpoint's
-// window includes. It tries the marks, oldest first. Otherwise a watch would be accepted at a revision whose history no
-// longer exists, and fail later.
+// findHorizon moves the horizon to the revision at which the log starts: files may have been removed that the
+// checkpoint's window includes. It tries the marks, oldest first. Otherwise a watch would be accepted at a revision
+// whose history no longer exists, and fail later.
 func (s *State) findHorizon() error {
 	h := &s.history
 	for {
@@ -192,7 +190,7 @@ func (s *State) findHorizon() error {
 // few enough for the processor's cache.
 const copyBatchBytes = 256 << 10
 
-// copier gives versions copies of lent bytes. The zero value is ready to use. A version has its bytes when finish
+// copier gives versions copies of lent bytes. The zero value is ready to use. All versions have their bytes when finish
 // returns. For a store that fits into one batch no goroutine is started.
 //
 // A batch is owned by one goroutine at a time, and handed over by two channels: the reader fills it, a worker copies

@@ -44,8 +44,8 @@ func EmptyCheckpoint() *Checkpoint {
 	}
 }
 
-// Window is how far the history reaches back, and the marks by which that is measured. It is stored in a checkpoint,
-// so that a restart neither shortens nor lengthens the history.
+// Window is the extent of the history, and the marks by which it is measured. It is stored in a checkpoint, so that a
+// restart neither shortens nor lengthens the history.
 //
 //	Horizon < Marks[0].Revision < Marks[1].Revision < … ≤ revision of the checkpoint
 type Window struct {
@@ -54,8 +54,8 @@ type Window struct {
 	Marks   []Mark
 }
 
-// Mark notes that Revision was the newest at Time, when the changes ever made had taken Bytes. There is about one
-// mark for each 1/64 of the age of the window and each 1/256 of its bytes.
+// Mark records that Revision was the newest at Time, when all changes so far had taken Bytes. There is about one mark
+// for each 1/64 of the age of the window and each 1/256 of its bytes.
 type Mark struct {
 	Revision int64
 	Time     int64 // nanoseconds since 1970
@@ -71,7 +71,7 @@ type Mark struct {
 // each, and without computing sidecars that most readers do not use.
 type Log interface {
 	// Append makes commits durable, in their order, before it returns. After a crash each of them exists as a whole or not
-	// at all. Once Append has failed, the log accepts no more commits: the content of the disk is not known then.
+	// at all. Once Append has failed, the log accepts no more commits, because the content of the disk is unknown.
 	Append(commits []*Commit) error
 
 	// Checkpoint returns the newest checkpoint that Compact was given; EmptyCheckpoint if there was none.
@@ -81,9 +81,9 @@ type Log interface {
 	// them no longer exist. An error of yield ends it and is returned.
 	Replay(after int64, yield func(*Commit) error) error
 
-	// Compact removes what neither the state nor the history after horizon needs. A checkpoint that is not nil
-	// takes the place of the commits up to its revision; an error from its Versions ends the attempt and is
-	// returned. A failed Compact loses nothing and is tried again later.
+	// Compact removes the data that neither the state nor the history after horizon needs. A checkpoint that is not nil
+	// replaces the commits up to its revision; an error from its Versions ends the attempt and is returned. A failed
+	// Compact loses nothing and is tried again later.
 	Compact(horizon int64, c *Checkpoint) error
 
 	Close() error

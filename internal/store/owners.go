@@ -46,7 +46,7 @@ func (p ownedBy) before(q ownedBy) bool {
 	return p.key.Name < q.key.Name
 }
 
-// owners returns the UIDs of the owners of a version; nil has none.
+// owners returns the UIDs of the owners of a version; a nil version has none.
 func (v *Version) owners() []string {
 	if v == nil {
 		return nil
@@ -78,8 +78,8 @@ func (o *owners) check(live *versions) {
 }
 
 // change follows a change of a key, whose version had the owners old and now has others. Owners that stay are removed
-// and added again: that takes time in the number of owners, where a comparison of two unsorted lists would take time
-// in their product.
+// and added again: that is linear in the number of owners, where comparing two unsorted lists takes the product of
+// their lengths.
 func (o *owners) change(k Key, old, now []string) {
 	if slices.Equal(old, now) {
 		return
@@ -111,7 +111,7 @@ func (s *State) Dependents(uid string, yield func(*Version) bool) {
 	any := false
 	s.owners.of(uid, func(Key) bool { any = true; return false })
 	s.mu.RUnlock()
-	if !any { // most objects own no others. Copying the tree for them would make the next writes copy parts of it.
+	if !any { // most objects own no others; a copy of the tree would make the next writes copy parts of it
 		return
 	}
 

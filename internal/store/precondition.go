@@ -5,12 +5,12 @@ import (
 	"strconv"
 )
 
-// Precondition demands something of the live version of one key. It is checked when the commit gets its revision, and
-// so against the version that all commits before it have left, durable or pending. There are three types; each uses
-// its own fields of the struct.
+// Precondition is a condition on the live version of one key. It is checked when the commit gets its revision, and so
+// against the version that all commits before it have left, durable or pending. There are three types; each uses its
+// own fields of the struct.
 //
 // The obvious way, to compare and write under a lock of the caller, works in one process only, and holds the lock for
-// the length of a sync.
+// the duration of a sync.
 type Precondition struct {
 	Key  Key
 	Type PreconditionType
@@ -30,25 +30,24 @@ type Precondition struct {
 type PreconditionType uint8
 
 const (
-	// ThisRevision demands that the key was not changed since it was read: for a read, change and write back.
+	// ThisRevision requires that the key was not changed since it was read: for a read, change and write back.
 	ThisRevision PreconditionType = iota
-	// ThisFence demands that the object exists, is the same one in the same form, and is not being deleted. Other
-	// changes do not matter: a namespace whose annotations change all the time does not make the creates in it
-	// fail and begin again.
+	// ThisFence requires that the object exists, is the same one in the same form, and is not being deleted. Other changes
+	// do not matter: creates in a namespace whose annotations change all the time do not fail and begin again.
 	ThisFence
 	// ThisCounter adds to a number, up to a limit. The obvious way, to read the number and write it back under
-	// ThisRevision, lets only one of the commits succeed that wait for the same sync; with ThisCounter all of
-	// them add to the number, and share the sync.
+	// ThisRevision, lets only one commit of those that wait for the same sync succeed; with ThisCounter all of them add to
+	// the number, and share the sync.
 	ThisCounter
 )
 
-// At demands that v is still the live version.
+// At requires that v is still the live version.
 func At(v *Version) Precondition { return Precondition{Key: v.Key, Revision: v.Revision} }
 
-// Absent demands that a key has no live version.
+// Absent requires that a key has no live version.
 func Absent(k Key) Precondition { return Precondition{Key: k} }
 
-// Fence demands that the object of v still exists, in the same form, and is not being deleted.
+// Fence requires that the object of v still exists, in the same form, and is not being deleted.
 func Fence(v *Version) Precondition {
 	return Precondition{Key: v.Key, Type: ThisFence, UID: v.Sidecar.UID, Form: v.Sidecar.Form}
 }
@@ -92,7 +91,7 @@ func (p *Precondition) Holds(live *Version) error {
 			return &ConflictError{Key: p.Key, Type: p.Type, Have: have}
 		}
 	case ThisCounter:
-		// Not n+p.Add > p.Limit, which could overflow. To subtract is always allowed, even if the limit was lowered.
+		// Not n+p.Add > p.Limit, which could overflow. Subtracting is always allowed, even if the limit was lowered.
 		if n := live.Number(); p.Add > 0 && n > p.Limit-p.Add {
 			return &LimitError{Key: p.Key, Have: n, Add: p.Add, Limit: p.Limit}
 		}
@@ -108,7 +107,7 @@ func (p *Precondition) Holds(live *Version) error {
 type ConflictError struct {
 	Key  Key
 	Type PreconditionType
-	Want int64 // the revision demanded, of ThisRevision
+	Want int64 // the required revision, of ThisRevision
 	Have int64 // the live one; 0 when there is none
 }
 

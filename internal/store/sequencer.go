@@ -24,8 +24,8 @@ type batch struct {
 	err     error         // written before done is closed
 }
 
-// pendingWrite is a change of a key that was sequenced and is not durable yet. A commit that loses to it waits for
-// batch.
+// pendingWrite is a change of a key that was sequenced and is not durable yet. A commit whose precondition fails
+// because of it waits for batch.
 type pendingWrite struct {
 	version  *Version // nil: a deletion
 	revision int64
@@ -34,11 +34,10 @@ type pendingWrite struct {
 
 // sequencer is the embedded writer: it checks preconditions, gives commits their revisions, and makes them durable in
 // a log. Only it applies commits to its state.
-//
 // The problem: a sync of the disk takes far longer than all the rest of a commit, and a commit must not be visible or
 // reported before it is durable. The obvious ways fail. One lock from the check of the preconditions to the end of the
-// sync makes every commit pay for a separate sync. To check against the durable state alone, and sync later, lets two
-// commits of one key that wait for the same sync both succeed. So a commit takes three steps:
+// sync makes every commit pay for a separate sync. Checking against the durable state alone, and syncing later, lets
+// two commits of one key that wait for the same sync both succeed. So a commit takes three steps:
 //
 //  1. seq:          check the preconditions against what is durable and pending; give out revisions; join a batch
 //  2. no lock:      the leader of the batch calls log.Append for all of its commits
@@ -46,7 +45,7 @@ type pendingWrite struct {
 //
 // While one batch is synced the next one fills, so the number of commits for each sync grows with the load by itself. A
 // writer that finds no Append running is the leader of its batch at once: a lone writer calls Append on its own
-// goroutine and wakes no other.
+// goroutine and wakes no other one.
 //
 //	latest(k) = pending[k] if there is one, else the live version
 //	state.revision < revision of every pending write ≤ next
@@ -76,13 +75,13 @@ type sequencer struct {
 	queue     *batch     // the batch that is filling; nil when no commit waits
 	appending bool       // a batch has a leader that has not finished
 	idle      *sync.Cond // over seq: appending became false
-	refused   error      // why no more writes are accepted
+	refused   error      // why no more writes are accepted; nil: they are
 	broken    bool       // the log failed
 	closed    bool
 	growth    int64 // bytes of changes since the last checkpoint
 
-	expiring alarm         // for deleting what expires; seq guards expiring.at
-	grown    chan struct{} // of capacity 1; receives when it is time for a checkpoint
+	expiring alarm         // deletes versions that expire; seq guards expiring.at
+	grown    chan struct{} // of capacity 1; receives when a checkpoint is due
 	quit     chan struct{}
 	wait     sync.WaitGroup
 }
@@ -123,7 +122,8 @@ func (w *sequencer) Commit(ctx context.Context, pre []Precondition, changes []Ch
 	case t.err == nil:
 		return t.revision, w.await(ctx, t.batch)
 	case t.batch != nil:
-		// It lost to a pending write: only durable data may be reported, even as the reason of a conflict.
+		// The precondition failed because of a pending write: only durable data may be reported, even as the reason of a
+		// conflict.
 		if err := w.await(ctx, t.batch); err != nil {
 			return 0, w.lost(err)
 		}
@@ -131,7 +131,7 @@ func (w *sequencer) Commit(ctx context.Context, pre []Precondition, changes []Ch
 	return 0, t.err
 }
 
-// versions makes the new versions of changes, nil for deletions.
+// versions makes the new versions of changes; those of deletions are nil.
 func (w *sequencer) versions(pre []Precondition, changes []Change) ([]*Version, error) {
 	if k, ok := duplicateKey(pre, changes); ok {
 		return nil, fmt.Errorf("store: commit changes %s twice", k)
@@ -177,7 +177,7 @@ func duplicateKey(pre []Precondition, changes []Change) (k Key, found bool) {
 // ticket is the place of a commit in the order of all commits, or the reason why it has none.
 type ticket struct {
 	revision int64  // the last one of the commit
-	batch    *batch // of the commit; with an error, the one to wait for before the error is returned
+	batch    *batch // of the commit; with an error, the batch to wait for before the error is returned
 	lead     bool   // the caller is the leader of the batch and has to append it
 	err      error
 }
@@ -204,7 +204,7 @@ func (w *sequencer) sequence(pre []Precondition, changes []Change, versions []*V
 	}
 	c := &Commit{Time: w.state.config.Now().UnixNano(), Records: make([]*Record, 0, len(changes))}
 	// Counters are changes like all others, so that they are durable with the commit and watches see them. They are first,
-	// and the caller's changes have the last revisions of the commit, as Commit documents.
+	// so that the caller's changes have the last revisions of the commit, as Commit documents.
 	for i := range pre {
 		if p := &pre[i]; p.Type == ThisCounter && p.Add != 0 {
 			number := strconv.AppendInt(nil, w.latest(p.Key).Number()+p.Add, 10)
@@ -274,8 +274,8 @@ func (w *sequencer) put(b *batch, c *Commit, k Key, v *Version) {
 	c.Records = append(c.Records, r)
 }
 
-// check returns the error of the first precondition that does not hold, and the batch of the pending write that is
-// the reason, if one is. The caller holds seq.
+// check returns the error of the first precondition that does not hold, and, if the reason is a pending write, the
+// batch of that write. The caller holds seq.
 func (w *sequencer) check(pre []Precondition) (*batch, error) {
 	for i := range pre {
 		if err := pre[i].Holds(w.latest(pre[i].Key)); err != nil {
@@ -295,8 +295,8 @@ func (w *sequencer) latest(k Key) *Version {
 }
 
 // await waits until a batch is durable or has failed; if the caller is made its leader, it appends it. When ctx ends,
-// another goroutine waits in its place: the lead may have been given to this waiter, and without a leader no batch
-// would be written any more. The obvious way, to check for a token and then to return, fails if the token arrives just
+// another goroutine waits in its place: the lead may have been given to this waiter, and without a leader the batch
+// would never be written. The obvious way, to check for a token and then to return, fails if the token arrives just
 // after that check and no other waiter of the batch is left.
 func (w *sequencer) await(ctx context.Context, b *batch) error {
 	select {
@@ -311,8 +311,8 @@ func (w *sequencer) await(ctx context.Context, b *batch) error {
 	}
 }
 
-// append makes the batch that is filling durable and visible. From its first line on others fill the next one, and at
-// its end one of these is made its leader. The caller is the leader of b.
+// append makes the batch that is filling durable and visible. As soon as it has started, commits fill the next one, and
+// at its end a waiter of that batch is made its leader. The caller is the leader of b.
 //
 //	before: w.queue = b, appending    after: b is done; appending ⇔ there is a next batch, which has its lead token
 func (w *sequencer) append(b *batch) {
@@ -324,7 +324,7 @@ func (w *sequencer) append(b *batch) {
 	w.queue = nil
 	w.seq.Unlock()
 
-	// No lock is held here: others are sequenced on top of b.commits meanwhile, and readers see the state without
+	// No lock is held here: other commits are sequenced on top of b.commits meanwhile, and readers see the state without
 	// them.
 	err := w.log.Append(b.commits)
 
@@ -422,8 +422,9 @@ func (w *sequencer) refuse(err error) {
 	}
 }
 
-// lost returns the error for a write that lost to another one, which then failed itself: this is not a conflict. If the
-// caller's context ended, that is the error; otherwise it is the reason why no more writes are accepted.
+// lost returns the error for a write whose precondition failed because of another write, which then failed itself: this
+// is not a conflict. If the caller's context ended, that is the error; otherwise it is the reason why no more writes
+// are accepted.
 func (w *sequencer) lost(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err

@@ -8,9 +8,8 @@ import (
 	"plinth/internal/invariants"
 )
 
-// A paginated list needs the same old revision again and again, so some snapshots are kept: up to recentSnapshots that
-// once were the newest, as long as the history in memory keeps their versions anyway, and the last rebuilt one, for
-// rebuiltFor.
+// Pages of one list need the same old revision, so some snapshots are kept: up to recentSnapshots that once were the
+// newest, as long as the history in memory keeps their versions anyway, and the last rebuilt one, for rebuiltFor.
 //
 //	all.floor ≤ revisions of State.recent ≤ newest revision, ascending
 const (
@@ -19,8 +18,9 @@ const (
 )
 
 // Snapshot returns the state as of a revision, 0 for the newest one, which costs nothing. An older one that is not kept
-// is rebuilt, for the resources named, or for all of them: name those that you will read, as reading another one
-// panics. It returns ErrCompacted for a revision before the horizon, and ErrFuture for one that does not exist yet.
+// is rebuilt, for the named resources, or for all of them if none is named. Reading a resource that was not named
+// panics. Snapshot returns ErrCompacted for a revision before the horizon, and ErrFuture for one that does not exist
+// yet.
 func (s *State) Snapshot(revision int64, resources ...string) (*Snapshot, error) {
 	return s.SnapshotContext(context.Background(), revision, resources...)
 }
@@ -37,7 +37,7 @@ func (s *State) SnapshotContext(ctx context.Context, revision int64, resources .
 	s.mu.RUnlock()
 
 	s.mu.Lock()
-	// To make a new snapshot changes the state: freeze starts a new epoch. So the lock is taken for writing.
+	// Making a new snapshot changes the state: freeze starts a new epoch. So the lock is taken for writing.
 	if revision == 0 || revision == s.revision {
 		defer s.mu.Unlock()
 		return s.newest(), nil
@@ -55,11 +55,10 @@ func (s *State) newest() *Snapshot {
 	if n := len(s.recent); n > 0 && s.recent[n-1].revision == s.revision {
 		return s.recent[n-1]
 	}
-	// The snapshot shares all collections with the live versions. Each is copied when it is next written to, one
-	// root for each.
+	// The snapshot shares all collections with the live versions. The next write to a collection copies its root.
 	sn := &Snapshot{revision: s.revision, collections: s.live.freeze(), since: s.live.since}
 	if len(s.recent) == recentSnapshots {
-		// The oldest one makes room.
+		// Drop the oldest one.
 		copy(s.recent, s.recent[1:])
 		s.recent = s.recent[:recentSnapshots-1]
 	}
@@ -67,7 +66,8 @@ func (s *State) newest() *Snapshot {
 	return sn
 }
 
-// kept returns an older snapshot that is kept, or nil, or the error that there can be none. The caller holds mu.
+// kept returns an older snapshot that is kept, or nil, or an error if the revision has no snapshot. The caller holds
+// mu.
 func (s *State) kept(revision int64, resources []string) (*Snapshot, error) {
 	if revision > s.revision {
 		return nil, ErrFuture
@@ -86,7 +86,7 @@ func (s *State) kept(revision int64, resources []string) (*Snapshot, error) {
 	return nil, nil
 }
 
-// covers says whether the snapshot holds all of these resources; none stands for all that there are.
+// covers says whether the snapshot holds all of these resources; an empty list means all resources.
 func (sn *Snapshot) covers(resources []string) bool {
 	for _, r := range resources {
 		if sn.only != nil && !slices.Contains(sn.only, r) {
@@ -108,8 +108,7 @@ func (s *State) forgetSnapshots() {
 	if n > 0 {
 		s.recent = append(s.recent[:0:0], s.recent[n:]...)
 	}
-	// A rebuilt snapshot is the only holder of some versions in memory, so it is kept for the next pages of a list and no
-	// longer.
+	// A rebuilt snapshot is the only holder of some versions in memory, so it is kept only for the next pages of a list.
 	if s.rebuilt != nil && s.config.Now().Sub(s.rebuiltAt) > rebuiltFor {
 		s.rebuilt = nil
 	}
@@ -117,18 +116,18 @@ func (s *State) forgetSnapshots() {
 
 // rebuild makes the snapshot of an old revision.
 //
-// The problem: a client that lists in chunks, or starts a watch, may name any revision of the last minutes. The
-// obvious way, to keep a snapshot of each revision, keeps all its versions in memory. But every record has the old
-// version of its key, so the state can be undone from the newest one: for each key that changed since, its version as
-// of the revision is the old version of the first record after it. That takes time in the number of records since,
-// and not in the number of objects:
+// The problem: a client that lists in chunks, or starts a watch, may name any revision of the last minutes. The obvious
+// way, to keep a snapshot of each revision, keeps all its versions in memory. But every record has the old version of
+// its key, so the state can be undone from the newest one: for each key that changed since, its version as of the
+// revision is the old version of the first record after it. The cost is linear in the number of records since, and not
+// in the number of objects:
 //
 //	version of k as of R = Old of the first record of k with Revision > R, or the live version if there is none
 //
-// The oldest of these records stand in the log only. They are read first, without a lock; meanwhile memory may lose
-// more records to the log, so it is read on until it reaches what memory has. Then, under one hold of the lock, the
-// roots of the live collections are copied and the records in memory collected: together they are the history from R
-// to the revision of the copied state.
+// The oldest of these records may be in the log only. They are read first, without a lock; meanwhile memory may lose
+// more records to the log, so the log is read on until it reaches the oldest record in memory. Then, under one hold of
+// the lock, the roots of the live collections are copied and the records in memory collected: together they are the
+// history from R to the revision of the copied state.
 func (s *State) rebuild(ctx context.Context, revision int64, resources []string) (*Snapshot, error) {
 	// undo has, for each key that changed since, its version as of the revision; nil: there was none.
 	undo := map[Key]*Version{}
@@ -136,7 +135,7 @@ func (s *State) rebuild(ctx context.Context, revision int64, resources []string)
 	read, steps := revision, 0 // the log was read up to here
 	for {
 		s.mu.Lock()
-		// floor is read anew each time: while the log is read, memory may lose more records to it.
+		// floor is read again in each round: while the log is read, memory may lose more records to it.
 		floor := s.floorOf(resources)
 		// The lock is still held behind the loop: memory has all records after read, and stays so until they
 		// are collected.
@@ -148,7 +147,7 @@ func (s *State) rebuild(ctx context.Context, revision int64, resources []string)
 			if steps++; steps%256 == 0 && ctx.Err() != nil {
 				return ctx.Err()
 			}
-			// Also for a commit without wanted changes: read is how far the log was read.
+			// Also for a commit without wanted changes: read is the revision up to which the log was read.
 			read = c.Revision
 			for _, lent := range c.Records {
 				if !wanted(lent.Key.Resource) || lent.Revision <= revision {
@@ -172,7 +171,7 @@ func (s *State) rebuild(ctx context.Context, revision int64, resources []string)
 	}
 	s.live.collections.Scan(func(resource string, t *collection) bool {
 		if wanted(resource) {
-			// Where it changed since, its last change before the revision is not known.
+			// If it changed since, its last change before the revision is not known.
 			sn.collections.Set(resource, &collection{
 				resource: resource, epoch: t.epoch, names: t.names.Copy(), changed: min(t.changed, revision),
 			})
@@ -227,8 +226,8 @@ func (sn *Snapshot) check(wanted func(resource string) bool) {
 	})
 }
 
-// floorOf is up to where records of these resources, or of any, have left memory: memory has all later ones. The
-// caller holds mu.
+// floorOf is the revision up to which records of these resources (of all resources, if there are none) may have left
+// memory: memory has all later ones. The caller holds mu.
 func (s *State) floorOf(resources []string) int64 {
 	if len(resources) == 0 {
 		return s.history.all.floor
@@ -244,9 +243,8 @@ func (s *State) floorOf(resources []string) int64 {
 	return floor
 }
 
-// undo sets the version that a key had; nil: none. The trees are copies of this snapshot's own until it is returned,
-// so they may be changed. The version in the tree is always a later one, as a record after the revision has changed
-// the key.
+// undo sets the version that a key had; nil: none. The trees belong to this snapshot until it is returned, so they may
+// be changed. The version in the tree is always a later one, as a record after the revision has changed the key.
 func (sn *Snapshot) undo(k Key, v *Version) {
 	t, ok := sn.collections.Get(k.Resource)
 	if !ok {

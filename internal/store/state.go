@@ -80,9 +80,9 @@ type Replayer interface {
 //	snapshots, watches and Get see whole commits only: revision is the last one of a commit
 //
 // mu guards all of it. It is never held while a goroutine waits for a disk or another machine: the log is read and
-// written without it, and watches are woken after it was released. Readers hold it for a look-up, to copy
-// roots, or to go through records in memory; a writer holds it for one batch of commits. What they take out (versions,
-// records, snapshots) never changes, so it is used without a lock.
+// written without it, and watches are woken after it was released. Readers hold it for a look-up, to copy roots, or to
+// iterate over records in memory; a writer holds it for one batch of commits. The versions, records and snapshots that
+// readers get never change, so they are used without a lock.
 //
 // The order of locks is: the writer's, mu, the mu of a feed.
 type State struct {
@@ -107,9 +107,9 @@ type State struct {
 	replayed int64         // bytes of the changes that were replayed at the start
 }
 
-// NewState makes a state of a checkpoint and the commits that log has after it. A nil log stands for one without
-// commits: the history is then what memory holds of the commits applied from here on. It starts one goroutine, which
-// trims the history by its age until End.
+// NewState makes a state of a checkpoint and the commits that log has after it. A nil log means that there are no
+// commits: the history is then that of the commits applied from here on, as far as memory holds it. NewState starts one
+// goroutine, which trims the history by its age until End.
 func NewState(c Config, from *Checkpoint, log Replayer) (*State, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -146,9 +146,9 @@ func (s *State) Apply(commits ...*Commit) {
 	}
 }
 
-// apply is Apply, and returns when the first version expires; zero when none does. State, history, indexes and
-// revision change under one lock; cursors and WaitFor are woken after it is released, or each of them would wait for
-// the lock first.
+// apply is Apply, and returns when the first version expires; zero when none does. State, history, indexes and revision
+// change under one lock; cursors and WaitFor are woken after it is released, or each of them would wait for the lock
+// first.
 //
 // A reader sees none of the commits, or all of them: it cannot take the lock in between. It may see one before its
 // writer gets the result; the commit is durable by then.
@@ -156,7 +156,7 @@ func (s *State) apply(commits []*Commit) (expires time.Time) {
 	var woken []*group
 	s.mu.Lock()
 	// The history is last: it removes the groups that this record wakes from the feeds, and the watchers that are woken
-	// find the new state.
+	// must find the new state.
 	for _, c := range commits {
 		if invariants.Enabled {
 			s.checkCommit(c)
@@ -177,8 +177,8 @@ func (s *State) apply(commits []*Commit) (expires time.Time) {
 	last := commits[len(commits)-1]
 	s.history.trim(last.Revision, last.Time)
 	s.forgetSnapshots()
-	// One channel for all that wait for a revision. They check again which one has arrived, and make a new channel if they
-	// go on waiting.
+	// All goroutines that wait for a revision share one channel. They check again which one has arrived, and make a new
+	// channel if they continue to wait.
 	arrived := s.arrived
 	s.arrived = nil
 	expires = s.expiry.next()
@@ -221,8 +221,8 @@ func (s *State) checkCommit(c *Commit) {
 	}
 }
 
-// check fails where an invariant of the state does not hold. The whole of a small state is checked after each commit,
-// of a large one after about one in a thousand: a check takes time in the number of versions. The caller holds mu.
+// check fails where an invariant of the state does not hold. A check takes time in the number of versions, so a small
+// state is checked as a whole after each commit, a large one after about one commit in a thousand. The caller holds mu.
 func (s *State) check() {
 	for i, after := 0, s.history.all.floor; i < len(s.recent); i++ {
 		sn := s.recent[i]
@@ -277,7 +277,7 @@ func (s *State) End() {
 	s.ended = true
 	var woken []*group
 	for f := range s.history.everyFeed {
-		// All groups are taken out, so that none is woken twice; with ended set, no cursor joins a new one.
+		// All groups are removed, so that none is woken twice; with ended set, no cursor joins a new one.
 		f.mu.Lock()
 		for g := range f.waiting.all {
 			woken = append(woken, g)
@@ -347,7 +347,7 @@ type Stats struct {
 	Bytes         int64         // of all live data
 	HistoryBytes  int64         // of changes after the horizon
 	HistoryAge    time.Duration // since the horizon
-	HistoryMemory int64         // what history takes in memory, about
+	HistoryMemory int64         // approximate memory that history takes
 	Records       int           // in memory
 	Waiting       int           // cursors that wait
 }
@@ -407,8 +407,8 @@ func (s *State) replay(after, until int64, yield func(*Commit) error) error {
 	return err
 }
 
-// reaches returns nil when the log has all commits after a revision, and else why not. It opens the file of the first
-// one, and reads no more.
+// reaches returns nil when the log has all commits after a revision, and otherwise the reason why not. It opens the
+// file of the first one, and reads no further.
 func (s *State) reaches(after int64) error {
 	if s.log == nil {
 		return ErrCompacted

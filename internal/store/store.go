@@ -14,7 +14,7 @@
 //   - a revision is the number of a change. One counter numbers the changes of all resources.
 //   - a commit is a range of revisions, one for each of its changes, that become durable and visible together.
 //   - a Version is what one change stored under one key: immutable bytes, and their Sidecar.
-//   - a Sidecar is what the store has to know about the bytes without parsing them.
+//   - a Sidecar is the data that the store needs about the bytes, so that it does not parse them.
 //   - a Record is one entry of the history: the old and the new version of one key.
 //   - a feed is the history of one resource, or of all, together with the cursors that wait for its next record.
 //   - a Snapshot is the state as of one revision. A Checkpoint is a snapshot that a log stores.
@@ -32,15 +32,15 @@
 // Commit makes new versions and their sidecars (sequencer.Commit). Under one lock it checks the preconditions and gets
 // its revisions (sequence). The leader of its batch makes it durable (append). Then it is applied to the state under
 // the state's lock (State.apply): the trees of live versions, the indexes of expiry and owners, and the history change
-// together. At last the cursors that it concerns are woken, and Commit returns. So a client that learns of a commit, by
-// its result or by a watch, finds it in the state.
+// together. At last the cursors that it concerns are woken, and Commit returns. So a client that receives the result of
+// a commit, or its event from a watch, finds the commit in the state.
 //
 // # The way of a read
 //
-// Get takes one look-up under a read lock. A list takes a Snapshot, which shares the trees with the state and needs
-// no lock afterwards. An older snapshot is computed by undoing the records since (rebuild). A watch is a Cursor: it
-// reads records from memory, or from the log where memory does not reach back to it, and waits in an index of
-// prefixes, labels and fields when it has come to the end (waiting).
+// Get takes one look-up under a read lock. A list takes a Snapshot, which shares the trees with the state and needs no
+// lock afterwards. An older snapshot is computed by undoing the records since (rebuild). A watch is a Cursor: it reads
+// records from memory, or from the log if memory does not reach back to it, and at the end of the history it waits in
+// an index of prefixes, labels and fields (waiting).
 //
 // # What is kept
 //
@@ -77,7 +77,7 @@ func (k Key) String() string { return k.Resource + "/" + k.Name }
 // Pair is a name with its value, such as a label.
 type Pair struct{ Name, Value string }
 
-// Sidecar is what reads and watches need to know about stored bytes without parsing them. It is computed once: by the
+// Sidecar is the data that reads and watches need about stored bytes without parsing them. It is computed once: by the
 // caller of Commit, or by Config.Describe for versions that are read from the log or were written by another process.
 type Sidecar struct {
 	Labels []Pair   // sorted by name
@@ -98,8 +98,8 @@ type Sidecar struct {
 	Extra any
 }
 
-// Version is one stored state of one object. It is immutable once it was committed, and shared by the state,
-// snapshots, records and all readers; it stays in memory as long as any of them has it.
+// Version is one stored state of one object. It is immutable once it is committed, and shared by the state, snapshots,
+// records and all readers; it stays in memory as long as any of them has it.
 type Version struct {
 	Key      Key
 	Revision int64 // of the change that wrote it

@@ -7,7 +7,7 @@ import (
 
 const (
 	// wakeCost is the approximate processor time to wake a watcher, to write to its connection and to have its client
-	// read, however many events there are: the cost of eight events.
+	// read, independent of the number of events: the cost of eight events.
 	wakeCost = 50 * time.Microsecond
 	// A pause shorter than minPause saves nothing, and maxPause bounds the delay of an event.
 	minPause = 2 * time.Millisecond
@@ -18,9 +18,9 @@ const (
 //
 // The problem: waking a watcher costs as much as eight events. When thousands wait for every record of a resource,
 // waking all of them for each record takes all processors, and each watcher gets one event for its wake-up. The obvious
-// way, to delay every wake-up by a fixed time, makes a lone watcher wait without need. So the first record wakes at
-// once, and then the feed pauses, for a time in proportion to how many were woken; records that arrive during the pause
-// wake their watchers together at its end:
+// way, to delay every wake-up by a fixed time, delays a lone watcher without need. So the first record wakes at once,
+// and then the feed pauses, for a time in proportion to the number of woken watchers; records that arrive during the
+// pause wake their watchers together at its end:
 //
 //	pause = waiters woken × wakeCost × 4 ÷ processors, at most maxPause; none below minPause
 //

@@ -9,8 +9,8 @@ import (
 // and few enough not to hold up other writers.
 const expireAtOnce = 256
 
-// expire deletes the versions that have expired by now, and sets the alarm for the next one. It tries again after a
-// second what could not be deleted. The alarm's goroutine calls it.
+// expire deletes the versions that have expired by now, and sets the alarm for the next one. Versions that could not be
+// deleted are tried again after a second. The alarm's goroutine calls it.
 //
 // The time of the next one is read under seq, which publish holds while it changes the heap and compares (laterThan).
 // So a commit either is seen here, or finds the time that was set here.
@@ -29,11 +29,11 @@ func (w *sequencer) expire(now time.Time) {
 }
 
 // deleteExpired deletes expired versions, each in a separate commit, and says whether that succeeded. The precondition
-// keeps an object that was overwritten since it was found expired.
+// protects an object that was overwritten since it was found expired.
 //
-// All commits are put into one batch before the first sync is waited for. As the leader of the batch (see batch) this
-// goroutine has to append it, or all other writers wait forever. That the whole of due is in one batch is not
-// certain: another leader may take the batch in between. The last batch is the last one to become durable, so it is
+// All commits are sequenced before the first sync, so that they share a batch. As the leader of the batch (see batch)
+// this goroutine has to append it, or all other writers wait forever. The commits may still be spread over several
+// batches: another leader may take the batch in between. The last batch is the last one to become durable, so it is
 // enough to wait for that.
 func (w *sequencer) deleteExpired(expired []Precondition) bool {
 	var lead, last *batch
@@ -66,9 +66,9 @@ func (s *State) expires() time.Time {
 	return s.expiry.next()
 }
 
-// compactor compacts the log: with a new checkpoint whenever the log has grown enough, and without one when the
-// horizon has moved, which only removes history. It runs on a goroutine of its own, as a checkpoint of a large state
-// takes seconds. Commits go on meanwhile; what they add counts towards the next checkpoint.
+// compactor compacts the log: with a new checkpoint whenever the log has grown enough, and without one when the horizon
+// has moved, which only removes history. It runs on a goroutine of its own, as a checkpoint of a large state takes
+// seconds. Commits continue meanwhile; their growth counts towards the next checkpoint.
 func (w *sequencer) compactor() {
 	for {
 		select {
@@ -93,7 +93,7 @@ func (w *sequencer) compactor() {
 			w.state.config.Logger.Error("the log could not be compacted; it goes on growing until that works",
 				"error", err)
 			w.seq.Lock()
-			// Again after half as much growth, and not with each commit that follows.
+			// Try again after half as much growth, and not with each commit that follows.
 			w.growth = max(w.growth, min(grown, w.growth+grown/2))
 			w.seq.Unlock()
 		}
@@ -110,15 +110,15 @@ func isClosing(quit <-chan struct{}) bool {
 	}
 }
 
-// grewEnough says whether it is time for a checkpoint: when the log has grown by the size of the state since the last
-// one. So checkpoints about double the bytes written, and a restart reads about twice the state. Small states wait for
+// grewEnough says whether a checkpoint is due: when the log has grown by the size of the state since the last one. So
+// checkpoints about double the bytes written, and a restart reads about twice the state. Small states wait for
 // CompactBytes. The caller holds seq.
 func (w *sequencer) grewEnough() bool {
 	return w.growth >= max(w.state.config.CompactBytes, w.state.live.bytes)
 }
 
-// checkpoint returns the horizon and, if wanted, the state as it is, frozen: yielding its versions needs no lock, and
-// takes as long as the disk does. It ends with ErrClosed when the writer closes.
+// checkpoint returns the horizon and, if wanted, the frozen state: yielding its versions needs no lock, and takes as
+// long as the disk does. It ends with ErrClosed when the writer closes.
 //
 //	horizon, revision, window and versions are of one moment, under one hold of mu
 func (w *sequencer) checkpoint(wanted bool) (horizon int64, c *Checkpoint) {

@@ -29,12 +29,12 @@ type collection struct {
 
 // versions is the live versions of all resources.
 //
-// The problem: a list has to see one state while it is read page by page, and writes must not wait for it. The
-// obvious ways fail: to copy the map takes time and memory in the number of objects for each list, and a lock held
-// for as long as a slow client reads stops all writes. So both levels, the tree of collections and the tree of names
-// in each collection, are copy-on-write B-trees. freeze returns the whole state for the price of one new root. The
-// first write to a collection after that copies the root of that collection, and every write copies at most the nodes
-// on the path to its key.
+// The problem: a list has to see one state while it is read page by page, and writes must not wait for it. The obvious
+// ways fail: copying the map takes time and memory in the number of objects for each list, and a lock held for as long
+// as a slow client reads stops all writes. So both levels, the tree of collections and the tree of names in each
+// collection, are copy-on-write B-trees. freeze returns the whole state for the price of one new root. The first write
+// to a collection after that copies the root of that collection, and every write copies at most the nodes on the path
+// to its key.
 //
 // Whether a collection may be changed in place is decided by comparing epochs; freeze starts a new one. So freezing
 // does not have to visit the collections:
@@ -72,7 +72,7 @@ func (vs *versions) get(k Key) *Version {
 	return v
 }
 
-// set makes v the live version of k, or removes k when v is nil. Revision is the one of the change.
+// set makes v the live version of k, or removes k when v is nil. revision is that of the change.
 func (vs *versions) set(k Key, v *Version, revision int64) {
 	t := vs.writable(k.Resource)
 	if invariants.Enabled && (t.epoch != vs.epoch || vs.frozen != nil || revision < t.changed) {
@@ -96,8 +96,8 @@ func (vs *versions) set(k Key, v *Version, revision int64) {
 	}
 }
 
-// writable returns the collection of a resource, which no snapshot shares: a copy where one did. A copy takes one new
-// root; the nodes below are copied one by one, when they are written to.
+// writable returns the collection of a resource, which no snapshot shares: if one does, a copy of it. A copy takes one
+// new root; the nodes below are copied one by one, when they are written to.
 func (vs *versions) writable(resource string) *collection {
 	t, ok := vs.collections.Get(resource)
 	switch {
@@ -183,7 +183,7 @@ func (sn *Snapshot) Get(k Key) (*Version, bool) {
 }
 
 // Ascend yields the versions of a resource whose name has the prefix and is not less than from, in byte order of the
-// name, until yield returns false. It takes no lock, so yield may take as long as it likes, and may write.
+// name, until yield returns false. It takes no lock, so yield may take any time, and may write.
 func (sn *Snapshot) Ascend(resource, prefix, from string, yield func(*Version) bool) {
 	n := sn.names(resource)
 	if n == nil {
@@ -199,8 +199,8 @@ func (sn *Snapshot) Count(resource, prefix string) int {
 	return sn.CountFrom(resource, prefix, "")
 }
 
-// CountFrom is Count restricted to names that are not less than from. Names with a prefix stand side by side, so they
-// are counted by the ranks of both ends.
+// CountFrom is Count restricted to names that are not less than from. Names with a prefix are adjacent, so they are
+// counted by the ranks of both ends.
 func (sn *Snapshot) CountFrom(resource, prefix, from string) int {
 	n := sn.names(resource)
 	if n == nil {

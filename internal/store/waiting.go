@@ -7,12 +7,12 @@ import (
 )
 
 // Term is a label or a selectable field with its value. A cursor with a Term reads only the records of objects that
-// have it or had it before. The zero Term stands for no restriction.
+// have it or had it before. The zero Term is no restriction.
 type Term struct {
 	Label       bool // else a field
 	Name, Value string
-	// Form and Selection, of a field, are those of the sidecars whose Fields tell whether a version has it. In any
-	// other sidecar the field may be missing, or have the value that it had by an older definition.
+	// Form and Selection, of a field, are those of the sidecars whose Fields show whether a version has it. In any other
+	// sidecar the field may be missing, or have its value by an older definition.
 	Form, Selection uint64
 }
 
@@ -46,21 +46,21 @@ func (r *Record) concerns(prefix string, t Term) bool {
 
 // group is all cursors that wait for the next record with one prefix and term. Closing one channel wakes them all.
 //
-// A group is in the index of a feed until a record takes it out, and never returns to it. The cursors that wait again
-// after that make a new one. The feed's mu guards waiters; first is written under it before wake is closed, and may
-// be read after that without a lock, or before with the state's mu held.
+// A group is in the index of a feed until a record removes it, and never returns to it. Cursors that wait again after
+// that make a new one. The feed's mu guards waiters; first is written under it before wake is closed, and may be read
+// after that without a lock, or before with the state's mu held.
 type group struct {
 	wake    chan struct{}
 	waiters int   // > 0 while the group is in the index
-	first   int64 // revision of the record that took it out; 0 before. Written before wake is closed.
+	first   int64 // revision of the record that removed it; 0 before. Written before wake is closed.
 }
 
 // groupsByPrefix is the groups of one term.
 type groupsByPrefix map[string]*group
 
-// fire takes the groups out that wait for r, and appends them to woken. Of the two ways to find them it takes the one
-// with fewer steps: to compare every prefix with the name, or to look up every prefix that the name has. The second
-// keeps a change of one object cheap when thousands of watches wait for one object each.
+// fire removes the groups that wait for r, and appends them to woken. Of the two ways to find them it uses the one with
+// fewer steps: comparing every prefix with the name, or looking up every prefix of the name. The second keeps a change
+// of one object cheap when thousands of watches wait for one object each.
 //
 //	steps ≤ min(groups, length of the name + 1)
 func (p groupsByPrefix) fire(r *Record, woken []*group) []*group {
@@ -87,7 +87,7 @@ func (p groupsByPrefix) fire(r *Record, woken []*group) []*group {
 	return woken
 }
 
-// attribute is what terms have values for: a label, or a field of sidecars with this Form and Selection.
+// attribute is a label, or a field of sidecars with this Form and Selection: a term without its value.
 type attribute struct {
 	label           bool
 	name            string
@@ -97,8 +97,8 @@ type attribute struct {
 // attribute is the term without its value.
 func (t Term) attribute() attribute { return attribute{t.Label, t.Name, t.Form, t.Selection} }
 
-// outdated says whether a sidecar cannot show that its version has a term of this attribute. Labels are the same by
-// every definition.
+// outdated says whether a sidecar cannot show that its version has a term of this attribute. Labels do not depend on
+// definitions.
 func (a attribute) outdated(s *Sidecar) bool {
 	return !a.label && (s.Form != a.form || s.Selection != a.selection)
 }
@@ -109,16 +109,16 @@ func (a attribute) outdated(s *Sidecar) bool {
 // Pod concerns one of them. The obvious way, to wake all watches of a resource and let each one look at the record,
 // costs a thousand wake-ups for each change. So groups are indexed by attribute, value and prefix, and the labels and
 // fields of the old and the new version lead to the groups that the record concerns. The cost of a record depends on
-// how many groups it concerns and how many labels it has, and not on how many groups wait:
+// the number of groups that it concerns and on the number of its labels, and not on how many groups wait:
 //
 //	g is in the index at (t, prefix)  ⇔  g.waiters > 0 and no record since the join concerned (prefix, t)
 //	no map below terms is empty
 //
 // Two sorts of versions cost more, as it is not known which terms they have: an unreadable version visits all groups,
-// and one whose fields were computed by another definition all groups with a field as their term. The other error, to
-// leave a group asleep, would lose an event.
+// and one whose fields were computed by another definition all groups with a field as their term. The opposite error,
+// leaving a group asleep, would lose an event.
 type waiting struct {
-	any   groupsByPrefix // those without a term
+	any   groupsByPrefix // the groups without a term
 	terms map[attribute]map[string]groupsByPrefix
 }
 
@@ -164,8 +164,8 @@ func (w *waiting) check() {
 	}
 }
 
-// fire takes the groups out that wait for r, and appends them to woken. Both versions count; a group that the new
-// version has taken out is not found by the old one.
+// fire removes the groups that wait for r, and appends them to woken. Both versions count; a group that was removed for
+// the new version is not found again for the old one.
 func (w *waiting) fire(r *Record, woken []*group) []*group {
 	woken = w.any.fire(r, woken)
 	if len(w.terms) == 0 {
@@ -196,7 +196,7 @@ func (w *waiting) fireTerms(s *Sidecar, r *Record, woken []*group) []*group {
 	for i := range s.Labels {
 		woken = w.fireTerm(attribute{label: true, name: s.Labels[i].Name}, s.Labels[i].Value, r, woken)
 	}
-	// There are as many attributes as names by which clients select, which are few; values are not looked at here
+	// The number of attributes is that of the names by which clients select, which is small; values are not looked at here
 	// unless the sidecar is of another definition.
 	for about, values := range w.terms {
 		if about.outdated(s) {
@@ -254,8 +254,8 @@ func (w *waiting) join(prefix string, t Term) *group {
 	return g
 }
 
-// leave takes one waiter out of a group that was not woken when the caller looked. It may have been taken out of the
-// index since, and another group may stand in its place.
+// leave removes one waiter from a group that was not woken when the caller checked. The group may have been removed
+// from the index since, and another one may be in its place.
 func (w *waiting) leave(prefix string, t Term, g *group) {
 	if g.waiters--; g.waiters > 0 {
 		return

@@ -8,16 +8,15 @@ import (
 	"plinth/internal/invariants"
 )
 
-// A batch that Next returns ends at the first of these bounds, so that a consumer that stalls holds no more than
-// that.
+// A batch that Next returns ends at the first of these bounds, so that a consumer that stalls holds no more than that.
 const (
 	nextRecords = 64
 	nextBytes   = 48 << 10
 )
 
-// Cursor is a position in a feed: the history of one resource, or of all. It holds no records, but for the last batch
-// that it returned; what it has not read yet stands in the history. One goroutine at a time uses it, except for
-// Close.
+// Cursor is a position in a feed: the history of one resource, or of all. It holds no records except the last batch
+// that it returned; the records that it has not read yet are in the history. One goroutine at a time uses it, except
+// for Close.
 //
 // With R(a, b) = the records of the feed with a < Revision ≤ b that concern prefix and term, and w the revision that
 // the watch began after:
@@ -63,8 +62,8 @@ func (s *State) WatchAll(after int64) (*Cursor, error) {
 	return s.cursor(s.history.all, "", Term{}, after)
 }
 
-// cursor makes a cursor on a feed. The check of the history is one of the moment: the history may be dropped before
-// the first call of Next, which then says so.
+// cursor makes a cursor on a feed. The history is checked only now: it may be dropped before the first call of Next,
+// which then returns ErrCompacted.
 func (s *State) cursor(f *feed, prefix string, t Term, after int64) (*Cursor, error) {
 	s.mu.RLock()
 	closed, horizon, floor := s.ended, s.history.horizon, f.floor
@@ -80,7 +79,7 @@ func (s *State) cursor(f *feed, prefix string, t Term, after int64) (*Cursor, er
 			return nil, err
 		}
 	}
-	// A watch lives long, and its strings may point into a request that does not.
+	// A watch lives long, and its strings may point into a request, whose memory they would keep.
 	t.Name, t.Value = strings.Clone(t.Name), strings.Clone(t.Value)
 	return &Cursor{state: s, feed: f, prefix: strings.Clone(prefix), term: t, after: after}, nil
 }
@@ -121,7 +120,7 @@ func (c *Cursor) Poll() ([]*Record, error) {
 	}
 }
 
-// wouldWait is what read returns in the place of a group when it is not to join one.
+// wouldWait is returned by read in the place of a group when it is not to join one.
 var wouldWait = &group{}
 
 // Revision is the revision up to which all records were returned. Next and Poll advance it over records that do not
@@ -174,7 +173,7 @@ func (c *Cursor) read(ctx context.Context, join bool) ([]*Record, *group, error)
 	return nil, c.feed.join(c.prefix, c.term), nil
 }
 
-// check fails unless the last step went forward, and the batch is of the range that it went over.
+// check fails unless the last step did not go back, and the batch is within the range of that step.
 func (c *Cursor) check(before, newest int64) {
 	if c.after < before || c.after > max(before, newest) {
 		invariants.Fail("store: a cursor moved from %d to %d of %d", before, c.after, newest)
@@ -189,8 +188,8 @@ func (c *Cursor) check(before, newest int64) {
 	}
 }
 
-// readMemory fills the buffer from the records in memory and says whether it came to their end. The number of steps
-// is bounded, so that a cursor with a rare term does not hold the state's lock for long. The caller holds that lock.
+// readMemory fills the buffer from the records in memory and says whether it reached their end. The number of steps is
+// bounded, so that a cursor with a rare term does not hold the state's lock for long. The caller holds that lock.
 func (c *Cursor) readMemory() (end bool) {
 	records := &c.feed.records
 	n := records.len()
@@ -198,7 +197,7 @@ func (c *Cursor) readMemory() (end bool) {
 	bytes := 0
 	for steps := 0; i < n; i, steps = i+1, steps+1 {
 		r := records.at(i)
-		// The rest stays for the next call: everything before this record was looked at.
+		// The next call reads the rest; all records before this one were read.
 		if len(c.buffer) >= nextRecords || bytes >= nextBytes || steps > 16*nextRecords {
 			c.after = r.Revision - 1
 			return false
@@ -282,14 +281,14 @@ func (c *Cursor) readLog(ctx context.Context, until int64) error {
 	return err
 }
 
-// leave ends a wait that ctx cut short. Without it the group of a closed watcher would stay in the index, and its
-// memory with it, until a record arrives that concerns it.
+// leave ends a wait that ctx cut short. Without it the group of a closed watcher, and its memory, would stay in the
+// index until a record arrives that concerns it.
 func (c *Cursor) leave(g *group) {
 	s := c.state
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	// The group was taken out while ctx ended: up to the record that did so, no record concerned the cursor, and it will
-	// be read again. Otherwise this holds up to the newest revision.
+	// If the group was removed while ctx ended, no record before the one that removed it concerned the cursor, and that
+	// record will be read again. Otherwise no record up to the newest revision did.
 	if g.first > 0 {
 		c.after = max(c.after, g.first-1)
 		return

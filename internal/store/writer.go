@@ -7,13 +7,13 @@ import (
 )
 
 // Writer decides which writes are accepted, and applies them to the state. The embedded one (Open) orders commits
-// itself and makes them durable in a Log. Another one may write to a store that several processes share; it applies
-// the commits of all of them.
+// itself and makes them durable in a Log. Another one may write to a store that several processes share; it applies the
+// commits of all of them.
 //
 // The contract of every Writer:
 //
-//   - Commit returns a revision, or a conflict, only once the state has the version that this refers to. So a caller
-//     that reads again after a conflict finds another version than the one that it lost with, and a retry cannot fail
+//   - Commit returns a revision, or a conflict, only once the state has the version that caused it. So a caller that
+//     reads again after a conflict finds another version than the one with which it failed, and a retry cannot fail
 //     again for the same reason.
 //   - Commits become visible in the order of their revisions, each as a whole.
 type Writer interface {
@@ -26,9 +26,8 @@ type Writer interface {
 	// The store keeps the data of the changes; they must not be changed from here on.
 	Commit(ctx context.Context, pre []Precondition, changes []Change) (revision int64, err error)
 
-	// Fresh says whether the state's version of a key is current: no older than the newest version at the time of
-	// the call. With sure set it makes it so, or returns an error. The zero Key stands for all keys, and for the
-	// state's revision.
+	// Fresh says whether the state's version of a key is current: no older than the newest version at the time of the
+	// call. With sure set it makes it so, or returns an error. The zero Key means all keys, and the state's revision.
 	Fresh(ctx context.Context, k Key, sure bool) (current bool, err error)
 
 	// Healthy returns why no more writes are accepted; nil while they are.
@@ -63,12 +62,12 @@ func Open(c Config) (*Store, error) {
 }
 
 // Live returns the live version of a key, nil if there is none, and whether it is known to be current: no older than
-// the newest one at the time of the call. Where other processes write, to find that out takes a request to them. So a
+// the newest one at the time of the call. If other processes write to the store, that takes a request to them. So a
 // caller begins with sure unset; if it would then refuse the request, or write nothing, it reads again with sure set.
 // Before a commit there is no need to: its preconditions are checked against the current version.
 func (s *Store) Live(ctx context.Context, k Key, sure bool) (v *Version, current bool, err error) {
-	// The embedded writer is always current. It is not called: a key that is passed through an interface costs every read
-	// an allocation.
+	// The embedded writer is always current. It is not called: passing a key through an interface costs every read an
+	// allocation.
 	if _, alone := s.Writer.(*sequencer); alone {
 		v, _ = s.Get(k)
 		return v, true, nil
@@ -76,6 +75,6 @@ func (s *Store) Live(ctx context.Context, k Key, sure bool) (v *Version, current
 	if current, err = s.Fresh(ctx, k.clone(), sure); err != nil {
 		return nil, false, err
 	}
-	v, _ = s.Get(k) // after Fresh, so that it is as new as that said
+	v, _ = s.Get(k) // after Fresh, so that it is at least as new as Fresh has said
 	return v, current, nil
 }
