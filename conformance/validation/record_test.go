@@ -379,9 +379,12 @@ func (r *recorder) useful(t *testing.T, k *kindUnderTest, p *prepared,
 	return cases
 }
 
+// maxErrors is the maximum number of errors of a case that is recorded. Fewer changes can mean more errors.
+const maxErrors = 6
+
 // small says whether a case is short enough to be read.
 func (p *prepared) small() bool {
-	return len(p.says) <= 6 && p.Changes() <= 12 && len(p.Case.String()) <= 4000
+	return len(p.says) <= maxErrors && p.Changes() <= 12 && len(p.Case.String()) <= 4000
 }
 
 // minimise removes changes, many at a time first, and then parts of their values, as long as useful still holds for the
@@ -389,7 +392,7 @@ func (p *prepared) small() bool {
 func (r *recorder) minimise(p *prepared, useful func(*prepared) bool) *prepared {
 	accept := func(c *validationtest.Case) bool {
 		less := r.prepare(c)
-		ok := less != nil && useful(less)
+		ok := less != nil && len(less.says) <= max(len(p.says), maxErrors) && useful(less)
 		if ok {
 			p = less
 		}
