@@ -3,6 +3,7 @@ package validation
 import (
 	"encoding/base64"
 	"encoding/json"
+	"strings"
 
 	"plinth/internal/fielderrors"
 	"plinth/object"
@@ -36,11 +37,7 @@ func configMapCreate(f *errorList, config object.Value) {
 
 // decodedLength is the number of bytes that a base64 text encodes.
 func decodedLength(s string) int {
-	n := len(s) / 4 * 3
-	for i := len(s) - 1; i >= 0 && s[i] == '='; i-- {
-		n--
-	}
-	return n
+	return base64.StdEncoding.DecodedLen(len(s)) - strings.Count(s, "=")
 }
 
 func configMapUpdate(f *errorList, config, old object.Value) {
@@ -117,11 +114,8 @@ func (f *errorList) jsonInSecret(data object.Value, key string, p *fielderrors.P
 		f.Required(p.Key(key), "")
 		return
 	}
-	text, err := base64.StdEncoding.DecodeString(value.Str())
-	if err == nil {
-		err = json.Unmarshal(text, &map[string]any{})
-	}
-	if err != nil {
+	text, _ := base64.StdEncoding.DecodeString(value.Str()) // decoding has refused other texts
+	if err := json.Unmarshal(text, &map[string]any{}); err != nil {
 		f.Invalid(p.Key(key), "<secret contents redacted>", err.Error())
 	}
 }

@@ -45,15 +45,11 @@ func (f *errorList) containers(r *podRules, p *fielderrors.Place) {
 }
 
 func (f *errorList) initContainers(r *podRules, p *fielderrors.Place) {
-	containers := r.spec.At("initContainers")
-	if containers.Len() == 0 {
-		return
-	}
 	var names seen
 	for _, container := range r.spec.At("containers").Items() {
 		names.add(text(container, "name"))
 	}
-	for i, container := range containers.Items() {
+	for i, container := range r.spec.At("initContainers").Items() {
 		p := p.Item(i)
 		f.container(r, container, p)
 		sidecar := text(container, "restartPolicy") == "Always"
@@ -89,10 +85,6 @@ var notEphemeral = [...]string{"ports", "resources", "resizePolicy", "restartPol
 	"livenessProbe", "readinessProbe", "startupProbe", "lifecycle"}
 
 func (f *errorList) ephemeralContainers(r *podRules, p *fielderrors.Place) {
-	containers := r.spec.At("ephemeralContainers")
-	if containers.Len() == 0 {
-		return
-	}
 	var others, names seen
 	for _, kind := range containerLists[:2] {
 		for _, container := range r.spec.At(kind).Items() {
@@ -101,7 +93,7 @@ func (f *errorList) ephemeralContainers(r *podRules, p *fielderrors.Place) {
 		}
 	}
 	const why = "cannot be set for an Ephemeral Container"
-	for i, container := range containers.Items() {
+	for i, container := range r.spec.At("ephemeralContainers").Items() {
 		p := p.Item(i)
 		f.container(r, container, p)
 		f.trimmedImage(container, p)
@@ -307,9 +299,8 @@ func (f *errorList) fileKeyRef(ref object.Value, p *fielderrors.Place) {
 
 func (f *errorList) envFrom(sources object.Value, p *fielderrors.Place) {
 	for i, source := range sources.Items() {
-		if prefix := text(source, "prefix"); prefix != "" {
-			f.Each(p.Item(i).To("prefix"), prefix, envNameErrors(prefix))
-		}
+		prefix := text(source, "prefix")
+		f.Each(p.Item(i).To("prefix"), prefix, envNameErrors(prefix))
 		n := 0
 		for _, key := range [...]string{"configMapRef", "secretRef"} {
 			ref := source.At(key)
@@ -319,7 +310,7 @@ func (f *errorList) envFrom(sources object.Value, p *fielderrors.Place) {
 			n++
 			if name := text(ref, "name"); name == "" {
 				f.Required(p.Item(i).To(key).To("name"), "")
-			} else if !objectmeta.IsSubdomain(name) {
+			} else {
 				f.Each(p.Item(i).To(key).To("name"), name, subdomainPrefixErrors(name))
 			}
 		}
@@ -340,26 +331,19 @@ func subdomainPrefixErrors(s string) []string {
 	return objectmeta.SubdomainErrors(s)
 }
 
-// The fields of a pod that the downward API provides, in the environment and in a volume; sorted.
+// The fields of a pod that the downward API provides, in the environment and in a volume; sorted, as errors list them.
 var (
 	envFields = []string{"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName",
 		"spec.serviceAccountName",
 		"status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"}
 	volumeFields = []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace",
 		"metadata.uid"}
-	// knownFields are all fields that the reference knows.
-	knownFields = []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace",
-		"metadata.uid",
-		"spec.nodeName", "spec.restartPolicy", "spec.serviceAccountName", "spec.schedulerName",
-		"status.phase", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"}
+	// otherFields are known to the reference (ConvertDownwardAPIFieldLabel), which provides them nowhere.
+	otherFields = []string{"spec.restartPolicy", "spec.schedulerName", "status.phase"}
 )
 
 func (f *errorList) fieldRef(ref object.Value, supported []string, p *fielderrors.Place) {
 	version, path := text(ref, "apiVersion"), text(ref, "fieldPath")
-	if version == "" {
-		f.Required(p.To("apiVersion"), "")
-		return
-	}
 	if path == "" {
 		f.Required(p.To("fieldPath"), "")
 		return
@@ -382,7 +366,7 @@ func (f *errorList) fieldRef(ref object.Value, supported []string, p *fielderror
 		if !holds(supported, "spec.nodeName") {
 			f.UnsupportedText(p.To("fieldPath"), "spec.nodeName", supported)
 		}
-	case !holds(knownFields, path):
+	case !holds(envFields, path) && !holds(volumeFields, path) && !holds(otherFields, path):
 		f.Invalid(p.To("fieldPath"), path, converting+"field label not supported: "+path)
 	default:
 		f.UnsupportedText(p.To("fieldPath"), path, supported)
@@ -398,17 +382,13 @@ func holds(list []string, s string) bool {
 	return false
 }
 
-// subscriptOf splits metadata.labels['key'].
+// subscriptOf splits metadata.labels['key']; ok is false for a path without a subscript.
 func subscriptOf(path string) (field, key string, ok bool) {
 	inner, ok := strings.CutSuffix(path, "']")
-	if !ok {
-		return path, "", false
+	if ok {
+		field, key, ok = strings.Cut(inner, "['")
 	}
-	field, key, ok = strings.Cut(inner, "['")
-	if !ok || field == "" {
-		return path, "", false
-	}
-	return field, key, true
+	return field, key, ok && field != ""
 }
 
 // The resources of a container that the downward API provides; sorted.
@@ -490,9 +470,6 @@ func (f *errorList) probe(probe, grace object.Value, p *fielderrors.Place) {
 }
 
 func (f *errorList) lifecycle(lifecycle, grace object.Value, p *fielderrors.Place) {
-	if lifecycle.IsNull() {
-		return
-	}
 	for _, key := range [...]string{"postStart", "preStop"} {
 		if handler := lifecycle.At(key); !handler.IsNull() {
 			f.handler(handler, grace, p.To(key))
@@ -513,7 +490,6 @@ func (f *errorList) handler(handler, grace object.Value, p *fielderrors.Place) {
 		p := p.To(key)
 		if n++; n > 1 {
 			f.Forbidden(p, "may not specify more than 1 handler type")
-			n = 1
 			continue
 		}
 		switch key {
@@ -528,7 +504,7 @@ func (f *errorList) handler(handler, grace object.Value, p *fielderrors.Place) {
 		case "grpc":
 			f.port(p.To("port"), number(action, "port"))
 		case "sleep":
-			if seconds := number(action, "seconds"); !grace.IsNull() && (seconds < 0 || seconds > grace.Int()) {
+			if seconds := number(action, "seconds"); seconds < 0 || seconds > grace.Int() {
 				f.Invalid(p, seconds,
 					fmt.Sprintf("must be non-negative and less than terminationGracePeriodSeconds (%d)", grace.Int()))
 			}
@@ -542,7 +518,6 @@ func (f *errorList) handler(handler, grace object.Value, p *fielderrors.Place) {
 var schemes = []string{"HTTP", "HTTPS"}
 
 func (f *errorList) httpGet(action object.Value, p *fielderrors.Place) {
-	f.requiredText(p.To("path"), text(action, "path"))
 	f.portOrName(p.To("port"), action.At("port"))
 	f.only(p.To("scheme"), text(action, "scheme"), schemes)
 	for _, header := range action.At("httpHeaders").Items() {

@@ -418,7 +418,7 @@ func podCreate(f *errorList, pod object.Value) {
 // podTemplate checks the template of a controller's pods. was is the old template, null in a new object.
 func (f *errorList) podTemplate(template, was object.Value, p *fielderrors.Place) {
 	before := len(f.List)
-	f.strictPodTemplate(template, leniency{}, p)
+	f.strictPodTemplate(template, leniency{spreadKeys: brokenSpreadKeys(was.At("spec"))}, p)
 	if len(f.List) > before && !was.IsNull() {
 		if old := lenient(was.At("spec"), was.At("metadata")); old != (leniency{}) {
 			f.List = f.List[:before]

@@ -97,12 +97,11 @@ func (old *leniency) lenientScheduling(spec object.Value) {
 		}
 	}
 	for _, constraint := range spec.At("topologySpreadConstraints").Items() {
-		var selector, keys errorList
+		var selector errorList
 		selector.labelSelector(constraint.At("labelSelector"), nil, false)
-		keys.labelKeys(constraint, nil)
 		old.spreadSelectors = old.spreadSelectors || len(selector.List) > 0
-		old.spreadKeys = old.spreadKeys || len(keys.List) > 0
 	}
+	old.spreadKeys = brokenSpreadKeys(spec)
 }
 
 // badLabelValue says whether one of the requirements has a value that is not a valid label value.
@@ -124,10 +123,10 @@ const updatable = "pod updates may not change fields other than `spec.containers
 // podRunning checks an updated Pod, but not whether its changes are allowed.
 func podRunning(f *errorList, pod, was object.Value) { f.podExcused(pod, was) }
 
-// podExcused is podRunning. It returns the leniency that was needed: the zero value if the new Pod is valid without.
+// podExcused is podRunning. It returns the leniency that was needed.
 func (f *errorList) podExcused(pod, was object.Value) leniency {
 	f.qualifiedFinalizers(pod)
-	excuse := leniency{}
+	excuse := leniency{spreadKeys: brokenSpreadKeys(was.At("spec"))}
 	before := len(f.List)
 	if f.podAndMeta(pod, excuse); len(f.List) > before {
 		if excuse = lenient(was.At("spec"), was.At("metadata")); excuse != (leniency{}) {

@@ -2,7 +2,10 @@ package validation
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"plinth/internal/fielderrors"
 	"plinth/internal/objectmeta"
@@ -52,6 +55,11 @@ func (f *errorList) tolerationValue(operator, value string, old leniency, p *fie
 	case "Lt", "Gt":
 		if !old.comparisons {
 			f.Unsupported(p.To("operator"), operator, comparisonOperators)
+			return
+		}
+		f.Each(p.To("value"), value, content.IsDecimalInteger(value))
+		if _, err := strconv.ParseInt(value, 10, 64); err != nil {
+			f.Invalid(p.To("value"), value, err.Error())
 		}
 	default:
 		f.Unsupported(p.To("operator"), operator, tolerationOperators)
@@ -59,20 +67,15 @@ func (f *errorList) tolerationValue(operator, value string, old leniency, p *fie
 }
 
 func (f *errorList) affinity(affinity object.Value, old leniency, p *fielderrors.Place) {
-	if affinity.Len() == 0 {
-		return
-	}
 	const required, preferred = "requiredDuringSchedulingIgnoredDuringExecution",
 		"preferredDuringSchedulingIgnoredDuringExecution"
-	if node := affinity.At("nodeAffinity"); !node.IsNull() {
-		p := p.To("nodeAffinity")
-		if selector := node.At(required); !selector.IsNull() {
-			f.nodeSelector(selector, old.labelValuesInNodeAffinity, p.To(required))
-		}
-		for i, term := range node.At(preferred).Items() {
-			f.weight(term, p.To(preferred).Item(i))
-			f.nodeSelectorTerm(term.At("preference"), true, p.To(preferred).Item(i).To("preference"))
-		}
+	node, at := affinity.At("nodeAffinity"), p.To("nodeAffinity")
+	if selector := node.At(required); !selector.IsNull() {
+		f.nodeSelector(selector, old.labelValuesInNodeAffinity, at.To(required))
+	}
+	for i, term := range node.At(preferred).Items() {
+		f.weight(term, at.To(preferred).Item(i))
+		f.nodeSelectorTerm(term.At("preference"), true, at.To(preferred).Item(i).To("preference"))
 	}
 	for _, key := range [...]string{"podAffinity", "podAntiAffinity"} {
 		pods := affinity.At(key)
@@ -112,31 +115,14 @@ func (f *errorList) nodeSelectorTerm(term object.Value, lenient bool, p *fielder
 }
 
 func (f *errorList) nodeRequirement(requirement object.Value, lenient bool, p *fielderrors.Place) {
-	values := requirement.At("values")
-	switch operator := text(requirement, "operator"); operator {
-	case "In", "NotIn":
-		if values.Len() == 0 {
-			f.Required(p.To("values"), "must be specified when `operator` is 'In' or 'NotIn'")
-		}
-	case "Exists", "DoesNotExist":
-		if values.Len() > 0 {
-			f.Forbidden(p.To("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
-		}
-	case "Gt", "Lt":
-		if values.Len() != 1 {
-			f.Required(p.To("values"), "must be specified single value when `operator` is 'Lt' or 'Gt'")
-		}
-	default:
-		f.Invalid(p.To("operator"), fielderrors.Word(operator), notOperator)
-	}
-	f.qualified(p.To("key"), text(requirement, "key"))
-	if lenient {
+	if operator := text(requirement, "operator"); operator != "Gt" && operator != "Lt" {
+		f.labelRequirement(requirement, p, lenient)
 		return
 	}
-	for i, value := range values.Items() {
-		s := value.Str()
-		f.Each(p.To("values").Item(i), s, objectmeta.LabelValueErrors(s))
+	if length(requirement, "values") != 1 {
+		f.Required(p.To("values"), "must be specified single value when `operator` is 'Lt' or 'Gt'")
 	}
+	f.keyAndValues(requirement, p, lenient)
 }
 
 func (f *errorList) nodeFieldRequirement(requirement object.Value, p *fielderrors.Place) {
@@ -187,9 +173,6 @@ func (f *errorList) labelKeys(term object.Value, p *fielderrors.Place) {
 			f.qualified(p.To(key).Item(i), item.Str())
 		}
 	}
-	if matched.Len() == 0 {
-		return
-	}
 	f.repeatedLabelKeys(selector, matched, p)
 	for i, item := range matched.Items() {
 		if contains(mismatched, item.Str()) {
@@ -203,9 +186,6 @@ const repeatedKey = "exists in both matchLabelKeys and labelSelector"
 // repeatedLabelKeys refuses matchLabelKeys that the selector already has, apart from the requirement that the reference
 // adds for each of them.
 func (f *errorList) repeatedLabelKeys(selector, matched object.Value, p *fielderrors.Place) {
-	if selector.IsNull() {
-		return
-	}
 	var keys seen
 	for _, m := range selector.At("matchLabels").Members() {
 		keys.add(m.Key)
@@ -260,12 +240,21 @@ func (f *errorList) topologySpread(constraints object.Value, old leniency, p *fi
 	}
 }
 
+// brokenSpreadKeys says whether a spec breaks the rule of labelKeys. Then its update must keep legacySpreadKeys instead,
+// even if the new spec would keep both: unlike other leniency, this one can also refuse.
+func brokenSpreadKeys(spec object.Value) bool {
+	for _, constraint := range spec.At("topologySpreadConstraints").Items() {
+		var f errorList
+		if f.labelKeys(constraint, nil); len(f.List) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // legacySpreadKeys is the rule for a pod that was stored before its keys were added to its selector.
 func (f *errorList) legacySpreadKeys(constraint object.Value, p *fielderrors.Place) {
 	keys := constraint.At("matchLabelKeys")
-	if keys.Len() == 0 {
-		return
-	}
 	selector := constraint.At("labelSelector")
 	var named seen
 	for _, m := range selector.At("matchLabels").Members() {
@@ -274,7 +263,7 @@ func (f *errorList) legacySpreadKeys(constraint object.Value, p *fielderrors.Pla
 	for _, requirement := range selector.At("matchExpressions").Items() {
 		named.add(text(requirement, "key"))
 	}
-	if selector.IsNull() {
+	if keys.Len() > 0 && selector.IsNull() {
 		f.Forbidden(p, "must not be specified when labelSelector is not set")
 	}
 	for i, item := range keys.Items() {

@@ -19,9 +19,6 @@ var (
 
 func (f *errorList) podSecurityContext(r *podRules, p *fielderrors.Place) {
 	context := r.spec.At("securityContext")
-	if context.Len() == 0 {
-		return
-	}
 	f.id(p.To("fsGroup"), context.At("fsGroup"))
 	f.id(p.To("runAsUser"), context.At("runAsUser"))
 	f.id(p.To("runAsGroup"), context.At("runAsGroup"))
@@ -38,9 +35,6 @@ func (f *errorList) podSecurityContext(r *podRules, p *fielderrors.Place) {
 }
 
 func (f *errorList) securityContext(r *podRules, context object.Value, p *fielderrors.Place) {
-	if context.Len() == 0 {
-		return
-	}
 	f.id(p.To("runAsUser"), context.At("runAsUser"))
 	f.id(p.To("runAsGroup"), context.At("runAsGroup"))
 	if mount := context.At("procMount"); !mount.IsNull() {
@@ -98,7 +92,7 @@ func (f *errorList) appArmor(profile object.Value, p *fielderrors.Place) {
 	case "Localhost":
 		trimmed := strings.TrimSpace(local.Str())
 		switch {
-		case !local.IsNull() && trimmed != local.Str():
+		case trimmed != local.Str():
 			f.Invalid(p.To("localhostProfile"), local.Str(), "must not be padded with whitespace")
 		case trimmed == "":
 			f.Required(p.To("localhostProfile"), "must be set when AppArmor type is Localhost")
@@ -141,9 +135,6 @@ func (f *errorList) appArmorAnnotation(container, profile string, spec object.Va
 
 // profilesAgree demands that the annotation and the field agree if both specify the profile of a container.
 func (f *errorList) profilesAgree(annotations, spec object.Value, p *fielderrors.Place) {
-	if annotations.Len() == 0 {
-		return
-	}
 	if annotation, ok := annotations.Get(seccompPodAnnotation); ok {
 		f.profileAgrees("seccomp", annotation.Str(), spec.At("securityContext", "seccompProfile"),
 			p.To("securityContext").To("seccompProfile"))
@@ -243,17 +234,8 @@ func hostSysctl(name string, spec object.Value) string {
 // normalSysctl is a sysctl's name with dots between its parts: if the first separator is a slash, slashes are
 // separators, written as dots, and dots are part of a name, written as slashes.
 func normalSysctl(name string) string {
-	first := strings.IndexAny(name, "./")
-	if first < 0 || name[first] == '.' {
+	if first, _, _ := strings.Cut(name, "/"); strings.Contains(first, ".") {
 		return name
 	}
-	return strings.Map(func(r rune) rune {
-		switch r {
-		case '.':
-			return '/'
-		case '/':
-			return '.'
-		}
-		return r
-	}, name)
+	return strings.NewReplacer("/", ".", ".", "/").Replace(name)
 }

@@ -3,6 +3,7 @@ package validation
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -27,9 +28,9 @@ var (
 // volumes checks the volumes of a pod and records the valid ones.
 func (f *errorList) volumes(r *podRules, p *fielderrors.Place) {
 	volumes := r.spec.At("volumes").Items()
+	valid := make([]object.Value, 0, len(volumes))
+	claims := ephemeralClaims(text(r.meta, "name"), volumes)
 	var names seen
-	var good []object.Value // only if not all are
-	faulty := false
 	for i, volume := range volumes {
 		p := p.Item(i)
 		name := text(volume, "name")
@@ -39,42 +40,27 @@ func (f *errorList) volumes(r *podRules, p *fielderrors.Place) {
 		if names.has(name) {
 			f.Duplicate(p.To("name"), name)
 		}
-		switch bad := len(f.List) > before; {
-		case !bad && faulty:
-			good = append(good, volume)
-		case bad && !faulty:
-			faulty = true
-			good = append(good, volumes[:i]...)
-		}
 		if len(f.List) == before {
 			names.add(name)
+			valid = append(valid, volume)
 		}
-		f.claimOfEphemeral(r, volume, volumes, p)
+		if claim := text(volume.At("persistentVolumeClaim"), "claimName"); claims.has(claim) {
+			f.Invalid(p.To("persistentVolumeClaim").To("claimName"), claim,
+				"must not reference a PVC that gets created for an ephemeral volume")
+		}
 	}
-	if !faulty {
-		good = volumes
-	}
-	r.volumes = newByName(good)
+	r.volumes = newByName(valid)
 }
 
-// claimOfEphemeral refuses to name the claim that another volume of the pod will make.
-func (f *errorList) claimOfEphemeral(r *podRules, volume object.Value, volumes []object.Value, p *fielderrors.Place) {
-	claim := volume.At("persistentVolumeClaim")
-	pod := text(r.meta, "name")
-	if claim.IsNull() || pod == "" {
-		return
-	}
-	name := text(claim, "claimName")
-	if !strings.HasPrefix(name, pod+"-") {
-		return
-	}
-	for _, other := range volumes {
-		if has(other, "ephemeral") && name == pod+"-"+text(other, "name") {
-			f.Invalid(p.To("persistentVolumeClaim").To("claimName"), name,
-				"must not reference a PVC that gets created for an ephemeral volume")
-			return
+// ephemeralClaims are the names of the claims that the cluster will make for a pod's ephemeral volumes. The name of a
+// template's pods is not known, and is empty here.
+func ephemeralClaims(pod string, volumes []object.Value) (names seen) {
+	for _, volume := range volumes {
+		if pod != "" && has(volume, "ephemeral") {
+			names.add(pod + "-" + text(volume, "name"))
 		}
 	}
+	return names
 }
 
 // source is one kind of volume: its member, and its name in the paths of the reference's errors for a second source
@@ -93,7 +79,7 @@ var podSources = []source{
 	{key: "projected"}, {key: "scaleIO"}, {key: "csi"}, {key: "ephemeral"}, {key: "image"},
 }
 
-// volume checks the source of a volume.
+// volume checks the source of a volume. There is one: the default is an emptyDir.
 func (f *errorList) volume(r *podRules, volume object.Value, p *fielderrors.Place) {
 	n := 0
 	for _, kind := range podSources {
@@ -106,14 +92,11 @@ func (f *errorList) volume(r *podRules, volume object.Value, p *fielderrors.Plac
 		} else {
 			f.podSource(r, kind.key, from, volume, p.To(or(kind.inside, kind.key)))
 		}
-		if kind.key == "iscsi" && has(from, "initiatorName") &&
+		if has(from, "initiatorName") && // of iscsi
 			len(text(volume, "name"))+1+len(text(from, "targetPortal")) > 64 {
 			f.Invalid(p.To("name"), text(volume, "name"),
 				"Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.")
 		}
-	}
-	if n == 0 {
-		f.Required(p, "must specify a volume type")
 	}
 }
 
@@ -189,7 +172,7 @@ func (f *errorList) ephemeralVolume(r *podRules, from object.Value, name string,
 }
 
 func (f *errorList) mode(p *fielderrors.Place, v object.Value) {
-	if !v.IsNull() && (v.Int() < 0 || v.Int() > maxMode) {
+	if v.Int() < 0 || v.Int() > maxMode {
 		f.Invalid(p, v.Int(), fileMode)
 	}
 }
@@ -320,12 +303,12 @@ const (
 
 // projectedToken checks a token for the pod's account; volume is the place that the reference reports for its path.
 func (f *errorList) projectedToken(r *podRules, token object.Value, p, volume *fielderrors.Place) {
-	if seconds := token.At("expirationSeconds"); seconds.IsNull() {
-		f.Required(p.To("expirationSeconds"), "")
-	} else if seconds.Int() < minTokenSeconds {
-		f.Invalid(p.To("expirationSeconds"), seconds.Int(), "may not specify a duration less than 10 minutes")
-	} else if seconds.Int() > maxTokenSeconds {
-		f.Invalid(p.To("expirationSeconds"), seconds.Int(), "may not specify a duration larger than 2^32 seconds")
+	seconds := number(token, "expirationSeconds")
+	if seconds < minTokenSeconds {
+		f.Invalid(p.To("expirationSeconds"), seconds, "may not specify a duration less than 10 minutes")
+	}
+	if seconds > maxTokenSeconds {
+		f.Invalid(p.To("expirationSeconds"), seconds, "may not specify a duration larger than 2^32 seconds")
 	}
 	if file := text(token, "path"); file == "" {
 		f.Required(volume.To("path"), "")
@@ -363,8 +346,8 @@ func (f *errorList) projectedBundle(bundle object.Value, p *fielderrors.Place) {
 	f.localPath(p.To("path"), text(bundle, "path"))
 }
 
-// selectorOrder are the members of a label selector in the order of its Go type.
-var selectorOrder = []string{"matchLabels", "matchExpressions"}
+// selectorOrder are the first members of a label selector in the order of its Go type.
+var selectorOrder = []string{"matchLabels"}
 
 var keyTypes = []string{"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"}
 
@@ -406,13 +389,9 @@ func (f *errorList) certificateLifetime(seconds int64, signer string, p *fielder
 
 // volumeMounts checks the mounts of a pod's volumes in a container.
 func (f *errorList) volumeMounts(r *podRules, container object.Value, p *fielderrors.Place) {
-	mounts := container.At("volumeMounts")
-	if mounts.Len() == 0 {
-		return
-	}
 	devices := pathsOf(container.At("volumeDevices"), "devicePath")
 	var points seen
-	for i, mount := range mounts.Items() {
+	for i, mount := range container.At("volumeMounts").Items() {
 		at := p.Item(i)
 		name, point := text(mount, "name"), text(mount, "mountPath")
 		f.requiredText(at.To("name"), name)
@@ -423,10 +402,10 @@ func (f *errorList) volumeMounts(r *podRules, container object.Value, p *fielder
 		if points.add(point) {
 			f.Invalid(at.To("mountPath"), point, "must be unique")
 		}
-		if devices.names[name] {
+		if devices.names.has(name) {
 			f.Invalid(at.To("name"), name, "must not already exist in volumeDevices")
 		}
-		if devices.paths[point] {
+		if devices.paths.has(point) {
 			f.Invalid(at.To("mountPath"), point, "must not already exist as a path in volumeDevices")
 		}
 		f.subPaths(mount, p, at)
@@ -436,16 +415,11 @@ func (f *errorList) volumeMounts(r *podRules, container object.Value, p *fielder
 
 func (f *errorList) subPaths(mount object.Value, p, at *fielderrors.Place) {
 	sub, expr := text(mount, "subPath"), text(mount, "subPathExpr")
-	if sub != "" {
-		f.descending(p.To("subPath"), sub)
-	}
-	if expr == "" {
-		return
-	}
-	if sub != "" {
+	f.descending(p.To("subPath"), sub)
+	f.descending(p.To("subPathExpr"), expr)
+	if sub != "" && expr != "" {
 		f.Invalid(at.To("subPathExpr"), expr, "subPathExpr and subPath are mutually exclusive")
 	}
-	f.descending(p.To("subPathExpr"), expr)
 }
 
 func (f *errorList) mountModes(container, mount object.Value, p *fielderrors.Place) {
@@ -474,32 +448,22 @@ func (f *errorList) mountModes(container, mount object.Value, p *fielderrors.Pla
 }
 
 // taken are the names and paths of mounts or devices. If a name is repeated, the path of the last one counts.
-type taken struct{ names, paths map[string]bool }
+type taken struct{ names, paths seen }
 
-func pathsOf(items object.Value, key string) taken {
-	if items.Len() == 0 {
-		return taken{}
-	}
-	last := make(map[string]string, items.Len())
-	for _, item := range items.Items() {
-		last[text(item, "name")] = text(item, key)
-	}
-	t := taken{make(map[string]bool, len(last)), make(map[string]bool, len(last))}
-	for name, path := range last {
-		t.names[name], t.paths[path] = true, true
+func pathsOf(items object.Value, key string) (t taken) {
+	for _, item := range slices.Backward(items.Items()) {
+		if !t.names.add(text(item, "name")) {
+			t.paths.add(text(item, key))
+		}
 	}
 	return t
 }
 
 // volumeDevices checks the paths of volumes that a container uses as raw devices.
 func (f *errorList) volumeDevices(r *podRules, container object.Value, p *fielderrors.Place) {
-	devices := container.At("volumeDevices")
-	if devices.Len() == 0 {
-		return
-	}
 	mounts := pathsOf(container.At("volumeMounts"), "mountPath")
 	var names, paths seen
-	for i, device := range devices.Items() {
+	for i, device := range container.At("volumeDevices").Items() {
 		p := p.Item(i)
 		name, file := text(device, "name"), text(device, "devicePath")
 		volume, found := r.volumes.find(name)
@@ -523,10 +487,10 @@ func (f *errorList) volumeDevices(r *podRules, container object.Value, p *fielde
 		} else {
 			paths.add(file)
 		}
-		if mounts.names[name] {
+		if mounts.names.has(name) {
 			f.Invalid(p.To("name"), name, "must not already exist in volumeMounts")
 		}
-		if mounts.paths[file] {
+		if mounts.paths.has(file) {
 			f.Invalid(p.To("devicePath"), file, "must not already exist as a path in volumeMounts")
 		}
 		if name != "" {
@@ -536,10 +500,8 @@ func (f *errorList) volumeDevices(r *podRules, container object.Value, p *fielde
 }
 
 // amountPositive demands a quantity above zero.
-func (f *errorList) amountPositive(p *fielderrors.Place, amount resource.Quantity) bool {
-	if amount.Sign() > 0 {
-		return true
+func (f *errorList) amountPositive(p *fielderrors.Place, amount resource.Quantity) {
+	if amount.Sign() <= 0 {
+		f.Invalid(p, amount.String(), notPositive)
 	}
-	f.Invalid(p, amount.String(), notPositive)
-	return false
 }

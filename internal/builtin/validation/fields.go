@@ -133,7 +133,7 @@ func configKeyErrors(s string) []string {
 	return utilvalidation.IsConfigMapKey(s)
 }
 
-// envNameErrors returns why a text, which is not empty, is not a valid name of an environment variable.
+// envNameErrors returns why a text is not a valid name of an environment variable; an empty one is valid here.
 func envNameErrors(s string) []string {
 	i := 0
 	for i < len(s) && s[i] >= ' ' && s[i] < 0x7f && s[i] != '=' {
@@ -154,24 +154,28 @@ func (f *errorList) labelSelector(selector object.Value, p *fielderrors.Place, l
 }
 
 func (f *errorList) labelRequirement(requirement object.Value, p *fielderrors.Place, lenient bool) {
-	values := requirement.At("values")
 	switch operator := text(requirement, "operator"); operator {
 	case "In", "NotIn":
-		if values.Len() == 0 {
+		if length(requirement, "values") == 0 {
 			f.Required(p.To("values"), "must be specified when `operator` is 'In' or 'NotIn'")
 		}
 	case "Exists", "DoesNotExist":
-		if values.Len() > 0 {
+		if length(requirement, "values") > 0 {
 			f.Forbidden(p.To("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
 		}
 	default:
 		f.Invalid(p.To("operator"), fielderrors.Word(operator), notOperator)
 	}
+	f.keyAndValues(requirement, p, lenient)
+}
+
+// keyAndValues checks a requirement apart from its operator.
+func (f *errorList) keyAndValues(requirement object.Value, p *fielderrors.Place, lenient bool) {
 	f.qualified(p.To("key"), text(requirement, "key"))
 	if lenient {
 		return
 	}
-	for i, value := range values.Items() {
+	for i, value := range requirement.At("values").Items() {
 		s := value.Str()
 		f.Each(p.To("values").Item(i), s, objectmeta.LabelValueErrors(s))
 	}
