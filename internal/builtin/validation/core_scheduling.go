@@ -240,8 +240,8 @@ func (f *errorList) topologySpread(constraints object.Value, old leniency, p *fi
 	}
 }
 
-// brokenSpreadKeys says whether a spec breaks the rule of labelKeys. Then its update must keep legacySpreadKeys instead,
-// even if the new spec would keep both: unlike other leniency, this one can also refuse.
+// brokenSpreadKeys says whether a spec breaks the rule of labelKeys. Then its update must keep legacySpreadKeys, even
+// if the new spec would keep both: unlike other leniency, this one can also refuse.
 func brokenSpreadKeys(spec object.Value) bool {
 	for _, constraint := range spec.At("topologySpreadConstraints").Items() {
 		var f errorList
