@@ -17,16 +17,16 @@ const partBytes = 64 << 10
 
 // writeCheckpoint writes the file of a checkpoint.
 //
-// The problem: a checkpoint of a large state takes seconds to write, and a crash may occur at any byte of it. An
-// incomplete checkpoint that is accepted as complete loses every object that it lacks, since the commits before it are
-// removed. So the file has another name until it is synced (install), and its content shows whether it is complete, too
-// (checkpoint):
+// The problem: a checkpoint of a large state takes seconds to write, and a crash may occur at any byte of it. If an
+// incomplete checkpoint were accepted as complete, every object that it lacks would be lost, since the commits before
+// it are removed. So the file has another name until it is synced (install), and its content shows whether it is
+// complete, too (checkpoint):
 //
 //	a file with the name of a checkpoint  ⇒  all of it was synced before it got that name
 //
-// Commits go on meanwhile, in the segments, and share the disk. The versions are those of a frozen state
-// (store.Checkpoint), so no lock is held. The file is written to the disk steadily, half a megabyte at a time: one
-// sync of all of it at the end would delay the syncs of commits by seconds.
+// Commits continue meanwhile, in the segments, and share the disk. The versions are those of a frozen state
+// (store.Checkpoint), so no lock is held. The file is written to the disk steadily, half a megabyte at a time: one sync
+// of all of it at the end would delay the syncs of commits by seconds.
 func (l *Log) writeCheckpoint(c *store.Checkpoint) error {
 	name := checkpointName(c.Revision)
 	file, err := l.fs.Create(l.path(name+tmpSuffix), vfs.WriteCategoryUnspecified)
@@ -59,7 +59,7 @@ func (w *writer) checkpoint(c *store.Checkpoint) error {
 	}
 	var versions, payload []byte
 	count := 0
-	// The number of versions of a part stands before them and is known only at its end. So they are collected first.
+	// The number of versions of a part is written before them and known only at its end. So they are collected first.
 	flush := func() error {
 		payload = append(payload[:0], payloadVersions)
 		payload = binary.AppendUvarint(payload, uint64(count))

@@ -9,7 +9,7 @@
 //   - The manifest is a file that names the files of the log, and the revision up to which it is synced. It is
 //     written after every sync of the active segment, and is not synced itself then.
 //   - The synced offset of a frame is the offset up to which its segment had been synced when the frame was written.
-//     It replaces the manifest where a loss of power took the newest entry of that.
+//     It is the evidence that remains if a loss of power destroyed the newest entry of the manifest.
 //
 // The guarantee:
 //
@@ -19,7 +19,7 @@
 // never acknowledged, which has to be dropped silently, and damage to acknowledged commits, which must never be
 // dropped. The obvious way, to read the log up to the first bad frame, drops acknowledged commits after a flipped bit.
 // A checksum only shows that a frame is bad, not which of the two cases it is. So the log keeps evidence of what was
-// synced, the manifest and the synced offsets, and recoverLast weighs it.
+// synced, the manifest and the synced offsets, and recoverLast evaluates it.
 //
 // Frames are records of Pebble's log format, and files are accessed through Pebble's vfs, so that tests run on file
 // systems that lose and refuse writes. docs/formats.md specifies the format, docs/decisions/0001-embedded-log.md has
@@ -35,13 +35,13 @@
 //	00000000000000011480.log     11481 to 13960, of which those after 12000 are not in the checkpoint,
 //	00000000000000013960.log     and the active one
 //
-// Where to begin to read: Append and append write; payload.go has the bytes of a commit, frame.go those of a frame;
-// open and recoverLast read them back after a crash; Compact and writeCheckpoint let the log forget.
+// Where to begin to read: Append and append write; payload.go encodes a commit, frame.go a frame; open and recoverLast
+// read them back after a crash; Compact and writeCheckpoint remove old commits.
 //
 // Caveats. One process at a time can open a directory. After a failed write or sync the log accepts no more commits
-// until it is opened again: the content of the disk is not known before it is read. A file system that acknowledges a
-// sync and does not write loses commits like those of every database on it; the manifest and the offsets then make the
-// loss visible in most cases, but cannot undo it.
+// until it is opened again, because the content of the disk is unknown until it is read. A file system that
+// acknowledges a sync and does not write loses commits like those of every database on it; the manifest and the offsets
+// then reveal the loss in most cases, but cannot undo it.
 package filelog
 
 import (
@@ -64,7 +64,7 @@ type Options struct {
 	// segments.
 	SegmentBytes int64
 	// NoSync lets the operating system decide when files reach the disk. Acknowledged commits survive the end of the
-	// process, but not a loss of power, after which the log may not open any more: files are then written in another order
+	// process, but not a loss of power, after which the log may no longer open: files then reach the disk in another order
 	// than that in which they depend on each other.
 	NoSync bool
 	Logger *slog.Logger
@@ -76,15 +76,15 @@ type Options struct {
 //	segments[0].after ≤ max(checkpoint, FirstRevision): every commit after the checkpoint is in a segment
 //	checkpoint ≤ end of the last segment
 //
-// There are three locks. appending is held for the length of an Append, so for the length of a sync; it guards the file
-// of the active segment. mu guards the lists and is held only to read or change them, never while a file is read or
-// written. The manifest has a separate lock, which is held while an entry is written. appending is taken before the two
-// others; mu and that of the manifest are never held together.
+// There are three locks. appending is held for the duration of an Append, and so of a sync; it guards the file of the
+// active segment. mu guards the lists and is held only to read or change them, never while a file is read or written.
+// The manifest has a separate lock, which is held while an entry is written. appending is taken before the two others;
+// mu and that of the manifest are never held together.
 //
-// Append, Compact and any number of Replays run at the same time. An Append changes the end of the last segment and
-// may add one; a Compact removes segments from the front, never the last one, and replaces the checkpoint. A Replay
-// copies the list under mu and then reads files without a lock: what Append adds later is beyond the sizes that it
-// copied, and a file that Compact removes under it is reported as compacted.
+// Append, Compact and any number of Replays run at the same time. An Append changes the end of the last segment and may
+// add one; a Compact removes segments from the front, never the last one, and replaces the checkpoint. A Replay copies
+// the list under mu and then reads files without a lock: commits that Append adds later are beyond the sizes that it
+// copied, and a file that Compact removes meanwhile is reported as compacted.
 type Log struct {
 	fs           vfs.FS
 	dir          string
@@ -95,7 +95,7 @@ type Log struct {
 	appending sync.Mutex // guards the following
 	active    *writer
 	buffer    []byte // scratch buffer, for the payload of a commit
-	failed    error  // why no more commits are accepted
+	failed    error  // why no more commits are accepted; nil: they are
 
 	manifest *manifest // has a separate lock
 
@@ -131,7 +131,7 @@ func (l *Log) check() {
 	}
 }
 
-// DamageError names the file of the log whose content differs from what was written.
+// DamageError names a file of the log whose content differs from the bytes that were written.
 type DamageError struct {
 	File   string
 	Offset int64
@@ -142,8 +142,8 @@ func (e *DamageError) Error() string {
 	return fmt.Sprintf("%s is damaged at offset %d: %s", e.File, e.Offset, e.Reason)
 }
 
-// MissingError names the file of the log that is missing. It is separate from DamageError because the remedy is another
-// one: to put the file back, rather than to restore a backup.
+// MissingError names the file of the log that is missing. It is separate from DamageError because the remedy is
+// different: to put the file back, rather than to restore a backup.
 type MissingError struct{ File, Reason string }
 
 func (e *MissingError) Error() string { return fmt.Sprintf("%s is missing: %s", e.File, e.Reason) }
@@ -176,10 +176,10 @@ func Open(dir string, o Options) (*Log, error) {
 
 // Append makes commits durable. It implements store.Log.
 //
-// The first failure is final. After a failed sync Linux marks the pages as clean though they are not on the disk, so a
-// second sync would succeed and prove nothing; and after a failed write the file may end in half a frame. Continuing in
-// another segment would leave a gap in the revisions. So every later Append returns the same error, and the next Open
-// reads the content of the disk.
+// The first failure is final. After a failed sync Linux marks the pages as clean although they are not on the disk, so
+// a second sync would succeed and prove nothing; and after a failed write the file may end in half a frame. Continuing
+// in another segment would leave a gap in the revisions. So every later Append returns the same error, and the next
+// Open reads the content of the disk.
 func (l *Log) Append(commits []*store.Commit) error {
 	l.appending.Lock()
 	defer l.appending.Unlock()
@@ -239,9 +239,9 @@ func (l *Log) append(commits []*store.Commit) error {
 	return l.manifest.writeUnsynced(func(e *entry) { e.end = w.written })
 }
 
-// roll begins the next segment. The manifest names it, synced, before it gets a commit: otherwise its absence could not
-// be noticed, as segments only name the one before them. A crash before that leaves an empty segment, which chain
-// accepts and recoverLast continues.
+// roll begins the next segment. The manifest names it, synced, before it gets a commit: otherwise its loss could not be
+// noticed, as segments only name the one before them. A crash before that leaves an empty segment, which chain accepts
+// and recoverLast continues.
 func (l *Log) roll() (*writer, error) {
 	old := l.active
 	w, err := l.create(&segment{after: old.segment.end, previous: old.segment.after, end: old.segment.end}, nil)
@@ -297,12 +297,12 @@ func (l *Log) Replay(after int64, yield func(*store.Commit) error) error {
 //	a segment is removed  ⇒  its end ≤ min(horizon, checkpoint), and it is not the active one
 //
 // The order keeps the log complete wherever it is interrupted: the checkpoint is synced first, since it replaces
-// commits that are in the segments to be removed; then the manifest stops naming the files, so that Open does not
-// warn of files which were removed on purpose; then they are removed. What a crash leaves of them is removed by the
-// next Open.
+// commits that are in the segments to be removed; then an entry of the manifest without the files is written, so that
+// Open does not warn about files that were removed on purpose; then they are removed. If a crash prevents that, the
+// next Open removes them.
 //
-// The entry of the manifest need not be synced: an older one names files of history that no longer exist, for which
-// Open only warns.
+// The entry of the manifest need not be synced: an older one names removed files of the history, for which Open only
+// warns.
 func (l *Log) Compact(horizon int64, c *store.Checkpoint) error {
 	if c != nil {
 		if err := l.writeCheckpoint(c); err != nil {
@@ -342,8 +342,8 @@ func (l *Log) Compact(horizon int64, c *store.Checkpoint) error {
 	return nil
 }
 
-// Close syncs the manifest, closes the files and unlocks the directory. An Append that runs is finished first. After
-// a failed Append the manifest is left as it is: it must not say more than what was synced.
+// Close syncs the manifest, closes the files and unlocks the directory. A running Append is finished first. After a
+// failed Append the manifest is left as it is: it must not claim more than what was synced.
 func (l *Log) Close() error {
 	l.appending.Lock()
 	defer l.appending.Unlock()
@@ -358,7 +358,7 @@ func (l *Log) Close() error {
 	return errors.Join(err, l.closeFiles())
 }
 
-// closeFiles closes all open files; it is also called for a Log that Open gave up.
+// closeFiles closes all open files; it is also called for a Log that failed to open.
 func (l *Log) closeFiles() error {
 	var err error
 	if l.active != nil {

@@ -20,7 +20,7 @@ const (
 	frameSynced     = 3 // only a synced offset; no longer written
 	frameCheckpoint = 4 // the header of a checkpoint
 	framePart       = 5 // a part of a checkpoint
-	frameEnd        = 6 // the end of a checkpoint; in the place of the synced offset is the number of parts before it
+	frameEnd        = 6 // the end of a checkpoint; its synced offset is the number of parts before it
 )
 
 // Every frame begins with its type, the offset up to which the file was synced when the frame was written, and a
@@ -39,8 +39,8 @@ func putHeader(b []byte, kind byte, synced, revision int64) {
 	binary.LittleEndian.PutUint64(b[9:], uint64(revision))
 }
 
-// preallocateStep is how many bytes of a segment are filled with zeros ahead of what is written. A sync of a file
-// that keeps its size takes half the time: the file system has no metadata to write to its journal.
+// preallocateStep is how many bytes of a segment are filled with zeros ahead of the written part. A sync of a file that
+// keeps its size takes half the time: the file system has no metadata to write to its journal.
 const preallocateStep = 512 << 10
 
 var zeros [64 << 10]byte
@@ -53,17 +53,16 @@ var zeros [64 << 10]byte
 //	segment.end ≤ written
 //
 // All frames of one batch are written before its sync, so they have the same synced offset: the end of the batch
-// before. That is what recoverLast learns from a frame: everything before that offset was acknowledged or may have
-// been.
+// before. From it recoverLast concludes that everything before that offset was synced, and may have been acknowledged.
 type writer struct {
 	segment *segment // nil for a checkpoint
 	file    vfs.File
 	records *record.Writer
-	step    int64 // how far to preallocate at once
+	step    int64 // how many bytes to preallocate at once
 	zeroed  int64 // the file has zeros from size() up to here
 	synced  int64 // the file is synced up to here
 	written int64 // revision of the last frame
-	// The index of what is written; publishIndex gives it to readers after the sync.
+	// The index of the written commits; publishIndex gives it to readers after the sync.
 	index  sparseIndex
 	header [frameHeader]byte
 }
@@ -107,7 +106,7 @@ func (w *writer) commit(first, last int64, payload []byte) error {
 
 // preallocate writes zeros ahead of the written part if there are none up to upTo. They begin at a page boundary, not
 // before size(): written bytes are never overwritten. Zeros are not a frame, and checkBroken distinguishes them from an
-// unfinished write. An error is ignored: where the zeros do not fit, the write itself may still succeed.
+// unfinished write. An error is ignored: if the disk has no space for the zeros, the write itself may still succeed.
 func (w *writer) preallocate(upTo int64) {
 	if upTo <= w.zeroed {
 		return
@@ -137,12 +136,12 @@ func (w *writer) sync() error {
 	return nil
 }
 
-// publishIndex gives readers the index of what is synced. The caller holds the log's mu.
+// publishIndex gives readers the index of the synced commits. The caller holds the log's mu.
 func (w *writer) publishIndex() { w.segment.index = w.index }
 
-// sparseIndex finds where in a segment to start reading. A reader can start at any multiple of the block size: it
-// skips the rest of a record that began before. Entry i is the first revision of the first commit that begins at or
-// after the offset i × indexStep:
+// sparseIndex finds the offset in a segment at which to start reading. A reader can start at any multiple of the block
+// size: it skips the rest of a record that began before. Entry i is the first revision of the first commit that begins
+// at or after the offset i × indexStep:
 //
 //	x[i] ≤ x[i+1]
 //	x[i] ≤ r  ⇒  the commit with the revision r begins at or after i × indexStep
@@ -183,7 +182,7 @@ func (x sparseIndex) find(after int64) int64 {
 }
 
 // follows returns the first revision of the commit in a frame, and an error unless it follows the revision last; -1
-// stands for any. The frame has the last revision of the commit, and the payload the number of its changes. A checksum
+// means any. The frame has the last revision of the commit, and the payload the number of its changes. A checksum
 // proves that a frame has its original content; this check proves that it is in its original place.
 func (f *frame) follows(last int64) (first int64, why error) {
 	h, _, err := parseCommitHeader(f.payload)
@@ -220,8 +219,8 @@ func newReader(f io.ReaderAt, start, size int64) *reader {
 }
 
 // errBroken means that the frame at the returned offset does not read back: it is cut off, or a checksum is wrong. An
-// error of the disk (EIO) is another error, and is returned as it is: it is no evidence of what was written, and
-// treating it as the end of the log would drop commits.
+// error of the disk (EIO) is returned as it is: it is not evidence of what was written, and treating it as the end of
+// the log would drop commits.
 var errBroken = errors.New("frame does not read back")
 
 // next returns the next frame, io.EOF after the last one, or errBroken. The offset is set in any case. The caller
@@ -259,7 +258,8 @@ func (r *reader) next() (frame, error) {
 	return f, nil
 }
 
-// broken translates the errors of the record format for invalid records into errBroken; others are of the disk.
+// broken translates the errors of the record format for invalid records into errBroken; all others are errors of the
+// disk.
 func broken(err error) error {
 	if errors.Is(err, record.ErrInvalidChunk) || errors.Is(err, record.ErrZeroedChunk) ||
 		errors.Is(err, record.ErrUnexpectedEOF) {
@@ -278,8 +278,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// syncedBeyond says whether a frame after offset has a synced offset beyond it: then what stands at offset had been
-// synced, and that it does not read back is damage.
+// syncedBeyond says whether a frame after offset has a synced offset beyond it. If so, the bytes at offset had been
+// synced, and it is damage that they do not read back.
 //
 // The record reader cannot find these frames: it follows the lengths of the chunks, and the chunk at offset is broken.
 // So every position of each block is tried as the beginning of a chunk. Type, length and frame header are checked
@@ -287,9 +287,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // first chunk is enough: both contain the whole header of their frame if they are long enough, and the last chunks of a
 // record have none.
 //
-// Say a frame of three chunks begins at offset, and a bit in the length of its first chunk has flipped. The reader
-// stops there, although the next frame, of a later Append, is intact, and its synced offset proves that this one was
-// synced. Without the search, the damage would look like the unfinished end of a write, and acknowledged commits
+// An example: a frame of three chunks begins at offset, and a bit in the length of its first chunk has flipped. The
+// reader stops there, although the next frame, of a later Append, is intact, and its synced offset proves that this one
+// was synced. Without the search, the damage would look like the unfinished end of a write, and acknowledged commits
 // would be dropped silently.
 func syncedBeyond(f io.ReaderAt, offset int64) (bool, error) {
 	block := make([]byte, blockSize)
@@ -300,7 +300,7 @@ func syncedBeyond(f io.ReaderAt, offset int64) (bool, error) {
 			return false, err
 		}
 		b := block[:n]
-		// Not the chunk at offset itself, which is the broken one.
+		// The chunk at offset itself, which is the broken one, is left out.
 		for i := max(0, int(offset-start)+1); i+chunkHeader+frameHeader <= n; i++ {
 			if kind := b[i+6]; kind != chunkFull && kind != chunkFirst {
 				continue

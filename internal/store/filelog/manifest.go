@@ -14,7 +14,7 @@ import (
 	"plinth/internal/invariants"
 )
 
-// manifest is the file MANIFEST: which files the log consists of, and up to which revision it is synced.
+// manifest is the file MANIFEST: the names of the files of the log, and the revision up to which it is synced.
 //
 // The problem: each segment names the one before it, so a segment that is missing in the middle is noticed. But no file
 // names the newest segment, and the segment itself does not record where it ended: a log that lost its newest segment,
@@ -27,20 +27,20 @@ import (
 //	oldest ≤ newest ≤ end,  checkpoint ≤ end
 //	sequence, newest and end never decrease
 //
-// So a log that ends before the entry has lost something. The entry may be older than the log: the commits after it
-// are found by the frames, and the segments after it by their names.
+// So a log that ends before the entry has lost commits. The entry may be older than the log: the commits after it are
+// found by the frames, and the segments after it by their names.
 //
 // The obvious ways to write it fail. An entry is due after the sync of every batch of commits, and a separate sync for
 // it would halve the throughput. A file that is replaced by renaming has to be synced first, or a loss of power leaves
-// it empty. So entries are overwritten in place, in one of three slots that are a page apart: one that is to be synced
-// in slots 0 and 1 in turn, one that is not in slot 2. A loss of power may tear slot 2, and whichever of the others was
-// being written; the third is whole. The entry with the highest sequence number and a correct checksum counts. When
-// only the process is killed, no entry is lost: the operating system has them.
+// it empty. So entries are overwritten in place, in one of three slots that are a page apart: synced entries in slots 0
+// and 1 in turn, unsynced ones in slot 2. A loss of power may tear slot 2, and that one of the others which was being
+// written; the third is whole. The entry with the highest sequence number and a correct checksum counts. When only the
+// process is killed, no entry is lost: the operating system has them.
 //
-// Example: commits up to 100 were synced, and slot 2 says end = 100. The disk then loses the last frames of the
-// segment, commits 99 and 100. Every frame that is left reads back, but the log ends with 98 < 100: Open reports
-// damage. With slot 2 lost as well, because it was being written when power was lost, slots 0 and 1 say less; then
-// the synced offsets of later frames are the only evidence, which is enough for all but the end of the log.
+// Example: commits up to 100 were synced, and slot 2 has end = 100. The disk then loses the last frames of the segment,
+// commits 99 and 100. Every remaining frame reads back, but the log ends with 98 < 100: Open reports damage. If slot 2
+// is lost as well, because it was being written when power was lost, slots 0 and 1 have a lower end; then the synced
+// offsets of later frames are the only evidence, which is enough for all but the end of the log.
 type manifest struct {
 	// mu guards all of it: Append and Compact write entries concurrently, each from the newest one in memory, so that
 	// neither writes back what the other has changed.
@@ -83,8 +83,8 @@ func (e *entry) encode(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// decodeEntry decodes a slot. It is not ok if the entry was torn, or is damaged. An entry of a later format is not ok,
-// either; FORMAT has refused such a directory before.
+// decodeEntry decodes a slot. ok is false if the entry was torn or is damaged, and for an entry of a later format;
+// FORMAT has refused such a directory before.
 func decodeEntry(b []byte) (entry, bool) {
 	var e entry
 	// The file is shorter than its slots, which a crash cannot make it: it was synced before it got its name.
@@ -107,7 +107,7 @@ func (l *Log) readManifest() (newest entry, turn int, err error) {
 	f, err := l.fs.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return newest, 0, &MissingError{File: file,
-			Reason: "without it nobody knows whether the directory is complete"}
+			Reason: "without it, a missing file could not be noticed"}
 	}
 	if err != nil {
 		return newest, 0, err
@@ -140,8 +140,8 @@ func (l *Log) readManifest() (newest entry, turn int, err error) {
 	return newest, turn, nil
 }
 
-// createManifest writes a manifest with the same entry in all slots. It replaces one that exists, by renaming: it is
-// called only where there is no entry that a crash could lose.
+// createManifest writes a manifest with the same entry in all slots. It replaces an existing one, by renaming: it is
+// called only when there is no entry that a crash could lose.
 func (l *Log) createManifest(e entry) error {
 	f, err := l.fs.Create(l.path(manifestName+tmpSuffix), vfs.WriteCategoryUnspecified)
 	if err != nil {

@@ -58,7 +58,7 @@ func parseName(name string) (revision int64, kind string, ok bool) {
 // be in these states:
 //
 //	crash during            leaves                                                     open
-//	the first open          no FORMAT, and no data, or a MANIFEST of nothing           begins again (beginDirectory)
+//	the first open          no FORMAT, and no data, or a MANIFEST without files        begins again (beginDirectory)
 //	Append, before sync     frames that were not acknowledged, whole or torn           keeps or drops them (recoverLast)
 //	Append, after sync      a manifest that is behind the frames                       reads the frames
 //	roll                    a new segment without a commit; or its .tmp file           continues it; or removes it
@@ -92,8 +92,8 @@ func (l *Log) open() error {
 	if err != nil {
 		return err
 	}
-	// The files are listed before FORMAT is read, so that a directory with data, but without FORMAT, is not taken
-	// for an empty one.
+	// The files are listed before FORMAT is read, so that a directory with data, but without FORMAT, is not treated as an
+	// empty one.
 	version, err := l.readFormat()
 	if err != nil {
 		return err
@@ -104,14 +104,14 @@ func (l *Log) open() error {
 			return err
 		}
 	case formatNoManifest:
-		// An older directory: the files in it become the first manifest, so none can be missing in it.
-		l.manifest = &manifest{} // it knows nothing before upgrade
+		// An older directory: the first manifest is made from the files in it, so it cannot show that one is missing.
+		l.manifest = &manifest{} // empty until upgrade
 	default:
 		if err := l.beginDirectory(len(segments)+len(checkpoints) > 0); err != nil {
 			return err
 		}
 	}
-	// known is the content of the log by the manifest; the files have to reach as far.
+	// known is the content of the log according to the manifest; the files have to reach as far.
 	known := l.manifest.entry
 	// Older checkpoints are left over from a Compact that was interrupted.
 	if len(checkpoints) > 0 {
@@ -126,7 +126,7 @@ func (l *Log) open() error {
 	if err != nil {
 		return err
 	}
-	// Only now is the content of the manifest known for such a directory.
+	// Only now is the content of the first manifest of such a directory known.
 	if version == formatNoManifest {
 		if err := l.upgrade(); err != nil {
 			return err
@@ -135,7 +135,7 @@ func (l *Log) open() error {
 	if invariants.Enabled {
 		l.check()
 	}
-	// Synced before anything is removed: until then an older entry may name the files that go.
+	// Synced before any file is removed: until then an older entry may name the files to be removed.
 	if err := l.manifest.writeSynced(l.describe); err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func lockError(err error) error {
 	var file *fs.PathError
 	var number syscall.Errno
 	switch {
-	// The lock file could not be made, and the error says why.
+	// The lock file could not be created, and the error has the reason.
 	case errors.As(err, &file):
 		return err
 	case !errors.As(err, &number):
@@ -161,12 +161,12 @@ func lockError(err error) error {
 	return fmt.Errorf("%s cannot be locked: %w", lockName, err)
 }
 
-// beginDirectory makes a log of a directory without FORMAT. The manifest is written first: FORMAT says that there is
-// one. A directory that has data, but lost its FORMAT, is refused: to begin a new log beside the old files would look
-// like an empty cluster, and every kubelet that sees one stops its Pods.
+// beginDirectory makes a log of a directory without FORMAT. The manifest is written first: FORMAT promises that there
+// is one. A directory that has data, but lost its FORMAT, is refused: a new log beside the old files would look like an
+// empty cluster, and every kubelet that sees one stops its Pods.
 func (l *Log) beginDirectory(holdsData bool) error {
 	holdsManifest := false
-	// The error that there is no manifest is the normal case here, a new directory. A damaged one is an error.
+	// Without data, the error for a missing manifest is the normal case: a new directory. A damaged manifest is an error.
 	if !holdsData {
 		switch e, _, err := l.readManifest(); {
 		case err == nil:
@@ -188,8 +188,8 @@ func (l *Log) beginDirectory(holdsData bool) error {
 	return l.openManifest()
 }
 
-// beginFirst begins the first segment, unless the manifest or a checkpoint shows that there must be some. Its
-// previous is -1: there was none before it.
+// beginFirst begins the first segment, unless the manifest or a checkpoint shows that there was one before. Its
+// previous is -1: it is the first one.
 func (l *Log) beginFirst(known entry) error {
 	switch {
 	case known.newest > 0:
@@ -265,7 +265,7 @@ func (l *Log) readFormat() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	// A number alone could be any file; the magic makes sure that it is ours.
+	// A number alone could be in any file; the magic shows that the file belongs to a log.
 	text, ok := strings.CutPrefix(string(content), formatMagic)
 	version, err := strconv.Atoi(strings.TrimSpace(text))
 	if !ok || err != nil {
@@ -295,7 +295,7 @@ func (l *Log) writeFormat() error {
 //
 //	content synced  →  renamed  →  directory synced
 //
-// To rename first would let a loss of power leave an empty file with the final name.
+// Renaming first would allow a loss of power to leave an empty file with the final name.
 func (l *Log) install(f vfs.File, name string, err error) error {
 	if err == nil {
 		err = f.Sync()
@@ -329,7 +329,7 @@ func (l *Log) discard(name string) error {
 }
 
 // list returns the segments and checkpoints in the directory, in order, and the files that a crash left unfinished.
-// Files with other names are not ours and are left alone.
+// Files with other names do not belong to the log and are left alone.
 func (l *Log) list() (segments, checkpoints []int64, unfinished []string, err error) {
 	names, err := l.fs.List(l.dir)
 	if err != nil {
@@ -355,16 +355,16 @@ func (l *Log) list() (segments, checkpoints []int64, unfinished []string, err er
 
 // chain finds the segments of the log: from the newest one back, each header names the one before it, to the first one
 // whose predecessor does not exist. The obvious way, to use all existing segments, would include files that were
-// removed and that a crash brought back: the removal of a name is not synced. A missing newest segment cannot be seen
-// from the chain, so the chain is compared with the manifest.
+// removed and that a crash restored: the removal of a name is not synced. The chain itself does not show that the
+// newest segment is missing, so the chain is compared with the manifest.
 //
 // A segment ends where the next one begins; only the end of the last one has to be found by reading it (recoverLast).
 // So open reads one block of each older segment, and their frames are checked when they are replayed.
 //
 // Example: the files begin after 0, 40, 80 and 120, and 120 names 80 as the one before it, and 80 names 40. Compact had
-// removed 0 and 40, and a crash brought both names back; 40 names 0. All four are a chain, and the log has more history
-// than before the crash, which does no harm. If only 0 had returned, 40 would be missing, the log would consist of 80
-// and 120, and removeStale would remove 0.
+// removed 0 and 40, and a crash restored both names; 40 names 0. All four are a chain, and the log has more history
+// than before the crash, which does no harm. If only 0 had been restored, 40 would be missing, the log would consist of
+// 80 and 120, and removeStale would remove 0.
 func (l *Log) chain(there []int64, known entry) error {
 	next := there[len(there)-1]
 	if next < known.newest {
@@ -471,7 +471,7 @@ func (l *Log) readHeader(after int64) (*segment, error) {
 		return nil, err
 	}
 	defer f.Close()
-	// One block is enough: a header is short and stands at the beginning.
+	// One block is enough: a header is short and at the beginning.
 	first, err := newReader(f, 0, blockSize).next()
 	if err == io.EOF || err == errBroken {
 		return nil, &DamageError{File: file, Reason: "its first frame does not read back"}
@@ -500,8 +500,8 @@ func (s *segment) stat(f vfs.File) error {
 	return err
 }
 
-// removeStale removes files that a crash left or brought back, or that an interrupted Compact did not remove. That is
-// done last: as long as something is missing, every other file may help to repair the log.
+// removeStale removes files that a crash left or restored, or that an interrupted Compact did not remove. It runs last:
+// as long as a file is missing, every other one may help to repair the log.
 func (l *Log) removeStale(segments, checkpoints []int64, unfinished []string) error {
 	names := unfinished
 	for _, revision := range checkpoints {
@@ -516,7 +516,7 @@ func (l *Log) removeStale(segments, checkpoints []int64, unfinished []string) er
 		}
 	}
 	for _, name := range names {
-		// It does not exist if it was completed meanwhile, as FORMAT.
+		// It does not exist if its write was completed meanwhile, as that of FORMAT.
 		if err := l.fs.Remove(l.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -529,7 +529,7 @@ func (l *Log) removeStale(segments, checkpoints []int64, unfinished []string) er
 // file, and read later what is written to it. They cannot if makeDir made the directory, which has the mode 0700; for
 // an existing directory, its mode is the operator's decision.
 //
-// OpenReadWrite and OpenDir are those of the vfs: they open what exists and leave its mode as it is.
+// OpenReadWrite and OpenDir are those of the vfs: they open existing files and leave their mode as it is.
 type privateFS struct{ vfs.FS }
 
 // Create implements vfs.FS.

@@ -33,8 +33,8 @@ import (
 
 // The kinds of payloads; docs/formats.md describes them.
 //
-// The numbers of kinds and flags are on disk and never change their meaning. The error for an unknown kind says that
-// a newer version may have written it.
+// The numbers of kinds and flags are on disk and never change their meaning. The error for an unknown kind suggests
+// that a newer version has written it.
 const (
 	payloadCommit   = 1 // one commit
 	payloadVersions = 2 // live versions, in a checkpoint
@@ -43,7 +43,7 @@ const (
 
 // The flags of a change or a version: which of its parts follow.
 //
-//	hasNew and not hasOld: created    both: updated    hasOld alone: deleted    none: a deletion that found nothing
+//	hasNew and not hasOld: created    both: updated    hasOld alone: deleted    none: deleted without a live version
 //
 // A zero expiry and a zero form are left out; they are the most frequent ones.
 const (
@@ -56,22 +56,22 @@ const (
 	sameForm // the old version has the form of the new one
 )
 
-// versionMeta is the part of a sidecar that cannot be computed from the bytes, and so is written to the log.
+// versionMeta is the part of a sidecar that cannot be computed from the bytes, and is therefore written to the log.
 type versionMeta struct {
 	expire time.Time
 	form   uint64 // store.Sidecar.Form
 }
 
 // metaOf is the part of a sidecar that the log stores. The rest is computed again by Config.Describe: labels and fields
-// could be stored, too, but would double the size of a small object, and would be wrong after a program has learned to
-// extract others.
+// could be stored, too, but would double the size of a small object, and would be wrong when a later version of the
+// program extracts others.
 //
 // These two cannot be computed again. The expiry was decided when the object was written, by the clock and the flags of
 // that time. The form identifies the schema by which the bytes were made, and that schema may no longer exist.
 func metaOf(sc *store.Sidecar) versionMeta { return versionMeta{expire: sc.Expire, form: sc.Form} }
 
-// flags returns which of the two are set, as flags: expires and form are the flags that stand for them, which differ
-// for the new and the old version of a record.
+// flags returns which of the two are set: expires and form are the flags for them, which differ for the new and the old
+// version of a record.
 func (s versionMeta) flags(expires, form byte) (flags byte) {
 	if !s.expire.IsZero() {
 		flags |= expires
@@ -95,7 +95,7 @@ func (s versionMeta) append(b []byte, flags, expires, form byte) []byte {
 
 // appendCommit appends the payload of a commit. parser.commitOf is its inverse:
 //
-//	commitOf(appendCommit(nil, c)) = c, but for what a sidecar has besides Expire and Form
+//	commitOf(appendCommit(nil, c)) = c, except for the fields of a sidecar other than Expire and Form
 //
 // A payload is: kind, revision, time, number of records, and the records. The revisions of the records follow from
 // that of the commit and are not stored. A commit is one frame, so it is in the log as a whole or not at all.
@@ -116,9 +116,9 @@ func appendCommit(b []byte, c *store.Commit) []byte {
 //	       [revision of the old version  [expiry]  [form]  head  tail  middle]
 //
 // The old version is stored, and not only named by its revision, so that a watch with a selector finds out without a
-// look-up whether an object enters or leaves its selection: the version before may have left the log. Written in full
-// it would double the log. Most updates change a few bytes in the middle, so what both versions share at their ends
-// is written once:
+// look-up whether an object enters or leaves its selection: the version before may no longer be in the log. Written in
+// full it would double the log. Most updates change a few bytes in the middle, so the bytes that both versions share at
+// their ends are written once:
 //
 //	old = new[:head] + middle + new[len(new)-tail:],  head + tail ≤ min(len(old), len(new))
 //
@@ -150,7 +150,7 @@ func appendRecord(b []byte, r *store.Record) []byte {
 	if r.Old != nil {
 		old := r.Old.Data
 		head := commonPrefix(old, data)
-		// Within the rest after the head, so that head and tail do not overlap in either version.
+		// Computed for the rest after the head, so that head and tail do not overlap in either version.
 		tail := commonSuffix(old[head:], data[head:])
 		b = binary.AppendUvarint(b, uint64(r.Old.Revision))
 		b = was.append(b, flags, oldExpires, oldForm)
@@ -174,7 +174,7 @@ func appendVersion(b []byte, v *store.Version) []byte {
 	return appendBytes(b, v.Data)
 }
 
-// appendHead appends the first payload of a checkpoint: its revision, and how far the history reaches back.
+// appendHead appends the first payload of a checkpoint: its revision, and the extent of the history.
 func appendHead(b []byte, c *store.Checkpoint) []byte {
 	b = append(b, payloadHead)
 	b = binary.AppendUvarint(b, uint64(c.Revision))
@@ -198,10 +198,10 @@ func appendBytes(b, s []byte) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// commonPrefix and commonSuffix return how many bytes two versions share at an end. They compare eight bytes at a
-// time, as they run over all bytes of every update: the first difference is where the XOR of two words has its first
-// bit that is set. Words are read as little-endian, so the first byte of a prefix is in the lowest bits, and the last
-// byte of a suffix in the highest ones.
+// commonPrefix and commonSuffix return how many bytes two versions share at one end. They compare eight bytes at a
+// time, as they read all bytes of every update: the first difference is where the XOR of two words has its first set
+// bit. Words are read as little-endian, so the first byte of a prefix is in the lowest bits, and the last byte of a
+// suffix in the highest ones.
 func commonPrefix(a, b []byte) int {
 	n, i := min(len(a), len(b)), 0
 	for ; i+8 <= n; i += 8 {
@@ -228,9 +228,9 @@ func commonSuffix(a, b []byte) int {
 	return i
 }
 
-// checkPayload fails unless a payload reads back as the commit of which it was made. It runs for every commit where
-// assertions are on, before the commit is written: a payload that does not parse is found at the next start otherwise,
-// when the object is lost.
+// checkPayload fails unless a payload reads back as the commit from which it was made. It runs for every commit if
+// assertions are on, before the commit is written: otherwise a payload that does not parse is found only at the next
+// start, when the object is lost.
 func checkPayload(payload []byte, c *store.Commit) {
 	var p parser
 	have, err := p.commitOf(payload)
@@ -253,8 +253,8 @@ func checkPayload(payload []byte, c *store.Commit) {
 	}
 }
 
-// errPayload is the error for a payload whose checksum holds, but which is invalid. An unfinished write would fail its
-// checksum, so this is damage wherever it is found, and never dropped.
+// errPayload is the error for a payload whose checksum is right, but which is invalid. An unfinished write would fail
+// its checksum, so this is always damage, and never dropped.
 var errPayload = errors.New("its checksum holds, but its payload does not parse")
 
 // parseKind reads the first byte of a payload, its kind, which must be the one expected.
@@ -292,29 +292,29 @@ func parseCommitHeader(payload []byte) (h commitHeader, d decoder, err error) {
 	return h, d, err
 }
 
-// parser makes commits and versions of payloads. A restart parses every record of the log, and allocations would take
-// most of its time. So what it returns points into the payload, and into scratch buffers that are reused for the next
-// one: it is lent, in the sense of store.Log.
+// parser turns payloads into commits and versions. A restart parses every record of the log, and allocations would take
+// most of its time. So the results point into the payload, and into scratch buffers that are reused for the next one:
+// they are lent, in the sense of store.Log.
 //
-//	what the last call returned is valid until the next call
+//	the result of a call is valid until the next call
 //
-// One goroutine uses a parser. The buffers grow to the largest commit, except that old is given up beyond maxOldKept.
+// One goroutine uses a parser. The buffers grow to the largest commit, except that old is freed beyond maxOldKept.
 type parser struct {
 	commit  store.Commit
 	buffers []*recordBuffer
 	old     []byte // the old versions, put together from their parts
 }
 
-// recordBuffer is the memory of one record: it, both versions and both sidecars. Buffers are allocated one by one, so
-// that pointers to them stay valid when the list of them grows. Every field of a buffer is set anew for each record: a
-// sidecar that kept the expiry of the record before would delete the wrong object.
+// recordBuffer is the memory of one record: the record, both versions and both sidecars. Buffers are allocated one by
+// one, so that pointers to them stay valid when the list of them grows. Every field of a buffer is set for each record:
+// a sidecar that kept the expiry of the record before would delete the wrong object.
 type recordBuffer struct {
 	record   store.Record
 	new, old store.Version
 	is, was  store.Sidecar
 }
 
-// maxOldKept is up to which size parser.old is reused.
+// maxOldKept is the size up to which parser.old is reused.
 const maxOldKept = 1 << 20
 
 // commitOf parses the payload of a commit. The error is errPayload, or that of parseKind.
@@ -325,7 +325,7 @@ func (p *parser) commitOf(payload []byte) (*store.Commit, error) {
 	}
 	c := &p.commit
 	c.Revision, c.Time, c.Records = h.last, h.time, c.Records[:0]
-	// Not nil: an old version of no bytes is not the same as none.
+	// Not nil: an empty old version differs from none.
 	if p.old = p.old[:0]; p.old == nil || cap(p.old) > maxOldKept {
 		p.old = []byte{}
 	}
@@ -349,7 +349,7 @@ func (p *parser) commitOf(payload []byte) (*store.Commit, error) {
 	return c, nil
 }
 
-// record parses one change. What does not parse sets d.bad, and the caller drops the record.
+// record parses one change. If it does not parse, d.bad is set, and the caller drops the record.
 func (p *parser) record(d *decoder, m *recordBuffer) {
 	r := &m.record
 	flags := d.byte()
@@ -370,7 +370,7 @@ func (p *parser) record(d *decoder, m *recordBuffer) {
 	if m.was = d.meta(flags, oldExpires, oldForm); flags&sameForm != 0 {
 		m.was.Form = m.is.Form
 	}
-	// They may be any numbers in a damaged payload, so they are compared before they are used.
+	// In a damaged payload these may be any numbers, so they are compared before they are used.
 	head, tail, middle := int(d.uvarint()), int(d.uvarint()), d.bytes()
 	// A payload with a correct checksum may still be wrong, and must not make the parser read beyond the new version.
 	if head > len(data) || tail > len(data)-head {
@@ -378,15 +378,15 @@ func (p *parser) record(d *decoder, m *recordBuffer) {
 		return
 	}
 	// When p.old grows, append may move it. The old versions of earlier records then stay in the previous memory, which is
-	// not written any more. The capacity is cut, so that an append cannot overwrite the next one.
+	// no longer written to. The capacity is cut, so that an append cannot overwrite the next one.
 	begin := len(p.old)
 	p.old = append(append(append(p.old, data[:head]...), middle...), data[len(data)-tail:]...)
 	r.Old = &m.old
 	m.old = store.Version{Key: r.Key, Revision: revision, Data: p.old[begin:len(p.old):len(p.old)], Sidecar: &m.was}
 }
 
-// versions yields the versions in a payload of a checkpoint, each in the same memory: the caller copies what it keeps.
-// enough is true when yield returned false.
+// versions yields the versions in a payload of a checkpoint, each in the same memory: the caller copies those that it
+// keeps. enough is true when yield returned false.
 func (p *parser) versions(payload []byte, yield func(*store.Version) bool) (enough bool, err error) {
 	d, err := parseKind(payload, payloadVersions)
 	if err != nil {
@@ -413,8 +413,8 @@ func (p *parser) versions(payload []byte, yield func(*store.Version) bool) (enou
 	return false, nil
 }
 
-// parseHead parses what appendHead wrote. The marks are a sample of the window, from which the state knows at which
-// time and after how many bytes a revision was, without reading the segments.
+// parseHead parses the payload of appendHead. The marks are a sample of the window, from which the state knows at which
+// time and after how many bytes a revision was written, without reading the segments.
 func parseHead(payload []byte) (revision int64, w store.Window, err error) {
 	d, err := parseKind(payload, payloadHead)
 	if err != nil {
@@ -477,8 +477,8 @@ func (d *decoder) varint() int64 {
 	return v
 }
 
-// count reads the number of parts that follow. Each of them takes a byte at least, which bounds it: a number of 2⁶² in
-// a damaged payload must not become the capacity of a slice.
+// count reads the number of parts that follow. Each of them takes at least one byte, which bounds the number: 2⁶² in a
+// damaged payload must not become the capacity of a slice.
 func (d *decoder) count() (int, error) {
 	n := d.uvarint()
 	if d.bad || n > uint64(len(d.b)) {
@@ -487,7 +487,7 @@ func (d *decoder) count() (int, error) {
 	return int(n), nil
 }
 
-// bytes reads a length and as many bytes, which it does not copy.
+// bytes reads a length and that many bytes, which it does not copy.
 func (d *decoder) bytes() []byte {
 	n := d.uvarint()
 	if n > uint64(len(d.b)) {
@@ -500,7 +500,7 @@ func (d *decoder) bytes() []byte {
 }
 
 // key returns a key whose strings point into the payload, so it is lent, too. A string must not change while it is in
-// use; the payload does not, until the next frame is read.
+// use; the payload does not change until the next frame is read.
 func (d *decoder) key() store.Key {
 	resource, name := d.bytes(), d.bytes()
 	return store.Key{
@@ -520,7 +520,7 @@ func (d *decoder) meta(flags, expires, form byte) (s store.Sidecar) {
 	return s
 }
 
-// uint64 reads a number of eight bytes: a hash would mostly take more as a varint.
+// uint64 reads a number of eight bytes: most hashes would take more as a varint.
 func (d *decoder) uint64() uint64 {
 	if len(d.b) < 8 {
 		d.bad = true

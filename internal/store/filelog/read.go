@@ -19,12 +19,12 @@ var errGone = errors.New("segment is gone")
 //
 //	the commits yielded have the revisions after+1 to s.end, without gaps; the first may have begun before
 //
-// The index gives the offset to start from. A segment that was opened from disk has none yet; the frames read are
-// entered, and kept for the next reader. Reading stops at s.end, not at the end of the file: behind it there may be
+// The index gives the offset to start from. A segment that was opened from disk has none yet; the frames read are added
+// to it, and it is kept for the next reader. Reading stops at s.end, not at the end of the file: after it there may be
 // frames of an Append that is running.
 //
-// No lock is held. The file cannot change up to s.size; if Compact removes it after it was opened, it is still there
-// for this reader. So yield may take as long as it likes, as a watch of a slow client does, and holds up no commit.
+// No lock is held. The file cannot change up to s.size; if Compact removes it after it was opened, this reader can
+// still read it. So yield may take any time, as a watch of a slow client does, and delays no commit.
 func (l *Log) readCommits(s *segment, after int64, p *parser, yield func(*store.Commit) error) error {
 	file := l.path(segmentName(s.after))
 	f, err := l.fs.Open(file)
@@ -37,11 +37,11 @@ func (l *Log) readCommits(s *segment, after int64, p *parser, yield func(*store.
 	}
 	defer f.Close()
 	start := s.index.find(after)
-	// Clipped: entries that are added must not overwrite those of another reader, which has the same slice.
+	// Clipped: added entries must not overwrite those of another reader, which has the same slice.
 	index := slices.Clip(s.index)
 	defer func() { l.keepIndex(s.after, index) }()
 	r := newReader(f, start, s.size)
-	// A reader that starts in the middle does not know which commit comes before the first one that it meets.
+	// A reader that starts in the middle does not know the revision before the first commit that it reads.
 	last := int64(-1)
 	if start == 0 {
 		last = s.after
@@ -54,7 +54,7 @@ func (l *Log) readCommits(s *segment, after int64, p *parser, yield func(*store.
 		if err != nil {
 			return err
 		}
-		// The header, or a frame that only version 1 of the format wrote.
+		// The header, or a frame of a type that only version 1 of the format wrote.
 		if fr.kind != frameCommit {
 			continue
 		}
@@ -85,9 +85,9 @@ func (l *Log) readCommits(s *segment, after int64, p *parser, yield func(*store.
 	}
 }
 
-// keepIndex stores the index of a segment that was read, if it knows more than the one that is there. The segment may
-// have been removed meanwhile; then nothing is stored. So the first watch that resumes after a restart reads a segment
-// from its beginning, up to 8 MiB, and those after it start near their revision.
+// keepIndex stores the index of a segment that was read, if it is longer than the existing one. The segment may have
+// been removed meanwhile; then nothing is stored. So the first watch that resumes after a restart reads a segment from
+// its beginning, up to 8 MiB, and later ones start near their revision.
 func (l *Log) keepIndex(after int64, index sparseIndex) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

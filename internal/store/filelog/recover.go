@@ -13,10 +13,10 @@ import (
 // which commits are synced by the manifest.
 //
 // The problem: the last segment may end with frames that were never synced, so never acknowledged, and these may be
-// torn, or be readable now and lost by the next loss of power. The obvious way, to keep all readable frames and go on
-// writing after them, fails twice. First, a bad frame in the middle would silently cut off acknowledged commits.
-// Second, data that a failed sync left in the page cache reads back as well, but is not on the disk, and no later sync
-// needs to write it.
+// torn, or be readable now and lost by the next loss of power. The obvious way, to keep all readable frames and to
+// continue writing after them, fails twice. First, a bad frame in the middle would silently cut off acknowledged
+// commits. Second, data that a failed sync left in the page cache reads back as well, but is not on the disk, and no
+// later sync needs to write it.
 //
 // Two things are evidence that a commit was synced: the revision in the manifest, and the synced offset of a later
 // frame. After a loss of power the manifest may be older than the frames.
@@ -33,7 +33,7 @@ import (
 // was lost before the sync, and both are dropped. If 7 was written by the next Append, its synced offset is where 6
 // ends: 6 was synced and so acknowledged, and Open returns an error.
 //
-// The cost is one pass over the segment, and one over what follows a bad frame.
+// The cost is one pass over the segment, and one over the part after a bad frame.
 func (l *Log) recoverLast(synced int64) error {
 	last := l.segments[len(l.segments)-1]
 	file := l.path(segmentName(last.after))
@@ -80,7 +80,7 @@ func (l *Log) recoverLast(synced int64) error {
 		if err != nil {
 			return err
 		}
-		// A frame proves what stood before its synced offset, which is never beyond its own offset.
+		// A frame proves that everything before its synced offset was synced; that is never beyond its own offset.
 		prove(fr.synced)
 		if fr.kind != frameCommit {
 			continue
@@ -91,7 +91,7 @@ func (l *Log) recoverLast(synced int64) error {
 		last.end = fr.revision
 		unproven = append(unproven, seen{fr.offset, fr.revision})
 	}
-	// The file ends, or what follows is an unfinished write. All that is proven must have been read.
+	// The file ends, or the rest is an unfinished write. Everything proven must have been read.
 	switch {
 	case last.end < synced:
 		reason := fmt.Sprintf("it ends with commit %d, and commits up to %d were synced", last.end, synced)
@@ -103,9 +103,9 @@ func (l *Log) recoverLast(synced int64) error {
 			checkpointName(l.checkpoint), last.end)
 	}
 
-	// A short segment is written again as a whole, and not followed by a new one: otherwise a thousand restarts would
-	// leave a thousand files. A new segment for unproven commits: the old one is never written to again, so its proven
-	// frames cannot be harmed.
+	// A short segment is written again as a whole, instead of being followed by a new one: otherwise a thousand restarts
+	// would leave a thousand files. After a long one, a new segment gets the unproven commits: the old one is never
+	// written to again, so its proven frames cannot be harmed.
 	s := &segment{after: revision, previous: last.after, end: last.end}
 	if proven <= l.segmentBytes/8 || revision == last.after {
 		s.after, s.previous = last.after, last.previous
@@ -117,8 +117,8 @@ func (l *Log) recoverLast(synced int64) error {
 }
 
 // checkBroken returns an error if a frame of the last segment that does not read back is damage; synced says that there
-// is evidence already. Otherwise the write was not finished, and the frame is dropped with all that follows. If all of
-// that is zeros, it is not a frame, but the preallocated end of the file, and no warning is logged.
+// is evidence already. Otherwise the write was not finished, and the frame and the rest of the file are dropped. If the
+// rest is all zeros, it is not a frame, but the preallocated end of the file, and no warning is logged.
 func (l *Log) checkBroken(f vfs.File, file string, offset int64, last *segment, synced bool) error {
 	if !synced {
 		var err error
@@ -133,12 +133,12 @@ func (l *Log) checkBroken(f vfs.File, file string, offset int64, last *segment, 
 	if err != nil || blank {
 		return err
 	}
-	l.logger.Warn("the last write to the log was not finished and is dropped; nobody was told that it succeeded",
+	l.logger.Warn("the last write to the log was not finished and is dropped; it was never acknowledged",
 		"file", file, "offset", offset, "bytes", last.size-offset, "revision", last.end)
 	return nil
 }
 
-// allZero says whether a reader yields only zeros. An error of the disk is returned as one: it is no evidence of an
+// allZero says whether a reader yields only zeros. An error of the disk is returned as one: it is not evidence of an
 // unfinished write.
 func allZero(r io.Reader) (bool, error) {
 	b := make([]byte, 64<<10)
@@ -167,8 +167,8 @@ func (l *Log) begin(s *segment, old *reader) error {
 	return nil
 }
 
-// create writes the file of a new segment s. It copies those commits of s into it that old has; nil has none. The
-// file gets its name when they are synced, as in install, but stays open to be written to.
+// create writes the file of a new segment s. It copies those commits of s into it that old has; nil has none. The file
+// gets its name when they are synced, as in install, but stays open to be written to.
 func (l *Log) create(s *segment, old *reader) (*writer, error) {
 	name := segmentName(s.after)
 	f, err := l.fs.Create(l.path(name+tmpSuffix), vfs.WriteCategoryUnspecified)
@@ -188,9 +188,9 @@ func (l *Log) create(s *segment, old *reader) (*writer, error) {
 	return w, nil
 }
 
-// begin writes the header of a segment and the commits of old, and syncs them. It reads old a second time: to keep
-// its commits in memory after the first would take as much memory as a segment, and a commit that does not read back
-// now is an error.
+// begin writes the header of a segment and the commits of old, and syncs them. It reads old a second time: keeping its
+// commits in memory after the first time would take as much memory as a segment. A commit that does not read back now
+// is an error.
 func (w *writer) begin(old *reader) error {
 	s := w.segment
 	if err := w.frame(frameSegment, 0, s.after, appendFileHeader(nil, segmentMagic, s.after, s.previous)); err != nil {

@@ -2,9 +2,9 @@ package filelog
 
 import "github.com/cockroachdb/pebble/v2/vfs"
 
-// noSyncFS is a file system on which a sync does nothing: see Options.NoSync. Everything else is the same, the order
-// of writes included, so a log that was written without syncs has the same format. It is in the way of every sync here,
-// and not an if at each of them, so that no sync can be forgotten, and the code that runs in tests is that of releases.
+// noSyncFS is a file system on which a sync does nothing: see Options.NoSync. All other operations, and their order,
+// are the same, so a log that was written without syncs has the same format. It replaces the file system instead of
+// adding a condition at each sync, so that no sync can be forgotten, and tests run the code of releases.
 type noSyncFS struct{ vfs.FS }
 
 // Create, OpenReadWrite and OpenDir implement vfs.FS.
@@ -19,7 +19,7 @@ func (u noSyncFS) OpenReadWrite(name string, category vfs.DiskWriteCategory, opt
 
 func (u noSyncFS) OpenDir(name string) (vfs.File, error) { return withoutSync(u.FS.OpenDir(name)) }
 
-// withoutSync wraps what a function returned that opens a file.
+// withoutSync wraps the results of a function that opens a file.
 func withoutSync(f vfs.File, err error) (vfs.File, error) {
 	if err != nil {
 		return nil, err
