@@ -29,13 +29,13 @@ func TestQueue(t *testing.T) {
 		}
 		if n := len(want); n > 0 {
 			if k := rng.IntN(n); q.at(k) != want[k] {
-				t.Fatalf("%d is %d, should be %d", k, q.at(k), want[k])
+				t.Fatalf("element %d is %d, should be %d", k, q.at(k), want[k])
 			}
 		}
 	}
 }
 
-// gate is a log whose Append waits until it is let through.
+// gate is a log whose Append waits until the test answers.
 type gate struct {
 	arrived chan []*Commit
 	answer  chan error
@@ -73,7 +73,7 @@ func (s *Store) commit(pre []Precondition, changes ...Change) <-chan error {
 	return done
 }
 
-// TestPending: a commit that is not durable is invisible, except that it decides which of two commits wins.
+// TestPending: a commit that is not durable is invisible, except that it decides which of two commits succeeds.
 //
 // SPEC: STORE-1
 func TestPending(t *testing.T) { synctest.Test(t, testPending) }
@@ -90,10 +90,10 @@ func testPending(t *testing.T) {
 	<-g.arrived
 
 	if _, ok := s.Get(a); ok || s.Revision() != 1 {
-		t.Error("a pending write is to be seen")
+		t.Error("a pending write is visible")
 	}
 	if records, err := cursor.Poll(); len(records) > 0 || err != nil || cursor.Revision() != 1 {
-		t.Error("a watcher was told of a pending write")
+		t.Error("a cursor returned a pending write")
 	}
 	loser := s.commit([]Precondition{{Key: a}}, Change{Key: a, Data: []byte("lost")})
 	synctest.Wait()
@@ -103,7 +103,7 @@ func testPending(t *testing.T) {
 	synctest.Wait()
 	select {
 	case err := <-loser:
-		t.Fatalf("it was told that it lost, %v, before that was certain", err)
+		t.Fatalf("a conflict, %v, was returned before the other write was durable", err)
 	default:
 	}
 	g.answer <- nil
@@ -129,7 +129,7 @@ func testPending(t *testing.T) {
 	}
 }
 
-// TestLogFails: after a failed sync the pending writes are refused, no part of them is visible, and reads go on.
+// TestLogFails: after a failed sync the pending writes are refused, no part of them is visible, and reads continue.
 //
 // SPEC: STORE-1
 func TestLogFails(t *testing.T) { synctest.Test(t, testLogFails) }
@@ -153,7 +153,7 @@ func testLogFails(t *testing.T) {
 	synctest.Wait()
 	g.answer <- broken
 	if err := <-failing; err != broken {
-		t.Errorf("the failing one: %v", err)
+		t.Errorf("the commit whose Append failed: %v", err)
 	}
 	for name, done := range map[string]<-chan error{"the queued one": queued, "the loser": loser,
 		"the next one": s.commit(nil)} {
@@ -176,7 +176,7 @@ func testLogFails(t *testing.T) {
 	}
 }
 
-// TestMemo: encoded forms are kept for the newest records only, at whatever time they are stored.
+// TestMemo: encoded forms are kept for the newest records only, whenever they are stored.
 //
 // SPEC: WATCH-6
 func TestMemo(t *testing.T) {
@@ -208,7 +208,7 @@ func TestMemo(t *testing.T) {
 		}
 		for _, r := range records {
 			if r.Memo.Load(1) != nil {
-				t.Fatal("a memo out of nowhere")
+				t.Fatal("a slot has a memo before one was stored")
 			}
 			r.Memo.Store(1, data)
 			if r.Memo.Load(1) != nil {
@@ -223,7 +223,8 @@ func TestMemo(t *testing.T) {
 	close(g.arrived)
 }
 
-// TestRebuiltForOthers: reading a resource for which a snapshot was not rebuilt is a mistake, and not an empty list.
+// TestRebuiltForOthers: reading a resource for which a snapshot was not rebuilt panics, and does not give an empty
+// list.
 func TestRebuiltForOthers(t *testing.T) {
 	s, g := openGate(t)
 	defer s.Close()
@@ -236,11 +237,11 @@ func TestRebuiltForOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := sn.Count("/pods", ""); n != 0 {
-		t.Errorf("%d Pods before the first one", n)
+		t.Errorf("%d Pods in a snapshot before the first one", n)
 	}
 	defer func() {
 		if recover() == nil {
-			t.Error("it did not panic")
+			t.Error("reading another resource of a rebuilt snapshot did not panic")
 		}
 	}()
 	sn.Count("/nodes", "")
@@ -255,7 +256,7 @@ func TestConfig(t *testing.T) {
 		"negative":     {Log: newGate(), Describe: describe, HistoryBytes: -1},
 	} {
 		if _, err := Open(c); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("Open accepts a configuration: %s", name)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 // SPEC: WATCH-1
 func TestACrowdIsNotWokenForEachRecord(t *testing.T) {
 	for _, processors := range []int{1, 2, 20, 128} {
-		// The fewest waiters that rest for maxPause, the most that need no rest, and some between.
+		// most waiters cause a pause of maxPause; few is the largest number that causes none.
 		most := int(maxPause/(4*wakeCost)) * processors
 		few := int((minPause-1)/(4*wakeCost)) * processors
 		t.Run(fmt.Sprint("processors=", processors), func(t *testing.T) {
@@ -22,7 +22,7 @@ func TestACrowdIsNotWokenForEachRecord(t *testing.T) {
 	}
 }
 
-// pacedFeed is a feed on a machine with so many processors.
+// pacedFeed is a feed on a machine with the given number of processors.
 type pacedFeed struct{ *feed }
 
 func newPacedFeed(processors int) pacedFeed {
@@ -53,13 +53,13 @@ func woken(g *group) bool {
 	}
 }
 
-// testPace has a crowd that rests for so long, again and again.
+// testPace wakes a number of waiters that causes a pause, repeatedly.
 func testPace(t *testing.T, processors, crowd int, rest time.Duration) {
 	f := newPacedFeed(processors)
 	first := f.wait(crowd)
 	f.record()
 	if !woken(first) {
-		t.Fatal("a crowd that has rested waits")
+		t.Fatal("after a pause, the first record does not wake at once")
 	}
 	second := f.wait(crowd)
 	f.record()
@@ -67,35 +67,35 @@ func testPace(t *testing.T, processors, crowd int, rest time.Duration) {
 	time.Sleep(rest - 1)
 	f.record()
 	if woken(second) || woken(third) {
-		t.Fatal("a crowd is woken in its rest")
+		t.Fatal("watchers are woken during the pause")
 	}
 	time.Sleep(time.Nanosecond)
 	if !woken(second) || !woken(third) {
-		t.Fatal("a crowd sleeps on after its rest")
+		t.Fatal("watchers sleep on after the pause")
 	}
 	fourth := f.wait(crowd)
 	f.record()
 	time.Sleep(rest - 1)
 	if woken(fourth) {
-		t.Fatal("there is no rest behind the batch")
+		t.Fatal("there is no pause after the pending wake-ups")
 	}
-	time.Sleep(1 + rest/10) // the batch had one waiter more
+	time.Sleep(1 + rest/10) // the batch had one more waiter
 	if !woken(fourth) {
-		t.Fatal("a crowd sleeps on after its second rest")
+		t.Fatal("watchers sleep on after the second pause")
 	}
 	if f.throttle.processors != processors {
-		t.Fatalf("the throttle reckons with %d processors", f.throttle.processors)
+		t.Fatalf("the throttle computes with %d processors", f.throttle.processors)
 	}
 }
 
-// testNoRest has a few that need no rest.
+// testNoRest wakes a number of waiters that causes no pause.
 func testNoRest(t *testing.T, processors, few int) {
 	f := newPacedFeed(processors)
 	for range 3 {
 		g := f.wait(few)
 		f.record()
 		if !woken(g) {
-			t.Fatalf("%d have to wait", few)
+			t.Fatalf("%d watchers have to wait", few)
 		}
 	}
 }

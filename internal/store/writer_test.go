@@ -2,7 +2,7 @@ package store
 
 import "testing"
 
-// A read through the embedded writer takes no memory, not even for a key that is made for it.
+// A read through the embedded writer allocates nothing, not even for a key that is made for it.
 func TestLiveAllocatesNothing(t *testing.T) {
 	s, _ := openGate(t)
 	defer s.Close()
@@ -13,6 +13,6 @@ func TestLiveAllocatesNothing(t *testing.T) {
 			t.Fatal(current, err)
 		}
 	}); n > 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("%v allocations for a read", n)
 	}
 }

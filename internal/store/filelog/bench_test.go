@@ -8,7 +8,7 @@ import (
 	"plinth/internal/store/storetest"
 )
 
-// asShipped has the sizes that a server runs with.
+// asShipped is a log with the sizes of a real server.
 var asShipped = storetest.Backend{
 	Durable: true,
 	New: storetest.Over(func(t testing.TB) func() (store.Log, error) {

@@ -13,14 +13,14 @@ import (
 	"plinth/internal/store"
 )
 
-// cutter takes, at random operations of a file system, copies of what is left of it when the power fails just there:
-// all that was synced, and of the rest a random part, block by block and name by name.
+// cutter simulates losses of power: at random operations of a file system, it copies the content that would be left
+// after a loss of power there: all synced content, and a random part of the rest, block by block and name by name.
 type cutter struct {
 	mem *vfs.MemFS
 
 	mu    sync.Mutex
 	rng   *rand.Rand
-	odds  int // one operation in so many is cut
+	odds  int // one in odds operations is cut
 	left  int // cuts to take
 	acked func() int64
 	cuts  []cut
@@ -54,9 +54,9 @@ func (c *cutter) MaybeError(op errorfs.Op) error {
 
 func (c *cutter) String() string { return "cutter" }
 
-// TestPowerCut cuts the power at more than 1,000 random points: under load, while segments and checkpoints come and
-// go, and while a log that the power was cut of is being opened. What was acknowledged is there afterwards, of what
-// was not there is all or nothing, and the log goes on.
+// TestPowerCut cuts the power at more than 1,000 random points: under load, while segments and checkpoints are created
+// and removed, and while a log is opened after a cut. Afterwards every acknowledged commit exists, every other commit
+// exists as a whole or not at all, and the log accepts new commits.
 //
 // SPEC: STORE-1
 func TestPowerCut(t *testing.T) {
@@ -99,11 +99,11 @@ func TestPowerCut(t *testing.T) {
 		})
 	}
 	if total.Load() < 1000 {
-		t.Errorf("only %d cuts", total.Load())
+		t.Errorf("only %d losses of power were simulated", total.Load())
 	}
 }
 
-// checkCut opens what a cut left, checks it, goes on writing and cuts again.
+// checkCut opens the content that a cut left, checks it, continues to write and cuts again.
 func checkCut(t *testing.T, m *model, first cut, rng *rand.Rand, total *atomic.Int64) {
 	t.Helper()
 	again := &cutter{mem: first.fs, rng: rand.New(rand.NewPCG(rng.Uint64(), 0)), odds: 6, left: 1,
@@ -118,7 +118,7 @@ func checkCut(t *testing.T, m *model, first cut, rng *rand.Rand, total *atomic.I
 	again.mu.Lock()
 	again.left = 0
 	again.mu.Unlock()
-	for _, second := range again.cuts { // while it was opened
+	for _, second := range again.cuts { // cuts while the log was opened
 		total.Add(1)
 		s, err := openStore(second.fs)
 		if err != nil {
@@ -129,7 +129,7 @@ func checkCut(t *testing.T, m *model, first cut, rng *rand.Rand, total *atomic.I
 		}
 		s.Close()
 	}
-	// On from here, in a world of its own.
+	// From here on the test writes with a model of its own.
 	own := newModel()
 	m.mu.Lock()
 	for r := int64(2); r <= s.Revision(); r++ {
@@ -138,7 +138,7 @@ func checkCut(t *testing.T, m *model, first cut, rng *rand.Rand, total *atomic.I
 	m.mu.Unlock()
 	for range 5 {
 		if _, err := own.write(s, rng, 9); err != nil {
-			t.Fatalf("cut at %s: going on: %v", first.op, err)
+			t.Fatalf("cut at %s: a later write: %v", first.op, err)
 		}
 	}
 	acked := s.Revision()

@@ -46,7 +46,7 @@ func readImage(t testing.TB, fs vfs.FS) image {
 	return im
 }
 
-// files are the names in an image, of one ending.
+// files are the names in an image with one extension.
 func (im image) files(ending string) []string {
 	var names []string
 	for name := range im {
@@ -81,7 +81,7 @@ func (im image) mount(t testing.TB, replaced string, content []byte) *vfs.MemFS 
 	return fs
 }
 
-// filled returns a log with a checkpoint and several segments, as a process leaves it that was killed.
+// filled returns a log with a checkpoint and several segments, in the state in which a killed process leaves it.
 func filled(t testing.TB, commits int) (image, *model) {
 	t.Helper()
 	mem := vfs.NewCrashableMem()
@@ -102,7 +102,7 @@ func filled(t testing.TB, commits int) (image, *model) {
 	}
 }
 
-// intact opens a damaged log and says whether everything is there all the same. An error must name the file.
+// intact opens a damaged log and says whether all commits exist all the same. An error must name the file.
 func intact(t testing.TB, fs vfs.FS, m *model, acked int64, file string) bool {
 	t.Helper()
 	s, err := openStore(fs)
@@ -114,13 +114,13 @@ func intact(t testing.TB, fs vfs.FS, m *model, acked int64, file string) bool {
 		return true
 	}
 	if !strings.Contains(err.Error(), file) {
-		t.Fatalf("%s was damaged, and the error is: %v", file, err)
+		t.Fatalf("%s was damaged, and the error does not name it: %v", file, err)
 	}
 	return false
 }
 
-// TestBitRot flips a bit anywhere: everything still exists, because the bit was unused, or the file is named. No
-// acknowledged commit is lost silently, and none is invented.
+// TestBitRot flips a random bit: either all commits still exist, because the bit was unused, or the error names the
+// file. No acknowledged commit is lost silently, and none is invented.
 //
 // SPEC: STORE-1
 func TestBitRot(t *testing.T) {
@@ -133,7 +133,7 @@ func TestBitRot(t *testing.T) {
 		name := names[rng.IntN(len(names))]
 		b := slices.Clone(im[name])
 		size := len(b)
-		if rng.IntN(20) > 0 { // seldom in the zeros behind the end
+		if rng.IntN(20) > 0 { // seldom in the zeros after the end
 			size = end(b)
 		}
 		bit := rng.IntN(8 * size)
@@ -142,8 +142,8 @@ func TestBitRot(t *testing.T) {
 			found++
 		}
 	}
-	if found < 450 { // not all: some segments are there that nothing needs any more
-		t.Errorf("only %d of 1000 damages were found", found)
+	if found < 450 { // not all: some segments are no longer needed
+		t.Errorf("only %d of 1000 flipped bits were reported as damage", found)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestZeroedBlock(t *testing.T) {
 	}
 }
 
-// end is where the zeros at the end of a file begin.
+// end is the offset at which the zeros at the end of a file begin.
 func end(b []byte) int {
 	for len(b) > 0 && b[len(b)-1] == 0 {
 		b = b[:len(b)-1]
@@ -201,8 +201,8 @@ func torn(t testing.TB) (before, after image, m *model, acked int64) {
 	return before, after, m, acked
 }
 
-// TestTornTail cuts the file at every byte of a frame that was not acknowledged, and fills what is cut with zeros or
-// garbage: Open drops it, or finds it whole.
+// TestTornTail cuts the file at every byte of a frame that was not acknowledged, and replaces the rest with zeros or
+// garbage: Open drops the frame, or finds it whole.
 //
 // SPEC: STORE-1
 func TestTornTail(t *testing.T) {
@@ -247,7 +247,7 @@ func TestTornTail(t *testing.T) {
 	}
 }
 
-// TestTruncated cuts acknowledged commits off: the file is named, unless nothing needs it.
+// TestTruncated cuts acknowledged commits off: the error names the file, unless the file is no longer needed.
 //
 // SPEC: STORE-1
 func TestTruncated(t *testing.T) {
@@ -259,7 +259,7 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// TestFormat: what another version wrote is left alone.
+// TestFormat: a directory of another version is left alone.
 func TestFormat(t *testing.T) {
 	im, m := filled(t, 40)
 	for content, want := range map[string]string{
@@ -273,11 +273,11 @@ func TestFormat(t *testing.T) {
 		_, err := openStore(im.mount(t, "FORMAT", []byte(content)))
 		if err == nil || !strings.Contains(err.Error(), want) ||
 			!strings.Contains(err.Error(), "data directory data") {
-			t.Errorf("%q: %v", content, err)
+			t.Errorf("FORMAT with %q: %v", content, err)
 		}
 	}
 	if !intact(t, im.mount(t, "", nil), m, 41, "") {
-		t.Error("the directory itself is not intact")
+		t.Error("the undamaged directory is not intact")
 	}
 }
 
@@ -290,7 +290,7 @@ func TestStrangers(t *testing.T) {
 	im["notes.tmp"] = []byte("mine")
 	fs := im.mount(t, "", nil)
 	if !intact(t, fs, m, 41, "") {
-		t.Fatal("not intact")
+		t.Fatal("the log is not intact beside files of others")
 	}
 	names := fmt.Sprint(readImage(t, fs).files(""))
 	if !strings.Contains(names, "ca.crt") || !strings.Contains(names, "notes.tmp") ||
@@ -319,17 +319,17 @@ func TestLocked(t *testing.T) {
 	l.Close()
 }
 
-// TestNotLockable: that a directory cannot be locked is not to say that somebody has it. Who has it in another
-// process is tried by TestKill.
+// TestNotLockable: the error for a directory that cannot be locked is not ErrLocked. TestKill tests a lock that another
+// process holds.
 func TestNotLockable(t *testing.T) {
 	dir := t.TempDir()
-	// No file can be made there, whoever runs the test.
+	// A directory with that name prevents the file, whichever user runs the test.
 	if err := os.Mkdir(filepath.Join(dir, "LOCK"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := filelog.Open(dir, filelog.Options{}); !errors.Is(err, syscall.EISDIR) ||
 		errors.Is(err, filelog.ErrLocked) {
-		t.Errorf("LOCK is a directory: %v", err)
+		t.Errorf("opened with a directory as LOCK: %v", err)
 	}
 	for _, c := range []struct {
 		cause  error
@@ -355,7 +355,7 @@ func TestNotLockable(t *testing.T) {
 		_, err := filelog.Open("data", filelog.Options{FS: disk})
 		if !errors.Is(err, c.cause) && !c.locked || errors.Is(err, filelog.ErrLocked) != c.locked ||
 			err.Error() != c.want {
-			t.Errorf("%v: %v", c.cause, err)
+			t.Errorf("a lock that fails with %v: %v", c.cause, err)
 		}
 	}
 }

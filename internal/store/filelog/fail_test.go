@@ -19,8 +19,8 @@ import (
 
 var errDisk = errors.New("the disk is broken")
 
-// TestDiskFails has every single operation of the disk fail in turn, once or from then on. Writes are refused from
-// the first one on that could not be made durable, reads go on, and what was acknowledged is there when the disk
+// TestDiskFails makes every single operation of the disk fail in turn, once or from then on. Writes are refused from
+// the first one on that could not be made durable, reads continue, and all acknowledged commits exist when the disk
 // works again.
 //
 // SPEC: STORE-1
@@ -30,7 +30,7 @@ func TestDiskFails(t *testing.T) {
 			for n := int64(0); ; n++ {
 				if !diskFails(t, n, forever) {
 					if n < 100 {
-						t.Fatalf("only %d operations", n)
+						t.Fatalf("the load has only %d operations of the disk", n)
 					}
 					return
 				}
@@ -39,7 +39,7 @@ func TestDiskFails(t *testing.T) {
 	}
 }
 
-// diskFails runs a load on a disk whose operation n fails; false when there were fewer.
+// diskFails runs a load on a disk whose operation n fails; the result is false when there were fewer operations.
 func diskFails(t *testing.T, n int64, forever bool) bool {
 	t.Helper()
 	mem := vfs.NewMem()
@@ -68,13 +68,13 @@ func diskFails(t *testing.T, n int64, forever bool) bool {
 		for range 40 {
 			_, err := m.write(s, rng, 0)
 			if err == nil && refused {
-				t.Fatalf("operation %d: a write was accepted after one was lost", n)
+				t.Fatalf("operation %d: a write was accepted after a failed one", n)
 			}
 			if err != nil && !errors.Is(err, errDisk) {
 				t.Fatalf("operation %d: %v", n, err)
 			}
 			if err != nil && refused && !errors.Is(err, store.ErrClosed) {
-				t.Fatalf("operation %d: after a lost write: %v", n, err)
+				t.Fatalf("operation %d: a write after a failed one: %v, should be ErrClosed", n, err)
 			}
 			refused = refused || err != nil
 		}
@@ -89,7 +89,7 @@ func diskFails(t *testing.T, n int64, forever bool) bool {
 		if err := same(stateOf(sn), m.state(acked)); err != nil {
 			t.Fatalf("operation %d: %v", n, err)
 		}
-		s.Close() // an error is fine: the disk is broken
+		s.Close() // an error is expected: the disk is broken
 	}
 	all := !failed()
 	off.Store(true)
@@ -105,7 +105,7 @@ func diskFails(t *testing.T, n int64, forever bool) bool {
 	return !all
 }
 
-// fullFS is a disk with so many bytes left. A write that does not fit is done in part, as real ones are.
+// fullFS is a disk with a number of free bytes. A write that does not fit is done in part, as by real file systems.
 type fullFS struct {
 	vfs.FS
 	left atomic.Int64
@@ -138,7 +138,7 @@ func (f fullFile) WriteAt(b []byte, at int64) (int, error) {
 	return f.File.WriteAt(b, at)
 }
 
-// TestDiskFull: the same of a disk that fills up, at any number of bytes, with several writers.
+// TestDiskFull is the same with a disk that fills up, at any number of bytes, with several writers.
 //
 // SPEC: STORE-1
 func TestDiskFull(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"plinth/internal/store/storetest"
 )
 
-// backend is a log on the real disk, with segments small enough to have many.
+// backend is a log on the real disk, with segments that are small, so that there are many.
 var backend = storetest.Backend{
 	Durable: true,
 	New: storetest.Over(func(t testing.TB) func() (store.Log, error) {

@@ -34,7 +34,7 @@ func openDir(dir string) (*store.Store, error) {
 	return store.Open(store.Config{Log: log, Describe: storetest.Describe, CompactBytes: 512 << 10})
 }
 
-// child writes as fast as it can, and says what it was told of, until it is killed.
+// child writes as fast as it can, and reports each acknowledged commit, until it is killed.
 func child(dir string) {
 	s, err := openDir(dir)
 	if err != nil {
@@ -61,8 +61,7 @@ func child(dir string) {
 	select {}
 }
 
-// TestKill kills a process under load, again and again: each restart finds every commit that it was told of, byte for
-// byte.
+// TestKill kills a process under load repeatedly: after each restart every acknowledged commit exists, byte for byte.
 //
 // SPEC: STORE-1
 func TestKill(t *testing.T) {
@@ -91,7 +90,7 @@ func TestKill(t *testing.T) {
 			case strings.HasPrefix(line, "ready"):
 				if _, err := filelog.Open(dir, filelog.Options{}); !errors.Is(err, filelog.ErrLocked) ||
 					!strings.Contains(err.Error(), "by another process") {
-					t.Errorf("opened while another process has it: %v", err)
+					t.Errorf("a directory that another process has open was opened: %v", err)
 				}
 			case strings.HasPrefix(line, "ack"):
 				if n, _ := fmt.Sscanf(line, "ack %d %s %d", &a.revision, &a.name, &a.size); n == 3 {
@@ -110,17 +109,18 @@ func TestKill(t *testing.T) {
 			v, ok := s.Get(store.Key{Resource: "/pods", Name: a.name})
 			if !ok || v.Revision != a.revision-1 || len(v.Data) != a.size ||
 				!strings.HasPrefix(string(v.Data), a.name) {
-				t.Fatalf("round %d: %s was acknowledged at %d, and there is %v", round, a.name, a.revision, v)
+				t.Fatalf("round %d: %s was acknowledged at %d, the store has %v", round, a.name, a.revision, v)
 			}
 		}
-		// The other half of the last commits is there, too.
+		// The other change of each of the last commits exists, too.
 		sn, err := s.Snapshot(0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		sn.Ascend("/nodes", "", "", func(v *store.Version) bool {
 			if p, ok := s.Get(store.Key{Resource: "/pods", Name: string(v.Data)}); !ok || p.Revision != v.Revision-1 {
-				t.Errorf("%s says %s at %d, which is %v", v.Key, v.Data, v.Revision, p)
+				t.Errorf("%s names %s at %d, whose commit also wrote a Pod; the store has %v",
+					v.Key, v.Data, v.Revision, p)
 			}
 			return true
 		})
@@ -128,7 +128,7 @@ func TestKill(t *testing.T) {
 		s.Close()
 	}
 	if acks < 100 {
-		t.Errorf("only %d commits", acks)
+		t.Errorf("only %d commits were acknowledged", acks)
 	}
 	modes(t, dir)
 }

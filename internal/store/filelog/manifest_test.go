@@ -19,7 +19,7 @@ import (
 	"plinth/internal/store/storetest"
 )
 
-// without is an image without the files for which gone says so.
+// without is an image without the files that gone selects.
 func (im image) without(gone func(name string) bool) image {
 	rest := image{}
 	for name, b := range im {
@@ -30,8 +30,8 @@ func (im image) without(gone func(name string) bool) image {
 	return rest
 }
 
-// filledBehindCheckpoint returns a log as a process leaves it that was killed: a checkpoint in the place of the first
-// segments, segments before the checkpoint that hold history alone, and several behind it.
+// filledBehindCheckpoint returns a log in the state in which a killed process leaves it: a checkpoint in the place of
+// the first segments, segments before the checkpoint that hold only history, and several after it.
 func filledBehindCheckpoint(t *testing.T) (im image, m *model, acked int64) {
 	t.Helper()
 	mem := vfs.NewCrashableMem()
@@ -59,13 +59,13 @@ func filledBehindCheckpoint(t *testing.T) (im image, m *model, acked int64) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	mem = im.mount(t, "", nil) // what came since the image was taken must not be there
+	mem = im.mount(t, "", nil) // it must not have later commits than the image
 	var err error
 	log, err := filelog.Open("data", small(mem))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// From here on neither checkpoints nor history come and go.
+	// From here on no checkpoint is written and no history removed.
 	s, err = store.Open(store.Config{Log: log, Describe: storetest.Describe, CompactBytes: 1 << 30})
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func filledBehindCheckpoint(t *testing.T) (im image, m *model, acked int64) {
 	return im, m, acked
 }
 
-// openLogged opens a log and returns what it wrote to its logger, at WARN and above.
+// openLogged opens a log and returns its logged messages, at WARN and above.
 func openLogged(fs vfs.FS) (*filelog.Log, string, error) {
 	var out bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -91,8 +91,7 @@ func openLogged(fs vfs.FS) (*filelog.Log, string, error) {
 	return l, out.String(), err
 }
 
-// TestLostFiles takes files away that acknowledged commits are in, one by one and together: the one that is missed is
-// named.
+// TestLostFiles removes files with acknowledged commits, one by one and together: the error names the missing file.
 //
 // SPEC: STORE-1
 func TestLostFiles(t *testing.T) {
@@ -123,7 +122,7 @@ func TestLostFiles(t *testing.T) {
 		before := readImage(t, fs)
 		_, _, err := openLogged(fs)
 		if err == nil || !strings.Contains(err.Error(), c.want) || !errors.As(err, new(*filelog.MissingError)) {
-			t.Errorf("%s: %v, want %s", c.lost, err, c.want)
+			t.Errorf("%s was removed: %v, want %s", c.lost, err, c.want)
 		}
 		if after := readImage(t, fs); fmt.Sprint(after) != fmt.Sprint(before) {
 			t.Errorf("%s: Open refused the directory and changed its files from %v to %v",
@@ -131,11 +130,11 @@ func TestLostFiles(t *testing.T) {
 		}
 	}
 	if !intact(t, im.mount(t, "", nil), m, acked, "") {
-		t.Error("the directory itself is not intact")
+		t.Error("the undamaged directory is not intact")
 	}
 }
 
-// TestRenamedFiles gives files of the log other names: each is missed under its own.
+// TestRenamedFiles gives files of the log other names: the error names each by its own name.
 //
 // SPEC: STORE-1
 func TestRenamedFiles(t *testing.T) {
@@ -156,7 +155,7 @@ func TestRenamedFiles(t *testing.T) {
 		fs := renamed.mount(t, "", nil)
 		_, _, err := openLogged(fs)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s → %s: %v", c.from, c.to, err)
+			t.Errorf("%s was renamed to %s: %v", c.from, c.to, err)
 		}
 		if readImage(t, fs)[c.to] == nil {
 			t.Errorf("%s → %s: the file was removed", c.from, c.to)
@@ -172,13 +171,12 @@ func TestEmptiedFiles(t *testing.T) {
 	checkpoint := im.files(".base")[0]
 	for name := range im {
 		if intact(t, im.mount(t, name, nil), m, acked, name) && name >= checkpoint {
-			t.Errorf("%s was emptied and not missed", name)
+			t.Errorf("%s was emptied, and no error names it", name)
 		}
 	}
 }
 
-// TestLostHistory: segments from before the checkpoint hold nothing but history. Without them the log opens, and says
-// so.
+// TestLostHistory: segments before the checkpoint hold only history. Without them the log opens, with a warning.
 func TestLostHistory(t *testing.T) {
 	im, m, acked := filledBehindCheckpoint(t)
 	oldest := im.files(".log")[0]
@@ -189,20 +187,20 @@ func TestLostHistory(t *testing.T) {
 	}
 	l.Close()
 	if !strings.Contains(logged, "level=WARN") || !strings.Contains(logged, "data/"+oldest) {
-		t.Errorf("%s is missing, and the log says %q", oldest, logged)
+		t.Errorf("%s is missing, and the logged messages are %q", oldest, logged)
 	}
 	if !intact(t, fs, m, acked, "") {
-		t.Error("more than history is missing")
+		t.Error("commits other than history are missing")
 	}
 	l, logged, err = openLogged(im.mount(t, "", nil))
 	if err != nil || logged != "" {
-		t.Errorf("nothing is missing, and the log says %q, %v", logged, err)
+		t.Errorf("no file is missing, and the logged messages are %q, %v", logged, err)
 	}
 	l.Close()
 }
 
-// TestCutBehindAnyFrame cuts the newest segment, and zeroes it, at every seventh byte, and behind its last frame. All
-// commits in it were acknowledged, so it is refused.
+// TestCutBehindAnyFrame cuts the newest segment, and zeroes it, at every seventh byte, and after its last frame. All
+// commits in it were acknowledged, so Open refuses it.
 //
 // SPEC: STORE-1
 func TestCutBehindAnyFrame(t *testing.T) {
@@ -217,14 +215,14 @@ func TestCutBehindAnyFrame(t *testing.T) {
 			_, _, err := openLogged(im.mount(t, newest, b))
 			var damage *filelog.DamageError
 			if !errors.As(err, &damage) || damage.File != "data/"+newest {
-				t.Fatalf("%d of %d bytes are left of %s: %v", at, end(content), newest, err)
+				t.Fatalf("only %d of %d bytes remain of %s: %v, should be a DamageError", at, end(content), newest, err)
 			}
 		}
 	}
 }
 
-// TestManifestTorn damages one entry of the manifest after the other, as a power cut may: the log opens and says so.
-// When none reads back it does not open.
+// TestManifestTorn damages one entry of the manifest after the other, as a loss of power may: the log opens with a
+// warning. If no entry reads back, it does not open.
 //
 // SPEC: STORE-1
 func TestManifestTorn(t *testing.T) {
@@ -242,18 +240,18 @@ func TestManifestTorn(t *testing.T) {
 		l.Close()
 		if want := fmt.Sprintf("file=data/MANIFEST offset=%d",
 			slot*4096); !strings.Contains(logged, want) || !strings.Contains(logged, "level=WARN") {
-			t.Errorf("the log says %q, want %s", logged, want)
+			t.Errorf("the logged messages are %q, want %s", logged, want)
 		}
 		if !intact(t, fs, m, 91, "") {
-			t.Error("not intact")
+			t.Error("a torn entry of the manifest lost commits")
 		}
 	}
 	if intact(t, im.mount(t, "MANIFEST", all), m, 91, "MANIFEST") {
-		t.Error("a manifest without any entry is as good as one")
+		t.Error("a log opens with a manifest in which no entry reads back")
 	}
 }
 
-// TestNoManifest opens a directory as it was written before there were manifests. From then on it has one.
+// TestNoManifest opens a directory of the format without manifests. From then on it has one.
 //
 // SPEC: STORE-1
 func TestNoManifest(t *testing.T) {
@@ -274,17 +272,17 @@ func TestNoManifest(t *testing.T) {
 		}
 		upgraded := readImage(t, fs)
 		if string(upgraded["FORMAT"]) != "plinth data 2\n" || len(upgraded["MANIFEST"]) == 0 {
-			t.Fatalf("%s: the directory holds %q", name, upgraded.files(""))
+			t.Fatalf("%s: after the upgrade the directory has %q", name, upgraded.files(""))
 		}
 		newest = slices.Max(upgraded.files(".log"))
 		lost := upgraded.without(func(name string) bool { return name == newest })
 		if intact(t, lost.mount(t, "", nil), m, 91, newest+" is missing") {
-			t.Errorf("%s: a segment is not missed after the upgrade", name)
+			t.Errorf("%s: after the upgrade no error names a missing segment", name)
 		}
 	}
 }
 
-// TestTornWriteIsSaid: a last write that was not finished is dropped, and the log says in which file and where.
+// TestTornWriteIsSaid: an unfinished last write is dropped, and a warning names its file and offset.
 //
 // SPEC: STORE-1
 func TestTornWriteIsSaid(t *testing.T) {
@@ -317,7 +315,7 @@ func TestTornWriteIsSaid(t *testing.T) {
 		said := strings.Contains(logged, "level=WARN") && strings.Contains(logged, fmt.Sprintf("file=data/%s offset=%d ",
 			name, at))
 		if said != c.said || !said && logged != "" {
-			t.Errorf("%s: the log says %q", c.what, logged)
+			t.Errorf("%s: the logged messages are %q", c.what, logged)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"plinth/internal/store/storetest"
 )
 
-// small has many segments and checkpoints after a few dozen commits.
+// small is a configuration with many segments, and with a checkpoint after a few dozen commits.
 func small(fs vfs.FS) filelog.Options { return filelog.Options{FS: fs, SegmentBytes: 4 << 10} }
 
 func openStore(fs vfs.FS) (*store.Store, error) {
@@ -41,8 +41,8 @@ func mustOpen(t testing.TB, fs vfs.FS) *store.Store {
 	return s
 }
 
-// model is all changes that were ever tried, by the revision they got. Commits change one to four keys each, so that
-// half of one would show.
+// model has all changes that were ever tried, by the revision they got. Each commit changes one to four keys, so that
+// half a commit would be noticed.
 type model struct {
 	mu      sync.Mutex
 	changes map[int64]store.Change
@@ -63,7 +63,7 @@ func randomChanges(rng *rand.Rand, writer int) []store.Change {
 	return changes
 }
 
-// write commits something and keeps book of it.
+// write commits random changes and records the result.
 func (m *model) write(s *store.Store, rng *rand.Rand, writer int) (int64, error) {
 	changes := randomChanges(rng, writer)
 	revision, err := s.Commit(context.Background(), nil, changes)
@@ -77,14 +77,14 @@ func (m *model) write(s *store.Store, rng *rand.Rand, writer int) (int64, error)
 	return revision, nil
 }
 
-// put notes a commit with the revisions from first on.
+// put records a commit with the revisions from first on.
 func (m *model) put(first int64, changes []store.Change) {
 	for i, ch := range changes {
 		m.changes[first+int64(i)] = ch
 	}
 }
 
-// state is what a revision left behind, as text by name.
+// state is the state as of a revision, as text by name.
 func (m *model) state(revision int64) map[string]string {
 	state := map[string]string{}
 	for r := int64(2); r <= revision; r++ {
@@ -101,7 +101,7 @@ func (m *model) apply(state map[string]string, revision int64) {
 	}
 }
 
-// stateOf is the same of a snapshot.
+// stateOf is the same for a snapshot.
 func stateOf(sn *store.Snapshot) map[string]string {
 	state := map[string]string{}
 	sn.Ascend("/pods", "", "", func(v *store.Version) bool {
@@ -111,8 +111,8 @@ func stateOf(sn *store.Snapshot) map[string]string {
 	return state
 }
 
-// check compares a reopened store with the model: it must have everything up to a revision of at least acked, and of
-// later commits all or nothing; and its history must lead from the horizon to where it is.
+// check compares a reopened store with the model: it must have everything up to a revision of at least acked, and each
+// later commit as a whole or not at all; and its history must lead from the horizon to its state.
 func (m *model) check(s *store.Store, acked int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -149,7 +149,7 @@ func (m *model) check(s *store.Store, acked int64) error {
 	for c.Revision() < s.Revision() {
 		records, err := c.Poll()
 		if err != nil {
-			return fmt.Errorf("history behind %d: %w", c.Revision(), err)
+			return fmt.Errorf("history after %d: %w", c.Revision(), err)
 		}
 		for _, r := range records {
 			if r.Old != nil && state[r.Key.Name] != fmt.Sprintf("%d %s", r.Old.Revision, r.Old.Data) {
@@ -167,8 +167,8 @@ func (m *model) check(s *store.Store, acked int64) error {
 	return nil
 }
 
-// adopt finds the refused commits that are there from a revision on all the same, up to one that is known. Each must
-// be there as a whole.
+// adopt finds the refused commits from a revision on that exist all the same, up to a known one. Each must exist as a
+// whole.
 func (m *model) adopt(s *store.Store, revision int64) error {
 	c, err := s.Watch("/pods", "", revision-1)
 	if err != nil {
@@ -188,13 +188,13 @@ func (m *model) adopt(s *store.Store, revision int64) error {
 		}
 	}
 	if !m.explain(revision, s.Revision(), there) {
-		return fmt.Errorf("revision %d holds what nobody wrote, or a part of what somebody did: %v", revision, there)
+		return fmt.Errorf("revision %d has changes of no commit, or a part of one: %v", revision, there)
 	}
 	return nil
 }
 
-// explain looks for refused commits that make what is there. A change that found nothing to delete leaves nothing by
-// which to tell whose it was: where one choice leads nowhere, the next one is tried.
+// explain searches for refused commits that would give the observed changes. A deletion of a missing key leaves no
+// trace by which to assign it to a commit, so the search backtracks: if one choice fails, the next one is tried.
 func (m *model) explain(revision, last int64, there map[int64]string) bool {
 	if _, known := m.changes[revision]; known || revision > last {
 		return true
@@ -225,7 +225,7 @@ func (m *model) explain(revision, last int64, there map[int64]string) bool {
 	return false
 }
 
-// TestModelExplains: of two refused commits that begin alike, the model finds the one that is there.
+// TestModelExplains: if two refused commits begin alike, the model finds the one that exists.
 func TestModelExplains(t *testing.T) {
 	s := mustOpen(t, vfs.NewMem())
 	defer s.Close()
@@ -242,7 +242,7 @@ func TestModelExplains(t *testing.T) {
 	m = newModel()
 	m.unknown = [][]store.Change{there[:1], {there[1], {Key: store.Key{Resource: "/pods", Name: "d"}}}}
 	if err := m.check(s, 1); err == nil {
-		t.Fatal("half of a commit passes")
+		t.Fatal("the model accepts half of a commit")
 	}
 }
 

@@ -21,7 +21,7 @@ func formed(form uint64, v *store.Version) *store.Version {
 	return v
 }
 
-// TestPayload: what was appended is what is read, again and again with the same parser.
+// TestPayload: a payload reads back as the commit from which it was made, repeatedly with the same parser.
 func TestPayload(t *testing.T) {
 	at := time.Unix(1234567890, 987654321).UTC()
 	key := store.Key{Resource: "apps/deployments", Name: "ns/näme"}
@@ -65,7 +65,7 @@ func TestPayload(t *testing.T) {
 		r.Key, r.Revision = key, 9
 		b := appendCommit(nil, &store.Commit{Revision: 9, Time: -5, Records: []*store.Record{r, r}})
 		if h, _, err := parseCommitHeader(b); h.first() != 8 || h.last != 9 || err != nil {
-			t.Errorf("%s: from %d to %d, %v", name, h.first(), h.last, err)
+			t.Errorf("%s: the header is of revisions %d to %d, should be 8 to 9: %v", name, h.first(), h.last, err)
 		}
 		c, err := p.commitOf(b)
 		if err != nil || c.Revision != 9 || c.Time != -5 || len(c.Records) != 2 {
@@ -82,12 +82,12 @@ func TestPayload(t *testing.T) {
 			same(name, "old", have.Old, r.Old)
 		}
 		if name == "the same" && len(b) > 3*len(long) {
-			t.Errorf("an unchanged object takes %d bytes twice", len(b))
+			t.Errorf("two records of an unchanged object take %d bytes", len(b))
 		}
 	}
 }
 
-// TestCheckpointPayloads: the parts of a checkpoint are read as they were written.
+// TestCheckpointPayloads: the parts of a checkpoint read back as they were written.
 func TestCheckpointPayloads(t *testing.T) {
 	want := &store.Checkpoint{Revision: 7,
 		Window: store.Window{Horizon: 3, Bytes: 9,
@@ -113,7 +113,7 @@ func TestCheckpointPayloads(t *testing.T) {
 		})
 		all := []string{"/pods/na@5=a 1 1", "/pods/n@5= 0 0", "/pods/nc@5=c 1 1"}
 		if err != nil || enough != (stop < 3) || !slices.Equal(have, all[:min(stop+1, 3)]) {
-			t.Errorf("%q, %v, %v", have, enough, err)
+			t.Errorf("the versions are %q, enough %v, %v", have, enough, err)
 		}
 	}
 	for name, bad := range map[string][]byte{"nothing": {}, "another kind": {9}, "cut": b[:len(b)-1],
@@ -124,7 +124,7 @@ func TestCheckpointPayloads(t *testing.T) {
 	}
 }
 
-// A replay takes no memory for each record: what it yields is lent.
+// A replay allocates nothing for each record: its results are lent.
 func TestParsingAllocatesNothing(t *testing.T) {
 	c := &store.Commit{Revision: 99}
 	for i := range 50 {
@@ -140,11 +140,11 @@ func TestParsingAllocatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}); n > 0 {
-		t.Errorf("%v allocations for 50 records", n)
+		t.Errorf("%v allocations for 50 records, should be none", n)
 	}
 }
 
-// TestCommonEnds compares the fast ways with the obvious ones.
+// TestCommonEnds compares the fast functions with obvious ones.
 func TestCommonEnds(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	text := func() []byte {
@@ -175,7 +175,7 @@ func TestCommonEnds(t *testing.T) {
 	}
 }
 
-// FuzzPayload: whatever a log may hold, reading it ends in values or in an error.
+// FuzzPayload: any payload is read as values or as an error.
 func FuzzPayload(f *testing.F) {
 	f.Add(appendCommit(nil, &store.Commit{Revision: 9, Time: 1, Records: []*store.Record{{
 		Key: store.Key{Resource: "/pods", Name: "a"}, Old: version("abc", 5, time.Unix(1, 0)), New: version("abd",

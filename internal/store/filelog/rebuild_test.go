@@ -35,7 +35,7 @@ func TestRebuildingEndsWithItsContext(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := s.SnapshotContext(over, 5, "/pods"); !errors.Is(err, context.Canceled) {
-		t.Errorf("rebuilt for nobody: %v", err)
+		t.Errorf("a snapshot for an ended context: %v", err)
 	}
 	if _, err := s.SnapshotContext(t.Context(), 5, "/pods"); err != nil {
 		t.Error(err)

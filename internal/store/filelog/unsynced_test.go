@@ -36,6 +36,6 @@ func TestUnsynced(t *testing.T) {
 		}),
 	})
 	if n := synced.Load(); n > 0 {
-		t.Errorf("%d syncs", n)
+		t.Errorf("%d syncs with NoSync", n)
 	}
 }

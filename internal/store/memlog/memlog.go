@@ -1,5 +1,5 @@
-// Package memlog is the log of a store that lives in memory alone: a commit is as durable as it will ever be at once,
-// and the history is what the store itself holds in memory.
+// Package memlog is the log of a store in memory only: a commit is durable at once, as far as memory is durable, and
+// the history is that which the store itself holds in memory.
 //
 // Caveat. A watch that falls behind by more than that (store.Config.MemoryHistoryBytes) gets ErrCompacted, however
 // short a time it lags: there is no log to read from, and no disk that slows writers down.

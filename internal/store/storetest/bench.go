@@ -33,14 +33,14 @@ func objects(n int) [][]byte {
 	return out
 }
 
-// quick is a sidecar that costs nothing: what a real one costs is not the store's.
+// quick is a sidecar without any work: the cost of a real one is not the store's.
 func quick(store.Key, []byte) *store.Sidecar { return &store.Sidecar{} }
 
 func benchStore(b *testing.B, backend Backend, configure ...func(*store.Config)) *testStore {
 	return newStore(b, backend, append(configure, func(c *store.Config) { c.Describe = quick })...)
 }
 
-// cpu is the processor time that this process took so far.
+// cpu is the processor time of this process so far.
 func cpu() time.Duration {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
@@ -129,14 +129,14 @@ func BenchmarkGet(b *testing.B, backend Backend) {
 	b.RunParallel(func(pb *testing.PB) {
 		for i := 0; pb.Next(); i += 7919 {
 			if _, ok := x.Get(keys[i%len(keys)]); !ok {
-				b.Fatal("not there")
+				b.Fatal("an object is missing")
 			}
 		}
 	})
 }
 
-// BenchmarkDependents finds the ten dependents of an owner among 10,000 objects, and those of an object that owns
-// nothing.
+// BenchmarkDependents finds the ten dependents of an owner among 10,000 objects, and those of an object without
+// dependents.
 func BenchmarkDependents(b *testing.B, backend Backend) {
 	x := benchStore(b, backend)
 	x.fill(9000)
@@ -163,7 +163,7 @@ func BenchmarkDependents(b *testing.B, backend Backend) {
 	}
 }
 
-// BenchmarkSnapshotList lists 5,000 objects: of now, with a write between lists, and of a while ago.
+// BenchmarkSnapshotList lists 5,000 objects: of the newest revision, with a write between lists, and of an older one.
 func BenchmarkSnapshotList(b *testing.B, backend Backend) {
 	x := benchStore(b, backend)
 	x.fill(5000)
@@ -195,7 +195,7 @@ func BenchmarkSnapshotList(b *testing.B, backend Backend) {
 		}
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
-			list(b, revision+int64(i%100)) // so many that none is remembered
+			list(b, revision+int64(i%100)) // more revisions than snapshots are kept
 		}
 	})
 	b.Run("count", func(b *testing.B) {

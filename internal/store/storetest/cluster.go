@@ -12,29 +12,29 @@ import (
 	"plinth/internal/store"
 )
 
-// Cluster is a store that several writers share, as an etcd would be. It has the truth, orders the commits of all of
-// them, and deletes what expires. It knows keys and bytes: what else a sidecar tells, each replica computes for
-// itself.
+// Cluster is a store that several writers share, like an etcd. It has the true state, orders the commits of all
+// writers, and deletes expired objects. It stores keys and bytes, with Expire and Form; each replica computes the rest
+// of a sidecar itself.
 type Cluster struct {
 	now func() time.Time
 
 	mu       sync.Mutex
 	revision int64
 	live     map[store.Key]*store.Version
-	commits  []shared         // those that some replica has not got yet
-	gone     int              // how many came before these
-	fed      map[*Replica]int // how many each replica has got
-	grew     chan struct{}    // closed when there is one more
+	commits  []shared         // those that some replica has not received yet
+	gone     int              // the number of commits before these
+	fed      map[*Replica]int // the number of commits that each replica has received
+	grew     chan struct{}    // closed when there is a new commit
 }
 
-// shared is a commit as the cluster has it.
+// shared is a commit of the cluster.
 type shared struct {
 	revision, time int64
-	by             *Replica // who has made it; nil: the cluster itself
+	by             *Replica // the replica that made it; nil: the cluster itself
 	changes        []*store.Version
 }
 
-// NewCluster returns an empty cluster. Now is its clock; nil is the real one.
+// NewCluster returns an empty cluster. now is its clock; nil is the real one.
 func NewCluster(now func() time.Time) *Cluster {
 	if now == nil {
 		now = time.Now
@@ -43,13 +43,13 @@ func NewCluster(now func() time.Time) *Cluster {
 		fed: map[*Replica]int{}, grew: make(chan struct{})}
 }
 
-// Replica is a writer on a cluster, whose state lags behind it. It is the worst that the contract of store.Writer
-// allows:
+// Replica is a writer on a cluster, whose state lags behind it. It is the worst writer that the contract of
+// store.Writer allows:
 //
-//   - Unless asked to be sure, it says that it does not know whether a version is current.
-//   - The state learns of the commits of others some time later. While it is held, it learns of none but those that
-//     the contract demands: up to the own commit, up to the reason of a conflict, and up to the newest when somebody
-//     wants to be sure.
+//   - Without sure set, Fresh reports that it does not know whether a version is current.
+//   - The state receives the commits of other replicas some time later. While it is held, it receives only those that
+//     the contract demands: up to its own commit, up to the reason of a conflict, and up to the newest one for a call
+//     of Fresh with sure set.
 type Replica struct {
 	cluster *Cluster
 	state   *store.State
@@ -63,7 +63,7 @@ type Replica struct {
 	held    bool
 }
 
-// Open opens a store on the cluster, which begins with what the cluster has.
+// Open opens a store on the cluster, which begins with the cluster's state.
 func (c *Cluster) Open(config store.Config) (*store.Store, *Replica, error) {
 	r := &Replica{cluster: c, quit: make(chan struct{})}
 	c.mu.Lock()
@@ -109,7 +109,7 @@ var Foreign = Backend{New: func(t testing.TB) func(store.Config) (*store.Store, 
 	}
 }}
 
-// Hold makes the state learn of nothing that it need not know; or, with false, of everything, soon.
+// Hold limits the state to the commits that the contract demands; or, with false, lets it receive all of them soon.
 func (r *Replica) Hold(held bool) {
 	r.feeding.Lock()
 	r.held = held
@@ -133,11 +133,11 @@ func (r *Replica) Commit(ctx context.Context, pre []store.Precondition, changes 
 			versions[i].Sidecar = r.state.Describe(ch.Key, ch.Data, time.Time{}, 0)
 		}
 	}
-	revision, told, err := r.cluster.commit(r, pre, versions)
+	revision, needed, err := r.cluster.commit(r, pre, versions)
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
 	}
-	r.feed(told)
+	r.feed(needed)
 	return revision, err
 }
 
@@ -159,7 +159,7 @@ func (r *Replica) Healthy() error {
 	return nil
 }
 
-// Close is store.Writer.Close. The cluster and the other replicas go on.
+// Close is store.Writer.Close. The cluster and the other replicas continue.
 func (r *Replica) Close() error {
 	r.life.Lock()
 	again := r.closed
@@ -174,7 +174,7 @@ func (r *Replica) Close() error {
 	return nil
 }
 
-// follow feeds what the cluster has, a little later.
+// follow applies the commits of the cluster to the state, a little later.
 func (r *Replica) follow() {
 	for {
 		r.cluster.mu.Lock()
@@ -199,7 +199,7 @@ func (r *Replica) follow() {
 	}
 }
 
-// feed brings the state to the first n commits of the cluster.
+// feed applies the first n commits of the cluster to the state, as far as it lacks them.
 func (r *Replica) feed(n int) {
 	r.feeding.Lock()
 	defer r.feeding.Unlock()
@@ -216,7 +216,7 @@ func (r *Replica) feed(n int) {
 			}
 			if v.Data != nil {
 				mine := v.Sidecar
-				if from.by != r { // it has come as bytes
+				if from.by != r { // received as bytes
 					mine = r.state.Describe(v.Key, v.Data, v.Sidecar.Expire, v.Sidecar.Form)
 				}
 				record.New = &store.Version{Key: record.Key, Revision: record.Revision, Data: v.Data, Sidecar: mine}
@@ -227,7 +227,7 @@ func (r *Replica) feed(n int) {
 	}
 }
 
-// next takes the next commit for a replica that is to have the first n.
+// next returns the next commit for a replica that should have the first n.
 func (c *Cluster) next(r *Replica, n int) (from shared, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -241,7 +241,7 @@ func (c *Cluster) next(r *Replica, n int) (from shared, ok bool) {
 	return from, true
 }
 
-// forget lets go of what every replica has got. The caller holds mu.
+// forget drops the commits that every replica has received. The caller holds mu.
 func (c *Cluster) forget() {
 	least := c.count()
 	for _, n := range c.fed {
@@ -259,19 +259,19 @@ func (c *Cluster) leave(r *Replica) {
 	c.forget()
 }
 
-// count is how many commits there have been. The caller holds mu.
+// count is the number of all commits so far. The caller holds mu.
 func (c *Cluster) count() int { return c.gone + len(c.commits) }
 
-// newest is count for those who do not hold mu.
+// newest is count for callers that do not hold mu.
 func (c *Cluster) newest() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.count()
 }
 
-// commit does what store.Writer.Commit says. Told is up to which commit a state has to be fed before the outcome may
-// be told.
-func (c *Cluster) commit(by *Replica, pre []store.Precondition, changes []*store.Version) (revision int64, told int,
+// commit implements store.Writer.Commit. needed is the number of commits that the state of the writer must have before
+// the result may be returned.
+func (c *Cluster) commit(by *Replica, pre []store.Precondition, changes []*store.Version) (revision int64, needed int,
 	err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -311,7 +311,7 @@ func (c *Cluster) commit(by *Replica, pre []store.Precondition, changes []*store
 	return c.revision, c.count(), nil
 }
 
-// expire deletes what expires, until it is told to stop.
+// expire deletes expired objects until stop is closed.
 func (c *Cluster) expire(stop <-chan struct{}) {
 	for {
 		select {

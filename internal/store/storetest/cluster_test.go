@@ -12,7 +12,7 @@ import (
 	"plinth/internal/store"
 )
 
-// TestForeignWriter: what a store promises, it promises with a writer of another kind, too.
+// TestForeignWriter: the guarantees of a store hold with another kind of writer, too.
 func TestForeignWriter(t *testing.T) { Run(t, Foreign) }
 
 // replicas opens several stores on one cluster.
@@ -40,7 +40,7 @@ func join(t *testing.T, c *Cluster, configure ...func(*store.Config)) (*testStor
 	return &testStore{Store: s, t: t, config: config}, r
 }
 
-// What a replica knows may be old, and it says so; to be sure, it finds out.
+// A replica reports that its state may be outdated; with sure set, it is brought up to date.
 //
 // SPEC: STORE-2
 func TestStaleReads(t *testing.T) {
@@ -51,22 +51,22 @@ func TestStaleReads(t *testing.T) {
 	last := b.put(pod("p"), "2")
 	v, current, err := a.Live(t.Context(), pod("p"), false)
 	if err != nil || string(v.Data) != "1" || current {
-		t.Fatalf("%s, current %v, %v", v.Data, current, err)
+		t.Fatalf("the live version is %s, current %v, %v", v.Data, current, err)
 	}
 	v, current, err = a.Live(t.Context(), pod("p"), true)
 	if err != nil || string(v.Data) != "2" || !current || a.Revision() != last {
-		t.Fatalf("%s, current %v, %v", v.Data, current, err)
+		t.Fatalf("the live version is %s, current %v, %v", v.Data, current, err)
 	}
 	checkSidecar(t, v)
-	// Its own commit is to be seen at once, with all that came before it.
+	// Its own commit is visible at once, with all commits before it.
 	b.put(pod("q"), "3")
 	revision := a.put(pod("r"), "4")
 	if v, ok := a.Get(pod("q")); !ok || a.Revision() != revision {
-		t.Errorf("%v at %d, after a commit of %d", v, a.Revision(), revision)
+		t.Errorf("the state has %v at revision %d, after its own commit of %d", v, a.Revision(), revision)
 	}
 }
 
-// A conflict is told once its reason is to be seen: so that who tries again never loses to the same version twice.
+// A conflict is returned once its reason is visible, so that a retry never fails twice because of the same version.
 //
 // SPEC: STORE-2, WRITE-2
 func TestConflictsOfOthers(t *testing.T) {
@@ -110,7 +110,7 @@ func TestConflictsOfOthers(t *testing.T) {
 	}
 	wait.Wait()
 	if won.Load() != 3*rounds || lost.Load() > 2*won.Load() {
-		t.Errorf("%d commits and %d conflicts: somebody lost twice to one version", won.Load(), lost.Load())
+		t.Errorf("%d commits and %d conflicts: one version caused two conflicts of a writer", won.Load(), lost.Load())
 	}
 	v, _, err := stores[0].Live(t.Context(), pod("n"), true)
 	if err != nil || string(v.Data) != strconv.Itoa(3*rounds) {
@@ -118,7 +118,8 @@ func TestConflictsOfOthers(t *testing.T) {
 	}
 }
 
-// Every replica tells its watchers the same, whoever wrote it, and one that joins later goes on from what there is.
+// Every replica gives its watchers the same events, whichever replica wrote them, and a later replica begins with the
+// state of the cluster.
 //
 // SPEC: STORE-2, WATCH-1
 func TestReplicasAgree(t *testing.T) {
@@ -164,7 +165,7 @@ func TestReplicasAgree(t *testing.T) {
 	before := m.revision
 	cursor := late.watchAll(before)
 	if _, err := late.WatchAll(before - 1); err != store.ErrCompacted {
-		t.Errorf("it has no history, and a watch from before it came: %v", err)
+		t.Errorf("a watch from before the replica was opened: %v", err)
 	}
 	play(60, 90)
 	same(late, cursor, before)

@@ -12,7 +12,7 @@ import (
 	"plinth/internal/store"
 )
 
-// testEmpty: a new store is at revision 1, for 0 has a meaning of its own in the API.
+// testEmpty: a new store is at revision 1, because 0 has a special meaning in the API.
 //
 // SPEC: LIST-1
 func testEmpty(t *testing.T, b Backend) {
@@ -52,17 +52,17 @@ func testCommit(t *testing.T, b Backend) {
 		}
 	}
 	x.commit(store.Change{Key: pod("a")})
-	x.commit(store.Change{Key: pod("a")}) // nothing to delete: a revision, and no record
+	x.commit(store.Change{Key: pod("a")}) // no object to delete: a revision, and no record
 	if s := drain(t, c); s != "5 -/pods/a=two\n" || c.Revision() != 6 {
 		t.Fatalf("%q at %d", s, c.Revision())
 	}
 	if _, err := x.Commit(context.Background(), nil,
 		[]store.Change{{Key: pod("a"), Data: []byte("x")}, {Key: pod("a")}}); err == nil {
-		t.Fatal("one commit changed a key twice")
+		t.Fatal("a commit that changes one key twice was accepted")
 	}
 	x.put(pod("a"), "")
 	if v, ok := x.Get(pod("a")); !ok || v.Data == nil || len(v.Data) != 0 {
-		t.Fatal("an empty object is not a deleted one")
+		t.Fatal("a version with empty data reads as deleted")
 	}
 	if x.reopen() {
 		if v, ok := x.Get(pod("a")); !ok || len(v.Data) != 0 || v.Revision != 7 || x.Revision() != 7 {
@@ -71,8 +71,8 @@ func testCommit(t *testing.T, b Backend) {
 	}
 }
 
-// testCommitOfSeveralKeys: each change has a revision of its own, so that a watch that is cut between two of them
-// goes on with the second; and all are seen together.
+// testCommitOfSeveralKeys: each change has a revision of its own, so that a watch that ends between two of them can be
+// resumed with the second; and all changes become visible together.
 //
 // SPEC: STORE-1, WATCH-1
 func testCommitOfSeveralKeys(t *testing.T, b Backend) {
@@ -84,10 +84,10 @@ func testCommitOfSeveralKeys(t *testing.T, b Backend) {
 	}
 	changes = append(changes, store.Change{Key: store.Key{Resource: "/nodes", Name: "n"}, Data: []byte("y")})
 	all := make(chan error, 1)
-	go func() { // whoever is woken finds all of it
+	go func() { // a woken cursor finds all changes
 		_, err := c.Next(context.Background())
 		if n := x.snapshot(0).Count("/pods", ""); err == nil && n != 200 {
-			err = fmt.Errorf("%d of 200 Pods are to be seen", n)
+			err = fmt.Errorf("%d of 200 Pods are visible", n)
 		}
 		all <- err
 	}()
@@ -106,7 +106,7 @@ func testCommitOfSeveralKeys(t *testing.T, b Backend) {
 			}
 			cut := x.watch("/pods", "", after)
 			if s := drain(t, cut); s != want || cut.Revision() != 202 {
-				t.Fatalf("behind %d, at %d:\n%s", after, cut.Revision(), s)
+				t.Fatalf("after revision %d, at %d:\n%s", after, cut.Revision(), s)
 			}
 			if n := x.snapshot(after).Count("/pods", ""); n != int(min(after-1, 200)) {
 				t.Fatalf("at %d there are %d Pods", after, n)
@@ -133,7 +133,7 @@ func testCommitOfSeveralKeys(t *testing.T, b Backend) {
 	}
 }
 
-// testNameOrder: names order by their bytes, so "a-b/" comes before "a/".
+// testNameOrder: names are ordered by their bytes, so "a-b/" is before "a/".
 //
 // SPEC: LIST-4
 func testNameOrder(t *testing.T, b Backend) {
@@ -204,8 +204,8 @@ func testPrecondition(t *testing.T, b Backend) {
 	}
 }
 
-// testPreconditionRace: of many that create one object, one wins, and the others are told its revision when it is
-// already to be seen.
+// testPreconditionRace: of many writers that create one object, one succeeds, and the others get a conflict when its
+// revision is already visible.
 //
 // SPEC: STORE-1
 func testPreconditionRace(t *testing.T, b Backend) {
@@ -220,7 +220,7 @@ func testPreconditionRace(t *testing.T, b Backend) {
 					[]store.Change{{Key: k, Data: []byte("x")}})
 				if err == nil {
 					if !won.CompareAndSwap(0, revision) {
-						t.Errorf("%s was created twice", k)
+						t.Errorf("two creations of %s succeeded", k)
 					}
 					return
 				}
@@ -230,19 +230,19 @@ func testPreconditionRace(t *testing.T, b Backend) {
 					return
 				}
 				if v, ok := x.Get(k); !ok || v.Revision != conflict.Have || x.Revision() < conflict.Have {
-					t.Errorf("lost to revision %d, which is not to be seen", conflict.Have)
+					t.Errorf("a conflict with revision %d, which is not visible", conflict.Have)
 				}
 			})
 		}
 		wait.Wait()
 		if v, ok := x.Get(k); !ok || v.Revision != won.Load() {
-			t.Fatalf("%v has not the revision of its creation, %d", v, won.Load())
+			t.Fatalf("the live version is %v, should have the revision of its creation, %d", v, won.Load())
 		}
 	}
 }
 
-// testLive: what is known to be current is no older than what had been committed before, and to be sure always gives
-// that.
+// testLive: a version that is reported as current is no older than the commits before the call, and with sure set it
+// always is current.
 //
 // SPEC: STORE-2
 func testLive(t *testing.T, b Backend) {
@@ -274,7 +274,7 @@ func testLive(t *testing.T, b Backend) {
 				before := committed.Load()
 				v, current := live(pod("a"), i%2 == 0)
 				if have := revisionOf(v); current && have < before {
-					t.Errorf("at %d, and %d was committed before", have, before)
+					t.Errorf("the live version is %d, and %d was committed before the call", have, before)
 				}
 			}
 		})
@@ -293,8 +293,8 @@ func revisionOf(v *store.Version) int64 {
 	return v.Revision
 }
 
-// testParallelCounters: many read, add one and write back under a precondition, again when they lost. Nothing is
-// lost, and a watcher sees every step of every counter once.
+// testParallelCounters: many writers read, add one and write back under a precondition, and again after a conflict. No
+// addition is lost, and a watcher sees every step of every counter once.
 //
 // SPEC: STORE-1, WATCH-1
 func testParallelCounters(t *testing.T, b Backend) {
@@ -352,7 +352,7 @@ func testClose(t *testing.T, b Backend) {
 	go func() { _, err := c.Next(context.Background()); ended <- err }()
 	go func() { ended <- x.WaitFor(context.Background(), 1<<60) }()
 	eventually(t, "the cursor waits", func() bool { return x.Stats().Waiting == 1 })
-	// Writers all along: each one is told of success, which then holds, or of ErrClosed.
+	// Writers run all the time: each gets a success, which then holds, or ErrClosed.
 	var wait sync.WaitGroup
 	var newest atomic.Int64
 	for w := range 4 {
@@ -396,12 +396,12 @@ func testClose(t *testing.T, b Backend) {
 	if b.Durable {
 		x.start()
 		if x.Revision() != newest.Load() {
-			t.Errorf("reopened at %d, the last commit told of was %d", x.Revision(), newest.Load())
+			t.Errorf("reopened at revision %d, the last acknowledged commit was %d", x.Revision(), newest.Load())
 		}
 	}
 }
 
-// testAbandoned: who gives up waiting for a commit does not hold up the others.
+// testAbandoned: a writer that stops waiting for a commit does not hold up the others.
 func testAbandoned(t *testing.T, b Backend) {
 	x := newStore(t, b)
 	gone, cancel := context.WithCancel(context.Background())
@@ -423,12 +423,13 @@ func testAbandoned(t *testing.T, b Backend) {
 	eventually(t, "all commits happened", func() bool { return x.snapshot(0).Count("/pods", "") == 200 })
 }
 
-// facts is a change to data with a sidecar that says so much of the object.
+// facts is a change to data with a sidecar of these facts about the object.
 func facts(k store.Key, data, uid string, form uint64, deleting bool) store.Change {
 	return store.Change{Key: k, Data: []byte(data), Sidecar: &store.Sidecar{UID: uid, Form: form, Deleting: deleting}}
 }
 
-// testFence: a fence holds while the object is the same, in the same form, and stays, whatever else changes.
+// testFence: a fence holds while the object is the same, in the same form, and not being deleted, regardless of other
+// changes.
 //
 // SPEC: URI-5, STORE-1
 func testFence(t *testing.T, b Backend) {
@@ -463,7 +464,7 @@ func testFence(t *testing.T, b Backend) {
 	}
 }
 
-// testFenceRace: of what is created in a namespace while it is being deleted, nothing comes behind the deletion.
+// testFenceRace: no object is created in a namespace after its deletion.
 //
 // SPEC: URI-5
 func testFenceRace(t *testing.T, b Backend) {
@@ -481,9 +482,9 @@ func testFenceRace(t *testing.T, b Backend) {
 					[]store.Change{{Key: k, Data: []byte("x")}})
 				var conflict *store.ConflictError
 				if errors.As(err, &conflict) && conflict.Key == ns {
-					// The conflict is told once its reason is to be seen.
+					// The conflict is returned once its reason is visible.
 					if now, ok := x.Get(ns); !ok || !now.Sidecar.Deleting {
-						t.Error("refused before the namespace is to be seen as deleted")
+						t.Error("refused before the deletion of the namespace is visible")
 					}
 					refused.Add(1)
 					return
@@ -505,14 +506,14 @@ func testFenceRace(t *testing.T, b Backend) {
 	}
 	x.snapshot(0).Ascend("/pods", "n/", "", func(v *store.Version) bool {
 		if v.Revision > end {
-			t.Errorf("%s was created at %d, behind the deletion at %d", v.Key, v.Revision, end)
+			t.Errorf("%s was created at revision %d, after the deletion at %d", v.Key, v.Revision, end)
 		}
 		return true
 	})
 }
 
-// testCounter: a counter is never above its limit, however many add to it at once, and no add is lost or counted that
-// was refused.
+// testCounter: a counter is never above its limit, regardless of the number of concurrent writers; every accepted
+// addition is counted and no refused one.
 //
 // SPEC: STORE-1
 func testCounter(t *testing.T, b Backend) {
@@ -536,14 +537,14 @@ func testCounter(t *testing.T, b Backend) {
 				case errors.As(err, &over):
 					refused.Add(1)
 					if n := number(); n != limit || over.Have != limit || over.Add != 1 || over.Limit != limit {
-						t.Errorf("refused at %d: %v", n, err)
+						t.Errorf("refused at the number %d: %v", n, err)
 					}
 				case err != nil:
 					t.Error(err)
 				default:
 					granted.Add(1)
 					if v, ok := x.Get(k); !ok || v.Revision != revision {
-						t.Errorf("%s has not the revision of its creation, %d", k, revision)
+						t.Errorf("%s does not have the revision of its creation, %d", k, revision)
 					}
 				}
 			}
@@ -564,13 +565,13 @@ func testCounter(t *testing.T, b Backend) {
 	}
 	before := number()
 	if err := count(store.Count("pods", -before, 0)); err != nil || number() != 0 {
-		t.Fatalf("%v, %d", err, number()) // to take away is never refused
+		t.Fatalf("%v, %d", err, number()) // subtracting is never refused
 	}
 	if err := count(store.Count("pods", 3, 4), store.Count("cpu", 2000, 1999)); !errors.As(err, &over) ||
 		over.Key.Name != "cpu" || number() != 0 {
 		t.Fatalf("%v, %d", err, number()) // all or nothing
 	}
 	if err := count(store.Count("pods", 1, 4), store.Count("pods", 1, 4)); err == nil || number() != 0 {
-		t.Fatal("one commit counted twice")
+		t.Fatal("a commit that adds to one counter twice was accepted")
 	}
 }

@@ -11,14 +11,14 @@ import (
 
 func event(name string) store.Key { return store.Key{Resource: "/events", Name: name} }
 
-// expiring is a change that ends by itself.
+// expiring is a change to an object that expires.
 func expiring(k store.Key, data string, at time.Time) store.Change {
 	s := Describe(k, []byte(data))
 	s.Expire = at
 	return store.Change{Key: k, Data: []byte(data), Sidecar: s}
 }
 
-// testExpiry: an expired object is gone from reads, and its watchers are told.
+// testExpiry: an expired object is removed from reads, and its watchers get an event.
 //
 // SPEC: URI-10
 func testExpiry(t *testing.T, b Backend) {
@@ -31,23 +31,23 @@ func testExpiry(t *testing.T, b Backend) {
 	c.advance(59 * time.Second)
 	time.Sleep(20 * time.Millisecond)
 	if _, ok := x.Get(event("soon")); !ok {
-		t.Fatal("it is gone too soon")
+		t.Fatal("the object was removed before it expired")
 	}
 	c.advance(time.Second)
 	if s := lines(next(t, w)); s != "5 -/events/soon=1\n" {
 		t.Fatal(s)
 	}
 	if _, ok := x.Get(event("soon")); ok {
-		t.Fatal("watchers were told, but it is still there")
+		t.Fatal("a cursor returned the deletion, but the object still exists")
 	}
 	c.advance(2 * time.Hour)
 	if s := lines(next(t, w)); s != "6 -/events/late=2\n" {
 		t.Fatal(s)
 	}
 	if n := x.snapshot(0).Count("/events", ""); n != 1 {
-		t.Fatalf("%d events are left", n)
+		t.Fatalf("%d more events were returned", n)
 	}
-	// Many at once.
+	// Many expire at once.
 	for i := range 1000 {
 		if _, err := x.Commit(context.Background(), nil,
 			[]store.Change{expiring(event(fmt.Sprint(i)), "x",
@@ -61,7 +61,7 @@ func testExpiry(t *testing.T, b Backend) {
 	eventually(t, "all of them expired", func() bool { return x.snapshot(0).Count("/events", "") == 1 })
 }
 
-// testExpiryReopen: expiry survives a restart, and what expired meanwhile goes then.
+// testExpiryReopen: expiry survives a restart, and objects that expired meanwhile are removed then.
 //
 // SPEC: URI-10
 func testExpiryReopen(t *testing.T, b Backend) {
@@ -89,7 +89,7 @@ func testExpiryReopen(t *testing.T, b Backend) {
 	x.start()
 	eventually(t, "the first one is gone", func() bool { _, ok := x.Get(event("a")); return !ok })
 	if _, ok := x.Get(event("b")); !ok {
-		t.Fatal("the second one is gone, too")
+		t.Fatal("the object that has not expired was removed, too")
 	}
 	records := drain(t, x.watch("/events", "a", 1))
 	if records != "2 +/events/a=1\n"+fmt.Sprintf("%d -/events/a=1\n", x.Revision()) {
@@ -97,7 +97,7 @@ func testExpiryReopen(t *testing.T, b Backend) {
 	}
 }
 
-// testExpiryOverwritten: what counts is the newest version.
+// testExpiryOverwritten: the expiry of the newest version counts.
 //
 // SPEC: URI-10
 func testExpiryOverwritten(t *testing.T, b Backend) {
@@ -121,6 +121,6 @@ func testExpiryOverwritten(t *testing.T, b Backend) {
 		t.Fatal(s)
 	}
 	if _, ok := x.Get(event("longer")); !ok {
-		t.Fatal("it was given more time")
+		t.Fatal("the object was removed at the expiry of an overwritten version")
 	}
 }

@@ -26,8 +26,8 @@ type workload struct {
 	curs []*follower
 }
 
-// follower is a cursor that is read from time to time, with what it follows: a resource, "" for all, a prefix, and the
-// word of a term.
+// follower is a cursor that is read from time to time, with its restrictions: a resource ("" for all), a prefix, and
+// the word of a term.
 type follower struct {
 	c                       *store.Cursor
 	resource, prefix, first string
@@ -62,7 +62,7 @@ func testHistory(t *testing.T, b Backend) {
 	}
 }
 
-// testHistoryInLog is testHistory with next to none of it in memory: it must come from the log, or be compacted.
+// testHistoryInLog is testHistory with almost no history in memory: it must be read from the log, or be compacted.
 //
 // SPEC: LIST-4, LIST-5, WATCH-3, WATCH-7
 func testHistoryInLog(t *testing.T, b Backend) {
@@ -174,7 +174,7 @@ func (p *workload) get() {
 func (p *workload) same(k store.Key, v *store.Version, found bool, data string, since int64, ok bool) {
 	p.t.Helper()
 	if found != ok {
-		p.t.Fatalf("%s is there: %t, should be %t", k, found, ok)
+		p.t.Fatalf("%s exists: %t, should be %t", k, found, ok)
 	}
 	if found {
 		if string(v.Data) != data || v.Revision != since || v.Key != k {
@@ -184,7 +184,7 @@ func (p *workload) same(k store.Key, v *store.Version, found bool, data string, 
 	}
 }
 
-// past is a revision between the horizon and now, and sometimes a little outside.
+// past is a revision between the horizon and the newest one, and sometimes a little outside.
 func (p *workload) past() int64 {
 	h := p.x.Stats().Horizon
 	return h - 2 + p.rng.Int64N(p.m.revision-h+4)
@@ -243,7 +243,7 @@ func (p *workload) want(err, want error) {
 	}
 }
 
-// history opens a cursor somewhere and reads all of it.
+// history opens a cursor at a random revision and reads all of it.
 func (p *workload) history() {
 	f := p.cursor()
 	if f == nil {
@@ -251,7 +251,7 @@ func (p *workload) history() {
 	}
 	have := drain(p.t, f.c)
 	if want := p.m.history(f.resource, f.prefix, f.first, f.after, p.m.revision); have != want {
-		p.t.Fatalf("%s %q behind %d:\n%s\nshould be\n%s", f.resource, f.prefix, f.after, have, want)
+		p.t.Fatalf("%s %q after %d:\n%s\nshould be\n%s", f.resource, f.prefix, f.after, have, want)
 	}
 	if want := max(p.m.revision, f.after); f.c.Revision() != want {
 		p.t.Fatalf("cursor is at %d, should be at %d", f.c.Revision(), want)
@@ -274,14 +274,14 @@ func (p *workload) cursor() *follower {
 	}
 	if err != nil {
 		if f.after >= p.x.Stats().Horizon && p.x.b.Durable || err != store.ErrCompacted {
-			p.t.Fatalf("Watch behind %d, from %d: %v", f.after, p.x.Stats().Horizon, err)
+			p.t.Fatalf("Watch after %d, with the horizon %d: %v", f.after, p.x.Stats().Horizon, err)
 		}
 		return nil
 	}
 	return f
 }
 
-// dependents compares the dependents of every owner with what a look at all objects finds.
+// dependents compares the dependents of every owner with those that a search of all objects finds.
 func (p *workload) dependents() {
 	for _, uid := range append(words, "nobody") {
 		if have, want := dependents(p.t, p.x, uid), p.m.dependents(uid); have != want {
@@ -290,7 +290,7 @@ func (p *workload) dependents() {
 	}
 }
 
-// follow opens a cursor that stays.
+// follow opens a cursor that is kept.
 func (p *workload) follow() {
 	if f := p.cursor(); f != nil && len(p.curs) < 20 {
 		p.curs = append(p.curs, f)
@@ -323,5 +323,5 @@ func (p *workload) read() {
 	}
 }
 
-// time lets the store's own goroutines have a turn.
+// time lets the store's own goroutines run.
 func (p *workload) time() { time.Sleep(time.Millisecond) }

@@ -8,8 +8,8 @@ import (
 	"plinth/internal/store"
 )
 
-// model is the obvious implementation of a store: a list of all changes ever made, which is searched from the front
-// for every question. It forgets nothing; what the store may have forgotten is for the tests to allow.
+// model is the obvious implementation of a store: a list of all changes ever made, which is searched from the front for
+// every query. It never drops history; the tests account for the history that the store may have dropped.
 type model struct {
 	revision int64
 	changes  []change
@@ -52,7 +52,7 @@ func (m *model) get(k store.Key, revision int64) (data string, since int64, ok b
 	return data, since, ok
 }
 
-// list returns the objects of a resource as text, a line each.
+// list returns the objects of a resource as text, one per line.
 func (m *model) list(resource, prefix, from string, revision int64) []string {
 	keys := map[store.Key]bool{}
 	for _, c := range m.changes {
@@ -98,8 +98,8 @@ func (m *model) dependents(word string) string {
 	return b.String()
 }
 
-// history returns the records of a resource, or of all for "", behind one revision and up to another, as text: those
-// whose data begin with first, or did.
+// history returns the records of a resource, or of all for "", after one revision and up to another, as text: those
+// whose new or old data begin with first.
 func (m *model) history(resource, prefix, first string, after, until int64) string {
 	var b strings.Builder
 	for _, c := range m.changes {

@@ -11,7 +11,7 @@ import (
 	"plinth/internal/store"
 )
 
-// dependents returns the dependents of an owner as text, a line each.
+// dependents returns the dependents of an owner as text, one per line.
 func dependents(t testing.TB, x *testStore, uid string) string {
 	t.Helper()
 	var b strings.Builder
@@ -23,7 +23,7 @@ func dependents(t testing.TB, x *testStore, uid string) string {
 	return b.String()
 }
 
-// testDependents: the dependents of an owner are those objects of any resource that name it now.
+// testDependents: the dependents of an owner are the objects of any resource that name it now.
 //
 // SPEC: DEL-5
 func testDependents(t *testing.T, b Backend) {
@@ -51,7 +51,7 @@ func testDependents(t *testing.T, b Backend) {
 	}
 	n := 0
 	if x.Dependents("alpha", func(*store.Version) bool { n++; return n < 2 }); n != 2 {
-		t.Fatalf("told to stop behind the second, it went on to %d", n)
+		t.Fatalf("yield returned false for the second dependent, and was called %d times", n)
 	}
 
 	x.put(pod("a/q"), "beta")  // one owner fewer
@@ -59,7 +59,7 @@ func testDependents(t *testing.T, b Backend) {
 	check("alpha", "/pods/a-b/p@3=alpha\napps/deployments/a/d@4=beta alpha\n")
 	check("gamma", "/pods/b/p@7=gamma\n")
 	x.put(pod("a-b/p"), "alpha and more") // the same owners
-	// Who is asked for may be written meanwhile: it goes on with the dependents of before.
+	// The dependents may be written meanwhile: the iteration continues with those at the time of the call.
 	var seen []string
 	x.Dependents("alpha", func(v *store.Version) bool {
 		seen = append(seen, v.Key.Name)
@@ -75,12 +75,12 @@ func testDependents(t *testing.T, b Backend) {
 		check("beta", "/pods/a/q@6=beta\n")
 		x.reopen()
 	}
-	// One that cannot be read has no owners that anybody knows of.
+	// An object that cannot be read has no known owners.
 	x.commit(store.Change{Key: pod("c/p"), Data: []byte("?"), Sidecar: &store.Sidecar{Unreadable: context.Canceled}})
 	check("alpha", "")
 }
 
-// testDependentsManyWriters: while many write, the dependents of an owner are those of one moment.
+// testDependentsManyWriters: during concurrent writes, the dependents of an owner are those of one revision.
 //
 // SPEC: DEL-5
 func testDependentsManyWriters(t *testing.T, b Backend) {
@@ -91,7 +91,7 @@ func testDependentsManyWriters(t *testing.T, b Backend) {
 	for range 2 {
 		readers.Go(func() {
 			for {
-				of := map[string]int{} // by namespace, of which each has none or both of its objects
+				of := map[string]int{} // by namespace; each has none or both of its objects
 				x.Dependents("alpha", func(v *store.Version) bool {
 					if !slices.Contains(v.Sidecar.Owners, "alpha") {
 						t.Errorf("%s is %s", v.Key, v.Data)

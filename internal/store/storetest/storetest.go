@@ -1,5 +1,5 @@
-// Package storetest is the one test suite for stores over every log and with every writer: what a store keeps and in
-// which order, which commits it refuses, which cursors it wakes, and what it forgets when. Random histories are
+// Package storetest is the one test suite for stores over every log and with every writer: which data a store keeps and
+// in which order, which commits it refuses, which cursors it wakes, and when it drops history. Random histories are
 // compared with a model, a second implementation that is slow and obvious.
 //
 // A Cluster is a store in memory that several writers share. Each of its replicas is a store whose state lags behind
@@ -21,8 +21,8 @@ import (
 
 // Backend is a kind of store.
 type Backend struct {
-	// New makes an empty directory, or what stands for it, and returns a function that opens a store in it. The function
-	// may be called again after that store was closed.
+	// New makes an empty directory, or its equivalent, and returns a function that opens a store in it. The function may
+	// be called again after that store was closed.
 	New func(testing.TB) (open func(store.Config) (*store.Store, error))
 	// Durable says that a store has its content after it was closed and opened again.
 	Durable bool
@@ -91,8 +91,7 @@ func Run(t *testing.T, b Backend) {
 	}
 }
 
-// Describe is a sidecar computed from nothing but the bytes, so that one from the log can be told from one of a
-// writer.
+// Describe is a sidecar computed from the bytes alone, so that one from the log can be told apart from one of a writer.
 func Describe(k store.Key, data []byte) *store.Sidecar {
 	h := fnv.New64a()
 	h.Write(data)
@@ -105,10 +104,10 @@ func Describe(k store.Key, data []byte) *store.Sidecar {
 	return s
 }
 
-// words are what the data of random objects are made of. Each of them is the UID of an owner as well.
+// words are the parts of the data of random objects. Each of them is the UID of an owner as well.
 var words = []string{"alpha", "beta", "gamma", "delta"}
 
-// ownersIn is the owners that Describe finds in data: the words, each as often as it stands there.
+// ownersIn is the owners that Describe finds in data: the words, each as often as it occurs there.
 func ownersIn(data []byte) (owners []string) {
 	if len(data) > 100 {
 		return nil // the data of a test about sizes
@@ -245,7 +244,7 @@ func lines(records []*store.Record) string {
 	return b.String()
 }
 
-// drain returns all that a cursor has to say now, as text.
+// drain returns all records that a cursor has now, as text.
 func drain(t testing.TB, c *store.Cursor) string {
 	t.Helper()
 	var b strings.Builder
@@ -289,7 +288,7 @@ func checkSidecar(t testing.TB, v *store.Version) {
 	}
 }
 
-// next is Next that must not take long.
+// next is Next with a short time limit.
 func next(t testing.TB, c *store.Cursor) []*store.Record {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -301,17 +300,17 @@ func next(t testing.TB, c *store.Cursor) []*store.Record {
 	return records
 }
 
-// eventually waits until something holds.
+// eventually waits until a condition holds.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("it never came about that %s", what)
+			t.Fatalf("this never became true: %s", what)
 		}
 	}
 }
 
-// clock is a time that moves when told to.
+// clock is a time that moves only by advance.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time

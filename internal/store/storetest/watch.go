@@ -15,7 +15,7 @@ import (
 	"plinth/internal/store"
 )
 
-// testSnapshotStays: what a snapshot shows does not change, whoever writes.
+// testSnapshotStays: the content of a snapshot does not change, regardless of writes.
 //
 // SPEC: LIST-4
 func testSnapshotStays(t *testing.T, b Backend) {
@@ -55,8 +55,8 @@ func testSnapshotStays(t *testing.T, b Backend) {
 	}
 }
 
-// testCollectionRevision: two snapshots in which a collection has the same revision show the same objects, also where
-// the collection became empty before the checkpoint that the store was opened from.
+// testCollectionRevision: two snapshots in which a collection has the same revision show the same objects, also if the
+// collection became empty before the checkpoint that the store was opened from.
 //
 // SPEC: LIST-4
 func testCollectionRevision(t *testing.T, b Backend) {
@@ -100,7 +100,7 @@ func testCollectionRevision(t *testing.T, b Backend) {
 	x.put(store.Key{Resource: "/nodes", Name: "n"}, "2") // so that a checkpoint follows
 	time.Sleep(20 * time.Millisecond)
 	if x.reopen() {
-		clear(shown) // what was known to be the same longer is not, after a restart
+		clear(shown) // collections that were known not to have changed need not be known after a restart
 		check()
 		x.put(pod("b"), "3")
 		check()
@@ -124,7 +124,7 @@ func testWatchFuture(t *testing.T, b Backend) {
 	}
 }
 
-// testWatchWakes: a waiting cursor wakes for its prefix, and for nothing else.
+// testWatchWakes: a waiting cursor is woken only by records under its prefix.
 //
 // SPEC: WATCH-1
 func testWatchWakes(t *testing.T, b Backend) {
@@ -167,8 +167,8 @@ func testWatchWakes(t *testing.T, b Backend) {
 	}
 }
 
-// testWatchTerms: a cursor with a term wakes when an object gets, has or loses it, and for nothing else; a version
-// that cannot be read wakes everybody.
+// testWatchTerms: a cursor with a term is woken only when an object gets, has or loses it; a version that cannot be
+// read wakes all cursors.
 //
 // SPEC: WATCH-1
 func testWatchTerms(t *testing.T, b Backend) {
@@ -197,7 +197,7 @@ func testWatchTerms(t *testing.T, b Backend) {
 		waiting -= len(want)
 		sort.Strings(have)
 		if h, w := strings.Join(have, ""), strings.Join(want, ""); h != w || x.Stats().Waiting != waiting {
-			t.Fatalf("woke, and %d wait:\n%sshould be, and %d:\n%s", x.Stats().Waiting, h, waiting, w)
+			t.Fatalf("woken, with %d cursors waiting:\n%sshould be, with %d:\n%s", x.Stats().Waiting, h, waiting, w)
 		}
 	}
 	wait(place{"", firstIs("a")}, place{"ns/", firstIs("a")}, place{"other/", firstIs("a")},
@@ -238,7 +238,8 @@ func testWatchTerms(t *testing.T, b Backend) {
 
 func pair(t store.Term) store.Pair { return store.Pair{Name: t.Name, Value: t.Value} }
 
-// testWatchTermsManyWriters: while many write, every cursor with a term sees what concerns it, once and in order.
+// testWatchTermsManyWriters: during concurrent writes, every cursor with a term sees the records that concern it, once
+// and in order.
 //
 // SPEC: WATCH-1, WATCH-6
 func testWatchTermsManyWriters(t *testing.T, b Backend) {
@@ -249,7 +250,7 @@ func testWatchTermsManyWriters(t *testing.T, b Backend) {
 	for w := range writers {
 		for l, letter := range letters {
 			c := x.watchTerm(fmt.Sprintf("ns%d/", w), firstIs(letter))
-			count := writes / 2 // it gets the letter, and loses it again
+			count := writes / 2 // an object gets the letter, and loses it again
 			if l == len(letters)-1 {
 				count-- // the last one stays
 			}
@@ -258,7 +259,7 @@ func testWatchTermsManyWriters(t *testing.T, b Backend) {
 				for seen := 0; seen < count; {
 					for _, r := range next(t, c) {
 						if r.Revision <= last {
-							t.Errorf("revision %d comes behind %d", r.Revision, last)
+							t.Errorf("revision %d follows %d", r.Revision, last)
 						}
 						last = r.Revision
 						seen++
@@ -268,7 +269,7 @@ func testWatchTermsManyWriters(t *testing.T, b Backend) {
 					}
 				}
 				if more, err := c.Poll(); err != nil || len(more) > 0 {
-					t.Errorf("%s in ns%d: there is more: %s, %v", letter, w, lines(more), err)
+					t.Errorf("a cursor of %s in ns%d returned more records: %s, %v", letter, w, lines(more), err)
 				}
 			})
 		}
@@ -281,7 +282,7 @@ func testWatchTermsManyWriters(t *testing.T, b Backend) {
 	wait.Wait()
 }
 
-// testWatchManyWriters: every watcher sees every event of its own once, in order, while many write.
+// testWatchManyWriters: during concurrent writes, every watcher sees each of its events once, in order.
 //
 // SPEC: WATCH-1, WATCH-6
 func testWatchManyWriters(t *testing.T, b Backend) {
@@ -304,13 +305,13 @@ func testWatchManyWriters(t *testing.T, b Backend) {
 				}
 				for _, r := range records {
 					if r.Revision <= last {
-						t.Errorf("revision %d comes behind %d", r.Revision, last)
+						t.Errorf("revision %d follows %d", r.Revision, last)
 					}
 					last = r.Revision
 				}
 				seen += len(records)
 				if c.Revision() < last {
-					t.Errorf("cursor is at %d and delivered %d", c.Revision(), last)
+					t.Errorf("the cursor is at %d and returned revision %d last", c.Revision(), last)
 				}
 			}
 		})
@@ -325,8 +326,8 @@ func testWatchManyWriters(t *testing.T, b Backend) {
 	wait.Wait()
 }
 
-// testWatchQuiet: a cursor under whose prefix nothing happens moves on all the same, even when its part of the
-// history is long gone, so that a bookmark tells where to go on.
+// testWatchQuiet: a cursor without any record under its prefix moves on all the same, even when its part of the history
+// was dropped long ago, so that a bookmark has a revision to resume from.
 //
 // SPEC: WATCH-4
 func testWatchQuiet(t *testing.T, b Backend) {
@@ -341,7 +342,7 @@ func testWatchQuiet(t *testing.T, b Backend) {
 		x.put(store.Key{Resource: "/nodes", Name: "n"}, "some bytes to fill the window with")
 	}
 	if x.Stats().Horizon < 100 {
-		t.Fatalf("the horizon is still at %d", x.Stats().Horizon)
+		t.Fatalf("the horizon did not move from %d", x.Stats().Horizon)
 	}
 	cancel()
 	if err := <-ended; err != context.Canceled {
@@ -350,7 +351,7 @@ func testWatchQuiet(t *testing.T, b Backend) {
 	if c.Revision() != x.Revision() {
 		t.Fatalf("cursor is at %d of %d", c.Revision(), x.Revision())
 	}
-	// The same when it is woken in the end.
+	// The same when a record wakes it in the end.
 	c = x.watch("/pods", "quiet/", x.Revision())
 	got := make(chan string)
 	go func() { got <- lines(next(t, c)) }()
@@ -364,7 +365,7 @@ func testWatchQuiet(t *testing.T, b Backend) {
 	}
 }
 
-// testWatchSlow: who does not read costs nothing, and past the window is told that it missed something.
+// testWatchSlow: a cursor that is not read costs nothing, and past the window gets ErrCompacted.
 //
 // SPEC: WATCH-3, WATCH-6
 func testWatchSlow(t *testing.T, b Backend) {
@@ -392,7 +393,7 @@ func testWatchSlow(t *testing.T, b Backend) {
 	}
 	for _, c := range cursors {
 		if _, err := c.Poll(); err != store.ErrCompacted {
-			t.Fatalf("past the window: %v", err)
+			t.Fatalf("a cursor before the window: %v, should be ErrCompacted", err)
 		}
 	}
 	if _, err := x.Watch("/pods", "", 2); err != store.ErrCompacted {
@@ -411,7 +412,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// testWatchLeavesNothing: ten thousand watchers come, wait and go, and nothing of them is left.
+// testWatchLeavesNothing: ten thousand cursors are opened, wait and are closed, and keep no memory.
 //
 // SPEC: WATCH-6
 func testWatchLeavesNothing(t *testing.T, b Backend) {
@@ -449,7 +450,7 @@ func testWatchLeavesNothing(t *testing.T, b Backend) {
 	eventually(t, "their goroutines ended", func() bool { return runtime.NumGoroutine() <= goroutines+2 })
 }
 
-// testWatchReopen: a watch goes on after a restart where it stood.
+// testWatchReopen: a watch continues after a restart at its position.
 //
 // SPEC: WATCH-7
 func testWatchReopen(t *testing.T, b Backend) {
@@ -470,7 +471,7 @@ func testWatchReopen(t *testing.T, b Backend) {
 		for after := int64(1); after <= x.Revision(); after += 7 {
 			if s, want := drain(t, x.watch("/pods", "", after)), m.history("/pods", "", "", after,
 				m.revision); s != want {
-				t.Fatalf("behind %d:\n%s\nshould be\n%s", after, s, want)
+				t.Fatalf("after revision %d:\n%s\nshould be\n%s", after, s, want)
 			}
 		}
 		c := x.watch("/pods", "p3", 10)
@@ -506,7 +507,7 @@ func testWaitFor(t *testing.T, b Backend) {
 	wait.Wait()
 }
 
-// testWindow: history ends after its age, or its bytes, and not before.
+// testWindow: history is dropped after its age, or its bytes, and not before.
 //
 // SPEC: WATCH-3
 func testWindow(t *testing.T, b Backend) {
@@ -515,7 +516,7 @@ func testWindow(t *testing.T, b Backend) {
 	x.put(pod("a"), "1")
 	c.advance(50 * time.Second)
 	x.put(pod("a"), "2")
-	x.reopen() // no reason to forget anything
+	x.reopen() // no history has to be dropped
 	if b.Durable {
 		if s := drain(t, x.watch("/pods", "", 1)); s != "2 +/pods/a=1\n3 ~/pods/a=1→2\n" {
 			t.Fatal(s)
@@ -544,11 +545,11 @@ func testWindow(t *testing.T, b Backend) {
 		t.Fatalf("%d records are still in memory", n)
 	}
 	if v, ok := x.Get(pod("a")); !ok || string(v.Data) != "2" {
-		t.Fatal("the state went with the history")
+		t.Fatal("live objects were removed with the history")
 	}
 }
 
-// testWindowCheckpoint: a restart from a checkpoint knows how far the history reached back, and how old it was.
+// testWindowCheckpoint: a restart from a checkpoint restores the extent of the history, and its age.
 //
 // SPEC: WATCH-3, WATCH-7
 func testWindowCheckpoint(t *testing.T, b Backend) {
@@ -578,7 +579,7 @@ func testWindowCheckpoint(t *testing.T, b Backend) {
 	}
 	for after := int64(1); after <= m.revision; after++ {
 		if s, want := drain(t, x.watch("/pods", "", after)), m.history("/pods", "", "", after, m.revision); s != want {
-			t.Fatalf("behind %d:\n%s\nshould be\n%s", after, s, want)
+			t.Fatalf("after revision %d:\n%s\nshould be\n%s", after, s, want)
 		}
 	}
 	c.advance(45*time.Minute + 30*time.Second) // the first five commits are older than an hour

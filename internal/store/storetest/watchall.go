@@ -10,14 +10,14 @@ import (
 	"plinth/internal/store"
 )
 
-// testWatchAll: a cursor over all resources wakes for each of them and hands out every record in order.
+// testWatchAll: a cursor over all resources is woken by each of them and returns every record in order.
 //
 // SPEC: WATCH-1
 func testWatchAll(t *testing.T, b Backend) {
 	x := newStore(t, b)
 	node := store.Key{Resource: "/nodes", Name: "n"}
 	c := x.watchAll(1)
-	other := x.watchTerm("", firstIs("a")) // it does not take the records away
+	other := x.watchTerm("", firstIs("a")) // it must not remove records for the other cursor
 	for i, k := range []store.Key{pod("a"), node, {Resource: "example.com/new", Name: "a"}} {
 		got := make(chan string)
 		go func() { got <- lines(next(t, c)) }()
@@ -47,7 +47,7 @@ func testWatchAll(t *testing.T, b Backend) {
 		}
 	}
 
-	// One that waits is ended by its context, and by the end of the store.
+	// A waiting cursor is ended by its context, and by the end of the store.
 	c = x.watchAll(x.Revision())
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
@@ -73,7 +73,7 @@ func testWatchAll(t *testing.T, b Backend) {
 	}
 }
 
-// testWatchAllWindow: a cursor over all resources goes on as far back as the window reaches, and past it is told so.
+// testWatchAllWindow: a cursor over all resources may start anywhere in the window, and before it gets ErrCompacted.
 //
 // SPEC: WATCH-3
 func testWatchAllWindow(t *testing.T, b Backend) {
@@ -91,28 +91,28 @@ func testWatchAllWindow(t *testing.T, b Backend) {
 		t.Fatalf("the horizon is at %d, with %d records in memory", stats.Horizon, stats.Records)
 	}
 	if _, err := slow.Poll(); err != store.ErrCompacted {
-		t.Fatalf("past the window: %v", err)
+		t.Fatalf("a cursor before the window: %v, should be ErrCompacted", err)
 	}
 	if _, err := x.WatchAll(stats.Horizon - 1); err != store.ErrCompacted {
-		t.Fatalf("past the window: %v", err)
+		t.Fatalf("a cursor before the window: %v, should be ErrCompacted", err)
 	}
 	after := m.revision - int64(stats.Records) // memory has the rest
 	if b.Durable {
 		after = stats.Horizon
 	}
 	if s, want := drain(t, x.watchAll(after)), m.history("", "", "", after, m.revision); s != want {
-		t.Fatalf("behind %d:\n%s\nshould be\n%s", after, s, want)
+		t.Fatalf("after revision %d:\n%s\nshould be\n%s", after, s, want)
 	}
 }
 
-// testWatchAllManyWriters: while many write to many resources, every cursor over all of them sees each change once,
-// in order.
+// testWatchAllManyWriters: during concurrent writes to many resources, every cursor over all of them sees each change
+// once, in order.
 //
 // SPEC: WATCH-1, WATCH-6
 func testWatchAllManyWriters(t *testing.T, b Backend) {
 	x := newStore(t, b, func(c *store.Config) {
 		if b.Durable {
-			c.MemoryHistoryBytes = 2 << 10 // who is late reads the log
+			c.MemoryHistoryBytes = 2 << 10 // a slow cursor reads the log
 		}
 	})
 	const writers, writes = 6, 60
@@ -123,7 +123,7 @@ func testWatchAllManyWriters(t *testing.T, b Backend) {
 			for last := int64(1); last < 1+2*writers*writes; {
 				for _, r := range next(t, c) {
 					if r.Revision != last+1 {
-						t.Errorf("revision %d comes behind %d", r.Revision, last)
+						t.Errorf("revision %d follows %d", r.Revision, last)
 					}
 					last = r.Revision
 				}
