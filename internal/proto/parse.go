@@ -312,15 +312,12 @@ func makeNumbers(t *schema.Type) numbers {
 }
 
 func (all numbers) add(number int, name string, f *schema.Field) {
-	s := slot{name: name, field: f, wire: protowire.BytesType}
-	switch t := f.Type; {
-	case t.Kind == schema.List:
-		s.wire = wireType(t.Elem)
-		s.packed = s.wire == protowire.VarintType
-	case t.Kind != schema.Map:
-		s.wire = wireType(t)
+	if t := f.Type; t.Kind == schema.List {
+		wire := wireType(t.Elem)
+		all[protowire.Number(number)] = slot{name: name, field: f, wire: wire, packed: wire == protowire.VarintType}
+	} else {
+		all[protowire.Number(number)] = slot{name: name, field: f, wire: wireType(t)}
 	}
-	all[protowire.Number(number)] = s
 }
 
 // Names for the fields of wrapped lists and of values of one of two forms, which have no name in JSON.
@@ -330,12 +327,12 @@ const (
 	otherForm   = "other"
 )
 
-// message reads a struct, or another message as if it were a struct.
+// message reads a struct, or another message as if it were a struct. depth is the number of messages around it.
 func message(t *schema.Type, b []byte, depth int) (object.Value, error) {
 	if depth > maxNesting {
 		return object.Nil, errors.New("messages are nested too deep")
 	}
-	c := collector{depth: depth, reach: maxReach(len(b))}
+	c := collector{depth: depth + 1, reach: maxReach(len(b))}
 	if err := c.fields(t.GoName, numbersFor(t), b); err != nil {
 		return object.Nil, err
 	}
@@ -349,7 +346,7 @@ type collector struct {
 	parts   []parts
 	lists   []list
 	maps    []list
-	depth   int
+	depth   int // of the messages in this one
 	reach   int // how many more bytes after their ends entries of maps may use
 }
 
@@ -401,7 +398,7 @@ func (c *collector) field(s *slot, f wireField) error {
 		}
 		l := slotOf(&c.maps, s.field)
 		l.entries = append(l.entries, entry)
-	case t.Kind == schema.Struct, t.Kind == schema.IntOrString, t.Kind == schema.Any:
+	case t.Kind == schema.Struct, t.Kind == schema.IntOrString, t.Kind == schema.Quantity, t.Kind == schema.Any:
 		c.part(s.field, f.bytes)
 	default: // if it is repeated, the last one counts
 		v, err := value(t, f, c.depth)
@@ -523,13 +520,13 @@ func value(t *schema.Type, f wireField, depth int) (object.Value, error) {
 	case schema.Bytes:
 		return object.StringOf(base64.StdEncoding.EncodeToString(f.bytes)), nil
 	case schema.Struct:
-		return message(t, f.bytes, depth+1)
+		return message(t, f.bytes, depth)
 	case schema.List: // Wrapped
-		list, err := message(t, f.bytes, depth+1)
+		list, err := message(t, f.bytes, depth)
 		return object.ListOf(list.At(itemsOfList).Items()...), err
 	case schema.Any:
 		if t.Either != nil {
-			forms, err := message(t, f.bytes, depth+1)
+			forms, err := message(t, f.bytes, depth)
 			return either(t.Either, forms), err
 		}
 	}
@@ -638,7 +635,7 @@ func specialFields(kind schema.Kind) [4]string {
 	case schema.Quantity:
 		return [4]string{1: "String_"}
 	case schema.IntOrString:
-		return [4]string{"", "Type", "IntVal", "StrVal"}
+		return [4]string{1: "Type", 2: "IntVal", 3: "StrVal"}
 	case schema.Time, schema.MicroTime:
 		return [4]string{1: "Seconds", 2: "Nanos"}
 	}

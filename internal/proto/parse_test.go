@@ -276,3 +276,26 @@ func TestEntriesThatReachBeyondTheirEnds(t *testing.T) {
 		t.Errorf("4,000 entries: have %d keys and the error %v, want %q", v.At("data").Len(), err, want)
 	}
 }
+
+// The bound on bytes after the ends of entries is exact, and is not touched by entries that end where they should.
+func TestReachOfEntries(t *testing.T) {
+	const entries, filler = 40, 1000
+	parse := func(total int) error {
+		var raw []byte
+		for range entries { // its key is the bytes after it, with a length of four bytes
+			length := min(total, filler)
+			total -= length
+			raw = append(raw, 0x12, 5, 0x0a, byte(length)|0x80, byte(length>>7)|0x80, byte(length>>14)|0x80, byte(length>>21))
+		}
+		raw = protowire.AppendBytes(protowire.AppendTag(raw, 15, protowire.BytesType), make([]byte, filler))
+		_, err := proto.Parse(kinds()["core.v1.ConfigMap"].Schema(), enclosed(string(raw)))
+		return err
+	}
+	const bound = 4096 + 16*(7*entries+3+filler)
+	if err := parse(bound); err != nil {
+		t.Error(err)
+	}
+	if err := parse(bound + 1); err == nil {
+		t.Error("one byte more is read")
+	}
+}

@@ -83,7 +83,15 @@ type element struct {
 	t    *schema.Type
 	plan *plan  // Struct
 	item *items // List: it is wrapped, and these are its items
-	zero []byte // the zero value, without its tag
+	zero []byte // any but Struct: the zero value, without its tag
+}
+
+// appendZero appends the zero value.
+func (e *element) appendZero(dst []byte) []byte {
+	if e.t.Kind == schema.Struct { // the plan may be complete only after the element
+		return append(binary.AppendUvarint(dst, uint64(len(e.plan.zero))), e.plan.zero...)
+	}
+	return append(dst, e.zero...)
 }
 
 // items are the items of a wrapped list.
@@ -123,8 +131,8 @@ func planOf(t *schema.Type) *plan {
 }
 
 // makePlan makes the plan of a type and of everything below it. Recursive types refer to themselves through lists, maps
-// and pointers only, whose zero values are not written. So the zero value of a plan that is not complete yet is never
-// needed.
+// and pointers only, whose zero values are not written. So no plan contains the zero value of one that is not complete
+// yet.
 func makePlan(t *schema.Type) *plan {
 	if p := plans.known[t]; p != nil {
 		return p
@@ -190,26 +198,21 @@ func (p *plan) appendZero(dst []byte, order []step) []byte {
 
 func planField(f *schema.Field) planned {
 	t := f.Type
-	out := planned{}
-	switch {
-	case t.Kind == schema.List: // wrapped lists occur only as values of maps
-		out.shape, t = repeated, t.Elem
-	case t.Kind == schema.Map:
-		out.shape, t = entries, t.Elem
+	if t.Kind == schema.Map {
+		return planned{tag: tagOf(f.Number, protowire.BytesType), shape: entries, of: planElement(t.Elem)}
 	}
-	out.of = planElement(t)
-	if out.shape == entries {
-		out.tag = tagOf(f.Number, protowire.BytesType)
-		return out
+	if t.Kind == schema.List { // wrapped lists occur only as values of maps
+		return planned{tag: tagOf(f.Number, wireType(t.Elem)), shape: repeated, of: planElement(t.Elem)}
 	}
-	out.tag = tagOf(f.Number, wireType(t))
-	if out.shape == single && !f.Pointer && t.Kind != schema.Bytes {
-		out.absent = append(slices.Clone(out.tag), out.of.zero...)
+	out := planned{tag: tagOf(f.Number, wireType(t)), of: planElement(t)}
+	zero := out.of.appendZero(slices.Clone(out.tag))
+	if !f.Pointer && t.Kind != schema.Bytes {
+		out.absent = zero
 	}
 	out.null = out.absent
-	if f.Pointer && f.OmitEmpty && (t.Kind == schema.Time || t.Kind == schema.MicroTime) {
+	if f.OmitEmpty && (t.Kind == schema.Time || t.Kind == schema.MicroTime) {
 		// A nil pointer would have been left out of the JSON: null is a pointer to the zero time here.
-		out.null = append(slices.Clone(out.tag), out.of.zero...)
+		out.null = zero
 	}
 	return out
 }
@@ -224,17 +227,11 @@ func planElement(t *schema.Type) element {
 			if other.Kind == schema.List {
 				other = other.Elem
 			}
-			e.item = &items{tag: tagOf(either.OtherNumber, wireType(other))}
-			if other != either.Object { // its plan is not complete yet
-				e.item.of = planElement(other)
-			} else {
-				e.item.of = element{t: other, plan: e.plan}
-			}
+			e.item = &items{tag: tagOf(either.OtherNumber, wireType(other)), of: planElement(other)}
 		}
 		e.zero = []byte{0}
 	case schema.Struct:
 		e.plan = makePlan(t)
-		e.zero = append(binary.AppendUvarint(nil, uint64(len(e.plan.zero))), e.plan.zero...)
 	case schema.List:
 		e.item = &items{tag: tagOf(1, wireType(t.Elem)), of: planElement(t.Elem)}
 		e.zero = []byte{0}

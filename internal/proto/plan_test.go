@@ -2,7 +2,10 @@ package proto
 
 import (
 	"reflect"
+	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"plinth/schema"
 )
@@ -57,3 +60,19 @@ func TestFieldsWithoutNumbers(t *testing.T) {
 		t.Errorf("the values take %d bytes (%v), want 3: those of a", size-empty, err)
 	}
 }
+
+// Rules that no served type needs today, but which any other Go type may need: the zero value of a float that is no
+// pointer, and the null of a pointer to a time that is not left out when it is nil.
+func TestFieldsOfOtherTypes(t *testing.T) {
+	typ := schema.FromGo(reflect.TypeFor[struct {
+		Float float64      `json:"float" protobuf:"fixed64,1,opt,name=float"`
+		Time  *metav1.Time `json:"time" protobuf:"bytes,2,opt,name=time"`
+	}](), nil)
+	want := "\x09" + strings.Repeat("\x00", 8)
+	if b, err := AppendMessage(nil, typ, []byte(`{"time":null}`), 0, 0); err != nil || string(b) != want {
+		t.Errorf("%q, %v; want %q", b, err, want)
+	}
+}
+
+// A transcoder that has not allocated anything, because its object could not be read, can be released.
+func TestReleaseOfUnused(*testing.T) { new(transcoder).release() }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -201,7 +202,7 @@ func (e *transcoder) field(f *planned) {
 		e.element(&f.of)
 	case repeated:
 		e.list(f.tag, &f.of)
-	default:
+	case entries:
 		e.entries(f)
 	}
 }
@@ -255,7 +256,7 @@ func (e *transcoder) entries(f *planned) {
 func (e *transcoder) element(of *element) {
 	if e.peek() == 'n' {
 		e.pos += len("null")
-		e.buf = append(e.buf, of.zero...)
+		e.buf = of.appendZero(e.buf)
 		return
 	}
 	switch of.t.Kind {
@@ -372,26 +373,17 @@ func (e *transcoder) time(t *schema.Type) {
 
 func (e *transcoder) integer(t *schema.Type) int64 {
 	start := e.pos
-	n, negative := uint64(0), e.peek() == '-'
-	if negative {
+	if e.peek() == '-' {
 		e.pos++
 	}
-	digits := e.pos
 	for e.pos < len(e.in) && e.in[e.pos] >= '0' && e.in[e.pos] <= '9' {
-		n = n*10 + uint64(e.in[e.pos]-'0')
 		e.pos++
 	}
-	if count := e.pos - digits; count > 0 && count < 19 {
-		if negative {
-			return -int64(n)
-		}
-		return int64(n)
-	}
-	exact, err := strconv.ParseInt(string(e.in[start:e.pos]), 10, 64)
+	n, err := strconv.ParseInt(string(e.in[start:e.pos]), 10, 64)
 	if err != nil {
 		e.fail(t, err.Error())
 	}
-	return exact
+	return n
 }
 
 func (e *transcoder) bool(t *schema.Type) {
@@ -451,17 +443,7 @@ func (e *transcoder) skip() { e.pos = object.Skip(e.in, e.pos) }
 // insertLength inserts the length of b[start:] in front of it. How many bytes a length takes depends on the length, so
 // that no space can be reserved for it beforehand; nearly always it is one or two.
 func insertLength(b []byte, start int) []byte {
-	size := len(b) - start
-	if size < 0x80 {
-		b = append(b, 0)
-		copy(b[start+1:], b[start:])
-		b[start] = byte(size)
-		return b
-	}
 	var length [binary.MaxVarintLen64]byte
-	n := binary.PutUvarint(length[:], uint64(size))
-	b = append(b, length[:n]...)
-	copy(b[start+n:], b[start:start+size])
-	copy(b[start:], length[:n])
-	return b
+	n := binary.PutUvarint(length[:], uint64(len(b)-start))
+	return slices.Insert(b, start, length[:n]...)
 }
