@@ -118,7 +118,7 @@ func expected(t *schema.Type, v object.Value) string {
 		if is == object.Map || is == object.List {
 			return "any scalar"
 		}
-	case schema.String, schema.Bytes, schema.Time, schema.MicroTime, schema.Duration:
+	case schema.String, schema.Bytes, schema.Time, schema.MicroTime:
 		if c := t.Custom; c != nil && c.Format != "" && c.Format != "byte" { // the reference has a scalar of any kind here
 			if is == object.Map || is == object.List {
 				return "any scalar"

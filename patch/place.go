@@ -132,7 +132,7 @@ func (p place) kindName() string {
 	case schema.Int:
 		return fmt.Sprintf("int%d", p.t.Bits)
 	case schema.Float:
-		return fmt.Sprintf("float%d", p.t.Bits)
+		return "float64"
 	}
 	return "struct" // with a text form of its own, or with untyped content
 }
@@ -152,7 +152,6 @@ func scalarField(k schema.Kind, key string) string {
 var goFields = map[schema.Kind][][2]string{
 	schema.Quantity:    {{"Format", "string"}},
 	schema.IntOrString: {{"Type", "int64"}, {"IntVal", "int32"}, {"StrVal", "string"}},
-	schema.Duration:    {{"Duration", "int64"}},
 }
 
 // natives are values as the reference holds them, for the errors that print them.

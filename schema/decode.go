@@ -475,10 +475,10 @@ func isNumber(v object.Value) bool {
 // 1000. A literal that is out of the range of the type is a mismatch.
 func (w *walker) float(v object.Value, t *Type, at *step) object.Value {
 	const exact = 1 << 53
-	if i := v.Int(); v.Kind() == object.Int && i > -exact && i < exact && t.Bits == 64 {
+	if i := v.Int(); v.Kind() == object.Int && i > -exact && i < exact {
 		return v
 	}
-	f, err := strconv.ParseFloat(literal(v), int(t.Bits))
+	f, err := strconv.ParseFloat(literal(v), 64)
 	if err != nil {
 		w.mismatch(v, t, at)
 		return object.Nil

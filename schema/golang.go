@@ -150,8 +150,8 @@ func (b *batch) shape(out *Type, t reflect.Type, ofFields map[string]Markers) {
 		out.Kind = Bool
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		out.Kind, out.Bits = Int, uint8(t.Bits())
-	case reflect.Float32, reflect.Float64:
-		out.Kind, out.Bits = Float, uint8(t.Bits())
+	case reflect.Float64:
+		out.Kind = Float
 	case reflect.Interface:
 		out.Kind = Any
 	case reflect.Slice:
@@ -359,8 +359,6 @@ func (t *Type) setZero(done map[*Type]bool) {
 		t.zero = object.IntOf(0)
 	case Quantity:
 		t.zero = object.StringOf("0")
-	case Duration:
-		t.zero = object.StringOf("0s")
 	}
 }
 
@@ -371,7 +369,6 @@ var specialKinds = map[string]Kind{
 	"k8s.io/apimachinery/pkg/util/intstr.IntOrString": IntOrString,
 	"k8s.io/apimachinery/pkg/apis/meta/v1.Time":       Time,
 	"k8s.io/apimachinery/pkg/apis/meta/v1.MicroTime":  MicroTime,
-	"k8s.io/apimachinery/pkg/apis/meta/v1.Duration":   Duration,
 }
 
 func specialKind(t reflect.Type) Kind { return specialKinds[t.PkgPath()+"."+t.Name()] }
@@ -451,7 +448,7 @@ func (t *Type) goString() string {
 }
 
 var kindNames = [...]string{"any", "struct", "map", "list", "string", "bool", "int", "float", "bytes", "quantity",
-	"int-or-string", "time", "micro-time", "duration"}
+	"int-or-string", "time", "micro-time"}
 
 // String names the kind.
 func (k Kind) String() string { return kindNames[k] }

@@ -88,13 +88,12 @@ const (
 	String                  // text
 	Bool                    // true or false
 	Int                     // integer of Bits bits
-	Float                   // floating point number of Bits bits
+	Float                   // floating point number of 64 bits
 	Bytes                   // base64 text
 	Quantity                // resource.Quantity, kept in its canonical form
 	IntOrString             // intstr.IntOrString
 	Time                    // metav1.Time: RFC 3339, seconds
 	MicroTime               // metav1.MicroTime: RFC 3339, microseconds
-	Duration                // metav1.Duration: Go's notation
 )
 
 // ListType says how two lists merge (SSA-8).
@@ -117,7 +116,7 @@ type Type struct {
 	// Name is the OpenAPI model name, "io.k8s.api.apps.v1.DeploymentSpec"; GoName the Go type's, "DeploymentSpec", which
 	// error messages use. Both are empty for a type without a name, such as []string.
 	Name, GoName string
-	Bits         uint8 // Int, Float: 32 or 64
+	Bits         uint8 // Int: 32 or 64
 
 	Fields []Field // Struct: sorted by name
 	Elem   *Type   // List, Map; Struct: of the fields that are not declared, nil if there are none

@@ -19,7 +19,6 @@ const microLayout = "2006-01-02T15:04:05.000000Z07:00"
 //	IntOrString    80, "http", "25%"        as it came             0
 //	Time           RFC 3339                 UTC, whole seconds     null
 //	MicroTime      RFC 3339, microseconds   UTC, microseconds      null
-//	Duration       "90s", "1h"              "1m30s", "1h0m0s"      an error
 //
 // The stored form is the one in which Go encodes the type. Two texts of one amount are one stored value, so that a
 // client that writes cpu: "0.5" again and again changes nothing (WRITE-3), and owns the same value as one that writes
@@ -34,10 +33,8 @@ func (w *walker) special(v object.Value, t *Type, at *step) object.Value {
 		return w.intOrString(v, t, at)
 	case Time:
 		return w.time(v, time.RFC3339, at)
-	case MicroTime:
+	default: // MicroTime
 		return w.time(v, microLayout, at)
-	default:
-		return w.duration(v, at)
 	}
 }
 
@@ -101,25 +98,17 @@ func (w *walker) intOrString(v object.Value, t *Type, at *step) object.Value {
 	return object.Nil
 }
 
-// text is the string that a special type is parsed from, "" for null; false if the value is not a string.
-func (w *walker) text(v object.Value, at *step) (string, bool) {
-	if v.Kind() != object.String && !v.IsNull() {
-		w.fatal = wrong(describe(v, false), "string", at)
-		return "", false
-	}
-	return v.Str(), true
-}
-
 // time accepts a text of this layout and returns it in UTC: 2024-01-01T01:00:00+01:00 becomes 2024-01-01T00:00:00Z, and
 // a fraction of a second that the layout does not have is dropped. The zero time is null, as Go prints it.
 func (w *walker) time(v object.Value, layout string, at *step) object.Value {
 	if v.IsNull() {
 		return v
 	}
-	text, ok := w.text(v, at)
-	if !ok {
+	if v.Kind() != object.String {
+		w.fatal = wrong(describe(v, false), "string", at)
 		return object.Nil
 	}
+	text := v.Str()
 	moment, err := time.Parse(layout, text)
 	if err != nil {
 		w.end(err, at)
@@ -134,22 +123,4 @@ func (w *walker) time(v object.Value, layout string, at *step) object.Value {
 		return v
 	}
 	return object.StringOf(string(printed))
-}
-
-// duration accepts a text like "90s", and returns it as Go prints it: "1m30s". Null is not a valid duration: it is
-// parsed as "", which is an error.
-func (w *walker) duration(v object.Value, at *step) object.Value {
-	text, ok := w.text(v, at)
-	if !ok {
-		return object.Nil
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		w.end(err, at)
-		return object.Nil
-	}
-	if printed := d.String(); printed != text {
-		return object.StringOf(printed)
-	}
-	return v
 }

@@ -48,7 +48,7 @@ var (
 	plainString = &Type{Kind: String}
 	plainBool   = &Type{Kind: Bool}
 	plainInt    = &Type{Kind: Int, Bits: 64}
-	plainFloat  = &Type{Kind: Float, Bits: 64}
+	plainFloat  = &Type{Kind: Float}
 	int32s      = &Type{Kind: Int, Bits: 64, Custom: &Constraints{Format: "int32", format: "int32"}}
 	int64s      = &Type{Kind: Int, Bits: 64, Custom: &Constraints{Format: "int64", format: "int64"}}
 	dateTimes   = &Type{Kind: String, Custom: &Constraints{Format: "date-time", format: "date-time"}}

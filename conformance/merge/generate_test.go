@@ -276,8 +276,6 @@ func (g *generator) scalarOf(t *schema.Type) object.Value {
 		return object.StringOf(pick(g, "2020-01-01T00:00:00Z", "2021-01-01T00:00:00Z"))
 	case schema.MicroTime:
 		return object.StringOf("2020-01-01T00:00:00.000000Z")
-	case schema.Duration:
-		return object.StringOf(pick(g, "1s", "1m0s"))
 	}
 	return object.Nil
 }

@@ -147,7 +147,7 @@ func isModel(t *schema.Type) bool {
 		return false
 	}
 	switch t.Kind {
-	case schema.Any, schema.Struct, schema.Quantity, schema.IntOrString, schema.Time, schema.MicroTime, schema.Duration:
+	case schema.Any, schema.Struct, schema.Quantity, schema.IntOrString, schema.Time, schema.MicroTime:
 		return true
 	}
 	return false
@@ -204,15 +204,13 @@ func (b *builder) shape(members []object.Member, t *schema.Type) []object.Member
 		text("format", map[uint8]string{32: "int32", 64: "int64"}[t.Bits])
 	case schema.Float:
 		text("type", "number")
-		text("format", map[uint8]string{32: "float", 64: "double"}[t.Bits])
+		text("format", "double")
 	case schema.Bytes:
 		text("type", "string")
 		text("format", "byte")
 	case schema.Time, schema.MicroTime:
 		text("type", "string")
 		text("format", "date-time")
-	case schema.Duration:
-		text("type", "string")
 	case schema.Quantity:
 		members = append(members, b.dialect.either("string", "number")...)
 	case schema.IntOrString:
