@@ -19,7 +19,7 @@ func podVector(tb testing.TB) []byte {
 // A filled-in Pod as k8s.io/api prints it, with white space.
 func BenchmarkParseJSONIndented(b *testing.B) { benchmarkParse(b, podVector(b)) }
 
-// The same in canonical form, which is what is read back from the store.
+// The same Pod in canonical form, as the store returns it.
 func BenchmarkParseJSON(b *testing.B) { benchmarkParse(b, canonical(b, podVector(b))) }
 
 func benchmarkParse(b *testing.B, text []byte) {
@@ -32,7 +32,7 @@ func benchmarkParse(b *testing.B, text []byte) {
 	}
 }
 
-// For comparison.
+// encoding/json on the same text, for comparison.
 func BenchmarkEncodingJSON(b *testing.B) {
 	text := canonical(b, podVector(b))
 	b.SetBytes(int64(len(text)))

@@ -17,9 +17,9 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
-// This file reads and prints CBOR (RFC 8949). Reading goes through a library and Go's types: only a few clients send
-// CBOR, and what it accepts is a long list of options, which are those of Kubernetes. Printing goes from the canonical
-// JSON of the store, in one pass and without values: {"a":[1,"b"]} becomes
+// This file reads and prints CBOR (RFC 8949). Reading uses a library and Go's types: few clients send CBOR, and the
+// input that Kubernetes accepts is defined by a long list of the library's options. Printing converts the canonical
+// JSON of the store in one pass and without values: {"a":[1,"b"]} becomes
 //
 //	bf          a map of indefinite length
 //	   41 61    the bytes "a"
@@ -28,12 +28,12 @@ import (
 //	      41 62 the bytes "b"
 //	   ff ff    the ends of both
 
-// selfDescribed is the head of the tag that says of what follows that it is CBOR (RFC 8949, 3.4.6).
+// selfDescribed is the head of the tag that marks its content as CBOR (RFC 8949, 3.4.6).
 const selfDescribed = "\xd9\xd9\xf7"
 
 // cborReader reads CBOR as Kubernetes does (modes.Decode of apimachinery's package cbor): strings of either type, maps
-// without duplicates, numbers that JSON has, and bytes that are to become base64 as such text. It is made on first use,
-// and shared.
+// without duplicates, numbers that JSON can express, and base64 text for bytes that are tagged so. It is made on first
+// use, and shared.
 var cborReader = sync.OnceValue(func() cbor.DecMode {
 	var simple []func(*cbor.SimpleValueRegistry) error
 	for value := range 256 {
@@ -68,8 +68,8 @@ var cborReader = sync.OnceValue(func() cbor.DecMode {
 	return mode
 })
 
-// ParseCBOR reads one item of CBOR as the value that the same thing in JSON would be (MED-4). Keys that stand twice are
-// an error, unlike in JSON, so that there are no Duplicates. Nothing of the result points into data.
+// ParseCBOR reads one item of CBOR as the value of the same content in JSON (MED-4). Unlike in JSON, duplicate keys are
+// an error, so Duplicates is empty. The result does not point into data.
 func ParseCBOR(data []byte) (Parsed, error) {
 	var read any
 	if err := cborReader().Unmarshal(data, &read); err != nil {
@@ -79,7 +79,7 @@ func ParseCBOR(data []byte) (Parsed, error) {
 	return Parsed{Value: v}, err
 }
 
-// fromGo makes a value of what the CBOR library has read.
+// fromGo converts the result of the CBOR library to a value.
 func fromGo(read any) (Value, error) {
 	switch read := read.(type) {
 	case nil:
@@ -115,8 +115,8 @@ func fromGo(read any) (Value, error) {
 	return Nil, fmt.Errorf("cbor: a %T has no place in an object", read)
 }
 
-// floatLiteral is a float as JSON writes it; one that is whole keeps its point, so that it is no integer (VAL-1): the
-// float 3 of CBOR is 3.0, which replicas of a Deployment cannot be.
+// floatLiteral returns a float as a JSON literal. A whole number keeps its point, so that it is not an integer (VAL-1):
+// the float 3 of CBOR is 3.0, which is invalid for the replicas of a Deployment.
 func floatLiteral(f float64) Value {
 	text := string(appendFloat(nil, f))
 	if !strings.ContainsAny(text, ".e") {
@@ -133,9 +133,9 @@ func validText(s string) string {
 	return string(appendValid(nil, s))
 }
 
-// AppendCBOR prints JSON text, which this package has printed, as CBOR (MED-4). The text may be any part of a document
-// that begins and ends between tokens: lists and maps are of indefinite length, so that a collection can be printed
-// while it is read. Strings are byte strings, as Kubernetes writes them.
+// AppendCBOR converts JSON text, which this package has printed, to CBOR (MED-4). The text may be any part of a
+// document that begins and ends between tokens: lists and maps are of indefinite length, so that a collection can be
+// printed while it is read. Strings are byte strings, as Kubernetes writes them.
 func AppendCBOR(dst []byte, text []byte) []byte {
 	for i := 0; i < len(text); {
 		switch c := text[i]; c {
@@ -167,10 +167,10 @@ func AppendCBOR(dst []byte, text []byte) []byte {
 	return dst
 }
 
-// AppendCBORStart begins a document that says of itself what it is.
+// AppendCBORStart begins a document with the tag that marks it as CBOR.
 func AppendCBORStart(dst []byte) []byte { return append(dst, selfDescribed...) }
 
-// CBOR is a whole document of JSON text, which this package has printed, as CBOR.
+// CBOR converts a whole document of JSON text, which this package has printed, to CBOR.
 func CBOR(text []byte) []byte {
 	return AppendCBOR(AppendCBORStart(make([]byte, 0, len(text))), text)
 }
@@ -204,7 +204,7 @@ func appendCBORHead(dst []byte, major byte, n uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, major|27), n)
 }
 
-// endOfString is the offset behind the string whose quote is at pos.
+// endOfString returns the offset behind the string whose quote is at pos.
 func endOfString(text []byte, pos int) int {
 	for pos++; text[pos] != '"'; pos++ {
 		if text[pos] == '\\' {
@@ -214,7 +214,7 @@ func endOfString(text []byte, pos int) int {
 	return pos + 1
 }
 
-// appendCBORString prints a JSON string, with its quotes, as bytes. Only one with escapes is unescaped first.
+// appendCBORString prints a JSON string, given with its quotes, as bytes. It unescapes only strings with escapes.
 func appendCBORString(dst, quoted []byte) []byte {
 	inner := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(inner, '\\') < 0 {
@@ -227,7 +227,8 @@ func appendCBORString(dst, quoted []byte) []byte {
 	return append(appendCBORHead(dst, cborBytes, uint64(len(s))), s...)
 }
 
-// appendCBORNumber prints a JSON number: an integer of 64 bits in as few bytes as it needs, else a float of 64 bits.
+// appendCBORNumber prints a JSON number: an integer of 64 bits with the shortest head, any other number as a float of
+// 64 bits.
 func appendCBORNumber(dst []byte, literal string) []byte {
 	if n, err := strconv.ParseInt(literal, 10, 64); err == nil {
 		if n < 0 {

@@ -30,22 +30,22 @@ func TestEveryVectorThroughCBOR(t *testing.T) {
 		canonical := AppendJSON(nil, want.Value)
 		ours := AppendCBOR(AppendCBORStart(nil), canonical)
 		if back, err := ParseCBOR(ours); err != nil || string(AppendJSON(nil, back.Value)) != string(canonical) {
-			t.Errorf("%s: ours, read by us: %v\n%s\n%s", filepath.Base(file), err, canonical, AppendJSON(nil, back.Value))
+			t.Errorf("%s: our CBOR, parsed by us: %v\n%s\n%s", filepath.Base(file), err, canonical, AppendJSON(nil, back.Value))
 		}
 		var upstream any
 		if err := direct.Unmarshal(ours, &upstream); err != nil {
-			t.Errorf("%s: ours, read by upstream: %v", filepath.Base(file), err)
+			t.Errorf("%s: our CBOR, parsed by apimachinery: %v", filepath.Base(file), err)
 			continue
 		}
 		if text, err := json.Marshal(upstream); err != nil || string(text) != string(canonical) {
-			t.Errorf("%s: ours, read by upstream: %v\n%s\n%s", filepath.Base(file), err, canonical, text)
+			t.Errorf("%s: our CBOR, parsed by apimachinery: %v\n%s\n%s", filepath.Base(file), err, canonical, text)
 		}
 		theirs, err := direct.Marshal(upstream)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if back, err := ParseCBOR(theirs); err != nil || string(AppendJSON(nil, back.Value)) != string(canonical) {
-			t.Errorf("%s: upstream's, read by us: %v\n%s\n%s", filepath.Base(file), err, canonical, AppendJSON(nil, back.Value))
+			t.Errorf("%s: CBOR of apimachinery, parsed by us: %v\n%s\n%s", filepath.Base(file), err, canonical, AppendJSON(nil, back.Value))
 		}
 	}
 }
@@ -120,7 +120,7 @@ func TestCBORInPieces(t *testing.T) {
 	}
 }
 
-// unescaped is JSON in which < is itself.
+// unescaped prints JSON without escaping <.
 func unescaped(v Value) string {
 	return strings.ReplaceAll(string(AppendJSON(nil, v)), `\u003c`, "<")
 }
@@ -135,7 +135,7 @@ func FuzzParseCBOR(f *testing.F) {
 		parsed, err := ParseCBOR(data)
 		var upstream any
 		if theirs := direct.Unmarshal(data, &upstream); (err == nil) != (theirs == nil) {
-			t.Fatalf("%x: we say %v, upstream %v", data, err, theirs)
+			t.Fatalf("%x: our error %v, that of apimachinery %v", data, err, theirs)
 		}
 		if err != nil {
 			return
@@ -143,10 +143,10 @@ func FuzzParseCBOR(f *testing.F) {
 		text := AppendJSON(nil, parsed.Value)
 		again, err := ParseCBOR(AppendCBOR(nil, text))
 		if err != nil {
-			t.Fatalf("%s, printed and read: %v", text, err)
+			t.Fatalf("%s, printed and parsed: %v", text, err)
 		}
 		if got := AppendJSON(nil, again.Value); string(got) != string(text) {
-			t.Fatalf("%s became %s", text, got)
+			t.Fatalf("%s, printed and parsed, is %s", text, got)
 		}
 	})
 }

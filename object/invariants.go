@@ -2,19 +2,20 @@ package object
 
 import "plinth/internal/invariants"
 
-// The checks of this file run where invariants.Enabled is set: in every test, and in no release. They end the process:
-// bytes that are not canonical, or an offset that is off by one, would be stored, and read by everybody from then on.
+// The checks of this file run if invariants.Enabled is set: in every test, and in no release. A failed check ends the
+// process: otherwise bytes that are not canonical, or an offset that is off by one, would be stored, and every later
+// reader would get them.
 
-// mustHold fails with what does not hold.
+// mustHold fails with the formula that does not hold.
 func mustHold(ok bool, formula string) {
 	if !ok {
 		invariants.Fail("%s", formula)
 	}
 }
 
-// check: 0 < Item ≤ Splice < len(data), a key starts at each of them, and managedFields, if there is one, lies between
-// them: Item < Managed < ManagedEnd ≤ Splice. Printing in parts relies on it: it cuts the text at these offsets
-// without another look.
+// check: 0 < Item ≤ Splice < len(data), a key starts at each of them, and managedFields, if present, lies between them:
+// Item < Managed < ManagedEnd ≤ Splice. Printing in parts relies on it: it cuts the text at these offsets without a
+// further check.
 func (at *Places) check(data []byte) {
 	key := func(pos int) bool { return 0 < pos && pos < len(data) && data[pos] == '"' }
 	mustHold(key(at.Item) && key(at.Splice) && at.Item <= at.Splice, "object: Item or Splice is not at a key")
@@ -23,7 +24,8 @@ func (at *Places) check(data []byte) {
 		"object: Managed is out of its place")
 }
 
-// checkExact: exact ⇒ ParseJSON(text) = v. What is kept beside its text must be what a reader of the text gets.
+// checkExact: exact ⇒ ParseJSON(text) = v. A value that is kept with its text must be the one that a reader of the text
+// gets.
 func checkExact(text []byte, v Value, exact bool) {
 	if exact {
 		parsed, err := ParseJSON(append([]byte(nil), text...))
@@ -31,7 +33,7 @@ func checkExact(text []byte, v Value, exact bool) {
 	}
 }
 
-// check: the parser has left every container that it entered, and copied everything out of the shared stacks.
+// check: the parser has left every container that it entered, and the shared stacks are empty again.
 func (p *parser) check() {
 	mustHold(len(p.items) == 0 && len(p.members) == 0 && len(p.path) == 0 && !p.skim,
 		"object: the parser has not left all containers")

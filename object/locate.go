@@ -11,9 +11,9 @@ import (
 )
 
 // This file cuts stored objects into parts without parsing them. A GET of a stored object is two copies with the
-// resourceVersion between them; a list item leaves out the type; most clients of metadata leave out managedFields,
-// which are half of many objects. It all works on canonical bytes that this package has printed, in which the order of
-// keys is known and no white space can stand anywhere.
+// resourceVersion between them; a list item omits the type; most clients that read only metadata omit managedFields,
+// which are half of many objects. All functions work on canonical bytes that this package has printed, where the order
+// of keys is known and there is no white space.
 
 // Places are offsets into a stored object, at which it is cut to print it with its resourceVersion, without its type,
 // or without its managedFields. Invariant: 0 < Item < Managed < ManagedEnd ≤ Splice < len, each of them at the quote
@@ -32,11 +32,11 @@ type Places struct {
 	Managed, ManagedEnd int
 }
 
-// Locate finds the places of a stored object. ok is false for bytes that are no canonical object with a UID.
+// Locate finds the places of a stored object. ok is false for bytes that are not a canonical object with a UID.
 //
-// It reads the object only up to the Splice, without parsing: the canonical form has metadata third at the latest, and
-// every stored object has a UID, a key behind resourceVersion. So a read costs no parse, whatever the size of the
-// object. What it passes are labels, annotations and managedFields, by counting brackets.
+// It reads the object only up to the Splice, without parsing: in canonical form, metadata is at most the third member,
+// and every stored object has a UID, whose key follows that of resourceVersion. So a read needs no parse, whatever the
+// size of the object. It skips labels, annotations and managedFields by counting brackets.
 func Locate(data []byte) (at Places, ok bool) {
 	at, ok = locate(data)
 	if invariants.Enabled && ok {
@@ -91,8 +91,8 @@ func (at *Places) inMetadata(data []byte, pos int) bool {
 	return false
 }
 
-// keyAt reads the key at pos and returns the offset of its value; an offset of len(data) says that the data ends before
-// that. Keys that are looked for have no escapes, so that the text between the quotes is compared as it is.
+// keyAt reads the key at pos and returns the offset of its value. If the data ends earlier, the offset is len(data).
+// The keys that callers search have no escapes, so the text between the quotes is compared unchanged.
 func keyAt(data []byte, pos int) (string, int) {
 	end := skipString(data, pos)
 	if invariants.Enabled {
@@ -104,11 +104,11 @@ func keyAt(data []byte, pos int) (string, int) {
 	return string(data[pos+1 : end-1]), end + 1
 }
 
-// bytesPassed counts the bytes that skip and keyAt have passed. It is kept where invariants are on: a test that reads
-// of it sees whether a search is linear, which no clock tells for certain.
+// bytesPassed counts the bytes that skip and keyAt have passed, if invariants are on. Tests check with it that a search
+// is linear, which measurements of time cannot show reliably.
 var bytesPassed atomic.Int64
 
-// skip returns the offset behind the value at pos. At the end of a container, where no value is, it returns pos.
+// skip returns the offset behind the value at pos. At the end of a container, where there is no value, it returns pos.
 func skip(data []byte, pos int) int {
 	end := skipValue(data, pos)
 	if invariants.Enabled {
@@ -118,8 +118,8 @@ func skip(data []byte, pos int) int {
 	return end
 }
 
-// skipValue counts brackets, but not those in strings. It does not check what it passes: the bytes are canonical, or a
-// document that has been parsed.
+// skipValue counts brackets, but not those in strings. It does not validate the text, which is canonical or has been
+// parsed before.
 func skipValue(data []byte, pos int) int {
 	for depth := 0; pos < len(data); {
 		switch data[pos] {
@@ -152,8 +152,8 @@ func skipValue(data []byte, pos int) int {
 	return len(data)
 }
 
-// skipString returns the offset behind the string whose quote is at pos. Whatever a backslash escapes is passed with
-// it, so that the quote of \" ends nothing; the four digits of \u hold no quote.
+// skipString returns the offset behind the string whose quote is at pos. It passes a backslash together with the next
+// character, so that the quote of \" does not end the string; the four digits of \u contain no quote.
 func skipString(data []byte, pos int) int {
 	for pos++; pos < len(data); pos++ {
 		switch data[pos] {
@@ -166,8 +166,8 @@ func skipString(data []byte, pos int) int {
 	return len(data)
 }
 
-// AppendVersioned writes stored bytes out with their resourceVersion spliced in: revision 7 at the Splice of the object
-// above gives …"name":"a","resourceVersion":"7","uid":"u"…, which is canonical again.
+// AppendVersioned copies stored bytes with their resourceVersion inserted: revision 7 at the Splice of the object above
+// gives …"name":"a","resourceVersion":"7","uid":"u"…, which is canonical again.
 func AppendVersioned(dst, data []byte, splice int, revision int64) []byte {
 	dst = append(dst, data[:splice]...)
 	dst = append(dst, `"resourceVersion":"`...)
@@ -179,9 +179,9 @@ func AppendVersioned(dst, data []byte, splice int, revision int64) []byte {
 // Skip returns the offset behind the value at pos of canonical JSON.
 func Skip(data []byte, pos int) int { return skip(data, pos) }
 
-// AppendOutline appends canonical JSON with null in place of the value of every member, at any depth, that has one of
-// these keys. It takes one pass and no parse, for long objects whose greater part is not needed: a definition without
-// its schemas is 1 % of itself. Keys with escapes do not match.
+// AppendOutline appends canonical JSON with null as the value of every member, at any depth, that has one of these
+// keys. It takes one pass and no parse, for long objects of which a small part is needed: a definition without its
+// schemas is 1 % of its size. Keys with escapes do not match.
 func AppendOutline(dst, data []byte, without ...string) []byte {
 	from := 0
 	for pos := 0; pos < len(data); {
@@ -190,7 +190,7 @@ func AppendOutline(dst, data []byte, without ...string) []byte {
 			continue
 		}
 		end := skipString(data, pos)
-		// In canonical JSON nothing stands between a key and its colon, and no colon behind any other string.
+		// In canonical JSON, a colon follows a key directly, and no other string.
 		if end < len(data) && data[end] == ':' && slices.Contains(without, string(data[pos+1:end-1])) {
 			dst = append(append(dst, data[from:end+1]...), "null"...)
 			end = skip(data, end+1)
@@ -201,8 +201,8 @@ func AppendOutline(dst, data []byte, without ...string) []byte {
 	return append(dst, data[from:]...)
 }
 
-// MemberText returns the text of the value of a member of a canonical object, as a part of data; nil if it has no such
-// member. Only the top is searched.
+// MemberText returns the text of the value of a member of a canonical object, as a part of data, or nil if there is no
+// such member. It searches only the top level.
 func MemberText(data []byte, key string) []byte {
 	if len(data) == 0 || data[0] != '{' {
 		return nil
@@ -223,7 +223,7 @@ func MemberText(data []byte, key string) []byte {
 	return nil
 }
 
-// AppendUnescaped appends the text that the inside of a JSON string, in canonical form, stands for.
+// AppendUnescaped appends the content of a canonical JSON string, given without its quotes.
 func AppendUnescaped(dst, text []byte) []byte {
 	for len(text) > 0 {
 		plain := bytes.IndexByte(text, '\\')

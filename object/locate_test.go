@@ -25,7 +25,7 @@ func TestLocate(t *testing.T) {
 		},
 		{"no UID", `{"apiVersion":"v1","metadata":{"name":"n"}}`, "", ""},
 		{"no metadata", `{"apiVersion":"v1","spec":{}}`, "", ""},
-		{"metadata that is none", `{"apiVersion":"v1","metadata":[1]}`, "", ""},
+		{"metadata that is a list", `{"apiVersion":"v1","metadata":[1]}`, "", ""},
 		{"empty metadata", `{"apiVersion":"v1","metadata":{}}`, "", ""},
 		{"a list", `[{"metadata":{"uid":"u"}}]`, "", ""},
 	} {
@@ -37,22 +37,22 @@ func TestLocate(t *testing.T) {
 			data := AppendObject(nil, p.Value)
 			at, ok := Locate(data)
 			if ok != (c.item != "") {
-				t.Fatalf("located: %v", ok)
+				t.Fatalf("Locate returns %v", ok)
 			}
 			if !ok {
 				return
 			}
 			if got := string(data[at.Item:]); got != c.item {
-				t.Errorf("item %s", got)
+				t.Errorf("without its type: %s", got)
 			}
 			if got := string(AppendVersioned(nil, data, at.Splice, 42)); got != c.versioned {
-				t.Errorf("versioned %s", got)
+				t.Errorf("with its resourceVersion: %s", got)
 			}
 		})
 	}
 }
 
-// Whatever the bytes are, Locate does not panic; and in an object it finds the place where resourceVersion is.
+// Locate does not panic on any bytes, and in an object it finds the offset at which resourceVersion is inserted.
 func FuzzLocate(f *testing.F) {
 	for _, text := range texts {
 		f.Add([]byte(text))
@@ -74,24 +74,24 @@ func FuzzLocate(f *testing.F) {
 		data := AppendObject(nil, v)
 		at, ok := Locate(data)
 		if !ok {
-			t.Fatalf("not located in %s", data)
+			t.Fatalf("Locate fails on %s", data)
 		}
 		want := AppendObject(nil, v.WithAt(StringOf("7"), "metadata", "resourceVersion"))
 		if got := AppendVersioned(nil, data, at.Splice, 7); string(got) != string(want) {
-			t.Fatalf("versioned %s, not %s", got, want)
+			t.Fatalf("with its resourceVersion: %s, want %s", got, want)
 		}
 		if lean := string(data[:at.Managed]) + string(data[at.ManagedEnd:]); lean != string(AppendObject(nil,
 			v.WithoutAt("metadata", "managedFields"))) {
-			t.Fatalf("without managedFields %s", lean)
+			t.Fatalf("without managedFields: %s", lean)
 		}
 		bare := string(AppendObject(nil, v.Without("apiVersion").Without("kind")))
 		if got := "{" + string(data[at.Item:]); got != bare {
-			t.Fatalf("item %s, not %s", got, bare)
+			t.Fatalf("without its type: %s, want %s", got, bare)
 		}
 	})
 }
 
-// No byte is passed more than once, in an object or in what is none. The bytes are counted where invariants are on.
+// Locate passes no byte more than once, in objects and in invalid input. The bytes are counted if invariants are on.
 //
 // SPEC: WRITE-6
 func TestLocateIsLinear(t *testing.T) {
@@ -109,10 +109,10 @@ func TestLocateIsLinear(t *testing.T) {
 	} {
 		before := bytesPassed.Load()
 		if _, ok := Locate([]byte(text)); ok {
-			t.Errorf("located in %.40s…", text)
+			t.Errorf("Locate succeeds on %.40s…", text)
 		}
 		if passed := bytesPassed.Load() - before; passed > int64(len(text)) || invariants.Enabled && passed == 0 {
-			t.Errorf("%.40s…: %d bytes were passed of %d", text, passed, len(text))
+			t.Errorf("%.40s…: %d bytes were passed in a text of %d", text, passed, len(text))
 		}
 	}
 }
@@ -134,7 +134,7 @@ func TestOutline(t *testing.T) {
 			t.Errorf("%s: %s, want %s", key, got, want)
 		}
 	}
-	for i := range text { // whatever is cut off, nothing is read beyond
+	for i := range text { // no read is beyond the end of a truncated text
 		MemberText([]byte(text[:i]), "c")
 		AppendOutline(nil, []byte(text[:i]), "b")
 	}

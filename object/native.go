@@ -1,8 +1,8 @@
 package object
 
-// Native is the value in Go's own types, as unstructured objects of Kubernetes hold it: bool, int64, float64, string,
-// []any, map[string]any, and nil for null. Messages print values in this form, and some libraries take it. An empty
-// list is not nil.
+// Native converts the value to Go's own types, as in unstructured objects of Kubernetes: bool, int64, float64, string,
+// []any, map[string]any, and nil for null. Error messages print values in this form, and some libraries take it. An
+// empty list is not nil.
 func (v Value) Native() any {
 	switch v.Kind() {
 	case Bool:

@@ -20,9 +20,9 @@ const MaxDepth = 10_000
 // Parsed is the result of a parse.
 type Parsed struct {
 	Value Value
-	// Duplicates holds the path of every key that occurs twice in its map (`spec.replicas`), in the order of the text,
-	// or the message of the YAML parser about it. The later one of two is in Value. At most maxDuplicates are listed,
-	// and fewer if their paths are long.
+	// Duplicates holds the path of every key that occurs twice in its map (`spec.replicas`), in the order of the text, or
+	// the message of the YAML parser about it. Value has the last occurrence. At most maxDuplicates are listed, and fewer
+	// if their paths are long.
 	Duplicates []string
 
 	text string // the input, if it was JSON; else ""
@@ -31,7 +31,7 @@ type Parsed struct {
 // These bound the work and memory that duplicates in a hostile body can cost.
 const (
 	maxDuplicates = 100
-	maxReported   = 64 << 10 // bytes and elements of paths; the last one may go beyond
+	maxReported   = 64 << 10 // bytes and elements of paths; the last path may exceed it
 )
 
 // SyntaxError is text that is not JSON. Offset counts the bytes read before it.
@@ -45,19 +45,19 @@ func (e *SyntaxError) Error() string { return e.Message }
 // ParseJSON parses one JSON document. Strings of the result point into the input, which must not change afterwards.
 // Errors are *SyntaxError, worded as those of encoding/json.
 //
-// One pass finds everything that is wrong with a document, and everything that is to be known of it: syntax errors
-// with their offsets, nesting beyond MaxDepth, duplicate keys with their paths. Passes of their own for each, as the
-// reference has them, would read every body three times.
+// One pass finds all errors of a document and everything that its readers need to know: syntax errors with their
+// offsets, nesting beyond MaxDepth, duplicate keys with their paths. The reference uses a separate pass for each, and
+// so reads every body three times.
 //
 // It accepts and refuses exactly what encoding/json does, the depth included, and gives strings the same content: bytes
-// that are no UTF-8 and halves of surrogate pairs become U+FFFD. Of a key that occurs twice the later value counts.
+// that are not UTF-8 and halves of surrogate pairs become U+FFFD. The last one of several equal keys counts.
 func ParseJSON(data []byte) (Parsed, error) { return parse(data, nil) }
 
-// ParseMembers is ParseJSON of an object of which only these members are kept. The whole text is checked, but other
-// members cost no memory, and half the time. Controllers read the metadata of stored objects with it.
+// ParseMembers is ParseJSON of an object of which only these members are kept. The whole text is checked, but the other
+// members take no memory, and half the time. Controllers read the metadata of stored objects with it.
 func ParseMembers(data []byte, only ...string) (Parsed, error) { return parse(data, only) }
 
-// parse is ParseJSON, or ParseMembers where only is not nil.
+// parse is ParseJSON, or ParseMembers if only is not nil.
 func parse(data []byte, only []string) (Parsed, error) {
 	st := pooledStacks.Get().(*stacks)
 	p := parser{in: unsafe.String(unsafe.SliceData(data), len(data)), stacks: st, only: only}
@@ -83,49 +83,49 @@ func parse(data []byte, only []string) (Parsed, error) {
 
 // parser is the state of one pass.
 //
-// How many items a list has is known only at its end. Growing a slice for each container would allocate several times
-// per container and leave half of that as garbage. So the items of all open containers are collected on one stack,
-// those of the innermost one on top (and members on another), and copied out at their exact size when their container
-// ends:
+// The number of items of a list is known only at its end. Growing a slice for each container would allocate several
+// times per container and leave half of that as garbage. So the items of all open containers are collected on one
+// stack, those of the innermost one on top (and members on another stack), and copied to memory of the exact size when
+// their container ends:
 //
 //	members[base:] are those of the innermost open map, where base was len(members) when it was opened
 //
 // While {"a": [1, [2, 3]], "b": 4} is parsed, the stacks are, from bottom to top,
 //
 //	at the 3    items: 1 2          members:            the inner list has begun at len(items) = 1
-//	at the b    items:              members: a          both lists have ended, and are values in memory of their own
+//	at the b    items:              members: a          both lists have ended, and have been copied out
 //
-// Both stacks are empty again at the end, and are used for the next document.
+// Both stacks are empty again at the end, and are reused for the next document.
 type parser struct {
 	in  string
-	pos int // 0 ≤ pos ≤ len(in): all before it has been read
+	pos int // 0 ≤ pos ≤ len(in); the text before it has been read
 	*stacks
 	duplicates     []string
 	duplicatesSize int // total length of the paths of duplicates, listed or not
 
-	only []string // the members of the top that are kept; nil: all
+	only []string // the members of the top level that are kept; nil: all
 	skim bool     // the current value is checked, but not kept
 
-	// Small containers are cut from these: an allocation for each would cost more than everything else. So a small
-	// part of a value keeps its neighbours in memory, as its strings keep the input.
+	// Small containers are cut from these slabs: an allocation for each would cost more than the rest of the parse. So a
+	// small part of a value keeps its neighbours in memory, as its strings keep the input.
 	itemSlab   []Value
 	memberSlab []Member
 }
 
-// stacks is the scratch memory of a parser. It belongs to one parse at a time; what a parse returns shares none of it.
+// stacks is the scratch memory of a parser. It belongs to one parse at a time, whose result does not share it.
 type stacks struct {
 	items   []Value
 	members []Member
-	path    []step // as long as the nesting is deep; it becomes text for duplicates only
+	path    []step // a step per open container; where makes text of it for duplicates only
 }
 
 var pooledStacks = sync.Pool{New: func() any {
 	return &stacks{items: make([]Value, 0, slabSize/4), members: make([]Member, 0, slabSize), path: make([]step, 0, 16)}
 }}
 
-// free returns the stacks to the pool, unless a document has made them large. They are cleared up to their capacity:
-// strings in them would keep the input of a whole request in memory for as long as the pool has them. After an error
-// they are not empty.
+// free returns the stacks to the pool, unless a document has made them large. They are cleared up to their capacity,
+// even after an error, when they are not empty: otherwise their strings would keep the input of a whole request in
+// memory as long as the pool keeps the stacks.
 func (s *stacks) free() {
 	if cap(s.items)+cap(s.members)+cap(s.path) > maxPooled {
 		return
@@ -136,20 +136,20 @@ func (s *stacks) free() {
 	pooledStacks.Put(s)
 }
 
-// maxPooled is the total length up to which stacks are kept: longer ones take long to clear.
+// maxPooled is the total capacity up to which stacks are pooled: clearing longer ones takes too long.
 const maxPooled = 1024
 
-// slabSize is how many items or members a slab has; a container of more than a quarter of that has its own memory. A
-// slab is 1.5 kB of items or 2.5 kB of members. Most containers of an object are small: those of a Pod have two to ten
-// members.
+// slabSize is how many items or members a slab has; larger containers than a quarter of that are allocated separately.
+// A slab is 1.5 kB of items or 2.5 kB of members. Most containers of an object are small: those of a Pod have two to
+// ten members.
 const slabSize = 64
 
-// step is one element of the way from the top to the value being parsed: an index, or, where that is -1, where the key
-// of a member begins in the input.
+// step is an element of the path from the root to the value being parsed: the index of an item or, for a member, index
+// -1 and the offset of its key in the input.
 type step struct{ index, key int }
 
-// value parses the value at pos, behind white space, and leaves pos behind it. While skim is set, containers are
-// returned empty. It calls itself for what is in containers; enter bounds the depth, and with it the stack.
+// value parses the value at pos, where there is no white space, and leaves pos behind it. While skim is set, it returns
+// containers empty. It is recursive; enter bounds the depth, and so the stack of the goroutine.
 func (p *parser) value() (Value, error) {
 	if p.pos == len(p.in) {
 		return Nil, p.end()
@@ -174,9 +174,9 @@ func (p *parser) value() (Value, error) {
 	return Nil, p.unexpected("looking for beginning of value")
 }
 
-// object parses a map, whose brace is at pos. Keys mostly come sorted, as clients print them so; whether they do is
-// found out on the way, and only others are sorted. Two equal keys are not sorted in this sense: order finds
-// duplicates.
+// object parses a map, whose brace is at pos. Most clients print keys sorted, so object compares each key with the
+// previous one, and sorts the members only if they are not strictly ascending. Equal keys count as unsorted, because
+// order finds the duplicates.
 func (p *parser) object() (Value, error) {
 	if err := p.enter(-1); err != nil {
 		return Nil, err
@@ -240,9 +240,9 @@ func (p *parser) object() (Value, error) {
 	return v, nil
 }
 
-// keep copies what was collected for a container to its final memory: a slab, or an allocation of its own if it is
-// large. left is what remains of the input, which bounds how much of a new slab can be used. The result has no spare
-// capacity: appending to it copies, and cannot write into a neighbour.
+// keep copies the collected members or items of a container to their final memory: a slab, or a separate allocation for
+// many. left is the length of the remaining input, which bounds how much of a new slab can be used. The result has no
+// spare capacity: appending to it copies, and cannot overwrite a neighbour.
 func keep[T any](slab *[]T, collected []T, left int) []T {
 	if len(collected) == 0 {
 		return nil
@@ -258,7 +258,7 @@ func keep[T any](slab *[]T, collected []T, left int) []T {
 	return (*slab)[start:len(*slab):len(*slab)]
 }
 
-// ascend says whether a is before b. Most keys differ from the one before in the first byte.
+// ascend says whether a is before b. The first bytes differ for most pairs of adjacent keys.
 func ascend(a, b string) bool {
 	if a != "" && b != "" && a[0] != b[0] {
 		return a[0] < b[0]
@@ -266,9 +266,9 @@ func ascend(a, b string) bool {
 	return a < b
 }
 
-// order sorts members, drops all but the last of each key, and notes the keys that occur more than once. Its work for
-// duplicates is bounded (maxDuplicates, maxReported): a body may repeat a key a million times, at any depth, and the
-// path of each would have to be written out.
+// order sorts members, drops all but the last of each key, and records the keys that occur more than once. Its work for
+// duplicates is bounded (maxDuplicates, maxReported): a body may repeat a key a million times, at any depth, and
+// printing the path of each would take quadratic time and memory.
 func (p *parser) order(members []Member) []Member {
 	slices.SortStableFunc(members, func(a, b Member) int { return strings.Compare(a.Key, b.Key) })
 	for i := 1; i < len(members); i++ {
@@ -287,7 +287,7 @@ func (p *parser) order(members []Member) []Member {
 	return lastOfEach(members)
 }
 
-// where is the path of a member of the map that is being parsed.
+// where returns the path of a member of the map that is being parsed.
 func (p *parser) where(name string) string {
 	var b strings.Builder
 	add := func(key string) {
@@ -302,7 +302,7 @@ func (p *parser) where(name string) string {
 			continue
 		}
 		again := parser{in: p.in, pos: s.key}
-		key, _ := again.str() // it has been read before
+		key, _ := again.str() // cannot fail: the key has been parsed before
 		add(key)
 	}
 	add(name)
@@ -343,7 +343,7 @@ func (p *parser) array() (Value, error) {
 	return v, nil
 }
 
-// enter passes the opening bracket of a container. Index is 0 for a list, and -1 for a map.
+// enter passes the opening bracket of a container. index is 0 for a list, and -1 for a map.
 func (p *parser) enter(index int) error {
 	p.pos++
 	if len(p.path) == MaxDepth {
@@ -354,8 +354,8 @@ func (p *parser) enter(index int) error {
 	return nil
 }
 
-// number reads a literal by the grammar of RFC 8259. An integer of at most 18 digits, which is below 2⁶³, has its value
-// at once. After a leading zero the literal ends: of 012 the rest is an error in the container, as in encoding/json.
+// number reads a literal by the grammar of RFC 8259. An integer of at most 18 digits, which is below 2⁶³, is converted
+// here. A literal ends after a leading zero: in 012 the container finds an error at the 1, as in encoding/json.
 func (p *parser) number() (Value, error) {
 	start := p.pos
 	negative := p.in[p.pos] == '-'
@@ -400,14 +400,14 @@ func (p *parser) number() (Value, error) {
 	return NumberOf(p.in[start:p.pos]), nil
 }
 
-// digits passes all digits from pos on, if there are any.
+// digits passes all digits from pos on. There may be none.
 func (p *parser) digits() {
 	for p.pos < len(p.in) && p.in[p.pos] >= '0' && p.in[p.pos] <= '9' {
 		p.pos++
 	}
 }
 
-// someDigits passes one digit or more. where says for the error what they belong to.
+// someDigits passes one digit or more. where is the end of the error message if there is none.
 func (p *parser) someDigits(where string) error {
 	start := p.pos
 	p.digits()
@@ -417,7 +417,8 @@ func (p *parser) someDigits(where string) error {
 	return p.broken(where)
 }
 
-// str reads a string. Without escapes and with valid UTF-8, which is nearly always, it is a part of the input.
+// str reads a string. If it is valid UTF-8 without escapes, as nearly all strings are, the result is a part of the
+// input.
 func (p *parser) str() (string, error) {
 	p.pos++
 	start, ascii := p.pos, true
@@ -444,11 +445,11 @@ func (p *parser) str() (string, error) {
 	}
 }
 
-// afterPlain returns the offset of the first byte from pos on that is a quote, a backslash, a control character or no
-// ASCII. It looks at eight bytes at a time: each of the four terms has the top bit of every byte set that it is about,
-// and perhaps of later ones, which does not matter as only the first counts. quote - ones, for example, borrows from a
-// byte that is 0, which w^('"'*ones) has where w has a quote: 0x00 - 0x01 = 0xff, whose top bit is set. The borrow may
-// disturb the bytes above it, which are the later ones.
+// afterPlain returns the offset of the first byte from pos on that is a quote, a backslash, a control character or not
+// ASCII. It tests eight bytes at a time. Each of the four terms has the top bit set in every byte of its class: w in
+// bytes that are not ASCII, w - 0x20 in control characters, and the last two in quotes and backslashes. For example,
+// the byte w^('"'*ones) is 0 where w has a quote, and 0x00 - 0x01 borrows and gives 0xff, whose top bit is set. The
+// borrow may falsify the bytes above it, which are the later ones, and so the first set bit is always right.
 func afterPlain(in string, pos int) int {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	for ; pos+8 <= len(in); pos += 8 {
@@ -464,13 +465,13 @@ func afterPlain(in string, pos int) int {
 	return pos
 }
 
-// eight is eight bytes as one word, the first one lowest.
+// eight loads eight bytes into one word, with the first byte lowest.
 func eight(b string) uint64 {
 	return uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 | uint64(b[4])<<32 | uint64(
 		b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
 }
 
-// appendValid appends text with U+FFFD for every byte that is no UTF-8.
+// appendValid appends text with U+FFFD for every byte that is not UTF-8.
 func appendValid(dst []byte, text string) []byte {
 	for _, r := range text {
 		dst = utf8.AppendRune(dst, r)
@@ -478,7 +479,7 @@ func appendValid(dst []byte, text string) []byte {
 	return dst
 }
 
-// escaped goes on with a string whose first escape is at pos.
+// escaped reads the rest of a string whose first escape is at pos.
 func (p *parser) escaped(start int) (string, error) {
 	buf := append(make([]byte, 0, 2*(p.pos-start)+16), p.in[start:p.pos]...)
 	for {
@@ -523,7 +524,7 @@ func (p *parser) escaped(start int) (string, error) {
 	}
 }
 
-// unicode reads uXXXX, and the second half of a surrogate pair if there is one. A lone half is U+FFFD.
+// unicode reads uXXXX, and the second half of a surrogate pair if it follows. A half without the other one is U+FFFD.
 func (p *parser) unicode() (rune, error) {
 	r, err := p.hex4()
 	if err != nil || !utf16.IsSurrogate(r) {
@@ -573,7 +574,7 @@ func (p *parser) literal(word string) error {
 	return nil
 }
 
-// next steps over white space and returns the byte behind it, 0 at the end.
+// next skips white space and returns the byte behind it, or 0 at the end of the input.
 func (p *parser) next() byte {
 	if p.pos < len(p.in) && p.in[p.pos] > ' ' {
 		return p.in[p.pos]
@@ -593,7 +594,7 @@ func (p *parser) skipSpace() byte {
 	return 0
 }
 
-// wanted is the error for something else than what has to stand at pos.
+// wanted returns the error for a byte at pos other than the required one, or for the end of the input.
 func (p *parser) wanted(where string) error {
 	if p.pos == len(p.in) {
 		return p.end()
@@ -601,13 +602,13 @@ func (p *parser) wanted(where string) error {
 	return p.unexpected(where)
 }
 
-// end is the error of input that ends too early.
+// end returns the error for input that ends too early.
 func (p *parser) end() error {
 	return &SyntaxError{Message: "unexpected end of JSON input", Offset: len(p.in)}
 }
 
-// broken is the error of a literal (a number, a word, an escape) that goes on otherwise than it must. Where the input
-// ends in a literal, encoding/json complains of a space that is not there: of "tru" as of "tru ".
+// broken returns the error for a literal (a number, a word, an escape) with a wrong byte at pos. If the input ends in
+// the literal, encoding/json reports a space that the input does not have: for "tru" as for "tru ".
 func (p *parser) broken(where string) error {
 	if p.pos == len(p.in) {
 		return &SyntaxError{Message: "invalid character ' ' " + where, Offset: p.pos}
@@ -615,12 +616,12 @@ func (p *parser) broken(where string) error {
 	return p.unexpected(where)
 }
 
-// unexpected is the error of the byte at pos, worded as encoding/json does.
+// unexpected returns the error for the byte at pos, with the text of encoding/json.
 func (p *parser) unexpected(where string) error {
 	return &SyntaxError{Message: "invalid character " + quoteChar(p.in[p.pos]) + " " + where, Offset: p.pos + 1}
 }
 
-// quoteChar words a byte as encoding/json does.
+// quoteChar quotes a byte as encoding/json does.
 func quoteChar(c byte) string {
 	switch c {
 	case '\'':

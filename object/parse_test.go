@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// texts are JSON and what is nearly JSON; the fuzz test starts from them, too.
+// texts are valid and invalid JSON. They are also the seeds of the fuzz test.
 var texts = []string{
 	``, ` `, `null`, `true`, `false`, `nul`, `nulx`, `tru`, `truth`, `falsy`, `f`, `0`, `-0`, `-`, `-x`, `00`, `01`, `1.`,
 	`1.x`, `1.5`, `1e`, `1e+`, `1e+x`, `1E-7`, `1e400`, `-1.25e-3`, `+1`, `.5`, `1 2`,
@@ -31,8 +31,8 @@ var texts = []string{
 	`'a'`, `{"a":'b'}`, `{"a\u0062":1}`,
 }
 
-// Whatever encoding/json says of a text, we say: whether it is JSON, the words and the place of the error, and what it
-// means.
+// ParseJSON agrees with encoding/json about every text: whether it is JSON, the text and the offset of the error, and
+// the value.
 func checkAgainstEncodingJSON(t *testing.T, text []byte) {
 	t.Helper()
 	got, err := ParseJSON(bytes.Clone(text))
@@ -57,7 +57,7 @@ func checkAgainstEncodingJSON(t *testing.T, text []byte) {
 	checkMeans(t, got.Value, want)
 }
 
-// checkMeans compares a value with what encoding/json makes of the text, member by member.
+// checkMeans compares a value with the result of encoding/json, member by member.
 func checkMeans(t *testing.T, got Value, want any) {
 	t.Helper()
 	switch want := want.(type) {
@@ -93,12 +93,12 @@ func checkMeans(t *testing.T, got Value, want any) {
 			t.Fatalf("%s is not %v", AppendJSON(nil, got), want)
 		}
 		if !strictlySorted(got.Members()) {
-			t.Fatalf("%s is not sorted", AppendJSON(nil, got))
+			t.Fatalf("the members of %s are not sorted", AppendJSON(nil, got))
 		}
 		for key, value := range want {
 			member, ok := got.Get(key)
 			if !ok {
-				t.Fatalf("%s has no %q", AppendJSON(nil, got), key)
+				t.Fatalf("%s has no key %q", AppendJSON(nil, got), key)
 			}
 			checkMeans(t, member, value)
 		}
@@ -132,14 +132,14 @@ func TestDepthIsLimited(t *testing.T) {
 			text := strings.Repeat(brackets[0], depth) + "1" + strings.Repeat(brackets[1], depth)
 			p, err := ParseJSON([]byte(text))
 			if ok != (err == nil) {
-				t.Errorf("%s, %d deep: %v", brackets[0], depth, err)
+				t.Errorf("%s, nested %d deep: %v", brackets[0], depth, err)
 			}
 			if err != nil {
 				checkAgainstEncodingJSON(t, []byte(text))
 				continue
 			}
 			if printed := AppendJSON(nil, p.Value); string(printed) != text {
-				t.Errorf("%d deep: printed %d bytes for %d", depth, len(printed), len(text))
+				t.Errorf("%d deep: a text of %[3]d bytes is printed as %[2]d", depth, len(printed), len(text))
 			}
 		}
 	}
@@ -188,8 +188,7 @@ func TestDuplicatesAreBounded(t *testing.T) {
 	if p.Value.Len() != 5000 || len(p.Duplicates) != maxDuplicates {
 		t.Errorf("%d members, %d duplicates", p.Value.Len(), len(p.Duplicates))
 	}
-	// Under a long key, the path of each would be as long: neither all of them are kept, nor looked up again and
-	// again.
+	// Below a long key, every path is as long as the key: only the first paths are built, and few are kept.
 	long := strings.Repeat("k", 1<<20)
 	for _, inner := range []string{strings.Repeat(`"a":1,`, 100_000) + `"a":1`,
 		strings.Repeat(`"a":{"x":1,"x":2},`, 100_000) + `"a":1`} {
@@ -205,7 +204,7 @@ func TestDuplicatesAreBounded(t *testing.T) {
 	}
 }
 
-// Slabs of the parser are cut so that nobody can grow into a neighbour's part.
+// The capacity of a container is its length, so that appending to it cannot overwrite its neighbour in a slab.
 func TestParsedContainersAreApart(t *testing.T) {
 	p, err := ParseJSON([]byte(`{"a":{"x":1},"b":{"y":2},"l":[[1],[2]]}`))
 	if err != nil {
@@ -214,7 +213,7 @@ func TestParsedContainersAreApart(t *testing.T) {
 	a := p.Value.At("a").Members()
 	_ = append(a[:len(a):len(a)], Member{Key: "z"})
 	if cap(p.Value.At("a").Members()) != 1 || cap(p.Value.At("l").Items()[0].Items()) != 1 {
-		t.Error("a container has room for more than it holds")
+		t.Error("a container has spare capacity")
 	}
 }
 
@@ -234,7 +233,7 @@ func TestUntyped(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := string(AppendJSON(nil, v)); got != want {
-			t.Errorf("%s: %s, not %s", text, got, want)
+			t.Errorf("%s: %s, want %s", text, got, want)
 		}
 	}
 	p, err := ParseJSON([]byte(`{"a":[1,1e400]}`))
@@ -250,7 +249,7 @@ func TestUntyped(t *testing.T) {
 		t.Fatal(err)
 	}
 	if v, err := same.Value.Untyped(); err != nil || v != same.Value {
-		t.Error("a value without literals is not shared")
+		t.Error("a value without Numbers was copied")
 	}
 }
 
@@ -295,17 +294,17 @@ func TestPositions(t *testing.T) {
 	} {
 		for i, at := range parsed.Positions(paths, nth) {
 			if want[i] == "" && at >= 0 || want[i] != "" && (at < 0 || !strings.HasPrefix(text[at:], want[i])) {
-				t.Errorf("%s for the time %d: at %d", paths[i], nth, at)
+				t.Errorf("occurrence %[2]d of %[1]s: at %[3]d", paths[i], nth, at)
 			}
 		}
 	}
 	fromYAML, err := ParseYAML([]byte("a: 1"))
 	if err != nil || fromYAML.Positions([]string{"a"}, 1) != nil {
-		t.Errorf("YAML has positions (%v)", err)
+		t.Errorf("a YAML document has positions (%v)", err)
 	}
 }
 
-// What is passed over is checked as all the rest is. SPEC: DEL-6
+// Members that are not kept are checked like the others. SPEC: DEL-6
 func TestParseMembers(t *testing.T) {
 	const text = `{"apiVersion":"v1","spec":{"a":[1,{"metadata":2},[]],"b":{}},"metadata":{"name":"x","l":[{}]},"z":null}`
 	parsed, err := ParseMembers([]byte(text), "apiVersion", "metadata")
@@ -321,7 +320,7 @@ func TestParseMembers(t *testing.T) {
 			_, err := ParseJSON([]byte(wrong))
 			_, skimmed := ParseMembers([]byte(wrong), "apiVersion", "metadata")
 			if fmt.Sprint(err) != fmt.Sprint(skimmed) {
-				t.Fatalf("%s: %v, not %v", wrong, skimmed, err)
+				t.Fatalf("%s: ParseMembers fails with %v, ParseJSON with %v", wrong, skimmed, err)
 			}
 		}
 	}

@@ -7,13 +7,13 @@ import (
 	"unsafe"
 )
 
-// Positions are the offsets of members in the text of a parsed document, by their paths in the form of Duplicates:
-// that of the nth occurrence of each key in its map, counted from 1. An offset is -1 if there are fewer. The result is
-// nil if the document was not JSON.
+// Positions returns the offsets of members in the text of a parsed document, by their paths in the form of Duplicates:
+// for each path, the offset of the nth occurrence of its key in its map, counted from 1, or -1 if there are fewer. The
+// result is nil if the document was not JSON.
 //
-// The text is read a second time, and only those parts that lead to one of the paths: a parser that kept the offset of
-// every member would cost every request what few need. Of the text {"a":{"b":1,"b":2}} and the path a.b, the first
-// position is 6, and the second one 12. They decide the order in which the reference reports fields.
+// The text is read a second time, but only the parts that lead to one of the paths: a parser that recorded the offset
+// of every member would make every request pay for what few need. In the text {"a":{"b":1,"b":2}}, the path a.b has the
+// first position 6, and the second one 12. The positions decide the order in which the reference reports fields.
 func (p *Parsed) Positions(paths []string, nth int) []int {
 	if p.text == "" {
 		return nil
@@ -30,7 +30,7 @@ func (p *Parsed) Positions(paths []string, nth int) []int {
 	return f.at
 }
 
-// inOrder are the duplicates in the order of their second occurrences in the text, which is the order in which the
+// inOrder returns the duplicates in the order of their second occurrences in the text, which is the order in which the
 // reference reports them. The parser finds them in another order: that in which containers end.
 func (p *Parsed) inOrder() []string {
 	at := p.Positions(p.Duplicates, 2)
@@ -46,21 +46,21 @@ func (p *Parsed) inOrder() []string {
 	return sorted
 }
 
-// finder looks for paths in the text of a document that has been parsed before: it is well-formed, and not nested too
-// deep.
+// finder looks for paths in the text of a document that has been parsed before, so that the text is well-formed and its
+// depth is bounded.
 type finder struct {
 	text  string
-	data  []byte // the same
+	data  []byte // the bytes of text
 	nth   int
 	paths []string
-	seen  []int // how often each has been there
+	seen  []int // how many occurrences of each path have been found
 	at    []int // the result
 }
 
-// value searches the value at pos for the paths that lead through it: those with these indices, which agree in their
-// first length bytes. It returns the offset behind the value. A value that no path leads through is skipped without
-// reading its keys. Names with dots in them may look like longer paths ("a.b" in the top, or b in a); both are
-// followed.
+// value searches the value at pos for the paths that lead through it: those with the indices in through, whose first
+// length bytes are the path of the value. It returns the offset behind the value. A value on none of the paths is
+// skipped without reading its keys. A key with a dot may look like a longer path (the key "a.b" at the top level, or b
+// in a); both are followed.
 func (f *finder) value(pos int, through []int, length int) int {
 	if len(through) == 0 || f.text[pos] != '{' && f.text[pos] != '[' {
 		return skip(f.data, pos)
@@ -74,7 +74,7 @@ func (f *finder) value(pos int, through []int, length int) int {
 		element, start := "["+strconv.Itoa(index)+"]", pos
 		if closing == '}' {
 			again := parser{in: f.text, pos: pos}
-			element, _ = again.str() // it has been read before
+			element, _ = again.str() // cannot fail: the key has been parsed before
 			if length > 0 {
 				element = "." + element
 			}

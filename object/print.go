@@ -9,12 +9,12 @@ import (
 	"plinth/internal/invariants"
 )
 
-// leading are the members that come first at the top of an object: whoever reads only the beginning of stored bytes
-// (Locate, the index of owners) finds type and metadata there, whatever the object holds otherwise.
+// leading are the members that come first at the top level of an object. So readers that need only the beginning of
+// stored bytes (Locate, the index of owners) find type and metadata there, whatever else the object contains.
 var leading = [...]string{"apiVersion", "kind", "metadata"}
 
-// AppendJSON prints a value, members in byte order. It appends to dst and allocates nothing else: it needs no buffers
-// of its own, since the members of a map are sorted already.
+// AppendJSON prints a value, members in byte order. It appends to dst and allocates nothing else: the members of a map
+// are already sorted, so it needs no scratch buffer.
 func AppendJSON(dst []byte, v Value) []byte {
 	var p printer
 	return p.value(dst, v)
@@ -26,8 +26,8 @@ func AppendObject(dst []byte, v Value) []byte {
 	return p.object(dst, v)
 }
 
-// AppendStored is AppendObject for a caller that keeps the value beside its text. exact says that the value is the one
-// that a reader of the text gets:
+// AppendStored is AppendObject for a caller that keeps the value together with its text. exact says that a reader of
+// the text gets the same value:
 //
 //	exact ⇒ ParseJSON(text) = v
 //
@@ -41,9 +41,9 @@ func AppendStored(dst []byte, v Value) (text []byte, exact bool) {
 	return text, !p.changed
 }
 
-// printer prints values. It is passed by pointer, and stays on the stack.
+// printer prints values. It is passed by pointer, and does not escape to the heap.
 type printer struct {
-	changed bool // the text is read as another value
+	changed bool // parsing the text gives another value
 }
 
 // value appends a value with its members in byte order.
@@ -83,7 +83,7 @@ func (p *printer) value(dst []byte, v Value) []byte {
 	}
 }
 
-// object appends a value in canonical form. The leading members are looked up and then passed over. Below the top,
+// object appends a value in canonical form: first the leading members, and then the others. Below the top level,
 // metadata is a member like any other.
 func (p *printer) object(dst []byte, v Value) []byte {
 	if v.kind != Map {
@@ -106,7 +106,7 @@ func (p *printer) object(dst []byte, v Value) []byte {
 	return append(dst, '}')
 }
 
-// appendComma appends a comma unless nothing stands behind start yet.
+// appendComma appends a comma unless it would be the first byte behind start.
 func appendComma(dst []byte, start int) []byte {
 	if len(dst) == start {
 		return dst
@@ -120,8 +120,8 @@ func (p *printer) member(dst []byte, m Member) []byte {
 	return p.value(dst, m.Value)
 }
 
-// appendFloat prints as encoding/json does (ECMAScript's form): 1e+21 and 0.000001, but 1e-7 and not 1e-07. What JSON
-// cannot say is null. 1.0 is printed as 1, which is read as an Int: see AppendStored.
+// appendFloat prints as encoding/json does (ECMAScript's form): 1e+21 and 0.000001, but 1e-7 and not 1e-07. Numbers
+// that JSON cannot express become null. 1.0 is printed as 1, which is read as an Int: see AppendStored.
 func appendFloat(dst []byte, f float64) []byte {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return append(dst, "null"...)
@@ -138,8 +138,8 @@ func appendFloat(dst []byte, f float64) []byte {
 	return dst
 }
 
-// plain holds the ASCII characters that stand for themselves in a string. Like encoding/json, and so like the
-// reference, we escape <, > and &, too.
+// plain holds the ASCII characters that are printed without an escape. Like encoding/json, and therefore like the
+// reference, the printer also escapes <, > and &.
 var plain = func() (t [utf8.RuneSelf]bool) {
 	for c := 0x20; c < utf8.RuneSelf; c++ {
 		t[c] = c != '"' && c != '\\' && c != '<' && c != '>' && c != '&'
@@ -155,7 +155,7 @@ func AppendString(dst []byte, s string) []byte {
 	return p.text(dst, s)
 }
 
-// text appends a string in quotes. What stands for itself, mostly all of it, is copied in one piece.
+// text appends a string in quotes. Runs of bytes that need no escape, usually the whole string, are copied at once.
 func (p *printer) text(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	start := 0
@@ -187,8 +187,9 @@ func (p *printer) text(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// afterPrintable returns the offset of the first byte from pos on that does not stand for itself, or is no ASCII. It
-// looks at eight bytes at a time, as afterPlain does; a < and a > differ in one bit.
+// afterPrintable returns the offset of the first byte from pos on that needs an escape or is not ASCII. It tests eight
+// bytes at a time, as afterPlain does. < and > differ in one bit, which is set in all bytes before the comparison, so
+// that one term finds both.
 func afterPrintable(s string, pos int) int {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	for ; pos+8 <= len(s); pos += 8 {
@@ -205,7 +206,7 @@ func afterPrintable(s string, pos int) int {
 	return pos
 }
 
-// appendEscape appends the escape of an ASCII character, the short form where JSON has one.
+// appendEscape appends the escape of an ASCII character, in its short form if JSON has one.
 func appendEscape(dst []byte, c byte) []byte {
 	switch c {
 	case '"', '\\':

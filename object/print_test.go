@@ -43,7 +43,7 @@ func FuzzAppendFloat(f *testing.F) {
 	})
 }
 
-// What is printed of a text means what the text means, and is printed once more as itself.
+// The text that is printed of a parsed text is parsed as the same value, and printed unchanged.
 func FuzzAppendJSON(f *testing.F) {
 	for _, text := range texts {
 		f.Add([]byte(text))
@@ -60,16 +60,16 @@ func FuzzAppendJSON(f *testing.F) {
 				t.Fatalf("%q is printed as %q: %v", text, once, err)
 			}
 			if _, exact := AppendStored(nil, p.Value); !exact {
-				t.Fatalf("%q is said not to be printed exactly", text)
+				t.Fatalf("%q: AppendStored returns exact = false", text)
 			}
 			if twice := appendTo(nil, again.Value); string(twice) != string(once) || !Equal(again.Value, p.Value) {
-				t.Fatalf("%q is printed as %q and that as %q", text, once, twice)
+				t.Fatalf("%q is printed as %q, and that as %q", text, once, twice)
 			}
 		}
 	})
 }
 
-// Exact is said of what is read back as it was, and of nothing else.
+// exact is true if and only if parsing the text gives the same value.
 func TestAppendStored(t *testing.T) {
 	invalid := StringOf("\xff")
 	for _, c := range []struct {
@@ -87,14 +87,14 @@ func TestAppendStored(t *testing.T) {
 	} {
 		text, exact := AppendStored(nil, c.value)
 		if want := AppendObject(nil, c.value); string(text) != string(want) {
-			t.Errorf("%s, not %s", text, want)
+			t.Errorf("AppendStored prints %s, AppendObject %s", text, want)
 		}
 		p, err := ParseJSON(text)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if exact != c.exact || exact != Equal(p.Value, c.value) {
-			t.Errorf("%s: exact %v, and it is read back as %s", text, exact, printed(p.Value))
+			t.Errorf("%s: exact is %v, and the text is parsed as %s", text, exact, printed(p.Value))
 		}
 	}
 }
@@ -134,7 +134,7 @@ func TestNumbersAreExact(t *testing.T) {
 			t.Errorf("%s is printed as %s", literal, got)
 		}
 		if i, err := strconv.ParseInt(literal, 10, 64); err == nil && p.Value.Int() != i {
-			t.Errorf("%s is %d", literal, p.Value.Int())
+			t.Errorf("the Int of %s is %d", literal, p.Value.Int())
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"plinth/internal/invariants"
 )
 
-// Kind says what a Value is.
+// Kind is the kind of a Value.
 type Kind uint8
 
 // The kinds of values. The zero Value is Null.
@@ -19,7 +19,7 @@ const (
 	Bool        // true or false
 	Int         // an integer of 64 bits
 	Float       // a floating point number of 64 bits
-	Number      // a number literal that no type has been given yet, and that is no Int
+	Number      // a number literal that is not an Int and has not been decoded with a type
 	String      // Unicode text
 	List        // values in order
 	Map         // members sorted by key, each key once
@@ -30,27 +30,28 @@ var kindNames = [...]string{"null", "bool", "number", "number", "number", "strin
 // String is the JSON name of the kind.
 func (k Kind) String() string { return kindNames[k] }
 
-// Value is one immutable value. It takes 24 bytes: scalars stand in it, everything else is behind the pointer.
+// Value is one immutable value. It takes 24 bytes, which contain a scalar or point to the content.
 //
-// The obvious form, any with map[string]any and []any as in unstructured objects, costs an allocation per scalar, a
-// hash table per map, and a copy of all of it wherever two owners might change it. A Value is copied as three words, a
-// map is one slice of members, and nothing is ever copied for fear of a change. The price is that a change copies the
-// members of each map on its way (WithAt), and that a member of a large map is found by binary search.
+// The obvious representation, any with map[string]any and []any as in unstructured objects, costs an allocation per
+// scalar, a hash table per map, and a copy of all of it wherever two owners might change it. A Value is copied as three
+// words, a map is one slice of members, and because values are immutable, no copy is made as a precaution. The price is
+// that a change copies the members of each map on its path (WithAt), and that a member of a large map is found by
+// binary search.
 //
 // For example, {"a": [1, "xy"]} is
 //
 //	Value  kind: Map, n: 1, p ─→ Member  Key: "a", Value  kind: List, n: 2, p ─→ Value  kind: Int, n: 1
 //	                                                                           Value  kind: String, n: 2, p ─→ "xy"
 //
-// with one slice of one member, one slice of two values, and the text of the input. What p points to is always the data
-// of a string or a slice, or nil where n is 0. A field per form (string, slice of values, slice of members) would make
-// a Value 80 bytes.
+// with one slice of one member, one slice of two values, and the text of the input. p always points to the data of a
+// string or a slice, or is nil if n is 0. With separate fields for a string, a slice of values and a slice of members,
+// a Value would take 80 bytes.
 //
-// Two Values that are equal by == share their memory and so have equal content. The reverse holds for null, Bool, Int
-// and Float only: two equal strings may stand at different places.
+// Two Values that are equal by == share their memory and so have equal content. The reverse holds only for null, Bool,
+// Int and Float: two equal strings may have different addresses.
 type Value struct {
-	// Bool: 0 or 1. Int: the integer. Float: its bits. The others: how much is at p, in bytes (Number, String), values
-	// (List) or members (Map).
+	// Bool: 0 or 1. Int: the integer. Float: its bits. Otherwise the length of the data at p in bytes (Number, String),
+	// values (List) or members (Map).
 	n    uint64
 	p    unsafe.Pointer
 	kind Kind
@@ -82,8 +83,8 @@ func FloatOf(f float64) Value { return Value{kind: Float, n: math.Float64bits(f)
 // StringOf makes a string.
 func StringOf(s string) Value { return textOf(String, s) }
 
-// NumberOf makes an untyped number from a JSON number literal; one that fits 64 bits is an Int at once. The literal is
-// printed as it is, so that it must be one.
+// NumberOf makes an untyped number from a JSON number literal, or an Int if it fits 64 bits. literal must be valid,
+// because it is printed unchanged.
 func NumberOf(literal string) Value {
 	if i, ok := parseInt(literal); ok {
 		return IntOf(i)
@@ -91,18 +92,18 @@ func NumberOf(literal string) Value {
 	return textOf(Number, literal)
 }
 
-// textOf is a String or Number that shares the memory of s.
+// textOf makes a String or Number that shares the memory of s.
 func textOf(k Kind, s string) Value {
 	return Value{kind: k, n: uint64(len(s)), p: unsafe.Pointer(unsafe.StringData(s))}
 }
 
-// ListOf makes a list of these items. It keeps the slice: do not change it afterwards.
+// ListOf makes a list of these items. It keeps the slice, which must not be changed afterwards.
 func ListOf(items ...Value) Value {
 	return Value{kind: List, n: uint64(len(items)), p: unsafe.Pointer(unsafe.SliceData(items))}
 }
 
-// MapOf makes a map of members in any order; of two with one key, the later one stays. It keeps the slice and orders
-// it: do not use it afterwards.
+// MapOf makes a map of members in any order; the last one of several equal keys counts. It sorts and keeps the slice,
+// which must not be used afterwards.
 func MapOf(members ...Member) Value {
 	if !strictlySorted(members) {
 		slices.SortStableFunc(members, func(a, b Member) int { return strings.Compare(a.Key, b.Key) })
@@ -115,7 +116,7 @@ func MapOf(members ...Member) Value {
 //
 //	members[i].Key < members[i+1].Key
 //
-// Get searches by it, merges walk two maps in parallel by it, and the canonical form is printed by it.
+// Get relies on it for its search, merges for walking two maps in parallel, and printing for the canonical order.
 func mapOf(members []Member) Value {
 	if invariants.Enabled {
 		mustHold(strictlySorted(members), "object: members of a map out of order")
@@ -141,7 +142,7 @@ func Fields(keysAndValues ...any) Value {
 	return MapOf(members...)
 }
 
-// strictlySorted says whether keys ascend, each once.
+// strictlySorted says whether keys ascend without duplicates.
 func strictlySorted(members []Member) bool {
 	for i := 1; i < len(members); i++ {
 		if members[i-1].Key >= members[i].Key {
@@ -163,7 +164,7 @@ func lastOfEach(sorted []Member) []Member {
 	return kept
 }
 
-// Kind says what the value is.
+// Kind returns the kind of the value.
 func (v Value) Kind() Kind { return v.kind }
 
 // IsNull says whether the value is null.
@@ -239,7 +240,7 @@ func (v Value) Members() []Member {
 // which is quicker than comparing their text in a binary search.
 const few = 12
 
-// Get finds the member of a map with this key. Every other kind has none.
+// Get finds the member of a map with this key. Values of other kinds have no members.
 func (v Value) Get(key string) (Value, bool) {
 	members := v.Members()
 	if len(members) <= few {
@@ -256,7 +257,7 @@ func (v Value) Get(key string) (Value, bool) {
 	return Nil, false
 }
 
-// At walks down maps by these keys and is null where the way ends.
+// At follows these keys through nested maps. It returns null if one of them is missing.
 func (v Value) At(keys ...string) Value {
 	for _, k := range keys {
 		v, _ = v.Get(k)
@@ -264,7 +265,7 @@ func (v Value) At(keys ...string) Value {
 	return v
 }
 
-// find is the position of a key in sorted members, or the one where it would have to be inserted. It is a binary search
+// find returns the position of a key in sorted members, or the position at which to insert it. It is a binary search
 // without a comparison function, as every request makes many.
 func find(members []Member, key string) (int, bool) {
 	lo, hi := 0, len(members)
@@ -279,9 +280,9 @@ func find(members []Member, key string) (int, bool) {
 	return lo, lo < len(members) && members[lo].Key == key
 }
 
-// With is the map with this member set. Null counts as an empty map; it panics on any other kind, which is a
-// programming error: whoever calls it has checked the type. It copies the members, so that setting n members of a large
-// map one by one takes quadratic time: see Edit. A member that is the same memory already leaves the map as it is.
+// With returns the map with this member set. Null counts as an empty map; on any other kind it panics, because callers
+// must have checked the type. It copies the members, so that setting n members of a large map one by one takes
+// quadratic time: see Edit. If the map already has a member that is == value, With returns the map itself.
 func (v Value) With(key string, value Value) Value {
 	if v.kind != Map && v.kind != Null {
 		panic("object: With on " + v.kind.String())
@@ -303,7 +304,7 @@ func (v Value) With(key string, value Value) Value {
 	return mapOf(members)
 }
 
-// WithAt is With at the end of a way down maps; maps that are missing on the way are made. Only the maps on the way are
+// WithAt is With at the end of a path of maps. Missing maps on the path are created. Only the maps on the path are
 // copied: v.WithAt(x, "metadata", "uid") shares spec and status with v.
 func (v Value) WithAt(value Value, keys ...string) Value {
 	if len(keys) == 1 {
@@ -313,7 +314,7 @@ func (v Value) WithAt(value Value, keys ...string) Value {
 	return v.With(keys[0], child.WithAt(value, keys[1:]...))
 }
 
-// Without is the map without this member, and any other value as it is.
+// Without returns the map without this member. Values of other kinds are returned unchanged.
 func (v Value) Without(key string) Value {
 	old := v.Members()
 	i, found := find(old, key)
@@ -326,7 +327,7 @@ func (v Value) Without(key string) Value {
 	return mapOf(members)
 }
 
-// WithoutAt is Without at the end of a way down maps; where the way ends early, nothing changes.
+// WithoutAt is Without at the end of a path of maps. If the path does not exist, the value is returned unchanged.
 func (v Value) WithoutAt(keys ...string) Value {
 	if len(keys) == 1 {
 		return v.Without(keys[0])
@@ -338,16 +339,16 @@ func (v Value) WithoutAt(keys ...string) Value {
 	return v.With(keys[0], child.WithoutAt(keys[1:]...))
 }
 
-// WithItem is the list with item i replaced. i must be an index of the list.
+// WithItem returns the list with item i replaced. i must be an index of the list.
 func (v Value) WithItem(i int, item Value) Value {
 	items := slices.Clone(v.Items())
 	items[i] = item
 	return ListOf(items...)
 }
 
-// Untyped is the value as it is understood without a schema: literals that are no 64-bit integers become floats, at
-// every depth, as in the reference's UnmarshalJSON of unstructured objects. It fails on a literal beyond the range of a
-// float, 1e999.
+// Untyped returns the value as it is interpreted without a schema: literals that are not 64-bit integers become floats,
+// at every depth, as in the reference's UnmarshalJSON of unstructured objects. It fails on a literal beyond the range
+// of a float, such as 1e999.
 func (v Value) Untyped() (Value, error) {
 	return v.Scalars(func(v Value) (Value, error) {
 		if v.kind != Number {
@@ -361,9 +362,8 @@ func (v Value) Untyped() (Value, error) {
 	})
 }
 
-// Scalars is the value with every scalar in it, at every depth, replaced by what change makes of it. It fails where
-// change does. Each list and map of which something changes is copied once, however much of it changes; all others are
-// shared.
+// Scalars returns the value with every scalar, at every depth, replaced by the result of change. It returns the first
+// error of change. A list or map with changes is copied once, however many there are; all others are shared.
 func (v Value) Scalars(change func(Value) (Value, error)) (Value, error) {
 	switch v.kind {
 	case List:
@@ -408,7 +408,7 @@ func (v Value) Scalars(change func(Value) (Value, error)) (Value, error) {
 	return change(v)
 }
 
-// NumberError is a number literal that no number type can hold.
+// NumberError is a number literal beyond the range of all number types.
 type NumberError struct{ Literal string }
 
 func (e *NumberError) Error() string {
@@ -416,8 +416,8 @@ func (e *NumberError) Error() string {
 }
 
 // Equal says whether two values have the same content. An Int and a Float of the same number differ, as their types do.
-// Two Numbers are compared as text: 1.0 and 1.00 differ. Shared subtrees are not walked, so that comparing an object
-// with one that was made from it costs what was changed.
+// Two Numbers are compared as text: 1.0 and 1.00 differ. Shared subtrees are not walked, so that the cost of comparing
+// an object with one that was derived from it depends on the size of the changes.
 func Equal(a, b Value) bool {
 	if a.kind != b.kind {
 		return false
@@ -447,9 +447,9 @@ func parseInt(literal string) (int64, bool) {
 	return i, err == nil
 }
 
-// Edit is the map with these members set and those keys dropped, made in one go: With for each of n members would copy
-// the map n times. A key that is both set and dropped is set. Null counts as an empty map. drop is for a few keys: each
-// member is compared with each of them.
+// Edit returns the map with these members set and those keys dropped. It copies the map once, where With for each of n
+// members would copy it n times. A key that is both set and dropped is set. Null counts as an empty map. drop is for a
+// few keys: each member is compared with each of them.
 func (v Value) Edit(set []Member, drop ...string) Value {
 	old := v.Members()
 	if len(set) == 0 && v.kind == Map && !slices.ContainsFunc(old,

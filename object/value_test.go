@@ -57,13 +57,13 @@ func twinPrinted(t *testing.T, twin any) string {
 	return string(text)
 }
 
-// Values behave as map[string]any and []any do, except that the old one stays as it was.
+// Values behave like map[string]any and []any, except that a change leaves the old value unchanged.
 func TestValuesAgainstTheirTwins(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 5_000 {
 		v, twin := random(r, 4)
 		if got, want := printed(v), twinPrinted(t, twin); got != want {
-			t.Fatalf("%s is not %s", got, want)
+			t.Fatalf("%s, want %s", got, want)
 		}
 		old, ok := twin.(map[string]any)
 		if !ok {
@@ -88,18 +88,18 @@ func TestValuesAgainstTheirTwins(t *testing.T) {
 			"Edit":    {v.Edit([]Member{{key, add}}, drop), edited},
 		} {
 			if text, want := printed(got.v), twinPrinted(t, got.twin); text != want {
-				t.Fatalf("%s %q, %q of %s: %s, not %s", what, key, drop, before, text, want)
+				t.Fatalf("%s %q, %q of %s: %s, want %s", what, key, drop, before, text, want)
 			}
 		}
 		if after := printed(v); after != before {
-			t.Fatalf("%s has become %s", before, after)
+			t.Fatalf("With, Without or Edit has changed %s to %s", before, after)
 		}
 		value, has := v.Get(key)
 		if _, want := old[key]; has != want || v.Len() != len(old) {
-			t.Fatalf("Get %q of %s: %v", key, before, has)
+			t.Fatalf("Get %q of %s finds it: %v", key, before, has)
 		}
 		if has && !Equal(v.With(key, value), v) || !has && v.Without(key) != v {
-			t.Fatalf("%q of %s: nothing changes, and yet it does", key, before)
+			t.Fatalf("setting %q of %s to its value, or dropping it where it is absent, changes the value", key, before)
 		}
 	}
 }
@@ -112,7 +112,7 @@ func clone(m map[string]any) map[string]any {
 	return c
 }
 
-// Two values are equal if they print the same, but for an integer and a float of one value.
+// Two values are equal if and only if their texts are, except an integer and a float of the same number.
 func TestEqual(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	var values []Value
@@ -124,21 +124,21 @@ func TestEqual(t *testing.T) {
 			t.Fatal(err)
 		}
 		if untyped, err := again.Value.Untyped(); err != nil || !Equal(v, untyped) {
-			t.Errorf("%s is not what it is read as", printed(v))
+			t.Errorf("%s is not equal to the value that its text is parsed as", printed(v))
 		}
 	}
 	for _, a := range values {
 		for _, b := range values {
 			if got, want := Equal(a, b), printed(a) == printed(b); got != want {
-				t.Errorf("%s and %s: %v", printed(a), printed(b), got)
+				t.Errorf("Equal(%s, %s) = %v", printed(a), printed(b), got)
 			}
 		}
 	}
 	if Equal(IntOf(1), FloatOf(1)) {
-		t.Error("an integer and a float")
+		t.Error("an integer and a float are equal")
 	}
 	if !Equal(ListOf(), ListOf([]Value{}...)) || Equal(ListOf(), Nil) || Equal(MapOf(), Nil) || Equal(ListOf(), MapOf()) {
-		t.Error("empty ones")
+		t.Error("wrong equality of empty lists, empty maps and null")
 	}
 }
 
@@ -149,7 +149,7 @@ func TestWays(t *testing.T) {
 	}
 	if v.At("spec", "template", "replicas").Int() != 1 || !v.At("spec", "none", "replicas").IsNull() ||
 		!v.At("spec", "template", "replicas", "deeper").IsNull() {
-		t.Error("At")
+		t.Error("At does not find a value, or finds one at a path that does not exist")
 	}
 	for _, c := range []struct {
 		way  []string
@@ -173,7 +173,7 @@ func TestWays(t *testing.T) {
 	}
 }
 
-// Asked for something it is not, a value says the zero value.
+// The accessors of other kinds return the zero value.
 func TestAccessors(t *testing.T) {
 	all := map[Kind]Value{
 		Null: Nil, Bool: BoolOf(true), Int: IntOf(-7), Float: FloatOf(2.5), Number: NumberOf("1e2"), String: StringOf("s"),
@@ -189,7 +189,7 @@ func TestAccessors(t *testing.T) {
 			List:   {List, false, false, int64(0), 0.0, "", 1, 0, 1}, Map: {Map, false, false, int64(0), 0.0, "", 0, 1, 1},
 		}[kind]
 		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%v: %v, not %v", kind, got, want)
+			t.Errorf("%v: %v, want %v", kind, got, want)
 		}
 	}
 	for _, kind := range []Kind{Bool, Int, String, List} {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// apiModule is where the sources of k8s.io/api are, and with them one filled-in object of every kind.
+// apiModule is the directory of the module k8s.io/api, which contains a filled-in object of every kind.
 var apiModule = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/api").Output()
 	return strings.TrimSpace(string(out)), err
@@ -26,8 +26,8 @@ func vectorDir(tb testing.TB) string {
 	return filepath.Join(dir, "testdata", "HEAD")
 }
 
-// Every vector says the same as JSON and as YAML, means what encoding/json reads in it, and prints as bytes that are
-// read and printed as themselves.
+// Every vector is the same value in JSON and in YAML and the same as with encoding/json, and its text is parsed and
+// printed unchanged.
 //
 // SPEC: MED-1, MED-2.
 func TestVectorsRoundTrip(t *testing.T) {
@@ -51,7 +51,7 @@ func TestVectorsRoundTrip(t *testing.T) {
 				t.Fatal(err)
 			}
 			if second := AppendObject(nil, again.Value); !bytes.Equal(printed, second) || !Equal(again.Value, fromJSON) {
-				t.Errorf("printed and read again:\n%s\n%s", printed, second)
+				t.Errorf("printed, and parsed and printed again:\n%s\n%s", printed, second)
 			}
 			text, err := os.ReadFile(file)
 			if err != nil {
@@ -77,7 +77,7 @@ func TestVectorsRoundTrip(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !Equal(back.Value, fromJSON) {
-				t.Errorf("printed as YAML and read again: %s", AppendJSON(nil, back.Value))
+				t.Errorf("printed as YAML and parsed: %s", AppendJSON(nil, back.Value))
 			}
 		})
 	}

@@ -32,7 +32,7 @@ func TestParseYAML(t *testing.T) {
 	}
 	for _, text := range []string{"a: b: c", "\t- x", "a: [1", "a: *nobody", "? {a: 1}\n: 2", "- a\nb"} {
 		if p, err := ParseYAML([]byte(text)); err == nil {
-			t.Errorf("%q is read as %s", text, printed(p.Value))
+			t.Errorf("%q is parsed as %s", text, printed(p.Value))
 		}
 	}
 }
@@ -45,11 +45,11 @@ func TestYAMLDuplicates(t *testing.T) {
 	if got := printed(p.Value); got != `{"a":3,"spec":{"replicas":2}}` {
 		t.Error(got)
 	}
-	// The lines come in the order of a Go map.
-	said := strings.Join(p.Duplicates, "\n")
+	// The library's order of the lines is random: that of a Go map.
+	lines := strings.Join(p.Duplicates, "\n")
 	for _, want := range []string{`line 4: key "replicas" already set in map`, `line 5: key "a" already set in map`} {
-		if !strings.Contains(said, want) {
-			t.Errorf("%q is not told in %q", want, said)
+		if !strings.Contains(lines, want) {
+			t.Errorf("%q is missing in %q", want, lines)
 		}
 	}
 }
@@ -69,7 +69,7 @@ func TestYAMLBombs(t *testing.T) {
 	for name, text := range map[string]string{
 		"billion laughs": laughs,
 		"doubling maps":  merges,
-		"itself":         "a: &a [*a]",
+		"self-reference": "a: &a [*a]",
 		"deep flow":      strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000),
 		"deep blocks":    strings.Repeat("- ", 100_000) + "x",
 	} {
@@ -78,7 +78,7 @@ func TestYAMLBombs(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			start := time.Now()
 			if p, err := ParseYAML([]byte(text)); err == nil {
-				t.Errorf("accepted: %d bytes as JSON", len(AppendJSON(nil, p.Value)))
+				t.Errorf("accepted, and %d bytes long as JSON", len(AppendJSON(nil, p.Value)))
 			}
 			runtime.ReadMemStats(&after)
 			if took := time.Since(start); took > 10*time.Second {
@@ -91,7 +91,7 @@ func TestYAMLBombs(t *testing.T) {
 	}
 }
 
-// SPEC: WRITE-6: what aliases expand to counts as if it stood there, however few nodes it is.
+// SPEC: WRITE-6: the length of the expansion of aliases counts, however few nodes it has.
 func TestYAMLExpansion(t *testing.T) {
 	scalar := strings.Repeat("x", 100_000)
 	for name, text := range map[string]string{
@@ -99,10 +99,10 @@ func TestYAMLExpansion(t *testing.T) {
 		"a long key":    "a: &a " + scalar + "\nb: [" + strings.Repeat("{*a : 1},", 10_000) + "]",
 		"a binary scalar": "a: &a !!binary " + strings.Repeat("eHh4", 25_000) + "\nb: [" + strings.Repeat("*a,",
 			25_000) + "]",
-		"a number of a sort": "a: &a 1" + strings.Repeat("_1", 50_000) + "\nb: [" + strings.Repeat("*a,", 25_000) + "]",
+		"a long number":      "a: &a 1" + strings.Repeat("_1", 50_000) + "\nb: [" + strings.Repeat("*a,", 25_000) + "]",
 		"aliases of aliases": "a: &a " + scalar + "\nb: &b [" + strings.Repeat("*a,", 20) + "]\nc: [*b,*b]",
 		"merged maps":        "a: &a {k: " + scalar + "}\nb: [" + strings.Repeat("{<<: *a},", 10_000) + "]",
-		"behind all else":    "a: &a [" + strings.Repeat(scalar+",", 20) + "]\nb: *a\nc: *a",
+		"at the end":         "a: &a [" + strings.Repeat(scalar+",", 20) + "]\nb: *a\nc: *a",
 	} {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
@@ -110,7 +110,7 @@ func TestYAMLExpansion(t *testing.T) {
 			_, err := ParseYAML([]byte(text))
 			runtime.ReadMemStats(&after)
 			if !errors.Is(err, ErrExpansion) {
-				t.Errorf("%v", err)
+				t.Errorf("error %v, want ErrExpansion", err)
 			}
 			if spent := after.TotalAlloc - before.TotalAlloc; spent > 64<<20 {
 				t.Errorf("allocated %d MiB for %d kB", spent>>20, len(text)>>10)
@@ -118,10 +118,10 @@ func TestYAMLExpansion(t *testing.T) {
 		})
 	}
 	for name, text := range map[string]string{
-		"as much as may be":       "a: &a " + scalar + "\nb: [" + strings.Repeat("*a,", 30) + "]",
-		"long without an alias":   "a: &a " + strings.Repeat("*", MaxExpansion+1),
-		"an alias in long text":   "a: &a b\nc: *a\nd: " + strings.Repeat("x", MaxExpansion),
-		"no more than the bounds": "a: &a b\nc: [" + strings.Repeat("*a,", 30_000) + "]",
+		"just below the limit":  "a: &a " + scalar + "\nb: [" + strings.Repeat("*a,", 30) + "]",
+		"long without an alias": "a: &a " + strings.Repeat("*", MaxExpansion+1),
+		"an alias in long text": "a: &a b\nc: *a\nd: " + strings.Repeat("x", MaxExpansion),
+		"many short aliases":    "a: &a b\nc: [" + strings.Repeat("*a,", 30_000) + "]",
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := ParseYAML([]byte(text)); errors.Is(err, ErrExpansion) {
@@ -143,7 +143,7 @@ func FuzzParseYAML(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// An escape of six bytes is the longest that JSON makes of a byte, and null is longer than nothing.
+		// The longest escape of a byte in JSON has six bytes. An empty text is null.
 		if json := len(AppendJSON(nil, p.Value)); json > 6*(MaxExpansion+len(text)) {
 			t.Fatalf("%q expands to %d bytes", text, json)
 		}
