@@ -45,7 +45,8 @@ func TestEveryVectorThroughCBOR(t *testing.T) {
 			t.Fatal(err)
 		}
 		if back, err := ParseCBOR(theirs); err != nil || string(AppendJSON(nil, back.Value)) != string(canonical) {
-			t.Errorf("%s: CBOR of apimachinery, parsed by us: %v\n%s\n%s", filepath.Base(file), err, canonical, AppendJSON(nil, back.Value))
+			t.Errorf("%s: CBOR of apimachinery, parsed by us: %v\n%s\n%s", filepath.Base(file), err, canonical,
+				AppendJSON(nil, back.Value))
 		}
 	}
 }

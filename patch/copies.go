@@ -11,31 +11,31 @@ import (
 )
 
 // A JSON Patch is bounded by the number of its operations and by the size of its text, but each copy may double the
-// document: a few dozen that copy a list into itself would fill any memory (WRITE-6). The library bounds what copies
-// add only by a variable of its package, for the whole process, and no package may set a variable of another. So
-// copies are counted here:
+// document: a few dozen operations that copy a list into itself would exhaust any memory (WRITE-6). The library can
+// bound what copies add only with a global variable of its package, which would bound it for the whole process, and no
+// package here sets variables of another one. So copies are counted here:
 //
-//   - Without copies a document never grows by more than the text of its patch, and a copy adds at most the document.
+//   - Without copies, a document never grows by more than the text of its patch, and a copy adds at most the document.
 //     So n copies add at most
 //
 //     (2ⁿ - 1) · maxEscape · (document + patch)
 //
-//     Where that is within maxCopied, as it is for any patch that people write, nothing is counted.
+//     If that is within maxCopied, as for any patch that people write, no counting is needed.
 //
-//   - Otherwise the library gets the operations up to one copy at a time, so that the size of what it is about to copy
-//     is known. This prints and parses the whole document for each copy; maxReprinted bounds that. There is one
-//     difference: an operation on a path through a null that was copied fails here. The library, given all operations
-//     at once, takes that null for an empty map.
+//   - Otherwise the operations are passed to the library in groups that begin with a copy, so that the size of what it
+//     copies is known before. This prints and parses the whole document for each copy; maxReprinted bounds that. There
+//     is one difference: an operation on a path through a null that was copied fails here. The library, given all
+//     operations at once, treats that null as an empty map.
 //
 // For example, {"a": [1]} and two dozen operations {"op": "copy", "from": "/a", "path": "/a/-"} are a kilobyte of text,
-// and a holds 2²⁴ numbers in the end.
+// and a has 2²⁴ numbers in the end.
 const (
 	// maxCopied is how many bytes the copies of one patch may add, as in the reference.
 	maxCopied = 3 * 3 << 20
-	// maxReprinted bounds the work of counting: a second or two. The reference has no such bound; only a patch with
+	// maxReprinted bounds the work of counting to a second or two. The reference has no such bound; only a patch with
 	// dozens of copies in an object of megabytes, or thousands of them in one of tens of kilobytes, comes near it.
 	maxReprinted = 8 * maxCopied
-	// maxEscape is how much longer a byte may become when encoding/json prints it: "<" as "\u003c".
+	// maxEscape is the largest factor by which encoding/json lengthens a byte: "<" is printed as "\u003c".
 	maxEscape = 6
 )
 
@@ -61,7 +61,7 @@ func applyCounted(operations jsonpatch.Patch, doc []byte) ([]byte, error) {
 		if op.Kind() != "copy" {
 			continue
 		}
-		before, err := operations[next:i].Apply(doc) // begins with the copy before this one
+		before, err := operations[next:i].Apply(doc) // the group begins with the previous copy
 		if err != nil {
 			return nil, err
 		}
@@ -85,7 +85,7 @@ func applyCounted(operations jsonpatch.Patch, doc []byte) ([]byte, error) {
 	return operations[next:].Apply(doc)
 }
 
-// at is the value at a JSON pointer (RFC 6901), by the rules of the library: an index below zero counts from the end.
+// at finds the value at a JSON pointer (RFC 6901), by the rules of the library: negative indexes count from the end.
 func at(v object.Value, pointer string) (_ object.Value, ok bool) {
 	for step := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
 		if v.Kind() != object.List {

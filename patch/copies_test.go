@@ -12,7 +12,7 @@ import (
 	"plinth/object"
 )
 
-// Copies may add maxCopied and no more, whatever they are in.
+// Copies may add at most maxCopied, wherever they are added.
 //
 // SPEC: WRITE-6
 func TestCopiesAreBounded(t *testing.T) {
@@ -26,15 +26,15 @@ func TestCopiesAreBounded(t *testing.T) {
 		name, patch string
 		fails       error
 	}{
-		{"as much as may be", patch(many(3, toList)), nil},
-		{"one more", patch(many(4, toList)), over},
-		{"into the same place",
+		{"just below the limit", patch(many(3, toList)), nil},
+		{"above the limit", patch(many(4, toList)), over},
+		{"removed after each copy",
 			patch(many(4, `{"op":"copy","from":"/big","path":"/list/0"},{"op":"remove","path":"/list/0"}`)), over},
-		{"moved about", patch(`{"op":"move","from":"/big","path":"/small/-"}`,
+		{"from a moved value", patch(`{"op":"move","from":"/big","path":"/small/-"}`,
 			many(4, `{"op":"copy","from":"/small/-1","path":"/list/-"}`)), over},
-		{"with much between",
+		{"removals between small copies",
 			patch(many(20, `{"op":"copy","from":"/small","path":"/list/-"},{"op":"remove","path":"/list/0"}`)), nil},
-		{"small ones in a large document", patch(many(40, `{"op":"copy","from":"/small/0","path":"/list/-"}`)),
+		{"many small copies in a large document", patch(many(40, `{"op":"copy","from":"/small/0","path":"/list/-"}`)),
 			errTooManyCopies},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestCopiesAreBounded(t *testing.T) {
 	}
 }
 
-// Operations that are applied a copy at a time do what they do at once.
+// Operations that are applied in groups, one per copy, have the same result as all at once.
 //
 // SPEC: WRITE-2
 func TestCountedCopiesChangeNothing(t *testing.T) {
@@ -106,7 +106,7 @@ func TestCountedCopiesChangeNothing(t *testing.T) {
 	}
 }
 
-// What is counted as copied is what the library counts.
+// at finds the values that the library copies.
 //
 // SPEC: WRITE-6
 func TestCopiesAreCountedAsTheLibraryCounts(t *testing.T) {
@@ -119,7 +119,7 @@ func TestCopiesAreCountedAsTheLibraryCounts(t *testing.T) {
 	} {
 		got, ok := at(value, from)
 		if text := string(object.AppendJSON(nil, got)); ok != (want != "") || ok && text != want {
-			t.Errorf("%s: got %s, %v, want %s", from, text, ok, want)
+			t.Errorf("%s: got %s, found %v, want %s", from, text, ok, want)
 		}
 	}
 }

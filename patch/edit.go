@@ -13,7 +13,7 @@ import (
 //	done() = base with changes; done() is base itself ⇔ there are no changes
 //
 // Changing an immutable map key by key would copy it once per key. Invariant: no key occurs twice in changes. The
-// members of a patch are sorted, so that changes nearly always are; only directives break that order.
+// members of a patch are sorted, so the changes are sorted, too, unless there are directives.
 type edit struct {
 	base    object.Value
 	changes []change
@@ -26,29 +26,30 @@ type change struct {
 	gone  bool
 }
 
-// set gives a member a value. If it has an equal one already, that stays, and stays shared.
+// set sets a member. If the member already has an equal value, the old value stays, and stays shared.
 func (e *edit) set(key string, value object.Value) {
 	if old, ok := e.base.Get(key); !ok || !object.Equal(old, value) {
 		e.changes = append(e.changes, change{key: key, value: value})
 	}
 }
 
-// put gives a member the value that was made from its old one. Only the same memory counts as unchanged: the levels
-// below have been compared by then, and comparing them again at each level would take time quadratic in the depth.
+// put sets a member to the value that was made from its old one. It compares with ==, that is, the memory only: the
+// levels below have been compared already, and comparing them again at each level would take time quadratic in the
+// depth.
 func (e *edit) put(key string, old, made object.Value) {
 	if old != made {
 		e.changes = append(e.changes, change{key: key, value: made})
 	}
 }
 
-// drop removes a member, if there is one.
+// drop removes a member, if it exists.
 func (e *edit) drop(key string) {
 	if _, ok := e.base.Get(key); ok {
 		e.changes = append(e.changes, change{key: key, gone: true})
 	}
 }
 
-// done is the map with all changes, or the old one if there are none.
+// done returns the map with all changes, or the old one if there are none.
 func (e *edit) done() object.Value {
 	if len(e.changes) == 0 {
 		return e.base

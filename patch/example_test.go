@@ -39,7 +39,7 @@ func ExampleMerge() {
 	// Output: {"kind":"ConfigMap","data":{"shape":"round","size":"L"}}
 }
 
-// Containers are told apart by their names, because the tags of the Go type say so.
+// Containers are identified by their names, as the tags of the Go type require.
 func ExampleStrategic() {
 	deployment := schema.FromGo(reflect.TypeFor[appsv1.Deployment](), nil)
 	live := parse(`{"kind":"Deployment","spec":{"template":{"spec":{"containers":[

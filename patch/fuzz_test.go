@@ -9,7 +9,7 @@ import (
 	"plinth/schema"
 )
 
-// No patch panics, whatever it says and whatever it is applied to, and what it makes can be printed and read again.
+// No patch of any document panics, and every result can be printed and parsed.
 // SPEC: WRITE-2, WRITE-6
 func FuzzJSON(f *testing.F) {
 	for _, doc := range []string{`{"a":{"b":[1,null,{"c":"d"}]},"m":null,"/~":1}`, `{}`, `{"a":[]}`} {
@@ -83,35 +83,35 @@ func FuzzStrategic(f *testing.F) {
 		}
 		for _, typ := range types {
 			if same, err := Strategic(base, object.MapOf(), typ); err != nil || same != base {
-				t.Errorf("%s: an empty patch makes %s, %v", live, object.AppendJSON(nil, same), err)
+				t.Errorf("%s: the result of an empty patch is %s, %v", live, object.AppendJSON(nil, same), err)
 			}
 			made, err := Strategic(base, p.Value, typ)
 			if again, err2 := Strategic(base, p.Value, typ); !object.Equal(made, again) || (err == nil) != (err2 == nil) {
-				t.Errorf("%s patched with %s is one time this, one time that", live, patch)
+				t.Errorf("%s patched with %s has different results in two runs", live, patch)
 			}
 			if err == nil {
 				readable(t, made)
 				untouched(t, base, p.Value, made)
 			} else if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrUnprocessable) && !errors.Is(err, ErrMisfit) {
-				t.Errorf("%s patched with %s: an error of no kind: %v", live, patch, err)
+				t.Errorf("%s patched with %s: the error wraps no sentinel: %v", live, patch, err)
 			}
 		}
 	})
 }
 
-// untouched checks that the members of which a patch does not speak are the very same ones.
+// untouched checks that the result shares the members of live that are not in the patch.
 func untouched(t *testing.T, live, patch, made object.Value) {
 	t.Helper()
-	spoken := map[string]bool{}
+	patched := map[string]bool{}
 	for _, m := range patch.Members() {
 		_, name, _ := strings.Cut(m.Key, "/")
-		spoken[m.Key], spoken[name] = true, true
+		patched[m.Key], patched[name] = true, true
 	}
-	if spoken[patchDirective] || spoken[retainPrefix] {
+	if patched[patchDirective] || patched[retainPrefix] {
 		return
 	}
 	for _, m := range live.Members() {
-		if got, _ := made.Get(m.Key); !spoken[m.Key] && got != m.Value {
+		if got, _ := made.Get(m.Key); !patched[m.Key] && got != m.Value {
 			t.Errorf("%s is not shared", m.Key)
 		}
 	}

@@ -17,11 +17,12 @@ import (
 //	      ones appended
 //	scalars: live ∪ patch, each once
 //
-// and then their order is computed (interleaved). f is the member that has the list, with its place as that of an item.
-// deletes says that patch is the list of a $deleteFromPrimitiveList directive. after is the state of the live list in
-// the reference at this point: it deletes and appends in place, in the memory of the live list, and a $setElementOrder
-// directive that comes next takes the order from what is left there. So the result depends on that, and after has to be
-// computed as well.
+// and then computes their order (interleaved). f is the member that contains the list, with the place of its items.
+// deletes says that patch is the list of a $deleteFromPrimitiveList directive.
+//
+// after is what the reference's live list contains at this point: the reference deletes and appends in place, in the
+// memory of the live list, and a $setElementOrder directive, which is applied next, takes the order from that memory.
+// So the final result depends on it, and after must be computed as well.
 func (m *merger) lists(live, patch []object.Value, f member, deletes bool) (merged, after []object.Value, err error) {
 	if len(live) == 0 && len(patch) == 0 {
 		return live, live, nil
@@ -66,9 +67,9 @@ func (m *merger) lists(live, patch []object.Value, f member, deletes bool) (merg
 	return merged, after, err
 }
 
-// items merges each item of a patch into the live item with the same merge key. New ones are appended as they are, and
-// entered into the index, so that a later item of the patch with the same key is merged into them. The cost is linear,
-// but for patches that merge the same item again and again, which maxWork bounds.
+// items merges each item of a patch into the live item with the same merge key. New items are appended unchanged and
+// added to the index, so that a later item of the patch with the same key is merged into them. The cost is linear,
+// except for patches that merge the same item repeatedly, which maxWork bounds.
 func (m *merger) items(live, patch []object.Value, f member) ([]object.Value, error) {
 	if len(patch) == 0 {
 		return live, nil
@@ -101,11 +102,11 @@ func (m *merger) items(live, patch []object.Value, f member) ([]object.Value, er
 	return merged, nil
 }
 
-// special is what is left of two lists after the items with a $patch directive have been applied.
+// special has the rest of two lists after the items with a $patch directive have been applied.
 type special struct {
 	live, patch []object.Value
-	// slots is the memory of the live list in the reference, in which each deletion moves what follows to the front,
-	// and leaves the end as it was: deleting b from [a b c] leaves [a c c], of which [a c] is the list. live is always a
+	// slots is the memory of the live list in the reference, where each deletion shifts the following items to the front
+	// and leaves the end unchanged: deleting b from [a b c] leaves [a c c], of which [a c] is the list. live is always a
 	// prefix of it, unless the list has been replaced.
 	slots    []object.Value
 	replaced bool // live is the list of the patch
@@ -115,8 +116,8 @@ type special struct {
 //
 //	live [a b c]    and the patch    [{name: b, $patch: delete}, {name: d}]
 //
-// what is left is [a c] and [d]. {$patch: replace} among the items makes the others of the patch the list, and leaves
-// no patch. Deletions come before that, wherever they stand.
+// [a c] and [d] remain. If {$patch: replace} is among the items, the other items of the patch become the list, and the
+// patch becomes empty. Deletions are applied first, whatever the order of the items.
 func withSpecialItems(live, patch []object.Value, mergeKey string) (special, error) {
 	s := special{live: live, slots: live}
 	var deleted []object.Value
@@ -159,14 +160,18 @@ func withSpecialItems(live, patch []object.Value, mergeKey string) (special, err
 }
 
 // delete removes the items with these keys. Deleting one by one, as the reference does, takes quadratic time; here the
-// items are marked first, and then copied once. slots needs the end of the list as the single deletions would have
-// left it: after each deletion the last slot that was moved keeps its item. tail collects those, from the last one to
-// the first.
+// items are first marked, and then the others are copied once.
+//
+// slots must be what the single deletions leave. Each of them shifts the items behind the deleted one, so that the last
+// item of the list stays in the slot that becomes free as well. So slots is kept, followed by the item that was last
+// before each deletion, that of the first deletion at the end:
+//
+//	delete d and then a from [a b c d]    [a b c|d], [b c|c d]    last were d and then c, kept is [b c]
 func (s *special) delete(keys []object.Value, mergeKey string) error {
 	if len(keys) == 0 || len(s.live) == 0 {
 		return nil
 	}
-	wanted := make(map[scalar][]int, len(keys)) // where they are
+	wanted := make(map[scalar][]int, len(keys)) // the positions of the items with these keys
 	for _, key := range keys {
 		if id, ok := scalarOf(key); ok {
 			wanted[id] = nil
@@ -185,7 +190,7 @@ func (s *special) delete(keys []object.Value, mergeKey string) error {
 		}
 	}
 	gone := make([]bool, len(s.live))
-	var tail []object.Value // the last slot first
+	var tail []object.Value // in the order of the deletions
 	last := len(s.live) - 1
 	for _, key := range keys {
 		id, ok := scalarOf(key)
@@ -218,20 +223,20 @@ func (s *special) delete(keys []object.Value, mergeKey string) error {
 	return nil
 }
 
-// distinct appends a list of scalars to another, and keeps the first of each:
+// distinct appends a list of scalars to another, and removes duplicates:
 //
 //	set(merged) = set(live) ∪ set(patch), each once
 //
-// The reference fills the place of each duplicate with the last item of the list, which then may be a duplicate of an
-// earlier one itself, and so on; the order of the result is observable. Done literally, each item is compared with all
-// after it. Here a heap of positions per scalar gives the next duplicate in logarithmic time, and an item that is
-// moved is entered at its new position. For [a b a b c]:
+// The reference overwrites each duplicate with the last item of the list, which may itself be a duplicate of an earlier
+// one, and so on; the order of the result is observable. A literal implementation compares each item with all later
+// ones. Here a heap of positions per scalar gives the next duplicate in logarithmic time, and an item that is moved is
+// entered at its new position. For [a b a b c]:
 //
-//	i = 0, a is at 2 as well: c moves there      [a b c b]
-//	i = 1, b is at 3 as well: it is the last     [a b c]
+//	i = 0, a is also at 2: c moves there     [a b c b]
+//	i = 1, b is also at 3, the last          [a b c]
 //
-// slots is the list that decides the order of the other items: the live list, but the result itself if the patch
-// appends nothing, for the reference works in place then.
+// slots is the list that decides the order of the other items: the live list or, if the patch appends nothing, the
+// result itself, because the reference then works in place.
 func distinct(live, patch []object.Value) (merged, slots []object.Value) {
 	s := append(slices.Clone(live), patch...)
 	places := make(map[scalar]*heapOfInts, len(s))
@@ -244,8 +249,8 @@ func distinct(live, patch []object.Value) (merged, slots []object.Value) {
 		}
 		*at = append(*at, i) // ascending, so that it is a heap
 	}
-	// Each step removes one duplicate j > i of the item at i, by moving the last item into its place: [0, last] shrinks by
-	// one and loses no scalar. Positions behind last stay in the heaps, and are recognised by that.
+	// Each step removes a duplicate at j > i of the item at i, by moving the last item to j: [0, last] shrinks by one and
+	// keeps all scalars. Positions after last stay in the heaps, and are ignored because they are greater than last.
 	last := len(s) - 1
 	if len(places) <= last {
 		for i := 0; i < last; i++ {
@@ -271,7 +276,7 @@ func distinct(live, patch []object.Value) (merged, slots []object.Value) {
 	return s[:last+1], live
 }
 
-// heapOfInts is a heap with the smallest on top (container/heap).
+// heapOfInts is a heap with the smallest number on top (container/heap).
 type heapOfInts []int
 
 func (h heapOfInts) Len() int           { return len(h) }
@@ -286,8 +291,8 @@ func (h *heapOfInts) Pop() any {
 }
 
 // inOrder merges the lists for which the patch has a $setElementOrder directive, and puts them in that order. placed
-// are the members of the patch that need no further merge. It comes before the other members are merged, since merging
-// a list and then ordering it gives another result than both at once (lists, after).
+// has the members of the patch that need no further merge. inOrder runs before the other members are merged, because
+// merging a list first and ordering it afterwards gives another result than doing both at once (lists, after).
 func (m *merger) inOrder(live, patch object.Value, p place, directives []object.Member) (_ object.Value,
 	placed map[string]bool, err error) {
 	e := edit{base: live}
@@ -314,7 +319,8 @@ func (m *merger) inOrder(live, patch object.Value, p place, directives []object.
 	return e.done(), placed, nil
 }
 
-// ordered merges one list and puts it in this order. found is false if neither object nor patch has the list.
+// ordered merges a list and puts it in the given order. found is false if neither the object nor the patch has the
+// list.
 func (m *merger) ordered(live, patch object.Value, p place, key string, order []object.Value) (made []object.Value,
 	found bool, err error) {
 	ofLive, inLive := live.Get(key)

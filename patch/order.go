@@ -10,9 +10,9 @@ import (
 	"plinth/object"
 )
 
-// This file has the order of merged lists, and the index by which items are found.
+// This file has the index that finds items by their keys, and the order of merged lists.
 
-// scalar is a value that is no list or map, made comparable: the key of a Go map. Two scalars are equal exactly if the
+// scalar is a value other than a list or a map, as a key of a Go map. Two scalars are equal if and only if the
 // reference's comparison of the Go values is true: 80 and 80.0 differ, as int64 and float64 do.
 type scalar struct {
 	kind object.Kind
@@ -20,11 +20,11 @@ type scalar struct {
 	text string
 }
 
-// scalarsRead counts the calls of scalarOf, through which all keys and items are compared. It is kept where invariants
-// are on: a test that reads of it sees whether lists are merged in linear time, which no clock tells for certain.
+// scalarsRead counts the calls of scalarOf, through which all keys and items are compared, if invariants are on. A test
+// checks with it that lists are merged in linear time, which measurements of time cannot show reliably.
 var scalarsRead atomic.Int64
 
-// scalarOf is false for lists and maps, which identify nothing.
+// scalarOf converts a value. ok is false for lists and maps, which cannot be keys.
 func scalarOf(v object.Value) (scalar, bool) {
 	if invariants.Enabled {
 		scalarsRead.Add(1)
@@ -50,25 +50,27 @@ func scalarOf(v object.Value) (scalar, bool) {
 // index finds the first item of a list with a key, or the first scalar.
 type index struct {
 	at map[scalar]int
-	// lists and maps say whether some key is one. Comparing two of a kind is where upstream crashes.
+	// lists and maps say whether some key is a list or a map. Comparing two keys of one of these kinds crashes the
+	// reference.
 	lists, maps bool
-	// noMap is one more than the position of the first item that is not a map, and so has no key; 0 if there is none.
+	// noMap is one more than the position of the first item that is not a map, and so has no key; 0 if all are maps.
 	noMap int
 }
 
-// These stand for positions where there is none.
+// Values in place of a position.
 const (
 	missing      = -1 // no item has the key
 	incomparable = -2 // the key and some key of the list are both lists, or both maps: the reference crashes
 )
 
-// indexOf makes the index of a list by a merge key, or, if that is "", by the items themselves. Items without a key
-// are not in it.
+// indexOf makes the index of a list by a merge key or, if that is "", by the items themselves. It leaves out items
+// without the key.
 //
-// The reference compares each item of a patch with each one of the live list, which takes minutes for lists of some
-// ten thousand items. All searches here go through an index, so that a list is merged in linear time. The results must
-// be the reference's, of which a map alone does not give two: the first of several items with one key counts (add),
-// and keys that are lists or maps are found out, where comparing them crashes the reference (lists, maps).
+// The reference compares each item of a patch with each one of the live list, which takes minutes for lists of tens of
+// thousands of items. All searches here use an index, so that a list is merged in linear time. The results must be
+// those of the reference, and a plain map would miss two of its properties: of several items with one key, the first
+// one counts (add), and a comparison of keys that are lists or maps is an error, because it crashes the reference
+// (lists, maps).
 func indexOf(list []object.Value, mergeKey string) *index {
 	x := &index{at: make(map[scalar]int, len(list))}
 	for i, item := range list {
@@ -86,7 +88,7 @@ func indexOf(list []object.Value, mergeKey string) *index {
 	return x
 }
 
-// add enters the position of a key, unless the same key is at an earlier one.
+// add enters the position of a key, unless the key has an earlier position.
 func (x *index) add(key object.Value, i int) {
 	id, ok := scalarOf(key)
 	if !ok {
@@ -99,7 +101,7 @@ func (x *index) add(key object.Value, i int) {
 	}
 }
 
-// find is the position of the first item with this key, or missing, or incomparable.
+// find returns the position of the first item with this key, or missing, or incomparable.
 func (x *index) find(key object.Value) int {
 	id, ok := scalarOf(key)
 	if !ok {
@@ -114,8 +116,8 @@ func (x *index) find(key object.Value) int {
 	return missing
 }
 
-// next moves the entry of a key to the next item that has it, since the one at i has lost its key. All calls for one
-// key together pass the list once.
+// next moves the entry of a key to the next item with that key, because the item at i no longer has it. All calls for
+// one key together scan the list once.
 func (x *index) next(key object.Value, i int, list []object.Value, mergeKey string) {
 	id, _ := scalarOf(key)
 	delete(x.at, id)
@@ -129,8 +131,8 @@ func (x *index) next(key object.Value, i int, list []object.Value, mergeKey stri
 	}
 }
 
-// itemKind is the kind that all items of both lists have. There must be one item at least. Integers and floats are two
-// kinds, as in Go: a list of 1 and 1.5 cannot be merged.
+// itemKind returns the common kind of all items of both lists, of which there must be at least one. Integers and floats
+// are different kinds, as in Go: a list of 1 and 1.5 cannot be merged.
 func itemKind(live, patch []object.Value) (object.Kind, error) {
 	kind, known := object.Null, false
 	for _, list := range [2][]object.Value{live, patch} {
@@ -158,8 +160,8 @@ func itemKind(live, patch []object.Value) (object.Kind, error) {
 }
 
 // partition splits the items of a list into those whose keys occur in another list, and the others. Both keep their
-// order. Without a merge key the items themselves are the keys. Errors stand for what ends in one in the reference, or
-// in a crash: an item without its key, a key that is a list or a map, an item of by that is no map.
+// order. Without a merge key, the items themselves are the keys. An item without its key, a key that is a list or a
+// map, and an item of by that is not a map are errors; in the reference they are errors, too, or crashes.
 func partition(items, by []object.Value, mergeKey string) (named, others []object.Value, err error) {
 	named, others = make([]object.Value, 0, len(items)), make([]object.Value, 0, len(items))
 	names := indexOf(by, mergeKey)
@@ -194,15 +196,15 @@ func partition(items, by []object.Value, mergeKey string) (named, others []objec
 	return named, others, nil
 }
 
-// ranked is an item and its position in the list that decides the order; missing or incomparable if it is not in that.
+// ranked is an item and its position in the list that decides the order, or missing, or incomparable.
 type ranked struct {
 	item object.Value
 	rank int
 }
 
-// interleaved computes the order of a merged list. Items that occur in the patch are in the order of the patch, the
-// others in that of the live list, and the two sequences are merged so that one of the others comes before the next
-// item of the patch if it precedes it in the live list:
+// interleaved computes the order of a merged list. Items that occur in the patch have the order of the patch, the
+// others that of the live list, and the two sequences are merged: the next of the others goes before the next item of
+// the patch if it precedes that item in the live list:
 //
 //	ofPatch is a subsequence of the result, and so is others
 //
@@ -212,10 +214,10 @@ type ranked struct {
 //	d or c?    d does not                b c
 //	d or x?    x is not in live          b c x
 //	d or a?    d does not precede a      b c x a
-//	what is left                         b c x a d
+//	the rest                             b c x a d
 //
-// This is no sort by one key, since the two orders may contradict each other; it is the greedy merge that the
-// reference does, and clients compare lists with their order.
+// This is not a sort by one key, since the two orders may contradict each other; it is the greedy merge of the
+// reference, and the order of a list is visible to clients.
 func interleaved(ofPatch, others, patchOrder, liveOrder []object.Value, mergeKey string,
 	kind object.Kind) ([]object.Value, error) {
 	if kind != object.Map {
@@ -254,7 +256,7 @@ func interleaved(ofPatch, others, patchOrder, liveOrder []object.Value, mergeKey
 	return all, nil
 }
 
-// haveKeys checks that all items are maps with a merge key.
+// haveKeys checks that all items are maps that have the merge key.
 func haveKeys(mergeKey string, lists ...[]object.Value) error {
 	for _, list := range lists {
 		for _, item := range list {
@@ -266,8 +268,8 @@ func haveKeys(mergeKey string, lists ...[]object.Value) error {
 	return nil
 }
 
-// inOrderOf sorts items by where an index has them. Items to be deleted come last, in their order. Mostly nothing is to
-// be sorted, as a patch lists items in the order of the object.
+// inOrderOf sorts items by their position in an index. Items to be deleted are last, in their order. Most patches list
+// the items in the order of the object, and need no sorting.
 func inOrderOf(items []object.Value, index *index, mergeKey string) ([]ranked, error) {
 	list := make([]ranked, 0, len(items))
 	var deleted []ranked
@@ -285,8 +287,8 @@ func inOrderOf(items []object.Value, index *index, mergeKey string) ([]ranked, e
 	}
 	if !sorted {
 		var crash error
-		// Upstream says of two items of which one is missing that either comes before the other. What becomes of them
-		// is up to the algorithm, so this must be the same one.
+		// If one of two items is missing, the reference's comparison reports each as less than the other one. The result of
+		// such a sort depends on the algorithm, so this must be the algorithm of the reference.
 		sort.SliceStable(list, func(i, j int) bool {
 			if list[i].rank == incomparable || list[i].rank >= 0 && list[j].rank == incomparable {
 				crash = noScalar(keyIn(list[i].item, mergeKey))
@@ -300,9 +302,9 @@ func inOrderOf(items []object.Value, index *index, mergeKey string) ([]ranked, e
 	return append(list, deleted...), nil
 }
 
-// inThatOrder checks that the items of a patch, but for the directives, are in the order that $setElementOrder says:
-// the items are a subsequence of the order. One pass over both shows that. The order [a b c] allows the items [a c],
-// and neither [c a] nor [d].
+// inThatOrder checks that the items of a patch, except those with directives, are in the order of $setElementOrder:
+// they must be a subsequence of it, which one pass over both shows. The order [a b c] allows the items [a c], but
+// neither [c a] nor [d].
 func inThatOrder(patch, order []object.Value, mergeKey string) error {
 	if len(patch) == 0 || len(order) == 0 {
 		return nil
@@ -365,13 +367,13 @@ func sameKey(a, b object.Value, mergeKey string) (bool, error) {
 	return left == right, nil
 }
 
-// deletes says whether an item is the directive that removes items.
+// deletes says whether an item has the directive $patch: delete.
 func deletes(item object.Value) bool {
 	directive, _ := item.Get(patchDirective)
 	return directive.Str() == deleting
 }
 
-// keyIn is the merge key of an item, null if it has none; or the item itself where there is no merge key.
+// keyIn returns the merge key of an item, null if it has none; without a merge key, the item itself.
 func keyIn(item object.Value, mergeKey string) object.Value {
 	if mergeKey == "" {
 		return item
@@ -379,7 +381,7 @@ func keyIn(item object.Value, mergeKey string) object.Value {
 	return item.At(mergeKey)
 }
 
-// mergeKeyOf is the merge key of an item, or an error if it has none.
+// mergeKeyOf returns the merge key of an item, or an error if it has none.
 func mergeKeyOf(item object.Value, mergeKey string) (object.Value, error) {
 	if item.Kind() != object.Map {
 		return object.Nil, notA(object.Map, item)
@@ -391,22 +393,22 @@ func mergeKeyOf(item object.Value, mergeKey string) (object.Value, error) {
 	return key, nil
 }
 
-// noMergeKey is the error of an item without its merge key.
+// noMergeKey is the error for an item without its merge key.
 func noMergeKey(item object.Value, mergeKey string) error {
 	return misfit("map: %v does not contain declared merge key: %s", item.Native(), mergeKey)
 }
 
-// noScalar is a list or map where only scalars can be told apart. Upstream crashes on it.
+// noScalar is the error for a list or map that would have to be compared. The reference crashes on it.
 func noScalar(v object.Value) error {
-	return malformed("a list is merged by scalars, and this is none: %s", object.AppendJSON(nil, v))
+	return malformed("a list can only be merged by scalars, not by %s", object.AppendJSON(nil, v))
 }
 
-// unknownDirective is the error of a $patch directive that does not exist.
+// unknownDirective is the error for a $patch directive that does not exist.
 func unknownDirective(directive, in object.Value) error {
 	return misfit("unknown patch type: %s in map: %v", directive.Native(), in.Native())
 }
 
-// notA is a value of the wrong kind, told in the Go types that the reference has.
+// notA is the error for a value of the wrong kind, with the names of the reference's Go types.
 func notA(want object.Kind, v object.Value) error {
 	names := map[object.Kind]string{object.List: "[]interface {}", object.Map: "map[string]interface {}"}
 	if v.IsNull() {

@@ -1,8 +1,8 @@
-// Package patch applies patches: JSON Patch (RFC 6902), JSON Merge Patch (RFC 7386) and Strategic Merge Patch, which
-// is Kubernetes' own. It is pure: it takes values and returns values. Server-side apply, which knows owners, is
+// Package patch applies patches: JSON Patch (RFC 6902), JSON Merge Patch (RFC 7386) and Strategic Merge Patch, which is
+// Kubernetes' own. It is pure: it takes values and returns values. Server-side apply, which uses field owners, is in
 // package merge.
 //
-// The three languages on the same change, of the image of the second container:
+// The same change in the three formats, a new image of the second container:
 //
 //	JSON Patch         [{"op": "replace", "path": "/spec/containers/1/image", "value": "log:2"}]
 //	JSON Merge Patch   {"spec": {"containers": [{…all of the first…}, {…all of the second, with log:2…}]}}
@@ -10,8 +10,8 @@
 //
 // # Strategic Merge Patch
 //
-// It is JSON Merge Patch with a type: where the tags of a field say so, its list is merged item by item instead of
-// replaced. Items are identified by a merge key. Members that begin with a dollar are directives:
+// Strategic Merge Patch is JSON Merge Patch with a schema: if the tags of a field say so, its list is merged item by
+// item instead of replaced. Items are identified by a merge key. Members that begin with a dollar are directives:
 //
 //	"$patch": "replace"                     the rest of this map replaces the live one; in an item: the
 //	                                        other items replace the list
@@ -24,35 +24,35 @@
 //
 //	containers: [{name: b, image: y}, {name: c}, {name: a, $patch: delete}]
 //
-// removes a, sets the image of b and adds c: [{name: b, image: y}, {name: c}]. With JSON Merge Patch the list would be
-// replaced by that of the patch, so that the client has to know all items; with JSON Patch it has to know their
-// positions, and a list that has changed meanwhile is patched at the wrong place.
+// removes a, sets the image of b and adds c: [{name: b, image: y}, {name: c}]. A JSON Merge Patch would replace the
+// list, so the client must know all items; with JSON Patch it must know their positions, and if the list has changed
+// meanwhile, the patch changes the wrong item.
 //
-// The language has no specification. What a patch means is what the code of the reference does, down to the order of
-// lists: so the functions here compute its results, but not by its way, which compares every item of one list with
-// every item of the other. All lists are merged in linear time, but for a logarithm (index, distinct).
+// The format has no specification: the meaning of a patch is defined by the reference's code, including the order of
+// lists. The functions here compute the same results with other algorithms, since the reference compares every item of
+// one list with every item of the other. All lists are merged in linear time, apart from a logarithmic factor (index,
+// distinct).
 //
 // # Glossary
 //
 //   - live: the object that is patched.
 //   - merge key: the member that identifies an item of a list of maps; each list of that kind has one, by its type.
-//   - strategy: what the tags of a field say: merge its list or map, or replace it. Without a tag, maps are merged and
-//     lists replaced.
-//   - directive: a member of a patch that says how to merge, and is no part of the object.
+//   - strategy: the way in which a list or map is merged according to its tags: merge, or replace. Without a tag, maps
+//     are merged and lists replaced.
+//   - directive: a member of a patch that says how to merge, and is not part of the object.
 //   - parallel list: a directive about another member, whose name follows the slash.
 //
 // # Caveats
 //
-// A patch is applied to untyped JSON. Whether the result has the type of the object, and what becomes of unknown
-// fields, is decided by the decoding that follows (schema.Type.Decode). Subtrees that a patch does not change are
-// shared between the old and the new object, and decoding skips them; of a JSON Patch, which a library applies to text,
-// the result shares nothing.
+// A patch is applied to untyped JSON. The decoding that follows (schema.Type.Decode) checks the types and handles
+// unknown fields. Subtrees that a patch does not change are shared between the old and the new object, and decoding
+// skips them. The result of a JSON Patch shares nothing, because a library applies it to text.
 //
 // The reference processes the members of a patch in the random order of a Go map. Here the order is fixed: retained
-// keys, element orders, deletions from lists, everything else; each by key. Where a list is both deleted from and
-// added to without an element order, the result is random in the reference; here the additions win. Where the
-// reference crashes there is an error here, and a patch that would take minutes (thousands of items with the same
-// merge key) is refused. conformance/patches lists these differences.
+// keys, element orders, deletions from lists, everything else; each sorted by key. If a patch both deletes from a list
+// and adds to it without an element order, the reference's result is random; here the additions win. Patches that crash
+// the reference are errors here, and a patch that would take minutes (thousands of items with the same merge key) is
+// refused. conformance/patches lists these differences.
 package patch
 
 import (
@@ -69,7 +69,7 @@ import (
 const MaxOperations = 10_000
 
 var (
-	// ErrMalformed is the error of a patch that breaks the rules of its language.
+	// ErrMalformed is the error of a patch that breaks the rules of its format.
 	ErrMalformed = errors.New("patch: malformed")
 	// ErrUnprocessable is the error of a patch that cannot be applied to this object: a failed test, a missing path.
 	ErrUnprocessable = errors.New("patch: cannot be applied")
@@ -87,8 +87,8 @@ func (e *TooManyError) Error() string {
 
 // JSON applies a JSON Patch. Errors wrap ErrMalformed or ErrUnprocessable, or are *TooManyError.
 //
-// The library is the one of the reference, since the errors and the leniencies of JSON Patch are its own: it works on
-// text, so that the object is printed, and the result parsed. All operations are applied or none.
+// The library is the one of the reference, because its errors and leniencies are those of the API. It works on text, so
+// the object is printed, and the result parsed. Either all operations are applied or none.
 func JSON(obj object.Value, patch []byte) (object.Value, error) {
 	operations, err := jsonpatch.DecodePatch(patch)
 	if err != nil {
@@ -108,13 +108,13 @@ func JSON(obj object.Value, patch []byte) (object.Value, error) {
 	return parsed.Value, nil
 }
 
-// apply calls the library. It panics on some patches: values that are missing, or null in place of a container. It
-// works on its own copy of the document, so that a panic leaves nothing half done. size is that of the text of the
-// patch.
+// apply calls the library, and recovers its panics: it panics on some patches with missing values, or null in place of
+// a container. It works on its own copy of the document, so a panic leaves no partial change. size is the length of the
+// patch's text.
 func apply(operations jsonpatch.Patch, doc []byte, size int) (patched []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("it makes no sense: %v", p)
+			err = fmt.Errorf("invalid operation: %v", p)
 		}
 	}()
 	if mayCopyTooMuch(operations, len(doc)+size) {
@@ -123,7 +123,7 @@ func apply(operations jsonpatch.Patch, doc []byte, size int) (patched []byte, er
 	return operations.Apply(doc)
 }
 
-// CheckSyntax returns an error for the body of a JSON Patch that is not JSON. JSON checks the rest.
+// CheckSyntax returns an error for the body of a JSON Patch that is not JSON. The function JSON checks the rest.
 func CheckSyntax(patch []byte) error {
 	var value json.RawMessage
 	return json.Unmarshal(patch, &value)
@@ -132,9 +132,9 @@ func CheckSyntax(patch []byte) error {
 // Merge applies a JSON Merge Patch: members of maps are merged, null removes, everything else replaces.
 //
 // There is one deviation from RFC 7386, which is the reference's: maps inside of a list lose their null members, too,
-// unless the list replaces a map. Neither argument is changed; the result shares what the patch leaves alone.
+// unless the list replaces a map. Neither argument is changed; the result shares all unchanged subtrees.
 //
-// The time is linear in the patch and in the maps of which it changes members. A patch that repeats what is there
+// The time is linear in the patch and in the maps of which it changes members. A patch whose values equal those of obj
 // changes nothing: the result is then obj, in the same memory.
 func Merge(obj, patch object.Value) object.Value {
 	if obj.Kind() != object.Map || patch.Kind() != object.Map {

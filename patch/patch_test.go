@@ -65,7 +65,7 @@ func FuzzMergeAsTheLibraryDoes(f *testing.F) {
 			return
 		}
 		if ours := Merge(d.Value, p.Value); !object.Equal(ours, want.Value) {
-			t.Errorf("%s merged with %s is %s, the library says %s", doc, patch, object.AppendJSON(nil, ours), theirs)
+			t.Errorf("%s merged with %s is %s, with the library %s", doc, patch, object.AppendJSON(nil, ours), theirs)
 		}
 	})
 }
@@ -109,12 +109,12 @@ func TestJSONRefusesTooManyOperations(t *testing.T) {
 	}
 }
 
-// A small patch must not make a huge object by copying it into itself over and over.
+// A small patch must not make an object huge by copying it into itself repeatedly.
 // SPEC: WRITE-6
 func TestJSONCopyBomb(t *testing.T) {
 	body := "[" + strings.TrimSuffix(strings.Repeat(`{"op":"copy","from":"/a","path":"/a/-"},`, 64), ",") + "]"
 	got, err := JSON(parse(t, `{"a":["`+strings.Repeat("x", 1000)+`"]}`), []byte(body))
 	if err == nil {
-		t.Errorf("made an object of %d bytes", len(object.AppendJSON(nil, got)))
+		t.Errorf("the patch was applied, and the object has %d bytes", len(object.AppendJSON(nil, got)))
 	}
 }

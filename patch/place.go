@@ -8,17 +8,18 @@ import (
 	"plinth/schema"
 )
 
-// This file finds out how a place of a patch is merged: by the type of the field there, and its tags. The reference
-// asks Go types by reflection (PatchMetaFromStruct of apimachinery's package strategicpatch), and its errors name the
-// kinds of Go. The names here are those, so that a patch for a wrong place gets the same answer.
+// This file finds how a place of a patch is merged, by the type of the field there and its tags. The reference reflects
+// on Go types (PatchMetaFromStruct of apimachinery's package strategicpatch), and its errors contain the names of Go
+// kinds. The same names are used here, so that a patch for a wrong place gets the same error.
 
-// place is the type of a map or of the items of a list. Below a scalar there is no type any more, but a name for error
-// messages: the reference walks Go types, in which a Quantity is a struct, and its errors name what it finds there.
+// place is the type of a map or of the items of a list. Inside of a scalar there are no types, but the names of Go
+// kinds for error messages: the reference walks Go types, in which a Quantity is a struct, and its errors name the
+// fields of it.
 type place struct {
 	kind    schema.Kind
 	t       *schema.Type // nil inside of a scalar that is a struct in Go
 	pointer bool
-	golang  string // the name of the Go kind, where t is nil
+	golang  string // the name of the Go kind if t is nil
 }
 
 // member is the type of one member of a map, with its patch tags.
@@ -29,9 +30,9 @@ type member struct {
 
 func placeOf(t *schema.Type, pointer bool) place { return place{kind: t.Kind, t: t, pointer: pointer} }
 
-// field finds a member of the map by its name, or by one that differs in case only, as the reference does here. It is
-// asked where both the object and the patch have a map or a list. In a map of any keys, such as labels, there are no
-// fields: that is an error, which names the Go kind.
+// field finds a member of the map by its name or, like the reference, by a name that differs only in case. It is called
+// if both the object and the patch have a map or a list there. A map with arbitrary keys, such as labels, has no
+// fields: that is an error, which contains the Go kind.
 func (p place) field(key string) (member, error) {
 	if !p.isStruct() {
 		return member{}, misfit("merging an object in json but data type is not struct, instead is: %s", p.kindName())
@@ -50,7 +51,7 @@ func (p place) field(key string) (member, error) {
 	return member{}, misfit("unable to find api field in struct %s for the json field %q", p.t.GoName, key)
 }
 
-// folded is the first field whose name differs in case only; nil if there is none.
+// folded returns the first field whose name differs only in case, or nil.
 func folded(t *schema.Type, key string) *schema.Field {
 	for i := range t.Fields {
 		if strings.EqualFold(t.Fields[i].Name, key) {
@@ -60,7 +61,7 @@ func folded(t *schema.Type, key string) *schema.Field {
 	return nil
 }
 
-// list finds a member that is to be a list. Its place is that of the items.
+// list finds a member that must be a list. The place of the result is that of the items.
 func (p place) list(key string) (member, error) {
 	field, err := p.field(key)
 	if err != nil {
@@ -84,8 +85,8 @@ func (p place) list(key string) (member, error) {
 	return field, nil
 }
 
-// strategy is how a member is merged: "merge", "replace" or "" where its tag says neither. retainKeys in the tag is
-// left out: it matters only to clients that make patches, which then write a $retainKeys directive.
+// strategy returns how a member is merged: "merge", "replace", or "" if its tag has neither. retainKeys in the tag is
+// ignored: only clients use it, when they make patches with a $retainKeys directive.
 func (f member) strategy() (string, error) {
 	switch f.patchStrategy {
 	case "", merging, replacing:
@@ -115,7 +116,7 @@ func (p place) reflected() string {
 	return p.kindName()
 }
 
-// kindName is the name of the Go kind that the reference has here: reflect.Kind as text.
+// kindName returns the Go kind of the place in the reference: reflect.Kind as text.
 func (p place) kindName() string {
 	if p.t == nil {
 		return p.golang
@@ -134,11 +135,11 @@ func (p place) kindName() string {
 	case schema.Float:
 		return "float64"
 	}
-	return "struct" // with a text form of its own, or with untyped content
+	return "struct" // a scalar that is a struct in Go, or untyped content
 }
 
-// scalarField is the Go kind of an exported field of a struct that is a scalar in JSON. The reference, which works on
-// the Go types, finds it where a patch has a map.
+// scalarField returns the Go kind of an exported field of a struct that is a scalar in JSON. The reference, which walks
+// the Go types, finds such fields if a patch has a map at the place of the scalar.
 func scalarField(k schema.Kind, key string) string {
 	for _, f := range goFields[k] {
 		if strings.EqualFold(f[0], key) {
@@ -148,13 +149,13 @@ func scalarField(k schema.Kind, key string) string {
 	return ""
 }
 
-// goFields are the names of such fields and their kinds, by the type that has them.
+// goFields has the names of these fields and their kinds, by the type of the struct.
 var goFields = map[schema.Kind][][2]string{
 	schema.Quantity:    {{"Format", "string"}},
 	schema.IntOrString: {{"Type", "int64"}, {"IntVal", "int32"}, {"StrVal", "string"}},
 }
 
-// natives are values as the reference holds them, for the errors that print them.
+// natives converts values to Go's types, which the reference's errors print.
 func natives(items []object.Value) []any {
 	list := make([]any, len(items))
 	for i, item := range items {

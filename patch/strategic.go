@@ -21,8 +21,8 @@ const (
 	orderPrefix  = "$setElementOrder"
 )
 
-// maxWork bounds the number of members and items that one strategic merge patch may walk over: several times what the
-// largest patch of the largest object needs. Only a patch that merges the same item again and again comes near it
+// maxWork bounds the number of members and items that one strategic merge patch may walk: several times the number that
+// the largest patch of the largest object needs. Only a patch that merges the same item repeatedly comes near it
 // (WRITE-6).
 const maxWork = 1 << 24
 
@@ -30,8 +30,8 @@ const maxWork = 1 << 24
 // apimachinery's package strategicpatch does. Errors are *StrategicError. For custom types, whose fields have no patch
 // tags, the engine refuses such patches.
 //
-// Numbers count as they do without a type: 80 and 80.0 are different merge keys. A null patch changes nothing, as in
-// the reference.
+// Numbers are compared as without a schema: 80 and 80.0 are different merge keys. As in the reference, a null patch
+// changes nothing.
 func Strategic(live, patch object.Value, t *schema.Type) (object.Value, error) {
 	if t == nil || t.Kind != schema.Struct {
 		return object.Nil, malformed("strategic merge patch format is not supported")
@@ -46,8 +46,8 @@ func Strategic(live, patch object.Value, t *schema.Type) (object.Value, error) {
 	if err != nil {
 		return object.Nil, malformed("%s", err)
 	}
-	// Untyped content of the live object, kept as it was written, may hold a literal that no number type can: it
-	// stays.
+	// Untyped content of the live object may contain a literal beyond the range of all number types. Then the object is
+	// used with its literals.
 	if untyped, err := live.Untyped(); err == nil {
 		live = untyped
 	}
@@ -55,9 +55,9 @@ func Strategic(live, patch object.Value, t *schema.Type) (object.Value, error) {
 	return m.maps(live, patch, place{kind: schema.Struct, t: t})
 }
 
-// merger is one application of a strategic merge patch. It goes down live object, patch and type in parallel.
+// merger is one application of a strategic merge patch. It walks the live object, the patch and the type in parallel.
 type merger struct {
-	work int // what is left of maxWork
+	work int // what remains of maxWork
 }
 
 // spend subtracts the cost of a step from work. A step is paid before it is done, so work < 0 bounds the time.
@@ -69,9 +69,9 @@ func (m *merger) spend(steps int) error {
 }
 
 // maps merges a patch into a map of this type, in a fixed order: the $patch directive, retained keys, element orders,
-// deletions, all other members. The order is part of the result, as one member may be the subject of several of these.
+// deletions, all other members. The order affects the result, because several of these may change the same member.
 //
-// The members of a patch that equal those of the live object leave it unchanged, and shared (edit).
+// Members of a patch that equal those of the live object leave them unchanged, and shared (edit).
 func (m *merger) maps(live, patch object.Value, p place) (object.Value, error) {
 	if directive, ok := patch.Get(patchDirective); ok {
 		switch directive.Str() {
@@ -111,8 +111,9 @@ func (m *merger) maps(live, patch object.Value, p place) (object.Value, error) {
 	return e.done(), nil
 }
 
-// member merges one member of a patch that is no directive. Null removes; a map is merged into a map, and a list into a
-// list; anything else, such as a member that the object does not have, is added as it is, but for nulls and directives.
+// member merges a member of a patch that is not a directive. Null removes the live member; a map is merged into a map,
+// and a list into a list. Any other value, such as a member that the object does not have, is added without its nulls
+// and directives.
 func (m *merger) member(e *edit, key string, patch object.Value, p place) error {
 	if patch.IsNull() {
 		e.drop(key)
@@ -138,7 +139,7 @@ func (m *merger) member(e *edit, key string, patch object.Value, p place) error 
 	return nil
 }
 
-// memberMap merges a map into the live map of the same member, or replaces it where its tags say so.
+// memberMap merges a map into the live map of the same member, or replaces it if its tags say so.
 func (m *merger) memberMap(e *edit, key string, live, patch object.Value, p place) error {
 	field, err := p.field(key)
 	if err != nil {
@@ -160,8 +161,8 @@ func (m *merger) memberMap(e *edit, key string, live, patch object.Value, p plac
 	return nil
 }
 
-// memberList merges a list into the live list of the same member, and returns the items. A list is merged only where
-// its tags say so; deletes says that the list comes from a $deleteFromPrimitiveList directive, which works in any list.
+// memberList merges a list into the live list of the same member, and returns the items. A list is merged only if its
+// tags say so. deletes says that the list comes from a $deleteFromPrimitiveList directive, which works in any list.
 func (m *merger) memberList(key string, live, patch object.Value, p place, deletes bool) ([]object.Value, error) {
 	field, err := p.list(key)
 	if err != nil {
@@ -178,9 +179,8 @@ func (m *merger) memberList(key string, live, patch object.Value, p place, delet
 	return made, err
 }
 
-// without applies the $deleteFromPrimitiveList directives. The reference handles them by the code for members, and so
-// must we: the value of a directive may be null, which removes the list, a map, which is merged, or a scalar, which
-// replaces.
+// without applies the $deleteFromPrimitiveList directives. The reference handles their values like those of members,
+// and so does without: null removes the list, a map is merged, and a scalar replaces.
 func (m *merger) without(live object.Value, p place, deletions []object.Member) (object.Value, error) {
 	e := edit{base: live}
 	for _, d := range deletions {
@@ -213,14 +213,14 @@ func (m *merger) without(live object.Value, p place, deletions []object.Member) 
 	return e.done(), nil
 }
 
-// directives are the members of a patch that are directives, by what they do.
+// directives are the members of a patch that are directives, by their effect.
 type directives struct {
 	retain    *object.Value
 	orders    []object.Member
 	deletions []object.Member
 }
 
-// directivesOf finds the directives of a patch. They are sorted, and together, as all begin with a dollar.
+// directivesOf finds the directives of a patch. All begin with a dollar, so they are adjacent in the sorted members.
 func directivesOf(patch object.Value) directives {
 	var d directives
 	members := patch.Members()
@@ -248,7 +248,8 @@ func isParallel(key string) bool {
 	return strings.HasPrefix(key, orderPrefix) || strings.HasPrefix(key, deletePrefix)
 }
 
-// retained is the live map without what $retainKeys does not list. The list must name everything that the patch sets.
+// retained removes the members that $retainKeys does not list from the live map. The list must name all members that
+// the patch sets.
 func retained(live, patch, list object.Value) (object.Value, error) {
 	if list.Kind() != object.List {
 		return object.Nil, malformed("invalid patch format of retainKeys")
@@ -276,7 +277,7 @@ func retained(live, patch, list object.Value) (object.Value, error) {
 	return e.done(), nil
 }
 
-// unwanted are the parts of a patch that are removed where the object has nothing to merge it with.
+// unwanted are the parts of a patch that are removed where the object has no value to merge it with.
 type unwanted uint8
 
 const (
@@ -284,8 +285,8 @@ const (
 	directiveMaps                      // maps with a $patch directive
 )
 
-// plain is a part of a patch without what is unwanted, as it is added to an object that has nothing at this place; ok
-// is false if nothing is left. What has nothing unwanted in it is returned as it is.
+// plain returns a part of a patch without the unwanted parts, in the form in which it is added to an object that has no
+// value at this place; ok is false if nothing remains. A part without unwanted parts is returned unchanged, and shared.
 func plain(patch object.Value, without unwanted) (object.Value, bool) {
 	switch patch.Kind() {
 	case object.Map:
@@ -323,7 +324,7 @@ func plain(patch object.Value, without unwanted) (object.Value, bool) {
 	return patch, true
 }
 
-// StrategicError is a strategic merge patch that cannot be applied, worded as the reference words it. It wraps
+// StrategicError is a strategic merge patch that cannot be applied, with the text of the reference. It wraps
 // ErrMalformed (400), ErrUnprocessable (422) or ErrMisfit (500 in the reference).
 type StrategicError struct {
 	kind    error
@@ -332,10 +333,10 @@ type StrategicError struct {
 
 func (e *StrategicError) Error() string { return e.message }
 
-// Unwrap is the sentinel that says what kind of error it is.
+// Unwrap returns the sentinel that classifies the error.
 func (e *StrategicError) Unwrap() error { return e.kind }
 
-// malformed is the error of a patch that breaks the rules of the language.
+// malformed is the error of a patch that breaks the rules of the format.
 func malformed(format string, args ...any) error {
 	return &StrategicError{kind: ErrMalformed, message: fmt.Sprintf(format, args...)}
 }

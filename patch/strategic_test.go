@@ -32,11 +32,11 @@ func TestStrategic(t *testing.T) {
 		typ               *schema.Type
 		live, patch, want string
 	}{
-		{"nothing", podType, `{"spec":{"x":1}}`, `{}`, `{"spec":{"x":1}}`},
+		{"an empty patch", podType, `{"spec":{"x":1}}`, `{}`, `{"spec":{"x":1}}`},
 		{"a null patch", podType, `{"spec":{"x":1}}`, `null`, `{"spec":{"x":1}}`},
 		{"null removes", podType, `{"metadata":{"labels":{"a":"1","b":"2"}}}`, `{"metadata":{"labels":{"a":null,"c":null}}}`,
 			`{"metadata":{"labels":{"b":"2"}}}`},
-		{"nulls of what is new are dropped", podType, `{}`, `{"spec":{"a":null,"b":[null,{"c":null}]}}`,
+		{"new members lose their nulls", podType, `{}`, `{"spec":{"a":null,"b":[null,{"c":null}]}}`,
 			`{"spec":{"b":[null,{}]}}`},
 		{"kinds may change", podType, `{"spec":{"a":1,"b":[1],"c":{}}}`, `{"spec":{"a":{"x":1},"b":"s","c":[1]}}`,
 			`{"spec":{"a":{"x":1},"b":"s","c":[1]}}`},
@@ -46,7 +46,7 @@ func TestStrategic(t *testing.T) {
 			`{"metadata":{"labels":{"b":null}}}`},
 		{"delete a map", podType, `{"metadata":{"labels":{"a":"1"}}}`, `{"metadata":{"labels":{"$patch":"delete","b":"1"}}}`,
 			`{"metadata":{"labels":{}}}`},
-		{"a directive on what is not there", podType, `{}`, `{"metadata":{"labels":{"$patch":"replace","b":"1"},"name":"n"}}`,
+		{"a directive in a new map", podType, `{}`, `{"metadata":{"labels":{"$patch":"replace","b":"1"},"name":"n"}}`,
 			`{"metadata":{"name":"n"}}`},
 		{"replace by strategy", budgetType, `{"spec":{"selector":{"matchLabels":{"a":"1"}}}}`,
 			`{"spec":{"selector":{"matchLabels":{"b":"2"}}}}`,
@@ -80,12 +80,12 @@ func TestStrategic(t *testing.T) {
 		{"delete scalars", podType, `{"metadata":{"finalizers":["a/a","b/b"]}}`,
 			`{"metadata":{"$deleteFromPrimitiveList/finalizers":["b/b","x"]}}`,
 			`{"metadata":{"finalizers":["a/a"]}}`},
-		{"delete scalars that are not there", podType, `{}`, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["b/b"]}}`,
-			`{"metadata":{"$deleteFromPrimitiveList/finalizers":["b/b"]}}`}, // as upstream: what is new keeps its directives
+		{"delete scalars of a missing list", podType, `{}`, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["b/b"]}}`,
+			`{"metadata":{"$deleteFromPrimitiveList/finalizers":["b/b"]}}`}, // as in the reference
 		{"delete before adding", podType, `{"metadata":{"finalizers":["a","b"]}}`,
 			`{"metadata":{"$deleteFromPrimitiveList/finalizers":["a"],"finalizers":["a"]}}`,
 			`{"metadata":{"finalizers":["a","b"]}}`},
-		{"duplicates are filled with the last", podType, `{"metadata":{"finalizers":["a","b","a","c","d"]}}`,
+		{"the last item replaces a duplicate", podType, `{"metadata":{"finalizers":["a","b","a","c","d"]}}`,
 			`{"metadata":{"finalizers":[]}}`,
 			`{"metadata":{"finalizers":["a","b","d","c"]}}`},
 
@@ -101,7 +101,7 @@ func TestStrategic(t *testing.T) {
 		{"order of a new list", podType, `{"spec":{}}`,
 			`{"spec":{"$setElementOrder/containers":[{"name":"a"},{"name":"b"}],"containers":[{"name":"a"},{"name":"b"}]}}`,
 			`{"spec":{"containers":[{"name":"a"},{"name":"b"}]}}`},
-		{"order of what is not there", podType, `{"spec":{}}`, `{"spec":{"$setElementOrder/containers":[{"name":"a"}]}}`,
+		{"order of a missing list", podType, `{"spec":{}}`, `{"spec":{"$setElementOrder/containers":[{"name":"a"}]}}`,
 			`{"spec":{}}`},
 
 		{"retain keys", deploymentType, `{"spec":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1}}}}`,
@@ -109,7 +109,7 @@ func TestStrategic(t *testing.T) {
 		{"retain keys of an item", podType, `{"spec":{"volumes":[{"name":"v","emptyDir":{}}]}}`,
 			`{"spec":{"volumes":[{"name":"v","$retainKeys":["name","hostPath"],"hostPath":{"path":"/"}}]}}`,
 			`{"spec":{"volumes":[{"hostPath":{"path":"/"},"name":"v"}]}}`},
-		{"literals beyond all numbers stay", revisionType, `{"data":1e999}`, `{"revision":2}`, `{"data":1e999,"revision":2}`},
+		{"literals beyond the range of numbers stay", revisionType, `{"data":1e999}`, `{"revision":2}`, `{"data":1e999,"revision":2}`},
 	} {
 		got, err := Strategic(parse(t, c.live), parse(t, c.patch), c.typ)
 		if err != nil {
@@ -134,7 +134,7 @@ func TestStrategicErrors(t *testing.T) {
 		{`{}`, `{"$patch":"merge"}`, ErrMisfit, "unknown patch type: merge in map: map[$patch:merge]"},
 		{`{"spec":{}}`, `{"spec":{"$retainKeys":"a"}}`, ErrMalformed, "invalid patch format of retainKeys"},
 		{`{"spec":{}}`, `{"spec":{"$retainKeys":["a"],"b":1}}`, ErrMalformed, "invalid patch format of retainKeys"},
-		{`{"spec":{}}`, `{"spec":{"$retainKeys":[{}]}}`, ErrMalformed, "a list is merged by scalars, and this is none: {}"},
+		{`{"spec":{}}`, `{"spec":{"$retainKeys":[{}]}}`, ErrMalformed, "a list can only be merged by scalars, not by {}"},
 		{`{"spec":{}}`, `{"spec":{"$deleteFromPrimitiveList":[]}}`, ErrMalformed, "invalid patch format of primitive list"},
 		{`{"spec":{}}`, `{"spec":{"$setElementOrderX/a":[]}}`, ErrMalformed, "invalid patch format of setElementOrder list"},
 		{`{"spec":{}}`, `{"spec":{"$setElementOrder/containers":{}}}`, ErrMisfit,
@@ -155,7 +155,7 @@ func TestStrategicErrors(t *testing.T) {
 		{`{"spec":{"containers":[]}}`, `{"spec":{"containers":[{"$patch":"x","name":"a"}]}}`, ErrMisfit,
 			"unknown patch type: x in map: map[$patch:x name:a]"},
 		{`{"spec":{"containers":[{"name":"a"}]}}`, `{"spec":{"containers":[{"name":{}}]}}`, ErrMalformed,
-			"a list is merged by scalars, and this is none: {}"},
+			"a list can only be merged by scalars, not by {}"},
 		{`{"spec":{"containers":[{"name":"a"}]}}`,
 			`{"spec":{"$setElementOrder/containers":[{"name":"b"}],"containers":[{"name":"a"}]}}`, ErrMisfit,
 			"The order in patch list:\n[map[name:a]]\n doesn't match $setElementOrder list:\n[map[name:b]]\n"},
@@ -172,7 +172,7 @@ func TestStrategicErrors(t *testing.T) {
 	}
 }
 
-// What a patch does not change is not copied.
+// The result shares everything that a patch does not change.
 func TestStrategicShares(t *testing.T) {
 	live := parse(t,
 		`{"metadata":{"labels":{"a":"1"},"finalizers":["a"]},"spec":{"containers":[{"name":"a","env":[{"name":"x"}]},{"name":"b"}]}}`)
@@ -180,10 +180,10 @@ func TestStrategicShares(t *testing.T) {
 		`{"spec":{"containers":[{"name":"b"}]}}`,
 		`{"spec":{"$setElementOrder/containers":[{"name":"a"},{"name":"b"}],"tolerations":null}}`} {
 		if got, err := Strategic(live, parse(t, same), podType); err != nil || got != live {
-			t.Errorf("%s: made a copy, %v", same, err)
+			t.Errorf("%s: the result is a copy, error %v", same, err)
 		}
 		if got := Merge(live, parse(t, `{"metadata":{"labels":{"a":"1"},"name":null}}`)); got != live {
-			t.Errorf("a merge patch that changes nothing made a copy")
+			t.Errorf("the result of a merge patch without effect is a copy")
 		}
 	}
 	got, err := Strategic(live, parse(t, `{"spec":{"containers":[{"name":"b","image":"1"}]}}`), podType)
@@ -192,12 +192,12 @@ func TestStrategicShares(t *testing.T) {
 	}
 	if got.At("metadata") != live.At("metadata") || got.At("spec", "containers").Items()[0] != live.At("spec",
 		"containers").Items()[0] {
-		t.Errorf("what has not changed is not shared")
+		t.Errorf("unchanged subtrees are not shared")
 	}
 }
 
-// Lists of many items take no quadratic time, and what would take it is refused: four times the items take at most
-// five times the allocations, bytes and comparisons. Comparisons are counted where invariants are on.
+// Long lists do not take quadratic time, and patches that would take it are refused: four times the items take at most
+// five times the allocations, bytes and comparisons. Comparisons are counted if invariants are on.
 //
 // SPEC: WRITE-6
 func TestStrategicIsBounded(t *testing.T) {
@@ -223,7 +223,7 @@ func TestStrategicIsBounded(t *testing.T) {
 				`{"metadata":{"finalizers":` + list(many, `"%d"`) + `}}`, false},
 			{"members", `{"metadata":{"labels":{}}}`, `{"metadata":{"labels":{` + strings.Trim(list(many, `"%d":null`), "[]") +
 				`}}}`, false},
-			{"one item, over and over", `{"spec":{"containers":[{"name":"a"}]}}`,
+			{"the same item repeatedly", `{"spec":{"containers":[{"name":"a"}]}}`,
 				`{"spec":{"containers":` + list(many, `{"name":"a","x%d":1}`) + `}}`, true},
 		}
 	}
@@ -245,9 +245,9 @@ func TestStrategicIsBounded(t *testing.T) {
 	for i := range small {
 		one, four := measure(small[i]), measure(large[i])
 		if large[i].refused {
-			continue // the bound on work ends it, wherever it is then
+			continue // its costs depend on maxWork and not on its size
 		}
-		const rest = 10_000 // what other goroutines of the process allocate meanwhile
+		const rest = 10_000 // allocations of other goroutines
 		if four.allocations > 5*one.allocations+rest || four.bytes > 5*one.bytes+100*rest ||
 			four.comparisons > 5*one.comparisons {
 			t.Errorf("%s: %+v for %d items, %+v for %d", small[i].name, one, few, four, 4*few)
@@ -268,7 +268,7 @@ func TestDepth(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := Strategic(deep(`1`), deep(`2`), podType); !errors.Is(err, ErrMisfit) {
-		t.Errorf("maps that the type does not have were merged: %v", err)
+		t.Errorf("a map that is not in the type was merged: %v", err)
 	}
 	if got := Merge(deep(`1`), deep(`2`)); !object.Equal(got, deep(`2`)) {
 		t.Error("the merge patch was not applied")
