@@ -109,7 +109,7 @@ func TestStrategic(t *testing.T) {
 		{"retain keys of an item", podType, `{"spec":{"volumes":[{"name":"v","emptyDir":{}}]}}`,
 			`{"spec":{"volumes":[{"name":"v","$retainKeys":["name","hostPath"],"hostPath":{"path":"/"}}]}}`,
 			`{"spec":{"volumes":[{"hostPath":{"path":"/"},"name":"v"}]}}`},
-		{"literals beyond the range of numbers stay", revisionType, `{"data":1e999}`, `{"revision":2}`, `{"data":1e999,"revision":2}`},
+		{"huge literals stay", revisionType, `{"data":1e999}`, `{"revision":2}`, `{"data":1e999,"revision":2}`},
 	} {
 		got, err := Strategic(parse(t, c.live), parse(t, c.patch), c.typ)
 		if err != nil {
