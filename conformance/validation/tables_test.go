@@ -117,7 +117,7 @@ func (k *kindUnderTest) kept(t *testing.T, doc map[string]any) (runtime.Object, 
 	if err != nil {
 		return nil, err
 	}
-	if old, err = k.restored(t, living, old); err != nil {
+	if old, _, err = k.restored(t, living, old); err != nil {
 		return nil, err
 	}
 	is, err := k.decode(doc)

@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"net/mail"
 	"slices"
 	"strconv"
@@ -60,58 +61,45 @@ const (
 
 // decodedBytes is the decoded content of a binary member.
 func decodedBytes(v object.Value) []byte {
-	content, err := base64.StdEncoding.DecodeString(v.Str())
-	if err != nil { // cannot be: the value has been decoded
-		return nil
-	}
+	content, _ := base64.StdEncoding.DecodeString(v.Str()) // decoding the request has checked it
 	return content
 }
 
 // tolerated has the errors that a request for a certificate may keep because the stored one has them.
 type tolerated struct {
-	bothVerdicts, legacySigner, sameTypes, noType, anyCertificate, sameUsages, anyUsage bool
+	// signerAndUsages is set for every stored request, as no update changes its spec.
+	signerAndUsages                                 bool
+	bothVerdicts, sameTypes, noType, anyCertificate bool
 }
 
-func toleratedOf(obj, old object.Value) tolerated {
-	if old.IsNull() {
-		return tolerated{}
-	}
-	var t tolerated
-	var types, usages seen
+func toleratedOf(old object.Value) tolerated {
+	t := tolerated{signerAndUsages: true}
+	var types seen
 	for _, condition := range old.At("status", "conditions").Items() {
-		kind := text(condition, "type")
-		t.noType = t.noType || kind == ""
-		t.sameTypes = types.add(kind) || t.sameTypes
+		t.sameTypes = types.add(text(condition, "type")) || t.sameTypes
 	}
+	t.noType = types.has("")
 	t.bothVerdicts = types.has("Approved") && types.has("Denied")
-	t.legacySigner = text(old.At("spec"), "signerName") == legacySigner
-	for _, usage := range old.At("spec", "usages").Items() {
-		t.anyUsage = t.anyUsage || !slices.Contains(keyUsages, usage.Str())
-		t.sameUsages = usages.add(usage.Str()) || t.sameUsages
-	}
-	was := old.At("status", "certificate")
-	t.anyCertificate = same(was, obj.At("status", "certificate")) || certificateFault(decodedBytes(was)) != nil
+	t.anyCertificate = certificateFault(decodedBytes(old.At("status", "certificate"))) != nil
 	return t
 }
 
 func signingRequestCreate(f *errorList, obj object.Value) { f.signingRequest(obj, tolerated{}) }
 
 func signingRequestUpdate(f *errorList, obj, old object.Value) {
-	f.signingRequest(obj, toleratedOf(obj, old))
-	f.verdictsKept(obj, old, true)
-	f.certificateKept(obj, old, false)
+	f.signingRequest(obj, toleratedOf(old))
 }
 
 func signingRequestStatus(f *errorList, obj, old object.Value) {
-	f.signingRequest(obj, toleratedOf(obj, old))
-	f.verdictsKept(obj, old, true)
-	f.certificateKept(obj, old, true)
+	f.signingRequest(obj, toleratedOf(old))
+	f.verdictsKept(obj, old)
+	f.verdictsNotAdded(obj, old)
+	f.certificateKept(obj, old)
 }
 
 func signingRequestApproval(f *errorList, obj, old object.Value) {
-	f.signingRequest(obj, toleratedOf(obj, old))
-	f.verdictsKept(obj, old, false)
-	f.certificateKept(obj, old, false)
+	f.signingRequest(obj, toleratedOf(old))
+	f.verdictsKept(obj, old)
 }
 
 func (f *errorList) signingRequest(obj object.Value, t tolerated) {
@@ -127,15 +115,16 @@ func (f *errorList) signingRequest(obj object.Value, t tolerated) {
 	}
 	var met seen
 	for i, item := range usages.Items() {
-		if !t.anyUsage {
-			f.only(p.To("usages").Item(i), item.Str(), keyUsages)
+		if t.signerAndUsages {
+			break
 		}
-		if met.add(item.Str()) && !t.sameUsages {
+		f.only(p.To("usages").Item(i), item.Str(), keyUsages)
+		if met.add(item.Str()) {
 			f.Duplicate(p.To("usages").Item(i), fielderrors.Word(item.Str()))
 		}
 	}
 	signer := text(spec, "signerName")
-	if signer == legacySigner && !t.legacySigner {
+	if signer == legacySigner && !t.signerAndUsages {
 		f.Invalid(p.To("signerName"), signer, "the legacy signerName is not allowed via this API version")
 	} else {
 		f.signerName(p.To("signerName"), signer)
@@ -232,39 +221,37 @@ func ofType(conditions object.Value, kind string) []object.Value {
 	return of
 }
 
-// verdictsKept demands that no verdict is removed, and, if strict, that approval and denial are unchanged.
-func (f *errorList) verdictsKept(obj, old object.Value, strict bool) {
-	p := (*fielderrors.Place)(nil).To("status").To("conditions")
-	is, was := obj.At("status", "conditions"), old.At("status", "conditions")
+// verdictsKept demands that no verdict is removed.
+func (f *errorList) verdictsKept(obj, old object.Value) {
 	for _, kind := range verdicts {
-		if len(ofType(is, kind)) < len(ofType(was, kind)) {
-			f.Forbidden(p, fmt.Sprintf("updates may not remove a condition of type %q", kind))
-		}
-	}
-	if !strict {
-		return
-	}
-	for _, kind := range [...]string{"Approved", "Denied"} {
-		now, before := ofType(is, kind), ofType(was, kind)
-		if len(now) > len(before) {
-			f.Forbidden(p, fmt.Sprintf("updates may not add a condition of type %q", kind))
-		} else if len(now) == len(before) && !slices.EqualFunc(now, before, same) {
-			f.Forbidden(p, fmt.Sprintf("updates may not modify a condition of type %q\n%s", kind,
-				difference(object.ListOf(before...), object.ListOf(now...))))
+		if verdictCount(obj, kind) < verdictCount(old, kind) {
+			f.Forbidden((*fielderrors.Place)(nil).To("status").To("conditions"),
+				fmt.Sprintf("updates may not remove a condition of type %q", kind))
 		}
 	}
 }
 
-// certificateKept demands that the certificate is set only once, and only if may is set.
-func (f *errorList) certificateKept(obj, old object.Value, may bool) {
+// verdictsNotAdded demands that a write of the status neither approves nor denies. It cannot modify a verdict either:
+// those of the stored request have been put in their place (builtin's keepApproval).
+func (f *errorList) verdictsNotAdded(obj, old object.Value) {
+	for _, kind := range [...]string{"Approved", "Denied"} {
+		if verdictCount(obj, kind) > verdictCount(old, kind) {
+			f.Forbidden((*fielderrors.Place)(nil).To("status").To("conditions"),
+				fmt.Sprintf("updates may not add a condition of type %q", kind))
+		}
+	}
+}
+
+func verdictCount(obj object.Value, kind string) int {
+	return len(ofType(obj.At("status", "conditions"), kind))
+}
+
+// certificateKept demands that the certificate is set only once.
+func (f *errorList) certificateKept(obj, old object.Value) {
 	is, was := obj.At("status", "certificate"), old.At("status", "certificate")
-	p := (*fielderrors.Place)(nil).To("status").To("certificate")
-	switch {
-	case same(is, was) || is.Len() == 0 && was.Len() == 0:
-	case !may:
-		f.Forbidden(p, "updates may not set certificate content")
-	case was.Len() > 0:
-		f.Forbidden(p, "updates may not modify existing certificate content")
+	if was.Len() > 0 && !same(is, was) {
+		f.Forbidden((*fielderrors.Place)(nil).To("status").To("certificate"),
+			"updates may not modify existing certificate content")
 	}
 }
 
@@ -301,29 +288,24 @@ func (f *errorList) trustAnchors(bundle string, p *fielderrors.Place) {
 	}
 	before := len(f.List)
 	at := map[string][]int{}
-	var order []string
 	i := 0
 	for block, rest := pem.Decode([]byte(bundle)); block != nil; block, rest = pem.Decode(rest) {
 		if why := trustAnchorFault(block); why != "" {
 			f.Invalid(p, omitted, fmt.Sprintf("entry %d %s", i, why))
 		} else {
-			anchor := string(block.Bytes)
-			if at[anchor] == nil {
-				order = append(order, anchor)
-			}
-			at[anchor] = append(at[anchor], i)
+			at[string(block.Bytes)] = append(at[string(block.Bytes)], i)
 		}
 		i++
 	}
 	if len(f.List) > before {
 		return
 	}
-	if len(order) == 0 {
+	if len(at) == 0 {
 		f.Invalid(p, omitted, "at least one trust anchor must be provided")
 	}
-	for _, anchor := range order {
-		if len(at[anchor]) > 1 {
-			f.Invalid(p, omitted, fmt.Sprintf("duplicate trust anchor (indices %v)", at[anchor]))
+	for _, indexes := range slices.SortedFunc(maps.Values(at), slices.Compare) {
+		if len(indexes) > 1 {
+			f.Invalid(p, omitted, fmt.Sprintf("duplicate trust anchor (indices %v)", indexes))
 		}
 	}
 }
@@ -339,10 +321,8 @@ func trustAnchorFault(block *pem.Block) string {
 	switch {
 	case err != nil:
 		return "does not parse as X.509"
-	case !certificate.IsCA:
+	case !certificate.IsCA: // otherwise, package x509 has found its basic constraints to be valid
 		return "does not have the CA bit set"
-	case !certificate.BasicConstraintsValid:
-		return "has invalid basic constraints"
 	}
 	return ""
 }
@@ -364,16 +344,11 @@ func podCertificateCreate(f *errorList, obj object.Value) {
 			f.TooLong(p.To(of[1]), maxUIDLength)
 		}
 	}
-	life := spec.At("maxExpirationSeconds")
-	if life.IsNull() {
-		f.Required(p.To("maxExpirationSeconds"), "must be set")
-		return
-	}
 	longest := int64(maxRequestLife)
 	if isKubernetesSigner(signer) {
 		longest = maxKubernetesLife
 	}
-	if n := life.Int(); n < minRequestLife || n > longest {
+	if n := number(spec, "maxExpirationSeconds"); n < minRequestLife || n > longest {
 		f.Invalid(p.To("maxExpirationSeconds"), n, fmt.Sprintf("must be in the range [%d, %d]", minRequestLife,
 			longest))
 	}
@@ -424,13 +399,12 @@ func keyFault(key any) (part *string, why string) {
 	return nil, unknownKey
 }
 
-var podCertificateFields = []goField{{name: "SignerName", member: "signerName", zero: `""`},
-	{name: "PodName", member: "podName", zero: `""`}, {name: "PodUID", member: "podUID", zero: `""`},
-	{name: "ServiceAccountName", member: "serviceAccountName", zero: `""`},
-	{name: "ServiceAccountUID", member: "serviceAccountUID", zero: `""`},
-	{name: "NodeName", member: "nodeName", zero: `""`}, {name: "NodeUID", member: "nodeUID", zero: `""`},
-	{name: "MaxExpirationSeconds", member: "maxExpirationSeconds"}, {name: "PKIXPublicKey", member: "pkixPublicKey"},
-	{name: "ProofOfPossession", member: "proofOfPossession"}, {name: "StubPKCS10Request", member: "stubPKCS10Request"},
+// The spec of a PodCertificateRequest in the reference's process. Two fields are in the beta version alone.
+var podCertificateFields = []goField{{name: "SignerName", member: "signerName"}, {name: "PodName", member: "podName"},
+	{name: "PodUID", member: "podUID"}, {name: "ServiceAccountName", member: "serviceAccountName"},
+	{name: "ServiceAccountUID", member: "serviceAccountUID"}, {name: "NodeName", member: "nodeName"},
+	{name: "NodeUID", member: "nodeUID"}, {name: "MaxExpirationSeconds", member: "maxExpirationSeconds"},
+	{name: "PKIXPublicKey"}, {name: "ProofOfPossession"}, {name: "StubPKCS10Request", member: "stubPKCS10Request"},
 	{name: "UnverifiedUserAnnotations", member: "unverifiedUserAnnotations"}}
 
 func podCertificateUpdate(f *errorList, obj, old object.Value) {
@@ -517,8 +491,7 @@ func (f *errorList) issued(status, spec object.Value, p *fielderrors.Place) {
 		f.Invalid(at, chain, "leaf certificate was not issued to the requested public key")
 		return
 	}
-	before := len(f.List)
-	if f.validity(status, spec, leaf, p); len(f.List) > before {
+	if f.validity(status, spec, leaf, p); len(f.List) > 0 {
 		return
 	}
 	for block, rest = pem.Decode(rest); block != nil; block, rest = pem.Decode(rest) {
@@ -588,9 +561,6 @@ func (f *errorList) validity(status, spec object.Value, leaf *x509.Certificate, 
 
 // moment reads a time, in the zone in which the reference shows it.
 func moment(v object.Value) time.Time {
-	t, err := time.Parse(time.RFC3339, v.Str())
-	if err != nil { // cannot be: the value has been decoded
-		return time.Time{}
-	}
+	t, _ := time.Parse(time.RFC3339, v.Str()) // decoding the request has checked it
 	return t.Local()
 }
