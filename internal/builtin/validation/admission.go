@@ -16,21 +16,20 @@ import (
 // This file has the rules of admissionregistration.k8s.io. None of them compiles CEL.
 
 var (
-	failurePolicies    = []string{"Fail", "Ignore"}
-	matchPolicies      = []string{"Equivalent", "Exact"}
-	reinvocations      = []string{"IfNeeded", "Never"}
-	noSideEffects      = []string{"None", "NoneOnDryRun"}
-	sideEffects        = []string{"None", "NoneOnDryRun", "Some", "Unknown"}
-	reviewVersions     = []string{"v1", "v1beta1"}
-	operations         = []string{"*", "CONNECT", "CREATE", "DELETE", "UPDATE"}
-	mutatingOperations = []string{"*", "CONNECT", "CREATE", "UPDATE"}
-	ruleScopes         = []string{"*", "Cluster", "Namespaced"}
-	validationReasons  = []string{"Forbidden", "Invalid", "RequestEntityTooLarge"}
-	validationActions  = []string{"Audit", "Deny", "Warn"}
-	paramNotFound      = []string{"Deny", "Allow"}
-	patchKinds         = []string{"ApplyConfiguration", "JSONPatch"}
-	auditFields        = []goField{{name: "Key", member: "key", zero: `""`},
-		{name: "ValueExpression", member: "valueExpression", zero: `""`}}
+	failurePolicies     = []string{"Fail", "Ignore"}
+	matchPolicies       = []string{"Equivalent", "Exact"}
+	reinvocations       = []string{"IfNeeded", "Never"}
+	noSideEffects       = []string{"None", "NoneOnDryRun"}
+	sideEffects         = []string{"None", "NoneOnDryRun", "Some", "Unknown"}
+	reviewVersions      = []string{"v1", "v1beta1"}
+	operations          = []string{"*", "CONNECT", "CREATE", "DELETE", "UPDATE"}
+	mutatingOperations  = []string{"*", "CONNECT", "CREATE", "UPDATE"}
+	ruleScopes          = []string{"*", "Cluster", "Namespaced"}
+	validationReasons   = []string{"Forbidden", "Invalid", "RequestEntityTooLarge"}
+	validationActions   = []string{"Audit", "Deny", "Warn"}
+	paramNotFound       = []string{"Deny", "Allow"}
+	patchKinds          = []string{"ApplyConfiguration", "JSONPatch"}
+	auditFields         = []goField{{name: "Key", member: "key"}, {name: "ValueExpression", member: "valueExpression"}}
 	reservedIdentifiers = []string{"true", "false", "null", "in", "as", "break", "const", "continue", "else", "for",
 		"function", "if", "import",
 		"let", "loop", "package", "namespace", "return", "var", "void", "while"}
@@ -128,9 +127,8 @@ func (f *errorList) webhook(hook object.Value, s stance, p *fielderrors.Place) {
 		f.Required(p.To("sideEffects"), "must specify one of "+strings.Join(allowed, ", "))
 	}
 	f.onlyIfSet(p.To("sideEffects"), hook.At("sideEffects"), allowed)
-	if timeout := hook.At("timeoutSeconds"); !timeout.IsNull() &&
-		(timeout.Int() < 1 || timeout.Int() > maxWebhookTimeout) {
-		f.Invalid(p.To("timeoutSeconds"), timeout.Int(), "the timeout value must be between 1 and 30 seconds")
+	if timeout := number(hook, "timeoutSeconds"); timeout < 1 || timeout > maxWebhookTimeout {
+		f.Invalid(p.To("timeoutSeconds"), timeout, "the timeout value must be between 1 and 30 seconds")
 	}
 	f.labelSelector(hook.At("namespaceSelector"), p.To("namespaceSelector"), s.anyLabelValues)
 	f.labelSelector(hook.At("objectSelector"), p.To("objectSelector"), s.anyLabelValues)
@@ -200,7 +198,7 @@ func (f *errorList) ruleResources(resources object.Value, p *fielderrors.Place) 
 		f.Required(p, "")
 	}
 	var all, any seen // resources with all subresources (RESOURCE/*); subresources of all resources (*/SUBRESOURCE)
-	double, single, plain := false, false, false
+	var double, single, plain bool
 	for i, item := range resources.Items() {
 		name := item.Str()
 		if name == "" {
@@ -305,9 +303,10 @@ func (f *errorList) validatingPolicy(obj, old object.Value) {
 	}
 }
 
-// policyStart checks the fields that both kinds of policies have.
+// policyStart checks the fields that both kinds of policies have. Some of them are pointers in Go, but never nil after
+// the defaults.
 func (f *errorList) policyStart(spec, was object.Value, p *fielderrors.Place) {
-	f.requiredEnum(spec, "failurePolicy", failurePolicies, p)
+	f.only(p.To("failurePolicy"), text(spec, "failurePolicy"), failurePolicies)
 	if kind := spec.At("paramKind"); !kind.IsNull() {
 		f.paramKind(kind, p.To("paramKind"))
 	}
@@ -319,8 +318,7 @@ func (f *errorList) policyStart(spec, was object.Value, p *fielderrors.Place) {
 			f.Required(p.To("matchConstraints").To("resourceRules"), "")
 		}
 	}
-	if was.IsNull() || !same(spec.At("paramKind"), was.At("paramKind")) || !same(spec.At("matchConditions"),
-		was.At("matchConditions")) {
+	if !same(spec.At("paramKind"), was.At("paramKind")) || !same(spec.At("matchConditions"), was.At("matchConditions")) {
 		f.matchConditions(spec.At("matchConditions"), p.To("matchConditions"))
 	}
 	for i, variable := range spec.At("variables").Items() {
@@ -334,22 +332,14 @@ func (f *errorList) policyStart(spec, was object.Value, p *fielderrors.Place) {
 	}
 }
 
-// requiredEnum demands a member that may be missing by its type, and its value; an empty one is not supported.
-func (f *errorList) requiredEnum(of object.Value, key string, supported []string, p *fielderrors.Place) {
-	if v := of.At(key); v.IsNull() {
-		f.Required(p.To(key), "")
-	} else {
-		f.only(p.To(key), v.Str(), supported)
-	}
-}
-
+// isIdentifier says whether a text, which is not empty, is an identifier of CEL.
 func isIdentifier(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if s[i] != '_' && (!objectmeta.IsLetterOrDigit(s[i]) || i == 0 && s[i] <= '9') {
 			return false
 		}
 	}
-	return s != "" && !slices.Contains(reservedIdentifiers, s)
+	return !slices.Contains(reservedIdentifiers, s)
 }
 
 func (f *errorList) paramKind(kind object.Value, p *fielderrors.Place) {
@@ -385,14 +375,9 @@ func (f *errorList) matchResources(match object.Value, p *fielderrors.Place) {
 	if match.IsNull() {
 		return
 	}
-	f.requiredEnum(match, "matchPolicy", matchPolicies, p)
-	for _, key := range [...]string{"namespaceSelector", "objectSelector"} {
-		if selector := match.At(key); selector.IsNull() {
-			f.Required(p.To(key), "")
-		} else {
-			f.labelSelector(selector, p.To(key), false)
-		}
-	}
+	f.only(p.To("matchPolicy"), text(match, "matchPolicy"), matchPolicies)
+	f.labelSelector(match.At("namespaceSelector"), p.To("namespaceSelector"), false)
+	f.labelSelector(match.At("objectSelector"), p.To("objectSelector"), false)
 	for _, key := range [...]string{"resourceRules", "excludeResourceRules"} {
 		for i, rule := range match.At(key).Items() {
 			p := p.To(key).Item(i)
@@ -466,7 +451,7 @@ func (f *errorList) mutatingRules(match object.Value, p *fielderrors.Place) {
 }
 
 func (f *errorList) mutation(mutation object.Value, p *fielderrors.Place) {
-	wanted, other := "", ""
+	var wanted, other string
 	kind := text(mutation, "patchType")
 	switch kind {
 	case "JSONPatch":

@@ -12,12 +12,13 @@ import (
 )
 
 const (
-	exempt             = "exempt"
-	catchAll           = "catch-all"
-	maxPrecedence      = 10000
-	maxQueues          = 10_000_000
-	maxHashBits        = 60
-	keepZeroAnnotation = "flowcontrol.k8s.io/preserve-zero-concurrency-shares"
+	exempt        = "exempt"
+	catchAll      = "catch-all"
+	maxPrecedence = 10000
+	maxQueues     = 10_000_000
+	maxHashBits   = 60
+	// keepZeroAnnotation is for the conversion of another version, which removes it.
+	keepZeroAnnotation = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares"
 )
 
 var (
@@ -86,7 +87,7 @@ func flowSchemaCreate(f *errorList, obj object.Value) {
 	}
 	if method := spec.At("distinguisherMethod"); !method.IsNull() && !holds(distinguishers, text(method, "type")) {
 		f.InvalidEnum(p.To("distinguisherMethod").To("type"),
-			goForm{method, []goField{{name: "Type", member: "type", zero: `""`}}}, distinguishers)
+			goForm{method, typeField}, distinguishers)
 	}
 	if level := text(spec.At("priorityLevelConfiguration"), "name"); level == "" {
 		f.Required(p.To("priorityLevelConfiguration").To("name"), "must reference a priority level")
@@ -97,7 +98,7 @@ func flowSchemaCreate(f *errorList, obj object.Value) {
 		f.flowRule(rule, p.To("rules").Item(i))
 	}
 	if fixed, ok := fixedFlowSchemas[name]; ok && !same(spec, fixed) {
-		f.Invalid(p, fielderrors.Show(spec), "spec of '"+name+"' must equal the fixed value")
+		f.Invalid(p, goForm{spec, flowSchemaFields}, "spec of '"+name+"' must equal the fixed value")
 	}
 	f.flowConditions(obj)
 }
@@ -213,7 +214,6 @@ func (f *errorList) urlPath(p *fielderrors.Place, path string) {
 	switch {
 	case path == "":
 		f.Invalid(p, path, "must not be empty")
-	case path == "/":
 	case path[0] != '/':
 		f.Invalid(p, path, "must start with slash")
 	case strings.Contains(path, " "):
@@ -254,9 +254,7 @@ func priorityLevelCreate(f *errorList, obj object.Value) {
 	case "Exempt":
 		f.concurrencyShares(unlimited, p.To("exempt"))
 	case "Limited":
-		if !limited.IsNull() {
-			f.limited(limited, p.To("limited"))
-		}
+		f.limited(limited, p.To("limited"))
 	default:
 		f.oneOf(p.To("type"), kind, enablements)
 	}
@@ -345,7 +343,7 @@ func (f *errorList) fixedPriorityLevel(spec object.Value, name string, p *fielde
 	switch name {
 	case exempt:
 		if !same(spec.Without("exempt"), object.Fields("type", object.StringOf("Exempt"))) {
-			f.Invalid(p, fielderrors.Show(spec),
+			f.Invalid(p, goForm{spec, priorityLevelFields},
 				"spec of 'exempt' except the 'spec.exempt' field must equal the fixed value")
 		}
 	case catchAll:
@@ -353,7 +351,7 @@ func (f *errorList) fixedPriorityLevel(spec object.Value, name string, p *fielde
 			object.IntOf(5),
 			"lendablePercent", object.IntOf(0), "limitResponse", object.Fields("type", object.StringOf("Reject"))))
 		if !same(spec, fixed) {
-			f.Invalid(p, fielderrors.Show(spec), "spec of 'catch-all' must equal the fixed value")
+			f.Invalid(p, goForm{spec, priorityLevelFields}, "spec of 'catch-all' must equal the fixed value")
 		}
 	}
 }

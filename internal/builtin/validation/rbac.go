@@ -14,8 +14,8 @@ var (
 	roleKinds    = []string{"Role", "ClusterRole"}
 	clusterKinds = []string{"ClusterRole"}
 	subjectKinds = []string{"ServiceAccount", "User", "Group"}
-	roleRef      = []goField{{name: "APIGroup", member: "apiGroup", zero: `""`},
-		{name: "Kind", member: "kind", zero: `""`}, {name: "Name", member: "name", zero: `""`}}
+	roleRef      = []goField{{name: "APIGroup", member: "apiGroup"}, {name: "Kind", member: "kind"},
+		{name: "Name", member: "name"}}
 )
 
 func (f *errorList) policyRules(rules object.Value, namespaced bool) {

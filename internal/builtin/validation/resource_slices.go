@@ -233,7 +233,7 @@ func (f *errorList) device(device, old object.Value, nodes bool, p *fielderrors.
 		f.attributeName(m.Key, p.To("attributes"))
 		f.deviceAttribute(m.Value, m.Key, p.To("attributes"))
 	}
-	if !alike(old.At("capacity"), capacity, true) {
+	if !alike(old.At("capacity"), capacity, "capacity", true) {
 		for _, m := range capacity.Members() {
 			f.attributeName(m.Key, p.To("capacity"))
 			f.deviceCapacity(m.Value, truth(device, "allowMultipleAllocations"), p.To("capacity").Key(shortened(m.Key)))

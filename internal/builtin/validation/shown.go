@@ -112,6 +112,45 @@ var (
 	}
 )
 
+// The fields of the specs of a FlowSchema and of a PriorityLevelConfiguration.
+var (
+	nameField        = []goField{{name: "Name", member: "name"}}
+	typeField        = []goField{{name: "Type", member: "type"}}
+	flowSchemaFields = []goField{
+		{name: "PriorityLevelConfiguration", member: "priorityLevelConfiguration", inner: nameField},
+		{name: "MatchingPrecedence", member: "matchingPrecedence"},
+		{name: "DistinguisherMethod", member: "distinguisherMethod", inner: typeField},
+		{name: "Rules", member: "rules", inner: []goField{
+			{name: "Subjects", member: "subjects", inner: []goField{{name: "Kind", member: "kind"},
+				{name: "User", member: "user", inner: nameField}, {name: "Group", member: "group", inner: nameField},
+				{name: "ServiceAccount", member: "serviceAccount",
+					inner: []goField{{name: "Namespace", member: "namespace"}, {name: "Name", member: "name"}}}}},
+			{name: "ResourceRules", member: "resourceRules", inner: []goField{{name: "Verbs", member: "verbs"},
+				{name: "APIGroups", member: "apiGroups"}, {name: "Resources", member: "resources"},
+				{name: "ClusterScope", member: "clusterScope", zero: "false"},
+				{name: "Namespaces", member: "namespaces"}}},
+			{name: "NonResourceRules", member: "nonResourceRules", inner: []goField{{name: "Verbs", member: "verbs"},
+				{name: "NonResourceURLs", member: "nonResourceURLs"}}},
+		}},
+	}
+	sharesField         = goField{name: "NominalConcurrencyShares", member: "nominalConcurrencyShares"}
+	lendableField       = goField{name: "LendablePercent", member: "lendablePercent"}
+	priorityLevelFields = []goField{
+		{name: "Type", member: "type"},
+		{name: "Limited", member: "limited", inner: []goField{
+			sharesField,
+			{name: "LimitResponse", member: "limitResponse", inner: []goField{
+				{name: "Type", member: "type"},
+				{name: "Queuing", member: "queuing", inner: []goField{{name: "Queues", member: "queues"},
+					{name: "HandSize", member: "handSize"}, {name: "QueueLengthLimit", member: "queueLengthLimit"}}},
+			}},
+			lendableField,
+			{name: "BorrowingLimitPercent", member: "borrowingLimitPercent"},
+		}},
+		{name: "Exempt", member: "exempt", inner: []goField{sharesField, lendableField}},
+	}
+)
+
 // The fields of a ResourceClaimTemplate.
 var (
 	selectorFields = []goField{{name: "CEL", member: "cel",

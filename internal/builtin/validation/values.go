@@ -58,18 +58,22 @@ func quantity(v object.Value) resource.Quantity {
 	return q
 }
 
-// quantities are the members whose values are quantities, or maps of them. Two quantities are equal if their amounts
-// are, however they are written.
-var quantities = []string{"allocatedResources", "capacity", "divisor", "limits", "overhead", "requests", "sizeLimit"}
+// quantities are the members that map resources to quantities.
+var quantities = []string{"allocatedResources", "capacity", "limits", "overhead", "requests"}
 
-// same says whether two values have the same meaning: an absent list equals an empty one.
-func same(a, b object.Value) bool { return alike(a, b, false) }
+// verbatim is the member with content that the client alone knows.
+const verbatim = "parameters"
 
-func alike(a, b object.Value, amount bool) bool {
+// same says whether two values have the same meaning: an absent list equals an empty one, and two quantities are equal
+// if their amounts are, however they are written.
+func same(a, b object.Value) bool { return alike(a, b, "", false) }
+
+// alike is same for two values of the member key; amount says that the texts in them are quantities.
+func alike(a, b object.Value, key string, amount bool) bool {
 	if object.Equal(a, b) || hollow(a) && hollow(b) {
 		return true
 	}
-	if a.Kind() != b.Kind() {
+	if a.Kind() != b.Kind() || key == verbatim {
 		return false
 	}
 	switch a.Kind() {
@@ -80,37 +84,48 @@ func alike(a, b object.Value, amount bool) bool {
 		}
 		return false
 	case object.List:
-		return slices.EqualFunc(a.Items(), b.Items(), same)
+		return slices.EqualFunc(a.Items(), b.Items(),
+			func(x, y object.Value) bool { return alike(x, y, key, amount) })
 	case object.Map:
-		return alikeMembers(a.Members(), b.Members(), amount)
+		return alikeMembers(a.Members(), b.Members(), key, amount)
 	}
 	return false
 }
 
 func hollow(v object.Value) bool { return v.IsNull() || v.Kind() == object.List && v.Len() == 0 }
 
-// alikeMembers walks two sorted maps at once; a hollow member equals an absent one.
-func alikeMembers(a, b []object.Member, amount bool) bool {
-	for len(a) > 0 || len(b) > 0 {
-		switch {
-		case len(b) == 0 || len(a) > 0 && a[0].Key < b[0].Key:
-			if !hollow(a[0].Value) {
-				return false
-			}
-			a = a[1:]
-		case len(a) == 0 || b[0].Key < a[0].Key:
-			if !hollow(b[0].Value) {
-				return false
-			}
-			b = b[1:]
-		default:
-			if !alike(a[0].Value, b[0].Value, amount || slices.Contains(quantities, a[0].Key)) {
-				return false
-			}
-			a, b = a[1:], b[1:]
+// alikeMembers walks two sorted maps, the members key, at once; a hollow member equals an absent one.
+func alikeMembers(a, b []object.Member, key string, amount bool) bool {
+	for {
+		a, b = skipHollow(a), skipHollow(b)
+		if len(a) == 0 || len(b) == 0 {
+			return len(a) == len(b)
 		}
+		if a[0].Key != b[0].Key ||
+			!alike(a[0].Value, b[0].Value, a[0].Key, amount || isAmount(key, a[0].Key, a[0].Value)) {
+			return false
+		}
+		a, b = a[1:], b[1:]
 	}
-	return true
+}
+
+func skipHollow(m []object.Member) []object.Member {
+	for len(m) > 0 && hollow(m[0].Value) {
+		m = m[1:]
+	}
+	return m
+}
+
+// isAmount says whether a member of the map within is a quantity, or has quantities. A label or another key that a
+// client has chosen may have the same name; its value is a text.
+func isAmount(within, key string, v object.Value) bool {
+	switch key {
+	case "divisor":
+		return within == "resourceFieldRef"
+	case "sizeLimit":
+		return within == "emptyDir"
+	}
+	return v.Kind() == object.Map && slices.Contains(quantities, key)
 }
 
 // seen is a set of names; a few of them need no allocation.

@@ -1,0 +1,53 @@
+package validation
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"plinth/internal/fielderrors"
+	"plinth/object"
+)
+
+// A kind without a function has none in its rules. Each function is called with the options.
+func TestRulesOfKind(t *testing.T) {
+	sloppy := Options{SloppyAddresses: true}
+	rule := func(f *errorList, obj, old object.Value) {
+		if f.Options != sloppy {
+			t.Error("the rule has not the options")
+		}
+		f.Invalid((*fielderrors.Place)(nil).To(obj.Str()), old.Str(), "")
+	}
+	one := func(of func(obj, old object.Value) field.ErrorList) string {
+		if of == nil {
+			return ""
+		}
+		return of(object.StringOf("new"), object.StringOf("old")).ToAggregate().Error()
+	}
+	create := func(f *errorList, obj object.Value) { rule(f, obj, object.Nil) }
+	const created, compared = `new: Invalid value: ""`, `new: Invalid value: "old"`
+	for name, c := range map[string]struct {
+		kind Kind
+		want [5]string
+	}{
+		"none":     {Kind{}, [5]string{}},
+		"create":   {Kind{create: create}, [5]string{0: created}},
+		"update":   {Kind{update: rule}, [5]string{1: compared}},
+		"status":   {Kind{status: rule}, [5]string{2: compared}},
+		"approval": {Kind{approval: rule}, [5]string{3: compared}},
+		"running":  {Kind{running: rule}, [5]string{4: compared}},
+	} {
+		rules := c.kind.Rules(sloppy)
+		var have [5]string
+		if rules.Create != nil {
+			have[0] = rules.Create(object.StringOf("new")).ToAggregate().Error()
+		}
+		for i, of := range []func(obj, old object.Value) field.ErrorList{rules.Update, rules.Status, rules.Approval,
+			rules.Running} {
+			have[i+1] = one(of)
+		}
+		if have != c.want {
+			t.Errorf("%s: have %q, want %q", name, have, c.want)
+		}
+	}
+}
