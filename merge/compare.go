@@ -216,7 +216,7 @@ func (c *comparer) items(was, is []object.Value, t *schema.Type) Set {
 	return sortedSet(out)
 }
 
-// fail keeps the first error. The walk goes on, but its result is not used.
+// fail keeps the first error. The walk continues, but its result is not used.
 func (c *comparer) fail(err error) {
 	if c.err == nil {
 		c.err = err

@@ -19,7 +19,7 @@ func parse(text string) object.Value {
 
 var kind = &merge.Kind{Type: &schema.Type{Kind: schema.Any}}
 
-// Two managers apply to one object; the second one has another value for a field of the first.
+// Two managers apply to one object; the intent of the second one has another value for a field of the first.
 func Example() {
 	team := merge.Writer{Manager: "team", APIVersion: "v1", Now: "2026-01-02T03:04:05Z"}
 	live, err := kind.Apply(object.Nil,

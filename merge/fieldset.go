@@ -9,7 +9,7 @@ import (
 	"plinth/schema"
 )
 
-// fieldsOf is the set of paths of a value, fields(v): what an apply of v owns.
+// fieldsOf is the set of paths of a value, fields(v): the paths that an apply of v owns.
 //
 //	fields(leaf or atomic)    = { the place itself }
 //	fields(struct)            = ⋃ fields(member)              a struct exists wherever one of its fields does
@@ -148,7 +148,7 @@ func (s *fieldWalker) checkAtomic(v object.Value, t *schema.Type, kind shape) {
 	}
 }
 
-// fail records a violation at the place where the walk is. Without strict there are none.
+// fail records a violation at the current place of the walk, if strict is set.
 func (s *fieldWalker) fail(format string, args ...any) {
 	if s.strict {
 		s.errs = append(s.errs, &TypeError{Message: fmt.Sprintf(format, args...)})

@@ -28,34 +28,34 @@ func FuzzFieldsV1(f *testing.F) {
 		printed := set.FieldsV1()
 		again, err := ParseFieldsV1(printed)
 		if err != nil {
-			t.Fatalf("%s: printed %s, which is not read again: %v", data, object.AppendJSON(nil, printed), err)
+			t.Fatalf("%s: printed as %s, which does not parse: %v", data, object.AppendJSON(nil, printed), err)
 		}
 		if !again.Equal(set) || !object.Equal(again.FieldsV1(), printed) {
-			t.Fatalf("%s: printed %s, read again as %s", data, object.AppendJSON(nil, printed), again)
+			t.Fatalf("%s: printed as %s, which parses as %s", data, object.AppendJSON(nil, printed), again)
 		}
 		sound(t, set)
 		n := 0
 		set.Each(func(p Path) {
 			n++
 			if !set.Has(p) {
-				t.Fatalf("%s: %s is in it and is not", data, p)
+				t.Fatalf("%s: Each yields %s, Has denies it", data, p)
 			}
 		})
 		if n != set.Len() {
-			t.Fatalf("%s: %d paths of %d", data, n, set.Len())
+			t.Fatalf("%s: Each yields %d paths, Len is %d", data, n, set.Len())
 		}
 	})
 }
 
-// sound checks what holds for every set.
+// sound checks the invariants of every set.
 func sound(t *testing.T, s Set) {
 	t.Helper()
 	for i, n := range s.nodes {
 		if i > 0 && s.nodes[i-1].element.Compare(n.element) >= 0 {
-			t.Fatalf("%s comes before %s", s.nodes[i-1].element, n.element)
+			t.Fatalf("a trie has %s before %s", s.nodes[i-1].element, n.element)
 		}
 		if n.marks == 0 && n.below.Empty() {
-			t.Fatalf("nothing is at %s", n.element)
+			t.Fatalf("the node of %s has neither marks nor paths below", n.element)
 		}
 		sound(t, n.below)
 	}
@@ -76,7 +76,7 @@ func FuzzSets(f *testing.F) {
 			sound(t, s)
 		}
 		if !rest.Union(common).Equal(a) {
-			t.Fatalf("%s and %s do not make %s", rest, common, a)
+			t.Fatalf("the union of a ∖ b, %s, and a ∩ b, %s, is not a, %s", rest, common, a)
 		}
 		if !all.Equal(b.Union(a)) || !common.Equal(b.Intersect(a)) || !a.Minus(a).Empty() || !a.MinusAll(a).Empty() {
 			t.Fatalf("%s with %s", a, b)
@@ -137,7 +137,8 @@ func FuzzMerge(f *testing.F) {
 		if again,
 			err := widgets.Update(updated, updated, Writer{Manager: "idle", APIVersion: "v1",
 			Now: "2026-01-01T00:00:02Z"}); err != nil || !object.Equal(again, updated) {
-			t.Fatalf("an update of nothing made %s of %s", object.AppendJSON(nil, again), object.AppendJSON(nil, updated))
+			t.Fatalf("an update without a change made %s from %s",
+				object.AppendJSON(nil, again), object.AppendJSON(nil, updated))
 		}
 		if _, err := Owners(updated, widget); err != nil {
 			t.Fatal(err)
@@ -169,6 +170,7 @@ func holds(t *testing.T, result, intent object.Value) {
 	intent = intent.WithoutAt("metadata", "annotations", LastApplied)
 	joined, err := join(result, intent, widget)
 	if err != nil || !same(joined, result) {
-		t.Fatalf("%s says more than\n%s: %v", object.AppendJSON(nil, intent), object.AppendJSON(nil, result), err)
+		t.Fatalf("the intent %s is not contained in the result\n%s: %v",
+			object.AppendJSON(nil, intent), object.AppendJSON(nil, result), err)
 	}
 }

@@ -65,8 +65,8 @@ func checkUnion(s, t, u Set) {
 	mustHold(u.Len() <= s.Len()+t.Len(), "merge: |s ∪ t| > |s| + |t|", s, "\n∪\n", t)
 }
 
-// checkMinus: d ⊆ s ∧ d ∩ t = ∅ ∧ |s| = |d| + |s ∩ t|. With deep, what is below a path of t is missing from d as well,
-// so that only |s| ≥ |d| + |s ∩ t| holds.
+// checkMinus: d ⊆ s ∧ d ∩ t = ∅ ∧ |s| = |d| + |s ∩ t|. With deep, the paths below a path of t are missing from d as
+// well, so that only |s| ≥ |d| + |s ∩ t| holds.
 func checkMinus(s, t Set, which marks, deep bool, d Set) {
 	d.check()
 	common := s.intersect(t, which)

@@ -11,7 +11,7 @@ import (
 // other.
 const kubectl = "kubectl"
 
-// LastApplied is the annotation in which client-side apply keeps what it applied.
+// LastApplied is the annotation in which client-side apply stores the manifest that it applied.
 const LastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
 // maxAnnotations is how many bytes the annotations of an object may have.
@@ -56,8 +56,8 @@ func (k *Kind) applyAfterClientSide(live, intent object.Value, fields Set, w Wri
 }
 
 // setClientSide is fields(annotation) ∖ diff(annotation, live): the fields that client-side apply set and that have not
-// changed since. ok is false if there is no annotation, or none of this kind and version, or if it or live does not fit
-// the schema. The annotation is text that any client may write, and is not trusted.
+// changed since. ok is false if there is no annotation, if it is not of this kind and version, or if it or live does
+// not match the schema. The annotation is text that any client may write, and is not trusted.
 func (k *Kind) setClientSide(live object.Value, version string) (Set, bool) {
 	text := live.At("metadata", "annotations", LastApplied).Str()
 	if text == "" {

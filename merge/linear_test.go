@@ -14,7 +14,7 @@ import (
 	"plinth/schema"
 )
 
-// The work of a write is linear in the size of its input, up to a logarithm, whatever the input is: a request of a few
+// The work of a write is linear in the size of its input, up to a logarithm, for any input: a request of a few
 // megabytes must not occupy the server for minutes.
 //
 // SPEC: WRITE-6
@@ -86,7 +86,7 @@ func TestWorkIsLinear(t *testing.T) {
 			return func() {
 				v := must(widgets.Update(yaml(t, head), next, w))
 				if got := v.At("metadata", "managedFields").Len(); got != maxUpdaters {
-					t.Fatalf("%d entries", got)
+					t.Fatalf("%d entries of managedFields", got)
 				}
 			}
 		},
@@ -119,9 +119,9 @@ func TestWorkIsLinear(t *testing.T) {
 			}
 			const n, times = 200, 16
 			few, many := work(n), work(n*times)
-			t.Logf("%d comparisons for %d, %d for %d", few, n, many, n*times)
+			t.Logf("%d comparisons for %d parts, %d for %d: more than linear", few, n, many, n*times)
 			if many > 2*times*few || few == 0 {
-				t.Errorf("%d comparisons for %d, %d for %d", few, n, many, n*times)
+				t.Errorf("%d comparisons for %d parts, %d for %d: more than linear", few, n, many, n*times)
 			}
 		})
 	}
@@ -142,7 +142,8 @@ func (c *countingVersions) Convert(v object.Value, version string) (object.Value
 	return v.With("apiVersion", object.StringOf(version)), nil
 }
 
-// A conversion may be the call of a webhook: an object is converted to a version once, however many managers there are.
+// A conversion may be a call of a webhook: an object is converted to a version once, regardless of the number of
+// managers.
 //
 // SPEC: SSA-11
 func TestConversionsOfManyManagers(t *testing.T) {
@@ -159,6 +160,6 @@ func TestConversionsOfManyManagers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if versions.conversions != 2 { // the object before and after the update
-		t.Errorf("%d conversions", versions.conversions)
+		t.Errorf("%d conversions, should be 2", versions.conversions)
 	}
 }

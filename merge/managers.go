@@ -58,8 +58,8 @@ func (e *Entry) id() managerID {
 // others is unavoidable, but printing them again is not.
 type entry struct {
 	Entry                // its Fields are unused
-	set     Set          // what is owned now
-	stored  Set          // what was read; empty if the entry is new
+	set     Set          // the paths that are owned now
+	stored  Set          // the set that was read; empty if the entry is new
 	printed object.Value // the FieldsV1 that stored was read from, or null if FieldsV1 would print another
 }
 

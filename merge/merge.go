@@ -194,11 +194,11 @@ func withManaged(v, managed object.Value) object.Value {
 //	owned(m) = owned(m) ∖ diff(live, next) for each m; then owned(manager) ∪= touched(diff(live, next)) ∖ unowned
 //
 // The manager's own entry must lose them, too, because it may own removed paths. live and next are without
-// managedFields and in the version of the request. apply uses it, too, to record what an object without managers holds
-// (beforeFirstApply).
+// managedFields and in the version of the request. apply uses it, too, to record the fields of an object without
+// managers (beforeFirstApply).
 //
-// The obvious way to give the manager what it wrote, fields(next), makes it an owner of everything: from then on every
-// change by an applier would be a conflict with whichever controller has updated the object.
+// The obvious way to give the manager the fields that it wrote, fields(next), makes it an owner of everything: from
+// then on every change by an applier would be a conflict with any controller that has updated the object.
 func (o *operation) update(live, next object.Value, manager string) error {
 	if err := o.reconcile(live); err != nil {
 		return err

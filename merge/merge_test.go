@@ -61,10 +61,10 @@ func yaml(t testing.TB, text string) object.Value {
 
 // step is a write and its expected result.
 type step struct {
-	apply, update string // by whom; a "!" at the end forces
-	body          string // the object without its head
-	spec          string // what spec is then, as JSON; "" if that does not matter
-	owners        string // who owns what, an entry a line; "" if that does not matter
+	apply, update string // the manager; a "!" at the end forces
+	body          string // the object without apiVersion, kind and metadata
+	spec          string // the resulting spec, as JSON; "" if it does not matter
+	owners        string // the managers with their fields, one entry per line; "" if they do not matter
 	err           string
 }
 
@@ -73,18 +73,18 @@ func TestHistories(t *testing.T) {
 		name  string
 		steps []step
 	}{
-		{"an intent is owned, and an update takes what it changes", []step{ // SPEC: SSA-1, SSA-2, SSA-6
+		{"the fields of an intent are owned, and an update takes the fields that it changes", []step{ // SPEC: SSA-1, SSA-2, SSA-6
 			{apply: "a", body: "spec: {replicas: 1, selector: {a: b}}", spec: `{"replicas":1,"selector":{"a":"b"}}`,
 				owners: "a Apply .spec.replicas .spec.selector"},
 			{update: "b", body: "spec: {replicas: 2, selector: {a: b}}",
 				owners: "a Apply .spec.selector\nb Update .spec.replicas"},
 		}},
-		{"what is given up goes, unless it is somebody else's, too", []step{ // SPEC: SSA-3, SSA-5
+		{"fields that were given up are removed, unless another manager owns them, too", []step{ // SPEC: SSA-3, SSA-5
 			{apply: "a", body: "spec: {replicas: 1}\nmetadata: {labels: {x: w, z: z}}"},
 			{apply: "b", body: "metadata: {labels: {x: w}}"},
 			{apply: "a", body: "spec: {}", spec: "null", owners: "b Apply .metadata.labels.x\na Apply .spec"},
 		}},
-		{"an item that nobody owns goes with what others own in it", []step{ // SPEC: SSA-3
+		{"an item without an owner is removed with the fields that others own in it", []step{ // SPEC: SSA-3
 			{apply: "a", body: "spec: {replicas: 1, containers: [{name: x, image: i}]}"},
 			{update: "b", body: "spec: {replicas: 1, containers: [{name: x, image: i, args: [q]}]}",
 				owners: "a Apply .spec.replicas .spec.containers[name=\"x\"] .spec.containers[name=\"x\"].image " +
@@ -92,7 +92,7 @@ func TestHistories(t *testing.T) {
 			{apply: "a", body: "spec: {replicas: 1}", spec: `{"containers":null,"replicas":1}`,
 				owners: "a Apply .spec.replicas"},
 		}},
-		{"a field that nobody owns stays in an item that somebody keeps", []step{ // SPEC: SSA-3
+		{"a field without an owner stays in an item that a manager keeps", []step{ // SPEC: SSA-3
 			{apply: "a", body: "spec: {containers: [{name: x, image: i}]}"},
 			{apply: "b", body: "spec: {containers: [{name: x}]}"},
 			{update: "c", body: "spec: {containers: [{name: x, image: i, args: [q]}]}"},
@@ -113,7 +113,7 @@ func TestHistories(t *testing.T) {
 			{apply: "b!", body: "spec: {replicas: 2}", spec: `{"replicas":2,"selector":{"a":"c"}}`,
 				owners: "b Apply .spec.replicas\nc Update .spec.selector"},
 		}},
-		{"associative lists keep what others have in them, and the order of the intent", []step{ // SPEC: SSA-8
+		{"associative lists keep the items of others, and the order of the intent", []step{ // SPEC: SSA-8
 			{apply: "a", body: "spec: {containers: [{name: x, image: i}, {name: w}]}"},
 			{apply: "b", body: "spec: {containers: [{name: z}, {name: w, args: [q]}]}",
 				spec:   `{"containers":[{"image":"i","name":"x"},{"name":"z"},{"args":["q"],"name":"w"}]}`,
@@ -131,14 +131,14 @@ func TestHistories(t *testing.T) {
 			{apply: "a", body: "spec: {containers: [{name: x}, {name: x}]}",
 				err: `.spec.containers: duplicate entries for key [name="x"]`},
 		}},
-		{"what has no schema is granular, and its lists are atomic", []step{ // SPEC: SSA-9
+		{"content without a schema is granular, and its lists are atomic", []step{ // SPEC: SSA-9
 			{apply: "a", body: "spec: {template: {x: {a: 1, l: [1]}}}",
 				owners: "a Apply .spec.template.x .spec.template.x.a .spec.template.x.l"},
 			{apply: "b", body: "spec: {template: {x: {l: [2]}}}",
 				err: `Apply failed with 1 conflict: conflict with "a": .spec.template.x.l`},
 			{apply: "b", body: "spec: {template: {x: {z: 1}}}", spec: `{"template":{"x":{"a":1,"l":[1],"z":1}}}`},
 		}},
-		{"what nobody managed belongs to before-first-apply", []step{ // SPEC: SSA-1
+		{"fields of an object without managers belong to before-first-apply", []step{ // SPEC: SSA-1
 			{update: "nobody", body: "metadata: {labels: {x: z}}\nspec: {replicas: 1}",
 				owners: "nobody Update .spec .metadata.labels .metadata.labels.x .spec.replicas"},
 			{update: "nobody", body: "metadata: {labels: {x: z}, managedFields: [{}]}\nspec: {replicas: 1}", owners: "none"},
@@ -146,7 +146,7 @@ func TestHistories(t *testing.T) {
 			{apply: "a", body: "spec: {replicas: 1}",
 				owners: "a Apply .spec.replicas\nbefore-first-apply Update .spec .metadata.labels .metadata.labels.x .spec.replicas"},
 		}},
-		{"who updates again has one entry still", []step{ // SPEC: SSA-6
+		{"a manager that updates again still has one entry", []step{ // SPEC: SSA-6
 			{update: "a", body: "metadata: {managedFields: [{}]}"},
 			{apply: "b", body: "spec: {selector: {a: b}}"},
 			{update: "c", body: "spec: {replicas: 1, selector: {a: b}}"},
@@ -159,7 +159,7 @@ func TestHistories(t *testing.T) {
 				owners: "a Apply .spec.replicas"},
 			{update: "b", body: "metadata: {managedFields: [{}]}\nspec: {replicas: 2}", owners: "none"},
 		}},
-		{"client-side apply goes on as server-side apply", []step{ // SPEC: SSA-13
+		{"client-side apply continues as server-side apply", []step{ // SPEC: SSA-13
 			{update: "kubectl-client-side-apply", body: "metadata: {annotations: {" + LastApplied +
 				`: '{"apiVersion":"v1","kind":"Widget","spec":{"replicas":1}}'}}` + "\nspec: {replicas: 1}"},
 			{apply: "kubectl", body: "spec: {replicas: 2}", spec: `{"replicas":2}`},
@@ -227,7 +227,7 @@ func ownersOf(t *testing.T, v object.Value) string {
 	return strings.Join(lines, "\n")
 }
 
-// The order of values is total: a trie is sorted by it, whatever values clients write into managedFields.
+// The order of values is total: a trie is sorted by it, and clients may write any values into managedFields.
 func TestOrderOfValues(t *testing.T) {
 	var values []object.Value
 	for _, literal := range []string{`-9223372036854775808`, `-9.3e18`, `-1.5`, `-1`, `-1.0`, `0`, `1`, `1.0`, `1.5`, `2`,
@@ -243,17 +243,17 @@ func TestOrderOfValues(t *testing.T) {
 	for _, a := range values {
 		for _, b := range values {
 			if compareValues(a, b) != -compareValues(b, a) {
-				t.Errorf("%s and %s", show(a), show(b))
+				t.Errorf("the order of %s and %s is not antisymmetric", show(a), show(b))
 			}
 			for _, c := range values {
 				if ab, bc := compareValues(a, b), compareValues(b, c); ab <= 0 && bc <= 0 && compareValues(a, c) != min(ab, bc) {
-					t.Errorf("%s, %s and %s", show(a), show(b), show(c))
+					t.Errorf("the order of %s, %s and %s is not transitive", show(a), show(b), show(c))
 				}
 			}
 		}
 	}
 	if one, float := values[6], values[7]; compareValues(one, float) != 0 {
-		t.Error("1 is not 1.0")
+		t.Error("1 and 1.0 are not equal")
 	}
 }
 
@@ -282,7 +282,7 @@ func TestLargeLists(t *testing.T) {
 	v = apply(v, "b", items(0, 1, ", args: [z]"))
 	got := v.At("spec", "containers").Items()
 	if len(got) != n {
-		t.Fatalf("%d items", len(got))
+		t.Fatalf("the merged list has %d items", len(got))
 	}
 	for i, item := range got {
 		if want := fmt.Sprintf(`{"args":["z"],"image":"x","name":"c%02d"}`, i); string(object.AppendJSON(nil, item)) != want {
@@ -295,6 +295,6 @@ func TestManagedFieldsInAnIntent(t *testing.T) { // SPEC: SSA-7
 	_, err := widgets.Apply(object.Nil, yaml(t, head+"spec: {}").WithAt(object.ListOf(object.MapOf()), "metadata",
 		"managedFields"), Writer{APIVersion: "v1"})
 	if !errors.Is(err, ErrManaged) {
-		t.Errorf("error %v", err)
+		t.Errorf("an intent with managedFields: error %v", err)
 	}
 }

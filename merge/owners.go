@@ -72,9 +72,9 @@ func (s *search) members(v object.Value, t *schema.Type, sets []Set, at Path, ab
 	}
 }
 
-// place adds a place and all below it. sets holds, for each manager, what it owns below the path at, and above is the
-// atomic value around the place. Inside of an atomic value the sets are followed no further: paths that lead into it
-// are of a schema in which it was granular.
+// place adds a place and all places below it. sets holds, for each manager, the paths that it owns below the path at,
+// and above is the atomic value around the place. Inside an atomic value the sets are not followed any further: paths
+// that lead into it are of a schema in which it was granular.
 func (s *search) place(v object.Value, t *schema.Type, e Element, sets []Set, at Path, above enclosing) {
 	p := Place{Path: append(slices.Clip(at), e), Value: v, Owners: above.owners}
 	below := make([]Set, len(sets))
@@ -116,7 +116,7 @@ func ownedAsAWhole(t *schema.Type, kind shape, below []Set, has bool) bool {
 	return atomic(t, kind)
 }
 
-// itemElement is the element of an item of a list: the one by which the sets select it, or its position where none can.
+// itemElement is the element of an item of a list: the one by which the sets select it, or its position if none can.
 // keys are those of keysOf, for a list without a type.
 func itemElement(t *schema.Type, keys [][]string, item object.Value, i int, sets []Set) Element {
 	switch {
@@ -200,9 +200,9 @@ func (e *Entry) String() string {
 }
 
 // RemovedWithout is the set of paths that would be removed from the object if this manager applied an empty intent:
-// those that only this manager keeps there. It is empty for managers of updates, as an apply prunes only what was
-// applied. It makes that apply and compares, so that it cannot differ from what would happen. The set is in the
-// version of the object.
+// those that only this manager keeps there. It is empty for managers of updates, as an apply prunes only applied
+// fields. It makes that apply and compares, so that it cannot differ from the real result. The set is in the version of
+// the object.
 func (k *Kind) RemovedWithout(obj object.Value, manager Entry) (Set, error) {
 	if manager.Operation != OperationApply {
 		return Set{}, nil
@@ -329,8 +329,8 @@ func (a *annotator) names(p *Place) string {
 }
 
 // yamlKey prints a key or string on one line. It is quoted as in JSON, which is valid YAML, unless YAML 1.1 surely
-// reads it as the same string without: it begins with a letter, has no character of YAML's syntax, and is no word like
-// "yes".
+// reads the unquoted text as the same string: it begins with a letter, has no character of YAML's syntax, and is not a
+// word like "yes".
 func yamlKey(name string) string {
 	for i := 0; i < len(name); i++ {
 		switch c := name[i]; {

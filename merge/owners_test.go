@@ -65,7 +65,8 @@ spec:
 	if got := o.YAML(); got != want {
 		t.Errorf("with the type:\n%s", got)
 	}
-	// Without the type, the kinds of lists are deduced from what is owned; the default of the port's key is unknown then.
+	// Without the type, the kinds of lists are deduced from the owned paths; the default of the port's key is unknown
+	// then.
 	guessed, err := Owners(v, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -73,9 +74,9 @@ spec:
 	if got := guessed.YAML(); strings.Replace(got, "nobody", "item: ops (Apply); ops (Apply)", 1) != want {
 		t.Errorf("without the type:\n%s", got)
 	}
-	// It is YAML still.
+	// The text is still YAML.
 	if again := yaml(t, o.YAML()); !object.Equal(again, withoutManaged(v)) {
-		t.Errorf("read again: %s", object.AppendJSON(nil, again))
+		t.Errorf("the YAML parses as %s", object.AppendJSON(nil, again))
 	}
 }
 
@@ -86,7 +87,7 @@ func TestNobodysFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := o.YAML(); !strings.Contains(got, "replicas: 1   # nobody\n") || strings.Contains(got, "name: w  #") {
-		t.Error(got)
+		t.Errorf("owners are\n%s", got)
 	}
 }
 
@@ -102,7 +103,7 @@ func TestRemovedWithout(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := strings.ReplaceAll(gone.String(), "\n", " "); got != want {
-			t.Errorf("%s: %s", manager, got)
+			t.Errorf("removed without %s: %s", manager, got)
 		}
 	}
 	if gone, err := widgets.RemovedWithout(v, Entry{Manager: "hpa", Operation: OperationUpdate}); err != nil ||
@@ -111,8 +112,8 @@ func TestRemovedWithout(t *testing.T) {
 	}
 }
 
-// The YAML of an ownership is the object, whatever a client has written into managedFields: a line break in the name of
-// a subresource does not end the comment that names it.
+// The YAML of an ownership is the object, regardless of the managedFields that a client has written: a line break in
+// the name of a subresource does not end the comment that names it.
 //
 // SPEC: BEY-1
 func TestOwnersWithLineBreaks(t *testing.T) {
@@ -124,6 +125,6 @@ func TestOwnersWithLineBreaks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again := yaml(t, o.YAML()); !object.Equal(again, v) {
-		t.Errorf("the YAML is another object:\n%s", o.YAML())
+		t.Errorf("the YAML parses as another object:\n%s", o.YAML())
 	}
 }

@@ -136,7 +136,7 @@ func (o *operation) prune(merged object.Value, last *entry, writer *entry) (obje
 	if t == nil {
 		return merged, nil // the version of the last apply no longer exists, and its paths have no meaning
 	}
-	// 1. Take out all that last owned, with the structs that it went through, and add back what is owned now.
+	// 1. Remove everything that last owned, with the structs on its paths, and add back the paths that are owned now.
 	lastSet := last.set.withStructs(t)
 	pruned, err := o.addOwned(at, without(at, t, lastSet), last.APIVersion)
 	if err != nil {

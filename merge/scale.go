@@ -119,7 +119,7 @@ type entryList struct {
 	positions map[managerID]int
 }
 
-// put adds an entry, or replaces the one of the same manager.
+// put adds an entry, or replaces that of the same manager.
 func (l *entryList) put(e *entry) {
 	id := e.id()
 	if at, ok := l.positions[id]; ok {

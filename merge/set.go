@@ -264,8 +264,8 @@ func unionOf(sets []Set) Set {
 	return sets[0]
 }
 
-// Minus is s ∖ t: the paths of s that are not in t. What is below a path of t stays: with .spec.containers[name="web"]
-// in t, s keeps .spec.containers[name="web"].image. It returns s itself where nothing is removed.
+// Minus is s ∖ t: the paths of s that are not in t. Paths below a path of t stay: with .spec.containers[name="web"] in
+// t, s keeps .spec.containers[name="web"].image. It returns s itself if it removes nothing.
 func (s Set) Minus(t Set) Set { return s.minus(t, owned, false) }
 
 // MinusAll is the paths of s that are neither in t nor below a path of t. It is for sets that name whole subtrees, such

@@ -12,7 +12,7 @@ import (
 )
 
 // The functions of this file decide by the schema how a value merges. All walks over values use them and no other
-// source, so that they cannot disagree on what is one field: where fieldsOf finds a leaf, compare must not descend, and
+// source, so that they agree on which values are one field: where fieldsOf finds a leaf, compare must not descend, and
 // without must not remove parts.
 //
 // For every type and value, a place is one of these:

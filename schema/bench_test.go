@@ -27,7 +27,7 @@ func podValue(tb testing.TB) object.Value {
 	return p.Value
 }
 
-// A Pod as it comes from a client: the members that Go always writes are missing.
+// A Pod as clients send it: without the members that Go always writes.
 func BenchmarkDecode(b *testing.B) {
 	v, pod := podValue(b), gotypes.Of[corev1.Pod]()
 	b.SetBytes(int64(len(podJSON)))
@@ -39,7 +39,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// A Pod as it is read back and sent again: nothing changes.
+// A Pod is read and sent again unchanged.
 func BenchmarkDecodeStored(b *testing.B) {
 	pod := gotypes.Of[corev1.Pod]()
 	decoded, err := pod.Decode(podValue(b))

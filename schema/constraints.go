@@ -23,8 +23,8 @@ type Constraints struct {
 	ExclusiveMinimum bool
 	ExclusiveMaximum bool
 
-	// Metadata is what the schema says about the metadata of an object (the top or an embedded one). The type of the field
-	// itself is ObjectMeta, whatever the schema says. Nil where the schema says nothing.
+	// Metadata has the constraints of the schema on the metadata of an object (the top or an embedded one). The type of
+	// the field itself is ObjectMeta, regardless of the schema. Nil if the schema has none.
 	Metadata *Type
 
 	Format  string // as written, known or not: see [KnowsFormat]
@@ -41,8 +41,8 @@ type Constraints struct {
 	AllOf, AnyOf, OneOf []*Type
 	Not                 *Type
 
-	// Default is used where the value is absent. It has been pruned as every value is, so that it may have fewer fields
-	// than the default in the schema. Null where there is none.
+	// Default is used if the value is absent. It has been pruned like every value, so that it may have fewer fields than
+	// the default in the schema. Null if there is none.
 	Default     object.Value
 	defaultSize int // of its JSON
 
@@ -69,8 +69,8 @@ type Rule struct {
 }
 
 // Items is the type of the items of a list at a place of this type: Elem of a List; for the constraints within a
-// junctor, the constraints on items. Nil where there are none. It may be called for any type, since a value need not be
-// of the kind that its type names.
+// junctor, the constraints on items. Nil if there are none. It may be called for any type, since the kind of a value
+// may differ from that of its type.
 func (t *Type) Items() *Type {
 	switch {
 	case t.Kind == List:

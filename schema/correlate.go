@@ -11,8 +11,8 @@ import (
 // update, and rules compare a value with its old one.
 //
 // The problem: a definition gets a stricter schema while objects exist that violate it. If every update were validated
-// as a whole, the owners of these objects could change nothing in them, not even a label or a finalizer, so that they
-// could not be deleted either. If updates were not validated at all, the objects could get worse. So an update is
+// as a whole, the owners of these objects could not change anything in them, not even a label or a finalizer, so that
+// they could not be deleted either. If updates were not validated at all, the objects could get worse. So an update is
 // refused only for values that it changes:
 //
 //	schema: size ≤ 10       stored: {size: 20, name: a}

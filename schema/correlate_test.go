@@ -45,11 +45,11 @@ func TestPairs(t *testing.T) {
 		}
 	}
 	if Correlate(typ, parse(t, `{"l":[1]}`), parse(t, `{"l":[1]}`)).Key("l").Item(0) != nil {
-		t.Error("items of a list of no type have a pair")
+		t.Error("items of a list that is not of type map have a pair")
 	}
 	item := Correlate(typ, parse(t, `{"m":[{"k":"a","v":1}]}`),
 		parse(t, `{"m":[{"k":"b"},{"k":"a","v":2},{"k":"a","v":3}]}`)).Key("m").Item(0)
 	if item == nil || item.Old.At("v").Int() != 2 {
-		t.Errorf("of several old items with its keys, the first one is not the one: %+v", item)
+		t.Errorf("of several old items with equal keys the pair is not the first one: %+v", item)
 	}
 }

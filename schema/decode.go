@@ -356,8 +356,8 @@ func (w *walker) table(v object.Value, t *Type, at *step) object.Value {
 	return out.value(v)
 }
 
-// plain is a shortcut for labels, annotations and data: if all values are strings, there is nothing to decode. It saves
-// a step on the stack and a call per member.
+// plain is a shortcut for labels, annotations and data: if all values are strings, no value changes. It saves a step on
+// the stack and a call per member.
 func plain(members []object.Member, elem *Type) bool {
 	if elem.Kind != String {
 		return false

@@ -16,7 +16,7 @@ import (
 //	.spec.items[0]             an error: there are no indices
 //	spec                       an error: a path begins with a dot
 //
-// What a step means (a field, or a key of a map) is decided by the caller, who walks the schema in parallel.
+// Whether a step is a field or a key of a map is decided by the caller, which walks the schema in parallel.
 //
 // Steps are parsed lazily, because the first error of a path decides the message to the client, and it may be the
 // caller's: for ".spec.nothing.[" the reference reports that nothing is not a field, and not that the bracket is open.
@@ -25,7 +25,7 @@ import (
 // The oracle is ValidFieldPath of apiextensions-apiserver's package cel, whose tokens and messages are kept. The time
 // is linear in the path: each token is read once.
 type FieldPath struct {
-	rest   string // what has not been read, cut between two tokens
+	rest   string // the rest of the text, after the last token
 	quoted bool   // names in brackets are allowed
 	open   bool   // the bracket of the last step has not been closed yet
 }
@@ -80,7 +80,8 @@ func (p *FieldPath) Next() (name string, ok bool, err error) {
 
 // token cuts the next token off rest, which must not be empty: a delimiter (one of ".[]"), a text including its single
 // quotes, or everything before the next delimiter. A quote after a backslash does not end a text, not even if that
-// backslash is itself escaped, as in the reference: 'a\\' goes on. A text that is not terminated extends to the end.
+// backslash is itself escaped, as in the reference: the text of 'a\\' does not end there. A text that is not terminated
+// extends to the end.
 func (p *FieldPath) token() string {
 	s, end := p.rest, len(p.rest)
 	switch {

@@ -13,7 +13,7 @@ func TestFieldPath(t *testing.T) {
 		{".a['b'].c", "a|b|c"},
 		{`['it\'s'].x`, "it's|x"},
 		{`['a\tb'].c`, "a\tb|c"},
-		// a quote after a backslash is no end, in the reference either
+		// a quote after a backslash does not end a text, as in the reference
 		{`['b\\']`, `expected single quoted string but got 'b\\']`},
 		{"a", "expected [ or . but got: a"},
 		{".", "unexpected end of JSON path"},
@@ -40,6 +40,6 @@ func TestFieldPath(t *testing.T) {
 	}
 	p := NewFieldPath("['a']", false)
 	if _, _, err := p.Next(); err == nil || err.Error() != "array notation is not allowed" {
-		t.Errorf("brackets where there are to be none: %v", err)
+		t.Errorf("a path with brackets that are not allowed: %v", err)
 	}
 }

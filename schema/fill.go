@@ -22,8 +22,8 @@ const maxFilled = 16 << 20
 // pruning has left it.
 //
 // Subtrees of types without any default below (fills) are not walked, so that a schema without defaults costs nothing.
-// The default is put in as it is: all objects of a type share its memory. Where a default has defaults below it in
-// turn, each place gets a copy of what they change.
+// The default is inserted as it is: all objects of a type share its memory. If a default has defaults below it in turn,
+// each place gets a copy of the parts that they change.
 type filler struct{ filled int } // the size of the defaults so far, as JSON
 
 // value fills in defaults below a value of the type, by the kind of the value. It does not replace the value itself:

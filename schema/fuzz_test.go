@@ -58,11 +58,12 @@ func FuzzStructural(f *testing.F) {
 		}
 		again, err := typ.Decode(decoded.Value)
 		if err != nil || len(again.Unknown) > 0 || !object.Equal(again.Value, decoded.Value) {
-			t.Fatalf("decoded %s\nagain %s %v: %v", object.AppendJSON(nil, decoded.Value), object.AppendJSON(nil, again.Value),
+			t.Fatalf("decoded %s\nagain %s %v: %v",
+				object.AppendJSON(nil, decoded.Value), object.AppendJSON(nil, again.Value),
 				again.Unknown, err)
 		}
 		if from, err := typ.DecodeFrom(in.Value, decoded.Value); err != nil || !object.Equal(from.Value, decoded.Value) {
-			t.Fatalf("decoded from what it becomes: %s: %v", object.AppendJSON(nil, from.Value), err)
+			t.Fatalf("DecodeFrom its own result gives %s: %v", object.AppendJSON(nil, from.Value), err)
 		}
 		v := typ.Default(decoded.Value)
 		if twice := typ.Default(v); !object.Equal(twice, v) && len(object.AppendJSON(nil, v)) < maxFilled {
@@ -71,7 +72,7 @@ func FuzzStructural(f *testing.F) {
 		create := typ.Validate(v, object.Nil)
 		update := typ.Validate(v, v)
 		if len(create) == 0 && len(update) > 0 {
-			t.Fatalf("valid, but not as an update of itself: %v", update)
+			t.Fatalf("a valid object is invalid as an update of itself: %v", update)
 		}
 		_ = typ.ValidateStatus(v, decoded.Value)
 		size := 0
@@ -79,12 +80,12 @@ func FuzzStructural(f *testing.F) {
 			size += len(err.Field) + len(err.Detail)
 		}
 		if size > 16*maxReported {
-			t.Fatalf("%d bytes of errors", size)
+			t.Fatalf("the errors have %d bytes", size)
 		}
 	})
 }
 
-// soundType checks what holds for every custom type.
+// soundType checks the invariants of every custom type.
 func soundType(t *testing.T, typ *Type) {
 	t.Helper()
 	if typ == nil || typ.golang != nil {
@@ -99,14 +100,14 @@ func soundType(t *testing.T, typ *Type) {
 	for i := range typ.Fields {
 		f := &typ.Fields[i]
 		if i > 0 && typ.Fields[i-1].Name >= f.Name {
-			t.Fatalf("%s comes before %s", typ.Fields[i-1].Name, f.Name)
+			t.Fatalf("field %s is before %s", typ.Fields[i-1].Name, f.Name)
 		}
 		if typ.Field(f.Name) != f {
 			t.Fatalf("field %q is not found", f.Name)
 		}
 		soundType(t, f.Type)
 	}
-	if typ.Kind != Struct { // whose Elem may be what stands there already
+	if typ.Kind != Struct { // the Elem of a Struct may be a type that was visited already
 		soundType(t, typ.Elem)
 	}
 	if c := typ.Custom; c != nil {
@@ -118,7 +119,7 @@ func soundType(t *testing.T, typ *Type) {
 	}
 }
 
-// Schemas and objects as deep as JSON may be.
+// Schemas and objects of the greatest depth that JSON may have.
 // SPEC: WRITE-6
 func TestStructuralDepth(t *testing.T) {
 	nest := func(open, inside, shut string, times int) string {
@@ -147,7 +148,7 @@ func TestStructuralDepth(t *testing.T) {
 			t.Errorf("an update of %.20s: %d errors", in, len(errs))
 		}
 	}
-	// Junctors within junctors are checked once each, however deep they are.
+	// Nested junctors are checked once each, at any depth.
 	typ, err = Structural(parsedJSON(t, `{"type":"object","properties":{"a":{"type":"string","anyOf":[`+
 		nest(`{"anyOf":[{"maxLength":1},`, `{"minLength":9}`, `]}`, levels/2)+`]}}}`),
 		StructuralOptions{Metadata: FromGo(metadataType, nil)})
@@ -155,6 +156,6 @@ func TestStructuralDepth(t *testing.T) {
 		t.Fatal(err)
 	}
 	if errs := typ.Validate(parsedJSON(t, `{"a":"abc"}`), object.Nil); len(errs) == 0 {
-		t.Error("no junctor refuses")
+		t.Error("nested junctors accept an invalid object")
 	}
 }

@@ -38,14 +38,14 @@ import (
 type Markers struct {
 	ListType, MapType  string // "atomic", "set", "map"; "atomic", "granular". MapType stands for +structType as well
 	ListKeys           []string
-	Default            string // JSON; "" where there is none
+	Default            string // JSON; "" if there is none
 	Optional, Required bool
 	Enum               []string // of a type marked +enum: the values of its constants, sorted
 	Doc                string   // the description, of types that have no SwaggerDoc method
 }
 
-// Facts holds what is only in the sources of Go types: markers are comments, which the Go compiler drops. Package
-// gotypes has them in a table that go generate writes. A nil map has no markers.
+// Facts has the data that is only in the sources of Go types: markers are comments, which the Go compiler drops.
+// Package gotypes has them in a table that go generate writes. A nil map has no markers.
 type Facts interface {
 	// Of returns the markers of a named type, and those of its fields by Go field name.
 	Of(t reflect.Type) (Markers, map[string]Markers)
@@ -132,7 +132,7 @@ func (b *batch) compile(t reflect.Type) *Type {
 	case isEither(t):
 		out.Either = b.either(t)
 	case isRaw(t):
-		out.AtomicMap = t.Name() == "RawExtension" // FieldsV1 and JSON are as granular as what they hold
+		out.AtomicMap = t.Name() == "RawExtension" // FieldsV1 and JSON are granular like the values that they hold
 	default:
 		b.shape(out, t, ofFields)
 	}
@@ -415,14 +415,14 @@ func docOf(t reflect.Type, name string) string {
 	return reflect.Zero(t).Interface().(documented).SwaggerDoc()[name]
 }
 
-// Doc is the description of the type for OpenAPI, "" where there is none.
+// Doc is the description of the type for OpenAPI, "" if there is none.
 func (t *Type) Doc() string { return cmp.Or(t.doc, docOf(t.golang, "")) }
 
-// Doc is the description of the field for OpenAPI, "" where there is none.
+// Doc is the description of the field for OpenAPI, "" if there is none.
 func (f *Field) Doc() string { return cmp.Or(f.doc, docOf(f.owner, f.Name)) }
 
-// GoName is the name of the field in the Go struct, which errors about protobuf use; "" where there is none. It
-// searches the struct, as it is called for errors only.
+// GoName is the name of the field in the Go struct, which errors about protobuf use; "" if there is none. It searches
+// the struct, as it is called for errors only.
 func (f *Field) GoName() string {
 	if f.owner == nil {
 		return ""

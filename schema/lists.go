@@ -30,7 +30,7 @@ func (t *Type) listErrors(v, old object.Value) field.ErrorList {
 // listChecker walks an object and reports the lists that break the rules of their type.
 type listChecker struct{ reporter }
 
-// value checks the lists below a value. t may be a type for another kind of value, and then has no type for what is
+// value checks the lists below a value. t may be a type for another kind of value, and then has no type for the values
 // below.
 func (l *listChecker) value(v object.Value, t *Type, at *place) {
 	switch v.Kind() {

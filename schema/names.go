@@ -42,7 +42,7 @@ func namesOf(fields []Field) names {
 	return n
 }
 
-// find is the index of the field of this name; false if there is none.
+// find is the index of the field of this name; ok is false if there is none.
 func (n *names) find(fields []Field, name string) (int, bool) {
 	if len(n.slots) == 0 {
 		return 0, false

@@ -28,8 +28,8 @@ var patterns = patternCache{limit: 8 << 20}
 //	young        a    a b    c      c a    d
 //	old                      a b    a b    c a
 //
-// b was not looked up again, and is gone. An exact LRU would need a list under a lock that each look-up takes; here a
-// look-up in the young generation, which is nearly every one, takes a read lock.
+// b was not looked up again, and was dropped. An exact LRU would need a list under a lock that each look-up takes; here
+// a look-up in the young generation, which is nearly every one, takes a read lock.
 //
 //	size(young) ≤ limit/2 ∧ size(old) ≤ limit/2
 //
@@ -47,8 +47,8 @@ type compiledPattern struct {
 	size int
 }
 
-// instruction is about how many bytes one instruction of a compiled pattern takes: itself, and what the library derives
-// from the program to match it.
+// instruction is the approximate size of one instruction of a compiled pattern in bytes, with the data that the library
+// derives from the program to match it.
 const instruction = 100
 
 // get is the compiled pattern, or the error of compiling it, which is not cached. A pattern above half the limit is not

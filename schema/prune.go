@@ -18,6 +18,7 @@ import (
 //     can hold is an error.
 //  2. metadata is decoded as ObjectMeta, with Go's rules and errors. The reference keeps the result aside and puts it
 //     back in the end, so that the steps below do not see it.
+//  3. Fields that the schema does not have are dropped and reported, except below
 //     x-kubernetes-preserve-unknown-fields. That reaches down to the next schema that is written out, which prunes
 //     again unless it preserves, too:
 //
@@ -29,10 +30,10 @@ import (
 //     error.
 //  5. The metadata of embedded objects is decoded as in 2, and their apiVersion and kind have to be strings.
 //
-// The obvious way, five walks as the reference has them, takes five times the work, and each walk copies what the one
-// before has made. One walk can do it because a step depends on what earlier steps did to the same place only, not to
-// others: a member is first a number or not, then known or not, then null or not. What does depend on the order is
-// which error the client sees. Hence an error per step (number, top, embedded), and three lists of unknown fields.
+// The obvious way, five walks as in the reference, takes five times the work, and each walk copies the result of the
+// one before. One walk can do it because a step depends only on the effects of earlier steps on the same place: a
+// member is first a number or not, then known or not, then null or not. Only one result depends on the order: which
+// error the client gets. Hence an error per step (number, top, embedded), and three lists of unknown fields.
 //
 // For example, with properties a (integer), m (preserves unknown fields, has the property x: {type: object}) in
 //
@@ -303,7 +304,7 @@ func (p *pruner) refuse(v object.Value, at *place, detail string) {
 	}
 }
 
-// topMetadata is step 2. After an error the walk goes on: step 1 may still fail, and its error takes precedence.
+// topMetadata is step 2. After an error the walk continues: step 1 may still fail, and its error takes precedence.
 func (p *pruner) topMetadata(v object.Value, t *Type, at *place) object.Value {
 	decoded, err := p.objectMeta(v, t, at)
 	if err != nil {

@@ -87,7 +87,7 @@ func TestPruning(t *testing.T) {
 			t.Errorf("%s: decoded again: %v", c.name, err)
 		}
 		if !typ.IsSettled(got.Value) {
-			t.Errorf("%s: what is decoded is not settled", c.name)
+			t.Errorf("%s: the decoded value is not settled", c.name)
 		}
 	}
 }
@@ -112,7 +112,7 @@ func TestDecodeStoredDropsMalformedMetadata(t *testing.T) {
 	}
 	if text := string(object.AppendJSON(nil,
 		got.Value)); text != `{"spec":{"template":{"metadata":{"finalizers":["f"],"name":"n"}}}}` {
-		t.Error(text)
+		t.Errorf("decoded as %s", text)
 	}
 }
 
@@ -168,16 +168,16 @@ properties:
 		{`{"spec":"none"}`, `{"spec":"none"}`},
 	} {
 		if got := string(object.AppendJSON(nil, typ.Default(parsedJSON(t, c[0])))); got != c[1] {
-			t.Errorf("%s: %s", c[0], got)
+			t.Errorf("%s: with defaults it is %s", c[0], got)
 		}
 	}
 	full := parsedJSON(t, `{"spec":{"a":"x","gone":{"in":{"b":1}},"nullable":"n"}}`)
 	if typ.Default(full) != full {
-		t.Error("an object that has everything is made anew")
+		t.Error("an object that needs no default is copied")
 	}
 }
 
-// A default for each of many items must not make an object of any size.
+// Defaults for each of many items are bounded in the size of the resulting object.
 func TestDefaultsAreBounded(t *testing.T) {
 	typ := structuralType(t,
 		`{type: object, properties: {l: {type: array, items: {type: object, properties: {s: {type: string, default: "`+

@@ -13,7 +13,7 @@ import (
 	"plinth/object"
 )
 
-// allocated is how many bytes a function allocates.
+// allocated is the number of bytes that a function allocates.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -32,8 +32,8 @@ func threeThousand(format string) string {
 	return strings.TrimSuffix(b.String(), ",")
 }
 
-// The author of an object chooses the keys of its maps, and how many values below them are wrong. Printing a path for
-// each of 3,000 errors below a key of 60 kB turns a hundred kilobytes into a few hundred megabytes.
+// The client chooses the keys of maps, and the number of wrong values below them. Printing a path for each of 3,000
+// errors below a key of 60 kB turns a hundred kilobytes into a few hundred megabytes.
 // SPEC: WRITE-6
 func TestLongPathsArePrintedSeldom(t *testing.T) {
 	typ, err := Structural(parsed(t, `
@@ -106,7 +106,7 @@ properties:
 		if n := allocated(func() {
 			decoded, err := c.t.Decode(v)
 			if c.t == review && err == nil {
-				t.Errorf("%s: there is no error", c.name)
+				t.Errorf("%s: no error", c.name)
 			}
 			if err == nil {
 				v = decoded.Value

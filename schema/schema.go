@@ -16,7 +16,7 @@
 //   - place: a field, item or member in an object, with the path from the top.
 //   - settled: a value that Settle leaves unchanged; also the older version of an object that a new one was made
 //     from, whose subtrees the walks may skip.
-//     made from, whose subtrees the walks may skip.
+//   - junctor: allOf, anyOf, oneOf or not in the schema of a custom type; its schemas are the branches.
 //
 // # Where to look
 //
@@ -37,12 +37,12 @@
 //
 //	spec: {replicas: 1, template: {spec: {containers: [{name: web, resources: {limits: {cpu: "0.5"}}}]}}, colour: red}
 //
-// Decode drops spec.colour and reports it, makes cpu "500m", and adds what Go always writes: `strategy: {}`, `status:
-// {}`, `metadata: {}` in the template. Default is for the defaults that comments of the Go types state; those that are
-// code in Kubernetes are functions in internal/builtin. Ownership is computed on the result. Settle, at last, turns
-// every empty list and map into null, and drops it where the field has omitempty. For a custom object Decode drops
-// spec.colour as well, but neither knows quantities nor adds anything, Default takes the defaults of its schema, and
-// Settle does nothing.
+// Decode drops spec.colour and reports it, makes cpu "500m", and adds the members that Go always writes: `strategy:
+// {}`, `status: {}`, `metadata: {}` in the template. Default adds the defaults that comments of the Go types declare;
+// those that are code in Kubernetes are functions in internal/builtin. Ownership is computed on the result. Settle, at
+// last, turns every empty list and map into null, and drops it if the field has omitempty. For a custom object Decode
+// drops spec.colour as well, but neither knows quantities nor adds a member, Default uses the defaults of its schema,
+// and Settle changes nothing.
 //
 // # Why types are compiled
 //
@@ -119,7 +119,7 @@ type Type struct {
 	Bits         uint8 // Int: 32 or 64
 
 	Fields []Field // Struct: sorted by name
-	Elem   *Type   // List, Map; Struct: of the fields that are not declared, nil if there are none
+	Elem   *Type   // List, Map; Struct: of the fields that are not declared, nil if it may have none
 
 	ListType  ListType
 	ListKeys  []string // Associative
@@ -140,7 +140,7 @@ type Type struct {
 	Typeless bool    // Any: OpenAPI does not even declare it to be an object
 	Either   *Either // Any: the value has one of two forms; nil: any form
 
-	golang   reflect.Type // what a built-in type was compiled from; nil in a custom type
+	golang   reflect.Type // the Go type from which a built-in type was compiled; nil in a custom type
 	doc      string       // the description, where golang has no method that returns it
 	unmarked *Type        // see Unmarked; nil: the type itself
 	zero     object.Value // see Zero; null in a custom type
@@ -163,8 +163,8 @@ type Field struct {
 	//	creationTimestamp Time `json:"…,omitempty,omitzero"`        null is not written; with omitempty alone it is
 	Pointer, OmitEmpty, OmitZero bool
 	Required                     bool         // by the markers; published by OpenAPI, not enforced by the reference
-	Default                      object.Value // by the +default marker; Nil where there is none
-	Number                       int          // protobuf field number, 0 where there is none
+	Default                      object.Value // by the +default marker; Nil if there is none
+	Number                       int          // protobuf field number, 0 if there is none
 	// Within are the protobuf field numbers of the embedded structs that hold the field, outermost first: JSON sees
 	// through embedding, protobuf does not.
 	Within []int
@@ -181,8 +181,7 @@ type Field struct {
 // Decoded is a value that conforms to its type.
 type Decoded struct {
 	Value object.Value
-	// Unknown holds the path of every field that the type does not have, at most maxUnknown; they are no longer in
-	// Value.
+	// Unknown has the paths of the fields that the type does not have, at most maxUnknown; they are not in Value.
 	Unknown []string
 }
 

@@ -56,7 +56,7 @@ type (
 
 func (r *raw) UnmarshalJSON(text []byte) error { r.text = text; return nil }
 
-// markersOf stands in for the table of facts.
+// markersOf replaces the table of facts.
 type markersOf map[string]map[string]Markers
 
 func (m markersOf) Of(t reflect.Type) (Markers, map[string]Markers) {
@@ -114,7 +114,7 @@ func TestFromGo(t *testing.T) {
 		}
 	}
 	if spec.Field("none") != nil || spec.Field("") != nil || spec.Field("Text") != nil {
-		t.Error("a field that is not there")
+		t.Error("Field returns a field that does not exist")
 	}
 	if f := spec.Field("replicas"); !f.Pointer || !f.OmitEmpty || f.Required || f.Number != 1 || f.Type.Bits != 32 {
 		t.Errorf("replicas: %+v", f)
@@ -122,7 +122,7 @@ func TestFromGo(t *testing.T) {
 	if f := spec.Field("text"); f.Pointer || f.OmitEmpty || !f.Required {
 		t.Errorf("text: %+v", f)
 	}
-	// The list types that follow from patch tags where there is no marker (SSA-8).
+	// The list types that follow from patch tags if there is no marker (SSA-8).
 	if got := spec.Field("names").Type; got.ListType != Set || got.Marked {
 		t.Errorf("names: %+v", got)
 	}
@@ -136,10 +136,10 @@ func TestFromGo(t *testing.T) {
 	// A field's own marker is on its own copy of the type, which has the same fields.
 	self := spec.Field("self").Type
 	if self == spec || self.Unmarked() != spec || !self.AtomicMap || spec.AtomicMap || &self.Fields[0] != &spec.Fields[0] {
-		t.Error("self")
+		t.Error("the field self has a type of another struct")
 	}
 	if spec.Field("children").Type.Elem != spec || typ.Field("status").Type != spec {
-		t.Error("one Go type has two types")
+		t.Error("one Go type has two types without markers")
 	}
 	if printed(self.Zero()) != printed(spec.Zero()) {
 		t.Errorf("self: zero value %s", printed(self.Zero()))
@@ -219,7 +219,7 @@ func TestDecodePart(t *testing.T) {
 		}
 	}
 	if _, err := compiled(t).DecodePart(parse(t, `{"spec":{"text":1}}`)); err == nil {
-		t.Error("a number is no text")
+		t.Error("a number is accepted as a string")
 	}
 }
 
@@ -274,7 +274,8 @@ func TestTypeErrors(t *testing.T) {
 	}
 }
 
-// Content of a custom type has the numbers that JSON has; the raw content of a built-in one keeps its text.
+// Untyped content of a custom type has integers and floats like all of JSON; the raw content of a built-in one keeps
+// the text of its numbers.
 func TestUntypedContent(t *testing.T) {
 	anything := &Type{Kind: Any}
 	got, err := anything.Decode(parse(t, `{"a":[1.0,1e3,7,"x"]}`))
@@ -315,15 +316,15 @@ func TestUnchangedPartsAreShared(t *testing.T) {
 		"Default": typ.Default, "Settle": typ.Settle,
 	} {
 		if walk(full) != full {
-			t.Errorf("%s copies what it does not change", what)
+			t.Errorf("%s copies a value that it does not change", what)
 		}
 		if n := testing.AllocsPerRun(100, func() { walk(full) }); n != 0 {
-			t.Errorf("%s: %v allocations for nothing", what, n)
+			t.Errorf("%s: %v allocations without a change", what, n)
 		}
 		changed := full.WithAt(object.ListOf(), "spec", "children").WithoutAt("spec", "replicas")
 		if got := walk(changed); got.At("spec", "ports") != full.At("spec", "ports") ||
 			got.At("spec", "labels") != full.At("spec", "labels") {
-			t.Errorf("%s copies what is beside a change", what)
+			t.Errorf("%s copies values beside a change", what)
 		}
 	}
 }
@@ -352,7 +353,8 @@ func TestDecodeFromIsDecode(t *testing.T) {
 		got, err := typ.DecodeFrom(made, old)
 		if fmt.Sprint(err) != fmt.Sprint(wantErr) || printed(got.Value) != printed(want.Value) ||
 			!slices.Equal(got.Unknown, want.Unknown) {
-			t.Errorf("%s: %s, %v, %v; want %s, %v, %v", printed(made), printed(got.Value), got.Unknown, err, printed(want.Value),
+			t.Errorf("%s: %s, %v, %v; want %s, %v, %v",
+				printed(made), printed(got.Value), got.Unknown, err, printed(want.Value),
 				want.Unknown, wantErr)
 		}
 	}
@@ -364,7 +366,7 @@ func TestDefault(t *testing.T) {
 		`{"spec":{}}`:                            `{"spec":{"ratio":0.5,"replicas":1}}`,
 		`{"spec":{"replicas":0,"ratio":0}}`:      `{"spec":{"ratio":0.5,"replicas":0}}`,
 		`{"spec":{"replicas":null,"ratio":1.5}}`: `{"spec":{"ratio":1.5,"replicas":1}}`,
-		// Lists, maps and structs below; what is not there is not made.
+		// Lists, maps and structs below; absent ones are not created.
 		`{"spec":{"ratio":1,"replicas":1,"ports":[{"inner":{}},{"protocol":"","inner":{"mode":"slow"}}]}}`: `{"spec":{"ports":[{"inner":{"mode":"fast"},"protocol":"TCP"},{"inner":{"mode":"slow"},"protocol":"TCP"}],"ratio":1,"replicas":1}}`,
 		`{"spec":{"ratio":1,"replicas":1,"limits":{"a":{"inner":{}}}}}`:                                    `{"spec":{"limits":{"a":{"inner":{"mode":"fast"},"protocol":"TCP"}},"ratio":1,"replicas":1}}`,
 		`{"spec":{"ratio":1,"replicas":1,"self":{},"children":[{}]}}`:                                      `{"spec":{"children":[{"ratio":0.5,"replicas":1}],"ratio":1,"replicas":1,"self":{"ratio":0.5,"replicas":1}}}`,
@@ -396,7 +398,7 @@ func TestSettle(t *testing.T) {
 	}
 	custom := &Type{Kind: Struct, Fields: []Field{{Name: "a", Type: &Type{Kind: List, Elem: &Type{Kind: String}}}}}
 	if v := parse(t, `{"a":[]}`); custom.Settle(v) != v {
-		t.Error("a custom object is not stored as it came")
+		t.Error("Settle changes a custom object")
 	}
 }
 
@@ -415,7 +417,7 @@ func TestHas(t *testing.T) {
 		}
 	}
 	if !(&Type{Kind: Any}).Has("a.b") {
-		t.Error("duplicates in a custom type's own content count")
+		t.Error("Has denies a path in untyped content of a custom type")
 	}
 }
 
@@ -438,7 +440,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// Texts that are accepted as canonical without the library are canonical.
+// Texts that are accepted as canonical without a call of the library are canonical.
 func FuzzCanonicalQuantity(f *testing.F) {
 	for _, text := range []string{"0", "1", "100m", "1000m", "1024Mi", "1Ki", "12345678k", "999999999", "1000000001", "0m",
 		"1.5", "1e3", "", "+1", "5G", "1024", "7Ki"} {

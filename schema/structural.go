@@ -121,7 +121,7 @@ type node struct {
 	intOrString                 bool   // x-kubernetes-int-or-string
 	constraints                 int    // how many keywords c holds
 	c                           Constraints
-	properties, items           object.Value // schemas, not compiled; null where there are none
+	properties, items           object.Value // schemas, not compiled; null if there are none
 	additional                  object.Value // additionalProperties: a schema or a boolean
 	listType, mapType           string
 	listKeys                    []string
@@ -212,12 +212,12 @@ var writtenKinds = map[string]Kind{"object": Struct, "array": List, "string": St
 // shape fills in the structure of the type: the kind, members, items, and how they merge. The first row that matches
 // applies.
 //
-//	type     what else there is                    Kind            Elem
+//	type     other keywords                        Kind            Elem
 //	any      x-kubernetes-int-or-string            IntOrString
 //	none                                           Any
 //	object   a schema as additionalProperties      Map             that schema
-//	object   properties                            Struct          additionalProperties; anything where open
-//	object   nothing                               Struct          anything
+//	object   properties                            Struct          additionalProperties; any value if open
+//	object   none                                  Struct          any value
 //	array    items                                 List            the items
 //	scalar                                         that scalar
 //

@@ -29,7 +29,7 @@ func parsed(t testing.TB, text string) object.Value {
 	return p.Value
 }
 
-// at walks down a type by names of fields; [] is the items of a list, {} the members of a map.
+// at descends in a type by names of fields; [] is the items of a list, {} the members of a map.
 func at(t *Type, path string) *Type {
 	for name := range strings.SplitSeq(path, ".") {
 		switch {
@@ -90,7 +90,7 @@ func TestStructuralKinds(t *testing.T) {
 			t.Errorf("%s is %+v, not %v", path, got, want)
 		}
 	}
-	// The type that merges see for undeclared members: none in a closed struct, anything in one that is open or empty.
+	// The type that merges see for undeclared members: none in a closed struct, Any in one that is open or empty.
 	for path, open := range map[string]bool{
 		"": false, "spec": false, "spec.empty": true, "spec.free": true, "spec.open": true, "spec.open.in": true,
 		"spec.template": true, "spec.items.[]": false,
@@ -101,10 +101,10 @@ func TestStructuralKinds(t *testing.T) {
 	}
 	spec := at(root, "spec")
 	if !spec.AtomicMap || at(root, "spec.open").AtomicMap {
-		t.Error("map types")
+		t.Error("wrong map types")
 	}
 	if at(root, "spec.atoms").ListType != Atomic || at(root, "spec.set").ListType != Set {
-		t.Error("list types")
+		t.Error("wrong list types")
 	}
 	if l := at(root, "spec.items"); l.ListType != Associative || len(l.ListKeys) != 1 || l.ListKeys[0] != "k" {
 		t.Errorf("a list by keys: %+v", l)
@@ -118,10 +118,10 @@ func TestStructuralKinds(t *testing.T) {
 		t.Errorf("rules: %+v", r)
 	}
 	if m := root.Custom.Metadata; at(m, "name").Custom.Pattern != "^a" || at(root, "metadata.name").Custom != nil {
-		t.Error("what the schema says of metadata stands beside its type")
+		t.Error("the constraints on metadata are not in Metadata")
 	}
 	if at(root, "spec.exact") != at(structuralType(t, everyKind), "spec.exact") {
-		t.Error("scalars of which nothing is said are shared")
+		t.Error("scalars without constraints do not share one type")
 	}
 }
 

@@ -255,7 +255,7 @@ func (c *checker) say(f *findings, at *place, format string, args ...any) {
 }
 
 // ratcheted checks a value, and ignores its errors if the value is unchanged (KEP-4008; Validate of the reference's
-// ratchetingValueValidator). The comparison comes last: most values are valid, and need none.
+// ratchetingValueValidator). The comparison is last: most values are valid, and need none.
 //
 // A comparison takes time linear in the value. It is not repeated at the places around it: if it finds a change, items
 // and members mark the enclosing pair as changed, and if it finds none, the errors are dropped.
@@ -268,9 +268,9 @@ func (c *checker) ratcheted(v object.Value, t *Type, at *place, pair *Pair) find
 	return f
 }
 
-// value checks a value. pair is nil where there is no old value, and within junctors: errors of a branch are ignored
-// only if the value around the junctor is unchanged. The order of the checks is that of the library: it decides the
-// order of the errors, and together with matches which branch of a junctor is reported.
+// value checks a value. pair is nil if there is no old value, and within junctors: errors of a branch are ignored only
+// if the value around the junctor is unchanged. The order of the checks is that of the library: it decides the order of
+// the errors, and together with matches which branch of a junctor is reported.
 func (c *checker) value(v object.Value, t *Type, at *place, pair *Pair) (f findings) {
 	said := t.Custom
 	if said == nil {
@@ -459,7 +459,7 @@ func (b *closest) prefer(branch *Type, matches int) {
 	}
 }
 
-// explain reports the errors of the branch that a value comes closest to.
+// explain reports the errors of the branch that the value matches best.
 func (c *checker) explain(f *findings, v object.Value, best closest, at *place) {
 	if c.quiet {
 		f.matches += best.matches

@@ -125,7 +125,7 @@ func TestRatcheting(t *testing.T) {
 	}
 }
 
-// Deep maps, each of which breaks a rule, must not be compared with the old ones once for each step up.
+// Deep maps, each of which breaks a rule, must not be compared with the old ones once for each level.
 func TestRatchetingComparesOnce(t *testing.T) {
 	const depth = 2000
 	var nested, v strings.Builder
@@ -206,7 +206,8 @@ func TestPatternsAreBounded(t *testing.T) {
 		t.Errorf("%d bytes of patterns are kept, want at most %d and at least a quarter of that", size, c.limit)
 	}
 	if _, err := c.get(strings.Repeat("(abc){1000}", 100)); err != nil || c.size > c.limit {
-		t.Errorf("a pattern above the limit: error %v, %d bytes are kept; want no error, and at most %d bytes", err, c.size,
+		t.Errorf("a pattern above the limit: error %v, %d bytes are kept; want no error, and at most %d bytes",
+			err, c.size,
 			c.limit)
 	}
 	if _, err := c.get("("); err == nil {
