@@ -224,6 +224,7 @@ func (r *recorder) kind(t *testing.T, k *kindUnderTest) {
 			p := r.prepare(c)
 			if hand := i - len(bases); hand >= 0 && hand < len(written) {
 				r.explain(t, k, c, p)
+				r.Reset() // earlier cases of its class do not speak for it
 			}
 			if p == nil || len(p.says) > 20 {
 				continue
@@ -238,7 +239,7 @@ func (r *recorder) kind(t *testing.T, k *kindUnderTest) {
 				from = append(from, p)
 			}
 			found = append(found, r.useful(t, k, p, differences)...)
-			fresh := i < len(bases)
+			fresh := i < len(bases)+len(written)
 			for _, s := range p.says {
 				s, _, _ = strings.Cut(s, ": Invalid value:")
 				fresh = fresh || !said[s]

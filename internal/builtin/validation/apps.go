@@ -476,7 +476,8 @@ func (f *errorList) statefulTemplate(spec, was object.Value, withTemplate bool, 
 	annotations := template.At("metadata", "annotations")
 	objectmeta.Labels(&f.Errors, labels, p.To("template").To("labels"))
 	objectmeta.Annotations(&f.Errors, annotations, p.To("template").To("annotations"))
-	f.podAnnotations(annotations, template.At("spec"), p.To("template").To("annotations"), leniency{})
+	// The template has not changed: a bad deletion cost is an old one.
+	f.podAnnotations(annotations, template.At("spec"), p.To("template").To("annotations"), true)
 }
 
 func withClaims(template, claims object.Value) object.Value {

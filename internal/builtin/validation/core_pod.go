@@ -28,7 +28,6 @@ type podRules struct {
 	spec object.Value
 	// meta is the metadata of the Pod, null in a template: there the name is not known yet.
 	meta     object.Value
-	pod      bool
 	volumes  byName // without those that have errors
 	claims   byName
 	grace    object.Value // terminationGracePeriodSeconds
@@ -49,14 +48,11 @@ type leniency struct {
 func (f *errorList) podAndMeta(pod object.Value, old leniency) {
 	var root *fielderrors.Place
 	spec := pod.At("spec")
-	f.podAnnotations(pod.At("metadata", "annotations"), spec, root.To("metadata").To("annotations"), old)
-	rules := podRules{spec: spec, meta: pod.At("metadata"), pod: true, old: old}
+	f.podAnnotations(pod.At("metadata", "annotations"), spec, root.To("metadata").To("annotations"), old.deletionCost)
+	rules := podRules{spec: spec, meta: pod.At("metadata"), old: old}
 	f.podSpec(&rules, root.To("spec"))
 	if text(spec, "serviceAccountName") == "" {
 		f.tokensWithoutAccount(spec, root.To("spec"))
-	}
-	if grace := spec.At("terminationGracePeriodSeconds"); !grace.IsNull() {
-		f.nonNegative(root.To("spec").To("terminationGracePeriodSeconds"), grace.Int())
 	}
 	f.trimmedImages(spec.At("containers"), root.To("spec").To("containers"))
 	f.trimmedImages(spec.At("initContainers"), root.To("spec").To("initContainers"))
@@ -85,15 +81,12 @@ func (f *errorList) trimmedImage(container object.Value, p *fielderrors.Place) {
 	}
 }
 
-// podAnnotations checks the annotations that have a meaning for pods.
-func (f *errorList) podAnnotations(annotations, spec object.Value, p *fielderrors.Place, old leniency) {
-	if annotations.Len() == 0 {
-		return
-	}
+// podAnnotations checks the annotations that have a meaning for pods; with anyCost, every deletion cost is valid.
+func (f *errorList) podAnnotations(annotations, spec object.Value, p *fielderrors.Place, anyCost bool) {
 	if value, ok := annotations.Get(mirrorAnnotation); ok && text(spec, "nodeName") == "" {
 		f.Invalid(p.Key(mirrorAnnotation), value.Str(), "must set spec.nodeName if mirror pod annotation is set")
 	}
-	if cost, ok := annotations.Get(deletionCost); ok && !old.deletionCost && !isDeletionCost(cost.Str()) {
+	if cost, ok := annotations.Get(deletionCost); ok && !anyCost && !isDeletionCost(cost.Str()) {
 		f.Invalid(p.Key(deletionCost), cost.Str(), "must be a 32bit integer")
 	}
 	if profile, ok := annotations.Get(seccompPodAnnotation); ok {
@@ -120,10 +113,7 @@ func isDeletionCost(s string) bool {
 
 func (f *errorList) podSpec(r *podRules, p *fielderrors.Place) {
 	spec := r.spec
-	r.grace = spec.At("terminationGracePeriodSeconds")
-	if r.grace.IsNull() {
-		f.Required(p.To("terminationGracePeriodSeconds"), "")
-	}
+	r.grace = spec.At("terminationGracePeriodSeconds") // defaults set it, in a Pod to 1 if it is negative
 	r.hostUser = !has(spec, "hostUsers") || truth(spec, "hostUsers")
 	r.os = text(spec.At("os"), "name")
 	f.volumes(r, p.To("volumes"))
@@ -132,7 +122,7 @@ func (f *errorList) podSpec(r *podRules, p *fielderrors.Place) {
 	f.initContainers(r, p.To("initContainers"))
 	f.ephemeralContainers(r, p.To("ephemeralContainers"))
 	f.podResources(r, p)
-	f.hostPortsOnHostNetwork(r, p.To("containers"))
+	f.hostPortsOnHostNetwork(spec, p.To("containers"))
 	f.oneOf(p.To("restartPolicy"), text(spec, "restartPolicy"), restartPolicies)
 	f.oneOf(p.To("dnsPolicy"), text(spec, "dnsPolicy"), dnsPolicies)
 	objectmeta.Labels(&f.Errors, spec.At("nodeSelector"), p.To("nodeSelector"))
@@ -195,10 +185,8 @@ func (f *errorList) podClasses(spec object.Value, old leniency, p *fielderrors.P
 	if policy := spec.At("preemptionPolicy"); !policy.IsNull() {
 		f.oneOf(p.To("preemptionPolicy"), policy.Str(), preemptionPolicies)
 	}
-	if overhead := spec.At("overhead"); overhead.Len() > 0 {
-		f.resourceList(overhead, p.To("overhead").To("limits"), containerResource, old)
-		f.hugePagesNeedMore(overhead, object.Nil, p.To("overhead"))
-	}
+	f.resourceList(spec.At("overhead"), p.To("overhead").To("limits"), containerResource, old)
+	f.hugePagesNeedMore(spec.At("overhead"), object.Nil, p.To("overhead"))
 }
 
 func (f *errorList) podClaims(r *podRules, p *fielderrors.Place) {
@@ -206,7 +194,7 @@ func (f *errorList) podClaims(r *podRules, p *fielderrors.Place) {
 	r.claims = newByName(claims.Items())
 	var names seen
 	for i, claim := range claims.Items() {
-		if r.pod && has(r.meta.At("annotations"), mirrorAnnotation) {
+		if has(r.meta.At("annotations"), mirrorAnnotation) {
 			f.Forbidden((*fielderrors.Place)(nil).To(""), "static pods do not support resource claims")
 			continue
 		}
@@ -238,13 +226,14 @@ func (f *errorList) podClaims(r *podRules, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) hostPortsOnHostNetwork(r *podRules, p *fielderrors.Place) {
-	if !truth(r.spec, "hostNetwork") {
+// hostPortsOnHostNetwork demands equal ports. A template may leave the port of the host out; in a Pod, defaults set it.
+func (f *errorList) hostPortsOnHostNetwork(spec object.Value, p *fielderrors.Place) {
+	if !truth(spec, "hostNetwork") {
 		return
 	}
-	for i, container := range r.spec.At("containers").Items() {
+	for i, container := range spec.At("containers").Items() {
 		for j, port := range container.At("ports").Items() {
-			if host := number(port, "hostPort"); (r.pod || host != 0) && host != number(port, "containerPort") {
+			if host := number(port, "hostPort"); host != 0 && host != number(port, "containerPort") {
 				f.Invalid(p.Item(i).To("ports").Item(j).To("hostPort"), host,
 					"must match `containerPort` when `hostNetwork` is true")
 			}
@@ -282,9 +271,6 @@ func (f *errorList) dnsConfig(spec object.Value, p *fielderrors.Place) {
 			return
 		}
 	}
-	if config.IsNull() {
-		return
-	}
 	if nameservers.Len() > maxNameservers {
 		f.Invalid(p.To("nameservers"), fielderrors.Show(nameservers),
 			fmt.Sprintf("must not have more than %v nameservers", maxNameservers))
@@ -315,9 +301,7 @@ func (f *errorList) dnsSearches(searches object.Value, p *fielderrors.Place) {
 	for i, item := range searches.Items() {
 		if search := item.Str(); search != "." {
 			search = strings.TrimSuffix(search, ".")
-			if !objectmeta.IsSubdomain(search) {
-				f.Each(p.Item(i), search, utilvalidation.IsDNS1123SubdomainWithUnderscore(search))
-			}
+			f.Each(p.Item(i), search, utilvalidation.IsDNS1123SubdomainWithUnderscore(search))
 		}
 	}
 }
@@ -417,22 +401,12 @@ func podCreate(f *errorList, pod object.Value) {
 
 // podTemplate checks the template of a controller's pods. was is the old template, null in a new object.
 func (f *errorList) podTemplate(template, was object.Value, p *fielderrors.Place) {
-	before := len(f.List)
-	f.strictPodTemplate(template, leniency{spreadKeys: brokenSpreadKeys(was.At("spec"))}, p)
-	if len(f.List) > before && !was.IsNull() {
-		if old := lenient(was.At("spec"), was.At("metadata")); old != (leniency{}) {
-			f.List = f.List[:before]
-			f.strictPodTemplate(template, old, p)
-		}
-	}
-}
-
-func (f *errorList) strictPodTemplate(template object.Value, old leniency, p *fielderrors.Place) {
+	old := lenient(was.At("spec"), was.At("metadata"))
 	meta, spec := template.At("metadata"), template.At("spec")
 	annotations := meta.At("annotations")
 	objectmeta.Labels(&f.Errors, meta.At("labels"), p.To("labels"))
 	objectmeta.Annotations(&f.Errors, annotations, p.To("annotations"))
-	f.podAnnotations(annotations, spec, p.To("annotations"), old)
+	f.podAnnotations(annotations, spec, p.To("annotations"), old.deletionCost)
 	rules := podRules{spec: spec, old: old}
 	f.podSpec(&rules, p.To("spec"))
 	f.profilesAgree(annotations, spec, p.To("spec"))

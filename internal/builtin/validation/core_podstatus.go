@@ -21,9 +21,8 @@ const (
 )
 
 var (
-	podConditions  = []string{"PodScheduled", "Ready", "Initialized"}
 	healths        = []string{"Healthy", "Unhealthy", "Unknown"}
-	ipFields       = []goField{{name: "IP", member: "ip", zero: `""`}}
+	ipFields       = []goField{{name: "IP", member: "ip"}}
 	statusesOfPods = [...]struct{ statuses, containers string }{
 		{"containerStatuses", "containers"}, {"initContainerStatuses", "initContainers"},
 		{"ephemeralContainerStatuses", "ephemeralContainers"},
@@ -32,7 +31,7 @@ var (
 
 func podStatus(f *errorList, pod, was object.Value) {
 	f.qualifiedFinalizers(pod)
-	f.podAnnotationChanges(pod, was, lenient(was.At("spec"), was.At("metadata")))
+	f.podAnnotationChanges(pod, was)
 	p := (*fielderrors.Place)(nil).To("status")
 	spec, status, old := pod.At("spec"), pod.At("status"), was.At("status")
 	f.podConditions(status.At("conditions"), p.To("conditions"))
@@ -73,9 +72,7 @@ func (f *errorList) podConditions(conditions object.Value, p *fielderrors.Place)
 		if n := number(condition, "observedGeneration"); n < 0 {
 			f.Invalid(p.Item(i).To("observedGeneration"), n, notNegativeAtAll)
 		}
-		if kind := text(condition, "type"); !slices.Contains(podConditions, kind) {
-			f.qualified(p.Item(i).To("Type"), kind)
-		}
+		f.qualified(p.Item(i).To("Type"), text(condition, "type"))
 	}
 }
 
@@ -121,12 +118,11 @@ func restarts(name string, spec object.Value, containers string, code int64) boo
 		if text(container, "name") != name {
 			continue
 		}
-		if policy := container.At("restartPolicy"); !policy.IsNull() {
-			if rule := ruleFor(container, code); text(rule, "action") == "Restart" ||
-				text(rule, "action") == "RestartAllContainers" {
-				return true
-			}
-			switch policy.Str() {
+		if has(container, "restartPolicy") && text(ruleFor(container, code), "action") == "Restart" {
+			return true
+		}
+		for _, policy := range [...]string{text(container, "restartPolicy"), text(spec, "restartPolicy")} {
+			switch policy {
 			case "Always":
 				return true
 			case "OnFailure":
@@ -134,12 +130,6 @@ func restarts(name string, spec object.Value, containers string, code int64) boo
 			case "Never":
 				return false
 			}
-		}
-		switch text(spec, "restartPolicy") {
-		case "OnFailure":
-			return code != 0
-		case "Never":
-			return false
 		}
 		return true
 	}
@@ -159,9 +149,6 @@ func ruleFor(container object.Value, code int64) object.Value {
 }
 
 func (f *errorList) claimStatuses(statuses, claims object.Value, p *fielderrors.Place) {
-	if statuses.Len() == 0 {
-		return
-	}
 	known := newByName(claims.Items())
 	var names seen
 	for i, status := range statuses.Items() {
@@ -233,12 +220,8 @@ func (f *errorList) podIPs(status, old object.Value, p *fielderrors.Place) {
 	ips := status.At("podIPs")
 	f.newIPs(ips, old.At("podIPs"), p)
 	f.onePerFamily(ips, p)
-	first := text(status, "podIP")
-	switch {
-	case (first == "") != (ips.Len() == 0):
+	if (text(status, "podIP") == "") != (ips.Len() == 0) { // defaults make them equal
 		f.Invalid(p, goForm{ips, ipFields}, "podIP and podIPs must either both be set or both be unset")
-	case ips.Len() > 0 && text(ips.Items()[0], "ip") != first:
-		f.Invalid(p.Item(0).To("ip"), text(ips.Items()[0], "ip"), "must be equal to `podIP`")
 	}
 }
 
@@ -340,12 +323,15 @@ func (f *errorList) allocatedName(name string, container, extended object.Value,
 		}
 		return
 	}
-	claim, request, hasRequest := strings.Cut(reference, "/")
 	asked := slices.ContainsFunc(container.At("resources", "claims").Items(), func(v object.Value) bool {
-		return text(v, "name") == claim && text(v, "request") == request && hasRequest == (request != "")
+		if request := text(v, "request"); request != "" {
+			return reference == text(v, "name")+"/"+request
+		}
+		return reference == text(v, "name")
 	})
-	if !asked && request != "" && claim == text(extended, "resourceClaimName") {
-		asked = slices.ContainsFunc(extended.At("requestMappings").Items(), func(v object.Value) bool {
+	claim, request, _ := strings.Cut(reference, "/")
+	if request != "" && claim == text(extended, "resourceClaimName") {
+		asked = asked || slices.ContainsFunc(extended.At("requestMappings").Items(), func(v object.Value) bool {
 			amount := quantity(container.At("resources", "requests").At(text(v, "resourceName")))
 			return text(v, "containerName") == text(container, "name") && text(v, "requestName") == request &&
 				!amount.IsZero()

@@ -1,11 +1,12 @@
 package validation
 
 import (
+	"encoding/json"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/diff"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
 	"plinth/internal/fielderrors"
@@ -16,10 +17,8 @@ import (
 // lenient returns the errors that the old spec of a pod excuses in the new one.
 func lenient(spec, meta object.Value) leniency {
 	old := leniency{
-		hostNetwork: truth(spec, "hostNetwork") && has(spec, "hostUsers") && !truth(spec, "hostUsers"),
-	}
-	if cost, ok := meta.At("annotations").Get(deletionCost); ok {
-		old.deletionCost = !isDeletionCost(cost.Str())
+		deletionCost: badDeletionCost(meta),
+		hostNetwork:  truth(spec, "hostNetwork") && has(spec, "hostUsers") && !truth(spec, "hostUsers"),
 	}
 	for _, toleration := range spec.At("tolerations").Items() {
 		operator := text(toleration, "operator")
@@ -34,26 +33,31 @@ func lenient(spec, meta object.Value) leniency {
 	return old
 }
 
+func badDeletionCost(meta object.Value) bool {
+	cost, ok := meta.At("annotations").Get(deletionCost)
+	return ok && !isDeletionCost(cost.Str())
+}
+
 func (old *leniency) lenientVolumes(spec object.Value) {
+	var paths errorList
 	for _, volume := range spec.At("volumes").Items() {
 		if image := volume.At("image"); !image.IsNull() && text(image, "reference") == "" {
 			old.imageReference = true
 		}
 		for _, source := range volume.At("projected", "sources").Items() {
-			if token := source.At("serviceAccountToken"); !token.IsNull() {
-				var f errorList
-				f.localPath(nil, text(token, "path"))
-				old.tokenPaths = old.tokenPaths || len(f.List) > 0
-			}
+			paths.localPath(nil, text(source.At("serviceAccountToken"), "path"))
 		}
 	}
+	old.tokenPaths = len(paths.List) > 0
 }
 
 func (old *leniency) lenientContainers(spec object.Value) {
 	ownUsers := has(spec, "hostUsers") && !truth(spec, "hostUsers")
+	old.hugePages = brokenPages(spec.At("overhead"))
 	for _, kind := range containerLists {
 		for _, container := range spec.At(kind).Items() {
-			old.hugePages = old.hugePages || brokenPages(container.At("resources"))
+			resources := container.At("resources")
+			old.hugePages = old.hugePages || brokenPages(resources.At("limits")) || brokenPages(resources.At("requests"))
 			old.volumeDevices = old.volumeDevices || ownUsers && length(container, "volumeDevices") > 0
 			context := container.At("securityContext")
 			escalates := truth(context, "allowPrivilegeEscalation")
@@ -67,15 +71,11 @@ func (old *leniency) lenientContainers(spec object.Value) {
 	}
 }
 
+// brokenPages says whether one of the quantities is not a whole number of huge pages.
 func brokenPages(resources object.Value) bool {
-	for _, key := range [...]string{"limits", "requests"} {
-		for _, m := range resources.At(key).Members() {
-			if strings.HasPrefix(m.Key, hugePages) && !isWholePages(m.Key, quantity(m.Value)) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(resources.Members(), func(m object.Member) bool {
+		return strings.HasPrefix(m.Key, hugePages) && !isWholePages(m.Key, quantity(m.Value))
+	})
 }
 
 func (old *leniency) lenientScheduling(spec object.Value) {
@@ -84,24 +84,22 @@ func (old *leniency) lenientScheduling(spec object.Value) {
 	for _, term := range spec.At("affinity", "nodeAffinity", required, "nodeSelectorTerms").Items() {
 		old.labelValuesInNodeAffinity = old.labelValuesInNodeAffinity || badLabelValue(term.At("matchExpressions"))
 	}
-	bad := func(term object.Value) bool {
-		return badLabelValue(term.At("labelSelector", "matchExpressions")) ||
-			badLabelValue(term.At("namespaceSelector", "matchExpressions"))
-	}
+	var terms errorList
 	for _, key := range [...]string{"podAffinity", "podAntiAffinity"} {
 		for _, term := range spec.At("affinity", key, required).Items() {
-			old.labelValuesInAffinity = old.labelValuesInAffinity || bad(term)
+			terms.termSelectors(term, nil, false)
 		}
 		for _, term := range spec.At("affinity", key, preferred).Items() {
-			old.labelValuesInAffinity = old.labelValuesInAffinity || bad(term.At("podAffinityTerm"))
+			terms.termSelectors(term.At("podAffinityTerm"), nil, false)
 		}
 	}
+	old.labelValuesInAffinity = len(terms.List) > 0
+	var selectors, keys errorList
 	for _, constraint := range spec.At("topologySpreadConstraints").Items() {
-		var selector errorList
-		selector.labelSelector(constraint.At("labelSelector"), nil, false)
-		old.spreadSelectors = old.spreadSelectors || len(selector.List) > 0
+		selectors.labelSelector(constraint.At("labelSelector"), nil, false)
+		keys.labelKeys(constraint, nil)
 	}
-	old.spreadKeys = brokenSpreadKeys(spec)
+	old.spreadSelectors, old.spreadKeys = len(selectors.List) > 0, len(keys.List) > 0
 }
 
 // badLabelValue says whether one of the requirements has a value that is not a valid label value.
@@ -118,29 +116,18 @@ func badLabelValue(requirements object.Value) bool {
 
 const updatable = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`," +
 	"`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations)," +
-	"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n"
+	"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 
 // podRunning checks an updated Pod, but not whether its changes are allowed.
-func podRunning(f *errorList, pod, was object.Value) { f.podExcused(pod, was) }
-
-// podExcused is podRunning. It returns the leniency that was needed.
-func (f *errorList) podExcused(pod, was object.Value) leniency {
+func podRunning(f *errorList, pod, was object.Value) {
 	f.qualifiedFinalizers(pod)
-	excuse := leniency{spreadKeys: brokenSpreadKeys(was.At("spec"))}
-	before := len(f.List)
-	if f.podAndMeta(pod, excuse); len(f.List) > before {
-		if excuse = lenient(was.At("spec"), was.At("metadata")); excuse != (leniency{}) {
-			f.List = f.List[:before]
-			f.podAndMeta(pod, excuse)
-		}
-	}
-	return excuse
+	f.podAndMeta(pod, lenient(was.At("spec"), was.At("metadata")))
 }
 
 // podUpdate checks all of a Pod that replaces an old one.
 func podUpdate(f *errorList, pod, was object.Value) {
-	excuse := f.podExcused(pod, was)
-	f.podAnnotationChanges(pod, was, excuse)
+	podRunning(f, pod, was)
+	f.podAnnotationChanges(pod, was)
 	var root *fielderrors.Place
 	spec, old := pod.At("spec"), was.At("spec")
 	for _, kind := range [...]string{"containers", "initContainers"} {
@@ -153,15 +140,12 @@ func podUpdate(f *errorList, pod, was object.Value) {
 	}
 	f.tolerationChanges(spec.At("tolerations"), old.At("tolerations"), root.To("spec").To("tolerations"))
 	f.gateChanges(spec.At("schedulingGates"), old.At("schedulingGates"), root.To("spec").To("schedulingGates"))
-	if same(spec, old) {
-		return
-	}
 	if munged := f.withoutAllowed(spec, old); !same(munged, old) {
-		f.Forbidden(root.To("spec"), updatable+difference(old, munged))
+		f.Forbidden(root.To("spec"), updatable+"\n"+difference(old, munged))
 	}
 }
 
-func (f *errorList) podAnnotationChanges(pod, was object.Value, excuse leniency) {
+func (f *errorList) podAnnotationChanges(pod, was object.Value) {
 	at := (*fielderrors.Place)(nil).To("metadata").To("annotations")
 	now, old := pod.At("metadata", "annotations"), was.At("metadata", "annotations")
 	for _, m := range old.Members() {
@@ -186,7 +170,7 @@ func (f *errorList) podAnnotationChanges(pod, was object.Value, excuse leniency)
 			f.Forbidden(at.Key(m.Key), "may not add mirror pod annotation")
 		}
 	}
-	f.podAnnotations(now, pod.At("spec"), at, excuse)
+	f.podAnnotations(now, pod.At("spec"), at, badDeletionCost(was.At("metadata")))
 }
 
 // sameContainers says whether the number of containers is the same as before.
@@ -243,38 +227,24 @@ func (f *errorList) gateChanges(now, old object.Value, p *fielderrors.Place) {
 	}
 }
 
-// withoutAllowed is the new spec with every field that may change set to its old value.
+// withoutAllowed is the new spec with every field that may change set to its old value. It has as many containers as the
+// old one.
 func (f *errorList) withoutAllowed(spec, old object.Value) object.Value {
 	for _, kind := range [...]string{"containers", "initContainers"} {
-		containers := slices.Clone(spec.At(kind).Items())
-		for i := range containers {
-			containers[i] = containers[i].With("image", old.At(kind).Items()[i].At("image"))
-		}
-		if len(containers) > 0 {
-			spec = spec.With(kind, object.ListOf(containers...))
+		for i, was := range old.At(kind).Items() {
+			list := spec.At(kind)
+			spec = spec.With(kind, list.WithItem(i, list.Items()[i].With("image", was.At("image"))))
 		}
 	}
-	reset := func(key string) {
-		if v, ok := old.Get(key); ok {
-			spec = spec.With(key, v)
-		} else {
-			spec = spec.Without(key)
-		}
-	}
-	reset("activeDeadlineSeconds")
-	reset("schedulingGates")
-	reset("tolerations")
-	if number(old, "terminationGracePeriodSeconds") < 0 && number(spec, "terminationGracePeriodSeconds") == 1 {
-		reset("terminationGracePeriodSeconds")
+	for _, key := range [...]string{"activeDeadlineSeconds", "schedulingGates", "tolerations"} {
+		spec = sameMember(spec, old, key)
 	}
 	if length(old, "schedulingGates") == 0 {
 		return spec
 	}
-	if !same(spec.At("nodeSelector"), old.At("nodeSelector")) {
-		f.nodeSelectorAdditions(spec.At("nodeSelector"), old.At("nodeSelector"),
-			(*fielderrors.Place)(nil).To("spec").To("nodeSelector"))
-		reset("nodeSelector")
-	}
+	f.nodeSelectorAdditions(spec.At("nodeSelector"), old.At("nodeSelector"),
+		(*fielderrors.Place)(nil).To("spec").To("nodeSelector"))
+	spec = sameMember(spec, old, "nodeSelector")
 	now, was := spec.At("affinity", "nodeAffinity"), old.At("affinity", "nodeAffinity")
 	if same(now, was) {
 		return spec
@@ -304,8 +274,8 @@ func (f *errorList) nodeSelectorAdditions(now, old object.Value, p *fielderrors.
 }
 
 var (
-	requirementFields = []goField{{name: "Key", member: "key", zero: `""`},
-		{name: "Operator", member: "operator", zero: `""`}, {name: "Values", member: "values"}}
+	requirementFields = []goField{{name: "Key", member: "key"}, {name: "Operator", member: "operator"},
+		{name: "Values", member: "values"}}
 	nodeSelectorTermFields = []goField{{name: "MatchExpressions", member: "matchExpressions", inner: requirementFields},
 		{name: "MatchFields", member: "matchFields", inner: requirementFields}}
 )
@@ -346,31 +316,7 @@ func onlyAdds(term, was object.Value) bool {
 	return true
 }
 
-// difference shows where two values differ: the lines of their JSON from the first to the last that differs, as one
-// hunk of a unified diff.
+// difference shows where two values differ.
 func difference(was, now object.Value) string {
-	const around = 3
-	a, b := prettyLines(was), prettyLines(now)
-	head := 0
-	for head < len(a) && head < len(b) && a[head] == b[head] {
-		head++
-	}
-	tail := 0
-	for tail < len(a)-head && tail < len(b)-head && a[len(a)-1-tail] == b[len(b)-1-tail] {
-		tail++
-	}
-	from, to := max(head-around, 0), min(tail, around)
-	var out strings.Builder
-	lines := func(prefix string, of []string) {
-		for _, line := range of {
-			out.WriteString(prefix + line + "\n")
-		}
-	}
-	hunk := func(n int) string { return strconv.Itoa(from+1) + "," + strconv.Itoa(n-tail+to-from) }
-	out.WriteString("@@ -" + hunk(len(a)) + " +" + hunk(len(b)) + " @@\n")
-	lines(" ", a[from:head])
-	lines("-", a[head:len(a)-tail])
-	lines("+", b[head:len(b)-tail])
-	lines(" ", a[len(a)-tail:len(a)-tail+to])
-	return out.String()
+	return diff.Diff(json.RawMessage(object.AppendJSON(nil, was)), json.RawMessage(object.AppendJSON(nil, now)))
 }

@@ -146,8 +146,7 @@ func (f *errorList) nodeFieldRequirement(requirement object.Value, p *fielderror
 }
 
 func (f *errorList) podAffinityTerm(term object.Value, old leniency, p *fielderrors.Place) {
-	f.labelSelector(term.At("labelSelector"), p.To("labelSelector"), old.labelValuesInAffinity)
-	f.labelSelector(term.At("namespaceSelector"), p.To("namespaceSelector"), old.labelValuesInAffinity)
+	f.termSelectors(term, p, old.labelValuesInAffinity)
 	for _, namespace := range term.At("namespaces").Items() {
 		f.label(p.To("namespace"), namespace.Str())
 	}
@@ -157,6 +156,11 @@ func (f *errorList) podAffinityTerm(term object.Value, old leniency, p *fielderr
 		f.Required(p.To("topologyKey"), "can not be empty")
 	}
 	f.qualified(p.To("topologyKey"), key)
+}
+
+func (f *errorList) termSelectors(term object.Value, p *fielderrors.Place, anyValue bool) {
+	f.labelSelector(term.At("labelSelector"), p.To("labelSelector"), anyValue)
+	f.labelSelector(term.At("namespaceSelector"), p.To("namespaceSelector"), anyValue)
 }
 
 // labelKeys checks the keys for which a term uses the values of the pod's own labels.
@@ -240,19 +244,8 @@ func (f *errorList) topologySpread(constraints object.Value, old leniency, p *fi
 	}
 }
 
-// brokenSpreadKeys says whether a spec breaks the rule of labelKeys. Then its update must keep legacySpreadKeys, even
-// if the new spec would keep both: unlike other leniency, this one can also refuse.
-func brokenSpreadKeys(spec object.Value) bool {
-	for _, constraint := range spec.At("topologySpreadConstraints").Items() {
-		var f errorList
-		if f.labelKeys(constraint, nil); len(f.List) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// legacySpreadKeys is the rule for a pod that was stored before its keys were added to its selector.
+// legacySpreadKeys is the rule for a pod that was stored before its keys were added to its selector. It can also refuse
+// what labelKeys accepts.
 func (f *errorList) legacySpreadKeys(constraint object.Value, p *fielderrors.Place) {
 	keys := constraint.At("matchLabelKeys")
 	selector := constraint.At("labelSelector")

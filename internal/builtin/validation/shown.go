@@ -1,10 +1,7 @@
 package validation
 
 import (
-	"bytes"
-	"encoding/json"
 	"slices"
-	"strings"
 
 	"plinth/internal/fielderrors"
 	"plinth/object"
@@ -256,10 +253,3 @@ var (
 	requestOrder     = slices.Concat(members("name"), []jsonField{{"exactly", requestDetails},
 		{"firstAvailable", alternativeOrder}})
 )
-
-// prettyLines is a value as indented JSON, line by line.
-func prettyLines(v object.Value) []string {
-	var text bytes.Buffer
-	_ = json.Indent(&text, object.AppendJSON(nil, v), "", " ") // it has just been printed
-	return strings.Split(text.String(), "\n")
-}
