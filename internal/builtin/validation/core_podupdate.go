@@ -227,8 +227,8 @@ func (f *errorList) gateChanges(now, old object.Value, p *fielderrors.Place) {
 	}
 }
 
-// withoutAllowed is the new spec with every field that may change set to its old value. It has as many containers as the
-// old one.
+// withoutAllowed is the new spec, which has as many containers as the old one, with every field that may change set to
+// its old value.
 func (f *errorList) withoutAllowed(spec, old object.Value) object.Value {
 	for _, kind := range [...]string{"containers", "initContainers"} {
 		for i, was := range old.At(kind).Items() {
