@@ -29,12 +29,12 @@ func autoscalersV2() kind {
 func autoscalingV2() group { return group{"autoscaling", "v2", []kind{autoscalersV2()}} }
 
 // autoscalingV1 has some fields of spec and status in annotations. Therefore an object is converted to the other
-// version to find out what to reset and what makes a new generation.
+// version to find out whether it is valid, what to reset and what makes a new generation.
 func autoscalingV1() group {
 	v1, v2 := autoscalersV2(), autoscalersV2()
 	v1.schema = gotypes.Of[autoscalingv1.HorizontalPodAutoscaler]
 	v1.list = gotypes.Of[autoscalingv1.HorizontalPodAutoscalerList]
-	v1.defaults, v1.rules = defaults.HorizontalPodAutoscalerV1, validation.HorizontalPodAutoscalerV1
+	v1.defaults, v1.rules = defaults.HorizontalPodAutoscalerV1, validation.HorizontalPodAutoscaler.Converted(asV2)
 	v1.table = autoscalersV1()
 	v1.generation = func(obj object.Value) object.Value { return spec(asV2(obj)) }
 	v1.toStorage, v1.fromStorage = convert.HPAv1ToV2, convert.HPAv2ToV1

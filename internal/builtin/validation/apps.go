@@ -23,7 +23,7 @@ func matches(selector, labels object.Value) (match, valid bool) {
 	}
 	var f errorList
 	if f.labelSelector(selector, nil, false); len(f.List) > 0 {
-		return false, false
+		return
 	}
 	for _, m := range selector.At("matchLabels").Members() {
 		if value, ok := labels.Get(m.Key); !ok || value.Str() != m.Value.Str() {
@@ -33,7 +33,7 @@ func matches(selector, labels object.Value) (match, valid bool) {
 	for _, requirement := range selector.At("matchExpressions").Items() {
 		value, has := labels.Get(text(requirement, "key"))
 		in := has && contains(requirement.At("values"), value.Str())
-		good := false
+		var good bool
 		switch text(requirement, "operator") {
 		case "In":
 			good = in
@@ -115,25 +115,59 @@ func (f *errorList) deployment(spec, was object.Value) {
 	}
 	f.deploymentStrategy(spec.At("strategy"), p.To("strategy"))
 	f.nonNegativeMembers(spec, p, "minReadySeconds", "revisionHistoryLimit")
-	if deadline := spec.At("progressDeadlineSeconds"); !deadline.IsNull() {
-		f.nonNegative(p.To("progressDeadlineSeconds"), deadline.Int())
-		if deadline.Int() <= number(spec, "minReadySeconds") {
-			f.Invalid(p.To("progressDeadlineSeconds"), deadline.Int(), "must be greater than minReadySeconds")
-		}
+	deadline := number(spec, "progressDeadlineSeconds")
+	f.nonNegative(p.To("progressDeadlineSeconds"), deadline)
+	if deadline <= number(spec, "minReadySeconds") {
+		f.Invalid(p.To("progressDeadlineSeconds"), deadline, "must be greater than minReadySeconds")
 	}
 }
 
 var (
 	deploymentStrategies = []string{"Recreate", "RollingUpdate"}
 	updateStrategies     = []string{"RollingUpdate", "OnDelete"}
-	strategyFields       = []goField{{name: "Type", member: "type", zero: `""`},
+	strategyFields       = []goField{{name: "Type", member: "type"},
 		{name: "RollingUpdate", member: "rollingUpdate",
 			inner: []goField{{name: "MaxUnavailable", member: "maxUnavailable", zero: "0"},
 				{name: "MaxSurge", member: "maxSurge", zero: "0"}}}}
-	statefulStrategyFields = []goField{{name: "Type", member: "type", zero: `""`},
+	statefulStrategyFields = []goField{{name: "Type", member: "type"},
 		{name: "RollingUpdate", member: "rollingUpdate", inner: rollingStatefulFields}}
 	rollingStatefulFields = []goField{{name: "Partition", member: "partition", zero: "0"},
 		{name: "MaxUnavailable", member: "maxUnavailable"}}
+)
+
+// The fields of a PersistentVolumeClaim.
+var (
+	volumeClaimFields = []goField{{member: "metadata", inline: metaOrder},
+		{name: "Spec", member: "spec", inner: []goField{{name: "AccessModes", member: "accessModes"},
+			{name: "Selector", member: "selector", order: selectorOrder},
+			{name: "Resources", member: "resources", inner: []goField{{name: "Limits", member: "limits"},
+				{name: "Requests", member: "requests"}}},
+			{name: "VolumeName", member: "volumeName", zero: `""`},
+			{name: "StorageClassName", member: "storageClassName"}, {name: "VolumeMode", member: "volumeMode"},
+			{name: "DataSource", member: "dataSource", inner: dataSourceFields},
+			{name: "DataSourceRef", member: "dataSourceRef",
+				inner: slices.Concat(dataSourceFields, []goField{{name: "Namespace", member: "namespace"}})},
+			{name: "VolumeAttributesClassName", member: "volumeAttributesClassName"}}},
+		{name: "Status", member: "status", inner: volumeClaimStatusFields}}
+	dataSourceFields = []goField{{name: "APIGroup", member: "apiGroup"}, {name: "Kind", member: "kind"},
+		{name: "Name", member: "name"}}
+	volumeClaimStatusFields = []goField{{name: "Phase", member: "phase"}, {name: "AccessModes", member: "accessModes"},
+		{name: "Capacity", member: "capacity"},
+		{name: "Conditions", member: "conditions", inner: []goField{{name: "Type", member: "type"},
+			{name: "Status", member: "status"}, {name: "LastProbeTime", member: "lastProbeTime"},
+			{name: "LastTransitionTime", member: "lastTransitionTime"},
+			{name: "Reason", member: "reason", zero: `""`}, {name: "Message", member: "message", zero: `""`}}},
+		{name: "AllocatedResources", member: "allocatedResources"},
+		{name: "AllocatedResourceStatuses", member: "allocatedResourceStatuses"},
+		{name: "CurrentVolumeAttributesClassName", member: "currentVolumeAttributesClassName"},
+		{name: "ModifyVolumeStatus", member: "modifyVolumeStatus",
+			inner: []goField{{name: "TargetVolumeAttributesClassName", member: "targetVolumeAttributesClassName",
+				zero: `""`}, {name: "Status", member: "status"}}},
+		{name: "HealthStatus", member: "healthStatus",
+			inner: []goField{{name: "HealthConditions", member: "healthConditions",
+				inner: []goField{{name: "Status", member: "status"}, {name: "Reason", member: "reason"},
+					{name: "Message", member: "message", zero: `""`}}},
+				{name: "LastTransitionTime", member: "lastTransitionTime"}}}}
 )
 
 func (f *errorList) deploymentStrategy(strategy object.Value, p *fielderrors.Place) {
@@ -144,10 +178,6 @@ func (f *errorList) deploymentStrategy(strategy object.Value, p *fielderrors.Pla
 			f.Forbidden(p.To("rollingUpdate"), "may not be specified when strategy `type` is 'Recreate'")
 		}
 	case "RollingUpdate":
-		if rolling.IsNull() {
-			f.Required(p.To("rollingUpdate"), "this should be defaulted and never be nil")
-			return
-		}
 		unavailable, surge := rolling.At("maxUnavailable"), rolling.At("maxSurge")
 		p := p.To("rollingUpdate")
 		f.intOrPercent(p.To("maxUnavailable"), unavailable)
@@ -162,7 +192,7 @@ func (f *errorList) deploymentStrategy(strategy object.Value, p *fielderrors.Pla
 }
 
 func isPercent(v object.Value) bool {
-	return v.Kind() == object.String && len(notPercent(v.Str())) == 0
+	return len(notPercent(v.Str())) == 0
 }
 
 // notPercent returns why a text is not a percentage. Upstream matches a regular expression, which takes longer than the
@@ -185,7 +215,8 @@ func (f *errorList) intOrPercent(p *fielderrors.Place, v object.Value) {
 	f.nonNegative(p, v.Int())
 }
 
-// intOrPercentValue is the number, or the number of the percentage.
+// intOrPercentValue is the number, or the number of the percentage. Like the reference it also reads a text that is not
+// a percentage, as 0 if it is not a number either, and the greatest number stands for those that are too large.
 func intOrPercentValue(v object.Value) int64 {
 	if v.Kind() != object.String {
 		return v.Int()
@@ -194,10 +225,7 @@ func intOrPercentValue(v object.Value) int64 {
 	if isPercent(v) {
 		s = s[:len(s)-1]
 	}
-	n, err := strconv.Atoi(s)
-	if err != nil && !isPercent(v) {
-		return 0
-	}
+	n, _ := strconv.Atoi(s)
 	return int64(n)
 }
 
@@ -222,9 +250,7 @@ func deploymentUpdate(f *errorList, obj, old object.Value) {
 func (f *errorList) counts(status object.Value, part ...string) {
 	p := (*fielderrors.Place)(nil).To("status")
 	for _, m := range status.Members() {
-		if m.Value.Kind() == object.Int {
-			f.nonNegative(p.To(m.Key), m.Value.Int())
-		}
+		f.nonNegative(p.To(m.Key), m.Value.Int())
 	}
 	for _, key := range part {
 		if n := number(status, key); n > number(status, "replicas") {
@@ -291,9 +317,6 @@ func (f *errorList) replicationController(spec, was object.Value) {
 	if selector.Len() == 0 {
 		f.Required(p.To("selector"), "")
 	}
-	if !has(spec, "replicas") {
-		f.Required(p.To("replicas"), "")
-	}
 	f.nonNegativeMembers(spec, p, "replicas")
 	template := spec.At("template")
 	if template.IsNull() {
@@ -324,13 +347,7 @@ func replicationControllerUpdate(f *errorList, obj, old object.Value) {
 func (f *errorList) daemonSet(spec, was object.Value) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	selector, template := spec.At("selector"), spec.At("template")
-	keep := badLabelValue(was.At("selector", "matchExpressions"))
-	if !keep && !was.IsNull() {
-		var old leniency
-		old.lenientScheduling(was.At("template", "spec"))
-		keep = old.labelValuesInAffinity
-	}
-	f.labelSelector(selector, p.To("selector"), keep)
+	f.labelSelector(selector, p.To("selector"), hadBadLabelValue(was))
 	if match, valid := matches(selector, template.At("metadata", "labels")); valid && !match {
 		f.Invalid(p.To("template").To("metadata").To("labels"), fielderrors.Show(template.At("metadata", "labels")),
 			doesNotMatch)
@@ -344,16 +361,20 @@ func (f *errorList) daemonSet(spec, was object.Value) {
 	f.daemonStrategy(spec.At("updateStrategy"), p.To("updateStrategy"))
 }
 
+// hadBadLabelValue says whether the old spec of a DaemonSet or a Job has a value that is not a label value, in its
+// selector or in the affinity of its pods: an update may then have such values in the selector.
+func hadBadLabelValue(was object.Value) bool {
+	var old leniency
+	old.lenientScheduling(was.At("template", "spec"))
+	return old.labelValuesInAffinity || badLabelValue(was.At("selector", "matchExpressions"))
+}
+
 func (f *errorList) daemonStrategy(strategy object.Value, p *fielderrors.Place) {
 	switch text(strategy, "type") {
 	case "OnDelete":
 	case "RollingUpdate":
 		rolling := strategy.At("rollingUpdate")
 		p := p.To("rollingUpdate")
-		if rolling.IsNull() {
-			f.Required(p, "")
-			return
-		}
 		unavailable, surge := rolling.At("maxUnavailable"), rolling.At("maxSurge")
 		f.intOrPercent(p.To("maxUnavailable"), unavailable)
 		f.intOrPercent(p.To("maxSurge"), surge)
@@ -392,17 +413,14 @@ func daemonSetStatus(f *errorList, obj, old object.Value) {
 func (f *errorList) statefulSet(spec, was object.Value, withTemplate bool) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	switch policy := text(spec, "podManagementPolicy"); policy {
-	case "":
-		f.Required(p.To("podManagementPolicy"), "")
 	case "OrderedReady", "Parallel":
 	default:
 		f.Invalid(p.To("podManagementPolicy"), fielderrors.Word(policy), "must be 'OrderedReady' or 'Parallel'")
 	}
 	f.statefulStrategy(spec.At("updateStrategy"), was, p.To("updateStrategy"))
-	if retention := spec.At("persistentVolumeClaimRetentionPolicy"); !retention.IsNull() {
-		for _, key := range [...]string{"whenDeleted", "whenScaled"} {
-			f.only(p.To("persistentVolumeClaimRetentionPolicy").To(key), text(retention, key), retentionPolicies)
-		}
+	retention := spec.At("persistentVolumeClaimRetentionPolicy")
+	for _, key := range [...]string{"whenDeleted", "whenScaled"} {
+		f.only(p.To("persistentVolumeClaimRetentionPolicy").To(key), text(retention, key), retentionPolicies)
 	}
 	if was.IsNull() {
 		for i, claim := range spec.At("volumeClaimTemplates").Items() {
@@ -413,9 +431,7 @@ func (f *errorList) statefulSet(spec, was object.Value, withTemplate bool) {
 		}
 	}
 	f.nonNegativeMembers(spec, p, "replicas", "minReadySeconds")
-	if ordinals := spec.At("ordinals"); !ordinals.IsNull() {
-		f.nonNegative(p.To("ordinals.start"), number(ordinals, "start"))
-	}
+	f.nonNegative(p.To("ordinals.start"), number(spec.At("ordinals"), "start"))
 	f.statefulTemplate(spec, was, withTemplate, p)
 	f.runsForever(spec.At("template"), "StatefulSet", p.To("template"))
 }
@@ -424,17 +440,20 @@ var retentionPolicies = []string{"Retain", "Delete"}
 
 func (f *errorList) statefulStrategy(strategy, was object.Value, p *fielderrors.Place) {
 	rolling := strategy.At("rollingUpdate")
+	recreates := text(was.At("updateStrategy"), "type") == "Recreate"
 	switch kind := text(strategy, "type"); {
-	case kind == "":
-		f.Required(p, "")
-	case kind == "OnDelete", kind == "Recreate" && text(was.At("updateStrategy"), "type") == "Recreate":
+	case kind == "OnDelete", kind == "Recreate" && recreates:
 		if !rolling.IsNull() {
 			f.Invalid(p.To("rollingUpdate"), goForm{rolling, rollingStatefulFields},
 				"only allowed for updateStrategy 'RollingUpdate'")
 		}
 	case kind != "RollingUpdate":
-		f.Invalid(p, goForm{strategy, statefulStrategyFields}, "must be 'RollingUpdate' or 'OnDelete'")
-	case !rolling.IsNull():
+		why := "must be 'RollingUpdate' or 'OnDelete'"
+		if recreates {
+			why = "must be 'RollingUpdate', 'OnDelete', or 'Recreate'"
+		}
+		f.Invalid(p, goForm{strategy, statefulStrategyFields}, why)
+	default:
 		p := p.To("rollingUpdate")
 		f.nonNegativeMembers(rolling, p, "partition")
 		if unavailable := rolling.At("maxUnavailable"); !unavailable.IsNull() {
@@ -476,33 +495,27 @@ func (f *errorList) statefulTemplate(spec, was object.Value, withTemplate bool, 
 	annotations := template.At("metadata", "annotations")
 	objectmeta.Labels(&f.Errors, labels, p.To("template").To("labels"))
 	objectmeta.Annotations(&f.Errors, annotations, p.To("template").To("annotations"))
-	// The template has not changed: a bad deletion cost is an old one.
-	f.podAnnotations(annotations, template.At("spec"), p.To("template").To("annotations"), true)
+	f.podAnnotations(annotations, template.At("spec"), p.To("template").To("annotations"),
+		badDeletionCost(was.At("template", "metadata")))
 }
 
 func withClaims(template, claims object.Value) object.Value {
 	pod := template.At("spec")
-	if claims.Len() == 0 && text(pod, "hostname") == "" && text(pod, "subdomain") == "" {
-		return template
-	}
-	if claims.Len() > 0 {
-		var names seen
-		var volumes []object.Value
-		for _, claim := range claims.Items() {
-			name := object.StringOf(text(claim.At("metadata"), "name"))
-			if !names.add(name.Str()) {
-				volumes = append(volumes, object.Fields("name", name, "persistentVolumeClaim",
-					object.Fields("claimName", name)))
-			}
+	var names seen
+	var volumes []object.Value
+	for _, claim := range claims.Items() {
+		name := object.StringOf(text(claim.At("metadata"), "name"))
+		if !names.add(name.Str()) {
+			volumes = append(volumes, object.Fields("name", name, "persistentVolumeClaim",
+				object.Fields("claimName", name)))
 		}
-		for _, volume := range pod.At("volumes").Items() {
-			if !names.has(text(volume, "name")) {
-				volumes = append(volumes, volume)
-			}
-		}
-		pod = pod.With("volumes", object.ListOf(volumes...))
 	}
-	return template.With("spec", pod.Without("hostname").Without("subdomain"))
+	for _, volume := range pod.At("volumes").Items() {
+		if !names.has(text(volume, "name")) {
+			volumes = append(volumes, volume)
+		}
+	}
+	return template.With("spec", pod.With("volumes", object.ListOf(volumes...)).Without("hostname").Without("subdomain"))
 }
 
 func statefulSetCreate(f *errorList, obj object.Value) {
@@ -523,9 +536,8 @@ func statefulSetUpdate(f *errorList, obj, old object.Value) {
 		}
 	}
 	f.selectorImmutable(spec, was, p.To("selector"))
-	if !same(spec.At("volumeClaimTemplates"), was.At("volumeClaimTemplates")) {
-		f.Invalid(p.To("volumeClaimTemplates"), fielderrors.Show(spec.At("volumeClaimTemplates")),
-			fielderrors.Immutable)
+	if claims := spec.At("volumeClaimTemplates"); !same(claims, was.At("volumeClaimTemplates")) {
+		f.Invalid(p.To("volumeClaimTemplates"), goForm{claims, volumeClaimFields}, fielderrors.Immutable)
 	}
 	if name := text(spec, "serviceName"); name != text(was, "serviceName") {
 		f.Invalid(p.To("serviceName"), name, fielderrors.Immutable)
@@ -567,9 +579,5 @@ func controllerRevisionUpdate(f *errorList, obj, old object.Value) {
 	}
 }
 
-// validOnes is the list of supported values as the reference prints it with %q.
-func validOnes(values []string) string {
-	sorted := slices.Clone(values)
-	slices.Sort(sorted)
-	return fmt.Sprintf("valid values: %q", sorted)
-}
+// validOnes is a sorted list of supported values as the reference prints it with %q.
+func validOnes(values []string) string { return fmt.Sprintf("valid values: %q", values) }

@@ -33,7 +33,7 @@ func (f *errorList) autoscaler(obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	spec, was := obj.At("spec"), old.At("spec")
 	p := (*fielderrors.Place)(nil).To("spec")
-	f.replicaBounds(spec, p)
+	f.replicaBounds(spec, was, p)
 	f.scaleTarget(spec, was, p)
 	f.metrics(spec, was, p.To("metrics"))
 	for _, key := range [...]string{"scaleUp", "scaleDown"} {
@@ -43,17 +43,22 @@ func (f *errorList) autoscaler(obj, old object.Value) {
 	}
 }
 
-func (f *errorList) replicaBounds(spec object.Value, p *fielderrors.Place) {
-	least, most := spec.At("minReplicas"), number(spec, "maxReplicas")
-	if !least.IsNull() {
-		f.nonNegative(p.To("minReplicas"), least.Int())
-	}
-	if most == 0 {
-		f.Required(p.To("maxReplicas"), "")
-	} else if most < 0 {
+// replicaBounds checks minReplicas, which always has a value, and maxReplicas. The declarative rule of the reference,
+// which has no message, takes the place of the handwritten one where maxReplicas is new or has changed.
+func (f *errorList) replicaBounds(spec, was object.Value, p *fielderrors.Place) {
+	least, most := number(spec, "minReplicas"), number(spec, "maxReplicas")
+	f.nonNegative(p.To("minReplicas"), least)
+	if most < 0 {
 		f.Invalid(p.To("maxReplicas"), most, "must be greater than or equal to 1")
 	}
-	if !least.IsNull() && most < least.Int() {
+	if most == 0 {
+		var why string
+		if !was.IsNull() && number(was, "maxReplicas") == 0 {
+			why = "must be set and greater than 0"
+		}
+		f.Required(p.To("maxReplicas"), why)
+	}
+	if most < least {
 		f.Invalid(p.To("maxReplicas"), most, "must be greater than or equal to `minReplicas`")
 	}
 }
@@ -90,8 +95,7 @@ func apiVersionFault(version string, core bool) string {
 func (f *errorList) metrics(spec, was object.Value, p *fielderrors.Place) {
 	anyVersion := slices.ContainsFunc(was.At("metrics").Items(), func(metric object.Value) bool {
 		described := metric.At("object", "describedObject")
-		return text(metric, "type") == "Object" && has(metric, "object") &&
-			apiVersionFault(text(described, "apiVersion"), true) != ""
+		return text(metric, "type") == "Object" && apiVersionFault(text(described, "apiVersion"), true) != ""
 	})
 	toZero := false
 	for i, metric := range spec.At("metrics").Items() {
@@ -99,7 +103,7 @@ func (f *errorList) metrics(spec, was object.Value, p *fielderrors.Place) {
 		kind := text(metric, "type")
 		toZero = toZero || kind == "Object" || kind == "External"
 	}
-	if least := spec.At("minReplicas"); !least.IsNull() && least.Int() == 0 && !toZero {
+	if number(spec, "minReplicas") == 0 && !toZero {
 		f.Forbidden(p, "must specify at least one Object or External metric to support scaling to zero replicas")
 	}
 }
@@ -110,7 +114,8 @@ func (f *errorList) metric(metric object.Value, anyVersion bool, p *fielderrors.
 		f.Required(p.To("type"), "must specify a metric source type")
 	}
 	f.only(p.To("type"), kind, metricKinds)
-	n, expected := 0, ""
+	var n int
+	var expected string
 	for _, source := range metricSources {
 		from := metric.At(source[0])
 		if source[1] == kind {
@@ -219,12 +224,11 @@ func (f *errorList) metricTarget(target object.Value, p *fielderrors.Place) {
 }
 
 func (f *errorList) scalingRules(rules object.Value, p *fielderrors.Place) {
-	if window := rules.At("stabilizationWindowSeconds"); !window.IsNull() {
-		f.nonNegativeZero(p.To("stabilizationWindowSeconds"), window.Int())
-		if window.Int() > maxStabilization {
-			f.Invalid(p.To("stabilizationWindowSeconds"), window.Int(), fmt.Sprintf("must be less than or equal to %v",
-				maxStabilization))
-		}
+	window := number(rules, "stabilizationWindowSeconds")
+	f.nonNegativeZero(p.To("stabilizationWindowSeconds"), window)
+	if window > maxStabilization {
+		f.Invalid(p.To("stabilizationWindowSeconds"), window, fmt.Sprintf("must be less than or equal to %v",
+			maxStabilization))
 	}
 	f.onlyIfSet(p.To("selectPolicy"), rules.At("selectPolicy"), selectPolicies)
 	policies := rules.At("policies")
@@ -253,36 +257,4 @@ func autoscalerStatus(f *errorList, obj, _ object.Value) {
 		f.nonNegative(p.To("conditions").Item(i).To("observedGeneration"), number(condition, "observedGeneration"))
 	}
 	f.nonNegativeMembers(status, p, "currentReplicas", "desiredReplicas")
-}
-
-// autoscalerV1 are the rules of the version that has a field for one metric only; others are in an annotation.
-var autoscalerV1 = Kind{
-	create: func(f *errorList, obj object.Value) { f.autoscalerV1(obj, object.Nil) },
-	update: func(f *errorList, obj, old object.Value) { f.autoscalerV1(obj, old) },
-	status: func(f *errorList, obj, _ object.Value) {
-		f.qualifiedFinalizers(obj)
-		f.nonNegativeMembers(obj.At("status"), (*fielderrors.Place)(nil).To("status"), "currentReplicas",
-			"desiredReplicas")
-	},
-}
-
-const metricsAnnotation = "autoscaling.alpha.kubernetes.io/metrics"
-
-func (f *errorList) autoscalerV1(obj, old object.Value) {
-	f.qualifiedFinalizers(obj)
-	spec := obj.At("spec")
-	p := (*fielderrors.Place)(nil).To("spec")
-	f.replicaBounds(spec, p)
-	f.scaleTarget(spec, old.At("spec"), p)
-	if has(obj.At("metadata", "annotations"), metricsAnnotation) {
-		return
-	}
-	if least := spec.At("minReplicas"); !least.IsNull() && least.Int() == 0 {
-		f.Forbidden(p.To("metrics"),
-			"must specify at least one Object or External metric to support scaling to zero replicas")
-	}
-	if utilization := spec.At("targetCPUUtilizationPercentage"); !utilization.IsNull() && utilization.Int() < 1 {
-		f.Invalid(p.To("metrics").Item(0).To("resource").To("target").To("averageUtilization"), utilization.Int(),
-			"must be greater than 0")
-	}
 }

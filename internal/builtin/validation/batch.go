@@ -63,9 +63,7 @@ func (f *errorList) jobSpec(spec, was object.Value, p *fielderrors.Place) {
 		}
 	}
 	failure := spec.At("podFailurePolicy")
-	if !failure.IsNull() {
-		f.failurePolicy(spec, failure, p.To("podFailurePolicy").To("rules"))
-	}
+	f.failurePolicy(spec, failure, p.To("podFailurePolicy").To("rules"))
 	if success := spec.At("successPolicy"); !success.IsNull() {
 		if text(spec, "completionMode") != "Indexed" {
 			f.Invalid(p.To("successPolicy"), goForm{success, successPolicyFields}, needsIndexes)
@@ -87,7 +85,7 @@ func (f *errorList) jobSpec(spec, was object.Value, p *fielderrors.Place) {
 // ends demands pods that can complete.
 func (f *errorList) ends(spec object.Value, p *fielderrors.Place) {
 	switch policy := text(spec.At("template", "spec"), "restartPolicy"); policy {
-	case "", "Always":
+	case "Always":
 		f.Required(p, `valid values: "OnFailure", "Never"`)
 	case "Never":
 	case "OnFailure":
@@ -110,7 +108,7 @@ func (f *errorList) indexed(spec object.Value, p *fielderrors.Place) {
 		}
 	}
 	atMost(p.To("parallelism"), parallelism, maxIndexed, " when completion mode is Indexed")
-	if !completions.IsNull() && failed.Int() > completions.Int() {
+	if !completions.IsNull() && !failed.IsNull() && failed.Int() > completions.Int() {
 		f.Invalid(p.To("maxFailedIndexes"), failed.Int(), "must be less than or equal to completions")
 	}
 	atMost(p.To("maxFailedIndexes"), failed, maxIndexed, "")
@@ -161,11 +159,7 @@ func (f *errorList) onPodConditions(conditions object.Value, p *fielderrors.Plac
 	}
 	for i, pattern := range conditions.Items() {
 		f.qualified(p.Item(i).To("type"), text(pattern, "type"))
-		if status := text(pattern, "status"); status == "" {
-			f.Required(p.Item(i).To("status"), validOnes(conditionStatuses))
-		} else {
-			f.only(p.Item(i).To("status"), status, conditionStatuses)
-		}
+		f.only(p.Item(i).To("status"), text(pattern, "status"), conditionStatuses)
 	}
 }
 
@@ -229,15 +223,12 @@ func (f *errorList) successPolicy(spec, policy object.Value, p *fielderrors.Plac
 		if indexes.IsNull() && count.IsNull() {
 			f.Required(p, "at least one of succeededCount or succeededIndexes must be specified")
 		}
-		total := int64(0)
-		if !indexes.IsNull() {
-			if indexes.Len() > maxIndexesText {
-				f.TooLong(p.To("succeededIndexes"), maxIndexesText)
-			}
-			var err error
-			if total, err = countIndexes(indexes.Str(), completions); err != nil {
-				f.Invalid(p.To("succeededIndexes"), indexes.Str(), "error parsing succeededIndexes: "+err.Error())
-			}
+		if indexes.Len() > maxIndexesText {
+			f.TooLong(p.To("succeededIndexes"), maxIndexesText)
+		}
+		total, err := countIndexes(indexes.Str(), completions)
+		if err != nil {
+			f.Invalid(p.To("succeededIndexes"), indexes.Str(), "error parsing succeededIndexes: "+err.Error())
 		}
 		if count.IsNull() {
 			continue
@@ -277,8 +268,7 @@ func (f *errorList) job(job, old object.Value) {
 	if selector.IsNull() {
 		f.Required(p.To("selector"), "")
 	}
-	keep := badLabelValue(old.At("spec", "selector", "matchExpressions"))
-	f.labelSelector(selector, p.To("selector"), keep)
+	f.labelSelector(selector, p.To("selector"), hadBadLabelValue(old.At("spec")))
 	if match, valid := matches(selector, labels); valid && !match {
 		f.Invalid(p.To("template").To("metadata").To("labels"), fielderrors.Show(labels), doesNotMatch)
 	}
@@ -301,7 +291,7 @@ func (f *errorList) nameAllowsCompletions(job object.Value) {
 func (f *errorList) generatedSelector(job object.Value) {
 	spec, meta := job.At("spec"), job.At("metadata")
 	selector := spec.At("selector")
-	if truth(spec, "manualSelector") || selector.IsNull() {
+	if truth(spec, "manualSelector") {
 		return
 	}
 	uid, name := text(meta, "uid"), text(meta, "name")
@@ -312,9 +302,7 @@ func (f *errorList) generatedSelector(job object.Value) {
 	p := (*fielderrors.Place)(nil).To("spec").To("template").To("metadata").To("labels")
 	for _, m := range expected {
 		why := "must be '" + m.Value.Str() + "'"
-		if have, ok := labels.Get(m.Key); !ok {
-			f.Required(p.Key(m.Key), why)
-		} else if have.Str() != m.Value.Str() {
+		if text(labels, m.Key) != m.Value.Str() {
 			f.Invalid(p.Key(m.Key), fielderrors.Show(labels), why)
 		}
 	}
@@ -381,48 +369,28 @@ func (f *errorList) jobTemplateChange(job, old object.Value, p *fielderrors.Plac
 		}
 		return
 	}
-	pod, before := now.At("spec"), was.At("spec")
-	for _, key := range [...]string{"nodeSelector", "tolerations", "schedulingGates"} {
-		before = sameMember(before, pod, key)
-	}
-	before = withNodeAffinity(before, pod)
-	for _, kind := range containerLists[:2] {
-		before = withResources(before, pod, kind)
-	}
-	if !same(pod, before) {
+	if pod := now.At("spec"); !same(withoutScheduling(pod), withoutScheduling(was.At("spec"))) {
 		f.Invalid(p.To("template.spec"), fielderrors.Show(pod), fielderrors.Immutable)
 	}
 }
 
-// withNodeAffinity is a pod's spec with the node affinity of another.
-func withNodeAffinity(pod, other object.Value) object.Value {
-	mine, others := pod.At("affinity"), other.At("affinity")
-	switch {
-	case mine.IsNull() && others.IsNull():
-		return pod
-	case others.IsNull():
-		if mine = mine.Without("nodeAffinity"); mine.Len() == 0 {
-			return pod.Without("affinity")
+// withoutScheduling is a pod's spec without the fields that may change while its Job is suspended. An affinity that is
+// empty without the node affinity equals none.
+func withoutScheduling(pod object.Value) object.Value {
+	for _, key := range [...]string{"nodeSelector", "tolerations", "schedulingGates"} {
+		pod = pod.Without(key)
+	}
+	if pod = pod.WithoutAt("affinity", "nodeAffinity"); length(pod, "affinity") == 0 {
+		pod = pod.Without("affinity")
+	}
+	for _, kind := range containerLists[:2] {
+		var containers []object.Value
+		for _, container := range pod.At(kind).Items() {
+			containers = append(containers, container.Without("resources"))
 		}
-		return pod.With("affinity", mine)
+		pod = pod.With(kind, object.ListOf(containers...))
 	}
-	return pod.With("affinity", sameMember(mine, others, "nodeAffinity"))
-}
-
-// withResources is a pod's spec with the resources of another's containers.
-func withResources(pod, other object.Value, kind string) object.Value {
-	mine, others := pod.At(kind).Items(), other.At(kind).Items()
-	if len(mine) != len(others) || len(mine) == 0 {
-		return pod
-	}
-	containers := make([]object.Value, len(mine))
-	for i, container := range mine {
-		containers[i] = container
-		if text(container, "name") == text(others[i], "name") {
-			containers[i] = sameMember(container, others[i], "resources")
-		}
-	}
-	return pod.With(kind, object.ListOf(containers...))
+	return pod
 }
 
 // isCondition says whether one of the conditions has this type and status.
@@ -456,7 +424,7 @@ func (f *errorList) cronJob(spec, was object.Value) {
 		f.schedule(schedule, strings.Contains(text(was, "schedule"), "TZ"), has(spec, "timeZone"), p.To("schedule"))
 	}
 	f.nonNegativeMembers(spec, p, "startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit")
-	if zone := spec.At("timeZone"); !zone.IsNull() && (was.IsNull() || !object.Equal(zone, was.At("timeZone"))) {
+	if zone := spec.At("timeZone"); !zone.IsNull() && !object.Equal(zone, was.At("timeZone")) {
 		f.timeZone(zone.Str(), p.To("timeZone"))
 	}
 	f.oneOf(p.To("concurrencyPolicy"), text(spec, "concurrencyPolicy"), concurrency)

@@ -45,17 +45,17 @@ func countIndexes(s string, completions int64) (int64, error) {
 	if s == "" {
 		return 0, nil
 	}
-	total, first, last := int64(0), true, int64(0)
-	for part := range strings.SplitSeq(s, ",") {
+	var total, last int64
+	for i, part := range strings.Split(s, ",") {
 		run, err := parseInterval(part, completions)
 		if err != nil {
 			return 0, err
 		}
-		if !first && last >= run.from {
+		if i > 0 && last >= run.from {
 			return 0, fmt.Errorf("non-increasing order, previous: %d, current: %d", last, run.from)
 		}
 		total += run.to - run.from + 1
-		first, last = false, run.to
+		last = run.to
 	}
 	return total, nil
 }
@@ -73,21 +73,18 @@ func intervals(s string, completions int64) []interval {
 
 // overlap finds an index that is in both lists.
 func overlap(completed, failed string, completions int64) (index int64, found bool) {
-	if completed == "" || failed == "" {
-		return 0, false
-	}
 	a, b := intervals(completed, completions), intervals(failed, completions)
 	for len(a) > 0 && len(b) > 0 {
-		if a[0].from <= b[0].to && b[0].from <= a[0].to {
+		switch {
+		case a[0].to < b[0].from:
+			a = a[1:]
+		case b[0].to < a[0].from:
+			b = b[1:]
+		default:
 			return max(a[0].from, b[0].from), true
 		}
-		if a[0].from <= b[0].from {
-			a = a[1:]
-		} else {
-			b = b[1:]
-		}
 	}
-	return 0, false
+	return
 }
 
 // jobConditions are the conditions of a Job that are true.
@@ -175,7 +172,7 @@ func (f *errorList) jobTimes(job, old object.Value, now, was jobConditions, p *f
 			f.Required(p.To("completionTime"), "completionTime is required for Complete jobs")
 		}
 	}
-	if (startChanged || endChanged) && !start.IsNull() && !end.IsNull() && end.Str() < start.Str() {
+	if (startChanged || endChanged) && !end.IsNull() && end.Str() < start.Str() {
 		f.Invalid(p.To("completionTime"), fielderrors.Show(end), "must be equal to or after `startTime`")
 	}
 	idle := truth(spec, "suspend") && has(spec, "completions") && number(spec, "completions") == 0
@@ -235,7 +232,7 @@ func (f *errorList) jobIndexes(job, old object.Value, p *fielderrors.Place) {
 			f.Invalid(p.To("completedIndexes"), completed, "error parsing completedIndexes: "+err.Error())
 		}
 	}
-	if failedChanged && limited && perIndex && !failed.IsNull() {
+	if failedChanged && limited && perIndex {
 		if _, err := countIndexes(failed.Str(), completions); err != nil {
 			f.Invalid(p.To("failedIndexes"), fielderrors.Word(failed.Str()),
 				"error parsing failedIndexes: "+err.Error())
@@ -249,7 +246,7 @@ func (f *errorList) jobIndexes(job, old object.Value, p *fielderrors.Place) {
 		f.Invalid(p.To("failedIndexes"), failed.Str(),
 			"cannot set non-null failedIndexes when backoffLimitPerIndex is null")
 	}
-	if (failedChanged || completedChanged) && limited && !failed.IsNull() {
+	if failedChanged || completedChanged {
 		if index, found := overlap(completed, failed.Str(), completions); found {
 			f.Invalid(p.To("failedIndexes"), failed.Str(),
 				fmt.Sprintf("failedIndexes and completedIndexes overlap at index: %d", index))

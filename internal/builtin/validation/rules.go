@@ -119,9 +119,17 @@ var (
 
 	CronJob = Kind{create: cronJobCreate, update: cronJobUpdate}
 	Job     = Kind{create: jobCreate, update: jobUpdate, status: jobStatus}
-
-	HorizontalPodAutoscalerV1 = autoscalerV1
 )
+
+// Converted are the rules of another version of the kind. They apply to the object that convert makes of one in that
+// version: the reference validates the form that all versions have in common, and names its fields in errors.
+func (k Kind) Converted(convert func(object.Value) object.Value) Kind {
+	return Kind{
+		create: func(f *errorList, obj object.Value) { k.create(f, convert(obj)) },
+		update: func(f *errorList, obj, old object.Value) { k.update(f, convert(obj), convert(old)) },
+		status: func(f *errorList, obj, old object.Value) { k.status(f, convert(obj), convert(old)) },
+	}
+}
 
 // Options say how strict the rules are. The zero value is the reference's default.
 type Options struct {
