@@ -41,7 +41,7 @@ func (k *kind) statusOf(r *engine.Resource, validate func(obj, old object.Value)
 		Write: func(old, body object.Value) (object.Value, error) {
 			obj := k.writeStatus(old, body)
 			if r.Default != nil { // with the old spec, other metadata may be missing
-				obj = r.Default(obj)
+				obj = keep(r.Default(obj), obj, "status")
 			}
 			return obj, nil
 		},

@@ -25,7 +25,7 @@ func (f *errorList) templateMeta(meta object.Value, p *fielderrors.Place) {
 	objectmeta.Annotations(&f.Errors, meta.At("annotations"), p.To("annotations"))
 	objectmeta.Labels(&f.Errors, meta.At("labels"), p.To("labels"))
 	for _, key := range templateMeta {
-		if v := meta.At(key); !v.IsNull() && v.Kind() != object.Int || v.Int() != 0 {
+		if has(meta, key) {
 			f.Forbidden(p.To(or(goNames[key], key)), "cannot be set")
 		}
 	}
@@ -120,10 +120,8 @@ func claimUpdate(f *errorList, claim, old object.Value) {
 	var root *fielderrors.Place
 	f.qualifiedFinalizers(claim)
 	spec, was := claim.At("spec"), old.At("spec")
-	var selector errorList
-	selector.labelSelector(was.At("selector"), nil, false)
 	f.claimSpec(spec, claimLeniency{
-		selector: len(selector.List) > 0,
+		selector: invalidSelector(was.At("selector")),
 		apiGroup: has(was.At("dataSource"), "apiGroup") || has(was.At("dataSourceRef"), "apiGroup"),
 	}, root.To("spec"))
 	f.claimChanges(claim, old)
@@ -158,18 +156,14 @@ func (f *errorList) claimChanges(claim, old object.Value) {
 	}
 	annotation, annotated := old.At("metadata", "annotations").Get(betaStorageClass)
 	now, stillAnnotated := claim.At("metadata", "annotations").Get(betaStorageClass)
-	class := spec.At("storageClassName")
-	named := !class.IsNull() && !has(was, "storageClassName")
-	if named && annotated && class.Str() == annotation.Str() && (!stillAnnotated || now.Str() == annotation.Str()) {
-		spec = spec.Without("storageClassName")
-	} else {
-		if now.Str() != annotation.Str() {
-			f.Invalid((*fielderrors.Place)(nil).To("metadata").To("annotations").To(betaStorageClass), now.Str(),
-				fielderrors.Immutable)
-		}
-		if named && (!annotated || class.Str() == annotation.Str()) {
-			spec = sameMember(spec, was, "storageClassName")
-		}
+	unset := !has(was, "storageClassName")
+	moved := unset && text(spec, "storageClassName") == annotation.Str()
+	if now.Str() != annotation.Str() && !(moved && !stillAnnotated) {
+		f.Invalid((*fielderrors.Place)(nil).To("metadata").To("annotations").To(betaStorageClass), now.Str(),
+			fielderrors.Immutable)
+	}
+	if moved || unset && !annotated {
+		spec = sameMember(spec, was, "storageClassName")
 	}
 	if text(claim.At("status"), "phase") == "Bound" {
 		if requests := spec.At("resources", "requests"); requests.Len() > 0 {

@@ -11,13 +11,12 @@ func endpointsUpdate(f *errorList, obj, old object.Value) { f.endpoints(obj, old
 
 func (f *errorList) endpoints(obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
-	before := len(f.List)
 	subsets := obj.At("subsets")
+	if same(subsets, old.At("subsets")) {
+		return // unchanged ones may be invalid
+	}
 	for i, subset := range subsets.Items() {
 		f.endpointSubset(subset, (*fielderrors.Place)(nil).To("subsets").Item(i))
-	}
-	if len(f.List) > before && !old.IsNull() && same(subsets, old.At("subsets")) {
-		f.List = f.List[:before]
 	}
 }
 

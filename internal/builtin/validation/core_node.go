@@ -16,10 +16,9 @@ import (
 
 var (
 	featureName = regexp.MustCompile(`^[A-Z][a-zA-Z0-9]*(\/[a-zA-Z][a-zA-Z0-9]*)*$`)
-	taintFields = []goField{{name: "Key", member: "key", zero: `""`}, {name: "Value", member: "value", zero: `""`},
-		{name: "Effect", member: "effect", zero: `""`}, {name: "TimeAdded", member: "timeAdded"}}
-	addressFields = []goField{{name: "Type", member: "type", zero: `""`},
-		{name: "Address", member: "address", zero: `""`}}
+	taintFields = []goField{{name: "Key", member: "key"}, {name: "Value", member: "value", zero: `""`},
+		{name: "Effect", member: "effect"}, {name: "TimeAdded", member: "timeAdded"}}
+	addressFields = []goField{{name: "Type", member: "type"}, {name: "Address", member: "address"}}
 )
 
 func nodeCreate(f *errorList, node object.Value) {
@@ -92,10 +91,10 @@ func (f *errorList) declaredFeatures(features object.Value) {
 		if i+1 == len(items) {
 			return
 		}
-		if next := items[i+1].Str(); next == name {
-			f.Duplicate(p.Item(i+1), next)
-		} else if next < name {
+		if next := items[i+1].Str(); next < name {
 			f.Invalid(p.Item(i+1), next, "list must be sorted alphabetically")
+		} else if next == name {
+			f.Duplicate(p.Item(i+1), next)
 		}
 	}
 }

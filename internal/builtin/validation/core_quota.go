@@ -186,7 +186,7 @@ func (f *errorList) scopeOf(scope string, hard object.Value, shownAs any, p *fie
 func (f *errorList) conflictingScopes(names *seen, scopes object.Value, p *fielderrors.Place) {
 	for _, pair := range opposites {
 		if names.has(pair[0]) && names.has(pair[1]) {
-			f.Invalid(p, showNil(scopes), "conflicting scopes")
+			f.Invalid(p, fielderrors.Show(scopes), "conflicting scopes")
 		}
 	}
 }
@@ -242,7 +242,7 @@ func quotaUpdate(f *errorList, obj, old object.Value) {
 		return !slices.ContainsFunc(a.Items(), func(v object.Value) bool { return !contains(b, v.Str()) })
 	}
 	if !within(now, was) || !within(was, now) {
-		f.Invalid((*fielderrors.Place)(nil).To("spec").To("scopes"), showNil(now), fielderrors.Immutable)
+		f.Invalid((*fielderrors.Place)(nil).To("spec").To("scopes"), fielderrors.Show(now), fielderrors.Immutable)
 	}
 }
 

@@ -28,7 +28,6 @@ var (
 	onlyWhenLoadBalancer    = "may only be used when `type` is 'LoadBalancer'"
 	mayNotChange            = "may not change once set"
 	onePerFamily            = "may specify no more than one IP for each IP family"
-	whenClientIP            = "when session affinity type is ClientIP"
 	notOnExternalName       = "may not be set for ExternalName services"
 	releasedSecondary       = "must be set to 'SingleStack' when releasing the secondary "
 	healthCheckNeedsLocally = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
@@ -70,16 +69,9 @@ func (f *errorList) service(service, old object.Value) {
 	if has(spec, "allocateLoadBalancerNodePorts") && kind != "LoadBalancer" {
 		f.Forbidden(at.To("allocateLoadBalancerNodePorts"), onlyWhenLoadBalancer)
 	}
-	if kind == "LoadBalancer" && !has(spec, "allocateLoadBalancerNodePorts") {
-		f.Required((*fielderrors.Place)(nil).To("allocateLoadBalancerNodePorts"), "")
-	}
 	f.loadBalancerClass(spec, object.Nil)
 	f.externalTraffic(spec, at)
-	if policy := spec.At("internalTrafficPolicy"); !policy.IsNull() {
-		f.only(at.To("internalTrafficPolicy"), policy.Str(), trafficPolicies)
-	} else if kind == "NodePort" || kind == "LoadBalancer" || kind == "ClusterIP" {
-		f.Required(at.To("internalTrafficPolicy"), "")
-	}
+	f.onlyIfSet(at.To("internalTrafficPolicy"), spec.At("internalTrafficPolicy"), trafficPolicies)
 	if distribution := spec.At("trafficDistribution"); !distribution.IsNull() && !holds(trafficDistributions,
 		distribution.Str()) {
 		f.UnsupportedText(at.To("trafficDistribution"), distribution.Str(), trafficDistributions)
@@ -151,10 +143,7 @@ func (f *errorList) uniqueServicePorts(ports object.Value, kind string, p *field
 			}
 		}
 	}
-	if len(items) < 2 {
-		return
-	}
-	onNodes, own := make(map[key]bool, len(items)), make(map[key]bool, len(items))
+	onNodes, own := map[key]bool{}, map[key]bool{}
 	for i, port := range items {
 		k := key{text(port, "protocol"), number(port, "nodePort")}
 		if k.port != 0 && onNodes[k] {
@@ -178,24 +167,15 @@ var servicePortFields = []goField{{name: "Name", zero: `""`}, {name: "Protocol",
 	{name: "Port", member: "port"}, {name: "TargetPort", zero: "0"}, {name: "NodePort", zero: "0"}}
 
 func (f *errorList) sessionAffinity(spec object.Value, p *fielderrors.Place) {
-	affinity, config := text(spec, "sessionAffinity"), spec.At("sessionAffinityConfig")
+	affinity := text(spec, "sessionAffinity")
 	f.oneOf(p.To("sessionAffinity"), affinity, affinityTypes)
-	p = p.To("sessionAffinityConfig")
-	switch {
-	case affinity == "None" && !config.IsNull():
-		f.Forbidden(p, "must not be set when session affinity is None")
-	case affinity != "ClientIP":
-	case config.IsNull():
-		f.Required(p, whenClientIP)
-	case !has(config, "clientIP"):
-		f.Required(p.To("clientIP"), whenClientIP)
-	case !has(config.At("clientIP"), "timeoutSeconds"):
-		f.Required(p.To("clientIP").To("timeoutSeconds"), whenClientIP)
-	default:
-		if seconds := number(config.At("clientIP"), "timeoutSeconds"); seconds <= 0 || seconds > maxAffinitySeconds {
-			f.Invalid(p.To("clientIP").To("timeoutSeconds"), seconds,
-				fmt.Sprintf("must be greater than 0 and less than %d", maxAffinitySeconds))
-		}
+	if affinity != "ClientIP" {
+		return
+	}
+	seconds := number(spec.At("sessionAffinityConfig", "clientIP"), "timeoutSeconds")
+	if seconds <= 0 || seconds > maxAffinitySeconds {
+		f.Invalid(p.To("sessionAffinityConfig").To("clientIP").To("timeoutSeconds"), seconds,
+			fmt.Sprintf("must be greater than 0 and less than %d", maxAffinitySeconds))
 	}
 }
 
@@ -249,7 +229,7 @@ func (f *errorList) clusterIPs(spec, old object.Value, p *fielderrors.Place) {
 		return
 	}
 	if len(all) > 1 {
-		f.dualStack(list(ips), ips, at)
+		f.dualStack(ips, at)
 	}
 	if !isHeadless(spec) {
 		f.familiesOfIPs(all, spec.At("ipFamilies").Items(), at)
@@ -257,9 +237,13 @@ func (f *errorList) clusterIPs(spec, old object.Value, p *fielderrors.Place) {
 }
 
 // dualStack demands addresses of both families.
-func (f *errorList) dualStack(ips []string, shownAs object.Value, p *fielderrors.Place) {
-	if both, err := netutils.IsDualStackIPStrings(ips); err == nil && !both {
-		f.Invalid(p, fielderrors.Show(shownAs), onePerFamily)
+func (f *errorList) dualStack(ips object.Value, p *fielderrors.Place) {
+	both, err := netutils.IsDualStackIPStrings(list(ips))
+	if err != nil {
+		f.List = append(f.List, internalError(f.Path(p), fmt.Errorf("failed to check for dual stack with error:%v", err)))
+	}
+	if !both {
+		f.Invalid(p, fielderrors.Show(ips), onePerFamily)
 	}
 }
 
@@ -301,7 +285,7 @@ func (f *errorList) sourceRanges(service, old object.Value) {
 		f.Forbidden(at, onlyWhenLoadBalancer)
 	}
 	value := strings.TrimSpace(annotation.Str())
-	if value == "" || !old.IsNull() && text(old.At("metadata", "annotations"), sourceRanges) == annotation.Str() {
+	if value == "" || text(old.At("metadata", "annotations"), sourceRanges) == annotation.Str() {
 		return
 	}
 	for _, cidr := range trimmed(strings.Split(value, ",")) {
@@ -381,9 +365,6 @@ func serviceUpdate(f *errorList, service, old object.Value) {
 
 // clusterIPChanges allows a second address to be added or removed, and no other change.
 func (f *errorList) clusterIPChanges(spec, was object.Value) {
-	if isHeadless(spec) && isHeadless(was) {
-		return
-	}
 	at := (*fielderrors.Place)(nil).To("spec").To("clusterIPs")
 	ips := spec.At("clusterIPs")
 	now, old := ips.Items(), was.At("clusterIPs").Items()
@@ -396,23 +377,18 @@ func (f *errorList) clusterIPChanges(spec, was object.Value) {
 		return
 	}
 	if len(now) == 0 {
-		f.Invalid(at.Item(0), showNil(ips), "primary clusterIP can not be unset")
+		f.Invalid(at.Item(0), fielderrors.Show(ips), "primary clusterIP can not be unset")
 	}
-	if len(now) > 0 && len(old) > 0 && now[0].Str() != old[0].Str() {
+	if len(now) == 0 || len(old) == 0 {
+		return
+	}
+	if now[0].Str() != old[0].Str() {
 		f.Invalid(at.Item(0), fielderrors.Show(ips), mayNotChange)
 	}
-	if len(now) == 1 && len(old) > 1 && text(spec, "ipFamilyPolicy") != "SingleStack" {
+	if len(now) == 1 && text(spec, "ipFamilyPolicy") != "SingleStack" {
 		f.Invalid(at.Up.To("ipFamilyPolicy"), fielderrors.Show(spec.At("ipFamilyPolicy")),
 			releasedSecondary+"clusterIP")
 	}
-}
-
-// showNil prints an absent list as Go does.
-func showNil(v object.Value) any {
-	if v.Len() == 0 {
-		return fielderrors.Show(object.Nil)
-	}
-	return fielderrors.Show(v)
 }
 
 // ipFamilyChanges allows a second family to be added or removed.
@@ -423,6 +399,9 @@ func (f *errorList) ipFamilyChanges(spec, was object.Value) {
 	at := (*fielderrors.Place)(nil).To("spec").To("ipFamilies").Item(0)
 	families := spec.At("ipFamilies")
 	now, old := families.Items(), was.At("ipFamilies").Items()
+	if len(now) < len(old) && length(spec, "clusterIPs") == 0 {
+		f.Invalid(at, fielderrors.Show(families), "primary ipFamily can not be unset")
+	}
 	if len(now) == len(old) {
 		for i := range now {
 			if now[i].Str() != old[i].Str() {
@@ -431,13 +410,13 @@ func (f *errorList) ipFamilyChanges(spec, was object.Value) {
 		}
 		return
 	}
-	if len(now) < len(old) && length(spec, "clusterIPs") == 0 {
-		f.Invalid(at, showNil(families), "primary ipFamily can not be unset")
+	if len(now) == 0 || len(old) == 0 {
+		return
 	}
-	if len(now) > 0 && len(old) > 0 && now[0].Str() != old[0].Str() {
-		f.Invalid(at, showNil(spec.At("clusterIPs")), mayNotChange)
+	if now[0].Str() != old[0].Str() {
+		f.Invalid(at, fielderrors.Show(spec.At("clusterIPs")), mayNotChange)
 	}
-	if len(now) == 1 && len(old) > 1 && text(spec, "ipFamilyPolicy") != "SingleStack" {
+	if len(now) == 1 && text(spec, "ipFamilyPolicy") != "SingleStack" {
 		f.Invalid(at.Up.Up.To("ipFamilyPolicy"), fielderrors.Show(spec.At("ipFamilyPolicy")),
 			releasedSecondary+"ipFamily")
 	}

@@ -215,15 +215,12 @@ func (f *errorList) azureDisk(from object.Value, p *fielderrors.Place) {
 	uri := text(from, "diskURI")
 	f.requiredText(p.To("diskURI"), uri)
 	f.onlyIfSet(p.To("cachingMode"), from.At("cachingMode"), cachingModes)
-	kind := from.At("kind")
-	f.onlyIfSet(p.To("kind"), kind, azureDiskKinds)
-	switch {
-	case kind.IsNull():
-	case kind.Str() == "Managed":
-		if !strings.HasPrefix(uri, "/subscriptions/") {
-			f.UnsupportedText(p.To("diskURI"), uri, managedDiskURIs)
-		}
-	case !strings.HasPrefix(uri, "https://"):
+	kind := text(from, "kind")
+	f.only(p.To("kind"), kind, azureDiskKinds)
+	if kind == "Managed" && !strings.HasPrefix(uri, "/subscriptions/") {
+		f.UnsupportedText(p.To("diskURI"), uri, managedDiskURIs)
+	}
+	if kind != "Managed" && !strings.HasPrefix(uri, "https://") {
 		f.UnsupportedText(p.To("diskURI"), uri, blobDiskURIs)
 	}
 }

@@ -48,9 +48,7 @@ func (f *errorList) volumeSpec(spec object.Value, name string, lenient bool, p *
 	f.accessModes(spec.At("accessModes"), p.To("accessModes"))
 	f.volumeCapacity(spec.At("capacity"), p.To("capacity"))
 	policy := text(spec, "persistentVolumeReclaimPolicy")
-	if policy != "" {
-		f.only(p.To("persistentVolumeReclaimPolicy"), policy, reclaimPolicies)
-	}
+	f.only(p.To("persistentVolumeReclaimPolicy"), policy, reclaimPolicies)
 	affinity := spec.At("nodeAffinity")
 	if !affinity.IsNull() {
 		if required := affinity.At("required"); required.IsNull() {
@@ -82,7 +80,7 @@ func (f *errorList) volumeSpec(spec object.Value, name string, lenient bool, p *
 func (f *errorList) volumeCapacity(capacity object.Value, p *fielderrors.Place) {
 	f.requiredList(p, capacity)
 	if _, ok := capacity.Get("storage"); !ok || capacity.Len() > 1 {
-		f.InvalidEnum(p, showNil(capacity), []string{"storage"})
+		f.InvalidEnum(p, fielderrors.Show(capacity), []string{"storage"})
 	}
 	for _, m := range capacity.Members() {
 		f.basicAmount(m.Value, p.Key(m.Key))
@@ -254,8 +252,8 @@ var successors = map[string]string{
 // sameAffinity compares the node affinities of volumes; a label may have been replaced by its successor.
 func sameAffinity(now, was object.Value) bool {
 	terms, before := now.At("required", "nodeSelectorTerms").Items(), was.At("required", "nodeSelectorTerms").Items()
-	if now.IsNull() || len(terms) != len(before) {
-		return same(now, was)
+	if now.IsNull() || has(now, "required") != has(was, "required") || len(terms) != len(before) {
+		return false
 	}
 	for i := range terms {
 		for _, key := range [...]string{"matchExpressions", "matchFields"} {

@@ -12,12 +12,10 @@ import (
 var addressTypes = []string{"FQDN", "IPv4", "IPv6"}
 
 const (
-	maxTopologyLabels = 16
-	maxAddresses      = 100
-	maxSlicePorts     = 20000
-	maxEndpoints      = 1000
-	maxHints          = 8
-	zoneLabel         = "topology.kubernetes.io/zone"
+	maxAddresses  = 100
+	maxSlicePorts = 20000
+	maxEndpoints  = 1000
+	maxHints      = 8
 )
 
 func endpointSliceCreate(f *errorList, obj object.Value) { f.endpointSlice(obj, object.Nil) }
@@ -36,16 +34,15 @@ func (f *errorList) endpointSlice(obj, old object.Value) {
 	f.oneOf(root.To("addressType"), kind, addressTypes)
 	f.slicePorts(obj.At("ports"), root.To("ports"))
 	endpoints := obj.At("endpoints")
-	before := len(f.List)
+	if same(endpoints, old.At("endpoints")) {
+		return // unchanged ones may be invalid
+	}
 	if endpoints.Len() > maxEndpoints {
 		f.TooMany(root.To("endpoints"), endpoints.Len(), maxEndpoints)
-	} else {
-		for i, endpoint := range endpoints.Items() {
-			f.endpoint(endpoint, kind, root.To("endpoints").Item(i))
-		}
+		return
 	}
-	if len(f.List) > before && !old.IsNull() && same(endpoints, old.At("endpoints")) {
-		f.List = f.List[:before]
+	for i, endpoint := range endpoints.Items() {
+		f.endpoint(endpoint, kind, root.To("endpoints").Item(i))
 	}
 }
 
@@ -64,11 +61,7 @@ func (f *errorList) slicePorts(ports object.Value, p *fielderrors.Place) {
 		if names.add(name) {
 			f.Duplicate(p.To("name"), fielderrors.Word(name))
 		}
-		if protocol := port.At("protocol"); protocol.IsNull() {
-			f.Required(p.To("protocol"), "")
-		} else {
-			f.only(p.To("protocol"), protocol.Str(), protocols)
-		}
+		f.only(p.To("protocol"), text(port, "protocol"), protocols)
 		if app := port.At("appProtocol"); !app.IsNull() {
 			f.qualified(p.To("appProtocol"), app.Str())
 		}
@@ -88,17 +81,10 @@ func (f *errorList) endpoint(endpoint object.Value, kind string, p *fielderrors.
 	if node := endpoint.At("nodeName"); !node.IsNull() {
 		f.subdomain(p.To("nodeName"), node.Str())
 	}
-	topology := endpoint.At("deprecatedTopology")
-	if topology.Len() > maxTopologyLabels {
-		f.TooMany(p.To("deprecatedTopology"), topology.Len(), maxTopologyLabels)
-	}
-	objectmeta.Labels(&f.Errors, topology, p.To("deprecatedTopology"))
 	if hostname := endpoint.At("hostname"); !hostname.IsNull() {
 		f.label(p.To("hostname"), hostname.Str())
 	}
-	if hints := endpoint.At("hints"); !hints.IsNull() {
-		f.hints(hints, p.To("hints"))
-	}
+	f.hints(endpoint.At("hints"), p.To("hints"))
 }
 
 func (f *errorList) sliceAddress(address, kind string, all, p *fielderrors.Place) {

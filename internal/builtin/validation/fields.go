@@ -153,6 +153,13 @@ func (f *errorList) labelSelector(selector object.Value, p *fielderrors.Place, l
 	}
 }
 
+// invalidSelector says whether a stored selector is invalid. An update may then leave invalid values in it.
+func invalidSelector(selector object.Value) bool {
+	var f errorList
+	f.labelSelector(selector, nil, false)
+	return len(f.List) > 0
+}
+
 func (f *errorList) labelRequirement(requirement object.Value, p *fielderrors.Place, lenient bool) {
 	switch operator := text(requirement, "operator"); operator {
 	case "In", "NotIn":

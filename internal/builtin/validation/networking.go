@@ -44,7 +44,7 @@ func (f *errorList) ingress(spec object.Value, old ingressLeniency) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	rules, backend := spec.At("rules"), spec.At("defaultBackend")
 	if rules.Len() == 0 && backend.IsNull() {
-		f.Invalid(p, showNil(rules), "either `defaultBackend` or `rules` must be specified")
+		f.Invalid(p, fielderrors.Show(rules), "either `defaultBackend` or `rules` must be specified")
 	}
 	if !backend.IsNull() {
 		f.ingressBackend(backend, p.To("defaultBackend"))
@@ -218,20 +218,18 @@ func ingressClassCreate(f *errorList, obj object.Value) {
 	}
 	p = p.To("parameters")
 	f.typedReference(parameters, p)
-	scope, namespace := parameters.At("scope"), parameters.At("namespace")
+	scope, namespace := text(parameters, "scope"), parameters.At("namespace")
 	switch {
-	case scope.IsNull():
-		f.Required(p.To("scope"), "")
-	case scope.Str() == "Namespace" && namespace.IsNull():
+	case scope == "Namespace" && namespace.IsNull():
 		f.Required(p.To("namespace"), "`parameters.scope` is set to 'Namespace'")
-	case scope.Str() == "Namespace":
+	case scope == "Namespace":
 		f.label(p.To("namespace"), namespace.Str())
-	case scope.Str() == "Cluster":
+	case scope == "Cluster":
 		if !namespace.IsNull() {
 			f.Forbidden(p.To("namespace"), "`parameters.scope` is set to 'Cluster'")
 		}
 	default:
-		f.UnsupportedText(p.To("scope"), scope.Str(), parameterScopes)
+		f.UnsupportedText(p.To("scope"), scope, parameterScopes)
 	}
 }
 
@@ -350,8 +348,6 @@ func networkPolicyCreate(f *errorList, obj object.Value) {
 func networkPolicyUpdate(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	was := old.At("spec")
-	var selector errorList
-	selector.labelSelector(was.At("podSelector"), nil, false)
 	var cidrs []object.Value
 	for _, way := range [...][2]string{{"ingress", "from"}, {"egress", "to"}} {
 		for _, rule := range was.At(way[0]).Items() {
@@ -361,7 +357,7 @@ func networkPolicyUpdate(f *errorList, obj, old object.Value) {
 			}
 		}
 	}
-	f.networkPolicy(obj.At("spec"), policyLeniency{len(selector.List) > 0, object.ListOf(cidrs...)})
+	f.networkPolicy(obj.At("spec"), policyLeniency{invalidSelector(was.At("podSelector")), object.ListOf(cidrs...)})
 }
 
 func ipAddressCreate(f *errorList, obj object.Value) {
@@ -377,9 +373,8 @@ func ipAddressCreate(f *errorList, obj object.Value) {
 	}
 	f.requiredSegment(p.To("resource"), text(ref, "resource"))
 	f.requiredSegment(p.To("name"), text(ref, "name"))
-	if namespace := text(ref, "namespace"); namespace != "" {
-		f.Each(p.To("namespace"), namespace, objectmeta.PathSegmentErrors(namespace, false))
-	}
+	namespace := text(ref, "namespace")
+	f.Each(p.To("namespace"), namespace, objectmeta.PathSegmentErrors(namespace, false))
 }
 
 func ipAddressUpdate(f *errorList, obj, old object.Value) {
@@ -424,7 +419,7 @@ func serviceCIDRUpdate(f *errorList, obj, old object.Value) {
 	cidrs := obj.At("spec", "cidrs")
 	now, was := cidrs.Items(), old.At("spec", "cidrs").Items()
 	if len(now) != len(was) && (len(was) != 1 || len(now) != 2) {
-		f.Invalid(p, showNil(cidrs), fielderrors.Immutable)
+		f.Invalid(p, fielderrors.Show(cidrs), fielderrors.Immutable)
 		return
 	}
 	for i := range was {

@@ -2,6 +2,7 @@ package validation
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"plinth/internal/fielderrors"
@@ -19,12 +20,10 @@ const (
 )
 
 var (
-	classReclaim     = []string{"Delete", "Retain"}
-	bindingModes     = []string{"Immediate", "WaitForFirstConsumer"}
-	fsGroupPolicies  = []string{"File", "None", "ReadWriteOnceWithFSType"}
-	lifecycleModes   = []string{"Persistent", "Ephemeral"}
-	mustSetOnDrivers = [...][2]string{{"attachRequired", "attachedRequired"}, {"podInfoOnMount", "podInfoOnMount"},
-		{"storageCapacity", "storageCapacity"}}
+	classReclaim    = []string{"Delete", "Retain"}
+	bindingModes    = []string{"Immediate", "WaitForFirstConsumer"}
+	fsGroupPolicies = []string{"File", "None", "ReadWriteOnceWithFSType"}
+	lifecycleModes  = []string{"Persistent", "Ephemeral"}
 )
 
 // provisioner demands the name of a driver.
@@ -68,11 +67,7 @@ func storageClassCreate(f *errorList, obj object.Value) {
 	if policy := text(obj, "reclaimPolicy"); policy != "" {
 		f.only(root.To("reclaimPolicy"), policy, classReclaim)
 	}
-	if mode := obj.At("volumeBindingMode"); mode.IsNull() {
-		f.Required(root.To("volumeBindingMode"), "")
-	} else {
-		f.only(root.To("volumeBindingMode"), mode.Str(), bindingModes)
-	}
+	f.only(root.To("volumeBindingMode"), text(obj, "volumeBindingMode"), bindingModes)
 	f.allowedTopologies(obj.At("allowedTopologies"), root.To("allowedTopologies"))
 }
 
@@ -177,19 +172,13 @@ func (f *errorList) attachment(obj object.Value) {
 		if length(failure, "message") > maxVolumeError {
 			f.TooLong(at.To(key).To("message"), maxVolumeError)
 		}
-		if code := number(failure, "errorCode"); code < 0 {
-			f.within(at.To(key).To("errorCode"), code, 0, maxID)
-		}
+		f.within(at.To(key).To("errorCode"), number(failure, "errorCode"), 0, math.MaxInt32)
 	}
 }
 
 func attachmentUpdate(f *errorList, obj, old object.Value) {
-	// upstream's generated rules do not check unchanged values
-	if attacher := text(obj.At("spec"), "attacher"); attacher == text(old.At("spec"), "attacher") {
-		f.csiDriverName((*fielderrors.Place)(nil).To("spec").To("attacher"), attacher)
-	} else {
-		f.declaredDriverName((*fielderrors.Place)(nil).To("spec").To("attacher"), attacher)
-	}
+	// Upstream's generated rules stop at a changed spec and do not check unchanged values.
+	f.csiDriverName((*fielderrors.Place)(nil).To("spec").To("attacher"), text(obj.At("spec"), "attacher"))
 	f.attachment(obj)
 	if !same(obj.At("spec"), old.At("spec")) {
 		f.changed((*fielderrors.Place)(nil).To("spec"))
@@ -222,8 +211,7 @@ func csiNodeCreate(f *errorList, obj object.Value) {
 	}
 }
 
-var csiNodeDriverFields = []goField{{name: "Name", member: "name", zero: `""`},
-	{name: "NodeID", member: "nodeID", zero: `""`},
+var csiNodeDriverFields = []goField{{name: "Name", member: "name"}, {name: "NodeID", member: "nodeID"},
 	{name: "TopologyKeys", member: "topologyKeys"}, {name: "Allocatable"}}
 
 func csiNodeUpdate(f *errorList, obj, old object.Value) {
@@ -242,18 +230,10 @@ func csiDriverCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	p := (*fielderrors.Place)(nil).To("spec")
 	spec := obj.At("spec")
-	for _, member := range mustSetOnDrivers {
-		if !has(spec, member[0]) {
-			f.Required(p.To(member[1]), "")
-		}
-	}
 	f.onlyIfSet(p.To("fsGroupPolicy"), spec.At("fsGroupPolicy"), fsGroupPolicies)
 	f.tokenRequests(spec.At("tokenRequests"), p.To("tokenRequests"))
 	for _, mode := range spec.At("volumeLifecycleModes").Items() {
 		f.only(p.To("volumeLifecycleModes"), mode.Str(), lifecycleModes)
-	}
-	if !has(spec, "seLinuxMount") {
-		f.Required(p.To("seLinuxMount"), "")
 	}
 	if period := spec.At("nodeAllocatableUpdatePeriodSeconds"); !period.IsNull() && period.Int() < minUpdatePeriod {
 		f.Invalid(p.To("nodeAllocatableUpdatePeriodSeconds"), period.Int(),
@@ -262,9 +242,6 @@ func csiDriverCreate(f *errorList, obj object.Value) {
 	if secrets := spec.At("serviceAccountTokenInSecrets"); !secrets.IsNull() && length(spec, "tokenRequests") == 0 {
 		f.Invalid(p.To("serviceAccountTokenInSecrets"), secrets.Bool(),
 			"serviceAccountTokenInSecrets is set but no tokenRequests are specified")
-	}
-	if !has(spec, "preventPodSchedulingIfMissing") {
-		f.Required(p.To("preventPodSchedulingIfMissing"), "")
 	}
 }
 
@@ -311,7 +288,7 @@ func (f *errorList) capacity(obj object.Value, lenient bool) {
 
 func capacityUpdate(f *errorList, obj, old object.Value) {
 	var root *fielderrors.Place
-	f.capacity(obj, badLabelValue(old.At("nodeTopology", "matchExpressions")))
+	f.capacity(obj, invalidSelector(old.At("nodeTopology")))
 	if now := obj.At("nodeTopology"); !same(now, old.At("nodeTopology")) {
 		f.Invalid(root.To("nodeTopology"), fielderrors.Show(now, selectorOrder...), fielderrors.Immutable)
 	}
