@@ -49,6 +49,8 @@ func (rs *requestState) deleteOptions() (engine.DeleteOptions, error) {
 	return p.DeleteOptions, nil
 }
 
+// deleteQuery reads the options from the query. In a delete of a collection, resourceVersion is therefore both the
+// revision of the list and a precondition of each delete, as in the reference.
 func (rs *requestState) deleteQuery(p *deleteParams) (err error) {
 	values := rs.query()
 	if p.GracePeriodSeconds, err = integer(values, "gracePeriodSeconds"); err != nil {
@@ -62,9 +64,6 @@ func (rs *requestState) deleteQuery(p *deleteParams) (err error) {
 	p.IgnoreReadError = isTrue(values, "ignoreStoreReadErrorWithClusterBreakingPotential")
 	p.PreconditionUID, p.PreconditionRV = first(values, "uid"), first(values, "resourceVersion")
 	p.preconditions = p.PreconditionUID != "" || p.PreconditionRV != ""
-	if rs.info.verb == "deletecollection" { // on a collection these two are not preconditions
-		p.PreconditionUID, p.PreconditionRV = "", ""
-	}
 	return nil
 }
 

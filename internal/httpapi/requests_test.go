@@ -159,7 +159,7 @@ func TestRefusals(t *testing.T) {
 			"invalid resource version: resourceVersion:"},
 		{"LIST-6", "GET", configMaps + "?timeout=x", "", "", 400,
 			`invalid timeout specified in the request URL - time: invalid duration "x"`},
-		// SPEC: DEL-2, DEL-6
+		// SPEC: DEL-2, DEL-4, DEL-6
 		{"DEL-2", "DELETE", configMaps + "/one?gracePeriodSeconds=x", "", "", 400,
 			`strconv.ParseInt: parsing "x": invalid syntax`},
 		{"DEL-2", "DELETE", configMaps + "/one", `{"gracePeriodSeconds":"x"}`, "", 400,
@@ -182,6 +182,10 @@ func TestRefusals(t *testing.T) {
 		{"DEL-6", "DELETE", configMaps + "/one?ignoreStoreReadErrorWithClusterBreakingPotential=true&gracePeriodSeconds=1",
 			"", "", 422, invalid("DeleteOptions",
 				"ignoreStoreReadErrorWithClusterBreakingPotential: Invalid value: true: cannot be set together with .gracePeriodSeconds")},
+		{"DEL-4", "DELETE", configMaps + "?uid=x", "", "", 409,
+			`Operation cannot be fulfilled on ConfigMap "one": the UID in the precondition (x) does not match the UID in record (`},
+		{"DEL-4", "DELETE", configMaps + "?resourceVersion=0", "", "", 409,
+			`Operation cannot be fulfilled on ConfigMap "one": the ResourceVersion in the precondition (0) does not match`},
 		{"DEL-6", "DELETE", configMaps + "?ignoreStoreReadErrorWithClusterBreakingPotential=true", "", "", 422,
 			invalid("DeleteOptions",
 				"ignoreStoreReadErrorWithClusterBreakingPotential: Invalid value: true: is not allowed with DELETECOLLECTION")},
