@@ -79,7 +79,7 @@ var podSources = []source{
 	{key: "projected"}, {key: "scaleIO"}, {key: "csi"}, {key: "ephemeral"}, {key: "image"},
 }
 
-// volume checks the source of a volume. There is one: the default is an emptyDir.
+// volume checks the source of a volume. A volume without one has become an emptyDir (SetDefaults_Volume).
 func (f *errorList) volume(r *podRules, volume object.Value, p *fielderrors.Place) {
 	n := 0
 	for _, kind := range podSources {
@@ -92,7 +92,8 @@ func (f *errorList) volume(r *podRules, volume object.Value, p *fielderrors.Plac
 		} else {
 			f.podSource(r, kind.key, from, volume, p.To(or(kind.inside, kind.key)))
 		}
-		if has(from, "initiatorName") && // of iscsi
+		// Only iscsi has an initiator. The reference checks it even if iscsi is not the first source.
+		if has(from, "initiatorName") &&
 			len(text(volume, "name"))+1+len(text(from, "targetPortal")) > 64 {
 			f.Invalid(p.To("name"), text(volume, "name"),
 				"Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.")

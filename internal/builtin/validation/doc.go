@@ -4,10 +4,11 @@
 // rules, in the order of the reference ([fielderrors.Errors]). Metadata has been validated before (package objectmeta).
 //
 // Values have been decoded and defaulted before: a member has the JSON type that its schema demands or is missing or
-// null, and rules don't check it again. A member that the reference's Go type holds by value is always present.
+// null, and rules don't check it again. A member that the reference's Go type holds by value is always present. Checks
+// of the reference that no request reaches, because a default fills the member, are left out.
 //
-// Rules do not allocate for valid values: places live on the stack, names are checked byte by byte, and only invalid
-// ones are passed to the functions of apimachinery, which return the messages.
+// Rules allocate next to nothing for valid values: places live on the stack, names are checked byte by byte, and only
+// invalid ones are passed to the functions of apimachinery, which return the messages.
 //
 // Caveat: the rules do not cover everything. A missing rule accepts too much; no rule refuses an object that the
 // reference accepts. conformance/validation compares them with the reference's own, and prints for each kind which
