@@ -550,6 +550,13 @@ func exampleRepairs(add adder, after replacer) {
 		having("x", having("z", str()), "default", fields("x", fields("z", "y")), "not",
 			fields("properties", fields("x", fields("additionalProperties", false)))),
 		having("x", str(), "default", fields("x", "y"), "not", fields("allOf", list(fields("additionalProperties", false)))),
+		arrayOf(fields("type", "object", "additionalProperties", false), "default", list(fields("a", 1))),
+		having("x", fields("type", "foo", "format", "date"), "default", fields("x", 5)),
+		fields("type", "foo", "minLength", 3, "default", "x"),
+		arrayOf(with(having("k", str()), "required", list("k"), "x-kubernetes-validations", rule("self == oldSelf")),
+			"x-kubernetes-list-type", "map", "x-kubernetes-list-map-keys", list("k"), "maxItems", 5),
+		arrayOf(str(), "x-kubernetes-list-type", "set", "default", list("a", "b"), "x-kubernetes-validations",
+			rule("self == ['b', 'a']")),
 	}
 	for _, b := range broken {
 		for _, good := range beside {

@@ -99,7 +99,7 @@ type verdict struct {
 var selfType = regexp.MustCompile(`selfType\d+`)
 
 // unknownType matches the error for a default whose type is not that of its schema. If the schema's type does not
-// exist, Plinth reports only that.
+// exist, Plinth reports only that, and what else the schema says of the default.
 var (
 	unknownType = regexp.MustCompile(`^FieldValueTypeInvalid .* in body must be of type (.*): "[a-z0-9]*"$`)
 	types       = []string{"array", "boolean", "integer", "number", "object", "string", "integer,string", "int32",

@@ -1,8 +1,6 @@
 package validation
 
 import (
-	"slices"
-
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"plinth/internal/fielderrors"
@@ -42,7 +40,7 @@ func (c *checker) defaults(openAPI object.Value, p *fielderrors.Place) bool {
 	if anyNode(openAPI, func(n *node) bool { return n.forbidsAdditional() }) {
 		form = structuralForm(openAPI, false)
 	}
-	t, err := c.compile(form, "x-kubernetes-int-or-string")
+	t, err := c.compile(form)
 	if err != nil {
 		c.List = append(c.List, field.InternalError(c.Path(p), err))
 		return false
@@ -97,9 +95,6 @@ func (w *defaultsWalk) one(n *node, t *schema.Type, p *fielderrors.Place, s encl
 		}
 		v, errs = decoded, wrong
 	}
-	if n.typ != "" && !slices.Contains(types, n.typ) {
-		return // no value has a type that does not exist, which is a separate error
-	}
 	if len(errs) == 0 {
 		errs = t.CheckDefault(v, path)
 	}
@@ -129,7 +124,7 @@ func (c *checker) hasUnprunedDefaults(openAPI object.Value) bool {
 	if !hasDefaults(openAPI) || isNotStructural(openAPI) {
 		return false
 	}
-	t, err := c.compile(openAPI, "x-kubernetes-int-or-string")
+	t, err := c.compile(openAPI)
 	return err == nil && pruned(openAPI, t)
 }
 

@@ -142,7 +142,7 @@ func (w *openAPIWalk) node(schema object.Value, p *fielderrors.Place, s scope) (
 	for i, rule := range n.rules.Items() {
 		w.ruleForm(rule, schema, convertible, p.To("x-kubernetes-validations").Item(i))
 	}
-	if n.rules.Len() > 0 && !w.full() {
+	if n.rules.Len() > 0 {
 		w.note(w.Path(p), len(w.List) > before)
 	}
 	return convertible

@@ -55,7 +55,7 @@ func (c *checker) celRules(openAPI object.Value, version string, p *fielderrors.
 		}
 		return
 	}
-	t, err := c.compile(openAPI, "x-kubernetes-preserve-unknown-fields") // CEL cannot access such a node
+	t, err := c.compile(openAPI)
 	if err != nil {
 		c.List = append(c.List, field.InternalError(path, err))
 		return
@@ -65,40 +65,31 @@ func (c *checker) celRules(openAPI object.Value, version string, p *fielderrors.
 	c.List = append(c.List, c.CheckRules(t, path, o)...)
 }
 
-// compile compiles a structural schema, which may break other rules. anyType is the keyword that stands in for a type
-// that does not exist.
-func (c *checker) compile(openAPI object.Value, anyType string) (*schema.Type, error) {
+// compile compiles a structural schema, which may break other rules.
+func (c *checker) compile(openAPI object.Value) (*schema.Type, error) {
 	o := schema.StructuralOptions{Metadata: c.Metadata}
 	t, err := schema.Structural(openAPI, o)
 	if err != nil {
-		return schema.Structural(repaired(openAPI, anyType).Edit(nil, "x-kubernetes-int-or-string"), o)
+		return schema.Structural(repaired(openAPI).Edit(nil, "x-kubernetes-int-or-string"), o)
 	}
 	return t, nil
 }
 
 // repaired removes from a schema what does not compile, so that rules in other parts of it can still be checked. The
-// rules of the repaired nodes and those above them are skipped, unless the old object has the same mistakes.
-func repaired(openAPI object.Value, anyType string) object.Value {
+// rules of the repaired nodes and those above them are skipped, unless the old object has the same mistakes. A map type
+// goes in any case: it is about merging alone.
+func repaired(openAPI object.Value) object.Value {
 	if openAPI.Kind() != object.Map {
 		return openAPI
 	}
 	n := read(openAPI)
-	set := rebuilt(openAPI, func(below object.Value, _ bool) object.Value { return repaired(below, anyType) })
-	var drop []string
-	if n.typ != "" && !slices.Contains(types, n.typ) {
-		drop = append(drop, "type", "format")
-		if !n.intOrString {
-			set = append(set, object.Member{Key: anyType, Value: object.BoolOf(true)})
-		}
+	set := rebuilt(openAPI, func(below object.Value, _ bool) object.Value { return repaired(below) })
+	drop := []string{"$ref", "x-kubernetes-map-type"}
+	if !slices.Contains(types, n.typ) {
+		drop = append(drop, "type")
 	}
-	if n.hasMapType && !slices.Contains(mapTypes, n.mapType) {
-		drop = append(drop, "x-kubernetes-map-type")
-	}
-	if n.hasListType && (!slices.Contains(listTypes, n.listType) || n.listType == "map" && n.listKeys.Len() == 0) {
+	if !slices.Contains(listTypes, n.listType) || n.listType == "map" && n.listKeys.Len() == 0 {
 		drop = append(drop, "x-kubernetes-list-type")
-	}
-	if n.hasRef {
-		drop = append(drop, "$ref")
 	}
 	return openAPI.Edit(set, drop...)
 }
