@@ -192,3 +192,45 @@ func FuzzConfig(f *testing.F) {
 		}
 	})
 }
+
+// Requests of kubelets are decided while the configuration is replaced, and each by one configuration: with the race
+// detector this test fails if a reload writes what requests read.
+//
+// SPEC: AUTH-2
+func TestDecisionsDuringReload(t *testing.T) {
+	texts := [2]string{}
+	for i, after := range []string{"", ", {type: AlwaysDeny, name: alwaysdeny}"} {
+		texts[i] = configHead + "authorizers: [{type: Node, name: node}, {type: RBAC, name: rbac}" + after + "]\n"
+	}
+	c, err := ParseConfig([]byte(texts[0]), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, err := New(c, Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	y.Open(newStore(t).Store)
+	decided := make(chan struct{})
+	go func() {
+		defer close(decided)
+		for range 1000 {
+			decision, reason, err := y.Authorize(t.Context(), asked("system:node:one,system:nodes list -/services - -"))
+			if decision != access.Allow || err != nil {
+				t.Errorf("have %v %q, %v, want Allow", decision, reason, err)
+				return
+			}
+		}
+	}()
+	reloads := 0
+	for done := false; !done; reloads++ {
+		if changed, err := y.reconfigure([]byte(texts[(reloads+1)%2])); !changed || err != nil {
+			t.Fatalf("reload %d: changed %v, %v", reloads, changed, err)
+		}
+		select {
+		case <-decided:
+			done = reloads > 100
+		default:
+		}
+	}
+}
