@@ -45,7 +45,7 @@ type Config struct {
 
 // validation returns the options of the validation.
 func (c *Config) validation() validation.Options {
-	return validation.Options{SloppyAddresses: !c.Features.On(features.StrictIPCIDRValidation)}
+	return validation.Options{SloppyAddresses: !c.Features.On(features.StrictIPCIDRValidation), Now: c.Now}
 }
 
 // groups lists the built-in API groups, in the order in which the reference's discovery has them.

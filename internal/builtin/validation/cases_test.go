@@ -1,11 +1,15 @@
 package validation_test
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"plinth/internal/builtin/validation"
 	"plinth/internal/builtin/validation/validationtest"
+	"plinth/object"
 )
 
 // refusals are the errors of a case.
@@ -64,5 +68,31 @@ func TestDocumentsAreValid(t *testing.T) {
 				t.Errorf("%s %s: %q, %v", verb, name, errs, err)
 			}
 		}
+	}
+}
+
+// Rules without a clock accept certificates that were not issued now.
+func TestCertificateWithoutClock(t *testing.T) {
+	documents, err := validationtest.Documents("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(documents["PodCertificateRequest/issued"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	issued, err := object.ParseJSON(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := func(now func() time.Time) []string {
+		rules := validation.PodCertificateRequest.Rules(validation.Options{Now: now})
+		return validationtest.Errors(rules.Status(issued.Value, issued.Value.Without("status")), false)
+	}
+	if errs := refused(nil); len(errs) > 0 {
+		t.Error(errs)
+	}
+	if errs := refused(time.Now); !slices.Equal(errs, []string{"FieldValueInvalid status.notBefore"}) {
+		t.Error(errs)
 	}
 }

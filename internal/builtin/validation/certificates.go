@@ -44,6 +44,7 @@ const (
 	maxRequestBytes    = 10 << 10
 	maxChainBytes      = 100 << 10
 	refreshMargin      = 10 * time.Minute
+	clockSkew          = 5 * time.Minute
 	minRequestLife     = 60 * 60
 	maxRequestLife     = 91 * 24 * 60 * 60
 	maxKubernetesLife  = 24 * 60 * 60
@@ -525,7 +526,7 @@ func (f *errorList) leafNames(leaf *x509.Certificate, p *fielderrors.Place) {
 	}
 }
 
-// validity compares the times of a status with those of the certificate; it does not read the clock.
+// validity compares the times of a status with those of the certificate and with the clock.
 func (f *errorList) validity(status, spec object.Value, leaf *x509.Certificate, p *fielderrors.Place) {
 	for _, key := range [...]string{"notBefore", "notAfter"} {
 		if !has(status, key) {
@@ -545,6 +546,8 @@ func (f *errorList) validity(status, spec object.Value, leaf *x509.Certificate, 
 	switch {
 	case !start.Equal(leaf.NotBefore):
 		f.Invalid(p.To("notBefore"), start, "must be set to the NotBefore time encoded in the leaf certificate")
+	case f.Now != nil && start.Sub(f.Now()).Abs() >= clockSkew:
+		f.Invalid(p.To("notBefore"), start, "must be set to within 5 minutes of kube-apiserver's current time")
 	case !end.Equal(leaf.NotAfter):
 		f.Invalid(p.To("notAfter"), end, "must be set to the NotAfter time encoded in the leaf certificate")
 	case life < time.Hour:

@@ -1,6 +1,8 @@
 package validation
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"plinth/object"
@@ -136,6 +138,8 @@ type Options struct {
 	// SloppyAddresses accepts addresses and ranges that only some programs can parse: 010.0.0.1, and 10.0.0.1/24 for a
 	// range (gate StrictIPCIDRValidation, turned off).
 	SloppyAddresses bool
+	// Now is the clock by which the certificates of pods are issued. Nil accepts those of any time.
+	Now func() time.Time
 }
 
 // Rules are the rules of a kind, as strict as the options say.

@@ -3,6 +3,7 @@ package validationtest
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -21,6 +22,10 @@ type Served map[string]map[string]*engine.Resource
 // NewServed is empty: types are made when a case needs them.
 func NewServed() Served { return Served{} }
 
+// certificatesBegin is the time from which the certificates of pods in the tables are valid. The reference's rules are
+// given the same one.
+func certificatesBegin() time.Time { return time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC) }
+
 // under returns the types under feature gates, which are in the syntax of --feature-gates.
 func (s Served) under(gates string) (map[string]*engine.Resource, error) {
 	if s[gates] != nil {
@@ -31,7 +36,7 @@ func (s Served) under(gates string) (map[string]*engine.Resource, error) {
 		return nil, err
 	}
 	s[gates] = map[string]*engine.Resource{}
-	for _, r := range builtin.Resources(builtin.Config{Features: set}) {
+	for _, r := range builtin.Resources(builtin.Config{Features: set, Now: certificatesBegin}) {
 		s[gates][r.APIVersion()+" "+r.Kind] = r
 	}
 	return s[gates], nil
