@@ -134,7 +134,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// stagesOf serves a request and tells what stages it has had.
+// stagesOf serves a request and returns the stages of its events.
 func stagesOf(t *testing.T, policy string, long bool, serve func(*Record)) (stages []string) {
 	t.Helper()
 	o := options(t)
@@ -317,7 +317,7 @@ func TestModesWhereTheLogCannotBeWritten(t *testing.T) {
 		_, ok := a.Begin(asked("i"))
 		closed(t, a)
 		if ok != want {
-			t.Errorf("%s: the request goes on: %v", mode, ok)
+			t.Errorf("%s: Begin allows the request: %v", mode, ok)
 		}
 		counted := map[string]int64{}
 		for plugin, n := range a.Counters.Errors {
@@ -330,7 +330,7 @@ func TestModesWhereTheLogCannotBeWritten(t *testing.T) {
 	}
 }
 
-// A queue that is full makes nobody wait: what comes on top is dropped and counted; and what was queued is delivered
+// Requests do not wait for a full queue: further events are dropped and counted. Queued events are delivered
 // when the server closes.
 //
 // SPEC: AUTH-4
@@ -439,13 +439,13 @@ func TestRotation(t *testing.T) {
 	}
 	closed(t, a)
 	var old []string
-	// the library compresses behind our back
+	// the library compresses in another goroutine
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		old, _ = filepath.Glob(filepath.Join(filepath.Dir(o.Log.Path), "audit-*.log.gz"))
 		if all, _ := filepath.Glob(filepath.Join(filepath.Dir(o.Log.Path), "*")); len(old) == 2 && len(all) == 3 {
 			break
 		} else if time.Now().After(end) {
-			t.Fatalf("there are %v", all)
+			t.Fatalf("the directory has %v", all)
 		}
 	}
 	file, err := os.Open(old[0])
@@ -462,7 +462,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// hook is a webhook that keeps what it is sent, and fails as often as it is told.
+// hook is a webhook that keeps the events that it receives. It fails fail times first.
 type hook struct {
 	mu     sync.Mutex
 	fail   int
@@ -616,24 +616,24 @@ func TestOptions(t *testing.T) {
 		}
 		o.Log.Path, o.Webhook.ConfigFile = "", ""
 		if err := o.Validate(); err != nil {
-			t.Errorf("of what is not there: %v", err)
+			t.Errorf("without a log file and a webhook: %v", err)
 		}
 	}
 }
 
-// What is not asked for costs nothing.
+// Without a policy or a backend, auditing does not allocate.
 //
 // SPEC: AUTH-4
 func TestNothingIsWrittenDown(t *testing.T) {
 	o := options(t)
 	o.PolicyFile = ""
 	if a := auditor(t, o); a != nil {
-		t.Error("there is an auditor without a policy")
+		t.Error("New returns an auditor without a policy")
 	}
 	o = options(t)
 	o.Log.Path = ""
 	if a := auditor(t, o); a != nil {
-		t.Error("there is an auditor without a backend")
+		t.Error("New returns an auditor without a backend")
 	}
 	var a *Auditor
 	if allocated := testing.AllocsPerRun(100, func() {
@@ -643,10 +643,10 @@ func TestNothingIsWrittenDown(t *testing.T) {
 		r.Ends(Status{})
 		r.End()
 		if r.Wants(Metadata) || !ok {
-			t.Error("somebody wants to know")
+			t.Error("a nil record wants its request, or Begin refuses")
 		}
 	}); allocated != 0 {
-		t.Errorf("nothing takes %g allocations", allocated)
+		t.Errorf("a nil record takes %g allocations", allocated)
 	}
 }
 

@@ -106,7 +106,7 @@ func (f tokensFunc) Token(ctx context.Context, token string, audiences []string)
 	return f(ctx, token, audiences)
 }
 
-// Results are cached for their time, and errors are not. What a request changes in its identity is not cached. A panic
+// Results are cached for their lifetime, errors are not. Changes of a request to its identity are not cached. A panic
 // becomes an error.
 //
 // SPEC: AUTH-1
@@ -152,7 +152,7 @@ func TestCached(t *testing.T) {
 	}
 }
 
-// Lookups outlive their requests, so there are maxLookups of them at most; what is cached is served all the same.
+// Lookups outlive their requests, so their number is limited to maxLookups. Cached results do not need one.
 //
 // SPEC: AUTH-1
 func TestLookupsAreBounded(t *testing.T) {
@@ -229,7 +229,7 @@ func TestUnverifiedIssuer(t *testing.T) {
 	}
 }
 
-// Concurrent requests with one token cause one lookup, which goes on when the first of them is cancelled.
+// Concurrent requests with one token cause one lookup, which continues if the first of them is cancelled.
 //
 // SPEC: AUTH-1
 func TestCachedAsksOnce(t *testing.T) {
@@ -605,8 +605,8 @@ func authenticate(ctx context.Context, a *Authenticator, r *http.Request) (acces
 	return *id, err
 }
 
-// The last moment of a certificate is still within it, as in crypto/x509: what is kept of its verification ends after
-// it. Of a chain the shortest certificate counts, and of several chains the longest.
+// notAfter is within the validity of a certificate, as in crypto/x509: a cached verification expires after it.
+// The earliest notAfter counts in a chain, and the latest one of several chains.
 //
 // SPEC: AUTH-1
 func TestLastEnd(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"plinth/internal/access"
 )
 
-// Whatever the subject of a certificate is: if the authority has signed it for clients, the user is the one that it
-// names, and otherwise the request is refused.
+// For every subject of a certificate: if the authority has signed it for clients, its subject is the user,
+// and otherwise the request is refused.
 //
 // SPEC: AUTH-1
 func FuzzCertificates(f *testing.F) {
@@ -90,7 +90,7 @@ func uidsOf(n pkix.Name) (uids []any) {
 	return uids
 }
 
-// With the certificate of a front proxy, the user of a request is the one that the headers name. With another
+// With the certificate of a front proxy, the headers name the user of a request. With another
 // certificate the headers have no effect.
 //
 // SPEC: AUTH-1

@@ -14,7 +14,7 @@ import (
 func TestDefaults(t *testing.T) {
 	set, ignored, err := Parse("")
 	if err != nil || len(ignored) > 0 || set != (Set{}) {
-		t.Errorf("of nothing come %v, %v, %v", set, ignored, err)
+		t.Errorf("an empty text is parsed as %v, %v, %v", set, ignored, err)
 	}
 	for gate, on := range map[Gate]bool{
 		CBORServingAndStorage: true, ManagedFieldsOptOut: true, // not so in the reference
@@ -103,7 +103,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// What AllAlpha and AllBeta change and what means nothing here is told of; what they leave as it is, is not.
+// Of the gates that AllAlpha and AllBeta change, those without effect in Plinth are reported as ignored.
 //
 // SPEC: RUN-1
 func TestAllOfAStageIsIgnoredWhereItMeansNothing(t *testing.T) {
@@ -113,16 +113,16 @@ func TestAllOfAStageIsIgnoredWhereItMeansNothing(t *testing.T) {
 	}
 	for _, g := range used {
 		if slices.Contains(ignored, g.String()) {
-			t.Errorf("%s means something", g)
+			t.Errorf("%s has an effect, but is ignored", g)
 		}
 	}
 	if len(ignored) < 30 || !slices.Contains(ignored, "APIServingWithRoutine") || slices.Contains(ignored, "WatchList") {
-		t.Errorf("ignored are %v", ignored)
+		t.Errorf("the ignored gates are %v", ignored)
 	}
 }
 
-// The list of used gates is compared with the code: a gate that is asked for and is not in the list would be called one
-// that means nothing, and one that nobody asks for would be set without effect and without a word.
+// The list of used gates is compared with the code: a gate that the code uses and the list lacks would be reported as
+// ignored, and a gate of the list that the code does not use would have no effect, without a report.
 func TestUsedGatesAreUsed(t *testing.T) {
 	found := map[string]bool{}
 	for _, root := range []string{"../../internal", "../../cmd"} {
@@ -156,11 +156,11 @@ func TestUsedGatesAreUsed(t *testing.T) {
 	}
 	for _, g := range used {
 		if !found[g.String()] {
-			t.Errorf("nothing asks for %s", g)
+			t.Errorf("the code does not use %s", g)
 		}
 		delete(found, g.String())
 	}
 	for name := range found {
-		t.Errorf("%s is asked for, but is not in the list", name)
+		t.Errorf("the code uses %s, which is not in the list", name)
 	}
 }

@@ -24,7 +24,7 @@ type generated interface {
 	Unmarshal(data []byte) error
 }
 
-// What an object lacks, and null in the place of a value, are written as the generated code writes the zero value.
+// Missing members and null are written as the generated code writes the zero value.
 // SPEC: MED-3
 func TestZeroValues(t *testing.T) {
 	inSchema := func(s apiextensions.JSONSchemaProps) *apiextensions.CustomResourceDefinition {
@@ -81,8 +81,8 @@ func TestWhatIsNotWritten(t *testing.T) {
 	}
 }
 
-// Messages that no encoder writes, but which the generated code reads, or refuses, in its own way: values in parts,
-// numbers beyond 32 bits, nanoseconds, what is empty. SPEC: MED-3
+// Messages that no encoder writes, but which the generated code accepts or refuses: values in parts,
+// numbers beyond 32 bits, nanoseconds, empty values. SPEC: MED-3
 func TestUnusualMessages(t *testing.T) {
 	varint := func(n int64) string { return string(binary.AppendUvarint(nil, uint64(n))) }
 	lease := func(acquired string) string { return nested(acquired, 2, 3) }
@@ -106,14 +106,14 @@ func TestUnusualMessages(t *testing.T) {
 		{definitions, nested("\x0a\x00", 2, 7, 4, 1, 20), &apiextensions.CustomResourceDefinition{}, false},
 	} {
 		typ := kinds()[c.kind].Schema()
-		said := c.into.Unmarshal([]byte(c.message))
-		if refused := said != nil; refused != c.refused {
-			t.Errorf("%q: the generated code says %v", c.message, said)
+		theirs := c.into.Unmarshal([]byte(c.message))
+		if refused := theirs != nil; refused != c.refused {
+			t.Errorf("%q: the error of the generated code is %v", c.message, theirs)
 		}
 		value, err := proto.Parse(typ, enclosed(c.message))
 		if c.refused {
-			if err == nil || err.Error() != said.Error() {
-				t.Errorf("%q: %v, want %v", c.message, err, said)
+			if err == nil || err.Error() != theirs.Error() {
+				t.Errorf("%q: %v, want %v", c.message, err, theirs)
 			}
 			continue
 		}

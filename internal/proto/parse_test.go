@@ -48,7 +48,7 @@ func kinds() map[string]*engine.Resource {
 	return all
 }
 
-// A body in protobuf means what the same body in JSON means.
+// A body in protobuf is parsed as the same value as in JSON.
 // SPEC: MED-3
 func TestParseVectors(t *testing.T) {
 	dir := vectors(t, "HEAD")
@@ -90,7 +90,7 @@ func TestParseVectors(t *testing.T) {
 		}
 	}
 	if found < 65 {
-		t.Errorf("only %d vectors were there", found)
+		t.Errorf("only %d vectors", found)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestEnvelopes(t *testing.T) {
 		t.Errorf("%#v", err)
 	}
 	if empty, err := proto.Parse(pod, enclosed("")); err != nil || empty.Kind() != object.Map || empty.Len() > 0 {
-		t.Errorf("nothing is read as %s, %v", object.AppendJSON(nil, empty), err)
+		t.Errorf("an empty message is parsed as %s, %v", object.AppendJSON(nil, empty), err)
 	}
 	if metadata := proto.Metadata(nil); metadata != nil {
 		t.Errorf("no message has metadata %x", metadata)

@@ -61,7 +61,7 @@ func TestFieldsWithoutNumbers(t *testing.T) {
 	}
 }
 
-// Rules that no served type needs today, but which any other Go type may need: the zero value of a float that is no
+// Rules that no served type needs today, but which other Go types may need: the zero value of a float that is not a
 // pointer, and the null of a pointer to a time that is not left out when it is nil.
 func TestFieldsOfOtherTypes(t *testing.T) {
 	typ := schema.FromGo(reflect.TypeFor[struct {

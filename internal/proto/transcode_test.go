@@ -82,7 +82,7 @@ func TestProtobufVectors(t *testing.T) {
 			}
 		}
 		if found < 59 {
-			t.Errorf("%s: only %d vectors were there", release, found)
+			t.Errorf("%s: only %d vectors", release, found)
 		}
 	}
 }
@@ -194,10 +194,10 @@ func TestSize(t *testing.T) {
 		}
 	}
 	if found < 65 {
-		t.Errorf("only %d vectors were there", found)
+		t.Errorf("only %d vectors", found)
 	}
 	if _, err := proto.Size(kinds()["core.v1.Pod"].Schema(), []byte("[]")); err == nil {
-		t.Error("what is no object has a size")
+		t.Error("a list has a size")
 	}
 	typ, data := gotypes.Of[corev1.ConfigMap](),
 		[]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"v"}}`)

@@ -18,7 +18,8 @@ import (
 	"plinth/internal/auth/oidc/issuertest"
 )
 
-// configuration is one of one issuer, with lines of claimMappings and what else an authenticator has.
+// configuration returns the text of a configuration of one issuer. mappings are the lines of its claimMappings, and
+// rest those of the other members of its authenticator.
 func configuration(i *issuertest.Issuer, mappings, rest string) string {
 	ca, err := json.Marshal(string(i.CA))
 	if err != nil {
@@ -57,7 +58,7 @@ func started(t *testing.T, text string) *Authenticators {
 	return a
 }
 
-// asked says whose a token is, as "name [groups]", or why it is nobody's.
+// asked returns the user of a token as "name [groups]", or the error.
 func asked(t *testing.T, a interface {
 	Token(context.Context, string, []string) (*access.Identity, error)
 }, token string) string {
@@ -151,7 +152,7 @@ func TestKeysAreReplaced(t *testing.T) {
 	}
 }
 
-// An issuer that is not there at first is asked again, and a document that is somebody else's is none.
+// Discovery is retried if the issuer is unavailable, and the document of another issuer is refused.
 //
 // SPEC: AUTH-1
 func TestIssuerThatIsNotThere(t *testing.T) {
@@ -300,7 +301,7 @@ func TestDiscoveryElsewhere(t *testing.T) {
 		t.Error(got)
 	}
 	if n := i.Asked(issuertest.DiscoveryPath); n != 0 {
-		t.Errorf("the well-known path was asked for %d times", n)
+		t.Errorf("%d requests for the well-known path", n)
 	}
 }
 
@@ -425,7 +426,7 @@ func FuzzConfiguration(f *testing.F) {
 		if twice, err := json.Marshal(again); err != nil || string(twice) != string(written) {
 			t.Errorf("%s becomes %s (%v) when it is read again", written, twice, err)
 		}
-		a, err := New(c, quiet()) // asks nobody before Start
+		a, err := New(c, quiet()) // sends no request before Start
 		if (a == nil) != (err != nil) {
 			t.Errorf("%s: %v, %v", written, a, err)
 		}

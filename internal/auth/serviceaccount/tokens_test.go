@@ -120,7 +120,7 @@ func (w *world) to(resource, namespace, name string) object.Value {
 	return referenceTo(name, w.get(resource, namespace, name).Sidecar.UID)
 }
 
-// bound is a token for the ServiceAccount n/a, with more claims about what it is bound to.
+// bound signs a token for the ServiceAccount n/a. more are further claims, which bind it to other objects.
 func (w *world) bound(more ...any) string {
 	w.Helper()
 	binding := object.Fields(append([]any{"namespace", object.StringOf("n"), "serviceaccount",
@@ -154,8 +154,8 @@ func (w *world) verify(what, token string, audiences []string, text string) *acc
 	return id
 }
 
-// A bound token is valid as long as its ServiceAccount is the one that it was issued for, and so is each object that
-// it is bound to.
+// A bound token is valid as long as its ServiceAccount and each object that it is bound to exist with the UIDs for
+// which it was issued.
 //
 // SPEC: AUTH-1
 func TestBoundTokens(t *testing.T) {
@@ -237,7 +237,7 @@ func TestTimesOfTokens(t *testing.T) {
 	}
 }
 
-// The tokens of what is being deleted are valid until a minute after its end, as in the reference.
+// The tokens of an object with a deletionTimestamp are valid until a minute after it, as in the reference.
 //
 // SPEC: AUTH-1
 func TestTokensOfDeletedObjects(t *testing.T) {
@@ -282,7 +282,7 @@ func TestKeyIDs(t *testing.T) {
 	w.verify("a token whose key ID is known", token, nil, "")
 }
 
-// A legacy token is valid as long as its Secret has it and its ServiceAccount is the same.
+// A legacy token is valid as long as its Secret contains it and its ServiceAccount has the same UID.
 //
 // SPEC: AUTH-1
 func TestLegacyTokens(t *testing.T) {
@@ -390,7 +390,7 @@ func TestUsesOfLegacyTokens(t *testing.T) {
 	}
 }
 
-// What a TokenRequest gets: who it is bound to, for how long, or why it is refused.
+// The answers to TokenRequests: the bound objects and the lifetime of the token, or the error.
 //
 // SPEC: AUTH-1
 func TestTokenRequests(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"plinth/internal/access"
 )
 
-// Requests verify tokens concurrently, and share what is kept of them. The race detector watches.
+// Requests verify tokens concurrently, and share a cache. The race detector finds unsynchronized access.
 //
 // SPEC: AUTH-2
 func TestTokensAreVerifiedConcurrently(t *testing.T) {

@@ -25,7 +25,7 @@ func TestCache(t *testing.T) {
 		}
 	}
 	if _, ok := c.Get(KeyOf("1", nil), now); ok {
-		t.Error("a value that was not used is kept while 998 others came")
+		t.Error("an unused value is still cached after 998 others")
 	}
 	if v, ok := c.Get(KeyOf("999", nil), now.Add(10*time.Second-1)); !ok || v != 999 {
 		t.Errorf("just before the end of its life: have %d, %v, want 999", v, ok)
@@ -63,7 +63,7 @@ func TestKeyOf(t *testing.T) {
 		{"a", []string{"b", "c"}},
 		{"a", []string{"bc"}}, {"ab", []string{"c"}}, {"a", []string{""}}, {long, nil}, {long + "x", nil},
 		{long, []string{"x"}},
-		// Texts that contain what is hashed for {"a", ["b"]} and {"a", nil}.
+		// Tokens that contain the hashed text of {"a", ["b"]} and of {"a", nil}.
 		{"ab" + count(1) + count(1), nil}, {"a" + count(0), nil}, {"ab" + count(1) + count(1) + count(0), nil},
 	} {
 		key := KeyOf(c.token, c.audiences)
