@@ -145,7 +145,7 @@ func (c *comparer) members(was, is []object.Member, t *schema.Type) Set {
 //
 //	before    now       the path                      below it
 //	one       one       compared                      compared
-//	one       several   touched                       removed: several items have no paths below
+//	one       several   touched and removed           removed: several items have no paths below
 //	several   one       touched and removed           added
 //	several   several   touched, unless all are equal
 //

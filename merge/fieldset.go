@@ -3,6 +3,7 @@ package merge
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"plinth/internal/invariants"
 	"plinth/object"
@@ -51,6 +52,10 @@ func checkedFieldsOf(v object.Value, t *schema.Type, r *arena) (Set, error) {
 		}
 		return below, nil
 	}
+	for _, err := range s.errs {
+		slices.Reverse(err.front)
+		err.Path, err.front = strings.Join(err.front, ""), nil
+	}
 	first := *s.errs[0]
 	first.more = s.errs[1:]
 	return Set{}, &first
@@ -60,8 +65,15 @@ func checkedFieldsOf(v object.Value, t *schema.Type, r *arena) (Set, error) {
 type fieldWalker struct {
 	strict bool         // check the value against the schema, too
 	errs   []*TypeError // each gets the front of its path while the walk returns to the top (prefixErrors)
+	size   int          // Σ length(e) of errs; at most maxErrorText, unless there is only one
+	full   bool         // no further violation is recorded
 	arena  *arena       // of the nodes
 }
+
+// maxErrorText bounds the text of a TypeError, paths included. Half of an intent of 3 MB may be one key, and the other
+// half a million wrong values below it: a path for each would be terabytes. So only the first violations are reported, as
+// many as fit, and the first one at any length.
+const maxErrorText = 1 << 18
 
 // at is the set below a place, and owned for a leaf or something atomic, which is a path whatever contains it. Of other
 // values the container says whether the place itself is a path: members and items add that mark.
@@ -150,17 +162,33 @@ func (s *fieldWalker) checkAtomic(v object.Value, t *schema.Type, kind shape) {
 
 // fail records a violation at the current place of the walk, if strict is set.
 func (s *fieldWalker) fail(format string, args ...any) {
-	if s.strict {
-		s.errs = append(s.errs, &TypeError{Message: fmt.Sprintf(format, args...)})
+	if !s.strict || s.full {
+		return
 	}
+	message := fmt.Sprintf(format, args...)
+	if s.full = len(s.errs) > 0 && s.size+len(message) > maxErrorText; s.full {
+		return
+	}
+	s.size += len(message)
+	s.errs = append(s.errs, &TypeError{Message: message})
 }
 
 // prefixErrors puts an element in front of the paths of all errors but the first "before" ones, which belong to places
 // that the walk has left. Paths are built on the way back, from errors only: a walk without errors, nearly every one,
-// builds none.
+// builds none. The elements are joined at the end (checkedFieldsOf), as a new text at each level would take time
+// quadratic in the depth.
 func (s *fieldWalker) prefixErrors(before int, e Element) {
-	for _, err := range s.errs[before:] {
-		err.Path = e.String() + err.Path
+	text := e.String()
+	for i := before; i < len(s.errs); i++ {
+		// The first violations are kept, so the last ones make room for their paths.
+		for last := len(s.errs) - 1; last >= max(i, 1) && s.size+len(text) > maxErrorText; last-- {
+			s.size -= s.errs[last].length()
+			s.errs, s.full = s.errs[:last], true
+		}
+		if i < len(s.errs) {
+			s.size += len(text)
+			s.errs[i].front = append(s.errs[i].front, text)
+		}
 	}
 }
 

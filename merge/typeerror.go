@@ -18,6 +18,16 @@ type TypeError struct {
 	Path    string
 	Message string
 	more    []*TypeError // further violations of the same object
+	front   []string     // the elements of Path so far, the last one first; nil once Path is complete (fieldWalker)
+}
+
+// length is the length of the message and of the path so far.
+func (e *TypeError) length() int {
+	n := len(e.Message)
+	for _, element := range e.front {
+		n += len(element)
+	}
+	return n
 }
 
 func (e *TypeError) Error() string {
