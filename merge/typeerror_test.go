@@ -9,8 +9,8 @@ import (
 	"plinth/schema"
 )
 
-// The text of a TypeError is bounded, although the client chooses the number of violations, and the keys on the paths to
-// them: 20,000 wrong items below a key of 20 kB would be a message of 400 MB. The first violations are reported, the
+// The text of a TypeError is bounded, although the client chooses the number of violations, and the keys on the paths
+// to them: 20,000 wrong items below a key of 20 kB would be a message of 400 MB. The first violations are reported, the
 // first one at any length.
 //
 // SPEC: WRITE-6
