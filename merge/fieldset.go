@@ -70,9 +70,9 @@ type fieldWalker struct {
 	arena  *arena       // of the nodes
 }
 
-// maxErrorText bounds the text of an error, paths included. Half of an intent of 3 MB may be one key, and the other half
-// a million wrong values below it: a path for each would be terabytes. So only the first violations are reported, as
-// many as fit, and the first one at any length.
+// maxErrorText bounds the text of an error, paths included. Half of an intent of 3 MB may be one key, and the rest a
+// million wrong values below it: a path for each would be terabytes. So only the first violations are reported, as many
+// as fit, and the first one at any length.
 const maxErrorText = 1 << 18
 
 // at is the set below a place, and owned for a leaf or something atomic, which is a path whatever contains it. Of other
