@@ -350,11 +350,11 @@ func compare(t *testing.T, rows []row, codes []int, known bool) {
 		t.Errorf("%s: answered %d, recorded is %d", name, codes[i], want)
 	}
 	for name := range recorded {
-		t.Errorf("%s is recorded, but was not asked", name)
+		t.Errorf("%s is recorded, but was not sent", name)
 	}
 	for prefix, reason := range differs {
 		if known && !seen[reason] {
-			t.Errorf("the known difference %q is gone: %s", prefix, reason)
+			t.Errorf("the known difference %q no longer occurs: %s", prefix, reason)
 		}
 	}
 }

@@ -116,7 +116,7 @@ func resourceURLs(get func(path string) ([]byte, error)) (urls []string, err err
 // methods are tried on every URL; WATCH is a GET with watch=true.
 var methods = []string{"GET", "WATCH", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "LOCK"}
 
-// telling are the rows that show whether a credential is accepted.
+// telling lists the rows whose status shows whether a credential is accepted.
 var telling = []string{
 	"GET /healthz", "GET /version", "GET /api", "GET /metrics", "GET /nothing", "GET /debug/pprof/",
 	"GET /api/v1/namespaces/other/secrets", "GET /api/v1/namespaces/other/secrets/x",

@@ -216,13 +216,14 @@ func replay(t *testing.T, kind harness.Kind, script *requests.Script) (compared 
 		}
 		for _, d := range step.DiffersAt {
 			if !d.Seen() {
-				t.Errorf("%s:%d: %s: the known difference at %v is gone: %s", script.File, step.Line, step.Title, d.Paths, d.Reason)
+				t.Errorf("%s:%d: %s: the known difference at %v no longer occurs: %s", script.File, step.Line, step.Title,
+					d.Paths, d.Reason)
 			}
 		}
 	}
 	for _, d := range script.Differs {
 		if !d.Seen() {
-			t.Errorf("%s: the known difference at %v is gone: %s", script.File, d.Paths, d.Reason)
+			t.Errorf("%s: the known difference at %v no longer occurs: %s", script.File, d.Paths, d.Reason)
 		}
 	}
 	return compared

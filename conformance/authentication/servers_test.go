@@ -150,7 +150,7 @@ func TestServersWithConfiguration(t *testing.T) {
 		}
 	}
 	if compared < 100 || somebody < 20 {
-		t.Errorf("only %d tokens were compared, and %d were somebody's", compared, somebody)
+		t.Errorf("only %d tokens were compared, and only %d of them were accepted", compared, somebody)
 	}
 	for _, path := range []string{"/livez", "/readyz", "/version", "/livez/ping", "/healthz", "/version/",
 		"/livez?verbose", "/api", "/", "/LIVEZ", "/livez/", "/%6civez"} {

@@ -292,7 +292,7 @@ func TestTokensOfIssuers(t *testing.T) {
 		count(p.compared(t, "RS256 alone", token))
 	}
 	if somebody < 200 || nobody < 400 {
-		t.Errorf("only %d tokens were somebody's and %d nobody's", somebody, nobody)
+		t.Errorf("only %d tokens were accepted and only %d refused", somebody, nobody)
 	}
 }
 

@@ -35,7 +35,7 @@ func TestFunctions(t *testing.T) {
 			t.Fatal(err)
 		}
 		if string(got) != want {
-			t.Errorf("%s is not what the reference has; see -rewrite", path)
+			t.Errorf("%s differs from the reference; see -rewrite", path)
 		}
 		if n := strings.Count(want, "\n"); n < 300 {
 			t.Errorf("only %d lines", n)

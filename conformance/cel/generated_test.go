@@ -47,10 +47,10 @@ func TestGenerated(t *testing.T) {
 		}
 	}
 	if most := 20 * *schemas / 100; uint64(count["depends on the order of maps"]) > most {
-		t.Errorf("%d times the reference had to be asked again: too often", count["depends on the order of maps"])
+		t.Errorf("%d rules depend on the order of maps: too many", count["depends on the order of maps"])
 	}
 	if n := count["not a definition"]; uint64(n) > *schemas/50 {
-		t.Errorf("%d of %d generated schemas are no definitions: what their rules are refused for is not compared", n,
+		t.Errorf("%d of %d generated schemas are invalid in a definition, so the errors of their rules are not compared", n,
 			*schemas)
 	}
 }

@@ -54,12 +54,12 @@ func TestLimits(t *testing.T) {
 		for _, old := range [][]byte{nil, []byte(`{"i":2}`)} {
 			want, _ := theirs.validate(t, []byte(c.object), old)
 			got, _ := ours.validate(t, []byte(c.object), old)
-			if told := compare("errors", got, want); told != "" {
-				t.Errorf("%s (an update: %v): %s", name, old != nil, told)
+			if diff := compare("errors", got, want); diff != "" {
+				t.Errorf("%s (an update: %v): %s", name, old != nil, diff)
 			}
-			if told := strings.Join(want, "\n"); old == nil && (c.want == "") != (told == "") && c.want != "" ||
-				!strings.Contains(told, c.want) {
-				t.Errorf("%s: the reference says %s", name, told)
+			if text := strings.Join(want, "\n"); old == nil && (c.want == "") != (text == "") && c.want != "" ||
+				!strings.Contains(text, c.want) {
+				t.Errorf("%s: the errors of the reference are %s", name, text)
 			}
 		}
 		for _, budget := range []int64{limits.RuntimeCELCostBudget, 20000, 3510} {
@@ -105,7 +105,7 @@ func TestStoredRules(t *testing.T) {
 			t.Errorf("%s: %s", name, told)
 		}
 		if (len(want) == 0) != (name == "both are") {
-			t.Errorf("%s: the reference says %s", name, want)
+			t.Errorf("%s: the errors of the reference are %s", name, want)
 		}
 	}
 }

@@ -147,7 +147,7 @@ func TestTable(t *testing.T) {
 	for what, least := range map[string]int{"true": 140, "false": 40, "error": 40, "broken": 30, "message": 8,
 		"check: false": 40} {
 		if count[what] < least {
-			t.Errorf("%s: %d rules, at least %d are wanted", what, count[what], least)
+			t.Errorf("%s: %d rules, want at least %d", what, count[what], least)
 		}
 	}
 	everyFunction(t, env, called)
@@ -203,6 +203,6 @@ func everyFunction(t *testing.T, env *cel.Env, called map[string]bool) {
 		}
 	}
 	if all < 300 {
-		t.Errorf("there are only %d overloads", all)
+		t.Errorf("only %d overloads", all)
 	}
 }

@@ -269,7 +269,7 @@ func TestLeaderElection(t *testing.T) {
 			Callbacks: leaderelection.LeaderCallbacks{
 				OnStartedLeading: func(context.Context) {
 					if !leading.CompareAndSwap(false, true) {
-						t.Error("there are two leaders")
+						t.Error("two candidates lead at the same time")
 					}
 					elected <- id
 				},

@@ -307,7 +307,7 @@ func TestProtobufInformers(t *testing.T) {
 	t.Logf("answers by media type: %v", heard.types)
 	for name := range heard.types {
 		if !strings.HasPrefix(name, protobufType) {
-			t.Errorf("there were answers as %s", name)
+			t.Errorf("some answers were sent as %s", name)
 		}
 	}
 }
@@ -425,7 +425,7 @@ func TestProtobufTyped(t *testing.T) {
 	defer heard.mu.Unlock()
 	for name := range heard.types {
 		if !strings.HasPrefix(name, protobufType) {
-			t.Errorf("there were answers as %s", name)
+			t.Errorf("some answers were sent as %s", name)
 		}
 	}
 }

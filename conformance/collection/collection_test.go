@@ -131,7 +131,7 @@ func TestRecorded(t *testing.T) {
 					linediff.Diff(want, got.outcome()))
 			}
 			if g.differs != "" && g.differently == g.want {
-				t.Errorf("%s:%d: %s: the known difference is gone: %s", f.name, g.line, g.title, g.differs)
+				t.Errorf("%s:%d: %s: the known difference no longer occurs: %s", f.name, g.line, g.title, g.differs)
 			}
 		}
 	}
@@ -177,14 +177,14 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// SPEC: DEL-2, DEL-5: random graphs leave the same here and on the reference.
+// SPEC: DEL-2, DEL-5: after random graphs of deletions, the same objects exist here and on the reference.
 //
-// More than one result is possible if steps follow each other without a wait, as it depends on how far the collector
-// is, and if the reference's collector processes two objects at the same time: a dependent keeps its reference to an
-// owner that is deleted in the foreground and then held by others, if the owner's finalizer was gone before the
-// dependent was looked at. So graphs that differ are run again on both, several times in parallel, and on the reference
-// also with a wait after each step, since its collector is slower. A graph counts as different if no result of Plinth
-// has occurred on the reference.
+// More than one result is possible if steps follow each other without a wait, because it depends on the progress of the
+// collector, and if the reference's collector processes two objects at the same time: a dependent keeps its reference
+// to an owner that is deleted in the foreground and then held by others, if the owner's finalizer was removed before
+// the collector processed the dependent. So graphs that differ are run again on both, several times in parallel, and on
+// the reference also with a wait after each step, since its collector is slower. A graph counts as different if no
+// result of Plinth has occurred on the reference.
 func TestGraphs(t *testing.T) {
 	if *rewrite || !harness.WantReference() {
 		return

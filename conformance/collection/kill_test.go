@@ -122,7 +122,7 @@ func (f *fall) fell() {
 	f.send(http.MethodDelete, "/api/v1/namespaces/"+f.doomed(), "")
 }
 
-// names lists the ConfigMaps of a namespace; none if it is gone.
+// names lists the ConfigMaps of a namespace; the list is empty if the namespace does not exist.
 func (f *fall) names(namespace string) (names []string) {
 	f.Helper()
 	var list struct{ Items []item }
@@ -158,7 +158,7 @@ func of(names []string, letters string) (n int) {
 	return n
 }
 
-// progress waits until this many of the objects to be deleted are gone.
+// progress waits until this many of the objects to be deleted no longer exist.
 func (f *fall) progress(gone int) {
 	f.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
@@ -166,7 +166,7 @@ func (f *fall) progress(gone int) {
 			return
 		}
 	}
-	f.Fatalf("%d objects have not gone", gone)
+	f.Fatalf("less than %d objects were deleted", gone)
 }
 
 // halfway inspects the objects after a kill, and says whether it interrupted a deletion.
@@ -174,10 +174,10 @@ func (f *fall) halfway() bool {
 	f.Helper()
 	emptied, owned := of(f.names(f.doomed()), "c"), of(f.names(f.stays()), "de")
 	if !f.there(configmaps(f.stays()) + "/owner") {
-		f.Error("the owner has gone before a dependent that blocks its deletion and is held")
+		f.Error("the owner was deleted before a held dependent that blocks its deletion")
 	}
 	if !f.there("/api/v1/namespaces/" + f.doomed()) {
-		f.Error("the namespace has gone before what is held in it")
+		f.Error("the namespace was deleted before the held object in it")
 	}
 	return emptied > 0 && emptied < content || owned > 0 && owned < dependents*3/2
 }
@@ -187,29 +187,29 @@ func (f *fall) eventually(what string, is func() bool) {
 	f.Helper()
 	for end := time.Now().Add(time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			f.Fatalf("never: %s; there are %v and %v", what, f.names(f.doomed()), f.names(f.stays()))
+			f.Fatalf("timed out waiting until %s; the namespaces have %v and %v", what, f.names(f.doomed()), f.names(f.stays()))
 		}
 	}
 }
 
-// finish waits until everything that was deleted is gone, and checks the rest.
+// finish waits until all deletions are complete, and checks the other objects.
 func (f *fall) finish() {
 	f.Helper()
-	f.eventually("only what is held is left", func() bool {
+	f.eventually("only the held objects are left", func() bool {
 		return slices.Equal(f.names(f.doomed()), []string{"held"}) && of(f.names(f.stays()), "de") == 0
 	})
 	hold := `{"metadata":{"finalizers":null}}`
 	f.send(http.MethodPatch, configmaps(f.doomed())+"/held", hold)
 	f.send(http.MethodPatch, configmaps(f.stays())+"/holder", hold)
-	f.eventually("the namespace and the owner are gone", func() bool {
+	f.eventually("the namespace and the owner are deleted", func() bool {
 		return !f.there("/api/v1/namespaces/"+f.doomed()) && !f.there(configmaps(f.stays())+"/owner")
 	})
 	for path, want := range f.kept {
 		got, err := f.client.Do(f.Context(), load.Request{Method: http.MethodGet, Path: path})
 		if err != nil {
-			f.Errorf("%s is not there any more: %v", path, err)
+			f.Errorf("%s no longer exists: %v", path, err)
 		} else if !bytes.Equal(bytes.TrimSpace(got), want) {
-			f.Errorf("%s is %s\nand was %s", path, got, want)
+			f.Errorf("%s is %s\nbefore the kill %s", path, got, want)
 		}
 	}
 	var shared item

@@ -55,7 +55,7 @@ type state struct {
 	finalizers      []string
 }
 
-// tally counts what was compared.
+// tally counts the comparisons by their subject.
 type tally struct{ objects, gone, collected, orphaned, waiting, namespaces, events int }
 
 func (t *tally) add(o tally) {
@@ -238,8 +238,8 @@ func (c *running) objectName(m step) string {
 	return m.name
 }
 
-// do runs a step. It is no error if an object is missing or still exists: a collector may be the reason, and the result
-// shows it.
+// do runs a step. A missing object, or one that still exists, is not an error: a collector may be the reason, and the
+// result shows it.
 func (c *running) do(ctx context.Context, r *runner, s step) error {
 	if s.verb == "create" {
 		return c.create(ctx, r, s)

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// tally counts what the cases consist of, so that a generator that no longer produces something is noticed.
+// tally counts the features of the cases, so that a generator that no longer produces one of them is noticed.
 type tally struct {
 	schemas, refusedSchemas, refusedObjects, valid, invalid, updates, ratchets int
 

@@ -115,7 +115,7 @@ func TestNumbers(t *testing.T) {
 	t.Log(refused)
 	for keyword, n := range refused {
 		if n <= refused[""] && keyword != "" || n == 0 {
-			t.Errorf("%q refuses nothing", keyword)
+			t.Errorf("%q refuses no value", keyword)
 		}
 	}
 }

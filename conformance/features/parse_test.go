@@ -39,7 +39,7 @@ func TestParseIsThatOfTheReference(t *testing.T) {
 		theirs, theirErr := reference(t, text)
 		ours, _, err := features.Parse(text)
 		if !slices.Equal(each(err), each(theirErr)) {
-			t.Errorf("%q: error\n%v\nthe reference says\n%v", text, err, theirErr)
+			t.Errorf("%q: error\n%v\nthat of the reference\n%v", text, err, theirErr)
 			return
 		}
 		if err != nil {

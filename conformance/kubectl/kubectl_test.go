@@ -102,7 +102,7 @@ func replay(t *testing.T, server *harness.Server, s *script) {
 				linediff.Diff(want, got))
 		}
 		if st.differs != "" && st.differently == st.output {
-			t.Errorf("%s:%d: %s: the known difference is gone: %s", s.file, st.line, st.title, st.differs)
+			t.Errorf("%s:%d: %s: the known difference no longer occurs: %s", s.file, st.line, st.title, st.differs)
 		}
 	}
 	if *accept {

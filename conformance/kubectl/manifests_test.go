@@ -117,7 +117,7 @@ func isRefused(t *testing.T, r *runner, o object) bool {
 		printed := r.run("kubectl create -n default --dry-run=server -f -",
 			strings.ReplaceAll(string(o.text), "namespace: "+o.Metadata.Namespace, ""))
 		if !strings.Contains(printed, "is invalid") {
-			t.Errorf("%s %s: the known difference is gone: %s\n%s", o.Kind, o.Metadata.Name, reason, printed)
+			t.Errorf("%s %s: the known difference no longer occurs: %s\n%s", o.Kind, o.Metadata.Name, reason, printed)
 		}
 	}
 	return known

@@ -69,7 +69,7 @@ func drop(v any, parts []string) any {
 	return v
 }
 
-// kept is keep, or v itself if there are no paths.
+// kept returns the parts of v at the paths (keep), or v itself without paths.
 func kept(v any, paths []string) any {
 	if len(paths) == 0 {
 		return v

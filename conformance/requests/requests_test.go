@@ -82,7 +82,7 @@ func TestScripts(t *testing.T) {
 		steps += len(script.Steps)
 	}
 	if steps < least {
-		t.Errorf("there are only %d steps", steps)
+		t.Errorf("only %d steps", steps)
 	}
 }
 
@@ -163,13 +163,14 @@ func replay(t *testing.T, script *Script, runner *Runner) {
 		}
 		for _, d := range step.DiffersAt {
 			if !d.seen {
-				t.Errorf("%s:%d: %s: the known difference at %v is gone: %s", script.File, step.Line, step.Title, d.Paths, d.Reason)
+				t.Errorf("%s:%d: %s: the known difference at %v no longer occurs: %s", script.File, step.Line, step.Title,
+					d.Paths, d.Reason)
 			}
 		}
 	}
 	for _, d := range script.Differs {
 		if !d.seen {
-			t.Errorf("%s: the known difference at %v is gone: %s", script.File, d.Paths, d.Reason)
+			t.Errorf("%s: the known difference at %v no longer occurs: %s", script.File, d.Paths, d.Reason)
 		}
 	}
 }

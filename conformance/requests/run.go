@@ -135,7 +135,7 @@ func (r *Runner) Do(step *Step, record *Result) (Result, error) {
 	return r.print(step, a, record)
 }
 
-// hasCome says whether a response is the one that the step waits for.
+// hasCome says whether a response has the status and the text for which the step waits (@until).
 func (s *Step) hasCome(a answer) bool {
 	return s.UntilStatus == 0 || a.status == s.UntilStatus && strings.Contains(string(a.body), s.UntilText)
 }
@@ -268,7 +268,7 @@ func (f *inflated) Read(b []byte) (int, error) {
 
 func (f *inflated) Close() error { return f.body.Close() }
 
-// byTheClock says whether an event is a bookmark that the server sends at times of its choice: all bookmarks but the
+// byTheClock says whether an event is a bookmark that the server sends at intervals: all bookmarks except the
 // one that ends a streaming list.
 func byTheClock(event []byte) bool {
 	return clockBookmark.Match(event) && !bytes.Contains(event, []byte("initial-events-end"))
@@ -341,7 +341,7 @@ func (r *Runner) print(step *Step, a answer, record *Result) (Result, error) {
 	for _, set := range step.Set {
 		value, found := find(docs[0], set.Value)
 		if !found {
-			return result, fmt.Errorf("@set %s: nothing at %s in the answer:\n%s", set.Name, set.Value, printValue(docs[0]))
+			return result, fmt.Errorf("@set %s: the answer has no value at %s:\n%s", set.Name, set.Value, printValue(docs[0]))
 		}
 		r.variables[set.Name] = fmt.Sprint(value)
 	}

@@ -146,7 +146,7 @@ func (s *Step) direct(line string) error {
 		s.Also = append(s.Also, strings.Fields(rest)...)
 	case "differs":
 		if rest == "" {
-			return fmt.Errorf("@differs wants the reason")
+			return fmt.Errorf("@differs needs a reason")
 		}
 		s.Differs = rest
 	case "differs-at":
@@ -172,12 +172,13 @@ func (s *Step) direct(line string) error {
 		s.Wait, err = time.ParseDuration(rest)
 		return err
 	default:
-		return fmt.Errorf("there is no @%s", word)
+		return fmt.Errorf("unknown directive @%s", word)
 	}
 	return nil
 }
 
-// Gone describes what is wrong with the mark of a known difference; "" if it is right or there is none.
+// Gone returns what is wrong with the known difference of a step: that it no longer occurs, or that Plinth's answer is
+// not recorded. It returns "" for other steps.
 func (s *Step) Gone() string {
 	switch {
 	case s.Differs == "":
@@ -185,7 +186,7 @@ func (s *Step) Gone() string {
 	case s.Differently == "":
 		return "what Plinth answers instead is not recorded; -accept records it"
 	case s.Differently == s.Answer:
-		return "the known difference is gone: " + s.Differs
+		return "the known difference no longer occurs: " + s.Differs
 	}
 	return ""
 }
