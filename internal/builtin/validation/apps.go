@@ -127,11 +127,10 @@ var (
 	updateStrategies     = []string{"RollingUpdate", "OnDelete"}
 	strategyFields       = []goField{{name: "Type", member: "type"},
 		{name: "RollingUpdate", member: "rollingUpdate",
-			inner: []goField{{name: "MaxUnavailable", member: "maxUnavailable", zero: "0"},
-				{name: "MaxSurge", member: "maxSurge", zero: "0"}}}}
+			inner: []goField{{name: "MaxUnavailable", member: "maxUnavailable"}, {name: "MaxSurge", member: "maxSurge"}}}}
 	statefulStrategyFields = []goField{{name: "Type", member: "type"},
 		{name: "RollingUpdate", member: "rollingUpdate", inner: rollingStatefulFields}}
-	rollingStatefulFields = []goField{{name: "Partition", member: "partition", zero: "0"},
+	rollingStatefulFields = []goField{{name: "Partition", member: "partition"},
 		{name: "MaxUnavailable", member: "maxUnavailable"}}
 )
 

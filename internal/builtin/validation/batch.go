@@ -251,12 +251,11 @@ var (
 		inner: []goField{{name: "SucceededIndexes", member: "succeededIndexes"},
 			{name: "SucceededCount", member: "succeededCount"}}}}
 	failurePolicyFields = []goField{{name: "Rules", member: "rules",
-		inner: []goField{{name: "Action", member: "action", zero: `""`},
+		inner: []goField{{name: "Action", member: "action"},
 			{name: "OnExitCodes", member: "onExitCodes", inner: []goField{{name: "ContainerName", member: "containerName"},
-				{name: "Operator", member: "operator", zero: `""`}, {name: "Values", member: "values"}}},
+				{name: "Operator", member: "operator"}, {name: "Values", member: "values"}}},
 			{name: "OnPodConditions", member: "onPodConditions",
-				inner: []goField{{name: "Type", member: "type", zero: `""`},
-					{name: "Status", member: "status", zero: `""`}}}}}}
+				inner: []goField{{name: "Type", member: "type"}, {name: "Status", member: "status"}}}}}}
 )
 
 // job checks a Job but for its metadata.
