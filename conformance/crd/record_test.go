@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"plinth/conformance/internal/mutation"
+	recording "plinth/conformance/internal/recorder"
 	"plinth/internal/mutants"
 	"plinth/object"
 )
@@ -234,15 +234,16 @@ func (r *recorder) try(t *testing.T, w *write) bool {
 func (r *recorder) minimise(t *testing.T, w *write, mutant int) *write {
 	for _, ofOld := range []bool{false, true} {
 		for n := 0; ; {
-			doc, was, left := w.doc, w.was, n
+			doc, was := w.doc, w.was
+			from := &doc
 			if ofOld {
-				was = mutation.Without(was, &left).(map[string]any)
-			} else {
-				doc = mutation.Without(doc, &left).(map[string]any)
+				from = &was
 			}
-			if left >= 0 {
+			smaller, ok := recording.Without(*from, n, "apiVersion", "kind")
+			if !ok {
 				break
 			}
+			*from = smaller.(map[string]any)
 			if less := r.write(t, w.verb, doc, was); less != nil && less.Notices(mutant) {
 				w = less
 			} else {

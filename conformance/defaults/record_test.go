@@ -15,7 +15,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"plinth/conformance/internal/mutation"
+	"plinth/conformance/internal/recorder"
 	"plinth/conformance/internal/scheme"
 	"plinth/internal/mutants"
 	"plinth/object"
@@ -118,9 +118,8 @@ func (c *compared) minimise(t *testing.T, r *mutants.Recorder, mutant int) *comp
 		if err := json.Unmarshal([]byte(c.in), &doc); err != nil {
 			t.Fatal(err)
 		}
-		left := n
-		smaller := mutation.Without(doc, &left)
-		if left >= 0 {
+		smaller, ok := recorder.Without(doc, n, "apiVersion", "kind")
+		if !ok {
 			return c
 		}
 		less := compare(t, r, c.gvk, marshal(t, smaller))

@@ -18,7 +18,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"plinth/conformance/internal/mutation"
+	recording "plinth/conformance/internal/recorder"
 	"plinth/conformance/internal/vectors"
 	"plinth/internal/builtin/validation/validationtest"
 	"plinth/internal/mutants"
@@ -413,9 +413,8 @@ func (r *recorder) minimise(p *prepared, useful func(*prepared) bool) *prepared 
 			continue
 		}
 		for kept := 0; kept < 200; {
-			part := kept
-			smaller := mutation.Without(value, &part)
-			if part >= 0 {
+			smaller, ok := recording.Without(value, kept, "apiVersion", "kind")
+			if !ok {
 				break
 			}
 			if text, err := json.Marshal(smaller); err == nil && accept(p.WithValue(i, string(text))) {

@@ -15,19 +15,26 @@ func SmallerJSON(in []byte, n int, keep ...string) []byte {
 	if err := json.Unmarshal(in, &doc); err != nil {
 		return nil
 	}
-	left := n
-	if doc = without(doc, &left, keep); left >= 0 {
+	less, ok := Without(doc, n, keep...)
+	if !ok {
 		return nil
 	}
-	out, err := json.Marshal(doc)
+	out, err := json.Marshal(less)
 	if err != nil {
 		return nil
 	}
 	return out
 }
 
-// without returns a value without its n-th part, in the order of depth; n is negative afterwards if there was such a
-// part.
+// Without returns a JSON value without its n-th part, counted from the top; ok is false if it has no such part. The
+// members named in keep are not removed.
+func Without(v any, n int, keep ...string) (less any, ok bool) {
+	less = without(v, &n, keep)
+	return less, n < 0
+}
+
+// without returns a value without its n-th part, the parts of one level before those below them; n is negative
+// afterwards if there was such a part.
 func without(v any, n *int, keep []string) any {
 	switch v := v.(type) {
 	case map[string]any:
