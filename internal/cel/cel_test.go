@@ -214,3 +214,42 @@ func TestRulesBelowPlainLists(t *testing.T) {
 		}
 	}
 }
+
+// The text of errors and of warnings is bounded, even if each item below a long key breaks a rule that costs nothing.
+// Behind many warnings, an error is still found.
+//
+// SPEC: WRITE-6
+func TestReportsAreBounded(t *testing.T) {
+	const items = 5000
+	key := strings.Repeat("k", items)
+	typ := structural(t, `{type: object, properties: {spec: {type: object, additionalProperties: {type: array,
+		items: {type: integer, x-kubernetes-validations: [{rule: "false"}]}}}, z: {type: integer,
+		x-kubernetes-validations: [{rule: "self > 1"}]}}}`)
+	of := func(z int64) object.Value {
+		list := make([]object.Value, items)
+		for i := range list {
+			list[i] = object.IntOf(0)
+		}
+		return object.Fields("spec", object.Fields(key, object.ListOf(list...)), "z", object.IntOf(z))
+	}
+	rules := Compile(typ)
+	errs, _ := rules.Validate(t.Context(), of(0), parsed(t, "null"), nil)
+	size := 0
+	for _, text := range lines(errs) {
+		size += len(text)
+	}
+	if len(errs) == 0 || size > 2*maxReported {
+		t.Errorf("%d errors of %d bytes", len(errs), size)
+	}
+	errs, warnings := rules.Validate(t.Context(), of(0), of(2), nil)
+	size = 0
+	for _, text := range warnings {
+		size += len(text)
+	}
+	if len(warnings) == 0 || size > 2*maxReported {
+		t.Errorf("%d warnings of %d bytes", len(warnings), size)
+	}
+	if len(errs) != 1 || errs[0].Field != "z" {
+		t.Errorf("errors behind the warnings: %v", lines(errs))
+	}
+}

@@ -26,7 +26,17 @@ type validation struct {
 	over     bool // no further rule is run
 	errs     field.ErrorList
 	warnings []string
+	// The text of the errors and of the warnings: see maxReported.
+	reported, warned int
 }
+
+// maxReported bounds the text of the errors of one validation, and that of its warnings, but for the last one of each.
+// The cost budget does not bound it: a rule may cost next to nothing, and a path may contain a key of a megabyte, above
+// a million items that break the rule. An object with so many errors is refused without its other errors. Rules are
+// run on when the warnings reach the bound, as there may be errors yet.
+//
+// The reference has no such bound.
+const maxReported = 1 << 20
 
 // ratchet says whether the value at a place differs from the old one: an error in an unchanged value is only a
 // warning. here is the pair of new and old value. If the value has no counterpart, here is nil and around, the pair of
@@ -151,7 +161,20 @@ func (d *validation) rules(p *place, path *fielderrors.Place, v, old object.Valu
 	}
 }
 
-func (d *validation) add(err *field.Error) { d.errs = append(d.errs, err) }
+func (d *validation) add(err *field.Error) {
+	d.errs = append(d.errs, err)
+	d.reported += len(err.Field) + len(err.Detail)
+	if value, ok := err.BadValue.(string); ok {
+		d.reported += len(value)
+	}
+	d.over = d.over || d.reported > maxReported
+}
+
+func (d *validation) warn(err *field.Error) {
+	text := err.Error()
+	d.warnings = append(d.warnings, text)
+	d.warned += len(text)
+}
 
 // end adds an error after which no rule is run.
 func (d *validation) end(err *field.Error) {
@@ -186,12 +209,10 @@ func (d *validation) rule(p *place, rule *program, path *fielderrors.Place, v ob
 	if rule.fieldPath != "" {
 		where = where.Child(rule.fieldPath)
 	}
-	report := func(err *field.Error) {
-		if !rule.usesOldSelf && r.unchanged() {
-			d.warnings = append(d.warnings, err.Error())
-			return
-		}
-		d.add(err)
+	report := d.add
+	warns := !rule.usesOldSelf && r.unchanged()
+	if warns {
+		report = d.warn
 	}
 	detail, end := d.detail(rule, vars)
 	if end != nil {
@@ -203,7 +224,9 @@ func (d *validation) rule(p *place, rule *program, path *fielderrors.Place, v ob
 		}
 		return
 	}
-	report(wrong(where, kind, v, detail, rule.rule.Reason))
+	if !warns || d.warned <= maxReported {
+		report(wrong(where, kind, v, detail, rule.rule.Reason))
+	}
 }
 
 // wrong is the error of a rule that is false. It does not contain the value of objects and lists.
