@@ -40,7 +40,12 @@ type ConflictError struct {
 }
 
 // Error is the message of the reference. One conflict is named in the sentence; several are lists by manager, in the
-// order of the managers' identifiers.
+// order of the managers' identifiers:
+//
+//	Apply failed with 2 conflicts: conflicts with "hpa" with subresource "scale" using apps/v1:
+//	- .spec.replicas
+//	conflicts with "kubectl-edit" using apps/v1:
+//	- .spec.template.spec.containers[name="web"].image
 func (e *ConflictError) Error() string {
 	if len(e.Conflicts) == 1 {
 		c := &e.Conflicts[0]

@@ -73,7 +73,8 @@ var rank = [...]uint8{object.Int: 0, object.Float: 0, object.Number: 0, object.S
 
 // compareValues is a total order of values in which the integer 1 and the float 1.0 are equal: clients and conversions
 // write either, and an item of a set must stay the same item. Lists and maps compare by their first difference, and the
-// shorter one first if there is none.
+// shorter one first if there is none. Clients may write any values into managedFields and into sets; their depth is
+// that of a parsed document, which the parser bounds, and so is the recursion.
 //
 // An integer and a float are compared exactly. Turning both into floats is not transitive beyond 2^53, where several
 // integers have one float: with f = 2^53 as a float, 2^53 = f and f = 2^53+1, but 2^53 < 2^53+1. A trie could not be

@@ -99,7 +99,10 @@ func (s *fieldWalker) at(v object.Value, t *schema.Type) (marks, Set) {
 	return 0, s.items(v.Items(), t)
 }
 
-// expected is the word of the reference for the values that a type admits, or "" if this is one. Null always is.
+// expected is the word of the reference for the values that a type admits, or "" if this is one. Null always is. The
+// reference takes these types from its OpenAPI document (convertPrimitive in kube-openapi's schemaconv), in which a
+// string with a format other than byte is a scalar of any type, so that its merge accepts a number there. Decoding and
+// validation refuse it later.
 func expected(t *schema.Type, v object.Value) string {
 	is := v.Kind()
 	if is == object.Null {

@@ -269,7 +269,8 @@ func unionOf(sets []Set) Set {
 func (s Set) Minus(t Set) Set { return s.minus(t, owned, false) }
 
 // MinusAll is the paths of s that are neither in t nor below a path of t. It is for sets that name whole subtrees, such
-// as "status".
+// as "status": from {.spec.replicas, .status, .status.phase} with t = {.status}, MinusAll leaves .spec.replicas alone,
+// while Minus would also leave .status.phase.
 func (s Set) MinusAll(t Set) Set { return s.minus(t, owned, true) }
 
 // minus removes the paths that have one of these marks in t, and with deep also all paths below those. t may be the

@@ -24,7 +24,9 @@ const microLayout = "2006-01-02T15:04:05.000000Z07:00"
 // client that writes cpu: "0.5" again and again changes nothing (WRITE-3), and owns the same value as one that writes
 // 500m.
 
-// special decodes the types with their own UnmarshalJSON. An error of theirs ends the walk, as in Go.
+// special decodes the types with their own UnmarshalJSON. An error of theirs ends the walk, as in Go: encoding/json
+// keeps the first error about a wrong JSON type and continues, but returns the error of an Unmarshaler at once. If a
+// wrong type precedes a malformed quantity, the client gets the error of the quantity.
 func (w *walker) special(v object.Value, t *Type, at *step) object.Value {
 	switch t.Kind {
 	case Quantity:

@@ -24,8 +24,10 @@ const (
 //
 //	pause = waiters woken × wakeCost × 4 ÷ processors, at most maxPause; none below minPause
 //
-// so waking takes at most about a quarter of the processors, and on two processors up to nineteen watchers are never
-// delayed.
+// so, as long as the pause is shorter than maxPause, waking takes at most about a quarter of the processors, and on two
+// processors up to nineteen watchers are never delayed. More watchers than that bound allows, 200 on two processors,
+// take a larger part, since an event must not be late by more than maxPause. Each wake-up then returns all events of
+// the pause: 1,000 watchers of a resource with 500 changes a second are woken 50 times a second, for ten events each.
 //
 //	pending ≠ ∅  ⇒  a timer is running that calls wakePending
 //

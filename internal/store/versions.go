@@ -39,6 +39,10 @@ type collection struct {
 // Whether a collection may be changed in place is decided by comparing epochs; freeze starts a new one. So freezing
 // does not have to visit the collections:
 //
+// Example: at epoch 3 a list freezes the state, which begins epoch 4. The next write to Pods finds their collection at
+// epoch 3, so it copies its root, sets that to epoch 4 and changes it; further writes to Pods change it in place. The
+// collection of Nodes, which is not written to, stays shared at epoch 3 with every later snapshot.
+//
 //	collection.epoch ≤ versions.epoch
 //	collection.epoch < versions.epoch  ⇒  a snapshot may share the collection, and it is never changed again
 //	frozen ≠ nil  ⇒  nothing changed since freeze returned it, so the next snapshot is the same one

@@ -114,6 +114,10 @@ func (a attribute) outdated(s *Sidecar) bool {
 //	g is in the index at (t, prefix)  ⇔  g.waiters > 0 and no record since the join concerned (prefix, t)
 //	no map below terms is empty
 //
+// Example: 1,000 kubelets wait with the term spec.nodeName=n1 to n1000, and a scheduler without a term. When a Pod is
+// bound to n7, its new version has the field spec.nodeName=n7, the old one does not have it. fire removes the group
+// without a term and that of n7: two look-ups, and two wake-ups.
+//
 // Two sorts of versions cost more, as it is not known which terms they have: an unreadable version visits all groups,
 // and one whose fields were computed by another definition all groups with a field as their term. The opposite error,
 // leaving a group asleep, would lose an event.

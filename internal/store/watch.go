@@ -24,6 +24,12 @@ const (
 //	the batches so far, one after another = R(w, after),  ascending
 //	w ≤ after, and after ≤ the state's revision unless w is in the future
 //
+// Example: memory has the records after 900, and a client resumes a watch after 700. The first calls of Next read 701
+// to 900 from the log, without a lock, and the next ones the rest from memory, under a read lock. At the newest
+// revision, 950, the cursor joins a group and sleeps. Record 1000 is the first one that concerns the group: it removes
+// the group from the index and closes its channel. The cursor wakes, moves to 999, as no record between concerned it,
+// and reads 1000.
+//
 // after also advances over records that do not concern the cursor. So a watch without events keeps up with the horizon,
 // and can send its client the revision to resume from (a bookmark).
 type Cursor struct {

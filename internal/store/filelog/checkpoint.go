@@ -41,6 +41,8 @@ func (l *Log) writeCheckpoint(c *store.Checkpoint) error {
 // checkpoint writes the frames of a checkpoint: header, head, versions in parts, and the end with the number of
 // parts. Without that number a checkpoint that was cut off after a whole frame would look complete.
 //
+//	frameCheckpoint   framePart: head   framePart: versions   …   framePart: versions   frameEnd: number of parts
+//
 //	versions are ordered by resource and name, each key once; their revisions ≤ c.Revision
 //
 // Frames of a checkpoint have no synced offset, since none of them is used before all of it is synced. A restart
