@@ -22,13 +22,13 @@ type Rules struct {
 	used     atomic.Bool // since the cache's last sweep
 }
 
-// compiledRules is what is compiled of Rules.
+// compiledRules is the compiled form of Rules.
 type compiledRules struct {
 	root  *place
 	rules int // at and below root
 }
 
-// Compile returns the rules of a custom type without a cache: once compiled, they stay. Nothing is compiled yet.
+// Compile returns the rules of a custom type without a cache. They are compiled on first use, and then kept.
 func Compile(t *schema.Type) *Rules { return &Rules{t: func() *schema.Type { return t }} }
 
 // Validate runs the rules on an object, or on the object that replaces old; old is null for a new one. If a rule fails

@@ -38,7 +38,7 @@ func TestCacheLetsGo(t *testing.T) {
 			t.Errorf("idle rules are held: %v, %d, %v", rules.compiled.Load(), len(cache.rules), cache.timer)
 		}
 		if use(); asked != 2 {
-			t.Errorf("rules that were let go were compiled %d times", asked)
+			t.Errorf("dropped rules were compiled %d times", asked)
 		}
 		time.Sleep(3 * idle)
 	})
@@ -115,6 +115,6 @@ func TestPanicsAreErrors(t *testing.T) {
 		t.Errorf("errors are %v", errs)
 	}
 	if out := evaluate(t.Context(), nil, nil); out.err == nil || out.counted {
-		t.Errorf("a program that is not there: %+v", out)
+		t.Errorf("the absent program returns %+v", out)
 	}
 }

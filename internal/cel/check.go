@@ -18,7 +18,7 @@ const (
 	definitionLimit = 100_000_000 // of all rules of a schema together
 )
 
-// CheckOptions are what Check needs to know of the definition.
+// CheckOptions are properties of the definition on which Check depends.
 type CheckOptions struct {
 	// Skip says whether the rules at this path are not checked, because the schema there or below has other errors.
 	// Nil: all are checked.

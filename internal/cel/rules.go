@@ -23,7 +23,7 @@ type place struct {
 	once     sync.Once
 	programs []*program
 	usesOld  bool  // one of the programs uses oldSelf
-	err      error // why there are no programs
+	err      error // of compiling programs
 }
 
 type child struct {

@@ -33,9 +33,9 @@ func (h *Handler) list(rs *requestState) error {
 // writeList prints a collection while it is read, so it holds one buffer and not the whole list (LIST-8). Only YAML and
 // indented JSON, which are converted as a whole, are first printed into memory.
 //
-// The collection is read twice: once by Measure, and once to print it. Once the first bytes are sent, an error can only
-// break the answer off. Therefore everything that can fail happens before: the engine has already searched for
-// unreadable objects and converted old ones.
+// In protobuf the length of a list precedes it, so Measure reads the collection once before it is printed. Once the
+// first bytes are sent, an error can only break the answer off. Therefore everything that can fail happens before: the
+// engine has already searched for unreadable objects and converted old ones.
 func (rs *requestState) writeList(media wire.Media, rq *engine.Request, c *engine.Collection) error {
 	if media.Form == wire.AsPartial {
 		return notTheForm("you requested PartialObjectMetadata, but the requested object is a list (" +

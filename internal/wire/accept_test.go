@@ -82,7 +82,7 @@ func TestNegotiateWithoutTables(t *testing.T) {
 	const table = "application/json;as=Table;g=meta.k8s.io;v=v1"
 	without := Offer{NoTables: true}
 	if m, ok := without.Negotiate(table); ok {
-		t.Errorf("a Table where there is none: %+v", m)
+		t.Errorf("a Table was negotiated for a type without Tables: %+v", m)
 	}
 	if m, ok := without.Negotiate(table + ",application/yaml"); !ok || m != (Media{Encoding: YAML}) {
 		t.Errorf("falling back: %+v, %v", m, ok)

@@ -192,7 +192,7 @@ func TestEncodedCacheIsBounded(t *testing.T) {
 		}
 	}
 	if there != len(cache.entries) || there == 0 || there > 500 {
-		t.Errorf("%d forms are there, %d are counted", there, len(cache.entries))
+		t.Errorf("%d slots are filled, %d entries are counted", there, len(cache.entries))
 	}
 	runtime.KeepAlive(held)
 	clear(held)

@@ -21,7 +21,7 @@ func stored(t testing.TB, text string, revision int64) *engine.Object {
 	data := object.AppendObject(nil, parsed.Value)
 	at, ok := object.Locate(data)
 	if !ok {
-		t.Fatalf("%s is no stored object", data)
+		t.Fatalf("Locate fails on %s", data)
 	}
 	return &engine.Object{Data: data, Revision: revision, Sidecar: engine.NewSidecar(at)}
 }
@@ -172,7 +172,7 @@ func TestFrames(t *testing.T) {
 	table := NewFrames(r, Media{Form: AsTable, Version: "v1"}, NewTable(&engine.Request{Resource: r}, "v1", IncludeNone))
 	first, err := table.Append(nil, &engine.Event{Type: engine.Added, Object: o, Revision: 7})
 	if err != nil || !strings.Contains(string(first), `"columnDefinitions":[{"name":"Name"`) {
-		t.Errorf("the first event of a table tells its columns: %s, %v", first, err)
+		t.Errorf("the first event of a Table has no columns: %s, %v", first, err)
 	}
 	frame(t, table, engine.Event{Type: engine.Modified, Object: o, Revision: 7},
 		`{"type":"MODIFIED","object":{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7"},"columnDefinitions":null,"rows":[{"cells":["x",1,true,null],"object":null}]}}`+"\n")
