@@ -64,13 +64,13 @@ var quantities = []string{"allocatedResources", "capacity", "limits", "overhead"
 // verbatim is the member with content that the client alone knows.
 const verbatim = "parameters"
 
-// same says whether two values have the same meaning: an absent list equals an empty one, and two quantities are equal
-// if their amounts are, however they are written.
+// same says whether two values have the same meaning: in a map, an absent list equals an empty one, and two quantities
+// are equal if their amounts are, however they are written.
 func same(a, b object.Value) bool { return alike(a, b, "", false) }
 
 // alike is same for two values of the member key; amount says that the texts in them are quantities.
 func alike(a, b object.Value, key string, amount bool) bool {
-	if object.Equal(a, b) || hollow(a) && hollow(b) {
+	if object.Equal(a, b) {
 		return true
 	}
 	if a.Kind() != b.Kind() || key == verbatim {
