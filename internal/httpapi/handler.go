@@ -207,7 +207,7 @@ func (h *Handler) authenticate(rs *requestState) error {
 	}
 	if err != nil {
 		rs.auditRefusal(rs.attempted())
-		h.report(&h.logs.refusals, rs, slog.LevelDebug, "nobody is known by these credentials", "error", clip(err.Error()))
+		h.report(&h.logs.refusals, rs, slog.LevelDebug, "authentication has failed", "error", clip(err.Error()))
 		return apierr.NewUnauthorized()
 	}
 	if rs.user, rs.noted = id.User, id.Annotations; rs.user.Name == "" && len(rs.user.Groups) == 0 {

@@ -77,8 +77,8 @@ func (h *Handler) health(rs *requestState, endpoint, rest string) error {
 // run runs one check and logs its error.
 func (h *Handler) run(rs *requestState, check Check, endpoint string) error {
 	err := check.Run(rs.ctx)
-	if told := h.Metrics.Checked; told != nil {
-		told(check.Name, endpoint, err == nil)
+	if observe := h.Metrics.Checked; observe != nil {
+		observe(check.Name, endpoint, err == nil)
 	}
 	if err != nil {
 		h.report(&h.logs.checks, rs, slog.LevelWarn, "a health check has failed", "check", check.Name, "error", err)
