@@ -32,11 +32,39 @@ func (c *Conflict) By() string {
 	return text
 }
 
-// ConflictError is the error of an apply that would take fields from other managers. It is complete: all fields and all
-// managers, so that the user decides once. Whether to force is the user's decision, too (Writer.Force); this package
-// never chooses a winner.
+// ConflictError is the error of an apply that would take fields from other managers. It is complete up to a limit that
+// no human reads to: all fields and all managers, so that the user decides once. Whether to force is the user's
+// decision, too (Writer.Force); this package never chooses a winner.
 type ConflictError struct {
-	Conflicts []Conflict // grouped by manager, in the order of managedFields
+	Conflicts []Conflict // grouped by manager, in the order of managedFields; the first maxConflictText bytes of them
+	More      int        // the number of further conflicts
+	all       []conflict // those in Conflicts and the further ones
+	// addValues adds the values to the conflicts of this error, or of one with fewer conflicts.
+	addValues func(*ConflictError)
+}
+
+// maxConflictText bounds the text of the paths and managers of the conflicts that are listed, in bytes; the first
+// conflict is listed at any length. Each path is written out, although in the request many share a prefix: 100,000
+// fields below a key of a megabyte fit into a request, and their paths would be 100 GB of text.
+const maxConflictText = 4 << 20
+
+// Len is the number of conflicts.
+func (e *ConflictError) Len() int { return len(e.Conflicts) + e.More }
+
+// without is the error for the conflicts about other fields than those of the set, with values; nil if there are none.
+func (e *ConflictError) without(fields Set) *ConflictError {
+	var rest []conflict
+	for _, c := range e.all {
+		if lost := c.lost.Minus(fields); !lost.Empty() {
+			rest = append(rest, conflict{c.with, lost})
+		}
+	}
+	if len(rest) == 0 {
+		return nil
+	}
+	less := conflictError(rest)
+	e.addValues(less)
+	return less
 }
 
 // Error is the message of the reference. One conflict is named in the sentence; several are lists by manager, in the
@@ -46,8 +74,10 @@ type ConflictError struct {
 //	- .spec.replicas
 //	conflicts with "kubectl-edit" using apps/v1:
 //	- .spec.template.spec.containers[name="web"].image
+//
+// If not all conflicts are listed, a last line has the number of the others; the reference always lists all.
 func (e *ConflictError) Error() string {
-	if len(e.Conflicts) == 1 {
+	if e.Len() == 1 {
 		c := &e.Conflicts[0]
 		return fmt.Sprintf("Apply failed with 1 conflict: conflict with %s: %v", c.By(), c.Path)
 	}
@@ -64,7 +94,10 @@ func (e *ConflictError) Error() string {
 	for _, id := range slices.Sorted(maps.Keys(groups)) {
 		lines = append(lines, groups[id]...)
 	}
-	return fmt.Sprintf("Apply failed with %d conflicts: %s", len(e.Conflicts), strings.Join(lines, "\n"))
+	if e.More > 0 {
+		lines = append(lines, fmt.Sprintf("- … and %d more", e.More))
+	}
+	return fmt.Sprintf("Apply failed with %d conflicts: %s", e.Len(), strings.Join(lines, "\n"))
 }
 
 // conflict holds the fields that one manager would lose: those of its fields that the apply would add or change. A
@@ -77,17 +110,26 @@ type conflict struct {
 
 // conflictError is the error for these conflicts, as yet without values (addValues). The sets must not be empty.
 func conflictError(all []conflict) *ConflictError {
-	e := &ConflictError{}
+	e := &ConflictError{all: all}
+	size := 0
 	for _, c := range all {
+		by := len((&Conflict{With: c.with.Entry}).By())
 		c.lost.Each(func(p Path) {
+			if e.More == 0 {
+				size += by + len(p.String())
+			}
+			if len(e.Conflicts) > 0 && size > maxConflictText {
+				e.More++
+				return
+			}
 			e.Conflicts = append(e.Conflicts, Conflict{Path: slices.Clone(p), With: c.with.Entry})
 		})
 	}
 	return e
 }
 
-// addValues adds both values to each conflict. If the objects cannot be converted to the version of a manager, its
-// conflicts stay without.
+// addValues adds both values to each listed conflict. If the objects cannot be converted to the version of a manager,
+// its conflicts stay without.
 //
 // An apply may have as many conflicts as its list has items. Each object is therefore converted once per version, and
 // each list on the way is indexed once (finder): a search through the list for every conflict would take quadratic

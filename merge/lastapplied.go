@@ -42,13 +42,7 @@ func (k *Kind) applyAfterClientSide(live, intent object.Value, fields Set, w Wri
 	if !ok {
 		return object.Nil, nil, failed
 	}
-	rest := &ConflictError{}
-	for _, c := range conflicts.Conflicts {
-		if !set.Has(c.Path) {
-			rest.Conflicts = append(rest.Conflicts, c)
-		}
-	}
-	if len(rest.Conflicts) > 0 {
+	if rest := conflicts.without(set); rest != nil {
 		return object.Nil, nil, rest
 	}
 	w.Force = true

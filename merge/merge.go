@@ -322,7 +322,8 @@ func (k *Kind) apply(live, intent object.Value, set Set, w Writer, r *arena) (ob
 	if _, err := o.updateOwners(live, merged, me, w.Force); err != nil {
 		var conflict *ConflictError
 		if errors.As(err, &conflict) {
-			o.addValues(conflict, live, merged)
+			conflict.addValues = func(e *ConflictError) { o.addValues(e, live, merged) }
+			conflict.addValues(conflict)
 		}
 		return object.Nil, nil, err
 	}

@@ -11,7 +11,8 @@ import (
 
 // conflict is the error for the conflicts of an apply (SSA-4, BEY-2). The causes and the first line of the message are
 // the reference's, which clients parse. The lines after it are ours: for each field its path, its live value, its owner
-// and the value in the intent, and at the end the ways to resolve the conflict, as commands.
+// and the value in the intent, and at the end the ways to resolve the conflict, as commands. Beyond the limit of
+// merge.ConflictError, conflicts are only counted.
 func (rq *Request) conflict(live object.Value, e *merge.ConflictError) error {
 	err := &apierr.Error{Code: 409, Reason: apierr.Conflict, Details: &apierr.Details{}}
 	var told strings.Builder
@@ -23,6 +24,9 @@ func (rq *Request) conflict(live object.Value, e *merge.ConflictError) error {
 		})
 		fmt.Fprintf(&told, "\n  %s is %s, owned by %s; this apply wants %s", c.Path, rq.shown(c.Live), ownerText(&c.With),
 			rq.shown(c.Wanted))
+	}
+	if e.More > 0 {
+		fmt.Fprintf(&told, "\n  … and %d more", e.More)
 	}
 	told.WriteString("\n" + rq.waysOut())
 	err.Message = told.String()
