@@ -1,7 +1,10 @@
 package validation_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -94,5 +97,28 @@ func TestCertificateWithoutClock(t *testing.T) {
 	}
 	if errs := refused(time.Now); !slices.Equal(errs, []string{"FieldValueInvalid status.notBefore"}) {
 		t.Error(errs)
+	}
+}
+
+// The tables are in the form in which they are written: two cases that were merged into one another are not.
+func TestTablesAreFormatted(t *testing.T) {
+	tables, err := validationtest.Read("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range tables {
+		file := filepath.Join("testdata", table.Name+".txt")
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if formatted := table.Format(); !bytes.Equal(text, formatted) {
+			have, want := strings.Split(string(text), "\n"), strings.Split(string(formatted), "\n")
+			i := 0
+			for i < min(len(have), len(want)) && have[i] == want[i] {
+				i++
+			}
+			t.Errorf("%s:%d: %q should be %q", file, i+1, have[i], want[i])
+		}
 	}
 }
