@@ -51,3 +51,21 @@ func TestRulesOfKind(t *testing.T) {
 		}
 	}
 }
+
+// The subjects of the mandatory FlowSchemas (bootstrap.MandatoryFlowSchemaExempt and …CatchAll in the reference).
+func TestSubjectsOfMandatoryFlowSchemas(t *testing.T) {
+	for name, want := range map[string]string{
+		exempt: `[{"kind":"Group","group":{"name":"system:masters"}}]`,
+		catchAll: `[{"kind":"Group","group":{"name":"system:unauthenticated"}},` +
+			`{"kind":"Group","group":{"name":"system:authenticated"}}]`,
+	} {
+		subjects := fixedFlowSchemas[name].At("rules").Items()[0].At("subjects")
+		parsed, err := object.ParseJSON([]byte(want))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !object.Equal(subjects, parsed.Value) {
+			t.Errorf("%s: %s, should be %s", name, object.AppendObject(nil, subjects), want)
+		}
+	}
+}
