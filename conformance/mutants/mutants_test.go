@@ -75,7 +75,8 @@ func TestMutantsAreNoticed(t *testing.T) {
 	}
 }
 
-// Each package with rules is a target, and each target has its file.
+// Each package with rules is a target, and each target has its file. A mutant that no test notices is in it only with
+// the reason why none can: -update lists the others as well, as those that need a case.
 func TestEveryPackageIsATarget(t *testing.T) {
 	files := map[string]bool{}
 	listed, err := filepath.Glob("testdata/*")
@@ -94,6 +95,11 @@ func TestEveryPackageIsATarget(t *testing.T) {
 			t.Errorf("%s is the file of two targets", known.file)
 		}
 		delete(files, known.file)
+		for name, reason := range known.lines {
+			if reason == "" {
+				t.Errorf("%s: no test notices %s, and there is no reason", known.file, name)
+			}
+		}
 		if target.least < 300 {
 			t.Errorf("%s has no floor", target.pkg)
 		}
