@@ -46,7 +46,7 @@ var mutants = []struct{ file, old, new string }{
 	{"merge.go", "		if t == nil {\n			continue\n		}\n		if set",
 		"		if t == nil {\n			kept = append(kept, e)\n			continue\n		}\n		if set"},
 	{"merge.go", "len(o.entries) == 0 && live.At(\"metadata\", \"uid\").Str() != \"\"", "false"},
-	{"lastapplied.go", "		if !set.Has(c.Path) {\n", "		if set.Empty() {\n"},
+	{"conflict.go", "c.lost.Minus(fields); !lost.Empty()", "c.lost.Minus(fields); fields.Empty()"},
 	{"lastapplied.go", "	if annotations.At(LastApplied).Str() == \"\" {\n		return merged\n	}\n",
 		"	if true {\n		return merged\n	}\n"},
 	{"scale.go", "main.APIVersion, main.Time = apiVersion, \"\"", "main.APIVersion = apiVersion"},
