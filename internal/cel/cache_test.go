@@ -55,13 +55,17 @@ func TestCacheIsBounded(t *testing.T) {
 			if len(errs) != 1 {
 				t.Fatalf("errors are %v", errs)
 			}
+			cache.mu.Lock()
 			if cache.count() > most {
 				t.Fatalf("%d are held", cache.count())
 			}
+			cache.mu.Unlock()
 		}
+		cache.mu.Lock()
 		if len(cache.rules) == 0 || len(cache.rules) == 100 {
 			t.Errorf("the rules of %d types are held", len(cache.rules))
 		}
+		cache.mu.Unlock()
 		time.Sleep(3 * idle)
 	})
 }

@@ -217,7 +217,7 @@ func TestSigningRequests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if life := leaf.NotAfter.Sub(s.now); life < 59*time.Minute || life > 61*time.Minute || leaf.IsCA {
+	if life := leaf.NotAfter.Sub(s.now()); life < 59*time.Minute || life > 61*time.Minute || leaf.IsCA {
 		t.Errorf("it lasts %s, authority: %v", life, leaf.IsCA)
 	}
 	r := httptest.NewRequest("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", strings.NewReader("{}"))

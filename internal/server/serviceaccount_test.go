@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,18 +26,23 @@ import (
 // accounts is a server whose clock a test moves, with a ServiceAccount u/a.
 type accounts struct {
 	*Server
-	t   *testing.T
-	now time.Time
+	t     *testing.T
+	clock atomic.Pointer[time.Time] // of the server, whose goroutines read it
 }
+
+func (s *accounts) now() time.Time { return *s.clock.Load() }
+
+func (s *accounts) setNow(now time.Time) { s.clock.Store(&now) }
 
 func withAccounts(t *testing.T, edit func(*Config)) *accounts {
 	t.Helper()
-	s := &accounts{t: t, now: time.Now()}
+	s := &accounts{t: t}
+	s.setNow(time.Now())
 	c := Defaults()
 	dir := t.TempDir()
 	c.DataDir, c.Storage, c.SecurePort, c.Logger = dir, "memory", 0, slog.New(slog.DiscardHandler)
 	c.TokenAuthFile, c.AuthorizationModes, c.Now = tokenFile(t, dir), []string{"AlwaysAllow"},
-		func() time.Time { return s.now }
+		s.now
 	if edit != nil {
 		edit(&c)
 	}
@@ -124,7 +130,7 @@ const accountA = "system:serviceaccount:u:a"
 func TestBoundToken(t *testing.T) {
 	s := withAccounts(t, nil)
 	token, foreign := s.token(`{"expirationSeconds":600}`), s.token(`{"audiences":["vault"]}`)
-	start := s.now
+	start := s.now()
 	for _, c := range []struct {
 		after time.Duration
 		want  string
@@ -133,11 +139,11 @@ func TestBoundToken(t *testing.T) {
 		{11*time.Minute - time.Second, accountA + "{}"}, {11*time.Minute + 2*time.Second, "401"},
 		{time.Minute, accountA + "{}"},
 	} {
-		if s.now = start.Add(c.after); s.whose(token) != c.want {
+		if s.setNow(start.Add(c.after)); s.whose(token) != c.want {
 			t.Errorf("after %s it is %s, want %s", c.after, s.whose(token), c.want)
 		}
 	}
-	s.now = start
+	s.setNow(start)
 	for _, c := range []struct {
 		token     string
 		audiences []string
@@ -204,9 +210,9 @@ func TestTokenBoundToObject(t *testing.T) {
 	s.ask("DELETE", "/api/v1/namespaces/u/secrets/s", "", 200)
 	check("without Node and Secret", ofPod, "401", "401")
 	s.ask("DELETE", "/api/v1/namespaces/u/pods/p", "", 200) // which takes 100 s
-	s.now = s.now.Add(100*time.Second + 50*time.Second)
+	s.setNow(s.now().Add(100*time.Second + 50*time.Second))
 	check("when the Pod should have ended", ofPod, "401", "401")
-	s.now = s.now.Add(20 * time.Second)
+	s.setNow(s.now().Add(20 * time.Second))
 	check("when the Pod should have ended a minute ago", "401", "401", "401")
 }
 
@@ -292,7 +298,7 @@ func TestTokenRequest(t *testing.T) {
 	projected := s.ask("POST", path,
 		`{"spec":{"expirationSeconds":3607,"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"p"}}}`, 201)
 	if got, want := projected.At("status", "expirationTimestamp").Str(),
-		s.now.Add(3607*time.Second).UTC().Format(time.RFC3339); got != want {
+		s.now().Add(3607*time.Second).UTC().Format(time.RFC3339); got != want {
 		t.Errorf("a token of a Pod is told to end at %s, want %s", got, want)
 	}
 	var claims struct {
@@ -335,7 +341,7 @@ func TestTokenRequest(t *testing.T) {
 	}
 	token, counted := projected.At("status", "token").Str(), &s.verifier.Counters
 	for _, after := range []time.Duration{time.Minute, 3600 * time.Second} {
-		if s.now = s.now.Add(after); !strings.HasPrefix(s.whose(token), accountA) {
+		if s.setNow(s.now().Add(after)); !strings.HasPrefix(s.whose(token), accountA) {
 			t.Errorf("%s later it is %s", after, s.whose(token))
 		}
 	}
@@ -365,7 +371,7 @@ func TestLegacyToken(t *testing.T) {
 		t.Errorf("it is %s", got)
 	}
 	if used := s.ask("GET", path, "", 200).At("metadata", "labels",
-		access.LegacyTokenLastUsed).Str(); used != s.now.UTC().Format(time.DateOnly) {
+		access.LegacyTokenLastUsed).Str(); used != s.now().UTC().Format(time.DateOnly) {
 		t.Errorf("it was last used on %q", used)
 	}
 	s.ask("PATCH", path, `{"metadata":{"labels":{"kubernetes.io/legacy-token-invalid-since":"2026-01-01"}}}`, 200)
@@ -387,7 +393,7 @@ func TestBootstrapTokens(t *testing.T) {
 	const path, token = "/api/v1/namespaces/kube-system/secrets", "abcdef.0123456789abcdef"
 	data := map[string]string{
 		"token-id": "abcdef", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true",
-		"expiration":        s.now.Add(time.Hour).UTC().Format(time.RFC3339),
+		"expiration":        s.now().Add(time.Hour).UTC().Format(time.RFC3339),
 		"auth-extra-groups": "system:bootstrappers:b,system:bootstrappers:a",
 	}
 	write := func(method, at, key, value string) {
@@ -421,7 +427,7 @@ func TestBootstrapTokens(t *testing.T) {
 		}
 	}
 	write("PUT", path+"/bootstrap-token-abcdef", "", "")
-	if s.now = s.now.Add(2 * time.Hour); s.whose(token) != "401" {
+	if s.setNow(s.now().Add(2 * time.Hour)); s.whose(token) != "401" {
 		t.Errorf("after its time it is %s", s.whose(token))
 	}
 }
