@@ -316,7 +316,15 @@ func onlyAdds(term, was object.Value) bool {
 	return true
 }
 
+// maxDiffed is the length of the two texts, in bytes, up to which their difference is shown. Finding it takes time
+// quadratic in the number of lines: for a Pod of a megabyte, which the reference shows as well, more than a minute.
+const maxDiffed = 1 << 16
+
 // difference shows where two values differ.
 func difference(was, now object.Value) string {
-	return diff.Diff(json.RawMessage(object.AppendJSON(nil, was)), json.RawMessage(object.AppendJSON(nil, now)))
+	a, b := object.AppendJSON(nil, was), object.AppendJSON(nil, now)
+	if len(a)+len(b) > maxDiffed {
+		return "(too long to be compared)"
+	}
+	return diff.Diff(json.RawMessage(a), json.RawMessage(b))
 }

@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -67,5 +68,19 @@ func TestSubjectsOfMandatoryFlowSchemas(t *testing.T) {
 		if !object.Equal(subjects, parsed.Value) {
 			t.Errorf("%s: %s, should be %s", name, object.AppendObject(nil, subjects), want)
 		}
+	}
+}
+
+// The difference of long values is not shown: it would take time quadratic in their length.
+func TestDifferenceIsBounded(t *testing.T) {
+	const longest = 65536 - 2*len(`["",1]`) // of the strings in both values
+	of := func(length int, n int64) object.Value {
+		return object.ListOf(object.StringOf(strings.Repeat("a", length)), object.IntOf(n))
+	}
+	if have := difference(of(longest/2, 1), of(longest/2, 2)); !strings.Contains(have, "1") || len(have) < longest/2 {
+		t.Errorf("the difference of short values is %.100q", have)
+	}
+	if have := difference(of(longest/2, 1), of(longest/2+1, 2)); have != "(too long to be compared)" {
+		t.Errorf("the difference of long values is %.100q", have)
 	}
 }
