@@ -376,7 +376,7 @@ func TestManyPorts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var body strings.Builder
-			for i := range 20000 {
+			for i := range manyPorts {
 				fmt.Fprintf(&body, ","+test.port, i+1)
 			}
 			for _, kind := range []string{"NodePort", "LoadBalancer", "ClusterIP"} {

@@ -10,7 +10,6 @@ import (
 
 	"plinth/internal/builtin"
 	"plinth/internal/engine"
-	"plinth/internal/invariants"
 	"plinth/internal/store"
 	"plinth/internal/store/memlog"
 )
@@ -67,34 +66,6 @@ func count(tb testing.TB, e *engine.Engine, rq *engine.Request, o engine.ListOpt
 		n++
 	}
 	return n
-}
-
-// A selection reads sidecars and parses no objects: the allocations of a selected list depend neither on the size of
-// the objects nor on their number.
-//
-// SPEC: LIST-7, LIST-8
-func TestSelectedListsParseNothing(t *testing.T) {
-	small, rq := nodePods(t, 10)
-	large, rqLarge := nodePods(t, 20_000)
-	limit := 40.0
-	if invariants.Enabled { // assertions allocate, here and in the store
-		limit = 1000
-	}
-	for name, o := range selections(t) {
-		want := listed / 100
-		if o.Limit > 0 {
-			want = int(o.Limit)
-		}
-		if n, m := count(t, small, rq, o), count(t, large, rqLarge, o); n != want || m != want {
-			t.Errorf("%s: selects %d small and %d large objects, should be %d", name, n, m, want)
-		}
-		few := testing.AllocsPerRun(20, func() { count(t, small, rq, o) })
-		many := testing.AllocsPerRun(20, func() { count(t, large, rqLarge, o) })
-		t.Logf("%s: %v allocations with small objects, %v with large ones", name, few, many)
-		if many > few || few > limit {
-			t.Errorf("%s: %v allocations with small objects, %v with large ones", name, few, many)
-		}
-	}
 }
 
 // BenchmarkSelectedList reads a hundredth of 1,000 Pods: of 0.3 kB and of 20 kB, most recent and at any version.
