@@ -175,11 +175,12 @@ type graph struct {
 	title   string
 	comment string // lines that begin with #
 	differs string // why Plinth's result is known to differ
+	either  string // why two results are possible, on both servers
 	line    int
 	steps   []step
 	want    string // the reference's results, at each wait
 
-	differently string // Plinth's results, if differs is set
+	differently string // Plinth's results, if differs is set; the second ones, if either is
 }
 
 // file holds the cases of one file of testdata.
@@ -200,6 +201,10 @@ func parseFile(name, text string) (*file, error) {
 				g.differs = strings.TrimSpace(reason)
 				continue
 			}
+			if reason, ok := strings.CutPrefix(line, "@either "); ok {
+				g.either = strings.TrimSpace(reason)
+				continue
+			}
 			step, err := parseStep(strings.TrimSpace(line))
 			if err != nil {
 				return nil, err
@@ -216,6 +221,9 @@ func (f *file) print() []byte {
 		section := records.Section{Title: g.title, Step: g.comment, Answer: g.want}
 		if g.differs != "" {
 			section.Step, section.Differently = g.comment+"@differs "+g.differs+"\n", g.differently
+		}
+		if g.either != "" {
+			section.Step, section.Differently = g.comment+"@either "+g.either+"\n", g.differently
 		}
 		section.Step += g.text()
 		return section

@@ -158,14 +158,7 @@ func (t *taskObject) delete(ctx context.Context, how engine.Propagation) error {
 // for this object is gone then, or is kept by other finalizers and keeps the object, which is deleted with it in the
 // background. The reference does the same, as its delete has the precondition that the references have not changed.
 func (t *taskObject) deleteInForeground(ctx context.Context, refs []reference) error {
-	closes := false
-	t.Engine.Dependents(t.o.Sidecar.UID, func(d *engine.Object) bool {
-		if t.collectable(d.Key.Resource) != nil {
-			closes, _ = finalizing(d)
-		}
-		return !closes
-	})
-	if closes && slices.ContainsFunc(refs, func(r reference) bool { return r.blocks }) {
+	if t.closesCycle(t.o) && slices.ContainsFunc(refs, func(r reference) bool { return r.blocks }) {
 		if err := t.unblock(ctx); err != nil {
 			return err
 		}
@@ -177,6 +170,17 @@ func (t *taskObject) deleteInForeground(ctx context.Context, refs []reference) e
 		return errUnblocked
 	}
 	return t.delete(ctx, engine.Foreground)
+}
+
+// closesCycle says whether an object may close a cycle of objects that wait for each other: a dependent of it waits.
+func (c *collector) closesCycle(o *engine.Object) (closes bool) {
+	c.Engine.Dependents(o.Sidecar.UID, func(d *engine.Object) bool {
+		if c.collectable(d.Key.Resource) != nil {
+			closes, _ = finalizing(d)
+		}
+		return !closes
+	})
+	return closes
 }
 
 // errUnblocked means that an object has to be examined again, since it no longer blocks its owners.
@@ -261,10 +265,22 @@ func (t *taskObject) patch(ctx context.Context, metadata object.Value) error {
 }
 
 // release removes the finalizer foregroundDeletion from the object if no dependent blocks its deletion.
+//
+// The problem: dependents that do not block are deleted with the object only if they are examined while it waits.
+// Otherwise other finalizers could keep the object, and then it keeps them, so the result would depend on which worker
+// is first. So they are examined before the finalizer is removed. Those that close a cycle are not, since they are
+// examined after their owners were released (deleteInForeground).
 func (t *taskObject) release(ctx context.Context) error {
 	if waits, _ := finalizing(t.o); !waits || t.blocked(ctx) {
 		return nil
 	}
+	t.Engine.Dependents(t.o.Sidecar.UID, func(d *engine.Object) bool {
+		if !d.Sidecar.Deleting && !t.closesCycle(d) {
+			// An error does not hold back the object: the dependent's own task is tried again.
+			_ = t.do(ctx, task{examine, d.Key}, notes{})
+		}
+		return ctx.Err() == nil
+	})
 	return t.finalized(ctx, engine.ForegroundFinalizer)
 }
 
