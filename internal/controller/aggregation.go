@@ -198,7 +198,7 @@ func labelSelector(v object.Value) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(s)
 }
 
-// sidecarLabels returns the labels of an object as a selector matches them.
+// sidecarLabels are the labels of an object as a labels.Labels, which selectors match.
 type sidecarLabels struct{ of *engine.Object }
 
 func (l sidecarLabels) Lookup(label string) (string, bool) {

@@ -35,7 +35,7 @@ type Certificates struct {
 	Logger   *slog.Logger
 	Now      func() time.Time // nil: time.Now
 	// Authority and PrivateKey sign certificates. Life is the validity of a certificate whose request does not specify
-	// one.
+	// one, and the longest that a request can get.
 	Authority  *x509.Certificate
 	PrivateKey crypto.Signer
 	Life       time.Duration
@@ -94,7 +94,7 @@ func (c *Certificates) Clean(ctx context.Context) {
 		})
 }
 
-// is says whether a condition of the request is True, and when it was last updated.
+// is says whether the request has a condition whose status is not False, and when that was last updated.
 func (r *signingRequest) is(condition string) (at time.Time, ok bool) {
 	for _, c := range r.obj.At("status", "conditions").Items() {
 		if c.At("type").Str() == condition && c.At("status").Str() != "False" {
@@ -172,8 +172,8 @@ func (r *signingRequest) sign(ctx context.Context) error {
 		"certificate"))
 }
 
-// Certificates are valid from a little before they are made, for clients whose clock is slow. A requested validity
-// shorter than shortLife counts from now on, a longer one from the beginning of the validity.
+// Certificates are valid from a little before they are made, for clients whose clock is slow. A validity shorter than
+// shortLife counts from now; any other one counts from NotBefore.
 const (
 	backdate  = 5 * time.Minute
 	shortLife = 8 * time.Hour
@@ -296,8 +296,8 @@ func ofKubelet(request *x509.CertificateRequest, usages []string, serves bool) e
 	return nil
 }
 
-// approve approves the request for the client certificate of a node, if its user is authorized to: the node for
-// itself, or another user for a node.
+// approve approves the request for the client certificate of a node, if its user may make such requests: a node for
+// itself (selfnodeclient), or any user for a node (nodeclient).
 func (r *signingRequest) approve(ctx context.Context) error {
 	_, approved := r.is("Approved")
 	_, denied := r.is("Denied")
@@ -353,7 +353,7 @@ const (
 	pendingLife = 24 * time.Hour
 )
 
-// clean deletes the request when its time is over; before that it returns when to call again.
+// clean deletes the request when its time is over; before that it returns how long to wait until then.
 func (r *signingRequest) clean(ctx context.Context) (time.Duration, error) {
 	var ends time.Time
 	until := func(at time.Time, life time.Duration) {

@@ -17,7 +17,7 @@ import (
 // kube-controller-manager.
 const collectManager = "kube-controller-manager"
 
-// attempts is how often a task is tried again at once after a conflict.
+// attempts is how often a task is executed in a row while it ends with a conflict.
 const attempts = 10
 
 // do executes a task. Each attempt reads the newest version of the object.
@@ -155,8 +155,9 @@ func (t *taskObject) delete(ctx context.Context, how engine.Propagation) error {
 // delete several objects of one cycle in the foreground, these wait for each other, as in the reference.)
 //
 // An object that was made not to block is examined again once its owners have been looked at: an owner that waited only
-// for this object is gone then, or is kept by other finalizers and keeps the object, which is deleted with it in the
-// background. The reference does the same, as its delete has the precondition that the references have not changed.
+// for this object is gone then; or other finalizers keep it, then the object stays until the owner is gone, and is
+// deleted in the background. The reference does the same, as its delete has the precondition that the references have
+// not changed.
 func (t *taskObject) deleteInForeground(ctx context.Context, refs []reference) error {
 	if t.closesCycle(t.o) && slices.ContainsFunc(refs, func(r reference) bool { return r.blocks }) {
 		if err := t.unblock(ctx); err != nil {

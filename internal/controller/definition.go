@@ -91,7 +91,7 @@ func (c *Definitions) empty(ctx context.Context, e *emptier, definition *engine.
 	}
 	err = c.release(ctx, e.of, definition.Key.Name, reason, message)
 	// The change of another client arrives as an event.
-	if apierr.Is(err, apierr.NotFound) || apierr.Is(err, apierr.Conflict) { //
+	if apierr.Is(err, apierr.NotFound) || apierr.Is(err, apierr.Conflict) {
 		return left, nil
 	}
 	return left, err

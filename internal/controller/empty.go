@@ -265,8 +265,7 @@ func (w *worker) follow(ctx context.Context, kind leftKind, namespace string, en
 			tell(gone)
 		}
 	}
-	// The history does not reach back so far, or the type is served in another form or not any more: make another
-	// pass.
+	// The history does not reach back so far, or the type is served in another form or no longer: make another pass.
 	if pause(ctx, minRetry) {
 		tell(0)
 	}
@@ -275,8 +274,8 @@ func (w *worker) follow(ctx context.Context, kind leftKind, namespace string, en
 // deletion returns the options with which a controller deletes an object.
 type deletion func(o *engine.Object) engine.DeleteOptions
 
-// inBackground is the option for deletes of all objects in a namespace: dependents are deleted anyway, so the deletes
-// neither wait for them nor orphan them.
+// inBackground is the deletion of the contents of a namespace or a definition: it neither waits for dependents nor
+// orphans them.
 func inBackground(*engine.Object) engine.DeleteOptions {
 	return engine.DeleteOptions{PropagationPolicy: "Background"}
 }

@@ -34,14 +34,14 @@ import (
 //     reference to that owner is removed if it has another one.
 //
 // The decision depends on the newest state, not on the change that caused it, and is written on the precondition that
-// the object has not changed since. Once the history is read to its end and the worklist is
-// empty:
+// the object has not changed since. Once the history is read to its end and the worklist is empty:
 //
-//	an object has references  ⇒  one of them is to an owner that exists, or of which it is unknown whether it exists
+//	an object that is not being deleted has references
+//	  ⇒  one of them is to an owner that exists, or of which it is unknown whether it exists
 //
 // It holds because the later of two changes, the deletion of the owner and the creation of the dependent, is handled
-// in a state that shows both: if the owner was deleted first, the dependent is examined when it is created;
-// if the dependent was created first, the index has it when the owner is deleted.
+// in a state that shows both: if the owner was deleted first, the dependent is examined when it is created; if the
+// dependent was created first, the index has it when the owner is deleted.
 //
 // The obvious way, to follow the changes alone, fails after a restart: a server that is killed after the deletion of an
 // owner and before that of its dependents would never delete these. So all objects with references are examined at the
@@ -76,7 +76,8 @@ type collector struct {
 	//
 	//	u ∈ waiting ⇔ the last version of u that was read is being deleted and has the finalizer foregroundDeletion
 	waiting map[string]*waiter
-	// missing are the types of owners that are not served; above maxMissing it only records that there are some.
+	// missing are the types of owners that are not served; missingMore means that there are more than maxMissing, not
+	// all of which are recorded.
 	missing     map[ownerType]bool
 	missingMore bool
 	followed    atomic.Int64 // the revision of the last change that was read
@@ -164,7 +165,7 @@ func (c *collector) follow(ctx context.Context, first bool) error {
 	}
 }
 
-// served says whether one of the missing types of owners is served now.
+// served says whether one of the missing types of owners is served now, or may be because not all are recorded.
 func (c *collector) served(types *engine.Types) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -424,7 +425,7 @@ func (c *collector) ownerResource(ref reference) *engine.Resource {
 	r := c.Registry.Now().OfKind(ref.apiVersion, ref.kind)
 	if r != nil {
 		if r.Stored == nil {
-			return nil // it never exists, and is never gone
+			return nil // virtual: its objects are not stored, so whether one exists is unknown
 		}
 		return r
 	}

@@ -21,7 +21,7 @@ import (
 // A token that was not used for a period first gets the label invalid-since: authentication refuses it then, and a user
 // who needs it can remove the label. If it is not used for another period after that, the Secret is deleted. The use of
 // a token is recorded by its day, in the label last-used, since the day in the ConfigMap access.LegacyTokenTracking:
-// without a label it is not known to have been used before that day.
+// whether a token without the label was used before that day is unknown.
 //
 // It looks at a Secret when it changes, and then once a day, which is the reference's interval: Pods and
 // ServiceAccounts can end the use of a Secret without changing it.
@@ -66,8 +66,8 @@ func (c *TokenCleaner) Run(ctx context.Context) {
 	}).run(ctx)
 }
 
-// clean marks a Secret invalid, or deletes it, if it is time to. Days are compared as the strings that labels are:
-// their order is that of time.
+// clean marks a Secret invalid, or deletes it, if it is time to. Days are compared as strings, as they are in labels:
+// in the format time.DateOnly that is the order of time.
 func (c *TokenCleaner) clean(ctx context.Context, o *engine.Object, obj object.Value) error {
 	now := c.Now().UTC()
 	begin := now.Add(-c.Period)
