@@ -7,8 +7,8 @@
 // The client only gets 401. The reason is for TokenReviews and the debug log. No error contains a token.
 //
 // What a stranger can cost: requests without valid credentials are authenticated before any limit on concurrent
-// requests holds. Therefore results are cached (per connection for certificates, per token in [Cached]), the number of
-// lookups that leave the process is bounded, and headers are parsed in linear time.
+// requests applies. Therefore results are cached (per connection for certificates, per token in [Cached]), the number
+// of lookups that leave the process is bounded, and headers are parsed in linear time.
 package auth
 
 import (

@@ -195,7 +195,7 @@ func TestLookupsAreBounded(t *testing.T) {
 	}
 }
 
-// Only the compact form has an issuer, and a text that is not one costs no more than its length.
+// Only the compact form has an issuer, and refusing any other text takes time linear in its length.
 //
 // SPEC: AUTH-1
 func TestUnverifiedIssuer(t *testing.T) {
@@ -322,7 +322,7 @@ func signed(t testing.TB, subject pkix.Name, by *tls.Certificate, edit func(*x50
 	return c
 }
 
-// sign is signed with an error, for subjects that a certificate cannot have.
+// sign returns a certificate like signed, or an error for a subject that a certificate cannot have.
 func sign(subject pkix.Name, by *tls.Certificate, edit func(*x509.Certificate)) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

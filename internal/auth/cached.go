@@ -22,10 +22,10 @@ const (
 
 var errManyLookups = errors.New("too many tokens are being authenticated at the moment")
 
-// Cached caches the results of other Tokens, which ask another server: valid tokens for validFor, tokens of nobody for
-// invalidFor; 0 turns caching off. Errors are not cached. Concurrent requests with the same token cause one lookup.
+// Cached caches the results of other Tokens, which ask another server: valid tokens for validFor, unrecognized tokens
+// for invalidFor; 0 turns caching off. Errors are not cached. Concurrent requests with the same token cause one lookup.
 //
-// Problem: anybody can send new tokens as fast as the network allows, and each lookup may take as long as the other
+// Problem: any client can send new tokens as fast as the network allows, and each lookup may take as long as the other
 // server needs. A lookup cannot simply end with its request: other requests with the token may wait for it, and a
 // client that cancels early would never fill the cache. So lookups outlive their requests, and a stranger could collect
 // any number of them. Therefore:

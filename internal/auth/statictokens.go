@@ -13,7 +13,7 @@ import (
 )
 
 // StaticTokens are the users of --token-auth-file, by the SHA-256 of their tokens. With hashes as keys, the time of a
-// lookup does not tell how many bytes of a guessed token are right.
+// lookup does not reveal how many bytes of a guessed token are right.
 type StaticTokens map[[sha256.Size]byte]access.User
 
 // ReadTokens reads a file in the format of --token-auth-file: lines of token,user,uid[,"group,group"]. Errors name the

@@ -17,7 +17,7 @@ import (
 type Config struct {
 	// Own are the issuers of service accounts, which a Configuration must not have.
 	Own []string
-	// Algorithms are the accepted signature algorithms; none: all that public keys can verify.
+	// Algorithms are the accepted signature algorithms; none: all asymmetric ones of RFC 7518.
 	Algorithms []string
 	Logger     *slog.Logger
 	Now        func() time.Time
@@ -32,7 +32,7 @@ type Metrics struct {
 	Fetched func(issuer string, keys []byte)
 }
 
-// allAlgorithms are the signature algorithms that a public key can verify.
+// allAlgorithms are the asymmetric signature algorithms of RFC 7518.
 var allAlgorithms = []string{"ES256", "ES384", "ES512", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512"}
 
 // Authenticators authenticates the tokens of the issuers of one configuration. It contacts no issuer before Start. It

@@ -14,9 +14,9 @@ import (
 const maxClaimIssuers = 32
 
 // distributed resolves a distributed claim (OpenID Connect Core 1.0, 5.6.2): the token names an endpoint, whose
-// response is a token with the claim, of an issuer of its own. The discovery of that issuer starts with its first
-// token; until it has succeeded, the claim is an error. Only tokens with a verified signature get here, so that
-// strangers cannot make the server call endpoints.
+// response is another token with the claim, which may have a different issuer. The discovery of that issuer starts with
+// its first token; until it has succeeded, the claim is an error. Only tokens with a verified signature get here, so
+// that strangers cannot make the server call endpoints.
 type distributed struct {
 	ctx   context.Context
 	claim string

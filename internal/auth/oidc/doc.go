@@ -11,11 +11,11 @@
 //
 // # Keys
 //
-// Problem: an issuer replaces its keys at times that nobody announces, and a token must be accepted as soon as it is
-// signed with a new key. To fetch the keys for each token would be slow, and to fetch them at an interval would refuse
-// good tokens until then. So keys are kept without an end, and fetched again when a token comes that none of them
-// verifies (RemoteKeySet of the library). Anybody can send such tokens; requests that come during a fetch wait for it,
-// so that there is one fetch per issuer at a time. A response of an issuer is limited to 4 MiB and 30 s.
+// Problem: an issuer replaces its keys without announcement, and a token must be accepted as soon as it is signed with
+// a new key. To fetch the keys for each token would be slow, and to fetch them at an interval would refuse good tokens
+// until then. So keys are kept without an expiry, and fetched again when a token arrives that none of them verifies
+// (RemoteKeySet of the library). Any client can send such tokens; requests that arrive during a fetch wait for it, so
+// that there is one fetch per issuer at a time. A response of an issuer is limited to 4 MiB and 30 s.
 //
 // At start only the file is read and its expressions are compiled. The issuers are contacted in the background.
 package oidc

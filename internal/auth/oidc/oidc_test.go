@@ -43,7 +43,7 @@ func parsed(t *testing.T, text string) *Configuration {
 
 func quiet() Config { return Config{Logger: slog.New(slog.DiscardHandler), Now: time.Now} }
 
-// started are the authenticators of a configuration, when they know their issuers.
+// started returns the authenticators of a configuration, after the discovery of their issuers.
 func started(t *testing.T, text string) *Authenticators {
 	t.Helper()
 	a, err := New(parsed(t, text), quiet())
@@ -394,8 +394,8 @@ func TestBadSettings(t *testing.T) {
 	}
 }
 
-// A configuration is refused, or it is the same when it is written down and read again; authenticators are made of it,
-// or they say why not.
+// A configuration is refused by Parse, or it is unchanged after it is encoded and parsed again; New then returns either
+// authenticators or an error.
 func FuzzConfiguration(f *testing.F) {
 	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n"
 	f.Add([]byte(head + "anonymous: {enabled: true, conditions: [{path: /livez}]}"))

@@ -147,7 +147,7 @@ func (s *source) discover(ctx context.Context) (*verifier, error) {
 	c := &oidclib.Config{SupportedSigningAlgs: v.algorithms, Now: v.now}
 	if len(s.audiences) == 1 {
 		c.ClientID = s.audiences[0]
-	} else { // the library knows one audience
+	} else { // the library supports only one audience
 		c.SkipClientIDCheck = true
 	}
 	v.by = oidclib.NewVerifier(s.issuer, keys, c)

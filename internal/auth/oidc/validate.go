@@ -204,8 +204,8 @@ func (v *validation) audiences(i *Issuer, path *field.Path) {
 	}
 }
 
-// authorities returns the certificates of a PEM text. As in the reference, other blocks are skipped, and so is
-// everything after text that is not PEM.
+// authorities returns the certificates of a PEM text. As in the reference, other blocks and text between blocks are
+// skipped.
 func authorities(text string) (*x509.CertPool, error) {
 	pool, found := x509.NewCertPool(), false
 	for rest := []byte(text); len(rest) > 0; {

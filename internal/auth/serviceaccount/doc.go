@@ -9,6 +9,6 @@
 // both, and can publish the public ones.
 //
 // The result of verifying a signature never changes while the keys are the same, and they are read at start, so it is
-// cached without an end. The objects are looked up for every request, so a token is invalid for the next request after
-// its ServiceAccount or Pod was deleted.
+// cached without an expiry. The objects are looked up for every request, so a token is invalid for the next request
+// after its ServiceAccount or Pod was deleted.
 package serviceaccount

@@ -18,7 +18,7 @@ type Keys struct {
 	signer jose.Signer // nil: no tokens can be issued
 }
 
-// NewKeys returns the keys that tokens are verified with, and the one that they are signed with; nil if there is none.
+// NewKeys returns Keys that verify tokens with the public keys, and sign them with the private one, which may be nil.
 // The keys are RSA keys, or ECDSA keys on P-256, P-384 or P-521; others are an error.
 func NewKeys(public []crypto.PublicKey, private crypto.Signer) (*Keys, error) {
 	k := &Keys{}

@@ -33,8 +33,8 @@ func (o *Objects) get(ctx context.Context, resource, namespace, name string) (*e
 	return result.Object, nil
 }
 
-// MarkUsed sets the label of the Secret of a legacy token that has the day of its last use. The UID in the patch lets
-// it fail if the Secret has been replaced by another one with the same name.
+// MarkUsed records the day of the last use of a legacy token, in a label of its Secret. The UID in the patch makes it
+// fail if the Secret has been replaced by another one with the same name.
 func (o *Objects) MarkUsed(ctx context.Context, secret *engine.Object, today string) error {
 	namespace, name, _ := strings.Cut(secret.Key.Name, "/")
 	rq := &engine.Request{Resource: o.types["secrets"], Namespace: namespace, Name: name, FieldManager: "kube-apiserver"}

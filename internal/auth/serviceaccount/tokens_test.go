@@ -140,8 +140,8 @@ func (w *world) signed(more ...any) string {
 	return token
 }
 
-// verify expects a token to be valid, or refused with an error that contains text. A token that is another
-// authenticator's has the error "unknown".
+// verify expects a token to be valid, or refused with an error that contains text. The error of a token of another
+// authenticator is "unknown".
 func (w *world) verify(what, token string, audiences []string, text string) *access.Identity {
 	w.Helper()
 	id, err := w.verifier.Token(w.Context(), token, audiences)

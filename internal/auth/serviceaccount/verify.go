@@ -29,8 +29,8 @@ type Verifier struct {
 	// Audiences are those of this server.
 	Audiences []string
 	Objects   *Objects
-	// Lookup is --service-account-lookup: the Secret and the ServiceAccount of a legacy token are looked up. Without it,
-	// the signature is enough.
+	// Lookup is --service-account-lookup: the Secret and the ServiceAccount of a legacy token are looked up. Without
+	// it, a valid signature and complete claims are enough.
 	Lookup bool
 	// Used reports the use of a legacy token whose Secret has not been marked as used today; nil disables it.
 	Used     func(ctx context.Context, secret *engine.Object, today string)
@@ -42,13 +42,13 @@ type Verifier struct {
 	signed tokencache.Cache[*claims]
 }
 
-// Counters counts the uses of tokens. Legacy counts tokens without an audience. When they are accepted, they are also
-// counted as Generated or Manual, depending on how their Secret was created; if the Secret is marked invalid, as
-// Invalid. Bound tokens with the claim warnafter are counted as Stale if the client should have renewed them, and
-// otherwise as Valid.
+// Counters counts the uses of tokens. Legacy counts tokens without an audience. With Lookup, those that are accepted
+// are also counted as Generated or Manual, depending on how their Secret was created, and those whose Secret is marked
+// invalid as Invalid. Bound tokens with the claim warnafter are counted as Stale if the client should have renewed
+// them, and otherwise as Valid.
 type Counters struct{ Legacy, Generated, Manual, Invalid, Stale, Valid atomic.Int64 }
 
-// algorithms are the accepted signature algorithms: all that a public key can verify.
+// algorithms are the accepted signature algorithms: the asymmetric ones of RFC 7518.
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512,
 }
@@ -92,7 +92,7 @@ func (v *Verifier) Token(ctx context.Context, token string, audiences []string) 
 var errSignature = errors.New("go-jose/go-jose: error in cryptographic primitive")
 
 // verified returns the claims of a token of one of the issuers; nil without an error if it is another sort of token.
-// The error says that the signature is not valid.
+// The error says that the signature or the issuer is not valid.
 func (v *Verifier) verified(token string) (*claims, error) {
 	key := tokencache.KeyOf(token, nil)
 	now := v.Now()
@@ -188,7 +188,7 @@ func (v *Verifier) checkBinding(ctx context.Context, b *kubernetes, now time.Tim
 		{b.Pod, "pods", b.Namespace, "pod"},
 		{b.Node, "nodes", "", "node"},
 	} {
-		// In a token for a Pod, the Node only tells where the Pod runs; it need not exist.
+		// In a token for a Pod, the Node only shows where the Pod runs; it need not exist.
 		if bound.to == nil || bound.to == b.Node && b.Pod != nil {
 			continue
 		}

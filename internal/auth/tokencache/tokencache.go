@@ -19,8 +19,8 @@ const DefaultSize = 4096
 // Key is the hash of a token and of the audiences that it was verified for.
 type Key [sha256.Size]byte
 
-// KeyOf returns the key of a token and audiences. What is hashed can be read in one way only, from its end: the number
-// of audiences, the length of each, their texts, and the token. Otherwise somebody who has a token for one audience
+// KeyOf returns the key of a token and audiences. The hashed text can be parsed in only one way, from its end: the
+// number of audiences, the length of each, their texts, and the token. Otherwise a client with a token for one audience
 // could make a text that has the same key without audiences, and be authenticated with the cached result.
 func KeyOf(token string, audiences []string) Key {
 	var length [8]byte

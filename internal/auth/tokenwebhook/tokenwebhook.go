@@ -31,7 +31,7 @@ type Webhook struct {
 	Post func(ctx context.Context, body []byte) ([]byte, error)
 	// Version is the version of the TokenReviews.
 	Version string
-	// Audiences are this server's. They count if the response names none.
+	// Audiences are this server's. They apply if the response names none.
 	Audiences []string
 	Logger    *slog.Logger
 }
@@ -64,8 +64,8 @@ type user struct {
 	Extra    map[string][]string `json:"extra,omitempty"`
 }
 
-// Token implements auth.Tokens. As in the reference, a webhook whose response names no audiences does not know
-// audiences: its tokens are for this server.
+// Token implements auth.Tokens. As in the reference, a webhook whose response names no audiences does not support them:
+// its tokens are for this server.
 func (w *Webhook) Token(ctx context.Context, token string, audiences []string) (*access.Identity, error) {
 	wanted := audiences
 	if wanted == nil {

@@ -1,7 +1,7 @@
 // Package issuertest is a small OpenID Connect issuer for tests: it listens on loopback with HTTPS, serves its
 // discovery document and its keys, and signs tokens, good ones and bad ones.
 //
-// A server under test is told of it by URL and CA:
+// A server under test is configured with its URL and CA:
 //
 //	issuer := issuertest.Start(t)
 //	… --oidc-issuer-url issuer.URL --oidc-ca-file (a file with issuer.CA) --oidc-client-id me …
@@ -37,10 +37,10 @@ const (
 	KeysPath      = "/keys"
 )
 
-// Claims are what a token says.
+// Claims are the claims of a token, by name.
 type Claims map[string]any
 
-// Key signs tokens by one algorithm.
+// Key signs tokens with one algorithm.
 type Key struct {
 	ID        string
 	Algorithm string // RS256, PS384, ES512 …
@@ -49,8 +49,8 @@ type Key struct {
 
 // Issuer is a running issuer.
 type Issuer struct {
-	URL string // who the issuer is, and where
-	CA  []byte // the certificate that its own is verified by, as PEM
+	URL string // its identity, and where it listens
+	CA  []byte // the certificate that its clients verify it with, as PEM
 
 	t    testing.TB
 	http *httptest.Server
@@ -97,14 +97,14 @@ func (i *Issuer) serve(w http.ResponseWriter, r *http.Request) {
 	handler(w, r)
 }
 
-// Handle serves a path by a handler of the test's own, the two documents included. Nil: there is nothing at the path.
+// Handle makes handler serve a path, which may be that of a document. Nil: the path is not found.
 func (i *Issuer) Handle(path string, handler http.HandlerFunc) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.handlers[path] = handler
 }
 
-// Asked is how many requests there were for a path.
+// Asked returns how many requests for a path were received.
 func (i *Issuer) Asked(path string) int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -115,7 +115,7 @@ func (i *Issuer) discovery(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(i.Discovery(i.URL)) // the client is part of the test
 }
 
-// Discovery is the discovery document of an issuer of this name with the keys of this one.
+// Discovery returns the discovery document of an issuer of this name, with the keys of this one.
 func (i *Issuer) Discovery(issuer string) []byte {
 	text, err := json.Marshal(map[string]any{
 		"issuer": issuer, "jwks_uri": i.URL + KeysPath, "response_types_supported": []string{"id_token"},
@@ -140,7 +140,7 @@ func (i *Issuer) keySet(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// NewKey makes a key that nobody is told of yet.
+// NewKey returns a key that is not published yet: see Use.
 func (i *Issuer) NewKey(algorithm string) *Key {
 	i.t.Helper()
 	i.mu.Lock()
@@ -174,7 +174,7 @@ func (i *Issuer) Use(keys ...*Key) {
 // Rotate replaces the keys by a new one.
 func (i *Issuer) Rotate() { i.Use(i.NewKey("RS256")) }
 
-// Key is the one that signs.
+// Key returns the key that signs.
 func (i *Issuer) Key() *Key {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -182,7 +182,7 @@ func (i *Issuer) Key() *Key {
 }
 
 // Token signs a token with these claims, and with iss, iat and exp (in an hour) unless they are among them. A claim
-// that is nil is left away.
+// that is nil is left out.
 func (i *Issuer) Token(claims Claims) string {
 	i.t.Helper()
 	now := time.Now()
@@ -199,8 +199,8 @@ func (i *Issuer) Token(claims Claims) string {
 	return i.Key().Sign(i.t, "", string(text))
 }
 
-// Sign makes a token of a header and a payload, whatever they are, and signs it by the key's algorithm. An empty header
-// is a good one.
+// Sign returns a token with a header and a payload, which need not be valid, signed with the key's algorithm. header ""
+// is the right one for the key.
 func (k *Key) Sign(t testing.TB, header, payload string) string {
 	t.Helper()
 	if header == "" {
