@@ -18,9 +18,9 @@ import (
 
 // A comparison of builds of Plinth: how much does a change cost, or save, on a machine that is not quiet? All of them
 // run at the same time and take short turns at the same work, in an order that changes with every turn, so that other
-// load on the machine affects each of them. The result is not the sums but the ratios of the turns: their median, with
-// the quartiles. Two copies of one build show the resolution of the method. The name of a build may be followed by
-// flags, separated by blanks: one build with and without a flag shows its cost.
+// load on the machine affects each of them. Compared are the ratios of the costs in each turn, not the sums over all
+// turns: their median, with the quartiles. Two copies of one build show the resolution of the method. The name of a
+// build may be followed by flags, separated by blanks: one build with and without a flag shows its cost.
 
 // compared is one row: n units of work a turn, and the function that does them.
 type compared struct {
@@ -82,7 +82,7 @@ func compare(ctx context.Context, dir string, programs []string, turns int, want
 				if err := r.work(b, ctx, from, from+r.n); err != nil {
 					return fmt.Errorf("%s: %s: %w", b.program, r.key, err)
 				}
-				for _, t := range b.tallies { // the only one, of this row
+				for _, t := range b.tallies { // there is only one, that of this row
 					if turn >= warm {
 						costs[r.key][i] = append(costs[r.key][i], t.amount/t.by)
 					}

@@ -17,7 +17,7 @@ const (
 	ruledObjects    = 3000
 )
 
-// ruled returns a definition with twenty cheap rules, about numbers, texts, lists and maps.
+// ruled returns a definition with twenty cheap rules, about integers and strings.
 func ruled(group, plural, kind string) []byte {
 	var properties, rules []string
 	for i := range 10 {
@@ -36,7 +36,7 @@ func ruled(group, plural, kind string) []byte {
 		group, plural, kind, strings.ToLower(kind), strings.Join(rules, ","), strings.Join(properties, ","))
 }
 
-// ruledObject returns an object of it that satisfies all rules.
+// ruledObject returns an object of the definition ruled that satisfies all its rules.
 func ruledObject(name string, n int) []byte {
 	var fields []string
 	for i := range 10 {
@@ -124,7 +124,8 @@ func (b *bench) customApply(ctx context.Context, from, to int) error {
 	})
 }
 
-// crdRules creates 200 definitions with rules, one after the other, each until an object of it is created.
+// crdRules creates 200 definitions with rules, one after the other: the next one when a list of the objects of the last
+// one is answered.
 func (b *bench) crdRules(ctx context.Context) error {
 	const n = 200
 	began := time.Now()

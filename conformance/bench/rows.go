@@ -382,8 +382,7 @@ func (b *bench) apply(ctx context.Context, from, to int) error {
 	})
 }
 
-// watchedSize is how big the events are. The reference's objects carry managedFields: less of other things makes up for
-// it.
+// watchedSize is the size of an event in bytes. The reference's objects have managedFields, so their data is shorter.
 const watchedSize = 1300
 
 // watched creates objects whose events have the right size, and returns the path of their collection.
@@ -486,7 +485,7 @@ func (w *watcher) open(ctx context.Context) error {
 
 func (w *watcher) read(ctx context.Context) {
 	buffer := make([]byte, 64<<10)
-	var last []byte // whole events at least, up to the end of one
+	var last []byte // the end of what was read, long enough for at least one whole event
 	for {
 		n, err := w.stream.Read(buffer)
 		w.events.Add(int64(bytes.Count(buffer[:n], []byte("\n"))))
@@ -535,7 +534,8 @@ func (b *bench) watchIdle(ctx context.Context) error {
 	return nil
 }
 
-// crds creates 200 definitions of 45 kB, one after the other, each until a list of its objects is answered.
+// crds creates 200 definitions of 45 kB, one after the other: the next one when a list of the objects of the last one
+// is answered.
 func (b *bench) crds(ctx context.Context) error {
 	const n = 200
 	before, err := load.RSS(b.server)

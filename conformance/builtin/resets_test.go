@@ -153,13 +153,13 @@ func compareFilters(t *testing.T, name string, gvk schema.GroupVersionKind, vect
 	}
 }
 
-// fieldsOf is a set of paths of a value, as managedFields holds it: all of them, but that each is left out with this
-// likelihood, and what is below it is not.
+// fieldsOf returns a set of paths of a value, in the form of managedFields. A path with others below it is left out
+// with the probability hidden; those below it stay.
 func fieldsOf(value any, rng *rand.Rand, hidden float64) document {
 	out := document{}
 	add := func(element string, value any) {
 		below := fieldsOf(value, rng, hidden)
-		// A path without anything below it is one of the set however it is written.
+		// A path with nothing below it is in the set in either form, {} and {".":{}}.
 		if len(below) > 0 && rng.Float64() >= hidden {
 			below["."] = document{}
 		}

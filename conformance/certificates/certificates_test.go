@@ -163,7 +163,7 @@ func wants() []want {
 				c.usages = usages
 			}
 			all = append(all, c)
-			// And without names of other sorts, which a client must not have and a server must.
+			// And without DNS names, which a kubelet's client certificate must not have, unlike its server certificate.
 			if c.template.DNSNames != nil && c.template.IPAddresses == nil && signer == kubeletClient {
 				c.template.DNSNames = nil
 				c.name += ", without names"

@@ -52,8 +52,8 @@ func generated(seed uint64, calm bool) *graph {
 		for range 1 + r.IntN(2) {
 			owner, dependent := objects[r.IntN(n)], objects[r.IntN(n)]
 			wrong := []string{"name", "uid", "kind", "group"}[r.IntN(4)]
-			// A UID of another namespace is reported by an event, which depends here on the rest of the reference
-			// (written.txt).
+			// An owner reference with the UID of an object in another namespace leads to an event: with the reference's
+			// collector always, with ours only if the rest of the reference is right (written.txt).
 			if mayOwn(owner, dependent) || wrong == "uid" {
 				g.steps = append(g.steps, step{verb: "own", name: dependent.name,
 					owners: []reference{{to: owner.name, block: r.IntN(2) == 0, wrong: wrong}}}, step{verb: "wait"})

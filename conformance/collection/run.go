@@ -55,7 +55,7 @@ type state struct {
 	finalizers      []string
 }
 
-// tally counts the comparisons by their subject.
+// tally counts the objects and namespaces at all waits, by what has happened to them, and the events about them.
 type tally struct{ objects, gone, collected, orphaned, waiting, namespaces, events int }
 
 func (t *tally) add(o tally) {

@@ -99,7 +99,7 @@ type verdict struct {
 var selfType = regexp.MustCompile(`selfType\d+`)
 
 // unknownType matches the error for a default whose type is not that of its schema. If the schema's type does not
-// exist, Plinth reports only that, and what else the schema says of the default.
+// exist, upstream reports this error as well; Plinth reports only the type, and the default's other errors.
 var (
 	unknownType = regexp.MustCompile(`^FieldValueTypeInvalid .* in body must be of type (.*): "[a-z0-9]*"$`)
 	types       = []string{"array", "boolean", "integer", "number", "object", "string", "integer,string", "int32",

@@ -6,8 +6,8 @@
 // nightly) tries every one.
 //
 // testdata has a file for each package. Its first line has the figures. Below it are the mutants that no test notices,
-// a line each: those that are equivalent, with the reason why no test can distinguish them from the original ("= name:
-// reason"), and those that no test covers yet ("? name"). It is an error if a mutant in the file is noticed, and if one
-// that is not in the file is not noticed. "go test ./mutants -all -update" writes the figures and the uncovered ones
-// anew.
+// a line each, with the reason why no test can distinguish them from the original ("= name :: reason"). It is an error
+// if a mutant in the file is noticed, and if one that is not in the file is not noticed. "go test ./mutants -all
+// -update" writes the figures anew and adds the other mutants that no test notices ("? name"): each of these lines is
+// an error until it has a reason, or a new test case notices the mutant.
 package mutants

@@ -75,8 +75,8 @@ func TestMutantsAreNoticed(t *testing.T) {
 	}
 }
 
-// Each package with rules is a target, and each target has its file. A mutant that no test notices is in it only with
-// the reason why none can: -update lists the others as well, as those that need a case.
+// Each package with rules is a target, and each target has its file. Every mutant in the file has a reason why no test
+// can notice it: those that -update lists without one need a test case.
 func TestEveryPackageIsATarget(t *testing.T) {
 	files := map[string]bool{}
 	listed, err := filepath.Glob("testdata/*")
@@ -206,7 +206,7 @@ func (target *target) try(t *testing.T, root string) {
 	}
 }
 
-// choose returns the mutants to be tried: all, or a sample that is the same as long as the package is.
+// choose returns the mutants to be tried: all, or a sample that stays the same as long as the package does.
 func (target *target) choose(pkg *mutation.Package, known *unnoticed) []int {
 	var chosen []int
 	for i, m := range pkg.Mutants {

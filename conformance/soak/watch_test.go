@@ -105,7 +105,7 @@ func TestWatchers(t *testing.T) {
 		})
 	}
 
-	// The watchers read until the writers are done and they have as many events.
+	// The watchers read up to the event of the Pod "last", which is created when the writers are done.
 	seen := make([][]event, watchers)
 	finished := make(chan int)
 	var reading sync.WaitGroup

@@ -317,7 +317,7 @@ func (s *Server) Stop() error {
 	return how
 }
 
-// Restart starts the server again on the data it has left, and, with Plinth, on the same port.
+// Restart kills the server, if it still runs, and starts it again on the same data and, with Plinth, on the same port.
 func (s *Server) Restart() error {
 	s.Kill()
 	return s.start()
@@ -394,7 +394,7 @@ func Run(t testing.TB, o Options) *Server {
 	return s
 }
 
-// RunTarget starts a server of the kind Target.
+// RunTarget starts a server of the kind Target. The flags are Plinth's: the reference is started without them.
 func RunTarget(t testing.TB, flags ...string) *Server {
 	t.Helper()
 	o := Options{Kind: Target()}

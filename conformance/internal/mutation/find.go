@@ -199,9 +199,9 @@ func (f *finder) value(e ast.Expr) {
 	}
 }
 
-// condition finds the mutants of a condition: each of its operands without influence, and the whole always the same.
-// Of "a && b", "always true" shows wherever "a is true" shows; so only the latter is made, and the other way round for
-// ||.
+// condition finds the mutants of a condition: each of its operands without influence, and the whole condition always
+// true or always false, if toTrue or toFalse is set. A test that notices that a is true in "a && b" also notices that
+// the whole is true; so the whole is only made false, and that of "a || b" only true.
 func (f *finder) condition(e ast.Expr, toTrue, toFalse bool) {
 	if f.done[e] || f.info.Types[e].Value != nil {
 		return
@@ -357,7 +357,7 @@ func keyed(n *ast.CompositeLit) bool {
 	return ok
 }
 
-// functionIn replaces a function in a table by none.
+// functionIn replaces a function in a table by nil.
 func (f *finder) functionIn(e ast.Expr) {
 	if f.done[e] {
 		return
