@@ -10,8 +10,8 @@ import (
 )
 
 // defaultsWalk validates the defaults in a structural schema. A default must be a valid value of its node. A default
-// inside metadata is validated as a part of the smallest object that contains it, because rules of metadata are about
-// the whole.
+// inside metadata is validated as a part of the smallest object that contains it, because metadata is validated
+// as a whole.
 //
 // As in the reference, defaults below additionalProperties are not validated.
 type defaultsWalk struct {

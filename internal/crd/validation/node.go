@@ -32,7 +32,8 @@ type node struct {
 // An empty $ref is present, but it is an error in every structural schema, so that does not matter.
 //
 // forbiddenAtStatus: the node has a member that is not allowed at the root of a schema with a status subresource.
-// identified: it has id, $schema or $ref. elementary: it has no member that restricts values but the type.
+// identified: it has id, $schema or $ref. elementary: it has no members except type, $ref and additionalProperties:
+// false.
 func read(v object.Value) (n node) {
 	n.elementary = true
 	for _, m := range v.Members() {

@@ -73,7 +73,7 @@ type scope struct {
 	root       bool
 	defaults   bool   // whether there may be defaults
 	noDefaults string // why not
-	meta       bool   // whether this is about apiVersion, kind or metadata, or below one of them
+	meta       bool   // whether the node is apiVersion, kind or metadata, or below one of them
 }
 
 // node checks a node and all below it, and says whether it has a structural form.

@@ -76,8 +76,8 @@ func (c *checker) compile(openAPI object.Value) (*schema.Type, error) {
 }
 
 // repaired removes from a schema what does not compile, so that rules in other parts of it can still be checked. The
-// rules of the repaired nodes and those above them are skipped, unless the old object has the same mistakes. A map type
-// goes in any case: it is about merging alone.
+// rules of the repaired nodes and those above them are skipped, unless the old object has the same mistakes.
+// x-kubernetes-map-type is always removed, because only merging depends on it.
 func repaired(openAPI object.Value) object.Value {
 	if openAPI.Kind() != object.Map {
 		return openAPI
@@ -95,7 +95,7 @@ func repaired(openAPI object.Value) object.Value {
 }
 
 // structuralForm leaves out what the structural form of a schema does not have: additionalProperties: false below
-// allOf, anyOf, oneOf and not. Objects are validated by it, defaults are not.
+// allOf, anyOf, oneOf and not. This member restricts objects, but not defaults.
 func structuralForm(openAPI object.Value, nested bool) object.Value {
 	if openAPI.Kind() != object.Map {
 		return openAPI

@@ -132,7 +132,8 @@ func (c *checker) unchanged(was *definition) {
 	}
 }
 
-// storedVersions requires that the definition has every stored version.
+// storedVersions requires that the stored versions include the storage version, and that the definition has all of
+// them.
 func (c *checker) storedVersions(stored object.Value, p *fielderrors.Place) {
 	if stored.Len() == 0 {
 		c.Invalid(p, fielderrors.Show(stored), "must have at least one stored version")
