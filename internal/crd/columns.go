@@ -37,7 +37,8 @@ func printerColumn(name, typ, description, path string) object.Value {
 }
 
 // printerColumns converts columns of a definition. The first column is always the name of the object. Paths are parsed
-// when an object is first shown, because most types never are.
+// when an object is first shown, because the objects of most types never are; before that, only a path that might not
+// parse is tried.
 func printerColumns(given []object.Value) (columns []engine.Column, cells func(obj object.Value) []any) {
 	columns = append(make([]engine.Column, 0, 1+len(given)),
 		engine.Column{Name: "Name", Type: "string", Format: "name", Description: metadataDoc("name")})

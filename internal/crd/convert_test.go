@@ -21,7 +21,7 @@ import (
 	"plinth/schema"
 )
 
-// versionOf is a version of the kind of the tests, whose specs have these fields of text.
+// versionOf is a version of the kind of the tests, whose specs have these string fields.
 func versionOf(t *testing.T, name string, fields ...string) *engine.Version {
 	t.Helper()
 	properties := object.MapOf()
@@ -161,7 +161,7 @@ func TestAnswersOfWebhooks(t *testing.T) {
 	for name, c := range map[string]struct {
 		respond func(review object.Value) string
 		want    string
-		index   int // of the object; -1: of none
+		index   int // of the object in the error; -1: it names none
 	}{
 		"garbage": {func(object.Value) string { return "<html>" },
 			failed + "couldn't get version/kind; json parse error: ", -1},

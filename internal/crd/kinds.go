@@ -195,7 +195,8 @@ type custom struct {
 	scaleErrors, scaleStatusErrors func(obj object.Value) field.ErrorList
 }
 
-// kind creates the types of a definition: a Version for each version, and a Resource for each served one.
+// kind creates the types of a definition. It returns the Resource of each served version, and that of the storage
+// version, which need not be served.
 func (d *Definitions) kind(v *store.Version, obj object.Value, from *origin) (all []*engine.Resource,
 	stored *engine.Resource) {
 	spec := obj.At("spec")

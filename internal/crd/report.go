@@ -21,10 +21,11 @@ import (
 // Invariant: in a group, each plural, singular and short name, and each kind and list kind, is accepted for at most
 // one definition.
 //
-// A definition keeps its accepted names. Of the names in its spec it gets those that are accepted for no other
-// definition of the group. If its accepted names change, it may have given some up: then the definitions that wait are
-// decided again, in the order of their objects' names, each with the names that its predecessor received taken into
-// account. Their new status is part of the same commit (Others).
+// A definition gets those names in its spec that are accepted for no other definition of the group; its short names are
+// accepted all together or not at all. It keeps an accepted name until it gets another one in its place. If its
+// accepted names change, it may have given some up: then the definitions that wait are decided again, in the order of
+// their objects' names, each with the names that its predecessor received taken into account. Their new status is part
+// of the same commit (Others).
 //
 // It is not enough to look in the index of names: it has committed definitions only, so two concurrent requests could
 // be given the same name. Therefore all commits that change accepted names in a group write the same key (Guard); the

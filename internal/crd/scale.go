@@ -28,8 +28,8 @@ func scalePathsOf(version object.Value) (p scalePaths, ok bool) {
 	}, !v.IsNull()
 }
 
-// notWanted is the number of replicas, in the Scale that a patch or apply starts from, if the object has none. If the
-// patch leaves it there, it has not set the number.
+// notWanted stands for a missing number of replicas in the Scale that a patch or apply starts from. If the result still
+// has it, the patch has not set the number.
 const notWanted = math.MinInt32
 
 // scaleOf is the scale subresource of a version; nil if it has none. validate validates an object that was changed by
