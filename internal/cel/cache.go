@@ -31,8 +31,8 @@ type compiledRules struct {
 // Compile returns the rules of a custom type without a cache. They are compiled on first use, and then kept.
 func Compile(t *schema.Type) *Rules { return &Rules{t: func() *schema.Type { return t }} }
 
-// Validate runs the rules on an object, or on the object that replaces old; old is null for a new one. If a rule fails
-// on a part that the update does not change, it returns a warning in place of an error.
+// Validate runs the rules on an object, or on the object that replaces old; old is null for a new one. If a rule
+// without oldSelf fails on a part that the update does not change, it returns a warning in place of an error.
 //
 // found has the errors that the schema found in the object. Rules are not run if a value has the wrong type, is
 // missing or is too long, because the estimated cost of rules holds only for objects without such errors. One error

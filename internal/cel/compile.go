@@ -147,7 +147,7 @@ func (c *compiler) estimate(env *cel.Env, ast *cel.Ast) (uint64, error) {
 type outcome struct {
 	value any
 	cost  uint64
-	// counted is false if the cost is unknown. Then the expression has not run.
+	// counted is false if the cost is unknown: the expression has not run, or a panic has ended it.
 	counted bool
 	err     error
 }

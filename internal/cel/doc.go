@@ -8,7 +8,7 @@
 //   - self: the value at that node. oldSelf: the value that an update replaces.
 //   - transition rule: a rule that uses oldSelf. It is skipped if there is no old value to compare with.
 //   - shape: a type as CEL sees it.
-//   - place: a node of a schema that has rules, or has one below it that does, with its compiled rules.
+//   - place: a node of a schema with rules at or below it, and its compiled rules.
 //   - estimated cost: an upper bound of the cost of a rule, over all objects that the schema allows ([Check]).
 //   - actual cost: the cost that is counted while a rule runs ([Rules.Validate]).
 //
@@ -30,18 +30,18 @@
 //	count(items of n) = count(n) · maxItems(n), and likewise for maps and maxProperties
 //	estimate(rule) ≤ ruleLimit,  Σ estimate(rule) ≤ definitionLimit
 //
-// Without maxItems (maxProperties) anywhere above a node its count is the number of smallest values that fit in a
-// request. The estimate alone is not enough either: rules that were stored under an older limit stay valid, and the
-// estimate assumes that objects satisfy the schema. So Validate counts the actual cost, ends an expression at
-// limits.PerCallLimit and an object at limits.RuntimeCELCostBudget, and does not run rules on an object that the
-// schema refuses.
+// If a list (map) above a node has no maxItems (maxProperties), the node's count is the number of smallest values that
+// fit in a request. The estimate alone is not enough either: rules that were stored under an older limit stay valid,
+// and the estimate assumes that objects satisfy the schema. So Validate counts the actual cost, ends an expression at
+// limits.PerCallLimit and an object at limits.RuntimeCELCostBudget, and does not run rules on an object that the schema
+// refuses.
 //
 // # Caveats
 //
 // Language, libraries and limits are those of the reference, whose library packages are linked; see environment.go.
 // docs/decisions/0005-cel.md has the list of linked packages and their cost.
 //
-// Nothing is compiled at the start of the server or when a type is compiled. The environment is built for the first
-// rule of all, a rule is compiled when it first has a value to run on, and compiled rules that were not used for some
-// time are dropped ([Cache]).
+// No rule is compiled at the start of the server or when a type is compiled. The environment is built when the first
+// rule is compiled, a rule is compiled when it first has a value to run on, and compiled rules that were not used for
+// some time are dropped ([Cache]).
 package cel

@@ -144,8 +144,8 @@ type keyedBy struct{ sequence }
 func (l *keyedBy) Add(other ref.Val) ref.Val { return union(l, other, l.s.keys) }
 
 // Equal matches items by their members with the escaped names of the keys. As in the reference, a key whose name has
-// to be escaped is therefore never found, and all items have the same identity. Two such lists are equal only if they
-// have one item.
+// to be escaped is therefore never found. If a list has only such keys, all of its items have the same identity, and
+// two lists are equal only if they have at most one item.
 func (l *keyedBy) Equal(other ref.Val) ref.Val {
 	o, ok := other.(traits.Lister)
 	if !ok {

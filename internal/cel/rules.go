@@ -7,13 +7,13 @@ import (
 	"plinth/schema"
 )
 
-// place is a node of a schema that has rules, or that has one below it that does.
+// place is a node of a schema with rules at or below it.
 type place struct {
 	rules []schema.Rule
 	t     *schema.Type // of the values
 	self  *shape       // of the values
-	// declared is the shape that rules are compiled against. It differs from self only for metadata, which has more
-	// fields here than in its schema. Nil if expressions cannot access the values.
+	// declared is the shape that rules are compiled against. It differs from self only for metadata, which can have
+	// other fields here than in its schema. Nil if expressions cannot access the values.
 	declared *shape
 
 	fields     []child // by name

@@ -184,7 +184,8 @@ func (s *shape) text(c *schema.Constraints) {
 }
 
 // object sets the shape of an object. If it is a whole API object (the root, or an embedded one), it has apiVersion,
-// kind, metadata.name and metadata.generateName whatever the schema says, and no other metadata.
+// kind, metadata.name and metadata.generateName whatever the schema says. As in the reference, it has other metadata
+// only if the schema declares both of these names.
 func (m shapes) object(s *shape, t *schema.Type, c *schema.Constraints) {
 	s.form, s.minSize = object_, 2
 	s.typed = len(t.Fields) > 0

@@ -30,17 +30,18 @@ type validation struct {
 	reported, warned int
 }
 
-// maxReported bounds the text of the errors of one validation, and that of its warnings, but for the last one of each.
-// The cost budget does not bound it: a rule may cost next to nothing, and a path may contain a key of a megabyte, above
-// a million items that break the rule. An object with so many errors is refused without its other errors. Rules are
-// run on when the warnings reach the bound, as there may be errors yet.
+// maxReported bounds the text of the errors of one validation, and that of its warnings; only the last error and the
+// last warning may exceed it. The cost budget does not bound it: a rule may cost next to nothing, and a path may
+// contain a key of a megabyte, above a million items that break the rule. An object with so many errors is refused
+// without its other errors. When the warnings have reached the bound, the rules continue to run, because errors may
+// follow.
 //
 // The reference has no such bound.
 const maxReported = 1 << 20
 
-// ratchet says whether the value at a place differs from the old one: an error in an unchanged value is only a
-// warning. here is the pair of new and old value. If the value has no counterpart, here is nil and around, the pair of
-// the nearest enclosing value that has one, decides.
+// ratchet says whether the value at a place differs from the old one: an error in an unchanged value is only a warning,
+// unless the rule uses oldSelf. here is the pair of new and old value. If the value has no counterpart, here is nil and
+// around, the pair of the nearest enclosing value that has one, decides.
 type ratchet struct{ here, around *schema.Pair }
 
 func (r ratchet) unchanged() bool {
