@@ -214,8 +214,8 @@ func (f *errorList) intOrPercent(p *fielderrors.Place, v object.Value) {
 	f.nonNegative(p, v.Int())
 }
 
-// intOrPercentValue is the number, or the number of the percentage. Like the reference it also reads a text that is not
-// a percentage, as 0 if it is not a number either, and the greatest number stands for those that are too large.
+// intOrPercentValue is the number, or the number of the percentage. As in the reference, a text that is not a
+// percentage is read as a number, and as 0 if it is not one either; a number that is too large is read as the greatest.
 func intOrPercentValue(v object.Value) int64 {
 	if v.Kind() != object.String {
 		return v.Int()

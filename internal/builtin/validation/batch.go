@@ -374,7 +374,7 @@ func (f *errorList) jobTemplateChange(job, old object.Value, p *fielderrors.Plac
 }
 
 // withoutScheduling is a pod's spec without the fields that may change while its Job is suspended. An affinity that is
-// empty without the node affinity equals none.
+// empty without the node affinity equals an absent one.
 func withoutScheduling(pod object.Value) object.Value {
 	for _, key := range [...]string{"nodeSelector", "tolerations", "schedulingGates"} {
 		pod = pod.Without(key)

@@ -400,7 +400,8 @@ func keyFault(key any) (part *string, why string) {
 	return nil, unknownKey
 }
 
-// The spec of a PodCertificateRequest in the reference's process. Two fields are in the beta version alone.
+// podCertificateFields are the fields of the spec of a PodCertificateRequest in the reference's internal type. Two of
+// them exist only in the beta version.
 var podCertificateFields = []goField{{name: "SignerName", member: "signerName"}, {name: "PodName", member: "podName"},
 	{name: "PodUID", member: "podUID"}, {name: "ServiceAccountName", member: "serviceAccountName"},
 	{name: "ServiceAccountUID", member: "serviceAccountUID"}, {name: "NodeName", member: "nodeName"},

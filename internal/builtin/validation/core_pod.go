@@ -226,7 +226,8 @@ func (f *errorList) podClaims(r *podRules, p *fielderrors.Place) {
 	}
 }
 
-// hostPortsOnHostNetwork demands equal ports. A template may leave the port of the host out; in a Pod, defaults set it.
+// hostPortsOnHostNetwork demands that hostPort equals containerPort. A template may leave hostPort out; in a Pod,
+// defaults set it.
 func (f *errorList) hostPortsOnHostNetwork(spec object.Value, p *fielderrors.Place) {
 	if !truth(spec, "hostNetwork") {
 		return

@@ -15,7 +15,8 @@ import (
 var (
 	taintEffects        = []string{"NoSchedule", "PreferNoSchedule", "NoExecute"}
 	tolerationOperators = []string{"Equal", "Exists"}
-	// comparisonOperators are known, but not accepted, while their feature is off.
+	// comparisonOperators are the operators that an error lists as supported. Lt and Gt among them are not accepted
+	// while their feature is off.
 	comparisonOperators = []string{"Equal", "Exists", "Lt", "Gt"}
 	spreadActions       = []string{"DoNotSchedule", "ScheduleAnyway"}
 	inclusionPolicies   = []string{"Honor", "Ignore"}

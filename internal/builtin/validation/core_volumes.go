@@ -241,7 +241,7 @@ func (f *errorList) localPath(p *fielderrors.Place, s string) {
 	}
 }
 
-// projected checks the sources of a projected volume; no two of them may write one path.
+// projected checks the sources of a projected volume; no two of them may write the same path.
 func (f *errorList) projected(r *podRules, from object.Value, p *fielderrors.Place) {
 	var paths seen
 	for i, source := range from.At("sources").Items() {

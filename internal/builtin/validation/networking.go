@@ -28,7 +28,7 @@ const (
 	notAnAddress  = "must be a DNS name, not an IP address"
 )
 
-// segment demands a name that can be a segment of a URL.
+// requiredSegment demands a name that can be a segment of a URL.
 func (f *errorList) requiredSegment(p *fielderrors.Place, s string) {
 	if s == "" {
 		f.Required(p, "")

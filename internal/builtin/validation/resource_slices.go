@@ -639,7 +639,7 @@ func (f *errorList) multiple(q, low, step resource.Quantity, p *fielderrors.Plac
 	}
 }
 
-// nodeResources checks the node's resources that a device uses up.
+// deviceNodeResources checks the node's resources that a device uses up.
 func (f *errorList) deviceNodeResources(resources, capacity object.Value, p *fielderrors.Place) {
 	for _, m := range resources.Members() {
 		p := p.Key(m.Key)

@@ -10,7 +10,7 @@ import (
 	"plinth/object"
 )
 
-// A kind without a function has none in its rules. Each function is called with the options.
+// The rules of a kind have exactly the functions that the kind has. Each function is called with the options.
 func TestRulesOfKind(t *testing.T) {
 	sloppy := Options{SloppyAddresses: true}
 	rule := func(f *errorList, obj, old object.Value) {

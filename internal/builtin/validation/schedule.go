@@ -22,7 +22,7 @@ func parseSchedule(schedule string) (err error) {
 	return err
 }
 
-// schedule checks when a CronJob runs; zoned says that an old one had its time zone in the schedule.
+// schedule checks when a CronJob runs; zoned says that the old schedule contains a time zone.
 func (f *errorList) schedule(schedule string, zoned, timeZone bool, p *fielderrors.Place) {
 	if err := parseSchedule(schedule); err != nil {
 		f.Invalid(p, schedule, err.Error())

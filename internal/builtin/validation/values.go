@@ -94,7 +94,8 @@ func alike(a, b object.Value, key string, amount bool) bool {
 
 func hollow(v object.Value) bool { return v.IsNull() || v.Kind() == object.List && v.Len() == 0 }
 
-// alikeMembers walks two sorted maps, the members key, at once; a hollow member equals an absent one.
+// alikeMembers compares two maps, which are the values of the member key, in one pass over their sorted members; a
+// hollow member equals an absent one.
 func alikeMembers(a, b []object.Member, key string, amount bool) bool {
 	for {
 		a, b = skipHollow(a), skipHollow(b)

@@ -7,7 +7,7 @@ import (
 	"plinth/internal/builtin/validation/validationtest"
 )
 
-// The error for a changed volume or claim shows what has changed, and nothing that a rule has only ignored. The tables
+// The error for a changed volume or claim shows what has changed, but no change that the rule ignores. The tables
 // leave the difference out, because the reference prints its internal types there.
 func TestChangesOfVolumesAreShown(t *testing.T) {
 	documents, err := validationtest.Documents("testdata")
