@@ -66,14 +66,14 @@ func allocatedDevice(device object.Value) object.Value {
 	return listOf(device, "tolerations", deviceToleration)
 }
 
-// DeviceTaintRule defaults a DeviceTaintRule: its taint is from now.
+// DeviceTaintRule defaults a DeviceTaintRule: timeAdded of its taint is now.
 func DeviceTaintRule(obj object.Value, now time.Time) object.Value {
 	return partOf(obj, "spec", func(spec object.Value) object.Value {
 		return partOf(spec, "taint", func(taint object.Value) object.Value { return timeAdded(taint, now) })
 	})
 }
 
-// ResourceSlice defaults a ResourceSlice: taints of its devices are from now.
+// ResourceSlice defaults a ResourceSlice: timeAdded of its devices' taints is now.
 func ResourceSlice(obj object.Value, now time.Time) object.Value {
 	return partOf(obj, "spec", func(spec object.Value) object.Value {
 		return listOf(spec, "devices", func(device object.Value) object.Value {
