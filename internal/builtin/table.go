@@ -156,7 +156,7 @@ type kind struct {
 
 	cluster     bool     // not in a namespace
 	verbs       []string // nil: all
-	deprecated  string   // what requests are warned with (engine.Resource)
+	deprecated  string   // the warning for requests (engine.Resource)
 	putCreates  bool     // a PUT to a free name creates (URI-4)
 	conditional bool     // an update must say which version it replaces (WRITE-1)
 	naming      func(name string, prefix bool) []string

@@ -2,7 +2,7 @@
 // version of the module in go.mod. `go generate ./internal/builtin/gotypes` runs it.
 //
 // The format, which package gotypes reads, has one line a fact: "package PATH", then "type NAME", then one line a
-// field, by its Go name. After the name of a type or field follow its markers: o and r for +optional and +required,
+// field, by its Go name. The name of a type or field is followed by its markers: o and r for +optional and +required,
 // list=TYPE, key=FIELD (several), map=TYPE for +mapType and +structType, enum=[JSON], and last default=JSON. A line
 // "doc TEXT", the text as JSON, is the description of the type or field in the line before, if the Go type has no
 // SwaggerDoc method.
