@@ -20,7 +20,7 @@ import (
 	"plinth/object"
 )
 
-// eventually waits until a GET returns what a test expects; for code 404 the object is null.
+// eventually waits until a GET returns what a test expects; for a code other than 200 the object is null.
 func (s *accounts) eventually(path, what string, want func(object.Value) bool) object.Value {
 	s.t.Helper()
 	for until := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {

@@ -280,7 +280,7 @@ func (s *Server) authenticator(spoken *tls.Config) (*auth.Authenticator, error) 
 		return nil, err
 	}
 	clients := spoken.ClientCAs
-	if proxy != nil { // clients are offered its authority, too, but it signs for the proxy alone
+	if proxy != nil { // the handshake requests certificates of its authority, too, but only the proxy's are accepted
 		spoken.ClientCAs = clients.Clone()
 		if _, err := appendAuthorities(spoken.ClientCAs, "--requestheader-client-ca-file", c.FrontProxy.CAFile); err != nil {
 			return nil, err

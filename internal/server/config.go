@@ -105,7 +105,7 @@ type Config struct {
 	ShutdownDelay       time.Duration // how long the server still serves after it is asked to stop
 	EventTTL            time.Duration // how long Events are kept
 	WatchHistoryBytes   int64         // size of the watch history on disk
-	Profiling           bool          // serve /debug/pprof (to users whom authorization lets get it)
+	Profiling           bool          // serve /debug/pprof, to users who are authorized to get it
 	ContentionProfiling bool          // record blocking profiles, if Profiling is on
 	DebugSocket         string        // a Unix socket that serves /debug/pprof; "": none
 

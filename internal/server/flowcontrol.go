@@ -88,7 +88,8 @@ func revisedFlowControl(live, spec object.Value, mandatory bool) object.Value {
 	return live
 }
 
-// notDangling is the status to apply to a FlowSchema whose priority level exists; null if it exists already.
+// notDangling is the status to apply to a FlowSchema whose priority level exists; null if the live object has it
+// already.
 func notDangling(live object.Value, level string, now func() object.Value) object.Value {
 	text := object.StringOf
 	message := fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q and it exists",

@@ -124,7 +124,8 @@ func (s *Server) expired(now time.Time) error {
 //
 // A check has the name of the reference's check with the same meaning, because probes and scripts ask for checks by
 // name. In the reference the checks "poststarthook/…" succeed when work is done that starts after the server listens.
-// Here that work is done before the server listens, so these checks always succeed.
+// Here that work is done before the first request is served, so those with done always succeed. The check
+// bootstrap-controller fails as long as the server runs if the Service kubernetes could not be written at the start.
 func (s *Server) checks() []httpapi.Check {
 	done := func(context.Context) error { return nil }
 	return []httpapi.Check{

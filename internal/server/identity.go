@@ -21,7 +21,7 @@ import (
 	"plinth/object"
 )
 
-// The identity Lease: others find the API servers of a cluster by the Leases with the label identityLabel. Each server
+// The identity Lease: clients find the API servers of a cluster by the Leases with the label identityLabel. Each server
 // renews its own Lease, whose name is a hash of the host name, and deletes it when it closes. It also deletes Leases
 // of other servers that have expired.
 const (

@@ -80,8 +80,9 @@ func (o *OIDC) configuration() (*oidc.Configuration, error) {
 	return c, nil
 }
 
-// jwtAuthenticator creates the authenticator for tokens of OpenID Connect issuers, nil if no issuer is configured. It
-// also sets in to whether requests without credentials are accepted.
+// jwtAuthenticator creates the authenticator for tokens of OpenID Connect issuers; nil if neither an issuer nor
+// --authentication-config is configured (the file may have issuers later). It also sets the fields of to that decide on
+// requests without credentials: whether they are accepted, and at which paths.
 func (s *Server) jwtAuthenticator(to *auth.Config) (auth.Tokens, error) {
 	c := &s.config
 	to.NoAnonymous = !c.AnonymousAuth || slices.Contains(c.AuthorizationModes, string(authz.AlwaysAllow))

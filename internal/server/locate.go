@@ -10,8 +10,8 @@ import (
 	"plinth/internal/etcdstub"
 )
 
-// locate asks the etcd stub of --etcd-servers for the data directory. An answer of anything else, such as a real etcd,
-// is an error: objects would be stored elsewhere than the operator expects.
+// locate asks the etcd stub of --etcd-servers for the data directory. If another server responds, such as a real etcd,
+// that is an error: objects would be stored elsewhere than the operator expects.
 func (c *Config) locate(ctx context.Context) error {
 	if len(c.EtcdServers) == 0 {
 		return nil

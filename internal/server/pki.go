@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// Life times of certificates. At a start a leaf is replaced if it expires within renewBefore.
+// Lifetimes of certificates. At a start a leaf is replaced if it expires within renewBefore.
 const (
 	caLife      = 10 * 365 * 24 * time.Hour
 	leafLife    = 365 * 24 * time.Hour
@@ -147,7 +147,8 @@ func (p *pki) newAuthority(key *ecdsa.PrivateKey) (pair, error) {
 }
 
 // leaf reads the certificate of this name. It signs a new one if none exists, or if the old one expires soon, was
-// signed by another authority, or lacks one of the hosts. Without hosts it is a client certificate.
+// signed by another authority, has another subject, or lacks one of the hosts. Without hosts it is a client
+// certificate.
 func (p *pki) leaf(name string, subject pkix.Name, hosts []string) (pair, error) {
 	if old, err := p.read(name); err == nil && p.serves(old, subject, hosts) {
 		return old, nil

@@ -112,7 +112,7 @@ func TestRolesAndBindings(t *testing.T) {
 		{"jane", "POST " + rbacPath + "/clusterroles",
 			`{"metadata":{"name":"sum"},"aggregationRule":{"clusterRoleSelectors":[{"matchLabels":{"a":"b"}}]}}`, 403,
 			"cannot create"},
-		// Unless the user may escalate or bind.
+		// A user with the verb escalate or bind can.
 		{"sesame", "POST " + inNS + "/roles",
 			`{"metadata":{"name":"free"},"rules":[{"apiGroups":["*"],"resources":["roles"],"verbs":["escalate"]},{"apiGroups":["*"],"resources":["clusterroles"],"resourceNames":["cluster-admin"],"verbs":["bind"]}]}`, 201, ""},
 		{"sesame", "POST " + inNS + "/rolebindings",

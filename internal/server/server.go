@@ -60,8 +60,8 @@ type Server struct {
 	verifier     *serviceaccount.Verifier
 	pki          *pki   // the server's own certificate authority
 	authority    []byte // the authority by which clients verify this server, as PEM; written to kubeconfigs
-	// jwt verifies the tokens of OpenID Connect issuers, issuerMetrics counts them. Both are nil if no issuer is
-	// configured.
+	// jwt verifies the tokens of OpenID Connect issuers, issuerMetrics counts them. Both are nil if neither an issuer nor
+	// --authentication-config is configured.
 	jwt           *oidc.Reloader
 	issuerMetrics *issuerMetrics
 	// accountKeys sign and verify service account tokens.
@@ -159,7 +159,7 @@ func (s *Server) open(ctx context.Context) error {
 			namespaceLifecycle),
 		KeepFinalizers: !c.GarbageCollection,
 	})
-	// A Service that could not be repaired does not keep the server from serving the others.
+	// The server starts although some Services could not be repaired: it serves the others.
 	if err := allocator.Adopt(ctx, s.engine, s.store); err != nil {
 		c.Logger.Warn("some Services are without what they should have", "error", err)
 	}

@@ -13,7 +13,7 @@ import (
 
 // The Service kubernetes, by which Pods find the API, and its Endpoints and EndpointSlice. As in the reference the
 // Service has the first address of --service-cluster-ip-range, and the endpoints have the address and port of the
-// server. What others added to the objects is kept.
+// server. What other clients added to the objects is kept.
 
 // reachable is the address at which other machines reach the server; invalid if it has none but a loopback address.
 func (c *Config) reachable() netip.Addr {

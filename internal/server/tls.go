@@ -106,7 +106,8 @@ func (c *Config) tls() (*tls.Config, error) {
 	return config, nil
 }
 
-// serving returns the server's certificate, and the authority that clients verify it by as far as the server knows it.
+// serving returns the server's certificate, and the PEM by which clients verify it: that of the server's own authority,
+// or the configured certificate file, which may contain its authority.
 func (s *Server) serving(own *pki) (tls.Certificate, []byte, error) {
 	c := &s.config
 	certFile, keyFile := c.TLSCertFile, c.TLSKeyFile
