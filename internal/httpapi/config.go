@@ -25,7 +25,7 @@ type Config struct {
 	// Authenticate returns the identity of the sender of a request; an error is 401. A user with neither a name nor
 	// groups is anonymous.
 	Authenticate func(context.Context, *http.Request) (*access.Identity, error)
-	// Impersonate returns the user as whom the request continues; the headers of the request name wanted.
+	// Impersonate returns the user as whom the request continues. wanted is the user whom its headers name.
 	Impersonate func(ctx context.Context, wanted access.User, asked *access.Attributes) (user access.User,
 		constraint string, err error)
 	// Authorizer decides whether a user may do something.
@@ -66,7 +66,7 @@ type Config struct {
 	MaxMutating      *int
 	BodyLimit        int64         // bytes; 0: 3 MiB
 	BodyMemory       int64         // bytes of all bodies that are being read; 0: 256 MiB
-	BodyGrace        time.Duration // how long a body may take, plus its length divided by bodyRate; 0: 10 seconds
+	BodyGrace        time.Duration // how long a body may take, in addition to its length divided by bodyRate; 0: 10 s
 	BookmarkInterval time.Duration // of watches with bookmarks; 0: one minute
 	StallTimeout     time.Duration // how long a write of an answer may wait for its client; 0: 30 seconds
 	EncodedBytes     int64         // memory of the cache of encoded objects; 0: 32 MiB

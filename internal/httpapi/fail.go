@@ -37,8 +37,8 @@ func (e *plainError) Error() string { return e.text }
 // The text of an error may have been chosen by a client (a name, a part of its body), so what is logged is cut (clip)
 // and sampled (report), and what is sent as plain text is escaped.
 //
-// It is the only place that writes errors, so all of them are logged, and none is answered twice. A panic here ends
-// in requestState.end.
+// It is the only place that writes errors, so every server error is logged, and no error is answered twice. Only the
+// reports of failed health checks are written elsewhere (health). A panic here ends in requestState.end.
 func (h *Handler) fail(rs *requestState, err error) {
 	if rs.code != 0 {
 		h.report(&h.logs.refusals, rs, slog.LevelDebug, "an answer broke off", "error", clip(err.Error()))

@@ -8,7 +8,7 @@ import (
 	"plinth/object"
 )
 
-// get is a GET of one object, or of a view of it at a subresource (LIST-2). If-None-Match is compared last: the entity
+// get is a GET of one object or of a subresource (LIST-2). If-None-Match is compared last: the entity
 // tag is known only with the answer, and 304 must not hide a 404.
 func (h *Handler) get(rs *requestState) error {
 	if form := first(rs.query(), "ownership"); form != "" && rs.subresource == nil {
@@ -36,7 +36,7 @@ func (h *Handler) get(rs *requestState) error {
 }
 
 // ownership is a GET with ?ownership=: who owns each field, instead of the object (BEY-1, docs/decisions/0003).
-// "document" is a JSON document, "yaml" the object with its owners behind each line.
+// "document" is a JSON document, "yaml" the object with the owners of each line in a comment.
 func (h *Handler) ownership(rs *requestState, form string) error {
 	if form != "document" && form != "yaml" {
 		return apierr.NewBadRequest("ownership: Invalid value: " + strconv.Quote(form) + ": must be 'document' or 'yaml'")

@@ -29,7 +29,7 @@ type Handler struct {
 
 // inFlight counts the requests that hold a slot.
 //
-//	taken ≤ limit + requests that takeSlot is about to refuse
+//	taken ≤ limit + requests that takeSlot has refused and that have not ended yet
 type inFlight struct {
 	limit int64 // 0: no limit
 	taken atomic.Int64

@@ -134,7 +134,7 @@ func (h *Handler) paths() []string {
 	return slices.Compact(paths)
 }
 
-// A document that names its own hash in its URL never changes.
+// immutable is the Cache-Control header of a document whose URL contains its hash: the document never changes.
 const immutable = "public, immutable"
 
 // document answers with a discovery document.

@@ -21,7 +21,6 @@ import (
 //
 // A body holds no slot of the requests under way while it is being read: otherwise a few hundred clients that send a
 // byte per second would keep out all others.
-// would otherwise keep out all others.
 
 const (
 	// firstRead is how much memory is allocated for a body before any of it has arrived, whatever length it claims: a

@@ -70,8 +70,8 @@ func (rs *requestState) offer() wire.Offer {
 	return offer
 }
 
-// pretty says whether the answer is indented (MED-9): because of a parameter, or because the User-Agent is one of
-// people.
+// pretty says whether the answer is indented (MED-9): because of a parameter, or because the User-Agent is curl, Wget
+// or a browser.
 func (rs *requestState) pretty() bool {
 	if strings.Contains(rs.r.URL.RawQuery, "pretty") {
 		if text := first(rs.query(), "pretty"); text != "" {

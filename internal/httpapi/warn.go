@@ -66,8 +66,8 @@ func prefix(text string, runes int) string {
 	return text
 }
 
-// warning formats a text as a header: code 299, no agent, a quoted string. It is not ok with control characters, which
-// a header must not contain.
+// warning formats a text as a header: code 299, no agent, a quoted string. It returns false for a text with control
+// characters, which a header must not contain, or with invalid UTF-8.
 func warning(text string) (string, bool) {
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return "", false

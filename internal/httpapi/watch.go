@@ -24,7 +24,7 @@ const frameBuffer = 16 << 10
 
 var frameBuffers = sync.Pool{New: newBuffer(frameBuffer)}
 
-// watch is a GET of a collection that goes on (WATCH-1). Its steps:
+// watch is a GET of a collection whose answer continues with events (WATCH-1). Its steps:
 //
 //	startWatch   media type, options, Engine.Watch; an error here is the status of the answer
 //	begin        sends the header and flushes it; from here on an error is an ERROR event
