@@ -233,7 +233,7 @@ func TestLegacyFormat(t *testing.T) {
 	}
 }
 
-// The first rule that matches all that it names decides.
+// The first rule all of whose lists match the request decides.
 //
 // SPEC: AUTH-4
 func TestPolicyRules(t *testing.T) {

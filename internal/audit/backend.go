@@ -110,7 +110,7 @@ var (
 // (apiserver_audit_error_total). Two limits hold, because events are of very different sizes: len(events) ≤
 // BufferSize, and
 //
-//	bytes = Σ len(e) over the events in the channel and in batches that are being written ≤ maxQueued
+//	bytes = Σ len(e) over the events in the channel and in batches that are not written yet ≤ maxQueued
 //
 // The bytes of a batch count until it is written: a webhook that hangs would otherwise hold any number of batches.
 //
@@ -224,8 +224,8 @@ func (b *backend) deliver(ctx context.Context, events [][]byte) {
 	q.writing.Go(write)
 }
 
-// close stops taking events, and waits until the queued ones are written or ctx is cancelled; then it calls cancel,
-// which ends the writing.
+// close stops taking events, and waits until the queued ones are written. If ctx is cancelled before that, it calls
+// cancel, so that the remaining writes do not wait for the webhook or the rate limit.
 func (b *backend) close(ctx context.Context, cancel context.CancelFunc) error {
 	if q := b.queue; q != nil {
 		q.mu.Lock()

@@ -202,7 +202,7 @@ func (s *Status) append(dst []byte) []byte {
 	return append(m.dst, '}')
 }
 
-// appendLegacy prints the event as the line of text that --audit-log-format=legacy asks for.
+// appendLegacy prints the event as the line of text of --audit-log-format=legacy.
 func (e *event) appendLegacy(dst []byte) []byte {
 	user, groups, as, asGroups := "<none>", "<none>", "<self>", "<lookup>"
 	if e.user.Name != "" {

@@ -30,8 +30,8 @@ var levels = []Level{None, Metadata, Request, RequestResponse}
 // Stage is when an event happens.
 type Stage string
 
-// The stages. Only long-running requests have ResponseStarted, and those that are refused before they are
-// authenticated, as in the reference.
+// The stages. As in the reference, only long-running requests and those that are refused before they are authenticated
+// have ResponseStarted.
 const (
 	RequestReceived  Stage = "RequestReceived"
 	ResponseStarted  Stage = "ResponseStarted"

@@ -8,7 +8,7 @@ import (
 	"plinth/internal/access"
 )
 
-// Asked is what is known of a request when its record begins.
+// Asked is what is known about a request when its record begins.
 type Asked struct {
 	ID         string
 	URI        string // as the client sent it
@@ -17,7 +17,7 @@ type Asked struct {
 	SourceIPs  []string
 	UserAgent  string
 	At         time.Time // when the request was received
-	// Long says that the request is long-running (a watch, a proxy): the start of its response is an event of its own.
+	// Long says that the request is long-running (a watch, a proxy): the start of its response is a separate event.
 	Long bool
 }
 
