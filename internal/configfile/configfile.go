@@ -83,11 +83,12 @@ func Strict(lenient []error) error {
 	return fmt.Errorf("strict decoding error: %s", strings.Join(texts, ", "))
 }
 
-// Interval is the interval at which the server calls [Watch].
+// Interval is the interval at which the server's calls of [Watch] read the file.
 const Interval = time.Second
 
-// Watch reads a file at an interval until ctx ends. It calls changed if the content differs from last, or from what it
-// read last, and if the file cannot be read for another reason than before. last is the content that is in use.
+// Watch reads a file at an interval until ctx ends. last is the content that is in use. It calls changed whenever the
+// content differs from the one that was read before, or at first from last, and whenever the file cannot be read for
+// another reason than before.
 //
 // A notification of the kernel (inotify) for the file would miss changes: files that are mounted from a ConfigMap are
 // symbolic links whose target is replaced.
