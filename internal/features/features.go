@@ -31,14 +31,14 @@ const (
 )
 
 var own = [...]row{
-	// KEP-5958, which is not in 1.37. There it is alpha and off; here it is on, since only a client that asks for it is
+	// KEP-5958, which is not in 1.37. There it is alpha and off; here it is on, since only a client that requests it is
 	// affected.
 	ManagedFieldsOptOut - referenceGates: {name: "ManagedFieldsOptOut", stage: alpha, on: true},
 }
 
 // differs are the gates of the reference whose default differs here.
 var differs = map[Gate]bool{
-	CBORServingAndStorage: true, // alpha and off there; only clients that ask for CBOR are affected
+	CBORServingAndStorage: true, // alpha and off there; only clients that request CBOR are affected
 }
 
 // used are the gates that code depends on, besides AllAlpha and AllBeta. A test compares them with the code.
@@ -141,8 +141,8 @@ func (s Set) With(g Gate, on bool) Set {
 }
 
 // Parse parses the value of --feature-gates, "A=true,B=false", and applies it to the defaults. Its errors are those of
-// the reference. ignored has the names of the gates that the text changes, by name or through AllAlpha and AllBeta, and
-// that have no effect in this program.
+// the reference. ignored has the names of the gates that have no effect in this program, but that the text names or
+// changes through AllAlpha and AllBeta.
 func Parse(text string) (set Set, ignored []string, err error) {
 	asked, err := read(text)
 	if err != nil {
