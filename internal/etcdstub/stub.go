@@ -1,7 +1,7 @@
 // Package etcdstub replaces etcd for programs that start one beside the API server: envtest, kwokctl, kubeadm's
 // manifests. The API server stores its objects itself, but such programs choose etcd's data directory, and expect the
-// objects to live as long as that directory. So the stub only tells the API server where it is: it serves a [Marker] on
-// its client URL.
+// objects to live as long as that directory. So the stub only reports the directory to the API server: it serves a
+// [Marker] on its client URL.
 //
 // A stub and its API server must share a file system. To check that, the stub writes a random token to a file in the
 // directory, and the marker has the same token.

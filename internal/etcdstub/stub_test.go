@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// free is a URL at which nobody listens at this moment.
+// free is a URL at which no server listens at this moment.
 func free(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -95,7 +95,7 @@ func TestFindsNoOther(t *testing.T) {
 	}
 }
 
-// A stub does not begin where a real etcd keeps its data, nor where nobody could reach it.
+// A stub does not start in the data directory of a real etcd, nor with a URL at which no client could reach it.
 //
 // SPEC: RUN-2
 func TestServeRefuses(t *testing.T) {
