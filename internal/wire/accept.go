@@ -98,7 +98,7 @@ func (c Clause) wildcards() int {
 func (c Clause) Param(name string) (found string) {
 	for key, value := range c.eachParam {
 		if key == name {
-			found = value // the last one counts
+			found = value
 		}
 	}
 	return found

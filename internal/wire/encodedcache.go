@@ -17,7 +17,7 @@ import (
 //
 //	bytes = Σ entries[i].size
 //	bytes ≤ limit, whenever mu is free
-//	entries[i].size = len(the bytes in the slot) + entryOverhead, unless the version is gone
+//	entries[i].size = len(the bytes put into the slot first) + entryOverhead (keepRow may replace them)
 //
 // The obvious way, a map from (key, revision, media type) to bytes, costs a lock and a hash per item of every list,
 // and needs its own rule for when to drop a version. Here a look-up is one atomic load, and the
@@ -54,7 +54,7 @@ const (
 )
 
 // encoded is the content of a slot of an object, or nil. Bytes that contain a revision are valid for that revision
-// only: a removed object is answered at the revision of its removal, but shares the layout of its last version.
+// only: a removed object is sent with the revision of its removal, but shares the layout of its last version.
 func encoded(o *engine.Object, slot int) []byte {
 	if e := engine.LayoutOf(o).Encoded[slot].Load(); e != nil && e.Revision == o.Revision {
 		return e.Bytes

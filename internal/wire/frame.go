@@ -22,7 +22,7 @@ const (
 )
 
 // Frames prints the events of one watch (WATCH-1): as JSON, one a line, as protobuf, each after its length, or as a
-// sequence of CBOR items. It is not for use by two goroutines at a time.
+// sequence of CBOR items. It must not be used concurrently.
 type Frames struct {
 	Cache *EncodedCache // where messages are kept for others; nil: they are not kept
 
@@ -97,7 +97,7 @@ func (f *Frames) Append(dst []byte, e *engine.Event) ([]byte, error) {
 	return f.encoded(dst, func(dst []byte) ([]byte, error) { return f.appendText(dst, o, e) })
 }
 
-// encoded converts a frame from JSON to CBOR if the watch is one of CBOR.
+// encoded converts a frame from JSON to CBOR if the watch is sent in CBOR.
 func (f *Frames) encoded(dst []byte, appendText func(dst []byte) ([]byte, error)) ([]byte, error) {
 	if f.media.Encoding != CBOR {
 		return appendText(dst)

@@ -12,7 +12,7 @@ import (
 // ListMeta is the metadata at the head of a collection.
 type ListMeta struct {
 	Revision  int64  // 0: none
-	Continue  string // ""
+	Continue  string // the token for the next page; "": there is none
 	Remaining *int64
 	Shard     string // the shard selector of a list that is a part of the collection, or ""
 	// Custom says that the list is of custom objects. As in the reference, its metadata then has continue even if it is
@@ -51,7 +51,7 @@ type List struct {
 	media Media
 	typed bool   // each item has apiVersion and kind, as custom objects do
 	kind  string // of the list
-	group string // group/version of it
+	group string // group/version of the list
 	table *Table
 	items int
 	typ   Type // of the items, where they are written as messages
@@ -60,7 +60,7 @@ type List struct {
 	scratch []byte // the last message without its managedFields
 }
 
-// NewList is a list of a resource type, printed in a media type. The table is needed if that is a Table.
+// NewList makes the printer of a list of a resource type. The table is needed if the media type is a Table.
 func NewList(r *engine.Resource, m Media, t *Table) *List {
 	l := &List{media: m, kind: r.ListKind, group: r.APIVersion(), table: t}
 	if m.Form == AsPartials {

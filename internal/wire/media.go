@@ -37,7 +37,7 @@ func formOf(kind string) (Form, bool) {
 	return Plain, false
 }
 
-// Media is the form of a response.
+// Media is how a response is sent: its encoding, its form and the other parameters of a media type.
 type Media struct {
 	Encoding Encoding
 	Form     Form
@@ -69,8 +69,8 @@ func (m Media) AppendTag(b []byte) []byte {
 // metaGroup is the API group of tables and partial objects.
 const metaGroup = "meta.k8s.io"
 
-// Negotiate returns the first acceptable form of an Accept header. An empty header is JSON. ok is false if no form is
-// acceptable.
+// Negotiate returns the Media of the first clause of an Accept header that the server can satisfy. An empty header is
+// JSON. ok is false if there is no such clause.
 func (o Offer) Negotiate(accept string) (m Media, ok bool) { return o.negotiate(accept, true) }
 
 // NegotiateError is Negotiate for an error, which is neither a Table nor partial metadata.

@@ -24,7 +24,7 @@ var rows = [encodings]struct {
 	name   string // in Accept and Content-Type
 	stream string // how a watch is requested; "": not possible (MED-2)
 	sent   string // the Content-Type of a watch, which is another one for JSON
-	tables bool   // there are Tables in it: the reference has them in text alone
+	tables bool   // Tables are served in it: the reference serves them in text formats only
 }{
 	JSON: {name: "application/json", stream: "application/json;stream=watch", sent: "application/json", tables: true},
 	YAML: {name: "application/yaml", tables: true},
@@ -40,7 +40,7 @@ type PatchFormat struct {
 	Encoding Encoding
 }
 
-// patchRows declares the media types of patches. An apply is YAML, of which JSON is a part.
+// patchRows declares the media types of patches. An apply is YAML, of which JSON is a subset.
 var patchRows = []PatchFormat{
 	{"application/json-patch+json", engine.JSONPatch, JSON},
 	{"application/merge-patch+json", engine.MergePatch, JSON},

@@ -23,8 +23,8 @@ func (f *Frames) appendMessage(dst []byte, o *engine.Object, e *engine.Event) ([
 	return appendWatchEvent(dst, v, e.Type.String(), message), nil
 }
 
-// message is the message of the object of an event: made once for all watchers that share the record, and once for all
-// readers if the object is an unchanged stored version.
+// message is the message of the object of an event: made once for all watchers that share the record. The initial
+// events of a watch have no record; their objects are stored versions, whose messages are cached for all readers.
 func (f *Frames) message(o *engine.Object, e *engine.Event) ([]byte, error) {
 	slot := memoMessage
 	if f.media.Form == AsPartial {

@@ -41,7 +41,7 @@ func appendPart(dst []byte, o *engine.Object, from, to int, lean bool) []byte {
 		dst = append(dst, o.Data[from:at.Managed]...)
 		from = at.ManagedEnd
 	}
-	if o.Revision == 0 { // of a dry run: it has no version
+	if o.Revision == 0 { // of a dry run: it has no revision
 		return append(dst, o.Data[from:to]...)
 	}
 	return object.AppendVersioned(dst, o.Data[from:to], at.Splice-from, o.Revision)

@@ -49,7 +49,7 @@ type Table struct {
 	cells   func(obj object.Value) []any
 	now     time.Time        // the time from which ages are counted
 	by      *engine.Resource // whose columns these are
-	// common says that the columns are the common ones.
+	// common says that the type defines no columns: they are Name and Created At.
 	common    bool
 	isDefault func(candidate, current object.Value) bool
 	order     func(a, b object.Value) int
@@ -85,7 +85,7 @@ func plainColumns() []engine.Column {
 func plainCells(obj object.Value) []any {
 	meta := obj.At("metadata")
 	created := meta.At("creationTimestamp").Str()
-	if created == "" { // that of a bookmark
+	if created == "" { // the object of a bookmark has none
 		created = "0001-01-01T00:00:00Z"
 	}
 	return []any{meta.At("name").Str(), created}
