@@ -13,8 +13,8 @@ import (
 //go:generate go test . -run TestFlagsPage -rewrite
 
 // Flags are rows of a table. A row has the flag's name, its type and its status. The help, the parsing of the command
-// line and the page docs/flags.md are derived from the rows. All flags of the reference are in the table, under its
-// names.
+// line and the page docs/flags.md are derived from the rows. All flags of the reference are in the table, with the
+// same names.
 
 // status says whether a flag has an effect.
 type status string

@@ -18,7 +18,7 @@ import (
 )
 
 // defaults returns the default settings of the program under this name. As kube-apiserver they are the reference's:
-// there is no default data directory.
+// there is no default data directory, and no controller runs.
 func defaults(program string) *settings {
 	s := &settings{Config: server.Defaults(), logLevel: "info", verbosity: "0", logFormat: "text", version: "false"}
 	if program == kubeAPIServer {
