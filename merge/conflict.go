@@ -32,9 +32,9 @@ func (c *Conflict) By() string {
 	return text
 }
 
-// ConflictError is the error of an apply that would take fields from other managers. It is complete up to a limit that
-// no human reads to: all fields and all managers, so that the user decides once. Whether to force is the user's
-// decision, too (Writer.Force); this package never chooses a winner.
+// ConflictError is the error of an apply that would take fields from other managers. It lists all fields and all
+// managers, up to a limit that is longer than any user would read (maxConflictText), so that the user decides once.
+// Whether to force is the user's decision, too (Writer.Force); this package never chooses a winner.
 type ConflictError struct {
 	Conflicts []Conflict // grouped by manager, in the order of managedFields; the first maxConflictText bytes of them
 	More      int        // the number of further conflicts
@@ -67,7 +67,7 @@ func (e *ConflictError) without(fields Set) *ConflictError {
 	return less
 }
 
-// Error is the message of the reference. One conflict is named in the sentence; several are lists by manager, in the
+// Error is the message of the reference. One conflict is named in the sentence; several are listed by manager, in the
 // order of the managers' identifiers:
 //
 //	Apply failed with 2 conflicts: conflicts with "hpa" with subresource "scale" using apps/v1:
@@ -156,8 +156,8 @@ func (o *operation) addValues(e *ConflictError, live, merged object.Value) {
 }
 
 // finder finds the values at many paths of one object. It keeps an index of each associative list that it has passed,
-// so that a look-up takes time logarithmic in the lengths of the lists. It is used by one goroutine, and lives as long
-// as the error is made or a check runs.
+// so that a look-up takes time logarithmic in the lengths of the lists. It is used by one goroutine, for one error or
+// one check.
 type finder struct {
 	root  object.Value
 	t     *schema.Type
@@ -212,7 +212,7 @@ func (f *finder) item(v object.Value, t *schema.Type, e Element) (object.Value, 
 	if x == nil {
 		x = new(itemIndex)
 		if err := x.build(t, items); err != nil {
-			x = new(itemIndex) // has no path that leads into it: comparing the lists has failed
+			x = new(itemIndex) // no path leads into this list: comparing it has failed
 		}
 		f.lists[key] = x
 	}

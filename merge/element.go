@@ -339,9 +339,9 @@ func plainScalar(text string) (v object.Value, rest string, ok bool) {
 	return object.IntOf(n), text[i:], true
 }
 
-// isPlain says whether a string is printed as JSON without escapes. It may say no to one that is; the callers take the
-// slow way then. <, > and & are not plain, because JSON is printed with escapes for them here, as by Go's encoder; nor
-// is anything beyond ASCII, which may be invalid UTF-8.
+// isPlain says whether a string is printed as JSON without escapes. It may be false for one that is; the callers take
+// the slow way then. <, > and & are not plain, because JSON is printed with escapes for them here, as by Go's encoder;
+// nor is anything beyond ASCII, which may be invalid UTF-8.
 func isPlain(text string) bool {
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {

@@ -281,8 +281,8 @@ func (s *fieldWalker) items(items []object.Value, t *schema.Type) Set {
 }
 
 // withStructs adds to the set the path of every struct, or other declared field, that has a path of the set below it:
-// fieldsOf leaves them out, as who owns .spec.replicas does not own .spec. prune needs them, to see that a struct has
-// lost its last field: only then does it go.
+// fieldsOf leaves them out, as a manager that owns .spec.replicas does not own .spec. prune needs them, to see that a
+// struct has lost its last field: only then is it removed.
 //
 //	withStructs({ .spec.replicas }) = { .spec, .spec.replicas }
 //

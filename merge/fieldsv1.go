@@ -133,7 +133,7 @@ func (p *printer) allocate(n int) []object.Member {
 }
 
 // print is the JSON object of one level; self says that the node above is a path of the set itself. A node without
-// others below it is {}, and needs no ".": a node that were neither in the set nor led to others cannot exist (node).
+// others below it is {}, and needs no ".": a node that is neither in the set nor leads to others cannot exist (node).
 func (p *printer) print(s Set, self bool) object.Value {
 	n := len(s.nodes)
 	if self {

@@ -9,7 +9,7 @@ import (
 	"plinth/schema"
 )
 
-// Ownership is who owns what of an object (BEY-1).
+// Ownership has the owners of every field and item of an object (BEY-1).
 //
 // managedFields answers "which paths does this manager own"; a reader of an object has the inverse question, for each
 // line of it. The two do not match one to one. The parts of an atomic value have no paths, so that they take the owners

@@ -29,9 +29,9 @@
 //
 //	Equal(a, b) ⇔ print(a) = print(b)        parse(print(v)) = v
 //
-// except that the second equation does not hold for floats and for strings that are not UTF-8 (see [AppendStored]). So
-// the whole server detects that an object has not changed with bytes.Equal. With metadata in front, most readers of
-// stored bytes find what they need without reading the rest ([Locate]).
+// except for floats and for strings that are not UTF-8 (see [AppendStored]): the Float 1.0 is printed as 1, like the
+// Int. So the whole server detects that an object has not changed with bytes.Equal. With metadata in front, most
+// readers of stored bytes find what they need without reading the rest ([Locate]).
 //
 // # Numbers
 //

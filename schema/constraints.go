@@ -57,7 +57,7 @@ type Constraints struct {
 	// A schema may constrain the items of a value that it does not call an array, and the members of one that it does not
 	// call an object. Pruning and validation follow the kind of the value, not the name of its type, so that both apply.
 	items *Type // of a Kind other than List
-	// of a Kind other than Map: additionalProperties; Elem of a Struct is what merges see of it
+	// of a Kind other than Map: additionalProperties. Elem of a Struct is its form for merges
 	additional *Type
 }
 

@@ -12,8 +12,8 @@ import (
 // maxUnknown bounds how many unknown fields are reported; the reference stops at the same number.
 const maxUnknown = 100
 
-// This file decodes built-in objects: the types of scalars with a form of their own are in special.go, and custom
-// objects in prune.go.
+// This file decodes built-in objects, except for the scalars whose Go types have their own UnmarshalJSON (special.go).
+// Custom objects are decoded in prune.go.
 
 // Decode checks a value against the type and brings it into the form that the reference's typed codec prints: see the
 // package comment. Subtrees in which nothing changes are shared with v. Any error is a *TypeError.

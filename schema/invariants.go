@@ -22,14 +22,13 @@ import (
 // checkCompiled checks one compiled type, without those below it:
 //
 //	Fields[i].Name < Fields[i+1].Name        find(Fields[i].Name) = i        always ascends
-//	a list has Elem                          a built-in map has Elem
+//	a built-in list or map has Elem
 //	a built-in Associative list has ListKeys, and each is a field of Elem where Elem has fields
 //
 // The first line has three users. Decoding inserts the fields of always while it passes the members of a value, both in
 // the order of names: an index out of order would insert a field after its place. The result of such an insertion is a
-// map whose members are not sorted, in which a later binary search (object.Value.Get) does not find what is there. And
-// a merge identifies items by their keys: two items that lack a key which Elem does not have would count as the same
-// one.
+// map whose members are not sorted, in which a later binary search (object.Value.Get) misses existing members. And a
+// merge identifies items by their keys: two items that lack a key which Elem does not have would count as the same one.
 //
 // Types of definitions are exempt from the last line: the validation of a definition compiles its schema before it has
 // checked that the keys of its lists exist, and reports a missing one to the client itself.

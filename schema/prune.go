@@ -24,8 +24,8 @@ import (
 //
 //     kept(member) ⇔ declared ∨ additionalProperties ∨ the map preserves ∨ the map is an item of a list that preserves
 //
-//     This goes by the value alone, whatever type the schema gives it: a map where the schema has a string loses
-//     every member, and is refused for its type only later.
+//     This depends on the kind of the value alone, whatever type the schema gives it: a map where the schema has a
+//     string loses every member, and is refused for its type only later.
 //  4. Members that are null are dropped where the schema has neither `nullable` nor a default for them. They are no
 //     error.
 //  5. The metadata of embedded objects is decoded as in 2, and their apiVersion and kind have to be strings.

@@ -6,7 +6,7 @@
 //
 //   - to decode: to check a value against a type, bring its scalars into the stored form, drop unknown fields and
 //     report them ([Type.Decode]). The result for a built-in type is what the typed codec of Kubernetes prints after
-//     reading the same text: members that Go always writes are there, empty ones that it leaves out are not.
+//     reading the same text: members that Go always writes are present, empty ones that it leaves out are not.
 //   - to prune: to decode by the rules of custom types. Unknown fields are dropped and reported, no field is added.
 //   - to default: to fill in the defaults of a type ([Type.Default]).
 //   - to settle: to bring a value into the form in which it is stored ([Type.Settle]): for built-in types what
@@ -109,7 +109,7 @@ const (
 // Type is one compiled type. It is immutable once it has been returned, and shared: a Go type has one Type, and so has
 // each place of a schema. A list, map or struct whose field has its own markers is a Type of that field alone.
 //
-// Invariants (checkCompiled): names of Fields strictly ascend; always strictly ascends; an Associative list has
+// Invariants (checkCompiled): names of Fields strictly ascend; always strictly ascends; a built-in Associative list has
 // ListKeys, which are fields of Elem.
 type Type struct {
 	Kind Kind

@@ -40,7 +40,8 @@ func find(v any, path string) (any, bool) {
 	return v, true
 }
 
-// drop removes the values at a path.
+// drop removes the values at a path. The items of a list are replaced by "dropped", so that the others keep their
+// indexes.
 func drop(v any, parts []string) any {
 	switch in := v.(type) {
 	case map[string]any:

@@ -413,7 +413,7 @@ func Recorded(step *Step) Result {
 
 var headerLine = regexp.MustCompile(`^[A-Z][A-Za-z-]+: `)
 
-// stream is an open watch: a goroutine reads it and passes on whole lines.
+// stream is an open watch: a goroutine reads it and passes on whole events.
 type stream struct {
 	events chan []byte
 	cancel context.CancelFunc
@@ -437,7 +437,7 @@ func newStream(body io.ReadCloser, cancel context.CancelFunc) *stream {
 }
 
 // Apply removes a known difference from both responses. Its paths begin at the object, also for the items of a list and
-// the events of a watch; a path that begins with a header's name and a colon means that header.
+// the events of a watch; the name of a header with a colon behind it stands for that header.
 func (d *Difference) Apply(got, want *Result) {
 	for _, path := range d.Paths {
 		if name, ok := strings.CutSuffix(path, ":"); ok {
@@ -458,7 +458,7 @@ func (d *Difference) Apply(got, want *Result) {
 	}
 }
 
-// Seen says whether the difference has shown.
+// Seen says whether the difference has been observed.
 func (d *Difference) Seen() bool { return d.seen }
 
 func asMap(v any) map[string]any {

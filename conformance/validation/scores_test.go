@@ -48,7 +48,7 @@ type kindScores struct {
 	kind string
 }
 
-// readScores reads the file. If the run has other variants than the file, no scores are compared.
+// readScores reads the file.
 func readScores(t *testing.T) *scores {
 	s := &scores{recorded: map[string]string{}, now: map[string]string{}}
 	text := read(t, scoresFile)
@@ -71,7 +71,7 @@ func (s *scores) of(k *kindUnderTest) *kindScores {
 	return &kindScores{s, strings.Join(strings.Fields(k.gvk.Group+" "+k.gvk.Version+" "+k.gvk.Kind), " ")}
 }
 
-// check compares a score with the recorded one.
+// check compares a score with the recorded one, if the run has the variants of the file.
 func (k *kindScores) check(t *testing.T, verb string, s *score) {
 	t.Logf("%s %s: %s", k.kind, verb, s)
 	if !fromFile() {
