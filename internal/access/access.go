@@ -38,7 +38,7 @@ func Nobody() User { return User{Name: Anonymous, Groups: []string{Unauthenticat
 type Identity struct {
 	User User
 	// Audiences are those among the requested audiences for which the credentials are valid; empty if the authenticator
-	// does not know audiences.
+	// does not support audiences.
 	Audiences []string
 	// Warnings are sent to the client in Warning headers.
 	Warnings []string
@@ -124,7 +124,8 @@ type Attributes struct {
 }
 
 // FieldRequirements returns the requirements of the field selector. The error says which part of it is invalid; the
-// requirements that come with an error are the valid ones, and are safe to decide by: fewer requirements select more.
+// requirements that are returned with an error are the valid ones, and are safe to decide by: fewer requirements select
+// more.
 func (a *Attributes) FieldRequirements() (fields.Requirements, error) {
 	if a.FieldSelector == "" {
 		return a.Fields, a.FieldsErr
@@ -149,13 +150,13 @@ func (a *Attributes) LabelRequirements() (labels.Requirements, error) {
 	return requirements, nil
 }
 
-// ReadOnly says whether the verb changes nothing, as IsReadOnly in the reference.
+// ReadOnly says whether the verb only reads, as IsReadOnly in the reference.
 func (a *Attributes) ReadOnly() bool { return a.Verb == "get" || a.Verb == "list" || a.Verb == "watch" }
 
 var htmlEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
-// EscapeHTML escapes text of a client for an error message, so that a browser that shows the error does not take it for
-// HTML.
+// EscapeHTML escapes text of a client for an error message, so that a browser that shows the error does not interpret
+// it as HTML.
 func EscapeHTML(text string) string { return htmlEscaper.Replace(text) }
 
 // Refusal returns the message of a 403: that the user cannot do this, and the reason that the authorizer gave, if any.
@@ -187,17 +188,17 @@ func (a *Attributes) Refusal(why string) string {
 // Decision is the decision of an authorizer about a request.
 type Decision uint8
 
-// The decisions. The first authorizer in the chain that does not say NoOpinion decides. Deny is the zero value, so that
-// a decision that was never set denies.
+// The decisions. The first authorizer in the chain whose decision is not NoOpinion decides. Deny is the zero value, so
+// that a decision that was never set denies.
 const (
 	Deny      Decision = iota // the request is refused; later authorizers are not asked
 	Allow                     // the request is allowed; later authorizers are not asked
 	NoOpinion                 // the next authorizer decides; after the last one, the request is refused
 )
 
-// Authorizer decides what users may do. It must not keep or change the attributes. The reason is for people: it is
-// in the status of access reviews, in the audit event, and in the message of a 403. An error may come with any
-// decision; one that comes with Allow is ignored, as in the reference.
+// Authorizer decides what users may do. It must not keep or change the attributes. The reason is for people: it is in
+// the status of access reviews, in the audit event, and in the message of a 403. An error may be returned with any
+// decision; with Allow it is ignored, as in the reference.
 type Authorizer interface {
 	Authorize(ctx context.Context, a *Attributes) (decision Decision, reason string, err error)
 }

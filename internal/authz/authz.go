@@ -3,16 +3,15 @@
 // An authorizer ([access.Authorizer]) allows a request, denies it, or has no opinion. An [Authority] asks the
 // authorizers of its [AuthorizationConfiguration] in order until one decides. The configuration is made of
 // --authorization-mode, or is the file --authorization-config, which is reloaded when it changes. Members of
-// system:masters may do everything, whatever the configuration says, because an authorizer for them is always asked
-// first.
+// system:masters may do everything, whatever the configuration says: they are allowed before any authorizer is asked.
 //
 // [RoleBased] implements the mode RBAC, nodes the mode Node (for kubelets), and hook the mode Webhook. In every mode
 // the package also refuses writes of roles and bindings that would grant more than the writer has (see
 // [Authority.PermitRole]).
 //
 // Roles, bindings, Pods and volumes are read through views of the store: values compiled from a collection, shared by
-// all requests and never changed (package view). There is no lock on the path of a request but the view's, and that
-// only after a change.
+// all requests and never changed (package view). RBAC and Node take no lock on the path of a request but that of a
+// view, and that one only after a change.
 package authz
 
 import (
@@ -64,12 +63,13 @@ type Authority struct {
 	roles   RoleBased
 	nodes   nodes
 	options Options
-	// first are the types of authorizers of the first configuration. Later configurations must have them, too.
+	// first are the types of the authorizers of the first configuration, without webhooks. Later configurations must
+	// have them, too.
 	first []Mode
 	chain atomic.Pointer[chain]
 
 	mu  sync.Mutex                  // guards now, and orders the changes of chain
-	now *AuthorizationConfiguration // the last valid text of the file
+	now *AuthorizationConfiguration // the last valid configuration
 }
 
 // chain is the list of authorizers of one configuration.

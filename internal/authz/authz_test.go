@@ -6,7 +6,7 @@ import (
 	"plinth/internal/access"
 )
 
-// The first mode that does not say NoOpinion decides. If all say it, the reason has those of all.
+// The first mode whose decision is not NoOpinion decides. If there is none, the reason contains those of all modes.
 //
 // SPEC: AUTH-2
 func TestModes(t *testing.T) {

@@ -127,13 +127,14 @@ type Remedy uint8
 // The remedies.
 const (
 	Leave   Remedy = iota // nothing is missing
-	Update                // something is missing
+	Update                // something is missing, or an aggregationRule is removed
 	Replace               // a binding to another role: roleRef is immutable, so it is deleted and created again
 )
 
 // Reconcile compares an existing role or binding with the bootstrap policy. It returns the object with everything that
-// is missing, and what to do. Additions by users are kept. An object with the annotation autoupdate "false" is not
-// changed. It matches package reconciliation of the reference.
+// is missing, and what to do. Additions by users are kept, except for an aggregationRule of a role that has none in the
+// policy. An object with the annotation autoupdate "false" is not changed. It matches package reconciliation of the
+// reference.
 func Reconcile(existing, wanted object.Value) (object.Value, Remedy) {
 	meta := existing.At("metadata")
 	if meta.At("annotations", autoUpdate).Str() == "false" {

@@ -155,7 +155,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// A configuration is refused, or it is the same when it is written down and read again, and authorizers are made of it.
+// A configuration is refused, or it is unchanged after it is encoded and parsed again, and New accepts it.
 func FuzzConfig(f *testing.F) {
 	for _, authorizers := range []string{
 		"[{type: RBAC, name: rbac}, {type: Node, name: node}]",

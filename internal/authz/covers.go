@@ -8,7 +8,7 @@ import (
 	"plinth/internal/access"
 )
 
-// The check against escalation (AUTH-2): whoever writes a role or a binding must have the permissions that it gives.
+// The check against escalation (AUTH-2): a user who writes a role or a binding must have the permissions that it gives.
 //
 // Problem: rules are products (verbs × groups × resources × names). A wanted rule need not be covered by one rule that
 // the writer has; several may cover it together. To compare whole rules therefore refuses too much. So wanted rules
@@ -39,7 +39,8 @@ func uncovered(held, wanted []Rule) (missing []Rule) {
 	return missing
 }
 
-// size returns the number of atoms of a rule, or any number above most if there are more.
+// size returns an upper bound of the number of atoms of a rule, or any number above most if the bound is greater than
+// that.
 func (r *Rule) size(most int) int {
 	n := len(r.Verbs)
 	for _, list := range [][]string{r.APIGroups, r.Resources, r.ResourceNames} {

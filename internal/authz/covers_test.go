@@ -45,7 +45,7 @@ func TestUncovered(t *testing.T) {
 	}
 }
 
-// A rule with more atoms than maxAtoms counts as not covered, and costs nothing.
+// A rule with more atoms than maxAtoms counts as not covered, and is not split into atoms.
 //
 // SPEC: AUTH-2
 func TestUncoveredIsBounded(t *testing.T) {

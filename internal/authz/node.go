@@ -23,16 +23,16 @@ const (
 
 // nodes implements the mode Node, which authorizes kubelets.
 //
-// Problem: a kubelet needs the Secrets, ConfigMaps and volumes of the Pods on its node, but a kubelet that was broken
-// into must not read those of other nodes. Which objects these are depends on the stored Pods and changes all the
-// time, so roles cannot express it. A kubelet may read:
+// Problem: a kubelet needs the Secrets, ConfigMaps and volumes of the Pods on its node, but a compromised kubelet must
+// not read those of other nodes. Which objects these are depends on the stored Pods and changes all the time, so roles
+// cannot express it. A kubelet may read:
 //
 //   - a Secret, ConfigMap, ServiceAccount, PersistentVolumeClaim or ResourceClaim that a Pod of the node names
 //   - a PersistentVolume that is bound to such a claim, and a Secret that such a volume names
 //   - a VolumeAttachment, ResourceSlice or PodCertificateRequest that names the node
 //
-// All other resources are allowed by the rules of the bootstrap role system:node (as it is in the source, not as
-// stored).
+// Pods, Nodes, Leases and CSINodes have rules here, too. Requests for other resources are decided by the rules of the
+// bootstrap role system:node (as it is in the source, not as stored).
 //
 // The reference keeps a graph of these objects that informers update with every change. Here the Pods of each node and
 // the bound volumes are views (nodeobjects.go). What a Pod needs is parsed when the kubelet first asks, so the many

@@ -64,7 +64,7 @@ func fieldOf(v *store.Version, name string) string {
 	return ""
 }
 
-// volumeSecrets are the paths in a volume of a Pod at which the name of a Secret is.
+// volumeSecrets are the paths of the names of Secrets in a volume of a Pod.
 var volumeSecrets = [][]string{
 	{"azureFile", "secretName"}, {"cephfs", "secretRef", "name"}, {"cinder", "secretRef", "name"},
 	{"flexVolume", "secretRef", "name"},
@@ -88,7 +88,7 @@ func needsOf(v *store.Version) (map[needed]bool, error) {
 	return needs, nil
 }
 
-// PodSecrets returns the names of the Secrets that a Pod names; some come more than once.
+// PodSecrets returns the names of the Secrets that a Pod names, with duplicates.
 func PodSecrets(pod object.Value) (names []string) {
 	visitNames(pod, func(resource, name string) {
 		if resource == "secrets" {
@@ -99,8 +99,8 @@ func PodSecrets(pod object.Value) (names []string) {
 }
 
 // visitNames calls visit for each object of its namespace that a Pod names, as VisitPodSecretNames and its siblings in
-// the reference. Names may be parts of the Pod's text, and come several times. It takes time linear in the Pod: anybody
-// who may create Pods chooses how many names there are.
+// the reference. Names may be parts of the Pod's text, and may be repeated. It takes time linear in the size of the
+// Pod, as any user who may create Pods chooses the number of names.
 func visitNames(pod object.Value, visit func(resource, name string)) {
 	add := func(resource string, name object.Value) {
 		if name.Str() != "" {
@@ -234,7 +234,8 @@ func newVolume(v *store.Version) *volume {
 	return n
 }
 
-// needs says whether a node needs an object: an edge from the object to the node in the reference's graph.
+// needs says whether a node needs an object: in the reference, whether its graph has a path from the object to the
+// node.
 func (n *nodes) needs(node string, a *access.Attributes) bool {
 	switch a.Resource {
 	case "pods":

@@ -86,8 +86,8 @@ func aggregates(role object.Value) bool {
 	return role.At("aggregationRule", "clusterRoleSelectors").Len() > 0
 }
 
-// onlyCollectorFields says whether a write changes nothing but metadata that the garbage collector changes. It must be
-// able to do so without the rules of the role (IsOnlyMutatingGCFields in the reference).
+// onlyCollectorFields says whether a write changes only metadata that the garbage collector changes. It must be able to
+// do so without the rules of the role (IsOnlyMutatingGCFields in the reference).
 func onlyCollectorFields(obj, old object.Value) bool {
 	if old.IsNull() {
 		return false

@@ -116,7 +116,7 @@ func (s *subject) applies(u *access.User) bool {
 }
 
 // reason returns the reason for a decision by this binding. As in the reference it names the first subject that
-// applies. The text is kept, so that a decision allocates nothing; it may be formatted by several requests at once.
+// applies. The text is kept, so that a decision allocates no memory; it may be formatted by several requests at once.
 func (b *binding) reason(u *access.User) string {
 	i := slices.IndexFunc(b.subjects, func(s subject) bool { return s.applies(u) })
 	if known := b.reasons[i].Load(); known != nil {
@@ -137,7 +137,7 @@ func (b *binding) reason(u *access.User) string {
 	return text
 }
 
-// holder is a user or a group in a namespace, or in the cluster if namespace is "".
+// holder is a name in a namespace, or in the cluster if namespace is "": that of a user, a group, a claim or a Secret.
 type holder struct{ namespace, name string }
 
 // bindings has all bindings of a collection, with an index by subject.

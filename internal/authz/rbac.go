@@ -30,7 +30,7 @@ func (r *RoleBased) open(collection func(path string) *store.Collection) {
 }
 
 // policy is all roles and bindings. They are read one collection after the other, so they may be of different
-// revisions, as in the reference; each includes what was durable when the request came.
+// revisions, as in the reference; each includes what was durable when the request arrived.
 type policy struct {
 	roles, clusterRoles       *roles
 	bindings, clusterBindings *bindings
@@ -58,8 +58,8 @@ func (r *RoleBased) Authorize(_ context.Context, a *access.Attributes) (access.D
 	return access.NoOpinion, "RBAC: " + err.Error(), nil
 }
 
-// allowing returns a binding of a namespace that allows a request; nil if there is none. It sets unresolved if the
-// role of a binding does not exist.
+// allowing returns a binding of a namespace that allows a request; nil if there is none. It sets unresolved if the role
+// of a binding does not exist or cannot be parsed.
 func (p *policy) allowing(in *bindings, namespace string, a *access.Attributes, unresolved *bool) *binding {
 	of, _ := in.users.get(holder{namespace, a.User.Name})
 	if b := p.firstAllowing(of, a, unresolved); b != nil {
@@ -90,7 +90,7 @@ func (p *policy) firstAllowing(list []*binding, a *access.Attributes, unresolved
 }
 
 // find returns the rules that a binding grants; ok is false if its role does not exist or cannot be parsed. For
-// ClusterRoles it makes no error, which would be allocated for each request.
+// ClusterRoles it creates no error, which would be allocated for each request.
 func (p *policy) find(b *binding) (rules []Rule, ok bool) {
 	if b.kind == clusterRoleKind {
 		role, ok := p.clusterRoles.byName.get(b.role)

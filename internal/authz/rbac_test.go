@@ -142,7 +142,7 @@ func TestRoleBased(t *testing.T) {
 	check("alice get a.io/things ns1 x", "")
 }
 
-// All bindings of a group may go at once, in time that is linear in their number.
+// All bindings of a group can be deleted at once, in time that is linear in their number.
 //
 // SPEC: AUTH-2
 func TestManyBindingsOfAGroupAreDeleted(t *testing.T) {
@@ -247,7 +247,7 @@ var sizes = []struct{ name, request string }{
 		"system:serviceaccount:ns3:sa3,system:serviceaccounts,system:serviceaccounts:ns3,system:authenticated delete batch/jobs ns3 b1"},
 }
 
-// A decision allocates nothing.
+// A decision allocates no memory.
 func TestAuthorizeAllocatesNothing(t *testing.T) {
 	y := large(t).authority(RBAC)
 	for _, c := range sizes {
@@ -286,7 +286,7 @@ func BenchmarkChangedBinding(b *testing.B) {
 	}
 }
 
-// Who does not hold the rules of a role may still change what the garbage collector changes in it, and nothing else.
+// A user who does not hold the rules of a role may change only the fields of it that the garbage collector changes.
 //
 // SPEC: AUTH-2
 func TestOnlyCollectorFields(t *testing.T) {

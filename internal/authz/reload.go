@@ -8,8 +8,8 @@ import (
 	"plinth/internal/configfile"
 )
 
-// Watch reloads --authorization-config when it changes, until ctx is cancelled. text is the current content. A file
-// that is invalid, or that lacks a required authorizer, changes nothing.
+// Watch reloads --authorization-config when it changes, until ctx is cancelled. text is the current content. If the
+// file is invalid, or lacks a required authorizer, the previous configuration stays in use.
 func (y *Authority) Watch(ctx context.Context, file string, text []byte, interval time.Duration) {
 	if report := y.options.Metrics.Configured; report != nil {
 		report(text)

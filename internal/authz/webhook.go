@@ -21,8 +21,9 @@ import (
 // hook implements the mode Webhook: it sends a SubjectAccessReview to a webhook.
 //
 // A call takes longer than most requests, so decisions are cached, by the whole spec of the review: what is not in it
-// cannot change the decision. A user chooses what is requested, and so the keys: the cache has a bounded number of
-// them, of bounded length. Concurrent requests with the same spec each call the webhook, as in the reference.
+// cannot change the decision. A user chooses what is requested, and so the keys: their number is bounded, and a
+// decision about longer attributes than maxSpec is not cached (in which selectors are not counted, as in the
+// reference). Concurrent requests with the same spec each call the webhook, as in the reference.
 type hook struct {
 	name       string
 	remote     *webhook.Remote

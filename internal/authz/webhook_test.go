@@ -21,7 +21,7 @@ import (
 	"plinth/object"
 )
 
-// decider is a webhook that answers as its test says, and records its requests.
+// decider is a webhook that sends the responses that a test has set, and records its requests.
 type decider struct {
 	*httptest.Server
 	kubeconfig string
