@@ -74,9 +74,9 @@ func New(authorizer access.Authorizer, constrained bool) *Impersonator {
 // requester without the extra values of the Pod: so its decision is the same for all Pods of the service account.
 const associatedNode = "associated-node"
 
-// Impersonate returns the user as whom the request continues, with the groups that the reference adds, and the verb
-// that allowed it if a constrained mode did. asked are the attributes of the request, with the requester. The error is
-// a 403.
+// Impersonate returns the user that the request continues as, with the groups that the reference adds, and the verb
+// that allowed it if the mode is a constrained one. asked are the attributes of the request, with the requester. The
+// error is a 403.
 func (i *Impersonator) Impersonate(
 	ctx context.Context, wanted access.User, asked *access.Attributes,
 ) (user access.User, constraint string, err error) {

@@ -13,7 +13,7 @@ import (
 	"plinth/internal/access"
 )
 
-// authorizer allows some questions, and keeps those that it was asked. A question is written as
+// authorizer allows some questions, and records all that it is asked. A question is written as
 //
 //	verb resource[/subresource][.group] [namespace/]name
 type authorizer struct {
@@ -42,7 +42,7 @@ func (a *authorizer) Authorize(_ context.Context, q *access.Attributes) (access.
 	return access.NoOpinion, "no role", nil
 }
 
-// constrainedOnly allows whatever the modes of constrained impersonation ask.
+// constrainedOnly allows all questions of the modes of constrained impersonation.
 func constrainedOnly(question string) bool {
 	return strings.HasPrefix(question, "impersonate:") || strings.HasPrefix(question, "impersonate-on:")
 }
@@ -51,7 +51,7 @@ func only(questions ...string) func(string) bool {
 	return func(q string) bool { return slices.Contains(questions, q) }
 }
 
-// listPods is what the request of a user is about.
+// listPods returns the attributes of a user's request.
 func listPods(by access.User) *access.Attributes {
 	return &access.Attributes{User: by, Verb: "list", IsResource: true, Version: "v1", Resource: "pods", Namespace: "u"}
 }
@@ -255,7 +255,8 @@ func TestExtraThatIsRefused(t *testing.T) {
 	}
 }
 
-// The mode that was allowed last is tried first for the next request of the same user, and for nobody else's.
+// The mode that was allowed last is tried first for the next request of the same user, but not for those of other
+// users.
 //
 // SPEC: AUTH-1
 func TestTheLastModeIsTriedFirst(t *testing.T) {
@@ -279,7 +280,7 @@ func TestTheLastModeIsTriedFirst(t *testing.T) {
 	}
 }
 
-// Strangers cannot make the server remember without a bound.
+// The number of remembered modes is bounded.
 //
 // SPEC: AUTH-1
 func TestRememberedModesAreBounded(t *testing.T) {

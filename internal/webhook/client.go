@@ -27,11 +27,12 @@ import (
 )
 
 const (
-	// callTimeout limits a call unless its caller sets another limit. The webhook is told in the parameter timeout.
+	// callTimeout limits a call unless its caller sets another limit. It is sent to the webhook in the query parameter
+	// timeout.
 	callTimeout = 30 * time.Second
 	// maxResponse is the limit of a response body in bytes, after decompression.
 	maxResponse = 32 << 20
-	// maxClients is for how many configurations clients are kept, as in the reference.
+	// maxClients is how many clients are kept, as in the reference.
 	maxClients = 200
 	// maxErrorBody is how many bytes of the body of an error response are in the error.
 	maxErrorBody = 2048
@@ -137,7 +138,7 @@ func newStatusError(response *http.Response, body []byte) *statusError {
 	return e
 }
 
-// of returns the client of a configuration: the one that is kept, or a new one. Under the lock nothing is called.
+// of returns the client of a configuration: the one that is kept, or a new one. No webhook is called under the lock.
 func (c *Clients) of(config object.Value) (*client, error) {
 	key := string(object.AppendJSON(nil, config))
 	c.mu.Lock()

@@ -17,7 +17,7 @@ import (
 	"plinth/object"
 )
 
-// bundleOf is the certificate of a test server, as a configuration has it.
+// bundleOf returns the certificate of a test server as the caBundle of a configuration.
 func bundleOf(s *httptest.Server) object.Value {
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	return object.StringOf(base64.StdEncoding.EncodeToString(text))

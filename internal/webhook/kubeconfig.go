@@ -162,8 +162,8 @@ func newRemote(c *cluster, u *user, dir string) (*Remote, error) {
 	return r, nil
 }
 
-// SetTimeout sets how long a call, with its retries, may take; the default is 30 s. The webhook is told in the
-// parameter timeout. It must not be called concurrently with other methods.
+// SetTimeout sets how long a call, with its retries, may take; the default is 30 s. It is sent to the webhook in the
+// query parameter timeout. It must not be called concurrently with other methods.
 func (r *Remote) SetTimeout(d time.Duration) {
 	query := r.url.Query()
 	query.Set("timeout", d.String())
@@ -247,8 +247,8 @@ type tokenFile struct {
 	read  time.Time
 }
 
-// get returns the token. If the file cannot be read while a token is known, that token is used on, as in client-go: it
-// may still be valid, and the file is read again at the next call.
+// get returns the token. If the file cannot be read while a token is known, that token stays in use, as in client-go:
+// it may still be valid, and the file is read again at the next call.
 func (f *tokenFile) get(now time.Time) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

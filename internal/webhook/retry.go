@@ -20,9 +20,9 @@ const (
 // RetryDelay is the first delay for webhooks of authentication and authorization.
 const RetryDelay = 500 * time.Millisecond
 
-// Retry runs call up to five times, until it returns nil or an error that a retry does not help against. delay is the
-// time to the second call; the later ones take longer. It returns the last error of call, or the error of ctx if
-// that has ended before. If ctx would end during a delay, it returns without waiting.
+// Retry runs call up to five times, until it returns nil or an error that is not temporary. delay is the time to the
+// second call; the later ones take longer. It returns the last error of call, or the error of ctx if that had ended
+// before the first call. If ctx would end during a delay, it returns without waiting.
 func Retry(ctx context.Context, delay time.Duration, call func() error) error {
 	return retry(ctx, delay, transient, call)
 }

@@ -53,7 +53,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// A response can ask for a retry, and the webhook is told the timeout.
+// A response can ask for a retry, and the timeout is sent to the webhook.
 //
 // SPEC: AUTH-2
 func TestRetryAfter(t *testing.T) {
