@@ -22,7 +22,7 @@ type Config struct {
 	// Ranges are those of --service-cluster-ip-range: one, or two of different families, of which the first is the
 	// default for Services that do not request a family; empty: 10.0.0.0/24.
 	Ranges []netip.Prefix
-	// Ports are the first and the last of --service-node-port-range; 0, 0: 30000-32767.
+	// FirstPort and LastPort are those of --service-node-port-range; 0, 0: 30000-32767.
 	FirstPort, LastPort int64
 }
 
@@ -71,8 +71,8 @@ func New(c Config) *Allocator {
 // Open makes the allocator use ServiceCIDRs; without it only the configured ranges are used.
 func (a *Allocator) Open(collection *store.Collection) { a.cidrs = view.New(collection, compile) }
 
-// Complete adds allocation to the type of Services, and the Service that holds an IPAddress to the type of these.
-// check validates cluster IPs and families of a Service on their own.
+// Complete sets the functions Allocate and Claims of the type of Services, and Holder of the type of IPAddresses. check
+// validates cluster IPs and families of a Service on their own.
 func (a *Allocator) Complete(services, ips *engine.Resource, check func(service, old object.Value) field.ErrorList) {
 	a.services, a.addresses, a.check = services, ips, check
 	services.Allocate, services.Claims = a.allocate, a.claims
@@ -119,8 +119,8 @@ func (a *Allocator) holder(obj object.Value) (*engine.Resource, store.Key) {
 	return a.services, a.services.Key(ref.At("namespace").Str(), ref.At("name").Str())
 }
 
-// allocate gives a Service the addresses and ports that it requests or that its type needs, or returns an error.
-// Errors are found in the order of the reference.
+// allocate gives a Service the addresses and ports that it requests or that its type needs, or returns an error. Errors
+// are returned in the order of the reference.
 func (a *Allocator) allocate(request *engine.Allocation) (object.Value, error) {
 	g := &grant{Allocator: a, Allocation: request, service: parse(request.Object), old: parse(request.Old),
 		given: map[int64]bool{}}

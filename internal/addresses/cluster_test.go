@@ -56,7 +56,7 @@ func newClusterOn(t testing.TB, ranges string, first, last int64,
 	}
 }
 
-// to is a request to a type, in namespace ns where it has namespaces.
+// to returns a request for a type, in namespace ns if it is namespaced.
 func (c *cluster) to(resource, name string) *engine.Request {
 	rq := &engine.Request{Name: name, FieldManager: "test"}
 	switch resource {

@@ -6,8 +6,8 @@
 //     ServiceCIDR kubernetes has, and those of other ServiceCIDRs.
 //   - a band is a part of a range. Addresses that no client has requested are taken from the upper band as long as it
 //     has free ones, so that the lower band is left for clients that request a specific address.
-//   - a family is IPv4 or IPv6. A cluster has the families of --service-cluster-ip-range, whatever ServiceCIDRs there
-//     are.
+//   - a family is IPv4 or IPv6. A cluster has the families of --service-cluster-ip-range, even if there are
+//     ServiceCIDRs of another family.
 //   - a claim is a key of the store that only the Service with that address or port may create (engine.Claim).
 //   - a grant is the allocation for one Service, while it is being computed.
 //

@@ -13,8 +13,8 @@ import (
 
 var spec = field.NewPath("spec")
 
-// completeFamilies fills in the address families of a Service, given the ipFamilyPolicy, ipFamilies and clusterIPs of
-// its client, and refuses families that the cluster does not have.
+// completeFamilies fills in the address families of a Service, given the ipFamilyPolicy, ipFamilies and clusterIPs that
+// the client set, and refuses families that the cluster does not have.
 func (g *grant) completeFamilies() error {
 	if !g.hasAddress() || g.staysAsItPrefers() {
 		return nil
@@ -28,7 +28,8 @@ func (g *grant) completeFamilies() error {
 	if errs := append(g.applyPolicy(), g.inferFamilies()...); len(errs) > 0 {
 		return g.invalid(errs...)
 	}
-	// Its endpoints are unknown, so it may have families that the cluster does not have.
+	// The endpoints of a headless Service without a selector are unknown, so it may have families that the cluster does
+	// not have.
 	if g.clusterIP == none && !g.selects {
 		g.addFamily(true)
 		return nil
@@ -131,8 +132,8 @@ func (g *grant) inferFamilies() (errs field.ErrorList) {
 // configured says whether the cluster has a family.
 func (g *grant) configured(family string) bool { return slices.Contains(g.Allocator.families, family) }
 
-// addFamily gives a Service the default family if it has none, and the second one if the cluster has two and the policy
-// requires both.
+// addFamily gives a Service the default family if it has none, and the other one, too, if two is set and the policy is
+// not SingleStack.
 func (g *grant) addFamily(two bool) {
 	s := g.service
 	if len(s.families) == 0 {
@@ -155,7 +156,7 @@ func (g *grant) giveAddresses() error {
 	}
 	first := 0
 	switch {
-	// The last case are Services that were stored before addresses were allocated.
+	// The last condition is for Services that were stored before addresses were allocated.
 	case g.old == nil || !g.old.hasAddress() || len(g.old.clusterIPs) == 0:
 	case g.old.headless() || g.staysAsItPrefers():
 		return nil

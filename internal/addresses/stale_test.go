@@ -10,8 +10,8 @@ import (
 	"plinth/internal/store/storetest"
 )
 
-// replicas are two servers on one store. The server here reads the writes of there only when it has to: after a
-// conflict, or for a consistent read.
+// replicas are two servers, here and there, on one store. The server here reads the writes of the other one only when
+// it has to: after a conflict, or for a consistent read.
 type replicas struct {
 	here, there *cluster
 	replica     *storetest.Replica
@@ -46,8 +46,8 @@ func (r *replicas) must(t *testing.T, err error) {
 	}
 }
 
-// A server that has not read the allocations and releases of another one does not allocate anything twice, and does not
-// refuse free addresses or ports.
+// A server that has not read the allocations and releases of another one allocates no address or port twice, and
+// refuses no free one.
 //
 // SPEC: DEL-1, STORE-2
 func TestClaimsThatAreNotKnownYet(t *testing.T) {
