@@ -1,6 +1,6 @@
 // Package apierr has the error type of the API: a Kubernetes Status with its HTTP code, reason, message, causes and
-// retry delay (URI-9). The code that decides what a client is told returns an *Error; all other errors of the server
-// are ordinary Go errors. Package httpapi alone writes them to clients, with [From].
+// retry delay (URI-9). Code that decides how a request fails returns an *Error; all other errors of the server are
+// ordinary Go errors. Package httpapi alone writes them to clients, with [From].
 //
 // The constructors match those of k8s.io/apimachinery/pkg/api/errors: their messages and details are the reference's,
 // and clients compare them.
@@ -229,7 +229,7 @@ func NewPreconditionFailed(resource Type, name, why string) *Error {
 	}
 }
 
-// NewInvalid returns 422 with one cause per field error. Errors with the same text stand once in the message. The Type
+// NewInvalid returns 422 with one cause per field error. Errors with the same text appear once in the message. The Type
 // is a kind, not a resource. Errors beyond maxInvalid bytes of text are left out; TooManyCauses stands for them.
 func NewInvalid(kind Type, name string, fields field.ErrorList) *Error {
 	e := &Error{Code: http.StatusUnprocessableEntity, Reason: Invalid, Details: kind.details(name)}
@@ -253,8 +253,8 @@ func NewInvalid(kind Type, name string, fields field.ErrorList) *Error {
 // maxInvalid is the length of causes, in bytes, after which NewInvalid leaves out the rest. An error shows the value
 // that it is about, and a value of n bytes can have about n errors: 40,000 owner references with controller: true are a
 // body of 3 MiB, and 40,000 causes of 3 MiB each; so are 500,000 unprintable characters in the name of a manager. The
-// texts are made here and not by the rules (field.Error keeps the value), so what is left out costs nothing. The
-// reference has no such bound.
+// texts are made here and not by the rules (field.Error keeps the value), so errors that are left out are never
+// formatted. The reference has no such bound.
 const maxInvalid = 4 << 20
 
 // TooManyCauses stands for the causes that an error leaves out. Its text is the one of the reference for lists of

@@ -2,9 +2,9 @@
 // which they are found. The rules themselves are in packages objectmeta, builtin/validation and crd/validation.
 //
 // Its nouns: a [Place] is a position in an object; it is converted to a path only for an error. [Errors] is the list of
-// errors. [Show] and its siblings print a value as the reference prints the Go value that it has instead.
+// errors. [Show] and its siblings print a value as the reference prints the corresponding Go value.
 //
-// Problem: validation runs on every write, and almost always finds nothing. Rules that build a field.Path on the way
-// down allocate for every field, valid or not. Therefore a rule allocates nothing before it has an error: places are on
-// the stack, and values are not passed as interfaces.
+// Problem: validation runs on every write, and almost always finds no error. Rules that build a field.Path on the way
+// down allocate for every field, valid or not. Therefore a rule allocates no memory before it has an error: places are
+// on the stack, and values are not passed as interfaces.
 package fielderrors

@@ -52,7 +52,7 @@ func (f *Errors) Duplicate(p *Place, value any) {
 	f.List = append(f.List, field.Duplicate(f.Path(p), value))
 }
 
-// Unsupported adds an error about a string that the reference has in an enum type, with the supported values.
+// Unsupported adds an error about a string whose type in the reference is an enum, with the supported values.
 func (f *Errors) Unsupported(p *Place, value string, supported []string) {
 	f.List = append(f.List, field.NotSupported(f.Path(p), Word(value), supported))
 }
@@ -77,7 +77,7 @@ func (f *Errors) TooMany(p *Place, have, limit int) {
 	f.List = append(f.List, field.TooMany(f.Path(p), have, limit))
 }
 
-// UnsupportedText is Unsupported for a string that the reference has as a plain string, and prints differently.
+// UnsupportedText is Unsupported for a string whose type in the reference is string, which is printed differently.
 func (f *Errors) UnsupportedText(p *Place, value string, supported []string) {
 	f.List = append(f.List, field.NotSupported(f.Path(p), value, supported))
 }

@@ -6,10 +6,10 @@ import (
 	"plinth/object"
 )
 
-// This file prints values in error messages as the reference does: as JSON of the Go value that it has.
+// This file prints values in error messages as the reference does: as the JSON of the Go value.
 
-// Word is a string that the reference has in a type of its own, such as an enum: it is printed as JSON, and not quoted
-// as a Go string.
+// Word is a string that has a named type in the reference, such as an enum: it is printed as JSON, and not quoted as a
+// Go string.
 type Word string
 
 // shown is a value whose Go type has JSON names.

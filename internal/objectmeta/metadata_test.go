@@ -65,7 +65,7 @@ func cases() map[string][]string {
 
 const valid = `{"name":"web","namespace":"default","uid":"u","generation":3,"creationTimestamp":"2024-01-02T03:04:05Z","finalizers":["kept"]}`
 
-// both is metadata as the reference and as we have it, with some members set.
+// both returns valid metadata with some members set, as the Go type of the reference and as a value.
 func both(t *testing.T, members ...string) (metav1.ObjectMeta, object.Value) {
 	t.Helper()
 	doc := map[string]json.RawMessage{}
@@ -98,8 +98,8 @@ func texts(errors field.ErrorList) []string {
 	return all
 }
 
-// What is found wrong with metadata is, text by text, what apimachinery finds: on create with each case, on update with
-// each case in the place of every other value of the member, in an object that lives and in one that is being deleted.
+// The errors are, text by text, those of apimachinery: on create for each case, on update for each case that replaces
+// each other value of the member, both in an object that is being deleted and in one that is not.
 //
 // SPEC: VAL-1
 func TestMetadataAsUpstream(t *testing.T) {
@@ -121,7 +121,8 @@ func TestMetadataAsUpstream(t *testing.T) {
 					oldTheirs, oldOurs := both(t, "deletionTimestamp", deleted, member, was)
 					theirs, ours := both(t, "deletionTimestamp", deleted, member, value)
 					theirs.ResourceVersion = "1"
-					// The server calls more than this one function for an update, and tells what several of them find twice.
+					// On update the server calls several functions, and an error that two of them find is reported
+					// twice.
 					want := texts(append(apivalidation.ValidateFinalizers(theirs.Finalizers, root.Child("finalizers")),
 						apivalidation.ValidateObjectMetaUpdate(&theirs, &oldTheirs, root)...))
 					if got := texts(objectmeta.ObjectMetaUpdate(ours, oldOurs, root)); !slices.Equal(got, want) &&
@@ -138,7 +139,7 @@ func TestMetadataAsUpstream(t *testing.T) {
 	}
 }
 
-// Where a kind says nothing of names, they are still a part of a URL. On update this is all that is said of
+// Names of a kind without rules for names must still be valid in a URL. On update this is the only check of
 // generateName.
 func TestNamesAsPathSegments(t *testing.T) {
 	root := field.NewPath("metadata")

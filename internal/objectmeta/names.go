@@ -7,8 +7,8 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 )
 
-// There are two functions for each form of names. Is… says without regular expressions and without allocation whether a
-// name is valid, which it nearly always is. …Errors returns the messages of apimachinery for an invalid name.
+// Most forms of names have two functions. Is… says without regular expressions and without allocation whether a name is
+// valid, which it nearly always is. …Errors returns the messages of apimachinery for an invalid name.
 
 // IsLowerOrDigit says whether a byte is a lower-case letter or a digit of ASCII.
 func IsLowerOrDigit(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }

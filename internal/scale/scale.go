@@ -1,6 +1,6 @@
 // Package scale implements the subresource scale (URI-7): it reads and writes the number of replicas of an object as a
-// Scale of autoscaling/v1, for every kind. A [Scaling] says at which fields of a kind the numbers are: package builtin
-// has those of the built-in kinds, and package crd creates those of custom kinds.
+// Scale of autoscaling/v1, for every kind. A [Scaling] has the functions that read and write the numbers of one kind:
+// package builtin has those of the built-in kinds, and package crd creates those of custom kinds.
 package scale
 
 import (

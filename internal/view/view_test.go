@@ -290,9 +290,9 @@ func BenchmarkChange(b *testing.B) {
 	_ = work
 }
 
-// Readers and writers at once: each value that Now returns was compiled from the value before it, so that the values
-// of all readers are one chain. A value that is compiled separately, for one reader, would have separate types, whose
-// watches would never end.
+// With concurrent readers and writers, each value that Now returns was compiled from the value before it, so that the
+// values of all readers are one chain. A value that is compiled separately, for one reader, would have separate types,
+// whose watches would never end.
 func TestValuesAreOneChain(t *testing.T) {
 	s := open(t, store.Config{})
 	work := &texts{}
