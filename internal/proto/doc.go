@@ -19,9 +19,9 @@
 //
 //	order of members(JSON) ≠ order of fields(message)
 //
-// so the fields of a struct are written to a scratch buffer as they come, and put in order when the struct ends
-// (transcode.go). [Parse] has the opposite problem, and solves it in the same way. Plans are made when a type is first
-// used, and kept.
+// so the fields of a struct are written to a scratch buffer as they are read, and put in order when the struct ends
+// (transcode.go). [Parse] has the opposite problem: it collects the members of a message, and sorts them by name at its
+// end. Plans are made when a type is first used, and kept.
 //
 // # Caveats
 //

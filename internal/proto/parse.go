@@ -610,8 +610,8 @@ func special(t *schema.Type, b []byte) (object.Value, error) {
 		}
 		parsed, err := object.ParseJSON(slices.Clone(texts[1]))
 		if err != nil && t.GoName == "FieldsV1" {
-			// It is not a set of fields, and neither is a string: managedFields that cannot be read are ignored and do
-			// not prevent the write of the object.
+			// The bytes are not JSON. They are returned as a string, which is not a set of fields either: managedFields
+			// that cannot be read are ignored and do not prevent the write of the object.
 			return object.StringOf(textOf(texts[1])), nil
 		}
 		return parsed.Value, err

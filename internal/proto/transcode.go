@@ -27,10 +27,10 @@ import (
 //	buf[start:] = the fields found so far of the innermost open struct, in the order of its members
 //	cuts[base+i] = the part of buf with field i of that struct
 //
-// Each byte is moved once per message around it, so the work is at most the size of the object times its depth. The
-// obvious alternative, to search the JSON for each field in turn, reads the members of a struct once per field of its
-// type, of which a PodSpec has forty and most are absent. Lengths have the same problem, as they precede what they
-// measure: see insertLength.
+// Each byte is copied a few times per message around it, so the work grows with the size of the object times its depth
+// at most. The obvious alternative, to search the JSON for each field in turn, reads the members of a struct once per
+// field of its type, of which a PodSpec has forty and most are absent. Lengths have the same problem, as they precede
+// what they measure: see insertLength.
 //
 // The bytes were checked before they were stored. If they do not fit the type nevertheless (they were stored by a
 // version of the server with another type), the pass ends with an error.
@@ -51,7 +51,7 @@ type cut struct{ start, end int }
 
 var transcoders = sync.Pool{New: func() any { return new(transcoder) }}
 
-// maxScratch is the size of the buffers that a transcoder keeps for the next object.
+// maxScratch limits the size of the buffers that a transcoder keeps for the next object.
 const maxScratch = 256 << 10
 
 // AppendMessage appends the message of an object, given as canonical JSON. With a revision above 0 its resourceVersion
@@ -312,7 +312,7 @@ func (e *transcoder) special(t *schema.Type) {
 	}
 }
 
-// raw appends the JSON itself, for RawExtension and FieldsV1.
+// raw appends the JSON itself, for RawExtension, FieldsV1 and JSON.
 func (e *transcoder) raw() {
 	start := e.pos
 	e.skip()
@@ -410,7 +410,8 @@ func (e *transcoder) float(t *schema.Type) {
 	e.buf = protowire.AppendFixed64(e.buf, math.Float64bits(f))
 }
 
-// string is the text at pos; any other value is an error. It is valid until the next message is complete.
+// string is the text at pos; any other value is an error. It is valid until the next text is read or the next message
+// is complete.
 func (e *transcoder) string(t *schema.Type) []byte {
 	if e.peek() != '"' {
 		e.fail(t, "is no string")
