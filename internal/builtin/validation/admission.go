@@ -138,7 +138,7 @@ func (f *errorList) webhook(hook object.Value, s stance, p *fielderrors.Place) {
 	}
 }
 
-// fullName demands a domain of three parts.
+// fullName demands a domain of at least three parts.
 func (f *errorList) fullName(p *fielderrors.Place, name string) {
 	if name == "" {
 		f.Required(p, "")

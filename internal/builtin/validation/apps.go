@@ -87,7 +87,7 @@ func (f *errorList) nonNegativeMembers(v object.Value, p *fielderrors.Place, key
 	}
 }
 
-// replicaTemplate is the template of a ReplicaSet, also inside a Deployment.
+// replicaTemplate checks the template in a ReplicaSet or a Deployment.
 func (f *errorList) replicaTemplate(spec, was object.Value, p *fielderrors.Place) {
 	template := spec.At("template")
 	if match, _ := matches(spec.At("selector"), template.At("metadata", "labels")); !match {
@@ -408,7 +408,8 @@ func daemonSetStatus(f *errorList, obj, old object.Value) {
 	f.collisionsGrow(obj.At("status"), old.At("status"))
 }
 
-// statefulSet checks a StatefulSet's spec. In an update (was is not null) immutable fields are not checked again.
+// statefulSet checks a StatefulSet's spec. In an update (was is not null) immutable fields are not checked again. If
+// withTemplate is false, only the metadata of the pod template is checked, and its restart policy and deadline.
 func (f *errorList) statefulSet(spec, was object.Value, withTemplate bool) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	switch policy := text(spec, "podManagementPolicy"); policy {
@@ -465,8 +466,8 @@ func (f *errorList) statefulStrategy(strategy, was object.Value, p *fielderrors.
 	}
 }
 
-// statefulTemplate checks the template in the form of its pods: with a volume for every claim, and with individual host
-// names.
+// statefulTemplate checks the selector, and the template in the form of its pods: with a volume for every claim, and
+// with individual host names.
 func (f *errorList) statefulTemplate(spec, was object.Value, withTemplate bool, p *fielderrors.Place) {
 	selector := spec.At("selector")
 	if selector.IsNull() {

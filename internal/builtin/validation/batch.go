@@ -13,7 +13,7 @@ import (
 
 const (
 	completionsSoftLimit = 100_000
-	parallelismAbove     = 10_000 // if there are more completions than that
+	parallelismAbove     = 10_000 // if completions exceeds the soft limit
 	maxIndexed           = 100_000
 	maxFailedAbove       = 10_000
 	maxPolicyRules       = 20

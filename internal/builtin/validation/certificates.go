@@ -53,7 +53,7 @@ const (
 	badCurve           = "elliptic public keys must use curve P256, P384, or P521"
 	badModulus         = "RSA keys must have modulus size 3072 or 4096"
 	unknownKey         = "unknown public key type; supported types are Ed25519, ECDSA, and RSA"
-	// The words name two members that only the beta version has.
+	// The text names two members that only the beta version has.
 	noStubRequest     = "exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) must be set"
 	approvedShown     = `conditions[{"type": "Approved"}]`
 	deniedShown       = `conditions[{"type": "Denied"}]`

@@ -12,7 +12,7 @@ const (
 	maxConditionMessage = 32 << 10
 )
 
-// conditions checks conditions of the shared type: no type is repeated, and all fields are set.
+// conditions checks conditions of the shared type: no type is repeated, and the required fields are set.
 func (f *errorList) conditions(conditions object.Value, p *fielderrors.Place) {
 	var types seen
 	for i, condition := range conditions.Items() {

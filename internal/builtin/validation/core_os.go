@@ -84,7 +84,8 @@ func (f *errorList) windows(spec object.Value, p *fielderrors.Place) {
 	}
 }
 
-// hostProcessPod checks pods of Windows whose containers are processes of the host: all of them are, or none.
+// hostProcessPod checks pods of Windows whose containers are processes of the host: all of them must be, or none, and
+// such a pod must use the network of the host.
 func (f *errorList) hostProcessPod(spec object.Value, p *fielderrors.Place) {
 	ofPod := spec.At("securityContext", "windowsOptions", "hostProcess")
 	containers, processes := 0, 0

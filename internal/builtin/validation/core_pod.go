@@ -154,7 +154,7 @@ var (
 	preemptionPolicies = []string{"PreemptLowerPriority", "Never"}
 )
 
-// podNames checks the names in a pod's spec.
+// podNames checks the names and the deadline in a pod's spec.
 func (f *errorList) podNames(spec object.Value, p *fielderrors.Place) {
 	account := text(spec, "serviceAccountName")
 	if account != "" {

@@ -173,7 +173,7 @@ func (f *errorList) podAnnotationChanges(pod, was object.Value) {
 	f.podAnnotations(now, pod.At("spec"), at, badDeletionCost(was.At("metadata")))
 }
 
-// sameContainers says whether the number of containers is the same as before.
+// sameContainers demands as many containers as before, and checks their images. It says whether the number is the same.
 func (f *errorList) sameContainers(now, old object.Value, p *fielderrors.Place) bool {
 	if now.Len() != old.Len() {
 		f.Forbidden(p, "pod updates may not add or remove containers")
@@ -186,7 +186,7 @@ func (f *errorList) sameContainers(now, old object.Value, p *fielderrors.Place) 
 	return true
 }
 
-// deadlineChange says whether to continue.
+// deadlineChange allows the deadline to be set or shortened. It says whether the other changes are to be checked.
 func (f *errorList) deadlineChange(spec, old object.Value, p *fielderrors.Place) bool {
 	now, was := spec.At("activeDeadlineSeconds"), old.At("activeDeadlineSeconds")
 	switch {
@@ -228,7 +228,7 @@ func (f *errorList) gateChanges(now, old object.Value, p *fielderrors.Place) {
 }
 
 // withoutAllowed is the new spec, which has as many containers as the old one, with every field that may change set to
-// its old value.
+// its old value. It reports the changes of a gated pod's node selection that are not allowed.
 func (f *errorList) withoutAllowed(spec, old object.Value) object.Value {
 	for _, kind := range [...]string{"containers", "initContainers"} {
 		for i, was := range old.At(kind).Items() {

@@ -363,7 +363,8 @@ func serviceUpdate(f *errorList, service, old object.Value) {
 	f.service(service, old)
 }
 
-// clusterIPChanges allows a second address to be added or removed, and no other change.
+// clusterIPChanges allows addresses to be set if there are none, and a second one to be added or removed, and no other
+// change.
 func (f *errorList) clusterIPChanges(spec, was object.Value) {
 	at := (*fielderrors.Place)(nil).To("spec").To("clusterIPs")
 	ips := spec.At("clusterIPs")

@@ -17,7 +17,8 @@ const (
 	maxPrecedence = 10000
 	maxQueues     = 10_000_000
 	maxHashBits   = 60
-	// keepZeroAnnotation is for the conversion of another version, which removes it.
+	// keepZeroAnnotation is an annotation of the version v1beta3, whose conversion removes it: no other version may
+	// have it.
 	keepZeroAnnotation = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares"
 )
 
@@ -164,7 +165,7 @@ func (f *errorList) flowSubject(subject object.Value, p *fielderrors.Place) {
 	}
 }
 
-// starAlone demands a list that is not empty, and that a star is its only item.
+// starAlone demands a list that is not empty, and that a star is its only item if it is present.
 func (f *errorList) starAlone(rule object.Value, key, missing, others string, p *fielderrors.Place) {
 	values := rule.At(key)
 	if values.Len() == 0 {
@@ -338,7 +339,8 @@ func entropyBits(deck, hand int64) int {
 	return int(math.Ceil(math.Log2(float64(deck)) * float64(hand)))
 }
 
-// fixedPriorityLevel refuses changes of the mandatory priority levels.
+// fixedPriorityLevel refuses changes of the mandatory priority levels, except of the field exempt in the one of that
+// name.
 func (f *errorList) fixedPriorityLevel(spec object.Value, name string, p *fielderrors.Place) {
 	switch name {
 	case exempt:

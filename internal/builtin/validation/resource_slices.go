@@ -619,7 +619,7 @@ func (f *errorList) validRange(valid object.Value, initial, limit resource.Quant
 	}
 }
 
-// wholeNumber demands a quantity that is an integer, and says whether it is one.
+// wholeNumber demands a quantity from 0 to the largest int64, and says whether it is one.
 func (f *errorList) wholeNumber(q resource.Quantity, p *fielderrors.Place) bool {
 	switch {
 	case q.Sign() < 0:

@@ -37,7 +37,8 @@ type Kind struct {
 	running func(f *errorList, obj, old object.Value)
 }
 
-// The rules of each kind. They are the same for all of its versions, unless the name has a version.
+// The rules of each kind. They are the same for all of its versions, except those of Events, which each of their two
+// groups has.
 var (
 	ConfigMap             = Kind{create: configMapCreate, update: configMapUpdate}
 	Endpoints             = Kind{create: endpointsCreate, update: endpointsUpdate}
@@ -138,7 +139,8 @@ type Options struct {
 	// SloppyAddresses accepts addresses and ranges that only some programs can parse: 010.0.0.1, and 10.0.0.1/24 for a
 	// range (gate StrictIPCIDRValidation, turned off).
 	SloppyAddresses bool
-	// Now is the clock by which the certificates of pods are issued. Nil accepts those of any time.
+	// Now is the clock with which the beginning of a pod certificate is compared when it is issued. Nil accepts any
+	// time.
 	Now func() time.Time
 }
 

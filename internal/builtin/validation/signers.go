@@ -11,7 +11,8 @@ import (
 	"plinth/object"
 )
 
-// The longest signer: a domain, a slash, and the names of a namespace and of an object in it.
+// maxSigner is the length of the longest signer: a domain, a slash, and the names of a namespace and of an object in
+// it.
 const maxSigner = 2*utilvalidation.DNS1123SubdomainMaxLength + utilvalidation.DNS1123LabelMaxLength + 2
 
 // signerName checks example.com/name.
@@ -38,7 +39,7 @@ func (f *errorList) signerName(p *fielderrors.Place, name string) {
 	}
 }
 
-// parts returns the error of the first invalid part between dots.
+// parts reports the errors of the first invalid part between dots.
 func (f *errorList) parts(p *fielderrors.Place, s string, faultsOf func(string) []string) {
 	for part := range strings.SplitSeq(s, ".") {
 		if wrong := faultsOf(part); len(wrong) > 0 {
