@@ -187,7 +187,7 @@ func jwt(header, claims map[string]any, sign func(signed []byte) []byte) string 
 	part := func(v any) string {
 		text, err := json.Marshal(v)
 		if err != nil {
-			panic(err) // of maps of texts and numbers
+			panic(err) // impossible: a map of strings and numbers can be encoded
 		}
 		return base64.RawURLEncoding.EncodeToString(text)
 	}
@@ -201,7 +201,7 @@ func es256(key *ecdsa.PrivateKey) func([]byte) []byte {
 		sum := sha256.Sum256(signed)
 		r, s, err := ecdsa.Sign(rand.Reader, key, sum[:])
 		if err != nil {
-			panic(err) // of a key of the right curve
+			panic(err) // impossible: the key has the right curve
 		}
 		out := make([]byte, 64)
 		r.FillBytes(out[:32])
@@ -229,7 +229,7 @@ func signingKey(dir string) (*ecdsa.PrivateKey, []byte, error) {
 func keyID(key crypto.PublicKey) string {
 	der, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil {
-		panic(err) // of a key that was just parsed
+		panic(err) // impossible: the key has just been parsed
 	}
 	sum := sha256.Sum256(der)
 	return base64.RawURLEncoding.EncodeToString(sum[:])

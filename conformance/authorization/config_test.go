@@ -103,7 +103,7 @@ func configWith(kubeconfig any, changes ...replace) string {
 	}
 	text, err := json.Marshal(config)
 	if err != nil {
-		panic(err) // the tests' values can be encoded
+		panic(err) // impossible: the tests' values can be encoded
 	}
 	return string(text)
 }

@@ -85,8 +85,9 @@ func (c table) environment(t testing.TB) *cel.Env {
 	return set.StoredExpressionsEnv()
 }
 
-// SPEC: EXT-1: each rule of the table compiles or fails with the same errors, gives the same errors for an object, new
-// and updated, and has the same cost; and the table calls every function of the language that definitions can call.
+// SPEC: EXT-1: each rule of the table compiles or fails with the same errors, in a new definition and in a stored one,
+// gives the same errors and warnings for an object, and has the same cost, estimated and actual; and the table calls
+// every function of the language that definitions can call.
 func TestTable(t *testing.T) {
 	c := readTable(t)
 	env := c.environment(t)

@@ -24,7 +24,8 @@ import (
 const recorded = "../../internal/crd/validation/testdata/recorded.txt"
 
 // TestRecord searches for definitions for which our rules give the same errors as upstream and a mutant of them does
-// not. It adds those that notice a mutant which no earlier one notices to the table of package crd/validation:
+// not. It writes the table of package crd/validation anew: of the writes in the table, and then of new ones, those that
+// notice a mutant which no earlier one notices:
 //
 //	go run ./mutants/overlay internal/crd/validation DIR
 //	go test -tags mutants -overlay DIR/overlay.json -vet=off ./crd -run TestRecord
@@ -164,7 +165,8 @@ type write struct {
 	obj, old object.Value
 }
 
-// write returns nil for a definition that cannot be decoded, and if upstream's errors differ.
+// write returns nil for a definition that cannot be decoded, if upstream's errors differ, if upstream panics, and if
+// there are too many errors.
 func (r *recorder) write(t *testing.T, verb string, doc, was map[string]any) *write {
 	d, ok := decode(t, text(t, doc))
 	if !ok {

@@ -1,7 +1,8 @@
 // Package envtest runs Plinth in place of kube-apiserver and etcd, like the programs that start them:
 // controller-runtime's envtest, with the directory that `plinth envtest` writes, and kwokctl, with its command lines.
 //
-// testdata has the flags of the reference from its help, one per line, with type and default.
+// testdata has the flags of the reference from its help, one per line, with the type and, for kube-apiserver, the
+// default; and the names of its admission plugins.
 //
 //	go test ./envtest                                        compare the flags with the records, and start the programs
 //	CONFORMANCE_REFERENCE=1 go test ./envtest                compare the reference with the records, too

@@ -120,8 +120,8 @@ func help(t *testing.T, program string) string {
 	return string(text)
 }
 
-// Every flag of the reference exists, has the same type and the same default. For each other flag, and for each default
-// that differs, docs/flags.md has the reason.
+// Every flag of the reference exists and has the same type; those of kube-apiserver also have the same default. For
+// each other flag, and for each default that differs, docs/flags.md has the reason.
 //
 // SPEC: RUN-1, RUN-2
 func TestFlags(t *testing.T) {
@@ -252,7 +252,7 @@ func TestAdmissionPlugins(t *testing.T) {
 			missing++
 		}
 	}
-	// NamespaceLifecycle, AlwaysAdmit, and three of certificates
+	// Plinth has NamespaceLifecycle, AlwaysAdmit, and the three plugins for certificates.
 	if missing != len(plugins)-5 || !strings.Contains(string(out), `no admission plugin "Nobody"`) {
 		t.Errorf("%d of %d are refused:\n%s", missing, len(plugins), out)
 	}

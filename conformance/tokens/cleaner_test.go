@@ -314,7 +314,7 @@ func TestTokenCleaner(t *testing.T) {
 			h := newHistory(t, seed)
 			for range 40 {
 				h.change()
-				// The reference runs for two minutes of this day, and then Plinth: no token becomes due in between.
+				// First the reference runs, for a minute, and then Plinth: no token becomes due in between.
 				theirs := h.theirs()
 				ours := h.ours()
 				if !maps.Equal(theirs, ours) {

@@ -62,7 +62,7 @@ func newExplorer(docs []map[string]any) *explorer {
 	return x
 }
 
-// choose returns the case to be changed next, mostly one of the latest.
+// choose returns the case to be changed next: every second time one of the latest, otherwise any.
 func (x *explorer) choose(from []*prepared, seed uint64) *validationtest.Case {
 	x.rng = rand.New(rand.NewPCG(seed, 0xc0de))
 	p := pick(x.mutator, from)

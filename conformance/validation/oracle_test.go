@@ -46,7 +46,7 @@ type kindUnderTest struct {
 	scores   *kindScores
 }
 
-// kindsUnderTest pairs each kind that we serve with upstream's strategies for it.
+// kindsUnderTest pairs each kind that we serve with upstream's strategies for it; a kind without any is left out.
 func kindsUnderTest(t testing.TB) []*kindUnderTest {
 	var kinds []*kindUnderTest
 	for _, r := range builtin.Resources(builtin.Config{}) {

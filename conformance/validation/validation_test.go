@@ -102,7 +102,7 @@ type stored struct {
 	obj runtime.Object
 }
 
-// accepted returns the documents that both accept; the last one, the vector, may be refused.
+// accepted returns the documents that upstream accepts; only the last one, the vector, may be refused.
 func (k *kindUnderTest) accepted(t *testing.T, docs []map[string]any) []stored {
 	var good []stored
 	for i, doc := range docs {

@@ -198,7 +198,7 @@ func (sn *Snapshot) Ascend(resource, prefix, from string, yield func(*Version) b
 	})
 }
 
-// Count returns how many versions of a resource have a name with the prefix. It takes logarithmic time.
+// Count returns how many versions of a resource have a name with the prefix. It takes the time of two calls of rank.
 func (sn *Snapshot) Count(resource, prefix string) int {
 	return sn.CountFrom(resource, prefix, "")
 }
