@@ -87,8 +87,8 @@ func (s *Server) newLease() (*lease, error) {
 
 // run renews the Lease until ctx is cancelled, and then deletes it.
 func (l *lease) run(ctx context.Context) {
-	// The Lease of an earlier process that was killed. Clients that wait for that server to disappear have to see a
-	// delete.
+	// An earlier process that was killed has left its Lease. Clients that wait for that server to disappear have to see
+	// the DELETED event.
 	l.logError(ctx, "deleting an old", l.delete(ctx))
 	renewal := time.NewTicker(identityRenewal)
 	defer renewal.Stop()

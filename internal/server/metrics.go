@@ -38,8 +38,11 @@ type metrics struct {
 	checks   *prometheus.GaugeVec
 	checked  *prometheus.CounterVec
 
-	mu            sync.RWMutex
-	byObservation map[httpapi.Observation]*requestMetrics // key: Took, Bytes and Rejected are zero
+	mu sync.RWMutex
+	// byObservation has an entry for each set of labels that has occurred; in the keys Took, Bytes and Rejected are zero.
+	// Clients cannot make it grow without bound, as only names that are served become labels
+	// (httpapi.requestState.observation). Entries of deleted custom types stay, as their metrics do.
+	byObservation map[httpapi.Observation]*requestMetrics
 }
 
 // requestMetrics are the metrics with one set of labels. They are kept because a look-up by labels for each request
