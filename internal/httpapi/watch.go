@@ -120,7 +120,8 @@ func (p *listParams) lasts(least time.Duration) time.Duration {
 	return least + rand.N(least)
 }
 
-// errWatchOver ends a watch without an ERROR event: the client has disconnected, or the time of the watch is up.
+// errWatchOver ends a watch without an ERROR event: the client has disconnected, the server is closing, or the kind is
+// no longer served in this form (engine.ErrOver).
 var errWatchOver = errors.New("the watch is over")
 
 // watching is a running watch and the connection that it writes to. It belongs to the goroutine of the request; only
