@@ -32,7 +32,7 @@ func write(t *testing.T, name, text string) string {
 	return file
 }
 
-// options are those of a log in a file that writes down everything.
+// options are those of a log file to which every request is recorded, with its bodies.
 func options(t *testing.T) Options {
 	t.Helper()
 	o := Defaults()
@@ -238,7 +238,7 @@ func TestLegacyFormat(t *testing.T) {
 // SPEC: AUTH-4
 func TestPolicyRules(t *testing.T) {
 	for _, c := range []struct {
-		rule                                string // which writes down the metadata
+		rule                                string // its level is Metadata
 		namespace, resource, sub, name, url string
 		matches                             bool
 	}{
