@@ -73,7 +73,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// Whatever else answers is no stub: a real etcd, first of all.
+// No other server is taken for a stub, above all no real etcd.
 //
 // SPEC: RUN-2
 func TestFindsNoOther(t *testing.T) {
