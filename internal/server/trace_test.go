@@ -17,7 +17,7 @@ import (
 	"plinth/internal/store/memlog"
 )
 
-// The budget of a request (ARCHITECTURE, "The path of a request").
+// The limits on the depth of the call path of a request (ARCHITECTURE, "The path of a request", describes the path).
 const (
 	maxFrames   = 14
 	maxPackages = 12
