@@ -1,5 +1,6 @@
-// Package attempts requests all URLs that a server serves, without credentials, with wrong ones, and as users with few
-// permissions, and compares the status of each response with the reference's (AUTH-1, AUTH-2).
+// Package attempts requests all URLs that a server serves, without credentials and as a user with few permissions, and
+// some URLs with many other credentials, most of them wrong. It compares the status of each response with the
+// reference's (AUTH-1, AUTH-2).
 //
 // A row is a set of credentials, a URL and a method; there are thousands. Each is compared with two things: with the
 // reference's recorded status in testdata/attempts.txt, where a line has the rows of one URL; and with a rule of a few

@@ -113,7 +113,7 @@ func resourceURLs(get func(path string) ([]byte, error)) (urls []string, err err
 	return slices.Compact(urls), nil
 }
 
-// methods are tried on every URL; WATCH is a GET with watch=true.
+// methods are tried on every URL; WATCH is a GET with watch=1.
 var methods = []string{"GET", "WATCH", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "LOCK"}
 
 // telling lists the rows whose status shows whether a credential is accepted.

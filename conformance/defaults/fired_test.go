@@ -20,7 +20,8 @@ var makesValues = []string{"policyTypes", "pullPolicyFor", "roundedUp", "scaling
 
 // SPEC: VAL-4
 //
-// Every function of the package must be on the call stack of some change. Not parallel: the package has a single hook.
+// Every function that fills in defaults must be on the call stack of some change. Not parallel: the package has a
+// single hook.
 func TestEveryFunctionFires(t *testing.T) {
 	fired := make(map[string]int)
 	defaults.Traced = func() {
@@ -61,8 +62,8 @@ func TestEveryFunctionFires(t *testing.T) {
 	t.Logf("%d functions have fired", len(functions))
 }
 
-// defaultingFunctions lists the functions of the package that take a value, or a walk over one, and return a value or
-// change the walk; methods are those of the walk.
+// defaultingFunctions lists the functions of the package that return a value, or change the walk that is their first
+// argument, except makesValues. Methods are those of the walk itself, and are left out.
 func defaultingFunctions(t *testing.T) []string {
 	t.Helper()
 	production := func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }

@@ -18,7 +18,7 @@ type explained struct {
 // prunes begins upstream's error when it cannot remove the fields that a manager gives up.
 const prunes = "failed to prune fields"
 
-// explanations lists all intended differences. The histories of a run exercise each of them, and count them.
+// explanations lists all intended differences. A run counts them; in 50,000 histories each has to occur.
 var explanations = []explained{
 	{
 		name: "wedged by its own object",

@@ -13,7 +13,7 @@ type explained struct {
 	is        func(c strategic, want, got outcome) bool
 }
 
-// explanations lists all intended differences. Each occurs in the cases of a run, which counts them.
+// explanations lists all intended differences. A run counts them; among 50,000 cases each has to occur.
 var explanations = []explained{
 	{
 		name: "a crash",

@@ -277,7 +277,8 @@ func (k *recordedKind) theirLean(in []byte) ([]byte, error) {
 	return append([]byte("before"), message...), err
 }
 
-// metadata encodes the metadata of an object, and compares them with those that package proto finds in its message.
+// metadata encodes the metadata of an object, and compares the result with the metadata that package proto finds in the
+// message of the object.
 func (k *recordedKind) metadata(in []byte) ([]byte, error) {
 	if !hasMetadata(in) {
 		return nil, errors.New("no metadata")

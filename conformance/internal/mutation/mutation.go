@@ -242,7 +242,7 @@ func (f *source) piece(from, to int) []byte {
 				size: size, text: e.after})
 		}
 	}
-	// At the same offset, ends go before beginnings; the inner edit ends first, the outer begins first.
+	// At the same offset, ends precede beginnings; the inner edit ends first, the outer begins first.
 	slices.SortStableFunc(all, func(a, b insertion) int {
 		if a.at != b.at {
 			return a.at - b.at
