@@ -57,7 +57,7 @@ func (c *Aggregation) Run(ctx context.Context) {
 	}
 }
 
-// aggregationPass is one watch of the ClusterRoles, and a pass after each change.
+// aggregationPass is the state of one watch of the ClusterRoles, which makes a pass after each change.
 type aggregationPass struct {
 	*Aggregation
 	of    *engine.Resource

@@ -87,8 +87,8 @@ func (s *signing) pkcs10(template *x509.CertificateRequest, damage bool) string 
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
 }
 
-// request creates a CertificateSigningRequest of a user, as the controllers see it when it has a status. Requests are
-// also stored with the condition Approved alone, which validation allows an approver to write.
+// request creates a CertificateSigningRequest of a user, and returns it as the controllers see it with this status. The
+// status is stored only if it is the condition Approved alone, which validation allows an approver to write.
 func (s *signing) request(user, signer string, template *x509.CertificateRequest, usages, seconds,
 	status string) *signingRequest {
 	s.Helper()

@@ -97,7 +97,8 @@ func (f *follower) look(ctx context.Context, of *engine.Resource, a *dueSync, la
 	later[a.o.Key.Name] = a
 }
 
-// nextUntil waits for events until the next time at which sync is due.
+// nextUntil waits for events until the next time at which sync is due. A Next that ends at that time has dropped no
+// event: it could drop those that a webhook was converting, and the types of followers are not converted by webhooks.
 func nextUntil(ctx context.Context, watch *engine.Watch, later map[string]*dueSync) ([]engine.Event, error) {
 	if len(later) == 0 {
 		return watch.Next(ctx)

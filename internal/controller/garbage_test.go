@@ -78,7 +78,7 @@ func (y *garbageBench) wait() {
 	}
 }
 
-// of is a request about an object.
+// of returns a request for an object.
 func (y *garbageBench) of(name string) *engine.Request {
 	namespace, base, ok := strings.Cut(name, "/")
 	switch {
@@ -90,8 +90,8 @@ func (y *garbageBench) of(name string) *engine.Request {
 	return &engine.Request{Resource: y.registry.Now().Find("", "v1", "configmaps"), Namespace: namespace, Name: base}
 }
 
-// reference is an entry of ownerReferences: "a" names an owner, "a!" one that it blocks, "a?" one by another name
-// than its own, "a@" one by a UID that no object has, and "-" one of a type that is not served.
+// reference returns an entry of ownerReferences: "a" names an owner, "a!" one whose deletion it blocks, "a?" one with a
+// wrong name, "a@" one with a UID that no object has, and "-" one of a type that is not served.
 func (y *garbageBench) reference(owner string) string {
 	if owner == "-" {
 		return `{"apiVersion":"none.example.com/v1","kind":"None","name":"none","uid":"none"}`

@@ -6,7 +6,8 @@
 // A controller is a client of the engine: it reads, and writes on the precondition that what it read has not changed.
 // It has no state that has to survive the process. Its nouns:
 //
-//   - a pass is one look at everything that a controller is responsible for.
+//   - a pass is one look at all objects that a controller is responsible for, or at the contents of one namespace or
+//     definition.
 //   - a worklist is a queue of tasks, each of which is one action on an object.
 //   - a follower calls a function for each object of some types, and again when it changes.
 package controller

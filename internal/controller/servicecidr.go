@@ -52,8 +52,8 @@ func (c *ServiceCIDRs) Run(ctx context.Context) {
 	}
 }
 
-// cidrPass is one watch of the ServiceCIDRs, and one of the IPAddresses while a ServiceCIDR waits for addresses to be
-// released.
+// cidrPass is the state of one watch of the ServiceCIDRs, which makes a pass after each change. While a ServiceCIDR
+// waits for addresses to be released, the IPAddresses are watched, too.
 type cidrPass struct {
 	*ServiceCIDRs
 	cidrs, ips *engine.Resource

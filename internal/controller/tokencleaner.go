@@ -19,9 +19,10 @@ import (
 // listed there, and stays.
 //
 // A token that was not used for a period first gets the label invalid-since: authentication refuses it then, and a user
-// who needs it can remove the label. If it is not used for another period after that, the Secret is deleted. The use of
-// a token is recorded by its day, in the label last-used, since the day in the ConfigMap access.LegacyTokenTracking:
-// whether a token without the label was used before that day is unknown.
+// who needs it can remove the label. (The refused use was recorded, so the token is not marked again at once.) If it is
+// not used for another period after that, the Secret is deleted. The use of a token is recorded by its day, in the
+// label last-used, since the day in the ConfigMap access.LegacyTokenTracking: whether a token without the label was
+// used before that day is unknown.
 //
 // It looks at a Secret when it changes, and then once a day, which is the reference's interval: Pods and
 // ServiceAccounts can end the use of a Secret without changing it.

@@ -151,7 +151,8 @@ func TestTokensThatWereNotTracked(t *testing.T) {
 	})
 }
 
-// After the mark is removed the token has another two periods; a mark that is not a day is replaced.
+// An unused token whose mark is removed is marked again at once, and has another period; a mark that is not a day is
+// replaced.
 //
 // SPEC: AUTH-2
 func TestTokenIsMarkedAgain(t *testing.T) {
