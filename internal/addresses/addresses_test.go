@@ -125,7 +125,7 @@ func step(c *cluster, random *rand.Rand) error {
 	return err
 }
 
-// Two hundred Services that are created at once get an address and a port each, of the 238 and 216 that exist.
+// Two hundred Services that are created at once get an address and a port each, of the 254 and 300 that exist.
 func TestManyAtOnce(t *testing.T) {
 	c := newCluster(t, "10.0.0.0/24", 30000, 30299)
 	var all sync.WaitGroup
@@ -225,7 +225,7 @@ func TestBands(t *testing.T) {
 }
 
 // The address of a Service cannot be freed by deleting its IPAddress, which is created again at once. An IPAddress
-// without a Service is gone.
+// without a Service can be deleted.
 func TestIPAddressInUse(t *testing.T) {
 	c := newCluster(t, "10.0.0.0/24", 0, 0)
 	if _, err := c.create("s", spec("ClusterIP", `,"clusterIP":"10.0.0.9"`)); err != nil {
@@ -410,7 +410,7 @@ func cpu(t *testing.T) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// A requested port has to be free, also within the Service, and in the range; a dry run accepts others.
+// A requested port has to be free, also within the Service, and in the range; a dry run does not check the range.
 func TestPortsThatAreAskedFor(t *testing.T) {
 	c := newCluster(t, "10.0.0.0/24", 30000, 30009)
 	port := func(n int) string { return fmt.Sprintf(`{"type":"NodePort","ports":[{"port":80,"nodePort":%d}]}`, n) }
