@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// shared is an immutable map. A changed map is made by edit and shares with the old one all parts in which nothing
-// changed.
+// shared is an immutable map. A changed map is made by edit and shares all unchanged parts with the old one.
 //
 // Requests that are being served use earlier values of a view, so a map cannot be changed in place. With thousands of
 // bindings, to copy a whole map for each change would cost time and memory in proportion to all of them. A change

@@ -200,8 +200,8 @@ func TestWithoutConstrainedModes(t *testing.T) {
 	}
 }
 
-// A Pod's service account asks for its Node without the details of the Pod: the authorizer sees only which keys there
-// were.
+// When a Pod's service account impersonates its Node, the authorizer gets only the keys of the extra values, without
+// the details of the Pod.
 //
 // SPEC: AUTH-1
 func TestQuestionsForTheNodeOfAPod(t *testing.T) {

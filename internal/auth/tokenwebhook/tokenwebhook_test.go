@@ -12,7 +12,7 @@ import (
 	"plinth/internal/access"
 )
 
-// answering returns a webhook that answers as the function does, and a place where its last request is.
+// answering returns a webhook that answers as the function does, and a pointer to the last request that it got.
 func answering(version string, answer func(asked string) (string, error)) (*Webhook, *string) {
 	asked := new(string)
 	return &Webhook{
