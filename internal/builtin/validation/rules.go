@@ -37,8 +37,8 @@ type Kind struct {
 	running func(f *errorList, obj, old object.Value)
 }
 
-// The rules of each kind. They are the same for all of its versions, except those of Events, which each of their two
-// groups has.
+// The rules of each kind. They are the same for all of its versions; Events have separate rules in each of their two
+// groups.
 var (
 	ConfigMap             = Kind{create: configMapCreate, update: configMapUpdate}
 	Endpoints             = Kind{create: endpointsCreate, update: endpointsUpdate}
