@@ -17,7 +17,8 @@ var (
 	})
 )
 
-// autoscalers is the table of HorizontalPodAutoscalers; each version has the metrics in other fields.
+// autoscalers is the table of HorizontalPodAutoscalers of autoscaling/v2, to which those of v1 are converted. targets
+// prints the metrics.
 func autoscalers(targets cell) Table {
 	return of(name,
 		str("Reference", doc[autoscalingv2.HorizontalPodAutoscalerSpec]("scaleTargetRef"), func(obj object.Value) any {

@@ -128,7 +128,7 @@ func size(path ...string) cell {
 	return func(obj object.Value) any { return int64(obj.At(path...).Len()) }
 }
 
-// truth returns a cell with the boolean at a path, or another text if it is absent.
+// truth returns a cell with the boolean at a path, or with otherwise if it is absent.
 func truth(otherwise bool, path ...string) cell {
 	return func(obj object.Value) any {
 		if v := obj.At(path...); !v.IsNull() {
@@ -170,7 +170,7 @@ func list(items object.Value, path ...string) []string {
 	return out
 }
 
-// joined returns the strings of a list, separated by commas.
+// joined returns a cell with the strings of a list, separated by commas.
 func joined(path ...string) cell {
 	return func(obj object.Value) any { return strings.Join(list(obj.At(path...)), ",") }
 }
