@@ -56,7 +56,8 @@ func podFailurePolicyRule(rule object.Value) object.Value {
 
 func onPodCondition(pattern object.Value) object.Value { return textOf(pattern, "status", "True") }
 
-// CronJob defaults a CronJob. The defaults of its Job template are set when a Job is created from it.
+// CronJob defaults a CronJob. Of its Job template only the Pod template and podFailurePolicy are defaulted; the other
+// defaults are set when a Job is created from it.
 func CronJob(obj object.Value) object.Value { return partOf(obj, "spec", cronJobSpec) }
 
 func cronJobSpec(spec object.Value) object.Value {
