@@ -84,7 +84,7 @@ func annotated(meta object.Value, key string) bool {
 
 // address warns of an IP address that is not in canonical form.
 func address(path, value string) []string {
-	// a host name, or a text that validation has not checked; apimachinery would log it
+	// The value is a host name, or a text that validation has not checked; apimachinery would log it.
 	if netutils.ParseIPSloppy(value) == nil {
 		return nil
 	}

@@ -232,8 +232,8 @@ func annotatedContainer(prefix string, c, spec, annotations object.Value) (warni
 	return warnings
 }
 
-// oldAppArmor warns of annotations that name a container's profile if the Pod as sent does not set the field: whether
-// the annotation could be copied to the field or not.
+// oldAppArmor warns of annotations that name a container's profile if the container as sent does not set the field and
+// the Pod does not set the same profile. It does not matter whether the annotation could be copied to the field.
 func oldAppArmor(obj, sent object.Value) (warnings []string) {
 	annotations := sent.At("metadata", "annotations")
 	if annotations.Len() == 0 || obj.At("spec", "os", "name").Str() == "windows" {

@@ -77,7 +77,7 @@ func cronJobUpdate(obj, old object.Value) (warnings []string) {
 	return warnings
 }
 
-// Above these numbers an indexed Job may lose track of failed indexes.
+// Above these numbers an indexed Job may lose track of its completed indexes when many indexes fail.
 const manyCompletions, manyAtOnce = 100_000, 10_000
 
 func jobSpec(path string, spec object.Value) (warnings []string) {
