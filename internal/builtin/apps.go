@@ -130,7 +130,7 @@ func daemonSetAliases(obj object.Value) object.Value {
 	return rollingDaemonSet(withTemplateCount(obj, count))
 }
 
-// newDaemonSet sets the count of template changes to 1.
+// newDaemonSet sets the count of template changes to 1, unless the client sends a greater one.
 func newDaemonSet(obj object.Value) object.Value {
 	count, _ := strconv.ParseInt(obj.At("metadata", "annotations", templateGeneration).Str(), 10, 64)
 	return withTemplateCount(obj, max(count, 1))

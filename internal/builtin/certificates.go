@@ -78,8 +78,9 @@ var requester = []string{"username", "uid", "groups", "extra"}
 
 // checkSigningRequest is engine.Resource.Check of CertificateSigningRequests. It refuses what the reference's admission
 // plugins CertificateSubjectRestriction, CertificateApproval and CertificateSigning refuse: a request to the signer of
-// client certificates must not be for the group system:masters, and a user who approves a request or writes its status
-// needs a verb for its signer, in addition to that for the subresource.
+// client certificates must not be for the group system:masters, and a user who writes the approval of a request, or
+// changes the certificate or the conditions in its status, needs a verb for its signer, in addition to that for the
+// subresource.
 func checkSigningRequest(disabled []string) func(ctx context.Context, rq *engine.Request, obj, old object.Value) error {
 	on := func(plugin string) bool { return !slices.Contains(disabled, plugin) }
 	restricts, approves, signs := on("CertificateSubjectRestriction"), on("CertificateApproval"), on("CertificateSigning")

@@ -64,7 +64,7 @@ func evictionOptions(eviction object.Value, dryRun bool) (o engine.DeleteOptions
 	return o, refusal, nil
 }
 
-// manyDisrupted is how many evictions may be pending that the controller of budgets has not confirmed.
+// manyDisrupted limits the evictions that the controller of budgets has not confirmed yet.
 const manyDisrupted = 2000
 
 // decideEviction decides whether the PodDisruptionBudgets of a namespace allow the eviction of a Pod, as the

@@ -38,7 +38,7 @@ func dropNodeConfig(obj object.Value) object.Value {
 	return obj.WithoutAt("spec", "configSource").WithoutAt("status", "config")
 }
 
-// keepNodeConfig drops these fields unless the old Node has them.
+// keepNodeConfig drops the field in the spec unless the old Node has it, keepNodeStatusConfig the one in the status.
 func keepNodeConfig(obj, old object.Value) object.Value {
 	if old.At("spec", "configSource").IsNull() {
 		obj = obj.WithoutAt("spec", "configSource")

@@ -58,8 +58,8 @@ func podIP(obj object.Value) string {
 	return obj.At("status", "podIP").Str()
 }
 
-// podGrace returns the grace period that the client or the Pod itself specifies. A Pod that does not run on a node is
-// deleted at once.
+// podGrace returns the grace period that the client or the Pod itself specifies. A Pod that has ended, or has no node,
+// is deleted at once.
 func podGrace(obj object.Value, asked *int64) (seconds int64, graceful bool) {
 	seconds = obj.At("spec", "terminationGracePeriodSeconds").Int()
 	if asked != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // newPod sets the fields of a new Pod that follow from others: selectors by label keys, AppArmor profiles from
-// annotations, and the status.
+// annotations, resources of the whole Pod, and the status.
 func newPod(obj object.Value) object.Value {
 	spec := obj.At("spec")
 	spec = appArmorFromAnnotations(spec, obj.At("metadata", "annotations"))

@@ -56,7 +56,7 @@ func podResource(name string) bool { return name == "cpu" || name == "memory" ||
 
 func hugePages(name string) bool { return strings.HasPrefix(name, "hugepages-") }
 
-// classOf returns the QoS class of one set of resources: Guaranteed if the requests equal the limits.
+// classOf returns the QoS class of one set of resources: Guaranteed if CPU and memory are requested up to their limits.
 func classOf(resources object.Value) string {
 	requests, limits := resources.At("requests"), resources.At("limits")
 	if requests.Len() == 0 && limits.Len() == 0 {
@@ -162,7 +162,8 @@ func together(spec object.Value, list string) amounts {
 }
 
 // defaultPodResources completes the resources of a whole Pod, if it has any, by those of its containers together. The
-// order matters: requests are set from the limits of huge pages, and then other limits from the requests.
+// order matters: first the limits of huge pages, then requests, which can follow from limits, and then other limits,
+// which must not be below the requests.
 func defaultPodResources(spec object.Value) object.Value {
 	resources := spec.At("resources")
 	if resources.At("requests").Len() == 0 && resources.At("limits").Len() == 0 {

@@ -101,8 +101,8 @@ func addedContainers(obj, old object.Value) field.ErrorList {
 	return errs
 }
 
-// resize takes only the resources of the containers and of the Pod, and the resize policies, from the body. A body with
-// other containers is returned unchanged, and validation refuses it.
+// resize takes only the resources of the containers and of the Pod, and the resize policies, from the body. If the body
+// has other containers, they are kept, and validation refuses them.
 func resize(old, body object.Value) object.Value {
 	is, was := body.At("spec"), old.At("spec")
 	if is.At("containers").Len() == was.At("containers").Len() &&
@@ -166,8 +166,8 @@ func resized(obj, old object.Value) field.ErrorList {
 	return errs
 }
 
-// nodeResizes says whether the kubelet of a Pod supports resizing: it does if it reports the resources of containers in
-// their status.
+// nodeResizes says whether the kubelet of a Pod supports resizing: it does if it reports the resources of running
+// containers in their status. If no container is running, the answer is yes.
 func nodeResizes(pod object.Value) bool {
 	for _, c := range pod.At("status", "containerStatuses").Items() {
 		if !c.At("state", "running").IsNull() {

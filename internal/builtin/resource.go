@@ -78,7 +78,7 @@ func resources(c Config) group {
 	}}
 }
 
-// dateTaint sets the time of a taint when its effect changes and the client does not set the time.
+// dateTaint sets the time of a taint when its effect changes and the client leaves the time as it was.
 func dateTaint(now func() time.Time) func(obj, old object.Value) object.Value {
 	return func(obj, old object.Value) object.Value {
 		is, was := obj.At("spec", "taint"), old.At("spec", "taint")

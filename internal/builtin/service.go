@@ -62,8 +62,8 @@ func reachableFromOutside(spec object.Value) bool {
 }
 
 // dropOfOtherType drops fields that only the old type of a Service needs, if the client changes the type and leaves
-// these fields unchanged (dropTypeDependentFields in the reference). Package addresses sets the fields that the server
-// fills in, before this.
+// these fields unchanged (dropTypeDependentFields in the reference). It also empties the status of a load balancer if
+// the Service is of another type. Package addresses sets the fields that the server fills in, before this.
 func dropOfOtherType(obj, old object.Value) object.Value {
 	spec := withoutOthers(obj.At("spec"), old.At("spec"))
 	if serviceType(spec) != "LoadBalancer" {

@@ -20,7 +20,7 @@ const (
 	statusNotMeta              // all metadata stay
 )
 
-// stays lists the metadata that a status write leaves as they are.
+// stays lists the metadata that a status write leaves as they are; for statusNotMeta, writeStatus keeps all of them.
 var stays = [...][]string{
 	statusNotOwners: {"ownerReferences", "deletionTimestamp"},
 	statusNotLabels: {"labels"},
@@ -40,7 +40,7 @@ func (k *kind) statusOf(r *engine.Resource, validate func(obj, old object.Value)
 		Tables:  !k.plainStatus,
 		Write: func(old, body object.Value) (object.Value, error) {
 			obj := k.writeStatus(old, body)
-			if r.Default != nil { // with the old spec, other metadata may be missing
+			if r.Default != nil { // defaults of metadata can depend on the spec, which is now the old one
 				obj = keep(r.Default(obj), obj, "status")
 			}
 			return obj, nil

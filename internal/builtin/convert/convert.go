@@ -9,7 +9,7 @@ package convert
 
 import "plinth/object"
 
-// rename maps a member of one version to the other: from the key From to the key To.
+// rename maps the key of a member in one version to its key in the other.
 type rename struct{ from, to string }
 
 // renamed returns the members of obj that are in the table, under their new names.
