@@ -163,7 +163,7 @@ func sets() []issuertest.Claims {
 	return all
 }
 
-// hostile returns tokens that no issuer has made.
+// hostile returns forged, malformed and unusual tokens, and a few valid ones among them.
 func hostile(t *testing.T, i, other *issuertest.Issuer, also ...*issuertest.Key) []string {
 	claims := full()
 	claims["iss"], claims["exp"] = i.URL, time.Now().Add(time.Hour).Unix()

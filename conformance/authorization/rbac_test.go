@@ -29,7 +29,7 @@ var policies = flag.Int("policies", 400, "how many policies are made, for each o
 const requestsEach = 50
 
 // listed implements the getters and listers of the reference's authorizer for a policy. The real listers have no order;
-// here the binding named first is first.
+// here the binding whose name is in the field first precedes all others.
 type listed struct {
 	policy
 	first string

@@ -18,8 +18,8 @@ import (
 	"plinth/conformance/internal/reference"
 )
 
-// hookSteps are requests of the user "somebody" and of the administrator. The decider's answers depend only on the
-// request.
+// hookSteps are requests of the user "somebody", of the administrator, and without credentials. The decider begins anew
+// for each server, so that both get the same answers.
 var hookSteps = []struct{ token, request, body string }{
 	{harness.AdminToken, "POST /api/v1/namespaces", `{"metadata":{"name":"ns1"}}`},
 	{harness.UserToken, "GET /api/v1/namespaces/ns1/configmaps", ""},

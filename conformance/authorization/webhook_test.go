@@ -31,8 +31,8 @@ import (
 	"plinth/internal/authz"
 )
 
-// hookAnswers are what the webhook answers; a status code precedes the body, and after "again" the next attempt gets
-// the next answer.
+// hookAnswers are what the webhook answers; a status code precedes the body. With again set, two thirds of the reviews
+// get this answer at the first attempt only, and then the first one of the list.
 var hookAnswers = []struct {
 	code  int
 	body  string

@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// example is a definition, and the one that it replaces; for a create, the same one.
+// example is a definition, and the one that it replaces; nil if that is the same one.
 type example struct {
 	doc, old map[string]any
 	verb     string // if it is only for this one
@@ -19,7 +19,7 @@ func tins(versions ...any) map[string]any {
 			"versions", versions))
 }
 
-// tin returns a version, with more as its other members. The first version is the storage version.
+// tin returns a version, with more as its other members. v1 is the storage version.
 func tin(name string, schema any, more ...any) map[string]any {
 	version := fields("name", name, "served", true, "storage", name == "v1")
 	if schema != nil {
@@ -406,7 +406,7 @@ func exampleSchemas(add adder, after replacer) {
 	exampleRoots(add)
 }
 
-// exampleRoots puts every keyword at the root, with and without a status.
+// exampleRoots puts every keyword at the root, with and without a status subresource, into metadata, and into junctors.
 func exampleRoots(add adder) {
 	for _, keyword := range keywords {
 		for _, value := range keyword.values {

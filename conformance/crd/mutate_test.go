@@ -17,7 +17,7 @@ type place struct {
 	drop   func()
 }
 
-// places lists every place of a document except apiVersion and kind.
+// places lists every place below the metadata and the spec of a document.
 func places(doc map[string]any) (found []place) {
 	var walk func(key string, v any, schema bool, set func(any))
 	walk = func(key string, v any, schema bool, set func(any)) {

@@ -52,7 +52,7 @@ func start(t *testing.T) *clients {
 }
 
 // define creates the custom types whose documents internal/discovery compares with the reference's, and waits until the
-// server's discovery lists them.
+// index of the server's OpenAPI documents has them.
 func (c *clients) define(t *testing.T) {
 	t.Helper()
 	text, err := os.ReadFile("../../internal/discovery/testdata/definitions.yaml")
@@ -176,7 +176,7 @@ func (c *clients) testDiscovery(t *testing.T) {
 	}
 }
 
-// testMapper finds the resource of every kind that client-go knows, and kinds by the names that users type.
+// testMapper finds the resource of every served kind that client-go knows, and resources by the names that users type.
 func (c *clients) testMapper(t *testing.T) {
 	groups, err := restmapper.GetAPIGroupResources(c.discovery)
 	if err != nil {
@@ -240,7 +240,7 @@ func (c *clients) testVersion(t *testing.T) {
 	}
 }
 
-// served lists the kinds in discovery, and separately those of subresources.
+// served lists the kinds in discovery, without those of subresources.
 func (c *clients) served(t *testing.T) map[schema.GroupVersionKind]metav1.APIResource {
 	t.Helper()
 	_, lists, err := c.discovery.ServerGroupsAndResources()

@@ -23,7 +23,7 @@ import (
 )
 
 // users are the commands of an administrator who gives access to users and programs, and the commands of these (with
-// their own context). Shows is a part of the output, which is also compared with the output for the reference with the
+// their own context). shows has parts of the output; the whole output is compared with that for the reference with the
 // real kube-controller-manager.
 var users = []struct {
 	command string

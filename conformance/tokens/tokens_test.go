@@ -488,7 +488,7 @@ func (s *server) sign(c made, another *ecdsa.PrivateKey) string {
 	return token
 }
 
-// Each server accepts the other's signatures: it misses only the account.
+// Each server accepts the other's signatures: it refuses a token only because its account has another UID here.
 //
 // SPEC: AUTH-2
 func TestTokensOfEachOther(t *testing.T) {
