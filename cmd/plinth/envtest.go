@@ -15,7 +15,8 @@ const envtestUsage = `Usage:
   plinth envtest DIR
 
 Creates in DIR the programs that envtest expects in KUBEBUILDER_ASSETS: kube-apiserver and etcd, which are this program, and
-kubectl. kubectl is taken from the directory of this program, else from the PATH, else built if DIR is in a checkout. Then
+kubectl. kubectl is taken from the directory of this program, else from the PATH, else built, if the current directory
+is in a checkout. Then
 
   export KUBEBUILDER_ASSETS=DIR
 

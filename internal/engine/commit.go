@@ -24,8 +24,8 @@ import (
 // changes of drafts are first, in the order of drafts: change i of n has revision − n + 1 + i (store.Writer), from
 // which each draft's own revision is computed.
 //
-// This is the only place that knows about dry runs (DRY-1): none of their changes is written, and only the name of a
-// new object is checked for being free.
+// Every verb relies on commit to leave out the changes of a dry run (DRY-1): only the name of a new object is checked
+// for being free. Other code reads the flag where a dry run claims nothing or has another response.
 func (e *Engine) commit(ctx context.Context, drafts ...*draft) error {
 	if d := drafts[0]; len(drafts) == 1 && len(d.others) > 0 {
 		drafts = append(drafts, d.others...)

@@ -19,7 +19,6 @@ import (
 // number of managers into managedFields, so computing it for all of them would cost managers × size: minutes for an
 // object of the maximum size. It is therefore computed for the first maxGoesWith managers that apply; if there are
 // more, the document says so (incomplete).
-// document says so (incomplete).
 func (e *Engine) Ownership(ctx context.Context, rq *Request) (document object.Value, text string, err error) {
 	v, _, err := e.store.Live(ctx, rq.key(), true)
 	if err != nil {
