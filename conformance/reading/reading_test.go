@@ -166,7 +166,7 @@ func (w *world) fill(t *testing.T, objects int) {
 	}
 }
 
-// change makes random changes: mostly updates, and some deletions and creations.
+// change changes objects all over the namespace: mostly updates, and some deletions and creations.
 func (w *world) change(t *testing.T, changes, objects int) {
 	t.Helper()
 	maps := w.client.CoreV1().ConfigMaps(w.name)
