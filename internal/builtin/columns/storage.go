@@ -61,8 +61,8 @@ var (
 )
 
 // isNewerDefault says whether candidate is to be shown as the default StorageClass rather than current. If several are
-// marked as such it is the newest, and among equally old ones the first by name. One class alone is never shown as the
-// default.
+// marked as such it is the newest, and among equally old ones the first by name. In the Table of a single class none is
+// marked.
 func isNewerDefault(candidate, current object.Value) bool {
 	if !isDefaultClass(candidate.At("metadata", "annotations")) {
 		return false
