@@ -194,7 +194,7 @@ func (k *Kind) stamp() uint64 {
 // many objects at a time because the conversion may call a webhook. The result has the same objects in the same order
 // (assertIdentity). The slice objects is overwritten.
 //
-// The three loops are the three functions of the formula at Kind, from the inside out: default, convert, prune. An
+// The three parts are the three functions of the formula at Kind, from the inside out: default, convert, prune. An
 // object in the current form is only converted.
 func (k *Kind) readAll(ctx context.Context, objects []object.Value, old []bool, to *Version) ([]object.Value, error) {
 	for i, obj := range objects {

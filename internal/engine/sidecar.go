@@ -165,8 +165,8 @@ func (e *Engine) version(
 	return v, nil
 }
 
-// check panics unless parsing data gives the value of the origin, and the value is settled if the origin says so. It is
-// called at each use of an origin when assertions are on.
+// check panics unless parsing data gives the value of the origin, and the value is settled if the origin says so.
+// Resource.parsed calls it at each use of an origin when assertions are on.
 func (o *origin) check(data []byte) {
 	parsed, err := object.ParseJSON(bytes.Clone(data))
 	if err != nil || !object.Equal(parsed.Value, o.obj) {

@@ -33,7 +33,7 @@ const (
 )
 
 // AppendDuration writes a duration as Kubernetes shows ages: in at most two units, the longer the duration the fewer.
-// Clocks differ, so a time up to a second in the future counts as now; a later one is "<invalid>".
+// Clocks differ, so a time less than two seconds in the future counts as now; a later one is "<invalid>".
 func AppendDuration(dst []byte, d time.Duration) []byte {
 	seconds := int64(d / time.Second)
 	switch {

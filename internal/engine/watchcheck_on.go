@@ -10,7 +10,7 @@ import (
 
 // watchCheck follows the events that a watch returns, as a client that keeps the objects of its events does:
 //
-//	revisions rise from event to event, and from bookmark to bookmark; initial events are in the order of names
+//	revisions rise from event to event after the initial ones; no bookmark is older than an event before it
 //	held[name] = the client has the object of this name, where that is known
 //	ADDED ⇒ ¬held[name]    MODIFIED, DELETED ⇒ held[name] or nothing is known
 type watchCheck struct {
