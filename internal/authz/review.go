@@ -70,12 +70,6 @@ func labelsOf(list labels.Requirements) (all []requirement) {
 	return all
 }
 
-// size returns the number of bytes of the attributes that the reference counts: not those of selectors and of the user.
-func (s *reviewSpec) size() int {
-	return len(s.Namespace) + len(s.Verb) + len(s.Group) + len(s.Version) + len(s.Resource) + len(s.Subresource) +
-		len(s.Name) + len(s.Path)
-}
-
 // texts returns the strings of a resource request, by their names in a review.
 func (s *reviewSpec) texts() map[string]string {
 	return map[string]string{

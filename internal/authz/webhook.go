@@ -3,6 +3,7 @@ package authz
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,9 +22,10 @@ import (
 // hook implements the mode Webhook: it sends a SubjectAccessReview to a webhook.
 //
 // A call takes longer than most requests, so decisions are cached, by the whole spec of the review: what is not in it
-// cannot change the decision. A user chooses what is requested, and so the keys: their number is bounded, and a
-// decision about longer attributes than maxSpec is not cached (in which selectors are not counted, as in the
-// reference). Concurrent requests with the same spec each call the webhook, as in the reference.
+// cannot change the decision. A user chooses what is requested, and a selector alone may have megabytes: so the number
+// of keys is bounded, and a key is the hash of the spec. (The reference's key is the spec. It caches no decision about
+// more than 10,000 bytes of attributes, but does not count selectors.) Concurrent requests with the same spec each call
+// the webhook, as in the reference.
 type hook struct {
 	name       string
 	remote     *webhook.Remote
@@ -32,17 +34,12 @@ type hook struct {
 	onError    access.Decision
 	// authorized and unauthorized are how long decisions are cached; 0: not at all.
 	authorized, unauthorized time.Duration
-	decisions                *cache.LRUExpireCache // SubjectAccessReviewStatus by the spec as JSON
+	decisions                *cache.LRUExpireCache // SubjectAccessReviewStatus by the SHA-256 of the spec as JSON
 	options                  Options
 }
 
-// The limits of the cache, as in the reference.
-const (
-	// maxDecisions is how many decisions are cached.
-	maxDecisions = 8192
-	// maxSpec is the limit of reviewSpec.size, in bytes, for a decision to be cached.
-	maxSpec = 10000
-)
+// maxDecisions is how many decisions are cached, as in the reference.
+const maxDecisions = 8192
 
 // newWebhook creates a hook from a valid configuration.
 func newWebhook(name string, c *WebhookConfiguration, o Options) (*hook, error) {
@@ -91,7 +88,7 @@ func (h *hook) Authorize(ctx context.Context, a *access.Attributes) (access.Deci
 		return access.NoOpinion, "", nil
 	}
 	spec := request.value(h.version)
-	key := string(object.AppendJSON(nil, spec))
+	key := sha256.Sum256(object.AppendJSON(nil, spec))
 	var status SubjectAccessReviewStatus
 	if cached, ok := h.decisions.Get(key); ok {
 		status = cached.(SubjectAccessReviewStatus)
@@ -100,13 +97,11 @@ func (h *hook) Authorize(ctx context.Context, a *access.Attributes) (access.Deci
 		if status, err = h.call(ctx, spec); err != nil {
 			return h.onError, "", err
 		}
-		if request.size() < maxSpec {
-			life := h.unauthorized
-			if status.Allowed {
-				life = h.authorized
-			}
-			h.decisions.Add(key, status, life)
+		life := h.unauthorized
+		if status.Allowed {
+			life = h.authorized
 		}
+		h.decisions.Add(key, status, life)
 	}
 	switch {
 	case status.Denied && status.Allowed:
