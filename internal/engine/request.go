@@ -30,7 +30,7 @@ type Request struct {
 	// Received, if not nil, is given the decoded body, for the audit log (AUTH-4).
 	Received *Received
 	// IfMatch names revisions of which the live version must be one, IfNoneMatch revisions of which it must not be one
-	// (WRITE-5); nil: no condition. Reads check IfMatch alone.
+	// (WRITE-5); nil: no condition. httpapi sets IfNoneMatch only for writes, since for a read it needs the result.
 	IfMatch, IfNoneMatch *Versions
 	// Authorizer decides in the middle of a verb whether the user may also do what the verb turns out to be (a PUT that
 	// creates) or what the body implies (a role that grants rights that its writer does not have), see Allowed. Nil
