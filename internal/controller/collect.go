@@ -267,10 +267,15 @@ func (t *taskObject) patch(ctx context.Context, metadata object.Value) error {
 
 // release removes the finalizer foregroundDeletion from the object if no dependent blocks its deletion.
 //
-// The problem: dependents that do not block are deleted with the object only if they are examined while it waits.
-// Otherwise other finalizers could keep the object, and then it keeps them, so the result would depend on which worker
-// is first. So they are examined before the finalizer is removed. Those that close a cycle are not, since they are
-// examined after their owners were released (deleteInForeground).
+// The problem: a dependent that does not block is deleted with its owner only if it is examined while the owner waits.
+// If the finalizer were removed first and another finalizer kept the owner, the owner would keep the dependent too, so
+// the result would depend on which worker is first. So these dependents are examined here, before the finalizer is
+// removed:
+//
+//	the finalizer is removed  ⇒  each dependent in the index before that was examined while the object waited,
+//	                             was being deleted, or closes a cycle
+//
+// One that closes a cycle is examined after its owners were released (deleteInForeground).
 func (t *taskObject) release(ctx context.Context) error {
 	if waits, _ := finalizing(t.o); !waits || t.blocked(ctx) {
 		return nil
