@@ -117,10 +117,12 @@ var classes = []string{
 
 // fleeting matches errors that depend on timing, on both servers: by program, place and text. A Pod is deleted while
 // the scheduler binds it, a ReplicaSet while its controller writes its status, an autoscaler while its controller works
-// on it, or the autoscaler runs before a Pod has metrics. The same texts at other places do not match.
+// on it, a namespace before a controller sends its last Event about an object there, or the autoscaler runs before a
+// Pod has metrics. The same texts at other places do not match.
 var fleeting = regexp.MustCompile(
 	`^kube-scheduler (framework\.go:1960|schedule_one\.go:(1198|1261)) .*pods \\*"[^"]*" not found` +
 		`|^kube-controller-manager replica_set\.go:640 .*replicasets\.apps \\*"[^"]*" not found` +
+		`|^kube-controller-manager event\.go:365 "Server rejected event \(will not retry!\)" err="namespaces \\*"[^"]*" not found"` +
 		`|^kube-controller-manager horizontal\.go:354 .* was deleted during reconciliation` +
 		`|^kube-controller-manager horizontal\.go:944 .*horizontalpodautoscalers\.autoscaling \\*"[^"]*" not found` +
 		`|^kube-controller-manager horizontal\.go:354 .*failed to get cpu utilization: .*(no metrics|no pods) returned`)
@@ -172,9 +174,9 @@ func (s *scene) compareErrors() {
 	}
 }
 
-// unexpected returns the errors that are neither known nor fleeting, one of a kind. A few conflicts and stale caches are
-// allowed anywhere: whether two controllers write to an object at once, or one syncs before an event, depends on timing
-// alone.
+// unexpected returns the errors that are neither known nor fleeting, one of a kind. A few conflicts and stale caches
+// are allowed anywhere: whether two controllers write to an object at once, or one syncs before an event arrives,
+// depends on timing alone.
 func unexpected(found []controlplane.Error, known map[string]bool) []controlplane.Error {
 	known = maps.Clone(known)
 	byChance := map[string]int{} // by class
@@ -210,10 +212,14 @@ func TestUnexpected(t *testing.T) {
 		"many stale caches":  {of("endpoints_controller.go:345", outdated, mostByChance+2), 1},
 		"conflicts and stale caches": {append(of("replica_set.go:640", modified, mostByChance),
 			of("endpointslice_controller.go:365", outdated, mostByChance)...), 0},
-		"a few conflicts":          {of("replica_set.go:640", modified, mostByChance), 0},
-		"many conflicts":           {of("replica_set.go:640", modified, mostByChance+2), 1},
-		"known conflicts":          {of("disruption.go:656", modified, 100), 0},
-		"a deleted ReplicaSet":     {of("replica_set.go:640", missing, 100), 0},
+		"a few conflicts":      {of("replica_set.go:640", modified, mostByChance), 0},
+		"many conflicts":       {of("replica_set.go:640", modified, mostByChance+2), 1},
+		"known conflicts":      {of("disruption.go:656", modified, 100), 0},
+		"a deleted ReplicaSet": {of("replica_set.go:640", missing, 100), 0},
+		"an Event of a namespace that is gone": {of("event.go:365",
+			`"Server rejected event (will not retry!)" err="namespaces \"shop\" not found" event="&Event{because it is being terminated}"`, 2), 0},
+		"an Event that is refused": {of("event.go:365",
+			`"Server rejected event (will not retry!)" err="events \"a\" is forbidden" event="&Event{}"`, 2), 1},
 		"the same, somewhere else": {of("deployment_controller.go:1", missing, 2), 1},
 		"another error":            {of("replica_set.go:640", "replicasets.apps is forbidden", 2), 1},
 	} {
