@@ -16,8 +16,8 @@
 // A REFERENCE is the name of an object, followed by ! if it blocks the deletion of its owner. In NAME/name, NAME/uid,
 // NAME/kind and NAME/group that part of the reference is wrong. A NAME that is created again is another object: NAME'.
 //
-// A line "@differs REASON" before the steps says why Plinth's result differs, and "@either REASON" why two results are
-// possible on both servers; the second one is below the reference's.
+// A line "@differs REASON" before the steps says why Plinth's result differs, and "@either REASON" why each server has
+// one of two results; the second one is below the first. Both have been seen on the reference.
 //
 // testdata has cases with the reference's results, some written by hand and some random:
 //
