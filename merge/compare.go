@@ -19,8 +19,8 @@ import (
 // .labels.a is removed, and .labels.b and .labels.c are touched. .labels has no mark: it exists before and after. Only
 // where a whole container is added or removed does the container have the mark as well as every path in it.
 //
-// The obvious way is to compare the sets fields(was) and fields(is) and then the values at the paths that both have. It
-// walks both objects completely and looks every path up twice, although nearly everything is unchanged.
+// Comparing the sets fields(was) and fields(is), and then the values at the paths that both have, walks both objects
+// completely and looks up every path twice, although nearly everything is unchanged.
 //
 // Values of the same memory are equal, and the walk does not descend into them. An apply shares all unchanged subtrees
 // of live (join), so that the comparison takes time proportional to what has changed, not to the object.

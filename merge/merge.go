@@ -197,8 +197,8 @@ func withManaged(v, managed object.Value) object.Value {
 // managedFields and in the version of the request. apply uses it, too, to record the fields of an object without
 // managers (beforeFirstApply).
 //
-// The obvious way to give the manager the fields that it wrote, fields(next), makes it an owner of everything: from
-// then on every change by an applier would be a conflict with any controller that has updated the object.
+// Giving the manager all fields that it wrote, fields(next), would make it an owner of everything: from then on every
+// change by an applier would be a conflict with any controller that has updated the object.
 func (o *operation) update(live, next object.Value, manager string) error {
 	if err := o.reconcile(live); err != nil {
 		return err

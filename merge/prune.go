@@ -99,7 +99,7 @@ func withoutItems(v object.Value, t *schema.Type, gone Set) object.Value {
 //
 // where kept is merged without everything that last owned, to which everything that has an owner now is added back.
 //
-// The obvious way is to remove owned(last) ∖ ⋃ owned(m), a difference of sets. It fails in two ways.
+// Why not remove owned(last) ∖ ⋃ owned(m), a difference of sets? For two reasons.
 //
 //   - Managers may name the same field differently, in their own versions: autoscaling/v1 has
 //     .spec.targetCPUUtilizationPercentage for an item of .spec.metrics in v2. Whether a field of last is owned by m

@@ -20,10 +20,9 @@ import (
 //	      .image          owned
 //	  .replicas           owned
 //
-// The obvious representation, a hash set of the paths as text, fails in three ways. "All paths below this one" needs a
-// scan of the whole set. The common beginnings of paths, most of their text, would be kept and compared again for each
-// path. And an empty difference can be recognised only by comparing all paths, while nearly all operations of an apply
-// have one.
+// A hash set of the paths as text fails in three ways. "All paths below this one" needs a scan of the whole set. The
+// common beginnings of paths, most of their text, would be kept and compared again for each path. And an empty
+// difference can be recognised only by comparing all paths, while nearly all operations of an apply have one.
 //
 // All operations walk the sorted nodes of both tries in parallel, so that they are linear in the nodes of the levels
 // that both have; a subtree that only one side has is reused or skipped as a whole. They reuse subtrees that they do

@@ -194,10 +194,10 @@ func identityIn(t *schema.Type, e Element) (id object.Value, ok bool) {
 // itemIndex is an index of the items of an associative list by their identities. An identity may occur several times;
 // the index has all occurrences, in the order of the list: first(id), and from there on by next.
 //
-// The obvious way is a Go map. Identities are values of any kind, among which 1 and 1.0 are equal, so that a map would
-// need keys made of text, one per item; and maps of a few entries are slower than a loop. Small lists are searched
-// linearly, and nearly all are small. Larger ones have their positions sorted by (identity, position): an apply to a
-// list of thousands of items looks up each of them.
+// Why not a Go map: identities are values of any kind, among which 1 and 1.0 are equal, so that a map would need keys
+// made of text, one per item; and maps of a few entries are slower than a loop. Small lists are searched linearly, and
+// nearly all are small. Larger ones have their positions sorted by (identity, position): an apply to a list of
+// thousands of items looks up each of them.
 //
 // Invariant: sorted = nil, or sorted is a permutation of 0 … len(ids)-1 with (ids[sorted[k]], sorted[k]) <
 // (ids[sorted[k+1]], sorted[k+1]).

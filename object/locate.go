@@ -223,6 +223,28 @@ func MemberText(data []byte, key string) []byte {
 	return nil
 }
 
+// ItemTexts returns the texts of the items of a canonical list, as parts of data; nil if data is not one. It takes one
+// pass over the list, unlike a search for each item.
+func ItemTexts(data []byte) [][]byte {
+	if len(data) == 0 || data[0] != '[' {
+		return nil
+	}
+	var items [][]byte
+	for pos := 1; pos < len(data); {
+		if data[pos] == ']' {
+			return items
+		}
+		end := skip(data, pos)
+		items = append(items, data[pos:end])
+		if pos = end; pos < len(data) && data[pos] == ',' {
+			pos++
+		} else if pos < len(data) && data[pos] != ']' {
+			return nil
+		}
+	}
+	return nil // the list does not end
+}
+
 // AppendUnescaped appends the content of a canonical JSON string, given without its quotes.
 func AppendUnescaped(dst, text []byte) []byte {
 	for len(text) > 0 {

@@ -1,6 +1,7 @@
 package object
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
@@ -132,6 +133,14 @@ func TestOutline(t *testing.T) {
 	for key, want := range map[string]string{"a": `{"b":1}`, "b": "[2]", "c": `"3"`, "d": ""} {
 		if got := string(MemberText([]byte(text), key)); got != want {
 			t.Errorf("%s: %s, want %s", key, got, want)
+		}
+	}
+	for list, want := range map[string]string{
+		`[{"a":[1,"]"]},"b,",[],3]`: `{"a":[1,"]"]}|"b,"|[]|3`, `[1]`: "1", `[]`: "", `{}`: "", ``: "", `[1`: "",
+		`[1,`: "", `[}`: "",
+	} {
+		if got := string(bytes.Join(ItemTexts([]byte(list)), []byte("|"))); got != want {
+			t.Errorf("%s: %s, want %s", list, got, want)
 		}
 	}
 	for i := range text { // no read is beyond the end of a truncated text

@@ -32,11 +32,10 @@ func (k Kind) String() string { return kindNames[k] }
 
 // Value is one immutable value. It takes 24 bytes, which contain a scalar or point to the content.
 //
-// The obvious representation, any with map[string]any and []any as in unstructured objects, costs an allocation per
-// scalar, a hash table per map, and a copy of all of it wherever two owners might change it. A Value is copied as three
-// words, a map is one slice of members, and because values are immutable, no copy is made as a precaution. The price is
-// that a change copies the members of each map on its path (WithAt), and that a member of a large map is found by
-// binary search.
+// Go's any with map[string]any and []any, as in unstructured objects, costs an allocation per scalar, a hash table per
+// map, and a copy of all of it wherever two owners might change it. A Value is copied as three words, a map is one
+// slice of members, and because values are immutable, no copy is made as a precaution. The price is that a change
+// copies the members of each map on its path (WithAt), and that a member of a large map is found by binary search.
 //
 // For example, {"a": [1, "xy"]} is
 //

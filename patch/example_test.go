@@ -24,7 +24,7 @@ func ExampleJSON() {
 	patched, err := patch.JSON(live, []byte(`[
 		{"op": "test", "path": "/data/color", "value": "red"},
 		{"op": "replace", "path": "/data/color", "value": "blue"}
-	]`))
+	]`), nil)
 	if err != nil {
 		panic(err)
 	}

@@ -38,7 +38,7 @@ func FuzzJSON(f *testing.F) {
 			return
 		}
 		if CheckSyntax([]byte(patch)) == nil {
-			if made, err := JSON(parsed.Value, []byte(patch)); err == nil {
+			if made, err := JSON(parsed.Value, []byte(patch), nil); err == nil {
 				readable(t, made)
 			}
 		}

@@ -46,7 +46,7 @@
 //
 // A patch is applied to untyped JSON. The decoding that follows (schema.Type.Decode) checks the types and handles
 // unknown fields. Subtrees that a patch does not change are shared between the old and the new object, and decoding
-// skips them. The result of a JSON Patch shares nothing, because a library applies it to text.
+// skips them. The result of a JSON Patch shares nothing, because it is applied to text.
 //
 // The reference processes the members of a patch in the random order of a Go map. Here the order is fixed: retained
 // keys, element orders, deletions from lists, everything else; each sorted by key. If a patch both deletes from a list
@@ -85,11 +85,15 @@ func (e *TooManyError) Error() string {
 	return fmt.Sprintf("The allowed maximum operations in a JSON patch is %d, got %d", MaxOperations, e.Operations)
 }
 
-// JSON applies a JSON Patch. Errors wrap ErrMalformed or ErrUnprocessable, or are *TooManyError.
+// JSON applies a JSON Patch: all of its operations, or none. Errors wrap ErrMalformed or ErrUnprocessable, or are
+// *TooManyError.
 //
-// The library is the one of the reference, because its errors and leniencies are those of the API. It works on text, so
-// the object is printed, and the result parsed. Either all operations are applied or none.
-func JSON(obj object.Value, patch []byte) (object.Value, error) {
+// stop is asked before each operation; an error of it ends the work, and is returned as it is. A patch may take seconds
+// (operations.go), and this package has no clock. A caller with a context passes its Err; with nil, the patch runs to
+// its end.
+//
+// A test of an operation compares text, so the object is printed, and the result parsed.
+func JSON(obj object.Value, patch []byte, stop func() error) (object.Value, error) {
 	operations, err := jsonpatch.DecodePatch(patch)
 	if err != nil {
 		return object.Nil, fmt.Errorf("%w: %w", ErrMalformed, err)
@@ -97,30 +101,25 @@ func JSON(obj object.Value, patch []byte) (object.Value, error) {
 	if len(operations) > MaxOperations {
 		return object.Nil, &TooManyError{Operations: len(operations)}
 	}
-	patched, err := apply(operations, object.AppendJSON(nil, obj), len(patch))
+	d, err := newDocument(object.AppendJSON(nil, obj))
 	if err != nil {
 		return object.Nil, fmt.Errorf("%w: %w", ErrUnprocessable, err)
 	}
-	parsed, err := object.ParseJSON(patched)
+	for _, op := range operations {
+		if stop != nil {
+			if err := stop(); err != nil {
+				return object.Nil, err
+			}
+		}
+		if err := d.apply(op); err != nil {
+			return object.Nil, fmt.Errorf("%w: %w", ErrUnprocessable, err)
+		}
+	}
+	parsed, err := object.ParseJSON(d.root.appendTo(nil))
 	if err != nil {
 		return object.Nil, fmt.Errorf("%w: %w", ErrUnprocessable, err)
 	}
 	return parsed.Value, nil
-}
-
-// apply calls the library, and recovers its panics: it panics on some patches with missing values, or null in place of
-// a container. It works on its own copy of the document, so a panic leaves no partial change. size is the length of the
-// patch's text.
-func apply(operations jsonpatch.Patch, doc []byte, size int) (patched []byte, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("invalid operation: %v", p)
-		}
-	}()
-	if mayCopyTooMuch(operations, len(doc)+size) {
-		return applyCounted(operations, doc)
-	}
-	return operations.Apply(doc)
 }
 
 // CheckSyntax returns an error for the body of a JSON Patch that is not JSON. The function JSON checks the rest.

@@ -87,7 +87,7 @@ func TestJSON(t *testing.T) {
 		{`{"a":1}`, `{"op":"add"}`, ``, ErrMalformed},
 		{`{"a":1}`, `[`, ``, ErrMalformed},
 	} {
-		got, err := JSON(parse(t, c.doc), []byte(c.patch))
+		got, err := JSON(parse(t, c.doc), []byte(c.patch), nil)
 		if !errors.Is(err, c.err) {
 			t.Errorf("%s: error %v, want %v", c.patch, err, c.err)
 			continue
@@ -102,7 +102,7 @@ func TestJSON(t *testing.T) {
 func TestJSONRefusesTooManyOperations(t *testing.T) {
 	op := `{"op":"test","path":"/a","value":1}`
 	body := "[" + strings.Repeat(op+",", MaxOperations) + op + "]"
-	_, err := JSON(parse(t, `{"a":1}`), []byte(body))
+	_, err := JSON(parse(t, `{"a":1}`), []byte(body), nil)
 	var many *TooManyError
 	if !errors.As(err, &many) || many.Operations != MaxOperations+1 {
 		t.Errorf("got %v", err)
@@ -113,7 +113,7 @@ func TestJSONRefusesTooManyOperations(t *testing.T) {
 // SPEC: WRITE-6
 func TestJSONCopyBomb(t *testing.T) {
 	body := "[" + strings.TrimSuffix(strings.Repeat(`{"op":"copy","from":"/a","path":"/a/-"},`, 64), ",") + "]"
-	got, err := JSON(parse(t, `{"a":["`+strings.Repeat("x", 1000)+`"]}`), []byte(body))
+	got, err := JSON(parse(t, `{"a":["`+strings.Repeat("x", 1000)+`"]}`), []byte(body), nil)
 	if err == nil {
 		t.Errorf("the patch was applied, and the object has %d bytes", len(object.AppendJSON(nil, got)))
 	}

@@ -70,6 +70,16 @@ func (t *Type) DecodeFrom(v, settled object.Value) (Decoded, error) {
 	return decoded, err
 }
 
+// DecodeMerged is DecodeFrom for the result of an apply. The reference does not decode that of a custom type: a null
+// that the intent has in a place that is not nullable is left to validation, which refuses it, and is not dropped as in
+// every other body. For a built-in type it is DecodeFrom.
+func (t *Type) DecodeMerged(v, settled object.Value) (Decoded, error) {
+	if t.Custom == nil || !settled.IsNull() && v == settled {
+		return t.DecodeFrom(v, settled)
+	}
+	return t.prune(v, pruner{settled: settled, nulls: true})
+}
+
 // decodeFrom is DecodeFrom without its check.
 func (t *Type) decodeFrom(v, settled object.Value) (Decoded, error) {
 	if t.Custom != nil {

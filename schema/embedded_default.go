@@ -38,9 +38,9 @@ func (t *Type) CheckEmbedded(v object.Value, path *field.Path,
 }
 
 // CheckDefault validates the default of the place at path against the schema. Defaults are checked against the schema
-// as it is written, not as it is applied to objects: see checker.asDefault.
-func (t *Type) CheckDefault(v object.Value, path *field.Path) field.ErrorList {
-	c := checker{root: path, asDefault: true}
+// as it is written, not as it is applied to objects: see checker.asDefault. stop is as in [Type.Validate].
+func (t *Type) CheckDefault(v object.Value, path *field.Path, stop func() error) field.ErrorList {
+	c := checker{root: path, asDefault: true, stop: stop}
 	f := c.value(v, t, nil, nil)
 	return f.errors()
 }

@@ -69,12 +69,12 @@ func FuzzStructural(f *testing.F) {
 		if twice := typ.Default(v); !object.Equal(twice, v) && len(object.AppendJSON(nil, v)) < maxFilled {
 			t.Fatalf("defaulted %s\nagain %s", object.AppendJSON(nil, v), object.AppendJSON(nil, twice))
 		}
-		create := typ.Validate(v, object.Nil)
-		update := typ.Validate(v, v)
+		create := typ.Validate(v, object.Nil, nil)
+		update := typ.Validate(v, v, nil)
 		if len(create) == 0 && len(update) > 0 {
 			t.Fatalf("a valid object is invalid as an update of itself: %v", update)
 		}
-		_ = typ.ValidateStatus(v, decoded.Value)
+		_ = typ.ValidateStatus(v, decoded.Value, nil)
 		size := 0
 		for _, err := range append(create, update...) {
 			size += len(err.Field) + len(err.Detail)
@@ -141,10 +141,10 @@ func TestStructuralDepth(t *testing.T) {
 			t.Fatal(err)
 		}
 		v = typ.Default(decoded.Value)
-		if errs := typ.Validate(v, object.Nil); len(errs) == 0 {
+		if errs := typ.Validate(v, object.Nil, nil); len(errs) == 0 {
 			t.Errorf("%.20s is valid", in)
 		}
-		if errs := typ.Validate(v, decoded.Value); len(errs) > 0 {
+		if errs := typ.Validate(v, decoded.Value, nil); len(errs) > 0 {
 			t.Errorf("an update of %.20s: %d errors", in, len(errs))
 		}
 	}
@@ -155,7 +155,7 @@ func TestStructuralDepth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if errs := typ.Validate(parsedJSON(t, `{"a":"abc"}`), object.Nil); len(errs) == 0 {
+	if errs := typ.Validate(parsedJSON(t, `{"a":"abc"}`), object.Nil, nil); len(errs) == 0 {
 		t.Error("nested junctors accept an invalid object")
 	}
 }

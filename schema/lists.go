@@ -15,8 +15,8 @@ import (
 //	map                       items with equal keys     [{name: a, v: 1}, {name: a, v: 2}]: Duplicate value at [1]
 //	atomic, or none           not checked
 //
-// The obvious way, comparing each item with all others, takes minutes for a list of a hundred thousand items, which a
-// client may send; see repeated.
+// Comparing each item with all others takes minutes for a list of a hundred thousand items, which a client may send;
+// see repeated.
 
 // listErrors validates all lists of an object. If a list of the old object is invalid, those of the new one are not
 // validated at all: the owner of such an object must be able to update it. This is coarser than the ratcheting of

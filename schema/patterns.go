@@ -1,16 +1,18 @@
 package schema
 
 import (
+	"io"
 	"regexp"
 	"regexp/syntax"
 	"strings"
-	"sync"
+
+	"plinth/internal/recent"
 )
 
 // patterns are the compiled patterns of all schemas of the process. They are kept apart from types, because types are
 // compiled and dropped with each change of a definition, and most definitions share a few patterns, such as that of DNS
 // labels.
-var patterns = patternCache{limit: 8 << 20}
+var patterns = patternCache{recent.Cache[string, compiledPattern]{Limit: 4 << 20}}
 
 // patternCache caches compiled patterns, up to a bound on their memory. A pattern is compiled when a value is first
 // checked against it, and not with its definition: for most definitions in a cluster, objects use only a few of the
@@ -21,27 +23,13 @@ var patterns = patternCache{limit: 8 << 20}
 // may update a definition can put a new pattern into it each time. A compiled pattern is up to a thousand times as
 // large as its text: a{1000}.
 //
-// So there are two generations. A look-up moves the pattern into the young one. When the young generation is full, it
-// becomes the old one, and the old one is dropped. With room for two patterns in each:
-//
-//	looked up    a    b      c      a      d
-//	young        a    a b    c      c a    d
-//	old                      a b    a b    c a
-//
-// b was not looked up again, and was dropped. An exact LRU would need a list under a lock that each look-up takes; here
-// a look-up in the young generation, which is nearly every one, takes a read lock.
-//
-//	size(young) ≤ limit/2 ∧ size(old) ≤ limit/2
-//
-// The cached patterns are shared by all goroutines, as a Regexp may be.
+// So a pattern weighs what it takes in memory, as compilePattern estimates it. The cached patterns are shared by all
+// goroutines, as a Regexp may be.
 type patternCache struct {
-	limit int // bytes that both generations may take, as compilePattern estimates them
-
-	mu         sync.RWMutex
-	young, old map[string]compiledPattern
-	size       int // of young
+	known recent.Cache[string, compiledPattern]
 }
 
+// compiledPattern is a pattern with the approximate size of its program in bytes.
 type compiledPattern struct {
 	re   *regexp.Regexp
 	size int
@@ -51,40 +39,19 @@ type compiledPattern struct {
 // derives from the program to match it.
 const instruction = 100
 
-// get is the compiled pattern, or the error of compiling it, which is not cached. A pattern above half the limit is not
-// cached either: it would evict all others. No lock is held while a pattern is compiled, so that two callers may
-// compile the same one; the second one uses its own and does not cache it.
-func (c *patternCache) get(pattern string) (*regexp.Regexp, error) {
-	c.mu.RLock()
-	known, young := c.young[pattern]
-	found := young
-	if !young {
-		known, found = c.old[pattern]
+// get is the compiled pattern, or the error of compiling it, which is not cached. No lock is held while a pattern is
+// compiled, so that two callers may compile the same one; each uses its own.
+func (c *patternCache) get(pattern string) (compiledPattern, error) {
+	if p, ok := c.known.Get(pattern); ok {
+		return p, nil
 	}
-	c.mu.RUnlock()
-	if young {
-		return known.re, nil
+	pattern = strings.Clone(pattern) // strings of a type point into the text of the definition, which would be kept
+	p, err := compilePattern(pattern)
+	if err != nil {
+		return compiledPattern{}, err
 	}
-	if !found {
-		var err error
-		pattern = strings.Clone(pattern) // strings of a type point into the text of the definition, which would be kept
-		if known, err = compilePattern(pattern); err != nil {
-			return nil, err
-		}
-	}
-	if known.size > c.limit/2 {
-		return known.re, nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.young == nil || c.size+known.size > c.limit/2 {
-		c.young, c.old, c.size = map[string]compiledPattern{}, c.young, 0
-	}
-	if _, ok := c.young[pattern]; !ok {
-		c.young[pattern] = known
-		c.size += known.size
-	}
-	return known.re, nil
+	c.known.Set(pattern, p, p.size)
+	return p, nil
 }
 
 // compilePattern compiles a pattern and estimates its size by the number of instructions of its program. A Regexp does
@@ -104,4 +71,36 @@ func compilePattern(pattern string) (compiledPattern, error) {
 		return compiledPattern{}, err
 	}
 	return compiledPattern{re, len(pattern) + instruction*len(program.Inst)}, nil
+}
+
+// longMatch is how many steps a match may take before it is made interruptible: a millisecond or two.
+const longMatch = 1 << 18
+
+// matches says whether a pattern matches a text. If validation is stopped meanwhile, the result means nothing.
+//
+// The problem: Go's regular expressions match in time linear in the text, but the factor is the size of the program,
+// and a pattern of ten characters has one of a thousand instructions: a{1000}. With an object of a megabyte that takes
+// half a minute. The reference answers the request at its deadline, and lets the match go on behind it; here a request
+// has no other goroutine. The library offers no way to interrupt a match, but it also reads a text rune by rune: so a
+// long match reads from a text that ends when it is to stop.
+func (c *checker) matches(p compiledPattern, text string) bool {
+	if c.stop == nil || (len(text)+1)*(p.size/instruction) < longMatch {
+		return p.re.MatchString(text)
+	}
+	return !c.asked() && p.re.MatchReader(&stoppable{Reader: strings.NewReader(text), c: c})
+}
+
+// stoppable is a text that ends when validation is to stop.
+type stoppable struct {
+	*strings.Reader
+	c     *checker
+	runes int
+}
+
+// ReadRune asks only now and then: for a small program, a call of stop takes as long as several runes.
+func (s *stoppable) ReadRune() (rune, int, error) {
+	if s.runes++; s.runes%16 == 0 && s.c.asked() {
+		return 0, 0, io.EOF
+	}
+	return s.Reader.ReadRune()
 }

@@ -30,10 +30,10 @@ import (
 //     error.
 //  5. The metadata of embedded objects is decoded as in 2, and their apiVersion and kind have to be strings.
 //
-// The obvious way, five walks as in the reference, takes five times the work, and each walk copies the result of the
-// one before. One walk can do it because a step depends only on the effects of earlier steps on the same place: a
-// member is first a number or not, then known or not, then null or not. Only one result depends on the order: which
-// error the client gets. Hence an error per step (number, top, embedded), and three lists of unknown fields.
+// Five walks, as in the reference, take five times the work, and each of them copies the result of the one before. One
+// walk can do it because a step depends only on the effects of earlier steps on the same place: a member is first a
+// number or not, then known or not, then null or not. Only one result depends on the order: which error the client
+// gets. Hence an error per step (number, top, embedded), and three lists of unknown fields.
 //
 // For example, with properties a (integer), m (preserves unknown fields, has the property x: {type: object}) in
 //
@@ -75,8 +75,8 @@ func (t *Type) prune(v object.Value, p pruner) (Decoded, error) {
 }
 
 // pruner is the state of one walk. The flags differ by use: none for a body that a client sends; stored for an object
-// from the store; stored and nulls for the defaults of a schema that is compiled; nulls and keeps for the defaults of a
-// schema that is validated.
+// from the store; nulls for the result of an apply (DecodeMerged); stored and nulls for the defaults of a schema that
+// is compiled; nulls and keeps for the defaults of a schema that is validated.
 type pruner struct {
 	settled object.Value // see DecodeFrom
 	stored  bool         // see DecodeStored

@@ -124,7 +124,7 @@ properties:
 		if c.t == review {
 			continue
 		}
-		if n := allocated(func() { c.t.Validate(v, object.Nil) }); n > limit {
+		if n := allocated(func() { c.t.Validate(v, object.Nil, nil) }); n > limit {
 			t.Errorf("%s: validating %d bytes allocates %d", c.name, len(in), n)
 		}
 	}

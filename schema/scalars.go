@@ -26,8 +26,8 @@ import (
 //   - Of maxLength, minLength and pattern only the first one that a string violates is reported. For a number every
 //     violation is.
 //   - Lengths are counted in code points. The message of maxLength says bytes nevertheless, as field.TooLong does.
-//   - A pattern is a regular expression of Go, which matches in time linear in the string, whatever the pattern. It is
-//     not anchored. A pattern that does not compile is accepted in a definition, and refuses every string.
+//   - A pattern is a regular expression of Go, which is not anchored. A pattern that does not compile is accepted in a
+//     definition, and refuses every string. See patterns.go for what a match costs.
 //   - An error of the range of a number's type has no path: the place is named in its text alone (say).
 
 // text checks a string against minLength, maxLength and pattern, of which it reports at most one violation, and against
@@ -51,9 +51,10 @@ func (c *checker) text(f *findings, v object.Value, said *Constraints, at *place
 	case said.MinLength != nil && length < *said.MinLength:
 		c.invalid(f, at, text, "should be at least %d chars long", *said.MinLength)
 	case said.Pattern != "":
-		if re, err := patterns.get(said.Pattern); err != nil {
+		if p, err := patterns.get(said.Pattern); err != nil {
+			c.asked() // nothing is kept of such a pattern, and so each value compiles it
 			c.invalid(f, at, text, "should match '%s, but pattern is invalid: %s'", said.Pattern, err)
-		} else if !re.MatchString(text) {
+		} else if !c.matches(p, text) {
 			c.invalid(f, at, text, "should match '%s'", said.Pattern)
 		}
 	}

@@ -46,7 +46,7 @@
 //
 // # Why types are compiled
 //
-// The obvious ways are to interpret the OpenAPI document of a kind, or to decode into its Go struct. The first one
+// Two alternatives are to interpret the OpenAPI document of a kind, and to decode into its Go struct. The first one
 // resolves references and compares strings at each field of each object. The second one needs a Go struct per kind,
 // which a custom kind does not have, and allocates all fields of the object even if only one has changed. A Type holds
 // what the walks need, in the form in which they need it: fields sorted by name as the members of values are, the zero

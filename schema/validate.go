@@ -24,12 +24,17 @@ import (
 // metadata is always validated.
 //
 // The text of the errors is bounded (maxReported), but an invalid object always has at least one error.
-func (t *Type) Validate(v, old object.Value) field.ErrorList {
+//
+// The time is not bounded: it is the product of the value and the schema, which may apply thousands of patterns to each
+// of 100,000 strings. So stop is asked now and then. If it returns an error, validation ends and the errors mean
+// nothing; the caller asks stop once more, which is to return an error again. This package has no clock; a caller with
+// a context passes its Err. With nil, validation runs to its end.
+func (t *Type) Validate(v, old object.Value, stop func() error) field.ErrorList {
 	var pair *Pair
 	if !old.IsNull() {
 		pair = Correlate(t, v, old)
 	}
-	errs := t.check(v, pair, nil)
+	errs := t.check(v, pair, nil, stop)
 	if t.Custom.inspect != nil {
 		errs = append(errs, embeddedErrors(v, t)...)
 	}
@@ -42,7 +47,7 @@ func (t *Type) Validate(v, old object.Value) field.ErrorList {
 //
 // The pair of status is taken from that of the whole object where there is one; if the old object has no status, it is
 // compared with null.
-func (t *Type) ValidateStatus(v, old object.Value) field.ErrorList {
+func (t *Type) ValidateStatus(v, old object.Value, stop func() error) field.ErrorList {
 	var errs field.ErrorList
 	if status, there := v.Get("status"); there {
 		if of := t.member("status"); of != nil {
@@ -50,7 +55,7 @@ func (t *Type) ValidateStatus(v, old object.Value) field.ErrorList {
 			if pair == nil {
 				pair = Correlate(of, status, old.At("status"))
 			}
-			errs = of.check(status, pair, field.NewPath("status"))
+			errs = of.check(status, pair, field.NewPath("status"), stop)
 		}
 	}
 	return append(errs, t.listErrors(v, old)...)
@@ -58,8 +63,8 @@ func (t *Type) ValidateStatus(v, old object.Value) field.ErrorList {
 
 // check validates a value, whose place has the path root, against the schema. Errors have the full path in Field, but
 // without root in their messages, as in the reference: "status.count: Invalid value: 9: count in body should be …".
-func (t *Type) check(v object.Value, pair *Pair, root *field.Path) field.ErrorList {
-	c := checker{root: root}
+func (t *Type) check(v object.Value, pair *Pair, root *field.Path, stop func() error) field.ErrorList {
+	c := checker{root: root, stop: stop}
 	f := c.ratcheted(v, t, nil, pair)
 	return f.errors()
 }
@@ -89,8 +94,8 @@ func (f *findings) errors() (errs field.ErrorList) {
 // The first branch has more matches, since the type of the value is right, and so its error is reported. That the value
 // is not a string is not reported, but counts.
 //
-// The obvious way, one list that all checks write to, violates the second rule; so each value has separate findings,
-// which are merged into those of its parent.
+// One list that all checks write to would violate the second rule; so each value has separate findings, which are
+// merged into those of its parent.
 //
 // The branches of anyOf, oneOf and not are first checked without reporting anything (quiet). Only where errors of a
 // branch are to be reported, it is checked once more. So a value that is valid by its second branch prints no error of
@@ -104,6 +109,28 @@ type checker struct {
 	// asDefault says that the value is a default, which the reference validates against the schema as written: formats
 	// apply that are otherwise ignored, and x-kubernetes-int-or-string does not stand for a type.
 	asDefault bool
+
+	stop    func() error // see Type.Validate; nil: never
+	stopped bool         // stop has returned an error
+	values  int          // that were checked, see ended
+}
+
+// askedEvery is the number of values that are checked between two calls of stop: it reads a clock, which takes as long
+// as checking a value.
+const askedEvery = 64
+
+// ended says whether validation is to end. It is called for each value.
+func (c *checker) ended() bool {
+	if c.values++; c.values%askedEvery == 0 {
+		return c.asked()
+	}
+	return c.stopped
+}
+
+// asked is ended before a check that takes long by itself.
+func (c *checker) asked() bool {
+	c.stopped = c.stopped || c.stop != nil && c.stop() != nil
+	return c.stopped
 }
 
 // findings are the results for one value and everything below it: Result of the library. Invariants:
@@ -272,6 +299,9 @@ func (c *checker) ratcheted(v object.Value, t *Type, at *place, pair *Pair) find
 // if the value around the junctor is unchanged. The order of the checks is that of the library: it decides the order of
 // the errors, and together with matches which branch of a junctor is reported.
 func (c *checker) value(v object.Value, t *Type, at *place, pair *Pair) (f findings) {
+	if c.ended() {
+		return f
+	}
 	said := t.Custom
 	if said == nil {
 		said = &unconstrained

@@ -1,12 +1,14 @@
 package schema
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"plinth/internal/recent"
 	"plinth/object"
 )
 
@@ -93,7 +95,7 @@ func TestValidate(t *testing.T) {
 			`spec.template.kind: Invalid value: "": must not be empty` + "\n" +
 			`spec.template.metadata.name: Invalid value: "bad": is bad`},
 	} {
-		if got := lines(typ.Validate(parsedJSON(t, c.in), object.Nil)); got != c.want {
+		if got := lines(typ.Validate(parsedJSON(t, c.in), object.Nil, nil)); got != c.want {
 			t.Errorf("%s: the errors are\n%s\nwant\n%s", c.in, got, c.want)
 		}
 	}
@@ -116,10 +118,10 @@ func TestRatcheting(t *testing.T) {
 			`status.count: Invalid value: 8: count in body should be less than or equal to 5`},
 	} {
 		v, before := parsedJSON(t, c.in), parsedJSON(t, old)
-		if got := lines(typ.Validate(v, before)); got != c.want {
+		if got := lines(typ.Validate(v, before, nil)); got != c.want {
 			t.Errorf("%s: the errors are\n%s\nwant\n%s", c.in, got, c.want)
 		}
-		if got := lines(typ.ValidateStatus(v, before)); got != c.status {
+		if got := lines(typ.ValidateStatus(v, before, nil)); got != c.status {
 			t.Errorf("status of %s: the errors are\n%s\nwant\n%s", c.in, got, c.status)
 		}
 	}
@@ -140,7 +142,7 @@ func TestRatchetingComparesOnce(t *testing.T) {
 	}
 	object := func(n int) object.Value { return parsedJSON(t, v.String()+fmt.Sprint(n)+strings.Repeat("}", depth)) }
 	old, made := object(3), object(2)
-	if n := testing.AllocsPerRun(1, func() { typ.Validate(made, old) }); n > 100*depth {
+	if n := testing.AllocsPerRun(1, func() { typ.Validate(made, old, nil) }); n > 100*depth {
 		t.Errorf("%v allocations for a depth of %d, want at most %d", n, depth, 100*depth)
 	}
 }
@@ -158,7 +160,7 @@ func TestReportedErrorsAreBounded(t *testing.T) {
 		"embedded":             `{"spec":{"a":"a","template":{"kind":"` + strings.Repeat("!", 2<<20) + `"}}}`,
 		"wrong in every place": `{"spec":{"a":"a","byKey":[` + strings.Repeat(`{"v":9},`, 100_000) + `1]}}`,
 	} {
-		errs := typ.Validate(parsedJSON(t, in), object.Nil)
+		errs := typ.Validate(parsedJSON(t, in), object.Nil, nil)
 		size := 0
 		for _, err := range errs {
 			size += len(err.Error())
@@ -186,31 +188,116 @@ func manyItems(long string, n int) string {
 }
 
 func TestPatternsAreBounded(t *testing.T) {
-	c := patternCache{limit: 1 << 18}
+	const limit = 1 << 17
+	c := patternCache{recent.Cache[string, compiledPattern]{Limit: limit}}
+	text := func(i int) string { return fmt.Sprintf("^[a-z]{1,%d}x%d$", 1+i%50, i) }
 	for i := range 2_000 {
-		if _, err := c.get(fmt.Sprintf("^[a-z]{1,%d}x%d$", 1+i%50, i)); err != nil {
+		first, err := c.get(text(i))
+		if err != nil {
 			t.Fatal(err)
 		}
-		again, _ := c.get(fmt.Sprintf("^[a-z]{1,%d}x%d$", 1+i%50, i))
-		if first, _ := c.get(fmt.Sprintf("^[a-z]{1,%d}x%d$", 1+i%50, i)); first != again {
+		if again, _ := c.get(text(i)); first.re != again.re {
 			t.Fatal("a pattern is compiled again at once")
 		}
 	}
 	size := 0
-	for _, generation := range []map[string]compiledPattern{c.young, c.old} {
-		for _, p := range generation {
+	for i := range 2_000 {
+		if p, ok := c.known.Get(text(i)); ok {
 			size += p.size
 		}
 	}
-	if size > c.limit || size < c.limit/4 {
-		t.Errorf("%d bytes of patterns are kept, want at most %d and at least a quarter of that", size, c.limit)
+	if size > 2*limit || size < limit/2 {
+		t.Errorf("%d bytes of patterns are kept, want at most %d and at least a quarter of that", size, 2*limit)
 	}
-	if _, err := c.get(strings.Repeat("(abc){1000}", 100)); err != nil || c.size > c.limit {
-		t.Errorf("a pattern above the limit: error %v, %d bytes are kept; want no error, and at most %d bytes",
-			err, c.size,
-			c.limit)
+	large := strings.Repeat("(abc){1000}", 100)
+	if _, err := c.get(large); err != nil {
+		t.Errorf("a pattern above the limit: %v", err)
+	}
+	if _, ok := c.known.Get(large); ok {
+		t.Error("a pattern above the limit is kept")
 	}
 	if _, err := c.get("("); err == nil {
 		t.Error("a pattern that does not compile has no error")
+	}
+}
+
+// stopAfter is a stop that returns an error from its call n+1 on.
+func stopAfter(n int) func() error {
+	return func() error {
+		if n--; n < 0 {
+			return errors.New("too late")
+		}
+		return nil
+	}
+}
+
+// Validation ends when it is told to, before it has seen all values.
+//
+// SPEC: WRITE-7
+func TestValidationStops(t *testing.T) {
+	const items = 1000
+	typ, err := Structural(parsedJSON(t, `{"type":"object","properties":{"status":{"type":"object","properties":{
+		"list":{"type":"array","items":{"type":"integer"}}}}}}`), StructuralOptions{Metadata: FromGo(metadataType, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := parsedJSON(t, `{"status":{"list":[`+strings.TrimSuffix(strings.Repeat(`"x",`, items), ",")+`]}}`)
+	for name, validate := range map[string]func(stop func() error) field.ErrorList{
+		"Validate":       func(stop func() error) field.ErrorList { return typ.Validate(v, object.Nil, stop) },
+		"ValidateStatus": func(stop func() error) field.ErrorList { return typ.ValidateStatus(v, object.Nil, stop) },
+		"CheckDefault":   func(stop func() error) field.ErrorList { return typ.CheckDefault(v, nil, stop) },
+	} {
+		if n := len(validate(nil)); n != items {
+			t.Errorf("%s: %d errors, want %d", name, n, items)
+		}
+		if n := len(validate(stopAfter(3))); n > 4*askedEvery {
+			t.Errorf("%s: %d errors after it was stopped", name, n)
+		}
+	}
+}
+
+// A match that takes long reads only a part of its text when validation is stopped.
+//
+// SPEC: WRITE-7
+func TestMatchesStop(t *testing.T) {
+	text := strings.Repeat("é", 1<<20)
+	c := checker{stop: stopAfter(3)}
+	r := &stoppable{Reader: strings.NewReader(text), c: &c}
+	n := 0
+	for ; ; n++ {
+		if _, _, err := r.ReadRune(); err != nil {
+			break
+		}
+	}
+	if n > 100 || !c.stopped {
+		t.Errorf("%d runes were read", n)
+	}
+	p, err := compilePattern("^(é{500}x?)*$")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, many := range []int{0, 1, 2} {
+		c = checker{stop: stopAfter(many)}
+		c.matches(p, text)
+		if !c.stopped {
+			t.Errorf("a match of %d runes has asked less than %d times whether it is to stop", len(text)/2, many+1)
+		}
+	}
+}
+
+// A match that can be stopped has the same result as one that cannot.
+func TestLongMatches(t *testing.T) {
+	long := strings.Repeat("ab", 100_000)
+	for _, text := range []string{long, long + "c", "c" + long, long + "\xff", long + "é", "", "abc"} {
+		for _, pattern := range []string{"c", "^c", "c$", "^(ab)*$", "^(ab)*.$", "^$", "[^a-c]", "(ab){100}c", "é", "\\bc"} {
+			p, err := compilePattern(pattern)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := checker{stop: func() error { return nil }}
+			if got, want := c.matches(p, text), p.re.MatchString(text); got != want {
+				t.Errorf("%s and %.10s…: %v, want %v", pattern, text, got, want)
+			}
+		}
 	}
 }

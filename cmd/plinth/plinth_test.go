@@ -1,12 +1,16 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -125,5 +129,40 @@ func TestOwnersOnAServer(t *testing.T) {
 		if _, err := plinth("owners", "--kubeconfig", kubeconfig, name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", name, err, want)
 		}
+	}
+}
+
+// A second signal ends the program at once, with a failure, as it ends kube-apiserver. The program is this test.
+//
+// SPEC: RUN-1
+func TestSecondSignal(t *testing.T) {
+	if dir := os.Getenv("PLINTH_TEST_SERVE"); dir != "" {
+		err := run("plinth", []string{"serve", "--storage=memory", "--secure-port=0", "--data-dir=" + dir,
+			"--shutdown-delay-duration=1h"}, os.Stdout)
+		t.Fatalf("it ended by itself: %v", err)
+	}
+	program := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSecondSignal$")
+	program.Env = append(os.Environ(), "PLINTH_TEST_SERVE="+t.TempDir())
+	lines, err := program.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out := bufio.NewScanner(lines)
+	for _, word := range []string{"is ready", "is closing"} {
+		for !strings.Contains(out.Text(), word) {
+			if !out.Scan() {
+				t.Fatalf("it ended before it %s: %v", word, program.Wait())
+			}
+		}
+		if err := program.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var code *exec.ExitError
+	if err := program.Wait(); !errors.As(err, &code) || code.ExitCode() != 1 || out.Scan() {
+		t.Errorf("after the second signal: %v, %s", err, out.Text())
 	}
 }

@@ -33,9 +33,23 @@ func serve(program string, args []string, out io.Writer) error {
 	if err != nil || s == nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	return server.Serve(ctx, s.Config, out)
+	return server.Serve(untilSignal(), s.Config, out)
+}
+
+// untilSignal returns a context that ends with the first SIGINT or SIGTERM, with which the server closes. That may take
+// as long as --shutdown-delay-duration and the requests under way; a second signal ends the process at once, as it does
+// with kube-apiserver.
+func untilSignal() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel()
+		<-signals
+		os.Exit(1)
+	}()
+	return ctx
 }
 
 // configure turns a command line into settings. It returns nil if the command line requests help or the version, which

@@ -40,7 +40,7 @@ func serveFlags(c *settings) table {
 			{"egress-selector-config-file", text(new(string)), refused, "a proxy for outgoing connections", ""},
 		}},
 		{"Admission", admissionFlags(c)},
-		{"Metrics", metricFlags()},
+		{"Metrics", metricFlags(c)},
 		{"Logs", logFlags(c)},
 		{"Traces", []row{
 			{"tracing-config-file", text(new(string)), ignored, "there is no tracing", ""},
@@ -170,7 +170,7 @@ func servingFlags(c *settings) []row {
 		{"tls-cert-file", text(&c.TLSCertFile), works,
 			"the server's certificate; by default it is in --cert-dir", ""},
 		{"tls-cipher-suites", list(&c.TLSCipherSuites), works,
-			"the cipher suites of TLS 1.2 that may be used, by Go's names; empty: Go's choice", ""},
+			"the cipher suites of TLS 1.2 that may be used, by the names of Go and of kube-apiserver; empty: Go's choice", ""},
 		{"tls-curve-preferences", integers(&c.TLSCurves), works,
 			"the key exchanges that may be used, by the numbers of Go's crypto/tls; empty: Go's choice", ""},
 		{"tls-min-version", text(&c.TLSMinVersion), works,
@@ -373,12 +373,13 @@ func admissionFlags(c *settings) []row {
 	}
 }
 
-func metricFlags() []row {
-	const all = "all metrics are served as they are"
+func metricFlags(c *settings) []row {
 	return []row{
-		{"allow-metric-labels", mapping(new([]string)), ignored, all, ""},
-		{"allow-metric-labels-manifest", text(new(string)), ignored, all, ""},
-		{"disabled-metrics", list(new([]string)), ignored, all, ""},
+		{"allow-metric-labels", stringMap(&c.Metrics.Labels), works,
+			"the values that a label of a metric may have, as METRIC,LABEL='VALUE,VALUE'; others are served as unexpected", ""},
+		{"allow-metric-labels-manifest", text(&c.Metrics.LabelsFile), works,
+			"a YAML file with the same content: \"METRIC,LABEL\": \"VALUE,VALUE\"", ""},
+		{"disabled-metrics", list(&c.Metrics.Disabled), works, "names of metrics that are not served", ""},
 		{"show-hidden-metrics-for-version", text(new(string)), ignored, "no metrics are hidden", ""},
 	}
 }

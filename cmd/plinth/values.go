@@ -127,6 +127,11 @@ func mapping(v *[]string) declare {
 	return func(flags *pflag.FlagSet, name, usage string) { flags.Var(pairs{v}, name, usage) }
 }
 
+// stringMap takes NAME=VALUE pairs as one record of CSV, as the reference does: a pair with commas is quoted.
+func stringMap(v *map[string]string) declare {
+	return func(flags *pflag.FlagSet, name, usage string) { flags.StringToStringVar(v, name, nil, usage) }
+}
+
 // assigned takes one NAME=VALUE pair each time that the flag is given. A comma is part of the value.
 type assigned struct{ of *[]string }
 

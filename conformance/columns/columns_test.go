@@ -354,7 +354,8 @@ func TestScaleErrors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		have, want := fmt.Sprint(r.Validate(parsed.Value)), fmt.Sprint(strategy.Validate(context.Background(), u))
+		have := fmt.Sprint(r.Validate(context.Background(), parsed.Value))
+		want := fmt.Sprint(strategy.Validate(context.Background(), u))
 		if have != want {
 			t.Errorf("%d: of %s:\nhave %s\nwant %s", i, raw, have, want)
 		}

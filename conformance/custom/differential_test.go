@@ -111,7 +111,7 @@ func run(t *testing.T, g *generator, s node, count *tally) string {
 			count.updates++
 			before, after := refOld.(map[string]any), refNew.(map[string]any)
 			want := causes(reference.validateStatus(after, before))
-			got := causes(plinth.typ.ValidateStatus(ourNew.(object.Value), ourOld.(object.Value)))
+			got := causes(plinth.typ.ValidateStatus(ourNew.(object.Value), ourOld.(object.Value), nil))
 			if strings.Join(want, "\n") != strings.Join(got, "\n") {
 				return fmt.Sprintf("status of %s\nold %s\nreference: %s\nplinth:    %s", text, encoded(refOld), want, got)
 			}

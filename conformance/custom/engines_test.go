@@ -269,7 +269,7 @@ func (p *plinth) take(text string, old any) (out outcome, made any) {
 	v := p.typ.Default(decoded.Value)
 	out.defaulted = printed(v)
 	before, _ := old.(object.Value)
-	out.causes = causes(p.typ.Validate(v, before))
+	out.causes = causes(p.typ.Validate(v, before, nil))
 	return out, v
 }
 

@@ -27,6 +27,10 @@ var conversions = []conversion{
 	{"HPAv2ToV1", hpa("v2"), hpa("v1"), convert.HPAv2ToV1},
 	{"EventCoreToEvents", event(""), event("events.k8s.io"), convert.EventCoreToEvents},
 	{"EventEventsToCore", event("events.k8s.io"), event(""), convert.EventEventsToCore},
+	{"PodCertificateRequestV1ToV1beta1", certificate("v1"), certificate("v1beta1"),
+		convert.PodCertificateRequestV1ToV1beta1},
+	{"PodCertificateRequestV1beta1ToV1", certificate("v1beta1"), certificate("v1"),
+		convert.PodCertificateRequestV1beta1ToV1},
 }
 
 func hpa(version string) schema.GroupVersionKind {
@@ -35,6 +39,10 @@ func hpa(version string) schema.GroupVersionKind {
 
 func event(group string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Event"}
+}
+
+func certificate(version string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "certificates.k8s.io", Version: version, Kind: "PodCertificateRequest"}
 }
 
 // SPEC: VAL-4

@@ -296,8 +296,8 @@ func (c *clients) testOpenAPI2(t *testing.T) {
 	compareDocuments(t, document, fromJSON)
 }
 
-// compareDocuments compares two forms of a document, and changes both. Extensions are YAML texts, which may be written
-// in different ways: they are compared by their values.
+// compareDocuments compares two forms of a document, and changes both. Extensions are YAML texts; those of the JSON
+// form are gnostic's, which are compared as texts: clients read them as such.
 func compareDocuments(t *testing.T, a, b *openapi_v2.Document) {
 	t.Helper()
 	paths := func(d *openapi_v2.Document) map[string]proto.Message {
@@ -328,10 +328,9 @@ func compareDocuments(t *testing.T, a, b *openapi_v2.Document) {
 			t.Errorf("%d and %d %ss", len(inA), len(inB), what)
 		}
 		for name, message := range inA {
-			plainTexts(t, message.ProtoReflect())
 			if other := inB[name]; other == nil {
 				t.Errorf("%s %s is in one form only", what, name)
-			} else if plainTexts(t, other.ProtoReflect()); !proto.Equal(message, other) {
+			} else if !proto.Equal(message, other) {
 				t.Errorf("%s %s differs:\n%v\n%v", what, name, message, other)
 			}
 		}

@@ -1,13 +1,8 @@
 package discovery
 
 import (
-	"encoding/json"
-	"testing"
-
-	"google.golang.org/protobuf/reflect/protoreflect"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/validation/spec"
-	"sigs.k8s.io/yaml"
 )
 
 // kindsOf returns the kinds in a model's extension.
@@ -39,33 +34,4 @@ func each(s *spec.Schema, f func(*spec.Schema)) {
 	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
 		each(s.AdditionalProperties.Schema, f)
 	}
-}
-
-// plainTexts rewrites the texts of all Any messages below m in a canonical form of YAML.
-func plainTexts(t *testing.T, m protoreflect.Message) {
-	if m.Descriptor().Name() == "Any" {
-		field := m.Descriptor().Fields().ByName("yaml")
-		var v any
-		if err := yaml.Unmarshal([]byte(m.Get(field).String()), &v); err != nil {
-			t.Error(err)
-		}
-		text, err := json.Marshal(v)
-		if err != nil {
-			t.Error(err)
-		}
-		m.Set(field, protoreflect.ValueOfString(string(text)))
-		return
-	}
-	m.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		switch {
-		case field.Message() == nil:
-		case field.IsList():
-			for i := range v.List().Len() {
-				plainTexts(t, v.List().Get(i).Message())
-			}
-		default:
-			plainTexts(t, v.Message())
-		}
-		return true
-	})
 }

@@ -21,7 +21,7 @@ func TestAdopt(t *testing.T) {
 	}
 	defer s.Close()
 	c := &cluster{TB: t, store: s, types: registry.Builtin(),
-		Engine: engine.New(engine.Config{Store: s, Registry: registry, AnyNamespace: true})}
+		Engine: engine.New(engine.Config{Store: s, Registry: registry})}
 	for name, spec := range map[string]string{
 		"port":     `{"internalTrafficPolicy":"Cluster","externalTrafficPolicy":"Cluster","ipFamilies":["IPv4"],"ipFamilyPolicy":"SingleStack","ports":[{"nodePort":30001,"port":80,"protocol":"TCP","targetPort":80}],"sessionAffinity":"None","type":"NodePort"}`,
 		"address":  `{"clusterIP":"10.0.0.9","clusterIPs":["10.0.0.9"],"internalTrafficPolicy":"Cluster","ipFamilies":["IPv4"],"ipFamilyPolicy":"SingleStack","ports":[{"port":80,"protocol":"TCP","targetPort":80}],"sessionAffinity":"None","type":"ClusterIP"}`,

@@ -37,10 +37,10 @@ func Managed(o *engine.Object) bool {
 // Allocator gives Services their addresses and ports. Its methods may be called concurrently.
 //
 // The problem: no two Services may have one address or port, while many are created at the same time, on several
-// replicas. The obvious way, a bitmap of the allocated ones (as in the reference until 1.33), duplicates what the
-// Services record, and a crash between the two writes leaves them inconsistent, so that a repair loop has to compare
-// them. Here each address or port is a key of the store, and the commit that writes the Service also creates the key,
-// on the precondition that it does not exist:
+// replicas. A bitmap of the allocated ones (as in the reference until 1.33) duplicates what the Services record, and a
+// crash between the two writes leaves them inconsistent, so that a repair loop has to compare them. Here each address
+// or port is a key of the store, and the commit that writes the Service also creates the key, on the precondition that
+// it does not exist:
 //
 //	S has address or port a  ⇔  the claim of a exists, and names S
 type Allocator struct {

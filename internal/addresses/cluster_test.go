@@ -52,7 +52,7 @@ func newClusterOn(t testing.TB, ranges string, first, last int64,
 	allocator.Open(s.Collection(addresses.CIDRs))
 	return &cluster{
 		TB: t, store: s, types: registry.Builtin(),
-		Engine: engine.New(engine.Config{Store: s, Registry: registry, AnyNamespace: true}),
+		Engine: engine.New(engine.Config{Store: s, Registry: registry}),
 	}
 }
 

@@ -121,6 +121,43 @@ func items(list string) []string {
 	return all
 }
 
+// ancestors are the roles and bindings that earlier releases did not have, each with the one from which it was split
+// off.
+var ancestors = map[[2]string]string{
+	{"clusterroles", "system:aggregate-to-admin"}:        "admin",
+	{"clusterroles", "system:aggregate-to-edit"}:         "edit",
+	{"clusterroles", "system:aggregate-to-view"}:         "view",
+	{"clusterrolebindings", "system:public-info-viewer"}: "system:discovery",
+}
+
+// Ancestor returns the name of the object of the bootstrap policy from which d was split off in a later release of
+// Kubernetes; "" if it was not.
+func (d *Default) Ancestor() string { return ancestors[[2]string{d.Resource, d.Name}] }
+
+// Inherit returns the new object d with what it inherits from the object from which it was split off, so that an
+// upgrade grants nothing that its operator had taken away: a role is a copy of the old role, unless that is aggregated
+// already; a binding takes the subjects, labels and annotations. ok is false if d inherits nothing. It matches
+// primeAggregatedClusterRoles and primeSplitClusterRoleBindings of the reference.
+func (d *Default) Inherit(from object.Value) (body object.Value, ok bool) {
+	if d.Resource == "clusterroles" {
+		if !from.At("aggregationRule").IsNull() {
+			return object.Nil, false
+		}
+		return from.WithoutAt("metadata", "resourceVersion"), true
+	}
+	body = d.Body.Without("subjects")
+	if subjects := from.At("subjects"); !subjects.IsNull() {
+		body = body.With("subjects", subjects)
+	}
+	meta := object.Fields("name", object.StringOf(d.Name))
+	for _, key := range []string{"labels", "annotations"} {
+		if v := from.At("metadata", key); !v.IsNull() {
+			meta = meta.With(key, v)
+		}
+	}
+	return body.With("metadata", meta), true
+}
+
 // Remedy is what to do about an object that differs from the bootstrap policy.
 type Remedy uint8
 

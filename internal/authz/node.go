@@ -34,6 +34,11 @@ const (
 // Pods, Nodes, Leases and CSINodes have rules here, too. Requests for other resources are decided by the rules of the
 // bootstrap role system:node (as it is in the source, not as stored).
 //
+// Some rules are wider than what a kubelet needs, since an authorizer does not see the objects of a request: a kubelet
+// may create any Pod, and write any Node. In the reference the admission plugin NodeRestriction limits that to the
+// kubelet's own Node and to mirror Pods on it. That plugin is not there yet; the server logs a warning when it starts
+// with this mode.
+//
 // The reference keeps a graph of these objects that informers update with every change. Here the Pods of each node and
 // the bound volumes are views (nodeobjects.go). What a Pod needs is parsed when the kubelet first asks, so the many
 // changes of a Pod's status cost almost nothing. Because views are as new as the store, a kubelet may read a Secret as
@@ -236,7 +241,7 @@ func (n *nodes) resourceSlice(node string, a *access.Attributes) (bool, string) 
 		return false, "cannot authorize ResourceSlice subresources"
 	}
 	switch a.Verb {
-	case "create": // admission checks the new object
+	case "create": // of any: see nodes about NodeRestriction
 		return true, ""
 	case "get", "update", "patch", "delete":
 		return n.related(node, a)
@@ -268,7 +273,8 @@ func (n *nodes) certificateRequest(node string, a *access.Attributes) (bool, str
 	return false, "nodes may not " + a.Verb + " podcertificaterequests"
 }
 
-// itself says what a kubelet may do to Nodes. Admission checks that it writes only its own.
+// itself authorizes requests for Nodes. A kubelet may read its own Node alone, but write any: see nodes about
+// NodeRestriction.
 func itself(node string, a *access.Attributes) (bool, string) {
 	writes := a.Verb == "update" || a.Verb == "patch"
 	switch {
@@ -302,7 +308,7 @@ func (n *nodes) pod(node string, a *access.Attributes) (bool, string) {
 				return n.relation(node, a)
 			}
 			return false, "can only list/watch pods with spec.nodeName field selector"
-		case "create", "delete": // only of mirror Pods, which admission checks
+		case "create", "delete": // of any Pod: see nodes about NodeRestriction
 			return true, ""
 		}
 	case "status":

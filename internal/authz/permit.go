@@ -3,6 +3,10 @@ package authz
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"plinth/internal/access"
 	"plinth/internal/apierr"
@@ -62,6 +66,9 @@ func (y *Authority) PermitBinding(ctx context.Context, rq *engine.Request, obj, 
 			return nil
 		}
 	}
+	if why := unnameable(kind, rq.Namespace, name); why != "" {
+		return apierr.NewBadRequest(why)
+	}
 	p := y.roles.now()
 	wanted, err := p.rulesOf(kind, rq.Namespace, name, plural)
 	if err != nil {
@@ -76,6 +83,23 @@ func (y *Authority) PermitBinding(ctx context.Context, rq *engine.Request, obj, 
 		return forbidden(rq, obj, why)
 	}
 	return nil
+}
+
+// unnameable says why no role can have this namespace and name; "": one can. The reference reads the role as a GET
+// does, whose errors these are.
+func unnameable(kind, namespace, name string) string {
+	switch {
+	case kind != clusterRoleKind && kind != roleKind:
+		return ""
+	case kind == roleKind && namespace == "":
+		return "Namespace parameter required."
+	case name == "":
+		return "Name parameter required."
+	}
+	if wrong := content.IsPathSegmentName(name); len(wrong) > 0 {
+		return fmt.Sprintf("Name parameter invalid: %q: %s", name, strings.Join(wrong, ";"))
+	}
+	return ""
 }
 
 func forbidden(rq *engine.Request, obj object.Value, why string) error {

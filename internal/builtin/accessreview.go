@@ -19,32 +19,31 @@ import (
 	"plinth/internal/access"
 	"plinth/internal/apierr"
 	"plinth/internal/authz"
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/engine"
 	"plinth/object"
 )
 
 func authorization(c Config) group {
 	reviews := accessReviews{cmp.Or(c.Authority, &authz.Authority{})}
-	return group{"authorization.k8s.io", "v1", []kind{
+	return group{"authorization.k8s.io", []kind{
 		{
 			name: "localsubjectaccessreviews", kind: "LocalSubjectAccessReview",
-			schema: gotypes.Of[authorizationv1.LocalSubjectAccessReview], verbs: createOnly,
+			versions: []version{unlisted[authorizationv1.LocalSubjectAccessReview]()}, verbs: createOnly,
 			special: func(r *engine.Resource) { r.Answer = reviews.of(localAccess) },
 		},
 		{
 			name: "selfsubjectaccessreviews", kind: "SelfSubjectAccessReview",
-			schema: gotypes.Of[authorizationv1.SelfSubjectAccessReview], cluster: true, verbs: createOnly,
+			versions: []version{unlisted[authorizationv1.SelfSubjectAccessReview]()}, cluster: true, verbs: createOnly,
 			special: func(r *engine.Resource) { r.Answer = reviews.self },
 		},
 		{
 			name: "selfsubjectrulesreviews", kind: "SelfSubjectRulesReview",
-			schema: gotypes.Of[authorizationv1.SelfSubjectRulesReview], cluster: true, verbs: createOnly,
+			versions: []version{unlisted[authorizationv1.SelfSubjectRulesReview]()}, cluster: true, verbs: createOnly,
 			special: func(r *engine.Resource) { r.Answer = reviews.rules },
 		},
 		{
 			name: "subjectaccessreviews", kind: "SubjectAccessReview",
-			schema: gotypes.Of[authorizationv1.SubjectAccessReview], cluster: true, verbs: createOnly,
+			versions: []version{unlisted[authorizationv1.SubjectAccessReview]()}, cluster: true, verbs: createOnly,
 			special: func(r *engine.Resource) { r.Answer = reviews.of(noMeta) },
 		},
 	}}

@@ -7,27 +7,26 @@ import (
 
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/defaults"
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/builtin/validation"
 	"plinth/internal/builtin/warnings"
 	"plinth/object"
 )
 
 func apps() group {
-	return group{"apps", "v1", []kind{
+	return group{"apps", []kind{
 		{
-			name: "controllerrevisions", kind: "ControllerRevision", schema: gotypes.Of[appsv1.ControllerRevision],
-			list:  gotypes.Of[appsv1.ControllerRevisionList],
-			rules: validation.ControllerRevision,
-			table: columns.ControllerRevisions,
+			name: "controllerrevisions", kind: "ControllerRevision",
+			versions: []version{of[appsv1.ControllerRevision, appsv1.ControllerRevisionList]()},
+			rules:    validation.ControllerRevision,
+			table:    columns.ControllerRevisions,
 		},
 		{
 			alias: daemonSetAliases,
 			name:  "daemonsets", kind: "DaemonSet", short: "ds", categories: []string{"all"},
 			defaults: defaults.DaemonSet, rules: validation.DaemonSet, warnings: warnings.DaemonSet,
 			untouched: statusApart,
-			schema:    gotypes.Of[appsv1.DaemonSet], list: gotypes.Of[appsv1.DaemonSetList],
-			status: statusAndMeta, onCreate: newDaemonSet, onUpdate: countTemplate, onStatus: keepTemplateCount,
+			versions:  []version{of[appsv1.DaemonSet, appsv1.DaemonSetList]()},
+			status:    statusAndMeta, onCreate: newDaemonSet, onUpdate: countTemplate, onStatus: keepTemplateCount,
 			gated: podGates("spec.template.spec"), generation: spec,
 			table: columns.DaemonSets,
 		},
@@ -35,9 +34,9 @@ func apps() group {
 			name: "deployments", kind: "Deployment", short: "deploy", categories: []string{"all"},
 			defaults: defaults.Deployment, rules: validation.Deployment, warnings: warnings.Deployment,
 			untouched: map[string]string{"": "status", "status": "spec metadata.labels"},
-			schema:    gotypes.Of[appsv1.Deployment], list: gotypes.Of[appsv1.DeploymentList],
-			alias:  deploymentAliases,
-			status: statusNotLabels, onStatus: keepRollback, gated: podGates("spec.template.spec"),
+			versions:  []version{of[appsv1.Deployment, appsv1.DeploymentList]()},
+			alias:     deploymentAliases,
+			status:    statusNotLabels, onStatus: keepRollback, gated: podGates("spec.template.spec"),
 			generation: specAndAnnotations,
 			table:      columns.Deployments, blank: noReplicas,
 			scale: selectorOf,
@@ -46,8 +45,8 @@ func apps() group {
 			name: "replicasets", kind: "ReplicaSet", short: "rs", categories: []string{"all"},
 			defaults: defaults.ReplicaSet, rules: validation.ReplicaSet, warnings: warnings.ReplicaSet,
 			untouched: statusApart,
-			schema:    gotypes.Of[appsv1.ReplicaSet], list: gotypes.Of[appsv1.ReplicaSetList],
-			status: statusAndMeta, gated: podGates("spec.template.spec"), generation: spec,
+			versions:  []version{of[appsv1.ReplicaSet, appsv1.ReplicaSetList]()},
+			status:    statusAndMeta, gated: podGates("spec.template.spec"), generation: spec,
 			table: columns.ReplicaSets, blank: noReplicas,
 			scale: selectorOf,
 		},
@@ -55,8 +54,8 @@ func apps() group {
 			name: "statefulsets", kind: "StatefulSet", short: "sts", categories: []string{"all"},
 			defaults: defaults.StatefulSet, rules: validation.StatefulSet, warnings: warnings.StatefulSet,
 			untouched: statusApart,
-			schema:    gotypes.Of[appsv1.StatefulSet], list: gotypes.Of[appsv1.StatefulSetList],
-			naming: label, alias: statefulSetAliases,
+			versions:  []version{of[appsv1.StatefulSet, appsv1.StatefulSetList]()},
+			naming:    label, alias: statefulSetAliases,
 			status: statusAndMeta,
 			gated:  podGates("spec.template.spec"), generation: spec,
 			table: columns.StatefulSets, blank: noReplicas,

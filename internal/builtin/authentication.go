@@ -16,15 +16,15 @@ import (
 )
 
 func authentication(c Config) group {
-	return group{"authentication.k8s.io", "v1", []kind{
+	return group{"authentication.k8s.io", []kind{
 		{
 			name: "selfsubjectreviews", kind: "SelfSubjectReview",
-			schema:  gotypes.Of[authenticationv1.SelfSubjectReview],
-			cluster: true, verbs: createOnly,
+			versions: []version{unlisted[authenticationv1.SelfSubjectReview]()},
+			cluster:  true, verbs: createOnly,
 			special: func(r *engine.Resource) { r.Answer = whoAmI(c.Now) },
 		},
 		{
-			name: "tokenreviews", kind: "TokenReview", schema: gotypes.Of[authenticationv1.TokenReview],
+			name: "tokenreviews", kind: "TokenReview", versions: []version{unlisted[authenticationv1.TokenReview]()},
 			cluster: true, verbs: createOnly,
 			special: func(r *engine.Resource) { r.Answer = reviewToken(c.Authenticate) },
 		},

@@ -7,7 +7,6 @@ import (
 
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/defaults"
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/builtin/validation"
 	"plinth/internal/builtin/warnings"
 	"plinth/internal/features"
@@ -15,20 +14,20 @@ import (
 )
 
 func batch() group {
-	return group{"batch", "v1", []kind{
+	return group{"batch", []kind{
 		{
 			name: "cronjobs", kind: "CronJob", short: "cj", categories: []string{"all"},
 			defaults: defaults.CronJob, rules: validation.CronJob, warnings: warnings.CronJob,
 			untouched: statusApart,
-			schema:    gotypes.Of[batchv1.CronJob], list: gotypes.Of[batchv1.CronJobList],
-			status: statusAndMeta, generation: spec,
+			versions:  []version{of[batchv1.CronJob, batchv1.CronJobList]()},
+			status:    statusAndMeta, generation: spec,
 			gated: append(podGates("spec.jobTemplate.spec.template.spec"),
 				below("spec.jobTemplate.spec", behind(features.WorkloadWithJob, "scheduling"))),
 			table: columns.CronJobs,
 		},
 		{
-			name: "jobs", kind: "Job", categories: []string{"all"}, schema: gotypes.Of[batchv1.Job],
-			list:     gotypes.Of[batchv1.JobList],
+			name: "jobs", kind: "Job", categories: []string{"all"},
+			versions: []version{of[batchv1.Job, batchv1.JobList]()},
 			defaults: defaults.Job, rules: validation.Job, warnings: warnings.Job,
 			untouched: statusApart,
 			status:    statusAndMeta, onCreate: newJob, generation: spec,

@@ -17,7 +17,7 @@ import (
 // bindings are virtual: creating one binds the Pod that it names.
 func bindings() kind {
 	return kind{
-		name: "bindings", kind: "Binding", schema: gotypes.Of[corev1.Binding], verbs: createOnly,
+		name: "bindings", kind: "Binding", versions: []version{unlisted[corev1.Binding]()}, verbs: createOnly,
 		special: func(r *engine.Resource) {
 			r.Through = func() (apierr.Type, string) { return apierr.Type{Name: "pods"}, "binding" }
 		},
@@ -30,7 +30,8 @@ func podOperations(now func() time.Time) []*engine.Subresource {
 	return []*engine.Subresource{
 		{
 			Name: "binding", Version: "v1", Kind: "Binding", Verbs: createOnly, Schema: gotypes.Of[corev1.Binding],
-			Write: func(old, body object.Value) (object.Value, error) { return bind(old, body, now()) },
+			ValidateBody: validateBinding,
+			Write:        func(old, body object.Value) (object.Value, error) { return bind(old, body, now()) },
 		},
 		{
 			Name: "eviction", Group: "policy", Version: "v1", Kind: "Eviction", OldVersion: "v1beta1",
@@ -43,21 +44,25 @@ func podOperations(now func() time.Time) []*engine.Subresource {
 	}
 }
 
-// bind binds a Pod to a node (`target.name`). A Pod that is bound already is refused.
-func bind(pod, binding object.Value, now time.Time) (object.Value, error) {
-	name := pod.At("metadata", "name").Str()
+// validateBinding refuses a binding to anything but a node with a name.
+func validateBinding(binding object.Value) error {
 	target := binding.At("target")
 	var errs field.ErrorList
 	if kind := target.At("kind").Str(); kind != "" && kind != "Node" {
 		errs = append(errs, field.NotSupported(field.NewPath("target", "kind"), kind, []string{"Node", "<empty>"}))
 	}
-	node := target.At("name").Str()
-	if node == "" {
+	if target.At("name").Str() == "" {
 		errs = append(errs, field.Required(field.NewPath("target", "name"), ""))
 	}
 	if len(errs) > 0 {
-		return object.Nil, apierr.NewInvalid(apierr.Type{Name: "Binding"}, name, errs)
+		return apierr.NewInvalid(apierr.Type{Name: "Binding"}, binding.At("metadata", "name").Str(), errs)
 	}
+	return nil
+}
+
+// bind binds a Pod to a node (`target.name`). A Pod that is bound already is refused.
+func bind(pod, binding object.Value, now time.Time) (object.Value, error) {
+	name, node := pod.At("metadata", "name").Str(), binding.At("target", "name").Str()
 	refuse := func(format string, args ...any) (object.Value, error) {
 		return object.Nil, apierr.NewConflict(apierr.Type{Name: "pods/binding"}, name, fmt.Sprintf(format, args...))
 	}

@@ -2,42 +2,46 @@ package builtin
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/base64"
-	"fmt"
-	"slices"
-	"strings"
+	"encoding/pem"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"plinth/internal/access"
-	"plinth/internal/apierr"
 	"plinth/internal/builtin/columns"
+	"plinth/internal/builtin/convert"
 	"plinth/internal/builtin/defaults"
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/builtin/validation"
 	"plinth/internal/engine"
+	"plinth/internal/features"
 	"plinth/object"
 )
 
 func certificates(c Config) group {
-	return group{"certificates.k8s.io", "v1", []kind{
+	return group{"certificates.k8s.io", []kind{
 		{
 			name: "certificatesigningrequests", kind: "CertificateSigningRequest", short: "csr",
 			rules: validation.CertificateSigningRequest,
 			untouched: map[string]string{
 				"": "spec status", "status": "spec status.conditions", "approval": "spec status.certificate",
 			},
-			schema: gotypes.Of[certificatesv1.CertificateSigningRequest],
-			list:   gotypes.Of[certificatesv1.CertificateSigningRequestList], cluster: true, naming: segment,
+			versions: []version{
+				of[certificatesv1.CertificateSigningRequest, certificatesv1.CertificateSigningRequestList](),
+			},
+			cluster: true, naming: segment,
 			status: statusAndMeta, onStatus: keepApproval(c.Now),
 			onUpdate: func(obj, old object.Value) object.Value { return keep(obj, old, "spec") },
 			fields:   []selectable{text("spec.signerName")},
 			table:    columns.CertificateSigningRequests,
 			special: func(r *engine.Resource) {
 				r.Subresources = append(r.Subresources, approval(r, c.Now))
-				r.Check = checkSigningRequest(c.DisabledAdmission)
+				if c.Issued != nil {
+					r.Subresource("status").Committed = countDuration(c.Issued)
+				}
 				prepare := r.PrepareCreate
 				r.PrepareCreate = func(obj object.Value, by access.User) object.Value {
 					return requestedBy(prepare(obj, by), by)
@@ -45,19 +49,27 @@ func certificates(c Config) group {
 			},
 		},
 		{
-			name: "clustertrustbundles", kind: "ClusterTrustBundle", referenceStorage: "v1beta1",
-			rules:  validation.ClusterTrustBundle,
-			schema: gotypes.Of[certificatesv1.ClusterTrustBundle], list: gotypes.Of[certificatesv1.ClusterTrustBundleList],
+			name: "clustertrustbundles", kind: "ClusterTrustBundle",
+			gates: []features.Gate{features.ClusterTrustBundle},
+			rules: validation.ClusterTrustBundle,
+			versions: []version{
+				of[certificatesv1.ClusterTrustBundle, certificatesv1.ClusterTrustBundleList](),
+				of[certificatesv1beta1.ClusterTrustBundle, certificatesv1beta1.ClusterTrustBundleList](),
+			},
 			cluster: true, naming: segment, conditional: true,
 			fields: []selectable{text("spec.signerName")},
 			table:  columns.ClusterTrustBundles,
 		},
 		{
-			name: "podcertificaterequests", kind: "PodCertificateRequest", referenceStorage: "v1beta1",
+			name: "podcertificaterequests", kind: "PodCertificateRequest",
+			gates:    []features.Gate{features.PodCertificateRequest},
 			defaults: defaults.PodCertificateRequest, rules: validation.PodCertificateRequest,
-			untouched:   statusAlone,
-			schema:      gotypes.Of[certificatesv1.PodCertificateRequest],
-			list:        gotypes.Of[certificatesv1.PodCertificateRequestList],
+			untouched: statusAlone,
+			versions: []version{
+				of[certificatesv1.PodCertificateRequest, certificatesv1.PodCertificateRequestList](),
+				of[certificatesv1beta1.PodCertificateRequest, certificatesv1beta1.PodCertificateRequestList]().
+					by(convert.PodCertificateRequestV1beta1ToV1, convert.PodCertificateRequestV1ToV1beta1),
+			},
 			conditional: true, status: statusOnly,
 			fields: []selectable{
 				text("spec.nodeName"),
@@ -69,81 +81,47 @@ func certificates(c Config) group {
 	}}
 }
 
+// countDuration reports the certificates that a write to the status of a CertificateSigningRequest issues, if the
+// request has a duration. The duration counts as honored if the certificate's differs by less than five minutes and 5
+// %.
+func countDuration(issued func(signer string, honored bool)) func(obj, old object.Value) {
+	return func(obj, old object.Value) {
+		spec, certificate := old.At("spec"), obj.At("status", "certificate").Str()
+		wanted := spec.At("expirationSeconds")
+		if old.At("status", "certificate").Str() != "" || wanted.IsNull() || certificate == "" {
+			return
+		}
+		honored := false
+		text, err := base64.StdEncoding.DecodeString(certificate)
+		if err == nil {
+			honored = lasts(text, time.Duration(wanted.Int())*time.Second)
+		}
+		issued(spec.At("signerName").Str(), honored)
+	}
+}
+
+// lasts says whether the first certificate of a PEM bundle is valid for about this time.
+func lasts(bundle []byte, wanted time.Duration) bool {
+	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return false
+		}
+		difference := wanted - certificate.NotAfter.Sub(certificate.NotBefore)
+		return difference.Abs() < 5*time.Minute+wanted/20
+	}
+	return false
+}
+
 // requestedBy sets the user who requests the certificate, and ignores what the client sends for it.
 func requestedBy(obj object.Value, by access.User) object.Value {
 	return obj.With("spec", obj.At("spec").Edit(userInfo(by).Members(), requester...))
 }
 
 var requester = []string{"username", "uid", "groups", "extra"}
-
-// checkSigningRequest is engine.Resource.Check of CertificateSigningRequests. It refuses what the reference's admission
-// plugins CertificateSubjectRestriction, CertificateApproval and CertificateSigning refuse: a request to the signer of
-// client certificates must not be for the group system:masters, and a user who writes the approval of a request, or
-// changes the certificate or the conditions in its status, needs a verb for its signer, in addition to that for the
-// subresource.
-func checkSigningRequest(disabled []string) func(ctx context.Context, rq *engine.Request, obj, old object.Value) error {
-	on := func(plugin string) bool { return !slices.Contains(disabled, plugin) }
-	restricts, approves, signs := on("CertificateSubjectRestriction"), on("CertificateApproval"), on("CertificateSigning")
-	return func(ctx context.Context, rq *engine.Request, obj, old object.Value) error {
-		why := ""
-		signer := old.At("spec", "signerName").Str()
-		switch {
-		case old.IsNull():
-			if restricts {
-				why = restrictedSubject(obj.At("spec"))
-			}
-		case rq.Subresource == nil:
-		case rq.Subresource.Name == "approval":
-			if approves && !maySigner(ctx, rq, "approve", signer) {
-				why = fmt.Sprintf("user not permitted to approve requests with signerName %q", signer)
-			}
-		case rq.Subresource.Name == "status":
-			is, was := obj.At("status"), old.At("status")
-			same := object.Equal(is.At("certificate"), was.At("certificate")) &&
-				slices.EqualFunc(is.At("conditions").Items(), was.At("conditions").Items(), object.Equal)
-			if signs && !same && !maySigner(ctx, rq, "sign", signer) {
-				why = fmt.Sprintf("user not permitted to sign requests with signerName %q", signer)
-			}
-		}
-		if why != "" {
-			return apierr.NewForbidden(rq.Resource.Type(), obj.At("metadata", "name").Str(), why)
-		}
-		return nil
-	}
-}
-
-// restrictedSubject returns why a certificate with this subject must not be requested; "" if it may.
-func restrictedSubject(spec object.Value) string {
-	if spec.At("signerName").Str() != certificatesv1.KubeAPIServerClientSignerName {
-		return ""
-	}
-	text, err := base64.StdEncoding.DecodeString(spec.At("request").Str())
-	if err != nil {
-		return fmt.Sprintf("failed to parse CSR: %v", err)
-	}
-	request, err := validation.SigningRequest(text)
-	switch {
-	case err != nil:
-		return fmt.Sprintf("failed to parse CSR: %v", err)
-	case slices.Contains(request.Subject.Organization, access.Masters):
-		return fmt.Sprintf("use of %s signer with %s group is not allowed", certificatesv1.KubeAPIServerClientSignerName,
-			access.Masters)
-	}
-	return ""
-}
-
-// maySigner says whether the user has a verb for a signer, or for all of its domain.
-func maySigner(ctx context.Context, rq *engine.Request, verb, signer string) bool {
-	domain, _, _ := strings.Cut(signer, "/")
-	for _, name := range []string{signer, domain + "/*"} {
-		if may, _, _ := rq.Allowed(ctx, access.Attributes{
-			Verb: verb, IsResource: true, Group: "certificates.k8s.io", Version: "*", Resource: "signers", Name: name,
-		}); may {
-			return true
-		}
-	}
-	return false
-}
 
 // keepApproval keeps approval and denial in a write to the status, and sets the times of the conditions.
 func keepApproval(now func() time.Time) func(obj, old object.Value) object.Value {
@@ -168,7 +146,7 @@ func approval(r *engine.Resource, now func() time.Time) *engine.Subresource {
 			conditions := dateConditions(body.At("status", "conditions"), old.At("status", "conditions"), now())
 			return withConditions(keep(keep(body, old, "spec"), old, "status"), conditions), nil
 		},
-		Validate: func(_, obj, old object.Value) field.ErrorList { return rule(obj, old) },
+		Validate: func(_ context.Context, _, obj, old object.Value) field.ErrorList { return rule(obj, old) },
 	}
 }
 

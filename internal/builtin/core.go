@@ -5,7 +5,6 @@ import (
 
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/defaults"
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/builtin/validation"
 	"plinth/internal/builtin/warnings"
 	"plinth/internal/features"
@@ -14,31 +13,31 @@ import (
 
 // core is the core group. Pods, Services, Namespaces and Events have separate files.
 func core(c Config) group {
-	return group{"", "v1", []kind{
+	return group{"", []kind{
 		bindings(),
 		{
-			name: "configmaps", kind: "ConfigMap", short: "cm", schema: gotypes.Of[corev1.ConfigMap],
-			list:  gotypes.Of[corev1.ConfigMapList],
-			rules: validation.ConfigMap,
-			table: columns.ConfigMaps,
+			name: "configmaps", kind: "ConfigMap", short: "cm",
+			versions: []version{of[corev1.ConfigMap, corev1.ConfigMapList]()},
+			rules:    validation.ConfigMap,
+			table:    columns.ConfigMaps,
 		},
 		{
-			name: "endpoints", kind: "Endpoints", short: "ep", schema: gotypes.Of[corev1.Endpoints],
-			list:     gotypes.Of[corev1.EndpointsList],
+			name: "endpoints", kind: "Endpoints", short: "ep",
+			versions: []version{of[corev1.Endpoints, corev1.EndpointsList]()},
 			defaults: defaults.Endpoints, rules: validation.Endpoints, warnings: warnings.Endpoints,
 			putCreates: true, deprecated: "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
 			table: columns.Endpoints,
 		},
 		coreEvents(c),
 		{
-			name: "limitranges", kind: "LimitRange", short: "limits", schema: gotypes.Of[corev1.LimitRange],
-			list:     gotypes.Of[corev1.LimitRangeList],
+			name: "limitranges", kind: "LimitRange", short: "limits",
+			versions: []version{of[corev1.LimitRange, corev1.LimitRangeList]()},
 			defaults: defaults.LimitRange, rules: validation.LimitRange,
 			putCreates: true, table: columns.LimitRanges,
 		},
 		namespaces(),
 		{
-			name: "nodes", kind: "Node", short: "no", schema: gotypes.Of[corev1.Node], list: gotypes.Of[corev1.NodeList],
+			name: "nodes", kind: "Node", short: "no", versions: []version{of[corev1.Node, corev1.NodeList]()},
 			cluster:  true,
 			defaults: defaults.Node, rules: validation.Node, warnings: warnings.Node,
 			untouched: statusApart,
@@ -54,8 +53,8 @@ func core(c Config) group {
 			defaults: defaults.PersistentVolumeClaim, rules: validation.PersistentVolumeClaim,
 			warnings:  warnings.PersistentVolumeClaim,
 			untouched: statusApart,
-			schema:    gotypes.Of[corev1.PersistentVolumeClaim], list: gotypes.Of[corev1.PersistentVolumeClaimList],
-			status: statusAndMeta, initial: phase("Pending"), onCreate: claimSource, onUpdate: claimSourceUpdate,
+			versions:  []version{of[corev1.PersistentVolumeClaim, corev1.PersistentVolumeClaimList]()},
+			status:    statusAndMeta, initial: phase("Pending"), onCreate: claimSource, onUpdate: claimSourceUpdate,
 			gatedStatus: []gated{below("status", behind(features.CSIVolumeHealth, "healthStatus"))},
 			table:       columns.PersistentVolumeClaims, answersDeleted: true,
 		},
@@ -63,14 +62,14 @@ func core(c Config) group {
 			name: "persistentvolumes", kind: "PersistentVolume", short: "pv",
 			defaults: defaults.PersistentVolume, rules: validation.PersistentVolume, warnings: warnings.PersistentVolume,
 			untouched: statusApart,
-			schema:    gotypes.Of[corev1.PersistentVolume], list: gotypes.Of[corev1.PersistentVolumeList], cluster: true,
+			versions:  []version{of[corev1.PersistentVolume, corev1.PersistentVolumeList]()}, cluster: true,
 			status: statusAndMeta, initial: volumePending, onStatus: volumePhase(c.Now),
 			table: columns.PersistentVolumes, answersDeleted: true,
 		},
 		pods(c),
 		{
-			name: "podtemplates", kind: "PodTemplate", schema: gotypes.Of[corev1.PodTemplate],
-			list:     gotypes.Of[corev1.PodTemplateList],
+			name: "podtemplates", kind: "PodTemplate",
+			versions: []version{of[corev1.PodTemplate, corev1.PodTemplateList]()},
 			defaults: defaults.PodTemplate, rules: validation.PodTemplate, warnings: warnings.PodTemplate,
 			gated:      podGates("template.spec"),
 			generation: func(obj object.Value) object.Value { return obj.At("template") },
@@ -81,29 +80,29 @@ func core(c Config) group {
 			defaults: defaults.ReplicationController, rules: validation.ReplicationController,
 			warnings:  warnings.ReplicationController,
 			untouched: statusApart,
-			schema:    gotypes.Of[corev1.ReplicationController], list: gotypes.Of[corev1.ReplicationControllerList],
-			status: statusAndMeta, gated: podGates("spec.template.spec"), generation: spec,
+			versions:  []version{of[corev1.ReplicationController, corev1.ReplicationControllerList]()},
+			status:    statusAndMeta, gated: podGates("spec.template.spec"), generation: spec,
 			fields: []selectable{number("status.replicas")},
 			table:  columns.ReplicationControllers,
 			scale:  labelsOf, propagation: orphans,
 		},
 		{
-			name: "resourcequotas", kind: "ResourceQuota", short: "quota", schema: gotypes.Of[corev1.ResourceQuota],
-			list:     gotypes.Of[corev1.ResourceQuotaList],
+			name: "resourcequotas", kind: "ResourceQuota", short: "quota",
+			versions: []version{of[corev1.ResourceQuota, corev1.ResourceQuotaList]()},
 			defaults: defaults.ResourceQuota, rules: validation.ResourceQuota, warnings: warnings.ResourceQuota,
 			untouched: statusApart,
 			status:    statusAndMeta, table: columns.ResourceQuotas, answersDeleted: true,
 		},
 		{
-			name: "secrets", kind: "Secret", schema: gotypes.Of[corev1.Secret], list: gotypes.Of[corev1.SecretList],
+			name: "secrets", kind: "Secret", versions: []version{of[corev1.Secret, corev1.SecretList]()},
 			defaults: defaults.Secret, rules: validation.Secret, warnings: warnings.Secret,
 			alias: plainData, onUpdate: keepSecretType, fields: []selectable{text("type")},
 			table: columns.Secrets, confidential: true,
 		},
 		{
-			name: "serviceaccounts", kind: "ServiceAccount", short: "sa", schema: gotypes.Of[corev1.ServiceAccount],
-			list:  gotypes.Of[corev1.ServiceAccountList],
-			rules: validation.ServiceAccount, warnings: warnings.ServiceAccount,
+			name: "serviceaccounts", kind: "ServiceAccount", short: "sa",
+			versions: []version{of[corev1.ServiceAccount, corev1.ServiceAccountList]()},
+			rules:    validation.ServiceAccount, warnings: warnings.ServiceAccount,
 			onCreate: secretNames, onUpdate: func(obj, _ object.Value) object.Value { return secretNames(obj) },
 			table: columns.ServiceAccounts, answersDeleted: true, more: accountTokens(c),
 		},

@@ -5,17 +5,16 @@ import (
 
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/defaults"
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/builtin/validation"
 	"plinth/internal/builtin/warnings"
 	"plinth/object"
 )
 
 func discovery() group {
-	return group{"discovery.k8s.io", "v1", []kind{
+	return group{"discovery.k8s.io", []kind{
 		{
-			name: "endpointslices", kind: "EndpointSlice", schema: gotypes.Of[discoveryv1.EndpointSlice],
-			list:     gotypes.Of[discoveryv1.EndpointSliceList],
+			name: "endpointslices", kind: "EndpointSlice",
+			versions: []version{of[discoveryv1.EndpointSlice, discoveryv1.EndpointSliceList]()},
 			defaults: defaults.EndpointSlice, rules: validation.EndpointSlice, warnings: warnings.EndpointSlice,
 			onCreate:   func(obj object.Value) object.Value { return dropTopology(obj, object.Nil) },
 			onUpdate:   dropTopology,

@@ -6,7 +6,6 @@ import (
 
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/convert"
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/builtin/validation"
 	"plinth/object"
 )
@@ -14,7 +13,7 @@ import (
 // coreEvents is the version in which Events are stored.
 func coreEvents(c Config) kind {
 	return kind{
-		name: "events", kind: "Event", short: "ev", schema: gotypes.Of[corev1.Event], list: gotypes.Of[corev1.EventList],
+		name: "events", kind: "Event", short: "ev", versions: []version{of[corev1.Event, corev1.EventList]()},
 		rules:      validation.CoreEvent,
 		putCreates: true, naming: segment, propagation: collects,
 		fields: []selectable{
@@ -44,8 +43,11 @@ func eventSource(obj object.Value) string {
 }
 
 func events(c Config) group {
-	return group{"events.k8s.io", "v1", []kind{{
-		name: "events", kind: "Event", short: "ev", schema: gotypes.Of[eventsv1.Event], list: gotypes.Of[eventsv1.EventList],
+	return group{"events.k8s.io", []kind{{
+		name: "events", kind: "Event", short: "ev",
+		versions: []version{
+			of[eventsv1.Event, eventsv1.EventList]().by(convert.EventEventsToCore, convert.EventCoreToEvents),
+		},
 		rules:      validation.EventsEvent,
 		putCreates: true, propagation: collects,
 		fields: []selectable{
@@ -61,6 +63,6 @@ func events(c Config) group {
 			text("type"),
 		},
 		table: columns.Events,
-		path:  "/events", toStorage: convert.EventEventsToCore, fromStorage: convert.EventCoreToEvents,
+		path:  "/events",
 	}}}
 }

@@ -5,15 +5,15 @@ import (
 
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/defaults"
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/builtin/validation"
 )
 
 func flowcontrol() group {
-	return group{"flowcontrol.apiserver.k8s.io", "v1", []kind{
+	return group{"flowcontrol.apiserver.k8s.io", []kind{
 		{
-			name: "flowschemas", kind: "FlowSchema", schema: gotypes.Of[flowcontrolv1.FlowSchema],
-			list: gotypes.Of[flowcontrolv1.FlowSchemaList], cluster: true,
+			name: "flowschemas", kind: "FlowSchema",
+			versions: []version{of[flowcontrolv1.FlowSchema, flowcontrolv1.FlowSchemaList]()},
+			cluster:  true,
 			defaults: defaults.FlowSchema, rules: validation.FlowSchema,
 			untouched: statusAlone,
 			status:    statusNotMeta, generation: spec, table: columns.FlowSchemas,
@@ -22,9 +22,11 @@ func flowcontrol() group {
 			name: "prioritylevelconfigurations", kind: "PriorityLevelConfiguration",
 			defaults: defaults.PriorityLevelConfiguration, rules: validation.PriorityLevelConfiguration,
 			untouched: statusAlone,
-			schema:    gotypes.Of[flowcontrolv1.PriorityLevelConfiguration],
-			list:      gotypes.Of[flowcontrolv1.PriorityLevelConfigurationList], cluster: true,
-			status: statusNotMeta, generation: spec, table: columns.PriorityLevelConfigurations,
+			versions: []version{
+				of[flowcontrolv1.PriorityLevelConfiguration, flowcontrolv1.PriorityLevelConfigurationList](),
+			},
+			cluster: true,
+			status:  statusNotMeta, generation: spec, table: columns.PriorityLevelConfigurations,
 		},
 	}}
 }

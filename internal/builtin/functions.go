@@ -23,11 +23,19 @@ func FunctionsOf(group, version, kind string) Functions {
 		return untimed(defaults.TokenRequest)
 	}
 	for _, g := range groups(Config{}) {
-		if g.name != group || g.version != version {
+		if g.name != group {
 			continue
 		}
 		for i := range g.kinds {
-			if k := &g.kinds[i]; k.kind == kind {
+			k := &g.kinds[i]
+			if k.kind != kind {
+				continue
+			}
+			for j := range k.versions {
+				if k.versions[j].name != version {
+					continue
+				}
+				k := k.in(&k.versions[j])
 				f := untimed(k.defaults)
 				if k.timed != nil {
 					f.Defaults, f.Timed = k.timed, true

@@ -45,11 +45,14 @@ func (b *branch) leaves(at []string) (all [][]string) {
 	return all
 }
 
-// eachKind calls a function for each row of the table.
+// eachKind calls a function for each row of the table, in each of its versions.
 func eachKind(f func(name string, k *kind)) {
 	for _, g := range groups(Config{}) {
 		for i := range g.kinds {
-			f(strings.TrimPrefix(g.name+"/"+g.version, "/")+" "+g.kinds[i].kind, &g.kinds[i])
+			for j := range g.kinds[i].versions {
+				k := g.kinds[i].in(&g.kinds[i].versions[j])
+				f(strings.TrimPrefix(g.name+"/"+k.version.name, "/")+" "+k.kind, k)
+			}
 		}
 	}
 }
@@ -61,7 +64,7 @@ func TestGatedFieldsAreFields(t *testing.T) {
 			for _, g := range places {
 				for _, path := range g.tree().root.leaves(g.at) {
 					paths++
-					if _, err := resolve(k.schema(), path); err != nil {
+					if _, err := resolve(k.version.schema(), path); err != nil {
 						t.Errorf("%s: %v", name, err)
 					}
 					if status := path[0] == "status"; status != (i == 1) {
@@ -86,7 +89,7 @@ func TestSelectableFieldsAreFields(t *testing.T) {
 			if path == nil {
 				path = strings.Split(f.name, ".")
 			}
-			typ, err := resolve(k.schema(), path)
+			typ, err := resolve(k.version.schema(), path)
 			if err != nil {
 				t.Errorf("%s: %s: %v", name, f.name, err)
 				continue
@@ -120,7 +123,7 @@ func TestPathsOfEndpointsAreFields(t *testing.T) {
 		}
 		scales++
 		for _, path := range [][]string{{"spec", "replicas"}, {"status", "replicas"}} {
-			if typ, err := resolve(k.schema(), path); err != nil || typ.Kind != schema.Int {
+			if typ, err := resolve(k.version.schema(), path); err != nil || typ.Kind != schema.Int {
 				t.Errorf("%s: %q is no number: %v", name, path, err)
 			}
 		}
@@ -129,7 +132,7 @@ func TestPathsOfEndpointsAreFields(t *testing.T) {
 		for endpoint, paths := range k.untouched {
 			for path := range strings.FieldsSeq(paths) {
 				resets++
-				if _, err := resolve(k.schema(), strings.Split(path, ".")); err != nil {
+				if _, err := resolve(k.version.schema(), strings.Split(path, ".")); err != nil {
 					t.Errorf("%s, endpoint %q: %v", name, endpoint, err)
 				}
 			}

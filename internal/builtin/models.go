@@ -22,8 +22,10 @@ var lists = sync.OnceValue(func() map[string]func() *schema.Type {
 	byName := map[string]func() *schema.Type{}
 	for _, g := range groups(Config{}) {
 		for i := range g.kinds {
-			if k := &g.kinds[i]; k.list != nil {
-				byName[modelName(g.name, g.version, k.kind+"List")] = k.list
+			for _, v := range g.kinds[i].versions {
+				if v.list != nil {
+					byName[modelName(g.name, v.name, g.kinds[i].kind+"List")] = v.list
+				}
 			}
 		}
 	}

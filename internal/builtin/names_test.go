@@ -79,7 +79,7 @@ func TestBundleNames(t *testing.T) {
 		obj := object.Fields("metadata", object.Fields("name", object.StringOf(c.name)), "spec",
 			object.Fields("signerName", object.StringOf(c.signer)))
 		got := ""
-		for _, fault := range validate(obj) {
+		for _, fault := range validate(t.Context(), obj) {
 			if fault.Field == "metadata.name" {
 				got = fault.Detail
 			}

@@ -2,11 +2,9 @@ package builtin
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/defaults"
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/builtin/validation"
 	"plinth/internal/engine"
 	"plinth/object"
@@ -17,8 +15,9 @@ const namespaceFinalizer = "kubernetes"
 
 func namespaces() kind {
 	return kind{
-		name: "namespaces", kind: "Namespace", short: "ns", schema: gotypes.Of[corev1.Namespace],
-		list: gotypes.Of[corev1.NamespaceList], cluster: true,
+		name: "namespaces", kind: "Namespace", short: "ns",
+		versions: []version{of[corev1.Namespace, corev1.NamespaceList]()},
+		cluster:  true,
 		defaults: defaults.Namespace, rules: validation.Namespace,
 		untouched: map[string]string{"": "status", "status": "spec", "finalize": "status"},
 		verbs:     []string{"create", "delete", "get", "list", "patch", "update", "watch"},
@@ -36,13 +35,6 @@ func namespaces() kind {
 			r.MarkDeleted = func(obj object.Value) object.Value {
 				return obj.WithoutAt("metadata", "deletionGracePeriodSeconds").WithAt(object.StringOf("Terminating"),
 					"status", "phase")
-			}
-			r.Undeletable = func(name string) string {
-				switch name {
-				case metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic:
-					return "this namespace may not be deleted"
-				}
-				return ""
 			}
 			r.Subresources = append(r.Subresources, &engine.Subresource{
 				Name: "finalize", Group: r.Group, Version: r.Version, Kind: r.Kind,

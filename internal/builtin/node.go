@@ -4,18 +4,18 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 
 	"plinth/internal/builtin/columns"
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/builtin/validation"
 	"plinth/internal/builtin/warnings"
 	"plinth/object"
 )
 
 func nodes() group {
-	return group{"node.k8s.io", "v1", []kind{
+	return group{"node.k8s.io", []kind{
 		{
-			name: "runtimeclasses", kind: "RuntimeClass", schema: gotypes.Of[nodev1.RuntimeClass],
-			list: gotypes.Of[nodev1.RuntimeClassList], cluster: true,
-			rules: validation.RuntimeClass, warnings: warnings.RuntimeClass,
+			name: "runtimeclasses", kind: "RuntimeClass",
+			versions: []version{of[nodev1.RuntimeClass, nodev1.RuntimeClassList]()},
+			cluster:  true,
+			rules:    validation.RuntimeClass, warnings: warnings.RuntimeClass,
 			putCreates: true, conditional: true, table: columns.RuntimeClasses,
 		},
 	}}

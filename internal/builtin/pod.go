@@ -8,7 +8,6 @@ import (
 
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/defaults"
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/builtin/validation"
 	"plinth/internal/builtin/warnings"
 	"plinth/internal/engine"
@@ -18,12 +17,13 @@ import (
 
 func pods(c Config) kind {
 	return kind{
-		name: "pods", kind: "Pod", short: "po", categories: []string{"all"}, schema: gotypes.Of[corev1.Pod],
-		list:     gotypes.Of[corev1.PodList],
+		name: "pods", kind: "Pod", short: "po", categories: []string{"all"},
+		versions: []version{of[corev1.Pod, corev1.PodList]()},
 		defaults: defaults.Pod, rules: validation.Pod, warnings: warnings.Pod,
 		untouched: map[string]string{"": "status", "status": "spec metadata.deletionTimestamp metadata.ownerReferences"},
 		status:    statusNotOwners, onCreate: newPod, onUpdate: keepPodResources, onStatus: keepPodStatus,
-		gated: podGates("spec"),
+		clearable: [][]string{{"status", "resourceClaimStatuses"}, {"status", "nodeAllocatableResourceClaimStatuses"}},
+		gated:     podGates("spec"),
 		gatedStatus: []gated{below("status",
 			behind(features.DRANodeAllocatableResources, "nodeAllocatableResourceClaimStatuses"),
 			behind(features.CSIVolumeHealth, "volumeHealth"),

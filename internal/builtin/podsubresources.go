@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"context"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -30,7 +31,7 @@ func podSubresources(
 			Write: func(old, body object.Value) (object.Value, error) {
 				return dropGated(write(old, body), old, gates, set), nil
 			},
-			Validate: func(_, obj, old object.Value) field.ErrorList {
+			Validate: func(_ context.Context, _, obj, old object.Value) field.ErrorList {
 				if why := refuse(old); why != "" { // the reference reports no other error then
 					return field.ErrorList{field.Forbidden(field.NewPath(""), why)}
 				}

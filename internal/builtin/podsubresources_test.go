@@ -52,7 +52,7 @@ func TestPodsThatAreThereAreNotValidatedAsNewOnes(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			for _, fault := range sub.Validate(body, obj, old) {
+			for _, fault := range sub.Validate(t.Context(), body, obj, old) {
 				got = append(got, fault.Error())
 			}
 			if !slices.Equal(got, c.want) {

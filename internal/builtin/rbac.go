@@ -5,7 +5,6 @@ import (
 
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/defaults"
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/builtin/validation"
 	"plinth/internal/engine"
 )
@@ -16,28 +15,29 @@ func rbac(c Config) group {
 		writesRole = func(r *engine.Resource) { r.Permit = c.Authority.PermitRole }
 		writesBinding = func(r *engine.Resource) { r.Permit = c.Authority.PermitBinding }
 	}
-	return group{"rbac.authorization.k8s.io", "v1", []kind{
+	return group{"rbac.authorization.k8s.io", []kind{
 		{
-			name: "clusterrolebindings", kind: "ClusterRoleBinding", schema: gotypes.Of[rbacv1.ClusterRoleBinding],
-			list:     gotypes.Of[rbacv1.ClusterRoleBindingList],
+			name: "clusterrolebindings", kind: "ClusterRoleBinding",
+			versions: []version{of[rbacv1.ClusterRoleBinding, rbacv1.ClusterRoleBindingList]()},
 			defaults: defaults.RoleBinding, rules: validation.ClusterRoleBinding,
 			cluster:    true,
 			putCreates: true, naming: segment, table: columns.ClusterRoleBindings, special: writesBinding,
 		},
 		{
-			name: "clusterroles", kind: "ClusterRole", schema: gotypes.Of[rbacv1.ClusterRole],
-			list: gotypes.Of[rbacv1.ClusterRoleList], cluster: true,
+			name: "clusterroles", kind: "ClusterRole",
+			versions:   []version{of[rbacv1.ClusterRole, rbacv1.ClusterRoleList]()},
+			cluster:    true,
 			rules:      validation.ClusterRole,
 			putCreates: true, naming: segment, table: columns.ClusterRoles, special: writesRole,
 		},
 		{
-			name: "rolebindings", kind: "RoleBinding", schema: gotypes.Of[rbacv1.RoleBinding],
-			list:     gotypes.Of[rbacv1.RoleBindingList],
+			name: "rolebindings", kind: "RoleBinding",
+			versions: []version{of[rbacv1.RoleBinding, rbacv1.RoleBindingList]()},
 			defaults: defaults.RoleBinding, rules: validation.RoleBinding,
 			putCreates: true, naming: segment, table: columns.RoleBindings, special: writesBinding,
 		},
 		{
-			name: "roles", kind: "Role", schema: gotypes.Of[rbacv1.Role], list: gotypes.Of[rbacv1.RoleList],
+			name: "roles", kind: "Role", versions: []version{of[rbacv1.Role, rbacv1.RoleList]()},
 			rules:      validation.Role,
 			putCreates: true, naming: segment, table: columns.Roles, special: writesRole,
 		},

@@ -4,10 +4,11 @@ import (
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 
+	"plinth/internal/authz"
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/defaults"
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/builtin/validation"
 	"plinth/internal/builtin/warnings"
 	"plinth/internal/features"
@@ -16,28 +17,43 @@ import (
 
 // resources is the group of dynamic resource allocation.
 func resources(c Config) group {
-	return group{"resource.k8s.io", "v1", []kind{
+	permitStatus := authz.PermitClaimStatus
+	if !c.Features.On(features.DRAResourceClaimGranularStatusAuthorization) {
+		permitStatus = nil
+	}
+	return group{"resource.k8s.io", []kind{
 		{
-			name: "deviceclasses", kind: "DeviceClass", schema: gotypes.Of[resourcev1.DeviceClass],
-			list: gotypes.Of[resourcev1.DeviceClassList], cluster: true,
+			name: "deviceclasses", kind: "DeviceClass",
+			versions: []version{
+				of[resourcev1.DeviceClass, resourcev1.DeviceClassList](),
+				of[resourcev1beta2.DeviceClass, resourcev1beta2.DeviceClassList](),
+			},
+			cluster:    true,
 			rules:      validation.DeviceClass,
 			naming:     wholeSubdomain,
 			generation: spec, table: columns.DeviceClasses, answersDeleted: true,
 		},
 		{
-			name: "devicetaintrules", kind: "DeviceTaintRule", referenceStorage: "v1beta2",
+			name: "devicetaintrules", kind: "DeviceTaintRule",
 			timed: defaults.DeviceTaintRule, rules: validation.DeviceTaintRule,
 			untouched: statusAlone,
-			schema:    gotypes.Of[resourcev1.DeviceTaintRule], list: gotypes.Of[resourcev1.DeviceTaintRuleList], cluster: true,
+			versions: []version{
+				of[resourcev1.DeviceTaintRule, resourcev1.DeviceTaintRuleList](),
+				of[resourcev1beta2.DeviceTaintRule, resourcev1beta2.DeviceTaintRuleList](),
+			},
+			cluster:     true,
 			conditional: true, status: statusOnly, plainStatus: true, onUpdate: dateTaint(c.Now), generation: spec,
 			table: columns.DeviceTaintRules,
 		},
 		{
-			name: "resourceclaims", kind: "ResourceClaim", schema: gotypes.Of[resourcev1.ResourceClaim],
-			list:     gotypes.Of[resourcev1.ResourceClaimList],
+			name: "resourceclaims", kind: "ResourceClaim",
+			versions: []version{
+				of[resourcev1.ResourceClaim, resourcev1.ResourceClaimList](),
+				of[resourcev1beta2.ResourceClaim, resourcev1beta2.ResourceClaimList](),
+			},
 			defaults: defaults.ResourceClaim, rules: validation.ResourceClaim,
 			untouched: statusAlone,
-			status:    statusOnly, plainStatus: true, onStatus: dropFreedDevices,
+			status:    statusOnly, plainStatus: true, onStatus: dropFreedDevices, permitStatus: permitStatus,
 			gated: []gated{grown("spec", claimFeatures)},
 			gatedStatus: []gated{below("status", behind(features.DRAOptionalNodeOperations,
 				"allocation.devices.results[].skipNodeOperations"))},
@@ -46,14 +62,22 @@ func resources(c Config) group {
 		{
 			name: "resourceclaimtemplates", kind: "ResourceClaimTemplate",
 			defaults: defaults.ResourceClaimTemplate, rules: validation.ResourceClaimTemplate,
-			schema: gotypes.Of[resourcev1.ResourceClaimTemplate], list: gotypes.Of[resourcev1.ResourceClaimTemplateList],
+			versions: []version{
+				of[resourcev1.ResourceClaimTemplate, resourcev1.ResourceClaimTemplateList](),
+				of[resourcev1beta2.ResourceClaimTemplate, resourcev1beta2.ResourceClaimTemplateList](),
+			},
 			gated: []gated{grown("spec.spec", claimFeatures)}, table: columns.ResourceClaimTemplates,
 			answersDeleted: true,
 		},
 		{
-			name: "resourceslices", kind: "ResourceSlice", schema: gotypes.Of[resourcev1.ResourceSlice],
-			list: gotypes.Of[resourcev1.ResourceSliceList], cluster: true,
-			timed: defaults.ResourceSlice, rules: validation.ResourceSlice, warnings: warnings.ResourceSlice,
+			name: "resourceslices", kind: "ResourceSlice",
+			versions: []version{
+				of[resourcev1.ResourceSlice, resourcev1.ResourceSliceList](),
+				of[resourcev1beta2.ResourceSlice, resourcev1beta2.ResourceSliceList]().
+					but(func(k *kind) { k.unknownField = noSliceField("v1beta2") }),
+			},
+			cluster: true,
+			timed:   defaults.ResourceSlice, rules: validation.ResourceSlice, warnings: warnings.ResourceSlice,
 			generation: spec,
 			gated: []gated{below("spec",
 				behind(features.DRAPartitionableDevicesType, "partitionTypeAttribute"),
@@ -70,12 +94,17 @@ func resources(c Config) group {
 				text("spec.nodeName"),
 				text("spec.pool.name"),
 			},
-			unknownField: func(name string) string {
-				return "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: " + name
-			},
-			table: columns.ResourceSlices, answersDeleted: true,
+			unknownField: noSliceField("v1"),
+			table:        columns.ResourceSlices, answersDeleted: true,
 		},
 	}}
+}
+
+// noSliceField is the error for a field that is not selectable.
+func noSliceField(version string) func(name string) string {
+	return func(name string) string {
+		return "field label not supported for resource.k8s.io/" + version + ", Kind=ResourceSlice: " + name
+	}
 }
 
 // dateTaint sets the time of a taint when its effect changes and the client leaves the time as it was.

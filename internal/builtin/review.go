@@ -4,7 +4,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"plinth/internal/builtin/columns"
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/engine"
 )
 
@@ -12,9 +11,9 @@ import (
 // list is always empty.
 func componentStatuses() kind {
 	return kind{
-		name: "componentstatuses", kind: "ComponentStatus", short: "cs", schema: gotypes.Of[corev1.ComponentStatus],
-		list:    gotypes.Of[corev1.ComponentStatusList],
-		cluster: true, verbs: []string{"get", "list"}, deprecated: "v1 ComponentStatus is deprecated in v1.19+",
+		name: "componentstatuses", kind: "ComponentStatus", short: "cs",
+		versions: []version{of[corev1.ComponentStatus, corev1.ComponentStatusList]()},
+		cluster:  true, verbs: []string{"get", "list"}, deprecated: "v1 ComponentStatus is deprecated in v1.19+",
 		table:   columns.ComponentStatuses,
 		special: func(r *engine.Resource) { r.NotFoundAs = "componentstatus" },
 	}

@@ -8,7 +8,6 @@ import (
 	"plinth/internal/addresses"
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/defaults"
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/builtin/validation"
 	"plinth/internal/builtin/warnings"
 	"plinth/internal/engine"
@@ -19,8 +18,8 @@ func services() kind {
 	return kind{
 		name: "services", kind: "Service", short: "svc", categories: []string{"all"},
 		defaults: defaults.Service, rules: validation.Service, warnings: warnings.Service,
-		untouched: statusApart,
-		schema:    gotypes.Of[corev1.Service], list: gotypes.Of[corev1.ServiceList],
+		untouched:  statusApart,
+		versions:   []version{of[corev1.Service, corev1.ServiceList]()},
 		putCreates: true, naming: label,
 		status: statusAndMeta, onCreate: dropInternalPolicy, onUpdate: dropOfOtherType,
 		fields: []selectable{

@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"context"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"plinth/internal/engine"
@@ -37,7 +38,7 @@ func (k *kind) statusOf(r *engine.Resource, validate func(obj, old object.Value)
 		Schema:  r.Schema,
 		Default: r.Default,
 		Warn:    warn,
-		Tables:  !k.plainStatus,
+		Tables:  !k.plainStatus, Clearable: k.clearable, Permit: k.permitStatus,
 		Write: func(old, body object.Value) (object.Value, error) {
 			obj := k.writeStatus(old, body)
 			if r.Default != nil { // defaults of metadata can depend on the spec, which is now the old one
@@ -47,7 +48,7 @@ func (k *kind) statusOf(r *engine.Resource, validate func(obj, old object.Value)
 		},
 	}
 	if validate != nil {
-		s.Validate = func(_, obj, old object.Value) field.ErrorList { return validate(obj, old) }
+		s.Validate = func(_ context.Context, _, obj, old object.Value) field.ErrorList { return validate(obj, old) }
 	}
 	return s
 }

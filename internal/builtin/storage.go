@@ -5,22 +5,22 @@ import (
 
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/defaults"
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/builtin/validation"
 	"plinth/internal/builtin/warnings"
 	"plinth/internal/features"
 )
 
 func storage() group {
-	return group{"storage.k8s.io", "v1", []kind{
+	return group{"storage.k8s.io", []kind{
 		{
-			name: "csidrivers", kind: "CSIDriver", schema: gotypes.Of[storagev1.CSIDriver],
-			list: gotypes.Of[storagev1.CSIDriverList], cluster: true,
+			name: "csidrivers", kind: "CSIDriver",
+			versions: []version{of[storagev1.CSIDriver, storagev1.CSIDriverList]()},
+			cluster:  true,
 			defaults: defaults.CSIDriver, rules: validation.CSIDriver, warnings: warnings.CSIDriver,
 			conditional: true, generation: spec, onCreate: uncounted, table: columns.CSIDrivers, answersDeleted: true,
 		},
 		{
-			name: "csinodes", kind: "CSINode", schema: gotypes.Of[storagev1.CSINode], list: gotypes.Of[storagev1.CSINodeList],
+			name: "csinodes", kind: "CSINode", versions: []version{of[storagev1.CSINode, storagev1.CSINodeList]()},
 			cluster:     true,
 			rules:       validation.CSINode,
 			untouched:   statusAlone,
@@ -29,21 +29,21 @@ func storage() group {
 			table:       columns.CSINodes, answersDeleted: true,
 		},
 		{
-			name: "csistoragecapacities", kind: "CSIStorageCapacity", schema: gotypes.Of[storagev1.CSIStorageCapacity],
-			list:  gotypes.Of[storagev1.CSIStorageCapacityList],
-			rules: validation.CSIStorageCapacity, warnings: warnings.CSIStorageCapacity,
+			name: "csistoragecapacities", kind: "CSIStorageCapacity",
+			versions: []version{of[storagev1.CSIStorageCapacity, storagev1.CSIStorageCapacityList]()},
+			rules:    validation.CSIStorageCapacity, warnings: warnings.CSIStorageCapacity,
 			conditional: true, table: columns.CSIStorageCapacities,
 		},
 		{
-			name: "storageclasses", kind: "StorageClass", short: "sc", schema: gotypes.Of[storagev1.StorageClass],
-			list:     gotypes.Of[storagev1.StorageClassList],
+			name: "storageclasses", kind: "StorageClass", short: "sc",
+			versions: []version{of[storagev1.StorageClass, storagev1.StorageClassList]()},
 			defaults: defaults.StorageClass, rules: validation.StorageClass, warnings: warnings.StorageClass,
 			cluster: true,
 			table:   columns.StorageClasses, answersDeleted: true,
 		},
 		{
-			name: "volumeattachments", kind: "VolumeAttachment", schema: gotypes.Of[storagev1.VolumeAttachment],
-			list:     gotypes.Of[storagev1.VolumeAttachmentList],
+			name: "volumeattachments", kind: "VolumeAttachment",
+			versions: []version{of[storagev1.VolumeAttachment, storagev1.VolumeAttachmentList]()},
 			defaults: defaults.VolumeAttachment, rules: validation.VolumeAttachment,
 			untouched:   statusAlone,
 			cluster:     true,
@@ -51,9 +51,9 @@ func storage() group {
 		},
 		{
 			name: "volumeattributesclasses", kind: "VolumeAttributesClass", short: "vac",
-			rules:  validation.VolumeAttributesClass,
-			schema: gotypes.Of[storagev1.VolumeAttributesClass], list: gotypes.Of[storagev1.VolumeAttributesClassList],
-			cluster: true, table: columns.VolumeAttributesClasses,
+			rules:    validation.VolumeAttributesClass,
+			versions: []version{of[storagev1.VolumeAttributesClass, storagev1.VolumeAttributesClassList]()},
+			cluster:  true, table: columns.VolumeAttributesClasses,
 			answersDeleted: true,
 		},
 	}}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"plinth/internal/access"
 	"plinth/internal/addresses"
 	"plinth/internal/authz"
@@ -17,7 +19,6 @@ import (
 	"plinth/internal/features"
 	"plinth/internal/store"
 	"plinth/object"
-	"plinth/schema"
 )
 
 // Config has the settings of the server on which the built-in types depend.
@@ -39,26 +40,36 @@ type Config struct {
 	// Definitions adds the behaviour of custom resource definitions to their type; nil: they are stored, and do not
 	// define types.
 	Definitions func(r *engine.Resource)
-	// DisabledAdmission are the names of admission plugins that are off.
-	DisabledAdmission []string
+	// Issued is told of each certificate that was issued for a CertificateSigningRequest with a duration, and whether it
+	// is valid for about that duration; nil disables it.
+	Issued func(signer string, honored bool)
+	// Serves says whether a version of a resource is served, given whether it is by default. It is asked once about each
+	// that this release has and no feature gate hides. Nil: those are served that are by default.
+	Serves func(group, version, resource string, byDefault bool) bool
 }
 
 // validation returns the options of the validation.
 func (c *Config) validation() validation.Options {
-	return validation.Options{SloppyAddresses: !c.Features.On(features.StrictIPCIDRValidation), Now: c.Now}
+	return validation.Options{
+		SloppyAddresses:      !c.Features.On(features.StrictIPCIDRValidation),
+		FixedJobResources:    !c.Features.On(features.MutablePodResourcesForSuspendedJobs),
+		FixedJobScheduling:   !c.Features.On(features.MutableSchedulingDirectivesForSuspendedJobs),
+		StatefulSetsRecreate: c.Features.On(features.StatefulSetRecreateStrategy),
+		Now:                  c.Now,
+	}
 }
 
 // groups lists the built-in API groups, in the order in which the reference's discovery has them.
 func groups(c Config) []group {
 	return []group{
-		core(c), apps(), events(c), authentication(c), authorization(c), autoscalingV2(), autoscalingV1(), batch(),
+		core(c), apps(), events(c), authentication(c), authorization(c), autoscaling(), batch(),
 		certificates(c), networking(), policy(), rbac(c), storage(), admissionregistration(), apiextensions(c),
 		scheduling(),
 		coordination(), nodes(), discovery(), resources(c), flowcontrol(), storagemigration(),
 	}
 }
 
-// Resources lists the built-in types, in the order in which the reference's discovery has them.
+// Resources lists the built-in types that are served, in the order in which the reference's discovery has them.
 func Resources(c Config) []*engine.Resource {
 	if c.EventTTL == 0 {
 		c.EventTTL = time.Hour
@@ -66,69 +77,103 @@ func Resources(c Config) []*engine.Resource {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	var all []*engine.Resource
-	var rows []*kind
-	stored := map[string]*engine.Kind{}
+	if c.Serves == nil {
+		c.Serves = func(_, _, _ string, byDefault bool) bool { return byDefault }
+	}
+	b := builder{config: c, stored: map[string]*storedKind{}}
 	for _, g := range groups(c) {
 		for i := range g.kinds {
-			row := &g.kinds[i]
-			r := row.resource(g.name, g.version, c)
-			if !r.Virtual() {
-				row.store(r, stored)
+			if k := &g.kinds[i]; k.on(c.Features) {
+				b.add(g.name, k)
 			}
-			all, rows = append(all, r), append(rows, row)
 		}
 	}
-	c.completeServices(all)
-	for i, r := range all { // now that each knows all its versions
-		r.Resets = rows[i].resets(r, "")
+	c.completeServices(b.resources)
+	for i, r := range b.resources { // now that each knows all its versions
+		r.Resets = b.rows[i].resets(r, "")
 		for _, s := range r.Subresources {
-			s.Resets = rows[i].resets(r, s.Name)
+			s.Resets = b.rows[i].resets(r, s.Name)
 		}
 	}
-	return all
+	return b.resources
 }
 
 // Release is the release of Kubernetes that these types belong to. The stored form of an object may differ between
 // releases.
-const Release = "1.37"
+const Release = "1.37" // current, as text
 
-// store sets the kind of a type. The first row of a kind is the version in which it is stored.
-func (k *kind) store(r *engine.Resource, kinds map[string]*engine.Kind) {
-	path := cmp.Or(k.path, r.Group+"/"+r.Name)
-	r.Stored = kinds[path]
-	if r.Stored == nil {
-		r.StoredAlone(path, "Kubernetes "+Release)
-		r.Stored.TTL, r.Stored.ReferenceStorage = k.ttl, k.referenceStorage
-		kinds[path] = r.Stored
+// builder turns rows into resources.
+type builder struct {
+	config    Config
+	resources []*engine.Resource
+	rows      []*kind // of resources, each in its version
+	stored    map[string]*storedKind
+}
+
+// storedKind is a kind in the store, with the conversions between its versions.
+type storedKind struct {
+	*engine.Kind
+	shapes shapes
+}
+
+// add adds the versions of a kind that are served. A kind of which none is, and none is stable, is left out.
+func (b *builder) add(group string, k *kind) {
+	served, stable := make([]*engine.Resource, len(k.versions)), false
+	rows, virtual := make([]*kind, len(k.versions)), false
+	for i := range k.versions {
+		v := &k.versions[i]
+		rows[i], stable = k.in(v), stable || v.onByDefault()
+		if !v.there() || !b.config.Serves(group, v.name, k.name, v.onByDefault()) {
+			continue
+		}
+		served[i] = rows[i].resource(group, b.config)
+		virtual = virtual || served[i].Virtual()
+		b.resources, b.rows = append(b.resources, served[i]), append(b.rows, rows[i])
+	}
+	found := slices.ContainsFunc(served, func(r *engine.Resource) bool { return r != nil })
+	if virtual || !found && !stable {
 		return
 	}
-	r.Served = engine.VersionOf(r)
-	r.Stored.Versions = append(r.Stored.Versions, r.Served)
-	storage, toStorage, fromStorage := r.Stored.Storage, k.toStorage, k.fromStorage
-	r.Stored.Convert = func(_ context.Context, objects []object.Value, to *engine.Version) ([]object.Value, error) {
-		converted := make([]object.Value, len(objects))
-		for i, obj := range objects {
-			convert := fromStorage
-			if to == storage {
-				convert = toStorage
-			}
-			if converted[i] = obj; obj.At("apiVersion").Str() == to.APIVersion {
-				continue
-			}
-			var err error
-			if converted[i], err = convert(obj); err != nil {
-				return nil, err
-			}
+	b.store(group, k, rows, served)
+}
+
+// store sets the kind in the store of the versions of a row. A row whose path is that of one before it adds its
+// versions to that kind, which is stored in a version of the first row.
+func (b *builder) store(group string, k *kind, rows []*kind, served []*engine.Resource) {
+	versions := make([]*engine.Version, len(rows))
+	for i, row := range rows {
+		r := served[i]
+		if r == nil {
+			r = row.unserved(group, b.config)
 		}
-		return converted, nil
+		versions[i] = engine.VersionOf(r)
+		if i > 0 && k.versions[i].adapt == nil {
+			versions[i].SelectsAs(versions[0])
+		}
+	}
+	path := cmp.Or(k.path, group+"/"+k.name)
+	in := b.stored[path]
+	if in == nil {
+		in = &storedKind{Kind: engine.NewKind(path, versions[k.storage():], "Kubernetes "+Release)}
+		in.Versions, in.TTL, in.ReferenceStorage = nil, k.ttl, k.referenceStorage
+		b.stored[path] = in
+	}
+	in.Versions = append(in.Versions, versions...)
+	for i, r := range served {
+		in.shapes = append(in.shapes, shape{versions[i].APIVersion, k.versions[i].toHub, k.versions[i].fromHub})
+		if r != nil {
+			r.Stored, r.Served = in.Kind, versions[i]
+		}
+	}
+	if len(in.Versions) > 1 {
+		in.Convert = in.shapes.convert
 	}
 }
 
-// group is one API group in one version.
+// group is one API group.
 type group struct {
-	name, version string
-	kinds         []kind
+	name  string
+	kinds []kind
 }
 
 // kind is one row of the table. The zero value of each field is what most types have: they are namespaced, with all
@@ -137,8 +182,9 @@ type kind struct {
 	name, kind string // "deployments", "Deployment"
 	short      string // short names, separated by spaces
 	categories []string
-	schema     func() *schema.Type
-	list       func() *schema.Type // of several objects; nil if objects are never listed
+	versions   []version
+	version    *version        // one of them, of which this copy of the row is (in)
+	gates      []features.Gate // that must be on
 
 	// defaults sets the reference's defaults, and timed those that depend on the time of the request; nil: the kind has
 	// no defaults.
@@ -149,9 +195,7 @@ type kind struct {
 
 	path string        // of the kind in the store; "": that of its group and name
 	ttl  time.Duration // how long an object lives; 0: until it is deleted
-	// toStorage and fromStorage convert between this version and the one that is stored; nil in the stored version.
-	toStorage, fromStorage func(obj object.Value) (object.Value, error)
-	// referenceStorage is the version in which the reference stores the kind, if it does not serve that version.
+	// referenceStorage is the version in which the reference stores the kind, if that is none of versions.
 	referenceStorage string
 
 	cluster     bool     // not in a namespace
@@ -176,6 +220,10 @@ type kind struct {
 	initial func(obj, empty object.Value) object.Value
 	// onStatus changes the object of a write to the status, as the last step; nil: no change.
 	onStatus func(obj, old object.Value) object.Value
+	// clearable are the lists that onStatus keeps if a write to the status leaves them out, and not if it sends [].
+	clearable [][]string
+	// permitStatus is the Permit of the status; nil permits everything.
+	permitStatus func(ctx context.Context, rq *engine.Request, obj, old object.Value) field.ErrorList
 	// onCreate and onUpdate prepare the fields that are specific to the kind, after the status was reset.
 	onCreate func(obj object.Value) object.Value
 	onUpdate func(obj, old object.Value) object.Value
@@ -221,26 +269,37 @@ var allVerbs = []string{"create", "delete", "deletecollection", "get", "list", "
 
 var createOnly = []string{"create"}
 
+// unserved is what is known of a version of the row that is not served: enough to read objects that are stored in it.
+func (k *kind) unserved(group string, c Config) *engine.Resource {
+	r := &engine.Resource{Naming: engine.Naming{Group: group, Version: k.version.name}, Schema: k.version.schema}
+	r.Default = k.defaulting(c.Now)
+	if len(k.fields) > 0 {
+		r.Fields = func(obj object.Value) []store.Pair { return selected(k.fields, obj) }
+	}
+	return r
+}
+
 // resource converts the row to an engine.Resource.
-func (k *kind) resource(group, version string, c Config) *engine.Resource {
-	r := &engine.Resource{
-		Naming: engine.Naming{
-			Group: group, Version: version, Name: k.name, Singular: strings.ToLower(k.kind), Kind: k.kind,
-			ListKind: k.kind + "List", ShortNames: strings.Fields(k.short), Categories: k.categories,
-			Namespaced: !k.cluster, Verbs: k.verbs, Deprecated: k.deprecated,
-		},
-		Writing: engine.Writing{
-			CreateOnUpdate: k.putCreates, UnconditionalUpdate: !k.conditional, ValidateName: k.naming,
-			DeleteReturnsObject: k.answersDeleted, Confidential: k.confidential,
-			Propagation: k.propagation,
-			Default:     k.defaulting(c.Now), Generation: k.generation,
-		},
-		Reading: engine.Reading{
-			UnknownField: k.unknownField, Blank: k.blank, Columns: k.table.Columns, Cells: k.table.Cells,
-			IsDefault: k.table.IsDefault, RowOrder: k.table.RowOrder,
-		},
-		Schema: k.schema,
-		Model:  modelName(group, version, k.kind),
+func (k *kind) resource(group string, c Config) *engine.Resource {
+	r := k.unserved(group, c)
+	r.Naming = engine.Naming{
+		Group: group, Version: k.version.name, Name: k.name, Singular: strings.ToLower(k.kind), Kind: k.kind,
+		ListKind: k.kind + "List", ShortNames: strings.Fields(k.short), Categories: k.categories,
+		Namespaced: !k.cluster, Verbs: k.verbs, Deprecated: k.deprecated,
+	}
+	r.Writing = engine.Writing{
+		CreateOnUpdate: k.putCreates, UnconditionalUpdate: !k.conditional, ValidateName: k.naming,
+		DeleteReturnsObject: k.answersDeleted, Confidential: k.confidential,
+		Propagation: k.propagation,
+		Default:     r.Default, Generation: k.generation,
+	}
+	r.Reading = engine.Reading{
+		Fields: r.Fields, UnknownField: k.unknownField, Blank: k.blank,
+		Columns: k.table.Columns, Cells: k.table.Cells, IsDefault: k.table.IsDefault, RowOrder: k.table.RowOrder,
+	}
+	r.Model = modelName(group, r.Version, k.kind)
+	if !k.version.onByDefault() {
+		r.Deprecated = k.version.deprecated(r.APIVersion(), k.kind)
 	}
 	if r.Verbs == nil {
 		r.Verbs = allVerbs
@@ -248,12 +307,14 @@ func (k *kind) resource(group, version string, c Config) *engine.Resource {
 	if k.naming == nil {
 		r.ValidateName = subdomain
 	}
-	if len(k.fields) > 0 {
-		r.Fields = func(obj object.Value) []store.Pair { return selected(k.fields, obj) }
-	}
 	rules := k.rules.Rules(c.validation())
 	k.features = c.Features
-	r.Validate, r.ValidateUpdate = rules.Create, rules.Update
+	if create := rules.Create; create != nil {
+		r.Validate = func(_ context.Context, obj object.Value) field.ErrorList { return create(obj) }
+	}
+	if update := rules.Update; update != nil {
+		r.ValidateUpdate = func(_ context.Context, obj, old object.Value) field.ErrorList { return update(obj, old) }
+	}
 	r.WarnCreate, r.WarnUpdate, r.WarnDelete = k.warnings.Create, k.warnings.Update, k.warnings.Delete
 	r.PrepareCreate, r.PrepareUpdate = k.prepareCreate, k.prepareUpdate
 	if k.status != noStatus {
@@ -320,7 +381,7 @@ func (k *kind) prepareUpdate(obj, old object.Value) object.Value {
 
 // emptyStatus is the zero value of the status as Go encodes it.
 func (k *kind) emptyStatus() object.Value {
-	if status := k.schema().Zero().At("status"); !status.IsNull() {
+	if status := k.version.schema().Zero().At("status"); !status.IsNull() {
 		return status
 	}
 	return object.MapOf()

@@ -2,6 +2,7 @@ package cel
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"slices"
 	"strings"
@@ -199,6 +200,26 @@ func TestContextEnds(t *testing.T) {
 	cancel()
 	errs, _ := Compile(structural(t, widgets)).Validate(ctx, parsed(t, `spec: {min: 1, max: 2}`), object.Nil, nil)
 	same(t, "ended", lines(errs), []string{"spec: Internal error: context canceled"})
+}
+
+// A check of rules ends when it is told to.
+//
+// SPEC: WRITE-7
+func TestCheckStops(t *testing.T) {
+	typ := structural(t, `{type: object, x-kubernetes-validations: [`+strings.Repeat(`{rule: nope},`, 49)+`{rule: nope}]}`)
+	if errs := Check(typ, nil, CheckOptions{}); len(errs) != 50 {
+		t.Errorf("%d errors, want 50", len(errs))
+	}
+	left := 5
+	stop := func() error {
+		if left--; left < 0 {
+			return errors.New("too late")
+		}
+		return nil
+	}
+	if errs := Check(typ, nil, CheckOptions{Stop: stop}); len(errs) != 5 {
+		t.Errorf("%d errors, want 5", len(errs))
+	}
 }
 
 // Rules are found below lists and maps for which the schema specifies nothing else.

@@ -29,6 +29,9 @@ type CheckOptions struct {
 	// expressions may use all functions of this version; others only those that the previous version has, too. Nil: no
 	// expression is stored.
 	Stored func(expression string, message bool) bool
+	// Stop is asked before each rule: to compile one takes as long as to validate an object. If it returns an error,
+	// the check ends, and its errors mean nothing. Nil: it runs to its end.
+	Stop func() error
 }
 
 // Check returns the errors of a custom type's rules. path is the path of its schema. An error is a rule that does not
@@ -182,6 +185,9 @@ func (k *check) rules(s *node, rules []schema.Rule) {
 	}
 	c := newCompiler(self)
 	for i := range rules {
+		if k.Stop != nil && k.Stop() != nil {
+			return
+		}
 		is := stored{}
 		if k.Stored != nil {
 			is = stored{k.Stored(rules[i].Rule, false), k.Stored(rules[i].MessageExpression, true)}

@@ -20,24 +20,24 @@ import (
 // aggregator is the name of the controller, and its field manager.
 const aggregator = "clusterrole-aggregation-controller"
 
-// Aggregation sets the rules of each ClusterRole with an aggregationRule to those of the ClusterRoles that it selects
-// (AUTH-2), as the reference's controller of the same name does. A role that has such a rule is called a sum here.
+// Aggregation sets the rules of each aggregated role, which is a ClusterRole with an aggregationRule, to those of the
+// ClusterRoles that its selectors select (AUTH-2), as the reference's controller of the same name does.
 //
-// The problem: a sum may select other sums, so a change of one role may change many, and which ones is not recorded.
-// The obvious way, which is the reference's, gives each sum the rules that the selected roles have at the moment, and
-// begins again after each change. A chain of n sums then takes n rounds, and in a cycle, where each sum gets the rules
-// that its predecessor had, the writes may never end.
+// Problem: an aggregated role may select other aggregated roles, so the change of one role may change many others, and
+// it is not recorded which. The reference gives each aggregated role the rules that the selected roles have at that
+// moment, and starts again after each change. A chain of n aggregated roles then takes n rounds, and in a cycle, where
+// each role gets the rules that its predecessor had, the writes may never end.
 //
-// Here, after any change, one pass goes over all sums, as these are few (Kubernetes has three). It writes a sum after
-// those that it selects, depth first, and reads the rules of a sum that it has not yet written, which closes a cycle,
-// as they are:
+// Here, one pass after any change visits all aggregated roles, which are few (Kubernetes has three). It visits them
+// depth first: a role is written after the aggregated roles that it selects. Where that closes a cycle, the selected
+// role has not been written yet, and its present rules are used:
 //
 //	rules(s) = ∪ rules(r) over the roles r that s selects, by selector, then by name, without duplicates
-//	r is a sum that s selects, and does not lead back to s  ⇒  rules(r) is written before rules(s)
+//	s selects the aggregated role r, and r does not lead back to s  ⇒  rules(r) is written before rules(s)
 //
-// Passes converge. Without a cycle, the second pass makes no change. In a cycle the sum that is visited first keeps its
-// rules, since they propagate back to it, and gets those of all others; so its rules only grow, and each pass
-// propagates them one step further, until all sums of the cycle have the same.
+// Passes converge. Without a cycle, the second pass makes no change. In a cycle the role that is visited first keeps
+// its rules, since they propagate back to it, and gets those of all others; so its rules only grow, and each pass
+// propagates them one step further, until all roles of the cycle have the same.
 type Aggregation struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
@@ -65,7 +65,7 @@ type aggregationPass struct {
 	roles map[string]*engine.Object // the newest version of each role that was read or written, by name
 
 	names   []string        // of roles, sorted, for this pass
-	visited map[string]bool // the sums that this pass has begun
+	visited map[string]bool // the aggregated roles that this pass has begun
 	failed  []error
 }
 
@@ -102,7 +102,8 @@ func (p *aggregationPass) aggregate(ctx context.Context) error {
 	return errors.Join(p.failed...)
 }
 
-// visit updates a role if it is a sum, after the sums that it selects. A sum that was visited before is skipped.
+// visit updates a role if it is an aggregated one, after the aggregated roles that it selects. A role that was visited
+// before is skipped.
 func (p *aggregationPass) visit(ctx context.Context, name string) {
 	if p.visited[name] || !bytes.Contains(p.roles[name].Data, []byte(`"aggregationRule":{`)) {
 		return

@@ -82,16 +82,22 @@ func (t *taskObject) examine(ctx context.Context, known notes) error {
 	}
 	refs := references(t.head)
 	by := map[ownerState][]reference{}
+	var absent []reference
 	var failed error
 	for _, ref := range refs {
 		where, err := t.find(ctx, t.o, ref, known.gone)
-		if known.seen && (errors.Is(err, errInNamespace) || err == nil && where == ownerGone) {
-			t.reportNamespace(ctx, ref)
+		if errors.Is(err, errInNamespace) || err == nil && where == ownerGone {
+			absent = append(absent, ref)
 		}
 		if err != nil && failed == nil {
 			failed = err
 		}
 		by[where] = append(by[where], ref)
+	}
+	if known.seen && len(absent) > 0 {
+		if err := t.reportNamespaces(ctx, absent); err != nil {
+			return err
+		}
 	}
 	switch {
 	case errors.Is(failed, errNotServed) || errors.Is(failed, errInNamespace):
@@ -386,28 +392,54 @@ func (t *taskObject) leave(ctx context.Context, dependent engine.Key) (err error
 	return err
 }
 
-// reportNamespace writes an Event if the object names an owner that exists, but in another namespace, as the
-// reference does.
-func (t *taskObject) reportNamespace(ctx context.Context, ref reference) {
+const (
+	// maxReported is the number of references of one object that are looked for in other namespaces: the reference's
+	// recorder sends as many Events of one object at once.
+	maxReported = 25
+	// lookupsPerWrite is the number of look-ups that count as a write in the pace of the collector.
+	lookupsPerWrite = 100
+)
+
+// reportNamespaces writes an Event for each reference to an owner that exists, but in another namespace, as the
+// reference does; refs are those whose owner is not in the namespace of the object.
+//
+// The reference finds an owner by its UID. The store has no such index, so the name is looked up in every namespace:
+// references × namespaces look-ups for each object that a client creates, which may have thousands of references. So
+// the references are bounded, and the look-ups are a part of the collector's pace.
+func (t *taskObject) reportNamespaces(ctx context.Context, refs []reference) error {
 	types := t.Registry.Now()
-	of, namespaces, events := t.ownerResource(ref), types.Find("", "v1", "namespaces"), types.Find("", "v1", "events")
-	if of == nil || !of.Namespaced || namespaces == nil || events == nil {
-		return
+	namespaces, events := types.Find("", "v1", "namespaces"), types.Find("", "v1", "events")
+	if namespaces == nil || events == nil {
+		return nil
 	}
 	list, err := t.Engine.List(ctx, &engine.Request{Resource: namespaces}, engine.ListOptions{})
 	if err != nil {
-		return
+		return nil
 	}
-	elsewhere := false
-	for namespace := range list.Items {
-		o, err := t.Engine.Stored(ctx, of.Key(namespace.Key.Name, ref.name))
-		if elsewhere = err == nil && o != nil && o.Sidecar.UID == ref.uid; elsewhere {
-			break
+	lookups := 0
+	for _, ref := range refs[:min(len(refs), maxReported)] {
+		of := t.ownerResource(ref)
+		if of == nil || !of.Namespaced {
+			continue
+		}
+		for namespace := range list.Items {
+			if lookups++; lookups%lookupsPerWrite == 0 {
+				if err := t.pace.Wait(ctx); err != nil {
+					return err
+				}
+			}
+			o, err := t.Engine.Stored(ctx, of.Key(namespace.Key.Name, ref.name))
+			if err == nil && o != nil && o.Sidecar.UID == ref.uid {
+				t.reportNamespace(ctx, ref, events)
+				break
+			}
 		}
 	}
-	if !elsewhere {
-		return
-	}
+	return nil
+}
+
+// reportNamespace writes the Event for one reference.
+func (t *taskObject) reportNamespace(ctx context.Context, ref reference, events *engine.Resource) {
 	rq := t.request()
 	namespace := rq.Namespace
 	if namespace == "" {

@@ -22,9 +22,9 @@ import (
 // Each object that is being deleted has a separate worker, so that one that cannot be emptied (a webhook does not
 // answer) does not delay the others. A worker makes a pass over the contents, and then waits until some of what is
 // left has changed: it watches the types that have objects left, in that namespace, from the revision at which the
-// pass counted them. The obvious way, to list everything again every few seconds, costs as much for objects that are
-// stuck as for those that make progress, and is late. Here lists are not repeated by the clock, and while no object is
-// being deleted the only watch is the one of the objects themselves.
+// pass counted them. Listing everything again every few seconds costs as much for objects that are stuck as for those
+// that make progress, and is late. Here lists are not repeated by the clock, and while no object is being deleted the
+// only watch is the one of the objects themselves.
 type emptier struct {
 	engine *engine.Engine
 	logger *slog.Logger

@@ -97,8 +97,7 @@ func (f *follower) look(ctx context.Context, of *engine.Resource, a *dueSync, la
 	later[a.o.Key.Name] = a
 }
 
-// nextUntil waits for events until the next time at which sync is due. A Next that ends at that time has dropped no
-// event: it could drop those that a webhook was converting, and the types of followers are not converted by webhooks.
+// nextUntil waits for events until the next time at which sync is due.
 func nextUntil(ctx context.Context, watch *engine.Watch, later map[string]*dueSync) ([]engine.Event, error) {
 	if len(later) == 0 {
 		return watch.Next(ctx)
@@ -111,9 +110,5 @@ func nextUntil(ctx context.Context, watch *engine.Watch, later map[string]*dueSy
 	}
 	short, cancel := context.WithDeadline(ctx, first)
 	defer cancel()
-	events, err := watch.Next(short)
-	if err != nil && ctx.Err() == nil && short.Err() != nil {
-		return nil, nil
-	}
-	return events, err
+	return watch.NextUntil(ctx, short)
 }

@@ -43,10 +43,10 @@ import (
 // in a state that shows both: if the owner was deleted first, the dependent is examined when it is created; if the
 // dependent was created first, the index has it when the owner is deleted.
 //
-// The obvious way, to follow the changes alone, fails after a restart: a server that is killed after the deletion of an
-// owner and before that of its dependents would never delete these. So all objects with references are examined at the
-// start, when the history no longer reaches back to the collector, and when the type of an owner that was not served
-// is served. This reads only the metadata of those objects.
+// Following the changes alone is not enough after a restart: a server that is killed after the deletion of an owner and
+// before that of its dependents would never delete these. So all objects with references are examined at the start,
+// when the history no longer reaches back to the collector, and when the type of an owner that was not served is
+// served. This reads only the metadata of those objects.
 //
 // Memory does not grow with the number of objects. It holds the objects that wait for dependents, the types of owners
 // that are not served, and the tasks on the worklist.

@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
+	"plinth/internal/store"
 	"plinth/object"
 )
 
@@ -27,7 +29,12 @@ type garbageBench struct {
 
 func newGarbageBench(t *testing.T) *garbageBench {
 	t.Helper()
-	y := &garbageBench{bench: newBench(t), uids: map[string]string{}}
+	return garbageBenchOn(newBench(t))
+}
+
+func garbageBenchOn(b *bench) *garbageBench {
+	b.Helper()
+	y := &garbageBench{bench: b, uids: map[string]string{}}
 	for _, name := range []string{"default", "n"} {
 		y.create("namespaces", "", `{"metadata":{"name":"`+name+`"}}`)
 	}
@@ -360,6 +367,47 @@ func TestGarbageReportsNamespaces(t *testing.T) {
 	}
 	if left := strings.Join(y.left(), " "); left != "/c[n/a] a b[a] n/a" {
 		t.Errorf("left %s", left)
+	}
+}
+
+// counted is a writer that counts the look-ups of single objects: a store asks a writer that it does not know whether
+// each of them is current. Lists ask with the zero key.
+type counted struct {
+	lookups atomic.Int64
+}
+
+func (c *counted) Fresh(ctx context.Context, k store.Key, sure bool) (bool, error) {
+	if k != (store.Key{}) {
+		c.lookups.Add(1)
+	}
+	return true, nil
+}
+
+// An object with thousands of references to owners that do not exist is not looked for in every namespace as often.
+//
+// SPEC: DEL-5
+func TestManyDanglingReferences(t *testing.T) {
+	const refs, namespaces = 5000, 50
+	writer := &counted{}
+	y := garbageBenchOn(newBenchOn(t, func(s *store.Store) { s.Others = writer }))
+	for i := range namespaces {
+		y.create("namespaces", "", fmt.Sprintf(`{"metadata":{"name":"n%d"}}`, i))
+	}
+	owners := make([]string, refs)
+	for i := range owners {
+		owners[i] = fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","name":"o%d","uid":"u%d"}`, i, i)
+	}
+	y.collect()
+	y.wait()
+	before := writer.lookups.Load()
+	y.create("configmaps", "default", `{"metadata":{"name":"a","ownerReferences":[`+strings.Join(owners, ",")+`]}}`)
+	y.wait()
+	if _, err := y.Get(t.Context(), y.of("a"), ""); !apierr.Is(err, apierr.NotFound) {
+		t.Errorf("the object is left: %v", err)
+	}
+	// Each reference is looked up twice in the object's namespace: when the change is read, and when it is examined.
+	if n := writer.lookups.Load() - before; n > 2*refs+maxReported*(namespaces+2)+100 {
+		t.Errorf("%d look-ups for %d references and %d namespaces", n, refs, namespaces+2)
 	}
 }
 

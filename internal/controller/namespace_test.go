@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"plinth/internal/admission"
 	"plinth/internal/apierr"
 	"plinth/internal/builtin"
 	"plinth/internal/engine"
@@ -32,14 +33,22 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
+	return newBenchOn(t, func(*store.Store) {})
+}
+
+// newBenchOn is newBench with a store that change has changed.
+func newBenchOn(t *testing.T, change func(*store.Store)) *bench {
+	t.Helper()
 	b := &bench{T: t, registry: engine.NewRegistry(builtin.Resources(builtin.Config{EventTTL: time.Hour}))}
 	s, err := store.Open(store.Config{Log: memlog.New(), Describe: engine.Describe(b.registry)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
+	change(s)
 	b.store = s
-	b.Engine = engine.New(engine.Config{Store: s, Registry: b.registry, Now: func() time.Time {
+	plugins := admission.New(admission.Selection{})
+	b.Engine = engine.New(engine.Config{Store: s, Registry: b.registry, Admission: plugins, Now: func() time.Time {
 		b.mu.Lock()
 		f := b.between
 		b.between = nil

@@ -19,8 +19,7 @@ type worklist struct {
 	ctx     context.Context
 	mu      sync.Mutex
 	items   map[task]*workItem
-	ready   []*workItem // items in state queued, oldest first, beginning at index first
-	first   int
+	ready   []*workItem // items in state queued, oldest first
 	running int
 	work    sync.WaitGroup
 }
@@ -108,10 +107,10 @@ func (w *worklist) queue(item *workItem) {
 func (w *worklist) run() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for w.first < len(w.ready) && w.ctx.Err() == nil {
-		item := w.ready[w.first]
-		w.ready[w.first] = nil
-		w.first++
+	for len(w.ready) > 0 && w.ctx.Err() == nil {
+		item := w.ready[0]
+		w.ready[0] = nil
+		w.ready = w.ready[1:] // append drops what is before it when it needs more room
 		item.state, item.again = working, false
 		known := item.notes
 		item.notes = notes{}
@@ -120,8 +119,8 @@ func (w *worklist) run() {
 		w.mu.Lock()
 		w.done(item, known, err)
 	}
-	if w.first == len(w.ready) {
-		w.ready, w.first = nil, 0
+	if len(w.ready) == 0 {
+		w.ready = nil
 	}
 	w.running--
 }

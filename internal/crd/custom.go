@@ -1,6 +1,7 @@
 package crd
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,7 +13,6 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/engine"
-	"plinth/merge"
 	"plinth/object"
 )
 
@@ -62,25 +62,21 @@ func (c *custom) generation(obj object.Value) object.Value {
 }
 
 // status is the status subresource, which writes only the status.
-func (c *custom) status(r *engine.Resource, spec object.Value) *engine.Subresource {
-	resets := map[string]merge.Set{}
-	for _, v := range spec.At("versions").Items() {
-		if !v.At("subresources", "status").IsNull() {
-			resets[r.Group+"/"+v.At("name").Str()] = merge.Fields("metadata", "spec")
-		}
-	}
+func (c *custom) status(r *engine.Resource, all *common) *engine.Subresource {
 	return &engine.Subresource{
 		Name: "status", Group: r.Group, Version: r.Version, Kind: r.Kind, Verbs: subresourceVerbs, Tables: true,
-		Schema: r.Schema, Model: r.Model, Default: r.Default, Resets: resets,
-		Write:    func(old, body object.Value) (object.Value, error) { return keepStatus(old, body), nil },
-		Validate: func(_, obj, old object.Value) field.ErrorList { return c.validateStatus(obj, old) },
+		Schema: r.Schema, Model: r.Model, Default: r.Default, Resets: all.resets,
+		Write: func(old, body object.Value) (object.Value, error) { return keepStatus(old, body), nil },
+		Validate: func(ctx context.Context, _, obj, old object.Value) field.ErrorList {
+			return c.validateStatus(ctx, obj, old)
+		},
 	}
 }
 
 // validate returns the errors of a custom object, without those of its metadata and its CEL rules. old is null for a
 // new object.
-func (c *custom) validate(obj, old object.Value) field.ErrorList {
-	errs := c.typ.get().Validate(obj, old)
+func (c *custom) validate(ctx context.Context, obj, old object.Value) field.ErrorList {
+	errs := c.typ.get().Validate(obj, old, ctx.Err)
 	if c.scaleErrors != nil {
 		errs = append(errs, c.scaleErrors(obj)...)
 	}
@@ -88,8 +84,8 @@ func (c *custom) validate(obj, old object.Value) field.ErrorList {
 }
 
 // validateStatus is validate for writes of the status: it checks only the status.
-func (c *custom) validateStatus(obj, old object.Value) field.ErrorList {
-	errs := c.typ.get().ValidateStatus(obj, old)
+func (c *custom) validateStatus(ctx context.Context, obj, old object.Value) field.ErrorList {
+	errs := c.typ.get().ValidateStatus(obj, old, ctx.Err)
 	if c.scaleStatusErrors != nil {
 		errs = append(errs, c.scaleStatusErrors(obj)...)
 	}

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apimachinery/pkg/version"
+	kubeversion "k8s.io/apimachinery/pkg/version"
 
 	"plinth/internal/access"
 	"plinth/internal/cel"
@@ -54,17 +54,23 @@ func (d *Definitions) Complete(r *engine.Resource) {
 		return withStoredVersion(prepareCreate(obj, by))
 	}
 	r.PrepareUpdate = func(obj, old object.Value) object.Value { return withStoredVersion(prepareUpdate(obj, old)) }
-	o := func() validation.Options {
-		return validation.Options{Metadata: d.types.metadata(), CheckRules: checkRules,
-			CheckDefaultRules: checkDefaultRules, RuleBudget: cel.Budget}
+	o := func(ctx context.Context) validation.Options {
+		return validation.Options{
+			Metadata: d.types.metadata(), Stop: ctx.Err, RuleBudget: cel.Budget,
+			CheckRules: checkRules,
+			CheckDefaultRules: func(t *schema.Type, path *field.Path, v object.Value, budget int64) (field.ErrorList, int64) {
+				return cel.Compile(t).ValidateDefault(ctx, path, v, budget)
+			},
+		}
 	}
 	r.NameOf = validation.Names
 	r.WarnCreate = func(obj, _ object.Value) []string { return definitionWarnings(obj, object.Nil) }
 	r.WarnUpdate = definitionWarnings
-	r.Validate = func(obj object.Value) field.ErrorList { return validation.Validate(obj, o()) }
-	r.ValidateUpdate = func(obj, old object.Value) field.ErrorList { return validation.ValidateUpdate(obj, old, o()) }
-	r.Subresource("status").Validate = func(_, obj,
-		old object.Value) field.ErrorList {
+	r.Validate = func(ctx context.Context, obj object.Value) field.ErrorList { return validation.Validate(obj, o(ctx)) }
+	r.ValidateUpdate = func(ctx context.Context, obj, old object.Value) field.ErrorList {
+		return validation.ValidateUpdate(obj, old, o(ctx))
+	}
+	r.Subresource("status").Validate = func(_ context.Context, _, obj, old object.Value) field.ErrorList {
 		return validation.ValidateStatusUpdate(obj, old)
 	}
 }
@@ -81,11 +87,6 @@ func definitionPropagation(obj object.Value, o engine.DeleteOptions) engine.Prop
 // checkRules adapts cel.Check to validation.
 func checkRules(t *schema.Type, path *field.Path, o validation.RuleOptions) field.ErrorList {
 	return cel.Check(t, path, cel.CheckOptions(o))
-}
-
-// checkDefaultRules runs the rules of a schema node on its default.
-func checkDefaultRules(t *schema.Type, path *field.Path, v object.Value, budget int64) (field.ErrorList, int64) {
-	return cel.Compile(t).ValidateDefault(context.Background(), path, v, budget)
 }
 
 // withStoredVersion adds the storage version to status.storedVersions.
@@ -146,9 +147,11 @@ func end(k *engine.Kind) {
 
 // origin has what determines the types of a definition.
 type origin struct {
+	uid         string // of the definition
 	spec        uint64 // a hash of the spec, valid in this process
 	names       names
 	terminating bool
+	established bool
 	types       []*lazyType // of all versions
 }
 
@@ -156,21 +159,25 @@ var seed = maphash.MakeSeed()
 
 func originOf(v *store.Version, obj object.Value) *origin {
 	return &origin{
-		spec: maphash.Bytes(seed, object.MemberText(v.Data, "spec")), names: namesOf(obj.At("status", "acceptedNames")),
-		terminating: isTrue(obj.At("status"), "Terminating"),
+		uid: v.Sidecar.UID, spec: maphash.Bytes(seed, object.MemberText(v.Data, "spec")),
+		names: namesOf(obj.At("status", "acceptedNames")), terminating: isTrue(obj.At("status"), "Terminating"),
+		established: isTrue(obj.At("status"), "Established"),
 	}
 }
 
 func (o *origin) equal(other *origin) bool {
-	return o.terminating == other.terminating && o.spec == other.spec && o.names.equal(&other.names)
+	return o.uid == other.uid && o.terminating == other.terminating && o.established == other.established &&
+		o.spec == other.spec && o.names.equal(&other.names)
 }
 
-// sameForm says whether objects have the same form by two states of a definition. Then watches can continue: the
-// objects that they have sent are still valid. Schemas are only compared when a definition changes, which is rare.
+// sameForm says whether objects have the same form by two states of one definition. Then watches can continue: the
+// objects that they have sent are still valid. Schemas are only compared when the spec of a definition changes, which
+// is rare: its deletion does not change it.
 func sameForm(was, is *engine.Kind) bool {
 	a, b := was.Origin.(*origin), is.Origin.(*origin)
-	return was.Path == is.Path && a.names.kind == b.names.kind && was.Storage.APIVersion == is.Storage.APIVersion &&
-		slices.EqualFunc(a.types, b.types, func(x, y *lazyType) bool { return x.stamp() == y.stamp() })
+	return was.DefinitionUID == is.DefinitionUID && was.Path == is.Path && a.names.kind == b.names.kind &&
+		was.Storage.APIVersion == is.Storage.APIVersion && (a.spec == b.spec ||
+		slices.EqualFunc(a.types, b.types, func(x, y *lazyType) bool { return x.stamp() == y.stamp() }))
 }
 
 // Stored returns the type of a definition's objects in their storage version, even if that is not served; nil if the
@@ -197,26 +204,27 @@ type custom struct {
 
 // kind creates the types of a definition. It returns the Resource of each served version, and that of the storage
 // version, which need not be served.
-func (d *Definitions) kind(v *store.Version, obj object.Value, from *origin) (all []*engine.Resource,
+func (d *Definitions) kind(v *store.Version, obj object.Value, from *origin) (versions []*engine.Resource,
 	stored *engine.Resource) {
 	spec := obj.At("spec")
 	group := spec.At("group").Str()
+	all := commonOf(v, obj)
 	k := &engine.Kind{
-		Path: group + "/" + from.names.plural, Definition: v.Key, Life: engine.NewLife(v.Revision), Custom: true,
-		Origin: from,
+		Path: group + "/" + from.names.plural, Definition: v.Key, DefinitionUID: v.Sidecar.UID,
+		Life: engine.NewLife(v.Revision), Custom: true, Origin: from,
 	}
 	for i, version := range spec.At("versions").Items() {
 		apiVersion := group + "/" + version.At("name").Str()
 		c := &custom{
 			group: group, apiVersion: apiVersion,
-			typ:       &lazyType{of: &d.types, version: v, index: i, apiVersion: apiVersion},
+			typ:       &lazyType{of: &d.types, written: all.written, index: i, apiVersion: apiVersion},
 			hasStatus: !version.At("subresources", "status").IsNull(),
 
 			scaleErrors: validateScale(version), scaleStatusErrors: validateScaleStatus(version),
 		}
 		c.rules = d.rules.Rules(c.typ.get)
 		from.types = append(from.types, c.typ)
-		r := c.resource(obj, version, from)
+		r := c.resource(obj, version, from, all)
 		r.Stored, r.Served = k, engine.VersionOf(r)
 		k.Versions = append(k.Versions, r.Served)
 		if version.At("storage").Bool() {
@@ -224,13 +232,37 @@ func (d *Definitions) kind(v *store.Version, obj object.Value, from *origin) (al
 			k.StampOf = sync.OnceValue(c.typ.stamp)
 		}
 		if version.At("served").Bool() {
-			all = append(all, r)
+			versions = append(versions, r)
 		}
 	}
 	if len(k.Versions) > 1 {
 		k.Convert = d.conversion(obj)
 	}
-	return all, stored
+	return versions, stored
+}
+
+// common has what the versions of a definition share. It is made once: a definition may have thousands of versions.
+type common struct {
+	written  *written
+	resets   map[string]merge.Set // of the status subresource, by apiVersion
+	replicas merge.Replicas       // of the scale subresource
+	newest   string               // the name of the newest served version that is not deprecated; "" if there is none
+}
+
+func commonOf(v *store.Version, obj object.Value) *common {
+	c := &common{written: &written{version: v}, resets: map[string]merge.Set{}, replicas: replicasOf(obj)}
+	group := obj.At("spec", "group").Str()
+	for _, version := range obj.At("spec", "versions").Items() {
+		name := version.At("name").Str()
+		if !version.At("subresources", "status").IsNull() {
+			c.resets[group+"/"+name] = merge.Fields("metadata", "spec")
+		}
+		if version.At("served").Bool() && !version.At("deprecated").Bool() &&
+			(c.newest == "" || kubeversion.CompareKubeAwareVersionStrings(c.newest, name) < 0) {
+			c.newest = name
+		}
+	}
+	return c
 }
 
 // The verbs of custom resources in discovery.
@@ -241,16 +273,17 @@ var (
 )
 
 // resource is the engine's row for one version.
-func (c *custom) resource(definition, version object.Value, from *origin) *engine.Resource {
+func (c *custom) resource(definition, version object.Value, from *origin, all *common) *engine.Resource {
 	spec, has := definition.At("spec"), &from.names
 	r := &engine.Resource{
 		Naming: engine.Naming{
 			Group: c.group, Version: version.At("name").Str(), Name: has.plural, Singular: has.singular,
 			Kind: has.kind, ListKind: has.listKind, ShortNames: has.short, Categories: has.categories,
-			Namespaced: spec.At("scope").Str() == "Namespaced", Verbs: allVerbs, Deprecated: deprecation(spec, version),
+			Namespaced: spec.At("scope").Str() == "Namespaced", Verbs: allVerbs, Unlisted: !from.established,
+			Deprecated: deprecation(spec, version, all),
 		},
 		Schema:  c.typ.get,
-		Written: c.typ.written,
+		Written: c.typ.parse,
 		Model:   modelName(c.group, version.At("name").Str(), has.kind),
 	}
 	if from.terminating {
@@ -260,25 +293,25 @@ func (c *custom) resource(definition, version object.Value, from *origin) *engin
 	r.Default = func(obj object.Value) object.Value { return c.typ.get().Default(obj) }
 	r.PrepareCreate, r.PrepareUpdate = c.prepareCreate, c.prepareUpdate
 	r.Generation = c.generation
-	r.Validate = func(obj object.Value) field.ErrorList { return c.validate(obj, object.Nil) }
+	r.Validate = func(ctx context.Context, obj object.Value) field.ErrorList { return c.validate(ctx, obj, object.Nil) }
 	r.ValidateUpdate = c.validate
 	r.Rules = c.rules.Validate
 	r.WarnCreate = func(obj, _ object.Value) []string { return finalizerWarnings(obj, object.Nil) }
 	r.WarnUpdate = finalizerWarnings
 	r.Columns, r.Cells = columnsOf(version)
 	r.Fields, r.UnknownField = selectableOf(version), unknownField
-	if s := scaleOf(definition, version, c.validate); s != nil {
-		r.Subresources = append(r.Subresources, s)
-	}
 	if c.hasStatus {
 		r.Resets = map[string]merge.Set{c.apiVersion: merge.Fields("status")}
-		r.Subresources = append(r.Subresources, c.status(r, spec))
+		r.Subresources = append(r.Subresources, c.status(r, all))
+	}
+	if s := scaleOf(version, all, c.validate); s != nil {
+		r.Subresources = append(r.Subresources, s)
 	}
 	return r
 }
 
 // deprecation is the warning for requests to a version; "" if it is not deprecated.
-func deprecation(spec, v object.Value) string {
+func deprecation(spec, v object.Value, all *common) string {
 	if !v.At("deprecated").Bool() {
 		return ""
 	}
@@ -287,17 +320,8 @@ func deprecation(spec, v object.Value) string {
 	}
 	group, kind, name := spec.At("group").Str(), spec.At("names", "kind").Str(), v.At("name").Str()
 	text := fmt.Sprintf("%s/%s %s is deprecated", group, name, kind)
-	newest := ""
-	for _, o := range spec.At("versions").Items() {
-		other := o.At("name").Str()
-		if o.At("served").Bool() && !o.At("deprecated").Bool() && version.CompareKubeAwareVersionStrings(name,
-			other) < 0 &&
-			(newest == "" || version.CompareKubeAwareVersionStrings(newest, other) < 0) {
-			newest = other
-		}
-	}
-	if newest != "" {
-		text += fmt.Sprintf("; use %s/%s %s", group, newest, kind)
+	if all.newest != "" && kubeversion.CompareKubeAwareVersionStrings(name, all.newest) < 0 {
+		text += fmt.Sprintf("; use %s/%s %s", group, all.newest, kind)
 	}
 	return text
 }

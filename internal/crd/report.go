@@ -130,7 +130,11 @@ func (d *nameDecision) statusOf(obj object.Value, name string) object.Value {
 		}
 	default:
 		set("NamesAccepted", "True", "NoConflicts", "no conflicts found")
-		if !established {
+		switch {
+		case established:
+		case validation.BadCABundle(obj.At("spec", "conversion", "webhook", "clientConfig")) != nil:
+			set("Established", "False", "InvalidCABundle", "The conversion webhook CABundle is invalid")
+		default:
 			set("Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
 		}
 	}

@@ -1,6 +1,7 @@
 package crd
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"strings"
@@ -35,7 +36,7 @@ const notWanted = math.MinInt32
 // scaleOf is the scale subresource of a version; nil if it has none. validate validates an object that was changed by
 // a Scale.
 func scaleOf(
-	definition, version object.Value, validate func(obj, old object.Value) field.ErrorList,
+	version object.Value, all *common, validate func(ctx context.Context, obj, old object.Value) field.ErrorList,
 ) *engine.Subresource {
 	p, ok := scalePathsOf(version)
 	if !ok {
@@ -69,10 +70,12 @@ func scaleOf(
 			}
 			return setAt(obj, object.IntOf(n), split(p.wanted))
 		},
-		Replicas: replicasOf(definition), Columns: columns, Cells: cells,
+		Replicas: all.replicas, Columns: columns, Cells: cells,
 	}
 	sub := s.Subresource()
-	sub.Validate = func(_, obj, old object.Value) field.ErrorList { return validate(obj, old) }
+	sub.Validate = func(ctx context.Context, _, obj, old object.Value) field.ErrorList {
+		return validate(ctx, obj, old)
+	}
 	return sub
 }
 

@@ -1,6 +1,7 @@
 package crd
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -31,7 +32,8 @@ func TestScale(t *testing.T) {
 	definition := parse(t, scalable)
 	versions := definition.At("spec", "versions").Items()
 	refused := field.ErrorList{field.Required(field.NewPath("spec"), "")}
-	s := scaleOf(definition, versions[0], func(_, _ object.Value) field.ErrorList { return refused })
+	s := scaleOf(versions[0], commonOf(nil, definition),
+		func(_ context.Context, _, _ object.Value) field.ErrorList { return refused })
 	for _, c := range []struct{ obj, view, base string }{
 		{
 			`{"metadata":{"name":"a","namespace":"n","uid":"u","labels":{"x":"y"}},"spec":{"replicas":3},"status":{"replicas":2,"selector":"a=b"}}`,
@@ -66,10 +68,10 @@ func TestScale(t *testing.T) {
 			t.Errorf("what changes of %s begin with:\nhave %s\nwant %s", c.obj, got, c.base)
 		}
 	}
-	if got := s.Validate(object.Nil, object.Nil, object.Nil); len(got) != 1 || got[0] != refused[0] {
+	if got := s.Validate(t.Context(), object.Nil, object.Nil, object.Nil); len(got) != 1 || got[0] != refused[0] {
 		t.Errorf("the object is not validated: %v", got)
 	}
-	if scaleOf(definition, versions[2], nil) != nil {
+	if scaleOf(versions[2], commonOf(nil, definition), nil) != nil {
 		t.Error("a version without a Scale has one")
 	}
 	path := func(names ...string) (p merge.Path) {
@@ -88,7 +90,7 @@ func TestScale(t *testing.T) {
 // SPEC: URI-7, EXT-1
 func TestSetReplicas(t *testing.T) {
 	definition := parse(t, scalable)
-	s := scaleOf(definition, definition.At("spec", "versions").Items()[1], nil)
+	s := scaleOf(definition.At("spec", "versions").Items()[1], commonOf(nil, definition), nil)
 	for _, c := range []struct{ obj, body, want string }{
 		{`{"spec":{"size":{"wanted":1,"other":2}}}`, `{"spec":{"replicas":7}}`,
 			`{"spec":{"size":{"other":2,"wanted":7}}}`},
@@ -111,7 +113,7 @@ func TestSetReplicas(t *testing.T) {
 // SPEC: MED-6, URI-7
 func TestScaleTable(t *testing.T) {
 	definition := parse(t, scalable)
-	s := scaleOf(definition, definition.At("spec", "versions").Items()[0], nil)
+	s := scaleOf(definition.At("spec", "versions").Items()[0], commonOf(nil, definition), nil)
 	body, err := s.View(parse(t, `{"metadata":{"name":"a"},"spec":{"replicas":0},"status":{"replicas":0}}`))
 	if err != nil {
 		t.Fatal(err)

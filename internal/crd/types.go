@@ -7,6 +7,7 @@ import (
 	"weak"
 
 	"plinth/internal/engine"
+	"plinth/internal/invariants"
 	"plinth/internal/objectmeta"
 	"plinth/internal/store"
 	"plinth/object"
@@ -40,8 +41,8 @@ type types struct {
 // lazyType is the schema of one version of a definition, compiled on first use.
 type lazyType struct {
 	of         *types
-	version    *store.Version // of the definition
-	index      int            // of the version in spec.versions
+	written    *written // the definition
+	index      int      // of the version in spec.versions
 	apiVersion string
 
 	compiled atomic.Pointer[schema.Type] // nil: not in kept
@@ -49,8 +50,35 @@ type lazyType struct {
 	last     atomic.Pointer[weak.Pointer[schema.Type]] // the last compiled type
 }
 
+// written is a stored definition, of whose versions one at a time is parsed.
+//
+// Problem: a definition may have thousands of versions, and most uses of it need all of them, one after the other: to
+// compare their forms, or to describe them in a document. Parsing the definition for each would take versions × text.
+// Keeping the parsed versions would take ten times the memory of the text, for types of which few are used. So the text
+// is cut into that of each version once, and only this is parsed:
+//
+//	Σ text parsed for all versions, once each  ≤  text of the definition
+type written struct {
+	version *store.Version
+
+	once  sync.Once
+	texts [][]byte // parts of version.Data
+}
+
+// text is the text of a version: an item of spec.versions.
+func (w *written) text(index int) []byte {
+	w.once.Do(func() {
+		w.texts = object.ItemTexts(object.MemberText(object.MemberText(w.version.Data, "spec"), "versions"))
+	})
+	return w.texts[index]
+}
+
+// textParsed counts the bytes of versions that were parsed, if invariants are on. Tests check with it that uses of a
+// definition are linear, which measurements of time cannot show reliably.
+var textParsed atomic.Int64
+
 // size is the weight of a kept type.
-func (l *lazyType) size() int { return len(l.version.Data) }
+func (l *lazyType) size() int { return len(l.written.text(l.index)) }
 
 // get returns the compiled type.
 func (l *lazyType) get() *schema.Type {
@@ -63,18 +91,21 @@ func (l *lazyType) get() *schema.Type {
 	return l.of.compile(l)
 }
 
-// written is the version in the definition: an item of spec.versions.
-func (l *lazyType) written() object.Value {
-	versions := object.MemberText(object.MemberText(l.version.Data, "spec"), "versions")
-	parsed, err := object.ParseJSON(versions)
-	if err != nil {
-		panic(fmt.Sprintf("crd: %s cannot be read: %v", l.version.Key, err)) // its outline was
+// parse is the version as it is written in the definition.
+func (l *lazyType) parse() object.Value {
+	text := l.written.text(l.index)
+	if invariants.Enabled {
+		textParsed.Add(int64(len(text)))
 	}
-	return parsed.Value.Items()[l.index]
+	parsed, err := object.ParseJSON(text)
+	if err != nil {
+		panic(fmt.Sprintf("crd: %s cannot be read: %v", l.written.version.Key, err)) // its outline was
+	}
+	return parsed.Value
 }
 
 // source is the openAPIV3Schema of the version.
-func (l *lazyType) source() object.Value { return l.written().At("schema", "openAPIV3Schema") }
+func (l *lazyType) source() object.Value { return l.parse().At("schema", "openAPIV3Schema") }
 
 // compile finds or compiles a type and keeps it. It drops others if there are too many.
 func (c *types) compile(l *lazyType) *schema.Type {

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"plinth/internal/builtin/gotypes"
+	"plinth/internal/engine"
+	"plinth/internal/invariants"
 	"plinth/internal/store"
 	"plinth/object"
 	"plinth/schema"
@@ -20,8 +22,8 @@ func lazyTypeOf(of *types, i, size int) *lazyType {
 	text := fmt.Sprintf(
 		`{"spec":{"versions":[{"schema":{"openAPIV3Schema":{"type":"object","description":"%s","properties":{"f%d":{"type":"string"}}}}}]}}`,
 		strings.Repeat("x", size), i)
-	return &lazyType{of: of, version: &store.Version{Key: store.Key{Resource: Path, Name: fmt.Sprint(i)},
-		Data: []byte(text)}, apiVersion: "a/v1"}
+	return &lazyType{of: of, written: &written{version: &store.Version{
+		Key: store.Key{Resource: Path, Name: fmt.Sprint(i)}, Data: []byte(text)}}, apiVersion: "a/v1"}
 }
 
 // Compiled schemas are bounded by the size of their source text; those in use stay, and dropped ones are compiled
@@ -96,7 +98,7 @@ func TestTypesAreFoundAgain(t *testing.T) {
 func TestTypesThatCannotBe(t *testing.T) {
 	of := &types{metadata: gotypes.Of[metav1.ObjectMeta]}
 	l := lazyTypeOf(of, 0, 1)
-	l.version.Data = []byte(
+	l.written.version.Data = []byte(
 		`{"spec":{"versions":[{"schema":{"openAPIV3Schema":{"type":"object","properties":{"a":{"type":"strange"}}}}}]}}`)
 	parsed, err := object.ParseJSON([]byte(`{"apiVersion":"a/v1","kind":"A","metadata":{"name":"a"},"a":{"b":1}}`))
 	if err != nil {
@@ -104,5 +106,91 @@ func TestTypesThatCannotBe(t *testing.T) {
 	}
 	if decoded, err := l.get().Decode(parsed.Value); err != nil || !object.Equal(decoded.Value, parsed.Value) {
 		t.Errorf("%v, %v", decoded, err)
+	}
+}
+
+// A definition is cut into its versions once, whatever needs all of them: the comparison of two forms, or a document.
+// Each version is parsed alone, so that a definition with thousands of versions does not delay others.
+//
+// SPEC: EXT-1
+func TestManyVersions(t *testing.T) {
+	const versions = 500
+	definition := func(uid, typ, condition string) *store.Version {
+		var all []string
+		for i := range versions {
+			all = append(all, fmt.Sprintf(`{"name":"v%d","schema":{"openAPIV3Schema":{"properties":{"a":{"type":"%s"}},`+
+				`"type":"object"}},"served":true,"storage":%v,"subresources":{"scale":{"specReplicasPath":".spec.a",`+
+				`"statusReplicasPath":".status.a"},"status":{}}}`, i+1, typ, i == 0))
+		}
+		text := fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",`+
+			`"metadata":{"name":"as.b.c","uid":"%s"},"spec":{"group":"b.c","names":{"kind":"A","plural":"as"},`+
+			`"scope":"Namespaced","versions":[%s]},"status":{"acceptedNames":{"kind":"A","plural":"as"},"conditions":[`+
+			`{"status":"True","type":"Established"}%s]}}`, uid, strings.Join(all, ","), condition)
+		return &store.Version{Key: store.Key{Resource: Path, Name: "as.b.c"}, Data: []byte(text),
+			Sidecar: &store.Sidecar{UID: uid}}
+	}
+	d := New(gotypes.Of[metav1.ObjectMeta])
+	first := definition("1", "string", "")
+	const terminating = `,{"status":"True","type":"Terminating"}`
+	for _, step := range []struct {
+		name  string
+		v     *store.Version
+		ends  bool
+		texts int // how often the text of the definition may be parsed
+	}{
+		{"made", first, false, 0},
+		{"being deleted", definition("1", "string", terminating), false, 0},
+		{"with another title", definition("1", `string","title":"x`, terminating), false, 2},
+		{"with another schema", definition("1", "integer", terminating), true, 2},
+		{"made again", definition("2", "integer", ""), true, 0},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			var before []*engine.Resource
+			if step.v != first {
+				before = d.Define(first, nil)
+			}
+			textParsed.Store(0)
+			after := d.Define(step.v, before)
+			if got := int(textParsed.Load()); got > step.texts*len(step.v.Data) {
+				t.Errorf("%d bytes of a definition of %d were parsed", got, len(step.v.Data))
+			}
+			if len(after) != versions || after[0].Stored.DefinitionUID != step.v.Sidecar.UID {
+				t.Fatalf("%d versions of %q", len(after), after[0].Stored.DefinitionUID)
+			}
+			if before != nil && (before[0].Stored.Life.Err() != nil) != step.ends {
+				t.Errorf("the life of the kind has ended: %v", before[0].Stored.Life.Err() != nil)
+			}
+			textParsed.Store(0)
+			for i, r := range after {
+				if name := r.Written().At("name").Str(); name != fmt.Sprintf("v%d", i+1) {
+					t.Fatalf("version %d is %q", i, name)
+				}
+			}
+			if got := int(textParsed.Load()); got > len(step.v.Data) || invariants.Enabled && got == 0 {
+				t.Errorf("%d bytes of a definition of %d were parsed for all of its versions", got, len(step.v.Data))
+			}
+			first = step.v
+		})
+	}
+}
+
+// A definition that was made again with the same text defines another kind (EXT-3).
+//
+// SPEC: EXT-3
+func TestDefinedAgain(t *testing.T) {
+	d := New(gotypes.Of[metav1.ObjectMeta])
+	definition := func(uid string) *store.Version {
+		return &store.Version{Key: store.Key{Resource: Path, Name: "as.b.c"}, Sidecar: &store.Sidecar{UID: uid}, Data: []byte(
+			`{"spec":{"group":"b.c","scope":"Cluster","versions":[{"name":"v1","schema":{"openAPIV3Schema":{"type":"object"}},` +
+				`"served":true,"storage":true}]},"status":{"acceptedNames":{"kind":"A","plural":"as"},` +
+				`"conditions":[{"status":"True","type":"Established"}]}}`)}
+	}
+	first := d.Define(definition("1"), nil)
+	if same := d.Define(definition("1"), first); same[0] != first[0] {
+		t.Error("the same definition defines another type")
+	}
+	again := d.Define(definition("2"), first)
+	if again[0].Stored == first[0].Stored || again[0].Stored.DefinitionUID != "2" || first[0].Stored.Life.Err() == nil {
+		t.Errorf("another definition defines the same kind: %q", again[0].Stored.DefinitionUID)
 	}
 }

@@ -101,9 +101,12 @@ func (c *catalog) groupDiscovery(root string) object.Value {
 	)
 }
 
-// discovery is the group version in aggregated discovery. Freshness is always Current: there are no aggregated API
-// servers whose documents could be outdated.
+// discovery is the group version in aggregated discovery. What the engine serves is always Current; the documents of a
+// backend may be outdated.
 func (gv *groupVersion) discovery() object.Value {
+	if gv.remote != nil {
+		return gv.remote.Discovery
+	}
 	resources := make([]object.Value, len(gv.resources))
 	for i, r := range gv.resources {
 		resources[i] = resourceDiscovery(r)
@@ -134,7 +137,9 @@ func resourceDiscovery(r *engine.Resource) object.Value {
 	members = appendStrings(members, "categories", r.Categories)
 	if len(r.Subresources) > 0 {
 		sorted := append([]*engine.Subresource(nil), r.Subresources...)
-		sort.Slice(sorted, func(i, j int) bool { return (sorted[i].Name < sorted[j].Name) != isCustom(r) })
+		if !isCustom(r) {
+			sort.Slice(sorted, func(i, j int) bool { return sorted[i].Name < sorted[j].Name })
+		}
 		subresources := make([]object.Value, len(sorted))
 		for i, s := range sorted {
 			group, version := bodyVersion(r, s)

@@ -26,6 +26,7 @@ var groupOrder = []string{
 // catalog holds what is served at one moment, in the order of discovery.
 type catalog struct {
 	types           *engine.Types
+	remotes         []*Remote
 	core            *group   // nil where the core group is not served
 	groups          []*group // the named ones
 	byName          map[string]*group
@@ -39,15 +40,16 @@ type group struct {
 	pathDocument *v3Document // its OpenAPI document; nil for the core group and for groups that definitions alone make
 }
 
-// groupVersion is one version of a group with its documents. Later catalogs use it too, as long as its types are the
-// same.
+// groupVersion is one version of a group with its documents. Later catalogs use it too, as long as its types or its
+// Remote are the same.
 type groupVersion struct {
-	types          *engine.GroupVersion
+	types          *engine.GroupVersion // nil if remote is set
+	remote         *Remote              // nil: the engine serves it
 	group, version string
 	resources      []*engine.Resource // sorted by name
 
-	openAPI         *v3Document
-	sections        [2]section // of OpenAPI v2, as JSON and as protobuf, if all types are custom
+	openAPI         *v3Document // nil: a backend serves it, and has none
+	sections        [2]section  // of OpenAPI v2, as JSON and as protobuf, if all types are custom
 	representations representations
 
 	aggregateOnce sync.Once
@@ -58,32 +60,26 @@ type groupVersion struct {
 // zero for types that are not stored.
 type storageVersion struct{ group, version, kind string }
 
-// newCatalog sorts the types. It takes group versions whose types are unchanged from the old catalog.
-func newCatalog(types *engine.Types, old *catalog) *catalog {
-	c := &catalog{types: types, byName: map[string]*group{}}
+// newCatalog sorts the types of the engine and the group versions of backends. It takes what is unchanged from the old
+// catalog.
+func newCatalog(types *engine.Types, remotes []*Remote, old *catalog) *catalog {
+	c := &catalog{types: types, remotes: remotes, byName: map[string]*group{}}
+	for _, r := range remotes {
+		gv := old.find(r.Group, r.Version)
+		if gv == nil || gv.remote != r {
+			gv = newRemoteVersion(r)
+		}
+		c.add(gv, old)
+	}
 	for _, served := range types.GroupVersions() {
-		g := c.byName[served.Group]
-		if g == nil {
-			g = &group{name: served.Group}
-			c.byName[g.name] = g
-			if g.name == "" {
-				c.core = g
-			} else {
-				c.groups = append(c.groups, g)
-			}
+		if c.find(served.Group, served.Version) != nil || len(listed(served.Resources)) == 0 {
+			continue // a backend serves it, or discovery shows none of its types
 		}
 		gv := old.find(served.Group, served.Version)
 		if gv == nil || gv.types != served {
 			gv = newGroupVersion(served)
 		}
-		g.versions = append(g.versions, gv)
-		if g.pathDocument == nil && g.name != "" && !gv.isCustom() {
-			if known := old.group(g.name); known != nil && known.pathDocument != nil {
-				g.pathDocument = known.pathDocument
-			} else {
-				g.pathDocument = groupPathDocument(g.name)
-			}
-		}
+		c.add(gv, old)
 	}
 	sort.Slice(c.groups, func(i, j int) bool { return groupLess(c.groups[i].name, c.groups[j].name) })
 	for _, g := range c.byName {
@@ -96,15 +92,40 @@ func newCatalog(types *engine.Types, old *catalog) *catalog {
 	return c
 }
 
+// add adds a group version to its group, which it makes if it is the first one.
+func (c *catalog) add(gv *groupVersion, old *catalog) {
+	g := c.byName[gv.group]
+	if g == nil {
+		g = &group{name: gv.group}
+		c.byName[g.name] = g
+		if g.name == "" {
+			c.core = g
+		} else {
+			c.groups = append(c.groups, g)
+		}
+	}
+	g.versions = append(g.versions, gv)
+	if g.pathDocument == nil && g.name != "" && (gv.remote != nil || !gv.isCustom()) {
+		if known := old.group(g.name); known != nil && known.pathDocument != nil {
+			g.pathDocument = known.pathDocument
+		} else {
+			g.pathDocument = groupPathDocument(g.name)
+		}
+	}
+}
+
 func newGroupVersion(served *engine.GroupVersion) *groupVersion {
 	gv := &groupVersion{types: served, group: served.Group, version: served.Version, resources: listed(served.Resources)}
-	gv.openAPI = &v3Document{name: strings.TrimPrefix(gv.path(), "/"), version: gv}
+	gv.openAPI = newV3Document(gv)
 	return gv
 }
 
 // listed returns the types that discovery lists. Custom types in a built-in group version are served but not listed:
 // in the reference different servers produce these documents, and only the one of the built-in types answers here.
 func listed(resources []*engine.Resource) []*engine.Resource {
+	if unlisted := func(r *engine.Resource) bool { return r.Unlisted }; slices.ContainsFunc(resources, unlisted) {
+		resources = slices.DeleteFunc(slices.Clone(resources), unlisted)
+	}
 	custom := func(r *engine.Resource) bool { return r.Stored != nil && r.Stored.Custom }
 	builtin := func(r *engine.Resource) bool { return !custom(r) }
 	if !slices.ContainsFunc(resources, custom) || !slices.ContainsFunc(resources, builtin) {

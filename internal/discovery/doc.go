@@ -2,8 +2,8 @@
 // documents of /api and /apis, one by one and aggregated, the OpenAPI documents of /openapi/v2 and /openapi/v3, and
 // /version.
 //
-// It reads the registry of served types, and does not depend on HTTP: [Documents.Get] takes a path and an Accept header
-// and returns bytes.
+// It reads the registry of served types, and the documents of backends, which serve group versions in place of the
+// engine ([Remote]). It does not depend on HTTP: [Documents.Get] takes a path and an Accept header and returns bytes.
 //
 // # Glossary
 //
@@ -28,7 +28,8 @@
 // kept parts of the other group versions, and OpenAPI v2, which copies the kept sections of custom types and prints
 // the built-in types again.
 //
-// Custom types are described by the schemas in their definitions. They are not compiled for it.
+// Custom types are described by the schemas in their definitions. They are not compiled for it. The documents of
+// backends are copied as they are; who fetches them calls nothing here, and returns others from Config.Remotes.
 //
 // ETags, and the hashes in the URLs of OpenAPI v3 documents, are hashes of the documents' bytes, so clients can keep
 // documents when the server restarts. The index of OpenAPI v3 has the hashes of all documents. Therefore its first

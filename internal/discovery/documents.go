@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,7 +19,9 @@ import (
 // Config configures Documents.
 type Config struct {
 	Registry *engine.Registry
-	Version  Version
+	// Remotes returns the group versions that backends serve, in a slice that does not change. Nil: there are none.
+	Remotes func() []*Remote
+	Version Version
 	// ServerAddress is the host and port in the document of /api.
 	ServerAddress string
 	// Model finds a type by its OpenAPI name that is not the type of a resource: lists, the options of requests,
@@ -31,6 +34,7 @@ type Config struct {
 // Documents creates and keeps the documents. Its methods may be called concurrently.
 type Documents struct {
 	registry    *engine.Registry
+	remotes     func() []*Remote
 	version     Version
 	versionJSON []byte // the document of /version
 	address     string
@@ -62,8 +66,11 @@ func New(c Config) *Documents {
 	if c.Model == nil {
 		c.Model = func(string) *schema.Type { return nil }
 	}
+	if c.Remotes == nil {
+		c.Remotes = func() []*Remote { return nil }
+	}
 	d := &Documents{
-		registry: c.Registry, version: c.Version, versionJSON: object.AppendJSON(nil, c.Version.value()),
+		registry: c.Registry, remotes: c.Remotes, version: c.Version, versionJSON: object.AppendJSON(nil, c.Version.value()),
 		address: c.ServerAddress, model: c.Model, media: mediaTypesOf(c.NoCBOR), roots: rootPathDocuments(),
 	}
 	d.builtinKinds = sync.OnceValue(func() map[string][]gvk {
@@ -159,13 +166,26 @@ func (d *Documents) Get(path, accept string) (doc *Document, ok bool, err error)
 	return nil, false, nil
 }
 
-// catalog returns the catalog of the types that are served now.
+// Paths returns the paths of the discovery documents of all groups and group versions.
+func (d *Documents) Paths() []string {
+	var paths []string
+	for _, gv := range d.catalog().all() {
+		group := "/api"
+		if gv.group != "" {
+			group = "/apis/" + gv.group
+		}
+		paths = append(paths, group, gv.path())
+	}
+	return paths
+}
+
+// catalog returns the catalog of what is served now.
 func (d *Documents) catalog() *catalog {
-	types := d.registry.Now()
+	types, remotes := d.registry.Now(), d.remotes()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.current == nil || d.current.types != types {
-		d.current = newCatalog(types, d.current)
+	if d.current == nil || d.current.types != types || !slices.Equal(d.current.remotes, remotes) {
+		d.current = newCatalog(types, remotes, d.current)
 	}
 	return d.current
 }

@@ -1,25 +1,26 @@
 package discovery
 
 import (
-	"sort"
+	"slices"
+	"strings"
 
 	"plinth/internal/engine"
 	"plinth/object"
 )
 
 // legacy serves the discovery documents that are not aggregated. parts are the segments of the path: api, api V, apis,
-// apis G or apis G V.
+// apis G or apis G V. The document of a group version that a backend serves is the backend's to answer.
 func (d *Documents) legacy(parts []string, accept string) (doc *Document, ok bool, err error) {
 	c := d.catalog()
 	var gv *groupVersion
 	var g *group
 	switch {
 	case len(parts) == 2 && parts[0] == "api":
-		if gv = c.find("", parts[1]); gv == nil {
+		if gv = c.find("", parts[1]); gv == nil || gv.remote != nil {
 			return nil, false, nil
 		}
 	case len(parts) == 3:
-		if gv = c.find(parts[1], parts[2]); gv == nil || parts[1] == "" {
+		if gv = c.find(parts[1], parts[2]); gv == nil || gv.remote != nil || parts[1] == "" {
 			return nil, false, nil
 		}
 	case len(parts) == 2:
@@ -130,10 +131,11 @@ func (g *group) value(typed bool) object.Value {
 	return v
 }
 
-// resourceList is /apis/G/V: resources and subresources in one list that is sorted by name.
+// resourceList is /apis/G/V: resources and subresources in one list that is sorted by name. As in the reference, the
+// subresources of a custom type are not sorted: status comes before scale.
 func (gv *groupVersion) resourceList(types *engine.Types) object.Value {
 	type entry struct {
-		name  string
+		order string
 		value object.Value
 	}
 	var entries []entry
@@ -141,10 +143,14 @@ func (gv *groupVersion) resourceList(types *engine.Types) object.Value {
 		entries = append(entries, entry{r.Name, gv.resource(r, storageVersionOf(r))})
 		for _, s := range r.Subresources {
 			name := r.Name + "/" + s.Name
-			entries = append(entries, entry{name, subresource(r, s, name)})
+			e := entry{name, subresource(r, s, name)}
+			if isCustom(r) {
+				e.order = r.Name + "/" // the same for all of them: the sort is stable
+			}
+			entries = append(entries, e)
 		}
 	}
-	sort.Slice(entries, func(i, j int) bool { return entries[i].name < entries[j].name })
+	slices.SortStableFunc(entries, func(a, b entry) int { return strings.Compare(a.order, b.order) })
 	items := make([]object.Value, len(entries))
 	for i, e := range entries {
 		items[i] = e.value

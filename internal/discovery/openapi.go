@@ -69,6 +69,10 @@ type v3Document struct {
 	doc  *Document // nil until it is requested
 }
 
+func newV3Document(gv *groupVersion) *v3Document {
+	return &v3Document{name: strings.TrimPrefix(gv.path(), "/"), version: gv}
+}
+
 // pathDocument is the document of one path that discovery serves.
 func pathDocument(name, model, description, id string) *v3Document {
 	return &v3Document{name: name, path: func(d *Documents, p *v3Document) *pathItem {
@@ -125,7 +129,9 @@ func (d *Documents) v3Documents(c *catalog) []*v3Document {
 		}
 	}
 	for _, gv := range c.all() {
-		parts = append(parts, gv.openAPI)
+		if gv.openAPI != nil {
+			parts = append(parts, gv.openAPI)
+		}
 	}
 	return parts
 }
@@ -181,8 +187,12 @@ func (p *v3Document) paths(d *Documents) []*pathItem {
 	return d.pathsOf(p.version)
 }
 
-// print writes the document: its paths, and then the models that they refer to.
+// print writes the document: its paths, and then the models that they refer to. That of a backend is written as it is.
 func (p *v3Document) print(d *Documents, out io.Writer) {
+	if p.version != nil && p.version.remote != nil {
+		out.Write(p.version.remote.OpenAPI3)
+		return
+	}
 	d.counters.openAPI.Add(1)
 	w := &writer{out: out}
 	info, custom := d.info(), p.version != nil && p.version.isCustom()

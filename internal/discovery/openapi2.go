@@ -132,9 +132,11 @@ func (d *dialect2) operation(b *builder, op *operation) object.Value {
 func (d *Documents) openAPI2(c *catalog, protobuf bool) *Document {
 	var builtin, custom []*groupVersion
 	for _, gv := range c.all() {
-		if gv.isCustom() {
+		switch {
+		case gv.remote != nil:
+		case gv.isCustom():
 			custom = append(custom, gv)
-		} else {
+		default:
 			builtin = append(builtin, gv)
 		}
 	}
@@ -149,13 +151,17 @@ func (d *Documents) openAPI2(c *catalog, protobuf bool) *Document {
 		w.value("swagger", object.StringOf("2.0"))
 		w.value("info", d.info())
 		w.fields("paths", func(emit func(path string, item object.Value)) {
+			emit = once(emit)
 			for _, p := range d.v3Documents(c) {
-				if p.version != nil && p.version.isCustom() {
+				if p.version != nil && (p.version.remote != nil || p.version.isCustom()) {
 					continue
 				}
 				for _, item := range p.paths(d) {
 					emit(item.path, b.path(item))
 				}
+			}
+			for _, r := range c.remotes {
+				emitAll(emit, r.Paths)
 			}
 			for _, gv := range custom {
 				w.copy(gv.section(d, protobuf).paths)
@@ -165,15 +171,17 @@ func (d *Documents) openAPI2(c *catalog, protobuf bool) *Document {
 			b.wantTemplate()
 		}
 		w.fields("definitions", func(emit func(name string, model object.Value)) {
+			emit = once(emit)
 			b.models(emit)
+			for _, r := range c.remotes {
+				emitAll(emit, r.Definitions)
+			}
 			for _, gv := range custom {
 				w.copy(gv.section(d, protobuf).models)
 			}
 		})
 		w.fields("parameters", func(emit func(name string, parameter object.Value)) {
-			for _, m := range b.dialect.(*dialect2).parameters() {
-				emit(m.Key, m.Value)
-			}
+			emitAll(emit, b.dialect.(*dialect2).parameters())
 		})
 		w.value("securityDefinitions", securitySchemes)
 		w.value("security", object.ListOf(object.Fields("BearerToken", object.ListOf())))

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 
+	"go.yaml.in/yaml/v3"
+
 	"plinth/object"
 )
 
@@ -25,7 +27,7 @@ type protoField struct {
 	number int
 	of     *message // nil: a scalar, or any
 	double bool     // encoded as a double even if the value is an integer
-	any    bool     // a gnostic Any: a message with the value's text as field 2
+	any    bool     // a gnostic Any: a message with the value as YAML in field 2
 	each   bool     // a list of any
 	wrap   []int    // numbers of nested messages around the value, outermost first
 	choose func(v object.Value) protoField
@@ -78,7 +80,7 @@ func appendField(dst []byte, f protoField, v object.Value) []byte {
 	switch {
 	case f.any:
 		return appendNested(dst, f.number, func(dst []byte) []byte {
-			return appendBytes(dst, 2, string(object.AppendJSON(nil, v))+"\n")
+			return appendBytes(dst, 2, anyText(v))
 		})
 	case f.of != nil:
 		return appendNested(dst, f.number, func(dst []byte) []byte { return appendMessage(dst, f.of, v) })
@@ -86,6 +88,36 @@ func appendField(dst []byte, f protoField, v object.Value) []byte {
 		v = object.FloatOf(v.Float())
 	}
 	return appendScalar(dst, f.number, v)
+}
+
+// anyText is the text of a gnostic Any: YAML in block style, as gnostic prints it.
+func anyText(v object.Value) string {
+	text, err := yaml.Marshal(yamlNode(v))
+	if err != nil {
+		panic("discovery: " + err.Error()) // cannot happen: a node of JSON values can be printed
+	}
+	return string(text)
+}
+
+// yamlNode is a value as the YAML library takes it. Go's maps would lose the order of the members.
+func yamlNode(v object.Value) *yaml.Node {
+	switch v.Kind() {
+	case object.Map:
+		n := &yaml.Node{Kind: yaml.MappingNode}
+		for _, m := range v.Members() {
+			n.Content = append(n.Content, yamlNode(object.StringOf(m.Key)), yamlNode(m.Value))
+		}
+		return n
+	case object.List:
+		n := &yaml.Node{Kind: yaml.SequenceNode}
+		for _, item := range v.Items() {
+			n.Content = append(n.Content, yamlNode(item))
+		}
+		return n
+	case object.String:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: v.Str()}
+	}
+	return &yaml.Node{Kind: yaml.ScalarNode, Value: string(object.AppendJSON(nil, v))}
 }
 
 func appendScalar(dst []byte, number int, v object.Value) []byte {

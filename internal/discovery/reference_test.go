@@ -121,7 +121,7 @@ func recordedResources(t testing.TB) []*engine.Resource {
 	referenceStorage := map[apierr.Type]string{}
 	for _, r := range builtin.Resources(builtin.Config{}) {
 		if r.Stored != nil {
-			referenceStorage[r.Type()] = r.Stored.ReferenceStorage
+			referenceStorage[r.Type()] = storageVersionOf(r).version
 		}
 	}
 	byHash, kinds := map[string]*engine.Resource{}, map[*engine.Resource]string{}

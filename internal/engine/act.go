@@ -16,16 +16,31 @@ import (
 // An operation is retried like an update: it is computed from the live object, so after a lost race it is computed
 // again from the newer one. For a binding, that is what makes two schedulers safe: Write of the second attempt sees
 // the node that the first one set, and refuses.
+// Admission sees the body alone, once, before the object is read, as in the reference.
 func (d *draft) act(ctx context.Context) (*Result, error) {
 	rq, sub := d.rq, d.rq.Subresource
 	if sub.Answer != nil {
 		return d.ask(ctx)
 	}
-	if name := d.sent.At("metadata", "name").Str(); name != rq.Name {
+	d.now = d.Engine.now()
+	d.body = d.sent
+	d.fill()
+	if err := d.admit(ctx); err != nil {
+		return nil, err
+	}
+	if name := d.body.At("metadata", "name").Str(); name != rq.Name {
 		return nil, apierr.NewBadRequest(fmt.Sprintf("name in URL does not match name in %s object", sub.Kind))
 	}
 	if sub.Eviction != nil {
 		return d.evict(ctx)
+	}
+	if sub.ValidateBody != nil {
+		if err := sub.ValidateBody(d.body); err != nil {
+			return nil, err
+		}
+	}
+	if err := d.check(ctx); err != nil {
+		return nil, err
 	}
 	for sure := false; ; {
 		n, err := d.onto(ctx, sure)
@@ -36,9 +51,10 @@ func (d *draft) act(ctx context.Context) (*Result, error) {
 			err = n.rq.met(n.revision())
 		}
 		if err == nil {
-			_, err = n.change(ctx)
+			n.own(ctx)
+			_, err = n.replace(ctx)
 		}
-		if n.again(err, &sure) {
+		if n.again(ctx, err, &sure) {
 			continue
 		}
 		if err != nil {
@@ -57,10 +73,13 @@ func (d *draft) act(ctx context.Context) (*Result, error) {
 func (d *draft) ask(ctx context.Context) (*Result, error) {
 	rq, sub := d.rq, d.rq.Subresource
 	d.now = d.Engine.now()
-	d.obj = d.sent
+	d.body = d.sent
 	d.fill()
 	d.own(ctx)
 	if err := d.admit(ctx); err != nil {
+		return nil, err
+	}
+	if err := d.check(ctx); err != nil {
 		return nil, err
 	}
 	live, _, err := d.store.Live(ctx, rq.key(), true)
@@ -70,7 +89,7 @@ func (d *draft) ask(ctx context.Context) (*Result, error) {
 	case live == nil:
 		return nil, rq.notFound()
 	}
-	answer, warnings, err := sub.Answer(ctx, rq, live, d.obj)
+	answer, warnings, err := sub.Answer(ctx, rq, live, d.body)
 	d.warn(warnings...)
 	if err != nil {
 		return nil, err
@@ -96,7 +115,7 @@ func (d *draft) through(ctx context.Context) (*Result, error) {
 		return nil, apierr.NewBadRequest("Name parameter required.")
 	}
 	n := *d
-	n.rq = &object
+	n.input = &input{Engine: d.Engine, rq: &object, seen: d.rq, dry: d.dry, warnings: d.warnings}
 	return n.act(ctx)
 }
 

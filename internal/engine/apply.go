@@ -23,7 +23,7 @@ import (
 // commit, the create fails with AlreadyExists, and the loop begins again as an apply to that object (madeMeanwhile).
 // Returning the error would be wrong: the client did not request a create.
 func (e *Engine) Apply(ctx context.Context, rq *Request, body object.Parsed) (result *Result, err error) {
-	d := e.draft(rq, updates)
+	d := e.draft(rq, OperationUpdate)
 	defer d.addWarnings(&result)
 	intent, err := d.intent(body)
 	if err != nil {
@@ -36,7 +36,7 @@ func (e *Engine) Apply(ctx context.Context, rq *Request, body object.Parsed) (re
 		}
 		result, err := n.apply(ctx, intent)
 		// The result is that of the last attempt, with the warnings of all.
-		if !n.again(err, &sure) && !n.madeMeanwhile(err) {
+		if !n.again(ctx, err, &sure) && !n.madeMeanwhile(err) {
 			return result, err
 		}
 	}
@@ -81,7 +81,6 @@ func (d *draft) createByApply(ctx context.Context, intent object.Value) (*Result
 	if err := rq.namesMatch(d.sent); err != nil {
 		return nil, err
 	}
-	d.sent = d.sent.WithoutAt("metadata", "resourceVersion")
 	// The user was authorized for patch. The step check authorizes create, too.
 	d.upserts = true
 	return d.create(ctx)
@@ -137,7 +136,7 @@ func (d *draft) reportDuplicates(duplicates []string) error {
 			lines[i] = fmt.Sprintf("duplicate field %q", d)
 		}
 	}
-	if d.rq.Validation == Warn {
+	if d.rq.Validation.warns() {
 		d.warn(lines...)
 		return nil
 	}
@@ -219,11 +218,12 @@ func (d *draft) merge(ctx context.Context, intent object.Value) error {
 	if !scale {
 		form = d.formOfOld()
 	}
-	decoded, err := k.Type.DecodeFrom(merged, form)
+	decoded, err := k.Type.DecodeMerged(merged, form)
 	if err != nil {
 		return rq.notTyped(intent, err)
 	}
 	d.owned, d.sent = true, decoded.Value
+	d.clear(merged)
 	if !scale {
 		return nil
 	}

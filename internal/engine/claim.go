@@ -19,10 +19,9 @@ import (
 //
 //	in every state: the claim c of object o is in the store  ⇔  o is in the store and c ∈ Claims(o)
 //
-// The obvious way, and that of the reference, is to reserve the value before the write and to release it if the write
-// fails. A server that is killed between the two leaks the value, so the reference needs controllers that repair the
-// reservations: they find reserved values that no object has, and values that two objects have. Here both are one
-// commit, so neither can exist.
+// The reference reserves the value before the write and releases it if the write fails. A server that is killed between
+// the two leaks the value, so the reference needs controllers that repair the reservations: they find reserved values
+// that no object has, and values that two objects have. Here both are one commit, so neither can exist.
 //
 // A write takes three steps. allocate lets the type choose values, and records which keys it found free. claim compares
 // the claims of the live object with those of the next one, and adds the difference to the commit: an Absent
@@ -103,10 +102,10 @@ func (d *draft) allocate(ctx context.Context) error {
 		if err != nil {
 			return commitFailed(err)
 		}
-		a := &Allocation{Object: d.obj, Old: d.old, Dry: d.dry, store: d.store, free: map[store.Key]bool{}}
+		a := &Allocation{Object: d.body, Old: d.old, Dry: d.dry, store: d.store, free: map[store.Key]bool{}}
 		obj, err := r.Allocate(a)
 		if err == nil {
-			d.obj, d.allocation = obj, a
+			d.body, d.effects.allocation = obj, a
 			return nil
 		}
 		if current || sure {
@@ -136,7 +135,7 @@ func (c *claimed) touches(key store.Key) bool {
 //
 // It is the last step before the commit, since validation and print still decide whether the object is removed.
 func (d *draft) claim(ctx context.Context) error {
-	d.claimed = nil
+	d.effects.claimed = nil
 	r := d.rq.Resource
 	if d.dry {
 		return nil
@@ -147,7 +146,7 @@ func (d *draft) claim(ctx context.Context) error {
 	if r.Claims == nil {
 		return nil
 	}
-	d.claimed = &claimed{}
+	d.effects.claimed = &claimed{}
 	var had, has []Claim
 	if d.live != nil {
 		had = r.Claims(d.old)
@@ -156,8 +155,8 @@ func (d *draft) claim(ctx context.Context) error {
 		has = r.Claims(d.obj)
 	}
 	// The commit fails if the range that an address was allocated from is deleted meanwhile.
-	if d.allocation != nil {
-		d.claimed.pre = slices.Clone(d.allocation.requires)
+	if d.effects.allocation != nil {
+		d.effects.claimed.pre = slices.Clone(d.effects.allocation.requires)
 	}
 	// before and after are sets, since an object may have many claims: a Service has up to two addresses and a port for
 	// each of its ports.
@@ -203,18 +202,18 @@ func (d *draft) take(ctx context.Context, c *Claim, kept bool) error {
 		if live != nil {
 			return nil
 		}
-	} else if d.allocation == nil || !d.allocation.free[c.Key] {
+	} else if d.effects.allocation == nil || !d.effects.allocation.free[c.Key] {
 		return apierr.NewInternal(fmt.Errorf("%s was not allocated", c.Key))
 	}
 	if c.Companion == nil {
-		d.claimed.pre = append(d.claimed.pre, store.Absent(c.Key))
+		d.effects.claimed.pre = append(d.effects.claimed.pre, store.Absent(c.Key))
 		change := store.Change{Key: c.Key, Data: []byte(d.key().Name), Sidecar: &store.Sidecar{}}
-		d.claimed.changes = append(d.claimed.changes, change)
+		d.effects.claimed.changes = append(d.effects.claimed.changes, change)
 		return nil
 	}
 	n, err := d.companion(ctx, c)
 	if err == nil {
-		d.claimed.companions = append(d.claimed.companions, n)
+		d.effects.claimed.companions = append(d.effects.claimed.companions, n)
 	}
 	return err
 }
@@ -224,8 +223,8 @@ func (d *draft) take(ctx context.Context, c *Claim, kept bool) error {
 func (d *draft) companion(ctx context.Context, c *Claim) (*draft, error) {
 	_, name := splitKey(c.Key.Name)
 	rq := &Request{Resource: c.Companion, Name: name, FieldManager: reporter}
-	n := &draft{Engine: d.Engine, rq: rq, now: d.now, warnings: d.warnings}
-	n.obj = c.Object
+	n := d.beside(rq)
+	n.body = c.Object
 	n.own(ctx)
 	n.name()
 	if err := n.prepare(); err != nil {
@@ -250,14 +249,15 @@ func (d *draft) giveBack(ctx context.Context, c *Claim) error {
 	if c.Companion == nil {
 		// The bytes of a claim name its holder.
 		if bytes.Equal(live.Data, []byte(d.key().Name)) {
-			d.claimed.pre = append(d.claimed.pre, store.At(live))
-			d.claimed.changes = append(d.claimed.changes, store.Change{Key: c.Key})
+			d.effects.claimed.pre = append(d.effects.claimed.pre, store.At(live))
+			d.effects.claimed.changes = append(d.effects.claimed.changes, store.Change{Key: c.Key})
 		}
 		return nil
 	}
 	r := c.Companion
 	_, name := splitKey(c.Key.Name)
-	n := &draft{Engine: d.Engine, rq: &Request{Resource: r, Name: name}, now: d.now, warnings: d.warnings, live: live}
+	n := d.beside(&Request{Resource: r, Name: name})
+	n.live = live
 	if n.old, _, err = r.live(ctx, live); err != nil {
 		return err
 	}
@@ -274,7 +274,7 @@ func (d *draft) giveBack(ctx context.Context, c *Claim) error {
 			return err
 		}
 	}
-	d.claimed.companions = append(d.claimed.companions, n)
+	d.effects.claimed.companions = append(d.effects.claimed.companions, n)
 	return nil
 }
 
@@ -285,7 +285,7 @@ func (d *draft) giveBack(ctx context.Context, c *Claim) error {
 // The holder cannot lose the value before the commit: giving it back changes the companion, and the commit has the
 // precondition that the companion is unchanged. So the holder needs no precondition.
 func (d *draft) renew(ctx context.Context) error {
-	d.renewed = nil
+	d.effects.renewed = nil
 	r, key := d.rq.Resource.Holder(d.old)
 	if r == nil || r.Claims == nil {
 		return nil
@@ -309,7 +309,7 @@ func (d *draft) renew(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		d.renewed = n.next
+		d.effects.renewed = n.next
 	}
 	return nil
 }

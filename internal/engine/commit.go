@@ -9,43 +9,91 @@ import (
 	"plinth/internal/store"
 )
 
-// commit gives drafts to the store, all of them or none, on the condition that the state on which each was decided
+// effects is what the commit of a draft consists of and depends on besides the object itself. Each step that adds to
+// it replaces what it has added before, so that it can be repeated after a lost race.
+type effects struct {
+	// namespace and definition are the objects without which this one cannot be created; nil: it needs none.
+	// inNamespace: admission requires the namespace.
+	namespace, definition *store.Version
+	inNamespace           bool
+	// others are drafts of other objects whose status changes in the same commit, and guard is the change to a key that
+	// is not an object; see report and evicted.
+	others []*draft
+	guard  *guard
+	// allocation has the values that were allocated to the object, and claimed the claims that the commit takes and gives
+	// back because of them (claim.go). renewed is the version that replaces a removed companion; nil: none does.
+	allocation *Allocation
+	claimed    *claimed
+	renewed    *store.Version
+}
+
+// transaction is what one commit consists of: all of it is applied, or none.
+//
+//	∀ change: there is a precondition on its key     no key changes twice     (assertAtomic)
+//
+// All preconditions are checked at one point in the order of commits, so a reader sees all of the changes or none.
+type transaction struct {
+	// drafts are the objects that change. Those of a dry run change nothing.
+	drafts []*draft
+	// fences are preconditions of objects that do not change; keys are changes of keys that are no objects (claims,
+	// guards), each with its precondition in pre.
+	fences []store.Precondition
+	pre    []store.Precondition
+	keys   []store.Change
+}
+
+// transaction returns the transaction of one draft with all of its effects.
+func (d *draft) transaction() *transaction {
+	t := &transaction{}
+	t.add(d)
+	return t
+}
+
+// add adds a draft with its effects.
+func (t *transaction) add(d *draft) {
+	e := &d.effects
+	t.drafts = append(append(t.drafts, d), e.others...)
+	for _, parent := range []*store.Version{e.namespace, e.definition} {
+		if parent != nil {
+			t.fences = append(t.fences, store.Fence(parent))
+		}
+	}
+	// Every write of a custom object depends on its definition, by UID (EXT-3): a create by the fence above, any other
+	// write here. That the live version is unchanged does not imply that the definition is the same, as a definition whose
+	// finalizer was taken away leaves its objects behind.
+	if k := d.rq.Resource.Stored; d.live != nil && k.Definition != (store.Key{}) {
+		t.fences = append(t.fences, store.Identity(k.Definition, k.DefinitionUID))
+	}
+	if e.guard != nil && !d.dry {
+		t.pre, t.keys = append(t.pre, e.guard.pre), append(t.keys, e.guard.change)
+	}
+	if c := e.claimed; c != nil {
+		t.drafts = append(t.drafts, c.companions...)
+		t.pre, t.keys = append(t.pre, c.pre...), append(t.keys, c.changes...)
+	}
+}
+
+// commit gives a transaction to the store, on the condition that the state on which each of its drafts was decided
 // still holds. If it does not, the error is the store's *store.ConflictError, and the verb decides how to go on
 // (draft.again, draft.create).
 //
-//	∀ change: there is a precondition on its key     no key changes twice     (assertAtomic)
 //	committed(d) > revision(d.live)
 //
-// The commit of one draft can have more parts: the drafts of other objects whose status changes with it (others), its
-// companions and the keys of its claims (claimed), and the key of a guard. All preconditions of all of them are checked
-// at one point in the order of commits, so a reader sees all of the changes or none.
-//
-// Each change gets a revision of its own, so a watch that ends between two of them can be resumed with the second. The
-// changes of drafts are first, in the order of drafts: change i of n has revision − n + 1 + i (store.Writer), from
-// which each draft's own revision is computed.
+// The changes of drafts are first, in the order of drafts, so the i-th draft that is written has the revision of change
+// i (store.Revisions). On a store that numbers changes that is a revision of its own, so a watch that ends between two
+// of them can be resumed with the second.
 //
 // Every verb relies on commit to leave out the changes of a dry run (DRY-1): only the name of a new object is checked
 // for being free. Other code reads the flag where a dry run claims nothing or has another response.
-func (e *Engine) commit(ctx context.Context, drafts ...*draft) error {
-	if d := drafts[0]; len(drafts) == 1 && len(d.others) > 0 {
-		drafts = append(drafts, d.others...)
-	}
-	for _, d := range drafts {
-		if d.claimed != nil {
-			drafts = append(drafts, d.claimed.companions...)
-		}
-	}
-	pre := make([]store.Precondition, 0, 2*len(drafts))
-	changes := make([]store.Change, 0, len(drafts))
-	for _, d := range drafts {
+func (e *Engine) commit(ctx context.Context, t *transaction) error {
+	pre := make([]store.Precondition, 0, len(t.fences)+len(t.drafts)+len(t.pre))
+	changes := make([]store.Change, 0, len(t.drafts)+len(t.keys))
+	for _, d := range t.drafts {
 		if d.dry {
 			if err := d.rehearse(ctx); err != nil {
 				return err
 			}
 			continue
-		}
-		if d.versioned {
-			return apierr.NewBadRequest("resourceVersion should not be set on objects to be created")
 		}
 		if invariants.Enabled {
 			d.assertCommit()
@@ -53,48 +101,50 @@ func (e *Engine) commit(ctx context.Context, drafts ...*draft) error {
 		// From here on the outcome may be unknown: a commit that failed with an error other than a conflict may have been
 		// written. The verb must not begin again (draft.again).
 		d.tried = true
-		change := store.Change{Key: d.key()}
-		switch {
-		case !d.remove:
-			change.Data, change.Sidecar = d.next.Data, d.next.Sidecar
-		case d.renewed != nil:
-			change.Data, change.Sidecar = d.renewed.Data, d.renewed.Sidecar
-		}
-		pre = append(append(pre, d.fences...), store.Precondition{Key: change.Key, Revision: d.revision()})
-		changes = append(changes, change)
+		pre = append(pre, store.Precondition{Key: d.key(), Revision: d.revision()})
+		changes = append(changes, d.storeChange())
 	}
 	if len(changes) == 0 {
 		return nil
 	}
-	if g := drafts[0].guard; g != nil {
-		pre, changes = append(pre, g.pre), append(changes, g.change)
-	}
-	for _, d := range drafts {
-		if d.claimed != nil {
-			pre, changes = append(pre, d.claimed.pre...), append(changes, d.claimed.changes...)
-		}
-	}
+	pre = append(append(pre, t.fences...), t.pre...)
+	changes = append(changes, t.keys...)
 	if invariants.Enabled {
 		assertAtomic(pre, changes)
 	}
-	revision, err := e.store.Commit(ctx, pre, changes)
+	revisions, err := e.store.Commit(ctx, pre, changes)
 	if err != nil {
 		if conflict := (*store.ConflictError)(nil); errors.As(err, &conflict) {
+			if conflict.Type == store.ThisObject { // no race: the definition of the request's type never comes back
+				return apierr.NewNoSuchPath()
+			}
 			return conflict
 		}
 		return commitFailed(err)
 	}
-	first := revision - int64(len(changes)) + 1
-	for _, d := range drafts {
+	written := 0
+	for _, d := range t.drafts {
 		if !d.dry {
+			d.committed = revisions.Of(written)
+			written++
 			if invariants.Enabled {
-				assert(first > d.revision(), "%s of revision %d is replaced at %d", d.key(), d.revision(), first)
+				assert(d.committed > d.revision(), "%s of revision %d is replaced at %d", d.key(), d.revision(), d.committed)
 			}
-			d.committed = first
-			first++
 		}
 	}
 	return nil
+}
+
+// storeChange is the change of the draft's own key.
+func (d *draft) storeChange() store.Change {
+	change := store.Change{Key: d.key()}
+	switch renewed := d.effects.renewed; {
+	case !d.remove:
+		change.Data, change.Sidecar = d.next.Data, d.next.Sidecar
+	case renewed != nil:
+		change.Data, change.Sidecar = renewed.Data, renewed.Sidecar
+	}
+	return change
 }
 
 // rehearse is the commit of a dry run. It does not check that the live version is still the one that was read: the
@@ -118,11 +168,14 @@ func (d *draft) rehearse(ctx context.Context) error {
 
 // revision is the revision of the live version, and 0 if there is none; as a precondition, 0 means that the key is
 // absent.
-func (d *draft) revision() int64 {
-	if d.live == nil {
+func (d *draft) revision() int64 { return revisionOf(d.live) }
+
+// revisionOf is the revision of a version, 0 for nil.
+func revisionOf(v *store.Version) int64 {
+	if v == nil {
 		return 0
 	}
-	return d.live.Revision
+	return v.Revision
 }
 
 // commitFailed is the API error for an error of the store that is not a lost race. The end of the request's context is
@@ -152,20 +205,28 @@ func lost(err error) (key store.Key, ok bool) {
 //   - after a lost race: another request committed first, so every attempt that is repeated means that another write
 //     succeeded. There is no limit on the number of attempts; the context of the request ends them (onto).
 //
-//   - if the attempt ended without a commit (a refusal, or no change) on a version that may not be the newest. Then it
-//     sets sure, with which the next attempt reads the newest one, so this happens at most once.
+//   - if the attempt ended without a commit (a refusal, or no change) on a version that may not be the newest, and the
+//     newest is another one. Then it sets sure, with which the next attempt reads the newest one, so this happens at
+//     most once. If the newest version is the one that the attempt was decided on, its answer stands: repeating it
+//     would
+//     call webhooks again.
 //
 //     the answer of a verb is that of a commit, or was decided on a version that is known to be the newest
 //
 // After an attempt that tried to commit, only a lost race leads to another one: with any other error the commit may
 // have been written although it failed.
-func (d *draft) again(err error, sure *bool) bool {
+func (d *draft) again(ctx context.Context, err error, sure *bool) bool {
 	if _, raced := lost(err); raced {
 		return true
 	}
 	if d.current || d.tried {
 		return false
 	}
+	newest, _, failed := d.store.Live(ctx, d.rq.key(), true)
+	if failed == nil && revisionOf(newest) == d.revision() {
+		return false
+	}
+	// With sure set, the next attempt reads the newest version, or ends with the error of that read.
 	*sure = true
 	return true
 }

@@ -17,7 +17,7 @@ const nameAttempts = 8
 // Create creates an object (POST to a collection, URI-4), or runs the operation of a subresource or a virtual resource
 // (URI-1).
 func (e *Engine) Create(ctx context.Context, rq *Request, body object.Parsed) (result *Result, err error) {
-	d := e.draft(rq, creates)
+	d := e.draft(rq, OperationCreate)
 	defer d.addWarnings(&result)
 	if err := d.decode(body); err != nil {
 		return nil, err
@@ -26,7 +26,7 @@ func (e *Engine) Create(ctx context.Context, rq *Request, body object.Parsed) (r
 	if err := rq.namespaceMatches(d.sent); err != nil {
 		return nil, err
 	}
-	d.dedupOwners(false)
+	d.sent = d.dedupOwners(d.sent, false)
 	switch {
 	case rq.Subresource != nil:
 		return d.act(ctx)
@@ -46,8 +46,8 @@ func (e *Engine) Create(ctx context.Context, rq *Request, body object.Parsed) (r
 // create creates a new object, also for an update or an apply of an object that does not exist.
 //
 // The problem: a create can lose its race in three ways, and each requires that another part of the work is repeated.
-// The obvious way, repeating all of it as updates do, would call mutating webhooks again for each generated name that
-// is taken, and creates in a namespace whose annotations change all the time would never end. So:
+// Repeating all of it, as updates do, would call mutating webhooks again for each generated name that is taken, and
+// creates in a namespace whose annotations change all the time would never end. So:
 //
 //	lost at                              repeated
 //	its own key, name generated          make: another name and UID, and all steps behind that
@@ -58,11 +58,11 @@ func (e *Engine) Create(ctx context.Context, rq *Request, body object.Parsed) (r
 // Mutating admission sees the object once, before it has a name and a UID. n is a copy of the draft as it was admitted,
 // so make always begins with the same object.
 func (d *draft) create(ctx context.Context) (*Result, error) {
-	d.action = creates
+	d.operation = OperationCreate
 	// Zero and unparsable resourceVersions are ignored. Any other is refused, but by the commit: as in the reference an
 	// object is validated first, and a dry run does not check it.
 	seen, err := parseVersion(d.sent.At("metadata", "resourceVersion").Str())
-	d.versioned = err == nil && seen != 0
+	versioned := err == nil && seen != 0 && !d.upserts && !d.dry
 	generated, prefixed := d.generated(), d.sent.At("metadata", "generateName").Str() != ""
 	d.now = d.Engine.now()
 	d.wipe()
@@ -83,15 +83,18 @@ func (d *draft) create(ctx context.Context) (*Result, error) {
 		if err := n.make(ctx); err != nil {
 			return nil, err
 		}
-		err := d.commit(ctx, &n)
+		if versioned {
+			return nil, apierr.NewBadRequest("resourceVersion should not be set on objects to be created")
+		}
+		err := d.commit(ctx, n.transaction())
 		d.tried = n.tried
 		key, raced := lost(err)
 		// Neither the name nor a claim was lost: the object is still valid if its namespace and definition are.
-		for raced && key != n.key() && !n.claimed.touches(key) {
+		for raced && key != n.key() && !n.effects.claimed.touches(key) {
 			if err := n.recheck(ctx, key); err != nil {
 				return nil, err
 			}
-			err = d.commit(ctx, &n)
+			err = d.commit(ctx, n.transaction())
 			key, raced = lost(err)
 		}
 		switch {
@@ -109,8 +112,8 @@ func (d *draft) create(ctx context.Context) (*Result, error) {
 }
 
 // make turns the admitted object into one with a name, ready to be committed. It can be called again: it begins with
-// d.obj as admission has left it, and overwrites everything else. A second call sets another UID and creationTimestamp,
-// too, since no client has seen the first ones.
+// d.body as admission has left it, and overwrites everything else. A second call sets another UID and
+// creationTimestamp, too, since no client has seen the first ones.
 func (d *draft) make(ctx context.Context) error {
 	d.name()
 	if err := d.allocate(ctx); err != nil {
@@ -140,7 +143,8 @@ func (d *draft) make(ctx context.Context) error {
 // the namespace or the definition, the fences are made again from the newest versions; it is an error if one of them
 // does not exist any more or is being deleted.
 func (d *draft) recheck(ctx context.Context, key store.Key) error {
-	if d.guard != nil && d.guard.pre.Key == key || slices.ContainsFunc(d.others,
+	e := &d.effects
+	if e.guard != nil && e.guard.pre.Key == key || slices.ContainsFunc(e.others,
 		func(o *draft) bool { return o.live.Key == key }) {
 		if err := d.report(ctx); err != nil {
 			return err
@@ -166,16 +170,20 @@ func (d *draft) taken(ctx context.Context, prefixed bool) error {
 }
 
 // virtual is the create of a virtual resource, such as a SubjectAccessReview: nothing is stored, and Answer computes
-// the response from the body. Of the steps of a create it takes decode, own and admit: the response shows managedFields
-// (as in the reference, which runs the same handler), but has no name, UID or resourceVersion. A dry run is the same.
+// the response from the body. Of the steps of a create it takes decode, own, admit and check: the response shows
+// managedFields (as in the reference, which runs the same handler), but has no name, UID or resourceVersion. A dry run
+// is the same.
 func (d *draft) virtual(ctx context.Context) (*Result, error) {
 	d.now = d.Engine.now()
-	d.obj = d.sent
+	d.body = d.sent
 	d.own(ctx)
 	if err := d.admit(ctx); err != nil {
 		return nil, err
 	}
-	answer, err := d.rq.Resource.Answer(ctx, d.rq, d.obj)
+	if err := d.check(ctx); err != nil {
+		return nil, err
+	}
+	answer, err := d.rq.Resource.Answer(ctx, d.rq, d.body)
 	if err != nil {
 		return nil, err
 	}

@@ -14,9 +14,10 @@ import (
 // The steps are those of a create, without receive and permit, which are about users. An object in a namespace that the
 // same call creates is refused: requireNamespace looks at the store, which does not have it yet.
 func (e *Engine) CreateAll(ctx context.Context, requests []*Request, bodies []object.Value) error {
+	all := &transaction{}
 	drafts := make([]*draft, len(requests))
 	for i, rq := range requests {
-		d := e.draft(rq, creates)
+		d := e.draft(rq, OperationCreate)
 		if err := d.decode(object.Parsed{Value: bodies[i]}); err != nil {
 			return err
 		}
@@ -30,9 +31,10 @@ func (e *Engine) CreateAll(ctx context.Context, requests []*Request, bodies []ob
 		if err := d.make(ctx); err != nil {
 			return err
 		}
+		all.add(d)
 		drafts[i] = d
 	}
-	err := e.commit(ctx, drafts...)
+	err := e.commit(ctx, all)
 	for _, d := range drafts {
 		if key, raced := lost(err); raced && key == d.key() {
 			return d.taken(ctx, false)

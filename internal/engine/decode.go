@@ -49,11 +49,25 @@ func (d *draft) decodeFields(body object.Parsed, strict ...string) error {
 	// managedFields: [] clears the managers, an absent list does not; the decoded object no longer shows the difference.
 	managed := body.Value.At("metadata", "managedFields")
 	d.clears = managed.Kind() == object.List && managed.Len() == 0
+	d.clear(body.Value)
 	d.sent = decoded.Value.Edit([]object.Member{
 		{Key: "apiVersion", Value: object.StringOf(apiVersion(group, version))},
 		{Key: "kind", Value: object.StringOf(kind)},
 	})
 	return nil
+}
+
+// clear notes which lists of Subresource.Clearable a body empties.
+func (d *draft) clear(body object.Value) {
+	d.cleared = nil
+	if d.rq.Subresource == nil {
+		return
+	}
+	for _, path := range d.rq.Subresource.Clearable {
+		if list := body.At(path...); list.Kind() == object.List && list.Len() == 0 {
+			d.cleared = append(d.cleared, path)
+		}
+	}
 }
 
 // inOrder returns the texts about duplicate and unknown fields of a body, in the order in which the fields stand in
@@ -216,7 +230,7 @@ func (d *draft) strictFields(typ *schema.Type, strict []string, body *object.Par
 		body = &object.Parsed{}
 	}
 	found = append(found, inOrder(body, duplicates, unknown)...)
-	if d.rq.Validation == Warn {
+	if d.rq.Validation.warns() {
 		d.warn(append(lines, found...)...)
 		return nil
 	}

@@ -20,19 +20,26 @@ import (
 //	o is in the store and has a deletionTimestamp  ⇒  ¬released(o)
 //
 // A delete of an object that nothing holds removes it in its own commit. Any other write that takes away the last thing
-// that held the object removes it in the same commit, too (draft.removes). The obvious way, a controller that looks for
-// released objects, would show clients deleted objects that nothing holds any more, and the controller would have to
-// search for them after every restart.
+// that held the object removes it in the same commit, too (draft.removes). A controller that looks for released objects
+// would show clients deleted objects that nothing holds any more, and the controller would have to search for them
+// after every restart.
 //
 // A delete of an object that is already marked as deleted can only shorten its grace period (grace, mark). What happens
 // to its dependents is determined by two finalizers that the garbage collector removes (propagation.go).
 //
-// The steps of a delete are admit and check, with the live object, and then mark or the removal. A mark is a write
+// The steps of a delete are admit and check, with the live object, and then mark or the removal. As in the reference a
+// delete that changes nothing is not admitted. A mark is a write
 // like others: it goes through version and commit, and a watch sees MODIFIED. A second delete that changes nothing
 // answers with the live object and writes nothing.
 func (e *Engine) Delete(ctx context.Context, rq *Request, o DeleteOptions) (result *Result, err error) {
-	d := e.draft(rq, deletes)
-	d.dry = rq.DryRun || o.DryRun
+	return e.deleteOne(ctx, rq, o, false)
+}
+
+// deleteOne is Delete; unnamed: the object is an item of a deletecollection.
+func (e *Engine) deleteOne(ctx context.Context, rq *Request, o DeleteOptions, unnamed bool) (result *Result,
+	err error) {
+	d := e.draft(rq, OperationDelete)
+	d.dry, d.unnamed, d.deletion = rq.DryRun || o.DryRun, unnamed, &o
 	defer d.addWarnings(&result)
 	if rq.Resource.WarnDelete != nil {
 		d.warn(rq.Resource.WarnDelete(o)...)
@@ -47,37 +54,52 @@ func (e *Engine) Delete(ctx context.Context, rq *Request, o DeleteOptions) (resu
 		}
 		n.obj = n.old
 		result, err := n.delete(ctx, o)
-		if !n.again(err, &sure) {
+		if !n.again(ctx, err, &sure) {
 			return result, err
 		}
 	}
 }
 
-// delete is one attempt of a delete. It starts from d.obj, which is the live object, or, for an eviction, the live
-// object with the condition DisruptionTarget.
+// delete is one attempt of a delete.
 func (d *draft) delete(ctx context.Context, o DeleteOptions) (*Result, error) {
 	if err := d.exists(); err != nil {
 		return nil, err
 	}
+	if o.listed != "" && o.listed != d.live.Sidecar.UID { // the listed object is gone, and its name was taken again
+		return nil, d.rq.notFound()
+	}
 	if err := d.rq.met(d.revision()); err != nil {
 		return nil, err
-	}
-	if !d.evicting {
-		if err := d.admit(ctx); err != nil {
-			return nil, err
-		}
 	}
 	if err := d.rq.deletable(d.live, o); err != nil {
 		return nil, err
 	}
-	if err := d.check(ctx); err != nil {
-		return nil, err
+	if d.deletes(o) {
+		if err := d.admit(ctx); err != nil {
+			return nil, err
+		}
+		if err := d.check(ctx); err != nil {
+			return nil, err
+		}
 	}
+	return d.drop(ctx, o)
+}
+
+// deletes says whether a delete changes anything. It does not if the object waits for a grace period already that the
+// delete does not shorten, or for the controller that empties a namespace.
+func (d *draft) deletes(o DeleteOptions) bool {
 	r := d.rq.Resource
-	seconds, graceful, pending := r.grace(d.old, o.GracePeriodSeconds)
-	// A delete that does not change the grace period adds no finalizer either. A namespace that is being emptied is left
-	// to its controller.
-	if !pending && !(deleting(d.old) && r.Held != nil && r.Held(d.old)) {
+	_, _, pending := r.grace(d.old, o.GracePeriodSeconds)
+	return !pending && !(deleting(d.old) && r.Held != nil && r.Held(d.old))
+}
+
+// drop marks the object as deleted, or removes it. It starts from d.obj, which is the live object, or, for an eviction,
+// the live object with the condition DisruptionTarget.
+func (d *draft) drop(ctx context.Context, o DeleteOptions) (*Result, error) {
+	r := d.rq.Resource
+	seconds, graceful, _ := r.grace(d.old, o.GracePeriodSeconds)
+	// A delete that does not change the grace period adds no finalizer either.
+	if d.deletes(o) {
 		if !d.keepFinalizers {
 			d.obj = r.propagation(d.old, o).with(d.obj)
 		}
@@ -97,7 +119,7 @@ func (d *draft) delete(ctx context.Context, o DeleteOptions) (*Result, error) {
 		return nil, err
 	}
 	d.next.Revision = d.live.Revision
-	if err := d.commit(ctx, d); err != nil {
+	if err := d.commit(ctx, d.transaction()); err != nil {
 		return nil, err
 	}
 	return d.answer(ctx)
@@ -205,7 +227,7 @@ func (d *draft) removeNow(ctx context.Context, graceful bool) (*Result, error) {
 	if err := d.claim(ctx); err != nil {
 		return nil, err
 	}
-	if err := d.commit(ctx, d); err != nil {
+	if err := d.commit(ctx, d.transaction()); err != nil {
 		return nil, err
 	}
 	if rq.Resource.DeleteReturnsObject {
@@ -221,7 +243,7 @@ func (d *draft) removeNow(ctx context.Context, graceful bool) (*Result, error) {
 			last.Revision = d.live.Revision
 		}
 		shown, err := rq.present(ctx, last)
-		return &Result{Object: shown, Removed: true}, err
+		return &Result{Object: shown, Removed: true, Made: shown != last}, err
 	}
 	details := []object.Member{
 		{Key: "name", Value: object.StringOf(rq.Name)},

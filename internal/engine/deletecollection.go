@@ -11,8 +11,11 @@ import (
 // It is a list, and then one delete for each item, in order; it is not atomic, as in the reference. Deleting all of
 // them in one commit would let one object that cannot be deleted keep all others, and a collection of any size would
 // have to fit into one commit. Each delete has its own retry loop. An object that another request has deleted meanwhile
-// is not an error; any other error ends the request, and the objects deleted until then stay deleted. An object that
-// was created after the list is not deleted.
+// is not an error; any other error ends the request, and the objects deleted until then stay deleted.
+//
+// An object that was created after the list is not deleted, even if it has the name of one that was listed: each delete
+// is of a name and a UID. The reference deletes by the name alone, so that it deletes an object which no selector of
+// the request was compared with.
 //
 // Warnings are returned with an error, too, so the Collection is not nil then.
 func (e *Engine) DeleteCollection(ctx context.Context, rq *Request, l ListOptions,
@@ -45,7 +48,8 @@ func (e *Engine) DeleteCollection(ctx context.Context, rq *Request, l ListOption
 		one := *rq
 		one.IfMatch, one.IfNoneMatch = nil, nil
 		one.Namespace, one.Name = splitKey(item.Key.Name)
-		if _, err := e.Delete(ctx, &one, d); err != nil && !apierr.Is(err, apierr.NotFound) {
+		d.listed = item.Sidecar.UID
+		if _, err := e.deleteOne(ctx, &one, d, true); err != nil && !apierr.Is(err, apierr.NotFound) {
 			return &Collection{Warnings: list.Warnings}, err
 		}
 	}

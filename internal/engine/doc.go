@@ -36,6 +36,11 @@
 //	patch   as update; the body is the live object with the patch applied
 //	apply   as update, or as create where there is no object; the merge with the live object includes own
 //	delete  admit · check · mark, or remove and claim · commit
+//	a POST to a subresource
+//	        decode · default · admit · check · own · then as an update from permit on, without a check
+//	        (an Eviction: as a delete behind check)
+//	a virtual resource, and a subresource that only answers
+//	        decode · own · admit · check · Answer
 //
 // A write to a subresource takes the steps of an update: up to prepare, the draft is the body of the subresource;
 // prepare puts it into the object.
@@ -48,12 +53,11 @@
 //
 //	the answer of a verb is that of a commit, or was decided on a version that is known to be the newest
 //
-// The obvious ways fail. Always reading the newest version first costs a round trip per write on a store that follows
-// another server. Retrying only the commit would write bytes that were computed from an old version. So a verb begins
-// with the version at hand and is repeated from the top: after a lost race, and once more with a version that is known
-// to be the newest (sure) if an attempt without a commit (a refusal, or "nothing changed") was decided on a version
-// that may not be (draft.again). The loop is in the file of the verb. Everything that an attempt computes is in its
-// draft, which is thrown away.
+// Always reading the newest version first would cost a round trip per write on a store that follows another server, and
+// retrying only the commit would write bytes that were computed from an old version. So a verb begins with the version
+// at hand and is repeated from the top: after a lost race, and once more with the newest version (sure) if an attempt
+// without a commit (a refusal, or "nothing changed") was decided on another one (draft.again). The loop is in the file
+// of the verb. Everything that an attempt computes is in its draft, which is thrown away.
 //
 // A create repeats less. Mutating admission runs once, before the object has a name; if a generated name is taken, only
 // the steps after admission are repeated. If only the namespace or the definition has changed since, it is checked

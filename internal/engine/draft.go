@@ -17,10 +17,10 @@ import (
 	"plinth/object"
 )
 
-// draft is one object on its way from a request into the store. It carries everything that one step computes and a
-// later one needs; no other state is passed between steps. The steps are the methods below; the package comment says
-// which verb takes which. A draft whose commit loses a race is thrown away, and its verb begins again with a new one. A
-// draft is used by one goroutine and needs no lock.
+// draft is one attempt of a write: one object on its way from a request into the store. It carries everything that one
+// step computes and a later one needs; no other state is passed between steps. The steps are the methods below; the
+// package comment says which verb takes which. A draft whose commit loses a race is thrown away, and its verb begins
+// again with a new one. A draft is used by one goroutine and needs no lock.
 //
 // In every state of a draft:
 //
@@ -31,17 +31,22 @@ import (
 //
 // The rules for the object that hold for every verb are asserted before every commit (assertCommit).
 //
-// The values are immutable, so obj, stored, sent and old share the parts that are equal in them, and a step that
-// changes no field copies nothing. The object takes three forms: sent is the body as it was decoded; obj is the result
-// of the steps so far; stored, from settle on, is obj in the form in which it is stored. Both of the latter are kept to
-// the end, because validation and admission see obj (an empty list and an absent one differ), and the bytes are printed
-// from stored.
+// The object takes four forms, each with a field of its own that no later group of steps changes:
+//
+//	sent    the body as it was decoded                                  decode; a patch or a merge in each attempt
+//	body    sent with system metadata, defaults, owners and admission   inherit or wipe … allocate
+//	obj     the object that body makes of old                           prepare, report
+//	stored  obj in the form in which it is stored                       settle, report
+//
+// At the main URL body becomes obj; at a subresource body may be of another kind (a Scale, a Binding), and stays what
+// validating admission sees. Both obj and stored are kept to the end, because validation and admission see obj (an
+// empty list and an absent one differ), and the bytes are printed from stored. The values are immutable, so the forms
+// share the parts that are equal in them, and a step that changes no field copies nothing.
 type draft struct {
-	*Engine
-	rq     *Request
-	action action
-	now    time.Time
-	dry    bool
+	*input
+
+	operation Operation
+	now       time.Time
 
 	live    *store.Version // the version that the draft is to replace; nil: there is none
 	current bool           // live is known to be the newest version, see again
@@ -50,54 +55,43 @@ type draft struct {
 	// that are shared with it need not be decoded or settled again.
 	form object.Value
 
-	sent object.Value // the body, decoded
-	// evicting: the delete is an eviction, whose admission has been done for the create of the Eviction.
-	evicting bool
-	// versioned: the body of a create has a resourceVersion. A dry run may have one; the commit refuses it.
-	versioned bool
+	sent, body, obj, stored object.Value
+	// clears: sent had an empty list of managedFields, which the decoded object no longer shows.
+	clears bool
+	// owned: sent is the result of a merge, so its managedFields already record the new owners.
+	owned bool
 	// upserts: a PUT or an apply that creates the object, for which the user needs the verb create, too.
 	upserts bool
-	// clears: the body has an empty list of managedFields, which the decoded object no longer shows.
-	clears bool
-	// owned: the body is the result of a merge, so its managedFields already record the new owners.
-	owned bool
-	// obj is the object after each step; stored is obj as it is stored; stable says that stored is known to have the
-	// form that Decode and Settle give.
-	obj    object.Value
-	stored object.Value
+	// cleared are the lists of Subresource.Clearable that sent empties.
+	cleared [][]string
+	// stable: stored is known to have the form that Decode and Settle give.
 	stable bool
 
-	// fences are preconditions of the commit besides the revision of live. others are drafts of other objects that change
-	// in the same commit, and guard is the change to a key that is not an object; see report.
-	fences []store.Precondition
-	others []*draft
-	guard  *guard
-	// allocation has the values that were allocated to the object, and claimed the claims that the commit takes and gives
-	// back because of them (claim.go). renewed is the version that replaces a removed companion; nil: none does.
-	allocation *Allocation
-	claimed    *claimed
-	renewed    *store.Version
 	// next is the version that the commit stores in the place of live, and that the answer shows. With remove set the
 	// commit removes live instead, and next is only shown.
 	next   *store.Version
 	remove bool
+	// effects is what the commit consists of and depends on besides this object.
+	effects effects
 	// tried: the store was given the draft to commit, and checked it against the newest state. committed is the revision
 	// of the commit; 0: there was none.
 	tried     bool
 	committed int64
-
-	warnings *warnings
 }
 
-// action is the operation that admission sees. A POST to a subresource is a create, as in the reference, even
-// where it changes an object that exists.
-type action uint8
-
-const (
-	updates action = iota
-	creates
-	deletes
-)
+// input is what the attempts of a verb share. It does not change, except that warnings are added.
+type input struct {
+	*Engine
+	rq  *Request
+	dry bool
+	// unnamed: admission sees no name, as in the reference for the items of a deletecollection.
+	unnamed bool
+	// seen is the request that admission sees, if not rq: that for the virtual resource which stands for rq (through).
+	seen *Request
+	// deletion are the options of a delete, for admission; nil for other verbs.
+	deletion *DeleteOptions
+	warnings *warnings
+}
 
 // warnings are sent to the client beside the answer. All drafts of a request share them, so a warning of an attempt
 // that was repeated is not lost; httpapi sends equal ones once.
@@ -107,8 +101,13 @@ type warnings struct{ texts []string }
 func (d *draft) warn(texts ...string) { d.warnings.texts = append(d.warnings.texts, texts...) }
 
 // draft makes a draft for a request, without a live version.
-func (e *Engine) draft(rq *Request, a action) *draft {
-	return &draft{Engine: e, rq: rq, action: a, dry: rq.DryRun, warnings: &warnings{}}
+func (e *Engine) draft(rq *Request, operation Operation) *draft {
+	return &draft{input: &input{Engine: e, rq: rq, dry: rq.DryRun, warnings: &warnings{}}, operation: operation}
+}
+
+// beside makes a draft of another object that changes because of this one, with its time and its warnings.
+func (d *draft) beside(rq *Request) *draft {
+	return &draft{input: &input{Engine: d.Engine, rq: rq, dry: d.dry, warnings: d.warnings}, now: d.now}
 }
 
 // onto begins an attempt: it copies the draft, and gives the copy the live version as it is now. With sure, the store
@@ -180,10 +179,10 @@ func (d *draft) receive() {
 	received.Object = d.sent
 	if received.Whole {
 		n := *d
-		n.obj = d.sent
+		n.body = d.sent
 		n.fill()
 		_, _, _, typ := d.rq.bodyType()
-		received.Object = typ.Settle(n.obj)
+		received.Object = typ.Settle(n.body)
 	}
 }
 
@@ -197,15 +196,15 @@ func (d *draft) wipe() {
 		// The capacity is cut, so that append copies the list, which all requests share.
 		drop = append(drop[:len(drop):len(drop)], "namespace")
 	}
-	d.obj = d.sent.With("metadata", d.sent.At("metadata").Edit(set, drop...))
+	d.body = d.sent.With("metadata", d.sent.At("metadata").Edit(set, drop...))
 }
 
 // inherit copies the system metadata of the old object into the new one. It runs before own, which compares the result
 // with the old object. The body of a subresource may be of another kind; prepare copies the metadata there.
 func (d *draft) inherit() {
-	d.obj = d.sent
+	d.body = d.sent
 	if d.rq.Subresource == nil {
-		d.obj = carry(d.sent, d.old)
+		d.body = carry(d.sent, d.old)
 	}
 }
 
@@ -216,7 +215,7 @@ func (d *draft) fill() {
 		fill = sub.Default
 	}
 	if fill != nil {
-		d.obj = fill(d.obj)
+		d.body = fill(d.body)
 	}
 }
 
@@ -237,13 +236,13 @@ func (d *draft) own(ctx context.Context) {
 		return
 	case d.rq.Resource.Answer != nil || sub != nil && sub.Answer != nil:
 		_, _, _, typ := d.rq.bodyType()
-		d.obj, err = (&merge.Kind{Type: typ}).Update(object.Nil, d.obj, d.writer())
+		d.body, err = (&merge.Kind{Type: typ}).Update(object.Nil, d.body, d.writer())
 	case sub != nil && sub.Replicas != nil:
-		d.obj, err = d.ownScale()
+		d.body, err = d.ownScale()
 	case sub != nil && (sub.Kind != d.rq.Resource.Kind || !sub.does("update")):
-		d.obj = withManagers(d.obj, d.old.At("metadata", "managedFields"))
+		d.body = withManagers(d.body, d.old.At("metadata", "managedFields"))
 	default:
-		d.obj, err = d.rq.merging(ctx).Update(d.old, d.obj, d.writer())
+		d.body, err = d.rq.merging(ctx).Update(d.old, d.body, d.writer())
 	}
 	switch {
 	case err != nil:
@@ -254,10 +253,9 @@ func (d *draft) own(ctx context.Context) {
 }
 
 // name makes a new object unique: it sets the UID, the creation time, and the name if the client left that to the
-// server. It runs after admission, as in the reference: a webhook sees an object without a name. d.sent becomes the
-// object with its name; WarnCreate gets it as the object that was sent.
+// server. It runs after admission, as in the reference: a webhook sees an object without a name.
 func (d *draft) name() {
-	meta := d.obj.At("metadata")
+	meta := d.body.At("metadata")
 	name := meta.At("name").Str()
 	if prefix := meta.At("generateName").Str(); name == "" && prefix != "" {
 		name = generateName(prefix)
@@ -273,8 +271,7 @@ func (d *draft) name() {
 	if d.rq.Resource.Generation != nil {
 		set = append(set, object.Member{Key: "generation", Value: object.IntOf(1)})
 	}
-	d.sent = d.obj.With("metadata", meta.Edit(set))
-	d.obj = d.sent
+	d.body = d.body.With("metadata", meta.Edit(set))
 }
 
 // key is the key under which the draft is stored. If there is a live version, its key is used: its strings are shared
@@ -283,7 +280,7 @@ func (d *draft) key() store.Key {
 	if d.live != nil {
 		return d.live.Key
 	}
-	name := d.obj.At("metadata", "name").Str()
+	name := d.body.At("metadata", "name").Str()
 	if !d.rq.Resource.Namespaced {
 		// The store keeps the key, and must not keep the body of the request with it. A namespaced name is concatenated,
 		// which copies it.
@@ -292,25 +289,28 @@ func (d *draft) key() store.Key {
 	return d.rq.Resource.key(d.rq.Namespace, name)
 }
 
-// prepare resets the fields that a client may not set at this URL (WRITE-4): status on the main one, everything else at
-// /status. A write to a subresource becomes a write of the object here: sub.Write copies the fields that the body may
-// change into the old object, and from then on d.obj is the object and d.sent the body.
+// prepare makes the object from the body. It resets the fields that a client may not set at this URL (WRITE-4): status
+// on the main one, everything else at /status. A write to a subresource becomes a write of the object here: sub.Write
+// copies the fields that the body may change into the old object.
 func (d *draft) prepare() error {
 	r, sub := d.rq.Resource, d.rq.Subresource
+	d.obj = d.body
 	switch {
 	case sub != nil:
-		d.sent = d.obj
-		obj, err := sub.Write(d.old, d.obj)
+		obj, err := sub.Write(d.old, d.body)
 		if err != nil {
 			return err
 		}
-		d.obj = withManagers(carry(obj, d.old), d.sent.At("metadata", "managedFields"))
+		for _, path := range d.cleared {
+			obj = obj.WithoutAt(path...)
+		}
+		d.obj = withManagers(carry(obj, d.old), d.body.At("metadata", "managedFields"))
 	case d.live == nil:
 		if r.PrepareCreate != nil {
-			d.obj = r.PrepareCreate(d.obj, d.rq.User)
+			d.obj = r.PrepareCreate(d.body, d.rq.User)
 		}
 	case r.PrepareUpdate != nil:
-		d.obj = r.PrepareUpdate(d.obj, d.old)
+		d.obj = r.PrepareUpdate(d.body, d.old)
 	}
 	return nil
 }
@@ -319,6 +319,9 @@ func (d *draft) prepare() error {
 // obj keeps the form before: validation distinguishes an empty list from an absent one, the stored form does not.
 func (d *draft) settle() {
 	d.stored, d.stable = d.rq.Resource.Schema().SettleFrom(d.obj, d.form)
+	if d.owned {
+		d.stored = d.withoutNulls(d.stored)
+	}
 	if d.live == nil {
 		return
 	}
@@ -326,6 +329,20 @@ func (d *draft) settle() {
 	if sub := d.rq.Subresource; sub == nil || sub.Name != "status" && sub.does("update") {
 		d.bump()
 	}
+}
+
+// withoutNulls drops what only the result of an apply to a custom object can have: nulls that are not nullable
+// (DecodeMerged). Validation sees them in obj. Where the schema has no type for the place, it admits them, and the next
+// read would drop them, as in the reference.
+func (d *draft) withoutNulls(v object.Value) object.Value {
+	if !d.rq.Resource.Stored.Custom {
+		return v
+	}
+	decoded, err := d.rq.Resource.Schema().DecodeFrom(v, d.form)
+	if err != nil { // it was decoded before
+		return v
+	}
+	return decoded.Value
 }
 
 // bump raises metadata.generation by one if the parts of the object that count (Resource.Generation) have changed. They
@@ -353,6 +370,8 @@ func (d *draft) bump() {
 // validate refuses what the reference's validation refuses (VAL-1, VAL-4), with all errors in one answer, and adds the
 // reference's warnings. Rules, the CEL rules of a custom type, gets the errors so far: CEL rules are not evaluated on
 // an object whose structure is wrong. Warnings are computed for valid objects only.
+//
+// Validation by a definition may take longer than the request may, and ends with its context.
 func (d *draft) validate(ctx context.Context) error {
 	r, sub := d.rq.Resource, d.rq.Subresource
 	var errs field.ErrorList
@@ -367,27 +386,33 @@ func (d *draft) validate(ctx context.Context) error {
 	}
 	switch {
 	case sub != nil:
+		if sub.Permit != nil && d.rq.Authorizer != nil {
+			errs = append(errs, sub.Permit(ctx, d.rq, d.obj, d.old)...)
+		}
 		if sub.Validate != nil {
-			errs = append(errs, sub.Validate(d.sent, d.obj, d.old)...)
+			errs = append(errs, sub.Validate(ctx, d.body, d.obj, d.old)...)
 		}
 	case d.live == nil:
 		if r.Validate != nil {
-			errs = append(errs, r.Validate(d.obj)...)
+			errs = append(errs, r.Validate(ctx, d.obj)...)
 		}
 	case r.ValidateUpdate != nil:
-		errs = append(errs, r.ValidateUpdate(d.obj, d.old)...)
+		errs = append(errs, r.ValidateUpdate(ctx, d.obj, d.old)...)
 	}
 	if r.Rules != nil {
 		refused, warnings := r.Rules(ctx, d.obj, d.old, errs)
 		errs = append(errs, refused...)
 		d.warn(warnings...)
 	}
+	if err := ctx.Err(); err != nil { // the errors mean nothing
+		return commitFailed(err)
+	}
 	if len(errs) > 0 {
 		return apierr.NewInvalid(r.KindType(), d.obj.At("metadata", "name").Str(), errs)
 	}
 	switch {
 	case d.live == nil && r.WarnCreate != nil:
-		d.warn(r.WarnCreate(d.obj, d.sent)...)
+		d.warn(r.WarnCreate(d.obj, d.body)...)
 	case d.live != nil && sub != nil && !d.rq.otherKind(): // a Scale writes the object as its own URL does
 		if sub.Warn != nil {
 			d.warn(sub.Warn(d.obj, d.old)...)
@@ -403,22 +428,7 @@ func (d *draft) validate(ctx context.Context) error {
 // itself have no Authorizer and may write everything.
 func (d *draft) permit(ctx context.Context) error {
 	if permit := d.rq.Resource.Permit; permit != nil && d.rq.Authorizer != nil && d.rq.Subresource == nil {
-		return permit(ctx, d.rq, d.obj, d.old)
-	}
-	return nil
-}
-
-// check is the last step that may refuse: validating admission and quota, as far as [Writing].Check implements them. As
-// in the reference, a PUT or an apply that creates is authorized as a create here, when the object is known to be valid
-// (SSA-17).
-func (d *draft) check(ctx context.Context) error {
-	if d.upserts {
-		if err := d.rq.may(ctx, "create"); err != nil {
-			return err
-		}
-	}
-	if check := d.rq.Resource.Check; check != nil {
-		return check(ctx, d.rq, d.obj, d.old)
+		return permit(ctx, d.rq, d.body, d.old)
 	}
 	return nil
 }
@@ -465,7 +475,7 @@ func (r *Resource) released(obj object.Value) bool {
 // An object in an old form is written even if it did not change: that is how storage migration works.
 func (d *draft) unchanged() bool {
 	return d.live != nil && !d.remove && d.rq.Resource.Stored.current(d.live) &&
-		bytes.Equal(d.next.Data, d.live.Data) && d.claimed.none()
+		bytes.Equal(d.next.Data, d.live.Data) && d.effects.claimed.none()
 }
 
 // answer is the response: the object as committed; for a dry run, as it would be, at the live revision; if the write
@@ -496,6 +506,11 @@ func (d *draft) change(ctx context.Context) (*Result, error) {
 	if err := d.admit(ctx); err != nil {
 		return nil, err
 	}
+	return d.replace(ctx)
+}
+
+// replace is the second half of change, from the admitted body on.
+func (d *draft) replace(ctx context.Context) (*Result, error) {
 	if err := d.permit(ctx); err != nil {
 		return nil, err
 	}
@@ -509,8 +524,11 @@ func (d *draft) change(ctx context.Context) (*Result, error) {
 	if err := d.validate(ctx); err != nil {
 		return nil, err
 	}
-	if err := d.check(ctx); err != nil {
-		return nil, err
+	// The body of an operation has been checked before the object was read (act).
+	if d.operation == OperationUpdate {
+		if err := d.check(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if err := d.report(ctx); err != nil {
 		return nil, err
@@ -525,8 +543,11 @@ func (d *draft) change(ctx context.Context) (*Result, error) {
 		d.next = d.live
 		return d.answer(ctx)
 	}
-	if err := d.commit(ctx, d); err != nil {
+	if err := d.commit(ctx, d.transaction()); err != nil {
 		return nil, err
+	}
+	if sub := d.rq.Subresource; sub != nil && sub.Committed != nil && !d.dry {
+		sub.Committed(d.obj, d.old)
 	}
 	return d.answer(ctx)
 }

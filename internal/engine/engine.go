@@ -12,9 +12,8 @@ type Config struct {
 	Store    *store.Store
 	Registry *Registry
 	Now      Clock // nil: time.Now
-	// AnyNamespace turns the admission plugin NamespaceLifecycle off: objects can be created in namespaces that do not
-	// exist or are being emptied, and every namespace can be deleted.
-	AnyNamespace bool
+	// Admission may change or refuse writes; its zero value admits all of them.
+	Admission Admission
 	// KeepFinalizers makes deletes add no finalizers for their propagation. It is set when no garbage collector runs,
 	// since those finalizers would never be removed.
 	KeepFinalizers bool
@@ -27,8 +26,8 @@ type Engine struct {
 	registry *Registry
 	now      Clock
 	recent   origins
-	// anyNamespace and keepFinalizers are as in Config.
-	anyNamespace   bool
+	// admission and keepFinalizers are as in Config.
+	admission      Admission
 	keepFinalizers bool
 }
 
@@ -38,7 +37,7 @@ func New(c Config) *Engine {
 		c.Now = time.Now
 	}
 	return &Engine{
-		store: c.Store, registry: c.Registry, now: c.Now, anyNamespace: c.AnyNamespace, keepFinalizers: c.KeepFinalizers,
+		store: c.Store, registry: c.Registry, now: c.Now, admission: c.Admission, keepFinalizers: c.KeepFinalizers,
 	}
 }
 

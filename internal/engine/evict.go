@@ -36,31 +36,30 @@ type Decision struct {
 //	a budget allows n evictions  ⇒  at most n are committed before its status is computed anew
 //
 // Of two concurrent evictions that a budget allows once, the second loses the race, begins again, and is refused. The
-// obvious way, and that of the reference, is to write the budget first and then to delete the Pod. If the delete fails,
-// the budget has been reduced for no eviction until its controller computes it again.
+// reference writes the budget first and then deletes the Pod. If the delete fails, the budget has been reduced for no
+// eviction until its controller computes it again.
 //
-// The request is a create of an Eviction, and mutating admission sees that. The delete that follows is one attempt of
-// Delete with a draft of its own, which does not go through admission again (evicting).
+// The request is a create of an Eviction, and admission sees that alone. The delete that follows is one attempt of
+// Delete with a draft of its own, from the steps behind admission on (remove).
 func (d *draft) evict(ctx context.Context) (*Result, error) {
 	e, target := d.rq.Subresource.Eviction, *d.rq
 	target.Subresource = nil
-	options, refusal, err := e.Options(d.sent, d.dry)
+	options, refusal, err := e.Options(d.body, d.dry)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.admit(ctx); err != nil {
+	if err := d.check(ctx); err != nil {
 		return nil, err
 	}
-	begun := &draft{
-		Engine: d.Engine, rq: &target, action: deletes, evicting: true, dry: d.dry || options.DryRun, warnings: d.warnings,
-	}
+	begun := d.beside(&target)
+	begun.operation, begun.dry = OperationDelete, d.dry || options.DryRun
 	for sure := false; ; {
 		n, err := begun.onto(ctx, sure)
 		if err != nil {
 			return nil, err
 		}
 		result, err := n.evicted(ctx, e, options, refusal)
-		if !n.again(err, &sure) {
+		if !n.again(ctx, err, &sure) {
 			return result, err
 		}
 	}
@@ -91,14 +90,17 @@ func (d *draft) evicted(ctx context.Context, e *Eviction, o DeleteOptions, refus
 		if err != nil {
 			return nil, err
 		}
-		d.others = append(d.others, budget)
+		d.effects.others = append(d.effects.others, budget)
 	}
 	d.obj = d.old
 	// As in the reference, a dry run does not set the condition.
 	if !d.dry {
 		d.obj = e.Mark(d.old, d.now)
 	}
-	if _, err := d.delete(ctx, o); err != nil {
+	if err := d.rq.deletable(d.live, o); err != nil {
+		return nil, err
+	}
+	if _, err := d.drop(ctx, o); err != nil {
 		return nil, err
 	}
 	return &Result{Status: done(), Created: true}, nil

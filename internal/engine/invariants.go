@@ -119,7 +119,7 @@ func assertAtomic(pre []store.Precondition, changes []store.Change) {
 // assertManagers asserts the form in which own leaves metadata.managedFields: all entries can be read, no two are of
 // one manager, operation, subresource and (for updates) version, and none is empty.
 func (d *draft) assertManagers() {
-	managed := d.obj.At("metadata", "managedFields")
+	managed := d.body.At("metadata", "managedFields")
 	entries, err := merge.ParseManagedFields(managed)
 	assert(err == nil && len(entries) == managed.Len(),
 		"managedFields of %s: %v: %s", d.rq.Name, err, object.AppendJSON(nil, managed))
@@ -172,9 +172,9 @@ func assertIdentity(before, after []object.Value, to *Version) {
 func (d *draft) assertClaims(ctx context.Context, has []Claim) {
 	for i := range has {
 		key := has[i].Key
-		taken := slices.ContainsFunc(d.claimed.changes,
+		taken := slices.ContainsFunc(d.effects.claimed.changes,
 			func(c store.Change) bool { return c.Key == key && c.Data != nil }) ||
-			slices.ContainsFunc(d.claimed.companions, func(o *draft) bool { return o.key() == key && !o.remove })
+			slices.ContainsFunc(d.effects.claimed.companions, func(o *draft) bool { return o.key() == key && !o.remove })
 		if !taken {
 			live, _, err := d.store.Live(ctx, key, false)
 			assert(err != nil || live != nil, "%s claims %s, and nobody puts that into the store", d.key(), key)

@@ -34,8 +34,8 @@ import (
 // object in an old form is never treated as "nothing changed", since storage migration is done by writes that change
 // nothing else (WRITE-3).
 //
-// The obvious way, to compare the apiVersion in the bytes with the storage version, does not detect that a schema
-// changed within a version.
+// Comparing the apiVersion in the bytes with the storage version would not detect that a schema changed within a
+// version.
 type Kind struct {
 	// Path is the resource part of store keys, "apps/deployments": the group is that of the kind in the store.
 	Path string
@@ -50,9 +50,11 @@ type Kind struct {
 	// use, for kinds whose schema is not compiled before; nil: it is Stamp.
 	Stamp   uint64
 	StampOf func() uint64
-	// Definition is the key of the object that defines the kind, on which every create depends (its fence); the zero
-	// Key: the kind is built in.
-	Definition store.Key
+	// Definition is the key of the object that defines the kind, and DefinitionUID its UID; the zero Key: the kind is
+	// built in. Every write of the kind's objects is committed on the condition that this definition exists, and every
+	// create that it is not being deleted (EXT-3). A definition of the same name that was made later defines another Kind.
+	Definition    store.Key
+	DefinitionUID string
 	// Life ends when the kind is no longer served in this form; nil: never.
 	Life *Life
 	// Custom says that objects of the kind are JSON everywhere: on etcd, and for clients, which cannot request protobuf.
@@ -123,6 +125,10 @@ func VersionOf(r *Resource) *Version {
 	}
 	return v
 }
+
+// SelectsAs says that each selectable field of an object has the same value in both versions, so that the fields in a
+// sidecar are those of either. A version of another shape does not: then the objects are converted to be selected.
+func (v *Version) SelectsAs(other *Version) { v.selection = other.selection }
 
 // Stamp hashes texts that determine a form. Equal texts have the same stamp in every process, since stamps are stored.
 // No stamp is 0, which means "unknown". The length before each text distinguishes ("a", "bc") from ("ab", "c").

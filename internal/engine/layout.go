@@ -43,10 +43,10 @@ type origin struct {
 // origins keeps the values from which the latest versions were printed, so that an object that is written repeatedly (a
 // Lease, the status of a node) is not parsed each time.
 //
-// The obvious way, a map from keys to values, has to be kept in step with the store: an entry has to be removed when
-// the object changes, and a reader has to compare revisions. Instead a version points to its origin (Layout.origin), so
-// a look-up is one atomic load, and the origin cannot be that of another version. The ring here has the versions that
-// have an origin, the oldest first, so that their number is bounded:
+// A map from keys to values would have to be kept in step with the store: an entry has to be removed when the object
+// changes, and a reader has to compare revisions. Instead a version points to its origin (Layout.origin), so a look-up
+// is one atomic load, and the origin cannot be that of another version. The ring here has the versions that have an
+// origin, the oldest first, so that their number is bounded:
 //
 //	count ≤ keptOrigins ∧ bytes = Σ kept[i].bytes ≤ maxOriginBytes, except that a single longer version is kept
 //

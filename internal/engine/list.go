@@ -63,9 +63,15 @@ func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collect
 		return rq.page(ctx, c, snapshot, sel, within, from, limit)
 	}
 	c.Items = func(yield func(*Object) bool) {
-		c.cut = ascend(ctx, snapshot, rq.Resource.Stored.Path, within, from, func(v *store.Version) bool {
-			return !sel.matches(ctx, v) || yield(v)
+		c.cut = nil
+		over := ascend(ctx, snapshot, rq.Resource.Stored.Path, within, from, func(v *store.Version) bool {
+			selected, err := sel.matches(ctx, v)
+			if err != nil {
+				c.cut = err
+			}
+			return err == nil && (!selected || yield(v))
 		})
+		c.cut = cmp.Or(c.cut, over)
 	}
 	return c, rq.readable(ctx, snapshot, within, sel)
 }
@@ -167,10 +173,14 @@ func (rq *Request) page(
 	last, next := "", ""
 	// The prefix is the selected name itself. Longer names with that prefix do not count as following objects.
 	only := sel.name != "" && within != ""
+	var undecided error
 	over := ascend(ctx, snapshot, rq.Resource.Stored.Path, within, from, func(v *store.Version) bool {
 		full := int64(len(items)) == limit
-		if (!full || only) && !sel.matches(ctx, v) {
-			return true
+		if !full || only {
+			selected, err := sel.matches(ctx, v)
+			if undecided = err; err != nil || !selected {
+				return err == nil
+			}
 		}
 		if full {
 			// Whether this object is selected is decided by the next page.
@@ -181,8 +191,8 @@ func (rq *Request) page(
 		last = v.Key.Name
 		return true
 	})
-	if over != nil {
-		return nil, over
+	if err := cmp.Or(undecided, over); err != nil {
+		return nil, err
 	}
 	var failed readFailures
 	for _, item := range items {
@@ -193,7 +203,8 @@ func (rq *Request) page(
 	if err := failed.err(rq.Resource); err != nil {
 		return nil, err
 	}
-	if err := rq.presentAll(ctx, items); err != nil {
+	var err error
+	if c.Made, err = rq.presentAll(ctx, items); err != nil {
 		return nil, err
 	}
 	if next != "" {
@@ -230,7 +241,11 @@ func (rq *Request) page(
 func (rq *Request) readable(ctx context.Context, snapshot *store.Snapshot, prefix string, sel selection) error {
 	var failed readFailures
 	over := ascend(ctx, snapshot, rq.Resource.Stored.Path, prefix, "", func(v *store.Version) bool {
-		return v.Sidecar.Unreadable == nil || !sel.matches(ctx, v) || !failed.add(v)
+		if v.Sidecar.Unreadable == nil {
+			return true
+		}
+		selected, _ := sel.matches(ctx, v) // an unreadable version is not converted, so there is no error
+		return !selected || !failed.add(v)
 	})
 	return cmp.Or(failed.err(rq.Resource), over)
 }

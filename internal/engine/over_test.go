@@ -94,9 +94,11 @@ func TestDeleteCollectionEndsWithItsContext(t *testing.T) {
 	manyWidgets(t, b)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	deleted := 0
+	deleted, reads := 0, 0
 	b.Engine.now = func() time.Time { // every delete reads the clock
-		cancel()
+		if reads++; reads == 3 {
+			cancel()
+		}
 		return b.now
 	}
 	_, err := b.DeleteCollection(ctx, b.request(""), ListOptions{}, DeleteOptions{})

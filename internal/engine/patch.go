@@ -36,7 +36,7 @@ import (
 //
 // A patch of /status is applied to the whole object; prepare then copies only the status of the result.
 func (e *Engine) Patch(ctx context.Context, rq *Request, p Patch) (result *Result, err error) {
-	d := e.draft(rq, updates)
+	d := e.draft(rq, OperationUpdate)
 	defer d.addWarnings(&result)
 	_, _, _, typ := rq.bodyType()
 	parsed, err := p.parse(typ)
@@ -49,7 +49,7 @@ func (e *Engine) Patch(ctx context.Context, rq *Request, p Patch) (result *Resul
 			return nil, err
 		}
 		result, err := n.patch(ctx, parsed)
-		if !n.again(err, &sure) {
+		if !n.again(ctx, err, &sure) {
 			return result, err
 		}
 	}
@@ -63,7 +63,7 @@ func (d *draft) patch(ctx context.Context, p parsedPatch) (*Result, error) {
 	if err := d.rq.met(d.revision()); err != nil {
 		return nil, err
 	}
-	if err := d.applyPatch(p); err != nil {
+	if err := d.applyPatch(ctx, p); err != nil {
 		return nil, err
 	}
 	return d.change(ctx)
@@ -73,8 +73,8 @@ func (d *draft) patch(ctx context.Context, p parsedPatch) (*Result, error) {
 // changes it.
 type parsedPatch struct {
 	// apply is a pure function. It returns the patched object as JSON, not decoded: it may have members that the type does
-	// not have, and values of a wrong type.
-	apply func(object.Value) (object.Value, error)
+	// not have, and values of a wrong type. It may end early with the error of stop.
+	apply func(obj object.Value, stop func() error) (object.Value, error)
 	// strict are texts about duplicate and unknown members of the patch itself, for strictFields. They are made here,
 	// because the patched object no longer shows them: a patch {"a": 1, "a": 2} sets a once.
 	strict []string
@@ -90,16 +90,19 @@ type parsedPatch struct {
 // if the object does not exist. Any other fault of a patch is the error of its apply, and so found only once the object
 // exists: as in the reference, a patch of an object that does not exist is answered with 404.
 //
-// A JSON Patch is kept as text, because the library that applies it takes text; each attempt parses it again. A patch
-// of a few bytes could make an object of any size, since each copy operation can double it; package patch limits the
-// size.
+// A JSON Patch is kept as text, and each attempt parses it again. A patch of a few bytes could make an object of any
+// size, since each copy operation can double it; package patch limits the size. It may also take seconds, so it is
+// asked to stop when the request ends; the other patches take time that is linear in their size, or bounded
+// (patch.Strategic).
 func (p Patch) parse(typ *schema.Type) (parsedPatch, error) {
 	if p.Type == JSONPatch {
 		if err := patch.CheckSyntax(p.Body); err != nil {
 			return parsedPatch{}, apierr.NewBadRequest("error decoding patch: " + err.Error())
 		}
 		return parsedPatch{
-			apply:  func(obj object.Value) (object.Value, error) { return patch.JSON(obj, p.Body) },
+			apply: func(obj object.Value, stop func() error) (object.Value, error) {
+				return patch.JSON(obj, p.Body, stop)
+			},
 			strict: strictOperations(p.Body),
 		}, nil
 	}
@@ -112,7 +115,7 @@ func (p Patch) parse(typ *schema.Type) (parsedPatch, error) {
 	// The reference accepts null as a strategic merge patch, and refuses it as a JSON Merge Patch.
 	case p.Type == StrategicPatch && (v.IsNull() || v.Kind() == object.Map):
 		return parsedPatch{
-			apply: func(obj object.Value) (object.Value, error) {
+			apply: func(obj object.Value, _ func() error) (object.Value, error) {
 				made, err := patch.Strategic(obj, v, typ)
 				if err != nil {
 					return object.Nil, err
@@ -124,11 +127,11 @@ func (p Patch) parse(typ *schema.Type) (parsedPatch, error) {
 	case v.Kind() != object.Map:
 		malformed := fmt.Errorf("%w: such a patch is an object, this is a JSON %s", patch.ErrMalformed, v.Kind())
 		return parsedPatch{
-			apply: func(object.Value) (object.Value, error) { return object.Nil, malformed },
+			apply: func(object.Value, func() error) (object.Value, error) { return object.Nil, malformed },
 		}, nil
 	}
 	return parsedPatch{
-		apply:  func(obj object.Value) (object.Value, error) { return patch.Merge(obj, v), nil },
+		apply:  func(obj object.Value, _ func() error) (object.Value, error) { return patch.Merge(obj, v), nil },
 		strict: duplicateFields(parsed.Duplicates),
 	}, nil
 }
@@ -192,7 +195,7 @@ func strictOperations(body []byte) []string {
 // client sees it, with its resourceVersion, so that a JSON Patch can test it. In most cases the result still has that
 // resourceVersion, which is, correctly, the version from which it was made; fits refuses a result with another one,
 // which the patch has set.
-func (d *draft) applyPatch(p parsedPatch) error {
+func (d *draft) applyPatch(ctx context.Context, p parsedPatch) error {
 	shown := d.old
 	// The patch of a subresource with its own kind of body changes that body: for /scale a Scale, and not the object.
 	if view := d.rq.base(); view != nil {
@@ -202,8 +205,11 @@ func (d *draft) applyPatch(p parsedPatch) error {
 		}
 	}
 	shown = shown.WithAt(object.StringOf(strconv.FormatInt(d.live.Revision, 10)), "metadata", "resourceVersion")
-	raw, err := p.apply(shown)
-	if err != nil {
+	raw, err := p.apply(shown, ctx.Err)
+	switch {
+	case err != nil && err == ctx.Err():
+		return commitFailed(err)
+	case err != nil:
 		return patchFailed(err)
 	}
 	if d.rq.custom() {
@@ -217,7 +223,7 @@ func (d *draft) applyPatch(p parsedPatch) error {
 		}
 		return notDecodable(raw, err)
 	}
-	d.dedupOwners(true)
+	d.sent = d.dedupOwners(d.sent, true)
 	return d.rq.fits(d.live, d.sent, d.rq.unconditional())
 }
 

@@ -56,7 +56,7 @@ func (rq *Request) show(ctx context.Context, v *Object) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Result{Object: shown, Variant: rq.variant(v, shown)}, nil
+	return &Result{Object: shown, Variant: rq.variant(v, shown), Made: shown != v}, nil
 }
 
 // variant is Result.Variant of a stored version that is sent as stored, or as another object that was made from it: in

@@ -57,8 +57,9 @@ func (rq *Request) presented(v *store.Version) bool {
 // the error and use none.
 //
 // The result takes memory in addition to the stored versions until the answer is written. That is why a list without a
-// limit, which otherwise needs no memory, is read as one page if objects are converted (List).
-func (rq *Request) presentAll(ctx context.Context, all []*Object) error {
+// limit, which otherwise needs no memory, is read as one page if objects are converted (List). made is its size in
+// bytes.
+func (rq *Request) presentAll(ctx context.Context, all []*Object) (made int, err error) {
 	together := rq.Resource.Stored.Convert != nil && rq.view() == nil
 	var batch []int
 	bytes := 0
@@ -70,37 +71,39 @@ func (rq *Request) presentAll(ctx context.Context, all []*Object) error {
 		if !together || v.Sidecar.Unreadable != nil {
 			shown, err := rq.present(ctx, v)
 			if err != nil {
-				return err
+				return made, err
 			}
 			all[i] = shown
+			made += len(shown.Data)
 			continue
 		}
 		if batch, bytes = append(batch, i), bytes+len(v.Data); bytes >= maxConverted {
-			if err := rq.presentTogether(ctx, all, batch); err != nil {
-				return err
+			n, err := rq.presentTogether(ctx, all, batch)
+			if made += n; err != nil {
+				return made, err
 			}
 			batch, bytes = batch[:0], 0
 		}
 	}
-	return rq.presentTogether(ctx, all, batch)
+	n, err := rq.presentTogether(ctx, all, batch)
+	return made + n, err
 }
 
 // presentTogether presents the versions with the indexes in batch by one conversion. If the conversion names the object
 // that failed (ConversionError), or there is only one, the error names it, too.
-func (rq *Request) presentTogether(ctx context.Context, all []*Object, batch []int) error {
+func (rq *Request) presentTogether(ctx context.Context, all []*Object, batch []int) (made int, err error) {
 	if len(batch) == 0 {
-		return nil
+		return 0, nil
 	}
 	r := rq.Resource
 	objects, old := make([]object.Value, len(batch)), make([]bool, len(batch))
 	for n, i := range batch {
-		var err error
 		if objects[n], _, err = r.parsed(all[i]); err != nil {
-			return err
+			return 0, err
 		}
 		old[n] = !r.Stored.current(all[i])
 	}
-	objects, err := r.Stored.readAll(ctx, objects, old, r.Served)
+	objects, err = r.Stored.readAll(ctx, objects, old, r.Served)
 	if err != nil {
 		var one *ConversionError
 		if errors.As(err, &one) || len(batch) == 1 {
@@ -108,16 +111,17 @@ func (rq *Request) presentTogether(ctx context.Context, all []*Object, batch []i
 			if one != nil {
 				n = one.Index
 			}
-			return unreadable(all[batch[n]], err)
+			return 0, unreadable(all[batch[n]], err)
 		}
-		return fmt.Errorf("unable to read the stored object %s and %d others: %w", all[batch[0]].Key, len(batch)-1, err)
+		return 0, fmt.Errorf("unable to read the stored object %s and %d others: %w", all[batch[0]].Key, len(batch)-1, err)
 	}
 	for n, i := range batch {
 		if all[i], err = remade(all[i], objects[n]); err != nil {
-			return err
+			return made, err
 		}
+		made += len(all[i].Data)
 	}
-	return nil
+	return made, nil
 }
 
 // remade is a version with other content than the stored one, but the key, revision and selections of v. It has its own

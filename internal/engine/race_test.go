@@ -112,6 +112,59 @@ func TestRacesEndWithTheContext(t *testing.T) {
 	}
 }
 
+// A write whose context ends after it has read the object, and before its commit, is not stored.
+//
+// SPEC: WRITE-7
+func TestNothingIsWrittenAfterTheDeadline(t *testing.T) {
+	for _, verb := range conditionalVerbs {
+		if verb.name == "get" {
+			continue
+		}
+		t.Run(verb.name, func(t *testing.T) {
+			b := newBench(t)
+			b.widgets.CreateOnUpdate = true
+			if !verb.creates {
+				b.create(`{"metadata":{"name":"a"},"spec":{"by":"other"}}`)
+			}
+			before := b.store.Revision()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			b.meanwhile(cancel)
+			_, err := verb.do(ctx, b, b.request("a"))
+			b.wants(err, 504, "request did not complete within")
+			if now := b.store.Revision(); now != before {
+				t.Errorf("the store is at revision %d, was at %d", now, before)
+			}
+		})
+	}
+}
+
+// A patch ends when its context does, and its commit is not the first to ask.
+//
+// SPEC: WRITE-7
+func TestPatchesEndWithTheContext(t *testing.T) {
+	b := newBench(t)
+	b.create(`{"metadata":{"name":"a"},"spec":{"list":[]}}`)
+	ctx := &endsWhenAsked{Context: t.Context(), times: 100}
+	body := "[" + strings.Repeat(`{"op":"add","path":"/spec/list/-","value":1},`, 200) +
+		`{"op":"test","path":"/spec/list","value":"a patch that runs to its end fails here"}]`
+	_, err := b.Patch(ctx, b.request("a"), Patch{Type: JSONPatch, Body: []byte(body)})
+	b.wants(err, 504, "request did not complete within")
+}
+
+// endsWhenAsked is a context that ends when it has been asked so many times whether it has.
+type endsWhenAsked struct {
+	context.Context
+	times int
+}
+
+func (c *endsWhenAsked) Err() error {
+	if c.times--; c.times < 0 {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
 // SPEC: AUTH-3, URI-5
 func TestCreateLosesToTheEndOfItsNamespace(t *testing.T) {
 	b := newBench(t)
@@ -132,7 +185,7 @@ func TestCreateLosesToTheEndOfItsNamespace(t *testing.T) {
 func TestCreateInANamespaceThatChanges(t *testing.T) {
 	b := newBench(t)
 	validated := 0
-	b.widgets.Validate = func(object.Value) field.ErrorList { validated++; return nil }
+	b.widgets.Validate = func(context.Context, object.Value) field.ErrorList { validated++; return nil }
 	b.beforeNaming(func() {
 		b.must(b.Patch(t.Context(), &Request{Resource: b.namespaces, Name: "ns"},
 			Patch{Type: MergePatch, Body: []byte(`{"metadata":{"annotations":{"a":"b"}}}`)}))

@@ -16,9 +16,9 @@ const reporter = "kube-apiserver"
 const guards = "plinth/guards"
 
 // report sets the server's own part of the status of the object, if the type has one: a CustomResourceDefinition is
-// accepted, or its names are taken. It is part of the same commit, so no reader sees the object without it. The obvious
-// way, and that of the reference, is a controller that writes the status after the create: clients have to wait for it,
-// and can read a definition that is neither accepted nor refused.
+// accepted, or its names are taken. It is part of the same commit, so no reader sees the object without it. In the
+// reference a controller writes the status after the create: clients have to wait for it, and can read a definition
+// that is neither accepted nor refused.
 //
 // A report may depend on other objects: the names of a definition are accepted only if no other definition has them.
 // Two concurrent commits could both find that a name is free. So all commits whose reports depend on each other also
@@ -42,7 +42,7 @@ func (d *draft) report(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.others = nil
+	d.effects.others = nil
 	if !said.Status.IsNull() && !obj.IsNull() {
 		if d.obj, err = r.withStatus(d.obj, said.Status, d.now); err != nil {
 			return err
@@ -55,7 +55,7 @@ func (d *draft) report(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		d.others = append(d.others, o)
+		d.effects.others = append(d.effects.others, o)
 	}
 	return nil
 }
@@ -71,20 +71,21 @@ type guard struct {
 // moves the guard and makes the commit fail. If the second report names another guard, the same is repeated with that
 // one.
 func (d *draft) guardedReport(ctx context.Context, obj object.Value) (Report, error) {
-	d.guard = nil
+	d.effects.guard = nil
 	for {
 		said := d.rq.Resource.Report(obj, d.old, d.now)
 		key := store.Key{Resource: guards, Name: said.Guard}
-		if said.Guard == "" || d.guard != nil && d.guard.pre.Key == key {
+		if said.Guard == "" || d.effects.guard != nil && d.effects.guard.pre.Key == key {
 			return said, nil
 		}
-		d.guard = &guard{pre: store.Absent(key), change: store.Change{Key: key, Data: []byte{'0'}, Sidecar: &store.Sidecar{}}}
+		change := store.Change{Key: key, Data: []byte{'0'}, Sidecar: &store.Sidecar{}}
+		d.effects.guard = &guard{pre: store.Absent(key), change: change}
 		live, _, err := d.store.Live(ctx, key, true)
 		if err != nil {
 			return Report{}, commitFailed(err)
 		}
 		if live != nil {
-			d.guard.pre = store.At(live)
+			d.effects.guard.pre = store.At(live)
 		}
 	}
 }
@@ -95,7 +96,8 @@ func (d *draft) guardedReport(ctx context.Context, obj object.Value) (Report, er
 func (d *draft) reported(ctx context.Context, r *Resource, other ReportedOther) (*draft, error) {
 	rq := &Request{Resource: r, User: d.rq.User}
 	rq.Namespace, rq.Name = splitKey(other.Version.Key.Name)
-	n := &draft{Engine: d.Engine, rq: rq, dry: d.dry, now: d.now, live: other.Version, warnings: d.warnings}
+	n := d.beside(rq)
+	n.live = other.Version
 	var err error
 	if n.old, _, err = rq.Resource.live(ctx, n.live); err != nil {
 		return nil, err

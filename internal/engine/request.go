@@ -21,12 +21,16 @@ type Request struct {
 	Namespace   string       // "" for cluster scope, and for a collection over all namespaces
 	Name        string       // "" for a collection
 	User        access.User
+	// Verb is the verb that was authorized ("patch" for an apply); "" for requests of the server itself.
+	Verb string
 	// FieldManager names the writer. If it is empty, UserAgent stands in for it (SSA-6).
 	FieldManager, UserAgent string
 	// Force lets an apply take over fields that others own (SSA-4).
 	Force      bool
 	Validation Validation
 	DryRun     bool
+	// Annotations, if not nil, takes the annotations of admission for the audit log.
+	Annotations Annotator
 	// Received, if not nil, is given the decoded body, for the audit log (AUTH-4).
 	Received *Received
 	// IfMatch names revisions of which the live version must be one, IfNoneMatch revisions of which it must not be one
@@ -47,14 +51,17 @@ type Received struct {
 }
 
 // Validation is what happens to unknown and duplicate fields (VAL-2).
-type Validation uint8
+type Validation string
 
-// The levels. The zero value is the default of the API.
+// The levels. The zero value, the default of the API, means Warn.
 const (
-	Warn Validation = iota
-	Ignore
-	Strict
+	Warn   Validation = "Warn"
+	Ignore Validation = "Ignore"
+	Strict Validation = "Strict"
 )
+
+// warns says whether unknown and duplicate fields are warnings.
+func (v Validation) warns() bool { return v == Warn || v == "" }
 
 // Object is a stored object or one that is ready to be written out.
 type Object = store.Version
@@ -65,6 +72,9 @@ type Result struct {
 	// Variant stands for everything that determines the bytes of Object besides its revision. 0: Object is not the one
 	// that is stored at that revision (a dry run, an object that was removed).
 	Variant uint64
+	// Made says that the bytes of Object were made for this request alone: they are no stored version, which all readers
+	// share.
+	Made bool
 	// Status is the answer if there is no object to show (a completed delete).
 	Status  object.Value
 	Created bool // 201
@@ -101,6 +111,7 @@ type Collection struct {
 	Remaining *int64
 	Shard     string // the shard selector; "" if the list is not limited to a shard
 	Items     iter.Seq[*Object]
+	Made      int      // bytes of Items that were made for this list alone, and are no stored versions
 	Warnings  []string // as a Result's
 
 	cut error
@@ -155,6 +166,8 @@ type DeleteOptions struct {
 	PreconditionUID, PreconditionRV string
 	DryRun                          bool
 	IgnoreReadError                 bool // ignoreStoreReadErrorWithClusterBreakingPotential (DEL-6)
+
+	listed string // the UID of the listed object that DeleteCollection deletes; "": another verb
 }
 
 // Clock returns the time; tests use their own.

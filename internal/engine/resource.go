@@ -23,7 +23,7 @@ type Resource struct {
 	Naming
 	Writing
 	Reading
-	Operation
+	Answering
 
 	// Schema compiles the type on first use. For a built-in type it always returns the same pointer; a custom one may be
 	// freed and compiled again. Model is its OpenAPI name, for callers that need no schema.
@@ -53,6 +53,9 @@ type Naming struct {
 	// DiscoveryVerbs are the verbs that discovery lists, if they are not all of Verbs: the types of a definition that is
 	// being deleted still serve writes, but discovery does not list these. Nil: Verbs.
 	DiscoveryVerbs []string
+	// Unlisted says that discovery and OpenAPI do not show the type although it is served: its definition is not
+	// established.
+	Unlisted bool
 
 	// Deprecated is the warning that every request of a deprecated type gets; "": it is not deprecated.
 	Deprecated string
@@ -76,8 +79,6 @@ type Writing struct {
 	// MarkDeleted makes the other changes in an object that is marked as deleted: the phase of a Namespace.
 	Held        func(obj object.Value) bool
 	MarkDeleted func(obj object.Value) object.Value
-	// Undeletable returns why an object of this name must not be deleted; "": it may be.
-	Undeletable func(name string) string
 	// DeleteReturnsObject makes a completed delete answer with the object instead of a Status. DeleteDocumentedAsStatus
 	// makes OpenAPI describe a Status all the same.
 	DeleteReturnsObject, DeleteDocumentedAsStatus bool
@@ -98,20 +99,18 @@ type Writing struct {
 	// rights that the user does not have. old is null for a new object. It is not called for requests of the server
 	// itself.
 	Permit func(ctx context.Context, rq *Request, obj, old object.Value) error
-	// Check refuses a valid object, on the main URL or a subresource, because of its writer or its content, as the
-	// built-in plugins of validating admission in the reference do. old is null for a new object.
-	Check func(ctx context.Context, rq *Request, obj, old object.Value) error
 	// Validate and ValidateUpdate return the errors of the reference's validation (VAL-1), except those of metadata, which
-	// the engine checks itself for every kind. ValidateUpdate includes the errors of Validate for the new object.
-	Validate       func(obj object.Value) field.ErrorList
-	ValidateUpdate func(obj, old object.Value) field.ErrorList
+	// the engine checks itself for every kind. ValidateUpdate includes the errors of Validate for the new object. If ctx
+	// ends meanwhile, both may return early with any result.
+	Validate       func(ctx context.Context, obj object.Value) field.ErrorList
+	ValidateUpdate func(ctx context.Context, obj, old object.Value) field.ErrorList
 	// Rules evaluates the validation rules in the definition of a custom type, on a new object or on the one that is to
 	// replace old, through every subresource; found are the errors so far. It returns the errors of the rules, and
 	// warnings.
 	Rules func(ctx context.Context, obj, old object.Value, found field.ErrorList) (errs field.ErrorList, warnings []string)
 	// WarnCreate and WarnUpdate return the warnings for an accepted object, WarnDelete those for the options of a
-	// delete. sent is the object before it was prepared.
-	WarnCreate func(obj, sent object.Value) []string
+	// delete. body is the object before it was prepared.
+	WarnCreate func(obj, body object.Value) []string
 	WarnUpdate func(obj, old object.Value) []string
 	WarnDelete func(o DeleteOptions) []string
 	// Generation returns the parts of an object whose change raises metadata.generation; nil: the kind has no
@@ -176,8 +175,8 @@ type Reading struct {
 	Blank func(zero object.Value) object.Value
 }
 
-// Operation is the behaviour of a virtual type (URI-1): no object of it is stored.
-type Operation struct {
+// Answering is the behaviour of a virtual type (URI-1): no object of it is stored.
+type Answering struct {
 	// Through names the type and the subresource that a create of this virtual type means: a create of bindings means the
 	// binding of Pods.
 	Through func() (target apierr.Type, subresource string)
@@ -206,10 +205,21 @@ type Subresource struct {
 	Base func(obj object.Value) (object.Value, error)
 	// Write returns old with those fields of body that this subresource may change.
 	Write func(old, body object.Value) (object.Value, error)
-	// Validate returns the errors of a write: body is the decoded body, obj the object that it makes of old.
-	Validate func(body, obj, old object.Value) field.ErrorList
+	// ValidateBody refuses the body of a POST, before the object is read.
+	ValidateBody func(body object.Value) error
+	// Clearable are the paths of lists that Write takes from old if the body has none, and that a body empties by [].
+	// The decoded body shows no difference between the two.
+	Clearable [][]string
+	// Permit returns errors for content of obj that the user of a request may not write although the verb is allowed; nil
+	// permits everything. They are errors of validation, as in the reference. It is not called for requests of the server.
+	Permit func(ctx context.Context, rq *Request, obj, old object.Value) field.ErrorList
+	// Validate returns the errors of a write: body is the decoded body, obj the object that it makes of old. ctx is as for
+	// Resource.Validate.
+	Validate func(ctx context.Context, body, obj, old object.Value) field.ErrorList
 	// Warn returns the warnings for the writer of obj.
 	Warn func(obj, old object.Value) []string
+	// Committed is told of each change of old into obj that was committed; nil disables it.
+	Committed func(obj, old object.Value)
 	// Tables says that the body is shown as a Table to clients that request one (MED-6); Columns and Cells are those of a
 	// body that is not the object, as a Resource's.
 	Tables  bool

@@ -125,7 +125,7 @@ func (rq *Request) reach(s *selection) string {
 // wake-ups, and never events. Fields count only if the sidecars have those of the served version: Form and Selection
 // tell the store which sidecars these are.
 func (s *selection) term() (best store.Term) {
-	if s.fields != nil && (s.asked == nil || s.asked.Served == s.asked.Stored.Storage) {
+	if s.fields != nil && (s.asked == nil || s.asked.Served.selection == s.asked.Stored.Storage.selection) {
 		least := len(coarseness) + 1
 		for i := range s.fields.clauses {
 			c := &s.fields.clauses[i]
@@ -170,51 +170,51 @@ func coarseOf(field string) int {
 }
 
 // matches says whether a version is selected. An unreadable version is, unless it has another name: the verb then fails
-// with an error that names it, so that it is not overlooked. The same holds for a version whose fields cannot be
-// computed.
+// with an error that names it, so that it is not overlooked. The error is that of a conversion, or of ctx: whether the
+// version is selected is not known then, and the verb must not go on as if it were.
 //
 // The parts are checked in the order of their cost: a comparison of names, a search of the labels, a hash for the
 // shard, the fields of the sidecar, and at last, for objects in an old form, a parse or even a conversion. A nil
 // version, the new one of a deletion or the old one of a create, is not selected.
-func (s *selection) matches(ctx context.Context, v *store.Version) bool {
+func (s *selection) matches(ctx context.Context, v *store.Version) (bool, error) {
 	if v == nil {
-		return false
+		return false, nil
 	}
 	if s.all() {
-		return true
+		return true, nil
 	}
 	if s.name != "" && v.Key.Name[strings.IndexByte(v.Key.Name, '/')+1:] != s.name {
-		return false
+		return false, nil
 	}
 	if v.Sidecar.Unreadable != nil {
-		return true
+		return true, nil
 	}
 	if s.labels != nil && !s.labels.match(v.Sidecar.Labels) {
-		return false
+		return false, nil
 	}
 	if !s.shard.Empty() {
 		// Both fields by which shards can be divided are in the sidecar and the key.
 		if namespace, _ := splitKey(v.Key.Name); !s.shard.Matches(v.Sidecar.UID, namespace) {
-			return false
+			return false, nil
 		}
 	}
 	if s.fields == nil {
-		return true
+		return true, nil
 	}
 	// The fields in the sidecar are used if they were computed for the served version, from an object in the current form:
 	// a default that was added later may be the value of a field.
 	if s.asked == nil || v.Sidecar.Selection == s.asked.Served.selection && s.asked.Stored.current(v) {
-		return s.matchesFields(v.Key, v.Sidecar.Fields)
+		return s.matchesFields(v.Key, v.Sidecar.Fields), nil
 	}
 	obj, _, err := s.asked.live(ctx, v)
 	if err != nil {
-		return true
+		return false, err
 	}
 	var fields []store.Pair
 	if s.asked.Fields != nil {
 		fields = s.asked.Fields(obj)
 	}
-	return s.matchesFields(v.Key, fields)
+	return s.matchesFields(v.Key, fields), nil
 }
 
 // matchesFields says whether an object with this key and these fields is selected by its fields.

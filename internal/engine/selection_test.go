@@ -60,7 +60,7 @@ func TestTermsOfSelections(t *testing.T) {
 		// If the sidecars have the fields of another version of the kind, only labels count.
 		s.asked = &Resource{
 			Stored: &Kind{Storage: &Version{}},
-			Served: &Version{},
+			Served: &Version{selection: 1},
 		}
 		if got := s.term(); got != (store.Term{}) && !got.Label {
 			t.Errorf("%q %q, converted: %+v", c.fields, c.labels, got)

@@ -24,22 +24,29 @@ func both(t *testing.T, test func(*testing.T, servers)) {
 		b := newBench(t)
 		test(t, servers{b, b})
 	})
-	t.Run("foreign", func(t *testing.T) {
+	t.Run("foreign", func(t *testing.T) { foreign(t, storetest.NewCluster(nil), test) })
+	t.Run("transactions", func(t *testing.T) {
 		cluster := storetest.NewCluster(nil)
-		there := newBenchOn(t, func(c store.Config) (*store.Store, error) {
-			s, _, err := cluster.Open(c)
-			return s, err
-		})
-		s, replica, err := cluster.Open(store.Config{Describe: Describe(there.registry)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { s.Close() })
-		replica.Hold(true)
-		here := *there
-		here.Engine = New(Config{Store: s, Registry: there.registry, Now: there.Engine.now})
-		test(t, servers{&here, there})
+		cluster.OneRevision = true
+		foreign(t, cluster, test)
 	})
+}
+
+func foreign(t *testing.T, cluster *storetest.Cluster, test func(*testing.T, servers)) {
+	t.Helper()
+	there := newBenchOn(t, func(c store.Config) (*store.Store, error) {
+		s, _, err := cluster.Open(c)
+		return s, err
+	})
+	s, replica, err := cluster.Open(store.Config{Describe: Describe(there.registry)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	replica.Hold(true)
+	here := *there
+	here.Engine = New(Config{Store: s, Registry: there.registry, Now: there.Engine.now, Admission: inNamespace})
+	test(t, servers{&here, there})
 }
 
 func (b *bench) put(name, rest string) (*Result, error) {

@@ -94,7 +94,7 @@ func (d *draft) claimUnread(ctx context.Context) error {
 		return commitFailed(err)
 	}
 	if r.Claims != nil {
-		d.claimed = &claimed{}
+		d.effects.claimed = &claimed{}
 		return d.giveAllBack(ctx, snapshot)
 	}
 	for t := range d.registry.Now().All() {
@@ -111,13 +111,13 @@ func (d *draft) claimUnread(ctx context.Context) error {
 				if c.Key == d.live.Key && c.Companion != nil {
 					var n *draft
 					if n, err = d.companion(ctx, &c); err == nil {
-						d.renewed = n.next
+						d.effects.renewed = n.next
 					}
 				}
 			}
-			return err == nil && d.renewed == nil
+			return err == nil && d.effects.renewed == nil
 		})
-		if err = cmp.Or(err, over); err != nil || d.renewed != nil {
+		if err = cmp.Or(err, over); err != nil || d.effects.renewed != nil {
 			return err
 		}
 	}
@@ -202,7 +202,7 @@ func (d *draft) forceDelete(ctx context.Context) (*Result, error) {
 		if err := n.claimUnread(ctx); err != nil {
 			return nil, err
 		}
-		err := d.commit(ctx, &n)
+		err := d.commit(ctx, n.transaction())
 		if _, raced := lost(err); raced {
 			continue
 		}

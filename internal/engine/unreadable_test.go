@@ -29,12 +29,12 @@ func (b *bench) broken(name string) int64 {
 	if live != nil {
 		pre.Revision = live.Revision
 	}
-	revision, err := b.store.Commit(b.Context(), []store.Precondition{pre},
+	revisions, err := b.store.Commit(b.Context(), []store.Precondition{pre},
 		[]store.Change{{Key: key, Data: []byte(`{"metadata":`)}})
 	if err != nil {
 		b.Fatal(err)
 	}
-	return revision
+	return revisions.First
 }
 
 // An unreadable object does not disturb requests for others; a request that reads it fails with an error that names it.

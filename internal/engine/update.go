@@ -19,7 +19,7 @@ const modified = "the object has been modified; please apply your changes to the
 // A body with a resourceVersion is an update of that version: after a lost race the next attempt finds another live
 // version and answers 409 (stale). A body without one replaces whatever is live, so it is repeated until it does.
 func (e *Engine) Update(ctx context.Context, rq *Request, body object.Parsed) (result *Result, err error) {
-	d := e.draft(rq, updates)
+	d := e.draft(rq, OperationUpdate)
 	defer d.addWarnings(&result)
 	if err := d.decode(body); err != nil {
 		return nil, err
@@ -28,14 +28,14 @@ func (e *Engine) Update(ctx context.Context, rq *Request, body object.Parsed) (r
 	if err := rq.namesMatch(d.sent); err != nil {
 		return nil, err
 	}
-	d.dedupOwners(false)
+	d.sent = d.dedupOwners(d.sent, false)
 	for sure := false; ; {
 		n, err := d.onto(ctx, sure)
 		if err != nil {
 			return nil, err
 		}
 		result, err := n.update(ctx)
-		if !n.again(err, &sure) && !n.madeMeanwhile(err) {
+		if !n.again(ctx, err, &sure) && !n.madeMeanwhile(err) {
 			return result, err
 		}
 	}
@@ -74,7 +74,6 @@ func (d *draft) createOnUpdate(ctx context.Context) (*Result, error) {
 	if _, err := parseVersion(d.sent.At("metadata", "resourceVersion").Str()); err != nil {
 		return nil, err
 	}
-	d.sent = d.sent.WithoutAt("metadata", "resourceVersion")
 	d.upserts = true
 	if err := rq.met(0); err != nil {
 		return nil, err

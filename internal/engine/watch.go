@@ -23,13 +23,19 @@ const restingEvents = 64
 //
 //	∀ r ≥ start: (selection at start) + (events of revisions in (start, r]) = selection at r
 //	the revisions of events rise, initial events aside
-//	a bookmark of revision r is sent ⇒ every event of a revision ≤ r was sent before
+//	a bookmark of revision r is sent ⇒ every event of a revision ≤ r was sent before (WATCH-8)
 //
-// The obvious way, and that of the reference, is a queue for each watcher, filled by one goroutine that runs every new
-// version through all selectors. It costs work for every watcher at every write, memory for every slow watcher, and it
-// must drop a watcher whose queue is full, although nothing has failed. Here a record of the history has both the old
-// and the new version of an object, all watchers read the same records, and a watch is a position (cursor). A slow
-// watch is an older position; it fails only when the history no longer reaches back to it.
+// The cursor has passed a record before its event exists: whether the record is selected, and the object in the version
+// that the client has requested, may take a conversion webhook. So what ends the wait for records, which a watch does
+// whenever a bookmark is due, must not end the conversion. NextUntil takes two contexts, and that of the wait applies
+// only while nothing has been taken from the cursor. If the conversion fails, there is no position from which the watch
+// could go on, so it is over.
+//
+// The reference has a queue for each watcher, filled by one goroutine that runs every new version through all
+// selectors. That costs work for every watcher at every write, memory for every slow watcher, and it must drop a
+// watcher whose queue is full, although nothing has failed. Here a record of the history has both the old and the new
+// version of an object, all watchers read the same records, and a watch is a position (cursor). A slow watch is an
+// older position; it fails only when the history no longer reaches back to it.
 //
 // A selection turns one record into different events (add): it depends on whether the old and the new version are
 // selected.
@@ -54,6 +60,7 @@ type Watch struct {
 	start    int64 // the revision that the watch began after
 	check    watchCheck
 	events   []Event
+	made     int // bytes of the objects of events that were made for this watch alone
 }
 
 // Watch starts a watch (WATCH-2, WATCH-5). The start depends on the options:
@@ -118,33 +125,55 @@ func tooOld(revision, have int64) error {
 	return apierr.NewExpired(fmt.Sprintf("too old resource version: %d (%d)", revision, have))
 }
 
-// Next waits for events and returns them in the order of revisions. The slice is valid until the next call. The error
-// is that of ctx, ErrOver, or an API error with reason Expired if the history no longer reaches back to the watch.
+// Next waits for events and returns them in the order of revisions. The slice is valid until the next call.
+//
+// An error ends the watch: it is that of ctx or of a conversion, ErrOver, or an API error with reason Expired if the
+// history no longer reaches back to the watch.
 func (w *Watch) Next(ctx context.Context) ([]Event, error) {
+	events, err := w.NextUntil(ctx, ctx)
+	if err == nil && len(events) == 0 {
+		err = ctx.Err()
+	}
+	return events, err
+}
+
+// NextUntil is Next that also returns, without events and without an error, when wait ends, and the watch goes on: wait
+// is a context that ends with ctx or earlier.
+func (w *Watch) NextUntil(ctx, wait context.Context) ([]Event, error) {
 	w.rest()
+	if invariants.Enabled {
+		w.check.begins()
+	}
+	var err error
 	if w.initial != nil {
-		return w.nextInitial(ctx)
+		err = w.nextInitial(ctx, wait)
+	} else {
+		err = w.nextChanges(ctx, wait)
 	}
-	for len(w.events) == 0 {
-		// The cursor checks ctx only when it finds no records, and the records may not be selected.
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		records, err := w.wait(ctx)
-		if errors.Is(err, store.ErrCompacted) {
-			return nil, tooOld(w.cursor.Revision(), w.cursor.Revision())
-		}
-		if err != nil {
-			return nil, err
-		}
-		for _, record := range records {
-			w.add(ctx, record)
-		}
-	}
-	if err := w.present(ctx); err != nil {
+	if err != nil {
 		return nil, err
 	}
+	if invariants.Enabled {
+		w.check.returns()
+	}
 	return w.events, nil
+}
+
+// nextChanges waits for records and turns them into events, until there is an event or wait has ended.
+func (w *Watch) nextChanges(ctx, wait context.Context) error {
+	// The cursor checks its context only when it finds no records, and the records may not be selected.
+	for len(w.events) == 0 && wait.Err() == nil {
+		records, err := w.wait(wait)
+		if err != nil {
+			return err
+		}
+		for _, record := range records {
+			if err := w.add(ctx, record); err != nil {
+				return err
+			}
+		}
+	}
+	return w.present(ctx)
 }
 
 // wait waits for records until ctx ends, or until the life of the kind ends, with which the watch ends.
@@ -153,10 +182,17 @@ func (w *Watch) wait(ctx context.Context) ([]*store.Record, error) {
 	both, stop := life.within(ctx)
 	defer stop()
 	records, err := w.cursor.Next(both)
-	if err != nil && ctx.Err() == nil && life != nil && life.Err() != nil {
+	switch {
+	case err == nil:
+		return records, nil
+	case errors.Is(err, store.ErrCompacted):
+		return nil, tooOld(w.cursor.Revision(), w.cursor.Revision())
+	case ctx.Err() != nil:
+		return nil, nil
+	case life != nil && life.Err() != nil:
 		return nil, ErrOver
 	}
-	return records, err
+	return nil, err
 }
 
 // ErrOver ends a watch without a failure: the kind is no longer served in the form that the watch has sent. The client
@@ -167,32 +203,41 @@ var ErrOver = errors.New("engine: the kind that is watched is no longer served a
 // batch of initial events.
 func (w *Watch) rest() {
 	clear(w.events)
+	w.made = 0
 	if w.events = w.events[:0]; w.initial == nil && cap(w.events) > restingEvents {
 		w.events = nil
 	}
 }
 
-// nextInitial returns the next batch of initial events. It may be empty if ctx ends, or if no object in this part is
+// nextInitial makes the next batch of initial events. It may be empty if wait ends, or if no object in this part is
 // selected. The batch is bounded in events and in bytes to convert, so that a watch of a large collection sends its
 // first events at once and needs memory for one batch only.
-func (w *Watch) nextInitial(ctx context.Context) ([]Event, error) {
+func (w *Watch) nextInitial(ctx, wait context.Context) error {
 	more, steps, converted := false, 0, 0
+	var undecided error
 	w.initial.Ascend(w.rq.Resource.Stored.Path, w.prefix, w.from, func(v *store.Version) bool {
 		steps++
-		if len(w.events) == initialBatch || converted >= maxConverted || steps%askEvery == 0 && ctx.Err() != nil {
+		if len(w.events) == initialBatch || converted >= maxConverted || steps%askEvery == 0 && wait.Err() != nil {
 			w.from, more = v.Key.Name, true
 			return false
 		}
-		if w.sel.matches(ctx, v) {
-			w.emit(ctx, Added, v, v.Revision, nil)
+		selected, err := w.sel.matches(ctx, v)
+		if undecided = err; err != nil {
+			return false
+		}
+		if selected {
+			w.emit(Added, v, v.Revision, nil)
 			if !w.rq.presented(v) {
 				converted += len(v.Data)
 			}
 		}
 		return true
 	})
+	if undecided != nil {
+		return undecided
+	}
 	if err := w.present(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	if !more {
 		w.initial = nil
@@ -200,39 +245,48 @@ func (w *Watch) nextInitial(ctx context.Context) ([]Event, error) {
 			w.events = append(w.events, Event{Type: Bookmark, Revision: w.start, InitialEnd: true})
 		}
 	}
-	return w.events, nil
+	return nil
 }
 
 // add turns a record into the event that it is for this selection (WATCH-1). The object of a DELETED event is the last
 // selected version, which is the old one. The record is added to the event only if the event is the same for all
 // watchers: then they share its encoding.
-func (w *Watch) add(ctx context.Context, record *store.Record) {
+func (w *Watch) add(ctx context.Context, record *store.Record) error {
 	was, is := record.Old, record.New
 	if !w.sel.all() {
-		if !w.sel.matches(ctx, was) {
+		before, err := w.sel.matches(ctx, was)
+		if err != nil {
+			return err
+		}
+		now, err := w.sel.matches(ctx, is)
+		if err != nil {
+			return err
+		}
+		if !before {
 			was = nil
 		}
-		if !w.sel.matches(ctx, is) {
+		if !now {
 			is = nil
 		}
 	}
 	switch {
 	case is == nil && was == nil:
 	case was == nil:
-		w.emit(ctx, Added, is, record.Revision, record)
+		w.emit(Added, is, record.Revision, record)
 	case is != nil:
-		w.emit(ctx, Modified, is, record.Revision, record)
+		w.emit(Modified, is, record.Revision, record)
 	case record.New != nil: // only this watch sees a deletion: the object has left its selection
-		w.emit(ctx, Deleted, was, record.Revision, nil)
+		w.emit(Deleted, was, record.Revision, nil)
 	default:
-		w.emit(ctx, Deleted, was, record.Revision, record)
+		w.emit(Deleted, was, record.Revision, record)
 	}
+	return nil
 }
 
 // emit appends an event about a stored version. present converts it later, together with the others of the batch.
-func (w *Watch) emit(ctx context.Context, t EventType, v *store.Version, revision int64, record *store.Record) {
+func (w *Watch) emit(t EventType, v *store.Version, revision int64, record *store.Record) {
 	if invariants.Enabled {
-		w.check.event(ctx, w, t, v, revision)
+		w.check.event(w, t, v, revision)
 	}
 	w.events = append(w.events, Event{Type: t, Object: v, Revision: revision, Record: record})
 }
@@ -252,7 +306,8 @@ func (w *Watch) present(ctx context.Context) error {
 	for i := range events {
 		objects[i] = events[i].Object
 	}
-	if err := w.rq.presentAll(ctx, objects); err != nil {
+	var err error
+	if w.made, err = w.rq.presentAll(ctx, objects); err != nil {
 		return err
 	}
 	for i := range events {
@@ -294,6 +349,10 @@ func (w *Watch) Revision() int64 {
 	}
 	return revision
 }
+
+// Made is how many bytes of the objects that Next has returned were made for this watch alone, and are no stored
+// versions, which all readers share.
+func (w *Watch) Made() int { return w.made }
 
 // Close ends the watch and frees its cursor.
 func (w *Watch) Close() { w.cursor.Close() }

@@ -2,15 +2,15 @@
 
 package engine
 
-import (
-	"context"
-
-	"plinth/internal/store"
-)
+import "plinth/internal/store"
 
 // watchCheck has no size and does nothing in a release, see watchcheck_on.go.
 type watchCheck struct{}
 
-func (*watchCheck) event(context.Context, *Watch, EventType, *store.Version, int64) {}
+func (*watchCheck) event(*Watch, EventType, *store.Version, int64) {}
+
+func (*watchCheck) begins() {}
+
+func (*watchCheck) returns() {}
 
 func (*watchCheck) bookmark(int64) {}

@@ -32,6 +32,13 @@ type Config struct {
 	Authorizer access.Authorizer
 	// Auditor records requests; nil disables it.
 	Auditor *audit.Auditor
+	// Acquire takes the slot of a request, for which it may wait, or refuses the request. A request that needs no slot
+	// gets a nil release. It is called before authorization, but after the body has been read if a verb reads it. Nil:
+	// there is no limit on requests under way.
+	Acquire func(ctx context.Context, class Class, asked *access.Attributes) (release func(), err error)
+	// Backends finds who answers the requests to a group version, or to some of its resources or subresources. A resource
+	// of "" is the path of the group version itself. Nil, and a nil result: the engine answers.
+	Backends func(group, version, resource, subresource string) Backend
 	// Missing explains why a subresource that the API has does not work here: log and exec need a node, for example. ok is
 	// false for subresources that the API does not have. Nil: there are none.
 	Missing func(resource *engine.Resource, subresource string) (m Missing, ok bool)
@@ -59,16 +66,13 @@ type Config struct {
 	// Goaway is the share of HTTP/2 requests after which the server closes the connection with a GOAWAY frame, so that the
 	// client opens another one. Without it, the long-lived connections of clients behind a load balancer would all end up
 	// at the server that was started first.
-	Goaway float64
-	// MaxInFlight limits requests other than watches; 0: no limit. If MaxMutating is set, it limits those that write, and
-	// MaxInFlight the others.
-	MaxInFlight      int
-	MaxMutating      *int
+	Goaway           float64
 	BodyLimit        int64         // bytes; 0: 3 MiB
-	BodyMemory       int64         // bytes of all bodies that are being read; 0: 256 MiB
+	BodyMemory       int64         // bytes of the bodies of all requests that hold no slot; 0: 256 MiB
 	BodyGrace        time.Duration // how long a body may take, in addition to its length divided by bodyRate; 0: 10 s
 	BookmarkInterval time.Duration // of watches with bookmarks; 0: one minute
 	StallTimeout     time.Duration // how long a write of an answer may wait for its client; 0: 30 seconds
+	StallMemory      int64         // bytes of answers that wait for their clients, shared ones aside; 0: 256 MiB
 	EncodedBytes     int64         // memory of the cache of encoded objects; 0: 32 MiB
 	NoCBOR           bool          // CBOR is neither written nor read (gate CBORServingAndStorage)
 	NoLean           bool          // clients cannot omit managedFields (gate ManagedFieldsOptOut)
@@ -192,15 +196,21 @@ func (c *Config) validate() error {
 	if c.BodyMemory == 0 {
 		c.BodyMemory = 256 << 20
 	}
+	if c.StallMemory == 0 {
+		c.StallMemory = 256 << 20
+	}
 	if c.EncodedBytes == 0 {
 		c.EncodedBytes = 32 << 20
 	}
-	if c.MaxMutating != nil && *c.MaxMutating < 0 {
-		errs = append(errs, fmt.Errorf("httpapi: MaxMutating is %d, which is negative", *c.MaxMutating))
+	if c.BodyLimit < 0 || c.BodyMemory < 0 || c.EncodedBytes < 0 {
+		errs = append(errs, fmt.Errorf("httpapi: BodyLimit is %d, BodyMemory %d and EncodedBytes %d; none may be negative",
+			c.BodyLimit, c.BodyMemory, c.EncodedBytes))
 	}
-	if c.MaxInFlight < 0 || c.BodyLimit < 0 || c.BodyMemory < 0 || c.EncodedBytes < 0 {
-		errs = append(errs, fmt.Errorf("httpapi: MaxInFlight is %d, BodyLimit %d, BodyMemory %d and EncodedBytes %d; "+
-			"none may be negative", c.MaxInFlight, c.BodyLimit, c.BodyMemory, c.EncodedBytes))
+	if c.StallMemory < 0 {
+		errs = append(errs, fmt.Errorf("httpapi: StallMemory is %d, which is negative", c.StallMemory))
+	}
+	if c.Acquire == nil {
+		c.Acquire = NewSlots(0, nil).Acquire
 	}
 	if c.Missing == nil {
 		c.Missing = func(*engine.Resource, string) (Missing, bool) { return Missing{}, false }

@@ -6,6 +6,8 @@
 //
 //   - a requestState is one request with everything that is known about it so far, up to the answer;
 //   - a requestInfo is the parsed URL: verb, resource type, namespace, name, subresource (Kubernetes's RequestInfo);
+//   - a backend answers requests in place of the engine: it forwards them to another server (see Backend);
+//   - a slot is what a request takes to be among those under way, whose number is limited (see Slots);
 //   - a filter is one entry of the list that every request passes, in order (see filters). The last one answers;
 //   - a verb is one file: create.go, get.go, list.go, watch.go, update.go, patch.go, delete.go, deletecollection.go.
 //     The table of verbs (see verbs) also lists the verbs that are not implemented.
@@ -30,7 +32,7 @@
 //	limitInFlight  takes no slot yet: a request with a body takes it when the body has arrived
 //	authorize      may this user update deployments "web" in default; 403
 //	skipBody       does not apply: this verb reads its body
-//	answer         route finds the Resource and the verb (verbs.go); 404, 405
+//	answer         no backend has apps/v1, so route finds the Resource and the verb (verbs.go); 404, 405
 //	  update       media type of the answer (406), readBody (413, 429), options (400, 422), format of the body (415),
 //	               parse (400), Engine.Update, the answer
 //	end            writes the audit record, gives the slot back, counts metrics
@@ -54,8 +56,9 @@
 //
 // # Limits
 //
-// What a request holds while it waits is bounded: a body by BodyLimit, all bodies that are being read by BodyMemory, an
-// answer by a buffer, a client that stops reading by StallTimeout, and a client that sends slowly by bodyRate and
-// BodyGrace. MaxInFlight and MaxMutating bound the number of requests under way. The number of watches is not bounded:
-// a waiting watch costs a goroutine with its stack, a cursor and a context (watch).
+// What a request holds while it waits is bounded: a body by BodyLimit, the bodies of all requests without a slot by
+// BodyMemory, an answer by a buffer, in which long objects are not copied (wire.Parts), all answers that wait for
+// clients by StallMemory, a client that stops reading by StallTimeout, and a client that sends slowly by bodyRate and
+// BodyGrace. Acquire bounds the number of requests under way. The number of watches is not bounded: a waiting watch
+// costs a goroutine with its stack, a cursor and a context (watch).
 package httpapi

@@ -34,6 +34,9 @@ func (e *plainError) Error() string { return e.text }
 //	the end of the context         504
 //	anything else                  500 InternalError; logged as an error of the server
 //
+// After the deadline of the request every error is 504, as in the reference, whose filter for time-outs is around
+// authentication and all that follows: also a refusal of the user.
+//
 // The text of an error may have been chosen by a client (a name, a part of its body), so what is logged is cut (clip)
 // and sampled (report), and what is sent as plain text is escaped.
 //
@@ -45,6 +48,10 @@ func (h *Handler) fail(rs *requestState, err error) {
 		panic(http.ErrAbortHandler)
 	}
 	rs.leaveBody()
+	late := rs.limit != nil && rs.limit.Err() == context.DeadlineExceeded
+	if late && wireError(err).Reason != apierr.Timeout {
+		err = apierr.NewTimeout("request did not complete within the allotted timeout")
+	}
 	if errors.Is(err, errNotAPath) {
 		http.Error(rs, err.Error(), http.StatusNotFound)
 		return

@@ -47,7 +47,7 @@ func (h *Handler) ownership(rs *requestState, form string) error {
 	}
 	if form == "yaml" {
 		rs.w.Header()["Content-Type"] = contentTypes[wire.YAML]
-		return rs.whole([]byte(text))
+		return rs.wholeOf([]byte(text), len(text))
 	}
 	return rs.send(200, wire.Media{Encoding: wire.JSON, Pretty: rs.pretty()},
 		append(object.AppendObject(nil, document), '\n'))

@@ -11,13 +11,18 @@ import (
 // the snapshot of its answer for as long as its connection lasts. It does not limit how long an answer waits for its
 // next part, because it is armed only during writes.
 //
-// The obvious way, moving the write deadline of the connection before each write, costs more than resetting a timer.
+// Moving the write deadline of the connection before each write would cost more than resetting a timer.
 //
 //	armed for longer than timeout  ⇒  the write deadline has passed, and the write returns an error
 type guard struct {
 	control *http.ResponseController
 	timeout time.Duration
 	timer   *time.Timer
+	counted bool // arm has passed the guard to stalls
+
+	stalls        *stalls
+	private       int64 // of the write under way; 0: the guard is not listed. It and the next two belong to stalls.mu.
+	before, after *guard
 
 	mu    sync.Mutex // between cut and end
 	ended bool
@@ -25,25 +30,37 @@ type guard struct {
 
 // guard makes a guard for the answer. Its timer is stopped until arm.
 func (rs *requestState) guard() *guard {
-	g := &guard{control: http.NewResponseController(rs.w), timeout: rs.h.StallTimeout}
+	g := &guard{control: http.NewResponseController(rs.w), timeout: rs.h.StallTimeout, stalls: &rs.h.stalls}
 	g.timer = time.AfterFunc(time.Hour, g.cut)
 	g.timer.Stop()
 	return g
 }
 
-// arm starts the timer, and returns the guard.
-func (g *guard) arm() *guard {
+// arm is called before a write that holds so many private bytes while it waits. It starts the timer, and returns the
+// guard.
+func (g *guard) arm(private int) *guard {
 	g.timer.Reset(g.timeout)
+	if private > frameBuffer {
+		g.counted = true
+		g.stalls.add(g, int64(private)) // behind Reset: it may end this write, too, from now on
+	}
 	return g
 }
 
-// disarm stops the timer. If it is firing at that moment, the next write fails, although this one ended in time.
-func (g *guard) disarm() { g.timer.Stop() }
+// disarm is called after the write. If the timer is firing at that moment, the next write fails, although this one
+// ended in time.
+func (g *guard) disarm() {
+	if g.counted {
+		g.counted = false
+		g.stalls.remove(g)
+	}
+	g.timer.Stop()
+}
 
 // end disarms the guard for good. A ResponseWriter must not be used after its handler has returned, but Stop does not
 // wait for a cut that has begun. So cut checks ended under the lock.
 func (g *guard) end() {
-	g.timer.Stop()
+	g.disarm()
 	g.mu.Lock()
 	g.ended = true
 	g.mu.Unlock()

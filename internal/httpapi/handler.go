@@ -22,17 +22,9 @@ type Handler struct {
 	Config
 	logs   struct{ refusals, failures, checks sampler }
 	cache  *wire.EncodedCache
-	offer  wire.Offer             // how answers can be written and bodies read
-	slots  [LongRunning]*inFlight // by class; ReadOnly and Mutating share one unless MaxMutating is set
-	bodies atomic.Int64           // bytes of memory that bodies take while they are being read
-}
-
-// inFlight counts the requests that hold a slot.
-//
-//	taken ≤ limit + requests that takeSlot has refused and that have not ended yet
-type inFlight struct {
-	limit int64 // 0: no limit
-	taken atomic.Int64
+	offer  wire.Offer   // how answers can be written and bodies read
+	bodies atomic.Int64 // bytes of memory that the bodies of requests without a slot take, see requestState.held
+	stalls stalls       // the writes that wait for their clients
 }
 
 // New makes a handler, or returns what is wrong with the configuration.
@@ -40,14 +32,8 @@ func New(c Config) (*Handler, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	h := &Handler{Config: c, cache: wire.NewEncodedCache(c.EncodedBytes),
-		offer: wire.Offer{CBOR: !c.NoCBOR, Lean: !c.NoLean}}
-	h.slots[ReadOnly] = &inFlight{limit: int64(c.MaxInFlight)}
-	h.slots[Mutating] = h.slots[ReadOnly]
-	if c.MaxMutating != nil {
-		h.slots[Mutating] = &inFlight{limit: int64(*c.MaxMutating)}
-	}
-	return h, nil
+	return &Handler{Config: c, cache: wire.NewEncodedCache(c.EncodedBytes),
+		offer: wire.Offer{CBOR: !c.NoCBOR, Lean: !c.NoLean}, stalls: stalls{limit: c.StallMemory}}, nil
 }
 
 // filters are called for every request, in this order. The first one that returns an error ends the request. Reasons
@@ -55,6 +41,8 @@ func New(c Config) (*Handler, error) {
 //
 //   - identify, resolveInfo and limitTime only look at headers and URL. Every later filter may wait, and runs under the
 //     deadline that limitTime sets, except in watches.
+//   - resolveInfo also finds out who answers, the engine or a backend, since the body of a forwarded request must not
+//     be read. All filters apply to forwarded requests, too.
 //   - authenticate comes before audit, since the record needs the user, and both before limitInFlight, since
 //     administrators and probes take no slot. So a client without credentials is refused before it takes a slot.
 //   - audit comes before impersonate: the record names both users, and a refused impersonation is recorded, too.
@@ -66,8 +54,8 @@ func New(c Config) (*Handler, error) {
 // It is the order in which the reference's handlers run (DefaultBuildHandlerChain, read from the bottom up), with one
 // difference: the reference takes the slot before it reads a body.
 //
-// The obvious way, nested handlers as middleware, would keep a stack frame per filter below every waiting watch, and
-// would hide the order in the code that nests them.
+// Nested handlers, as middleware, would keep a stack frame per filter below every waiting watch, and would hide the
+// order in the code that nests them.
 var filters = [...]func(*Handler, *requestState) error{
 	(*Handler).identify,
 	(*Handler).resolveInfo,
@@ -122,9 +110,8 @@ func (rs *requestState) end() {
 	}
 	rs.endRecord()
 	rs.limit.end()
-	if rs.hasSlot {
-		rs.h.slots[rs.class].taken.Add(-1)
-	}
+	rs.dropBody()
+	rs.dropSlot()
 	if rs.counted && rs.h.Metrics.InFlight != nil {
 		rs.h.Metrics.InFlight(rs.class, -1)
 	}
@@ -159,12 +146,13 @@ func (h *Handler) identify(rs *requestState) error {
 
 var noCache = []string{"no-cache, private"}
 
-// resolveInfo parses the URL. It looks nothing up, so authorization cannot depend on what exists. It cannot fail
-// either: a path that is not a resource is authorized as a path (nonResourceURLs), and servePath answers 404 if nothing
-// is served there.
+// resolveInfo parses the URL. It does not look up the resource, so authorization cannot depend on what exists. It
+// cannot fail either: a path that is not a resource is authorized as a path (nonResourceURLs), and servePath answers
+// 404 if nothing is served there.
 func (h *Handler) resolveInfo(rs *requestState) error {
 	rs.info = parseRequestInfo(rs.r.Method, rs.r.URL.Path, rs.query)
 	rs.class = rs.info.class()
+	rs.backend = h.backend(&rs.info)
 	return nil
 }
 
@@ -219,39 +207,34 @@ func (h *Handler) authenticate(rs *requestState) error {
 	return nil
 }
 
-// limitInFlight refuses requests when too many are under way, before they cost more than authentication. A request with
-// a body takes its slot when the body has arrived (readBody), so that clients that send slowly hold no slots: otherwise
-// a few hundred of them would keep all other clients out.
+// limitInFlight takes the slot of the request, or refuses it when too many are under way.
+//
+// A verb that reads a body takes the slot itself, when the body has arrived (readBody). Clients that send slowly would
+// otherwise hold slots while they send, and a few hundred of them would keep all others out.
 func (h *Handler) limitInFlight(rs *requestState) error {
 	if rs.counted = true; h.Metrics.InFlight != nil {
 		h.Metrics.InFlight(rs.class, 1)
 	}
-	rs.exempt = rs.class == LongRunning || h.slots[rs.class].limit == 0 || rs.user.In(access.Masters) || rs.info.probes()
+	rs.ask()
 	if rs.sendsBody() && rs.readsBody() {
 		return nil
 	}
-	return h.takeSlot(rs)
+	return rs.acquire()
 }
 
-// takeSlot takes one of the slots for requests under way. As in the reference's priority level "exempt", health
-// probes and members of system:masters take none, so that an overloaded server can still be examined.
-//
-// The counter is raised first and compared afterwards. Comparing first would let two requests take the last slot.
-func (h *Handler) takeSlot(rs *requestState) error {
-	if rs.exempt {
-		return nil
-	}
-	rs.hasSlot = true
-	if slots := h.slots[rs.class]; slots.taken.Add(1) <= slots.limit {
-		return nil
-	}
-	return rs.shed()
+// acquire takes the slot of the request.
+func (rs *requestState) acquire() (err error) {
+	rs.release, err = rs.h.Acquire(rs.ctx, rs.class, &rs.asked)
+	rs.rejected = err != nil
+	return err
 }
 
-// shed refuses the request with 429.
-func (rs *requestState) shed() error {
-	rs.rejected = true
-	return apierr.NewTooManyRequests("Too many requests, please try again later.", 1)
+// dropSlot gives the slot back.
+func (rs *requestState) dropSlot() {
+	if rs.release != nil {
+		rs.release()
+		rs.release = nil
+	}
 }
 
 // authorized returns the name of a decision in the reference's metrics.
@@ -269,7 +252,6 @@ func authorized(decision access.Decision, err error) string {
 
 // authorize checks whether the user may do this. The error of an authorizer is sent in plain text, as in the reference.
 func (h *Handler) authorize(rs *requestState) error {
-	rs.ask()
 	a := &rs.asked
 	began := time.Now()
 	decision, reason, err := h.Authorizer.Authorize(rs.ctx, a)
@@ -308,8 +290,11 @@ func (rs *requestState) ask() {
 	}
 }
 
-// answer calls the verb, or serves a path outside of the resources.
+// answer forwards the request, calls the verb, or serves a path outside of the resources.
 func (h *Handler) answer(rs *requestState) error {
+	if rs.backend != nil {
+		return h.forward(rs)
+	}
 	if !rs.info.isResource {
 		return h.servePath(rs)
 	}

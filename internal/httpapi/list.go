@@ -30,8 +30,8 @@ func (h *Handler) list(rs *requestState) error {
 	return rs.writeList(media, rq, collection)
 }
 
-// writeList prints a collection while it is read, so it holds one buffer and not the whole list (LIST-8). Only YAML and
-// indented JSON, which are converted as a whole, are first printed into memory.
+// writeList prints a collection while it is read, so it holds one buffer and not the whole list (LIST-8), nor a copy of
+// a long item. Only YAML and indented JSON, which are converted as a whole, are first printed into memory.
 //
 // In protobuf the length of a list precedes it, so Measure reads the collection once before it is printed. Once the
 // first bytes are sent, an error can only break the answer off. Therefore everything that can fail happens before: the
@@ -78,16 +78,16 @@ func (rs *requestState) writeList(media wire.Media, rq *engine.Request, c *engin
 		if err := cmp.Or(c.Err(), rs.ctx.Err()); err != nil {
 			return err
 		}
-		return rs.send(http.StatusOK, media, printer.Tail(text))
+		return rs.sendParts(http.StatusOK, media, &wire.Parts{Buf: printer.Tail(text)}, c.Made)
 	}
-	s := newStream(rs, media)
+	s := newStream(rs, media, c.Made)
 	defer s.end()
-	s.buf = printer.Head(s.buf, meta)
+	s.text.Buf = printer.Head(s.text.Buf, meta)
 	for item := range c.Items {
-		if s.buf, err = printer.Item(s.buf, item); err != nil {
+		if err := printer.ItemParts(&s.text, item); err != nil {
 			return err
 		}
-		if len(s.buf) >= compressFrom {
+		if s.text.Len() >= compressFrom {
 			if err := s.flush(); err != nil {
 				return err
 			}
@@ -96,7 +96,7 @@ func (rs *requestState) writeList(media wire.Media, rq *engine.Request, c *engin
 	if err := c.Err(); err != nil {
 		return err
 	}
-	s.buf = printer.Tail(s.buf)
+	s.text.Buf = printer.Tail(s.text.Buf)
 	return s.finish()
 }
 
@@ -107,19 +107,29 @@ func (rs *requestState) writeList(media wire.Media, rq *engine.Request, c *engin
 type stream struct {
 	rs    *requestState
 	media wire.Media
-	held  *[]byte // the buffer of the pool, with which buf begins
-	buf   []byte
-	// cbor is a part of buf converted to CBOR.
+	held  *[]byte // the buffer of the pool, with which text begins
+	text  wire.Parts
+	// cbor is a part of text converted to CBOR.
 	cbor  []byte
+	made  int // bytes of the items that belong to this answer alone
 	guard *guard
 	out   io.Writer // nil until the first flush
 	gz    *gzip.Writer
 }
 
 // newStream takes a buffer from the pool; end gives it back.
-func newStream(rs *requestState, media wire.Media) *stream {
+func newStream(rs *requestState, media wire.Media, made int) *stream {
 	held := largeBuffers.Get().(*[]byte)
-	return &stream{rs: rs, media: media, held: held, buf: *held}
+	return &stream{rs: rs, media: media, held: held, text: wire.Parts{Buf: *held}, made: made}
+}
+
+// private is how many bytes the answer holds while it is written, and no other answer has.
+func (s *stream) private() int {
+	n := s.made + s.text.Private() + cap(s.cbor)
+	if s.gz != nil {
+		n += compressorBytes
+	}
+	return n
 }
 
 // flush writes out the buffer, unless the context of the request has ended. The first flush sends the header.
@@ -131,7 +141,7 @@ func (s *stream) flush() error {
 		s.guard = s.rs.guard()
 		s.rs.w.Header()["Content-Type"] = contentTypes[s.media.Encoding]
 		s.out = s.rs
-		if len(s.buf) >= compressFrom && s.rs.compresses() {
+		if s.text.Len() >= compressFrom && s.rs.compresses() {
 			s.gz = s.rs.compressor()
 			s.out = s.gz
 		}
@@ -140,22 +150,25 @@ func (s *stream) flush() error {
 			s.cbor = object.AppendCBORStart(s.cbor)
 		}
 	}
-	text := s.buf
+	var err error
 	if s.media.Encoding == wire.CBOR {
-		s.cbor = object.AppendCBOR(s.cbor, text)
-		text = s.cbor
+		s.cbor = object.AppendCBOR(s.cbor, s.text.Buf)
+		s.guard.arm(s.private())
+		_, err = s.out.Write(s.cbor)
+	} else {
+		s.guard.arm(s.private())
+		err = write(s.out, &s.text)
 	}
-	s.guard.arm()
-	_, err := s.out.Write(text)
 	s.guard.disarm()
-	s.buf, s.cbor = s.buf[:0], s.cbor[:0]
+	s.text.Reset()
+	s.cbor = s.cbor[:0]
 	return err
 }
 
 // finish writes the rest of the answer.
 func (s *stream) finish() error {
 	if s.out == nil {
-		return s.rs.send(http.StatusOK, s.media, s.buf)
+		return s.rs.sendParts(http.StatusOK, s.media, &s.text, s.made)
 	}
 	if err := s.flush(); err != nil {
 		return err
@@ -163,7 +176,7 @@ func (s *stream) finish() error {
 	if s.gz == nil {
 		return nil
 	}
-	s.guard.arm()
+	s.guard.arm(s.private())
 	return s.gz.Close()
 }
 
@@ -175,6 +188,6 @@ func (s *stream) end() {
 	if s.gz != nil {
 		releaseCompressor(s.gz)
 	}
-	*s.held = s.buf[:0]
+	*s.held = s.text.Buf[:0]
 	releaseLarge(s.held)
 }

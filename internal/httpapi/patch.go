@@ -85,9 +85,11 @@ func parseIntent(encoding wire.Encoding, body []byte) (object.Parsed, error) {
 }
 
 // patchFormat returns the format of the patch. The reference has one error for media types that no patch has, and
-// another one for formats that this type does not support.
+// another one for formats that this type does not support. A custom type supports the same formats on all of its
+// subresources, also on its scale, whose body is of a built-in kind.
 func (rs *requestState) patchFormat(name string) (wire.PatchFormat, error) {
 	offer := rs.offer()
+	offer.NoMessages = rs.resource.Stored != nil && rs.resource.Stored.Custom
 	format, known, offered := offer.ReadsPatch(name)
 	switch {
 	case offered:

@@ -105,13 +105,7 @@ func (h *Handler) index(rs *requestState) error {
 // paths returns the paths that are served, sorted.
 func (h *Handler) paths() []string {
 	paths := []string{"/apis", "/apis/", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/version"}
-	for _, gv := range h.Registry.Now().GroupVersions() {
-		if gv.Group == "" {
-			paths = append(paths, "/api", "/api/"+gv.Version)
-			continue
-		}
-		paths = append(paths, "/apis/"+gv.Group, "/apis/"+gv.Group+"/"+gv.Version)
-	}
+	paths = append(paths, h.Documents.Paths()...)
 	for _, endpoint := range healthEndpoints {
 		paths = append(paths, "/"+endpoint)
 		for _, check := range h.checks(endpoint) {
@@ -168,7 +162,7 @@ func (rs *requestState) document(path string, d *discovery.Document) error {
 			header.Set("Content-Encoding", "gzip")
 			return rs.whole(d.Gzip)
 		}
-		defer rs.guard().arm().end()
+		defer rs.guard().arm(0).end()
 		rs.WriteHeader(http.StatusOK)
 		_, err := d.WriteTo(rs)
 		return err
@@ -198,13 +192,16 @@ func (rs *requestState) page(p Page) error {
 	header := rs.w.Header()
 	header.Set("Content-Type", p.Type)
 	header.Set("Cache-Control", p.Caching)
-	return rs.whole(body)
+	return rs.wholeOf(body, len(body))
 }
 
-// whole writes a body with its length.
-func (rs *requestState) whole(body []byte) error {
+// whole writes a body with its length: one that is short, or that all its readers share.
+func (rs *requestState) whole(body []byte) error { return rs.wholeOf(body, 0) }
+
+// wholeOf is whole for a body of which so many bytes are this answer's alone.
+func (rs *requestState) wholeOf(body []byte, private int) error {
 	rs.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	defer rs.guard().arm().end()
+	defer rs.guard().arm(private).end()
 	rs.WriteHeader(http.StatusOK)
 	_, err := rs.Write(body)
 	return err

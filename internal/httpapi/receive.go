@@ -16,11 +16,12 @@ import (
 // Reading bodies. The client decides how long the body of its request is and how fast it arrives, so both are bounded:
 //
 //	length of a body ≤ BodyLimit, else 413
-//	memory of all bodies that are being read ≤ BodyMemory, else 429
+//	memory of the bodies of all requests that hold no slot ≤ BodyMemory, else 429
 //	time of a body ≤ BodyGrace + length / bodyRate, and ≤ the deadline of the request, else 504
 //
-// A body holds no slot of the requests under way while it is being read: otherwise a few hundred clients that send a
-// byte per second would keep out all others.
+// A request takes its slot after its body has arrived (limitInFlight). So the bodies that are being read, those of
+// requests that wait for a slot, and those of requests that need none share the bound on memory. The number of slots
+// and BodyLimit bound the others.
 
 const (
 	// firstRead is how much memory is allocated for a body before any of it has arrived, whatever length it claims: a
@@ -38,24 +39,48 @@ func (rs *requestState) sendsBody() bool {
 	return rs.r.ContentLength != 0 && rs.r.Body != nil && rs.r.Body != http.NoBody
 }
 
-// readsBody says whether the verb reads the body, which every write to a resource does, and no other request.
-func (rs *requestState) readsBody() bool { return rs.info.isResource && rs.class == Mutating }
+// readsBody says whether the verb reads the body, which every write of the engine to a resource does, and no other
+// request.
+func (rs *requestState) readsBody() bool {
+	return rs.info.isResource && rs.class == Mutating && rs.backend == nil
+}
 
-// readBody reads the whole body, up to the limit (WRITE-6), and takes the slot of the request.
+// readBody reads the whole body, up to the limit (WRITE-6), and takes the slot of the request. Until then the body
+// counts as held memory, and if the request needs no slot, until its end.
 func (rs *requestState) readBody() ([]byte, error) {
 	if !rs.sendsBody() {
 		return nil, nil
 	}
 	body, err := rs.receive()
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = rs.acquire()
 	}
-	return body, rs.h.takeSlot(rs)
+	if err != nil || rs.release != nil { // the body is not used, or the slot bounds it
+		rs.dropBody()
+	}
+	return body, err
 }
 
-// receive reads the body into memory that doubles as it fills. The memory is counted in Handler.bodies from before its
-// allocation until receive returns; from then on, the slot of the request bounds it. Not counted is the previous
-// buffer, half as large, which can be collected when its content has been copied.
+// hold counts memory for the body, and refuses the request if there is no more.
+func (rs *requestState) hold(bytes int64) error {
+	rs.held += bytes
+	if rs.h.bodies.Add(bytes) > rs.h.BodyMemory {
+		rs.rejected = true
+		return errTooMany()
+	}
+	return nil
+}
+
+// dropBody ends the counting of the body.
+func (rs *requestState) dropBody() {
+	if rs.held > 0 {
+		rs.h.bodies.Add(-rs.held)
+		rs.held = 0
+	}
+}
+
+// receive reads the body into memory that doubles as it fills. The memory is counted from before its allocation on. Not
+// counted is the previous buffer, half as large, which can be collected when its content has been copied.
 func (rs *requestState) receive() ([]byte, error) {
 	limit := rs.h.BodyLimit
 	claimed := rs.r.ContentLength
@@ -69,9 +94,8 @@ func (rs *requestState) receive() ([]byte, error) {
 		size = claimed
 	}
 	size++ // one byte more, in which EOF is read without growing
-	defer func() { rs.h.bodies.Add(-size) }()
-	if rs.h.bodies.Add(size) > rs.h.BodyMemory {
-		return nil, rs.shed()
+	if err := rs.hold(size); err != nil {
+		return nil, err
 	}
 	body := make([]byte, 0, size)
 	for {
@@ -90,8 +114,8 @@ func (rs *requestState) receive() ([]byte, error) {
 		if len(body) == cap(body) {
 			more := min(size, limit+1-size) // doubles, but only up to the byte with which a body exceeds the limit
 			size += more
-			if rs.h.bodies.Add(more) > rs.h.BodyMemory {
-				return nil, rs.shed()
+			if err := rs.hold(more); err != nil {
+				return nil, err
 			}
 			body = append(make([]byte, 0, size), body...)
 		}
@@ -109,10 +133,10 @@ func (rs *requestState) unreadable(err error) error {
 	return apierr.NewBadRequest("the request body could not be read: " + err.Error())
 }
 
-// skipBody reads a body that no verb reads. On HTTP/1, net/http would read it before it sends the answer, and would
-// wait for it without limit.
+// skipBody reads a body that neither a verb nor a backend reads. On HTTP/1, net/http would read it before it sends the
+// answer, and would wait for it without limit.
 func (h *Handler) skipBody(rs *requestState) error {
-	if rs.r.ProtoMajor != 1 || !rs.sendsBody() || rs.readsBody() {
+	if rs.r.ProtoMajor != 1 || !rs.sendsBody() || rs.readsBody() || rs.backend != nil {
 		return nil
 	}
 	received := rs.hurry()
@@ -128,13 +152,19 @@ func (h *Handler) skipBody(rs *requestState) error {
 	return tooLarge(n - 1)
 }
 
-// leaveBody limits how long net/http waits for the rest of a body when the request is refused. net/http reads the rest
-// so that the connection can be reused.
+// leaveBody limits how long net/http waits for the rest of a body when the request is refused, or was forwarded to a
+// backend that has not read all of it. net/http reads the rest so that the connection can be reused. After the deadline
+// of the request nothing waits any longer.
 func (rs *requestState) leaveBody() {
-	if rs.r.ProtoMajor == 1 && rs.sendsBody() && !rs.bodyRead {
-		// Only the writers of tests have no deadlines, and do not wait.
-		_ = http.NewResponseController(rs.w).SetReadDeadline(time.Now().Add(rs.h.BodyGrace))
+	if rs.r.ProtoMajor != 1 || !rs.sendsBody() || rs.bodyRead {
+		return
 	}
+	until := time.Now()
+	if rs.ctx.Err() == nil {
+		until = until.Add(rs.h.BodyGrace)
+	}
+	// Only the writers of tests have no deadlines, and do not wait.
+	_ = http.NewResponseController(rs.w).SetReadDeadline(until)
 }
 
 // bodyTimer makes reading a body fail when the deadline of the request has passed or the body arrives too slowly.

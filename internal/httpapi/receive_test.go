@@ -52,7 +52,7 @@ func TestWhoHoldsNoSlot(t *testing.T) { synctest.Test(t, testWhoHoldsNoSlot) }
 func testWhoHoldsNoSlot(t *testing.T) {
 	inside, leave := make(chan bool, 10), make(chan bool)
 	s := newServerInBubble(t, store.Config{}, func(c *Config) {
-		c.MaxInFlight, c.Authorizer = 1, everybody
+		c.Acquire, c.Authorizer = NewSlots(1, nil).Acquire, everybody
 		c.Handlers = map[string]http.Handler{"/wait": http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			inside <- true
 			<-leave
@@ -104,8 +104,9 @@ func testWhoHoldsNoSlot(t *testing.T) {
 
 // The memory of all bodies that are being read has one bound.
 func TestBodiesAreBoundedTogether(t *testing.T) {
-	inBubble(t, func(c *Config) { c.BodyMemory, c.Authorizer, c.MaxInFlight = 150_000, everybody, 100 },
-		testBodiesAreBoundedTogether)
+	inBubble(t, func(c *Config) {
+		c.BodyMemory, c.Authorizer, c.Acquire = 150_000, everybody, NewSlots(100, nil).Acquire
+	}, testBodiesAreBoundedTogether)
 }
 
 func testBodiesAreBoundedTogether(t *testing.T, s *server) {
@@ -144,6 +145,102 @@ func testBodiesAreBoundedTogether(t *testing.T, s *server) {
 	over := fmt.Sprintf(`{"metadata":{"name":"over"},"data":{"x":%q}}`, strings.Repeat("x", 200_000))
 	if got := s.do("POST", configMaps, over, "Authorization", "Bearer jane").code; got != 429 {
 		t.Errorf("a body that grows past the bound: %d", got)
+	}
+}
+
+// The body of a request that waits for its slot counts as held memory, and no longer once it has the slot.
+//
+// SPEC: WRITE-6
+func TestBodiesAreHeldUntilTheSlotIsTaken(t *testing.T) {
+	synctest.Test(t, testBodiesAreHeldUntilTheSlotIsTaken)
+}
+
+func testBodiesAreHeldUntilTheSlotIsTaken(t *testing.T) {
+	taken, ends := make(chan bool), 0
+	s := newServerInBubble(t, store.Config{}, func(c *Config) {
+		c.BodyMemory, c.Authorizer = 10_000, everybody
+		c.Acquire = func(_ context.Context, class Class, asked *access.Attributes) (func(), error) {
+			if asked.User.Name != "jane" {
+				return nil, nil
+			}
+			if asked.Verb != "create" || asked.Resource != "configmaps" || class != Mutating {
+				t.Errorf("%+v, %v", asked, class)
+			}
+			<-taken
+			return func() { ends++ }, nil
+		}
+	})
+	large := func(name string) string {
+		return fmt.Sprintf(`{"metadata":{"name":%q},"data":{"x":%q}}`, name, strings.Repeat("x", 4_000))
+	}
+	posted := make(chan int)
+	post := func(name string) {
+		go func() {
+			posted <- s.do("POST", configMaps, large(name), "Authorization", "Bearer jane").code
+		}()
+		synctest.Wait()
+	}
+	post("a")
+	post("b")
+	if got := s.do("POST", configMaps, large("c")); got.code != 429 || got.header.Get("Retry-After") != "1" {
+		t.Errorf("a third body while two wait for their slots: %d %s", got.code, got.body)
+	}
+	taken <- true
+	if got := <-posted; got != 201 {
+		t.Errorf("a request with its slot: %d", got)
+	}
+	synctest.Wait()
+	if got := s.do("POST", configMaps, large("c")); got.code != 201 || ends != 1 {
+		t.Errorf("a third body while one waits: %d %s, %d slots given back", got.code, got.body, ends)
+	}
+	taken <- true
+	if got := <-posted; got != 201 {
+		t.Errorf("the other request: %d", got)
+	}
+}
+
+// The body of a request that needs no slot counts as held memory until the request ends: nothing else bounds how many
+// there are.
+//
+// SPEC: WRITE-6
+func TestBodiesWithoutASlotAreBounded(t *testing.T) {
+	synctest.Test(t, testBodiesWithoutASlotAreBounded)
+}
+
+func testBodiesWithoutASlotAreBounded(t *testing.T) {
+	inside, leave := make(chan bool), make(chan bool)
+	s := newServerInBubble(t, store.Config{}, func(c *Config) {
+		c.BodyMemory = 10_000
+		c.Acquire = NewSlots(100, nil).Acquire
+		c.Authorizer = access.AuthorizerFunc(func(_ context.Context, a *access.Attributes) (access.Decision, string, error) {
+			if a.Verb == "create" && a.Resource == "leases" { // a PUT that creates is authorized a second time
+				inside <- true
+				<-leave
+			}
+			return access.Allow, "", nil
+		})
+	})
+	put := func(name string) answer {
+		return s.do("PUT", "/apis/coordination.k8s.io/v1/namespaces/default/leases/"+name,
+			fmt.Sprintf(`{"metadata":{"name":%q,"annotations":{"x":%q}}}`, name, strings.Repeat("x", 4_000)))
+	}
+	done := make(chan int)
+	for _, name := range []string{"a", "b"} {
+		go func() { done <- put(name).code }()
+		<-inside
+	}
+	if got := put("c"); got.code != 429 {
+		t.Errorf("a master's third body while two are being stored: %d %s", got.code, got.body)
+	}
+	close(leave)
+	if a, b := <-done, <-done; a != 201 || b != 201 {
+		t.Errorf("the first two: %d %d", a, b)
+	}
+	synctest.Wait()
+	go func() { done <- put("c").code }()
+	<-inside
+	if got := <-done; got != 201 {
+		t.Errorf("afterwards: %d", got)
 	}
 }
 

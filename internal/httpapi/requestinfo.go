@@ -152,11 +152,6 @@ func (info *requestInfo) class() Class {
 	return Mutating
 }
 
-// probes says whether the request is a health probe: the paths of the reference's flow schema "probes".
-func (info *requestInfo) probes() bool {
-	return info.verb == "get" && (info.path == "/healthz" || info.path == "/livez" || info.path == "/readyz")
-}
-
 // connects says whether a subresource is a connection to a node or to a Pod.
 func connects(subresource string) bool {
 	switch subresource {

@@ -407,7 +407,7 @@ func TestShedding(t *testing.T) { inBubble(t, nil, testShedding) }
 
 func testShedding(t *testing.T, s *server) {
 	inside, leave := make(chan bool), make(chan bool)
-	s.config.MaxInFlight = 1
+	s.config.Acquire = NewSlots(1, nil).Acquire
 	s.config.Authorizer = access.AuthorizerFunc(func(_ context.Context, a *access.Attributes) (access.Decision,
 		string, error) {
 		if a.Path == "/wait" {
@@ -462,7 +462,7 @@ func testShedding(t *testing.T, s *server) {
 
 // Writes may have a separate limit, or none.
 func testApart(t *testing.T, c Config, inside, leave chan bool) {
-	c.MaxMutating = new(1)
+	c.Acquire = NewSlots(1, new(1)).Acquire
 	h, err := New(c)
 	if err != nil {
 		t.Fatal(err)
@@ -483,7 +483,7 @@ func testApart(t *testing.T, c Config, inside, leave chan bool) {
 	leave <- true
 	leave <- true
 	synctest.Wait()
-	*c.MaxMutating = 0
+	c.Acquire = NewSlots(1, new(0)).Acquire
 	if h, err = New(c); err != nil {
 		t.Fatal(err)
 	}
@@ -548,6 +548,21 @@ func testDeadline(t *testing.T, s *server) {
 	}
 	if took := time.Since(began); took != 100*time.Millisecond {
 		t.Errorf("the timeout is reported after %s", took)
+	}
+}
+
+// After its deadline a request is answered with 504, whatever the answer would be before.
+//
+// SPEC: WRITE-7
+func TestErrorsAfterTheDeadline(t *testing.T) {
+	s := newServer(t, nil)
+	for _, path := range []string{configMaps, configMaps + "/none", "/nope", "/apis/none/v1/things"} {
+		for _, who := range []string{"jane", "nobody"} {
+			got := s.do("GET", path+"?timeout=1ns", "", "Authorization", "Bearer "+who)
+			if got.code != 504 || !strings.Contains(got.body, `"reason":"Timeout"`) {
+				t.Errorf("%s, %s: %d %s", who, path, got.code, got.body)
+			}
+		}
 	}
 }
 
@@ -832,9 +847,9 @@ func TestObservations(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	_, err := New(Config{RequestTimeout: -1, MaxInFlight: -1})
+	_, err := New(Config{RequestTimeout: -1, BodyMemory: -1})
 	for _, what := range []string{"Engine", "Registry", "Documents", "Authenticate", "Impersonate", "Authorizer",
-		"RequestTimeout", "MaxInFlight"} {
+		"RequestTimeout", "BodyMemory"} {
 		if err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("no error about %s: %v", what, err)
 		}

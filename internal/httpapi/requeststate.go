@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"bufio"
 	"context"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -17,7 +19,7 @@ import (
 // which have locks.
 //
 //	code ≠ 0  ⇔  the header of the answer was sent, so an error can no longer become the answer
-//	hasSlot   ⇒  end gives the slot back
+//	release ≠ nil  ⇔  the request holds a slot, which end gives back
 type requestState struct {
 	h   *Handler
 	w   http.ResponseWriter
@@ -30,11 +32,12 @@ type requestState struct {
 	auditID  string
 	info     requestInfo
 	class    Class
+	backend  Backend // who answers; nil: the engine
 	user     access.User
 	asked    access.Attributes // the attributes that are authorized, see ask
 	counted  bool              // in Metrics.InFlight
-	exempt   bool              // takes no slot
-	hasSlot  bool              // holds one of Handler.slots
+	release  func()            // gives the slot back; nil: the request holds none
+	held     int64             // bytes of its body that are counted in Handler.bodies
 	bodyRead bool              // the body has been read to its end, or reading it has failed
 	rejected bool
 	dryRun   bool
@@ -51,8 +54,9 @@ type requestState struct {
 	values url.Values // the parsed query, see query
 	parsed bool
 
-	code  int   // of the answer; 0 until its header is sent
-	bytes int64 // of its body
+	stall *guard // of a forwarded answer, armed while it is written; nil: those who write have their own
+	code  int    // of the answer; 0 until its header is sent
+	bytes int64  // of its body
 }
 
 // query is the parsed query. As in the reference, parts of it that cannot be parsed are ignored.
@@ -97,19 +101,40 @@ func (rs *requestState) Write(b []byte) (int, error) {
 	if rs.code == 0 {
 		rs.WriteHeader(http.StatusOK)
 	}
+	if rs.stall != nil {
+		rs.stall.arm(len(b))
+		defer rs.stall.disarm()
+	}
 	n, err := rs.w.Write(b)
 	rs.bytes += int64(n)
 	return n, err
 }
 
-// Unwrap lets http.ResponseController reach the connection: to flush, to set deadlines, and to hijack it.
+// Unwrap lets http.ResponseController reach the connection, to set deadlines.
 func (rs *requestState) Unwrap() http.ResponseWriter { return rs.w }
 
 // Flush sends what has been written.
 func (rs *requestState) Flush() {
+	if rs.stall != nil {
+		rs.stall.arm(0)
+		defer rs.stall.disarm()
+	}
 	if f, ok := rs.w.(http.Flusher); ok {
 		f.Flush()
 	}
+}
+
+// Hijack gives the connection to the caller. As in the reference, the request then counts as answered with 101. It no
+// longer holds a slot, because a connection may last as long as its client wants.
+func (rs *requestState) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	connection, buffered, err := http.NewResponseController(rs.w).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	rs.code = http.StatusSwitchingProtocols
+	rs.record.Answers(rs.code)
+	rs.dropSlot()
+	return connection, buffered, nil
 }
 
 // observation collects the figures of the request for metrics.

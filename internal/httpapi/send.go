@@ -106,7 +106,7 @@ var smallBuffers, largeBuffers = sync.Pool{New: newBuffer(smallBuffer)}, sync.Po
 const (
 	smallBuffer = 8 << 10
 	largeBuffer = compressFrom + 32<<10
-	maxBuffer   = 1 << 20 // larger ones are left to the garbage collector
+	maxBuffer   = 2 * largeBuffer // larger ones are left to the garbage collector
 )
 
 func newBuffer(size int) func() any {
@@ -164,6 +164,13 @@ func (rs *requestState) replyWith(code int, media wire.Media, rq *engine.Request
 	if err := rs.recordObject(media, rq, result.Object); err != nil {
 		return err
 	}
+	if media.Encoding == wire.JSON && media.Form == wire.Plain && !media.Pretty && wire.Long(result.Object) {
+		var p wire.Parts
+		p.Object(result.Object, media.Lean)
+		p.Buf = append(p.Buf, '\n')
+		rs.validated(rs.validator(media, result))
+		return rs.sendParts(code, media, &p, rs.made(result))
+	}
 	b, release := buffer(wire.Size(result.Object) + 1)
 	defer release(b)
 	switch {
@@ -185,7 +192,15 @@ func (rs *requestState) replyWith(code int, media wire.Media, rq *engine.Request
 		*b = append(*b, '\n')
 	}
 	rs.validated(rs.validator(media, result))
-	return rs.send(code, media, *b)
+	return rs.sendParts(code, media, &wire.Parts{Buf: *b}, rs.made(result))
+}
+
+// made is how many bytes of the object of an answer belong to this answer alone.
+func (rs *requestState) made(result *engine.Result) int {
+	if result.Made || rs.dryRun {
+		return len(result.Object.Data)
+	}
+	return 0
 }
 
 // answers returns the type of the object in the answer to a request.
@@ -229,28 +244,60 @@ func notTheForm(message string) error {
 // slots forever. A shorter answer needs no guard: net/http sends its buffer after the handler has returned and the slot
 // is free.
 func (rs *requestState) send(code int, media wire.Media, text []byte) error {
-	text, err := encoded(media, text)
-	if err != nil {
-		return err
+	return rs.sendParts(code, media, &wire.Parts{Buf: text}, 0)
+}
+
+// sendParts is send for a text in parts, which is in one piece if it has to be converted. made is how many bytes the
+// request holds besides the text meanwhile.
+func (rs *requestState) sendParts(code int, media wire.Media, p *wire.Parts, made int) error {
+	private := made + p.Private()
+	if media.Encoding == wire.CBOR || media.Encoding == wire.YAML || media.Pretty {
+		text, err := encoded(media, p.Buf)
+		if err != nil {
+			return err
+		}
+		p = &wire.Parts{Buf: text}
+		private += p.Private()
 	}
 	header := rs.w.Header()
 	header["Content-Type"] = contentTypes[media.Encoding]
-	if len(text) > buffered {
-		defer rs.guard().arm().end()
+	n := p.Len()
+	compressed := n > compressFrom && rs.compresses()
+	if compressed {
+		private += compressorBytes
 	}
-	if len(text) > compressFrom && rs.compresses() {
-		gz := rs.compressor()
+	if n > buffered {
+		defer rs.guard().arm(private).end()
+	}
+	var out io.Writer = rs
+	var gz *gzip.Writer
+	if compressed {
+		gz = rs.compressor()
 		defer releaseCompressor(gz)
-		rs.WriteHeader(code)
-		if _, err := gz.Write(text); err != nil {
+		out = gz
+	} else {
+		header["Content-Length"] = []string{strconv.Itoa(n)}
+	}
+	rs.WriteHeader(code)
+	for b := p.Next(); len(b) > 0; b = p.Next() {
+		if _, err := out.Write(b); err != nil {
 			return err
 		}
+	}
+	if gz != nil {
 		return gz.Close()
 	}
-	header["Content-Length"] = []string{strconv.Itoa(len(text))}
-	rs.WriteHeader(code)
-	_, err = rs.Write(text)
-	return err
+	return nil
+}
+
+// write writes a text in parts. sendParts has the same loop: a request is served by few frames.
+func write(w io.Writer, p *wire.Parts) error {
+	for b := p.Next(); len(b) > 0; b = p.Next() {
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // encoded converts JSON to the encoding of a media type, and returns binary text unchanged.
@@ -284,6 +331,9 @@ func acceptsGzip(header string) bool {
 	}
 	return false
 }
+
+// compressorBytes is about how much memory a compressor takes (TestCompressorBytes).
+const compressorBytes = 800 << 10
 
 var compressors = sync.Pool{New: func() any {
 	gz, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)

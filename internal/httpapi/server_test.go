@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"plinth/internal/access"
+	"plinth/internal/admission"
 	"plinth/internal/apierr"
 	"plinth/internal/builtin"
 	"plinth/internal/builtin/gotypes"
@@ -28,13 +29,14 @@ import (
 
 // server is a whole API server in memory, behind HTTP/2.
 type server struct {
-	t      testing.TB
-	url    string
-	client *http.Client
-	engine *engine.Engine
-	config Config
-	types  *engine.Registry
-	store  *store.Store
+	t       testing.TB
+	url     string
+	client  *http.Client
+	engine  *engine.Engine
+	config  Config
+	handler *Handler
+	types   *engine.Registry
+	store   *store.Store
 }
 
 // newServer starts a server; change may alter its configuration.
@@ -109,7 +111,8 @@ func serveOn(t testing.TB, at *pipes, settings store.Config, change func(*Config
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{t: t, engine: engine.New(engine.Config{Store: st, Registry: registry}), types: registry, store: st}
+	s := &server{t: t, engine: engine.New(engine.Config{
+		Store: st, Registry: registry, Admission: admission.New(admission.Selection{})}), types: registry, store: st}
 	s.config = Config{
 		Engine: s.engine, Registry: registry,
 		Documents: discovery.New(discovery.Config{Registry: registry,
@@ -152,6 +155,7 @@ func serveOn(t testing.TB, at *pipes, settings store.Config, change func(*Config
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.handler = h
 	var listener *httptest.Server
 	if at == nil {
 		listener = httptest.NewUnstartedServer(h)

@@ -8,6 +8,7 @@ import (
 	"plinth/internal/access"
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
+	"plinth/object"
 )
 
 // verbs is the table of what can be done to resources. Entries without a function are verbs of the API that this server
@@ -113,7 +114,17 @@ func (h *Handler) missing(rs *requestState, m Missing) error {
 			return err
 		}
 	}
-	if _, err := h.Engine.Get(rs.ctx, rs.request(), ""); err != nil {
+	rq := rs.request()
+	if m.Connect {
+		connection := *rq
+		connection.Subresource = &engine.Subresource{Name: info.subresource}
+		result, err := h.Engine.Connect(rs.ctx, &connection, object.Nil)
+		rs.warn(result.GetWarnings())
+		if err != nil {
+			return err
+		}
+	}
+	if _, err := h.Engine.Get(rs.ctx, rq, ""); err != nil {
 		return err
 	}
 	return notImplemented(fmt.Sprintf("%s of %s %q is not available here: %s", info.subresource, r.Name, info.name, m.Why),
@@ -156,6 +167,8 @@ func fits(info *requestInfo, r *engine.Resource) bool {
 		return false
 	case r.Namespaced && !info.scoped && !slices.Contains(r.Verbs, "list"):
 		return false // only lists span all namespaces
+	case r.Namespaced && !info.scoped && r.Stored != nil && r.Stored.Custom && info.verb != "list" && info.verb != "watch":
+		return false // the reference has a path for each verb of a custom type, and not one for each URL
 	case onObject && info.subresource == "":
 		return slices.ContainsFunc(r.Verbs, func(v string) bool { return slices.Contains(objectVerbs, v) })
 	}
@@ -166,11 +179,14 @@ func fits(info *requestInfo, r *engine.Resource) bool {
 func (rs *requestState) request() *engine.Request {
 	info := &rs.info
 	rq := &engine.Request{
-		Resource: rs.resource, Subresource: rs.subresource, Name: info.name, User: rs.user,
+		Resource: rs.resource, Subresource: rs.subresource, Name: info.name, User: rs.user, Verb: info.verb,
 		UserAgent: rs.r.UserAgent(), Authorizer: rs.h.Authorizer,
 	}
 	if rs.resource.Namespaced {
 		rq.Namespace = info.namespace
+	}
+	if rs.record != nil {
+		rq.Annotations = rs.record
 	}
 	rs.recordBody(rq)
 	return rq

@@ -14,6 +14,7 @@ import (
 
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
+	"plinth/internal/invariants"
 	"plinth/internal/wire"
 	"plinth/object"
 )
@@ -52,8 +53,8 @@ func (h *Handler) watch(rs *requestState) error {
 	case failed != nil:
 		return failed
 	}
-	if err == nil && !w.over() {
-		err = w.tick.Err() // a watch whose time is over before it begins sends that as an event
+	if err == nil && !w.over() && w.late() {
+		err = context.DeadlineExceeded // a watch whose time is over before it begins sends that as an event
 	}
 	if err == nil {
 		err = w.run()
@@ -90,6 +91,10 @@ func (h *Handler) startWatch(rs *requestState) (*watching, error) {
 		ends: time.Now().Add(params.lasts(h.MinRequestTimeout)),
 	}
 	w.compressed = params.streamsList() && rs.compresses() && !rs.overSocket()
+	w.ctx = rs.ctx
+	if rq.Resource.Stored.Convert != nil {
+		w.ctx, w.stop = context.WithCancel(rs.ctx)
+	}
 	w.forget = context.AfterFunc(h.Closing, w.close)
 	w.next()
 	w.Watch, err = h.Engine.Watch(w.tick, rq, engine.WatchOptions{
@@ -127,10 +132,13 @@ var errWatchOver = errors.New("the watch is over")
 // watching is a running watch and the connection that it writes to. It belongs to the goroutine of the request; only
 // close is also called by the closing server and by the reader of a WebSocket, so mu guards the fields that close uses.
 //
-// A watch waits for four things at once: events, the next bookmark, its end, and its client. The obvious way, a select
-// over channels and timers, takes a second goroutine, which reads the events, and two timers per watch. Here one
-// context, tick, ends at the time of the next bookmark or at the end, whichever is first, or when the client
-// disconnects. Waiting for events ends with it, and run finds out the reason from the clock.
+// A watch waits for four things at once: events, the next bookmark, its end, and its client. A select over channels
+// and timers would take a second goroutine, which reads the events, and two timers per watch. Here one context, tick,
+// ends at the time of the next bookmark or at the end, whichever is first, or when the client disconnects. Waiting for
+// events ends with it, and run finds out the reason from the clock.
+//
+// tick ends the wait alone. Events that a webhook converts at that moment have left the engine's cursor already, so
+// they are still converted, under ctx, and sent before the bookmark (WATCH-8).
 type watching struct {
 	*engine.Watch
 	rs        *requestState
@@ -148,13 +156,18 @@ type watching struct {
 	ends       time.Time
 	// sent is the revision of the last event or bookmark; forget unregisters close from Config.Closing.
 	sent   int64
+	unsent int // events that the engine has returned and that were not written yet
 	forget func() bool
 	// tick ends when the client has disconnected, at the next bookmark, and at the end of the watch. It is the only
-	// context that a waiting watch holds.
+	// context that a waiting watch of most types holds.
 	tick context.Context
+	// ctx is that of the request; if the type is converted, one that also ends when the server closes, which must not
+	// wait for a webhook.
+	ctx context.Context
 
 	mu     sync.Mutex // guards the following fields, which close changes
 	cancel context.CancelFunc
+	stop   context.CancelFunc // ends ctx; nil: ctx is that of the request
 	closed bool
 }
 
@@ -185,7 +198,13 @@ func (w *watching) close() {
 	if w.cancel != nil {
 		w.cancel()
 	}
+	if w.stop != nil {
+		w.stop()
+	}
 }
+
+// late says whether the watch has lasted as long as it may.
+func (w *watching) late() bool { return !time.Now().Before(w.ends) }
 
 // over says whether the client has disconnected or the server is closing.
 func (w *watching) over() bool {
@@ -229,20 +248,20 @@ func (w *watching) begin() error {
 		compressedHeader(header)
 	}
 	w.rs.WriteHeader(http.StatusOK)
-	return w.flush(nil)
+	return w.flush(&wire.Parts{})
 }
 
 // run writes events until the watch is over. The caller sends its error in the stream.
 func (w *watching) run() error {
 	for {
-		events, err := w.Next(w.tick)
-		if errors.Is(err, engine.ErrOver) {
+		events, err := w.NextUntil(w.ctx, w.tick)
+		switch {
+		case errors.Is(err, engine.ErrOver), err != nil && w.over():
 			return errWatchOver
-		}
-		if err != nil && w.tick.Err() == nil {
+		case err != nil:
 			return err
 		}
-		if len(events) > 0 {
+		if w.unsent = len(events); len(events) > 0 {
 			if err := w.write(events, object.Nil); err != nil {
 				return err
 			}
@@ -253,7 +272,7 @@ func (w *watching) run() error {
 		if w.over() {
 			return errWatchOver
 		}
-		last := !time.Now().Before(w.ends)
+		last := w.late()
 		if err := w.bookmark(last); err != nil || last {
 			return err
 		}
@@ -262,9 +281,14 @@ func (w *watching) run() error {
 }
 
 // bookmark sends a bookmark if the client has requested them (WATCH-4): at every interval, whether or not the revision
-// has changed, and at the end only if the revision is newer than that of the last event or bookmark.
+// has changed, and at the end only if the revision is newer than that of the last event or bookmark. It never passes an
+// event that was not sent (WATCH-8).
 func (w *watching) bookmark(last bool) error {
 	revision := w.Revision()
+	if invariants.Enabled && (w.unsent > 0 || revision != 0 && revision < w.sent) {
+		invariants.Fail("httpapi: a bookmark of revision %d with %d events unsent, the last one sent is of %d",
+			revision, w.unsent, w.sent)
+	}
 	if !w.bookmarks || revision == 0 || last && revision == w.sent {
 		return nil
 	}
@@ -272,62 +296,87 @@ func (w *watching) bookmark(last bool) error {
 }
 
 // write sends events, or a Status as an ERROR event. It holds its buffer only while it writes. Events are collected in
-// the buffer, so that a burst takes one write; over a WebSocket each event is one message.
+// the buffer, so that a burst takes one write; over a WebSocket each event is one message. Long objects are not copied
+// (wire.Parts).
 //
 // Most events are not encoded here: frames.Append copies the bytes that another watch of the same media type has
 // cached. Only the end of a batch is flushed: a flush for each event would be a TLS record and a system call each.
 func (w *watching) write(events []engine.Event, failed object.Value) error {
 	held := frameBuffers.Get().(*[]byte)
-	buf := *held
+	p := wire.Parts{Buf: *held}
 	defer func() {
-		if cap(buf) <= 2*frameBuffer { // a large object must not keep its buffer
-			*held = buf[:0]
+		if cap(p.Buf) <= 2*frameBuffer { // a large object must not keep its buffer
+			*held = p.Buf[:0]
 		}
 		frameBuffers.Put(held)
 	}()
 	var err error
 	total := 0
 	for i := range events {
-		if len(buf) > 0 && (w.socket != nil || len(buf)+w.frames.Size(&events[i]) > cap(buf)) {
-			if err := w.send(buf); err != nil {
+		if p.Len() > 0 && (w.socket != nil || p.Len()+w.frames.Size(&events[i]) > cap(p.Buf)) {
+			if err := w.send(&p); err != nil {
 				return err
 			}
-			total += len(buf)
-			buf = buf[:0]
+			total += p.Len()
+			p.Reset()
 		}
-		if buf, err = w.frames.Append(buf, &events[i]); err != nil {
+		if w.socket != nil { // a message is in one piece
+			p.Buf, err = w.frames.Append(p.Buf, &events[i])
+		} else {
+			err = w.frames.AppendParts(&p, &events[i])
+		}
+		if err != nil {
 			return err
 		}
-	}
-	if len(events) > 0 {
-		w.sent = events[len(events)-1].Revision
 	}
 	if !failed.IsNull() {
-		if buf, err = w.frames.AppendError(buf, failed); err != nil {
+		if p.Buf, err = w.frames.AppendError(p.Buf, failed); err != nil {
 			return err
 		}
 	}
-	total += len(buf)
+	total += p.Len()
 	if observe := w.rs.h.Metrics.Events; observe != nil {
 		r := w.rs.resource
 		observe(r.Group, r.Version, r.Name, len(events), total)
 	}
-	return w.flush(buf)
+	if err := w.flush(&p); err != nil {
+		return err
+	}
+	if w.unsent = 0; len(events) > 0 {
+		w.sent = events[len(events)-1].Revision
+	}
+	return nil
 }
 
 // send writes a part of a batch.
-func (w *watching) send(b []byte) error {
-	w.guard.arm()
+func (w *watching) send(p *wire.Parts) error {
+	w.guard.arm(w.private(p))
 	defer w.guard.disarm()
-	return w.put(b)
+	return w.put(p)
+}
+
+// private is how many bytes the watch holds while it writes a part of a batch, and no other watch has. A frame buffer
+// that has not grown belongs to the fixed cost of a watch, as its stack does.
+func (w *watching) private(p *wire.Parts) int {
+	n := p.Private()
+	if len(p.Buf) <= frameBuffer {
+		n -= cap(p.Buf)
+	}
+	if w.compressed {
+		n += compressorBytes
+	}
+	if w.Watch != nil { // nil: the watch has failed
+		n += w.Made()
+	}
+	return n
 }
 
 // flush writes the last part of a batch and flushes the connection.
-func (w *watching) flush(b []byte) error {
-	w.guard.arm()
+func (w *watching) flush(p *wire.Parts) error {
+	w.guard.arm(w.private(p))
 	defer w.guard.disarm()
-	if len(b) > 0 {
-		if err := w.put(b); err != nil {
+	if p.Len() > 0 {
+		if err := w.put(p); err != nil {
 			return err
 		}
 	}
@@ -340,10 +389,10 @@ func (w *watching) flush(b []byte) error {
 	return nil
 }
 
-// put writes bytes to the connection, through the compressor if there is one.
-func (w *watching) put(b []byte) error {
+// put writes a part of a batch to the connection, through the compressor if there is one.
+func (w *watching) put(p *wire.Parts) error {
 	if w.socket != nil {
-		if err := w.message(b); err != nil {
+		if err := w.message(p.Buf); err != nil {
 			return errWatchOver
 		}
 		return nil
@@ -355,7 +404,7 @@ func (w *watching) put(b []byte) error {
 		}
 		out = w.gz
 	}
-	if _, err := out.Write(b); err != nil {
+	if err := write(out, p); err != nil {
 		return errWatchOver
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 
 	"plinth/internal/engine"
 	"plinth/internal/store"
+	"plinth/object"
 )
 
 // event is one line of a watch.
@@ -181,6 +182,76 @@ func testBookmarks(t *testing.T, s *server) {
 		}
 		if i == 4 && e.Object.Metadata.ResourceVersion != last {
 			t.Errorf("the bookmark has revision %s, after a write of another type at %s", e.Object.Metadata.ResourceVersion, last)
+		}
+	}
+}
+
+// A bookmark that is due while events are converted is sent behind them. Here a conversion lasts longer than the time
+// between two bookmarks. A server that closes does not wait for it.
+//
+// SPEC: WATCH-8
+func TestBookmarksWaitForAConversion(t *testing.T) {
+	var quit context.CancelFunc
+	inBubble(t, func(c *Config) { c.Closing, quit = context.WithCancel(context.Background()) },
+		func(t *testing.T, s *server) { testBookmarksWaitForAConversion(t, s, quit) })
+}
+
+func testBookmarksWaitForAConversion(t *testing.T, s *server, quit func()) {
+	const stored = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
+	const watched = "/apis/autoscaling/v1/horizontalpodautoscalers?watch=1&allowWatchBookmarks=true"
+	kind := s.types.Now().Find("autoscaling", "v2", "horizontalpodautoscalers").Stored
+	convert := kind.Convert
+	kind.Convert = func(ctx context.Context, objects []object.Value, to *engine.Version) ([]object.Value, error) {
+		if objects[0].At("apiVersion").Str() != to.APIVersion {
+			select {
+			case <-time.After(s.config.BookmarkInterval * 3 / 2):
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		return convert(ctx, objects, to)
+	}
+	scale := func(replicas int) {
+		got := s.do("PATCH", stored+"/a", fmt.Sprintf(`{"spec":{"maxReplicas":%d}}`, replicas),
+			"Content-Type", "application/merge-patch+json")
+		if got.code != 200 {
+			t.Fatalf("%d %s", got.code, got.body)
+		}
+	}
+	begin := func(query string) func() (string, bool) {
+		response := s.openFor(time.Hour, "GET", watched+query, "")
+		t.Cleanup(func() { response.Body.Close() })
+		return lines(t, response.Body)
+	}
+	read := func(next func() (string, bool), want string) (revision string) {
+		t.Helper()
+		line, ok := next()
+		var e event
+		if err := json.Unmarshal([]byte(line), &e); !ok || err != nil || e.String() != want {
+			t.Fatalf("%q (%v), want %s", line, err, want)
+		}
+		return e.Object.Metadata.ResourceVersion
+	}
+	made := s.create(stored, `{"metadata":{"name":"a"},"spec":{"maxReplicas":1,"scaleTargetRef":{"kind":"Deployment","name":"d"}}}`)
+	first := begin("")
+	read(first, "ADDED a")
+	read(first, "BOOKMARK end")
+	read(first, "BOOKMARK")
+	second := begin("&resourceVersion=" + made.At("metadata", "resourceVersion").Str())
+	scale(2)
+	for _, next := range []func() (string, bool){first, second} {
+		told := read(next, "MODIFIED a")
+		if bookmark := read(next, "BOOKMARK"); bookmark != told {
+			t.Errorf("the bookmark after the event of revision %s has %s", told, bookmark)
+		}
+	}
+	scale(3)
+	synctest.Wait()
+	began := time.Now()
+	quit()
+	for _, next := range []func() (string, bool){first, second} {
+		if line, ok := next(); ok || !began.Equal(time.Now()) {
+			t.Errorf("%s after the server has closed, a watch sends %q", time.Since(began), line)
 		}
 	}
 }

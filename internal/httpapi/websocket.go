@@ -40,11 +40,9 @@ func (rs *requestState) upgrade() (*websocket.Conn, error) {
 		// certificate for any page, so with a certificate the Upgrader's own check of the origin applies.
 		u.CheckOrigin = func(*http.Request) bool { return true }
 	}
-	socket, err := u.Upgrade(rs.w, rs.r, nil)
+	socket, err := u.Upgrade(rs, rs.r, nil)
 	switch {
 	case err == nil:
-		rs.code = http.StatusSwitchingProtocols
-		rs.record.Answers(rs.code)
 		return socket, nil
 	case status == 0: // the connection broke after the Upgrader took it over
 		return nil, errWatchOver

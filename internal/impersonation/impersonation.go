@@ -18,7 +18,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -26,6 +25,7 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/apierr"
+	"plinth/internal/recent"
 )
 
 // Impersonator decides with an authorizer. It may be used concurrently.
@@ -36,12 +36,8 @@ type Impersonator struct {
 	// last has, by requester, the mode that succeeded last, which is tried first. So a requester who uses one mode does
 	// not cause authorizations for the others with every request, and gets the error of that mode. As in the reference it
 	// does not change whether the impersonation is allowed.
-	mu   sync.Mutex // guards last
-	last map[string]int
+	last recent.Cache[string, int]
 }
-
-// rememberedUsers limits Impersonator.last, which is cleared when it is full.
-const rememberedUsers = 10_000
 
 // mode is a mode of impersonation.
 type mode struct {
@@ -52,8 +48,7 @@ type mode struct {
 
 // New returns an Impersonator. Without constrained (gate ConstrainedImpersonation) it has the original mode only.
 func New(authorizer access.Authorizer, constrained bool) *Impersonator {
-	i := &Impersonator{authorizer: authorizer, modes: []mode{{"", func(*access.User, *access.User) bool { return true }}},
-		last: map[string]int{}}
+	i := &Impersonator{authorizer: authorizer, modes: []mode{{"", func(*access.User, *access.User) bool { return true }}}}
 	if constrained {
 		i.modes = append([]mode{
 			{associatedNode, func(wanted, by *access.User) bool {
@@ -103,9 +98,7 @@ func (i *Impersonator) Impersonate(
 
 // order returns the order in which the modes are tried for a requester.
 func (i *Impersonator) order(user string) []int {
-	i.mu.Lock()
-	first, known := i.last[user]
-	i.mu.Unlock()
+	first, known := i.last.Get(user)
 	order := make([]int, 0, len(i.modes))
 	if known {
 		order = append(order, first)
@@ -119,15 +112,9 @@ func (i *Impersonator) order(user string) []int {
 }
 
 func (i *Impersonator) remember(user string, n int) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if known, ok := i.last[user]; ok && known == n {
-		return
+	if known, ok := i.last.Get(user); !ok || known != n {
+		i.last.Set(strings.Clone(user), n, 1)
 	}
-	if len(i.last) >= rememberedUsers {
-		clear(i.last)
-	}
-	i.last[strings.Clone(user)] = n
 }
 
 // try checks all permissions that a mode requires. It returns the wanted user with added groups.

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"plinth/internal/access"
+	"plinth/internal/recent"
 )
 
 // authorizer allows some questions, and records all that it is asked. A question is written as
@@ -285,10 +286,11 @@ func TestTheLastModeIsTriedFirst(t *testing.T) {
 // SPEC: AUTH-1
 func TestRememberedModesAreBounded(t *testing.T) {
 	i := New(&authorizer{allows: constrainedOnly}, true)
-	for n := range 2*rememberedUsers + 1 {
+	const most = 2 * recent.DefaultLimit
+	for n := range 2*most + 1 {
 		i.remember(fmt.Sprint(n), n%2)
-		if len(i.last) > rememberedUsers {
-			t.Fatalf("%d users are remembered, want %d at most", len(i.last), rememberedUsers)
+		if i.last.Len() > most {
+			t.Fatalf("%d users are remembered, want %d at most", i.last.Len(), most)
 		}
 	}
 }

@@ -13,9 +13,9 @@
 //
 // # How a message is made
 //
-// The stored bytes are canonical JSON. The obvious ways to protobuf go through a Go struct, or through a tree of
-// values: the first needs a Go type per kind, and both allocate for every field. A transcoder goes from bytes to bytes
-// in one pass instead. It has one problem to solve: JSON has members by name, and a message has fields by number,
+// The stored bytes are canonical JSON. Protobuf can also be made by way of a Go struct, or of a tree of values: the
+// first needs a Go type per kind, and both allocate for every field. A transcoder goes from bytes to bytes in one pass
+// instead. It has one problem to solve: JSON has members by name, and a message has fields by number,
 //
 //	order of members(JSON) ≠ order of fields(message)
 //

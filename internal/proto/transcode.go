@@ -28,9 +28,9 @@ import (
 //	cuts[base+i] = the part of buf with field i of that struct
 //
 // Each byte is copied a few times per message around it, so the work grows with the size of the object times its depth
-// at most. The obvious alternative, to search the JSON for each field in turn, reads the members of a struct once per
-// field of its type, of which a PodSpec has forty and most are absent. Lengths have the same problem, as they precede
-// what they measure: see insertLength.
+// at most. Searching the JSON for each field in turn would read the members of a struct once per field of its type, of
+// which a PodSpec has forty and most are absent. Lengths have the same problem, as they precede what they measure: see
+// insertLength.
 //
 // The bytes were checked before they were stored. If they do not fit the type nevertheless (they were stored by a
 // version of the server with another type), the pass ends with an error.

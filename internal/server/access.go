@@ -6,32 +6,10 @@ import (
 	"slices"
 	"time"
 
+	"plinth/internal/admission"
 	"plinth/internal/authz"
 	"plinth/internal/configfile"
 )
-
-const namespaceLifecycle = "NamespaceLifecycle"
-
-// ownAdmission lists the reference's admission plugins that Plinth implements.
-var ownAdmission = []string{namespaceLifecycle, "CertificateApproval", "CertificateSigning",
-	"CertificateSubjectRestriction"}
-
-// admissionPlugins lists the plugins of kube-apiserver 1.37. A test compares them with the reference's help.
-var admissionPlugins = []string{
-	"AlwaysAdmit", "AlwaysDeny", "AlwaysPullImages", "CertificateApproval", "CertificateSigning",
-	"CertificateSubjectRestriction",
-	"ClusterTrustBundleAttest", "DefaultIngressClass", "DefaultStorageClass", "DefaultTolerationSeconds",
-	"DenyServiceExternalIPs",
-	"EventRateLimit", "ExtendedResourceToleration", "ImagePolicyWebhook", "LimitPodHardAntiAffinityTopology",
-	"LimitRanger",
-	"MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "NamespaceAutoProvision", "NamespaceExists", namespaceLifecycle,
-	"NodeDeclaredFeatureValidator", "NodeRestriction", "OwnerReferencesPermissionEnforcement",
-	"PersistentVolumeClaimResize",
-	"PodGroupProtection", "PodNodeSelector", "PodResizeValidator", "PodSecurity", "PodTolerationRestriction",
-	"PodTopologyLabels",
-	"Priority", "ResourceQuota", "RuntimeClass", "ServiceAccount", "StorageObjectInUseProtection", "TaintNodesByCondition",
-	"ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook",
-}
 
 // validateAccess refuses settings that restrict access in a way that Plinth does not implement: to ignore them would
 // leave something unprotected.
@@ -47,13 +25,13 @@ func (c *Config) validateAccess() error {
 		"--disable-admission-plugins": c.DisableAdmission,
 	} {
 		for _, name := range plugins {
-			switch {
-			case !slices.Contains(admissionPlugins, name):
+			switch known, here := admission.Known(name); {
+			case !known:
 				refuse("%s: there is no admission plugin %q", flag, name)
 			case flag == "--disable-admission-plugins":
 			case slices.Contains(c.EnableAdmission, name) && slices.Contains(c.DisableAdmission, name):
 				refuse("%s: %s is disabled, too", flag, name)
-			case !slices.Contains(ownAdmission, name) && name != "AlwaysAdmit": // which has no effect
+			case !here:
 				refuse("%s asks for %s, which is not there yet", flag, name)
 			}
 		}
@@ -118,6 +96,11 @@ func (s *Server) authorization() (follow func(), err error) {
 			hook.UnauthorizedTTL))
 	} else if config, text, err = authz.LoadConfig(c.AuthorizationConfig); err != nil {
 		return nil, err
+	}
+	isNode := func(a authz.AuthorizerConfiguration) bool { return a.Type == authz.Node }
+	if slices.ContainsFunc(config.Authorizers, isNode) {
+		c.Logger.Warn("authorization mode Node without the admission plugin NodeRestriction, which is not there yet: "+
+			"any kubelet may write the Nodes and the status of the Pods of all others", "plugin", "NodeRestriction")
 	}
 	s.authzMetrics = newAuthorizationMetrics()
 	if s.policy, err = authz.New(config, authz.Options{Logger: c.Logger, Metrics: s.authzMetrics.hooks()}); err != nil {

@@ -17,6 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
 	"plinth/object"
 )
 
@@ -189,6 +192,7 @@ func TestSigningRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	const path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+	seconds := 3600
 	request := func(name, signer, usages string, subject pkix.Name) {
 		der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: subject}, key)
 		if err != nil {
@@ -196,8 +200,8 @@ func TestSigningRequests(t *testing.T) {
 		}
 		text := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
 		s.ask("POST", path,
-			fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"request":%q,"signerName":%q,"usages":%s,"expirationSeconds":3600}}`,
-				name, text, signer, usages), 201)
+			fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"request":%q,"signerName":%q,"usages":%s,"expirationSeconds":%d}}`,
+				name, text, signer, usages, seconds), 201)
 	}
 	approve := func(name string) {
 		s.ask("PATCH", path+"/"+name+"/approval",
@@ -240,5 +244,34 @@ func TestSigningRequests(t *testing.T) {
 	s.eventually(path+"/node", "approved and issued", issued)
 	if s.eventually(path+"/other", "there", there).At("status", "certificate").Str() != "" {
 		t.Error("the request of another signer is signed")
+	}
+	// The metrics count them by signer. Another signer issues two certificates, of which one lasts as was requested.
+	seconds = 24 * 3600
+	request("longer", "example.com/y", `["client auth"]`, jane)
+	approve("longer")
+	for _, name := range []string{"other", "longer"} {
+		encoded := base64.StdEncoding.EncodeToString(text)
+		s.ask("PATCH", path+"/"+name+"/status", fmt.Sprintf(`{"status":{"certificate":%q}}`, encoded), 200)
+	}
+	counted := func(of *prometheus.CounterVec, signer string) float64 {
+		var m dto.Metric
+		if err := of.WithLabelValues(signer).Write(&m); err != nil {
+			t.Fatal(err)
+		}
+		return m.GetCounter().GetValue()
+	}
+	for signer, want := range map[string][2]float64{"kubernetes.io/kube-apiserver-client": {1, 1},
+		"kubernetes.io/kube-apiserver-client-kubelet": {1, 1}, "other": {2, 1}} {
+		// A certificate can be read before it is counted.
+		m := s.certificateMetrics
+		for until := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			have := [2]float64{counted(m.requested, signer), counted(m.honored, signer)}
+			if have == want {
+				break
+			}
+			if time.Now().After(until) {
+				t.Fatalf("%s: requested and honored %v, want %v", signer, have, want)
+			}
+		}
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"plinth/internal/auth"
 	"plinth/internal/auth/serviceaccount"
 	"plinth/internal/auth/tokenwebhook"
+	"plinth/internal/durable"
 	"plinth/internal/engine"
 	"plinth/internal/httpapi"
 	"plinth/internal/webhook"
@@ -187,7 +188,9 @@ func (c *Config) accountKeys() (*serviceaccount.Keys, error) {
 	case s.SigningKeyFile != "":
 		private, err = serviceaccount.ReadPrivateKey(s.SigningKeyFile)
 	case len(s.KeyFiles) == 0:
-		private, err = ownAccountKey(filepath.Join(c.DataDir, "pki", "sa.key"))
+		if private, err = ownAccountKey(c.inDataDir("pki", "sa.key"), c.Logger); err != nil {
+			return nil, fmt.Errorf("the key for the tokens of service accounts: %w", err)
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--service-account-signing-key-file: %w", err)
@@ -205,23 +208,61 @@ func (c *Config) accountKeys() (*serviceaccount.Keys, error) {
 	return serviceaccount.NewKeys(public, private)
 }
 
-// ownAccountKey reads the generated key for service account tokens, or generates it.
-func ownAccountKey(file string) (crypto.Signer, error) {
-	if _, err := os.Stat(file); err == nil || !errors.Is(err, os.ErrNotExist) {
-		return serviceaccount.ReadPrivateKey(file)
+// ownAccountKey reads the generated key for service account tokens, or generates it. If file is "", it is kept nowhere.
+//
+// As an authority, it is never replaced by itself (pki.authority): a new key makes every token invalid. Its public
+// half, sa.pub beside it, is written after it and says that it has been there:
+//
+//	sa.pub exists  ⇒  sa.key existed
+//
+// So sa.key alone is what remains of a first start that was interrupted, or that of an older release, and gets its
+// sa.pub. Certificates in the directory say nothing about it: the server may have had --service-account-key-file.
+func ownAccountKey(file string, logger *slog.Logger) (crypto.Signer, error) {
+	if file == "" {
+		return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	public := strings.TrimSuffix(file, ".key") + ".pub"
+	key, err := serviceaccount.ReadPrivateKey(file)
+	_, known := os.Stat(public)
+	switch {
+	case err == nil && known == nil:
+		return key, nil
+	case err == nil:
+		return key, writePublicKey(public, key)
+	case !errors.Is(err, os.ErrNotExist):
+		return nil, err
+	case known == nil:
+		return nil, errors.New("sa.key is missing, though sa.pub is there; restore it, or remove sa.pub to begin with a new " +
+			"key, for which all tokens of service accounts are invalid")
+	case !errors.Is(known, os.ErrNotExist):
+		return nil, known
+	}
+	made, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
+	der, err := x509.MarshalPKCS8PrivateKey(made)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+	if err := durable.MkdirAll(durable.FS, filepath.Dir(file)); err != nil {
 		return nil, err
 	}
-	return key, writeFile(file, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), true)
+	err = durable.WriteFile(durable.FS, file, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	if err != nil {
+		return nil, err
+	}
+	logger.Info("a key for the tokens of service accounts was generated", "file", file)
+	return made, writePublicKey(public, made)
+}
+
+// writePublicKey writes the public half of a key.
+func writePublicKey(file string, key crypto.Signer) error {
+	der, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(durable.FS, file, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 }
 
 // authenticator combines the ways to authenticate, in the order in which the reference tries them.
@@ -302,12 +343,13 @@ func (s *Server) answerToken(
 	return s.issuer.Answer(ctx, rq, account, body)
 }
 
-// accountPages are the documents by which other programs verify service account tokens: the discovery document and the
-// keys.
+// accountPages returns the two documents with which programs other than this server verify the tokens of service
+// accounts: the OpenID Connect discovery document of the issuer, and its public keys. Nil if the name of the issuer is
+// not a URL under which they could be found.
 func (s *Server) accountPages() map[string]httpapi.Page {
 	issuer := s.config.issuers()[0]
 	if err := serviceaccount.Discoverable(issuer); err != nil {
-		s.config.Logger.Info("no documents are served for who verifies tokens of service accounts", "reason", err)
+		s.config.Logger.Info("the OpenID Connect documents of the issuer of service account tokens are not served", "reason", err)
 		return nil
 	}
 	return map[string]httpapi.Page{

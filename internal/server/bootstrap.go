@@ -62,6 +62,13 @@ func (s *Server) bootstrap(ctx context.Context) error {
 	if err := s.createMissing(ctx, all); err != nil {
 		return err
 	}
+	inherited, err := s.inherited(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.createMissing(ctx, inherited); err != nil {
+		return err
+	}
 	if err := s.createMissing(ctx, bootstrapPolicy()); err != nil { // after the namespaces, in which some of them are
 		return err
 	}
@@ -106,6 +113,22 @@ func (s *Server) createMissing(ctx context.Context, all []initial) error {
 		}
 	}
 	return concurrently(applies...)
+}
+
+// live returns the object of this name and of the type of i; null if it does not exist, or the type is not served.
+func (s *Server) live(ctx context.Context, i *initial, name string) (object.Value, error) {
+	r := s.registry.Builtin().Find(i.group, i.version, i.resource)
+	if r == nil {
+		return object.Nil, nil
+	}
+	result, err := s.engine.Get(ctx, &engine.Request{Resource: r, Namespace: i.namespace, Name: name}, "")
+	switch {
+	case apierr.Is(err, apierr.NotFound):
+		return object.Nil, nil
+	case err != nil:
+		return object.Nil, err
+	}
+	return engine.ObjectOf(result.Object)
 }
 
 // revise updates an existing object and returns it; null if it does not exist or was deleted to be created again.

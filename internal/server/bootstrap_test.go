@@ -142,3 +142,75 @@ func TestInitialObjects(t *testing.T) {
 		t.Errorf("a start that finds everything in its place has written %d times", wrote)
 	}
 }
+
+// A missing role or binding that an earlier release had as a part of another one inherits what its operator changed
+// there: a binding takes subjects, labels and annotations, and so perhaps the word that the server must not update it;
+// a role is a copy of the old one, unless that is aggregated.
+//
+// SPEC: RUN-1, AUTH-2
+func TestInheritedPolicy(t *testing.T) {
+	const (
+		bindings = rbacPath + "/clusterrolebindings"
+		roles    = rbacPath + "/clusterroles"
+		auto     = "rbac.authorization.kubernetes.io/autoupdate"
+	)
+	c := quiet(t.TempDir())
+	c.Controllers = nil
+	var client *apiClient
+	begin := func() (*Server, func(method, path string, body jsonObject, code int) jsonObject) {
+		t.Helper()
+		s, err := Start(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client = clientOf(t, s)
+		return s, func(method, path string, body jsonObject, code int) jsonObject {
+			t.Helper()
+			kind := "application/json"
+			if method == http.MethodPatch {
+				kind = "application/merge-patch+json"
+			}
+			_, answer, err := client.do(t.Context(), method, path, kind, body, code)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return answer
+		}
+	}
+	s, do := begin()
+	nobody := []any{map[string]any{"kind": "Group", "name": "few", "apiGroup": "rbac.authorization.k8s.io"}}
+	do(http.MethodPatch, bindings+"/system:discovery", jsonObject{"subjects": nobody,
+		"metadata": map[string]any{"annotations": map[string]any{auto: "false", "mine": "x"}}}, 200)
+	do(http.MethodDelete, bindings+"/system:public-info-viewer", nil, 200)
+	// Of these roles one is as it was before aggregation, the other one is aggregated.
+	do(http.MethodPatch, roles+"/edit", jsonObject{"aggregationRule": nil, "rules": []any{map[string]any{
+		"verbs": []any{"get"}, "apiGroups": []any{"example.com"}, "resources": []any{"mine"}}}}, 200)
+	do(http.MethodDelete, roles+"/system:aggregate-to-edit", nil, 200)
+	do(http.MethodDelete, roles+"/system:aggregate-to-view", nil, 200)
+	client.CloseIdleConnections()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, do = begin()
+	viewer := do(http.MethodGet, bindings+"/system:public-info-viewer", nil, 200)
+	if have := fmt.Sprint(viewer["subjects"]); have != fmt.Sprint(nobody) {
+		t.Errorf("the subjects are %s", have)
+	}
+	if viewer.text("metadata", "annotations", auto) != "false" || viewer.text("metadata", "annotations", "mine") != "x" ||
+		viewer.text("roleRef", "name") != "system:public-info-viewer" {
+		t.Errorf("the binding is %v", viewer)
+	}
+	edit := do(http.MethodGet, roles+"/system:aggregate-to-edit", nil, 200)
+	rules := fmt.Sprint(edit["rules"])
+	if !strings.Contains(rules, "example.com") || !strings.Contains(rules, "pods/exec") {
+		t.Errorf("the role for editors has the rules %s", rules)
+	}
+	if rules := fmt.Sprint(do(http.MethodGet, roles+"/system:aggregate-to-view", nil, 200)["rules"]); strings.Contains(
+		rules, "example.com") {
+		t.Errorf("the role for viewers has the rules %s", rules)
+	}
+	client.CloseIdleConnections()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"plinth/internal/audit"
 	"plinth/internal/authz"
 	"plinth/internal/features"
+	"plinth/internal/store"
 )
 
 // Config holds all settings of a server. Fields are named after the flags, and flags after kube-apiserver's where it
@@ -42,7 +43,7 @@ type Config struct {
 	TLSNamed []string // certificates by server name (SNI): CERT,KEY or CERT,KEY:NAME,NAME
 
 	TLSMinVersion        string   // Go's name of the version; "": VersionTLS12
-	TLSCipherSuites      []string // Go's names; empty: Go's choice
+	TLSCipherSuites      []string // names of Go or of the reference; empty: Go's choice
 	TLSCurves            []int32  // Go's numbers; empty: Go's choice
 	DisableHTTP2         bool
 	HTTP2MaxStreams      int  // on one connection; 0: 1000
@@ -66,6 +67,8 @@ type Config struct {
 	// and AuthorizationWebhook. It is reloaded when it changes.
 	AuthorizationWebhook AuthorizationWebhook
 	AuthorizationConfig  string
+
+	Metrics MetricLimits // which metrics are served, and with which labels
 
 	AdmissionControl []string // the only enabled admission plugins; empty: the default ones
 	EnableAdmission  []string
@@ -109,13 +112,23 @@ type Config struct {
 	ContentionProfiling bool          // record blocking profiles, if Profiling is on
 	DebugSocket         string        // a Unix socket that serves /debug/pprof; "": none
 
+	// What a server gets as values if it shares its process with others, instead of a port and files. With these and
+	// neither DataDir nor WriteKubeconfig it writes nothing.
+	Listener  net.Listener // serves the API, over TLS; Close closes it. Nil: one at BindAddress and SecurePort
+	Log       store.Log    // has the commits of the store; Close closes it. Nil: the one that Storage selects
+	Authority KeyPair      // signs the server's certificates; the zero KeyPair: that in DataDir
+
 	noSync bool // no fsync: a power cut may lose objects; set by the etcd stub
 
 	Flags map[string]string // all flags with their values, for /flagz; nil: the page is not served
 
 	Logger *slog.Logger
-	Now    func() time.Time // the clock for timestamps and expiry; nil: time.Now
+	// Now is the clock for timestamps, certificates and expiry; nil: time.Now. Waiting is by the clock of the process.
+	Now func() time.Time
 }
+
+// KeyPair is a certificate with its private key, as PEM.
+type KeyPair struct{ Cert, Key []byte }
 
 // Defaults returns the default settings.
 func Defaults() Config {
@@ -148,15 +161,16 @@ func (c *Config) validate() error {
 	var errs []error
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.Storage != "embedded" && c.Storage != "memory" {
-		refuse("--storage: %q is none of embedded, memory", c.Storage)
+		refuse("--storage: %q is neither embedded nor memory", c.Storage)
 	}
 	switch {
 	case len(c.EtcdServers) > 1:
-		refuse("--etcd-servers: %d are one too many for a stub, and etcd as the store is not there yet", len(c.EtcdServers))
+		refuse("--etcd-servers: %d addresses; only one is supported, that of the program that stands in for etcd: "+
+			"objects cannot be stored in a real etcd yet", len(c.EtcdServers))
 	case len(c.EtcdServers) == 1 && c.Storage != "embedded":
-		refuse("--storage: %s keeps nothing where --etcd-servers says", c.Storage)
-	case len(c.EtcdServers) == 0 && c.DataDir == "":
-		refuse("--etcd-servers or --data-dir: a place for the objects is needed")
+		refuse("--storage: %s cannot be combined with --etcd-servers, which names the directory of the objects", c.Storage)
+	case len(c.EtcdServers) == 0 && c.DataDir == "" && c.Storage != "memory" && c.Log == nil:
+		refuse("--etcd-servers or --data-dir: one of them is needed, as the place of the objects")
 	}
 	if (c.EtcdCertFile == "") != (c.EtcdKeyFile == "") {
 		refuse("--etcd-certfile and --etcd-keyfile go together")
@@ -184,6 +198,9 @@ func (c *Config) validate() error {
 	if _, err := c.versions(); err != nil {
 		refuse("%w", err)
 	}
+	if _, err := c.Metrics.parse(); err != nil {
+		refuse("%w", err)
+	}
 	c.validateControllers(refuse)
 	if _, err := c.allocator(); err != nil {
 		refuse("%w", err)
@@ -196,10 +213,18 @@ func (c *Config) validate() error {
 	return errors.Join(errs...)
 }
 
+// inDataDir is the path of something in the data directory; "" if there is no such directory.
+func (c *Config) inDataDir(elements ...string) string {
+	if c.DataDir == "" {
+		return ""
+	}
+	return filepath.Join(append([]string{c.DataDir}, elements...)...)
+}
+
 // complete sets the defaults that depend on the data directory.
 func (c *Config) complete() {
-	if c.WriteKubeconfig == "" && c.DataDir != "" {
-		c.WriteKubeconfig = filepath.Join(c.DataDir, "kubeconfig")
+	if c.WriteKubeconfig == "" {
+		c.WriteKubeconfig = c.inDataDir("kubeconfig")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -190,4 +191,129 @@ func TestStrictAddressesAreGated(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// Gates that decide what validation accepts.
+//
+// SPEC: VAL-4, RUN-1
+func TestValidationIsGated(t *testing.T) {
+	const jobs, sets = "/apis/batch/v1/namespaces/default/jobs", "/apis/apps/v1/namespaces/default/statefulsets"
+	pod := func(cpu, zone string, labels map[string]any) map[string]any {
+		spec := map[string]any{"restartPolicy": "Never", "containers": []any{map[string]any{"name": "c", "image": "i",
+			"resources": map[string]any{"requests": map[string]any{"cpu": cpu}}}}}
+		if zone != "" {
+			spec["nodeSelector"] = map[string]any{"zone": zone}
+		}
+		template := map[string]any{"spec": spec}
+		if labels != nil { // null in a patch would remove those that the server has set
+			template["metadata"] = map[string]any{"labels": labels}
+		}
+		return template
+	}
+	const resources, scheduling = "MutablePodResourcesForSuspendedJobs", "MutableSchedulingDirectivesForSuspendedJobs"
+	for gates, want := range map[string][4]int{ // resources, scheduling, scheduling of one that has run; Recreate
+		"":                                 {200, 200, 200, 422},
+		resources + "=false":               {422, 200, 200, 422},
+		scheduling + "=false":              {200, 200, 422, 422},
+		"StatefulSetRecreateStrategy=true": {200, 200, 200, 201},
+	} {
+		s := started(t, func(c *Config) { c.FeatureGates = []string{gates} })
+		client := clientOf(t, s)
+		send := func(method, path string, body jsonObject) int {
+			t.Helper()
+			kind := "application/json"
+			if method == "PATCH" {
+				kind = "application/merge-patch+json"
+			}
+			answer, err := client.send(t.Context(), method, path, kind, body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer answer.Body.Close()
+			text, _ := io.ReadAll(answer.Body)
+			t.Log(gates, method, path, answer.StatusCode, string(text))
+			return answer.StatusCode
+		}
+		job := jsonObject{"metadata": map[string]any{"name": "j"},
+			"spec": map[string]any{"suspend": true, "template": pod("1", "", nil)}}
+		var have [4]int
+		if code := send("POST", jobs, job); code != 201 {
+			t.Fatalf("a Job: %d", code)
+		}
+		template := func(cpu, zone string) jsonObject {
+			return jsonObject{"spec": map[string]any{"template": pod(cpu, zone, nil)}}
+		}
+		have[0] = send("PATCH", jobs+"/j", template("2", ""))
+		cpu := map[bool]string{true: "2", false: "1"}[have[0] == 200]
+		have[1] = send("PATCH", jobs+"/j", template(cpu, "a"))
+		ran := jsonObject{"status": map[string]any{"startTime": "2026-01-01T00:00:00Z", "conditions": []any{
+			map[string]any{"type": "Suspended", "status": "True"}}}}
+		if code := send("PATCH", jobs+"/j/status", ran); code != 200 {
+			t.Fatalf("a Job has run and is suspended: %d", code)
+		}
+		have[2] = send("PATCH", jobs+"/j", template(cpu, "b"))
+		always := pod("1", "", map[string]any{"a": "b"})
+		always["spec"].(map[string]any)["restartPolicy"] = "Always"
+		have[3] = send("POST", sets, jsonObject{"metadata": map[string]any{"name": "s"}, "spec": map[string]any{
+			"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}}, "template": always,
+			"updateStrategy": map[string]any{"type": "Recreate"}}})
+		if have != want {
+			t.Errorf("%q: %v, want %v", gates, have, want)
+		}
+	}
+}
+
+// The status of a Pod keeps the ResourceClaims that a client leaves out, since it may not know the field, and drops
+// them when it sends an empty list.
+//
+// SPEC: WRITE-4
+func TestClaimStatusesOfPods(t *testing.T) {
+	s := started(t, func(*Config) {})
+	client := clientOf(t, s)
+	const pods = "/api/v1/namespaces/default/pods"
+	do := func(method, path, kind string, body jsonObject, code int) jsonObject {
+		t.Helper()
+		_, answer, err := client.do(t.Context(), method, path, kind, body, code)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer
+	}
+	claims := []any{map[string]any{"name": "gpu", "resourceClaimName": "c"}}
+	status := func(claims any) jsonObject {
+		return jsonObject{"status": map[string]any{"resourceClaimStatuses": claims}}
+	}
+	const merge = "application/merge-patch+json"
+	full := func() jsonObject {
+		t.Helper()
+		answer := do("PATCH", pods+"/p/status", merge, status(claims), 200)
+		if fmt.Sprint(answer.at("status", "resourceClaimStatuses")) != fmt.Sprint(claims) {
+			t.Fatalf("the claims of %v are not set", answer)
+		}
+		return answer
+	}
+	do("POST", pods, "application/json", jsonObject{"metadata": map[string]any{"name": "p"}, "spec": map[string]any{
+		"containers":     []any{map[string]any{"name": "c", "image": "i"}},
+		"resourceClaims": []any{map[string]any{"name": "gpu", "resourceClaimName": "c"}}}}, 201)
+	pod := full()
+	delete(pod["status"].(map[string]any), "resourceClaimStatuses")
+	if answer := do("PUT", pods+"/p/status", "application/json", pod, 200); fmt.Sprint(
+		answer.at("status", "resourceClaimStatuses")) != fmt.Sprint(claims) {
+		t.Errorf("a client that does not know the claims dropped them: %v", answer)
+	}
+	cleared := func(answer jsonObject) {
+		t.Helper()
+		if left := answer.at("status", "resourceClaimStatuses"); left != nil {
+			t.Errorf("the claims are still there: %v", left)
+		}
+		for _, manager := range answer.at("metadata", "managedFields").([]any) {
+			if strings.Contains(fmt.Sprint(manager), "resourceClaimStatuses") {
+				t.Errorf("somebody owns the claims: %v", manager)
+			}
+		}
+	}
+	cleared(do("PATCH", pods+"/p/status", merge, status([]any{}), 200))
+	pod = full()
+	pod["status"].(map[string]any)["resourceClaimStatuses"] = []any{}
+	cleared(do("PUT", pods+"/p/status", "application/json", pod, 200))
 }

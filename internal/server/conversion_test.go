@@ -226,6 +226,9 @@ func TestScaleOfACustomObject(t *testing.T) {
 	if got := c.must(500, "GET", paints+"/p/scale", nil); !strings.HasSuffix(got.text("message"), missing) {
 		t.Errorf("have %q", got.text("message"))
 	}
+	send("application/strategic-merge-patch+json", "", scale(map[string]any{"replicas": 3}), 415,
+		"the body of the request was in an unknown format - accepted media types include: application/json-patch+json, "+
+			"application/merge-patch+json, application/apply-patch+yaml")
 	send(merge, "", jsonObject{"metadata": map[string]any{"labels": map[string]any{"a": "b"}}}, 400, empty)
 	send(apply, "?fieldManager=m", scale(map[string]any{}), 400, empty)
 	send(apply, "?fieldManager=m", scale(map[string]any{"replicas": 4}), 200, "")

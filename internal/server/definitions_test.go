@@ -3,10 +3,14 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"net/http/httptrace"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -301,6 +305,247 @@ func TestDefinitionEndsWatches(t *testing.T) {
 	}
 	if got := fmt.Sprint(c.must(200, http.MethodGet, widgets+"/one", nil).at("spec")); got != "<nil>" {
 		t.Errorf("spec is %s", got)
+	}
+}
+
+// A URL of the wrong scope is one that does not exist: for a custom type there is a path for each verb, and only lists
+// and watches span all namespaces. SPEC: URI-1, EXT-1
+func TestScopeOfCustomTypes(t *testing.T) {
+	c, _ := serveDefinitions(t)
+	cluster := definitionOf("a.example.com", "gadgets", "Gadget")
+	cluster["spec"].(map[string]any)["scope"] = "Cluster"
+	c.must(201, http.MethodPost, definitions, cluster)
+	c.must(201, http.MethodPost, definitions, definitionOf("a.example.com", "widgets", "Widget"))
+	const group = "/apis/a.example.com/v1"
+	gadget := jsonObject{"apiVersion": "a.example.com/v1", "kind": "Gadget", "metadata": map[string]any{"name": "a"}}
+	c.must(201, http.MethodPost, group+"/gadgets", gadget)
+	c.must(201, http.MethodPost, group+"/namespaces/default/widgets", widget(map[string]any{"name": "a"}))
+	for plural, body := range map[string]jsonObject{
+		"/widgets": widget(map[string]any{"name": "a"}), "/namespaces/default/gadgets": gadget,
+	} {
+		for _, test := range []struct{ method, path string }{
+			{http.MethodPost, ""}, {http.MethodPut, ""}, {http.MethodDelete, ""}, {http.MethodPatch, ""},
+			{http.MethodGet, "/a"}, {http.MethodPut, "/a"}, {http.MethodDelete, "/a"}, {http.MethodPatch, "/a"},
+			{http.MethodGet, "/a/status"}, {http.MethodPut, "/a/status"}, {http.MethodPatch, "/a/status"},
+		} {
+			mediaType := "application/json"
+			if test.method == http.MethodPatch {
+				mediaType = "application/merge-patch+json"
+			}
+			rs, err := c.send(c.ctx, test.method, group+plural+test.path, mediaType, body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(rs.Body)
+			rs.Body.Close()
+			if got := string(text); err != nil || rs.StatusCode != 404 || got != "404 page not found\n" {
+				t.Errorf("%s %s%s: %s %q", test.method, plural, test.path, rs.Status, got)
+			}
+		}
+	}
+	c.must(200, http.MethodGet, group+"/widgets", nil)
+	c.unknown(group + "/namespaces/default/gadgets")
+}
+
+// A definition whose webhook has certificates that cannot be read is not established until they can. Its objects are
+// served, since its names are accepted, and discovery does not show its type. SPEC: EXT-1
+func TestDefinitionWithABadCABundle(t *testing.T) {
+	c, s := serveDefinitions(t)
+	definition := definitionOf("a.example.com", "widgets", "Widget")
+	spec := definition["spec"].(map[string]any)
+	spec["conversion"] = map[string]any{"strategy": "Webhook", "webhook": map[string]any{
+		"conversionReviewVersions": []any{"v1"},
+		"clientConfig":             map[string]any{"url": "https://localhost/convert", "caBundle": "Cg=="},
+	}}
+	made := c.must(201, http.MethodPost, definitions, definition)
+	if got := conditionOf(made, "Established"); got != "False InvalidCABundle" {
+		t.Errorf("Established: %q", got)
+	}
+	if got := conditionOf(made, "NamesAccepted"); got != "True NoConflicts" {
+		t.Errorf("NamesAccepted: %q", got)
+	}
+	c.must(200, http.MethodGet, "/apis/a.example.com/v1/widgets", nil)
+	c.unknown("/apis/a.example.com/v1")
+	c.unknown("/openapi/v3/apis/a.example.com/v1")
+	authority, err := openPKI(filepath.Join(s.config.DataDir, "pki"), s.started)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.ca.Raw})
+	made.at("spec", "conversion", "webhook", "clientConfig").(map[string]any)["caBundle"] = bundle
+	made = c.must(200, http.MethodPut, definitions+"/widgets.a.example.com", made)
+	if got := conditionOf(made, "Established"); got != "True InitialNamesAccepted" {
+		t.Errorf("Established, with a certificate: %q", got)
+	}
+	c.must(200, http.MethodGet, "/apis/a.example.com/v1", nil)
+}
+
+// A null in an apply is left to validation: it is an error where the schema is not nullable, and stays where it is. In
+// any other body a null that is not nullable is dropped. SPEC: SSA-2, EXT-1
+func TestApplyOfNull(t *testing.T) {
+	c, _ := serveDefinitions(t)
+	definition := definitionOf("a.example.com", "widgets", "Widget")
+	version := definition.at("spec", "versions").([]any)[0].(map[string]any)
+	field := func(more map[string]any) map[string]any {
+		m := map[string]any{"type": "object", "properties": map[string]any{"a": map[string]any{"type": "string"}}}
+		maps.Copy(m, more)
+		return m
+	}
+	version["schema"] = map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "properties": map[string]any{
+		"spec": map[string]any{"type": "object", "properties": map[string]any{
+			"plain": field(nil), "nullable": field(map[string]any{"nullable": true}),
+			"filled": field(map[string]any{"default": map[string]any{"a": "default"}}),
+			"open":   map[string]any{"x-kubernetes-preserve-unknown-fields": true},
+		}},
+	}}}
+	c.must(201, http.MethodPost, definitions, definition)
+	const widgets = "/apis/a.example.com/v1/namespaces/default/widgets"
+	apply := func(code int, name, field string, value any) jsonObject {
+		t.Helper()
+		body := widget(map[string]any{"name": name})
+		body["spec"] = map[string]any{field: value}
+		_, answer, err := c.do(c.ctx, http.MethodPatch, widgets+"/"+name+"?fieldManager=me", "application/apply-patch+yaml",
+			body, code)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer
+	}
+	for _, test := range []struct{ field, want string }{
+		{"nullable", "map[filled:map[a:default] nullable:<nil>]"}, {"filled", "map[filled:map[a:default]]"},
+		{"open", "map[filled:map[a:default]]"},
+	} {
+		apply(201, test.field, test.field, map[string]any{"a": "1"})
+		for _, shown := range []jsonObject{
+			apply(200, test.field, test.field, nil), c.must(200, http.MethodGet, widgets+"/"+test.field, nil),
+			apply(201, test.field+"-made", test.field, nil),
+		} {
+			if got := fmt.Sprint(shown.at("spec")); got != test.want {
+				t.Errorf("%s: null: %s, want %s", test.field, got, test.want)
+			}
+		}
+	}
+	apply(201, "plain", "plain", map[string]any{"a": "1"})
+	const refused = `spec.plain: Invalid value: "null": spec.plain in body must be of type object: "null"`
+	for _, name := range []string{"plain", "made"} {
+		if got := apply(422, name, "plain", nil).text("message"); !strings.Contains(got, refused) {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	_, patched, err := c.do(c.ctx, http.MethodPatch, widgets+"/plain", "application/json-patch+json",
+		[]any{map[string]any{"op": "replace", "path": "/spec/plain", "value": nil}}, 200)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(patched.at("spec")); got != "map[filled:map[a:default]]" {
+		t.Errorf("a JSON Patch to null: %s", got)
+	}
+}
+
+// slowly sends a request, calls meanwhile when the server begins to read its body, sends the body, and returns the code
+// and the message of the answer. The server has found the type of the request by then: it asks for a body (100
+// Continue) with its first read of it.
+func (c *testClient) slowly(method, path, mediaType string, body any, meanwhile func()) (int, string) {
+	c.t.Helper()
+	text, err := json.Marshal(body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	reader, writer := io.Pipe()
+	ctx := httptrace.WithClientTrace(c.ctx, &httptrace.ClientTrace{Got100Continue: func() {
+		go func() {
+			defer writer.Close() // also if meanwhile ends the test
+			meanwhile()
+			writer.Write(text)
+		}()
+	}})
+	r, err := http.NewRequestWithContext(ctx, method, c.url+path, reader)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", mediaType)
+	r.Header.Set("Expect", "100-continue")
+	transport := c.Transport.(*http.Transport).Clone()
+	defer transport.CloseIdleConnections()
+	transport.ExpectContinueTimeout = time.Minute // the default sends the body at once
+	rs, err := transport.RoundTrip(r)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer rs.Body.Close()
+	var answer jsonObject
+	if err := json.NewDecoder(rs.Body).Decode(&answer); err != nil {
+		c.t.Fatal(err)
+	}
+	return rs.StatusCode, answer.text("message")
+}
+
+// A write belongs to the definition under which its type was found. If that is deleted and made again before the body
+// has arrived, the write fails: it would store an object under a scope and a schema that no longer exist, which would
+// be listed and could be neither read nor deleted, or change an object of the new definition by the old schema. SPEC:
+// EXT-3
+func TestWritesOfAnOldDefinition(t *testing.T) {
+	const path, all = definitions + "/widgets.a.example.com", "/apis/a.example.com/v1/widgets"
+	const widgets = "/apis/a.example.com/v1/namespaces/default/widgets"
+	with := func(metadata map[string]any, colour string) jsonObject {
+		w := widget(metadata)
+		w["spec"] = map[string]any{"colour": colour}
+		return w
+	}
+	old, named := with(map[string]any{"name": "w"}, "old"), map[string]any{"name": "w"}
+	for _, test := range []struct {
+		name, method, url, mediaType string
+		body                         jsonObject
+	}{
+		{"create", http.MethodPost, widgets, "application/json", old},
+		{"update", http.MethodPut, widgets + "/w", "application/json", old},
+		{"status", http.MethodPut, widgets + "/w/status", "application/json", old},
+		{"patch", http.MethodPatch, widgets + "/w", "application/merge-patch+json", old},
+		{"apply", http.MethodPatch, widgets + "/w?fieldManager=me&force=1", "application/apply-patch+yaml", old},
+		{"delete", http.MethodDelete, widgets + "/w", "application/json",
+			jsonObject{"apiVersion": "v1", "kind": "DeleteOptions"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c, s := serveDefinitions(t)
+			again := func(change func(definition jsonObject)) {
+				if change != nil {
+					c.must(200, http.MethodDelete, path, nil)
+					c.gone(path)
+				}
+				definition := definitionOf("a.example.com", "widgets", "Widget")
+				if change != nil {
+					change(definition)
+				}
+				c.must(201, http.MethodPost, definitions, definition)
+			}
+			again(nil)
+			code, message := c.slowly(test.method, test.url, test.mediaType, test.body, func() {
+				again(func(definition jsonObject) { definition["spec"].(map[string]any)["scope"] = "Cluster" })
+			})
+			if list := c.must(200, http.MethodGet, all, nil); code != http.StatusNotFound ||
+				len(list["items"].([]any)) > 0 || s.stored(t, "a.example.com/widgets") > 0 {
+				t.Errorf("made again cluster-wide: %d %s, and there are %v", code, message, list["items"])
+			}
+			again(func(jsonObject) {})
+			code, message = c.slowly(test.method, test.url, test.mediaType, test.body, func() {
+				again(func(definition jsonObject) {
+					version := definition.at("spec", "versions").([]any)[0].(map[string]any)
+					version["schema"] = map[string]any{"openAPIV3Schema": map[string]any{"type": "object",
+						"properties": map[string]any{"spec": map[string]any{"type": "object",
+							"properties": map[string]any{"weight": map[string]any{"type": "integer"}}}}}}
+				})
+				made := widget(named)
+				made["spec"] = map[string]any{"weight": 7}
+				c.must(201, http.MethodPost, widgets, made)
+			})
+			if code < 400 {
+				t.Errorf("made again with another schema: %d", code)
+			}
+			shown := c.must(200, http.MethodGet, widgets+"/w", nil)
+			if got := fmt.Sprint(shown.at("spec"), shown.at("status")); got != "map[weight:7] <nil>" {
+				t.Errorf("%d %s; the object of the new definition became %s", code, message, got)
+			}
+		})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -124,7 +125,13 @@ func TestTLSFlags(t *testing.T) {
 	s = started(t, func(c *Config) {
 		c.TLSCipherSuites, c.TLSCurves = []string{"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"}, []int32{int32(tls.CurveP384)}
 	})
-	answer, err := anonymous(t, s, func(config *tls.Config) { config.MaxVersion = tls.VersionTLS12 })
+	// The reference's older name of a suite that today ends in SHA256.
+	old := started(t, func(c *Config) { c.TLSCipherSuites = []string{"TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305"} })
+	answer, err := anonymous(t, old, func(config *tls.Config) { config.MaxVersion = tls.VersionTLS12 })
+	if err != nil || answer.TLS.CipherSuite != tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256 {
+		t.Errorf("suite %x, %v", answer.TLS.CipherSuite, err)
+	}
+	answer, err = anonymous(t, s, func(config *tls.Config) { config.MaxVersion = tls.VersionTLS12 })
 	if err != nil || answer.TLS.CipherSuite != tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 ||
 		answer.TLS.CurveID != tls.CurveP384 {
 		t.Errorf("suite %x, curve %s, %v", answer.TLS.CipherSuite, answer.TLS.CurveID, err)
@@ -315,6 +322,31 @@ func TestShutdownDelay(t *testing.T) {
 	}
 }
 
+// A server that cannot accept connections any more ends, with an error, also while it waits to close.
+//
+// SPEC: RUN-1
+func TestServingFails(t *testing.T) {
+	for what, stopped := range map[string]bool{"serving": false, "closing": true} {
+		c := quiet(t.TempDir())
+		c.Storage, c.ShutdownDelay = "memory", time.Hour
+		s, err := Start(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		if stopped {
+			stop()
+		}
+		if err := s.listener.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.serve(ctx, io.Discard); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 // Data is stored in the directory that the etcd stub returns, separately for each prefix; and objects exist after a
 // restart.
 //
@@ -401,11 +433,11 @@ func TestRefusedSettings(t *testing.T) {
 			c.AdmissionControl, c.DisableAdmission = []string{"AlwaysAdmit"}, []string{"Priority"}
 		},
 		"--allow-privileged=false": func(c *Config) { c.AllowPrivileged = false },
-		"--etcd-servers: 2 are one too many": func(c *Config) {
+		"--etcd-servers: 2 addresses; only one is supported": func(c *Config) {
 			c.EtcdServers = []string{"http://a",
 				"http://b"}
 		},
-		"--storage: memory keeps nothing where": func(c *Config) {
+		"--storage: memory cannot be combined with --etcd-servers": func(c *Config) {
 			c.Storage, c.EtcdServers = "memory",
 				[]string{"http://a"}
 		},
@@ -526,6 +558,55 @@ func TestServiceKubernetes(t *testing.T) {
 	}
 }
 
+// A server whose address is of the other IP family than before is ready: the EndpointSlice, whose addressType is
+// immutable, is made again; the Endpoints are changed.
+//
+// SPEC: RUN-1, RUN-2
+func TestServiceKubernetesOfTheOtherFamily(t *testing.T) {
+	c := quiet(t.TempDir())
+	uids := map[string]bool{}
+	for _, round := range []struct{ ranges, address, family string }{
+		{"10.0.0.0/29,fd00::/125", "192.0.2.7", "IPv4"},
+		{"fd00::/125,10.0.0.0/29", "2001:db8::7", "IPv6"},
+		{"10.0.0.0/29", "192.0.2.8", "IPv4"},
+	} {
+		c.ServiceClusterIPRange, c.AdvertiseAddress = round.ranges, round.address
+		s, err := Start(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := clientOf(t, s)
+		answer, err := client.send(t.Context(), http.MethodGet, "/readyz?verbose", "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if answer.StatusCode != 200 {
+			t.Errorf("%s: not ready: %s; %v", round.address, text, s.serviceError)
+		}
+		_, slice, err := client.do(t.Context(), http.MethodGet,
+			"/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes", "", nil, 200)
+		if err != nil || slice.text("addressType") != round.family ||
+			fmt.Sprint(slice.at("endpoints")) != "[map[addresses:["+round.address+"] conditions:map[ready:true]]]" {
+			t.Errorf("%s: the slice %v, %v", round.address, slice, err)
+		}
+		uids[slice.text("metadata", "uid")] = true
+		_, endpoints, err := client.do(t.Context(), http.MethodGet, "/api/v1/namespaces/default/endpoints/kubernetes", "",
+			nil, 200)
+		if err != nil || !strings.Contains(fmt.Sprint(endpoints.at("subsets")), "[map[ip:"+round.address+"]]") {
+			t.Errorf("%s: the endpoints %v, %v", round.address, endpoints, err)
+		}
+		client.CloseIdleConnections()
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(uids) != 3 {
+		t.Errorf("%d slices in three rounds", len(uids))
+	}
+}
+
 // A namespace that is being deleted is removed if a controller runs that empties it, and stays otherwise:
 // kube-apiserver leaves that to kube-controller-manager.
 //
@@ -566,4 +647,47 @@ func TestControllers(t *testing.T) {
 			t.Errorf("--controllers=%s: the namespace answers %d", list, code)
 		}
 	}
+}
+
+// A version that is off by default is served if --runtime-config turns it on; the objects are the same in each version.
+// A kind is gone while its feature gate is off.
+//
+// SPEC: RUN-4
+func TestBetaVersions(t *testing.T) {
+	const v1 = "/apis/certificates.k8s.io/v1/clustertrustbundles"
+	const v1beta1 = "/apis/certificates.k8s.io/v1beta1/clustertrustbundles"
+	off, client := inMemory(t, nil)
+	defer off.Close()
+	told(t, ask(t, off, client, http.MethodPost, v1, `{"metadata": {"name": "b"}, "spec": {"trustBundle": "x"}}`, 422))
+	told(t, ask(t, off, client, http.MethodGet, v1, "", 200))
+	told(t, ask(t, off, client, http.MethodGet, v1beta1, "", 404))
+
+	on, client := inMemory(t, func(c *Config) { c.RuntimeConfig = []string{"resource.k8s.io/v1beta2=true"} })
+	defer on.Close()
+	const rule = `{"metadata": {"name": "r"}, "spec": {"taint": {"key": "k", "effect": "NoSchedule"}}}`
+	const stable, beta = "/apis/resource.k8s.io/v1/devicetaintrules", "/apis/resource.k8s.io/v1beta2/devicetaintrules"
+	for path, version := range map[string]string{stable: "v1", beta: "v1beta2"} {
+		want := `"apiVersion":"resource.k8s.io/` + version + `"`
+		name := "of-" + version
+		made := told(t, ask(t, on, client, http.MethodPost, path, strings.Replace(rule, `"r"`, `"`+name+`"`, 1), 201))
+		if !strings.Contains(made, want) {
+			t.Errorf("%s: created is %s", path, made)
+		}
+	}
+	for path, version := range map[string]string{stable: "v1", beta: "v1beta2"} {
+		want := `"apiVersion":"resource.k8s.io/` + version + `"`
+		for _, name := range []string{"of-v1", "of-v1beta2"} {
+			if got := told(t, ask(t, on, client, http.MethodGet, path+"/"+name, "", 200)); !strings.Contains(got, want) {
+				t.Errorf("%s/%s: %s", path, name, got)
+			}
+		}
+		if list := told(t, ask(t, on, client, http.MethodGet, path, "", 200)); strings.Count(list, `"name":"of-`) != 2 {
+			t.Errorf("the list of %s is %s", path, list)
+		}
+	}
+	without, client := inMemory(t, func(c *Config) {
+		c.FeatureGates = []string{"ClusterTrustBundle=false", "ClusterTrustBundleProjection=false"}
+	})
+	defer without.Close()
+	told(t, ask(t, without, client, http.MethodGet, v1, "", 404))
 }

@@ -9,8 +9,18 @@ import (
 
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
+	"plinth/internal/httpapi"
 	"plinth/object"
 )
+
+// slots returns the slots of requests under way: one number for all if priority and fairness are on, as in the
+// reference, and otherwise separate ones for reads and writes.
+func (c *Config) slots() *httpapi.Slots {
+	if c.PriorityAndFairness {
+		return httpapi.NewSlots(c.MaxRequestsInflight+c.MaxMutatingInflight, nil)
+	}
+	return httpapi.NewSlots(c.MaxRequestsInflight, &c.MaxMutatingInflight)
+}
 
 // The objects of API priority and fairness that every server has. Plinth does not act on them, but clients look for
 // them.

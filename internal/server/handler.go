@@ -34,7 +34,12 @@ func (s *Server) handler() (http.Handler, error) {
 	if !s.features.On(features.ComponentFlagz) {
 		flagz = nil
 	}
-	m := newMetrics(s.store, s.registry, s.audit)
+	m := newMetrics(s.store, s.registry, s.audit, s.storeSize)
+	m.registry.MustRegister(s.certificateMetrics.requested, s.certificateMetrics.honored)
+	limits, err := c.Metrics.parse()
+	if err != nil {
+		return nil, err
+	}
 	if s.issuerMetrics != nil {
 		m.registry.MustRegister(s.issuerMetrics.all()...)
 	}
@@ -43,10 +48,6 @@ func (s *Server) handler() (http.Handler, error) {
 	origins, err := c.origins()
 	if err != nil {
 		return nil, err
-	}
-	readOnly, mutating := c.MaxRequestsInflight, &c.MaxMutatingInflight
-	if c.PriorityAndFairness {
-		readOnly, mutating = readOnly+*mutating, nil
 	}
 	return httpapi.New(httpapi.Config{
 		Engine: s.engine, Registry: s.registry,
@@ -59,12 +60,12 @@ func (s *Server) handler() (http.Handler, error) {
 		Authorizer:     s.policy,
 		Auditor:        s.audit,
 		Missing:        s.missing,
-		Handlers:       s.handlers(m),
+		Handlers:       s.handlers(m, limits),
 		Pages:          s.accountPages(),
 		Checks:         s.checks(),
 		Statusz:        statusz,
 		Flagz:          flagz,
-		RequestTimeout: c.RequestTimeout, MaxInFlight: readOnly, MaxMutating: mutating,
+		RequestTimeout: c.RequestTimeout, Acquire: c.slots().Acquire,
 		MinRequestTimeout: max(1, time.Duration(c.MinRequestTimeout)*time.Second), // 0 would be httpapi's own default
 		StrictTransport:   strings.Join(c.StrictTransport, "; "),
 		Origins:           origins, Goaway: c.GoawayChance,
@@ -90,10 +91,10 @@ func (s *Server) advertised() string {
 }
 
 // handlers returns the pages that do not belong to the API.
-func (s *Server) handlers(m *metrics) map[string]http.Handler {
+func (s *Server) handlers(m *metrics, limits *limitedMetrics) map[string]http.Handler {
 	all := map[string]http.Handler{
-		"/metrics":      m.handler(m.registry, s.config.Logger),
-		"/metrics/slis": m.handler(m.health, s.config.Logger),
+		"/metrics":      m.handler(limits.of(m.registry), s.config.Logger),
+		"/metrics/slis": m.handler(limits.of(m.health), s.config.Logger),
 	}
 	if s.config.Profiling {
 		maps.Copy(all, profiles())
@@ -133,7 +134,7 @@ func (s *Server) checks() []httpapi.Check {
 		{Name: "etcd", Run: func(context.Context) error { return s.store.Healthy() }}, // the name is the reference's
 		{Name: "etcd-readiness", ReadyOnly: true, Run: func(context.Context) error { return s.store.Healthy() }},
 		{Name: "loopback-serving-certificate", LiveOnly: true,
-			Run: func(context.Context) error { return s.expired(time.Now()) }},
+			Run: func(context.Context) error { return s.expired(s.clock()) }},
 		{Name: "informer-sync", ReadyOnly: true, Run: done}, // there are no informers to wait for
 		{Name: "poststarthook/crd-informer-synced", Run: done},
 		{Name: "poststarthook/start-system-namespaces-controller", Run: done},

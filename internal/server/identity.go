@@ -75,8 +75,8 @@ func (s *Server) newLease() (*lease, error) {
 	text := object.StringOf
 	meta := object.Fields("labels", object.Fields(identityLabel, text("kube-apiserver"), "kubernetes.io/hostname",
 		text(hostname)))
-	if address := s.config.reachable(); address.IsValid() && s.features.On(features.UnknownVersionInteroperabilityProxy) {
-		port := strconv.Itoa(s.listener.Addr().(*net.TCPAddr).Port)
+	if address := s.reachable(); address.IsValid() && s.features.On(features.UnknownVersionInteroperabilityProxy) {
+		port := strconv.Itoa(s.port())
 		meta = meta.With("annotations", object.Fields("kubernetes.io/peer-advertise-address",
 			text(net.JoinHostPort(address.String(), port))))
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/base64"
+	"errors"
 	"os"
 	"path/filepath"
 
@@ -34,7 +35,23 @@ func writeKubeconfig(path, url string, authority []byte, admin pair) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return writeFile(path, text, false) // not synced: every start writes it again
+	return replaceFile(path, text)
+}
+
+// replaceFile replaces a file as a whole. Only its owner can read it. It is not synced: every start writes it again.
+func replaceFile(path string, data []byte) error {
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		os.Remove(file.Name())
+	}
+	return err
 }
 
 func base64Of(data []byte) object.Value {

@@ -1,8 +1,10 @@
 package server
 
 import (
+	"io/fs"
 	"log/slog"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,17 +40,28 @@ type metrics struct {
 	checks   *prometheus.GaugeVec
 	checked  *prometheus.CounterVec
 
-	mu sync.RWMutex
-	// byObservation has an entry for each set of labels that has occurred; in the keys Took, Bytes and Rejected are zero.
-	// Clients cannot make it grow without bound, as only names that are served become labels
-	// (httpapi.requestState.observation). Entries of deleted custom types stay, as their metrics do.
+	types *engine.Registry
+	mu    sync.RWMutex
+	// byObservation has the metrics of each set of labels that has occurred. In its keys Took, Bytes and Rejected are
+	// zero.
+	//
+	// Only names that are served become labels (httpapi.requestState.observation). But a client that may write definitions
+	// can have any number of names served, one after the other. So when there are sweepAt entries, those of custom types
+	// that are not served any more are dropped, with their metrics:
+	//
+	//	len(byObservation) < sweepAt ≤ 2 · (entries of served types at the last sweep) + firstSweep
 	byObservation map[httpapi.Observation]*requestMetrics
+	sweepAt       int
 }
+
+// firstSweep is the number of entries of metrics.byObservation at the first sweep.
+const firstSweep = 4096
 
 // requestMetrics are the metrics with one set of labels. They are kept because a look-up by labels for each request
 // costs more than the counting.
 type requestMetrics struct {
 	requests        prometheus.Counter
+	labels          []string // of requests
 	duration, sizes prometheus.Observer
 }
 
@@ -61,7 +74,7 @@ var (
 
 // newMetrics creates the metrics of one server. Each server has a separate registry, because a process may run several
 // servers.
-func newMetrics(s *store.Store, types *engine.Registry, auditor *audit.Auditor) *metrics {
+func newMetrics(s *store.Store, types *engine.Registry, auditor *audit.Auditor, size func() int64) *metrics {
 	labels := []string{"component", "group", "version", "resource", "subresource", "scope", "verb"}
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
@@ -73,7 +86,9 @@ func newMetrics(s *store.Store, types *engine.Registry, auditor *audit.Auditor) 
 		checked: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubernetes_healthchecks_total", Help: "Results of health checks.",
 		}, []string{"name", "type", "status"}),
+		types:         types,
 		byObservation: map[httpapi.Observation]*requestMetrics{},
+		sweepAt:       firstSweep,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_request_total", Help: "Answered requests.",
 		}, append([]string{"code", "dry_run"}, labels...)),
@@ -102,7 +117,7 @@ func newMetrics(s *store.Store, types *engine.Registry, auditor *audit.Auditor) 
 	}
 	m.registry.MustRegister(m.requests, m.duration, m.sizes, m.inFlight, m.watches, m.dropped, m.events, m.sent,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		&storeMetrics{s, types}, newAuditMetrics(auditor))
+		&storeMetrics{s, types, size}, newAuditMetrics(auditor))
 	m.registry.MustRegister(m.access.all()...)
 	m.health.MustRegister(m.checks, m.checked)
 	return m
@@ -158,7 +173,8 @@ func (m *metrics) requestMetrics(o httpapi.Observation) *requestMetrics {
 		dryRun = "All"
 	}
 	labels := []string{component, o.Group, o.Version, o.Resource, o.Subresource, o.Scope, o.Verb}
-	f = &requestMetrics{requests: m.requests.WithLabelValues(append([]string{strconv.Itoa(o.Code), dryRun}, labels...)...)}
+	f = &requestMetrics{labels: append([]string{strconv.Itoa(o.Code), dryRun}, labels...)}
+	f.requests = m.requests.WithLabelValues(f.labels...)
 	if o.Custom { // histograms for thousands of types would take more memory than the types
 		labels = []string{component, "", "", customResources, o.Subresource, o.Scope, o.Verb}
 	}
@@ -167,13 +183,32 @@ func (m *metrics) requestMetrics(o httpapi.Observation) *requestMetrics {
 		f.sizes = m.sizes.WithLabelValues(labels...)
 	}
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.byObservation[o] = f
-	m.mu.Unlock()
+	if len(m.byObservation) >= m.sweepAt {
+		m.sweep()
+	}
 	return f
 }
 
-// handler serves the metrics of a registry.
-func (m *metrics) handler(registry *prometheus.Registry, logger *slog.Logger) http.Handler {
+// sweep drops the metrics of custom types that are not served any more. Their histograms are those of all custom types,
+// and stay. The events of a watch are counted before its request is, so that each type with metrics of events has an
+// entry in byObservation, or will have one. The caller holds mu.
+func (m *metrics) sweep() {
+	types := m.types.Now()
+	for o, f := range m.byObservation {
+		if o.Custom && types.Find(o.Group, o.Version, o.Resource) == nil {
+			delete(m.byObservation, o)
+			m.requests.DeleteLabelValues(f.labels...)
+			m.events.DeleteLabelValues(o.Group, o.Version, o.Resource)
+			m.sent.DeleteLabelValues(o.Group, o.Version, o.Resource)
+		}
+	}
+	m.sweepAt = 2*len(m.byObservation) + firstSweep
+}
+
+// handler serves metrics.
+func (m *metrics) handler(registry prometheus.Gatherer, logger *slog.Logger) http.Handler {
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(logger.Handler(),
 		slog.LevelError)})
 }
@@ -182,6 +217,7 @@ func (m *metrics) handler(registry *prometheus.Registry, logger *slog.Logger) ht
 type storeMetrics struct {
 	store *store.Store
 	types *engine.Registry
+	size  func() int64 // the bytes of the files of the store
 }
 
 // storeGauge is one of the store's statistics as a metric.
@@ -197,6 +233,9 @@ func storeGaugeOf(name, help string, value func(store.Stats) float64) storeGauge
 var (
 	objectsDesc = prometheus.NewDesc("apiserver_resource_objects", "Stored objects of each type.",
 		[]string{"group", "resource"}, nil)
+	// The reference numbers the etcd clusters that it stores objects in.
+	sizeDesc = prometheus.NewDesc("apiserver_storage_size_bytes", "Bytes of the files of the store.",
+		[]string{"storage_cluster_id"}, nil)
 	storeGauges = []storeGauge{
 		storeGaugeOf("plinth_store_revision", "The newest durable revision.",
 			func(s store.Stats) float64 { return float64(s.Revision) }),
@@ -216,6 +255,7 @@ var (
 // Describe implements prometheus.Collector.
 func (f *storeMetrics) Describe(to chan<- *prometheus.Desc) {
 	to <- objectsDesc
+	to <- sizeDesc
 	for _, n := range storeGauges {
 		to <- n.desc
 	}
@@ -227,6 +267,7 @@ func (f *storeMetrics) Collect(to chan<- prometheus.Metric) {
 	for _, n := range storeGauges {
 		to <- prometheus.MustNewConstMetric(n.desc, prometheus.GaugeValue, n.value(stats))
 	}
+	to <- prometheus.MustNewConstMetric(sizeDesc, prometheus.GaugeValue, float64(f.size()), "etcd-0")
 	snapshot, err := f.store.Snapshot(0)
 	if err != nil {
 		return // the server is closing
@@ -303,6 +344,50 @@ func tokenMetrics(c *serviceaccount.Counters) (all []prometheus.Collector) {
 		}, func() float64 { return float64(of.count.Load()) }))
 	}
 	return all
+}
+
+// storeSize is the size of the files of the store; of a store in memory, that of its live objects.
+func (s *Server) storeSize() (bytes int64) {
+	if s.config.Storage == "memory" {
+		return s.store.Stats().Bytes
+	}
+	// A file may go while the directory is read; then it does not count.
+	filepath.WalkDir(filepath.Join(s.config.DataDir, "store"), func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return nil
+		}
+		if info, err := entry.Info(); err == nil {
+			bytes += info.Size()
+		}
+		return nil
+	})
+	return bytes
+}
+
+// certificateMetrics count the certificates that were issued for requests with a duration, by signer. Signers other
+// than those of Kubernetes are counted as "other".
+type certificateMetrics struct{ requested, honored *prometheus.CounterVec }
+
+func newCertificateMetrics() *certificateMetrics {
+	of := func(name, help string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "apiserver", Subsystem: "certificates_registry", Name: name, Help: help}, []string{"signerName"})
+	}
+	return &certificateMetrics{
+		requested: of("csr_requested_duration_total", "Issued certificates whose request has a duration."),
+		honored:   of("csr_honored_duration_total", "Issued certificates that are valid for the requested duration."),
+	}
+}
+
+// issued counts a certificate.
+func (m *certificateMetrics) issued(signer string, honored bool) {
+	if !strings.HasPrefix(signer, "kubernetes.io/") {
+		signer = "other"
+	}
+	m.requested.WithLabelValues(signer).Inc()
+	if honored {
+		m.honored.WithLabelValues(signer).Inc()
+	}
 }
 
 // check counts a result of a health check.

@@ -17,6 +17,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"plinth/internal/durable"
 )
 
 // Lifetimes of certificates. At a start a leaf is replaced if it expires within renewBefore.
@@ -33,7 +35,7 @@ type pair struct{ cert, key []byte }
 // pki is the server's own certificate authority and the certificates that it has signed. Keys are ECDSA, because
 // generating an RSA key would take a third of the start budget.
 type pki struct {
-	dir string
+	dir string // "": nothing is kept
 	now time.Time
 	ca  *x509.Certificate
 	key *ecdsa.PrivateKey
@@ -41,22 +43,45 @@ type pki struct {
 	caPEM []byte
 }
 
-// openPKI reads the authority in dir, or creates one there.
+// openPKI reads the authority in dir, or creates one there. If dir is "", the authority and all that it signs are made
+// anew and kept nowhere.
 func openPKI(dir string, now time.Time) (*pki, error) {
 	p := &pki{dir: dir, now: now}
 	authority, err := p.authority()
+	if err == nil {
+		err = p.use(authority)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("certificate authority in %s: %w", dir, err)
 	}
+	return p, nil
+}
+
+// use takes an authority, with which the pki signs from then on.
+func (p *pki) use(authority pair) error {
 	loaded, err := tls.X509KeyPair(authority.cert, authority.key)
 	if err != nil {
-		return nil, fmt.Errorf("certificate authority in %s: %w", dir, err)
+		return err
 	}
 	key, ok := loaded.PrivateKey.(*ecdsa.PrivateKey)
 	if !ok {
-		return nil, fmt.Errorf("certificate authority in %s: the key is no ECDSA key", dir)
+		return errors.New("the key is no ECDSA key")
 	}
 	p.ca, p.key, p.caPEM = loaded.Leaf, key, authority.cert
+	return nil
+}
+
+// openPKI opens the server's own authority: the one that it is given, or that of the data directory. The configured
+// clock dates the certificates.
+func (s *Server) openPKI() (*pki, error) {
+	dir, now, given := s.config.inDataDir("pki"), s.clock(), s.config.Authority
+	if given.Cert == nil {
+		return openPKI(dir, now)
+	}
+	p := &pki{dir: dir, now: now}
+	if err := p.use(pair{given.Cert, given.Key}); err != nil {
+		return nil, fmt.Errorf("the given certificate authority: %w", err)
+	}
 	return p, nil
 }
 
@@ -78,9 +103,11 @@ func (p *pki) authority() (pair, error) {
 	if hasCert && hasKey {
 		return p.read("ca")
 	}
-	signed, err := filepath.Glob(filepath.Join(p.dir, "*.crt"))
-	if err != nil {
-		return pair{}, err
+	var signed []string
+	if p.dir != "" {
+		if signed, err = filepath.Glob(filepath.Join(p.dir, "*.crt")); err != nil {
+			return pair{}, err
+		}
 	}
 	switch {
 	case hasCert:
@@ -107,6 +134,9 @@ func (p *pki) authority() (pair, error) {
 }
 
 func (p *pki) has(name string) (bool, error) {
+	if p.dir == "" {
+		return false, nil
+	}
 	_, err := os.Stat(filepath.Join(p.dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -222,6 +252,9 @@ func sign(template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) 
 }
 
 func (p *pki) read(name string) (pair, error) {
+	if p.dir == "" {
+		return pair{}, fs.ErrNotExist
+	}
 	cert, err := os.ReadFile(filepath.Join(p.dir, name+".crt"))
 	if err != nil {
 		return pair{}, err
@@ -230,33 +263,17 @@ func (p *pki) read(name string) (pair, error) {
 	return pair{cert, key}, err
 }
 
-// write stores the key first: authority takes a certificate without its key for a damaged authority.
+// write stores the key first: authority takes a certificate without its key for a damaged authority. A loss of power
+// after it takes neither away.
 func (p *pki) write(name string, made pair) error {
-	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+	if p.dir == "" {
+		return nil
+	}
+	if err := durable.MkdirAll(durable.FS, p.dir); err != nil {
 		return err
 	}
-	if err := writeFile(filepath.Join(p.dir, name+".key"), made.key, true); err != nil {
+	if err := durable.WriteFile(durable.FS, filepath.Join(p.dir, name+".key"), made.key); err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(p.dir, name+".crt"), made.cert, true)
-}
-
-// writeFile replaces a file atomically. Only its owner can read it.
-func writeFile(path string, data []byte, sync bool) error {
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	if sync { // else a power cut may leave the new name with no content
-		err = errors.Join(err, file.Sync())
-	}
-	err = errors.Join(err, file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		os.Remove(file.Name())
-	}
-	return err
+	return durable.WriteFile(durable.FS, filepath.Join(p.dir, name+".crt"), made.cert)
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -153,5 +154,50 @@ func checkSigned(t *testing.T, p *pki, whole pkiFiles) {
 	}
 	if _, err := loaded.Leaf.Verify(options); err != nil {
 		t.Errorf("a certificate that was valid is no longer: %v", err)
+	}
+}
+
+// The key for the tokens of service accounts is never replaced by itself, as every token would be invalid.
+//
+// SPEC: AUTH-2
+func TestPartsOfTheAccountKey(t *testing.T) {
+	logger := slog.New(slog.DiscardHandler)
+	dir := t.TempDir()
+	if _, err := ownAccountKey(dir, logger); err != nil {
+		t.Fatal(err)
+	}
+	whole := readPKI(t, dir)
+	for _, c := range []struct {
+		name  string
+		files []string
+		fails bool
+	}{
+		{"both", []string{"sa.key", "sa.pub"}, false},
+		{"a start that was interrupted, or an older release", []string{"sa.key"}, false},
+		{"the key is missing", []string{"sa.pub"}, true},
+		{"the first start", nil, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			part := pkiFiles{}
+			for _, name := range c.files {
+				part[name] = whole[name]
+			}
+			part.write(t, dir)
+			_, err := ownAccountKey(dir, logger)
+			now := readPKI(t, dir)
+			switch {
+			case c.fails:
+				if err == nil || !strings.Contains(err.Error(), "sa.key is missing") || !maps.Equal(now, part) {
+					t.Errorf("%v, and the files are %v", err, slices.Sorted(maps.Keys(now)))
+				}
+			case err != nil:
+				t.Error(err)
+			case len(c.files) > 0 && !maps.Equal(now, whole):
+				t.Error("the key is another one")
+			case len(now) != 2:
+				t.Errorf("the files are %v", slices.Sorted(maps.Keys(now)))
+			}
+		})
 	}
 }

@@ -1,9 +1,37 @@
 package server
 
 import (
+	"context"
+
 	"plinth/internal/authz"
 	"plinth/object"
 )
+
+// inherited lists the missing roles and bindings that inherit from existing ones, see [authz.Default.Inherit].
+func (s *Server) inherited(ctx context.Context) (all []initial, err error) {
+	for _, d := range authz.Bootstrap() {
+		if d.Ancestor() == "" {
+			continue
+		}
+		i := initial{group: authz.RBACGroup, version: "v1", resource: d.Resource, name: d.Name}
+		live, err := s.live(ctx, &i, d.Name)
+		if err != nil {
+			return nil, err
+		}
+		from, err := s.live(ctx, &i, d.Ancestor())
+		if err != nil {
+			return nil, err
+		}
+		if !live.IsNull() || from.IsNull() {
+			continue
+		}
+		if body, ok := d.Inherit(from); ok {
+			i.body = body
+			all = append(all, i)
+		}
+	}
+	return all, nil
+}
 
 // bootstrapPolicy lists the RBAC roles and bindings that every server has. As in the reference they are brought up to
 // date at each start, and are not watched afterwards.

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -122,6 +124,60 @@ func TestRolesAndBindings(t *testing.T) {
 		{"jane", "DELETE " + maps + "/a", "", 200, ""},
 		{"jane", "DELETE " + inNS + "/rolebindings/all", "", 200, ""},
 		{"jane", "DELETE " + maps + "/a", "", 403, ""},
+	} {
+		step.check(t, s)
+	}
+}
+
+// The mode Node alone does not keep a kubelet from the Nodes of others: the log says so, and names the plugin that
+// does.
+//
+// SPEC: AUTH-2
+func TestNodeWithoutItsPluginIsSaid(t *testing.T) {
+	for _, c := range []struct {
+		modes []string
+		said  bool
+	}{{[]string{"Node", "RBAC"}, true}, {[]string{"RBAC"}, false}} {
+		var log bytes.Buffer
+		config := quiet(t.TempDir())
+		config.Storage, config.AuthorizationModes = "memory", c.modes
+		config.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		s, err := Start(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+		if text := log.String(); strings.Contains(text, "plugin=NodeRestriction") != c.said {
+			t.Errorf("%v: the log is %s", c.modes, text)
+		}
+	}
+}
+
+// A binding to a role that cannot exist, by a user who would have to hold its rules, gets the error of a GET of that
+// role.
+//
+// SPEC: AUTH-2
+func TestBindingsToImpossibleRoles(t *testing.T) {
+	s := tenants(t, t.TempDir())
+	const bindings = rbacPath + "/clusterrolebindings"
+	to := func(kind, name string) string {
+		return `{"metadata":{"name":"b"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"` + kind + `","name":"` + name +
+			`"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"jane"}]}`
+	}
+	for _, step := range []asked{
+		{"sesame", "POST " + rbacPath + "/clusterroles",
+			`{"metadata":{"name":"binder"},"rules":[{"apiGroups":["rbac.authorization.k8s.io"],"resources":["rolebindings","clusterrolebindings"],"verbs":["create"]}]}`,
+			201, ""},
+		{"sesame", "POST " + bindings, strings.Replace(to("ClusterRole", "binder"), `"b"`, `"binder"`, 1), 201, ""},
+		{"jane", "POST " + inNS + "/rolebindings", to("Role", "a/b"), 400,
+			`"message":"Name parameter invalid: \"a/b\": may not contain '/'"`},
+		{"jane", "POST " + inNS + "/rolebindings", to("ClusterRole", ".."), 400,
+			`"message":"Name parameter invalid: \"..\": may not be '..'"`},
+		{"jane", "POST " + inNS + "/rolebindings", to("Role", ""), 400, `"message":"Name parameter required."`},
+		{"jane", "POST " + bindings, to("Role", "r"), 400, `"message":"Namespace parameter required."`},
+		{"jane", "POST " + bindings, to("ClusterRole", "a%b"), 400, `"message":"Name parameter invalid: \"a%b\"`},
+		{"jane", "POST " + inNS + "/rolebindings", to("Role", "r"), 404, `roles.rbac.authorization.k8s.io \"r\" not found`},
+		{"jane", "POST " + bindings, to("Other", "a/b"), 500, `unsupported role reference kind: \"Other\"`},
 	} {
 		step.check(t, s)
 	}
@@ -355,4 +411,49 @@ func TestAggregatedRoles(t *testing.T) {
 		return rules("view", "things")+rules("edit", "things")+rules("admin",
 			"things") == 0
 	})
+}
+
+// The status of a ResourceClaim needs further rights for the allocation and for the devices of each driver, unless the
+// gate is off.
+//
+// SPEC: AUTH-2
+func TestStatusOfResourceClaims(t *testing.T) {
+	const (
+		claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+		claim  = `"metadata":{"name":"a"},"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"c"}}]}}`
+		device = `"driver":"d.example.com","pool":"p","device":"x"`
+		alone  = `{` + claim + `}`
+		bound  = `{` + claim + `,"status":{"allocation":{"devices":{"results":[{"request":"r",` + device + `}]}}}}`
+		used   = `{` + claim + `,"status":{"allocation":{"devices":{"results":[{"request":"r",` + device + `}]}},"devices":[{` +
+			device + `}]}}`
+		grant = `{"metadata":{"name":"%"},"rules":[{"apiGroups":["resource.k8s.io"],"resources":["resourceclaims/%"],"verbs":["update","arbitrary-node:update"],"resourceNames":["a","d.example.com"]}]}`
+		to    = `{"metadata":{"name":"%"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"%"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"jane"}]}`
+	)
+	may := func(what string) []asked {
+		return []asked{
+			{"sesame", "POST " + rbacPath + "/clusterroles", strings.ReplaceAll(grant, "%", what), 201, ""},
+			{"sesame", "POST " + rbacPath + "/clusterrolebindings", strings.ReplaceAll(to, "%", what), 201, ""},
+		}
+	}
+	begin := append(may("status"), asked{"sesame", "POST " + claims, alone, 201, ""})
+	s := tenants(t, t.TempDir())
+	steps := append(begin, []asked{
+		{"jane", "PUT " + claims + "/a/status", bound, 422,
+			`status.allocation: Forbidden: changing status.allocation or status.reservedFor requires resource=\"resourceclaims/binding\", verb=\"update\" permission: resourceclaims.resource.k8s.io is forbidden: User \"jane\" cannot update resource \"resourceclaims/binding\" in API group \"resource.k8s.io\" at the cluster scope`},
+		{"sesame", "PUT " + claims + "/a/status", bound, 200, ""},
+		{"jane", "PUT " + claims + "/a/status", bound, 200, ""}, // nothing changes
+		{"jane", "PUT " + claims + "/a/status", used, 422,
+			`status.devices: Forbidden: changing status.devices requires resource=\"resourceclaims/driver\", verb=\"[arbitrary-node:update]\" permission: resourceclaims.resource.k8s.io \"d.example.com\" is forbidden: User \"jane\" cannot arbitrary-node:update resource \"resourceclaims/driver\" in API group \"resource.k8s.io\" in the namespace \"default\"`},
+	}...)
+	steps = append(append(steps, may("driver")...),
+		asked{"jane", "PUT " + claims + "/a/status", used, 200, "d.example.com"})
+	for _, step := range steps {
+		step.check(t, s)
+	}
+	s = tenantsWith(t, t.TempDir(), func(c *Config) {
+		c.FeatureGates = []string{"DRAResourceClaimGranularStatusAuthorization=false"}
+	})
+	for _, step := range append(begin, asked{"jane", "PUT " + claims + "/a/status", used, 200, "d.example.com"}) {
+		step.check(t, s)
+	}
 }

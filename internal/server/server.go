@@ -13,9 +13,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -24,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"plinth/internal/addresses"
+	"plinth/internal/admission"
 	"plinth/internal/audit"
 	"plinth/internal/auth"
 	"plinth/internal/auth/oidc"
@@ -33,6 +32,7 @@ import (
 	"plinth/internal/builtin/gotypes"
 	"plinth/internal/controller"
 	"plinth/internal/crd"
+	"plinth/internal/durable"
 	"plinth/internal/engine"
 	"plinth/internal/features"
 	"plinth/internal/store"
@@ -48,18 +48,19 @@ type Server struct {
 	config       Config
 	features     features.Set
 	started      time.Time
-	log          store.Log // where the store keeps its commits; tests may set it
 	store        *store.Store
 	registry     *engine.Registry
 	engine       *engine.Engine
 	auth         *auth.Authenticator
 	policy       *authz.Authority
 	authzMetrics *authorizationMetrics
-	audit        *audit.Auditor // nil if auditing is off
-	issuer       *serviceaccount.Issuer
-	verifier     *serviceaccount.Verifier
-	pki          *pki   // the server's own certificate authority
-	authority    []byte // the authority by which clients verify this server, as PEM; written to kubeconfigs
+	// certificateMetrics count the certificates that are issued for CertificateSigningRequests.
+	certificateMetrics *certificateMetrics
+	audit              *audit.Auditor // nil if auditing is off
+	issuer             *serviceaccount.Issuer
+	verifier           *serviceaccount.Verifier
+	pki                *pki   // the server's own certificate authority
+	authority          []byte // the authority by which clients verify this server, as PEM; written to kubeconfigs
 	// jwt verifies the tokens of OpenID Connect issuers, issuerMetrics counts them. Both are nil if neither an issuer nor
 	// --authentication-config is configured.
 	jwt           *oidc.Reloader
@@ -67,7 +68,9 @@ type Server struct {
 	// accountKeys sign and verify service account tokens.
 	accountKeys *serviceaccount.Keys
 	http        *http.Server
-	listener    net.Listener // tests may set it
+	listener    net.Listener
+	failed      chan error // of capacity 1: why no more connections are accepted
+	admin       KeyPair    // the administrator's client certificate
 	ready       atomic.Bool
 	// serviceError is why the Service kubernetes or its endpoints could not be written; nil if they are up to date.
 	serviceError error
@@ -80,18 +83,32 @@ type Server struct {
 	work    sync.WaitGroup
 }
 
-// Serve starts a server, prints its address to out, and runs it until ctx is cancelled.
+// Serve starts a server, prints its address to out, and runs it until ctx is cancelled, or until it accepts no more
+// connections, which is an error.
 func Serve(ctx context.Context, c Config, out io.Writer) error {
 	s, err := Start(ctx, c)
 	if err != nil {
 		return err
 	}
 	s.greet(out, time.Since(s.started))
-	<-ctx.Done()
+	return s.serve(ctx, out)
+}
+
+// serve runs a server that was started until ctx is cancelled, or until it accepts no more connections.
+func (s *Server) serve(ctx context.Context, out io.Writer) error {
+	select {
+	case <-ctx.Done():
+	case err := <-s.failed:
+		return errors.Join(err, s.Close())
+	}
 	fmt.Fprintln(out, "Plinth is closing.")
 	s.ready.Store(false)
-	time.Sleep(c.ShutdownDelay)
-	return s.Close()
+	var err error
+	select {
+	case <-time.After(s.config.ShutdownDelay):
+	case err = <-s.failed:
+	}
+	return errors.Join(err, s.Close())
 }
 
 // Start starts a server. It accepts requests when Start returns. The caller has to call Close.
@@ -109,8 +126,11 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if err := c.locate(ctx); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
-		return nil, err
+	if c.DataDir != "" {
+		// The store's directory is in it, and a loss of power that takes away one takes away both.
+		if err := durable.MkdirAll(durable.FS, c.DataDir); err != nil {
+			return nil, err
+		}
 	}
 	s := &Server{config: c, features: set}
 	if err := s.open(ctx); err != nil {
@@ -136,12 +156,13 @@ func (s *Server) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	types, err := c.enabled(builtin.Resources(builtin.Config{
+	s.certificateMetrics = newCertificateMetrics()
+	types, err := c.enabled(builtin.Config{
 		EventTTL: c.EventTTL, Now: c.Now, Authenticate: s.reviewToken, Tokens: s.answerToken,
 		NoTokens: !s.accountKeys.Signs(),
 		Features: s.features, Definitions: definitions.Complete, Addresses: allocator, Authority: s.policy,
-		DisabledAdmission: c.DisableAdmission,
-	}))
+		Issued: s.certificateMetrics.issued,
+	})
 	if err != nil {
 		return err
 	}
@@ -155,8 +176,10 @@ func (s *Server) open(ctx context.Context) error {
 	s.policy.Open(s.store)
 	s.registry.Define(collection, definitions.Define)
 	s.engine = engine.New(engine.Config{
-		Store: s.store, Registry: s.registry, Now: c.Now, AnyNamespace: slices.Contains(c.DisableAdmission,
-			namespaceLifecycle),
+		Store: s.store, Registry: s.registry, Now: c.Now,
+		Admission: admission.New(admission.Selection{
+			Only: c.AdmissionControl, Enabled: c.EnableAdmission, Disabled: c.DisableAdmission,
+		}),
 		KeepFinalizers: !c.GarbageCollection,
 	})
 	// The server starts although some Services could not be repaired: it serves the others.
@@ -166,7 +189,7 @@ func (s *Server) open(ctx context.Context) error {
 	if err := s.bootstrap(ctx); err != nil {
 		return err
 	}
-	if s.listener == nil {
+	if s.listener = c.Listener; s.listener == nil {
 		if s.listener, err = c.listen(ctx); err != nil {
 			return err
 		}
@@ -210,9 +233,10 @@ func (s *Server) open(ctx context.Context) error {
 		s.http.Protocols = new(http.Protocols)
 		s.http.Protocols.SetHTTP1(true)
 	}
+	s.failed = make(chan error, 1)
 	s.run(func() {
 		if err := s.http.ServeTLS(s.listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
-			c.Logger.Error("serving failed", "error", err)
+			s.failed <- fmt.Errorf("no more connections are accepted: %w", err)
 		}
 	})
 	if err := s.profile(); err != nil {
@@ -239,35 +263,52 @@ func (s *Server) run(f func()) {
 // openStore opens the store that --storage selects.
 func (s *Server) openStore() (_ *store.Store, err error) {
 	c := &s.config
+	log := c.Log
 	switch {
-	case s.log != nil:
+	case log != nil:
 	case c.Storage == "memory":
-		s.log = memlog.New()
+		log = memlog.New()
 	default:
-		if s.log, err = filelog.Open(filepath.Join(c.DataDir, "store"),
+		if log, err = filelog.Open(c.inDataDir("store"),
 			filelog.Options{Logger: c.Logger, NoSync: c.noSync}); err != nil {
 			return nil, err
 		}
 	}
 	opened, err := store.Open(store.Config{
-		Log: s.log, Describe: engine.Describe(s.registry), HistoryBytes: c.WatchHistoryBytes, Logger: c.Logger,
+		Log: log, Describe: engine.Describe(s.registry), HistoryBytes: c.WatchHistoryBytes, Logger: c.Logger,
 		Now: c.Now,
 	})
 	if err != nil {
-		return nil, errors.Join(err, s.log.Close())
+		return nil, errors.Join(err, log.Close())
 	}
 	return opened, nil
 }
 
-// URL is the address of the server in its administrator's kubeconfig.
+// URL is the address of the server in its administrator's kubeconfig. If the listener has none, it is a name for which
+// the certificate is valid: a client needs a dialer of the listener's kind.
 func (s *Server) URL() string {
-	address := s.listener.Addr().(*net.TCPAddr)
+	address, ok := s.listener.Addr().(*net.TCPAddr)
+	if !ok {
+		return "https://localhost:" + strconv.Itoa(s.port())
+	}
 	host := address.IP.String()
 	if address.IP.IsUnspecified() {
 		host = "127.0.0.1"
 	}
 	return "https://" + net.JoinHostPort(host, strconv.Itoa(address.Port))
 }
+
+// port is the port at which the server listens; 443 if it listens at none.
+func (s *Server) port() int {
+	if address, ok := s.listener.Addr().(*net.TCPAddr); ok {
+		return address.Port
+	}
+	return 443
+}
+
+// Administrator returns what the administrator's kubeconfig has: the authority by which clients verify the server, as
+// PEM, and the client certificate.
+func (s *Server) Administrator() (authority []byte, certificate KeyPair) { return s.authority, s.admin }
 
 // greet prints the address of the server and the commands to try next.
 func (s *Server) greet(out io.Writer, took time.Duration) {

@@ -2,18 +2,23 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/netip"
 
-	"plinth/internal/apierr"
-	"plinth/internal/engine"
 	"plinth/object"
 )
 
 // The Service kubernetes, by which Pods find the API, and its Endpoints and EndpointSlice. As in the reference the
 // Service has the first address of --service-cluster-ip-range, and the endpoints have the address and port of the
 // server. What other clients added to the objects is kept.
+
+// reachable is the address at which other machines reach the server; invalid if it listens at none.
+func (s *Server) reachable() netip.Addr {
+	if _, ok := s.listener.Addr().(*net.TCPAddr); !ok {
+		return netip.Addr{}
+	}
+	return s.config.reachable()
+}
 
 // reachable is the address at which other machines reach the server; invalid if it has none but a loopback address.
 func (c *Config) reachable() netip.Addr {
@@ -82,7 +87,7 @@ func (s *Server) ensureKubernetesService(ctx context.Context) error {
 		return err
 	}
 	prefix := ranges[0]
-	port := int64(s.listener.Addr().(*net.TCPAddr).Port)
+	port := int64(s.port())
 	text := object.StringOf
 	clusterIP := text(prefix.Addr().Next().String())
 	outside := object.Fields("name", text("https"), "port", object.IntOf(443), "protocol", text("TCP"),
@@ -92,30 +97,46 @@ func (s *Server) ensureKubernetesService(ctx context.Context) error {
 		kind, outside = "NodePort", outside.With("nodePort", object.IntOf(int64(c.ServiceNodePort)))
 	}
 	labels := object.Fields("component", text("apiserver"), "provider", text("kubernetes"))
-	service := object.Fields("spec", object.Fields("clusterIP", clusterIP, "ipFamilyPolicy", text("SingleStack"),
-		"sessionAffinity", text("None"), "type", text(kind), "ports", object.ListOf(outside)))
-	all := []func() error{func() error { return s.ensure(ctx, "", "v1", "services", labels, object.MapOf(), service) }}
-	if address := c.reachable(); address.IsValid() && c.EndpointReconciler != "none" {
-		ip := text(address.String())
-		inside := object.ListOf(object.Fields("name", text("https"), "port", object.IntOf(port), "protocol", text("TCP")))
-		skip := object.Fields("endpointslice.kubernetes.io/skip-mirror", text("true"))
-		endpoints := object.Fields("subsets",
-			object.ListOf(object.Fields("addresses", object.ListOf(object.Fields("ip", ip)), "ports", inside)))
-		of := object.Fields("kubernetes.io/service-name", text("kubernetes"))
-		slice := object.Fields("endpoints", object.ListOf(object.Fields("addresses", object.ListOf(ip),
-			"conditions", object.Fields("ready", object.BoolOf(true)))), "ports", inside)
-		all = append(all,
-			func() error {
-				return s.ensure(ctx, "", "v1", "endpoints", skip, endpoints.With("metadata", object.Fields("labels", skip)),
-					endpoints)
-			},
-			func() error {
-				return s.ensure(ctx, "discovery.k8s.io", "v1", "endpointslices", of,
-					slice.With("metadata", object.Fields("labels", of)),
-					slice.With("addressType", text(familyOf(address))))
-			})
+	all := []initial{{
+		version: "v1", resource: "services", body: object.Fields("metadata", object.Fields("labels", labels),
+			"spec", object.Fields("clusterIP", clusterIP, "ipFamilyPolicy", text("SingleStack"),
+				"sessionAffinity", text("None"), "type", text(kind), "ports", object.ListOf(outside))),
+	}}
+	if address := s.reachable(); address.IsValid() && c.EndpointReconciler != "none" {
+		all = append(all, endpoints(address, port)...)
 	}
-	return concurrently(all...)
+	writes := make([]func() error, len(all))
+	for i := range all {
+		all[i].namespace, all[i].name = "default", "kubernetes"
+		writes[i] = func() error { return s.createMissing(ctx, all[i:i+1]) }
+	}
+	return concurrently(writes...)
+}
+
+// endpoints are the Endpoints and the EndpointSlice of a server at this address and port. The addressType of an
+// EndpointSlice is immutable, so a slice of the other IP family is deleted and created again, as in the reference.
+func endpoints(address netip.Addr, port int64) []initial {
+	text := object.StringOf
+	ip, family := text(address.String()), text(familyOf(address))
+	ports := object.ListOf(object.Fields("name", text("https"), "port", object.IntOf(port), "protocol", text("TCP")))
+	subsets := object.ListOf(object.Fields("addresses", object.ListOf(object.Fields("ip", ip)), "ports", ports))
+	ends := object.ListOf(object.Fields("addresses", object.ListOf(ip),
+		"conditions", object.Fields("ready", object.BoolOf(true))))
+	labelled := func(body object.Value, name, value string) object.Value {
+		return body.WithAt(text(value), "metadata", "labels", name)
+	}
+	unmirrored := func(v object.Value) object.Value {
+		return labelled(v.With("subsets", subsets), "endpointslice.kubernetes.io/skip-mirror", "true")
+	}
+	slice := func(v object.Value) object.Value {
+		return labelled(v.With("endpoints", ends).With("ports", ports), "kubernetes.io/service-name", "kubernetes")
+	}
+	return []initial{
+		{version: "v1", resource: "endpoints", body: unmirrored(object.MapOf()), revise: unmirrored},
+		{group: "discovery.k8s.io", version: "v1", resource: "endpointslices",
+			body: slice(object.Fields("addressType", family)), revise: slice,
+			replace: func(live object.Value) bool { return !object.Equal(live.At("addressType"), family) }},
+	}
 }
 
 func familyOf(address netip.Addr) string {
@@ -123,25 +144,4 @@ func familyOf(address netip.Addr) string {
 		return "IPv4"
 	}
 	return "IPv6"
-}
-
-// ensure creates the object kubernetes of a type from all and labels, or merges changes into the existing one.
-func (s *Server) ensure(ctx context.Context, group, version, resource string, labels, changes, all object.Value) error {
-	r := s.registry.Builtin().Find(group, version, resource)
-	if r == nil { // --runtime-config may have turned it off
-		return nil
-	}
-	rq := &engine.Request{Resource: r, Namespace: "default", Name: "kubernetes", FieldManager: "kube-apiserver"}
-	patch := engine.Patch{Type: engine.MergePatch, Body: object.AppendObject(nil, changes)}
-	_, err := s.engine.Patch(ctx, rq, patch)
-	if apierr.Is(err, apierr.NotFound) {
-		made := *rq
-		made.Name = ""
-		body := all.With("metadata", object.Fields("name", object.StringOf("kubernetes"), "labels", labels))
-		_, err = s.engine.Create(ctx, &made, object.Parsed{Value: body})
-	}
-	if err != nil {
-		return fmt.Errorf("making %s kubernetes: %w", resource, err)
-	}
-	return nil
 }

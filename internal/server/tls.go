@@ -13,8 +13,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"plinth/internal/access"
+	"plinth/internal/durable"
 )
 
 // certificates creates the certificates and the kubeconfig where they are missing, and returns the TLS configuration.
@@ -24,7 +26,7 @@ func (s *Server) certificates() (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	own, err := openPKI(filepath.Join(c.DataDir, "pki"), s.started)
+	own, err := s.openPKI()
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +57,17 @@ func (s *Server) certificates() (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return config, writeKubeconfig(c.WriteKubeconfig, s.URL(), authority, admin)
+	s.admin = KeyPair{admin.cert, admin.key}
+	if c.WriteKubeconfig == "" {
+		return config, nil
+	}
+	err = writeKubeconfig(c.WriteKubeconfig, s.URL(), authority, admin)
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		// The server can serve all that it has; the administrator may have the file of an earlier start.
+		c.Logger.Warn("the disk is full: the administrator's kubeconfig is not written", "error", err)
+		err = nil
+	}
+	return config, err
 }
 
 // appendAuthorities adds the certificates of a PEM file to a pool, and returns the file.
@@ -74,6 +86,13 @@ var tlsVersions = map[string]uint16{
 	"VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13,
 }
 
+// oldSuites are names of cipher suites that Go and the reference had before, and the reference still accepts, with the
+// names of today.
+var oldSuites = map[string]string{
+	"TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305":   "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+	"TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305": "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+}
+
 // tls returns the TLS configuration without certificates.
 func (c *Config) tls() (*tls.Config, error) {
 	config := &tls.Config{
@@ -87,9 +106,9 @@ func (c *Config) tls() (*tls.Config, error) {
 	}
 	suites := append(tls.CipherSuites(), tls.InsecureCipherSuites()...)
 	for _, name := range c.TLSCipherSuites {
-		i := slices.IndexFunc(suites, func(s *tls.CipherSuite) bool { return s.Name == name })
+		i := slices.IndexFunc(suites, func(s *tls.CipherSuite) bool { return s.Name == cmp.Or(oldSuites[name], name) })
 		if i < 0 {
-			return nil, fmt.Errorf("--tls-cipher-suites: %q is none of Go's cipher suites", name)
+			return nil, fmt.Errorf("--tls-cipher-suites: Cipher suite %s not supported or doesn't exist", name)
 		}
 		config.CipherSuites = append(config.CipherSuites, suites[i].ID)
 	}
@@ -161,7 +180,8 @@ func (s *Server) issue(own *pki, certFile, keyFile string) (tls.Certificate, []b
 		return tls.Certificate{}, nil, err
 	}
 	leaf.cert = append(slices.Clone(leaf.cert), own.caPEM...)
-	if err := errors.Join(writeFile(keyFile, leaf.key, true), writeFile(certFile, leaf.cert, true)); err != nil {
+	if err := errors.Join(durable.WriteFile(durable.FS, keyFile, leaf.key),
+		durable.WriteFile(durable.FS, certFile, leaf.cert)); err != nil {
 		return tls.Certificate{}, nil, err
 	}
 	signed, err := tls.X509KeyPair(leaf.cert, leaf.key)

@@ -108,7 +108,8 @@ func TestTheWayOfARequest(t *testing.T) {
 	log := &tracedLog{Log: memlog.New()}
 	// The server's own writes take another path, and would commit a concurrent write of a request along with them.
 	c.Controllers = nil
-	s := &Server{config: c, log: log, features: features.Set{}.With(features.APIServerIdentity, false)}
+	c.Log = log
+	s := &Server{config: c, features: features.Set{}.With(features.APIServerIdentity, false)}
 	if err := s.config.validate(); err != nil {
 		t.Fatal(err)
 	}

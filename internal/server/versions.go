@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"plinth/internal/builtin"
 	"plinth/internal/engine"
 )
 
@@ -50,14 +51,14 @@ func (c *Config) versions() (runtimeConfig, error) {
 }
 
 // wants says whether a type is to be served. The type's key decides, else the key of its version, else the last
-// selector that matches, else it is served.
-func (asked runtimeConfig) wants(group, version, resource string) bool {
+// selector that matches, else whether it is on by default.
+func (asked runtimeConfig) wants(group, version, resource string, byDefault bool) bool {
 	for _, key := range []string{group + "/" + version + "/" + resource, group + "/" + version} {
 		if on, ok := asked[key]; ok {
 			return on
 		}
 	}
-	wanted := true
+	wanted := byDefault
 	for _, s := range selectors {
 		if on, ok := asked[s.key]; ok && s.version.MatchString(version) {
 			wanted = on
@@ -66,25 +67,32 @@ func (asked runtimeConfig) wants(group, version, resource string) bool {
 	return wanted
 }
 
-// enabled returns the built-in types that --runtime-config leaves on. It logs versions that the flag names but that are
-// unknown.
-func (c *Config) enabled(all []*engine.Resource) ([]*engine.Resource, error) {
+// enabled returns the built-in types that --runtime-config leaves or turns on. It logs versions that the flag names but
+// that are not there.
+func (c *Config) enabled(types builtin.Config) ([]*engine.Resource, error) {
 	asked, err := c.versions()
 	if err != nil || len(asked) == 0 {
-		return all, err
+		return builtin.Resources(types), err
 	}
 	there := map[string]bool{}
-	served := slices.DeleteFunc(slices.Clone(all), func(r *engine.Resource) bool {
-		version := r.Group + "/" + r.Version
-		there[version], there[version+"/"+r.Name] = true, true
-		return !asked.wants(r.Group, r.Version, r.Name)
-	})
+	types.Serves = func(group, version, resource string, byDefault bool) bool {
+		wanted := asked.wants(group, version, resource, byDefault)
+		if key := group + "/" + version; !there[key] {
+			there[key] = true
+			for _, s := range selectors {
+				there[s.key] = there[s.key] || s.version.MatchString(version)
+			}
+		}
+		there[group+"/"+version+"/"+resource] = true
+		return wanted
+	}
+	served := builtin.Resources(types)
 	if !slices.ContainsFunc(served, func(r *engine.Resource) bool { return r.Group == "" && r.Name == "namespaces" }) {
 		return nil, fmt.Errorf("--runtime-config: nothing works without the namespaces of v1")
 	}
 	var missing []string
 	for key, on := range asked {
-		if on && !there[key] && key != "api/all" && key != "api/ga" {
+		if on && !there[key] {
 			missing = append(missing, strings.TrimPrefix(key, "/"))
 		}
 	}

@@ -36,7 +36,7 @@ const (
 //	ranges[i].first ≤ ranges[i].last < ranges[i+1].first
 //
 // so that a hash is found by binary search: a client may send thousands of ranges, and each object of a list is
-// compared with them. The obvious way, to evaluate the expression for each object, takes time in the product of both.
+// compared with them. Evaluating the expression for each object would take time in the product of both.
 type Selector struct {
 	field  Field
 	ranges []hashes

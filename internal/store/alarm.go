@@ -10,9 +10,9 @@ import (
 // once.
 //
 // The problem: the next due time may change with every commit, and there are hundreds of thousands of versions that
-// expire. The obvious ways, a timer for each version or a timer that is reset by each commit, cost a timer operation
-// for every write. Here a commit compares two times under a lock that it holds anyway (laterThan), and wakes the
-// goroutine only if a due time is earlier than all others before.
+// expire. A timer for each version, or one that each commit resets, costs a timer operation for every write. Here a
+// commit compares two times under a lock that it holds anyway (laterThan), and wakes the goroutine only if a due time
+// is earlier than all others before.
 //
 //	work is due at t  ⇒  at ≤ t, or recheck has a token, or the function is running
 //

@@ -19,6 +19,7 @@ func (s *State) Collection(resource string) *Collection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.history.feed(resource)
+	f.pinned = true
 	// Deletions before the checkpoint are unknown, so a collection without objects has changed at its revision.
 	f.changed.Store(s.live.since)
 	if t, ok := s.live.collections.Get(resource); ok {

@@ -7,12 +7,13 @@ import (
 	"plinth/internal/invariants"
 )
 
-// expiry is the live versions that expire, ordered by time in a binary heap. The state's mu guards it.
+// expiry is the live versions that expire, ordered by time in a binary heap. It belongs to the embedded writer: where
+// other processes write, expiry is theirs, too. The sequencer's seq guards it.
 //
-// A key is in it at most once, however often it is written: an update moves its entry. The obvious way, to push an
-// entry for each write and to skip outdated ones when they are reached, grows with the number of writes, and Events are
-// written much more often than they expire. A change costs O(log n), the search for due entries as many steps as there
-// are due entries.
+// A key is in it at most once, however often it is written: an update moves its entry. A heap with an entry for each
+// write, whose outdated ones are skipped when they are reached, grows with the number of writes, and Events are written
+// much more often than they expire. A change costs O(log n), the search for due entries as many steps as there are due
+// entries.
 //
 //	byKey[k] exists  ⇔  live.get(k) has an expiry, with that time and revision
 //	heap[byKey[k].index] = byKey[k],  heap[i].at ≤ heap[2i+1].at, heap[2i+2].at
@@ -32,8 +33,20 @@ type expiring struct {
 	index    int // in the heap
 }
 
+// newExpiry is the expiry of these versions.
+func newExpiry(versions []*Version) expiry {
+	e := expiry{byKey: map[Key]*expiring{}}
+	for _, v := range versions {
+		e.track(&Record{Key: v.Key, Revision: v.Revision, New: v})
+	}
+	return e
+}
+
+// expires says whether a version expires; a nil version does not.
+func (v *Version) expires() bool { return v != nil && !v.Sidecar.Expire.IsZero() }
+
 // check fails where an invariant does not hold, given the live versions. It takes time in the number of versions. The
-// caller holds the state's mu.
+// caller holds the state's mu, too.
 func (e *expiry) check(live *versions) {
 	for i, x := range e.heap {
 		v := live.get(x.key)
@@ -47,7 +60,7 @@ func (e *expiry) check(live *versions) {
 	expire := 0
 	live.collections.Scan(func(_ string, t *collection) bool {
 		t.names.Scan(func(_ string, v *Version) bool {
-			if !v.Sidecar.Expire.IsZero() {
+			if v.expires() {
 				expire++
 			}
 			return true
@@ -62,9 +75,12 @@ func (e *expiry) check(live *versions) {
 
 // track follows one change of a key: its entry is added, moved or removed.
 func (e *expiry) track(r *Record) {
+	if !r.Old.expires() && !r.New.expires() {
+		return // most objects never do
+	}
 	old := e.byKey[r.Key]
 	switch {
-	case r.New == nil || r.New.Sidecar.Expire.IsZero():
+	case !r.New.expires():
 		if old != nil {
 			heap.Remove(e, old.index)
 			delete(e.byKey, r.Key)

@@ -80,16 +80,16 @@ func (r *Record) memory() int64 {
 // history is the newest records, as many as memory holds, and the start of the history in the log.
 //
 // The problem: a watch may start from any revision of the last minutes, there may be thousands of watches, and one of
-// them may stop reading for any time. The obvious way, a queue for each watch, costs memory in watches × events, and a
-// full queue leaves only bad choices: to block writers, or to end the watch. Here each record is kept once, a watch is
-// a position among them (Cursor), and a slow reader costs nothing. Records that have left memory are read from the log,
-// down to the horizon; a reader before the horizon gets ErrCompacted and has to list again.
+// them may stop reading for any time. A queue for each watch costs memory in watches × events, and a full queue leaves
+// only bad choices: to block writers, or to end the watch. Here each record is kept once, a watch is a position among
+// them (Cursor), and a slow reader costs nothing. Records that have left memory are read from the log, down to the
+// horizon; a reader before the horizon gets ErrCompacted and has to list again.
 //
 // There is one feed for each resource, so that a watch of one reads no records of the others, and one feed of all.
 // Records leave memory in the order of their revisions, so the oldest record of all is the oldest one of its resource:
 //
 //	horizon ≤ newest revision,  f.floor ≤ all.floor ≤ newest revision
-//	f.records = {r : r.Revision > max(f.floor, horizon), r is of f.resource}, ascending
+//	f.records = {r : r.Revision > max(f.floor, horizon), r is of f.resource}, ascending; equal only within a commit
 //	all.records = ⋃ f.records over feeds
 //	every record after horizon that is not in memory is in the log
 //	memory = Σ r.memory() ≤ maxMemory after trim, or there are no records
@@ -103,7 +103,9 @@ type history struct {
 	memory    int64
 	withMemos queue[*Record] // the records whose memos were not dropped
 	memoBytes int64          // the bytes that these may take
-	opened    int64          // revision at which the store was opened: memory holds no record up to it
+	// opened is the revision at which the store was opened: memory holds no record up to it. gone is the greatest floor of
+	// a feed that was forgotten. A new feed has no records up to both.
+	opened, gone int64
 
 	horizon int64 // watches and snapshots may start from here on
 	marks   queue[Mark]
@@ -119,7 +121,10 @@ type feed struct {
 	// See Collection. Only set from the first call of State.Collection on, or the first record.
 	changed atomic.Int64
 	records queue[*Record]
-	floor   int64 // revision of the newest record of this feed that left memory, or opened
+	floor   int64 // revision of the newest record of this feed that left memory, or that of a new feed
+	pinned  bool  // a Collection has it, so it is never forgotten
+	// forgotten says that it is not in history.feeds any more: records go to another feed of the resource.
+	forgotten bool
 
 	mu       sync.Mutex // guards the following. Taken with the state's mu held at least for reading, or alone.
 	waiting  waiting
@@ -130,10 +135,36 @@ type feed struct {
 func (h *history) feed(resource string) *feed {
 	f := h.feeds[resource]
 	if f == nil {
-		f = &feed{resource: strings.Clone(resource), floor: h.opened, waiting: newWaiting()}
+		f = &feed{resource: strings.Clone(resource), floor: h.newFloor(), waiting: newWaiting()}
 		h.feeds[f.resource] = f
 	}
 	return f
+}
+
+// newFloor is the floor of a resource that has no feed.
+func (h *history) newFloor() int64 { return max(h.opened, h.gone) }
+
+// forget removes the feeds that hold nothing: no records, and no cursors that wait. Without it there would be one for
+// every definition that was ever served. A cursor may still have such a feed; its next read finds it forgotten, and
+// takes the one that the resource has then (Cursor.read). The caller holds the state's mu for writing.
+//
+//	h.gone ≥ floor of every forgotten feed, so a feed that is made again claims no record that it does not have
+func (h *history) forget() {
+	for resource, f := range h.feeds {
+		if f.pinned || f.records.len() > 0 || f.awaited() {
+			continue
+		}
+		f.forgotten = true
+		h.gone = max(h.gone, f.floor)
+		delete(h.feeds, resource)
+	}
+}
+
+// awaited says whether cursors wait in the feed.
+func (f *feed) awaited() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.waiting.any) > 0 || len(f.waiting.terms) > 0
 }
 
 // everyFeed yields the feeds of all resources, and the feed of all.
@@ -151,7 +182,7 @@ func (h *history) everyFeed(yield func(*feed) bool) {
 func (h *history) add(r *Record, woken []*group) []*group {
 	f := h.feed(r.Key.Resource)
 	if n := f.records.len(); invariants.Enabled &&
-		(r.Revision <= f.floor || n > 0 && r.Revision <= f.records.at(n-1).Revision) {
+		(r.Revision <= f.floor || n > 0 && r.Revision < f.records.at(n-1).Revision) {
 		invariants.Fail("store: record %d of %s does not follow those in memory, floor %d",
 			r.Revision, r.Key, f.floor)
 	}
@@ -211,7 +242,8 @@ func (h *history) trim(revision, now int64) {
 	}
 	for h.all.records.len() > 0 {
 		r := h.all.records.at(0)
-		if h.memory <= h.maxMemory && r.Revision > h.horizon {
+		// A revision leaves memory as a whole: a reader that finds floor before its position reads the rest in memory.
+		if h.memory <= h.maxMemory && r.Revision > h.horizon && r.Revision > h.all.floor {
 			break
 		}
 		// The oldest record of all is the oldest one of its resource, so it is the first one in both feeds.
@@ -240,13 +272,14 @@ func (h *history) trim(revision, now int64) {
 func (h *history) check(newest int64) {
 	count, memory := 0, int64(0)
 	for f := range h.everyFeed {
-		last := max(f.floor, h.horizon)
+		floor := max(f.floor, h.horizon)
+		last := floor
 		if f.floor > h.all.floor {
 			invariants.Fail("store: %q lost records up to %d, and all up to %d", f.resource, f.floor, h.all.floor)
 		}
 		for i := range f.records.len() {
 			r := f.records.at(i)
-			if r.Revision <= last || r.Revision > newest || !f.holds(r.Key.Resource) {
+			if r.Revision <= floor || r.Revision < last || r.Revision > newest || !f.holds(r.Key.Resource) {
 				invariants.Fail("store: feed %q has %s at %d after %d, newest %d",
 					f.resource, r.Key, r.Revision, last, newest)
 			}

@@ -16,10 +16,10 @@ import (
 //
 // The problem: the server has to be ready half a second after its start, with tens of thousands of objects. A log lends
 // the data that it yields, so all data that stays has to be copied, and most of the time goes into these copies: the
-// kernel has to provide memory that a process touches for the first time, page by page. The obvious way, one goroutine
-// that reads and copies, leaves the other processors idle; and several goroutines cannot read the log, as each commit
-// overwrites the buffers of earlier ones. So one goroutine reads, and appends the bytes of versions to a copyBatch, a
-// scratch buffer that is reused; other goroutines copy the versions of full batches to their final place.
+// kernel has to provide memory that a process touches for the first time, page by page. One goroutine that reads and
+// copies leaves the other processors idle; and several goroutines cannot read the log, as each commit overwrites the
+// buffers of earlier ones. So one goroutine reads, and appends the bytes of versions to a copyBatch, a scratch buffer
+// that is reused; other goroutines copy the versions of full batches to their final place.
 //
 //	v.Data is set by copier.finish at the latest; it is not read before that
 //
@@ -34,14 +34,14 @@ type loader struct {
 	copies  copier
 }
 
-// load brings a new state to the end of its log: versions, indexes, revision and window. After an error the state
-// cannot be used.
-func (s *State) load(from *Checkpoint) error {
+// load brings a new state to the end of its log: versions, indexes, revision and window. It returns the versions that
+// expire. After an error the state cannot be used.
+func (s *State) load(from *Checkpoint) (expire []*Version, err error) {
 	l := &loader{state: s, expires: map[Key]time.Time{}, forms: map[uint64]*Sidecar{}}
-	err := l.read(from)
+	err = l.read(from)
 	l.copies.finish()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	l.describe()
 	h := &s.history
@@ -51,12 +51,15 @@ func (s *State) load(from *Checkpoint) error {
 	h.trim(s.revision, s.config.Now().UnixNano())
 	// Last, as it may move the horizon further than trim has.
 	if err := s.findHorizon(); err != nil {
-		return err
+		return nil, err
 	}
 	if invariants.Enabled {
 		s.check()
 	}
-	return nil
+	for k := range l.expires {
+		expire = append(expire, s.live.get(k))
+	}
+	return expire, nil
 }
 
 // read restores the versions of the checkpoint, and then the changes of each commit of the log.
@@ -158,12 +161,7 @@ func (l *loader) describe() {
 	wait.Wait()
 	// The indexes are filled by one goroutine: they are not safe for several.
 	for _, v := range live {
-		s.owners.change(v.Key, nil, v.Sidecar.Owners)
-	}
-	for k := range l.expires {
-		if v := s.live.get(k); v != nil {
-			s.expiry.track(&Record{Key: v.Key, Revision: v.Revision, New: v})
-		}
+		s.index(v.Key, nil, v)
 	}
 }
 

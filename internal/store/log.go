@@ -4,16 +4,17 @@ import (
 	"iter"
 )
 
-// A Commit is a range of revisions that become durable and visible together, or not at all: one revision for each of
-// its records, or a single one if it has none.
+// A Commit is a range of revisions that become durable and visible together, or not at all. Those of the embedded
+// writer have one revision for each of their records, or a single one if they have none; those of a store whose
+// transactions have one revision, such as etcd, have that in all records.
 //
-//	Records[i].Revision = First() + i
-//	First() ≤ Revision
-//	First() of a commit = Revision + 1 of the one before it in a log
+//	First() = Records[0].Revision ≤ Records[1].Revision ≤ … ≤ Revision
+//	in a log:  Records[i].Revision = First() + i,  First() = Revision + 1 of the commit before
 //
-// The obvious way, one revision for the whole commit, fails for watches: a client that has received the first of two
-// changed objects of a collection, and is cut off, resumes after the revision of that object and would never receive
-// the second. A deletion that found nothing to delete has a record without versions, which holds its revision.
+// One revision for the whole commit would not do for the embedded writer's watches: a client that has received the
+// first of two changed objects of a collection, and is cut off, resumes after the revision of that object and would
+// never receive the second. A deletion that found nothing to delete has a record without versions, which holds its
+// revision.
 type Commit struct {
 	Revision int64 // the last one
 	Time     int64 // of sequencing, in nanoseconds since 1970; history is kept by it
@@ -21,7 +22,12 @@ type Commit struct {
 }
 
 // First is the first revision of the range.
-func (c *Commit) First() int64 { return firstOf(c.Revision, len(c.Records)) }
+func (c *Commit) First() int64 {
+	if len(c.Records) == 0 {
+		return c.Revision
+	}
+	return c.Records[0].Revision
+}
 
 func firstOf(last int64, records int) int64 { return last - int64(max(1, records)) + 1 }
 
@@ -71,7 +77,8 @@ type Mark struct {
 // each, and without computing sidecars that most readers do not use.
 type Log interface {
 	// Append makes commits durable, in their order, before it returns. After a crash each of them exists as a whole or not
-	// at all. Once Append has failed, the log accepts no more commits, because the content of the disk is unknown.
+	// at all. Once Append has failed, the log accepts no more commits, because the content of the disk is unknown. Only
+	// after ErrNoRoom it does, and the next ones follow those that were appended before.
 	Append(commits []*Commit) error
 
 	// Checkpoint returns the newest checkpoint that Compact was given; EmptyCheckpoint if there was none.

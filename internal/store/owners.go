@@ -13,10 +13,10 @@ import (
 //
 // The problem: garbage collection needs the dependents of every object that is deleted. The index has to be small for
 // thousands of owners with one or two dependents each, quick to change for an owner with a hundred thousand, and
-// readable without a lock during writes. The obvious ways fail: a map from a UID to a set takes some hundred bytes for
-// each owner, a map to a sorted list moves the list for each write, and neither can be copied in constant time. So it
-// is one copy-on-write tree of pairs (UID, key), in which the dependents of an owner are adjacent, ordered by key. A
-// version without owners takes no space.
+// readable without a lock during writes. Maps do not do: one from a UID to a set takes some hundred bytes for each
+// owner, one to a sorted list moves the list for each write, and neither can be copied in constant time. So it is one
+// copy-on-write tree of pairs (UID, key), in which the dependents of an owner are adjacent, ordered by key. A version
+// without owners takes no space.
 //
 //	{u, k} ∈ pairs  ⇔  u ∈ live.get(k).Sidecar.Owners
 //

@@ -6,11 +6,11 @@ import (
 )
 
 // Precondition is a condition on the live version of one key. It is checked when the commit gets its revision, and so
-// against the version that all commits before it have left, durable or pending. There are three types; each uses its
+// against the version that all commits before it have left, durable or pending. There are four types; each uses its
 // own fields of the struct.
 //
-// The obvious way, to compare and write under a lock of the caller, works in one process only, and holds the lock for
-// the duration of a sync.
+// Comparing and writing under a lock of the caller works in one process only, and holds the lock for the duration of a
+// sync.
 type Precondition struct {
 	Key  Key
 	Type PreconditionType
@@ -18,7 +18,7 @@ type Precondition struct {
 	// ThisRevision: the live version has this revision. 0: there is no live version.
 	Revision int64
 
-	// ThisFence: the live version's sidecar has this UID and Form, and is not Deleting.
+	// ThisFence: the live version's sidecar has this UID and Form, and is not Deleting. ThisObject: it has this UID.
 	UID  string
 	Form uint64
 
@@ -35,10 +35,12 @@ const (
 	// ThisFence requires that the object exists, is the same one in the same form, and is not being deleted. Other changes
 	// do not matter: creates in a namespace whose annotations change all the time do not fail and begin again.
 	ThisFence
-	// ThisCounter adds to a number, up to a limit. The obvious way, to read the number and write it back under
-	// ThisRevision, lets only one commit of those that wait for the same sync succeed; with ThisCounter all of them add to
-	// the number, and share the sync.
+	// ThisCounter adds to a number, up to a limit. Reading the number and writing it back under ThisRevision lets only
+	// one commit of those that wait for the same sync succeed; with ThisCounter all of them add to the number, and
+	// share the sync.
 	ThisCounter
+	// ThisObject requires that the object exists and is the same one, in whatever form, also while it is being deleted.
+	ThisObject
 )
 
 // At requires that v is still the live version.
@@ -50,6 +52,11 @@ func Absent(k Key) Precondition { return Precondition{Key: k} }
 // Fence requires that the object of v still exists, in the same form, and is not being deleted.
 func Fence(v *Version) Precondition {
 	return Precondition{Key: v.Key, Type: ThisFence, UID: v.Sidecar.UID, Form: v.Sidecar.Form}
+}
+
+// Identity requires that the object with this UID still exists under the key.
+func Identity(k Key, uid string) Precondition {
+	return Precondition{Key: k, Type: ThisObject, UID: uid}
 }
 
 // Count adds to the counter of a name, which the caller chooses. If add is positive, the commit is refused when the
@@ -90,6 +97,10 @@ func (p *Precondition) Holds(live *Version) error {
 		if live == nil || live.Sidecar.Deleting || live.Sidecar.UID != p.UID || live.Sidecar.Form != p.Form {
 			return &ConflictError{Key: p.Key, Type: p.Type, Have: have}
 		}
+	case ThisObject:
+		if live == nil || live.Sidecar.UID != p.UID {
+			return &ConflictError{Key: p.Key, Type: p.Type, Have: have}
+		}
 	case ThisCounter:
 		// Not n+p.Add > p.Limit, which could overflow. Subtracting is always allowed, even if the limit was lowered.
 		if n := live.Number(); p.Add > 0 && n > p.Limit-p.Add {
@@ -112,8 +123,11 @@ type ConflictError struct {
 }
 
 func (e *ConflictError) Error() string {
-	if e.Type == ThisFence {
+	switch e.Type {
+	case ThisFence:
 		return fmt.Sprintf("%s is gone, has another form, or is being deleted (revision %d)", e.Key, e.Have)
+	case ThisObject:
+		return fmt.Sprintf("%s is gone, or is another object (revision %d)", e.Key, e.Have)
 	}
 	return fmt.Sprintf("%s is at revision %d, not %d", e.Key, e.Have, e.Want)
 }

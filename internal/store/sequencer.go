@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"sync"
@@ -35,9 +36,9 @@ type pendingWrite struct {
 // sequencer is the embedded writer: it checks preconditions, gives commits their revisions, and makes them durable in
 // a log. Only it applies commits to its state.
 // The problem: a sync of the disk takes far longer than all the rest of a commit, and a commit must not be visible or
-// reported before it is durable. The obvious ways fail. One lock from the check of the preconditions to the end of the
-// sync makes every commit pay for a separate sync. Checking against the durable state alone, and syncing later, lets
-// two commits of one key that wait for the same sync both succeed. So a commit takes three steps:
+// reported before it is durable. One lock from the check of the preconditions to the end of the sync makes every commit
+// pay for a separate sync. Checking against the durable state alone, and syncing later, lets two commits of one key
+// that wait for the same sync both succeed. So a commit takes three steps:
 //
 //  1. seq:          check the preconditions against what is durable and pending; give out revisions; join a batch
 //  2. no lock:      the leader of the batch calls log.Append for all of its commits
@@ -60,7 +61,7 @@ type pendingWrite struct {
 // A commit that loses to a pending write gets the conflict only once that write is durable: otherwise it could be
 // refused because of a write that a crash then undoes. If the log fails, the pending writes are dropped, so that the
 // state shows only durable commits, and no more writes are accepted: the content of the disk is not known before it is
-// read again.
+// read again (fail).
 //
 // There are two locks, taken in this order: seq, and the state's mu. The live versions change with both held, so
 // holding seq is enough to read them. Neither is held during Append.
@@ -80,20 +81,23 @@ type sequencer struct {
 	closed    bool
 	growth    int64 // bytes of changes since the last checkpoint
 
-	expiring alarm         // deletes versions that expire; seq guards expiring.at
+	expiry   expiry        // the live versions that expire; seq guards it
+	expiring alarm         // deletes them when they have expired; seq guards expiring.at
 	grown    chan struct{} // of capacity 1; receives when a checkpoint is due
 	quit     chan struct{}
 	wait     sync.WaitGroup
 }
 
 // newSequencer starts the writer of a state, with its goroutines for expiry and for compaction. What was replayed
-// counts as growth of the log, so that a server that is restarted often still writes checkpoints.
-func newSequencer(state *State) *sequencer {
+// counts as growth of the log, so that a server that is restarted often still writes checkpoints. expire is the live
+// versions that expire.
+func newSequencer(state *State, expire []*Version) *sequencer {
 	w := &sequencer{
 		state:   state,
 		log:     state.config.Log,
 		next:    state.revision,
 		pending: map[Key]pendingWrite{},
+		expiry:  newExpiry(expire),
 		growth:  state.replayed,
 		grown:   make(chan struct{}, 1),
 		quit:    make(chan struct{}),
@@ -104,31 +108,29 @@ func newSequencer(state *State) *sequencer {
 	return w
 }
 
-// Fresh is always true: there is no other writer.
-func (w *sequencer) Fresh(context.Context, Key, bool) (current bool, err error) { return true, nil }
-
 // Commit is Writer.Commit. New versions and their sidecars are made before the lock is taken; only the check and the
 // revisions need it.
-func (w *sequencer) Commit(ctx context.Context, pre []Precondition, changes []Change) (int64, error) {
+func (w *sequencer) Commit(ctx context.Context, pre []Precondition, changes []Change) (Revisions, error) {
 	versions, err := w.versions(pre, changes)
 	if err != nil {
-		return 0, err
+		return Revisions{}, err
 	}
-	t := w.sequence(pre, changes, versions)
+	t := w.sequence(ctx, pre, changes, versions)
+	given := Revisions{First: firstOf(t.revision, len(changes)), Step: 1}
 	switch {
 	case t.err == nil && t.lead:
 		w.append(t.batch)
-		return t.revision, t.batch.err
+		return given, t.batch.err
 	case t.err == nil:
-		return t.revision, w.await(ctx, t.batch)
+		return given, w.await(ctx, t.batch)
 	case t.batch != nil:
 		// The precondition failed because of a pending write: only durable data may be reported, even as the reason of a
 		// conflict.
 		if err := w.await(ctx, t.batch); err != nil {
-			return 0, w.lost(err)
+			return Revisions{}, w.lost(err)
 		}
 	}
-	return 0, t.err
+	return Revisions{}, t.err
 }
 
 // versions makes the new versions of changes; those of deletions are nil.
@@ -183,14 +185,24 @@ type ticket struct {
 }
 
 // sequence gives a commit its revisions and its place in the batch that is filling, unless a precondition does not
-// hold. It is the only place where commits get their order, and takes no longer than the number of preconditions and
-// changes.
-func (w *sequencer) sequence(pre []Precondition, changes []Change, versions []*Version) ticket {
+// hold or its context has ended. It is the only place where commits get their order, and takes no longer than the
+// number of preconditions and changes.
+//
+// It is therefore the one place that decides whether a request is in time:
+//
+//	a commit has revisions  ⇒  ctx had not ended when it got them
+//
+// The steps before it take any time, and may end after the deadline without having asked; those after it cannot be
+// undone, as other commits may be sequenced on top.
+func (w *sequencer) sequence(ctx context.Context, pre []Precondition, changes []Change, versions []*Version) ticket {
 	w.seq.Lock()
 	defer w.seq.Unlock()
 	// After a failure or Close no commit is sequenced. Those sequenced before are finished: Close waits for them.
 	if w.refused != nil {
 		return ticket{err: w.refused}
+	}
+	if err := ctx.Err(); err != nil {
+		return ticket{err: err}
 	}
 	// A precondition that fails because of a durable version is reported at once; the batch is nil then.
 	if pending, err := w.check(pre); err != nil {
@@ -296,8 +308,8 @@ func (w *sequencer) latest(k Key) *Version {
 
 // await waits until a batch is durable or has failed; if the caller is made its leader, it appends it. When ctx ends,
 // another goroutine waits in its place: the lead may have been given to this waiter, and without a leader the batch
-// would never be written. The obvious way, to check for a token and then to return, fails if the token arrives just
-// after that check and no other waiter of the batch is left.
+// would never be written. Only checking for a token and then returning fails if the token arrives just after that check
+// and no other waiter of the batch is left.
 func (w *sequencer) await(ctx context.Context, b *batch) error {
 	select {
 	case <-b.lead:
@@ -324,29 +336,31 @@ func (w *sequencer) append(b *batch) {
 	w.queue = nil
 	w.seq.Unlock()
 
+	defer w.finish(b)
 	// No lock is held here: other commits are sequenced on top of b.commits meanwhile, and readers see the state without
 	// them.
-	err := w.log.Append(b.commits)
-
+	if b.err = w.log.Append(b.commits); b.err != nil {
+		return
+	}
 	w.seq.Lock()
-	if err == nil {
-		w.publish(b.commits)
-	} else {
-		// No part of the batch is visible, and latest must not find it any more, so pending is cleared. The queued batch was
-		// sequenced on top of it and fails with it.
-		b.err = err
-		w.broken = true
-		w.refuse(fmt.Errorf("%w: no more writes until it is reopened, since the log failed: %w", ErrClosed, err))
-		clear(w.pending)
-		w.state.config.Logger.Error("the log failed; no more writes until the store is reopened", "error", err)
+	defer w.seq.Unlock()
+	w.publish(b.commits)
+}
+
+// finish ends an append, also if that panicked: the leader writes for others, and on the goroutine of its own request,
+// where net/http recovers and the process goes on. Without an end of its batch all later writers would wait for ever,
+// and nothing would notice. So a panic is a failure of the batch, like that of the log.
+func (w *sequencer) finish(b *batch) {
+	if r := recover(); r != nil {
+		w.state.config.Logger.Error("a commit panicked", "panic", r, "stack", string(debug.Stack()))
+		b.err = fmt.Errorf("panic: %v", r)
+	}
+	w.seq.Lock()
+	if b.err != nil {
+		w.fail(b)
 	}
 	// From here on the batch that has filled meanwhile is the next one to append.
 	next := w.queue
-	if next != nil && b.err != nil { // sequenced on top of a lost batch
-		next.err = w.refused
-		close(next.done)
-		w.queue, next = nil, nil
-	}
 	if next == nil {
 		w.appending = false
 		w.idle.Broadcast()
@@ -360,13 +374,38 @@ func (w *sequencer) append(b *batch) {
 	}
 }
 
+// fail ends a batch that did not become durable and visible, and the queued one, which was sequenced on top of it. No
+// part of them is visible, and latest must not find it any more, so pending is cleared.
+//
+// If the disk was full, the log takes the next commits, which get the same revisions: nobody has seen them. After every
+// other error no more writes are accepted. The caller holds seq.
+func (w *sequencer) fail(b *batch) {
+	clear(w.pending)
+	err, reason := b.err, b.err
+	if errors.Is(err, ErrNoRoom) {
+		w.next = w.state.revision
+		w.state.config.Logger.Error("the disk is full; writes are refused until there is room", "error", err)
+	} else {
+		w.broken = true
+		w.refuse(fmt.Errorf("%w: no more writes until it is reopened, since the log failed: %w", ErrClosed, err))
+		reason = w.refused
+		w.state.config.Logger.Error("the log failed; no more writes until the store is reopened", "error", err)
+	}
+	if next := w.queue; next != nil {
+		next.err = reason
+		close(next.done)
+		w.queue = nil
+	}
+}
+
 // publish makes durable commits visible: it applies them to the state, and ends their pending writes. A key that was
 // written again meanwhile stays pending. The caller holds seq, so no commit is sequenced between the two: it would
 // find neither the pending write nor the live version.
 func (w *sequencer) publish(commits []*Commit) {
-	expires := w.state.apply(commits)
+	w.state.Apply(commits...)
 	for _, c := range commits {
 		for _, r := range c.Records {
+			w.expiry.track(r)
 			// A later commit may have written the key again; its write is still pending.
 			if w.pending[r.Key].revision == r.Revision {
 				delete(w.pending, r.Key)
@@ -376,7 +415,7 @@ func (w *sequencer) publish(commits []*Commit) {
 			}
 		}
 	}
-	if !expires.IsZero() && w.expiring.laterThan(expires) {
+	if next := w.expiry.next(); !next.IsZero() && w.expiring.laterThan(next) {
 		notify(w.expiring.recheck)
 	}
 	if w.grewEnough() {
@@ -384,6 +423,18 @@ func (w *sequencer) publish(commits []*Commit) {
 	}
 	if invariants.Enabled {
 		w.checkPending()
+		w.checkExpiry()
+	}
+}
+
+// checkExpiry fails where the versions that expire are not those of the state; as State.check, for a large state only
+// from time to time. The caller holds seq.
+func (w *sequencer) checkExpiry() {
+	s := w.state
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.live.count <= 32 || s.revision%1024 == 0 {
+		w.expiry.check(s.live)
 	}
 }
 

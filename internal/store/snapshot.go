@@ -116,11 +116,10 @@ func (s *State) forgetSnapshots() {
 
 // rebuild makes the snapshot of an old revision.
 //
-// The problem: a client that lists in chunks, or starts a watch, may name any revision of the last minutes. The obvious
-// way, to keep a snapshot of each revision, keeps all its versions in memory. But every record has the old version of
-// its key, so the state can be undone from the newest one: for each key that changed since, its version as of the
-// revision is the old version of the first record after it. The cost is linear in the number of records since, and not
-// in the number of objects:
+// The problem: a client that lists in chunks, or starts a watch, may name any revision of the last minutes. A snapshot
+// of each revision would keep all its versions in memory. But every record has the old version of its key, so the state
+// can be undone from the newest one: for each key that changed since, its version as of the revision is the old version
+// of the first record after it. The cost is linear in the number of records since, and not in the number of objects:
 //
 //	version of k as of R = Old of the first record of k with Revision > R, or the live version if there is none
 //
@@ -235,7 +234,7 @@ func (s *State) floorOf(resources []string) int64 {
 	}
 	floor := int64(0)
 	for _, r := range resources {
-		f := s.history.opened
+		f := s.history.newFloor()
 		if feed := s.history.feeds[r]; feed != nil {
 			f = feed.floor
 		}

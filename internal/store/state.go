@@ -70,13 +70,13 @@ type Replayer interface {
 	Replay(after int64, yield func(*Commit) error) error
 }
 
-// State is the live versions and the history that led to them: the data for snapshots, watches, and look-ups by owner
-// and by expiry. It makes no decisions. The writer applies commits to it in order, whichever process they are from, and
-// the state drops history that has left the window by itself. All methods may be called concurrently, except Apply and
-// End, which are for the writer.
+// State is the live versions and the history that led to them: the data for snapshots, watches, and look-ups by owner.
+// It makes no decisions, and reads no clock to make one: an object that expires is deleted by a commit. The writer
+// applies commits to it in order, whichever process they are from, and the state drops history that has left the window
+// by itself. All methods may be called concurrently, except Apply and End, which are for the writer.
 //
 //	live at revision R = live of the checkpoint + all records up to R
-//	expiry, owners = what is computed from live (see their types)
+//	owners = what is computed from live (see its type)
 //	snapshots, watches and Get see whole commits only: revision is the last one of a commit
 //
 // mu guards all of it. It is never held while a goroutine waits for a disk or another machine: the log is read and
@@ -92,7 +92,6 @@ type State struct {
 	mu        sync.RWMutex
 	live      *versions
 	history   history
-	expiry    expiry
 	owners    owners
 	revision  int64
 	recent    []*Snapshot // the snapshots that are kept, with rebuilt: see recentSnapshots
@@ -111,14 +110,19 @@ type State struct {
 // commits: the history is then that of the commits applied from here on, as far as memory holds it. NewState starts one
 // goroutine, which trims the history by its age until End.
 func NewState(c Config, from *Checkpoint, log Replayer) (*State, error) {
+	s, _, err := newState(c, from, log)
+	return s, err
+}
+
+// newState is NewState. It also returns the versions that expire, for the embedded writer.
+func newState(c Config, from *Checkpoint, log Replayer) (_ *State, expire []*Version, err error) {
 	if err := c.validate(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	s := &State{
 		config:  c,
 		log:     log,
 		live:    newVersions(),
-		expiry:  expiry{byKey: map[Key]*expiring{}},
 		owners:  newOwners(),
 		trimmed: make(chan struct{}, 1),
 		history: history{
@@ -130,31 +134,62 @@ func NewState(c Config, from *Checkpoint, log Replayer) (*State, error) {
 			all:          &feed{whole: true, waiting: newWaiting()},
 		},
 	}
-	if err := s.load(from); err != nil {
-		return nil, err
+	if expire, err = s.load(from); err != nil {
+		return nil, nil, err
 	}
 	s.aging.start(c.fakeClock, c.Now, s.age)
-	return s, nil
+	return s, expire, nil
 }
 
 // Apply makes commits visible, each as a whole. They follow all that the state has, and their records are complete:
 // each new version has its sidecar (Describe), and each old version is the one that the state has. The state keeps
 // them; they must not be changed. Only one goroutine at a time may call it, in the order of revisions.
-func (s *State) Apply(commits ...*Commit) {
-	if len(commits) > 0 {
-		s.apply(commits)
-	}
-}
-
-// apply is Apply, and returns when the first version expires; zero when none does. State, history, indexes and revision
-// change under one lock; cursors and WaitFor are woken after it is released, or each of them would wait for the lock
-// first.
+//
+// State, history, indexes and revision change under one lock; cursors and WaitFor are woken after it is released, or
+// each of them would wait for the lock first.
 //
 // A reader sees none of the commits, or all of them: it cannot take the lock in between. It may see one before its
 // writer gets the result; the commit is durable by then.
-func (s *State) apply(commits []*Commit) (expires time.Time) {
-	var woken []*group
+func (s *State) Apply(commits ...*Commit) {
+	if len(commits) == 0 {
+		return
+	}
+	var w wakeups
+	defer w.wake() // also after a panic
+	s.apply(commits, &w)
+	if w.ages {
+		notify(s.aging.recheck)
+	}
+}
+
+// wakeups are those that have to wait for a change of the state, and are woken when its lock is released.
+type wakeups struct {
+	groups  []*group
+	arrived chan struct{} // State.arrived
+	ages    bool          // the history ages earlier than the alarm expects
+}
+
+func (w *wakeups) wake() {
+	for _, g := range w.groups {
+		close(g.wake)
+	}
+	if w.arrived != nil {
+		close(w.arrived)
+	}
+}
+
+// apply is Apply without the wake-ups. A panic may leave a part of a commit in the state, so it ends it: no watch may
+// read records that may not be complete. The lock is released, and what Get and snapshots show from then on is durable,
+// but perhaps not whole.
+func (s *State) apply(commits []*Commit, w *wakeups) {
 	s.mu.Lock()
+	whole := false
+	defer func() {
+		if !whole {
+			s.end(w)
+		}
+		s.mu.Unlock()
+	}()
 	// The history is last: it removes the groups that this record wakes from the feeds, and the watchers that are woken
 	// must find the new state.
 	for _, c := range commits {
@@ -166,9 +201,8 @@ func (s *State) apply(commits []*Commit) (expires time.Time) {
 				continue
 			}
 			s.live.set(r.Key, r.New, r.Revision)
-			s.expiry.track(r)
-			s.owners.change(r.Key, r.Old.owners(), r.New.owners())
-			woken = s.history.add(r, woken)
+			s.index(r.Key, r.Old, r.New)
+			w.groups = s.history.add(r, w.groups)
 		}
 		s.revision = c.Revision
 	}
@@ -179,28 +213,24 @@ func (s *State) apply(commits []*Commit) (expires time.Time) {
 	s.forgetSnapshots()
 	// All goroutines that wait for a revision share one channel. They check again which one has arrived, and make a new
 	// channel if they continue to wait.
-	arrived := s.arrived
-	s.arrived = nil
-	expires = s.expiry.next()
+	w.arrived, s.arrived = s.arrived, nil
 	// The alarm sleeps until the oldest mark leaves the window. It is woken only if this commit makes that
 	// earlier, which is after a time without any history.
 	ages := s.history.due(s.revision)
-	early := !ages.IsZero() && s.aging.laterThan(ages.Add(s.tick()))
+	w.ages = !ages.IsZero() && s.aging.laterThan(ages.Add(s.tick()))
 	if invariants.Enabled {
 		s.check()
 	}
-	s.mu.Unlock()
+	whole = true
+}
 
-	for _, g := range woken {
-		close(g.wake)
-	}
-	if arrived != nil {
-		close(arrived)
-	}
-	if early {
-		notify(s.aging.recheck)
-	}
-	return expires
+// index changes the indexes of live versions with one change of a key: old was its live version, and now is; nil: there
+// is none. Every change passes it, by whomever and for whatever reason: one that a client made, a deletion with its
+// owner, an expiry, a commit of another process, and the load at the start. So it is the one place for a new index.
+//
+//	an index = the sum of index over the changes that led to live
+func (s *State) index(k Key, old, now *Version) {
+	s.owners.change(k, old.owners(), now.owners())
 }
 
 // checkCommit fails unless a commit follows the state, and its records are complete. Between two commits there may be
@@ -209,11 +239,14 @@ func (s *State) checkCommit(c *Commit) {
 	if c.First() <= s.revision {
 		invariants.Fail("store: commit %d to %d follows revision %d", c.First(), c.Revision, s.revision)
 	}
+	last := c.First()
 	for i, r := range c.Records {
-		if r.Revision != c.First()+int64(i) || r.New != nil && (r.New.Revision != r.Revision || r.New.Sidecar == nil) {
-			invariants.Fail("store: commit %d to %d: record %d of %s is of %d",
-				c.First(), c.Revision, i, r.Key, r.Revision)
+		if r.Revision < last || r.Revision > c.Revision ||
+			r.New != nil && (r.New.Revision != r.Revision || r.New.Sidecar == nil) {
+			invariants.Fail("store: commit %d to %d: record %d of %s is of %d, after %d",
+				c.First(), c.Revision, i, r.Key, r.Revision, last)
 		}
+		last = r.Revision
 		if live := s.live.get(r.Key); live != r.Old {
 			invariants.Fail("store: commit %d to %d: record %d of %s changes %v, and there is %v",
 				c.First(), c.Revision, i, r.Key, r.Old, live)
@@ -236,7 +269,6 @@ func (s *State) check() {
 	}
 	s.live.check(s.revision)
 	s.history.check(s.revision)
-	s.expiry.check(s.live)
 	s.owners.check(s.live)
 }
 
@@ -249,9 +281,15 @@ func (s *State) tick() time.Duration { return s.config.HistoryAge / 64 }
 func (s *State) age(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.ended {
+		s.aging.at = time.Time{} // nothing changes any more
+		return
+	}
 	horizon := s.history.horizon
 	s.history.trim(s.revision, now.UnixNano())
 	s.forgetSnapshots()
+	s.history.forget()
+	s.live.forget(s.history.horizon)
 	if s.history.horizon != horizon {
 		notify(s.trimmed)
 	}
@@ -266,35 +304,32 @@ func (s *State) age(now time.Time) {
 	}
 }
 
-// End ends the watches, and all that wait: their next calls return ErrClosed. The writer calls it when no more commits
-// will follow. Get, snapshots and records that were read before stay usable.
+// End ends the watches, and all that wait: their next calls return ErrClosed. The writer calls it, once, when no more
+// commits will follow. Get, snapshots and records that were read before stay usable.
 func (s *State) End() {
+	var w wakeups
 	s.mu.Lock()
-	if s.ended {
-		s.mu.Unlock()
-		return
-	}
+	s.end(&w)
+	s.mu.Unlock()
+	w.wake()
+	s.aging.stop()
+}
+
+// end marks the state as ended, and collects all that wait. The caller holds mu.
+func (s *State) end(w *wakeups) {
 	s.ended = true
-	var woken []*group
 	for f := range s.history.everyFeed {
 		// All groups are removed, so that none is woken twice; with ended set, no cursor joins a new one.
 		f.mu.Lock()
 		for g := range f.waiting.all {
-			woken = append(woken, g)
+			w.groups = append(w.groups, g)
 		}
 		f.waiting = newWaiting()
 		f.mu.Unlock()
 	}
-	waiters := s.arrived
-	s.arrived = nil
-	s.mu.Unlock()
-	for _, g := range woken {
-		close(g.wake)
+	if s.arrived != nil {
+		w.arrived, s.arrived = s.arrived, nil
 	}
-	if waiters != nil {
-		close(waiters)
-	}
-	s.aging.stop()
 }
 
 // Revision is that of the last commit applied.

@@ -123,4 +123,6 @@ var (
 	// ErrClosed means that the store was closed, or that it refuses writes after a failed sync until it is
 	// reopened.
 	ErrClosed = errors.New("store: closed")
+	// ErrNoRoom means that a write was refused because the disk is full. Later ones may succeed.
+	ErrNoRoom = errors.New("store: no room")
 )

@@ -17,10 +17,10 @@ const (
 // throttle batches wake-ups, so that a burst of records wakes each watcher once.
 //
 // The problem: waking a watcher costs as much as eight events. When thousands wait for every record of a resource,
-// waking all of them for each record takes all processors, and each watcher gets one event for its wake-up. The obvious
-// way, to delay every wake-up by a fixed time, delays a lone watcher without need. So the first record wakes at once,
-// and then the feed pauses, for a time in proportion to the number of woken watchers; records that arrive during the
-// pause wake their watchers together at its end:
+// waking all of them for each record takes all processors, and each watcher gets one event for its wake-up. A fixed
+// delay of every wake-up delays a lone watcher without need. So the first record wakes at once, and then the feed
+// pauses, for a time in proportion to the number of woken watchers; records that arrive during the pause wake their
+// watchers together at its end:
 //
 //	pause = waiters woken × wakeCost × 4 ÷ processors, at most maxPause; none below minPause
 //

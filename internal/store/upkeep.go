@@ -15,14 +15,14 @@ const expireAtOnce = 256
 // The time of the next one is read under seq, which publish holds while it changes the heap and compares (laterThan).
 // So a commit either is seen here, or finds the time that was set here.
 func (w *sequencer) expire(now time.Time) {
-	due := w.state.expired(now)
+	due := w.expired(now)
 	for len(due) > 0 && w.deleteExpired(due) {
 		now = w.state.config.Now()
-		due = w.state.expired(now)
+		due = w.expired(now)
 	}
 	w.seq.Lock()
 	defer w.seq.Unlock()
-	w.expiring.at = w.state.expires()
+	w.expiring.at = w.expiry.next()
 	if len(due) > 0 {
 		w.expiring.at = now.Add(time.Second)
 	}
@@ -38,7 +38,7 @@ func (w *sequencer) expire(now time.Time) {
 func (w *sequencer) deleteExpired(expired []Precondition) bool {
 	var lead, last *batch
 	for _, p := range expired {
-		t := w.sequence([]Precondition{p}, []Change{{Key: p.Key}}, []*Version{nil})
+		t := w.sequence(context.Background(), []Precondition{p}, []Change{{Key: p.Key}}, []*Version{nil})
 		if t.lead {
 			lead = t.batch
 		}
@@ -53,17 +53,10 @@ func (w *sequencer) deleteExpired(expired []Precondition) bool {
 }
 
 // expired returns the first versions that have expired by now.
-func (s *State) expired(now time.Time) []Precondition {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.expiry.due(now, expireAtOnce)
-}
-
-// expires is when the first version expires; zero when none does.
-func (s *State) expires() time.Time {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.expiry.next()
+func (w *sequencer) expired(now time.Time) []Precondition {
+	w.seq.Lock()
+	defer w.seq.Unlock()
+	return w.expiry.due(now, expireAtOnce)
 }
 
 // compactor compacts the log: with a new checkpoint whenever the log has grown enough, and without one when the horizon

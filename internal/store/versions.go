@@ -29,12 +29,11 @@ type collection struct {
 
 // versions is the live versions of all resources.
 //
-// The problem: a list has to see one state while it is read page by page, and writes must not wait for it. The obvious
-// ways fail: copying the map takes time and memory in the number of objects for each list, and a lock held for as long
-// as a slow client reads stops all writes. So both levels, the tree of collections and the tree of names in each
-// collection, are copy-on-write B-trees. freeze returns the whole state for the price of one new root. The first write
-// to a collection after that copies the root of that collection, and every write copies at most the nodes on the path
-// to its key.
+// The problem: a list has to see one state while it is read page by page, and writes must not wait for it. Copying the
+// map takes time and memory in the number of objects for each list, and a lock held for as long as a slow client reads
+// stops all writes. So both levels, the tree of collections and the tree of names in each collection, are copy-on-write
+// B-trees. freeze returns the whole state for the price of one new root. The first write to a collection after that
+// copies the root of that collection, and every write copies at most the nodes on the path to its key.
 //
 // Whether a collection may be changed in place is decided by comparing epochs; freeze starts a new one. So freezing
 // does not have to visit the collections:
@@ -117,6 +116,23 @@ func (vs *versions) writable(resource string) *collection {
 	vs.frozen = nil
 	vs.collections.Set(t.resource, t)
 	return t
+}
+
+// forget removes the collections that are empty, and were so at the horizon: those of definitions that are gone. A
+// resource without a collection has not changed after since, so since moves to their last change.
+func (vs *versions) forget(horizon int64) {
+	var empty []string
+	vs.collections.Scan(func(resource string, t *collection) bool {
+		if t.names.Len() == 0 && t.changed <= horizon {
+			empty = append(empty, resource)
+			vs.since = max(vs.since, t.changed)
+		}
+		return true
+	})
+	for _, resource := range empty {
+		vs.frozen = nil
+		vs.collections.Delete(resource)
+	}
 }
 
 // freeze returns the versions as they are now. The result never changes. Between two changes it is the same one, so

@@ -106,10 +106,10 @@ func (a attribute) outdated(s *Sidecar) bool {
 // waiting is the index of the groups of one feed. The feed's mu guards it.
 //
 // The problem: on a large cluster each of a thousand kubelets watches the Pods of its own node, and a record about one
-// Pod concerns one of them. The obvious way, to wake all watches of a resource and let each one look at the record,
-// costs a thousand wake-ups for each change. So groups are indexed by attribute, value and prefix, and the labels and
-// fields of the old and the new version lead to the groups that the record concerns. The cost of a record depends on
-// the number of groups that it concerns and on the number of its labels, and not on how many groups wait:
+// Pod concerns one of them. Waking all watches of a resource, and letting each one look at the record, costs a thousand
+// wake-ups for each change. So groups are indexed by attribute, value and prefix, and the labels and fields of the old
+// and the new version lead to the groups that the record concerns. The cost of a record depends on the number of groups
+// that it concerns and on the number of its labels, and not on how many groups wait:
 //
 //	g is in the index at (t, prefix)  ⇔  g.waiters > 0 and no record since the join concerned (prefix, t)
 //	no map below terms is empty

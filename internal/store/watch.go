@@ -21,8 +21,14 @@ const (
 // With R(a, b) = the records of the feed with a < Revision ≤ b that concern prefix and term, and w the revision that
 // the watch began after:
 //
-//	the batches so far, one after another = R(w, after),  ascending
+//	the batches so far, one after another = R(w, after), and those of the first passed records of after+1,  ascending
 //	w ≤ after, and after ≤ the state's revision unless w is in the future
+//	passed ≤ the number of records of the feed at after+1;  0 unless the last batch ended within that revision
+//
+// The position is a revision and an index within the next one, because a commit of another process may have one
+// revision for any number of records: the end of a lease of etcd deletes a thousand Events at one revision. A batch of
+// whole revisions would not be bounded then; a position that is a revision alone would lose the rest, or return the
+// beginning twice. Outside of the cursor only whole revisions show: Revision is after.
 //
 // Example: memory has the records after 900, and a client resumes a watch after 700. The first calls of Next read 701
 // to 900 from the log, without a lock, and the next ones the rest from memory, under a read lock. At the newest
@@ -38,6 +44,7 @@ type Cursor struct {
 	prefix string
 	term   Term
 	after  int64
+	passed int       // records of after+1 that were passed
 	buffer []*Record // the last batch
 	closed atomic.Bool
 }
@@ -91,8 +98,8 @@ func (s *State) cursor(f *feed, prefix string, t Term, after int64) (*Cursor, er
 }
 
 // Next returns the next records, in the order of their revisions; it waits until there are some. A batch may end
-// within a commit. The slice is valid until the next call; the records stay valid. It returns ErrCompacted when the
-// history no longer reaches back to the cursor, ErrClosed, or the error of ctx.
+// within a commit, and within a revision. The slice is valid until the next call; the records stay valid. It returns
+// ErrCompacted when the history no longer reaches back to the cursor, ErrClosed, or the error of ctx.
 func (c *Cursor) Next(ctx context.Context) ([]*Record, error) {
 	for {
 		records, g, err := c.read(ctx, true)
@@ -129,8 +136,9 @@ func (c *Cursor) Poll() ([]*Record, error) {
 // wouldWait is returned by read in the place of a group when it is not to join one.
 var wouldWait = &group{}
 
-// Revision is the revision up to which all records were returned. Next and Poll advance it over records that do not
-// concern the cursor, too, so it may be used for a bookmark.
+// Revision is the revision up to which all records were returned, which is before that of the last one if the batch
+// ended within its revision. Next and Poll advance it over records that do not concern the cursor, too, so it may be
+// used for a bookmark.
 func (c *Cursor) Revision() int64 { return c.after }
 
 // Close ends the cursor: the next call of Next or Poll returns ErrClosed. To end a call that waits, cancel its
@@ -152,6 +160,13 @@ func (c *Cursor) read(ctx context.Context, join bool) ([]*Record, *group, error)
 	if s.ended || c.closed.Load() {
 		s.mu.RUnlock()
 		return nil, nil, ErrClosed
+	}
+	if c.feed.forgotten {
+		s.mu.RUnlock()
+		s.mu.Lock()
+		c.feed = s.history.feed(c.feed.resource)
+		s.mu.Unlock()
+		return nil, nil, nil
 	}
 	if c.after < c.feed.floor {
 		floor, horizon, newest := c.feed.floor, s.history.horizon, s.revision
@@ -184,13 +199,18 @@ func (c *Cursor) check(before, newest int64) {
 	if c.after < before || c.after > max(before, newest) {
 		invariants.Fail("store: a cursor moved from %d to %d of %d", before, c.after, newest)
 	}
+	last := c.after
+	if c.passed > 0 {
+		last++
+	}
+	from := before + 1
 	for _, r := range c.buffer {
-		if r.Revision <= before || r.Revision > c.after || !c.feed.holds(r.Key.Resource) ||
+		if r.Revision < from || r.Revision > last || !c.feed.holds(r.Key.Resource) ||
 			!r.concerns(c.prefix, c.term) {
-			invariants.Fail("store: a cursor of %q %q from %d to %d read %s at %d",
-				c.feed.resource, c.prefix, before, c.after, r.Key, r.Revision)
+			invariants.Fail("store: a cursor of %q %q from %d to %d, %d, read %s at %d",
+				c.feed.resource, c.prefix, before, c.after, c.passed, r.Key, r.Revision)
 		}
-		before = r.Revision
+		from = r.Revision
 	}
 }
 
@@ -199,13 +219,16 @@ func (c *Cursor) check(before, newest int64) {
 func (c *Cursor) readMemory() (end bool) {
 	records := &c.feed.records
 	n := records.len()
-	i := firstAfter(records, c.after)
+	i := firstAfter(records, c.after) + c.passed
 	bytes := 0
 	for steps := 0; i < n; i, steps = i+1, steps+1 {
 		r := records.at(i)
 		// The next call reads the rest; all records before this one were read.
 		if len(c.buffer) >= nextRecords || bytes >= nextBytes || steps > 16*nextRecords {
-			c.after = r.Revision - 1
+			c.after, c.passed = r.Revision-1, 0
+			for j := i - 1; j >= 0 && records.at(j).Revision == r.Revision; j-- {
+				c.passed++
+			}
 			return false
 		}
 		if r.concerns(c.prefix, c.term) {
@@ -215,7 +238,7 @@ func (c *Cursor) readMemory() (end bool) {
 	}
 	// The cursor has also passed revisions without a record of this feed. The lock is held, so none can be added in
 	// between. A cursor in the future stays there.
-	c.after = max(c.after, c.state.revision)
+	c.after, c.passed = max(c.after, c.state.revision), 0
 	return true
 }
 
@@ -250,15 +273,22 @@ func firstAfter(records *queue[*Record], revision int64) int {
 // is held meanwhile, so memory may lose more records to the log; then after is still below the floor, and the next
 // step reads the log again.
 func (c *Cursor) readLog(ctx context.Context, until int64) error {
-	bytes, steps := 0, 0
+	bytes, steps, passed := 0, 0, c.passed
 	err := c.state.replay(c.after, until, func(commit *Commit) error {
 		if steps++; steps%256 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
 		for _, lent := range commit.Records {
 			k := lent.Key
-			if lent.Revision <= c.after || !c.feed.holds(k.Resource) || !strings.HasPrefix(k.Name, c.prefix) ||
-				lent.empty() {
+			if lent.Revision <= c.after || !c.feed.holds(k.Resource) || lent.empty() {
+				continue
+			}
+			// Those of after+1 are the first ones that follow.
+			if passed > 0 {
+				passed--
+				continue
+			}
+			if !strings.HasPrefix(k.Name, c.prefix) {
 				continue
 			}
 			// The prefix is compared before the copy, the term after it: a lent version has no labels and
@@ -269,7 +299,7 @@ func (c *Cursor) readLog(ctx context.Context, until int64) error {
 			}
 		}
 		// A commit is read as a whole, so the batch may exceed its bounds by one commit.
-		c.after = commit.Revision
+		c.after, c.passed = commit.Revision, 0
 		if len(c.buffer) >= nextRecords || bytes >= nextBytes {
 			return errStop
 		}
@@ -279,7 +309,7 @@ func (c *Cursor) readLog(ctx context.Context, until int64) error {
 	case errStop:
 		return nil
 	case nil:
-		c.after = max(c.after, until)
+		c.after, c.passed = max(c.after, until), 0
 	}
 	if len(c.buffer) > 0 {
 		return nil // these are returned first; the next call gets the error again

@@ -8,7 +8,8 @@ import (
 
 // Writer decides which writes are accepted, and applies them to the state. The embedded one (Open) orders commits
 // itself and makes them durable in a Log. Another one may write to a store that several processes share; it applies the
-// commits of all of them.
+// commits of all of them. Expiry is the writer's, too: it deletes the versions whose Sidecar.Expire has passed, by
+// commits like any other.
 //
 // The contract of every Writer:
 //
@@ -18,17 +19,15 @@ import (
 //   - Commits become visible in the order of their revisions, each as a whole.
 type Writer interface {
 	// Commit writes all changes, durably and at once, provided that all preconditions hold; otherwise it writes none and
-	// returns a *ConflictError or a *LimitError. The revision is that of the last change; with n of them, change i has
-	// revision-n+1+i. It returns ErrClosed when no more writes are accepted. After any other error the commit may turn out
-	// to have been written, but never in part. Ctx bounds only the waiting: a commit that was begun goes on without its
-	// caller.
+	// returns a *ConflictError or a *LimitError. It returns ErrClosed when no more writes are accepted. After any other
+	// error the commit may turn out to have been written, but never in part.
+	//
+	// A commit whose ctx has ended before it has its place in the order of commits is not written, and the error is that
+	// of ctx: a request does not write after its deadline. From then on ctx bounds only the waiting: the commit goes on
+	// without its caller.
 	//
 	// The store keeps the data of the changes; they must not be changed from here on.
-	Commit(ctx context.Context, pre []Precondition, changes []Change) (revision int64, err error)
-
-	// Fresh says whether the state's version of a key is current: no older than the newest version at the time of the
-	// call. With sure set it makes it so, or returns an error. The zero Key means all keys, and the state's revision.
-	Fresh(ctx context.Context, k Key, sure bool) (current bool, err error)
+	Commit(ctx context.Context, pre []Precondition, changes []Change) (Revisions, error)
 
 	// Healthy returns why no more writes are accepted; nil while they are.
 	Healthy() error
@@ -38,10 +37,32 @@ type Writer interface {
 	Close() error
 }
 
+// Revisions are those that a commit gave to its changes. A writer gives each change a revision of its own, or the same
+// one to all of them, as a transaction of etcd does. Two numbers represent both without an allocation for each commit:
+//
+//	revision of change i = First + i × Step
+//
+// A commit without changes has the revision First.
+type Revisions struct {
+	First int64 // of the first change
+	Step  int64 // 1, or 0: all changes have the same revision
+}
+
+// Of is the revision of change i.
+func (r Revisions) Of(i int) int64 { return r.First + int64(i)*r.Step }
+
+// Others are the other processes that write to a store. A state lags behind their commits.
+type Others interface {
+	// Fresh says whether the state's version of a key is current: no older than the newest version at the time of the
+	// call. With sure set it makes it so, or returns an error. The zero Key means all keys, and the state's revision.
+	Fresh(ctx context.Context, k Key, sure bool) (current bool, err error)
+}
+
 // Store is a State with its Writer.
 type Store struct {
 	*State
 	Writer
+	Others Others // nil: no other process writes, so the state is always current
 }
 
 // Open replays a log and returns its state with the embedded writer. The first revision of a new, empty one is
@@ -54,11 +75,11 @@ func Open(c Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: cannot be opened: %w", err)
 	}
-	state, err := NewState(c, from, c.Log)
+	state, expire, err := newState(c, from, c.Log)
 	if err != nil {
 		return nil, fmt.Errorf("store: cannot be opened: %w", err)
 	}
-	return &Store{State: state, Writer: newSequencer(state)}, nil
+	return &Store{State: state, Writer: newSequencer(state, expire)}, nil
 }
 
 // Live returns the live version of a key, nil if there is none, and whether it is known to be current: no older than
@@ -66,15 +87,18 @@ func Open(c Config) (*Store, error) {
 // caller begins with sure unset; if it would then refuse the request, or write nothing, it reads again with sure set.
 // Before a commit there is no need to: its preconditions are checked against the current version.
 func (s *Store) Live(ctx context.Context, k Key, sure bool) (v *Version, current bool, err error) {
-	// The embedded writer is always current. It is not called: passing a key through an interface costs every read an
-	// allocation.
-	if _, alone := s.Writer.(*sequencer); alone {
-		v, _ = s.Get(k)
-		return v, true, nil
-	}
-	if current, err = s.Fresh(ctx, k.clone(), sure); err != nil {
+	if current, err = s.Fresh(ctx, k, sure); err != nil {
 		return nil, false, err
 	}
 	v, _ = s.Get(k) // after Fresh, so that it is at least as new as Fresh has said
 	return v, current, nil
+}
+
+// Fresh is Others.Fresh, and true without other processes.
+func (s *Store) Fresh(ctx context.Context, k Key, sure bool) (current bool, err error) {
+	if s.Others == nil {
+		return true, nil
+	}
+	// Without the copy every caller's key would be on the heap, as an argument of an interface's method.
+	return s.Others.Fresh(ctx, k.clone(), sure)
 }

@@ -45,8 +45,8 @@ type Compile[T any] func(before T, changes iter.Seq[Change]) T
 // View is a value compiled from a collection. Its methods may be called concurrently.
 //
 // The problem: a request has to see every write that was acknowledged before it arrived, and almost no write changes
-// the collection. The obvious way, to compile when the store changes, either happens on another goroutine, which may be
-// late, or makes each writer wait for all compilations. So the reader checks instead, by comparing one number:
+// the collection. Compiling when the store changes either happens on another goroutine, which may be late, or makes
+// each writer wait for all compilations. So the reader checks instead, by comparing one number:
 //
 //	value(r) = the result of Compile for the collection as of revision r
 //	newest.value = value(newest.revision),  and newest.revision never decreases

@@ -38,11 +38,11 @@ func open(tb testing.TB, c store.Config) *store.Store {
 
 func commit(tb testing.TB, s *store.Store, changes ...store.Change) int64 {
 	tb.Helper()
-	revision, err := s.Commit(context.Background(), nil, changes)
+	revisions, err := s.Commit(context.Background(), nil, changes)
 	if err != nil {
 		tb.Error(err)
 	}
-	return revision
+	return revisions.Of(len(changes) - 1)
 }
 
 func set(name, text string) store.Change {

@@ -19,9 +19,9 @@ import (
 //	bytes ≤ limit, whenever mu is free
 //	entries[i].size = len(the bytes put into the slot first) + entryOverhead (keepRow may replace them)
 //
-// The obvious way, a map from (key, revision, media type) to bytes, costs a lock and a hash per item of every list,
-// and needs its own rule for when to drop a version. Here a look-up is one atomic load, and the
-// garbage collector frees the bytes together with the version; entries hold their versions by weak pointers.
+// Why not a map from (key, revision, media type) to bytes: it costs a lock and a hash per item of every list, and needs
+// its own rule for when to drop a version. Here a look-up is one atomic load, and the garbage collector frees the bytes
+// together with the version; entries hold their versions by weak pointers.
 //
 // Above the limit, random entries are dropped. The oldest would be the wrong ones: while a list that is larger than
 // the limit is read again and again, the oldest entry is always the one that is needed next, and no look-up would

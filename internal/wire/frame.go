@@ -80,17 +80,38 @@ func (f *Frames) Size(e *engine.Event) int {
 	return frameSize + Size(e.Object)
 }
 
-// Append prints an event. The object of a DELETED event shows the revision of the deletion.
+// AppendParts is Append for a long event in parts.
+func (f *Frames) AppendParts(p *Parts, e *engine.Event) (err error) {
+	if e.Type == engine.Bookmark || !Long(e.Object) || f.media.Form != Plain || f.media.Encoding == CBOR {
+		p.Buf, err = f.Append(p.Buf, e)
+		return err
+	}
+	o := sentIn(e)
+	if f.media.Encoding == Protobuf {
+		return f.addMessage(p, o, e)
+	}
+	p.Buf = append(p.Buf, frameHeads[e.Type]...)
+	p.Object(o, f.media.Lean)
+	p.Buf = append(p.Buf, frameTail...)
+	return nil
+}
+
+// sentIn is the object of an event as it is sent: that of a DELETED event shows the revision of the deletion.
+func sentIn(e *engine.Event) *engine.Object {
+	if e.Type != engine.Deleted || e.Object.Revision == e.Revision {
+		return e.Object
+	}
+	last := *e.Object
+	last.Revision = e.Revision
+	return &last
+}
+
+// Append prints an event.
 func (f *Frames) Append(dst []byte, e *engine.Event) ([]byte, error) {
 	if e.Type == engine.Bookmark {
 		return f.AppendBookmark(dst, e.Revision, e.InitialEnd)
 	}
-	o := e.Object
-	if e.Type == engine.Deleted && o.Revision != e.Revision {
-		last := *o
-		last.Revision = e.Revision
-		o = &last
-	}
+	o := sentIn(e)
 	if f.media.Encoding == Protobuf {
 		return f.appendMessage(dst, o, e)
 	}

@@ -146,6 +146,31 @@ func (l *List) Item(dst []byte, o *engine.Object) ([]byte, error) {
 	return AppendItem(dst, o, l.media.Lean), nil
 }
 
+// ItemParts is Item for a long object in parts.
+func (l *List) ItemParts(p *Parts, o *engine.Object) (err error) {
+	// A lean message is in the scratch buffer, which the next item changes.
+	if !Long(o) || l.media.Form != Plain || l.media.Encoding == CBOR || l.media.Encoding == Protobuf && l.media.Lean {
+		p.Buf, err = l.Item(p.Buf, o)
+		return err
+	}
+	if l.media.Encoding == Protobuf {
+		message, err := l.message(o)
+		p.Buf = proto.AppendLength(p.Buf, 2, len(message))
+		p.add(message, l.Cache != nil)
+		return err
+	}
+	if l.items++; l.items > 1 {
+		p.Buf = append(p.Buf, ',')
+	}
+	if l.typed {
+		p.Object(o, l.media.Lean)
+		return nil
+	}
+	p.Buf = append(p.Buf, '{')
+	p.part(o, engine.LayoutOf(o).Item, l.media.Lean)
+	return nil
+}
+
 // Tail prints the part after the items.
 func (l *List) Tail(dst []byte) []byte {
 	if l.media.Encoding == Protobuf {

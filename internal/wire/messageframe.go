@@ -23,6 +23,22 @@ func (f *Frames) appendMessage(dst []byte, o *engine.Object, e *engine.Event) ([
 	return appendWatchEvent(dst, v, e.Type.String(), message), nil
 }
 
+// addMessage is appendMessage in parts, of whole objects.
+func (f *Frames) addMessage(p *Parts, o *engine.Object, e *engine.Event) error {
+	message, err := f.message(o, e)
+	if err != nil {
+		return err
+	}
+	shared := e.Record != nil || o == e.Object // see message
+	if f.media.Lean {
+		message, shared = proto.AppendLean(nil, message), false
+	}
+	p.Buf = appendWatchEventHead(p.Buf, proto.EnvelopeOf(o.Data), e.Type.String(), len(message))
+	p.add(message, shared)
+	p.Buf = append(p.Buf, proto.EnvelopeTail...)
+	return nil
+}
+
 // message is the message of the object of an event: made once for all watchers that share the record. The initial
 // events of a watch have no record; their objects are stored versions, whose messages are cached for all readers.
 func (f *Frames) message(o *engine.Object, e *engine.Event) ([]byte, error) {
@@ -68,11 +84,18 @@ const FrameLength = 4
 // WatchEvent with its type and the object in its envelope. The tags of the event's two fields take one byte each, as
 // does that of the RawExtension around the object.
 func appendWatchEvent(dst []byte, v proto.Envelope, event string, message []byte) []byte {
-	inner := v.Size(len(message))
+	dst = append(appendWatchEventHead(dst, v, event, len(message)), message...)
+	return append(dst, proto.EnvelopeTail...)
+}
+
+// appendWatchEventHead appends the part of a frame before a message of n bytes. The tail of the envelope follows the
+// message.
+func appendWatchEventHead(dst []byte, v proto.Envelope, event string, n int) []byte {
+	inner := v.Size(n)
 	around := proto.FieldSize(inner)
 	dst = binary.BigEndian.AppendUint32(dst, uint32(proto.FieldSize(len(event))+proto.FieldSize(around)))
 	dst = proto.AppendText(dst, 1, event)
 	dst = proto.AppendLength(dst, 2, around)
 	dst = proto.AppendLength(dst, 1, inner)
-	return v.Append(dst, message)
+	return v.AppendHead(dst, n)
 }

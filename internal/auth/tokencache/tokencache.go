@@ -6,15 +6,12 @@
 package tokencache
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
-	"sync"
 	"time"
-)
 
-// DefaultSize is the size of a generation of a [Cache] that does not set one.
-const DefaultSize = 4096
+	"plinth/internal/recent"
+)
 
 // Key is the hash of a token and of the audiences that it was verified for.
 type Key [sha256.Size]byte
@@ -42,22 +39,12 @@ func KeyOf(token string, audiences []string) Key {
 	return Key(h.Sum(nil))
 }
 
-// Cache keeps values by keys. A nil *Cache keeps nothing. It may be used concurrently; Size and Life are set before.
-//
-// Problem: strangers choose the tokens that they send, so the cache must be bounded, and a flood of new tokens must
-// not evict those in use for long. A list in the order of use would need a lock for writing at every lookup.
-//
-// The values are in two generations. A value in the old generation that is used moves to the young one. When the young
-// one is full it becomes the old one, and the previous old one is dropped. A value is dropped only if it was not used
-// while a whole generation filled.
-//
-//	len(young) ≤ Size, len(old) ≤ Size
+// Cache keeps values by keys. A nil *Cache keeps nothing. It may be used concurrently; Life is set before. It is
+// bounded, and forgets values that were not used lately: strangers choose the tokens that they send.
 type Cache[V any] struct {
-	Size int           // 0: DefaultSize
 	Life time.Duration // how long a value is kept; 0: until it is evicted
 
-	mu         sync.RWMutex // guards young and old
-	young, old map[Key]entry[V]
+	values recent.Cache[Key, entry[V]]
 }
 
 type entry[V any] struct {
@@ -71,18 +58,9 @@ func (c *Cache[V]) Get(key Key, now time.Time) (V, bool) {
 	if c == nil {
 		return none, false
 	}
-	c.mu.RLock()
-	e, young := c.young[key]
-	old := false
-	if !young {
-		e, old = c.old[key]
-	}
-	c.mu.RUnlock()
-	switch {
-	case !young && !old, !e.until.IsZero() && !now.Before(e.until):
+	e, ok := c.values.Get(key)
+	if !ok || !e.until.IsZero() && !now.Before(e.until) {
 		return none, false
-	case old:
-		c.set(key, e)
 	}
 	return e.value, true
 }
@@ -96,17 +74,5 @@ func (c *Cache[V]) Set(key Key, value V, now time.Time) {
 	if c.Life > 0 {
 		e.until = now.Add(c.Life)
 	}
-	c.set(key, e)
-}
-
-func (c *Cache[V]) set(key Key, e entry[V]) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.young) >= cmp.Or(c.Size, DefaultSize) {
-		c.old, c.young = c.young, nil
-	}
-	if c.young == nil {
-		c.young = map[Key]entry[V]{}
-	}
-	c.young[key] = e
+	c.values.Set(key, e, 1)
 }

@@ -5,46 +5,39 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"plinth/internal/recent"
 )
 
-// Values in use stay, others are evicted, and there are never more values than two generations hold.
+// Values live as long as they should, and their number is bounded; a nil cache keeps nothing.
 //
 // SPEC: AUTH-1
 func TestCache(t *testing.T) {
 	now := time.Unix(1000, 0)
-	c := Cache[int]{Size: 10, Life: 10 * time.Second}
-	used := KeyOf("used", nil)
-	c.Set(used, -1, now)
-	for i := range 1000 {
-		c.Set(KeyOf(fmt.Sprint(i), nil), i, now)
-		if v, ok := c.Get(used, now); !ok || v != -1 {
-			t.Fatalf("a value in use, after %d others: have %d, %v, want -1", i+1, v, ok)
-		}
-		if n := len(c.young) + len(c.old); n > 20 {
-			t.Fatalf("%d values are kept, want at most 20", n)
-		}
+	c := Cache[int]{Life: 10 * time.Second}
+	key := KeyOf("a", nil)
+	c.Set(key, 1, now)
+	if v, ok := c.Get(key, now.Add(10*time.Second-1)); !ok || v != 1 {
+		t.Errorf("just before the end of its life: have %d, %v, want 1", v, ok)
 	}
-	if _, ok := c.Get(KeyOf("1", nil), now); ok {
-		t.Error("an unused value is still cached after 998 others")
-	}
-	if v, ok := c.Get(KeyOf("999", nil), now.Add(10*time.Second-1)); !ok || v != 999 {
-		t.Errorf("just before the end of its life: have %d, %v, want 999", v, ok)
-	}
-	if _, ok := c.Get(used, now.Add(10*time.Second)); ok {
+	if _, ok := c.Get(key, now.Add(10*time.Second)); ok {
 		t.Error("a value is kept beyond its life")
 	}
 	var none *Cache[int]
-	none.Set(used, 1, now)
-	if _, ok := none.Get(used, now); ok {
+	none.Set(key, 1, now)
+	if _, ok := none.Get(key, now); ok {
 		t.Error("a nil cache keeps a value")
 	}
-	unset := Cache[int]{}
-	for i := range 3 * DefaultSize {
-		unset.Set(KeyOf(fmt.Sprint(i), nil), i, now)
+	forever := Cache[int]{}
+	for i := range 3 * recent.DefaultLimit {
+		forever.Set(KeyOf(fmt.Sprint(i), nil), i, now)
 	}
-	if len(unset.young) > DefaultSize || len(unset.old) != DefaultSize {
-		t.Errorf("without a size: generations of %d and %d values, want at most %d", len(unset.young), len(unset.old),
-			DefaultSize)
+	if n := forever.values.Len(); n > 2*recent.DefaultLimit {
+		t.Errorf("%d values are kept, want at most %d", n, 2*recent.DefaultLimit)
+	}
+	if v, ok := forever.Get(KeyOf(fmt.Sprint(3*recent.DefaultLimit-1), nil), now.Add(1000*time.Hour)); !ok ||
+		v != 3*recent.DefaultLimit-1 {
+		t.Errorf("without a life: %d, %v", v, ok)
 	}
 }
 

@@ -1,5 +1,6 @@
-// Package convert converts objects of the built-in kinds that are served in two API versions from one version to the
-// other: HorizontalPodAutoscaler (autoscaling/v1 and v2) and Event (core/v1 and events.k8s.io/v1).
+// Package convert converts objects of the built-in kinds whose versions have different fields from one version to the
+// other: HorizontalPodAutoscaler (autoscaling/v1 and v2), Event (core/v1 and events.k8s.io/v1) and
+// PodCertificateRequest (certificates.k8s.io/v1 and v1beta1).
 //
 // The functions are pure. They take an object as package schema has decoded it in one version, with defaults, and
 // return it as a decoded object of the other one, in the form that the reference prints after a conversion through its

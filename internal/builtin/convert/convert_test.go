@@ -67,6 +67,27 @@ var cases = []struct {
 		  "series": {"count": 2, "lastObservedTime": null}}`},
 }
 
+// A key that v1 cannot express is lost, and v1beta1 has its fields without a value.
+//
+// SPEC: VAL-4
+func TestConvertCertificateRequests(t *testing.T) {
+	const (
+		v1     = `{"apiVersion": "certificates.k8s.io/v1", "spec": {"podName": "p", "stubPKCS10Request": "eA=="}}`
+		stored = `{"apiVersion": "certificates.k8s.io/v1beta1", "spec": {"podName": "p", "stubPKCS10Request": "eA==",
+			"pkixPublicKey": null, "proofOfPossession": null}}`
+		sent = `{"apiVersion": "certificates.k8s.io/v1beta1", "spec": {"podName": "p", "stubPKCS10Request": "eA==",
+			"pkixPublicKey": "eA==", "proofOfPossession": "eA=="}}`
+	)
+	if got, err := PodCertificateRequestV1ToV1beta1(parse(t, v1)); err != nil || !object.Equal(got, parse(t, stored)) {
+		t.Errorf("%s, %v", object.AppendJSON(nil, got), err)
+	}
+	for _, text := range []string{stored, sent} {
+		if got, err := PodCertificateRequestV1beta1ToV1(parse(t, text)); err != nil || !object.Equal(got, parse(t, v1)) {
+			t.Errorf("%s, %v", object.AppendJSON(nil, got), err)
+		}
+	}
+}
+
 // SPEC: VAL-4
 func TestConvert(t *testing.T) {
 	for _, c := range cases {

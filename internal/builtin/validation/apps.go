@@ -440,7 +440,7 @@ var retentionPolicies = []string{"Retain", "Delete"}
 
 func (f *errorList) statefulStrategy(strategy, was object.Value, p *fielderrors.Place) {
 	rolling := strategy.At("rollingUpdate")
-	recreates := text(was.At("updateStrategy"), "type") == "Recreate"
+	recreates := f.StatefulSetsRecreate || text(was.At("updateStrategy"), "type") == "Recreate"
 	switch kind := text(strategy, "type"); {
 	case kind == "OnDelete", kind == "Recreate" && recreates:
 		if !rolling.IsNull() {
@@ -529,7 +529,7 @@ func statefulSetUpdate(f *errorList, obj, old object.Value) {
 	spec, was := obj.At("spec"), old.At("spec")
 	before := len(f.List)
 	if f.statefulSet(spec, was, true); len(f.List) > before {
-		var broken errorList // a template that was invalid before may stay so
+		broken := errorList{Options: f.Options} // a template that was invalid before may stay so
 		if broken.statefulSet(was, was, true); len(broken.List) > 0 {
 			f.List = f.List[:before]
 			f.statefulSet(spec, was, false)

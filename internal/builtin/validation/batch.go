@@ -355,33 +355,48 @@ func (f *errorList) completionsChange(spec, was object.Value, p *fielderrors.Pla
 	}
 }
 
-// jobTemplateChange allows changes of the template only in the fields for scheduling and resources of its pods, and
-// only while the Job is suspended and has no pods.
+// jobTemplateChange allows changes of the template only while the Job is suspended: of the fields for scheduling and of
+// the resources of its pods, if it has no pods and has not started or is known to be suspended. With resources, only
+// the spec of the pods is compared, as in the reference.
 func (f *errorList) jobTemplateChange(job, old object.Value, p *fielderrors.Place) {
 	now, was := job.At("spec", "template"), old.At("spec", "template")
+	status := old.At("status")
 	suspended := truth(old.At("spec"), "suspend")
-	idle := number(old.At("status"), "active") == 0 &&
-		(!has(old.At("status"), "startTime") || isCondition(old.At("status", "conditions"), "Suspended", "True"))
-	if !suspended || !idle {
-		if !same(now, was) {
+	fresh := suspended && !has(status, "startTime")
+	idle := suspended && number(status, "active") == 0 &&
+		(fresh || isCondition(status.At("conditions"), "Suspended", "True"))
+	next, before := now, was
+	if fresh && f.FixedJobScheduling || idle && !f.FixedJobScheduling {
+		next, before = withoutScheduling(next), withoutScheduling(before)
+	}
+	if !idle || f.FixedJobResources {
+		if !same(next, before) {
 			f.Invalid(p.To("template"), fielderrors.Show(now), fielderrors.Immutable)
 		}
 		return
 	}
-	if pod := now.At("spec"); !same(withoutScheduling(pod), withoutScheduling(was.At("spec"))) {
-		f.Invalid(p.To("template.spec"), fielderrors.Show(pod), fielderrors.Immutable)
+	if !same(withoutResources(next.At("spec")), withoutResources(before.At("spec"))) {
+		f.Invalid(p.To("template.spec"), fielderrors.Show(now.At("spec")), fielderrors.Immutable)
 	}
 }
 
-// withoutScheduling is a pod's spec without the fields that may change while its Job is suspended. An affinity that is
-// empty without the node affinity equals an absent one.
-func withoutScheduling(pod object.Value) object.Value {
-	for _, key := range [...]string{"nodeSelector", "tolerations", "schedulingGates"} {
-		pod = pod.Without(key)
+// withoutScheduling is a template without the fields that concern scheduling. An affinity that is empty without the
+// node affinity equals an absent one.
+func withoutScheduling(template object.Value) object.Value {
+	for _, path := range [...][]string{
+		{"metadata", "labels"}, {"metadata", "annotations"},
+		{"spec", "nodeSelector"}, {"spec", "tolerations"}, {"spec", "schedulingGates"}, {"spec", "affinity", "nodeAffinity"},
+	} {
+		template = template.WithoutAt(path...)
 	}
-	if pod = pod.WithoutAt("affinity", "nodeAffinity"); length(pod, "affinity") == 0 {
-		pod = pod.Without("affinity")
+	if length(template.At("spec"), "affinity") == 0 {
+		template = template.WithoutAt("spec", "affinity")
 	}
+	return template
+}
+
+// withoutResources is a pod's spec without the resources of its containers.
+func withoutResources(pod object.Value) object.Value {
 	for _, kind := range containerLists[:2] {
 		var containers []object.Value
 		for _, container := range pod.At(kind).Items() {

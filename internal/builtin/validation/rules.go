@@ -139,6 +139,14 @@ type Options struct {
 	// SloppyAddresses accepts addresses and ranges that only some programs can parse: 010.0.0.1, and 10.0.0.1/24 for a
 	// range (gate StrictIPCIDRValidation, turned off).
 	SloppyAddresses bool
+	// FixedJobResources refuses changes of the resources of a suspended Job's pods (gate
+	// MutablePodResourcesForSuspendedJobs, turned off).
+	FixedJobResources bool
+	// FixedJobScheduling refuses changes of the scheduling of a suspended Job that has run before (gate
+	// MutableSchedulingDirectivesForSuspendedJobs, turned off).
+	FixedJobScheduling bool
+	// StatefulSetsRecreate accepts the update strategy Recreate (gate StatefulSetRecreateStrategy).
+	StatefulSetsRecreate bool
 	// Now is the clock with which the beginning of a pod certificate is compared when it is issued. Nil accepts any
 	// time.
 	Now func() time.Time

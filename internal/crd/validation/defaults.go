@@ -52,7 +52,7 @@ func (c *checker) defaults(openAPI object.Value, p *fielderrors.Place) bool {
 
 // node validates the defaults of a node and below it.
 func (w *defaultsWalk) node(openAPI object.Value, t *schema.Type, p *fielderrors.Place, s enclosing) {
-	if t == nil || w.budget < 0 {
+	if t == nil || w.budget < 0 || w.full() {
 		return
 	}
 	n := read(openAPI)
@@ -96,7 +96,7 @@ func (w *defaultsWalk) one(n *node, t *schema.Type, p *fielderrors.Place, s encl
 		v, errs = decoded, wrong
 	}
 	if len(errs) == 0 {
-		errs = t.CheckDefault(v, path)
+		errs = t.CheckDefault(v, path, w.Stop)
 	}
 	if len(errs) == 0 && w.CheckDefaultRules != nil {
 		errs, w.budget = w.CheckDefaultRules(t, path, v, w.budget)

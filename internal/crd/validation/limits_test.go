@@ -1,6 +1,8 @@
 package validation_test
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -85,6 +87,38 @@ func TestBudgetOfDefaults(t *testing.T) {
 	}
 	if errs := validation.Validate(crd, o); len(errs) > 0 || len(budgets) != 2 || budgets[0] != 1 || budgets[1] != 0 {
 		t.Errorf("%v; called with %v", errs, budgets)
+	}
+}
+
+// Validation ends when it is told to, before it has seen all defaults.
+//
+// SPEC: WRITE-7
+func TestValidationOfDefinitionsStops(t *testing.T) {
+	const fields = 1000
+	var properties []string
+	for i := range fields {
+		properties = append(properties, fmt.Sprintf(`"f%d":{"type":"string","default":""}`, i))
+	}
+	crd := definition(t, `{"type":"object","properties":{`+strings.Join(properties, ",")+`}}`, "v1")
+	ran := 0
+	o := options
+	o.RuleBudget = 1
+	o.CheckDefaultRules = func(*schema.Type, *field.Path, object.Value, int64) (field.ErrorList, int64) {
+		ran++
+		return nil, 1
+	}
+	if errs := validation.Validate(crd, o); len(errs) > 0 || ran != fields {
+		t.Fatalf("%v; %d of %d defaults were checked", errs, ran, fields)
+	}
+	ran = 0
+	o.Stop = func() error {
+		if ran < 5 {
+			return nil
+		}
+		return errors.New("too late")
+	}
+	if validation.Validate(crd, o); ran != 5 {
+		t.Errorf("%d defaults were checked, want 5", ran)
 	}
 }
 

@@ -23,6 +23,9 @@ type Options struct {
 	CheckDefaultRules func(t *schema.Type, path *field.Path, v object.Value, budget int64) (field.ErrorList, int64)
 	// RuleBudget is the budget for all defaults of a schema.
 	RuleBudget int64
+	// Stop is asked now and then; if it returns an error, validation ends, and its errors mean nothing, as in
+	// schema.Type.Validate. Nil: validation runs to its end.
+	Stop func() error
 }
 
 // RuleOptions are the options for the CEL rules of one schema.
@@ -35,6 +38,9 @@ type RuleOptions struct {
 	// Stored says whether the old object has this expression anywhere: as a messageExpression if message is set, else
 	// as a rule. Nil: it has no expressions.
 	Stored func(expression string, message bool) bool
+	// Stop is asked before each rule: to compile one takes as long as to validate an object. If it returns an error,
+	// the check ends, and its errors mean nothing. Nil: it runs to its end.
+	Stop func() error
 }
 
 // errNoType is the reference's error for all rules of a schema whose root has rules but no type, only
@@ -60,7 +66,7 @@ func (c *checker) celRules(openAPI object.Value, version string, p *fielderrors.
 		c.List = append(c.List, field.InternalError(path, err))
 		return
 	}
-	o := RuleOptions{Unchanged: c.unchangedSchemas[version], Stored: c.storedExpressions,
+	o := RuleOptions{Unchanged: c.unchangedSchemas[version], Stored: c.storedExpressions, Stop: c.Stop,
 		Skip: func(path string) bool { return w.broken[path] }}
 	c.List = append(c.List, c.CheckRules(t, path, o)...)
 }

@@ -17,7 +17,7 @@ func (c *checker) ratchetingOf(was *definition, old object.Value) ratcheting {
 	reviews := was.spec.At("conversion", "webhook", "conversionReviewVersions")
 	established := isEstablished(old)
 	e := ratcheting{
-		badCABundle:      !established || badCABundle(was.spec.At("conversion", "webhook", "clientConfig")) != nil,
+		badCABundle:      !established || BadCABundle(was.spec.At("conversion", "webhook", "clientConfig")) != nil,
 		unknownReviews:   reviews.Len() > 0 && !understands(reviews),
 		changedNames:     !established,
 		missingSchemas:   !was.allHaveSchemas(),
@@ -92,8 +92,8 @@ func isEstablished(crd object.Value) bool {
 	return false
 }
 
-// badCABundle is the error in the certificates of a client configuration; nil if it has no certificates.
-func badCABundle(client object.Value) error {
+// BadCABundle is the error in the certificates of a client configuration; nil if it has no certificates.
+func BadCABundle(client object.Value) error {
 	text := client.At("caBundle").Str()
 	bundle, err := base64.StdEncoding.DecodeString(text)
 	if text == "" || err != nil { // decoding has checked that it is base64

@@ -26,8 +26,12 @@ type checker struct {
 // path is as long as its node is deep, so the text would otherwise grow with the square of the schema's size.
 const maxErrorText = 1 << 20
 
-// full says that the text has reached the limit, and that a walk may end. The definition is refused anyway.
+// full says that a walk may end: the text has reached the limit, and the definition is refused anyway, or validation is
+// to stop.
 func (c *checker) full() bool {
+	if c.Stop != nil && c.Stop() != nil {
+		return true
+	}
 	for ; c.counted < len(c.List); c.counted++ {
 		c.errorText += len(c.List[c.counted].Field) + len(c.List[c.counted].Detail)
 	}
@@ -186,7 +190,7 @@ func (c *checker) conversion() {
 		c.Required(at, "required when strategy is set to Webhook")
 	} else {
 		webhook.CheckClient(&c.Errors, client, at)
-		if err := badCABundle(client); err != nil && !c.badCABundle {
+		if err := BadCABundle(client); err != nil && !c.badCABundle {
 			c.Invalid(at.To("caBundle"), fielderrors.Show(client.At("caBundle")), err.Error())
 		}
 	}

@@ -17,9 +17,9 @@
 //
 // The problem is to distinguish two cases in which a frame does not read back: the unfinished end of a write that was
 // never acknowledged, which has to be dropped silently, and damage to acknowledged commits, which must never be
-// dropped. The obvious way, to read the log up to the first bad frame, drops acknowledged commits after a flipped bit.
-// A checksum only shows that a frame is bad, not which of the two cases it is. So the log keeps evidence of what was
-// synced, the manifest and the synced offsets, and recoverLast evaluates it.
+// dropped. Reading the log up to the first bad frame drops acknowledged commits after a flipped bit. A checksum only
+// shows that a frame is bad, not which of the two cases it is. So the log keeps evidence of what was synced, the
+// manifest and the synced offsets, and recoverLast evaluates it.
 //
 // Frames are records of Pebble's log format, and files are accessed through Pebble's vfs, so that tests run on file
 // systems that lose and refuse writes. docs/formats.md specifies the format, docs/decisions/0001-embedded-log.md has
@@ -28,7 +28,6 @@
 // A directory, after a while:
 //
 //	FORMAT                       plinth data 2
-//	LOCK                         locked as long as a process has it open; empty
 //	MANIFEST                     the newest files, and up to where they are synced
 //	00000000000000012000.base    the checkpoint of revision 12000
 //	00000000000000009120.log     segments: revisions 9121 to 11480, kept as history,
@@ -39,7 +38,9 @@
 // read them back after a crash; Compact and writeCheckpoint remove old commits.
 //
 // Caveats. One process at a time can open a directory. After a failed write or sync the log accepts no more commits
-// until it is opened again, because the content of the disk is unknown until it is read. A file system that
+// until it is opened again, because the content of the disk is unknown until it is read; only when the disk is full, it
+// goes on in a new segment as soon as there is room. The directory must be left alone while it is open: an Append that
+// finds its segment removed, renamed or replaced fails, and is the last one. A file system that
 // acknowledges a sync and does not write loses commits like those of every database on it; the manifest and the offsets
 // then reveal the loss in most cases, but cannot undo it.
 package filelog
@@ -48,11 +49,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"sync"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"plinth/internal/durable"
 	"plinth/internal/invariants"
 	"plinth/internal/store"
 )
@@ -93,9 +97,9 @@ type Log struct {
 	lock         io.Closer
 
 	appending sync.Mutex // guards the following
-	active    *writer
-	buffer    []byte // scratch buffer, for the payload of a commit
-	failed    error  // why no more commits are accepted; nil: they are
+	active    *writer    // of the last segment; nil: the next Append begins another one (abandon)
+	buffer    []byte     // scratch buffer, for the payload of a commit
+	failed    error      // why no more commits are accepted; nil: they are
 
 	manifest *manifest // has a separate lock
 
@@ -155,7 +159,7 @@ var ErrLocked = errors.New("in use")
 // All acknowledged commits are in the log, or Open returns an error that names the damaged file.
 func Open(dir string, o Options) (*Log, error) {
 	if o.FS == nil {
-		o.FS = privateFS{vfs.Default}
+		o.FS = diskFS{durable.FS}
 	}
 	if o.NoSync {
 		o.FS = noSyncFS{o.FS}
@@ -176,21 +180,27 @@ func Open(dir string, o Options) (*Log, error) {
 
 // Append makes commits durable. It implements store.Log.
 //
-// The first failure is final. After a failed sync Linux marks the pages as clean although they are not on the disk, so
-// a second sync would succeed and prove nothing; and after a failed write the file may end in half a frame. Continuing
-// in another segment would leave a gap in the revisions. So every later Append returns the same error, and the next
-// Open reads the content of the disk.
+// A failure is final, unless the disk was full (abandon). After a failed sync Linux marks the pages as clean although
+// they are not on the disk, so a second sync would succeed and prove nothing; and after a failed write the file may end
+// in half a frame. So every later Append returns the same error, and the next Open reads the content of the disk.
 func (l *Log) Append(commits []*store.Commit) error {
 	l.appending.Lock()
 	defer l.appending.Unlock()
 	if l.failed != nil {
 		return l.failed
 	}
-	if err := l.append(commits); err != nil {
-		l.failed = fmt.Errorf("data directory %s: %w", l.dir, err)
+	l.failed = errPanicked // what remains if append does not return
+	err := l.append(commits)
+	if err != nil {
+		err = fmt.Errorf("data directory %s: %w", l.dir, err)
 	}
-	return l.failed
+	if l.failed = err; errors.Is(err, store.ErrNoRoom) {
+		l.failed = nil
+	}
+	return err
 }
+
+var errPanicked = errors.New("an append to the log has panicked")
 
 // append writes all commits, then syncs once, and only then makes them readable and writes the manifest:
 //
@@ -204,12 +214,31 @@ func (l *Log) Append(commits []*store.Commit) error {
 // frames that read back.
 func (l *Log) append(commits []*store.Commit) error {
 	w := l.active
-	if w.size() >= l.segmentBytes {
+	if w == nil || w.size() >= l.segmentBytes {
 		var err error
 		if w, err = l.roll(); err != nil {
 			return err
 		}
 	}
+	if err := l.write(w, commits); err != nil {
+		return l.abandon(w, err)
+	}
+	if err := l.inPlace(w); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	w.segment.end = w.written
+	w.segment.size = w.synced
+	w.publishIndex()
+	if invariants.Enabled {
+		l.check()
+	}
+	l.mu.Unlock()
+	return l.manifest.writeUnsynced(func(e *entry) { e.end = w.written })
+}
+
+// write writes commits to a segment, and syncs it.
+func (l *Log) write(w *writer, commits []*store.Commit) error {
 	for _, c := range commits {
 		if c.First() != w.written+1 {
 			return fmt.Errorf("commit %d does not follow %d", c.First(), w.written)
@@ -225,35 +254,84 @@ func (l *Log) append(commits []*store.Commit) error {
 			l.buffer = nil // do not keep the memory of one huge object
 		}
 	}
-	if err := w.sync(); err != nil {
+	return w.sync()
+}
+
+// abandon ends the active segment after a failed write or sync, if the reason is that the disk is full; any other
+// failure is final.
+//
+// The problem: a full disk is not a broken one. Somebody makes room, and the log should go on by itself. But what the
+// segment has after its synced offset is unknown: whole frames of commits that were refused, half a frame, or pages
+// that a failed sync has marked as clean. To write on after it, to overwrite it, or to sync that file again proves
+// nothing about its content. So nothing is: the file is closed as it is, and the next Append begins another segment,
+// after the last synced commit of this one (roll).
+//
+//	commits of a segment = those up to its end; end = newest synced commit, and the next segment begins after it
+//
+// What follows end in the abandoned file is ignored as soon as the next segment exists (readers stop at end, chain
+// takes it from the next segment), and its revisions are given out again. If the process ends before that, recoverLast
+// finds the file as a crash leaves it, and keeps or drops frames that were not acknowledged.
+func (l *Log) abandon(w *writer, err error) error {
+	if !isFull(err) {
 		return err
 	}
-	l.mu.Lock()
-	w.segment.end = w.written
-	w.segment.size = w.synced
-	w.publishIndex()
-	if invariants.Enabled {
-		l.check()
+	l.active = nil
+	w.file.Close() //nolint:errcheck // nothing depends on what is after its synced offset
+	return fmt.Errorf("%w: %w", store.ErrNoRoom, err)
+}
+
+// isFull says whether an operation failed because the disk, or the quota of its user, is full.
+func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
+// inPlace fails if the file of a segment is not the one that has its name. A file that was removed, or that is in a
+// directory that was renamed, can be written and synced like every other; the commits would be gone at the next Open,
+// which would find an empty log, or another one, without a word. It is checked after the sync and before the commits
+// are acknowledged, by one look-up of the path.
+func (l *Log) inPlace(w *writer) error {
+	info, err := l.fs.Stat(w.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &MissingError{File: w.path, Reason: "it was removed, or renamed, while commits were written to it"}
+	case err != nil:
+		return err
+	case !sameFile(w.info, info):
+		return &MissingError{File: w.path, Reason: "another file has its name, while commits were written to it"}
 	}
-	l.mu.Unlock()
-	return l.manifest.writeUnsynced(func(e *entry) { e.end = w.written })
+	return nil
 }
 
 // roll begins the next segment. The manifest names it, synced, before it gets a commit: otherwise its loss could not be
 // noticed, as segments only name the one before them. A crash before that leaves an empty segment, which chain accepts
-// and recoverLast continues.
+// and recoverLast continues. A segment without commits is replaced, since the next one has the same name.
 func (l *Log) roll() (*writer, error) {
-	old := l.active
-	w, err := l.create(&segment{after: old.segment.end, previous: old.segment.after, end: old.segment.end}, nil)
+	l.mu.Lock()
+	last := l.segments[len(l.segments)-1]
+	l.mu.Unlock()
+	s := &segment{after: last.end, previous: last.after, end: last.end}
+	if last.end == last.after {
+		s.previous = last.previous
+	}
+	w, err := l.create(s, nil)
+	if isFull(err) {
+		return nil, fmt.Errorf("%w: %w", store.ErrNoRoom, err)
+	}
 	if err != nil {
 		return nil, err
 	}
+	old := l.active
 	l.active = w
 	l.mu.Lock()
-	l.segments = append(l.segments, w.segment)
+	if n := len(l.segments) - 1; s.after == last.after {
+		l.segments[n] = s
+	} else {
+		l.segments = append(l.segments, s)
+	}
 	l.mu.Unlock()
-	if err := l.manifest.writeSynced(func(e *entry) { e.newest = w.segment.after }); err != nil {
+	if err := l.manifest.writeSynced(func(e *entry) { e.newest = s.after }); err != nil {
 		return nil, err
+	}
+	if old == nil {
+		return w, nil
 	}
 	return w, old.file.Close() // all of it is synced
 }
@@ -347,7 +425,7 @@ func (l *Log) Compact(horizon int64, c *store.Checkpoint) error {
 func (l *Log) Close() error {
 	l.appending.Lock()
 	defer l.appending.Unlock()
-	if l.active == nil {
+	if l.lock == nil {
 		return nil
 	}
 	var err error
@@ -370,19 +448,10 @@ func (l *Log) closeFiles() error {
 	}
 	if l.lock != nil {
 		err = errors.Join(err, l.lock.Close())
+		l.lock = nil
 	}
 	return err
 }
 
 // path is the path of a file in the directory.
 func (l *Log) path(name string) string { return l.fs.PathJoin(l.dir, name) }
-
-// syncDir makes names that were created, renamed or removed in a directory durable. A sync of a file does not sync its
-// name: after a loss of power the file could exist without a name.
-func (l *Log) syncDir(dir string) error {
-	d, err := l.fs.OpenDir(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}

@@ -17,7 +17,6 @@ import (
 const (
 	frameSegment    = 1 // the header of a segment
 	frameCommit     = 2
-	frameSynced     = 3 // only a synced offset; no longer written
 	frameCheckpoint = 4 // the header of a checkpoint
 	framePart       = 5 // a part of a checkpoint
 	frameEnd        = 6 // the end of a checkpoint; its synced offset is the number of parts before it
@@ -56,6 +55,8 @@ var zeros [64 << 10]byte
 // before. From it recoverLast concludes that everything before that offset was synced, and may have been acknowledged.
 type writer struct {
 	segment *segment // nil for a checkpoint
+	path    string
+	info    vfs.FileInfo // of the file, to recognize it (inPlace)
 	file    vfs.File
 	records *record.Writer
 	step    int64 // how many bytes to preallocate at once
@@ -149,9 +150,9 @@ func (w *writer) publishIndex() { w.segment.index = w.index }
 // If commits 41 to 90 are in the first 64 KiB, and 91 to 120 begin in the second, the index is [41, 91]. A reader of
 // the commits after 100 starts at 64 KiB and skips 91 to 100.
 //
-// The obvious index, one entry for each commit, would cost memory for the whole window. This one has 128 entries for a
-// segment of 8 MiB, and a reader skips at most 64 KiB before its first commit. Entries are only added, so readers share
-// them with the writer: an append to the writer's slice does not change the entries within their length.
+// An index with an entry for each commit would cost memory for the whole window. This one has 128 entries for a segment
+// of 8 MiB, and a reader skips at most 64 KiB before its first commit. Entries are only added, so readers share them
+// with the writer: an append to the writer's slice does not change the entries within their length.
 type sparseIndex []int64
 
 const indexStep = 64 << 10 // a multiple of blockSize
@@ -307,7 +308,7 @@ func syncedBeyond(f io.ReaderAt, offset int64) (bool, error) {
 			}
 			length := int(binary.LittleEndian.Uint16(b[i+4:]))
 			end := i + chunkHeader + length
-			if length < frameHeader || end > n || b[i+chunkHeader] > frameSynced {
+			if length < frameHeader || end > n || b[i+chunkHeader] > frameCommit {
 				continue
 			}
 			if int64(binary.LittleEndian.Uint64(b[i+chunkHeader+1:])) <= offset {

@@ -48,13 +48,13 @@ func child(dir string) {
 				k := store.Key{Resource: "/pods", Name: fmt.Sprintf("%d/%d-%d", w, s.Revision(), i)}
 				last := store.Key{Resource: "/nodes", Name: fmt.Sprint(w)}
 				data := []byte(k.Name + strings.Repeat(" and so on", i%200))
-				revision, err := s.Commit(context.Background(), []store.Precondition{{Key: k}},
+				revisions, err := s.Commit(context.Background(), []store.Precondition{{Key: k}},
 					[]store.Change{{Key: k, Data: data}, {Key: last, Data: []byte(k.Name)}})
 				if err != nil {
 					fmt.Println("error", err)
 					os.Exit(1)
 				}
-				os.Stdout.WriteString(fmt.Sprintln("ack", revision, k.Name, len(data)))
+				os.Stdout.WriteString(fmt.Sprintln("ack", revisions.Of(1), k.Name, len(data)))
 			}
 		}()
 	}

@@ -30,12 +30,12 @@ import (
 // So a log that ends before the entry has lost commits. The entry may be older than the log: the commits after it are
 // found by the frames, and the segments after it by their names.
 //
-// The obvious ways to write it fail. An entry is due after the sync of every batch of commits, and a separate sync for
-// it would halve the throughput. A file that is replaced by renaming has to be synced first, or a loss of power leaves
-// it empty. So entries are overwritten in place, in one of three slots that are a page apart: synced entries in slots 0
-// and 1 in turn, unsynced ones in slot 2. A loss of power may tear slot 2, and that one of the others which was being
-// written; the third is whole. The entry with the highest sequence number and a correct checksum counts. When only the
-// process is killed, no entry is lost: the operating system has them.
+// How it is written: an entry is due after the sync of every batch of commits, and a separate sync for it would halve
+// the throughput. A file that is replaced by renaming has to be synced first, or a loss of power leaves it empty. So
+// entries are overwritten in place, in one of three slots that are a page apart: synced entries in slots 0 and 1 in
+// turn, unsynced ones in slot 2. A loss of power may tear slot 2, and that one of the others which was being written;
+// the third is whole. The entry with the highest sequence number and a correct checksum counts. When only the process
+// is killed, no entry is lost: the operating system has them.
 //
 // Example: commits up to 100 were synced, and slot 2 has end = 100. The disk then loses the last frames of the segment,
 // commits 99 and 100. Every remaining frame reads back, but the log ends with 98 < 100: Open reports damage. If slot 2

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -251,37 +249,6 @@ func TestManifestTorn(t *testing.T) {
 	}
 }
 
-// TestNoManifest opens a directory of the format without manifests. From then on it has one.
-//
-// SPEC: STORE-1
-func TestNoManifest(t *testing.T) {
-	im, m := filled(t, 90)
-	im["FORMAT"] = []byte("plinth data 1\n")
-	newest := slices.Max(im.files(".log"))
-	for name, old := range map[string]image{
-		"none": im.without(func(name string) bool { return name == "MANIFEST" }),
-		"stale": func() image {
-			i := im.without(func(string) bool { return false })
-			i["MANIFEST"] = []byte("?")
-			return i
-		}(),
-	} {
-		fs := old.mount(t, "", nil)
-		if !intact(t, fs, m, 91, "") {
-			t.Fatalf("%s: the old directory is not intact", name)
-		}
-		upgraded := readImage(t, fs)
-		if string(upgraded["FORMAT"]) != "plinth data 2\n" || len(upgraded["MANIFEST"]) == 0 {
-			t.Fatalf("%s: after the upgrade the directory has %q", name, upgraded.files(""))
-		}
-		newest = slices.Max(upgraded.files(".log"))
-		lost := upgraded.without(func(name string) bool { return name == newest })
-		if intact(t, lost.mount(t, "", nil), m, 91, newest+" is missing") {
-			t.Errorf("%s: after the upgrade no error names a missing segment", name)
-		}
-	}
-}
-
 // TestTornWriteIsSaid: an unfinished last write is dropped, and a warning names its file and offset.
 //
 // SPEC: STORE-1
@@ -318,28 +285,4 @@ func TestTornWriteIsSaid(t *testing.T) {
 			t.Errorf("%s: the logged messages are %q", c.what, logged)
 		}
 	}
-}
-
-// TestUpgradeOnDisk does the same as TestNoManifest with the operating system's files, and checks their modes.
-func TestUpgradeOnDisk(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "data")
-	for range 2 {
-		s, err := openDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(os.WriteFile(dir+"/FORMAT", []byte("plinth data 1\n"), 0o600),
-			os.Remove(dir+"/MANIFEST")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s, err := openDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Close()
-	modes(t, dir)
 }

@@ -66,15 +66,15 @@ func randomChanges(rng *rand.Rand, writer int) []store.Change {
 // write commits random changes and records the result.
 func (m *model) write(s *store.Store, rng *rand.Rand, writer int) (int64, error) {
 	changes := randomChanges(rng, writer)
-	revision, err := s.Commit(context.Background(), nil, changes)
+	revisions, err := s.Commit(context.Background(), nil, changes)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {
 		m.unknown = append(m.unknown, changes)
 		return 0, err
 	}
-	m.put(revision-int64(len(changes))+1, changes)
-	return revision, nil
+	m.put(revisions.First, changes)
+	return revisions.Of(len(changes) - 1), nil
 }
 
 // put records a commit with the revisions from first on.

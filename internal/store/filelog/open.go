@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"plinth/internal/durable"
 	"plinth/internal/invariants"
 	"plinth/internal/store"
 )
@@ -22,14 +22,13 @@ import (
 // The versions of the format, which docs/formats.md specifies.
 const (
 	formatVersion     = 2 // of the directory, in its file FORMAT
-	formatNoManifest  = 1 // the version without MANIFEST; Open upgrades it to formatVersion
 	fileFormatVersion = 1 // in the headers of files
 )
 
 const (
 	formatName  = "FORMAT"
 	formatMagic = "plinth data "
-	lockName    = "LOCK"
+	lockName    = "LOCK" // diskFS makes no such file: it locks the directory
 	tmpSuffix   = ".tmp"
 )
 
@@ -60,6 +59,7 @@ func parseName(name string) (revision int64, kind string, ok bool) {
 //	crash during            leaves                                                     open
 //	the first open          no FORMAT, and no data, or a MANIFEST without files        begins again (beginDirectory)
 //	Append, before sync     frames that were not acknowledged, whole or torn           keeps or drops them (recoverLast)
+//	Append, no room         a segment that ends with such frames                       the same
 //	Append, after sync      a manifest that is behind the frames                       reads the frames
 //	roll                    a new segment without a commit; or its .tmp file           continues it; or removes it
 //	Compact, checkpoint     a .tmp file                                                removes it
@@ -79,8 +79,7 @@ func parseName(name string) (revision int64, kind string, ok bool) {
 // A directory whose files do not fit together is never repaired: the error names the file, and no file is written or
 // removed, so that an operator who has a copy of the file can put it back.
 func (l *Log) open() error {
-	// The lock file is in the directory, so that has to exist first.
-	if err := l.makeDir(); err != nil {
+	if err := durable.MkdirAll(l.fs, l.dir); err != nil {
 		return err
 	}
 	lock, err := l.fs.Lock(l.path(lockName))
@@ -98,18 +97,13 @@ func (l *Log) open() error {
 	if err != nil {
 		return err
 	}
-	switch version {
-	case formatVersion:
-		if err := l.openManifest(); err != nil {
-			return err
-		}
-	case formatNoManifest:
-		// An older directory: the first manifest is made from the files in it, so it cannot show that one is missing.
-		l.manifest = &manifest{} // empty until upgrade
-	default:
-		if err := l.beginDirectory(len(segments)+len(checkpoints) > 0); err != nil {
-			return err
-		}
+	if version == formatVersion {
+		err = l.openManifest()
+	} else {
+		err = l.beginDirectory(len(segments)+len(checkpoints) > 0)
+	}
+	if err != nil {
+		return err
 	}
 	// known is the content of the log according to the manifest; the files have to reach as far.
 	known := l.manifest.entry
@@ -126,12 +120,6 @@ func (l *Log) open() error {
 	if err != nil {
 		return err
 	}
-	// Only now is the content of the first manifest of such a directory known.
-	if version == formatNoManifest {
-		if err := l.upgrade(); err != nil {
-			return err
-		}
-	}
 	if invariants.Enabled {
 		l.check()
 	}
@@ -142,23 +130,17 @@ func (l *Log) open() error {
 	return l.removeStale(segments, checkpoints, unfinished)
 }
 
-// lockError distinguishes a directory that another process has open from one that cannot be locked at all: because it
-// is read-only, full, or on a file system without locks. The vfs has no error values for that. If the lock is held, it
-// returns the bare error number of fcntl, or, if the holder is this process, an error without a number.
+// lockError distinguishes a directory that is open already from one that cannot be locked at all, because it cannot be
+// opened or is on a file system without locks. The vfs has no error values for that.
 func lockError(err error) error {
-	var file *fs.PathError
-	var number syscall.Errno
 	switch {
-	// The lock file could not be created, and the error has the reason.
-	case errors.As(err, &file):
+	// It could not be opened, and the error has the reason.
+	case errors.As(err, new(*fs.PathError)):
 		return err
-	case !errors.As(err, &number):
-		return fmt.Errorf("%w by this process: %w", ErrLocked, err)
-	// POSIX allows both numbers for a lock that another process holds.
-	case number == syscall.EAGAIN || number == syscall.EACCES:
-		return fmt.Errorf("%w by another process", ErrLocked)
+	case errors.Is(err, syscall.EAGAIN):
+		return fmt.Errorf("%w by another process, or by this one", ErrLocked)
 	}
-	return fmt.Errorf("%s cannot be locked: %w", lockName, err)
+	return fmt.Errorf("it cannot be locked: %w", err)
 }
 
 // beginDirectory makes a log of a directory without FORMAT. The manifest is written first: FORMAT promises that there
@@ -203,49 +185,10 @@ func (l *Log) beginFirst(known entry) error {
 	return l.begin(&segment{after: firstRevision, previous: -1, end: firstRevision}, nil)
 }
 
-// upgrade gives a directory of formatNoManifest a manifest of the files in it, and then the FORMAT that requires one.
-// In this order a crash between the two leaves a directory of the old format, which is upgraded by the next Open.
-func (l *Log) upgrade() error {
-	var e entry
-	l.describe(&e)
-	if err := l.createManifest(e); err != nil {
-		return err
-	}
-	if err := l.writeFormat(); err != nil {
-		return err
-	}
-	l.logger.Info("the data directory has been brought to a newer format", "directory", l.dir, "format", formatVersion)
-	return l.openManifest()
-}
-
 // describe sets an entry to the files of the log. The caller has exclusive access.
 func (l *Log) describe(e *entry) {
 	last := l.segments[len(l.segments)-1]
 	e.checkpoint, e.oldest, e.newest, e.end = l.checkpoint, l.segments[0].after, last.after, last.end
-}
-
-// makeDir creates the directory if it does not exist, durably: each name that is created is an entry of its parent
-// directory, and those are synced, too. Otherwise a loss of power could take away the whole directory after commits
-// in it were acknowledged.
-func (l *Log) makeDir() error {
-	var made []string
-	for dir := l.dir; ; dir = l.fs.PathDir(dir) {
-		// The loop ends at the first directory that exists, or at the root.
-		if _, err := l.fs.Stat(dir); err == nil || !errors.Is(err, fs.ErrNotExist) || dir == l.fs.PathDir(dir) {
-			break
-		}
-
-		made = append(made, dir)
-	}
-	if err := l.fs.MkdirAll(l.dir, 0o700); err != nil {
-		return err
-	}
-	for _, dir := range made {
-		if err := l.syncDir(l.fs.PathDir(dir)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // readFormat returns the version in FORMAT, 0 without such a file, and an error for an unknown version: an older
@@ -272,9 +215,8 @@ func (l *Log) readFormat() (int, error) {
 		return 0, &DamageError{File: l.path(formatName), Reason: fmt.Sprintf("it should say %q and a number",
 			formatMagic)}
 	}
-	if version < formatNoManifest || version > formatVersion {
-		return 0, fmt.Errorf("its file FORMAT says format %d; this version reads formats %d to %d",
-			version, formatNoManifest, formatVersion)
+	if version != formatVersion {
+		return 0, fmt.Errorf("its file FORMAT says format %d; this version reads format %d", version, formatVersion)
 	}
 	return version, nil
 }
@@ -315,7 +257,7 @@ func (l *Log) rename(name string) error {
 	if err := l.fs.Rename(l.path(name+tmpSuffix), l.path(name)); err != nil {
 		return err
 	}
-	return l.syncDir(l.dir)
+	return durable.SyncDir(l.fs, l.dir)
 }
 
 // discard removes a file that did not get its final name, so that a failed checkpoint does not keep its space on a disk
@@ -354,9 +296,9 @@ func (l *Log) list() (segments, checkpoints []int64, unfinished []string, err er
 }
 
 // chain finds the segments of the log: from the newest one back, each header names the one before it, to the first one
-// whose predecessor does not exist. The obvious way, to use all existing segments, would include files that were
-// removed and that a crash restored: the removal of a name is not synced. The chain itself does not show that the
-// newest segment is missing, so the chain is compared with the manifest.
+// whose predecessor does not exist. Using all existing segments would include files that were removed and that a crash
+// restored: the removal of a name is not synced. The chain itself does not show that the newest segment is missing, so
+// the chain is compared with the manifest.
 //
 // A segment ends where the next one begins; only the end of the last one has to be found by reading it (recoverLast).
 // So open reads one block of each older segment, and their frames are checked when they are replayed.
@@ -524,34 +466,5 @@ func (l *Log) removeStale(segments, checkpoints []int64, unfinished []string) er
 	return nil
 }
 
-// privateFS creates files that only their owner may read: they hold Secrets. The vfs creates files with the mode 0666
-// and the umask of the process, so there is a moment between Create and Chmod in which other users could open an empty
-// file, and read later what is written to it. They cannot if makeDir made the directory, which has the mode 0700; for
-// an existing directory, its mode is the operator's decision.
-//
-// OpenReadWrite and OpenDir are those of the vfs: they open existing files and leave their mode as it is.
-type privateFS struct{ vfs.FS }
-
-// Create implements vfs.FS.
-func (p privateFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	f, err := p.FS.Create(name, category)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(name, 0o600); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
-
-// Lock implements vfs.FS.
-func (p privateFS) Lock(name string) (io.Closer, error) {
-	c, err := p.FS.Lock(name)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(name, 0o600); err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	return c, nil
-}
+// diskFS is the file system of the operating system. Files are private: they hold Secrets.
+type diskFS struct{ vfs.FS }

@@ -54,7 +54,7 @@ func (l *Log) readCommits(s *segment, after int64, p *parser, yield func(*store.
 		if err != nil {
 			return err
 		}
-		// The header, or a frame of a type that only version 1 of the format wrote.
+		// The header.
 		if fr.kind != frameCommit {
 			continue
 		}

@@ -13,10 +13,9 @@ import (
 // which commits are synced by the manifest.
 //
 // The problem: the last segment may end with frames that were never synced, so never acknowledged, and these may be
-// torn, or be readable now and lost by the next loss of power. The obvious way, to keep all readable frames and to
-// continue writing after them, fails twice. First, a bad frame in the middle would silently cut off acknowledged
-// commits. Second, data that a failed sync left in the page cache reads back as well, but is not on the disk, and no
-// later sync needs to write it.
+// torn, or be readable now and lost by the next loss of power. Keeping all readable frames and writing on after them
+// fails twice. First, a bad frame in the middle would silently cut off acknowledged commits. Second, data that a failed
+// sync left in the page cache reads back as well, but is not on the disk, and no later sync needs to write it.
 //
 // Two things are evidence that a commit was synced: the revision in the manifest, and the synced offset of a later
 // frame. After a loss of power the manifest may be older than the frames.
@@ -107,13 +106,44 @@ func (l *Log) recoverLast(synced int64) error {
 	// would leave a thousand files. After a long one, a new segment gets the unproven commits: the old one is never
 	// written to again, so its proven frames cannot be harmed.
 	s := &segment{after: revision, previous: last.after, end: last.end}
+	found, foundEnd := l.segments, last.end
 	if proven <= l.segmentBytes/8 || revision == last.after {
 		s.after, s.previous = last.after, last.previous
 		l.segments = l.segments[:len(l.segments)-1]
 	} else {
 		last.end, last.size = revision, proven
 	}
-	return l.begin(s, newReader(f, 0, end))
+	err = l.begin(s, newReader(f, 0, end))
+	if isFull(err) {
+		// Reads need no new segment, and the first Append begins one when there is room.
+		l.logger.Warn("there is no room for a new segment: the log can be read, and takes commits when there is some",
+			"directory", l.dir, "error", err)
+		l.segments, last.end, last.size = found, foundEnd, end
+		return l.rewrite(file, proven, end)
+	}
+	return err
+}
+
+// rewrite makes the frames between two offsets of a segment durable where they are. They read back, but that shows only
+// that the page cache has them: after a failed sync these pages are marked as clean, and a sync alone would write
+// nothing. So the same bytes are written to the same place, which takes no room and can tear nothing, and are synced
+// then.
+func (l *Log) rewrite(file string, from, to int64) error {
+	if from >= to {
+		return nil
+	}
+	f, err := l.fs.OpenReadWrite(file, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	b := make([]byte, to-from)
+	if _, err = f.ReadAt(b, from); err == nil || err == io.EOF {
+		_, err = f.WriteAt(b, from)
+	}
+	if err == nil {
+		err = f.SyncData()
+	}
+	return errors.Join(err, f.Close())
 }
 
 // checkBroken returns an error if a frame of the last segment that does not read back is damage; synced says that there
@@ -179,6 +209,10 @@ func (l *Log) create(s *segment, old *reader) (*writer, error) {
 	w.segment, w.written, w.step = s, s.after, min(preallocateStep, l.segmentBytes)
 	if err = w.begin(old); err == nil {
 		err = l.rename(name)
+	}
+	if err == nil {
+		w.path = l.path(name)
+		w.info, err = f.Stat()
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close(), l.discard(name))

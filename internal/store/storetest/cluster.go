@@ -16,6 +16,10 @@ import (
 // writers, and deletes expired objects. It stores keys and bytes, with Expire and Form; each replica computes the rest
 // of a sidecar itself.
 type Cluster struct {
+	// OneRevision makes each commit take one revision, which all of its changes have, as a transaction of etcd does. It is
+	// set before the first commit.
+	OneRevision bool
+
 	now func() time.Time
 
 	mu       sync.Mutex
@@ -29,9 +33,10 @@ type Cluster struct {
 
 // shared is a commit of the cluster.
 type shared struct {
-	revision, time int64
-	by             *Replica // the replica that made it; nil: the cluster itself
-	changes        []*store.Version
+	last, time int64
+	by         *Replica // the replica that made it; nil: the cluster itself
+	changes    []*store.Version
+	revisions  store.Revisions // of changes
 }
 
 // NewCluster returns an empty cluster. now is its clock; nil is the real one.
@@ -76,7 +81,7 @@ func (c *Cluster) Open(config store.Config) (*store.Store, *Replica, error) {
 		return nil, nil, err
 	}
 	r.wait.Go(r.follow)
-	return &store.Store{State: r.state, Writer: r}, r, nil
+	return &store.Store{State: r.state, Writer: r, Others: r}, r, nil
 }
 
 // checkpoint is the state of the cluster. The caller holds mu.
@@ -97,17 +102,26 @@ func (c *Cluster) checkpoint() *store.Checkpoint {
 	return from
 }
 
-// Foreign is the backend of stores whose writer is a replica of a cluster of its own.
-var Foreign = Backend{New: func(t testing.TB) func(store.Config) (*store.Store, error) {
-	return func(config store.Config) (*store.Store, error) {
-		c := NewCluster(config.Now)
-		s, _, err := c.Open(config)
-		stop := make(chan struct{})
-		go c.expire(stop)
-		t.Cleanup(func() { close(stop) })
-		return s, err
-	}
-}}
+// Foreign and Transactions are the backends of stores whose writer is a replica of a cluster of its own. In
+// Transactions, that has one revision for each commit.
+var (
+	Foreign      = foreign(false)
+	Transactions = foreign(true)
+)
+
+func foreign(oneRevision bool) Backend {
+	return Backend{OneRevision: oneRevision, New: func(t testing.TB) func(store.Config) (*store.Store, error) {
+		return func(config store.Config) (*store.Store, error) {
+			c := NewCluster(config.Now)
+			c.OneRevision = oneRevision
+			s, _, err := c.Open(config)
+			stop := make(chan struct{})
+			go c.expire(stop)
+			t.Cleanup(func() { close(stop) })
+			return s, err
+		}
+	}}
+}
 
 // Hold limits the state to the commits that the contract demands; or, with false, lets it receive all of them soon.
 func (r *Replica) Hold(held bool) {
@@ -120,11 +134,12 @@ func (r *Replica) Hold(held bool) {
 }
 
 // Commit is store.Writer.Commit.
-func (r *Replica) Commit(ctx context.Context, pre []store.Precondition, changes []store.Change) (int64, error) {
+func (r *Replica) Commit(ctx context.Context, pre []store.Precondition, changes []store.Change) (store.Revisions,
+	error) {
 	r.life.RLock()
 	defer r.life.RUnlock()
 	if r.closed {
-		return 0, store.ErrClosed
+		return store.Revisions{}, store.ErrClosed
 	}
 	versions := make([]*store.Version, len(changes))
 	for i, ch := range changes {
@@ -133,15 +148,15 @@ func (r *Replica) Commit(ctx context.Context, pre []store.Precondition, changes 
 			versions[i].Sidecar = r.state.Describe(ch.Key, ch.Data, time.Time{}, 0)
 		}
 	}
-	revision, needed, err := r.cluster.commit(r, pre, versions)
+	given, needed, err := r.cluster.commit(ctx, r, pre, versions)
 	if ctx.Err() != nil {
-		return 0, ctx.Err()
+		return store.Revisions{}, ctx.Err()
 	}
 	r.feed(needed)
-	return revision, err
+	return given, err
 }
 
-// Fresh is store.Writer.Fresh.
+// Fresh is store.Others.Fresh.
 func (r *Replica) Fresh(ctx context.Context, _ store.Key, sure bool) (current bool, err error) {
 	if sure {
 		r.feed(r.cluster.newest())
@@ -208,9 +223,9 @@ func (r *Replica) feed(n int) {
 		if !ok {
 			return
 		}
-		c := &store.Commit{Revision: from.revision, Time: from.time}
+		c := &store.Commit{Revision: from.last, Time: from.time}
 		for i, v := range from.changes {
-			record := &store.Record{Key: v.Key, Revision: from.revision - int64(len(from.changes)-1-i)}
+			record := &store.Record{Key: v.Key, Revision: from.revisions.Of(i)}
 			if record.Old, _ = r.state.Get(v.Key); record.Old != nil {
 				record.Key = record.Old.Key
 			}
@@ -271,15 +286,18 @@ func (c *Cluster) newest() int {
 
 // commit implements store.Writer.Commit. needed is the number of commits that the state of the writer must have before
 // the result may be returned.
-func (c *Cluster) commit(by *Replica, pre []store.Precondition, changes []*store.Version) (revision int64, needed int,
-	err error) {
+func (c *Cluster) commit(ctx context.Context, by *Replica, pre []store.Precondition,
+	changes []*store.Version) (given store.Revisions, needed int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return given, c.count(), err
+	}
 	var counted []*store.Version
 	for i := range pre {
 		p := &pre[i]
 		if err := p.Holds(c.live[p.Key]); err != nil {
-			return 0, c.count(), err
+			return given, c.count(), err
 		}
 		if p.Type == store.ThisCounter && p.Add != 0 {
 			number := strconv.AppendInt(nil, c.live[p.Key].Number()+p.Add, 10)
@@ -290,25 +308,33 @@ func (c *Cluster) commit(by *Replica, pre []store.Precondition, changes []*store
 	seen := map[store.Key]bool{}
 	for _, v := range all {
 		if seen[v.Key] {
-			return 0, c.count(), fmt.Errorf("commit changes %s twice", v.Key)
+			return given, c.count(), fmt.Errorf("commit changes %s twice", v.Key)
 		}
 		seen[v.Key] = true
 	}
-	for _, v := range all {
-		c.revision++
+	revisions := store.Revisions{First: c.revision + 1}
+	if !c.OneRevision {
+		revisions.Step = 1
+	}
+	for i, v := range all {
 		if v.Data == nil {
 			delete(c.live, v.Key)
 			continue
 		}
-		c.live[v.Key] = &store.Version{Key: v.Key, Revision: c.revision, Data: v.Data, Sidecar: v.Sidecar}
+		c.live[v.Key] = &store.Version{Key: v.Key, Revision: revisions.Of(i), Data: v.Data, Sidecar: v.Sidecar}
 	}
-	if len(all) == 0 {
-		c.revision++
-	}
-	c.commits = append(c.commits, shared{revision: c.revision, time: c.now().UnixNano(), by: by, changes: all})
+	c.revision = revisions.Of(max(0, len(all)-1))
+	c.commits = append(c.commits,
+		shared{last: c.revision, time: c.now().UnixNano(), by: by, changes: all, revisions: revisions})
 	close(c.grew)
 	c.grew = make(chan struct{})
-	return c.revision, c.count(), nil
+	given = revisions
+	if len(changes) > 0 {
+		given.First = revisions.Of(len(counted)) // the counters are first
+	} else {
+		given.First = c.revision
+	}
+	return given, c.count(), nil
 }
 
 // expire deletes expired objects until stop is closed.
@@ -329,7 +355,7 @@ func (c *Cluster) expire(stop <-chan struct{}) {
 		}
 		c.mu.Unlock()
 		for _, v := range due {
-			_, _, err := c.commit(nil, []store.Precondition{store.At(v)}, []*store.Version{{Key: v.Key}})
+			_, _, err := c.commit(context.Background(), nil, []store.Precondition{store.At(v)}, []*store.Version{{Key: v.Key}})
 			if err != nil && !errors.As(err, new(*store.ConflictError)) {
 				panic(err)
 			}

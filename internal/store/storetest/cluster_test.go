@@ -15,10 +15,20 @@ import (
 // TestForeignWriter: the guarantees of a store hold with another kind of writer, too.
 func TestForeignWriter(t *testing.T) { Run(t, Foreign) }
 
+// TestTransactions: they hold if a commit has one revision for all of its changes.
+//
+// SPEC: STORE-2
+func TestTransactions(t *testing.T) { Run(t, Transactions) }
+
 // replicas opens several stores on one cluster.
 func replicas(t *testing.T, n int, configure ...func(*store.Config)) (stores []*testStore, writers []*Replica) {
 	t.Helper()
-	c := NewCluster(nil)
+	return replicasOf(t, NewCluster(nil), n, configure...)
+}
+
+func replicasOf(t *testing.T, c *Cluster, n int, configure ...func(*store.Config)) (stores []*testStore,
+	writers []*Replica) {
+	t.Helper()
 	for range n {
 		x, r := join(t, c, configure...)
 		stores, writers = append(stores, x), append(writers, r)
@@ -123,8 +133,16 @@ func TestConflictsOfOthers(t *testing.T) {
 //
 // SPEC: STORE-2, WATCH-1
 func TestReplicasAgree(t *testing.T) {
-	stores, _ := replicas(t, 3)
-	m := newModel()
+	for _, b := range []Backend{Foreign, Transactions} {
+		t.Run(fmt.Sprint("OneRevision=", b.OneRevision), func(t *testing.T) { replicasAgree(t, b) })
+	}
+}
+
+func replicasAgree(t *testing.T, b Backend) {
+	c := NewCluster(nil)
+	c.OneRevision = b.OneRevision
+	stores, _ := replicasOf(t, c, 3)
+	m := newModel(b)
 	cursors := make([]*store.Cursor, 3)
 	for i, x := range stores {
 		cursors[i] = x.watchAll(1)

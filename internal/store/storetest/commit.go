@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"plinth/internal/store"
 )
@@ -91,11 +92,16 @@ func testCommitOfSeveralKeys(t *testing.T, b Backend) {
 		}
 		all <- err
 	}()
-	if revision := x.commit(changes...); revision != 202 {
-		t.Fatal(revision)
-	}
+	revision := x.commit(changes...)
 	if err := <-all; err != nil {
 		t.Fatal(err)
+	}
+	if b.OneRevision {
+		checkOneRevision(t, x, revision)
+		return
+	}
+	if revision != 202 {
+		t.Fatal(revision)
 	}
 	check := func() {
 		t.Helper()
@@ -130,6 +136,46 @@ func testCommitOfSeveralKeys(t *testing.T, b Backend) {
 	}
 	if n := x.snapshot(0).Count("/pods", ""); n != 200 {
 		t.Fatal(n)
+	}
+}
+
+// checkOneRevision checks a store with one commit, of 200 Pods and a Node. Batches stay bounded, so they end within the
+// revision; but it shows only as a whole, so a watch that was cut off there is resumed from before it.
+func checkOneRevision(t *testing.T, x *testStore, revision int64) {
+	t.Helper()
+	if revision != 2 || x.Revision() != 2 {
+		t.Fatalf("the revision is %d, that of the store %d", revision, x.Revision())
+	}
+	for resource, want := range map[string]int{"/pods": 200, "/nodes": 1, "": 201} {
+		c := x.watchAll(1)
+		if resource != "" {
+			c = x.watch(resource, "", 1)
+		}
+		names := map[store.Key]bool{}
+		for len(names) < want {
+			if c.Revision() != 1 {
+				t.Fatalf("after %d of %d records the cursor is at %d", len(names), want, c.Revision())
+			}
+			records, err := c.Poll()
+			if err != nil || len(records) == 0 || len(records) > 64 {
+				t.Fatalf("after %d of %d records: %d, %v", len(names), want, len(records), err)
+			}
+			for _, r := range records {
+				if names[r.Key] || r.Revision != 2 {
+					t.Fatalf("%s is returned twice, or at %d", r.Key, r.Revision)
+				}
+				names[r.Key] = true
+			}
+		}
+		if s := drain(t, c); s != "" || c.Revision() != 2 {
+			t.Fatalf("at %d there is more:\n%s", c.Revision(), s)
+		}
+	}
+	if n := x.snapshot(1).Count("/pods", ""); n != 0 {
+		t.Fatalf("%d Pods exist before the commit", n)
+	}
+	if n := x.snapshot(2).Count("/pods", ""); n != 200 {
+		t.Fatalf("%d Pods exist", n)
 	}
 }
 
@@ -216,10 +262,10 @@ func testPreconditionRace(t *testing.T, b Backend) {
 		var wait sync.WaitGroup
 		for range 16 {
 			wait.Go(func() {
-				revision, err := x.Commit(context.Background(), []store.Precondition{{Key: k}},
+				revisions, err := x.Commit(context.Background(), []store.Precondition{{Key: k}},
 					[]store.Change{{Key: k, Data: []byte("x")}})
 				if err == nil {
-					if !won.CompareAndSwap(0, revision) {
+					if !won.CompareAndSwap(0, revisions.First) {
 						t.Errorf("two creations of %s succeeded", k)
 					}
 					return
@@ -358,7 +404,7 @@ func testClose(t *testing.T, b Backend) {
 	for w := range 4 {
 		wait.Go(func() {
 			for i := 0; ; i++ {
-				revision, err := x.Commit(context.Background(), nil,
+				revisions, err := x.Commit(context.Background(), nil,
 					[]store.Change{{Key: store.Key{Resource: "/nodes", Name: fmt.Sprint(w, i)}, Data: []byte("x")}})
 				if err != nil {
 					if !errors.Is(err, store.ErrClosed) {
@@ -368,7 +414,7 @@ func testClose(t *testing.T, b Backend) {
 				}
 				for {
 					n := newest.Load()
-					if n >= revision || newest.CompareAndSwap(n, revision) {
+					if n >= revisions.First || newest.CompareAndSwap(n, revisions.First) {
 						break
 					}
 				}
@@ -401,17 +447,15 @@ func testClose(t *testing.T, b Backend) {
 	}
 }
 
-// testAbandoned: a writer that stops waiting for a commit does not hold up the others.
+// testAbandoned: a writer that stops waiting for a commit that has its place in the order does not hold up the others.
 func testAbandoned(t *testing.T, b Backend) {
 	x := newStore(t, b)
-	gone, cancel := context.WithCancel(context.Background())
-	cancel()
 	var wait sync.WaitGroup
 	for i := range 200 {
 		wait.Go(func() {
 			ctx := context.Background()
 			if i%2 == 0 {
-				ctx = gone
+				ctx = &endedMeanwhile{Context: ctx}
 			}
 			if _, err := x.Commit(ctx, nil,
 				[]store.Change{{Key: pod(fmt.Sprint(i)), Data: []byte("x")}}); err != nil && err != context.Canceled {
@@ -421,6 +465,52 @@ func testAbandoned(t *testing.T, b Backend) {
 	}
 	wait.Wait()
 	eventually(t, "all commits happened", func() bool { return x.snapshot(0).Count("/pods", "") == 200 })
+}
+
+// endedMeanwhile is a context that ends after it was first asked whether it has.
+type endedMeanwhile struct {
+	context.Context
+	asked atomic.Bool
+}
+
+func (c *endedMeanwhile) Err() error {
+	if c.asked.CompareAndSwap(false, true) {
+		return nil
+	}
+	return context.Canceled
+}
+
+func (c *endedMeanwhile) Done() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+// testLate: a commit whose context has ended is not written, and takes no revision.
+func testLate(t *testing.T, b Backend) {
+	x := newStore(t, b)
+	past, cancel := context.WithDeadline(context.Background(), time.Unix(0, 0))
+	defer cancel()
+	canceled, cancel := context.WithCancel(context.Background())
+	cancel()
+	before := x.Revision()
+	late := []store.Change{{Key: pod("late"), Data: []byte("x")}}
+	for _, c := range []struct {
+		ctx  context.Context
+		want error
+	}{{past, context.DeadlineExceeded}, {canceled, context.Canceled}} {
+		if revision, err := x.Commit(c.ctx, nil, late); err != c.want {
+			t.Errorf("a commit of a context that has ended: revision %d, %v; want %v", revision.First, err, c.want)
+		}
+	}
+	// A commit that is in time comes after all that was sequenced before it.
+	revision, err := x.Commit(context.Background(), nil, []store.Change{{Key: pod("a"), Data: []byte("x")}})
+	if err != nil || revision.First != before+1 {
+		t.Errorf("the next commit has revision %d, want %d; %v", revision.First, before+1, err)
+	}
+	if n := x.snapshot(0).Count("/pods", ""); n != 1 {
+		t.Errorf("%d objects are stored, want 1", n)
+	}
 }
 
 // facts is a change to data with a sidecar of these facts about the object.
@@ -512,6 +602,38 @@ func testFenceRace(t *testing.T, b Backend) {
 	})
 }
 
+// testIdentity: an identity holds while the object exists with the same UID, in whatever form, and while it is being
+// deleted.
+//
+// SPEC: EXT-3, STORE-1
+func testIdentity(t *testing.T, b Backend) {
+	x := newStore(t, b)
+	k := store.Key{Resource: "/definitions", Name: "d"}
+	commit := func() error {
+		_, err := x.Commit(context.Background(), []store.Precondition{store.Identity(k, "u1")}, nil)
+		return err
+	}
+	for _, change := range []store.Change{
+		facts(k, "1", "u1", 7, false), facts(k, "2", "u1", 8, false), facts(k, "3", "u1", 8, true),
+	} {
+		x.commit(change)
+		if err := commit(); err != nil {
+			t.Errorf("%s: %v", change.Data, err)
+		}
+	}
+	for _, change := range []store.Change{facts(k, "4", "u2", 8, false), {Key: k}} {
+		have := x.commit(change)
+		if change.Data == nil {
+			have = 0
+		}
+		var conflict *store.ConflictError
+		if err := commit(); !errors.As(err, &conflict) ||
+			*conflict != (store.ConflictError{Key: k, Type: store.ThisObject, Have: have}) {
+			t.Errorf("%s: %v", change.Data, err)
+		}
+	}
+}
+
 // testCounter: a counter is never above its limit, regardless of the number of concurrent writers; every accepted
 // addition is counted and no refused one.
 //
@@ -529,7 +651,7 @@ func testCounter(t *testing.T, b Backend) {
 		wait.Go(func() {
 			for i := range tries {
 				k := pod(fmt.Sprintf("%d-%d", w, i))
-				revision, err := x.Commit(context.Background(),
+				revisions, err := x.Commit(context.Background(),
 					[]store.Precondition{store.Absent(k),
 						store.Count("pods", 1, limit)}, []store.Change{{Key: k, Data: []byte("x")}})
 				var over *store.LimitError
@@ -543,8 +665,8 @@ func testCounter(t *testing.T, b Backend) {
 					t.Error(err)
 				default:
 					granted.Add(1)
-					if v, ok := x.Get(k); !ok || v.Revision != revision {
-						t.Errorf("%s does not have the revision of its creation, %d", k, revision)
+					if v, ok := x.Get(k); !ok || v.Revision != revisions.First {
+						t.Errorf("%s does not have the revision of its creation, %d", k, revisions.First)
 					}
 				}
 			}

@@ -80,7 +80,7 @@ func testHistoryInLog(t *testing.T, b Backend) {
 }
 
 func play(t *testing.T, b Backend, seed uint64, steps int, configure func(*store.Config)) {
-	p := &workload{t: t, x: newStore(t, b, configure), m: newModel(), rng: rand.New(rand.NewPCG(seed, 1))}
+	p := &workload{t: t, x: newStore(t, b, configure), m: newModel(b), rng: rand.New(rand.NewPCG(seed, 1))}
 	for range steps {
 		switch n := p.rng.IntN(100); {
 		case n < 55:
@@ -147,11 +147,11 @@ func (p *workload) commit() {
 			pre = append(pre, store.Precondition{Key: k, Revision: since})
 		}
 	}
-	revision, err := p.x.Commit(context.Background(), pre, changes)
+	revisions, err := p.x.Commit(context.Background(), pre, changes)
 	if !holds {
 		var conflict *store.ConflictError
 		if !errors.As(err, &conflict) || conflict.Have != conflict.Want-1 {
-			p.t.Fatalf("a precondition did not hold: %d, %v", revision, err)
+			p.t.Fatalf("a precondition did not hold: %v, %v", revisions, err)
 		}
 		return
 	}
@@ -159,7 +159,7 @@ func (p *workload) commit() {
 		p.t.Fatal(err)
 	}
 	p.m.commit(changes)
-	if revision != p.m.revision {
+	if revision := revisions.Of(len(changes) - 1); revision != p.m.revision {
 		p.t.Fatalf("commit has revision %d, should have %d", revision, p.m.revision)
 	}
 }
@@ -305,13 +305,21 @@ func (p *workload) read() {
 	i := p.rng.IntN(len(p.curs))
 	f := p.curs[i]
 	before := f.after
-	records, err := f.c.Poll()
-	if err == store.ErrCompacted && (before < p.x.Stats().Horizon || !p.x.b.Durable) {
-		p.curs = append(p.curs[:i], p.curs[i+1:]...)
-		return
-	}
-	if err != nil {
-		p.t.Fatal(err)
+	var records []*store.Record
+	// A batch may end within a revision; the rest of that follows.
+	for n := 0; len(records) == 0 || n > 0 && records[len(records)-1].Revision > f.c.Revision(); {
+		batch, err := f.c.Poll()
+		if err == store.ErrCompacted && (before < p.x.Stats().Horizon || !p.x.b.Durable) {
+			p.curs = append(p.curs[:i], p.curs[i+1:]...)
+			return
+		}
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if n = len(batch); n == 0 {
+			break
+		}
+		records = append(records, batch...)
 	}
 	f.after = f.c.Revision()
 	if want := p.m.history(f.resource, f.prefix, f.first, before, f.after); lines(records) != want {

@@ -11,8 +11,9 @@ import (
 // model is the obvious implementation of a store: a list of all changes ever made, which is searched from the front for
 // every query. It never drops history; the tests account for the history that the store may have dropped.
 type model struct {
-	revision int64
-	changes  []change
+	oneRevision bool // all changes of a commit have the same one
+	revision    int64
+	changes     []change
 }
 
 type change struct {
@@ -21,13 +22,15 @@ type change struct {
 	data     *string // nil: deleted
 }
 
-func newModel() *model { return &model{revision: 1} }
+func newModel(b Backend) *model { return &model{oneRevision: b.OneRevision, revision: 1} }
 
-// commit makes the changes, one revision each. As in the store, the deletion of a key without a version takes a
-// revision and leaves no record.
+// commit makes the changes, one revision each or one for all. As in the store, the deletion of a key without a version
+// takes a revision and leaves no record.
 func (m *model) commit(changes []store.Change) {
-	for _, ch := range changes {
-		m.revision++
+	for i, ch := range changes {
+		if i == 0 || !m.oneRevision {
+			m.revision++
+		}
 		c := change{revision: m.revision, key: ch.Key}
 		if ch.Data != nil {
 			s := string(ch.Data)

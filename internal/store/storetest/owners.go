@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"plinth/internal/store"
 )
@@ -54,10 +55,10 @@ func testDependents(t *testing.T, b Backend) {
 		t.Fatalf("yield returned false for the second dependent, and was called %d times", n)
 	}
 
-	x.put(pod("a/q"), "beta")  // one owner fewer
-	x.put(pod("b/p"), "gamma") // one more
+	beta := x.put(pod("a/q"), "beta")   // one owner fewer
+	gamma := x.put(pod("b/p"), "gamma") // one more
 	check("alpha", "/pods/a-b/p@3=alpha\napps/deployments/a/d@4=beta alpha\n")
-	check("gamma", "/pods/b/p@7=gamma\n")
+	check("gamma", fmt.Sprintf("/pods/b/p@%d=gamma\n", gamma))
 	x.put(pod("a-b/p"), "alpha and more") // the same owners
 	// The dependents may be written meanwhile: the iteration continues with those at the time of the call.
 	var seen []string
@@ -72,12 +73,31 @@ func testDependents(t *testing.T, b Backend) {
 	}
 	for range 2 {
 		check("alpha", fmt.Sprintf("/pods/c/p@%d=alpha\n", x.Revision()))
-		check("beta", "/pods/a/q@6=beta\n")
+		check("beta", fmt.Sprintf("/pods/a/q@%d=beta\n", beta))
 		x.reopen()
 	}
 	// An object that cannot be read has no known owners.
 	x.commit(store.Change{Key: pod("c/p"), Data: []byte("?"), Sidecar: &store.Sidecar{Unreadable: context.Canceled}})
 	check("alpha", "")
+}
+
+// testExpiryDependents: an object that has expired is no dependent any more, whoever has deleted it.
+//
+// SPEC: DEL-5, URI-10
+func testExpiryDependents(t *testing.T, b Backend) {
+	c := newClock()
+	x := newStore(t, b, func(config *store.Config) { config.Now = c.Now })
+	x.commit(expiring(event("e"), "alpha", c.Now().Add(time.Minute)))
+	if have := dependents(t, x, "alpha"); have != "/events/e@2=alpha\n" {
+		t.Fatal(have)
+	}
+	x.reopen()
+	w := x.watch("/events", "", x.Revision())
+	c.advance(time.Hour)
+	next(t, w)
+	if have := dependents(t, x, "alpha"); have != "" {
+		t.Fatalf("an object that has expired is a dependent: %s", have)
+	}
 }
 
 // testDependentsManyWriters: during concurrent writes, the dependents of an owner are those of one revision.

@@ -26,6 +26,8 @@ type Backend struct {
 	New func(testing.TB) (open func(store.Config) (*store.Store, error))
 	// Durable says that a store has its content after it was closed and opened again.
 	Durable bool
+	// OneRevision says that all changes of a commit have the same revision.
+	OneRevision bool
 }
 
 // Over returns a Backend.New for stores with the embedded writer over a log; log is like Backend.New, for that log.
@@ -59,6 +61,7 @@ func Run(t *testing.T, b Backend) {
 		{"Live", testLive},
 		{"Fence", testFence},
 		{"FenceRace", testFenceRace},
+		{"Identity", testIdentity},
 		{"Counter", testCounter},
 		{"History", testHistory},
 		{"HistoryInLog", testHistoryInLog},
@@ -77,6 +80,7 @@ func Run(t *testing.T, b Backend) {
 		{"WatchAllWindow", testWatchAllWindow},
 		{"WatchAllManyWriters", testWatchAllManyWriters},
 		{"Dependents", testDependents},
+		{"ExpiryDependents", testExpiryDependents},
 		{"DependentsManyWriters", testDependentsManyWriters},
 		{"WaitFor", testWaitFor},
 		{"Window", testWindow},
@@ -86,6 +90,7 @@ func Run(t *testing.T, b Backend) {
 		{"ExpiryOverwritten", testExpiryOverwritten},
 		{"Close", testClose},
 		{"Abandoned", testAbandoned},
+		{"Late", testLate},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, b) })
 	}
@@ -171,11 +176,11 @@ func (x *testStore) put(k store.Key, data string) int64 {
 
 func (x *testStore) commit(changes ...store.Change) int64 {
 	x.t.Helper()
-	revision, err := x.Commit(context.Background(), nil, changes)
+	revisions, err := x.Commit(context.Background(), nil, changes)
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	return revision
+	return revisions.Of(len(changes) - 1)
 }
 
 func (x *testStore) watchAll(after int64) *store.Cursor {

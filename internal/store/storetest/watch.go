@@ -159,8 +159,8 @@ func testWatchWakes(t *testing.T, b Backend) {
 	x.put(pod("a/p1xyz"), "")
 	want["a/p1x"] = "5 +/pods/a/p1xyz=\n"
 	check(1)
-	x.commit(store.Change{Key: pod("b/q"), Data: []byte{}}, store.Change{Key: pod("b/r"), Data: []byte{}})
-	want["b/"] = "6 +/pods/b/q=\n7 +/pods/b/r=\n"
+	last := x.commit(store.Change{Key: pod("b/q"), Data: []byte{}}, store.Change{Key: pod("b/r"), Data: []byte{}})
+	want["b/"] = fmt.Sprintf("6 +/pods/b/q=\n%d +/pods/b/r=\n", last)
 	check(1)
 	if n := x.Stats().Waiting; n != 0 {
 		t.Fatalf("%d cursors still wait", n)
@@ -458,7 +458,7 @@ func testWatchReopen(t *testing.T, b Backend) {
 	if !b.Durable {
 		return
 	}
-	m := newModel()
+	m := newModel(b)
 	put := func(name, data string) {
 		x.put(pod(name), data)
 		m.commit([]store.Change{{Key: pod(name), Data: []byte(data)}})
@@ -561,7 +561,7 @@ func testWindowCheckpoint(t *testing.T, b Backend) {
 		config.Now, config.HistoryAge, config.CompactBytes = c.Now,
 			time.Hour, 1
 	})
-	m := newModel()
+	m := newModel(b)
 	put := func() {
 		for range 10 {
 			data := []byte(c.Now().String())

@@ -1,6 +1,7 @@
 package validationtest
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -162,14 +163,14 @@ func (q *Request) Refuse() (field.ErrorList, error) {
 		obj := r.PrepareCreate(q.body, access.User{})
 		errs := objectmeta.ObjectMeta(obj.At("metadata"), r.Namespaced, r.ValidateName, field.NewPath("metadata"))
 		if r.Validate != nil {
-			errs = append(errs, r.Validate(obj)...)
+			errs = append(errs, r.Validate(context.Background(), obj)...)
 		}
 		return errs, nil
 	case "update":
 		obj := r.PrepareUpdate(q.body, old)
 		errs := objectmeta.ObjectMetaUpdate(obj.At("metadata"), old.At("metadata"), field.NewPath("metadata"))
 		if r.ValidateUpdate != nil {
-			errs = append(errs, r.ValidateUpdate(obj, old)...)
+			errs = append(errs, r.ValidateUpdate(context.Background(), obj, old)...)
 		}
 		return errs, nil
 	}
@@ -183,7 +184,7 @@ func (q *Request) Refuse() (field.ErrorList, error) {
 	}
 	errs := objectmeta.ObjectMetaUpdate(obj.At("metadata"), old.At("metadata"), field.NewPath("metadata"))
 	if sub.Validate != nil {
-		errs = append(errs, sub.Validate(q.body, obj, old)...)
+		errs = append(errs, sub.Validate(context.Background(), q.body, obj, old)...)
 	}
 	return errs, nil
 }

@@ -1,0 +1,249 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"plinth/merge"
+	"plinth/object"
+)
+
+// Admission is what may change or refuse a write after it was authorized and before it is stored (AUTH-3). Package
+// admission makes one of the reference's plugins; the engine knows no plugin. Nil functions admit everything.
+type Admission struct {
+	// Admit is mutating admission: it may replace Object, or refuse the request. For one create it is called once, for an
+	// update, a patch or a delete once in each attempt.
+	Admit func(ctx context.Context, a *Attributes) error
+	// Validate is validating admission. It sees the object as it would be stored, after validation, and changes nothing.
+	// For a create it is called for each name that the server generates.
+	Validate func(ctx context.Context, a *Attributes) error
+}
+
+// Operation is the operation that admission sees. A POST to a subresource is a create, as in the reference, even where
+// it changes an object that exists.
+type Operation uint8
+
+// The operations.
+const (
+	OperationUpdate Operation = iota
+	OperationCreate
+	OperationDelete
+	OperationConnect
+)
+
+var operationNames = [...]string{"UPDATE", "CREATE", "DELETE", "CONNECT"}
+
+// String is the operation as an AdmissionReview has it.
+func (o Operation) String() string { return operationNames[o] }
+
+// Attributes are what admission knows of a request. Request has the resource, the subresource, the user and whether
+// it is a dry run by its query.
+type Attributes struct {
+	Operation Operation
+	Request   *Request
+	// Name is the name of the object; "" if the server generates it, and for the items of a deletecollection.
+	Name string
+	// Object is the body of a write, in the version of the URL: the object, or what a subresource takes (a Scale, a
+	// Binding). It is null for a delete. Old is the live object in the same form, null if there is none or if an operation
+	// does not read it (a Binding).
+	Object, Old object.Value
+	// DryRun is set by the query, or by the body of a delete or an eviction.
+	DryRun bool
+
+	draft *draft
+}
+
+// Annotator keeps annotations for the audit log (AUTH-4).
+type Annotator interface {
+	Annotate(key, value string)
+}
+
+// Warn adds warnings to the answer.
+func (a *Attributes) Warn(texts ...string) { a.draft.warn(texts...) }
+
+// Annotate adds an annotation to the audit event of the request.
+func (a *Attributes) Annotate(key, value string) {
+	if to := a.Request.Annotations; to != nil {
+		to.Annotate(key, value)
+	}
+}
+
+// RequireNamespace refuses the request unless its namespace exists and is not being deleted, and makes the commit
+// depend on that (draft.requireNamespace). It may be called more than once.
+func (a *Attributes) RequireNamespace(ctx context.Context) error {
+	a.draft.effects.inNamespace = true
+	return a.draft.requireNamespace(ctx)
+}
+
+// Options are the options of the request as an AdmissionReview has them: CreateOptions, UpdateOptions (of a patch,
+// too) or DeleteOptions of meta.k8s.io/v1; null for a connection.
+func (a *Attributes) Options() object.Value {
+	set := []object.Member{{Key: "apiVersion", Value: object.StringOf("meta.k8s.io/v1")}}
+	add := func(key string, value object.Value) { set = append(set, object.Member{Key: key, Value: value}) }
+	if a.DryRun {
+		add("dryRun", object.Strings("All"))
+	}
+	switch a.Operation {
+	case OperationConnect:
+		return object.Nil
+	case OperationDelete:
+		add("kind", object.StringOf("DeleteOptions"))
+		a.draft.deletion.describe(add)
+		return object.MapOf(set...)
+	case OperationCreate:
+		add("kind", object.StringOf("CreateOptions"))
+	case OperationUpdate:
+		add("kind", object.StringOf("UpdateOptions"))
+	}
+	if manager := a.Request.FieldManager; manager != "" {
+		add("fieldManager", object.StringOf(manager))
+	}
+	if level := a.Request.Validation; level != "" {
+		add("fieldValidation", object.StringOf(string(level)))
+	}
+	return object.MapOf(set...)
+}
+
+// describe adds the members of the options other than dryRun.
+func (o *DeleteOptions) describe(add func(key string, value object.Value)) {
+	if o.GracePeriodSeconds != nil {
+		add("gracePeriodSeconds", object.IntOf(*o.GracePeriodSeconds))
+	}
+	if o.IgnoreReadError {
+		add("ignoreStoreReadErrorWithClusterBreakingPotential", object.BoolOf(true))
+	}
+	if o.OrphanDependents != nil {
+		add("orphanDependents", object.BoolOf(*o.OrphanDependents))
+	}
+	var preconditions []object.Member
+	if o.PreconditionUID != "" {
+		preconditions = append(preconditions, object.Member{Key: "uid", Value: object.StringOf(o.PreconditionUID)})
+	}
+	if o.PreconditionRV != "" {
+		preconditions = append(preconditions,
+			object.Member{Key: "resourceVersion", Value: object.StringOf(o.PreconditionRV)})
+	}
+	if len(preconditions) > 0 {
+		add("preconditions", object.MapOf(preconditions...))
+	}
+	if o.PropagationPolicy != "" {
+		add("propagationPolicy", object.StringOf(o.PropagationPolicy))
+	}
+}
+
+// attributes are the attributes of the draft, with obj in the place of old.
+func (d *draft) attributes(obj, old object.Value) *Attributes {
+	a := &Attributes{
+		Operation: d.operation, Request: d.rq, Name: d.rq.Name, Object: obj, Old: old, DryRun: d.dry, draft: d,
+	}
+	switch {
+	case d.seen != nil:
+		a.Request = d.seen
+	case d.unnamed:
+		a.Name = ""
+	case a.Name == "":
+		a.Name = obj.At("metadata", "name").Str()
+	}
+	return a
+}
+
+// admit is mutating admission. What the server relies on afterwards is restored, as in the reference: managedFields
+// that cannot be read are put back, duplicate owner references are dropped, and defaults are filled in again, so that
+// a field that a plugin has added looks as it will when it is read.
+//
+// Ownership is not computed again: nobody owns the fields that admission adds (SSA-19).
+func (d *draft) admit(ctx context.Context) error {
+	if d.operation == OperationCreate {
+		if err := d.requireDefinition(ctx); err != nil {
+			return err
+		}
+	}
+	admit := d.admission.Admit
+	if admit == nil {
+		return nil
+	}
+	var old object.Value
+	if d.operation != OperationCreate {
+		var err error
+		if old, err = d.oldBody(); err != nil {
+			return err
+		}
+	}
+	a := d.attributes(d.body, old)
+	if err := admit(ctx, a); err != nil {
+		return err
+	}
+	if a.Object == d.body {
+		return nil
+	}
+	if before := d.body.At("metadata", "managedFields"); a.Object.At("metadata", "managedFields") != before {
+		if _, err := merge.ParseManagedFields(a.Object.At("metadata", "managedFields")); err != nil {
+			a.Object = withManagers(a.Object, before)
+			d.warn(fmt.Sprintf(".metadata.managedFields was in an invalid state after admission; this could be caused by "+
+				"an outdated mutating admission controller; please fix your requests: %v", err))
+		}
+	}
+	d.body = d.dedupOwners(a.Object, true)
+	d.fill()
+	return nil
+}
+
+// check is the last step that may refuse: validating admission. As in the reference, a PUT or an apply that creates is
+// authorized as a create here, when the object is known to be valid (SSA-17).
+//
+// At the main URL and at status it sees the object; at scale the Scales of the old and the new object; for an operation
+// (a Binding, an Eviction, a TokenRequest, a review) its body.
+func (d *draft) check(ctx context.Context) error {
+	if d.upserts {
+		if err := d.rq.may(ctx, "create"); err != nil {
+			return err
+		}
+	}
+	validate := d.admission.Validate
+	if validate == nil {
+		return nil
+	}
+	var a *Attributes
+	switch scale := d.rq.base(); {
+	case d.rq.Resource.Answer != nil || d.rq.Subresource != nil && d.operation == OperationCreate:
+		a = d.attributes(d.body, object.Nil)
+	case d.operation == OperationDelete:
+		a = d.attributes(object.Nil, d.old)
+	case scale != nil:
+		obj, err := scale(d.obj)
+		if err != nil {
+			return err
+		}
+		old, err := d.oldBody()
+		if err != nil {
+			return err
+		}
+		a = d.attributes(obj, old)
+	default:
+		a = d.attributes(d.obj, d.old)
+	}
+	return validate(ctx, a)
+}
+
+// oldBody is the live object in the form of the body: of a write to scale, its Scale.
+func (d *draft) oldBody() (object.Value, error) {
+	if view := d.rq.base(); view != nil {
+		return view(d.old)
+	}
+	return d.old, nil
+}
+
+// Connect is the admission of a connection to a Pod, a Node or a Service (exec, attach, portforward, proxy). options
+// are those of the connection, such as PodExecOptions; null: none.
+func (e *Engine) Connect(ctx context.Context, rq *Request, options object.Value) (result *Result, err error) {
+	d := e.draft(rq, OperationConnect)
+	defer d.addWarnings(&result)
+	d.body = options
+	if err := d.admit(ctx); err != nil {
+		return nil, err
+	}
+	if validate := e.admission.Validate; validate != nil {
+		return nil, validate(ctx, d.attributes(d.body, object.Nil))
+	}
+	return nil, nil
+}

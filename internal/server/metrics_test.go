@@ -1,0 +1,60 @@
+package server
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"plinth/internal/builtin"
+	"plinth/internal/engine"
+	"plinth/internal/httpapi"
+	"plinth/internal/store"
+	"plinth/internal/store/memlog"
+)
+
+// Metrics of custom types that are not served any more are dropped, however many there were; those of other types stay.
+//
+// SPEC: RUN-3
+func TestMetricsOfDeletedTypes(t *testing.T) {
+	registry := engine.NewRegistry(builtin.Resources(builtin.Config{EventTTL: time.Hour}))
+	s, err := store.Open(store.Config{Log: memlog.New(), Describe: engine.Describe(registry)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	m := newMetrics(s, registry, nil)
+	hooks := m.hooks()
+	pods := httpapi.Observation{Verb: "GET", Version: "v1", Resource: "pods", Code: 200}
+	m.request(pods)
+	const types = 20_000
+	for i := range types {
+		group := fmt.Sprintf("g%d.example.com", i)
+		hooks.Events(group, "v1", "widgets", 1, 100)
+		m.request(httpapi.Observation{
+			Verb: "WATCH", Custom: true, Group: group, Version: "v1", Resource: "widgets", Code: 200, Class: httpapi.LongRunning,
+		})
+	}
+	m.request(pods)
+	if n := len(m.byObservation); n > firstSweep+2 {
+		t.Errorf("%d entries after %d types", n, types)
+	}
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if n := len(family.Metric); n > firstSweep+2 {
+			t.Errorf("%s has %d metrics", family.GetName(), n)
+		}
+		if family.GetName() != "apiserver_request_total" {
+			continue
+		}
+		for _, metric := range family.Metric {
+			for _, label := range metric.Label {
+				if label.GetName() == "resource" && label.GetValue() == "pods" && metric.Counter.GetValue() != 2 {
+					t.Errorf("%v GETs of pods are counted, want 2", metric.Counter.GetValue())
+				}
+			}
+		}
+	}
+}
