@@ -141,8 +141,6 @@ func next(t *testing.T, events *bufio.Reader) (e watched) {
 	return e
 }
 
-const configMaps = "/api/v1/namespaces/default/configmaps"
-
 // Two servers share a process: each has its listener, its store and its certificates as values, and neither opens a
 // port or writes a file. After Close nothing of them runs.
 //
