@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -75,7 +76,7 @@ func TestOperationsAreThoseOfTheLibrary(t *testing.T) {
 	pick := func(list []string) string { return list[random.IntN(len(list))] }
 	done := map[string]int{}
 	failed, panicked := 0, 0
-	for range 30_000 {
+	for range 60_000 {
 		var kinds, operations []string
 		for range 1 + random.IntN(6) {
 			kind := pick([]string{"add", "add", "replace", "test", "remove", "move", "copy", "copy"})
@@ -94,7 +95,7 @@ func TestOperationsAreThoseOfTheLibrary(t *testing.T) {
 			}
 		}
 		if random.IntN(20) == 0 {
-			operations = append(operations, pick(odd))
+			operations = slices.Insert(operations, random.IntN(len(operations)+1), pick(odd))
 		}
 		body := "[" + strings.Join(operations, ",") + "]"
 		doc := parse(t, `{"a":["q",{"r":1e3}],"c":{"d/e":{"n":null},"d~e":"é<","x":{"y":[1]}},"l":[1,2,3],"n":null,"s":"t"}`)
@@ -120,11 +121,11 @@ func TestOperationsAreThoseOfTheLibrary(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{"add", "replace", "test", "remove", "move", "copy"} {
-		if done[kind] < 250 {
+		if done[kind] < 500 {
 			t.Errorf("only %d operations %s were applied", done[kind], kind)
 		}
 	}
-	if failed < 1000 || panicked < 20 {
+	if failed < 1000 || panicked < 100 {
 		t.Errorf("only %d patches failed, and %d crashed", failed, panicked)
 	}
 }

@@ -87,7 +87,7 @@ func sample(f *pflag.Flag) string {
 		return "192.0.2.1"
 	case "portRange":
 		return "1-2"
-	case "mapStringString":
+	case "mapStringString", "stringToString":
 		return "a/b=true"
 	case "version":
 		return "raw"

@@ -482,8 +482,9 @@ func (c *testClient) slowly(method, path, mediaType string, body any, meanwhile 
 
 // A write belongs to the definition under which its type was found. If that is deleted and made again before the body
 // has arrived, the write fails: it would store an object under a scope and a schema that no longer exist, which would
-// be listed and could be neither read nor deleted, or change an object of the new definition by the old schema. SPEC:
-// EXT-3
+// be listed and could be neither read nor deleted, or change an object of the new definition by the old schema.
+//
+// SPEC: EXT-3
 func TestWritesOfAnOldDefinition(t *testing.T) {
 	const path, all = definitions + "/widgets.a.example.com", "/apis/a.example.com/v1/widgets"
 	const widgets = "/apis/a.example.com/v1/namespaces/default/widgets"
