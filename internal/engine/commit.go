@@ -208,8 +208,7 @@ func lost(err error) (key store.Key, ok bool) {
 //   - if the attempt ended without a commit (a refusal, or no change) on a version that may not be the newest, and the
 //     newest is another one. Then it sets sure, with which the next attempt reads the newest one, so this happens at
 //     most once. If the newest version is the one that the attempt was decided on, its answer stands: repeating it
-//     would
-//     call webhooks again.
+//     would call webhooks again.
 //
 //     the answer of a verb is that of a commit, or was decided on a version that is known to be the newest
 //

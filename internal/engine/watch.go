@@ -130,11 +130,7 @@ func tooOld(revision, have int64) error {
 // An error ends the watch: it is that of ctx or of a conversion, ErrOver, or an API error with reason Expired if the
 // history no longer reaches back to the watch.
 func (w *Watch) Next(ctx context.Context) ([]Event, error) {
-	events, err := w.NextUntil(ctx, ctx)
-	if err == nil && len(events) == 0 {
-		err = ctx.Err()
-	}
-	return events, err
+	return w.NextUntil(ctx, ctx)
 }
 
 // NextUntil is Next that also returns, without events and without an error, when wait ends, and the watch goes on: wait
@@ -149,6 +145,9 @@ func (w *Watch) NextUntil(ctx, wait context.Context) ([]Event, error) {
 		err = w.nextInitial(ctx, wait)
 	} else {
 		err = w.nextChanges(ctx, wait)
+	}
+	if err == nil && len(w.events) == 0 { // without this, a caller's loop would go on when wait has ended with ctx
+		err = ctx.Err()
 	}
 	if err != nil {
 		return nil, err

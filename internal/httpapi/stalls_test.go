@@ -118,7 +118,7 @@ func TestStalledAnswersAreBounded(t *testing.T) {
 	const fit = 8
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		for name, c := range map[string]struct{ path, accept, encoding string }{
-			"watch, CBOR":    {configMaps + "?watch=1", "application/cbor-seq", ""},
+			"watch, CBOR":    {configMaps + "?watch=1", "application/cbor", ""},
 			"list, CBOR":     {configMaps, "application/cbor", ""},
 			"list, indented": {configMaps + "?pretty=1", "application/json", ""},
 			"list, gzip":     {configMaps, "application/json", "gzip"},

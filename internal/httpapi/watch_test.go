@@ -192,8 +192,10 @@ func testBookmarks(t *testing.T, s *server) {
 // SPEC: WATCH-8
 func TestBookmarksWaitForAConversion(t *testing.T) {
 	var quit context.CancelFunc
-	inBubble(t, func(c *Config) { c.Closing, quit = context.WithCancel(context.Background()) },
-		func(t *testing.T, s *server) { testBookmarksWaitForAConversion(t, s, quit) })
+	inBubble(t, func(c *Config) {
+		c.BookmarkInterval = time.Minute
+		c.Closing, quit = context.WithCancel(context.Background())
+	}, func(t *testing.T, s *server) { testBookmarksWaitForAConversion(t, s, quit) })
 }
 
 func testBookmarksWaitForAConversion(t *testing.T, s *server, quit func()) {
@@ -232,7 +234,8 @@ func testBookmarksWaitForAConversion(t *testing.T, s *server, quit func()) {
 		}
 		return e.Object.Metadata.ResourceVersion
 	}
-	made := s.create(stored, `{"metadata":{"name":"a"},"spec":{"maxReplicas":1,"scaleTargetRef":{"kind":"Deployment","name":"d"}}}`)
+	made := s.create(stored, `{"metadata":{"name":"a"},"spec":{"maxReplicas":1,
+		"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}}`)
 	first := begin("")
 	read(first, "ADDED a")
 	read(first, "BOOKMARK end")
