@@ -30,13 +30,14 @@ func services() kind {
 	}
 }
 
-// completeServices connects the type Service to the allocator of addresses and ports.
+// completeServices connects the type Service to the allocator of addresses and ports, which also writes IPAddresses
+// where they are not served.
 func (c *Config) completeServices(all []*engine.Resource) {
 	if c.Addresses == nil {
 		c.Addresses = addresses.New(addresses.Config{})
 	}
 	find := func(name string) *engine.Resource {
-		return all[slices.IndexFunc(all, func(r *engine.Resource) bool { return r.Name == name })]
+		return all[slices.IndexFunc(all, func(r *engine.Resource) bool { return r.Name == name && r.Version == "v1" })]
 	}
 	c.Addresses.Complete(find("services"), find("ipaddresses"), c.validation().ClusterIPs)
 }

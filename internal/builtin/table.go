@@ -88,7 +88,7 @@ func Resources(c Config) []*engine.Resource {
 			}
 		}
 	}
-	c.completeServices(b.resources)
+	c.completeServices(slices.Concat(b.resources, b.hidden))
 	for i, r := range b.resources { // now that each knows all its versions
 		r.Resets = b.rows[i].resets(r, "")
 		for _, s := range r.Subresources {
@@ -107,7 +107,9 @@ type builder struct {
 	config    Config
 	resources []*engine.Resource
 	rows      []*kind // of resources, each in its version
-	stored    map[string]*storedKind
+	// hidden are the versions in which kinds are stored, of those that are not served: the server itself may write them.
+	hidden []*engine.Resource
+	stored map[string]*storedKind
 }
 
 // storedKind is a kind in the store, with the conversions between its versions.
@@ -116,7 +118,7 @@ type storedKind struct {
 	shapes shapes
 }
 
-// add adds the versions of a kind that are served. A kind of which none is, and none is stable, is left out.
+// add adds the versions of a kind that are served. A kind without such a version and without a stable one is left out.
 func (b *builder) add(group string, k *kind) {
 	served, stable := make([]*engine.Resource, len(k.versions)), false
 	rows, virtual := make([]*kind, len(k.versions)), false
@@ -133,6 +135,10 @@ func (b *builder) add(group string, k *kind) {
 	found := slices.ContainsFunc(served, func(r *engine.Resource) bool { return r != nil })
 	if virtual || !found && !stable {
 		return
+	}
+	if i := k.storage(); served[i] == nil {
+		served[i] = rows[i].resource(group, b.config)
+		b.hidden = append(b.hidden, served[i])
 	}
 	b.store(group, k, rows, served)
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"plinth/internal/access"
-	"plinth/internal/apierr"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -75,6 +74,9 @@ func (c *Definitions) empty(ctx context.Context, e *emptier, definition *engine.
 	case c.Registry.Now().HasBuiltinKind(r.Stored.Path): // the objects belong to a built-in kind
 		reason, message = "OverlappingBuiltInResource", "instances overlap with built-in resources in storage"
 	default:
+		if err := c.begin(ctx, e.of, definition); err != nil {
+			return left, unlessChanged(nil, err)
+		}
 		list, err := e.emptyOf(ctx, r, "", inBackground)
 		if err != nil {
 			return left, err
@@ -89,12 +91,46 @@ func (c *Definitions) empty(ctx context.Context, e *emptier, definition *engine.
 		}
 		reason, message = "InstanceDeletionCompleted", "removed all instances"
 	}
-	err = c.release(ctx, e.of, definition.Key.Name, reason, message)
-	// The change of another client arrives as an event.
-	if apierr.Is(err, apierr.NotFound) || apierr.Is(err, apierr.Conflict) {
-		return left, nil
+	return left, unlessChanged(nil, c.release(ctx, e.of, definition.Key.Name, reason, message))
+}
+
+// begin records in the status of a definition that its objects are being deleted. It does so once, so that a
+// definition that waits for a finalizer of an object is not written again and again.
+func (c *Definitions) begin(ctx context.Context, definitions *engine.Resource, definition *engine.Object) error {
+	const reason = "InstanceDeletionInProgress"
+	obj, err := engine.ObjectOf(definition)
+	if err != nil {
+		return err
 	}
-	return left, err
+	for _, condition := range obj.At("status", "conditions").Items() {
+		if condition.At("type").Str() == "Terminating" && condition.At("reason").Str() == reason {
+			return nil
+		}
+	}
+	obj = withTerminating(obj, "True", reason, "CustomResource deletion is in progress")
+	_, err = c.Engine.Update(ctx, statusOf(definitions, definition.Key.Name),
+		object.Parsed{Value: withRevision(obj, definition)})
+	return err
+}
+
+// withTerminating changes the condition Terminating of a definition, which the definition has since its deletion.
+func withTerminating(obj object.Value, status, reason, message string) object.Value {
+	var conditions []object.Value
+	for _, condition := range obj.At("status", "conditions").Items() {
+		if condition.At("type").Str() == "Terminating" {
+			set := []object.Member{
+				{Key: "status", Value: object.StringOf(status)}, {Key: "reason", Value: object.StringOf(reason)},
+				{Key: "message", Value: object.StringOf(message)},
+			}
+			if condition.At("status").Str() != status {
+				now := time.Now().UTC().Format(time.RFC3339)
+				set = append(set, object.Member{Key: "lastTransitionTime", Value: object.StringOf(now)})
+			}
+			condition = condition.Edit(set)
+		}
+		conditions = append(conditions, condition)
+	}
+	return obj.WithAt(object.ListOf(conditions...), "status", "conditions")
 }
 
 // release removes the finalizer from a definition, and records the reason in its status.
@@ -114,17 +150,7 @@ func (c *Definitions) release(ctx context.Context, definitions *engine.Resource,
 	if len(finalizers) == obj.At("metadata", "finalizers").Len() {
 		return nil // it was removed; other finalizers keep the definition
 	}
-	var conditions []object.Value
-	for _, condition := range obj.At("status", "conditions").Items() {
-		if condition.At("type").Str() == "Terminating" {
-			condition = condition.Edit([]object.Member{
-				{Key: "status", Value: object.StringOf("False")}, {Key: "reason", Value: object.StringOf(reason)},
-				{Key: "message", Value: object.StringOf(message)},
-			})
-		}
-		conditions = append(conditions, condition)
-	}
-	body := obj.WithAt(object.ListOf(conditions...), "status", "conditions").
+	body := withTerminating(obj, "False", reason, message).
 		WithAt(object.ListOf(finalizers...), "metadata", "finalizers")
 	_, err = c.Engine.Update(ctx, rq, object.Parsed{Value: withRevision(body, live.Object)})
 	return err

@@ -254,7 +254,8 @@ func (c *AccountTokens) fill(ctx context.Context, o *engine.Object, obj object.V
 	return unlessChanged(c.Engine.Update(ctx, rq, object.Parsed{Value: withRevision(obj, o)}))
 }
 
-// unlessChanged returns err unless it is a conflict, or the object is gone.
+// unlessChanged returns err unless it is a conflict, or the object is gone: the change of another client arrives as an
+// event.
 func unlessChanged(_ *engine.Result, err error) error {
 	if apierr.Is(err, apierr.Conflict) || apierr.Is(err, apierr.NotFound) {
 		return nil

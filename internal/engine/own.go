@@ -105,18 +105,18 @@ func (d *draft) ownScale() (object.Value, error) {
 	managed := d.old.At("metadata", "managedFields")
 	live, err := d.rq.scaleWithManagers(d.old)
 	if err != nil {
-		return withManagers(d.obj, managed), err
+		return withManagers(d.body, managed), err
 	}
-	written, err := d.rq.mergingScale().Update(live, d.obj, d.writer())
+	written, err := d.rq.mergingScale().Update(live, d.body, d.writer())
 	if err != nil {
-		return withManagers(d.obj, managed), err
+		return withManagers(d.body, managed), err
 	}
 	back, err := d.rq.Subresource.Replicas.FromScale(managed, written.At("metadata", "managedFields"),
 		d.rq.Resource.APIVersion())
 	if err != nil {
-		return withManagers(d.obj, managed), err
+		return withManagers(d.body, managed), err
 	}
-	return withManagers(d.obj, back), nil
+	return withManagers(d.body, back), nil
 }
 
 // mergingScale is merging for Scales: they have one version, and every field can be written.

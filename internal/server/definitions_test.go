@@ -218,9 +218,12 @@ func TestDefinitionWaitsForItsObjects(t *testing.T) {
 	held := c.must(201, http.MethodPost, widgets,
 		widget(map[string]any{"name": "held", "finalizers": []any{"example.com/held"}}))
 	c.must(200, http.MethodDelete, definitions+"/widgets.a.example.com", nil)
-	definition := c.must(200, http.MethodGet, definitions+"/widgets.a.example.com", nil)
-	if got := conditionOf(definition, "Terminating"); got != "True InstanceDeletionPending" {
-		t.Errorf("Terminating: %q", got)
+	const pending, begun = "True InstanceDeletionPending", "True InstanceDeletionInProgress"
+	for got := pending; got != begun; {
+		got = conditionOf(c.must(200, http.MethodGet, definitions+"/widgets.a.example.com", nil), "Terminating")
+		if got != pending && got != begun {
+			t.Fatalf("Terminating: %q", got)
+		}
 	}
 	refused := c.must(403, http.MethodPost, widgets, widget(map[string]any{"name": "late"}))
 	if message := refused.text("message"); !strings.Contains(message,
@@ -231,6 +234,10 @@ func TestDefinitionWaitsForItsObjects(t *testing.T) {
 		if held = c.must(200, http.MethodGet, widgets+"/held", nil); time.Now().After(end) {
 			t.Fatal("the object is not deleted")
 		}
+	}
+	waits := c.must(200, http.MethodGet, definitions+"/widgets.a.example.com", nil)
+	if got := conditionOf(waits, "Terminating"); got != begun {
+		t.Errorf("Terminating: %q", got)
 	}
 	held["metadata"].(map[string]any)["finalizers"] = []any{}
 	c.must(200, http.MethodPut, widgets+"/held", held)

@@ -43,8 +43,8 @@ type reply struct {
 func (h *rehearsal) cleaned() {
 	h.Helper()
 	const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-	for end := time.Now().Add(10 * time.Second); strings.Contains(h.send("GET", definitions, "", "").raw,
-		"InstanceDeletionPending"); {
+	unfinished := regexp.MustCompile("InstanceDeletion(Pending|InProgress)")
+	for end := time.Now().Add(10 * time.Second); unfinished.MatchString(h.send("GET", definitions, "", "").raw); {
 		if time.Now().After(end) {
 			h.Fatal("a definition has not been cleaned up")
 		}

@@ -126,7 +126,9 @@ func TestTLSFlags(t *testing.T) {
 		c.TLSCipherSuites, c.TLSCurves = []string{"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"}, []int32{int32(tls.CurveP384)}
 	})
 	// The reference's older name of a suite that today ends in SHA256.
-	old := started(t, func(c *Config) { c.TLSCipherSuites = []string{"TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305"} })
+	old := started(t, func(c *Config) {
+		c.TLSCipherSuites, c.DisableHTTP2 = []string{"TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305"}, true
+	})
 	answer, err := anonymous(t, old, func(config *tls.Config) { config.MaxVersion = tls.VersionTLS12 })
 	if err != nil || answer.TLS.CipherSuite != tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256 {
 		t.Errorf("suite %x, %v", answer.TLS.CipherSuite, err)
@@ -441,7 +443,7 @@ func TestRefusedSettings(t *testing.T) {
 			c.Storage, c.EtcdServers = "memory",
 				[]string{"http://a"}
 		},
-		"--etcd-servers or --data-dir":                     func(c *Config) { c.DataDir = "" },
+		"--etcd-servers or --data-dir":                     func(c *Config) { c.DataDir, c.Storage = "", "embedded" },
 		"--etcd-certfile and --etcd-keyfile go together":   func(c *Config) { c.EtcdCertFile = "a" },
 		"--tls-min-version":                                func(c *Config) { c.TLSMinVersion = "1.2" },
 		"--tls-cipher-suites":                              func(c *Config) { c.TLSCipherSuites = []string{"RC5"} },

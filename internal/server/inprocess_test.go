@@ -212,6 +212,9 @@ func TestVirtualTime(t *testing.T) {
 		const lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 		watch := ask(t, s, client, http.MethodGet, events+"?watch=true&allowWatchBookmarks=true", "", 200)
 		stream := bufio.NewReader(watch.Body)
+		if e := next(t, stream); e.Type != "BOOKMARK" { // the end of the initial events
+			t.Errorf("the watch sends %+v", e)
+		}
 		told(t, ask(t, s, client, http.MethodPost, events,
 			`{"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}}`, 201))
 		if e := next(t, stream); e.Type != "ADDED" || e.Object.Metadata.Name != "e" {

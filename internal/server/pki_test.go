@@ -163,7 +163,7 @@ func checkSigned(t *testing.T, p *pki, whole pkiFiles) {
 func TestPartsOfTheAccountKey(t *testing.T) {
 	logger := slog.New(slog.DiscardHandler)
 	dir := t.TempDir()
-	if _, err := ownAccountKey(dir, logger); err != nil {
+	if _, err := ownAccountKey(filepath.Join(dir, "sa.key"), logger); err != nil {
 		t.Fatal(err)
 	}
 	whole := readPKI(t, dir)
@@ -184,7 +184,7 @@ func TestPartsOfTheAccountKey(t *testing.T) {
 				part[name] = whole[name]
 			}
 			part.write(t, dir)
-			_, err := ownAccountKey(dir, logger)
+			_, err := ownAccountKey(filepath.Join(dir, "sa.key"), logger)
 			now := readPKI(t, dir)
 			switch {
 			case c.fails:

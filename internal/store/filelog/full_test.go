@@ -96,7 +96,7 @@ func TestSyncFindsNoRoom(t *testing.T) {
 		if op.Kind != errorfs.OpFileSync && op.Kind != errorfs.OpFileSyncData {
 			return nil
 		}
-		if fails == "next" && strings.HasSuffix(op.Path, ".log") {
+		if fails == "next" && strings.HasSuffix(op.Path, ".log.tmp") { // the name with which it was created
 			fails = op.Path
 			return syscall.ENOSPC
 		}
