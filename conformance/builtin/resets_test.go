@@ -58,12 +58,16 @@ type filters = map[fieldpath.APIVersion]fieldpath.Filter
 func TestResets(t *testing.T) {
 	served, kinds := map[place]bool{}, map[schema.GroupResource][]schema.GroupVersionKind{}
 	resets := map[place]map[string]merge.Set{}
+	// The filters are by all versions, also those that are not served by default.
+	for _, r := range builtin.Resources(builtin.Config{Serves: func(_, _, _ string, _ bool) bool { return true }}) {
+		gvr := schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Name}
+		kinds[gvr.GroupResource()] = append(kinds[gvr.GroupResource()], gvr.GroupVersion().WithKind(r.Kind))
+	}
 	for _, r := range builtin.Resources(builtin.Config{}) {
 		if r.Group == elsewhere {
 			continue
 		}
 		gvr := schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Name}
-		kinds[gvr.GroupResource()] = append(kinds[gvr.GroupResource()], gvr.GroupVersion().WithKind(r.Kind))
 		served[place{gvr, ""}], resets[place{gvr, ""}] = true, r.Resets
 		for _, s := range r.Subresources {
 			served[place{gvr, s.Name}], resets[place{gvr, s.Name}] = true, s.Resets

@@ -76,9 +76,17 @@ func TestConversionsAreUpstreams(t *testing.T) {
 func (c conversion) documents(t *testing.T, kinds map[schema.GroupVersionKind][]document) []document {
 	documents := slices.Clone(kinds[c.from])
 	for _, doc := range kinds[c.to] { // a converted object of the other version has more fields than a vector
-		documents = append(documents, decodeDocument(t, upstreamConversion(t, c.to, marshal(t, doc), c.from)))
+		if text := marshal(t, doc); decodable(c.to, text) {
+			documents = append(documents, decodeDocument(t, upstreamConversion(t, c.to, text, c.from)))
+		}
 	}
 	return documents
+}
+
+// decodable says whether a document is of its type: some in the corpus are there because they are not.
+func decodable(kind schema.GroupVersionKind, text []byte) bool {
+	_, err := scheme.Decode(kind, text)
+	return err == nil
 }
 
 // variant returns the i-th variant of the documents.

@@ -48,8 +48,8 @@ func TestInformersThroughClockJumps(t *testing.T) {
 		t.Run(encoding.name, func(t *testing.T) {
 			t.Parallel() // it mostly waits for client-go's retries
 			var clock clock
-			clock.jump(72 * time.Hour) // certificates are valid from today, and no jump goes back before that
 			server := startWithClock(t, clock.now)
+			clock.jump(72 * time.Hour) // certificates are valid from the start, and no jump goes back before that
 			writer, _ := client(t, server, encoding.contentType)
 			w := &world{client: writer, name: "jumped"}
 			namespace(t, writer, w.name)

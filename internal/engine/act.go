@@ -16,7 +16,9 @@ import (
 // An operation is retried like an update: it is computed from the live object, so after a lost race it is computed
 // again from the newer one. For a binding, that is what makes two schedulers safe: Write of the second attempt sees
 // the node that the first one set, and refuses.
-// Admission sees the body alone, once, before the object is read, as in the reference.
+//
+// Admission sees the body alone, once, before the object is read, as in the reference. What it requires of the
+// namespace is read again after a lost race, which may have been lost there.
 func (d *draft) act(ctx context.Context) (*Result, error) {
 	rq, sub := d.rq, d.rq.Subresource
 	if sub.Answer != nil {
@@ -55,6 +57,9 @@ func (d *draft) act(ctx context.Context) (*Result, error) {
 			_, err = n.replace(ctx)
 		}
 		if n.again(ctx, err, &sure) {
+			if err := d.requireParents(ctx); err != nil {
+				return nil, err
+			}
 			continue
 		}
 		if err != nil {

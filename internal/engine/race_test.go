@@ -77,17 +77,7 @@ func TestRacesEndWithTheContext(t *testing.T) {
 			_, err := b.Delete(ctx, b.request("a"), DeleteOptions{})
 			return err
 		},
-		"act": func(ctx context.Context, b *bench) error {
-			rq := b.request("a")
-			rq.Subresource = &Subresource{
-				Name: "binding", Kind: "Binding", Verbs: []string{"create"}, Schema: b.widgets.Schema,
-				Write: func(old, body object.Value) (object.Value, error) {
-					return old.WithAt(body.At("target"), "spec", "target"), nil
-				},
-			}
-			_, err := b.Create(ctx, rq, b.parse(`{"metadata":{"name":"a"},"target":"x"}`))
-			return err
-		},
+		"act": func(ctx context.Context, b *bench) error { return b.bind(ctx, func() {}) },
 	}
 	for name, verb := range verbs {
 		b := newBench(t)
@@ -176,6 +166,57 @@ func TestCreateLosesToTheEndOfItsNamespace(t *testing.T) {
 	b.wants(err, 403, "being terminated")
 	if _, ok := b.store.Get(b.request("a").key()); ok {
 		t.Error("the object was created in the deleted namespace")
+	}
+}
+
+// bind is an operation that changes the widget a. wrote is called in each attempt.
+func (b *bench) bind(ctx context.Context, wrote func()) error {
+	rq := b.request("a")
+	rq.Subresource = &Subresource{
+		Name: "binding", Kind: "Binding", Verbs: []string{"create"}, Schema: b.widgets.Schema,
+		Write: func(old, body object.Value) (object.Value, error) {
+			wrote()
+			return old.WithAt(body.At("target"), "spec", "target"), nil
+		},
+	}
+	_, err := b.Create(ctx, rq, b.parse(`{"metadata":{"name":"a"},"target":"x"}`))
+	return err
+}
+
+// An operation, which admission sees once, notices that its namespace has changed since then: it fails if the namespace
+// is being deleted, and is repeated once otherwise.
+//
+// SPEC: URI-5
+func TestOperationInANamespaceThatChanges(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(b *bench)
+		refused string
+	}{
+		"deleted": {func(b *bench) {
+			b.must(b.Delete(t.Context(), &Request{Resource: b.namespaces, Name: "ns"}, DeleteOptions{}))
+		}, "being terminated"},
+		"changed": {func(b *bench) {
+			b.must(b.Patch(t.Context(), &Request{Resource: b.namespaces, Name: "ns"},
+				Patch{Type: MergePatch, Body: []byte(`{"metadata":{"annotations":{"a":"b"}}}`)}))
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.namespaces.Held = func(object.Value) bool { return true }
+			b.create(`{"metadata":{"name":"a"}}`)
+			attempts := 0
+			b.beforeNaming(func() { c.change(b) })
+			err := b.bind(t.Context(), func() {
+				if attempts++; attempts > 2 {
+					t.Fatal("the operation is repeated again and again")
+				}
+			})
+			if c.refused != "" {
+				b.wants(err, 403, c.refused)
+			} else if err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
