@@ -86,6 +86,9 @@ func (e *Engine) Watch(ctx context.Context, rq *Request, o WatchOptions) (*Watch
 		return nil, err
 	}
 	w := &Watch{rq: rq, sel: sel, prefix: rq.reach(&sel), start: revision}
+	if invariants.Enabled {
+		w.check.starts(e.store)
+	}
 	streaming := o.SendInitialEvents != nil && *o.SendInitialEvents
 	if streaming {
 		if err := e.waitFor(ctx, revision); err != nil {
@@ -337,9 +340,10 @@ func (w *Watch) readable() error {
 	return failed.err(w.rq.Resource)
 }
 
-// Revision is the revision up to which every event has been returned, for bookmarks; 0 during the initial events.
+// Revision is the revision up to which every event has been returned, for bookmarks; 0 during the initial events, and
+// while some of the events of one revision have been returned and some have not.
 func (w *Watch) Revision() int64 {
-	if w.initial != nil {
+	if w.initial != nil || w.cursor.Within() {
 		return 0
 	}
 	revision := max(w.start, w.cursor.Revision())

@@ -103,9 +103,7 @@ type history struct {
 	memory    int64
 	withMemos queue[*Record] // the records whose memos were not dropped
 	memoBytes int64          // the bytes that these may take
-	// opened is the revision at which the store was opened: memory holds no record up to it. gone is the greatest floor of
-	// a feed that was forgotten. A new feed has no records up to both.
-	opened, gone int64
+	opened    int64          // the revision at which the store was opened: memory holds no record up to it
 
 	horizon int64 // watches and snapshots may start from here on
 	marks   queue[Mark]
@@ -141,21 +139,21 @@ func (h *history) feed(resource string) *feed {
 	return f
 }
 
-// newFloor is the floor of a resource that has no feed.
-func (h *history) newFloor() int64 { return max(h.opened, h.gone) }
+// newFloor is the floor of a resource that has no feed. A feed is forgotten only when its own is not above it.
+func (h *history) newFloor() int64 { return max(h.opened, min(h.horizon, h.all.floor)) }
 
-// forget removes the feeds that hold nothing: no records, and no cursors that wait. Without it there would be one for
-// every definition that was ever served. A cursor may still have such a feed; its next read finds it forgotten, and
-// takes the one that the resource has then (Cursor.read). The caller holds the state's mu for writing.
+// forget removes the feeds that hold nothing: no records, no cursors that wait, and no floor that a reader within the
+// history could meet. Without it there would be one for every definition that was ever served. A cursor may still have
+// such a feed; its next read finds it forgotten, and takes the one that the resource has then (Cursor.read). The caller
+// holds the state's mu for writing.
 //
-//	h.gone ≥ floor of every forgotten feed, so a feed that is made again claims no record that it does not have
+//	floor of a forgotten feed ≤ newFloor, so a feed that is made again claims no record that it does not have
 func (h *history) forget() {
 	for resource, f := range h.feeds {
-		if f.pinned || f.records.len() > 0 || f.awaited() {
+		if f.pinned || f.records.len() > 0 || f.floor > h.newFloor() || f.awaited() {
 			continue
 		}
 		f.forgotten = true
-		h.gone = max(h.gone, f.floor)
 		delete(h.feeds, resource)
 	}
 }

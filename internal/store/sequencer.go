@@ -398,10 +398,30 @@ func (w *sequencer) fail(b *batch) {
 	}
 }
 
+// checkRevisions fails unless commits follow the state without a gap, and each of their records has a revision of its
+// own. The caller holds seq.
+func (w *sequencer) checkRevisions(commits []*Commit) {
+	next := w.state.revision + 1
+	for _, c := range commits {
+		if c.First() != next {
+			invariants.Fail("store: commit %d to %d does not begin with %d", c.First(), c.Revision, next)
+		}
+		for i, r := range c.Records {
+			if r.Revision != next+int64(i) {
+				invariants.Fail("store: commit %d to %d: record %d is of %d", c.First(), c.Revision, i, r.Revision)
+			}
+		}
+		next = c.Revision + 1
+	}
+}
+
 // publish makes durable commits visible: it applies them to the state, and ends their pending writes. A key that was
 // written again meanwhile stays pending. The caller holds seq, so no commit is sequenced between the two: it would
 // find neither the pending write nor the live version.
 func (w *sequencer) publish(commits []*Commit) {
+	if invariants.Enabled {
+		w.checkRevisions(commits)
+	}
 	w.state.Apply(commits...)
 	for _, c := range commits {
 		for _, r := range c.Records {

@@ -141,6 +141,10 @@ var wouldWait = &group{}
 // used for a bookmark.
 func (c *Cursor) Revision() int64 { return c.after }
 
+// Within says whether the last batch ended within a revision, after which the cursor stands at the revision before.
+// That happens only on a store whose commits have one revision each.
+func (c *Cursor) Within() bool { return c.passed > 0 }
+
 // Close ends the cursor: the next call of Next or Poll returns ErrClosed. To end a call that waits, cancel its
 // context.
 func (c *Cursor) Close() { c.closed.Store(true) }
@@ -203,8 +207,15 @@ func (c *Cursor) check(before, newest int64) {
 	if c.passed > 0 {
 		last++
 	}
+	numbered := c.state.config.Log != nil // then no two records have one revision (sequencer.put)
+	if numbered && c.passed > 0 {
+		invariants.Fail("store: a cursor stands at %d and has passed %d records behind it", c.after, c.passed)
+	}
 	from := before + 1
-	for _, r := range c.buffer {
+	for i, r := range c.buffer {
+		if numbered && i > 0 {
+			from++
+		}
 		if r.Revision < from || r.Revision > last || !c.feed.holds(r.Key.Resource) ||
 			!r.concerns(c.prefix, c.term) {
 			invariants.Fail("store: a cursor of %q %q from %d to %d, %d, read %s at %d",
@@ -225,10 +236,8 @@ func (c *Cursor) readMemory() (end bool) {
 		r := records.at(i)
 		// The next call reads the rest; all records before this one were read.
 		if len(c.buffer) >= nextRecords || bytes >= nextBytes || steps > 16*nextRecords {
-			c.after, c.passed = r.Revision-1, 0
-			for j := i - 1; j >= 0 && records.at(j).Revision == r.Revision; j-- {
-				c.passed++
-			}
+			c.after = r.Revision - 1
+			c.passed = i - firstAfter(records, c.after)
 			return false
 		}
 		if r.concerns(c.prefix, c.term) {

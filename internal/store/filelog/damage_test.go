@@ -140,7 +140,7 @@ func TestBitRot(t *testing.T) {
 			found++
 		}
 	}
-	if found < 450 { // not all: some segments are no longer needed
+	if found < 300 { // not all: some segments are no longer needed, the more of them, the later the last checkpoint was
 		t.Errorf("only %d of 1000 flipped bits were reported as damage", found)
 	}
 }

@@ -140,7 +140,8 @@ func testCommitOfSeveralKeys(t *testing.T, b Backend) {
 }
 
 // checkOneRevision checks a store with one commit, of 200 Pods and a Node. Batches stay bounded, so they end within the
-// revision; but it shows only as a whole, so a watch that was cut off there is resumed from before it.
+// revision. The cursor stands at the revision before it then, from which another cursor could read all of it again; a
+// client of the API that is cut off there cannot, as it resumes after the resourceVersion of the last event that it has.
 func checkOneRevision(t *testing.T, x *testStore, revision int64) {
 	t.Helper()
 	if revision != 2 || x.Revision() != 2 {
