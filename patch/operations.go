@@ -30,8 +30,9 @@ import (
 // As in the library, a value is text until an operation goes through it, and stays text if none does. That is more than
 // an optimization: a test compares the text of scalars, so that 1.0 is not 1.
 
-// maxCopied is how many bytes the copies of one patch may add, as in the reference.
-const maxCopied = 3 * 3 << 20
+// maxCopied is how many bytes the copies of one patch may add, as in the reference (JSONPatchMaxCopyBytes of its
+// options).
+const maxCopied = 3 << 20
 
 // node is a value of the document. The library has three kinds of null, which operations distinguish:
 //

@@ -184,7 +184,25 @@ func (d *draft) admit(ctx context.Context) error {
 		}
 	}
 	d.body = d.dedupOwners(a.Object, true)
+	if err := d.restore(); err != nil {
+		return err
+	}
 	d.fill()
+	return nil
+}
+
+// restore undoes what admission has changed in the metadata that only the server sets (wipe, inherit).
+func (d *draft) restore() error {
+	switch {
+	case d.rq.Subresource != nil || d.rq.Resource.Answer != nil: // prepare takes the metadata of the old object
+	case d.operation == OperationUpdate:
+		d.body = carry(d.body, d.old)
+	case d.operation == OperationCreate:
+		if err := d.rq.namespaceMatches(d.body); err != nil {
+			return err
+		}
+		d.body = d.wiped(d.body)
+	}
 	return nil
 }
 

@@ -180,6 +180,42 @@ func TestWhatAdmissionChanges(t *testing.T) {
 			t.Errorf("no warning with %q in %q", text, result.Warnings)
 		}
 	}
+	// What only the server sets, it sets again.
+	forged := object.Fields("uid", object.StringOf("forged"), "generation", object.IntOf(99), "resourceVersion",
+		object.StringOf("1"), "creationTimestamp", object.StringOf("2001-01-01T00:00:00Z"), "deletionTimestamp",
+		object.StringOf("2001-01-01T00:00:00Z"), "deletionGracePeriodSeconds", object.IntOf(5))
+	forge := func(set object.Value) func(a *Attributes) error {
+		return func(a *Attributes) error {
+			a.Object = a.Object.With("metadata", a.Object.At("metadata").Edit(set.Members()))
+			return nil
+		}
+	}
+	genuine := func(obj, want object.Value) {
+		t.Helper()
+		for _, m := range forged.Members() {
+			got := obj.At("metadata", m.Key)
+			if object.Equal(got, m.Value) || !want.IsNull() && !object.Equal(got, want.At("metadata", m.Key)) {
+				t.Errorf("admission has set %s to %s", m.Key, object.AppendJSON(nil, got))
+			}
+		}
+	}
+	c.change = forge(forged)
+	made := b.value(b.create(`{"metadata":{"name":"forged"},"spec":{"n":1}}`))
+	genuine(made, object.Nil)
+	// An update with another UID or deletion time is refused, from admission as from a client.
+	c.change = forge(object.Fields("generation", object.IntOf(99), "resourceVersion", object.StringOf("1"),
+		"creationTimestamp", object.StringOf("2001-01-01T00:00:00Z")))
+	changed, err := b.patch("forged", `{"metadata":{"labels":{"a":"b"}}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	genuine(b.value(changed), made)
+	c.change = func(a *Attributes) error {
+		a.Object = a.Object.WithAt(object.StringOf("elsewhere"), "metadata", "namespace")
+		return nil
+	}
+	_, err = b.Create(b.Context(), b.request(""), b.parse(`{"metadata":{"name":"moved"}}`))
+	b.wants(err, 400, "the namespace of the provided object does not match")
 	// A valid edit stays.
 	c.change = func(a *Attributes) error {
 		a.Object = a.Object.WithAt(object.ListOf(), "metadata", "managedFields")

@@ -187,7 +187,10 @@ func (d *draft) receive() {
 }
 
 // wipe removes from a new object the metadata that only the server sets (WRITE-4), and sets the namespace of the URL.
-func (d *draft) wipe() {
+func (d *draft) wipe() { d.body = d.wiped(d.sent) }
+
+// wiped is a new object without that metadata, and with that namespace.
+func (d *draft) wiped(obj object.Value) object.Value {
 	drop := serverSet
 	var set []object.Member
 	if d.rq.Resource.Namespaced {
@@ -196,7 +199,7 @@ func (d *draft) wipe() {
 		// The capacity is cut, so that append copies the list, which all requests share.
 		drop = append(drop[:len(drop):len(drop)], "namespace")
 	}
-	d.body = d.sent.With("metadata", d.sent.At("metadata").Edit(set, drop...))
+	return obj.With("metadata", obj.At("metadata").Edit(set, drop...))
 }
 
 // inherit copies the system metadata of the old object into the new one. It runs before own, which compares the result

@@ -21,17 +21,18 @@ import (
 //
 //	used     a    b      c      a      d
 //	young    a    a b    c      c a    d
-//	old                  a b    a b    c a
+//	old                  a b    b      c a
 //
 // A value is dropped only if it was not used while a whole generation filled. A look-up in the young generation, which
 // is nearly every one, takes a read lock.
 //
 //	weight of young = Σ weights of its values ≤ Limit, and so of old
+//	no key is in both
 type Cache[K comparable, V any] struct {
 	Limit int // the weight of a generation; the cache weighs at most twice that. 0: DefaultLimit
 
 	mu         sync.RWMutex
-	young, old map[K]weighed[V]
+	young, old map[K]*weighed[V]
 	weight     int // of young
 }
 
@@ -55,31 +56,42 @@ func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 	}
 	c.mu.RUnlock()
 	if old {
-		c.set(key, v, false)
+		c.renew(key, v)
 	}
-	return v.value, young || old
+	if v == nil {
+		return value, false
+	}
+	return v.value, true
 }
 
 // Set sets the value of a key. A value that weighs more than Limit is not kept: it would evict all others.
 func (c *Cache[K, V]) Set(key K, value V, weight int) {
-	if weight <= c.limit() {
-		c.set(key, weighed[V]{value, weight}, true)
-	}
-}
-
-// set puts a value into the young generation. Without replace, a value that another caller has set there since stays.
-func (c *Cache[K, V]) set(key K, v weighed[V], replace bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if known, ok := c.young[key]; ok {
-		if !replace {
-			return
-		}
+	if known := c.young[key]; known != nil {
 		c.weight -= known.weight
 		delete(c.young, key)
 	}
+	delete(c.old, key)
+	if weight <= c.limit() {
+		c.add(key, &weighed[V]{value, weight})
+	}
+}
+
+// renew moves a value from the old generation into the young one, unless another caller has changed it since.
+func (c *Cache[K, V]) renew(key K, v *weighed[V]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.old[key] == v {
+		delete(c.old, key)
+		c.add(key, v)
+	}
+}
+
+// add puts a value into the young generation, which does not have the key. The caller holds mu.
+func (c *Cache[K, V]) add(key K, v *weighed[V]) {
 	if c.young == nil || c.weight+v.weight > c.limit() {
-		c.young, c.old, c.weight = map[K]weighed[V]{}, c.young, 0
+		c.young, c.old, c.weight = map[K]*weighed[V]{}, c.young, 0
 	}
 	c.young[key] = v
 	c.weight += v.weight
@@ -88,7 +100,7 @@ func (c *Cache[K, V]) set(key K, v weighed[V], replace bool) {
 	}
 }
 
-// Len returns how many values are kept. One that is in both generations counts twice.
+// Len returns how many values are kept.
 func (c *Cache[K, V]) Len() int {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -41,23 +41,36 @@ func TestCache(t *testing.T) {
 	if v, _ := c.Get("half"); v != 2 {
 		t.Errorf("a replaced value: %d, want 2", v)
 	}
+	c.Set("half", 3, 11)
+	if v, ok := c.Get("half"); ok {
+		t.Errorf("a value that was replaced by one above the limit: %d", v)
+	}
 }
 
-// What the cache returns is what was set last for the key, whatever else happens at the same time.
+// What the cache returns is what was set last for the key, whatever else happens at the same time. Each goroutine has
+// keys of its own, which it sets to rising values, and reads those of the others, which evict its own.
 //
 // SPEC: AUTH-1
 func TestConcurrentUse(t *testing.T) {
+	const keys = 25
 	c := Cache[int, int]{Limit: 50}
 	var work sync.WaitGroup
-	for seed := range 4 {
-		random := rand.New(rand.NewPCG(uint64(seed), 1))
+	for mine := range 4 {
+		random := rand.New(rand.NewPCG(uint64(mine), 1))
 		work.Go(func() {
-			for range 5000 {
-				key, weight := random.IntN(100), 1+random.IntN(60)
-				if random.IntN(2) == 0 {
-					c.Set(key, key*1000+weight, weight)
-				} else if v, ok := c.Get(key); ok && v/1000 != key {
-					t.Errorf("key %d has the value %d", key, v)
+			var last [keys]int
+			for i := range 20_000 {
+				n := random.IntN(keys)
+				switch random.IntN(3) {
+				case 0:
+					last[n] = i
+					c.Set(mine*keys+n, i, 1+random.IntN(60))
+				case 1:
+					if v, ok := c.Get(mine*keys + n); ok && v != last[n] {
+						t.Errorf("the value %d is returned after %d was set", v, last[n])
+					}
+				case 2:
+					c.Get(random.IntN(4 * keys))
 				}
 			}
 		})

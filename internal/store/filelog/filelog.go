@@ -234,7 +234,12 @@ func (l *Log) append(commits []*store.Commit) error {
 		l.check()
 	}
 	l.mu.Unlock()
-	return l.manifest.writeUnsynced(func(e *entry) { e.end = w.written })
+	err := l.manifest.writeUnsynced(func(e *entry) { e.end = w.written })
+	if isFull(err) { // as after a crash before it: the commits are durable, and Open finds them by their frames
+		l.logger.Warn("the manifest could not be written, as the disk is full", "error", err)
+		return nil
+	}
+	return err
 }
 
 // write writes commits to a segment, and syncs it.
@@ -327,13 +332,14 @@ func (l *Log) roll() (*writer, error) {
 		l.segments = append(l.segments, s)
 	}
 	l.mu.Unlock()
-	if err := l.manifest.writeSynced(func(e *entry) { e.newest = s.after }); err != nil {
-		return nil, err
+	err = l.manifest.writeSynced(func(e *entry) { e.newest = s.after })
+	if old != nil {
+		err = errors.Join(err, old.file.Close()) // all of it is synced
 	}
-	if old == nil {
-		return w, nil
+	if err != nil {
+		return nil, l.abandon(w, err)
 	}
-	return w, old.file.Close() // all of it is synced
+	return w, nil
 }
 
 // Replay yields the commits after a revision. It reads a copy of the list of segments, as they are at the call,
