@@ -82,8 +82,8 @@ func certificates(c Config) group {
 }
 
 // countDuration reports the certificates that a write to the status of a CertificateSigningRequest issues, if the
-// request has a duration. The duration counts as honored if the certificate's differs by less than five minutes and 5
-// %.
+// request has a duration. The duration counts as honored if that of the certificate differs by less than five minutes
+// and by less than a twentieth.
 func countDuration(issued func(signer string, honored bool)) func(obj, old object.Value) {
 	return func(obj, old object.Value) {
 		spec, certificate := old.At("spec"), obj.At("status", "certificate").Str()

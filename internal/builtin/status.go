@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"context"
+
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"plinth/internal/engine"

@@ -153,7 +153,7 @@ func (b *builder) store(group string, k *kind, rows []*kind, served []*engine.Re
 			r = row.unserved(group, b.config)
 		}
 		versions[i] = engine.VersionOf(r)
-		if i > 0 && k.versions[i].adapt == nil {
+		if i > 0 && sameList(row.fields, rows[0].fields) {
 			versions[i].SelectsAs(versions[0])
 		}
 	}
@@ -174,6 +174,11 @@ func (b *builder) store(group string, k *kind, rows []*kind, served []*engine.Re
 	if len(in.Versions) > 1 {
 		in.Convert = in.shapes.convert
 	}
+}
+
+// sameList says whether two lists are one: a row that adapt has not changed shares those of the others.
+func sameList(a, b []selectable) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 // group is one API group.

@@ -9,7 +9,6 @@
 package durable
 
 import (
-	"crypto/rand"
 	"errors"
 	"io/fs"
 	"os"
@@ -56,7 +55,8 @@ func SyncDir(fsys vfs.FS, dir string) error {
 //	content synced  →  renamed  →  directory synced
 func WriteFile(fsys vfs.FS, path string, data []byte) error {
 	dir := fsys.PathDir(path)
-	unfinished := fsys.PathJoin(dir, "."+fsys.PathBase(path)+"."+rand.Text())
+	// One name for each file, so that a crash leaves at most one copy of a private key, which the next write replaces.
+	unfinished := fsys.PathJoin(dir, "."+fsys.PathBase(path)+".unfinished")
 	f, err := fsys.Create(unfinished, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err

@@ -47,7 +47,7 @@ type Attributes struct {
 	// Binding). It is null for a delete. Old is the live object in the same form, null if there is none or if an operation
 	// does not read it (a Binding).
 	Object, Old object.Value
-	// DryRun is set by the query, or by the body of a delete or an eviction.
+	// DryRun is set by the query, or by the body of a delete.
 	DryRun bool
 
 	draft *draft

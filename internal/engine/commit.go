@@ -116,7 +116,7 @@ func (e *Engine) commit(ctx context.Context, t *transaction) error {
 	if err != nil {
 		if conflict := (*store.ConflictError)(nil); errors.As(err, &conflict) {
 			if conflict.Type == store.ThisObject { // no race: the definition of the request's type never comes back
-				return apierr.NewNoSuchPath()
+				return errOtherDefinition
 			}
 			return conflict
 		}
@@ -134,6 +134,10 @@ func (e *Engine) commit(ctx context.Context, t *transaction) error {
 	}
 	return nil
 }
+
+// errOtherDefinition ends a write to a type whose definition does not exist any more: 404, for the type and not for the
+// object (EXT-3).
+var errOtherDefinition error = apierr.NewNoSuchPath()
 
 // storeChange is the change of the draft's own key.
 func (d *draft) storeChange() store.Change {
@@ -180,13 +184,17 @@ func revisionOf(v *store.Version) int64 {
 
 // commitFailed is the API error for an error of the store that is not a lost race. The end of the request's context is
 // a time-out (504), after which the write may still become durable: the client has to check. A store that takes no
-// writes, because its log failed or because it is shut down, is 503, so that clients try another server.
+// writes, because its log failed or because it is shut down, is 503, so that clients try another server. A full disk is
+// 500, as with a full etcd, and the client learns nothing of the directory.
 func commitFailed(err error) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return apierr.NewTimeout("request did not complete within the allotted timeout")
 	case errors.Is(err, store.ErrClosed):
 		return apierr.NewUnavailable("the store takes no writes: " + err.Error())
+	}
+	if errors.Is(err, store.ErrNoRoom) {
+		err = errors.New("nothing was written, as the disk of the server is full")
 	}
 	return apierr.NewInternal(err)
 }

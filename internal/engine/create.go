@@ -59,8 +59,8 @@ func (e *Engine) Create(ctx context.Context, rq *Request, body object.Parsed) (r
 // so make always begins with the same object.
 func (d *draft) create(ctx context.Context) (*Result, error) {
 	d.operation = OperationCreate
-	// Zero and unparsable resourceVersions are ignored. Any other is refused, but by the commit: as in the reference an
-	// object is validated first, and a dry run does not check it.
+	// Zero and unparsable resourceVersions are ignored. Any other is refused, but only after validation, as in the
+	// reference, and not in a dry run.
 	seen, err := parseVersion(d.sent.At("metadata", "resourceVersion").Str())
 	versioned := err == nil && seen != 0 && !d.upserts && !d.dry
 	generated, prefixed := d.generated(), d.sent.At("metadata", "generateName").Str() != ""

@@ -62,6 +62,10 @@ func TestWritesBelongToTheirDefinition(t *testing.T) {
 			_, err := b.Delete(b.Context(), b.request("a"), DeleteOptions{})
 			return err
 		},
+		"deletecollection": func(b *bench) error {
+			_, err := b.DeleteCollection(b.Context(), b.request(""), ListOptions{}, DeleteOptions{})
+			return err
+		},
 		"mark": func(b *bench) error {
 			b.widgets.Held = func(object.Value) bool { return true }
 			_, err := b.Delete(b.Context(), b.request("a"), DeleteOptions{})

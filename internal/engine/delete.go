@@ -28,9 +28,8 @@ import (
 // to its dependents is determined by two finalizers that the garbage collector removes (propagation.go).
 //
 // The steps of a delete are admit and check, with the live object, and then mark or the removal. As in the reference a
-// delete that changes nothing is not admitted. A mark is a write
-// like others: it goes through version and commit, and a watch sees MODIFIED. A second delete that changes nothing
-// answers with the live object and writes nothing.
+// delete that changes nothing is not admitted. A mark is a write like others: it goes through version and commit, and a
+// watch sees MODIFIED. A second delete that changes nothing answers with the live object and writes nothing.
 func (e *Engine) Delete(ctx context.Context, rq *Request, o DeleteOptions) (result *Result, err error) {
 	return e.deleteOne(ctx, rq, o, false)
 }

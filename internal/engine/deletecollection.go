@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 
 	"plinth/internal/apierr"
 )
@@ -49,7 +50,8 @@ func (e *Engine) DeleteCollection(ctx context.Context, rq *Request, l ListOption
 		one.IfMatch, one.IfNoneMatch = nil, nil
 		one.Namespace, one.Name = splitKey(item.Key.Name)
 		d.listed = item.Sidecar.UID
-		if _, err := e.deleteOne(ctx, &one, d, true); err != nil && !apierr.Is(err, apierr.NotFound) {
+		_, err := e.deleteOne(ctx, &one, d, true)
+		if err != nil && (errors.Is(err, errOtherDefinition) || !apierr.Is(err, apierr.NotFound)) {
 			return &Collection{Warnings: list.Warnings}, err
 		}
 	}

@@ -129,6 +129,24 @@ func TestNothingIsWrittenAfterTheDeadline(t *testing.T) {
 	}
 }
 
+// The store asks once more when it gives the commit its place: here the context ends behind validation, which is the
+// last step to ask before.
+//
+// SPEC: WRITE-7
+func TestNothingIsWrittenAfterTheLastStep(t *testing.T) {
+	b := newBench(t)
+	b.create(`{"metadata":{"name":"a"}}`)
+	before := b.store.Revision()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	b.widgets.WarnUpdate = func(object.Value, object.Value) []string { cancel(); return nil }
+	_, err := b.Patch(ctx, b.request("a"), Patch{Type: MergePatch, Body: []byte(`{"spec":{"n":1}}`)})
+	b.wants(err, 504, "request did not complete within")
+	if now := b.store.Revision(); now != before {
+		t.Errorf("the store is at revision %d, was at %d", now, before)
+	}
+}
+
 // A patch ends when its context does, and its commit is not the first to ask.
 //
 // SPEC: WRITE-7

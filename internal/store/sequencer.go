@@ -78,6 +78,7 @@ type sequencer struct {
 	idle      *sync.Cond // over seq: appending became false
 	refused   error      // why no more writes are accepted; nil: they are
 	broken    bool       // the log failed
+	full      bool       // the last append found the disk full
 	closed    bool
 	growth    int64 // bytes of changes since the last checkpoint
 
@@ -384,7 +385,10 @@ func (w *sequencer) fail(b *batch) {
 	err, reason := b.err, b.err
 	if errors.Is(err, ErrNoRoom) {
 		w.next = w.state.revision
-		w.state.config.Logger.Error("the disk is full; writes are refused until there is room", "error", err)
+		if !w.full { // once: the messages may be written to the same disk
+			w.state.config.Logger.Error("the disk is full; writes are refused until there is room", "error", err)
+		}
+		w.full = true
 	} else {
 		w.broken = true
 		w.refuse(fmt.Errorf("%w: no more writes until it is reopened, since the log failed: %w", ErrClosed, err))
@@ -423,6 +427,10 @@ func (w *sequencer) publish(commits []*Commit) {
 		w.checkRevisions(commits)
 	}
 	w.state.Apply(commits...)
+	if w.full {
+		w.full = false
+		w.state.config.Logger.Info("there is room on the disk again")
+	}
 	for _, c := range commits {
 		for _, r := range c.Records {
 			w.expiry.track(r)

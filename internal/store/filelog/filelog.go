@@ -40,9 +40,9 @@
 // Caveats. One process at a time can open a directory. After a failed write or sync the log accepts no more commits
 // until it is opened again, because the content of the disk is unknown until it is read; only when the disk is full, it
 // goes on in a new segment as soon as there is room. The directory must be left alone while it is open: an Append that
-// finds its segment removed, renamed or replaced fails, and is the last one. A file system that
-// acknowledges a sync and does not write loses commits like those of every database on it; the manifest and the offsets
-// then reveal the loss in most cases, but cannot undo it.
+// finds its segment removed, renamed or replaced fails, and is the last one. A file system that acknowledges a sync and
+// does not write loses commits like those of every database on it; the manifest and the offsets then reveal the loss in
+// most cases, but cannot undo it.
 package filelog
 
 import (

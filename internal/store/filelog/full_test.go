@@ -146,7 +146,8 @@ func TestOpenFull(t *testing.T) {
 			}
 		}
 		acked := s.Revision()
-		// Half of the time all that was written is there, so that there are commits without evidence of a sync.
+		// Half of the time all that was written is there; otherwise the manifest lags behind, and commits are found without
+		// evidence that they were synced.
 		after := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100 * (round % 2), RNG: rng})
 		s.Close()
 		full := &fullFS{FS: after}
