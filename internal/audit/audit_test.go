@@ -300,13 +300,13 @@ func TestLongUserAgent(t *testing.T) {
 	}
 }
 
-// broken is a backend that fails.
+// broken is a sink that fails.
 func broken(t *testing.T, mode string) *Auditor {
 	t.Helper()
 	o := options(t)
 	o.Log.Mode = mode
 	a := auditor(t, o)
-	a.backends[0].write = func(context.Context, [][]byte) error { return errors.New("the disk is full") }
+	a.sinks[0].write = func(context.Context, [][]byte) error { return errors.New("the disk is full") }
 	return a
 }
 
@@ -342,7 +342,7 @@ func TestQueue(t *testing.T) {
 	mu.Lock()
 	written := 0
 	first := make(chan bool, 100)
-	a.backends[0].write = func(_ context.Context, events [][]byte) error {
+	a.sinks[0].write = func(_ context.Context, events [][]byte) error {
 		first <- true
 		mu.Lock()
 		defer mu.Unlock()
@@ -370,7 +370,7 @@ func TestQueue(t *testing.T) {
 	if _, ok := a.Begin(asked("late")); !ok {
 		t.Error("refused")
 	}
-	if got := a.backends[0].queue.bytes.Load(); got != 0 {
+	if got := a.sinks[0].queue.bytes.Load(); got != 0 {
 		t.Errorf("%d bytes are taken to be in the queue", got)
 	}
 }
@@ -381,8 +381,8 @@ func TestQueueIsBoundedInBytes(t *testing.T) {
 	o.Log.Mode = batch
 	a := auditor(t, o)
 	hold := make(chan bool)
-	a.backends[0].write = func(context.Context, [][]byte) error { <-hold; return nil }
-	q := a.backends[0].queue
+	a.sinks[0].write = func(context.Context, [][]byte) error { <-hold; return nil }
+	q := a.sinks[0].queue
 	body := append(append([]byte{'"'}, bytes.Repeat([]byte{'x'}, 16<<20)...), '"')
 	for range 20 {
 		r, _ := a.Begin(asked("i"))
@@ -621,7 +621,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// Without a policy or a backend, auditing does not allocate.
+// Without a policy or a sink, auditing does not allocate.
 //
 // SPEC: AUTH-4
 func TestNothingIsWrittenDown(t *testing.T) {
@@ -633,7 +633,7 @@ func TestNothingIsWrittenDown(t *testing.T) {
 	o = options(t)
 	o.Log.Path = ""
 	if a := auditor(t, o); a != nil {
-		t.Error("New returns an auditor without a backend")
+		t.Error("New returns an auditor without a sink")
 	}
 	var a *Auditor
 	if allocated := testing.AllocsPerRun(100, func() {
@@ -650,7 +650,7 @@ func TestNothingIsWrittenDown(t *testing.T) {
 	}
 }
 
-// A record is for one request, but the backends are for all.
+// A record is for one request, but the sinks are for all.
 func TestManyRequestsAtOnce(t *testing.T) {
 	o := options(t)
 	a := auditor(t, o)

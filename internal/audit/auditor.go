@@ -13,7 +13,7 @@ import (
 type Auditor struct {
 	Counters Counters
 	policy   *Policy
-	backends []*backend
+	sinks    []*sink
 	now      func() time.Time
 	cancel   context.CancelFunc // ends running deliveries
 }
@@ -63,7 +63,7 @@ func (c *Counters) Errors(yield func(plugin string, events int64) bool) {
 	}
 }
 
-// New creates an auditor; nil if there is no policy or no backend. The caller has to close it.
+// New creates an auditor; nil if there is no policy or no sink. The caller has to close it.
 func New(o Options, logger *slog.Logger) (*Auditor, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -98,26 +98,26 @@ func New(o Options, logger *slog.Logger) (*Auditor, error) {
 		}
 		a.add(ctx, b, &o.Webhook.Delivery, true, logger)
 	}
-	if policy == nil || len(a.backends) == 0 {
+	if policy == nil || len(a.sinks) == 0 {
 		return nil, a.Close(ctx)
 	}
 	return a, nil
 }
 
-// add starts a backend.
-func (a *Auditor) add(ctx context.Context, b *backend, d *Delivery, async bool, logger *slog.Logger) {
+// add starts a sink.
+func (a *Auditor) add(ctx context.Context, b *sink, d *Delivery, async bool, logger *slog.Logger) {
 	b.counters, b.delivery, b.logger = &a.Counters, *d, logger
 	if d.Mode == batch && a.policy != nil {
 		b.queue = newQueue(d, async)
 		go b.run(ctx)
 	}
-	a.backends = append(a.backends, b)
+	a.sinks = append(a.sinks, b)
 }
 
-// process writes an event to every backend, even if one fails. ok is false if the request must be refused.
+// process writes an event to every sink, even if one fails. ok is false if the request must be refused.
 func (a *Auditor) process(e *event) (ok bool) {
 	ok = true
-	for _, b := range a.backends {
+	for _, b := range a.sinks {
 		ok = b.process(e) && ok
 	}
 	return ok
@@ -129,7 +129,7 @@ func (a *Auditor) Close(ctx context.Context) error {
 		return nil
 	}
 	var errs []error
-	for _, b := range a.backends {
+	for _, b := range a.sinks {
 		errs = append(errs, b.close(ctx, a.cancel))
 	}
 	a.cancel()

@@ -8,11 +8,11 @@
 //     nil *Record does nothing, unless its comment says otherwise.
 //   - an event is a record at one stage: when the request was received, when the response of a long-running request
 //     starts, when the response is complete, or when the server has panicked.
-//   - a backend writes events: the log, to a file that is rotated or to standard output, or the webhook. Each has a
+//   - a sink writes events: the log, to a file that is rotated or to standard output, or the webhook. Each has a
 //     mode: blocking writes an event before the request goes on, blocking-strict also refuses the request if that
 //     fails, and batch queues the event.
 //
-// An event is encoded for each backend when it happens: a request changes its record afterwards, and a queue of records
+// An event is encoded for each sink when it happens: a request changes its record afterwards, and a queue of records
 // would keep whole requests in memory. A queue holds a bounded number of bytes (see queue). Events that cannot be
 // delivered are dropped, counted under the names of the reference (see [Counters]), and reported in the server's log.
 //

@@ -11,13 +11,13 @@ import (
 	"gopkg.in/natefinch/lumberjack.v2"
 )
 
-// newLog returns the backend that writes a line for each event.
-func newLog(o *LogOptions) (*backend, error) {
+// newLog returns the sink that writes a line for each event.
+func newLog(o *LogOptions) (*sink, error) {
 	out, end, err := o.open()
 	if err != nil {
 		return nil, err
 	}
-	b := &backend{name: "log", encode: (*event).appendLine, end: end}
+	b := &sink{name: "log", encode: (*event).appendLine, end: end}
 	if o.Format == legacy {
 		b.encode = (*event).appendLegacy
 	}

@@ -38,7 +38,7 @@ type WebhookOptions struct {
 	Delivery
 }
 
-// Delivery are the flags that both backends have.
+// Delivery are the flags that both sinks have.
 type Delivery struct {
 	Mode string // "blocking", "blocking-strict" or "batch"
 
@@ -84,7 +84,7 @@ func Defaults() Options {
 	}
 }
 
-// Validate validates the options of the backends that are configured, with the messages of the reference.
+// Validate validates the options of the sinks that are configured, with the messages of the reference.
 func (o *Options) Validate() error {
 	var errs []error
 	if o.Log.Path != "" {

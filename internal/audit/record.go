@@ -198,7 +198,7 @@ func (r *Record) Panicked(message string) {
 	r.over = true
 }
 
-// write writes the event of a stage to the backends; at is its time, or zero for now. ok is false if a backend in the
+// write writes the event of a stage to the sinks; at is its time, or zero for now. ok is false if a sink in the
 // mode blocking-strict has failed.
 func (r *Record) write(stage Stage, at time.Time) (ok bool) {
 	if r.decision.omits(stage) {

@@ -6,14 +6,14 @@ import (
 	"plinth/internal/webhook"
 )
 
-// newWebhook returns the backend that posts lists of events to the webhook of a kubeconfig. A batch is retried after
+// newWebhook returns the sink that posts lists of events to the webhook of a kubeconfig. A batch is retried after
 // any error, since its events would be lost otherwise.
-func newWebhook(o *WebhookOptions) (*backend, error) {
+func newWebhook(o *WebhookOptions) (*sink, error) {
 	remote, err := webhook.FromKubeconfig(o.ConfigFile)
 	if err != nil {
 		return nil, err
 	}
-	b := &backend{name: "webhook", encode: (*event).appendItem, overhead: int64(len(typeHead))}
+	b := &sink{name: "webhook", encode: (*event).appendItem, overhead: int64(len(typeHead))}
 	b.write = func(ctx context.Context, events [][]byte) error {
 		body := listOf(events)
 		return webhook.RetryAny(ctx, o.InitialBackoff, func() error {

@@ -163,8 +163,8 @@ func visitClaims(pod object.Value, visit func(name object.Value)) {
 
 // volume is a PersistentVolume that is bound to a claim, and the Secrets that a kubelet needs for it.
 type volume struct {
-	claim   holder
-	secrets []holder
+	claim   scopedName
+	secrets []scopedName
 }
 
 // volumes has the PersistentVolumes that are bound.
@@ -172,7 +172,7 @@ type volume struct {
 //	byClaim has claim → list  ⇔  list is the volumes v of byName with v.claim = claim, and not empty
 type volumes struct {
 	byName  shared[string, *volume]
-	byClaim shared[holder, []*volume]
+	byClaim shared[scopedName, []*volume]
 }
 
 // compileVolumes implements view.Compile.
@@ -180,7 +180,7 @@ func compileVolumes(before *volumes, changes iter.Seq[view.Change]) *volumes {
 	if before == nil {
 		before = &volumes{}
 	}
-	byName, byClaim := edit[string, *volume]{next: before.byName}, lists[holder, *volume]{}
+	byName, byClaim := edit[string, *volume]{next: before.byName}, lists[scopedName, *volume]{}
 	for change := range changes {
 		if old, ok := byName.next.get(change.Name); ok {
 			byName.delete(change.Name)
@@ -205,10 +205,10 @@ func newVolume(v *store.Version) *volume {
 	if err != nil || ref.IsNull() {
 		return nil
 	}
-	n := &volume{claim: holder{ref.At("namespace").Str(), ref.At("name").Str()}}
+	n := &volume{claim: scopedName{ref.At("namespace").Str(), ref.At("name").Str()}}
 	add := func(namespace, name string) {
 		if name != "" {
-			n.secrets = append(n.secrets, holder{namespace, name})
+			n.secrets = append(n.secrets, scopedName{namespace, name})
 		}
 	}
 	// Some references may be without a namespace, which is then that of the claim.
@@ -250,7 +250,7 @@ func (n *nodes) needs(node string, a *access.Attributes) bool {
 		if n.podsNeed(node, a.Namespace, needed{a.Resource, a.Name}) {
 			return true
 		}
-		return n.volumesNeed(node, holder{a.Namespace, a.Name})
+		return n.volumesNeed(node, scopedName{a.Namespace, a.Name})
 	}
 	return n.podsNeed(node, a.Namespace, needed{a.Resource, a.Name})
 }
@@ -270,7 +270,7 @@ func (n *nodes) podsNeed(node, namespace string, what needed) bool {
 }
 
 // volumesNeed says whether a Secret is needed by a volume that is bound to a claim of a Pod of the node.
-func (n *nodes) volumesNeed(node string, secret holder) bool {
+func (n *nodes) volumesNeed(node string, secret scopedName) bool {
 	pods, _ := n.pods.Now().byNode.get(node)
 	all := n.volumes.Now()
 	for _, p := range pods {
@@ -279,7 +279,7 @@ func (n *nodes) volumesNeed(node string, secret holder) bool {
 			if what.resource != "persistentvolumeclaims" {
 				continue
 			}
-			bound, _ := all.byClaim.get(holder{p.namespace, what.name})
+			bound, _ := all.byClaim.get(scopedName{p.namespace, what.name})
 			for _, v := range bound {
 				if slices.Contains(v.secrets, secret) {
 					return true

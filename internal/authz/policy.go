@@ -137,20 +137,21 @@ func (b *binding) reason(u *access.User) string {
 	return text
 }
 
-// holder is a name in a namespace, or in the cluster if namespace is "": that of a user, a group, a claim or a Secret.
-type holder struct{ namespace, name string }
+// scopedName is a name in a namespace, or in the cluster if namespace is "": that of a user, a group, a claim or a
+// Secret.
+type scopedName struct{ namespace, name string }
 
 // bindings has all bindings of a collection, with an index by subject.
 //
 // Problem: a cluster has thousands of bindings, and every request is authorized. The reference checks all bindings of
 // the cluster and of the namespace for each request. Here a request looks up its user and its groups only:
 //
-//	users  has holder{n, u} → list  ⇔  list is the bindings of namespace n with a subject that is user u,
+//	users  has scopedName{n, u} → list  ⇔  list is the bindings of namespace n with a subject that is user u,
 //	                                sorted by name, and not empty
-//	groups has holder{n, g} → list  ⇔  the same for group g
+//	groups has scopedName{n, g} → list  ⇔  the same for group g
 type bindings struct {
 	byName        shared[string, *binding]
-	users, groups shared[holder, []*binding]
+	users, groups shared[scopedName, []*binding]
 }
 
 // compileBindings implements view.Compile.
@@ -159,27 +160,27 @@ func compileBindings(before *bindings, changes iter.Seq[view.Change]) *bindings 
 		before = &bindings{}
 	}
 	byName := edit[string, *binding]{next: before.byName}
-	users, groups := lists[holder, *binding]{}, lists[holder, *binding]{}
+	users, groups := lists[scopedName, *binding]{}, lists[scopedName, *binding]{}
 	// each calls change for the list of each subject. A subject of another kind is in no list.
-	each := func(b *binding, change func(of lists[holder, *binding], key holder, b *binding)) {
+	each := func(b *binding, change func(of lists[scopedName, *binding], key scopedName, b *binding)) {
 		for i := range b.subjects {
 			switch s := &b.subjects[i]; {
 			case s.kind == groupKind:
-				change(groups, holder{b.namespace, s.name}, b)
+				change(groups, scopedName{b.namespace, s.name}, b)
 			case s.isUser():
-				change(users, holder{b.namespace, s.user}, b)
+				change(users, scopedName{b.namespace, s.user}, b)
 			}
 		}
 	}
 	for change := range changes {
 		if old, ok := byName.next.get(change.Name); ok {
 			byName.delete(change.Name)
-			each(old, lists[holder, *binding].remove)
+			each(old, lists[scopedName, *binding].remove)
 		}
 		if change.Version != nil {
 			b := newBinding(change.Version)
 			byName.set(change.Name, b)
-			each(b, lists[holder, *binding].add)
+			each(b, lists[scopedName, *binding].add)
 		}
 	}
 	sorted := func(a, b *binding) int { return strings.Compare(a.name, b.name) }

@@ -61,12 +61,12 @@ func (r *RoleBased) Authorize(_ context.Context, a *access.Attributes) (access.D
 // allowing returns a binding of a namespace that allows a request; nil if there is none. It sets unresolved if the role
 // of a binding does not exist or cannot be parsed.
 func (p *policy) allowing(in *bindings, namespace string, a *access.Attributes, unresolved *bool) *binding {
-	of, _ := in.users.get(holder{namespace, a.User.Name})
+	of, _ := in.users.get(scopedName{namespace, a.User.Name})
 	if b := p.firstAllowing(of, a, unresolved); b != nil {
 		return b
 	}
 	for _, group := range a.User.Groups {
-		of, _ := in.groups.get(holder{namespace, group})
+		of, _ := in.groups.get(scopedName{namespace, group})
 		if b := p.firstAllowing(of, a, unresolved); b != nil {
 			return b
 		}
@@ -142,10 +142,10 @@ func (p *policy) rulesOf(kind, namespace, name string, as naming) ([]Rule, error
 func (p *policy) rulesFor(u *access.User, namespace string, as naming) (rules []Rule, err error) {
 	var errs []error
 	visit := func(in *bindings, namespace string) {
-		list, _ := in.users.get(holder{namespace, u.Name})
+		list, _ := in.users.get(scopedName{namespace, u.Name})
 		list = slices.Clone(list)
 		for _, group := range u.Groups {
-			of, _ := in.groups.get(holder{namespace, group})
+			of, _ := in.groups.get(scopedName{namespace, group})
 			list = append(list, of...)
 		}
 		slices.SortFunc(list, func(a, b *binding) int { return strings.Compare(a.name, b.name) })

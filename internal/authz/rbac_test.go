@@ -156,12 +156,12 @@ func TestManyBindingsOfAGroupAreDeleted(t *testing.T) {
 		remove[i].Name = name
 	}
 	all := compileBindings(nil, slices.Values(put))
-	if list, _ := all.groups.get(holder{"", "g"}); len(list) != n {
+	if list, _ := all.groups.get(scopedName{"", "g"}); len(list) != n {
 		t.Fatalf("the index has %d bindings of the group, want %d", len(list), n)
 	}
 	began := time.Now()
 	none := compileBindings(all, slices.Values(remove))
-	if list, ok := none.groups.get(holder{"", "g"}); ok {
+	if list, ok := none.groups.get(scopedName{"", "g"}); ok {
 		t.Errorf("the index has %d bindings of the group after all were deleted", len(list))
 	}
 	if took := time.Since(began); took > 5*time.Second {
@@ -183,7 +183,7 @@ func TestIndexOfBindingsIsKept(t *testing.T) {
 		s.put("clusterrolebindings", name, text)
 		kept, fresh := y.roles.clusterBindings.Now(), s.authority(RBAC).roles.clusterBindings.Now()
 		for p := range 64 {
-			for _, lists := range [][2]map[holder][]*binding{
+			for _, lists := range [][2]map[scopedName][]*binding{
 				{kept.users.parts[p], fresh.users.parts[p]}, {kept.groups.parts[p], fresh.groups.parts[p]},
 			} {
 				if len(lists[0]) != len(lists[1]) {

@@ -302,7 +302,7 @@ func TestScale(t *testing.T) {
 			`{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"r"},"spec":{},"status":{"replicas":0,"selector":"a=1,b=2"}}`,
 		},
 	} {
-		got, err := all[c.typ].Subresource("scale").View(parse(t, c.obj))
+		got, err := all[c.typ].Subresource("scale").Represent(parse(t, c.obj))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -317,7 +317,7 @@ func TestScale(t *testing.T) {
 	if err == nil || err.Error() != want {
 		t.Errorf("less than nothing: %v", err)
 	}
-	_, err = all["apps/v1 replicasets"].Subresource("scale").View(parse(t,
+	_, err = all["apps/v1 replicasets"].Subresource("scale").Represent(parse(t,
 		`{"spec":{"selector":{"matchExpressions":[{"key":"a","operator":"Near"}]}}}`))
 	if err == nil {
 		t.Error("a selector that makes no sense is shown")

@@ -150,7 +150,7 @@ func (t *taskObject) delete(ctx context.Context, how engine.Propagation) error {
 // dependents.
 //
 // The problem: objects of a cycle that block each other would all wait forever. To search for cycles would need a
-// consistent view of the whole graph. But it is enough to look at the next edge: an object with a dependent that
+// consistent snapshot of the whole graph. But it is enough to look at the next edge: an object with a dependent that
 // waits already may close a cycle, and is changed so that it no longer blocks its owners. That holds although workers
 // decide concurrently: this function is called only when all owners of an object wait or are gone, so in a cycle each
 // object is deleted after its predecessor,

@@ -177,19 +177,19 @@ func (p *cidrPass) look(ctx context.Context) (blocked bool, err error) {
 
 // The condition Ready.
 const (
-	cidrReady  = "Kubernetes Service CIDR is ready"
-	cidrInUse  = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR"
-	cidrHolder = "networking.k8s.io/service-cidr-finalizer"
+	cidrReady     = "Kubernetes Service CIDR is ready"
+	cidrInUse     = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR"
+	cidrFinalizer = "networking.k8s.io/service-cidr-finalizer"
 )
 
 // reconcile sets the finalizer and the condition of a ServiceCIDR, or removes the finalizer if it is being deleted
 // and none of its addresses is needed.
 func (p *cidrPass) reconcile(ctx context.Context, c *serviceCIDR) (waits bool, err error) {
 	held := slices.ContainsFunc(c.obj.At("metadata", "finalizers").Items(),
-		func(f object.Value) bool { return f.Str() == cidrHolder })
+		func(f object.Value) bool { return f.Str() == cidrFinalizer })
 	if c.obj.At("metadata", "deletionTimestamp").IsNull() {
 		if !held {
-			if err := p.patch(ctx, c, `{"metadata":{"finalizers":["`+cidrHolder+`"]}}`); err != nil {
+			if err := p.patch(ctx, c, `{"metadata":{"finalizers":["`+cidrFinalizer+`"]}}`); err != nil {
 				return false, err
 			}
 		}
@@ -205,7 +205,7 @@ func (p *cidrPass) reconcile(ctx context.Context, c *serviceCIDR) (waits bool, e
 	if needed {
 		return true, p.setReady(ctx, c, "False", "Terminating", cidrInUse)
 	}
-	return false, p.patch(ctx, c, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["`+cidrHolder+`"]}}`)
+	return false, p.patch(ctx, c, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["`+cidrFinalizer+`"]}}`)
 }
 
 // needed says whether a Service has an address of this ServiceCIDR that is in no other one.

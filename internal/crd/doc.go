@@ -17,8 +17,8 @@
 //   - the served types ([Definitions.Define], a view in the engine's registry): names, columns, selectors, and
 //     functions that compile a schema on first use
 //   - the index of names (nameindex.go, a view), which decides whether a name can be accepted
-//   - the status of definitions ([Definitions.report]), which is written in the same commit as the definition. So a
-//     new type is served when the response to its POST arrives, and a name that is given up is accepted in the same
+//   - the status of definitions ([Definitions.serverStatus]), which is written in the same commit as the definition. So
+//     a new type is served when the response to its POST arrives, and a name that is given up is accepted in the same
 //     commit for a definition that waits for it.
 //
 // Compiled schemas are kept while they are used (types.go) and compiled again when they are needed later. A definition

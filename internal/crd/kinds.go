@@ -44,7 +44,7 @@ func (d *Definitions) Open(collection *store.Collection) {
 
 // Complete sets the behaviours of the type customresourcedefinitions.
 func (d *Definitions) Complete(r *engine.Resource) {
-	r.Report = d.report
+	r.ServerStatus = d.serverStatus
 	r.MarkDeleted = terminating
 	r.Propagation = definitionPropagation
 	// The first delete only marks a definition, even if it has no objects: the controller removes it later.

@@ -34,7 +34,7 @@ func TestScale(t *testing.T) {
 	refused := field.ErrorList{field.Required(field.NewPath("spec"), "")}
 	s := scaleOf(versions[0], commonOf(nil, definition),
 		func(_ context.Context, _, _ object.Value) field.ErrorList { return refused })
-	for _, c := range []struct{ obj, view, base string }{
+	for _, c := range []struct{ obj, scale, base string }{
 		{
 			`{"metadata":{"name":"a","namespace":"n","uid":"u","labels":{"x":"y"}},"spec":{"replicas":3},"status":{"replicas":2,"selector":"a=b"}}`,
 			`{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"a","namespace":"n","uid":"u"},"spec":{"replicas":3},"status":{"replicas":2,"selector":"a=b"}}`,
@@ -59,10 +59,10 @@ func TestScale(t *testing.T) {
 			""},
 	} {
 		if c.base == "" {
-			c.base = c.view
+			c.base = c.scale
 		}
-		if got := shown(s.View(parse(t, c.obj))); got != c.view {
-			t.Errorf("the Scale of %s:\nhave %s\nwant %s", c.obj, got, c.view)
+		if got := shown(s.Represent(parse(t, c.obj))); got != c.scale {
+			t.Errorf("the Scale of %s:\nhave %s\nwant %s", c.obj, got, c.scale)
 		}
 		if got := shown(s.Base(parse(t, c.obj))); got != c.base {
 			t.Errorf("what changes of %s begin with:\nhave %s\nwant %s", c.obj, got, c.base)
@@ -114,7 +114,7 @@ func TestSetReplicas(t *testing.T) {
 func TestScaleTable(t *testing.T) {
 	definition := parse(t, scalable)
 	s := scaleOf(definition.At("spec", "versions").Items()[0], commonOf(nil, definition), nil)
-	body, err := s.View(parse(t, `{"metadata":{"name":"a"},"spec":{"replicas":0},"status":{"replicas":0}}`))
+	body, err := s.Represent(parse(t, `{"metadata":{"name":"a"},"spec":{"replicas":0},"status":{"replicas":0}}`))
 	if err != nil {
 		t.Fatal(err)
 	}

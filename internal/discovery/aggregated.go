@@ -43,13 +43,13 @@ func (c *catalog) below(root string) []*group {
 // appendAggregated prints the value of groupDiscovery from the kept bytes of the group versions. printed counts those
 // that had to be printed.
 func (c *catalog) appendAggregated(text []byte, root string, printed *atomic.Int64) []byte {
-	frame := object.AppendJSON(nil, object.Fields(
+	envelope := object.AppendJSON(nil, object.Fields(
 		"kind", object.StringOf("APIGroupDiscoveryList"),
 		"apiVersion", object.StringOf("apidiscovery.k8s.io/v2"),
 		"metadata", object.MapOf(),
 		"items", object.ListOf(),
 	))
-	before, after, _ := bytes.Cut(frame, []byte("[]")) // it contains one list
+	before, after, _ := bytes.Cut(envelope, []byte("[]")) // it contains one list
 	text = append(append(text, before...), '[')
 	opening := ""
 	for _, g := range c.below(root) {

@@ -245,8 +245,8 @@ func (d *draft) check(ctx context.Context) error {
 
 // oldBody is the live object in the form of the body: of a write to scale, its Scale.
 func (d *draft) oldBody() (object.Value, error) {
-	if view := d.rq.base(); view != nil {
-		return view(d.old)
+	if represent := d.rq.base(); represent != nil {
+		return represent(d.old)
 	}
 	return d.old, nil
 }

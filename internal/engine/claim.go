@@ -222,7 +222,7 @@ func (d *draft) take(ctx context.Context, c *Claim, kept bool) error {
 // the steps that set its managers (the server is the field manager), its name and UID, and its stored form.
 func (d *draft) companion(ctx context.Context, c *Claim) (*draft, error) {
 	_, name := splitKey(c.Key.Name)
-	rq := &Request{Resource: c.Companion, Name: name, FieldManager: reporter}
+	rq := &Request{Resource: c.Companion, Name: name, FieldManager: serverManager}
 	n := d.beside(rq)
 	n.body = c.Object
 	n.own(ctx)

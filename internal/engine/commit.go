@@ -17,7 +17,7 @@ type effects struct {
 	namespace, definition *store.Version
 	inNamespace           bool
 	// others are drafts of other objects whose status changes in the same commit, and guard is the change to a key that
-	// is not an object; see report and evicted.
+	// is not an object; see setStatus and evicted.
 	others []*draft
 	guard  *guard
 	// allocation has the values that were allocated to the object, and claimed the claims that the commit takes and gives

@@ -129,7 +129,7 @@ func (d *draft) make(ctx context.Context) error {
 	if err := d.check(ctx); err != nil {
 		return err
 	}
-	if err := d.report(ctx); err != nil {
+	if err := d.setStatus(ctx); err != nil {
 		return err
 	}
 	if err := d.print(ctx); err != nil {
@@ -139,14 +139,14 @@ func (d *draft) make(ctx context.Context) error {
 }
 
 // recheck checks again what the draft depends on besides its own key, after a commit that lost a race at that key. For
-// the guard of a report, or an object whose status the report changes, the report is computed and printed again. For
+// the guard of a status, or an object whose status changes with this one, the status is computed and printed again. For
 // the namespace or the definition, the fences are made again from the newest versions; it is an error if one of them
 // does not exist any more or is being deleted.
 func (d *draft) recheck(ctx context.Context, key store.Key) error {
 	e := &d.effects
 	if e.guard != nil && e.guard.pre.Key == key || slices.ContainsFunc(e.others,
 		func(o *draft) bool { return o.live.Key == key }) {
-		if err := d.report(ctx); err != nil {
+		if err := d.setStatus(ctx); err != nil {
 			return err
 		}
 		return d.print(ctx)

@@ -30,9 +30,9 @@
 // The methods of draft are the steps, and the verbs call them in this order:
 //
 //	create  decode · wipe · default · own · admit · permit · then for each name:
-//	        name · allocate · prepare · settle · validate · check · report · claim · commit
+//	        name · allocate · prepare · settle · validate · check · set status · claim · commit
 //	update  decode · inherit · default · own · admit · permit ·
-//	        allocate · prepare · settle · validate · check · report · claim · commit
+//	        allocate · prepare · settle · validate · check · set status · claim · commit
 //	patch   as update; the body is the live object with the patch applied
 //	apply   as update, or as create where there is no object; the merge with the live object includes own
 //	delete  admit · check · mark, or remove and claim · commit

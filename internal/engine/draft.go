@@ -35,8 +35,8 @@ import (
 //
 //	sent    the body as it was decoded                                  decode; a patch or a merge in each attempt
 //	body    sent with system metadata, defaults, owners and admission   inherit or wipe … allocate
-//	obj     the object that body makes of old                           prepare, report
-//	stored  obj in the form in which it is stored                       settle, report
+//	obj     the object that body makes of old                           prepare, set status
+//	stored  obj in the form in which it is stored                       settle, set status
 //
 // At the main URL body becomes obj; at a subresource body may be of another kind (a Scale, a Binding), and stays what
 // validating admission sees. Both obj and stored are kept to the end, because validation and admission see obj (an
@@ -533,7 +533,7 @@ func (d *draft) replace(ctx context.Context) (*Result, error) {
 			return nil, err
 		}
 	}
-	if err := d.report(ctx); err != nil {
+	if err := d.setStatus(ctx); err != nil {
 		return nil, err
 	}
 	if err := d.print(ctx); err != nil {

@@ -86,7 +86,7 @@ func (d *draft) evicted(ctx context.Context, e *Eviction, o DeleteOptions, refus
 	}
 	// The budget changes in the same commit as the Pod, on the condition that neither has changed.
 	if decision.Budget >= 0 {
-		budget, err := d.reported(ctx, of, ReportedOther{Version: versions[decision.Budget], Status: decision.Status})
+		budget, err := d.otherStatus(ctx, of, StatusOfOther{Version: versions[decision.Budget], Status: decision.Status})
 		if err != nil {
 			return nil, err
 		}

@@ -43,7 +43,7 @@ func (rq *Request) manager() string {
 //	PUT, POST, patches        own → Kind.Update(old, obj)      changed fields go to the writer
 //	apply                     merge → Kind.Apply(live, intent) fields of the intent go to the applier
 //	any of them at /scale     ownScale, merge                  the same on Scales, with translated paths
-//	a status by the server    withStatus (report.go)           changed fields go to kube-apiserver
+//	a status by the server    withStatus (serverstatus.go)           changed fields go to kube-apiserver
 
 // merging is the kind as package merge needs it, for the version and subresource of the request: its schema, the
 // fields that a write at this URL cannot change and so does not own, and the conversion of older managers' field sets
@@ -131,7 +131,7 @@ func (rq *Request) scaleWithManagers(old object.Value) (object.Value, error) {
 	if rq.Subresource.Base != nil {
 		// The object has no number of replicas, and Base filled in a default. A default has no owner, so it must not take
 		// part in the comparison.
-		if _, err := rq.Subresource.View(old); err != nil {
+		if _, err := rq.Subresource.Represent(old); err != nil {
 			live = live.WithoutAt("spec", "replicas")
 		}
 	}

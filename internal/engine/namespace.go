@@ -36,11 +36,11 @@ func (d *draft) requireParents(ctx context.Context) error {
 	return nil
 }
 
-// holder reads the object without which that of the draft cannot exist: its namespace or definition. uid is the UID
-// that it must have; "": any. A refusal is based on the newest version only. If the object exists in an older state,
-// that is enough, since the fence is checked by the commit; a dry run has no commit, so it reads the newest version at
-// once.
-func (d *draft) holder(ctx context.Context, key store.Key, uid string) (*store.Version, error) {
+// prerequisite reads the object without which that of the draft cannot exist: its namespace or definition. uid is the
+// UID that it must have; "": any. A refusal is based on the newest version only. If the object exists in an older
+// state, that is enough, since the fence is checked by the commit; a dry run has no commit, so it reads the newest
+// version at once.
+func (d *draft) prerequisite(ctx context.Context, key store.Key, uid string) (*store.Version, error) {
 	v, current, err := d.store.Live(ctx, key, d.dry)
 	if err == nil && !current && (v == nil || v.Sidecar.Deleting || uid != "" && v.Sidecar.UID != uid) {
 		v, _, err = d.store.Live(ctx, key, true)
@@ -62,7 +62,7 @@ func (d *draft) requireDefinition(ctx context.Context) error {
 	if r.Stored == nil || r.Stored.Definition == (store.Key{}) {
 		return nil
 	}
-	definition, err := d.holder(ctx, r.Stored.Definition, r.Stored.DefinitionUID)
+	definition, err := d.prerequisite(ctx, r.Stored.Definition, r.Stored.DefinitionUID)
 	switch {
 	case err != nil:
 		return err
@@ -88,7 +88,7 @@ func (d *draft) requireNamespace(ctx context.Context) error {
 		return nil
 	}
 	key := store.Key{Resource: Namespaces, Name: rq.Namespace}
-	ns, err := d.holder(ctx, key, "")
+	ns, err := d.prerequisite(ctx, key, "")
 	if err != nil {
 		return err
 	}

@@ -198,9 +198,9 @@ func strictOperations(body []byte) []string {
 func (d *draft) applyPatch(ctx context.Context, p parsedPatch) error {
 	shown := d.old
 	// The patch of a subresource with its own kind of body changes that body: for /scale a Scale, and not the object.
-	if view := d.rq.base(); view != nil {
+	if represent := d.rq.base(); represent != nil {
 		var err error
-		if shown, err = view(d.old); err != nil {
+		if shown, err = represent(d.old); err != nil {
 			return err
 		}
 	}

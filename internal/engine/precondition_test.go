@@ -276,18 +276,18 @@ func TestForms(t *testing.T) {
 	}
 
 	b.create(`{"metadata":{"name":"b"},"spec":{"n":1}}`)
-	view := b.request("b")
+	part := b.request("b")
 	shown := int64(1)
-	view.Subresource = &Subresource{Name: "view", Kind: "View", View: func(obj object.Value) (object.Value, error) {
+	part.Subresource = &Subresource{Name: "part", Kind: "Part", Represent: func(obj object.Value) (object.Value, error) {
 		return obj.WithAt(object.IntOf(shown), "spec", "shown"), nil
 	}}
-	one := b.must(b.Get(t.Context(), view, ""))
-	again := b.must(b.Get(t.Context(), view, ""))
+	one := b.must(b.Get(t.Context(), part, ""))
+	again := b.must(b.Get(t.Context(), part, ""))
 	shown = 2 // as after a change of the definition
-	two := b.must(b.Get(t.Context(), view, ""))
+	two := b.must(b.Get(t.Context(), part, ""))
 	whole := b.must(b.Get(t.Context(), b.request("b"), ""))
 	if one.Variant == 0 || one.Variant != again.Variant || one.Variant == two.Variant || one.Variant == whole.Variant {
-		t.Errorf("the Variants of a view are %d and %d, then %d; of the object %d: only the first two should be equal",
+		t.Errorf("the Variants of a representation are %d and %d, then %d; of the object %d: only the first two should be equal",
 			one.Variant, again.Variant, two.Variant, whole.Variant)
 	}
 }

@@ -36,8 +36,8 @@ func (rq *Request) present(ctx context.Context, v *store.Version) (*Object, erro
 	if err != nil {
 		return nil, err
 	}
-	if view := rq.view(); view != nil {
-		if obj, err = view(obj); err != nil {
+	if represent := rq.representation(); represent != nil {
+		if obj, err = represent(obj); err != nil {
 			return nil, err
 		}
 	}
@@ -48,7 +48,7 @@ func (rq *Request) present(ctx context.Context, v *store.Version) (*Object, erro
 // watch, and costs a few comparisons.
 func (rq *Request) presented(v *store.Version) bool {
 	r := rq.Resource
-	return v.Sidecar.Unreadable == nil && r.Served == r.Stored.Storage && r.Stored.current(v) && rq.view() == nil
+	return v.Sidecar.Unreadable == nil && r.Served == r.Stored.Storage && r.Stored.current(v) && rq.representation() == nil
 }
 
 // presentAll is present for many versions, in place; nil ones stay. Those that need a conversion are converted
@@ -60,7 +60,7 @@ func (rq *Request) presented(v *store.Version) bool {
 // limit, which otherwise needs no memory, is read as one page if objects are converted (List). made is its size in
 // bytes.
 func (rq *Request) presentAll(ctx context.Context, all []*Object) (made int, err error) {
-	together := rq.Resource.Stored.Convert != nil && rq.view() == nil
+	together := rq.Resource.Stored.Convert != nil && rq.representation() == nil
 	var batch []int
 	bytes := 0
 	for i, v := range all {
@@ -131,7 +131,7 @@ func remade(v *store.Version, obj object.Value) (*Object, error) {
 	data := object.AppendObject(nil, obj.WithoutAt("metadata", "resourceVersion"))
 	at, ok := object.Locate(data)
 	if !ok {
-		return nil, fmt.Errorf("a view of %s has no UID", v.Key)
+		return nil, fmt.Errorf("a representation of %s has no UID", v.Key)
 	}
 	s := NewSidecar(at)
 	layout := s.Extra
@@ -140,18 +140,18 @@ func remade(v *store.Version, obj object.Value) (*Object, error) {
 	return &store.Version{Key: v.Key, Revision: v.Revision, Data: data, Sidecar: s}, nil
 }
 
-// view makes the body of a response from the object; nil: the response is the object.
-func (rq *Request) view() func(object.Value) (object.Value, error) {
+// representation makes the body of a response from the object; nil: the response is the object.
+func (rq *Request) representation() func(object.Value) (object.Value, error) {
 	if rq.Subresource == nil {
 		return nil
 	}
-	return rq.Subresource.View
+	return rq.Subresource.Represent
 }
 
 // base makes the body that a patch or an apply changes from the object; nil: it is the object.
 func (rq *Request) base() func(object.Value) (object.Value, error) {
 	if rq.Subresource == nil || rq.Subresource.Base == nil {
-		return rq.view()
+		return rq.representation()
 	}
 	return rq.Subresource.Base
 }

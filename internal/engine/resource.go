@@ -117,10 +117,10 @@ type Writing struct {
 	// generation.
 	Generation func(obj object.Value) object.Value
 
-	// Report returns the server's own part of the status of an object that a commit is about to store in the place of old
-	// (null: there is no old object), or to remove if obj is null, and that of other objects. Except for reading other
-	// objects, for which it names a guard, it is a pure function.
-	Report func(obj, old object.Value, now time.Time) Report
+	// ServerStatus returns the server's own part of the status of an object that a commit is about to store in the place
+	// of old (null: there is no old object), or to remove if obj is null, and that of other objects. Except for reading
+	// other objects, for which it names a guard, it is a pure function.
+	ServerStatus func(obj, old object.Value, now time.Time) ServerStatus
 
 	// Allocate gives an object the values that no other object of its type may have, or returns why it cannot have them.
 	// It runs before PrepareCreate and PrepareUpdate, as in the reference. Claims are the values of that sort that an
@@ -135,19 +135,19 @@ type Writing struct {
 	Resets map[string]merge.Set
 }
 
-// Report is the server's own part of the status of an object, in the commit that stores or removes it.
-type Report struct {
+// ServerStatus is the server's own part of the status of an object, in the commit that stores or removes it.
+type ServerStatus struct {
 	// Status is that of the object; null leaves it as it is.
 	Status object.Value
 	// Others are objects of the type whose status changes because of the write; they are stored in the same commit.
-	Others []ReportedOther
-	// Guard names a key that all commits write whose reports depend on each other, so that the second one of two
-	// concurrent commits computes its report again (draft.report). "": the report depends on the object alone.
+	Others []StatusOfOther
+	// Guard names a key that all commits write whose status depends on each other, so that the second one of two
+	// concurrent commits computes its status again (draft.setStatus). "": it depends on the object alone.
 	Guard string
 }
 
-// ReportedOther is an object and its new status.
-type ReportedOther struct {
+// StatusOfOther is an object and its new status.
+type StatusOfOther struct {
 	Version *store.Version
 	Status  object.Value
 }
@@ -184,11 +184,11 @@ type Answering struct {
 	Answer func(ctx context.Context, rq *Request, obj object.Value) (object.Value, error)
 }
 
-// Subresource is one URL below an object: another view of it, with its own verbs. The effect of each verb:
+// Subresource is one URL below an object: another representation of it, with its own verbs. The effect of each verb:
 //
-//	get            View(object)
+//	get            Represent(object)
 //	put            Write(live object, body), which takes the steps of an update
-//	patch, apply   the patch of Base(live object), or of View; then as put
+//	patch, apply   the patch of Base(live object), or of Represent; then as put
 //	post           Answer, Eviction, or as put
 type Subresource struct {
 	Name                 string   // "status"
@@ -199,9 +199,9 @@ type Subresource struct {
 	// Schema and Model are of the body, as a Resource's; nil and "": those of the object.
 	Schema func() *schema.Type
 	Model  string
-	// View makes the body of a response from the object; nil: it is the object.
-	View func(obj object.Value) (object.Value, error)
-	// Base makes the body that a patch or an apply changes; nil: what View makes.
+	// Represent makes the body of a response from the object; nil: it is the object.
+	Represent func(obj object.Value) (object.Value, error)
+	// Base makes the body that a patch or an apply changes; nil: what Represent makes.
 	Base func(obj object.Value) (object.Value, error)
 	// Write returns old with those fields of body that this subresource may change.
 	Write func(old, body object.Value) (object.Value, error)

@@ -12,7 +12,7 @@ import (
 	"plinth/schema"
 )
 
-// maxRequest is the longest request that etcd accepts (its --max-request-bytes). The bound is the same on every backend
+// maxRequest is the longest request that etcd accepts (its --max-request-bytes). The bound is the same in every store
 // (STORE-4), so that objects can be moved from one server to another.
 const maxRequest = 3 << 19
 

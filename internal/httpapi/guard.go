@@ -40,7 +40,7 @@ func (rs *requestState) guard() *guard {
 // guard.
 func (g *guard) arm(private int) *guard {
 	g.timer.Reset(g.timeout)
-	if private > frameBuffer {
+	if private > eventBuffer {
 		g.counted = true
 		g.stalls.add(g, int64(private)) // behind Reset: it may end this write, too, from now on
 	}

@@ -205,7 +205,7 @@ func (rs *requestState) made(result *engine.Result) int {
 
 // answers returns the type of the object in the answer to a request.
 func (rs *requestState) answers(rq *engine.Request) wire.Type {
-	if sub := rq.Subresource; sub != nil && (sub.View != nil || sub.Answer != nil) {
+	if sub := rq.Subresource; sub != nil && (sub.Represent != nil || sub.Answer != nil) {
 		return sub.Schema()
 	}
 	return rq.Resource.Schema()

@@ -13,7 +13,7 @@ import (
 //
 //	bytes = Σ g.private over the listed guards
 //	bytes ≤ limit, or there is one listed guard
-//	listed ⇔ the write is under way, has more than frameBuffer private bytes, and was not ended for its memory
+//	listed ⇔ the write is under way, has more than eventBuffer private bytes, and was not ended for its memory
 //
 // Above the limit, the answer ends whose write has lasted longest: clients that read make their writes short, so it is
 // most probably one that does not. Refusing the new answer would let the clients that do not read keep all others out.

@@ -19,11 +19,11 @@ import (
 	"plinth/object"
 )
 
-// frameBuffer is how many bytes of events are written at once. A watch holds such a buffer while its client does not
+// eventBuffer is how many bytes of events are written at once. A watch holds such a buffer while its client does not
 // read.
-const frameBuffer = 16 << 10
+const eventBuffer = 16 << 10
 
-var frameBuffers = sync.Pool{New: newBuffer(frameBuffer)}
+var eventBuffers = sync.Pool{New: newBuffer(eventBuffer)}
 
 // watch is a GET of a collection whose answer continues with events (WATCH-1). Its steps:
 //
@@ -144,7 +144,7 @@ type watching struct {
 	rs        *requestState
 	media     wire.Media
 	table     *wire.Table // nil: the events are not Tables
-	frames    *wire.Frames
+	printer   *wire.Events
 	flusher   http.Flusher
 	socket    *websocket.Conn // nil: events are written to the body
 	guard     *guard
@@ -231,8 +231,8 @@ func (w *watching) end() {
 
 // begin sends the header, so that the client knows that the watch has started.
 func (w *watching) begin() error {
-	w.frames = wire.NewFrames(w.rs.resource, w.media, w.table)
-	w.frames.Cache = w.rs.h.cache
+	w.printer = wire.NewEvents(w.rs.resource, w.media, w.table)
+	w.printer.Cache = w.rs.h.cache
 	w.guard = w.rs.guard()
 	if w.rs.overSocket() {
 		var err error
@@ -299,21 +299,21 @@ func (w *watching) bookmark(last bool) error {
 // the buffer, so that a burst takes one write; over a WebSocket each event is one message. Long objects are not copied
 // (wire.Parts).
 //
-// Most events are not encoded here: frames.Append copies the bytes that another watch of the same media type has
+// Most events are not encoded here: printer.Append copies the bytes that another watch of the same media type has
 // cached. Only the end of a batch is flushed: a flush for each event would be a TLS record and a system call each.
 func (w *watching) write(events []engine.Event, failed object.Value) error {
-	held := frameBuffers.Get().(*[]byte)
+	held := eventBuffers.Get().(*[]byte)
 	p := wire.Parts{Buf: *held}
 	defer func() {
-		if cap(p.Buf) <= 2*frameBuffer { // a large object must not keep its buffer
+		if cap(p.Buf) <= 2*eventBuffer { // a large object must not keep its buffer
 			*held = p.Buf[:0]
 		}
-		frameBuffers.Put(held)
+		eventBuffers.Put(held)
 	}()
 	var err error
 	total := 0
 	for i := range events {
-		if p.Len() > 0 && (w.socket != nil || p.Len()+w.frames.Size(&events[i]) > cap(p.Buf)) {
+		if p.Len() > 0 && (w.socket != nil || p.Len()+w.printer.Size(&events[i]) > cap(p.Buf)) {
 			if err := w.send(&p); err != nil {
 				return err
 			}
@@ -321,16 +321,16 @@ func (w *watching) write(events []engine.Event, failed object.Value) error {
 			p.Reset()
 		}
 		if w.socket != nil { // a message is in one piece
-			p.Buf, err = w.frames.Append(p.Buf, &events[i])
+			p.Buf, err = w.printer.Append(p.Buf, &events[i])
 		} else {
-			err = w.frames.AppendParts(&p, &events[i])
+			err = w.printer.AppendParts(&p, &events[i])
 		}
 		if err != nil {
 			return err
 		}
 	}
 	if !failed.IsNull() {
-		if p.Buf, err = w.frames.AppendError(p.Buf, failed); err != nil {
+		if p.Buf, err = w.printer.AppendError(p.Buf, failed); err != nil {
 			return err
 		}
 	}
@@ -355,11 +355,11 @@ func (w *watching) send(p *wire.Parts) error {
 	return w.put(p)
 }
 
-// private is how many bytes the watch holds while it writes a part of a batch, and no other watch has. A frame buffer
+// private is how many bytes the watch holds while it writes a part of a batch, and no other watch has. An event buffer
 // that has not grown belongs to the fixed cost of a watch, as its stack does.
 func (w *watching) private(p *wire.Parts) int {
 	n := p.Private()
-	if len(p.Buf) <= frameBuffer {
+	if len(p.Buf) <= eventBuffer {
 		n -= cap(p.Buf)
 	}
 	if w.compressed {

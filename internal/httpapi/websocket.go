@@ -63,17 +63,17 @@ func (w *watching) listen() {
 	}
 }
 
-// message sends one event as a message. Protobuf frames begin with their length, which a message does not need.
-func (w *watching) message(frame []byte) error {
+// message sends one event as a message. Events in protobuf begin with their length, which a message does not need.
+func (w *watching) message(event []byte) error {
 	kind := websocket.BinaryMessage
 	switch w.media.Encoding {
 	case wire.JSON:
 		kind = websocket.TextMessage
 	case wire.Protobuf:
-		frame = frame[wire.FrameLength:] // a message knows its length
+		event = event[wire.EventPrefix:] // a message knows its length
 	}
-	w.rs.bytes += int64(len(frame))
-	return w.socket.WriteMessage(kind, frame)
+	w.rs.bytes += int64(len(event))
+	return w.socket.WriteMessage(kind, event)
 }
 
 // closeSocket ends the connection with a close message.

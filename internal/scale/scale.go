@@ -38,7 +38,7 @@ func (s Scaling) Subresource() *engine.Subresource {
 		Name: "scale", Group: "autoscaling", Version: "v1", Kind: "Scale",
 		Verbs:  []string{"get", "patch", "update"},
 		Schema: gotypes.Of[autoscalingv1.Scale], Model: "io.k8s.api.autoscaling.v1.Scale",
-		View: view(s.Read),
+		Represent: represent(s.Read),
 		Write: func(old, body object.Value) (object.Value, error) {
 			return s.Write(old, body.At("spec", "replicas").Int())
 		},
@@ -46,13 +46,13 @@ func (s Scaling) Subresource() *engine.Subresource {
 		Tables:   true, Columns: s.Columns, Cells: s.Cells,
 	}
 	if s.Base != nil {
-		sub.Base = view(s.Base)
+		sub.Base = represent(s.Base)
 	}
 	return sub
 }
 
-// view returns the function that converts an object to a Scale.
-func view(read func(obj object.Value) (Numbers, error)) func(obj object.Value) (object.Value, error) {
+// represent returns the function that converts an object to a Scale.
+func represent(read func(obj object.Value) (Numbers, error)) func(obj object.Value) (object.Value, error) {
 	return func(obj object.Value) (object.Value, error) {
 		n, err := read(obj)
 		if err != nil {

@@ -108,7 +108,7 @@ func (s *State) forgetSnapshots() {
 	if n > 0 {
 		s.recent = append(s.recent[:0:0], s.recent[n:]...)
 	}
-	// A rebuilt snapshot is the only holder of some versions in memory, so it is kept only for the next pages of a list.
+	// A rebuilt snapshot may have the only reference to a version, so it is kept only for the next pages of a list.
 	if s.rebuilt != nil && s.config.Now().Sub(s.rebuiltAt) > rebuiltFor {
 		s.rebuilt = nil
 	}

@@ -160,8 +160,8 @@ func (c *Clients) of(config object.Value) (*client, error) {
 	return made, nil
 }
 
-// make returns a new client of a configuration. It speaks HTTP/1.1: its connections are distributed among the backends
-// of a service, while one HTTP/2 connection would send all calls to a single backend.
+// make returns a new client of a configuration. It speaks HTTP/1.1: its connections are distributed among the endpoints
+// of a service, while one HTTP/2 connection would send all calls to a single endpoint.
 func (c *Clients) make(config object.Value) (*client, error) {
 	roots, err := rootsOf(config)
 	if err != nil {

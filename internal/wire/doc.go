@@ -1,9 +1,9 @@
 // Package wire prints stored objects in the forms that clients request: media types, lists, Tables,
-// PartialObjectMetadata and the frames of a watch (MED-1…MED-8, WATCH-1). It works on bytes and values; the only part
+// PartialObjectMetadata and the events of a watch (MED-1…MED-8, WATCH-1). It works on bytes and values; the only part
 // of HTTP that it knows is the syntax of an Accept header.
 //
 // Its nouns: a [Media] is the encoding and the form of a response, as [Offer.Negotiate] returns them; a [ListMeta] is
-// the metadata of a list; a [Table] prints objects as rows; [Frames] prints the events of one watch.
+// the metadata of a list; a [Table] prints objects as rows; [Events] prints the events of one watch.
 //
 // Stored bytes are canonical JSON (package object), so printing an object is copying it with its resourceVersion
 // spliced in, and its metadata is a slice of it. Every function appends to the caller's buffer. Printing an item of a

@@ -114,18 +114,18 @@ func TestProtobufList(t *testing.T) {
 }
 
 // SPEC: MED-3, WATCH-1, WATCH-4, WATCH-5
-func TestProtobufFrames(t *testing.T) {
+func TestProtobufEvents(t *testing.T) {
 	o, typed := configMap(t, "m", 7)
 	gone := typed
 	gone.ResourceVersion = "9"
 	bookmark := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "12",
 		Annotations: map[string]string{initialEventsEnd: "true"}}}
 	record := &store.Record{Revision: 9, Old: o}
-	f := NewFrames(configMaps(), Media{Encoding: Protobuf}, nil)
-	p := NewFrames(configMaps(), Media{Encoding: Protobuf, Form: AsPartial, Version: "v1"}, nil)
+	f := NewEvents(configMaps(), Media{Encoding: Protobuf}, nil)
+	p := NewEvents(configMaps(), Media{Encoding: Protobuf, Form: AsPartial, Version: "v1"}, nil)
 	for _, c := range []struct {
 		name   string
-		frames *Frames
+		events *Events
 		event  engine.Event
 		object []byte
 	}{
@@ -143,11 +143,11 @@ func TestProtobufFrames(t *testing.T) {
 			enclosed(t, "meta.k8s.io/v1", "PartialObjectMetadata",
 				&metav1.PartialObjectMetadata{ObjectMeta: bookmark.ObjectMeta})},
 	} {
-		got, err := c.frames.Append(nil, &c.event)
+		got, err := c.events.Append(nil, &c.event)
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkFrame(t, got, c.name, c.object)
+		checkEvent(t, got, c.name, c.object)
 	}
 	status := metav1.Status{Status: "Failure", Code: 410}
 	got, err := f.AppendError(nil, object.Fields("apiVersion", object.StringOf("v1"), "kind", object.StringOf("Status"),
@@ -155,10 +155,10 @@ func TestProtobufFrames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkFrame(t, got, "ERROR", enclosed(t, "v1", "Status", &status))
+	checkEvent(t, got, "ERROR", enclosed(t, "v1", "Status", &status))
 }
 
-func checkFrame(t *testing.T, got []byte, name string, object []byte) {
+func checkEvent(t *testing.T, got []byte, name string, object []byte) {
 	t.Helper()
 	event := metav1.WatchEvent{Type: name, Object: apiruntime.RawExtension{Raw: object}}
 	b, err := event.Marshal()

@@ -56,7 +56,7 @@ func TestParts(t *testing.T) {
 				{Type: engine.Modified, Object: o, Revision: 7, Record: &store.Record{New: o, Revision: 7}},
 				{Type: engine.Deleted, Object: o, Revision: 9, Record: &store.Record{Old: o, Revision: 9}},
 				{Type: engine.Bookmark, Revision: 9}} {
-				f := NewFrames(configMaps(), media, nil)
+				f := NewEvents(configMaps(), media, nil)
 				f.Cache = NewEncodedCache(1 << 20)
 				want, err := f.Append([]byte("before"), &e)
 				if err != nil {

@@ -141,46 +141,46 @@ func TestTableOfOne(t *testing.T) {
 }
 
 // SPEC: WATCH-1, WATCH-4, WATCH-5, MED-6, MED-7
-func TestFrames(t *testing.T) {
+func TestEvents(t *testing.T) {
 	r := thingType(t)
 	o := stored(t, thing, 7)
 	object := string(AppendObject(nil, o, false))
-	plain := NewFrames(r, Media{}, nil)
-	frame(t, plain, engine.Event{Type: engine.Added, Object: o, Revision: 7}, `{"type":"ADDED","object":`+object+"}\n")
-	frame(t, plain, engine.Event{Type: engine.Modified, Object: o, Revision: 7},
+	plain := NewEvents(r, Media{}, nil)
+	printed(t, plain, engine.Event{Type: engine.Added, Object: o, Revision: 7}, `{"type":"ADDED","object":`+object+"}\n")
+	printed(t, plain, engine.Event{Type: engine.Modified, Object: o, Revision: 7},
 		`{"type":"MODIFIED","object":`+object+"}\n")
-	frame(t, plain, engine.Event{Type: engine.Deleted, Object: o, Revision: 9},
+	printed(t, plain, engine.Event{Type: engine.Deleted, Object: o, Revision: 9},
 		`{"type":"DELETED","object":`+strings.Replace(object, `"resourceVersion":"7"`, `"resourceVersion":"9"`, 1)+"}\n")
-	frame(t, plain, engine.Event{Type: engine.Bookmark, Revision: 11, InitialEnd: true},
+	printed(t, plain, engine.Event{Type: engine.Bookmark, Revision: 11, InitialEnd: true},
 		`{"type":"BOOKMARK","object":{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"annotations":{"k8s.io/initial-events-end":"true"},"resourceVersion":"11"}}}`+"\n")
-	frame(t, plain, engine.Event{Type: engine.Bookmark, Revision: 12},
+	printed(t, plain, engine.Event{Type: engine.Bookmark, Revision: 12},
 		`{"type":"BOOKMARK","object":{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"resourceVersion":"12"}}}`+
 			"\n")
 
-	metadata := NewFrames(r, Media{Form: AsPartial, Version: "v1"}, nil)
+	metadata := NewEvents(r, Media{Form: AsPartial, Version: "v1"}, nil)
 	record := &store.Record{New: o, Revision: 7}
 	want := `{"type":"ADDED","object":` + string(AppendPartial(nil, o, "v1", false)) + "}\n"
 	for range 2 { // printed, and from the memo
-		frame(t, metadata, engine.Event{Type: engine.Added, Object: o, Revision: 7, Record: record}, want)
+		printed(t, metadata, engine.Event{Type: engine.Added, Object: o, Revision: 7, Record: record}, want)
 	}
 	if record.Memo.Load(memoPartial) == nil || record.Memo.Load(memoPartialBeta) != nil {
 		t.Error("the printed metadata was not kept for the other watchers, or in the wrong place")
 	}
-	frame(t, metadata, engine.Event{Type: engine.Bookmark, Revision: 11},
+	printed(t, metadata, engine.Event{Type: engine.Bookmark, Revision: 11},
 		`{"type":"BOOKMARK","object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"11"}}}`+"\n")
 
-	table := NewFrames(r, Media{Form: AsTable, Version: "v1"}, NewTable(&engine.Request{Resource: r}, "v1", IncludeNone))
+	table := NewEvents(r, Media{Form: AsTable, Version: "v1"}, NewTable(&engine.Request{Resource: r}, "v1", IncludeNone))
 	first, err := table.Append(nil, &engine.Event{Type: engine.Added, Object: o, Revision: 7})
 	if err != nil || !strings.Contains(string(first), `"columnDefinitions":[{"name":"Name"`) {
 		t.Errorf("the first event of a Table has no columns: %s, %v", first, err)
 	}
-	frame(t, table, engine.Event{Type: engine.Modified, Object: o, Revision: 7},
+	printed(t, table, engine.Event{Type: engine.Modified, Object: o, Revision: 7},
 		`{"type":"MODIFIED","object":{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7"},"columnDefinitions":null,"rows":[{"cells":["x",1,true,null],"object":null}]}}`+"\n")
-	frame(t, table, engine.Event{Type: engine.Bookmark, Revision: 11},
+	printed(t, table, engine.Event{Type: engine.Bookmark, Revision: 11},
 		`{"type":"BOOKMARK","object":{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"11"},"columnDefinitions":null,"rows":[{"cells":["",0,true,null],"object":null}]}}`+"\n")
 }
 
-func frame(t *testing.T, f *Frames, e engine.Event, want string) {
+func printed(t *testing.T, f *Events, e engine.Event, want string) {
 	t.Helper()
 	got, err := f.Append(nil, &e)
 	if err != nil {
@@ -190,10 +190,10 @@ func frame(t *testing.T, f *Frames, e engine.Event, want string) {
 }
 
 // SPEC: WATCH-3
-func TestErrorFrame(t *testing.T) {
+func TestErrorEvent(t *testing.T) {
 	status := object.Fields("kind", object.StringOf("Status"), "apiVersion", object.StringOf("v1"), "code",
 		object.IntOf(410))
-	failed, err := NewFrames(thingType(t), Media{}, nil).AppendError(nil, status)
+	failed, err := NewEvents(thingType(t), Media{}, nil).AppendError(nil, status)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,13 +207,13 @@ func TestPrintingAllocatesNothing(t *testing.T) {
 	r := thingType(t)
 	o := stored(t, thing, 7)
 	buf := make([]byte, 0, 4096)
-	l, frames := NewList(r, Media{}, nil), NewFrames(r, Media{}, nil)
+	l, events := NewList(r, Media{}, nil), NewEvents(r, Media{}, nil)
 	partials := NewList(r, Media{Form: AsPartials, Version: "v1"}, nil)
 	e := &engine.Event{Type: engine.Modified, Object: o, Revision: 7, Record: &store.Record{New: o}}
 	for name, print := range map[string]func(){
 		"item":     func() { _, _ = l.Item(buf, o) },
 		"metadata": func() { _, _ = partials.Item(buf, o) },
-		"event":    func() { _, _ = frames.Append(buf, e) },
+		"event":    func() { _, _ = events.Append(buf, e) },
 	} {
 		if n := testing.AllocsPerRun(100, print); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
@@ -224,10 +224,10 @@ func TestPrintingAllocatesNothing(t *testing.T) {
 func BenchmarkEvent(b *testing.B) {
 	o := stored(b, thing, 7)
 	e := &engine.Event{Type: engine.Modified, Object: o, Revision: 7}
-	frames := NewFrames(thingType(b), Media{}, nil)
+	events := NewEvents(thingType(b), Media{}, nil)
 	buf := make([]byte, 0, 4096)
 	b.ReportAllocs()
 	for b.Loop() {
-		_, _ = frames.Append(buf, e)
+		_, _ = events.Append(buf, e)
 	}
 }

@@ -57,14 +57,14 @@ type Table struct {
 }
 
 // NewTable is a table with the columns of a resource type, or of one of its subresources. Types that define no columns,
-// and views of another kind, have a name and the time of creation.
+// and representations of another kind, have a name and the time of creation.
 func NewTable(rq *engine.Request, version string, include Include) *Table {
 	r := rq.Resource
 	t := &Table{
 		version: version, include: include, columns: r.Columns, cells: r.Cells, now: time.Now(), by: r,
 		isDefault: r.IsDefault, order: r.RowOrder,
 	}
-	if rq.Subresource != nil && rq.Subresource.View != nil {
+	if rq.Subresource != nil && rq.Subresource.Represent != nil {
 		t.columns, t.cells, t.isDefault = rq.Subresource.Columns, rq.Subresource.Cells, nil
 		t.order = nil
 	}

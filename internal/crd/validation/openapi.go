@@ -20,9 +20,9 @@ var (
 )
 
 // schema validates one schema, of one version or moved to spec. status says whether there is a status subresource,
-// name is the version. holder contains the schema as openAPIV3Schema, at the path p.
-func (c *checker) schema(holder object.Value, status bool, name string, p *fielderrors.Place) {
-	schema := holder.At("openAPIV3Schema")
+// name is the version. parent contains the schema as openAPIV3Schema, at the path p.
+func (c *checker) schema(parent object.Value, status bool, name string, p *fielderrors.Place) {
+	schema := parent.At("openAPIV3Schema")
 	before := len(c.List)
 	n := read(schema)
 	at := p.To("openAPIV3Schema")

@@ -9,7 +9,7 @@ import (
 )
 
 // asShipped is a log with the sizes of a real server.
-var asShipped = storetest.Backend{
+var asShipped = storetest.Implementation{
 	Durable: true,
 	New: storetest.Over(func(t testing.TB) func() (store.Log, error) {
 		dir := t.TempDir()

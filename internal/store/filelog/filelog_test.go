@@ -8,8 +8,8 @@ import (
 	"plinth/internal/store/storetest"
 )
 
-// backend is a log on the real disk, with segments that are small, so that there are many.
-var backend = storetest.Backend{
+// implementation is a log on the real disk, with segments that are small, so that there are many.
+var implementation = storetest.Implementation{
 	Durable: true,
 	New: storetest.Over(func(t testing.TB) func() (store.Log, error) {
 		dir := t.TempDir()
@@ -17,4 +17,4 @@ var backend = storetest.Backend{
 	}),
 }
 
-func TestStore(t *testing.T) { storetest.Run(t, backend) }
+func TestStore(t *testing.T) { storetest.Run(t, implementation) }

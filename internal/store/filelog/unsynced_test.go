@@ -26,7 +26,7 @@ func TestUnsynced(t *testing.T) {
 		}
 		return nil
 	})
-	storetest.Run(t, storetest.Backend{
+	storetest.Run(t, storetest.Implementation{
 		Durable: true,
 		New: storetest.Over(func(t testing.TB) func() (store.Log, error) {
 			dir, fs := t.TempDir(), errorfs.Wrap(vfs.Default, watch)

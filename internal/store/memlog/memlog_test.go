@@ -8,10 +8,10 @@ import (
 	"plinth/internal/store/storetest"
 )
 
-var backend = storetest.Backend{
+var implementation = storetest.Implementation{
 	New: storetest.Over(func(testing.TB) func() (store.Log, error) {
 		return func() (store.Log, error) { return memlog.New(), nil }
 	}),
 }
 
-func TestStore(t *testing.T) { storetest.Run(t, backend) }
+func TestStore(t *testing.T) { storetest.Run(t, implementation) }

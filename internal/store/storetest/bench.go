@@ -36,8 +36,8 @@ func objects(n int) [][]byte {
 // quick is a sidecar without any work: the cost of a real one is not the store's.
 func quick(store.Key, []byte) *store.Sidecar { return &store.Sidecar{} }
 
-func benchStore(b *testing.B, backend Backend, configure ...func(*store.Config)) *testStore {
-	return newStore(b, backend, append(configure, func(c *store.Config) { c.Describe = quick })...)
+func benchStore(b *testing.B, implementation Implementation, configure ...func(*store.Config)) *testStore {
+	return newStore(b, implementation, append(configure, func(c *store.Config) { c.Describe = quick })...)
 }
 
 // cpu is the processor time of this process so far.
@@ -51,7 +51,7 @@ func cpu() time.Duration {
 
 // BenchmarkCommit measures creations of 4 kB objects, by one writer and by 32, and updates of a few bytes, without
 // owners and with one owner for ten objects.
-func BenchmarkCommit(b *testing.B, backend Backend) {
+func BenchmarkCommit(b *testing.B, implementation Implementation) {
 	data := objects(1000)
 	owned := make([]store.Sidecar, 1000)
 	for i := range owned {
@@ -60,7 +60,7 @@ func BenchmarkCommit(b *testing.B, backend Backend) {
 	for _, writers := range []int{1, 32} {
 		run := func(name string, change func(i int) store.Change) {
 			b.Run(fmt.Sprintf("%s/writers=%d", name, writers), func(b *testing.B) {
-				x := benchStore(b, backend)
+				x := benchStore(b, implementation)
 				var at atomic.Int64
 				var wait sync.WaitGroup
 				b.ReportAllocs()
@@ -118,8 +118,8 @@ func (x *testStore) fill(n int) {
 }
 
 // BenchmarkGet reads single objects of 10,000.
-func BenchmarkGet(b *testing.B, backend Backend) {
-	x := benchStore(b, backend)
+func BenchmarkGet(b *testing.B, implementation Implementation) {
+	x := benchStore(b, implementation)
 	x.fill(10000)
 	keys := make([]store.Key, 10000)
 	for i := range keys {
@@ -137,8 +137,8 @@ func BenchmarkGet(b *testing.B, backend Backend) {
 
 // BenchmarkDependents finds the ten dependents of an owner among 10,000 objects, and those of an object without
 // dependents.
-func BenchmarkDependents(b *testing.B, backend Backend) {
-	x := benchStore(b, backend)
+func BenchmarkDependents(b *testing.B, implementation Implementation) {
+	x := benchStore(b, implementation)
 	x.fill(9000)
 	for i := range 1000 {
 		x.commit(store.Change{
@@ -164,8 +164,8 @@ func BenchmarkDependents(b *testing.B, backend Backend) {
 }
 
 // BenchmarkSnapshotList lists 5,000 objects: of the newest revision, with a write between lists, and of an older one.
-func BenchmarkSnapshotList(b *testing.B, backend Backend) {
-	x := benchStore(b, backend)
+func BenchmarkSnapshotList(b *testing.B, implementation Implementation) {
+	x := benchStore(b, implementation)
 	x.fill(5000)
 	list := func(b *testing.B, revision int64) {
 		sn := x.snapshot(revision, "/pods")
@@ -214,10 +214,10 @@ func BenchmarkSnapshotList(b *testing.B, backend Backend) {
 // The window holds all events of the run. With the default one the cursors of a store in memory are lost: a wake-up
 // may be delayed by the throttle for 20 ms, in which writers that wait for no disk write more than the 16 MiB of
 // history that memory holds, and a log in memory has nothing older.
-func BenchmarkWatchFanout(b *testing.B, backend Backend) {
+func BenchmarkWatchFanout(b *testing.B, implementation Implementation) {
 	const watchers, writers, size = 200, 8, 1300
 	events := max(1, b.N/watchers)
-	x := benchStore(b, backend, func(c *store.Config) {
+	x := benchStore(b, implementation, func(c *store.Config) {
 		c.MemoryHistoryBytes = int64(events+1) * 2 * size
 		c.HistoryBytes = 2 * c.MemoryHistoryBytes
 	})
@@ -258,9 +258,9 @@ func BenchmarkWatchFanout(b *testing.B, backend Backend) {
 }
 
 // BenchmarkReopen10k opens a store of 10,000 objects of 4 kB.
-func BenchmarkReopen10k(b *testing.B, backend Backend) {
-	x := benchStore(b, backend)
-	if !backend.Durable {
+func BenchmarkReopen10k(b *testing.B, implementation Implementation) {
+	x := benchStore(b, implementation)
+	if !implementation.Durable {
 		b.Log("a log in memory has nothing to reopen")
 		return
 	}

@@ -102,15 +102,15 @@ func (c *Cluster) checkpoint() *store.Checkpoint {
 	return from
 }
 
-// Foreign and Transactions are the backends of stores whose writer is a replica of a cluster of its own. In
+// Foreign and Transactions are the implementations of stores whose writer is a replica of a cluster of its own. In
 // Transactions, that has one revision for each commit.
 var (
 	Foreign      = foreign(false)
 	Transactions = foreign(true)
 )
 
-func foreign(oneRevision bool) Backend {
-	return Backend{OneRevision: oneRevision, New: func(t testing.TB) func(store.Config) (*store.Store, error) {
+func foreign(oneRevision bool) Implementation {
+	return Implementation{OneRevision: oneRevision, New: func(t testing.TB) func(store.Config) (*store.Store, error) {
 		return func(config store.Config) (*store.Store, error) {
 			c := NewCluster(config.Now)
 			c.OneRevision = oneRevision

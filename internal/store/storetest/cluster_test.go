@@ -133,12 +133,12 @@ func TestConflictsOfOthers(t *testing.T) {
 //
 // SPEC: STORE-2, WATCH-1
 func TestReplicasAgree(t *testing.T) {
-	for _, b := range []Backend{Foreign, Transactions} {
+	for _, b := range []Implementation{Foreign, Transactions} {
 		t.Run(fmt.Sprint("OneRevision=", b.OneRevision), func(t *testing.T) { replicasAgree(t, b) })
 	}
 }
 
-func replicasAgree(t *testing.T, b Backend) {
+func replicasAgree(t *testing.T, b Implementation) {
 	c := NewCluster(nil)
 	c.OneRevision = b.OneRevision
 	stores, _ := replicasOf(t, c, 3)

@@ -16,7 +16,7 @@ import (
 // testEmpty: a new store is at revision 1, because 0 has a special meaning in the API.
 //
 // SPEC: LIST-1
-func testEmpty(t *testing.T, b Backend) {
+func testEmpty(t *testing.T, b Implementation) {
 	x := newStore(t, b)
 	if x.Revision() != 1 {
 		t.Fatalf("a new store is at revision %d", x.Revision())
@@ -37,7 +37,7 @@ func testEmpty(t *testing.T, b Backend) {
 }
 
 // SPEC: STORE-1
-func testCommit(t *testing.T, b Backend) {
+func testCommit(t *testing.T, b Implementation) {
 	x := newStore(t, b)
 	c := x.watch("/pods", "", 1)
 	for i, want := range []string{"2 +/pods/a=one\n", "3 ~/pods/a=one→two\n", "4 ~/pods/a=two→two\n"} {
@@ -76,7 +76,7 @@ func testCommit(t *testing.T, b Backend) {
 // resumed with the second; and all changes become visible together.
 //
 // SPEC: STORE-1, WATCH-1
-func testCommitOfSeveralKeys(t *testing.T, b Backend) {
+func testCommitOfSeveralKeys(t *testing.T, b Implementation) {
 	x := newStore(t, b)
 	c := x.watch("/pods", "", 1)
 	var changes []store.Change
@@ -141,7 +141,8 @@ func testCommitOfSeveralKeys(t *testing.T, b Backend) {
 
 // checkOneRevision checks a store with one commit, of 200 Pods and a Node. Batches stay bounded, so they end within the
 // revision. The cursor stands at the revision before it then, from which another cursor could read all of it again; a
-// client of the API that is cut off there cannot, as it resumes after the resourceVersion of the last event that it has.
+// client of the API that is cut off there cannot, as it resumes after the resourceVersion of the last event that it
+// has.
 func checkOneRevision(t *testing.T, x *testStore, revision int64) {
 	t.Helper()
 	if revision != 2 || x.Revision() != 2 {
@@ -183,7 +184,7 @@ func checkOneRevision(t *testing.T, x *testStore, revision int64) {
 // testNameOrder: names are ordered by their bytes, so "a-b/" is before "a/".
 //
 // SPEC: LIST-4
-func testNameOrder(t *testing.T, b Backend) {
+func testNameOrder(t *testing.T, b Implementation) {
 	x := newStore(t, b)
 	for _, name := range []string{"b/x", "a/x", "a-b/x", "a", "a0", "a/", "é/x", "a/y"} {
 		x.put(pod(name), "")
@@ -217,7 +218,7 @@ func testNameOrder(t *testing.T, b Backend) {
 	}
 }
 
-func testPrecondition(t *testing.T, b Backend) {
+func testPrecondition(t *testing.T, b Implementation) {
 	x := newStore(t, b)
 	x.put(pod("there"), "1")
 	x.put(pod("gone"), "2")
@@ -255,7 +256,7 @@ func testPrecondition(t *testing.T, b Backend) {
 // revision is already visible.
 //
 // SPEC: STORE-1
-func testPreconditionRace(t *testing.T, b Backend) {
+func testPreconditionRace(t *testing.T, b Implementation) {
 	x := newStore(t, b)
 	for round := range 50 {
 		k := pod(fmt.Sprint("p", round))
@@ -292,7 +293,7 @@ func testPreconditionRace(t *testing.T, b Backend) {
 // always is current.
 //
 // SPEC: STORE-2
-func testLive(t *testing.T, b Backend) {
+func testLive(t *testing.T, b Implementation) {
 	x := newStore(t, b)
 	live := func(k store.Key, sure bool) (*store.Version, bool) {
 		t.Helper()
@@ -344,7 +345,7 @@ func revisionOf(v *store.Version) int64 {
 // addition is lost, and a watcher sees every step of every counter once.
 //
 // SPEC: STORE-1, WATCH-1
-func testParallelCounters(t *testing.T, b Backend) {
+func testParallelCounters(t *testing.T, b Implementation) {
 	x := newStore(t, b)
 	const writers, rounds, counters = 8, 60, 3
 	var wait sync.WaitGroup
@@ -392,7 +393,7 @@ func testParallelCounters(t *testing.T, b Backend) {
 	}
 }
 
-func testClose(t *testing.T, b Backend) {
+func testClose(t *testing.T, b Implementation) {
 	x := newStore(t, b)
 	c := x.watch("/pods", "", 1)
 	ended := make(chan error, 2)
@@ -449,7 +450,7 @@ func testClose(t *testing.T, b Backend) {
 }
 
 // testAbandoned: a writer that stops waiting for a commit that has its place in the order does not hold up the others.
-func testAbandoned(t *testing.T, b Backend) {
+func testAbandoned(t *testing.T, b Implementation) {
 	x := newStore(t, b)
 	var wait sync.WaitGroup
 	for i := range 200 {
@@ -488,7 +489,7 @@ func (c *endedMeanwhile) Done() <-chan struct{} {
 }
 
 // testLate: a commit whose context has ended is not written, and takes no revision.
-func testLate(t *testing.T, b Backend) {
+func testLate(t *testing.T, b Implementation) {
 	x := newStore(t, b)
 	past, cancel := context.WithDeadline(context.Background(), time.Unix(0, 0))
 	defer cancel()
@@ -523,7 +524,7 @@ func facts(k store.Key, data, uid string, form uint64, deleting bool) store.Chan
 // changes.
 //
 // SPEC: URI-5, STORE-1
-func testFence(t *testing.T, b Backend) {
+func testFence(t *testing.T, b Implementation) {
 	x := newStore(t, b)
 	ns := store.Key{Resource: "/namespaces", Name: "n"}
 	fenced := func(v *store.Version) error {
@@ -558,7 +559,7 @@ func testFence(t *testing.T, b Backend) {
 // testFenceRace: no object is created in a namespace after its deletion.
 //
 // SPEC: URI-5
-func testFenceRace(t *testing.T, b Backend) {
+func testFenceRace(t *testing.T, b Implementation) {
 	x := newStore(t, b)
 	ns := store.Key{Resource: "/namespaces", Name: "n"}
 	x.commit(facts(ns, "1", "u1", 0, false))
@@ -607,7 +608,7 @@ func testFenceRace(t *testing.T, b Backend) {
 // deleted.
 //
 // SPEC: EXT-3, STORE-1
-func testIdentity(t *testing.T, b Backend) {
+func testIdentity(t *testing.T, b Implementation) {
 	x := newStore(t, b)
 	k := store.Key{Resource: "/definitions", Name: "d"}
 	commit := func() error {
@@ -639,7 +640,7 @@ func testIdentity(t *testing.T, b Backend) {
 // addition is counted and no refused one.
 //
 // SPEC: STORE-1
-func testCounter(t *testing.T, b Backend) {
+func testCounter(t *testing.T, b Implementation) {
 	x := newStore(t, b)
 	const writers, tries, limit = 16, 20, 100
 	number := func() int64 {

@@ -27,7 +27,7 @@ func dependents(t testing.TB, x *testStore, uid string) string {
 // testDependents: the dependents of an owner are the objects of any resource that name it now.
 //
 // SPEC: DEL-5
-func testDependents(t *testing.T, b Backend) {
+func testDependents(t *testing.T, b Implementation) {
 	x := newStore(t, b)
 	check := func(uid, want string) {
 		t.Helper()
@@ -84,7 +84,7 @@ func testDependents(t *testing.T, b Backend) {
 // testExpiryDependents: an object that has expired is no dependent any more, whoever has deleted it.
 //
 // SPEC: DEL-5, URI-10
-func testExpiryDependents(t *testing.T, b Backend) {
+func testExpiryDependents(t *testing.T, b Implementation) {
 	c := newClock()
 	x := newStore(t, b, func(config *store.Config) { config.Now = c.Now })
 	x.commit(expiring(event("e"), "alpha", c.Now().Add(time.Minute)))
@@ -103,7 +103,7 @@ func testExpiryDependents(t *testing.T, b Backend) {
 // testDependentsManyWriters: during concurrent writes, the dependents of an owner are those of one revision.
 //
 // SPEC: DEL-5
-func testDependentsManyWriters(t *testing.T, b Backend) {
+func testDependentsManyWriters(t *testing.T, b Implementation) {
 	x := newStore(t, b)
 	const writers, writes = 4, 60
 	done := make(chan struct{})

@@ -21,7 +21,7 @@ func expiring(k store.Key, data string, at time.Time) store.Change {
 // testExpiry: an expired object is removed from reads, and its watchers get an event.
 //
 // SPEC: URI-10
-func testExpiry(t *testing.T, b Backend) {
+func testExpiry(t *testing.T, b Implementation) {
 	c := newClock()
 	x := newStore(t, b, func(config *store.Config) { config.Now = c.Now })
 	x.commit(expiring(event("soon"), "1", c.Now().Add(time.Minute)))
@@ -64,7 +64,7 @@ func testExpiry(t *testing.T, b Backend) {
 // testExpiryReopen: expiry survives a restart, and objects that expired meanwhile are removed then.
 //
 // SPEC: URI-10
-func testExpiryReopen(t *testing.T, b Backend) {
+func testExpiryReopen(t *testing.T, b Implementation) {
 	if !b.Durable {
 		return
 	}
@@ -100,7 +100,7 @@ func testExpiryReopen(t *testing.T, b Backend) {
 // testExpiryOverwritten: the expiry of the newest version counts.
 //
 // SPEC: URI-10
-func testExpiryOverwritten(t *testing.T, b Backend) {
+func testExpiryOverwritten(t *testing.T, b Implementation) {
 	c := newClock()
 	x := newStore(t, b, func(config *store.Config) { config.Now = c.Now })
 	x.commit(expiring(event("longer"), "1", c.Now().Add(time.Minute)))

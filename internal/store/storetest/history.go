@@ -56,7 +56,7 @@ func (p *workload) data() []byte {
 // testHistory compares random histories with a model, with a window that holds all of them.
 //
 // SPEC: LIST-1, LIST-4, WATCH-1, WATCH-3, WATCH-7
-func testHistory(t *testing.T, b Backend) {
+func testHistory(t *testing.T, b Implementation) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { play(t, b, seed, 600, func(*store.Config) {}) })
 	}
@@ -65,7 +65,7 @@ func testHistory(t *testing.T, b Backend) {
 // testHistoryInLog is testHistory with almost no history in memory: it must be read from the log, or be compacted.
 //
 // SPEC: LIST-4, LIST-5, WATCH-3, WATCH-7
-func testHistoryInLog(t *testing.T, b Backend) {
+func testHistoryInLog(t *testing.T, b Implementation) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			play(t, b, 100+seed, 600, func(c *store.Config) {
@@ -79,7 +79,7 @@ func testHistoryInLog(t *testing.T, b Backend) {
 	}
 }
 
-func play(t *testing.T, b Backend, seed uint64, steps int, configure func(*store.Config)) {
+func play(t *testing.T, b Implementation, seed uint64, steps int, configure func(*store.Config)) {
 	p := &workload{t: t, x: newStore(t, b, configure), m: newModel(b), rng: rand.New(rand.NewPCG(seed, 1))}
 	for range steps {
 		switch n := p.rng.IntN(100); {

@@ -22,7 +22,7 @@ type change struct {
 	data     *string // nil: deleted
 }
 
-func newModel(b Backend) *model { return &model{oneRevision: b.OneRevision, revision: 1} }
+func newModel(b Implementation) *model { return &model{oneRevision: b.OneRevision, revision: 1} }
 
 // commit makes the changes, one revision each or one for all. As in the store, the deletion of a key without a version
 // takes a revision and leaves no record.

@@ -19,8 +19,8 @@ import (
 	"plinth/internal/store"
 )
 
-// Backend is a kind of store.
-type Backend struct {
+// Implementation is a kind of store.
+type Implementation struct {
 	// New makes an empty directory, or its equivalent, and returns a function that opens a store in it. The function may
 	// be called again after that store was closed.
 	New func(testing.TB) (open func(store.Config) (*store.Store, error))
@@ -30,7 +30,8 @@ type Backend struct {
 	OneRevision bool
 }
 
-// Over returns a Backend.New for stores with the embedded writer over a log; log is like Backend.New, for that log.
+// Over returns an Implementation.New for stores with the embedded writer over a log; log is like Implementation.New, for
+// that log.
 func Over(log func(testing.TB) (open func() (store.Log, error))) func(testing.TB) func(store.Config) (*store.Store,
 	error) {
 	return func(t testing.TB) func(store.Config) (*store.Store, error) {
@@ -46,10 +47,10 @@ func Over(log func(testing.TB) (open func() (store.Log, error))) func(testing.TB
 }
 
 // Run runs the suite.
-func Run(t *testing.T, b Backend) {
+func Run(t *testing.T, b Implementation) {
 	for _, test := range []struct {
 		name string
-		run  func(*testing.T, Backend)
+		run  func(*testing.T, Implementation)
 	}{
 		{"Empty", testEmpty},
 		{"Commit", testCommit},
@@ -130,13 +131,13 @@ func ownersIn(data []byte) (owners []string) {
 type testStore struct {
 	*store.Store
 	t      testing.TB
-	b      Backend
+	b      Implementation
 	open   func(store.Config) (*store.Store, error)
 	config store.Config
 }
 
 // newStore opens a new store. Config may change the configuration.
-func newStore(t testing.TB, b Backend, configure ...func(*store.Config)) *testStore {
+func newStore(t testing.TB, b Implementation, configure ...func(*store.Config)) *testStore {
 	x := &testStore{t: t, b: b, open: b.New(t), config: store.Config{Describe: Describe}}
 	for _, f := range configure {
 		f(&x.config)
@@ -155,7 +156,7 @@ func (x *testStore) start() {
 	}
 }
 
-// reopen closes the store and opens it again. If the backend keeps nothing, it does neither and returns false.
+// reopen closes the store and opens it again. If the implementation keeps nothing, it does neither and returns false.
 func (x *testStore) reopen() bool {
 	x.t.Helper()
 	if !x.b.Durable {

@@ -18,7 +18,7 @@ import (
 // testSnapshotStays: the content of a snapshot does not change, regardless of writes.
 //
 // SPEC: LIST-4
-func testSnapshotStays(t *testing.T, b Backend) {
+func testSnapshotStays(t *testing.T, b Implementation) {
 	x := newStore(t, b)
 	for i := range 300 {
 		x.put(pod(fmt.Sprintf("p%03d", i)), "old")
@@ -59,7 +59,7 @@ func testSnapshotStays(t *testing.T, b Backend) {
 // collection became empty before the checkpoint that the store was opened from.
 //
 // SPEC: LIST-4
-func testCollectionRevision(t *testing.T, b Backend) {
+func testCollectionRevision(t *testing.T, b Implementation) {
 	x := newStore(t, b, func(c *store.Config) { c.CompactBytes = 1 })
 	shown := map[int64]string{}
 	check := func() {
@@ -108,7 +108,7 @@ func testCollectionRevision(t *testing.T, b Backend) {
 }
 
 // SPEC: WATCH-3
-func testWatchFuture(t *testing.T, b Backend) {
+func testWatchFuture(t *testing.T, b Implementation) {
 	x := newStore(t, b)
 	c := x.watch("/pods", "", 4)
 	got := make(chan string, 1)
@@ -127,7 +127,7 @@ func testWatchFuture(t *testing.T, b Backend) {
 // testWatchWakes: a waiting cursor is woken only by records under its prefix.
 //
 // SPEC: WATCH-1
-func testWatchWakes(t *testing.T, b Backend) {
+func testWatchWakes(t *testing.T, b Implementation) {
 	x := newStore(t, b)
 	prefixes := []string{"", "a", "a/", "a/p", "a/p1", "b/", "a/p1x"}
 	want := map[string]string{}
@@ -171,7 +171,7 @@ func testWatchWakes(t *testing.T, b Backend) {
 // read wakes all cursors.
 //
 // SPEC: WATCH-1
-func testWatchTerms(t *testing.T, b Backend) {
+func testWatchTerms(t *testing.T, b Implementation) {
 	x := newStore(t, b)
 	type place struct {
 		prefix string
@@ -242,7 +242,7 @@ func pair(t store.Term) store.Pair { return store.Pair{Name: t.Name, Value: t.Va
 // and in order.
 //
 // SPEC: WATCH-1, WATCH-6
-func testWatchTermsManyWriters(t *testing.T, b Backend) {
+func testWatchTermsManyWriters(t *testing.T, b Implementation) {
 	x := newStore(t, b)
 	const writers, writes = 4, 80
 	letters := []string{"a", "b", "c", "d"}
@@ -285,7 +285,7 @@ func testWatchTermsManyWriters(t *testing.T, b Backend) {
 // testWatchManyWriters: during concurrent writes, every watcher sees each of its events once, in order.
 //
 // SPEC: WATCH-1, WATCH-6
-func testWatchManyWriters(t *testing.T, b Backend) {
+func testWatchManyWriters(t *testing.T, b Implementation) {
 	x := newStore(t, b)
 	const writers, writes, watchers = 8, 60, 20
 	var wait sync.WaitGroup
@@ -330,7 +330,7 @@ func testWatchManyWriters(t *testing.T, b Backend) {
 // was dropped long ago, so that a bookmark has a revision to resume from.
 //
 // SPEC: WATCH-4
-func testWatchQuiet(t *testing.T, b Backend) {
+func testWatchQuiet(t *testing.T, b Implementation) {
 	x := newStore(t, b, func(c *store.Config) { c.MemoryHistoryBytes, c.HistoryBytes = 4<<10, 16<<10 })
 	c := x.watch("/pods", "quiet/", 1)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -368,7 +368,7 @@ func testWatchQuiet(t *testing.T, b Backend) {
 // testWatchSlow: a cursor that is not read costs nothing, and past the window gets ErrCompacted.
 //
 // SPEC: WATCH-3, WATCH-6
-func testWatchSlow(t *testing.T, b Backend) {
+func testWatchSlow(t *testing.T, b Implementation) {
 	const window = 1 << 20
 	x := newStore(t, b, func(c *store.Config) { c.MemoryHistoryBytes, c.HistoryBytes = window/4, window })
 	cursors := make([]*store.Cursor, 100)
@@ -415,7 +415,7 @@ func heap() uint64 {
 // testWatchLeavesNothing: ten thousand cursors are opened, wait and are closed, and keep no memory.
 //
 // SPEC: WATCH-6
-func testWatchLeavesNothing(t *testing.T, b Backend) {
+func testWatchLeavesNothing(t *testing.T, b Implementation) {
 	x := newStore(t, b)
 	goroutines := runtime.NumGoroutine()
 	visitor := 0
@@ -453,7 +453,7 @@ func testWatchLeavesNothing(t *testing.T, b Backend) {
 // testWatchReopen: a watch continues after a restart at its position.
 //
 // SPEC: WATCH-7
-func testWatchReopen(t *testing.T, b Backend) {
+func testWatchReopen(t *testing.T, b Implementation) {
 	x := newStore(t, b)
 	if !b.Durable {
 		return
@@ -483,7 +483,7 @@ func testWatchReopen(t *testing.T, b Backend) {
 }
 
 // SPEC: LIST-6
-func testWaitFor(t *testing.T, b Backend) {
+func testWaitFor(t *testing.T, b Implementation) {
 	x := newStore(t, b)
 	if err := x.WaitFor(context.Background(), 1); err != nil {
 		t.Fatal(err)
@@ -510,7 +510,7 @@ func testWaitFor(t *testing.T, b Backend) {
 // testWindow: history is dropped after its age, or its bytes, and not before.
 //
 // SPEC: WATCH-3
-func testWindow(t *testing.T, b Backend) {
+func testWindow(t *testing.T, b Implementation) {
 	c := newClock()
 	x := newStore(t, b, func(config *store.Config) { config.Now, config.HistoryAge = c.Now, time.Minute })
 	x.put(pod("a"), "1")
@@ -552,7 +552,7 @@ func testWindow(t *testing.T, b Backend) {
 // testWindowCheckpoint: a restart from a checkpoint restores the extent of the history, and its age.
 //
 // SPEC: WATCH-3, WATCH-7
-func testWindowCheckpoint(t *testing.T, b Backend) {
+func testWindowCheckpoint(t *testing.T, b Implementation) {
 	if !b.Durable {
 		return
 	}

@@ -13,7 +13,7 @@ import (
 // testWatchAll: a cursor over all resources is woken by each of them and returns every record in order.
 //
 // SPEC: WATCH-1
-func testWatchAll(t *testing.T, b Backend) {
+func testWatchAll(t *testing.T, b Implementation) {
 	x := newStore(t, b)
 	node := store.Key{Resource: "/nodes", Name: "n"}
 	c := x.watchAll(1)
@@ -79,7 +79,7 @@ func testWatchAll(t *testing.T, b Backend) {
 // testWatchAllWindow: a cursor over all resources may start anywhere in the window, and before it gets ErrCompacted.
 //
 // SPEC: WATCH-3
-func testWatchAllWindow(t *testing.T, b Backend) {
+func testWatchAllWindow(t *testing.T, b Implementation) {
 	x := newStore(t, b, func(c *store.Config) { c.MemoryHistoryBytes, c.HistoryBytes = 4<<10, 64<<10 })
 	slow := x.watchAll(1)
 	m := newModel(b)
@@ -112,7 +112,7 @@ func testWatchAllWindow(t *testing.T, b Backend) {
 // once, in order.
 //
 // SPEC: WATCH-1, WATCH-6
-func testWatchAllManyWriters(t *testing.T, b Backend) {
+func testWatchAllManyWriters(t *testing.T, b Implementation) {
 	x := newStore(t, b, func(c *store.Config) {
 		if b.Durable {
 			c.MemoryHistoryBytes = 2 << 10 // a slow cursor reads the log

@@ -21,9 +21,9 @@ const (
 	memoPartialMessage
 )
 
-// Frames prints the events of one watch (WATCH-1): as JSON, one a line, as protobuf, each after its length, or as a
+// Events prints the events of one watch (WATCH-1): as JSON, one a line, as protobuf, each after its length, or as a
 // sequence of CBOR items. It must not be used concurrently.
-type Frames struct {
+type Events struct {
 	Cache *EncodedCache // where messages are kept for others; nil: they are not kept
 
 	media  Media
@@ -36,9 +36,9 @@ type Frames struct {
 	before, after []byte
 }
 
-// NewFrames makes the printer of one watch. The table is needed if the media type is a Table.
-func NewFrames(r *engine.Resource, m Media, t *Table) *Frames {
-	f := &Frames{media: m, table: t}
+// NewEvents makes the printer of one watch. The table is needed if the media type is a Table.
+func NewEvents(r *engine.Resource, m Media, t *Table) *Events {
+	f := &Events{media: m, table: t}
 	if m.Encoding == Protobuf {
 		if f.typ = r.Schema(); m.Form == AsPartial {
 			f.typ = gotypes.Of[metav1.PartialObjectMetadata]()
@@ -59,7 +59,7 @@ func NewFrames(r *engine.Resource, m Media, t *Table) *Frames {
 	return f
 }
 
-var frameHeads = [...]string{
+var eventHeads = [...]string{
 	engine.Added:    `{"type":"ADDED","object":`,
 	engine.Modified: `{"type":"MODIFIED","object":`,
 	engine.Deleted:  `{"type":"DELETED","object":`,
@@ -68,20 +68,20 @@ var frameHeads = [...]string{
 
 const (
 	errorHead = `{"type":"ERROR","object":`
-	frameTail = "}\n"
-	frameSize = len(`{"type":"BOOKMARK","object":`) + len(frameTail)
+	eventTail = "}\n"
+	eventSize = len(`{"type":"BOOKMARK","object":`) + len(eventTail)
 )
 
-// Size is the approximate length of the frame of an event.
-func (f *Frames) Size(e *engine.Event) int {
+// Size is the approximate length of an event as it is printed.
+func (f *Events) Size(e *engine.Event) int {
 	if e.Object == nil {
-		return frameSize
+		return eventSize
 	}
-	return frameSize + Size(e.Object)
+	return eventSize + Size(e.Object)
 }
 
 // AppendParts is Append for a long event in parts.
-func (f *Frames) AppendParts(p *Parts, e *engine.Event) (err error) {
+func (f *Events) AppendParts(p *Parts, e *engine.Event) (err error) {
 	if e.Type == engine.Bookmark || !Long(e.Object) || f.media.Form != Plain || f.media.Encoding == CBOR {
 		p.Buf, err = f.Append(p.Buf, e)
 		return err
@@ -90,9 +90,9 @@ func (f *Frames) AppendParts(p *Parts, e *engine.Event) (err error) {
 	if f.media.Encoding == Protobuf {
 		return f.addMessage(p, o, e)
 	}
-	p.Buf = append(p.Buf, frameHeads[e.Type]...)
+	p.Buf = append(p.Buf, eventHeads[e.Type]...)
 	p.Object(o, f.media.Lean)
-	p.Buf = append(p.Buf, frameTail...)
+	p.Buf = append(p.Buf, eventTail...)
 	return nil
 }
 
@@ -107,7 +107,7 @@ func sentIn(e *engine.Event) *engine.Object {
 }
 
 // Append prints an event.
-func (f *Frames) Append(dst []byte, e *engine.Event) ([]byte, error) {
+func (f *Events) Append(dst []byte, e *engine.Event) ([]byte, error) {
 	if e.Type == engine.Bookmark {
 		return f.AppendBookmark(dst, e.Revision, e.InitialEnd)
 	}
@@ -118,8 +118,8 @@ func (f *Frames) Append(dst []byte, e *engine.Event) ([]byte, error) {
 	return f.encoded(dst, func(dst []byte) ([]byte, error) { return f.appendText(dst, o, e) })
 }
 
-// encoded converts a frame from JSON to CBOR if the watch is sent in CBOR.
-func (f *Frames) encoded(dst []byte, appendText func(dst []byte) ([]byte, error)) ([]byte, error) {
+// encoded converts an event from JSON to CBOR if the watch is sent in CBOR.
+func (f *Events) encoded(dst []byte, appendText func(dst []byte) ([]byte, error)) ([]byte, error) {
 	if f.media.Encoding != CBOR {
 		return appendText(dst)
 	}
@@ -127,8 +127,8 @@ func (f *Frames) encoded(dst []byte, appendText func(dst []byte) ([]byte, error)
 	return append(dst, object.CBOR(text)...), err
 }
 
-func (f *Frames) appendText(dst []byte, o *engine.Object, e *engine.Event) ([]byte, error) {
-	dst = append(dst, frameHeads[e.Type]...)
+func (f *Events) appendText(dst []byte, o *engine.Object, e *engine.Event) ([]byte, error) {
+	dst = append(dst, eventHeads[e.Type]...)
 	switch f.media.Form {
 	case AsTable:
 		var err error
@@ -140,12 +140,12 @@ func (f *Frames) appendText(dst []byte, o *engine.Object, e *engine.Event) ([]by
 	default:
 		dst = AppendObject(dst, o, f.media.Lean)
 	}
-	return append(dst, frameTail...), nil
+	return append(dst, eventTail...), nil
 }
 
 // appendPartial prints metadata, once for all watchers that share the record. The type of the event may differ between
 // them, but the object of a record is the same for all.
-func (f *Frames) appendPartial(dst []byte, o *engine.Object, e *engine.Event) []byte {
+func (f *Events) appendPartial(dst []byte, o *engine.Object, e *engine.Event) []byte {
 	if e.Record == nil || f.media.Lean {
 		return AppendPartial(dst, o, f.media.Version, f.media.Lean)
 	}
@@ -161,7 +161,7 @@ func (f *Frames) appendPartial(dst []byte, o *engine.Object, e *engine.Event) []
 	return append(dst, printed...)
 }
 
-func (f *Frames) appendTable(dst []byte, o *engine.Object) ([]byte, error) {
+func (f *Events) appendTable(dst []byte, o *engine.Object) ([]byte, error) {
 	f.table.now = time.Now()
 	dst = f.table.head(dst, &ListMeta{Revision: o.Revision}, !f.headed)
 	f.headed = true
@@ -173,22 +173,22 @@ func (f *Frames) appendTable(dst []byte, o *engine.Object) ([]byte, error) {
 const initialEventsEnd = "k8s.io/initial-events-end"
 
 // AppendBookmark prints a bookmark: the kind's zero value with a resourceVersion (WATCH-4).
-func (f *Frames) AppendBookmark(dst []byte, revision int64, initialEnd bool) ([]byte, error) {
+func (f *Events) AppendBookmark(dst []byte, revision int64, initialEnd bool) ([]byte, error) {
 	if f.media.Encoding == Protobuf {
 		text := append([]byte(nil), f.before...)
 		text = append(appendBookmarkMetadata(text, revision, initialEnd), f.after...)
-		return appendMessageFrame(dst, engine.Bookmark.String(), f.typ, text)
+		return appendMessageEvent(dst, engine.Bookmark.String(), f.typ, text)
 	}
 	return f.encoded(dst, func(dst []byte) ([]byte, error) {
-		dst = append(dst, frameHeads[engine.Bookmark]...)
+		dst = append(dst, eventHeads[engine.Bookmark]...)
 		if f.media.Form == AsTable {
 			dst = f.appendTableBookmark(dst, revision, initialEnd)
-			return append(dst, frameTail...), nil
+			return append(dst, eventTail...), nil
 		}
 		dst = append(dst, f.before...)
 		dst = appendBookmarkMetadata(dst, revision, initialEnd)
 		dst = append(dst, f.after...)
-		return append(dst, frameTail...), nil
+		return append(dst, eventTail...), nil
 	})
 }
 
@@ -204,7 +204,7 @@ func appendBookmarkMetadata(dst []byte, revision int64, initialEnd bool) []byte 
 
 // appendTableBookmark prints a bookmark as a row. The row that ends the initial events always shows metadata, because
 // the annotation that marks the end is part of it.
-func (f *Frames) appendTableBookmark(dst []byte, revision int64, initialEnd bool) []byte {
+func (f *Events) appendTableBookmark(dst []byte, revision int64, initialEnd bool) []byte {
 	dst = f.table.head(dst, &ListMeta{Revision: revision}, !f.headed)
 	f.headed = true
 	dst = f.table.appendCells(dst, appendText(nil, f.table.cells(f.empty)))
@@ -227,13 +227,13 @@ func (f *Frames) appendTableBookmark(dst []byte, revision int64, initialEnd bool
 }
 
 // AppendError prints an ERROR event about a Status.
-func (f *Frames) AppendError(dst []byte, status object.Value) ([]byte, error) {
+func (f *Events) AppendError(dst []byte, status object.Value) ([]byte, error) {
 	if f.media.Encoding == Protobuf {
-		return appendMessageFrame(dst, "ERROR", gotypes.Of[metav1.Status](), object.AppendObject(nil, status))
+		return appendMessageEvent(dst, "ERROR", gotypes.Of[metav1.Status](), object.AppendObject(nil, status))
 	}
 	return f.encoded(dst, func(dst []byte) ([]byte, error) {
 		dst = append(dst, errorHead...)
 		dst = object.AppendObject(dst, status)
-		return append(dst, frameTail...), nil
+		return append(dst, eventTail...), nil
 	})
 }

@@ -11,8 +11,8 @@ import (
 	"plinth/object"
 )
 
-// report decides which names of a definition are accepted, and returns its status. obj is null if the definition is
-// deleted.
+// serverStatus decides which names of a definition are accepted, and returns its status. obj is null if the definition
+// is deleted.
 //
 // Problem: definitions of one group may request the same names, and two with the same accepted name would make its URL
 // ambiguous. In the reference a controller decides after the definition is stored, so a client has to wait until the
@@ -30,24 +30,24 @@ import (
 // It is not enough to look in the index of names: it has committed definitions only, so two concurrent requests could
 // be given the same name. Therefore all commits that change accepted names in a group write the same key (Guard); the
 // second of two fails its precondition and starts again.
-func (d *Definitions) report(obj, old object.Value, now time.Time) engine.Report {
+func (d *Definitions) serverStatus(obj, old object.Value, now time.Time) engine.ServerStatus {
 	subject := obj
 	if obj.IsNull() {
 		subject = old
 	}
 	group, name := subject.At("spec", "group").Str(), subject.At("metadata", "name").Str()
-	report := engine.Report{}
+	result := engine.ServerStatus{}
 	var is names
 	was := namesOf(old.At("status", "acceptedNames"))
 	decision := &nameDecision{index: d.names.Now(), group: group, now: now}
 	if !obj.IsNull() {
-		report.Status = decision.statusOf(obj, name)
-		is = namesOf(report.Status.At("acceptedNames"))
+		result.Status = decision.statusOf(obj, name)
+		is = namesOf(result.Status.At("acceptedNames"))
 	}
 	if is.equal(&was) {
-		return report
+		return result
 	}
-	report.Guard = "customresourcedefinitions/" + group
+	result.Guard = "customresourcedefinitions/" + group
 	decision.assign(name, is)
 	for _, w := range decision.index.waiters(group, name) {
 		other := outline(w.version)
@@ -56,13 +56,13 @@ func (d *Definitions) report(obj, old object.Value, now time.Time) engine.Report
 			continue
 		}
 		decision.assign(w.version.Key.Name, namesOf(status.At("acceptedNames")))
-		report.Others = append(report.Others, engine.ReportedOther{Version: w.version, Status: status})
+		result.Others = append(result.Others, engine.StatusOfOther{Version: w.version, Status: status})
 	}
-	return report
+	return result
 }
 
-// nameDecision holds the accepted names of a group while a report is made: those of the index, replaced by those that
-// this report has already decided.
+// nameDecision holds the accepted names of a group while a status is computed: those of the index, replaced by those
+// that that computation has already decided.
 type nameDecision struct {
 	index    *nameIndex
 	group    string

@@ -7,8 +7,8 @@ import (
 	"plinth/internal/proto"
 )
 
-// appendMessage appends the frame of an event about an object.
-func (f *Frames) appendMessage(dst []byte, o *engine.Object, e *engine.Event) ([]byte, error) {
+// appendMessage appends an event about an object.
+func (f *Events) appendMessage(dst []byte, o *engine.Object, e *engine.Event) ([]byte, error) {
 	v := partialEnvelope(f.media.Version)
 	if f.media.Form == Plain {
 		v = proto.EnvelopeOf(o.Data)
@@ -24,7 +24,7 @@ func (f *Frames) appendMessage(dst []byte, o *engine.Object, e *engine.Event) ([
 }
 
 // addMessage is appendMessage in parts, of whole objects.
-func (f *Frames) addMessage(p *Parts, o *engine.Object, e *engine.Event) error {
+func (f *Events) addMessage(p *Parts, o *engine.Object, e *engine.Event) error {
 	message, err := f.message(o, e)
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func (f *Frames) addMessage(p *Parts, o *engine.Object, e *engine.Event) error {
 
 // message is the message of the object of an event: made once for all watchers that share the record. The initial
 // events of a watch have no record; their objects are stored versions, whose messages are cached for all readers.
-func (f *Frames) message(o *engine.Object, e *engine.Event) ([]byte, error) {
+func (f *Events) message(o *engine.Object, e *engine.Event) ([]byte, error) {
 	slot := memoMessage
 	if f.media.Form == AsPartial {
 		slot = memoPartialMessage
@@ -68,8 +68,8 @@ func (f *Frames) message(o *engine.Object, e *engine.Event) ([]byte, error) {
 	return message, err
 }
 
-// appendMessageFrame appends the frame of an object that no other watch sends, given as canonical JSON.
-func appendMessageFrame(dst []byte, event string, t Type, data []byte) ([]byte, error) {
+// appendMessageEvent appends an event with an object that no other watch sends, given as canonical JSON.
+func appendMessageEvent(dst []byte, event string, t Type, data []byte) ([]byte, error) {
 	message, err := proto.AppendMessage(nil, t, data, 0, 0)
 	if err != nil {
 		return dst, err
@@ -77,10 +77,10 @@ func appendMessageFrame(dst []byte, event string, t Type, data []byte) ([]byte, 
 	return appendWatchEvent(dst, proto.EnvelopeOf(data), event, message), nil
 }
 
-// FrameLength is the number of bytes at the head of a protobuf frame that hold its length.
-const FrameLength = 4
+// EventPrefix is the number of bytes at the head of an event in protobuf that hold its length.
+const EventPrefix = 4
 
-// appendWatchEvent appends a frame: the length in FrameLength bytes, the highest one first, and the message of a
+// appendWatchEvent appends an event: the length in EventPrefix bytes, the highest one first, and the message of a
 // WatchEvent with its type and the object in its envelope. The tags of the event's two fields take one byte each, as
 // does that of the RawExtension around the object.
 func appendWatchEvent(dst []byte, v proto.Envelope, event string, message []byte) []byte {
@@ -88,7 +88,7 @@ func appendWatchEvent(dst []byte, v proto.Envelope, event string, message []byte
 	return append(dst, proto.EnvelopeTail...)
 }
 
-// appendWatchEventHead appends the part of a frame before a message of n bytes. The tail of the envelope follows the
+// appendWatchEventHead appends the part of an event before a message of n bytes. The tail of the envelope follows the
 // message.
 func appendWatchEventHead(dst []byte, v proto.Envelope, event string, n int) []byte {
 	inner := v.Size(n)

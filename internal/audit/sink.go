@@ -12,9 +12,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// backend writes events to one place. Each event is encoded, truncated if it is too large, and then written at once or
+// sink writes events to one place. Each event is encoded, truncated if it is too large, and then written at once or
 // queued.
-type backend struct {
+type sink struct {
 	name     string // its name in the reference's metrics: "log" or "webhook"
 	counters *Counters
 	logger   *slog.Logger
@@ -36,7 +36,7 @@ var encoded = sync.Pool{New: func() any { return new(make([]byte, 0, 2<<10)) }}
 const maxKept = 64 << 10
 
 // process writes or queues an event. ok is false if the event was lost and the mode requires that the request fails.
-func (b *backend) process(e *event) (ok bool) {
+func (b *sink) process(e *event) (ok bool) {
 	if b.queue != nil {
 		if text, ok := b.fit(nil, e); ok {
 			b.enqueue(text)
@@ -66,7 +66,7 @@ const truncated = "audit.k8s.io/truncated"
 var errTooLarge = errors.New("event is too large even after truncating")
 
 // fit encodes an event. If it is too large its bodies are removed; ok is false if it still is.
-func (b *backend) fit(dst []byte, e *event) (text []byte, ok bool) {
+func (b *sink) fit(dst []byte, e *event) (text []byte, ok bool) {
 	text = b.encode(e, dst)
 	if !b.delivery.Truncate || b.size(text) <= b.delivery.MaxEventBytes {
 		return text, true
@@ -84,11 +84,11 @@ func (b *backend) fit(dst []byte, e *event) (text []byte, ok bool) {
 	return text, false
 }
 
-func (b *backend) size(text []byte) int64 { return int64(len(text)) + b.overhead }
+func (b *sink) size(text []byte) int64 { return int64(len(text)) + b.overhead }
 
 // failed counts lost events, and logs at most one message per second. Events are not logged, because they may contain
 // bodies with secrets.
-func (b *backend) failed(plugin string, events int, err error) {
+func (b *sink) failed(plugin string, events int, err error) {
 	b.counters.failed(plugin, events)
 	if second := time.Now().Unix(); b.lastLogged.Swap(second) != second {
 		b.logger.Error("audit events are lost", "plugin", plugin, "events", events, "error", err)
@@ -103,7 +103,7 @@ var (
 	errClosed  = errors.New("audit backend shut down")
 )
 
-// queue holds the events of a backend in batch mode.
+// queue holds the events of a sink in batch mode.
 //
 // Problem: the disk or the webhook may be slower than requests come in, or stop. In batch mode a request must not wait
 // for it, and memory must stay bounded. So an event that does not fit in the queue is dropped and counted
@@ -136,7 +136,7 @@ func newQueue(d *Delivery, async bool) *queue {
 }
 
 // enqueue queues an event. It does not wait: if there is no space the event is dropped.
-func (b *backend) enqueue(text []byte) {
+func (b *sink) enqueue(text []byte) {
 	q := b.queue
 	q.mu.RLock()
 	defer q.mu.RUnlock()
@@ -158,7 +158,7 @@ func (b *backend) enqueue(text []byte) {
 
 // run writes queued events in batches until the queue is closed and empty. If ctx is cancelled, waiting and writing
 // end.
-func (b *backend) run(ctx context.Context) {
+func (b *sink) run(ctx context.Context) {
 	q := b.queue
 	defer close(q.done)
 	for {
@@ -174,7 +174,7 @@ func (b *backend) run(ctx context.Context) {
 
 // collect returns the next batch: it waits for a first event, and then until the batch is full, BatchWait has passed,
 // or the queue is closed.
-func (b *backend) collect(ctx context.Context) (events [][]byte, more bool) {
+func (b *sink) collect(ctx context.Context) (events [][]byte, more bool) {
 	first, more := <-b.queue.events
 	if !more {
 		return nil, false
@@ -204,7 +204,7 @@ func (b *backend) collect(ctx context.Context) (events [][]byte, more bool) {
 }
 
 // deliver writes a batch as soon as the rate limit allows.
-func (b *backend) deliver(ctx context.Context, events [][]byte) {
+func (b *sink) deliver(ctx context.Context, events [][]byte) {
 	q := b.queue
 	if q.limit != nil {
 		_ = q.limit.Wait(ctx) // an error means that the server closes; then the batch is written at once
@@ -226,7 +226,7 @@ func (b *backend) deliver(ctx context.Context, events [][]byte) {
 
 // close stops taking events, and waits until the queued ones are written. If ctx is cancelled before that, it calls
 // cancel, so that the remaining writes do not wait for the webhook or the rate limit.
-func (b *backend) close(ctx context.Context, cancel context.CancelFunc) error {
+func (b *sink) close(ctx context.Context, cancel context.CancelFunc) error {
 	if q := b.queue; q != nil {
 		q.mu.Lock()
 		q.closed = true
