@@ -119,8 +119,8 @@ const (
 	memberChunk = 32
 )
 
-// allocate is an empty slice with a capacity of n.
-func (p *printer) allocate(n int) []object.Member {
+// empty returns an empty slice with a capacity of n.
+func (p *printer) empty(n int) []object.Member {
 	if n > memberChunk/2 {
 		return make([]object.Member, 0, n)
 	}
@@ -139,7 +139,7 @@ func (p *printer) print(s Set, self bool) object.Value {
 	if self {
 		n++
 	}
-	members := p.allocate(n)
+	members := p.empty(n)
 	if self {
 		members = append(members, selfField)
 	}

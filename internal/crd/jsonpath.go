@@ -163,7 +163,7 @@ func (e *evaluation) step(in []object.Value, node jsonpath.Node) ([]object.Value
 	case *jsonpath.ArrayNode:
 		return e.slice(in, node)
 	case *jsonpath.FilterNode:
-		return e.filter(in, node)
+		return e.filtered(in, node)
 	case *jsonpath.WildcardNode:
 		var out []object.Value
 		for _, v := range in {
@@ -275,8 +275,8 @@ func (e *evaluation) slice(in []object.Value, node *jsonpath.ArrayNode) (out []o
 	return out, nil
 }
 
-// filter returns the items of lists for which [?(left operator right)] holds, or for which [?(left)] finds a value.
-func (e *evaluation) filter(in []object.Value, node *jsonpath.FilterNode) (out []object.Value, err error) {
+// filtered returns the items of lists for which [?(left operator right)] holds, or for which [?(left)] finds a value.
+func (e *evaluation) filtered(in []object.Value, node *jsonpath.FilterNode) (out []object.Value, err error) {
 	for _, v := range in {
 		if v.Kind() != object.List {
 			return in, fmt.Errorf("%s is not array or slice and cannot be filtered", v.Kind())

@@ -178,7 +178,7 @@ func (a *annotationKeeper) metrics(list object.Value) {
 			continue
 		}
 		var v2 autoscalingv2.MetricSpec
-		a.decode(metric, &v2)
+		a.unmarshal(metric, &v2)
 		others = append(others, metricSpecV2ToV1(&v2))
 	}
 	if len(others) > 0 {
@@ -192,7 +192,7 @@ func (a *annotationKeeper) currentMetrics(list object.Value) {
 	statuses := make([]autoscalingv1.MetricStatus, list.Len())
 	for i, metric := range list.Items() {
 		var v2 autoscalingv2.MetricStatus
-		a.decode(metric, &v2)
+		a.unmarshal(metric, &v2)
 		statuses[i] = metricStatusV2ToV1(&v2)
 	}
 	if len(statuses) > 0 {
@@ -204,7 +204,7 @@ func (a *annotationKeeper) currentMetrics(list object.Value) {
 func (a *annotationKeeper) conditions(list object.Value) {
 	var v1 []autoscalingv1.HorizontalPodAutoscalerCondition
 	if list.Len() > 0 {
-		a.decode(list, &v1)
+		a.unmarshal(list, &v1)
 		a.add(conditionsAnnotation, v1)
 	}
 }
@@ -212,7 +212,7 @@ func (a *annotationKeeper) conditions(list object.Value) {
 func (a *annotationKeeper) behavior(b object.Value) {
 	if !b.IsNull() {
 		var internal scalingBehavior
-		a.decode(b, &internal)
+		a.unmarshal(b, &internal)
 		a.add(behaviorAnnotation, &internal)
 	}
 }
@@ -222,8 +222,8 @@ func (a *annotationKeeper) add(name string, content any) {
 	a.members = append(a.members, object.Member{Key: name, Value: object.StringOf(string(printed(content)))})
 }
 
-// decode decodes a value to one of the Go types of the annotations.
-func (a *annotationKeeper) decode(v object.Value, into any) {
+// unmarshal converts a value to one of the Go types of the annotations.
+func (a *annotationKeeper) unmarshal(v object.Value, into any) {
 	if err := json.Unmarshal(object.AppendJSON(nil, v), into); err != nil {
 		a.err = fmt.Errorf("convert: HorizontalPodAutoscaler: %w", err)
 	}

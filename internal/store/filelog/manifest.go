@@ -83,9 +83,9 @@ func (e *entry) encode(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// decodeEntry decodes a slot. ok is false if the entry was torn or is damaged, and for an entry of a later format;
+// parseEntry parses a slot. ok is false if the entry was torn or is damaged, and for an entry of a later format;
 // FORMAT has refused such a directory before.
-func decodeEntry(b []byte) (entry, bool) {
+func parseEntry(b []byte) (entry, bool) {
 	var e entry
 	// The file is shorter than its slots, which a crash cannot make it: it was synced before it got its name.
 	if len(b) < entrySize {
@@ -119,7 +119,7 @@ func (l *Log) readManifest() (newest entry, turn int, err error) {
 	}
 	var sequences [slots]int64
 	for slot := range slots {
-		e, ok := decodeEntry(content[min(len(content), slot*slotSize):])
+		e, ok := parseEntry(content[min(len(content), slot*slotSize):])
 		if !ok {
 			l.logger.Warn(
 				"an entry of the manifest does not read back and is ignored, as after a loss of power while it was written",

@@ -30,8 +30,8 @@ type Implementation struct {
 	OneRevision bool
 }
 
-// Over returns an Implementation.New for stores with the embedded writer over a log; log is like Implementation.New, for
-// that log.
+// Over returns an Implementation.New for stores with the embedded writer over a log; log is like Implementation.New,
+// for that log.
 func Over(log func(testing.TB) (open func() (store.Log, error))) func(testing.TB) func(store.Config) (*store.Store,
 	error) {
 	return func(t testing.TB) func(store.Config) (*store.Store, error) {
