@@ -52,7 +52,7 @@ generate: ## bring generated files up to date (after bumping k8s.io/api, for one
 	go generate ./...
 
 bench: ## drive the reference and Plinth side by side and print the budgets of docs/spec.md
-	cd conformance && go run ./bench
+	cd conformance && go run ./load/bench
 
 conformance: ## the tests that need the reference: builds it first (minutes the first time)
 	cd conformance && CONFORMANCE_REFERENCE=1 go test -count=1 -timeout 60m ./...
@@ -61,21 +61,21 @@ upstream: build ## Kubernetes' own integration tests against bin/plinth, where t
 	@sh tools/upstream.sh "$(UPSTREAM_TESTS)" bin/plinth $(PACKAGES)
 
 suites: ## controller-runtime's own suites that run on envtest, on Plinth and on the reference: what differs, and the times
-	cd conformance && CONTROLLER_RUNTIME=1 go test -count=1 -timeout 90m ./envtest -run TestSuites -v
+	cd conformance && CONTROLLER_RUNTIME=1 go test -count=1 -timeout 90m ./client/envtest -run TestSuites -v
 
 languages: ## the Python and JavaScript clients read from Plinth; they are fetched from Debian and npm
-	cd conformance && go run ./languages
+	cd conformance && go run ./client/languages
 
 nightly: ## the oracles of merges, patches and custom types at length, mutants of the merge and of the rules, informers and loads, and fuzzing: hours
-	cd conformance && go test -count=1 -timeout 3h ./merge -histories 100000 -seed "$$(date +%s)"
-	cd conformance && go test -count=1 -timeout 3h ./merge -run TestHistories -histories 20000 -scattered 0.2 -seed "$$(date +%s)"
-	cd conformance && go test -count=1 -timeout 1h ./merge -v -run 'TestUnreachable$$' -coverage
-	cd conformance && go test -count=1 -timeout 1h ./merge -run Mutants -mutations -1
+	cd conformance && go test -count=1 -timeout 3h ./oracle/merge -histories 100000 -seed "$$(date +%s)"
+	cd conformance && go test -count=1 -timeout 3h ./oracle/merge -run TestHistories -histories 20000 -scattered 0.2 -seed "$$(date +%s)"
+	cd conformance && go test -count=1 -timeout 1h ./oracle/merge -v -run 'TestUnreachable$$' -coverage
+	cd conformance && go test -count=1 -timeout 1h ./oracle/merge -run Mutants -mutations -1
 	cd conformance && go test -count=1 -timeout 3h ./mutants -all
-	cd conformance && go test -count=1 -timeout 2h ./patches -cases 100000 -seed "$$(date +%s)"
-	cd conformance && go test -count=1 -timeout 1h ./custom -schemas 2000 -seed "$$(date +%s)"
-	cd conformance && go test -count=1 -timeout 2h ./reading ./soak -full
-	cd conformance && go test -count=1 -timeout 1h ./collection -run TestKill -kills 100
+	cd conformance && go test -count=1 -timeout 2h ./oracle/patches -cases 100000 -seed "$$(date +%s)"
+	cd conformance && go test -count=1 -timeout 1h ./oracle/custom -schemas 2000 -seed "$$(date +%s)"
+	cd conformance && go test -count=1 -timeout 2h ./load/reading ./load/soak -full
+	cd conformance && go test -count=1 -timeout 1h ./client/collection -run TestKill -kills 100
 	$(MAKE) fuzz
 
 fuzz: ## every fuzz target that fuzz-list finds, for FUZZTIME each

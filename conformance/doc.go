@@ -2,13 +2,17 @@
 // upstream's own functions as oracles, and by running real clients and controllers against Plinth. It is a separate
 // module because its dependencies, which include all of Kubernetes, are not needed to build the product.
 //
-// The comment of each package describes what it compares:
+// The folders are grouped by what is asked; the comment of each package describes what it compares:
 //
-//   - HTTP responses: requests, attempts, discovery, realcrds, initial, audit, tokens, authentication.
-//   - Upstream's functions on generated input: schema, defaults, validation, builtin, columns, crd, custom, cel, merge,
-//     patches, authorization, features.
-//   - Real clients and programs: clients, cbor, kubectl, apply, envtest, cluster, collection, certificates, languages.
-//   - Load and crashes: reading, soak. Measurements: bench. Mutation tests: mutants.
+//   - http: does a server answer a request as the reference does? Requests and the responses, by subject: requests,
+//     attempts (every URL, with few permissions or wrong credentials), discovery, realcrds (definitions that are in
+//     use), initial (the objects of a new server), audit, tokens, authentication.
+//   - oracle: do our functions return what upstream's do, for generated input? schema, defaults, validation, builtin,
+//     columns, crd, custom, cel, merge, patches, authorization, features.
+//   - client: do real clients and programs work? clientgo, cbor, kubectl, apply, envtest, cluster, collection,
+//     certificates, languages.
+//   - load: what happens under load and crashes, and what does it cost? reading, soak, bench.
+//   - mutants: is a change of the rules noticed by the product's own tests?
 //   - programs builds the programs that some of these tests run.
 //
 // Shared packages are in internal: harness starts the servers, records reads and writes recorded responses, and

@@ -91,10 +91,10 @@
 //
 // # Caveats
 //
-// The reference is the field manager of Kubernetes. conformance/merge runs it beside this package. Two differences are
-// known and meant. Values are compared in their canonical form here, and as they were written there, so that an intent
-// with `cpu: "0.5"` has no conflict with a live `500m` (SSA-18). And the list of the violations of an intent ends at
-// maxErrorText here, while there a client can make the server print a list of any length.
+// The reference is the field manager of Kubernetes. conformance/oracle/merge runs it beside this package. Two
+// differences are known and meant. Values are compared in their canonical form here, and as they were written there, so
+// that an intent with `cpu: "0.5"` has no conflict with a live `500m` (SSA-18). And the list of the violations of an
+// intent ends at maxErrorText here, while there a client can make the server print a list of any length.
 //
 // Managed fields may be written by clients, too (SSA-7). No assumption holds for the set of another manager: it may
 // contain paths that do not exist, lead into a scalar, or select list items by keys that the list does not have. The

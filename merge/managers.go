@@ -214,8 +214,8 @@ const ancient = "ancient-changes"
 // time of u2, and ten entries are left. When u12 updates the object, u3 is merged into ancient-changes, too.
 //
 // A bucket of an earlier merge is used again. It may not be the oldest entry of its version, since its time is that of
-// the newest that went into it: the reference merges it with itself then, and so loses it (conformance/merge, "ancient
-// changes").
+// the newest that went into it: the reference merges it with itself then, and so loses it (conformance/oracle/merge,
+// "ancient changes").
 func (o *operation) capUpdaters() {
 	var updaters []*entry
 	for _, e := range o.entries {

@@ -57,7 +57,7 @@ func (r Replicas) ToScale(managed object.Value) (object.Value, error) {
 //
 // The manager of an update is looked up under the version that ToScale gave it. The reference looks it up under the
 // version of the main resource, does not find it, and splits its entry in two; the next write loses one of them
-// (conformance/merge, "replicas of a scale").
+// (conformance/oracle/merge, "replicas of a scale").
 func (r Replicas) FromScale(managed, scale object.Value, apiVersion string) (object.Value, error) {
 	parents, err := parseManaged(managed, new(arena))
 	if err != nil {

@@ -52,7 +52,7 @@
 // keys, element orders, deletions from lists, everything else; each sorted by key. If a patch both deletes from a list
 // and adds to it without an element order, the reference's result is random; here the additions win. Patches that crash
 // the reference are errors here, and a patch that would take minutes (thousands of items with the same merge key) is
-// refused. conformance/patches lists these differences.
+// refused. conformance/oracle/patches lists these differences.
 package patch
 
 import (

@@ -16,8 +16,8 @@ import (
 // The checks run where invariants.Enabled is set: in every test, and in no release, because they cost more than the
 // walks themselves. A failed check ends the process (invariants.Fail).
 //
-// One property is not checked here: that Decode and Settle compute the form that the reference has. conformance/schema
-// tests it against the original Go types.
+// One property is not checked here: that Decode and Settle compute the form that the reference has.
+// conformance/oracle/schema tests it against the original Go types.
 
 // checkCompiled checks one compiled type, without those below it:
 //

@@ -13,7 +13,7 @@ import (
 )
 
 // The types of these tests have every shape that an API type has. Types of apimachinery that are recognised by name
-// are tested in package conformance/schema, next to the originals.
+// are tested in package conformance/oracle/schema, next to the originals.
 type (
 	thing struct {
 		typeMeta `json:",inline"`

@@ -16,7 +16,7 @@ import (
 
 const configHead = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\n"
 
-// conformance/authorization has many more texts, and compares their errors with the reference's.
+// conformance/oracle/authorization has many more texts, and compares their errors with the reference's.
 //
 // SPEC: AUTH-2
 func TestConfigsThatAreRefused(t *testing.T) {

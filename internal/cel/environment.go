@@ -18,7 +18,7 @@ import (
 // environment is built on first use and kept; it takes 0.1 MiB of heap.
 //
 // The list of libraries is that of k8s.io/apiserver/pkg/cel/environment at the versions 1.36 and 1.37. That package is
-// not linked; conformance/cel compares both environments with it, function by function.
+// not linked; conformance/oracle/cel compares both environments with it, function by function.
 var (
 	newRules    = sync.OnceValues(func() (*cel.Env, error) { return environment(library.Lists(library.ListsVersion(0))) })
 	storedRules = sync.OnceValues(func() (*cel.Env, error) { return environment(library.Lists(library.ListsVersion(1))) })

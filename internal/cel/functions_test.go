@@ -11,7 +11,7 @@ import (
 )
 
 // SPEC: EXT-1: the functions, macros and variables of both environments are those of the reference, no more and no
-// fewer. The tables are written by conformance/cel.
+// fewer. The tables are written by conformance/oracle/cel.
 func TestFunctions(t *testing.T) {
 	for file, make := range map[string]func() (*cel.Env, error){"new.txt": newRules, "stored.txt": storedRules} {
 		env, err := make()

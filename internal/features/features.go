@@ -7,7 +7,7 @@
 // A gate is used if code of this program depends on it. The others are accepted, so that a command line of the
 // reference starts this server, too, but have no effect: Parse returns those that were set, and the server logs them.
 //
-// table_generated.go is generated from the reference (conformance/features); this file has what differs.
+// table_generated.go is generated from the reference (conformance/oracle/features); this file has what differs.
 package features
 
 import (

@@ -47,7 +47,7 @@ func TestWith(t *testing.T) {
 	}
 }
 
-// The errors are those of the reference; conformance/features compares them with it.
+// The errors are those of the reference; conformance/oracle/features compares them with it.
 //
 // SPEC: RUN-1
 func TestParse(t *testing.T) {

@@ -58,7 +58,7 @@ func listPods(by access.User) *access.Attributes {
 }
 
 // Who may be impersonated, in which mode, with which groups, and what the authorizer is asked for it. The same answers
-// are compared with the reference's in conformance/tokens.
+// are compared with the reference's in conformance/http/tokens.
 //
 // SPEC: AUTH-1
 func TestImpersonate(t *testing.T) {

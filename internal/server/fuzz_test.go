@@ -238,7 +238,7 @@ var repeated = regexp.MustCompile(`\$\(repeat ([0-9]+) "([^"]*)"\)`)
 // recordedScripts are the requests that the conformance suite sends, a few at a time, after the first ones of their
 // file, which create the namespace and the first objects.
 func recordedScripts(f testing.TB, few int) []string {
-	files, err := filepath.Glob("../../conformance/requests/testdata/*.txt")
+	files, err := filepath.Glob("../../conformance/http/requests/testdata/*.txt")
 	if err != nil || len(files) == 0 {
 		f.Fatal("no scripts to begin with", err)
 	}

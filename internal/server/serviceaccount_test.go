@@ -281,7 +281,7 @@ func TestForgedTokens(t *testing.T) {
 	}
 }
 
-// A TokenRequest is answered as the reference answers it (conformance/tokens compares more of them).
+// A TokenRequest is answered as the reference answers it (conformance/http/tokens compares more of them).
 //
 // SPEC: AUTH-2, URI-7
 func TestTokenRequest(t *testing.T) {

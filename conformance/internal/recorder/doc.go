@@ -5,5 +5,5 @@
 // It is compiled only with the overlay of a package's mutants and the build tag "mutants":
 //
 //	go run ./mutants/overlay internal/builtin/columns DIR
-//	go test -tags mutants -overlay DIR/overlay.json -vet=off ./builtin -run TestRecordCells
+//	go test -tags mutants -overlay DIR/overlay.json -vet=off ./oracle/builtin -run TestRecordCells
 package recorder

@@ -2,7 +2,7 @@
 // The programs that search for cases which notice mutants run with it:
 //
 //	go run ./mutants/overlay internal/builtin/validation DIR
-//	go test -tags mutants -overlay DIR/overlay.json -vet=off ./validation -run TestRecord
+//	go test -tags mutants -overlay DIR/overlay.json -vet=off ./oracle/validation -run TestRecord
 package main
 
 import (

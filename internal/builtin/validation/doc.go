@@ -11,6 +11,6 @@
 // invalid ones are passed to the functions of apimachinery, which return the messages.
 //
 // Caveat: the rules do not cover everything. A missing rule accepts too much; no rule refuses an object that the
-// reference accepts. conformance/validation compares them with the reference's own, and prints for each kind which
-// share of its refusals is found here (go test -v ./validation).
+// reference accepts. conformance/oracle/validation compares them with the reference's own, and prints for each kind
+// which share of its refusals is found here (go test -v ./oracle/validation).
 package validation

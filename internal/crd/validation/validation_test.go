@@ -34,7 +34,8 @@ func definition(t testing.TB, schema string, versions ...string) object.Value {
 	return parsed.Value
 }
 
-// conformance/crd compares all rules with upstream's; these cases fail when a change breaks the rules as a whole.
+// conformance/oracle/crd compares all rules with upstream's; these cases fail when a change breaks the rules as a
+// whole.
 //
 // SPEC: EXT-1, VAL-1
 func TestValidate(t *testing.T) {

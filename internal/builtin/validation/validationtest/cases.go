@@ -15,8 +15,8 @@
 //
 // A line "gates A=true,B=false" before the changes turns feature gates on and off, as --feature-gates does.
 //
-// Two tests read them: that of package validation compares its errors, and that of conformance/validation those of the
-// reference, and can also write the latter into the tables.
+// Two tests read them: that of package validation compares its errors, and that of conformance/oracle/validation those
+// of the reference, and can also write the latter into the tables.
 package validationtest
 
 import (

@@ -1,0 +1,11 @@
+// Package envtest runs Plinth in place of kube-apiserver and etcd, like the programs that start them:
+// controller-runtime's envtest, with the directory that `plinth envtest` writes, and kwokctl, with its command lines.
+//
+// testdata has the flags of the reference from its help, one per line, with the type and, for kube-apiserver, the
+// default; and the names of its admission plugins.
+//
+//	go test ./client/envtest                                 compare the flags with the records, and start the programs
+//	CONFORMANCE_REFERENCE=1 go test ./client/envtest         compare the reference with the records, too
+//	CONFORMANCE_REFERENCE=1 go test ./client/envtest -rewrite       record what it prints
+//	CONTROLLER_RUNTIME=1 go test ./client/envtest -run Suites -v    controller-runtime's own suites on both, with what differs
+package envtest
