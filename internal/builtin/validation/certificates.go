@@ -6,6 +6,7 @@ import (
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
@@ -50,14 +51,15 @@ const (
 	maxKubernetesLife  = 24 * 60 * 60
 	omitted            = "<value omitted>"
 	badStubRequest     = "must be a valid PKCS#10 CSR"
+	badPKIXKey         = "must be a valid PKIX-serialized public key"
+	badPKIXCurve       = "elliptic public keys must use curve P256 or P384"
 	badCurve           = "elliptic public keys must use curve P256, P384, or P521"
 	badModulus         = "RSA keys must have modulus size 3072 or 4096"
 	unknownKey         = "unknown public key type; supported types are Ed25519, ECDSA, and RSA"
-	// The text names two members that only the beta version has.
-	noStubRequest     = "exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) must be set"
-	approvedShown     = `conditions[{"type": "Approved"}]`
-	deniedShown       = `conditions[{"type": "Denied"}]`
-	bothVerdictsShown = "{" + approvedShown + ", " + deniedShown + "}"
+	noStubRequest      = "exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) must be set"
+	approvedShown      = `conditions[{"type": "Approved"}]`
+	deniedShown        = `conditions[{"type": "Denied"}]`
+	bothVerdictsShown  = "{" + approvedShown + ", " + deniedShown + "}"
 )
 
 // decodedBytes is the decoded content of a binary member.
@@ -353,11 +355,80 @@ func podCertificateCreate(f *errorList, obj object.Value) {
 		f.Invalid(p.To("maxExpirationSeconds"), n, fmt.Sprintf("must be in the range [%d, %d]", minRequestLife,
 			longest))
 	}
-	if stub := decodedBytes(spec.At("stubPKCS10Request")); len(stub) != 0 {
+	// Only v1beta1 has the two members of the other form.
+	stub, key, proof := decodedBytes(spec.At("stubPKCS10Request")), decodedBytes(spec.At("pkixPublicKey")),
+		decodedBytes(spec.At("proofOfPossession"))
+	switch {
+	case len(stub) != 0 && len(key) == 0 && len(proof) == 0:
 		f.stubRequest(stub, p.To("stubPKCS10Request"))
-	} else {
+	case len(stub) == 0 && len(key) != 0 && len(proof) != 0:
+		f.provenKey(key, proof, text(spec, "podUID"), p)
+	default:
 		f.InvalidAsSuch(p, noStubRequest)
 	}
+}
+
+// provenKey checks a public key, and that the sender has the private one: proof is its signature of the UID of the Pod.
+func (f *errorList) provenKey(encoded, proof []byte, uid string, p *fielderrors.Place) {
+	at := p.To("pkixPublicKey")
+	for _, of := range [...]struct {
+		bytes []byte
+		at    *fielderrors.Place
+	}{{encoded, at}, {proof, p.To("proofOfPossession")}} {
+		if len(of.bytes) > maxRequestBytes {
+			f.TooLong(of.at, maxRequestBytes)
+			return
+		}
+	}
+	key, err := x509.ParsePKIXPublicKey(encoded)
+	if err != nil {
+		f.Invalid(at, encoded, badPKIXKey)
+		return
+	}
+	if bad, why := keyFault(key); bad != nil {
+		if why == badCurve {
+			why = badPKIXCurve
+		}
+		f.Invalid(at, *bad, why)
+		return
+	} else if why != "" {
+		f.Invalid(at, encoded, why)
+		return
+	}
+	digest := sha256.Sum256([]byte(uid))
+	proven := false
+	switch key := key.(type) {
+	case ed25519.PublicKey:
+		proven = ed25519.Verify(key, []byte(uid), proof)
+	case *ecdsa.PublicKey:
+		proven = ecdsa.VerifyASN1(key, digest[:], proof)
+	case *rsa.PublicKey:
+		proven = rsa.VerifyPSS(key, crypto.SHA256, digest[:], proof, nil) == nil
+	}
+	if !proven {
+		f.InvalidAsSuch(p.To("proofOfPossession"), "could not verify proof-of-possession signature")
+	}
+}
+
+// requestedKey is the public key for which a certificate is requested; nil without a fault if the version of the
+// object has no place for it.
+func requestedKey(spec object.Value) (key any, member, fault string) {
+	if stub := decodedBytes(spec.At("stubPKCS10Request")); len(stub) != 0 {
+		request, err := x509.ParseCertificateRequest(stub)
+		if err != nil {
+			return nil, "stubPKCS10Request", badStubRequest
+		}
+		return request.PublicKey, "", ""
+	}
+	encoded := decodedBytes(spec.At("pkixPublicKey"))
+	if len(encoded) == 0 {
+		return nil, "", ""
+	}
+	key, err := x509.ParsePKIXPublicKey(encoded)
+	if err != nil {
+		return nil, "pkixPublicKey", badPKIXKey
+	}
+	return key, "", ""
 }
 
 func (f *errorList) stubRequest(stub []byte, p *fielderrors.Place) {
@@ -406,7 +477,8 @@ var podCertificateFields = []goField{{name: "SignerName", member: "signerName"},
 	{name: "PodUID", member: "podUID"}, {name: "ServiceAccountName", member: "serviceAccountName"},
 	{name: "ServiceAccountUID", member: "serviceAccountUID"}, {name: "NodeName", member: "nodeName"},
 	{name: "NodeUID", member: "nodeUID"}, {name: "MaxExpirationSeconds", member: "maxExpirationSeconds"},
-	{name: "PKIXPublicKey"}, {name: "ProofOfPossession"}, {name: "StubPKCS10Request", member: "stubPKCS10Request"},
+	{name: "PKIXPublicKey", member: "pkixPublicKey"}, {name: "ProofOfPossession", member: "proofOfPossession"},
+	{name: "StubPKCS10Request", member: "stubPKCS10Request"},
 	{name: "UnverifiedUserAnnotations", member: "unverifiedUserAnnotations"}}
 
 func podCertificateUpdate(f *errorList, obj, old object.Value) {
@@ -484,12 +556,12 @@ func (f *errorList) issued(status, spec object.Value, p *fielderrors.Place) {
 		return
 	}
 	f.leafNames(leaf, at)
-	request, err := x509.ParseCertificateRequest(decodedBytes(spec.At("stubPKCS10Request")))
-	if err != nil {
-		f.InvalidAsSuch(p.Up.To("spec").To("stubPKCS10Request"), badStubRequest)
+	requested, member, fault := requestedKey(spec)
+	if fault != "" {
+		f.InvalidAsSuch(p.Up.To("spec").To(member), fault)
 		return
 	}
-	if key, ok := request.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); ok && !key.Equal(leaf.PublicKey) {
+	if key, ok := requested.(interface{ Equal(crypto.PublicKey) bool }); ok && !key.Equal(leaf.PublicKey) {
 		f.Invalid(at, chain, "leaf certificate was not issued to the requested public key")
 		return
 	}
