@@ -7,5 +7,5 @@
 //	go test ./client/envtest                                 compare the flags with the records, and start the programs
 //	CONFORMANCE_REFERENCE=1 go test ./client/envtest         compare the reference with the records, too
 //	CONFORMANCE_REFERENCE=1 go test ./client/envtest -rewrite       record what it prints
-//	CONTROLLER_RUNTIME=1 go test ./client/envtest -run Suites -v    the suites of controller-runtime on both, and what differs
+//	CONTROLLER_RUNTIME=1 go test ./client/envtest -run Suites -v    its suites on both, and what differs
 package envtest
