@@ -4,8 +4,8 @@
 // testdata has the flags of the reference from its help, one per line, with the type and, for kube-apiserver, the
 // default; and the names of its admission plugins.
 //
-//	go test ./client/envtest  compare the flags with the records, and start the programs
-//	CONFORMANCE_REFERENCE=1 go test ./client/envtest  compare the reference with the records, too
-//	CONFORMANCE_REFERENCE=1 go test ./client/envtest -rewrite  record what it prints
-//	CONTROLLER_RUNTIME=1 go test ./client/envtest -run Suites -v  run controller-runtime's suites on both, compared
+//	go test ./client/envtest                                       compare the flags, and start the programs
+//	CONFORMANCE_REFERENCE=1 go test ./client/envtest               compare the reference with the records, too
+//	CONFORMANCE_REFERENCE=1 go test ./client/envtest -rewrite      record what it prints
+//	CONTROLLER_RUNTIME=1 go test ./client/envtest -run Suites -v   run controller-runtime's suites on both, compared
 package envtest
