@@ -11,7 +11,8 @@ import (
 // This file checks the assumptions that the walks make without testing them: the order of fields and of the list
 // always, and the equations of the package comment. A violation would not crash anything. It would lose a field of some
 // object, or give it a value that a slower walk would not give it, and would be found much later, if at all. So each
-// result is compared with the slow and obvious way to compute it: DecodeFrom with Decode, SettleFrom with Settle.
+// result is compared with that of a walk without the assumptions, which is slower: DecodeFrom with Decode, SettleFrom
+// with Settle.
 //
 // The checks run where invariants.Enabled is set: in every test, and in no release, because they cost more than the
 // walks themselves. A failed check ends the process (invariants.Fail).

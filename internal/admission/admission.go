@@ -96,8 +96,8 @@ func Known(name string) (known, here bool) {
 	return false, false
 }
 
-// New makes the chain of the plugins that are on. Plugins that Plinth does not have are passed over: whoever asks for
-// one by name has to be refused before (Known).
+// New makes the chain of the plugins that are on. Plugins that Plinth does not have are skipped: the caller refuses
+// configurations that enable one by name (Known).
 func New(s Selection) engine.Admission {
 	var admit, validate []func(context.Context, *engine.Attributes) error
 	for i := range plugins {

@@ -201,20 +201,20 @@ func (p *namespacePass) unexpected(r *engine.Resource) error {
 // after the longest of these periods, counted from the deletion of the namespace, unless finalizers keep them.
 func (p *namespacePass) pods(ctx context.Context, k *namespacedKind, deleted time.Time) (remain bool) {
 	nodes := p.types.Find("", "v1", "nodes")
-	there := map[string]bool{} // whether a Node exists, by name
+	exists := map[string]bool{} // of Nodes, by name
 	rest := p.kind(ctx, k, func(pod *engine.Object) engine.DeleteOptions {
 		o := inBackground(pod)
 		name := nodeOf(pod)
 		if name == "" || nodes == nil {
 			return o
 		}
-		is, asked := there[name]
-		if !asked {
+		found, known := exists[name]
+		if !known {
 			_, err := p.engine.Get(ctx, &engine.Request{Resource: nodes, Name: name, User: p.user}, "")
-			is = !apierr.Is(err, apierr.NotFound)
-			there[name] = is
+			found = !apierr.Is(err, apierr.NotFound)
+			exists[name] = found
 		}
-		if !is {
+		if !found {
 			o.GracePeriodSeconds = new(int64)
 		}
 		return o
@@ -222,7 +222,7 @@ func (p *namespacePass) pods(ctx context.Context, k *namespacedKind, deleted tim
 	if len(rest) == 0 {
 		return false
 	}
-	if len(there) > 0 {
+	if len(exists) > 0 {
 		p.left.kinds = append(p.left.kinds,
 			leftKind{resource: nodes, revision: p.left.kinds[0].revision, related: true})
 	}
@@ -316,10 +316,10 @@ func (p *namespacePass) write(ctx context.Context, subresource string, change fu
 
 // report writes to the status what is left, and why.
 func (p *namespacePass) report(ctx context.Context) error {
-	said := conditions(p.failed, p.remaining, p.finalizers)
+	now := conditions(p.failed, p.remaining, p.finalizers)
 	return p.write(ctx, "status", func(live object.Value) object.Value {
 		before := live.At("status", "conditions")
-		after := amend(before, said, p.now())
+		after := amend(before, now, p.now())
 		if object.Equal(before, after) {
 			return object.Nil
 		}
@@ -352,7 +352,7 @@ type condition struct{ name, status, reason, message string }
 // has failed, and how many objects are left by "RESOURCE.GROUP" and by finalizer. Discovery never fails here, as no
 // type is served by another server.
 func conditions(failed []error, remaining, finalizers map[string]int) []condition {
-	said := []condition{
+	list := []condition{
 		{"NamespaceDeletionDiscoveryFailure", "False",
 			"ResourcesDiscovered", "All resources successfully discovered"},
 		{"NamespaceDeletionGroupVersionParsingFailure", "False",
@@ -370,20 +370,20 @@ func conditions(failed []error, remaining, finalizers map[string]int) []conditio
 			texts = append(texts, err.Error())
 		}
 		slices.Sort(texts)
-		said[2].status, said[2].reason = "True", "ContentDeletionFailed"
-		said[2].message = fmt.Sprintf("Failed to delete all resource types, %d remaining: %s",
+		list[2].status, list[2].reason = "True", "ContentDeletionFailed"
+		list[2].message = fmt.Sprintf("Failed to delete all resource types, %d remaining: %s",
 			len(failed), strings.Join(texts, ", "))
 	}
 	if len(remaining) > 0 {
-		said[3].status, said[3].reason = "True", "SomeResourcesRemain"
-		said[3].message = "Some resources are remaining: " + counts(remaining, "%s has %d resource instances")
+		list[3].status, list[3].reason = "True", "SomeResourcesRemain"
+		list[3].message = "Some resources are remaining: " + counts(remaining, "%s has %d resource instances")
 	}
 	if len(finalizers) > 0 {
-		said[4].status, said[4].reason = "True", "SomeFinalizersRemain"
-		said[4].message = "Some content in the namespace has finalizers remaining: " +
+		list[4].status, list[4].reason = "True", "SomeFinalizersRemain"
+		list[4].message = "Some content in the namespace has finalizers remaining: " +
 			counts(finalizers, "%s in %d resource instances")
 	}
-	return said
+	return list
 }
 
 func counts(numbers map[string]int, format string) string {

@@ -22,9 +22,9 @@ const guards = "plinth/guards"
 //
 // This part may depend on other objects: the names of a definition are accepted only if no other definition has them.
 // Two concurrent commits could both find that a name is free. So all commits whose status depends on each other also
-// write one key, their guard, on the condition that it has not changed since it was computed:
+// write one key, their guard, on the condition that it has not changed since the status was computed:
 //
-//	two commits with the same guard are sequenced  ⇒  the status of the second was computed from the first
+//	two commits with the same guard are sequenced  ⇒  the status of the second takes the first into account
 //
 // The guard serializes only the writes of definitions of one group: of two concurrent ones, the second computes its
 // status again.

@@ -266,7 +266,7 @@ func writePublicKey(file string, key crypto.Signer) error {
 }
 
 // authenticator combines the ways to authenticate, in the order in which the reference tries them.
-func (s *Server) authenticator(spoken *tls.Config) (*auth.Authenticator, error) {
+func (s *Server) authenticator(serving *tls.Config) (*auth.Authenticator, error) {
 	c := &s.config
 	audiences := c.audiences()
 	var tokens []auth.Tokens
@@ -300,35 +300,35 @@ func (s *Server) authenticator(spoken *tls.Config) (*auth.Authenticator, error) 
 	if c.BootstrapTokens {
 		tokens = append(tokens, auth.Agnostic(&serviceaccount.BootstrapTokens{Objects: objects, Now: now}, audiences))
 	}
-	to := auth.Config{Audiences: audiences, Now: now}
+	config := auth.Config{Audiences: audiences, Now: now}
 	// After tokens of service accounts, which are recognized without a call.
-	foreign, err := s.jwtAuthenticator(&to)
+	jwt, err := s.jwtAuthenticator(&config)
 	if err != nil {
 		return nil, err
 	}
-	if foreign != nil {
-		tokens = append(tokens, auth.Agnostic(foreign, audiences))
+	if jwt != nil {
+		tokens = append(tokens, auth.Agnostic(jwt, audiences))
 	}
-	asked, err := c.TokenWebhook.open(audiences, now, c.Logger)
+	hook, err := c.TokenWebhook.open(audiences, now, c.Logger)
 	if err != nil {
 		return nil, err
 	}
-	if asked != nil { // last, because it costs the most
-		tokens = append(tokens, asked)
+	if hook != nil { // last, because it costs the most
+		tokens = append(tokens, hook)
 	}
 	proxy, err := c.FrontProxy.open(s.pki.ca, c.ClientCAFile)
 	if err != nil {
 		return nil, err
 	}
-	clients := spoken.ClientCAs
+	clients := serving.ClientCAs
 	if proxy != nil { // the handshake requests certificates of its authority, too, but only the proxy's are accepted
-		spoken.ClientCAs = clients.Clone()
-		if _, err := appendAuthorities(spoken.ClientCAs, "--requestheader-client-ca-file", c.FrontProxy.CAFile); err != nil {
+		serving.ClientCAs = clients.Clone()
+		if _, err := appendAuthorities(serving.ClientCAs, "--requestheader-client-ca-file", c.FrontProxy.CAFile); err != nil {
 			return nil, err
 		}
 	}
-	to.Clients, to.Proxy, to.Tokens = clients, proxy, tokens
-	return auth.New(to), nil
+	config.Clients, config.Proxy, config.Tokens = clients, proxy, tokens
+	return auth.New(config), nil
 }
 
 // reviewToken authenticates a token for a TokenReview. s.auth is set before the first request.

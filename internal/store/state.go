@@ -225,8 +225,8 @@ func (s *State) apply(commits []*Commit, w *wakeups) {
 }
 
 // index changes the indexes of live versions with one change of a key: old was its live version, and now is; nil: there
-// is none. Every change passes it, by whomever and for whatever reason: one that a client made, a deletion with its
-// owner, an expiry, a commit of another process, and the load at the start. So it is the one place for a new index.
+// is none. It is called for every change: of a client, of a controller, by expiry, of another process, and those loaded
+// at the start. So a new index is added here alone.
 //
 //	an index = the sum of index over the changes that led to live
 func (s *State) index(k Key, old, now *Version) {
