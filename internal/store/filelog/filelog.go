@@ -293,16 +293,32 @@ func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is
 // which would find an empty log, or another one, without a word. It is checked after the sync and before the commits
 // are acknowledged, by one look-up of the path.
 func (l *Log) inPlace(w *writer) error {
-	info, err := l.fs.Stat(w.path)
+	same, err := l.names(w.path, w.info)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return &MissingError{File: w.path, Reason: "it was removed, or renamed, while commits were written to it"}
 	case err != nil:
 		return err
-	case !sameFile(w.info, info):
+	case !same:
 		return &MissingError{File: w.path, Reason: "another file has its name, while commits were written to it"}
 	}
 	return nil
+}
+
+// identifier is a file system with a cheaper way than Stat to say whether a path names a file.
+type identifier interface {
+	names(path string, file vfs.FileInfo) (bool, error)
+}
+
+// names says whether a path names a file.
+func (l *Log) names(path string, file vfs.FileInfo) (bool, error) {
+	if cheaper, ok := l.fs.(identifier); ok {
+		if same, err := cheaper.names(path, file); !errors.Is(err, errors.ErrUnsupported) {
+			return same, err
+		}
+	}
+	info, err := l.fs.Stat(path)
+	return err == nil && sameFile(file, info), err
 }
 
 // roll begins the next segment. The manifest names it, synced, before it gets a commit: otherwise its loss could not be
