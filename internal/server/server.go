@@ -236,7 +236,9 @@ func (s *Server) open(ctx context.Context) error {
 	s.failed = make(chan error, 1)
 	s.run(func() {
 		if err := s.http.ServeTLS(s.listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
-			s.failed <- fmt.Errorf("no more connections are accepted: %w", err)
+			err = fmt.Errorf("no more connections are accepted: %w", err)
+			c.Logger.Error("serving failed", "error", err) // who calls Start alone is not told otherwise
+			s.failed <- err
 		}
 	})
 	if err := s.profile(); err != nil {
