@@ -46,7 +46,7 @@ var allowed = map[string][]string{
 	"internal/engine": {"object", "schema", "patch", "merge", "internal/access", "internal/apierr",
 		"internal/invariants", "internal/objectmeta", "internal/proto", "internal/shard", "internal/store", "internal/view"},
 	"internal/admission": {"object", "internal/access", "internal/apierr", "internal/builtin/validation",
-		"internal/engine"},
+		"internal/engine", "internal/features", "internal/recent", "internal/store", "internal/view"},
 	"internal/addresses": {"object", "internal/apierr", "internal/engine", "internal/fielderrors",
 		"internal/store", "internal/view"},
 	"internal/scale":    {"object", "merge", "internal/builtin/gotypes", "internal/engine"},

@@ -358,13 +358,15 @@ func conflict(flags *pflag.FlagSet) error {
 }
 
 func admissionFlags(c *settings) []row {
-	const tolerations = "Pods are given no tolerations yet"
+	const tolerations = "the seconds for which a Pod that does not say so itself stays on a node that is "
 	return []row{
 		{"admission-control", list(&c.AdmissionControl), works,
 			"the only admission plugins that are on; one that Plinth does not have yet is an error", ""},
 		{"admission-control-config-file", text(new(string)), refused, "the configuration of admission plugins", ""},
-		{"default-not-ready-toleration-seconds", integer64(new(int64(300))), ignored, tolerations, ""},
-		{"default-unreachable-toleration-seconds", integer64(new(int64(300))), ignored, tolerations, ""},
+		{"default-not-ready-toleration-seconds", integer64(&c.NotReadyTolerationSeconds), works,
+			tolerations + "not ready", ""},
+		{"default-unreachable-toleration-seconds", integer64(&c.UnreachableTolerationSeconds), works,
+			tolerations + "not reachable", ""},
 		{"disable-admission-plugins", list(&c.DisableAdmission), works,
 			"admission plugins that are off; Plinth has NamespaceLifecycle, CertificateApproval, CertificateSigning and " +
 				"CertificateSubjectRestriction", ""},

@@ -7,33 +7,62 @@
 package admission
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 
+	"plinth/internal/apierr"
 	"plinth/internal/engine"
+	"plinth/internal/features"
+	"plinth/internal/store"
 )
 
-// plugin is a row of the table. Both functions are nil for a plugin that Plinth does not have yet.
+// plugin is a row of the table.
 type plugin struct {
 	name string
 	// on: it is on by default in the reference.
 	on bool
-	// admit may replace the object, validate only refuses.
-	admit, validate func(ctx context.Context, a *engine.Attributes) error
-	// inert: it does nothing, in the reference, too.
-	inert bool
+	// new makes the functions of the plugin; nil: Plinth does not have it yet.
+	new func(c *Config) (steps, error)
 }
 
-// here says whether Plinth has the plugin.
-func (p *plugin) here() bool { return p.inert || p.admit != nil || p.validate != nil }
+// steps are the functions of a plugin. Nil functions admit everything.
+type steps struct {
+	// admit may replace the object; validate only refuses. Both return the error that the client gets: forbidden makes
+	// most of them.
+	admit, validate func(ctx context.Context, a *engine.Attributes) error
+}
+
+// Config is what the plugins are made of.
+type Config struct {
+	Selection
+	// Store and Registry have the objects and the types that plugins read (objects).
+	Store    *store.Store
+	Registry *engine.Registry
+	Features features.Set
+	Now      engine.Clock
+	// Configurations are those of --admission-control-config-file, by the name of the plugin, as YAML or JSON.
+	Configurations map[string][]byte
+	// NotReadyTolerationSeconds and UnreachableTolerationSeconds are for the plugin DefaultTolerationSeconds.
+	NotReadyTolerationSeconds, UnreachableTolerationSeconds int64
+
+	objects *objects // made by New
+}
+
+// always makes a plugin that needs nothing but the request.
+func always(s steps) func(*Config) (steps, error) {
+	return func(*Config) (steps, error) { return s, nil }
+}
 
 // plugins are all plugins of kube-apiserver 1.37 in the order in which they run (AllOrderedPlugins of
 // pkg/kubeapiserver/options). Webhooks, policies and ResourceQuota are behind all others, since they have to see the
 // object as the others leave it.
 var plugins = []plugin{
-	{name: "AlwaysAdmit", inert: true},
+	{name: "AlwaysAdmit", new: always(steps{})},
 	{name: "NamespaceAutoProvision"},
-	{name: "NamespaceLifecycle", on: true, admit: namespaceLifecycle},
+	{name: "NamespaceLifecycle", on: true, new: always(steps{admit: namespaceLifecycle})},
 	{name: "NamespaceExists"},
 	{name: "LimitPodHardAntiAffinityTopology"},
 	{name: "LimitRanger", on: true},
@@ -45,7 +74,7 @@ var plugins = []plugin{
 	{name: "PodSecurity", on: true},
 	{name: "PodNodeSelector"},
 	{name: "Priority", on: true},
-	{name: "DefaultTolerationSeconds", on: true},
+	{name: "DefaultTolerationSeconds", on: true, new: newDefaultTolerationSeconds},
 	{name: "PodTolerationRestriction"},
 	{name: "EventRateLimit"},
 	{name: "ExtendedResourceToleration"},
@@ -55,10 +84,10 @@ var plugins = []plugin{
 	{name: "OwnerReferencesPermissionEnforcement"},
 	{name: "PersistentVolumeClaimResize", on: true},
 	{name: "RuntimeClass", on: true},
-	{name: "CertificateApproval", on: true, validate: certificateApproval},
-	{name: "CertificateSigning", on: true, validate: certificateSigning},
+	{name: "CertificateApproval", on: true, new: always(steps{validate: certificateApproval})},
+	{name: "CertificateSigning", on: true, new: always(steps{validate: certificateSigning})},
 	{name: "ClusterTrustBundleAttest", on: true},
-	{name: "CertificateSubjectRestriction", on: true, validate: certificateSubjectRestriction},
+	{name: "CertificateSubjectRestriction", on: true, new: always(steps{validate: certificateSubjectRestriction})},
 	{name: "DefaultIngressClass", on: true},
 	{name: "DenyServiceExternalIPs"},
 	{name: "PodTopologyLabels", on: true},
@@ -90,26 +119,41 @@ func (s *Selection) on(p *plugin) bool {
 func Known(name string) (known, here bool) {
 	for i := range plugins {
 		if plugins[i].name == name {
-			return true, plugins[i].here()
+			return true, plugins[i].new != nil
 		}
 	}
 	return false, false
 }
 
 // New makes the chain of the plugins that are on. Plugins that Plinth does not have are skipped: the caller refuses
-// configurations that enable one by name (Known).
-func New(s Selection) engine.Admission {
-	var admit, validate []func(context.Context, *engine.Attributes) error
+// configurations that enable one by name (Known). The error is one of the configuration of a plugin.
+func New(c Config) (engine.Admission, error) {
+	c.objects = &objects{store: c.Store, registry: c.Registry}
+	var all []steps
+	var errs []error
 	for i := range plugins {
 		p := &plugins[i]
-		if !s.on(p) {
+		if !c.on(p) || p.new == nil {
 			continue
 		}
-		if p.admit != nil {
-			admit = append(admit, p.admit)
+		s, err := p.new(&c)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("admission plugin %s: %w", p.name, err))
 		}
-		if p.validate != nil {
-			validate = append(validate, p.validate)
+		all = append(all, s)
+	}
+	return chain(all), errors.Join(errs...)
+}
+
+// chain calls the functions of the plugins one after the other, up to the first error.
+func chain(all []steps) (a engine.Admission) {
+	var admit, validate []func(context.Context, *engine.Attributes) error
+	for _, s := range all {
+		if s.admit != nil {
+			admit = append(admit, s.admit)
+		}
+		if s.validate != nil {
+			validate = append(validate, s.validate)
 		}
 	}
 	return engine.Admission{Admit: inOrder(admit), Validate: inOrder(validate)}
@@ -137,4 +181,16 @@ func about(a *engine.Attributes, group, resource, subresource string) bool {
 		return false
 	}
 	return sub == nil && subresource == "" || sub != nil && sub.Name == subresource
+}
+
+// writes says whether the operation is a create or an update.
+func writes(a *engine.Attributes) bool {
+	return a.Operation == engine.OperationCreate || a.Operation == engine.OperationUpdate
+}
+
+// forbidden is the refusal of a plugin: 403 with the name of the object, as the reference names one that has none yet.
+func forbidden(a *engine.Attributes, why string) error {
+	meta := a.Object.At("metadata")
+	name := cmp.Or(a.Name, meta.At("name").Str(), meta.At("generateName").Str(), "Unknown")
+	return apierr.NewForbidden(a.Request.Resource.Type(), name, why)
 }

@@ -21,7 +21,11 @@ func newEngine(t *testing.T, s Selection) (*engine.Engine, *engine.Registry) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { opened.Close() })
-	e := engine.New(engine.Config{Store: opened, Registry: registry, Admission: New(s)})
+	chain, err := New(Config{Selection: s, Store: opened, Registry: registry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := engine.New(engine.Config{Store: opened, Registry: registry, Admission: chain})
 	for _, name := range []string{"ns", "default"} {
 		if err := create(t, e, registry, "namespaces", "", `{"metadata":{"name":"`+name+`"}}`); err != nil {
 			t.Fatal(err)

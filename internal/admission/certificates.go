@@ -10,7 +10,6 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 
 	"plinth/internal/access"
-	"plinth/internal/apierr"
 	"plinth/internal/builtin/validation"
 	"plinth/internal/engine"
 	"plinth/object"
@@ -87,9 +86,4 @@ func maySigner(ctx context.Context, a *engine.Attributes, verb, signer string) b
 		}
 	}
 	return false
-}
-
-// forbidden is the refusal of a plugin.
-func forbidden(a *engine.Attributes, why string) error {
-	return apierr.NewForbidden(a.Request.Resource.Type(), a.Object.At("metadata", "name").Str(), why)
 }

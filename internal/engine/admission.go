@@ -58,6 +58,15 @@ type Annotator interface {
 	Annotate(key, value string)
 }
 
+// Attributes returns the attributes of a write that is not made, for what asks admission outside of the verbs: the
+// tests of plugins. Warned returns the warnings that it gets.
+func (e *Engine) Attributes(rq *Request, operation Operation, obj, old object.Value) *Attributes {
+	return e.draft(rq, operation).attributes(obj, old)
+}
+
+// Warned returns the warnings so far.
+func (a *Attributes) Warned() []string { return a.draft.warnings.texts }
+
 // Warn adds warnings to the answer.
 func (a *Attributes) Warn(texts ...string) { a.draft.warn(texts...) }
 

@@ -217,6 +217,13 @@ func (r *Resource) live(ctx context.Context, v *store.Version) (obj object.Value
 	return converted[0], false, nil
 }
 
+// Value is a stored version as clients of this Resource see it, without resourceVersion. For a kind whose conversion
+// calls a webhook it can take as long as ctx lasts.
+func (r *Resource) Value(ctx context.Context, v *store.Version) (object.Value, error) {
+	obj, _, err := r.live(ctx, v)
+	return obj, err
+}
+
 // parsed is a stored version in the form in which it is stored; settled as in live. The settled of an origin is valid
 // only for the type that settled it: a custom type may have been compiled again since, from another definition.
 func (r *Resource) parsed(v *store.Version) (obj object.Value, settled bool, err error) {

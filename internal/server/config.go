@@ -73,7 +73,9 @@ type Config struct {
 	AdmissionControl []string // the only enabled admission plugins; empty: the default ones
 	EnableAdmission  []string
 	DisableAdmission []string
-	AllowPrivileged  bool
+	// How long a Pod stays on a node that is not ready or not reachable, unless it says so itself.
+	NotReadyTolerationSeconds, UnreachableTolerationSeconds int64
+	AllowPrivileged                                         bool
 
 	// GarbageCollection says whether deletes add and remove the finalizers foregroundDeletion and orphan. Whether this
 	// server runs a garbage collector is decided by Controllers.
@@ -141,6 +143,7 @@ func Defaults() Config {
 		TokenWebhook:    TokenWebhook{Version: "v1beta1", CacheTTL: 2 * time.Minute},
 		OIDC:            OIDC{UsernameClaim: "sub", SigningAlgs: []string{"RS256"}},
 		AnonymousAuth:   true, AuthorizationModes: []string{"RBAC"}, AllowPrivileged: true,
+		NotReadyTolerationSeconds: 300, UnreachableTolerationSeconds: 300,
 		AuthorizationWebhook: AuthorizationWebhook{
 			Version: "v1beta1", AuthorizedTTL: authz.AuthorizedTTL, UnauthorizedTTL: authz.UnauthorizedTTL,
 		},

@@ -22,7 +22,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"plinth/internal/addresses"
-	"plinth/internal/admission"
 	"plinth/internal/audit"
 	"plinth/internal/auth"
 	"plinth/internal/auth/oidc"
@@ -175,12 +174,12 @@ func (s *Server) open(ctx context.Context) error {
 	allocator.Open(s.store.Collection(addresses.CIDRs))
 	s.policy.Open(s.store)
 	s.registry.Define(collection, definitions.Define)
+	admit, err := s.admission()
+	if err != nil {
+		return err
+	}
 	s.engine = engine.New(engine.Config{
-		Store: s.store, Registry: s.registry, Now: c.Now,
-		Admission: admission.New(admission.Selection{
-			Only: c.AdmissionControl, Enabled: c.EnableAdmission, Disabled: c.DisableAdmission,
-		}),
-		KeepFinalizers: !c.GarbageCollection,
+		Store: s.store, Registry: s.registry, Now: c.Now, Admission: admit, KeepFinalizers: !c.GarbageCollection,
 	})
 	// The server starts although some Services could not be repaired: it serves the others.
 	if err := allocator.Adopt(ctx, s.engine, s.store); err != nil {

@@ -1,0 +1,459 @@
+package admission
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	auditapi "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/component-base/featuregate"
+	"sigs.k8s.io/yaml"
+
+	"plinth/conformance/internal/scheme"
+	"plinth/internal/access"
+	ours "plinth/internal/admission"
+	"plinth/internal/apierr"
+	"plinth/internal/builtin"
+	"plinth/internal/engine"
+	"plinth/internal/features"
+	"plinth/internal/store"
+	"plinth/internal/store/memlog"
+	"plinth/object"
+)
+
+// world is what a plugin depends on besides the request.
+type world struct {
+	plugin string
+	// objects are what is stored, each a document (YAML or JSON) with apiVersion and kind.
+	objects []string
+	// gates are feature gates that are not at their defaults.
+	gates map[string]bool
+	// configuration is that of the plugin in --admission-control-config-file; "": none.
+	configuration string
+	// allow decides for the authorizers of both; nil: everything is allowed.
+	allow func(verb, group, resource, subresource, namespace, name string) bool
+	// mapper is for plugins that want a RESTMapper; nil: none.
+	mapper meta.RESTMapper
+	// admits is the plugin of the reference, initialized.
+	reference admission.Interface
+	registry  *engine.Registry
+	engine    *engine.Engine
+	chain     engine.Admission
+}
+
+// attempt is a request as admission sees it. Object and old are documents, "" for none; their kinds are those of the
+// documents. namespace and name are those of the URL.
+type attempt struct {
+	operation             admission.Operation
+	group, version        string // of the URL
+	resource, subresource string
+	namespace, name       string
+	object, old           string
+	user                  user.DefaultInfo
+	dry                   bool
+	options               runtime.Object // of the reference; ours has them by the request
+}
+
+// outcome is what a plugin does with an attempt. Object is null if the attempt has none, or is refused.
+type outcome struct {
+	object      object.Value
+	warnings    []string
+	annotations map[string]string
+	refusal     *refusal
+}
+
+// refusal is an error as clients see it.
+type refusal struct {
+	code            int
+	reason, message string
+	causes          string
+	retry           int
+}
+
+// register has the Register functions of the reference's plugins: TestMain in main_test.go calls all.
+var register = admission.NewPlugins()
+
+// build makes both sides of a world.
+func (w *world) build(t testing.TB) *world {
+	t.Helper()
+	gates := utilfeature.DefaultMutableFeatureGate.DeepCopy()
+	if err := gates.SetFromMap(w.gates); err != nil {
+		t.Fatal(err)
+	}
+	var stored []runtime.Object
+	for _, text := range w.objects {
+		stored = append(stored, versioned(t, text))
+	}
+	client := fake.NewClientset(stored...)
+	factory := informers.NewSharedInformerFactory(client, 0)
+	stop := make(chan struct{})
+	t.Cleanup(func() { close(stop) })
+	var configuration io.Reader // nil: none
+	if w.configuration != "" {
+		configuration = strings.NewReader(w.configuration)
+	}
+	made, err := register.InitPlugin(w.plugin, configuration, initializer.New(client, nil, factory,
+		authorizer.AuthorizerFunc(w.authorizeReference), gates, compatibility.DefaultBuildEffectiveVersion(), stop, w.mapper))
+	if err != nil {
+		t.Fatal(err)
+	}
+	factory.Start(stop)
+	factory.WaitForCacheSync(stop)
+	w.reference = made
+	w.buildOurs(t, gates)
+	return w
+}
+
+func (w *world) buildOurs(t testing.TB, gates featuregate.FeatureGate) {
+	var set features.Set
+	for name := range w.gates {
+		g, ok := features.Find(name)
+		if !ok {
+			t.Fatalf("there is no gate %s", name)
+		}
+		set = set.With(g, gates.Enabled(featuregate.Feature(name)))
+	}
+	w.registry = engine.NewRegistry(builtin.Resources(builtin.Config{Features: set}))
+	opened, err := store.Open(store.Config{Log: memlog.New(), Describe: engine.Describe(w.registry)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = opened.Close() })
+	for _, text := range w.objects {
+		obj := parse(t, text)
+		gv, err := schema.ParseGroupVersion(obj.At("apiVersion").Str())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := w.registry.Now().OfKind(gv.String(), obj.At("kind").Str())
+		if r == nil {
+			t.Fatalf("no type for %s", text)
+		}
+		data, _ := object.AppendStored(nil, r.Schema().Settle(w.complete(t, r, obj)))
+		key := r.Key(obj.At("metadata", "namespace").Str(), obj.At("metadata", "name").Str())
+		if _, err := opened.Commit(t.Context(), nil, []store.Change{{Key: key, Data: data}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	configuration := map[string][]byte{}
+	if w.configuration != "" {
+		configuration[w.plugin] = []byte(w.configuration)
+	}
+	w.chain, err = ours.New(ours.Config{
+		Selection: ours.Selection{Only: []string{w.plugin}}, Store: opened, Registry: w.registry, Features: set,
+		Now: time.Now, Configurations: configuration,
+		NotReadyTolerationSeconds: 300, UnreachableTolerationSeconds: 300,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.engine = engine.New(engine.Config{Store: opened, Registry: w.registry, Admission: w.chain})
+}
+
+// complete decodes an object and fills in its defaults.
+func (w *world) complete(t testing.TB, r *engine.Resource, obj object.Value) object.Value {
+	decoded, err := r.Schema().Decode(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Default != nil {
+		return r.Default(decoded.Value)
+	}
+	return decoded.Value
+}
+
+func (w *world) allowed(verb, group, resource, subresource, namespace, name string) bool {
+	return w.allow == nil || w.allow(verb, group, resource, subresource, namespace, name)
+}
+
+func (w *world) authorizeReference(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if w.allowed(a.GetVerb(), a.GetAPIGroup(), a.GetResource(), a.GetSubresource(), a.GetNamespace(), a.GetName()) {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionNoOpinion, "", nil
+}
+
+func (w *world) authorizeOurs(_ context.Context, a *access.Attributes) (access.Decision, string, error) {
+	if w.allowed(a.Verb, a.Group, a.Resource, a.Subresource, a.Namespace, a.Name) {
+		return access.Allow, "", nil
+	}
+	return access.NoOpinion, "", nil
+}
+
+// parse reads a document.
+func parse(t testing.TB, text string) object.Value {
+	t.Helper()
+	asJSON, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	parsed, err := object.ParseJSON(asJSON)
+	if err != nil {
+		t.Fatalf("%v in %s", err, asJSON)
+	}
+	return parsed.Value
+}
+
+// versioned reads a document as the reference's type, with defaults.
+func versioned(t testing.TB, text string) runtime.Object {
+	t.Helper()
+	asJSON, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var of metav1.TypeMeta
+	if err := json.Unmarshal(asJSON, &of); err != nil {
+		t.Fatal(err)
+	}
+	typed, err := scheme.Decode(of.GroupVersionKind(), asJSON)
+	if err != nil {
+		t.Fatalf("%v in %s", err, asJSON)
+	}
+	scheme.Scheme.Default(typed)
+	return typed
+}
+
+// internal is a document as the reference's plugins see it, and its kind; nil for "".
+func internal(t testing.TB, text string) (runtime.Object, schema.GroupVersionKind) {
+	t.Helper()
+	if text == "" {
+		return nil, schema.GroupVersionKind{}
+	}
+	typed := versioned(t, text)
+	gvk := typed.GetObjectKind().GroupVersionKind()
+	converted, err := scheme.Scheme.ConvertToVersion(typed,
+		schema.GroupVersion{Group: gvk.Group, Version: runtime.APIVersionInternal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return converted, gvk
+}
+
+// warner takes the warnings of the reference.
+type warner struct{ texts []string }
+
+func (w *warner) AddWarning(_, text string) { w.texts = append(w.texts, text) }
+
+// runReference runs the reference's plugin.
+func (w *world) runReference(t testing.TB, a attempt) outcome {
+	t.Helper()
+	obj, gvk := internal(t, a.object)
+	old, oldKind := internal(t, a.old)
+	if gvk.Empty() {
+		gvk = oldKind
+	}
+	attributes := admission.NewAttributesRecord(obj, old, gvk, a.namespace, a.name,
+		schema.GroupVersionResource{Group: a.group, Version: a.version, Resource: a.resource}, a.subresource, a.operation,
+		a.options, a.dry, &a.user)
+	recorded := &warner{}
+	ctx := warning.WithWarningRecorder(audit.WithAuditContext(t.Context()), recorded)
+	if err := audit.AuditContextFrom(ctx).Init(audit.RequestAuditConfig{Level: auditapi.LevelMetadata}, nil); err != nil {
+		t.Fatal(err)
+	}
+	objects := admission.NewObjectInterfacesFromScheme(scheme.Scheme)
+	var err error
+	withAudit := admission.WithAudit(w.reference)
+	if m, ok := withAudit.(admission.MutationInterface); ok && w.reference.Handles(a.operation) {
+		err = m.Admit(ctx, attributes, objects)
+	}
+	if v, ok := withAudit.(admission.ValidationInterface); ok && err == nil && w.reference.Handles(a.operation) {
+		err = v.Validate(ctx, attributes, objects)
+	}
+	result := outcome{warnings: recorded.texts, annotations: map[string]string{}}
+	maps.Copy(result.annotations, audit.AuditContextFrom(ctx).GetEventAnnotations())
+	if err != nil {
+		var status apierrors.APIStatus
+		if !errors.As(err, &status) {
+			status = apierrors.NewInternalError(err)
+		}
+		result.refusal = refusalOf(t, status.Status())
+		return result
+	}
+	if obj != nil {
+		if result.object, err = scheme.Value(gvk, obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return result
+}
+
+// annotations takes the annotations of ours.
+type annotations map[string]string
+
+func (a annotations) Annotate(key, value string) { a[key] = value }
+
+var operations = map[admission.Operation]engine.Operation{
+	admission.Create: engine.OperationCreate, admission.Update: engine.OperationUpdate,
+	admission.Delete: engine.OperationDelete, admission.Connect: engine.OperationConnect,
+}
+
+// runOurs runs our plugin.
+func (w *world) runOurs(t testing.TB, a attempt) outcome {
+	t.Helper()
+	r := w.registry.Now().Find(a.group, a.version, a.resource)
+	if r == nil {
+		t.Fatalf("no type %s %s %s", a.group, a.version, a.resource)
+	}
+	notes := annotations{}
+	rq := &engine.Request{
+		Resource: r, Namespace: a.namespace, Name: a.name, DryRun: a.dry, Annotations: notes,
+		User:       access.User{Name: a.user.Name, UID: a.user.UID, Groups: a.user.Groups, Extra: a.user.Extra},
+		Authorizer: access.AuthorizerFunc(w.authorizeOurs),
+	}
+	if a.subresource != "" {
+		if rq.Subresource = r.Subresource(a.subresource); rq.Subresource == nil {
+			t.Fatalf("%s has no subresource %s", a.resource, a.subresource)
+		}
+	}
+	decode := func(text string) object.Value {
+		if text == "" {
+			return object.Nil
+		}
+		obj := parse(t, text)
+		gv, err := schema.ParseGroupVersion(obj.At("apiVersion").Str())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kind := w.registry.Now().OfKind(gv.String(), obj.At("kind").Str()); kind != nil {
+			return w.complete(t, kind, obj)
+		}
+		return obj // the body of a subresource
+	}
+	attributes := w.engine.Attributes(rq, operations[a.operation], decode(a.object), decode(a.old))
+	var err error
+	if w.chain.Admit != nil {
+		err = w.chain.Admit(t.Context(), attributes)
+	}
+	if err == nil && w.chain.Validate != nil {
+		err = w.chain.Validate(t.Context(), attributes)
+	}
+	result := outcome{warnings: attributes.Warned(), annotations: notes}
+	if err != nil {
+		var status metav1.Status
+		if err := json.Unmarshal(object.AppendJSON(nil, apierr.From(err).Status()), &status); err != nil {
+			t.Fatal(err)
+		}
+		result.refusal = refusalOf(t, status)
+		return result
+	}
+	result.object = attributes.Object
+	return result
+}
+
+func refusalOf(t testing.TB, s metav1.Status) *refusal {
+	t.Helper()
+	found := &refusal{code: int(s.Code), reason: string(s.Reason), message: s.Message}
+	if s.Details != nil {
+		found.retry = int(s.Details.RetryAfterSeconds)
+		text, err := json.Marshal(s.Details.Causes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found.causes = string(text)
+	}
+	return found
+}
+
+// String is an outcome as text; equal outcomes have equal texts.
+func (o outcome) String() string {
+	var b strings.Builder
+	if o.refusal != nil {
+		fmt.Fprintf(&b, "refused: %+v\n", *o.refusal)
+	} else {
+		fmt.Fprintf(&b, "object: %s\n", object.AppendJSON(nil, o.object))
+	}
+	fmt.Fprintf(&b, "warnings: %q\n", o.warnings)
+	for _, key := range slices.Sorted(maps.Keys(o.annotations)) {
+		fmt.Fprintf(&b, "annotation: %s=%q\n", key, o.annotations[key])
+	}
+	return b.String()
+}
+
+// settled is an outcome with its object in stored form, in which both sides agree on what is absent.
+func (w *world) settled(o outcome) outcome {
+	if !o.object.IsNull() {
+		gv, err := schema.ParseGroupVersion(o.object.At("apiVersion").Str())
+		if err != nil {
+			return o
+		}
+		if r := w.registry.Now().OfKind(gv.String(), o.object.At("kind").Str()); r != nil {
+			o.object = r.Schema().Settle(o.object)
+		}
+	}
+	return o
+}
+
+// tally counts what the attempts of a test came to, so that a test can demand a number of each.
+type tally struct{ changed, unchanged, refused int }
+
+// compare runs an attempt on both sides, and reports a difference as an error.
+func (w *world) compare(t testing.TB, a attempt, count *tally) {
+	t.Helper()
+	theirs, mine := w.settled(w.runReference(t, a)), w.settled(w.runOurs(t, a))
+	if mine.String() != theirs.String() {
+		t.Errorf("%s %s/%s %s\nobject %s\nold %s\n--- reference\n%s--- ours\n%s", a.operation, a.resource, a.subresource,
+			a.name, compact(a.object), compact(a.old), theirs, mine)
+	}
+	switch {
+	case theirs.refusal != nil:
+		count.refused++
+	case a.object != "" && !bytes.Equal(object.AppendJSON(nil, theirs.object),
+		object.AppendJSON(nil, w.settled(outcome{object: w.given(t, a)}).object)):
+		count.changed++
+	default:
+		count.unchanged++
+	}
+}
+
+// given is the object of an attempt before admission, as the reference has it.
+func (w *world) given(t testing.TB, a attempt) object.Value {
+	obj, gvk := internal(t, a.object)
+	v, err := scheme.Value(gvk, obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// atLeast demands numbers of outcomes: a test whose cases all pass by a plugin that does nothing compares nothing.
+func (c *tally) atLeast(t testing.TB, changed, unchanged, refused int) {
+	t.Helper()
+	if c.changed < changed || c.unchanged < unchanged || c.refused < refused {
+		t.Errorf("the attempts came to %+v, want at least {changed:%d unchanged:%d refused:%d}", *c, changed, unchanged,
+			refused)
+	}
+}
+
+func compact(text string) string {
+	if text == "" {
+		return "none"
+	}
+	asJSON, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		return text
+	}
+	return string(asJSON)
+}

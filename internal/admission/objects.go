@@ -1,0 +1,89 @@
+package admission
+
+import (
+	"context"
+
+	"plinth/internal/apierr"
+	"plinth/internal/engine"
+	"plinth/internal/recent"
+	"plinth/internal/store"
+	"plinth/object"
+)
+
+// objects reads the objects that plugins depend on: the Namespace of a Pod, its ServiceAccount, the LimitRanges of its
+// namespace. Where the reference's plugins read caches of informers, and wait for them or ask the server if an object
+// is not there yet, these read the store:
+//
+//	an object was written before the request arrived  ⇒  get and list return it
+//
+// What is read is kept parsed (recent.Cache), by its version: a version is immutable, so nothing becomes stale.
+type objects struct {
+	store    *store.Store
+	registry *engine.Registry
+	parsed   recent.Cache[*store.Version, object.Value]
+}
+
+// parsedBytes bounds the parsed objects, by the length of their JSON.
+const parsedBytes = 4 << 20
+
+// kindOf identifies a built-in type.
+type kindOf struct{ group, version, resource string }
+
+// resource returns the type; nil if flags have switched it off.
+func (o *objects) resource(k kindOf) *engine.Resource {
+	return o.registry.Builtin().Find(k.group, k.version, k.resource)
+}
+
+// get returns an object in its served form, null if there is none. namespace is "" for cluster scope. The absence of an
+// object is certain: the newest state was asked.
+func (o *objects) get(ctx context.Context, k kindOf, namespace, name string) (object.Value, error) {
+	r := o.resource(k)
+	if r == nil {
+		return object.Nil, nil
+	}
+	key := r.Key(namespace, name)
+	v, current, err := o.store.Live(ctx, key, false)
+	if err == nil && v == nil && !current {
+		v, _, err = o.store.Live(ctx, key, true)
+	}
+	if err != nil || v == nil {
+		return object.Nil, err
+	}
+	return o.parse(ctx, r, v)
+}
+
+// list returns all objects of a type in a namespace in the order of their names; with namespace "" those of all
+// namespaces, or of a type that has none. One that cannot be read is an error.
+func (o *objects) list(ctx context.Context, k kindOf, namespace string) ([]object.Value, error) {
+	r := o.resource(k)
+	if r == nil {
+		return nil, nil
+	}
+	prefix := ""
+	if namespace != "" {
+		prefix = namespace + "/"
+	}
+	var all []object.Value
+	var failed error
+	o.store.Collection(r.Stored.Path).Snapshot().Ascend(r.Stored.Path, prefix, "", func(v *store.Version) bool {
+		var obj object.Value
+		if obj, failed = o.parse(ctx, r, v); failed == nil {
+			all = append(all, obj)
+		}
+		return failed == nil
+	})
+	return all, failed
+}
+
+// parse returns the object of a version, in the version of a type.
+func (o *objects) parse(ctx context.Context, r *engine.Resource, v *store.Version) (object.Value, error) {
+	if obj, ok := o.parsed.Get(v); ok {
+		return obj, nil
+	}
+	obj, err := r.Value(ctx, v)
+	if err != nil {
+		return object.Nil, apierr.From(err)
+	}
+	o.parsed.Set(v, obj, len(v.Data))
+	return obj, nil
+}
