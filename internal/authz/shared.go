@@ -9,7 +9,8 @@ import (
 //
 // Requests that are being served use earlier values of a view, so a map cannot be changed in place. With thousands of
 // bindings, to copy a whole map for each change would cost time and memory in proportion to all of them. A change
-// copies 1/64 of the map. The hash has a random seed, so that no client can choose names that all fall into one part.
+// copies 1/64 of the map (docs/decisions/0007 has figures). The hash has a random seed, so that no client can choose
+// names that all fall into one part.
 //
 //	parts[hash(key) % len(parts)] has key  ⇔  the map has key
 type shared[K comparable, V any] struct {
