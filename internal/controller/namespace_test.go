@@ -47,7 +47,12 @@ func newBenchOn(t *testing.T, change func(*store.Store)) *bench {
 	t.Cleanup(func() { s.Close() })
 	change(s)
 	b.store = s
-	plugins := admission.New(admission.Selection{})
+	plugins, err := admission.New(admission.Config{
+		Selection: admission.Selection{Only: []string{"NamespaceLifecycle"}}, Store: s, Registry: b.registry,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	b.Engine = engine.New(engine.Config{Store: s, Registry: b.registry, Admission: plugins, Now: func() time.Time {
 		b.mu.Lock()
 		f := b.between

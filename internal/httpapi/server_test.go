@@ -111,8 +111,14 @@ func serveOn(t testing.TB, at *pipes, settings store.Config, change func(*Config
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{t: t, engine: engine.New(engine.Config{
-		Store: st, Registry: registry, Admission: admission.New(admission.Selection{})}), types: registry, store: st}
+	plugins, err := admission.New(admission.Config{
+		Selection: admission.Selection{Only: []string{"NamespaceLifecycle"}}, Store: st, Registry: registry,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{t: t, engine: engine.New(engine.Config{Store: st, Registry: registry, Admission: plugins}),
+		types: registry, store: st}
 	s.config = Config{
 		Engine: s.engine, Registry: registry,
 		Documents: discovery.New(discovery.Config{Registry: registry,
