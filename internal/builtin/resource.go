@@ -39,7 +39,9 @@ func resources(c Config) group {
 			untouched: statusAlone,
 			versions: []version{
 				of[resourcev1.DeviceTaintRule, resourcev1.DeviceTaintRuleList](),
-				of[resourcev1beta2.DeviceTaintRule, resourcev1beta2.DeviceTaintRuleList](),
+				of[resourcev1beta2.DeviceTaintRule, resourcev1beta2.DeviceTaintRuleList]().but(func(k *kind) {
+					k.conditional, k.answersDeleted = false, true // v1 was the occasion to change both
+				}),
 			},
 			cluster:     true,
 			conditional: true, status: statusOnly, plainStatus: true, onUpdate: dateTaint(c.Now), generation: spec,

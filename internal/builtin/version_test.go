@@ -278,3 +278,23 @@ func TestVersionsSelectAlike(t *testing.T) {
 
 // priorities are the names of versions, the highest first.
 var priorities = []string{"v2", "v1", "v1beta2", "v1beta1", "v1alpha3", "v1alpha2", "v1alpha1"}
+
+// v1 of DeviceTaintRules differs from v1beta2 in what a PUT must say and in what a delete answers.
+//
+// SPEC: RUN-4, WRITE-1, DEL-1
+func TestDeviceTaintRulesDiffer(t *testing.T) {
+	found := 0
+	for _, r := range Resources(Config{Serves: func(_, _, _ string, _ bool) bool { return true }}) {
+		if r.Name != "devicetaintrules" {
+			continue
+		}
+		found++
+		if old := r.Version != "v1"; r.UnconditionalUpdate != old || r.DeleteReturnsObject != old {
+			t.Errorf("%s: unconditional update %v, delete returns the object %v", r.Version, r.UnconditionalUpdate,
+				r.DeleteReturnsObject)
+		}
+	}
+	if found < 2 {
+		t.Errorf("%d versions", found)
+	}
+}
