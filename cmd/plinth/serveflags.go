@@ -362,7 +362,8 @@ func admissionFlags(c *settings) []row {
 	return []row{
 		{"admission-control", list(&c.AdmissionControl), works,
 			"the only admission plugins that are on; one that Plinth does not have yet is an error", ""},
-		{"admission-control-config-file", text(new(string)), refused, "the configuration of admission plugins", ""},
+		{"admission-control-config-file", text(&c.AdmissionConfig), works,
+			"the configurations of admission plugins: an AdmissionConfiguration", ""},
 		{"default-not-ready-toleration-seconds", integer64(&c.NotReadyTolerationSeconds), works,
 			tolerations + "not ready", ""},
 		{"default-unreachable-toleration-seconds", integer64(&c.UnreachableTolerationSeconds), works,

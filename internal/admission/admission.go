@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"slices"
 
+	"plinth/internal/admission/webhooks"
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
 	"plinth/internal/features"
@@ -33,6 +34,8 @@ type steps struct {
 	// admit may replace the object; validate only refuses. Both return the error that the client gets: forbidden makes
 	// most of them.
 	admit, validate func(ctx context.Context, a *engine.Attributes) error
+	// admitInPasses is admit for a plugin that may cause a second pass; it has one of the two.
+	admitInPasses func(ctx context.Context, a *engine.Attributes, passes *webhooks.Passes) error
 }
 
 // Config is what the plugins are made of.
@@ -47,6 +50,9 @@ type Config struct {
 	Configurations map[string][]byte
 	// NotReadyTolerationSeconds and UnreachableTolerationSeconds are for the plugin DefaultTolerationSeconds.
 	NotReadyTolerationSeconds, UnreachableTolerationSeconds int64
+	// Endpoint returns the address of a port of a Service, as for webhook.Clients.
+	Endpoint func(ctx context.Context, namespace, service string, port int64) (string, error)
+	Metrics  Metrics
 
 	objects *objects // made by New
 }
@@ -94,9 +100,9 @@ var plugins = []plugin{
 	{name: "NodeDeclaredFeatureValidator", on: true},
 	{name: "PodResizeValidator", on: true},
 	{name: "MutatingAdmissionPolicy", on: true},
-	{name: "MutatingAdmissionWebhook", on: true},
+	{name: "MutatingAdmissionWebhook", on: true, new: newWebhooks("mutatingwebhookconfigurations", true)},
 	{name: "ValidatingAdmissionPolicy", on: true},
-	{name: "ValidatingAdmissionWebhook", on: true},
+	{name: "ValidatingAdmissionWebhook", on: true, new: newWebhooks("validatingwebhookconfigurations", false)},
 	{name: "ResourceQuota", on: true},
 	{name: "AlwaysDeny"},
 }
@@ -129,7 +135,7 @@ func Known(name string) (known, here bool) {
 // configurations that enable one by name (Known). The error is one of the configuration of a plugin.
 func New(c Config) (engine.Admission, error) {
 	c.objects = &objects{store: c.Store, registry: c.Registry}
-	var all []steps
+	var all chain
 	var errs []error
 	for i := range plugins {
 		p := &plugins[i]
@@ -140,38 +146,10 @@ func New(c Config) (engine.Admission, error) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("admission plugin %s: %w", p.name, err))
 		}
-		all = append(all, s)
+		all.plugins = append(all.plugins, named{p.name, s})
 	}
-	return chain(all), errors.Join(errs...)
-}
-
-// chain calls the functions of the plugins one after the other, up to the first error.
-func chain(all []steps) (a engine.Admission) {
-	var admit, validate []func(context.Context, *engine.Attributes) error
-	for _, s := range all {
-		if s.admit != nil {
-			admit = append(admit, s.admit)
-		}
-		if s.validate != nil {
-			validate = append(validate, s.validate)
-		}
-	}
-	return engine.Admission{Admit: inOrder(admit), Validate: inOrder(validate)}
-}
-
-// inOrder calls functions one after the other, up to the first error; nil if there are none.
-func inOrder(list []func(context.Context, *engine.Attributes) error) func(context.Context, *engine.Attributes) error {
-	if len(list) == 0 {
-		return nil
-	}
-	return func(ctx context.Context, a *engine.Attributes) error {
-		for _, f := range list {
-			if err := f(ctx, a); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
+	all.metrics = c.Metrics.complete()
+	return all.admission(), errors.Join(errs...)
 }
 
 // about says whether a request is about a built-in type, or one of its subresources ("": the object itself).

@@ -121,6 +121,13 @@ func (r *Record) Annotate(key, value string) {
 	}
 }
 
+// AnnotateRequest is Annotate if the record has the body of the request.
+func (r *Record) AnnotateRequest(key, value string) {
+	if r.Wants(Request) {
+		r.Annotate(key, value)
+	}
+}
+
 // Object completes the object of the request with what its body says; what the URL says is kept.
 func (r *Record) Object(namespace, name, uid, resourceVersion string) {
 	if r == nil {

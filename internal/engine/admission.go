@@ -56,6 +56,8 @@ type Attributes struct {
 // Annotator keeps annotations for the audit log (AUTH-4).
 type Annotator interface {
 	Annotate(key, value string)
+	// AnnotateRequest is Annotate for what the log has only if it has the bodies of requests, too.
+	AnnotateRequest(key, value string)
 }
 
 // Attributes returns the attributes of a write that is not made, for what asks admission outside of the verbs: the
@@ -74,6 +76,13 @@ func (a *Attributes) Warn(texts ...string) { a.draft.warn(texts...) }
 func (a *Attributes) Annotate(key, value string) {
 	if to := a.Request.Annotations; to != nil {
 		to.Annotate(key, value)
+	}
+}
+
+// AnnotateRequest adds an annotation that tells of the body: the audit event has it only if it has the body.
+func (a *Attributes) AnnotateRequest(key, value string) {
+	if to := a.Request.Annotations; to != nil {
+		to.AnnotateRequest(key, value)
 	}
 }
 

@@ -315,7 +315,8 @@ func (b *bench) uid(name string) string {
 // annotations records the annotations of admission.
 type annotations map[string]string
 
-func (a annotations) Annotate(key, value string) { a[key] = value }
+func (a annotations) Annotate(key, value string)        { a[key] = value }
+func (a annotations) AnnotateRequest(key, value string) { a[key] = value }
 
 // Warnings of admission reach the client, with a refusal, too; its annotations reach the audit log.
 //

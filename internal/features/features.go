@@ -65,6 +65,7 @@ var used = []Gate{
 	DRAResourceClaimGranularStatusAuthorization,
 	EmptyDirVolumeMode,
 	EvictionRequestAPI,
+	ExcludeAdmissionWebhookVirtualResources,
 	GRPCContainerProbeTLS,
 	GenericWorkload,
 	H2CContainerProbe,

@@ -73,6 +73,7 @@ type Config struct {
 	AdmissionControl []string // the only enabled admission plugins; empty: the default ones
 	EnableAdmission  []string
 	DisableAdmission []string
+	AdmissionConfig  string // a file with the configurations of admission plugins
 	// How long a Pod stays on a node that is not ready or not reachable, unless it says so itself.
 	NotReadyTolerationSeconds, UnreachableTolerationSeconds int64
 	AllowPrivileged                                         bool

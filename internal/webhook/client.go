@@ -50,6 +50,8 @@ const (
 type Clients struct {
 	// Endpoint returns the address of a port of a service, such as "10.0.0.1:8443". Nil: services cannot be called.
 	Endpoint func(ctx context.Context, namespace, service string, port int64) (string, error)
+	// Credentials are those with which this server authenticates at webhooks; nil: it does not.
+	Credentials *Credentials
 
 	mu   sync.Mutex
 	kept []*client // by last use, the latest last; len(kept) ≤ maxClients
@@ -58,18 +60,30 @@ type Clients struct {
 // client calls the webhook of one configuration.
 type client struct {
 	config string // as JSON
-	url    string
+	url    url.URL
 	http   *http.Client
+	// authenticate adds credentials to a request; nil: there are none.
+	authenticate func(*http.Request) error
 }
 
 // Call posts a JSON body to the webhook of a client configuration and returns the body of its response. A response with
 // an error code, and one over the limit, are errors; their messages are those of the reference.
 func (c *Clients) Call(ctx context.Context, config object.Value, body []byte) ([]byte, error) {
+	return c.CallWithin(ctx, config, callTimeout, body)
+}
+
+// CallWithin is Call with another time limit that the webhook is told. It ends with ctx, or after 30 s.
+func (c *Clients) CallWithin(ctx context.Context, config object.Value, limit time.Duration, body []byte) ([]byte,
+	error) {
 	client, err := c.of(config)
 	if err != nil {
 		return nil, err
 	}
-	return post(ctx, client.http, client.url, "kube-apiserver-admission", nil, body)
+	address := client.url
+	query := address.Query()
+	query.Set("timeout", limit.String())
+	address.RawQuery = query.Encode()
+	return post(ctx, client.http, address.String(), "kube-apiserver-admission", client.authenticate, body)
 }
 
 // post posts a JSON body and returns the body of the response; a code other than success is a *statusError. The user
@@ -161,7 +175,8 @@ func (c *Clients) of(config object.Value) (*client, error) {
 }
 
 // make returns a new client of a configuration. It speaks HTTP/1.1: its connections are distributed among the endpoints
-// of a service, while one HTTP/2 connection would send all calls to a single endpoint.
+// of a service, while one HTTP/2 connection would send all calls to a single endpoint. A webhook on this machine may
+// speak HTTP/2.
 func (c *Clients) make(config object.Value) (*client, error) {
 	roots, err := rootsOf(config)
 	if err != nil {
@@ -179,13 +194,28 @@ func (c *Clients) make(config object.Value) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	query := address.Query()
-	query.Set("timeout", callTimeout.String())
-	address.RawQuery = query.Encode()
-	return &client{
-		url:  address.String(),
+	if config.At("service").IsNull() && isLoopback(address.Hostname()) {
+		transport.Protocols.SetHTTP2(true)
+	}
+	made := &client{
+		url:  *address,
 		http: &http.Client{Transport: transport, Timeout: callTimeout, CheckRedirect: checkRedirect},
-	}, nil
+	}
+	made.authenticate, err = c.Credentials.of(target(address), transport.TLSClientConfig)
+	return made, err
+}
+
+// target is the host and port of an address, which Credentials are for.
+func target(address *url.URL) string {
+	if address.Port() != "" {
+		return address.Host
+	}
+	return net.JoinHostPort(address.Hostname(), strconv.Itoa(defaultPort))
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
 // checkRedirect refuses redirects to plain HTTP: the body may contain Secrets.

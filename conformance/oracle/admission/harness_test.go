@@ -303,7 +303,8 @@ func (w *world) runReference(t testing.TB, a attempt) outcome {
 // annotations takes the annotations of ours.
 type annotations map[string]string
 
-func (a annotations) Annotate(key, value string) { a[key] = value }
+func (a annotations) Annotate(key, value string)        { a[key] = value }
+func (a annotations) AnnotateRequest(key, value string) { a[key] = value }
 
 var operations = map[admission.Operation]engine.Operation{
 	admission.Create: engine.OperationCreate, admission.Update: engine.OperationUpdate,

@@ -1,0 +1,107 @@
+package admission
+
+import (
+	"context"
+	"time"
+
+	"plinth/internal/admission/webhooks"
+	"plinth/internal/engine"
+)
+
+// chain is the plugins that are on, in their order.
+type chain struct {
+	plugins []named
+	metrics Metrics
+}
+
+// named is a plugin with its name, for metrics.
+type named struct {
+	name string
+	steps
+}
+
+// Metrics are told how long admission takes. Nil functions are not called.
+type Metrics struct {
+	// Step is told of each mutating or validating admission as a whole, Plugin of that of one plugin.
+	Step   func(mutating bool, operation engine.Operation, rejected bool, took time.Duration)
+	Plugin func(name string, mutating bool, operation engine.Operation, rejected bool, took time.Duration)
+	// Webhooks are told of each call of a webhook.
+	Webhooks webhooks.Metrics
+}
+
+// complete replaces nil functions by ones that do nothing.
+func (m Metrics) complete() Metrics {
+	if m.Step == nil {
+		m.Step = func(bool, engine.Operation, bool, time.Duration) {}
+	}
+	if m.Plugin == nil {
+		m.Plugin = func(string, bool, engine.Operation, bool, time.Duration) {}
+	}
+	return m
+}
+
+// admission returns the two functions of the chain; nil for one that no plugin has.
+func (c *chain) admission() (a engine.Admission) {
+	for i := range c.plugins {
+		if p := &c.plugins[i]; p.admit != nil || p.admitInPasses != nil {
+			a.Admit = c.admit
+		}
+		if c.plugins[i].validate != nil {
+			a.Validate = c.validate
+		}
+	}
+	return a
+}
+
+// admit is mutating admission, in one pass or two (webhooks.Passes).
+func (c *chain) admit(ctx context.Context, a *engine.Attributes) (err error) {
+	began := time.Now()
+	var passes webhooks.Passes
+	if err = c.pass(ctx, a, &passes); err == nil && passes.Wanted {
+		passes.Second = true
+		err = c.pass(ctx, a, &passes)
+	}
+	c.metrics.Step(true, a.Operation, err != nil, time.Since(began))
+	return err
+}
+
+// pass calls all mutating plugins, up to the first error.
+func (c *chain) pass(ctx context.Context, a *engine.Attributes, passes *webhooks.Passes) error {
+	for i := range c.plugins {
+		p := &c.plugins[i]
+		var err error
+		began := time.Now()
+		switch {
+		case p.admit != nil:
+			err = p.admit(ctx, a)
+		case p.admitInPasses != nil:
+			err = p.admitInPasses(ctx, a, passes)
+		default:
+			continue
+		}
+		c.metrics.Plugin(p.name, true, a.Operation, err != nil, time.Since(began))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// validate is validating admission: it calls all validating plugins, up to the first error.
+func (c *chain) validate(ctx context.Context, a *engine.Attributes) (err error) {
+	began := time.Now()
+	for i := range c.plugins {
+		p := &c.plugins[i]
+		if p.validate == nil {
+			continue
+		}
+		began := time.Now()
+		err = p.validate(ctx, a)
+		c.metrics.Plugin(p.name, false, a.Operation, err != nil, time.Since(began))
+		if err != nil {
+			break
+		}
+	}
+	c.metrics.Step(false, a.Operation, err != nil, time.Since(began))
+	return err
+}

@@ -1,0 +1,79 @@
+package admission
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"sigs.k8s.io/yaml"
+
+	"plinth/internal/configfile"
+)
+
+// admissionConfiguration is the AdmissionConfiguration of --admission-control-config-file.
+type admissionConfiguration struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Plugins    []struct {
+		Name string `json:"name"`
+		// Path is that of a file with the configuration of the plugin, relative to this file. Configuration is the
+		// configuration itself, and precedes it.
+		Path          string          `json:"path"`
+		Configuration json.RawMessage `json:"configuration"`
+	} `json:"plugins"`
+}
+
+// LoadConfigurations reads the configurations of plugins, by name, from an AdmissionConfiguration. Of two of the same
+// name the first one counts. Two plugins had a configuration before there was that kind; a file of theirs is taken as
+// such.
+func LoadConfigurations(file string) (map[string][]byte, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("unable to read admission control configuration from %q [%w]", file, err)
+	}
+	var c admissionConfiguration
+	lenient, err := configfile.Decode(text, "AdmissionConfiguration",
+		[]string{"apiserver.config.k8s.io/v1", "apiserver.k8s.io/v1alpha1"}, &c)
+	if err != nil {
+		if legacy := legacyConfiguration(text); legacy != nil {
+			return legacy, nil
+		}
+		return nil, err
+	}
+	if err := configfile.Strict(lenient); err != nil {
+		return nil, err
+	}
+	all := map[string][]byte{}
+	var errs []error
+	for _, p := range c.Plugins {
+		if all[p.Name] != nil {
+			continue
+		}
+		of := []byte(p.Configuration)
+		if len(of) == 0 && p.Path != "" {
+			path := p.Path
+			if !filepath.IsAbs(path) {
+				path = filepath.Join(filepath.Dir(file), path)
+			}
+			if of, err = os.ReadFile(path); err != nil {
+				errs = append(errs, fmt.Errorf("the configuration of admission plugin %s: %w", p.Name, err))
+			}
+		}
+		all[p.Name] = of
+	}
+	return all, errors.Join(errs...)
+}
+
+// legacyConfiguration takes a text as the configuration of the two plugins that had one of no kind; nil: it is neither.
+func legacyConfiguration(text []byte) map[string][]byte {
+	var members map[string]any
+	if yaml.Unmarshal(text, &members) != nil || members["kind"] != nil {
+		return nil
+	}
+	if members["imagePolicy"] == nil && members["podNodeSelectorPluginConfig"] == nil {
+		return nil
+	}
+	return map[string][]byte{"ImagePolicyWebhook": text, "PodNodeSelector": text}
+}

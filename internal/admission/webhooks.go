@@ -1,0 +1,83 @@
+package admission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"plinth/internal/admission/webhooks"
+	"plinth/internal/configfile"
+	"plinth/internal/engine"
+	"plinth/internal/features"
+	"plinth/internal/webhook"
+	"plinth/object"
+)
+
+// newWebhooks makes the plugin MutatingAdmissionWebhook or ValidatingAdmissionWebhook, whose configurations are the
+// objects of this resource.
+func newWebhooks(resource string, mutating bool) func(c *Config) (steps, error) {
+	return func(c *Config) (steps, error) {
+		settings, err := webhookSettings(c.Configurations[map[bool]string{
+			true: "MutatingAdmissionWebhook", false: "ValidatingAdmissionWebhook"}[mutating]])
+		if err != nil {
+			return steps{}, err
+		}
+		kind := c.objects.resource(kindOf{webhooks.Group, "v1", resource})
+		if kind == nil {
+			return steps{}, nil
+		}
+		clients := &webhook.Clients{Endpoint: c.Endpoint}
+		if settings.KubeConfigFile != "" {
+			if clients.Credentials, err = webhook.LoadCredentials(settings.KubeConfigFile); err != nil {
+				return steps{}, err
+			}
+		}
+		p := webhooks.New(webhooks.Config{
+			Mutating: mutating, Configurations: c.Store.Collection(kind.Stored.Path), Types: c.Registry.Now,
+			Namespace: func(ctx context.Context, name string) (object.Value, error) {
+				return c.objects.get(ctx, kindOf{"", "v1", "namespaces"}, "", name)
+			},
+			Clients: clients, Reviews: !c.Features.On(features.ExcludeAdmissionWebhookVirtualResources),
+			Metrics: c.Metrics.Webhooks,
+		})
+		if mutating {
+			return steps{admitInPasses: p.Admit}, nil
+		}
+		return steps{validate: func(ctx context.Context, a *engine.Attributes) error { return p.Validate(ctx, a) }}, nil
+	}
+}
+
+// webhookConfiguration is the WebhookAdmissionConfiguration of a plugin.
+type webhookConfiguration struct {
+	KubeConfigFile     string `json:"kubeConfigFile"`
+	StaticManifestsDir string `json:"staticManifestsDir"`
+}
+
+// webhookSettings reads a WebhookAdmissionConfiguration; an empty one is none.
+func webhookSettings(text []byte) (c webhookConfiguration, err error) {
+	if len(text) == 0 {
+		return c, nil
+	}
+	err = decodeConfiguration(text, "WebhookAdmissionConfiguration", []string{"apiserver.config.k8s.io/v1"}, &c)
+	if err != nil {
+		return c, err
+	}
+	switch {
+	case c.KubeConfigFile != "" && !filepath.IsAbs(c.KubeConfigFile):
+		return c, fmt.Errorf("kubeConfigFile: Invalid value: %q: must be an absolute file path", c.KubeConfigFile)
+	case c.StaticManifestsDir != "":
+		return c, errors.New("staticManifestsDir is not there yet")
+	}
+	return c, nil
+}
+
+// decodeConfiguration reads the configuration of a plugin, which must be of a kind and of one of its versions, and may
+// have no unknown fields.
+func decodeConfiguration(text []byte, kind string, versions []string, into any) error {
+	lenient, err := configfile.Decode(text, kind, versions, into)
+	if err != nil {
+		return err
+	}
+	return configfile.Strict(lenient)
+}

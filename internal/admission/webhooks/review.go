@@ -1,0 +1,177 @@
+package webhooks
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"plinth/internal/apierr"
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+// question is a request as one hook sees it: in the version of its type.
+type question struct {
+	*engine.Attributes
+	in       *engine.Resource
+	obj, old object.Value
+}
+
+// request is the AdmissionRequest without its objects and without a UID, as match conditions see it, too.
+func (q *question) request() object.Value {
+	asked, sub := q.Request.Resource, subresourceOf(q.Attributes)
+	var m members
+	m.set("kind", kindOf(q.in, sub))
+	m.set("resource", resourceOf(q.in))
+	m.text("subResource", sub)
+	m.set("requestKind", kindOf(asked, sub))
+	m.set("requestResource", resourceOf(asked))
+	m.text("requestSubResource", sub)
+	m.text("name", q.Name)
+	m.text("namespace", q.namespace())
+	m.text("operation", q.Operation.String())
+	m.set("userInfo", q.userInfo())
+	m.set("dryRun", object.BoolOf(q.DryRun))
+	m.set("options", q.Options())
+	return object.MapOf(m...)
+}
+
+// namespace is that of the request. A Namespace is in itself, as in the reference.
+func (q *question) namespace() string {
+	if q.Request.Namespace == "" && isNamespaces(q.Request.Resource) {
+		return q.Name
+	}
+	return q.Request.Namespace
+}
+
+func (q *question) userInfo() object.Value {
+	u := &q.Request.User
+	var m members
+	m.text("username", u.Name)
+	m.text("uid", u.UID)
+	if len(u.Groups) > 0 {
+		m.set("groups", object.Strings(u.Groups...))
+	}
+	if len(u.Extra) > 0 {
+		var extra members
+		for key, values := range u.Extra {
+			extra.set(key, object.Strings(values...))
+		}
+		m.set("extra", object.MapOf(extra...))
+	}
+	return object.MapOf(m...)
+}
+
+// review is the AdmissionReview that asks a hook, as JSON.
+func (q *question) review(version, uid string) []byte {
+	request := q.request().Edit([]object.Member{
+		{Key: "uid", Value: object.StringOf(uid)}, {Key: "object", Value: q.obj}, {Key: "oldObject", Value: q.old},
+	})
+	return object.AppendJSON(nil, object.Fields("kind", object.StringOf("AdmissionReview"),
+		"apiVersion", object.StringOf("admission.k8s.io/"+version), "request", request))
+}
+
+// members are the members of an object that is being made.
+type members []object.Member
+
+func (m *members) set(key string, v object.Value) { *m = append(*m, object.Member{Key: key, Value: v}) }
+
+func (m *members) text(key, value string) {
+	if value != "" {
+		m.set(key, object.StringOf(value))
+	}
+}
+
+func kindOf(r *engine.Resource, subresource string) object.Value {
+	group, version, kind := r.Body(subresource)
+	return object.Fields("group", object.StringOf(group), "version", object.StringOf(version),
+		"kind", object.StringOf(kind))
+}
+
+func resourceOf(r *engine.Resource) object.Value {
+	return object.Fields("group", object.StringOf(r.Group), "version", object.StringOf(r.Version),
+		"resource", object.StringOf(r.Name))
+}
+
+// answer is the response of a hook. Patch is a JSON Patch; empty: none.
+type answer struct {
+	allowed     bool
+	result      *metav1.Status
+	patch       []byte
+	patchType   string
+	warnings    []string
+	annotations map[string]string
+}
+
+// readAnswer reads the AdmissionReview that a hook has answered with, and refuses one that is not an answer to the
+// question. Errors are worded as in the reference. v1beta1 has the same members, and fewer rules.
+func readAnswer(text []byte, version, uid string, mutating bool) (*answer, error) {
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(text, &review); err != nil {
+		return nil, fmt.Errorf("couldn't get version/kind; json parse error: %w", err)
+	}
+	r := review.Response
+	if r == nil {
+		return nil, errors.New("webhook response was absent")
+	}
+	a := &answer{
+		allowed: r.Allowed, result: r.Result, patch: r.Patch, warnings: r.Warnings, annotations: r.AuditAnnotations,
+	}
+	if version == "v1beta1" {
+		a.patchType = string(admissionv1.PatchTypeJSONPatch)
+		return a, nil
+	}
+	if r.PatchType != nil {
+		a.patchType = string(*r.PatchType)
+	}
+	switch {
+	case string(r.UID) != uid:
+		return nil, fmt.Errorf("expected response.uid=%q, got %q", uid, r.UID)
+	case review.GroupVersionKind() != admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"):
+		return nil, fmt.Errorf("expected webhook response of %v, got %v",
+			admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"), review.GroupVersionKind())
+	case mutating && len(a.patch) > 0 && r.PatchType == nil:
+		return nil, errors.New("webhook returned response.patch but not response.patchType")
+	case mutating && len(a.patch) == 0 && r.PatchType != nil:
+		return nil, errors.New("webhook returned response.patchType but not response.patch")
+	case mutating && r.PatchType != nil && a.patchType == "":
+		return nil, fmt.Errorf("webhook returned invalid response.patchType of %q", a.patchType)
+	case !mutating && len(a.patch) > 0:
+		return nil, errors.New("validating webhook may not return response.patch")
+	case !mutating && r.PatchType != nil:
+		return nil, errors.New("validating webhook may not return response.patchType")
+	}
+	return a, nil
+}
+
+// denied is the refusal of a hook: the Status of its answer, with what it lacks.
+func denied(name string, result *metav1.Status) *apierr.Error {
+	if result == nil {
+		result = &metav1.Status{}
+	}
+	e := &apierr.Error{
+		Code: max(int(result.Code), http.StatusBadRequest), Reason: apierr.Reason(result.Reason),
+		Continue: result.Continue,
+	}
+	by := fmt.Sprintf("admission webhook %q denied the request", name)
+	switch {
+	case result.Message != "":
+		e.Message = by + ": " + result.Message
+	case result.Reason != "":
+		e.Message = by + ": " + string(result.Reason)
+	default:
+		e.Message = by + " without explanation"
+	}
+	if d := result.Details; d != nil {
+		e.Details = &apierr.Details{Name: d.Name, Group: d.Group, Kind: d.Kind, UID: string(d.UID),
+			RetryAfterSeconds: int(d.RetryAfterSeconds)}
+		for _, c := range d.Causes {
+			e.Details.Causes = append(e.Details.Causes, apierr.Cause{Reason: string(c.Type), Message: c.Message, Field: c.Field})
+		}
+	}
+	return e
+}

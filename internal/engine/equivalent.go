@@ -1,0 +1,99 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"plinth/object"
+)
+
+// Admission may look at a request as if it had been sent in another version of its kind, or in another group that
+// serves the kind (matchPolicy Equivalent of webhooks and policies): the request for autoscaling/v1 is shown to a
+// webhook that is registered for autoscaling/v2, with both objects converted.
+
+// Equivalents returns the other types under which the objects of r are served now, with the subresource of this name if
+// it is not "". A type of which nothing is stored has none.
+func (t *Types) Equivalents(r *Resource, subresource string) []*Resource {
+	if r.Stored == nil {
+		return nil
+	}
+	served := t.kind(r.Stored.Path)
+	if served == nil {
+		return nil
+	}
+	var others []*Resource
+	for _, other := range served.versions {
+		if other != r && (subresource == "" || other.Subresource(subresource) != nil) {
+			others = append(others, other)
+		}
+	}
+	return others
+}
+
+// Body returns the group, version and kind of what a create or an update of the type, or of its subresource if that is
+// not "", has as its body.
+func (r *Resource) Body(subresource string) (group, version, kind string) {
+	group, version, kind, _ = (&Request{Resource: r, Subresource: r.Subresource(subresource)}).bodyType()
+	return group, version, kind
+}
+
+// In returns what admission sees of the request in the version of another type of the same kind (Types.Equivalents), in
+// the form in which clients see it: empty fields that are not stored are left out. With the type of the request itself
+// nothing is converted.
+func (a *Attributes) In(ctx context.Context, r *Resource) (obj, old object.Value, err error) {
+	if obj, err = a.shown(ctx, a.Object, r); err != nil {
+		return object.Nil, object.Nil, err
+	}
+	old, err = a.shown(ctx, a.Old, r)
+	return obj, old, err
+}
+
+// shown brings an object or body of the request into another version, and into its stored form.
+func (a *Attributes) shown(ctx context.Context, v object.Value, r *Resource) (object.Value, error) {
+	if v.IsNull() {
+		return v, nil
+	}
+	if a.ofObject() {
+		var err error
+		if v, err = r.Stored.convert(ctx, v, r.Served); err != nil {
+			return object.Nil, err
+		}
+		return r.Schema().Settle(v), nil
+	}
+	_, _, _, typ := a.Request.bodyType()
+	return typ.Settle(v), nil
+}
+
+// ofObject says whether Object is an object of the type that is stored, and not the body of a subresource or a virtual
+// resource.
+func (a *Attributes) ofObject() bool {
+	sub := a.Request.Subresource
+	return a.Request.Resource.Stored != nil && (sub == nil || sub.Schema == nil)
+}
+
+// Admitted makes Object from a value that admission has made of before, both in the version of r (In). Fields that the
+// type does not have are dropped, defaults are filled in, and it is converted to the version of the request. An error
+// means that it is of another kind, or that a field has another type. changed says whether it is another object.
+func (a *Attributes) Admitted(ctx context.Context, v, before object.Value, r *Resource) (obj object.Value, changed bool,
+	err error) {
+	in := &Request{Resource: r}
+	if sub := a.Request.Subresource; sub != nil {
+		in.Subresource = r.Subresource(sub.Name)
+	}
+	group, version, kind, typ := in.bodyType()
+	if got := v.At("kind").Str(); got != kind || v.At("apiVersion").Str() != apiVersion(group, version) {
+		return object.Nil, false, fmt.Errorf("admission has made a %q of %q from a %s of %s", got,
+			v.At("apiVersion").Str(), kind, apiVersion(group, version))
+	}
+	decoded, err := typ.Decode(v)
+	if err != nil {
+		return object.Nil, false, err
+	}
+	changed = !object.Equal(typ.Settle(decoded.Value), before)
+	n := draft{input: &input{rq: in}, body: decoded.Value}
+	n.fill()
+	if obj = n.body; a.ofObject() {
+		obj, err = r.Stored.convert(ctx, obj, a.Request.Resource.Served)
+	}
+	return obj, changed, err
+}
