@@ -32,7 +32,8 @@ func (a *Allocator) Adopt(ctx context.Context, e *engine.Engine, s *store.Store)
 	errs := []error{ctx.Err()}
 	for _, key := range lacking {
 		namespace, name, _ := strings.Cut(key, "/")
-		rq := &engine.Request{Resource: a.services, Namespace: namespace, Name: name, FieldManager: "kube-apiserver"}
+		rq := &engine.Request{Resource: a.services, Namespace: namespace, Name: name, FieldManager: "kube-apiserver",
+			OwnStart: true}
 		if _, err := e.Patch(ctx, rq, engine.Patch{Type: engine.MergePatch, Body: []byte(`{}`)}); err != nil {
 			errs = append(errs, fmt.Errorf("the addresses and ports of Service %s: %w", key, err))
 		}

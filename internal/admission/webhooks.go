@@ -59,7 +59,7 @@ func webhookSettings(text []byte) (c webhookConfiguration, err error) {
 	if len(text) == 0 {
 		return c, nil
 	}
-	err = decodeConfiguration(text, "WebhookAdmissionConfiguration", []string{"apiserver.config.k8s.io/v1"}, &c)
+	err = parseConfiguration(text, "WebhookAdmissionConfiguration", []string{"apiserver.config.k8s.io/v1"}, &c)
 	if err != nil {
 		return c, err
 	}
@@ -72,9 +72,9 @@ func webhookSettings(text []byte) (c webhookConfiguration, err error) {
 	return c, nil
 }
 
-// decodeConfiguration reads the configuration of a plugin, which must be of a kind and of one of its versions, and may
+// parseConfiguration reads the configuration of a plugin, which must be of a kind and of one of its versions, and may
 // have no unknown fields.
-func decodeConfiguration(text []byte, kind string, versions []string, into any) error {
+func parseConfiguration(text []byte, kind string, versions []string, into any) error {
 	lenient, err := configfile.Decode(text, kind, versions, into)
 	if err != nil {
 		return err

@@ -86,7 +86,8 @@ func (s *Server) createMissing(ctx context.Context, all []initial) error {
 		if r == nil { // --runtime-config may have turned it off
 			continue
 		}
-		rq := &engine.Request{Resource: r, Namespace: i.namespace, Name: i.name, FieldManager: "kube-apiserver"}
+		rq := &engine.Request{Resource: r, Namespace: i.namespace, Name: i.name, FieldManager: "kube-apiserver",
+			OwnStart: true}
 		if i.manager != "" {
 			rq.FieldManager = i.manager
 		}

@@ -137,7 +137,7 @@ func (s *Server) deleteObsoleteFlowControl(ctx context.Context) error {
 				if ours, err := strconv.ParseBool(obj.At("metadata", "annotations", autoUpdateSpec).Str()); err != nil || !ours {
 					continue
 				}
-				one := &engine.Request{Resource: r, Name: name}
+				one := &engine.Request{Resource: r, Name: name, OwnStart: true}
 				if _, err := s.engine.Delete(ctx, one, engine.DeleteOptions{}); err != nil && !apierr.Is(err, apierr.NotFound) {
 					return fmt.Errorf("deleting %s %s: %w", resource, name, err)
 				}

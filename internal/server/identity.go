@@ -71,7 +71,7 @@ func (s *Server) newLease() (*lease, error) {
 	}
 	l := &lease{server: s}
 	l.rq = engine.Request{Resource: leases, Namespace: "kube-system", Name: identity(hostname),
-		FieldManager: "kube-apiserver"}
+		FieldManager: "kube-apiserver", OwnStart: true}
 	text := object.StringOf
 	meta := object.Fields("labels", object.Fields(identityLabel, text("kube-apiserver"), "kubernetes.io/hostname",
 		text(hostname)))

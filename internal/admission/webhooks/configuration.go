@@ -184,7 +184,8 @@ func selector(v object.Value) (labels.Selector, error) {
 	of.MatchLabels = pairs(v.At("matchLabels"))
 	for _, e := range v.At("matchExpressions").Items() {
 		of.MatchExpressions = append(of.MatchExpressions, metav1.LabelSelectorRequirement{
-			Key: e.At("key").Str(), Operator: metav1.LabelSelectorOperator(e.At("operator").Str()), Values: texts(e.At("values")),
+			Key: e.At("key").Str(), Operator: metav1.LabelSelectorOperator(e.At("operator").Str()),
+			Values: texts(e.At("values")),
 		})
 	}
 	return metav1.LabelSelectorAsSelector(&of)

@@ -76,7 +76,8 @@ func (p *Plugin) Admit(ctx context.Context, a *engine.Attributes, passes *Passes
 }
 
 // admitBy asks one hook, and says whether it has changed the object.
-func (p *Plugin) admitBy(ctx context.Context, c *candidate, asked *questions, passes *Passes) (changed bool, err error) {
+func (p *Plugin) admitBy(ctx context.Context, c *candidate, asked *questions, passes *Passes) (changed bool,
+	err error) {
 	a := asked.a
 	asked.called = false
 	if selected, err := p.selects(ctx, c.hook, a, a.Object); !selected || err != nil {

@@ -57,14 +57,16 @@ var configurationKinds = map[string]bool{
 // reviewResources are the virtual resources without which nobody could be authenticated or authorized.
 var reviewResources = map[[2]string]bool{
 	{"authentication.k8s.io", "selfsubjectreviews"}: true, {"authentication.k8s.io", "tokenreviews"}: true,
-	{"authorization.k8s.io", "localsubjectaccessreviews"}: true, {"authorization.k8s.io", "selfsubjectaccessreviews"}: true,
-	{"authorization.k8s.io", "selfsubjectrulesreviews"}: true, {"authorization.k8s.io", "subjectaccessreviews"}: true,
+	{"authorization.k8s.io", "localsubjectaccessreviews"}: true,
+	{"authorization.k8s.io", "selfsubjectaccessreviews"}:  true,
+	{"authorization.k8s.io", "selfsubjectrulesreviews"}:   true,
+	{"authorization.k8s.io", "subjectaccessreviews"}:      true,
 }
 
-// candidates returns the hooks whose rules match a request; none for the types that hooks are not asked about.
+// candidates returns the hooks whose rules match a request; none for the requests that hooks are not asked about.
 func (p *Plugin) candidates(a *engine.Attributes) []candidate {
 	r := a.Request.Resource
-	if r.Group == Group && configurationKinds[r.Kind] ||
+	if a.Request.OwnStart || r.Group == Group && configurationKinds[r.Kind] ||
 		!p.reviews && r.Answer != nil && reviewResources[[2]string{r.Group, r.Name}] {
 		return nil
 	}
