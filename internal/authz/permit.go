@@ -11,6 +11,7 @@ import (
 	"plinth/internal/access"
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
+	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
@@ -23,7 +24,7 @@ var fullAuthority = []Rule{
 // PermitRole is the engine.Resource.Permit of Roles and ClusterRoles: the writer must hold the rules of the role, or
 // the verb escalate on it. It matches the reference's policybased storage, which wraps that of roles.
 func (y *Authority) PermitRole(ctx context.Context, rq *engine.Request, obj, old object.Value) error {
-	if rq.User.In(access.Masters) || onlyCollectorFields(obj, old) {
+	if rq.User.In(access.Masters) || objectmeta.OnlyCollectorFields(obj, old) {
 		return nil
 	}
 	may, _, _ := rq.Allowed(ctx, access.Attributes{
@@ -47,7 +48,7 @@ func (y *Authority) PermitRole(ctx context.Context, rq *engine.Request, obj, old
 // PermitBinding is the engine.Resource.Permit of RoleBindings and ClusterRoleBindings: the writer must hold the rules
 // of the role, or the verb bind on it.
 func (y *Authority) PermitBinding(ctx context.Context, rq *engine.Request, obj, old object.Value) error {
-	if rq.User.In(access.Masters) || onlyCollectorFields(obj, old) {
+	if rq.User.In(access.Masters) || objectmeta.OnlyCollectorFields(obj, old) {
 		return nil
 	}
 	ref := obj.At("roleRef")
@@ -108,16 +109,4 @@ func forbidden(rq *engine.Request, obj object.Value, why string) error {
 
 func aggregates(role object.Value) bool {
 	return role.At("aggregationRule", "clusterRoleSelectors").Len() > 0
-}
-
-// onlyCollectorFields says whether a write changes only metadata that the garbage collector changes. It must be able to
-// do so without the rules of the role (IsOnlyMutatingGCFields in the reference).
-func onlyCollectorFields(obj, old object.Value) bool {
-	if old.IsNull() {
-		return false
-	}
-	without := func(v object.Value) object.Value {
-		return v.With("metadata", v.At("metadata").Edit(nil, "ownerReferences", "finalizers", "selfLink", "managedFields"))
-	}
-	return object.Equal(without(obj), without(old))
 }

@@ -11,7 +11,6 @@ import (
 	"plinth/internal/store"
 	"plinth/internal/store/memlog"
 	"plinth/internal/view"
-	"plinth/object"
 )
 
 // policyStore is a store that holds roles and bindings as JSON.
@@ -283,36 +282,5 @@ func BenchmarkChangedBinding(b *testing.B) {
 		s.put("clusterrolebindings", "b3", binding1("ClusterRole", "r1",
 			`{"kind":"User","name":"u3"},{"kind":"Group","name":"g3"}`))
 		y.Authorize(b.Context(), a)
-	}
-}
-
-// A user who does not hold the rules of a role may change only the fields of it that the garbage collector changes.
-//
-// SPEC: AUTH-2
-func TestOnlyCollectorFields(t *testing.T) {
-	read := func(text string) object.Value {
-		p, err := object.ParseJSON([]byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p.Value
-	}
-	const old = `{"metadata":{"name":"r","labels":{"a":"b"},"finalizers":["example.com/f"],"ownerReferences":[{"uid":"1"}]},"rules":[]}`
-	for obj, want := range map[string]bool{
-		old: true,
-		`{"metadata":{"name":"r","labels":{"a":"b"},"finalizers":["example.com/f"]},"rules":[]}`:                true,
-		`{"metadata":{"name":"r","labels":{"a":"b"},"ownerReferences":[{"uid":"1"}]},"rules":[]}`:               true,
-		`{"metadata":{"name":"r","labels":{"a":"b"},"managedFields":[{"manager":"m"}]},"rules":[]}`:             true,
-		`{"metadata":{"name":"r","finalizers":["example.com/f"]},"rules":[]}`:                                   false,
-		`{"metadata":{"name":"r","labels":{"a":"b"},"annotations":{"a":"b"}},"rules":[]}`:                       false,
-		`{"metadata":{"name":"r","labels":{"a":"b"}},"rules":[{"verbs":["get"],"apiGroups":["*"]}]}`:            false,
-		`{"metadata":{"name":"r","labels":{"a":"b"}},"rules":[],"aggregationRule":{"clusterRoleSelectors":[]}}`: false,
-	} {
-		if got := onlyCollectorFields(read(obj), read(old)); got != want {
-			t.Errorf("%s: only what the collector changes: %v, want %v", obj, got, want)
-		}
-	}
-	if onlyCollectorFields(read(old), object.Nil) {
-		t.Error("a create counts as a change of the collector")
 	}
 }

@@ -74,6 +74,7 @@ var used = []Gate{
 	MutablePodResourcesForSuspendedJobs,
 	MutableSchedulingDirectivesForSuspendedJobs,
 	PodCertificateRequest,
+	PodTopologyLabelsAdmission,
 	ShardedListAndWatch,
 	StatefulSetRecreateStrategy,
 	StorageVersionMigrator,

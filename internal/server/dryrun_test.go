@@ -282,6 +282,11 @@ func (h *rehearsal) specimens() []*specimen {
 		if r.Namespaced {
 			prefix += "/namespaces/default"
 		}
+		if r.Kind == "Pod" { // admission demands that what these name exists
+			for _, key := range []string{"priorityClassName", "preemptionPolicy", "runtimeClassName", "overhead"} {
+				obj = obj.WithoutAt("spec", key)
+			}
+		}
 		s := &specimen{of: r, obj: obj, collection: prefix + "/" + r.Name}
 		s.path = s.collection + "/" + obj.At("metadata", "name").Str()
 		all = append(all, s)

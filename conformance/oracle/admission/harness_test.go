@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -13,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,6 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/util/compatibility"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/apiserver/pkg/warning"
@@ -57,7 +56,9 @@ type world struct {
 	allow func(verb, group, resource, subresource, namespace, name string) bool
 	// mapper is for plugins that want a RESTMapper; nil: none.
 	mapper meta.RESTMapper
-	// admits is the plugin of the reference, initialized.
+	// validateOnly skips mutating admission, so that validating admission sees what that would have changed.
+	validateOnly bool
+	// reference is the plugin of the reference, initialized.
 	reference admission.Interface
 	registry  *engine.Registry
 	engine    *engine.Engine
@@ -104,7 +105,9 @@ func (w *world) build(t testing.TB) *world {
 		t.Fatal(err)
 	}
 	var stored []runtime.Object
-	for _, text := range w.objects {
+	for i, text := range w.objects {
+		text = identified(t, text)
+		w.objects[i] = text
 		stored = append(stored, versioned(t, text))
 	}
 	client := fake.NewClientset(stored...)
@@ -217,6 +220,17 @@ func parse(t testing.TB, text string) object.Value {
 	return parsed.Value
 }
 
+// identified is a stored object with the UID and the time that every one has.
+func identified(t testing.TB, text string) string {
+	obj := parse(t, text)
+	meta := obj.At("metadata")
+	set := []object.Member{{Key: "uid", Value: object.StringOf("uid-" + meta.At("name").Str())}}
+	if meta.At("creationTimestamp").IsNull() {
+		set = append(set, object.Member{Key: "creationTimestamp", Value: object.StringOf("2020-01-01T00:00:00Z")})
+	}
+	return string(object.AppendJSON(nil, obj.With("metadata", meta.Edit(set))))
+}
+
 // versioned reads a document as the reference's type, with defaults.
 func versioned(t testing.TB, text string) runtime.Object {
 	t.Helper()
@@ -276,7 +290,7 @@ func (w *world) runReference(t testing.TB, a attempt) outcome {
 	objects := admission.NewObjectInterfacesFromScheme(scheme.Scheme)
 	var err error
 	withAudit := admission.WithAudit(w.reference)
-	if m, ok := withAudit.(admission.MutationInterface); ok && w.reference.Handles(a.operation) {
+	if m, ok := withAudit.(admission.MutationInterface); ok && !w.validateOnly && w.reference.Handles(a.operation) {
 		err = m.Admit(ctx, attributes, objects)
 	}
 	if v, ok := withAudit.(admission.ValidationInterface); ok && err == nil && w.reference.Handles(a.operation) {
@@ -285,11 +299,7 @@ func (w *world) runReference(t testing.TB, a attempt) outcome {
 	result := outcome{warnings: recorded.texts, annotations: map[string]string{}}
 	maps.Copy(result.annotations, audit.AuditContextFrom(ctx).GetEventAnnotations())
 	if err != nil {
-		var status apierrors.APIStatus
-		if !errors.As(err, &status) {
-			status = apierrors.NewInternalError(err)
-		}
-		result.refusal = refusalOf(t, status.Status())
+		result.refusal = refusalOf(t, *responsewriters.ErrorToAPIStatus(err))
 		return result
 	}
 	if obj != nil {
@@ -345,7 +355,7 @@ func (w *world) runOurs(t testing.TB, a attempt) outcome {
 	}
 	attributes := w.engine.Attributes(rq, operations[a.operation], decode(a.object), decode(a.old))
 	var err error
-	if w.chain.Admit != nil {
+	if w.chain.Admit != nil && !w.validateOnly {
 		err = w.chain.Admit(t.Context(), attributes)
 	}
 	if err == nil && w.chain.Validate != nil {
@@ -426,6 +436,16 @@ func (w *world) compare(t testing.TB, a attempt, count *tally) {
 		count.changed++
 	default:
 		count.unchanged++
+	}
+}
+
+// differs demands that the reference refuses an attempt with this message and ours does not: an intended difference,
+// whose reason stands where it is called.
+func (w *world) differs(t testing.TB, a attempt, message string) {
+	t.Helper()
+	theirs, mine := w.runReference(t, a), w.runOurs(t, a)
+	if theirs.refusal == nil || !strings.HasSuffix(theirs.refusal.message, message) || mine.refusal != nil {
+		t.Errorf("the difference is not there any more:\n--- reference\n%s--- ours\n%s", theirs, mine)
 	}
 }
 

@@ -1,0 +1,213 @@
+package admission
+
+import (
+	"fmt"
+	"testing"
+
+	"k8s.io/apiserver/pkg/admission"
+)
+
+func (r random) container(name string, images bool) string {
+	policy := ""
+	if images {
+		policy = r.one("Always", "Never", "IfNotPresent")
+	}
+	return fields("name", name, "image", r.one("a", "b", "c"), "imagePullPolicy", policy)
+}
+
+// SPEC: AUTH-3
+func TestAlwaysPullImages(t *testing.T) {
+	w := (&world{plugin: "AlwaysPullImages"}).build(t)
+	r, count := seeded(1), tally{}
+	random := func() string {
+		return pod(nil, "containers", "["+r.container("c", true)+"]",
+			"initContainers", r.list(2, func() string { return r.container("i", true) }),
+			"ephemeralContainers", r.list(1, func() string { return r.container("e", true) }),
+			"volumes", r.list(2, func() string {
+				return fields("name", "v", r.one("image", "emptyDir"), "{}")
+			}))
+	}
+	for range 150 {
+		w.compare(t, ofPod(admission.Create, random(), ""), &count)
+		w.compare(t, ofPod(admission.Update, random(), random()), &count)
+	}
+	a := ofPod(admission.Update, random(), random())
+	a.subresource = "status"
+	w.compare(t, a, &count)
+	count.atLeast(t, 150, 10, 0)
+	// Validation alone finds what a webhook has changed afterwards.
+	w.validateOnly = true
+	for range 150 {
+		w.compare(t, ofPod(admission.Create, random(), ""), &count)
+		w.compare(t, ofPod(admission.Update, random(), random()), &count)
+	}
+	count.atLeast(t, 150, 20, 100)
+}
+
+// SPEC: AUTH-3
+func TestLimitPodHardAntiAffinityTopology(t *testing.T) {
+	w := (&world{plugin: "LimitPodHardAntiAffinityTopology"}).build(t)
+	count := tally{}
+	for _, key := range []string{"kubernetes.io/hostname", "zone", ""} {
+		for _, at := range []string{"requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"} {
+			term := fmt.Sprintf(`{labelSelector: {}, topologyKey: %q}`, key)
+			if at[0] == 'p' {
+				term = fmt.Sprintf(`{weight: 1, podAffinityTerm: %s}`, term)
+			}
+			text := pod(nil, "affinity", fmt.Sprintf(`{podAntiAffinity: {%s: [%s]}}`, at, term))
+			for _, a := range []attempt{ofPod(admission.Create, text, ""), ofPod(admission.Update, text, text)} {
+				w.compare(t, a, &count)
+				a.subresource = "status"
+				w.compare(t, a, &count)
+			}
+		}
+	}
+	w.compare(t, ofPod(admission.Create, pod(nil), ""), &count)
+	count.atLeast(t, 0, 10, 4)
+}
+
+// SPEC: AUTH-3
+func TestExtendedResourceToleration(t *testing.T) {
+	w := (&world{plugin: "ExtendedResourceToleration"}).build(t)
+	r, count := seeded(2), tally{}
+	names := []string{"cpu", "example.com/gpu", "example.com/nic", "kubernetes.io/x", "requests.example.com/y", "hugepages-2Mi"}
+	container := func() string {
+		var requests []string
+		for _, name := range r.some(names...) {
+			requests = append(requests, quoted(name), "1")
+		}
+		return fields("name", "c", "image", "i", "resources", fields("requests", fields(requests...)))
+	}
+	for range 300 {
+		text := pod(nil, "containers", "["+container()+"]", "initContainers", r.list(1, container),
+			"tolerations", r.list(3, r.toleration))
+		w.compare(t, ofPod(admission.Create, text, ""), &count)
+		w.compare(t, ofPod(admission.Update, text, text), &count)
+	}
+	a := ofPod(admission.Create, pod(nil, "containers", "["+container()+"]"), "")
+	a.subresource = "binding"
+	count.atLeast(t, 200, 50, 0)
+}
+
+func (r random) toleration() string {
+	key := r.one("", "example.com/gpu", "example.com/nic", "zone")
+	operator := r.one("Exists", "Equal", "")
+	if key == "" {
+		operator = "Exists"
+	}
+	value := ""
+	if operator != "Exists" {
+		value = r.one("", "x1", "x2")
+	}
+	effect, seconds := r.one("", "NoSchedule", "NoExecute"), ""
+	if effect == "NoExecute" {
+		seconds = r.one("", "10", "20")
+	}
+	return fields("key", key, "operator", operator, "value", value, "effect", effect, "tolerationSeconds", seconds)
+}
+
+// SPEC: AUTH-3
+func TestPriority(t *testing.T) {
+	class := func(name, value, global, policy string) string {
+		return doc("scheduling.k8s.io/v1", "PriorityClass", "", name, nil, "value", value, "globalDefault", global,
+			"preemptionPolicy", policy)
+	}
+	count := tally{}
+	for _, objects := range [][]string{
+		{class("high", "100", "", ""), class("never", "50", "", "Never")},
+		{class("high", "100", "", ""), class("never", "50", "", "Never"), class("d", "7", "true", "")},
+		{class("high", "100", "true", ""), class("never", "50", "true", "Never")},
+	} {
+		w := (&world{plugin: "Priority", objects: objects}).build(t)
+		for _, name := range []string{"", "high", "never", "none"} {
+			for _, priority := range []string{"", "0", "7", "50", "100"} {
+				for _, policy := range []string{"", "Never", "PreemptLowerPriority"} {
+					text := pod(nil, "priorityClassName", name, "priority", priority, "preemptionPolicy", policy)
+					w.compare(t, ofPod(admission.Create, text, ""), &count)
+					w.compare(t, ofPod(admission.Update, text, pod(nil, "priority", "3", "preemptionPolicy", "Never")), &count)
+					w.compare(t, ofPod(admission.Update, text, pod(nil)), &count)
+				}
+			}
+		}
+		for _, global := range []string{"", "true"} {
+			for _, name := range []string{"d", "high", "new"} {
+				text := class(name, "1", global, "")
+				a := attempt{operation: admission.Create, group: "scheduling.k8s.io", version: "v1",
+					resource: "priorityclasses", name: name, object: text}
+				w.compare(t, a, &count)
+				a.operation, a.old = admission.Update, class(name, "1", "", "")
+				w.compare(t, a, &count)
+			}
+		}
+		a := ofPod(admission.Create, pod(nil), "")
+		a.subresource = "eviction"
+		a.object = doc("policy/v1", "Eviction", "ns", "p", nil)
+		w.compare(t, a, &count)
+		w.compare(t, attempt{operation: admission.Delete, group: "scheduling.k8s.io", version: "v1",
+			resource: "priorityclasses", name: "high", old: class("high", "100", "", "")}, &count)
+	}
+	count.atLeast(t, 100, 100, 50)
+}
+
+// SPEC: AUTH-3
+func TestRuntimeClass(t *testing.T) {
+	class := func(name string, rest ...string) string {
+		return doc("node.k8s.io/v1", "RuntimeClass", "", name, nil, append([]string{"handler", "h"}, rest...)...)
+	}
+	const overhead = "{podFixed: {cpu: 250m, memory: 10Mi}}"
+	w := (&world{plugin: "RuntimeClass", objects: []string{
+		class("plain"), class("heavy", "overhead", overhead), class("light", "overhead", "{}"),
+		class("pinned", "overhead", overhead, "scheduling", `{nodeSelector: {disk: ssd, zone: a}, tolerations: [
+			{key: zone, operator: Exists}, {key: example.com/gpu, operator: Equal, value: x1, effect: NoExecute, tolerationSeconds: 15}]}`),
+		class("free", "scheduling", "{}"),
+	}}).build(t)
+	r, count := seeded(3), tally{}
+	for range 2 {
+		for range 500 {
+			text := pod(nil, "runtimeClassName", r.one("", "plain", "heavy", "light", "pinned", "pinned", "free", "none"),
+				"overhead", r.one("", "", "{cpu: 250m, memory: 10Mi}", `{cpu: "0.25", memory: "10485760"}`, "{cpu: 1}",
+					"{cpu: 250m, example.com/x: 1}"),
+				"nodeSelector", r.one("", "{disk: ssd}", "{disk: hdd}", "{other: x}"), "tolerations", r.list(3, r.toleration))
+			w.compare(t, ofPod(admission.Create, text, ""), &count)
+		}
+		w.compare(t, ofPod(admission.Update, pod(nil, "runtimeClassName", "heavy"), pod(nil)), &count)
+		count.atLeast(t, 50, 50, 50)
+		// An empty map is absent for ours, as it is for the reference if the Pod comes as protobuf or is read again.
+		w.differs(t, ofPod(admission.Create, pod(nil, "runtimeClassName", "plain", "overhead", "{}"), ""),
+			"pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+		w.validateOnly = true
+	}
+}
+
+// SPEC: AUTH-3
+func TestPodTopologyLabels(t *testing.T) {
+	node := func(name, labels string) string { return doc("v1", "Node", "", name, []string{"labels", labels}) }
+	objects := []string{
+		node("both", "{topology.kubernetes.io/zone: z, topology.kubernetes.io/region: r, other: x}"),
+		node("zone", "{topology.kubernetes.io/zone: z2}"), node("none", "{other: x}"),
+	}
+	for _, on := range []bool{true, false} {
+		w := (&world{plugin: "PodTopologyLabels", objects: objects,
+			gates: map[string]bool{"PodTopologyLabelsAdmission": on}}).build(t)
+		count := tally{}
+		for _, name := range []string{"", "both", "zone", "none", "missing"} {
+			for _, labels := range []string{"", "{a: b}", "{topology.kubernetes.io/zone: mine}"} {
+				text := pod([]string{"labels", labels}, "nodeName", name)
+				w.compare(t, ofPod(admission.Create, text, ""), &count)
+				w.compare(t, ofPod(admission.Update, text, text), &count)
+				for _, kind := range []string{"Node", "Pod", ""} {
+					a := ofPod(admission.Create, doc("v1", "Binding", "ns", "p", []string{"labels", labels}, "target",
+						fields("kind", kind, "name", quoted(name))), "")
+					a.subresource = "binding"
+					w.compare(t, a, &count)
+				}
+				a := ofPod(admission.Create, text, "")
+				a.subresource = "status"
+				w.compare(t, a, &count)
+			}
+		}
+		if on {
+			count.atLeast(t, 8, 20, 0)
+		}
+	}
+}

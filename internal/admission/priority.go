@@ -1,0 +1,110 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+
+	schedulingv1 "k8s.io/api/scheduling/v1"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+// priority is the plugin Priority: it computes the priority of a Pod from its PriorityClass, and sees to it that at
+// most one class is the default.
+type priority struct {
+	objects *objects
+	// fallback returns the default class; null: there is none.
+	fallback func() object.Value
+}
+
+var priorityClasses = kindOf{schedulingv1.GroupName, "v1", "priorityclasses"}
+
+func newPriority(c *Config) (steps, error) {
+	p := &priority{objects: c.objects}
+	p.fallback = c.objects.defaultOf(priorityClasses,
+		func(obj object.Value) bool { return obj.At("globalDefault").Bool() },
+		func(a, b object.Value) bool { // there should be one; of several the lowest counts
+			if x, y := a.At("value").Int(), b.At("value").Int(); x != y {
+				return x < y
+			}
+			return a.At("metadata", "name").Str() < b.At("metadata", "name").Str()
+		})
+	return steps{admit: p.admit, validate: p.validate}, nil
+}
+
+func (p *priority) admit(ctx context.Context, a *engine.Attributes) error {
+	switch {
+	case !about(a, "", "pods", ""):
+		return nil
+	case a.Operation == engine.OperationUpdate:
+		p.keep(a)
+		return nil
+	case a.Operation != engine.OperationCreate:
+		return nil
+	}
+	spec := a.Object.At("spec")
+	name, value, policy, err := p.resolve(ctx, a, spec.At("priorityClassName").Str())
+	if err != nil {
+		return err
+	}
+	if given := spec.At("priority"); !given.IsNull() && given.Int() != value {
+		return forbidden(a, fmt.Sprintf("the integer value of priority (%d) must not be provided in pod spec; priority "+
+			"admission controller computed %d from the given PriorityClass name", given.Int(), value))
+	}
+	set := []object.Member{{Key: "priority", Value: object.IntOf(value)}}
+	if name != spec.At("priorityClassName").Str() {
+		set = append(set, object.Member{Key: "priorityClassName", Value: object.StringOf(name)})
+	}
+	if policy != "" {
+		if given := spec.At("preemptionPolicy"); !given.IsNull() && given.Str() != policy {
+			return forbidden(a, fmt.Sprintf("the string value of PreemptionPolicy (%s) must not be provided in pod spec; "+
+				"priority admission controller computed %s from the given PriorityClass name", given.Str(), policy))
+		}
+		set = append(set, object.Member{Key: "preemptionPolicy", Value: object.StringOf(policy)})
+	}
+	a.Object = a.Object.With("spec", spec.Edit(set))
+	return nil
+}
+
+// keep takes what an update leaves out from the old Pod: clients that do not know the fields do not send them.
+func (p *priority) keep(a *engine.Attributes) {
+	for _, key := range []string{"priority", "preemptionPolicy"} {
+		if old := a.Old.At("spec", key); !old.IsNull() && a.Object.At("spec", key).IsNull() {
+			a.Object = a.Object.WithAt(old, "spec", key)
+		}
+	}
+}
+
+// resolve returns the name, the value and the preemption policy of the class of this name, or of the default one for
+// "". A policy of "" is none.
+func (p *priority) resolve(ctx context.Context, a *engine.Attributes, name string) (string, int64, string, error) {
+	class := object.Nil
+	if name == "" {
+		if class = p.fallback(); class.IsNull() {
+			return "", 0, string(corev1.PreemptLowerPriority), nil
+		}
+	} else {
+		var err error
+		if class, err = p.objects.get(ctx, priorityClasses, "", name); err != nil {
+			return "", 0, "", unknown(fmt.Sprintf("failed to resolve PriorityClass with name %s: %v", name, err))
+		}
+		if class.IsNull() {
+			return "", 0, "", forbidden(a, fmt.Sprintf("no PriorityClass with name %v was found", name))
+		}
+	}
+	return class.At("metadata", "name").Str(), class.At("value").Int(), class.At("preemptionPolicy").Str(), nil
+}
+
+func (p *priority) validate(_ context.Context, a *engine.Attributes) error {
+	if !writes(a) || !about(a, schedulingv1.GroupName, "priorityclasses", "") || !a.Object.At("globalDefault").Bool() {
+		return nil
+	}
+	present := p.fallback().At("metadata", "name").Str()
+	if present == "" || a.Operation == engine.OperationUpdate && present == a.Object.At("metadata", "name").Str() {
+		return nil
+	}
+	return forbidden(a, fmt.Sprintf("PriorityClass %v is already marked as default. Only one default can exist", present))
+}
