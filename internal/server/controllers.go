@@ -80,6 +80,19 @@ var controllerTable = []controllerRow{
 		func(s *Server) func(context.Context) {
 			return s.certificateRequests().Clean
 		}},
+	protectionRow(controller.ProtectedClaims, "persistentvolumeclaim-protection-controller", "pvc-protection",
+		"keeps claims that Pods use"),
+	protectionRow(controller.ProtectedVolumes, "persistentvolume-protection-controller", "pv-protection",
+		"keeps volumes that are bound"),
+	protectionRow(controller.ProtectedAttributesClasses, "volumeattributesclass-protection-controller",
+		"volumeattributesclass-protection-controller", "keeps VolumeAttributesClasses that claims or volumes have"),
+}
+
+// protectionRow is the row of a controller that protects a kind of storage objects.
+func protectionRow(kind controller.ProtectedKind, name, alias, does string) controllerRow {
+	return controllerRow{name, alias, does, func(s *Server) func(context.Context) {
+		return (&controller.Protection{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Kind: kind}).Run
+	}}
 }
 
 // certificateRequests configures the controllers of CertificateSigningRequests. A certificate is valid for a year at

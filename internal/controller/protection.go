@@ -1,0 +1,304 @@
+package controller
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"plinth/internal/access"
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+// Protection keeps objects of storage that are deleted until nothing uses them any more: the admission plugin
+// StorageObjectInUseProtection gives each a finalizer, and Protection takes it away. It gives the finalizer to objects
+// that were made without the plugin, too.
+//
+//	deleting, and has the finalizer, and not in use  ⇒  the finalizer is removed
+//	not deleting, and has no finalizer               ⇒  it is added
+//
+// Most of the time no object waits. Only while one does, the types whose objects may use it are followed.
+type Protection struct {
+	Engine   *engine.Engine
+	Registry *engine.Registry
+	Logger   *slog.Logger
+	// Kind is what is protected.
+	Kind ProtectedKind
+
+	of, pods, claims, volumes *engine.Resource
+	user                      access.User
+	uses                      func(ctx context.Context, obj object.Value) (bool, error)
+	users                     []*engine.Resource // the types whose objects may use one
+
+	mu      sync.Mutex
+	waiting map[string]*engine.Object // objects in use that are being deleted, by the names of their keys
+	// stop ends the goroutines that follow users; nil: there are none.
+	stop context.CancelFunc
+	work sync.WaitGroup
+}
+
+// ProtectedKind is a kind of objects that are protected.
+type ProtectedKind uint8
+
+// The kinds.
+const (
+	ProtectedClaims ProtectedKind = iota
+	ProtectedVolumes
+	ProtectedAttributesClasses
+)
+
+// protected has, for each kind, its group and resource, the finalizer, the name of the controller and its ServiceAccount.
+var protected = [...]struct{ group, resource, finalizer, name, account string }{
+	ProtectedClaims: {"", "persistentvolumeclaims", "kubernetes.io/pvc-protection",
+		"persistentvolumeclaim-protection-controller", "pvc-protection-controller"},
+	ProtectedVolumes: {"", "persistentvolumes", "kubernetes.io/pv-protection",
+		"persistentvolume-protection-controller", "pv-protection-controller"},
+	ProtectedAttributesClasses: {"storage.k8s.io", "volumeattributesclasses", "kubernetes.io/vac-protection",
+		"volumeattributesclass-protection-controller", "volumeattributesclass-protection-controller"},
+}
+
+// Run works until ctx ends.
+func (c *Protection) Run(ctx context.Context) {
+	row := &protected[c.Kind]
+	types := c.Registry.Builtin()
+	c.of, c.pods = types.Find(row.group, "v1", row.resource), types.Find("", "v1", "pods")
+	c.claims, c.volumes = types.Find("", "v1", "persistentvolumeclaims"), types.Find("", "v1", "persistentvolumes")
+	c.user, c.waiting = serviceAccount(row.account), map[string]*engine.Object{}
+	switch c.Kind {
+	case ProtectedClaims:
+		c.uses, c.users = c.claimInUse, []*engine.Resource{c.pods}
+	case ProtectedVolumes:
+		c.uses = func(_ context.Context, volume object.Value) (bool, error) {
+			return volume.At("status", "phase").Str() == "Bound", nil
+		}
+	case ProtectedAttributesClasses:
+		c.uses, c.users = c.classInUse, []*engine.Resource{c.claims, c.volumes}
+	}
+	(&follower{
+		engine: c.Engine, logger: c.Logger, name: row.name, types: []*engine.Resource{c.of},
+		sync: func(ctx context.Context, _ *engine.Resource, o *engine.Object, gone bool) (time.Duration, error) {
+			if gone {
+				c.forget(o)
+				return 0, nil
+			}
+			return 0, c.look(ctx, o)
+		},
+	}).run(ctx)
+	c.mu.Lock()
+	if c.stop != nil {
+		c.stop()
+	}
+	c.mu.Unlock()
+	c.work.Wait()
+}
+
+// look adds or removes the finalizer of an object, if it is time to.
+func (c *Protection) look(ctx context.Context, o *engine.Object) error {
+	head, err := engine.HeadOf(o)
+	if err != nil {
+		return nil // an unreadable one can be deleted by force only
+	}
+	finalizer := protected[c.Kind].finalizer
+	all := head.At("metadata", "finalizers").Items()
+	i := slices.IndexFunc(all, func(v object.Value) bool { return v.Str() == finalizer })
+	switch {
+	case !o.Sidecar.Deleting && i < 0:
+		return c.patch(ctx, o, append(all[:len(all):len(all)], object.StringOf(finalizer)))
+	case !o.Sidecar.Deleting || i < 0:
+		c.forget(o)
+		return nil
+	}
+	obj, err := parsed(o)
+	if err != nil {
+		return nil
+	}
+	// It waits before it is looked at: a user that goes meanwhile is noticed.
+	c.await(ctx, o)
+	used, err := c.uses(ctx, obj)
+	if err != nil || used {
+		return err
+	}
+	c.forget(o)
+	return c.patch(ctx, o, slices.Delete(slices.Clone(all), i, i+1))
+}
+
+// patch sets the finalizers of an object, unless it has changed.
+func (c *Protection) patch(ctx context.Context, o *engine.Object, finalizers []object.Value) error {
+	list := object.Nil
+	if len(finalizers) > 0 {
+		list = object.ListOf(finalizers...)
+	}
+	patch := object.Fields("metadata", object.Fields("uid", object.StringOf(o.Sidecar.UID),
+		"resourceVersion", object.StringOf(fmt.Sprint(o.Revision)), "finalizers", list))
+	rq := c.of.RequestFor(o.Key)
+	rq.User, rq.FieldManager = c.user, manager
+	return unlessChanged(c.Engine.Patch(ctx, rq, engine.Patch{Type: engine.MergePatch,
+		Body: object.AppendJSON(nil, patch)}))
+}
+
+// await notes that an object waits for its users to go, and follows them.
+func (c *Protection) await(ctx context.Context, o *engine.Object) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting[o.Key.Name] = o
+	if c.stop != nil || len(c.users) == 0 {
+		return
+	}
+	ctx, c.stop = context.WithCancel(ctx)
+	for _, of := range c.users {
+		c.work.Go(func() { c.follow(ctx, of) })
+	}
+}
+
+// forget notes that an object waits no more.
+func (c *Protection) forget(o *engine.Object) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.waiting, o.Key.Name)
+	if len(c.waiting) == 0 && c.stop != nil {
+		c.stop()
+		c.stop = nil
+	}
+}
+
+// follow looks at the objects that wait whenever one of a type that may use them changes, until ctx ends.
+func (c *Protection) follow(ctx context.Context, of *engine.Resource) {
+	for ctx.Err() == nil {
+		if err := c.followOnce(ctx, of); err != nil && ctx.Err() == nil {
+			c.Logger.Warn("a watch has failed, trying again", "controller", protected[c.Kind].name, "type", of.Name,
+				"error", err)
+			pause(ctx, minRetry)
+		}
+	}
+}
+
+func (c *Protection) followOnce(ctx context.Context, of *engine.Resource) error {
+	watch, err := c.Engine.Watch(ctx, &engine.Request{Resource: of, User: c.user}, engine.WatchOptions{})
+	if err != nil {
+		return err
+	}
+	defer watch.Close()
+	for {
+		events, err := watch.Next(ctx)
+		if err != nil {
+			return err
+		}
+		// A Pod lets go of a claim when it goes, a claim of a class by any change.
+		if of == c.pods && !slices.ContainsFunc(events, func(e engine.Event) bool { return e.Type == engine.Deleted }) {
+			continue
+		}
+		for _, o := range c.waitingNow() {
+			if err := c.lookAgain(ctx, o); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (c *Protection) waitingNow() []*engine.Object {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all []*engine.Object
+	for _, o := range c.waiting {
+		all = append(all, o)
+	}
+	return all
+}
+
+// lookAgain looks at the newest version of an object that waits.
+func (c *Protection) lookAgain(ctx context.Context, o *engine.Object) error {
+	now, err := c.Engine.Stored(ctx, o.Key)
+	switch {
+	case err != nil:
+		return err
+	case now == nil:
+		c.forget(o)
+		return nil
+	}
+	return c.look(context.WithoutCancel(ctx), now)
+}
+
+// each calls f for the objects of a type in a namespace whose bytes contain a name, until it returns false.
+func (c *Protection) each(ctx context.Context, of *engine.Resource, namespace, name string,
+	f func(obj object.Value) bool) error {
+	list, err := c.Engine.List(ctx, &engine.Request{Resource: of, Namespace: namespace, User: c.user},
+		engine.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for o := range list.Items {
+		if !bytes.Contains(o.Data, []byte(name)) {
+			continue // most objects are not parsed
+		}
+		obj, err := parsed(o)
+		if err != nil || !f(obj) {
+			return err
+		}
+	}
+	return list.Err()
+}
+
+// claimInUse says whether a Pod that has a node uses a claim. One that waits for a node can be made to wait longer.
+func (c *Protection) claimInUse(ctx context.Context, claim object.Value) (used bool, err error) {
+	meta := claim.At("metadata")
+	name := meta.At("name").Str()
+	// The name of the claim of an ephemeral volume is that of the Pod and of the volume.
+	part, _, _ := strings.Cut(name, "-")
+	err = c.each(ctx, c.pods, meta.At("namespace").Str(), part, func(pod object.Value) bool {
+		used = usesClaim(pod, claim)
+		return !used
+	})
+	return used, err
+}
+
+// usesClaim says whether a Pod keeps a claim from being removed.
+func usesClaim(pod, claim object.Value) bool {
+	if pod.At("spec", "nodeName").Str() == "" {
+		return false
+	}
+	name, meta := claim.At("metadata", "name").Str(), pod.At("metadata")
+	grace := meta.At("deletionGracePeriodSeconds")
+	shutDown := !meta.At("deletionTimestamp").IsNull() && !grace.IsNull() && grace.Int() == 0
+	for _, v := range pod.At("spec", "volumes").Items() {
+		if v.At("persistentVolumeClaim", "claimName").Str() == name {
+			return true
+		}
+		if !shutDown && !v.At("ephemeral").IsNull() && meta.At("name").Str()+"-"+v.At("name").Str() == name &&
+			controlledBy(claim, meta.At("uid").Str()) {
+			return true
+		}
+	}
+	return false
+}
+
+// controlledBy says whether the controller of an object has this UID.
+func controlledBy(obj object.Value, uid string) bool {
+	return slices.ContainsFunc(obj.At("metadata", "ownerReferences").Items(), func(o object.Value) bool {
+		return o.At("controller").Bool() && o.At("uid").Str() == uid
+	})
+}
+
+// classInUse says whether a claim or a volume has a VolumeAttributesClass, or is about to get it.
+func (c *Protection) classInUse(ctx context.Context, class object.Value) (used bool, err error) {
+	name := class.At("metadata", "name").Str()
+	err = c.each(ctx, c.volumes, "", name, func(v object.Value) bool {
+		used = v.At("spec", "volumeAttributesClassName").Str() == name
+		return !used
+	})
+	if used || err != nil {
+		return used, err
+	}
+	err = c.each(ctx, c.claims, "", name, func(v object.Value) bool {
+		status := v.At("status")
+		used = v.At("spec", "volumeAttributesClassName").Str() == name ||
+			status.At("currentVolumeAttributesClassName").Str() == name ||
+			status.At("modifyVolumeStatus", "targetVolumeAttributesClassName").Str() == name
+		return !used
+	})
+	return used, err
+}
