@@ -45,7 +45,7 @@ var allowed = map[string][]string{
 	"internal/view":            {"internal/invariants", "internal/store"},
 	"internal/engine": {"object", "schema", "patch", "merge", "internal/access", "internal/apierr",
 		"internal/invariants", "internal/objectmeta", "internal/proto", "internal/shard", "internal/store", "internal/view"},
-	"internal/admission": {"object", "internal/access", "internal/apierr", "internal/builtin/validation",
+	"internal/admission": {"object", "internal/access", "internal/apierr", "internal/authz", "internal/builtin/validation",
 		"internal/engine", "internal/features", "internal/recent", "internal/store", "internal/view",
 		"internal/admission/webhooks", "internal/configfile", "internal/objectmeta", "internal/webhook"},
 	"internal/admission/webhooks": {"object", "patch", "internal/apierr", "internal/cel", "internal/engine",

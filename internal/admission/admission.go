@@ -71,8 +71,8 @@ var plugins = []plugin{
 	{name: "NamespaceLifecycle", on: true, new: always(steps{admit: namespaceLifecycle})},
 	{name: "NamespaceExists", new: newNamespaceExists},
 	{name: "LimitPodHardAntiAffinityTopology", new: always(steps{validate: limitPodHardAntiAffinityTopology})},
-	{name: "LimitRanger", on: true},
-	{name: "ServiceAccount", on: true},
+	{name: "LimitRanger", on: true, new: newLimitRanger},
+	{name: "ServiceAccount", on: true, new: newServiceAccount},
 	{name: "NodeRestriction"},
 	{name: "TaintNodesByCondition", on: true, new: always(steps{admit: taintNodesByCondition})},
 	{name: "AlwaysPullImages", new: always(alwaysPullImages)},
@@ -146,7 +146,7 @@ func New(c Config) (engine.Admission, error) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("admission plugin %s: %w", p.name, err))
 		}
-		all.plugins = append(all.plugins, named{p.name, s})
+		all.plugins = append(all.plugins, pluginSteps{p.name, s})
 	}
 	all.metrics = c.Metrics.complete()
 	return all.admission(), errors.Join(errs...)

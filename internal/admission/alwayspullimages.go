@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -77,22 +78,22 @@ func unknown(text string) error { return &apierr.Error{Code: 500, Message: text}
 
 // aggregate is the error of several refusals, as the reference's Aggregate is answered; nil: there are none.
 func aggregate(texts []string) error {
-	switch len(texts) {
-	case 0:
+	if len(texts) == 0 {
 		return nil
-	case 1:
-		return unknown(texts[0])
 	}
+	return unknown(together(texts))
+}
+
+// together is the text of several errors, without duplicates.
+func together(texts []string) string {
 	var distinct []string
-	seen := map[string]bool{}
 	for _, text := range texts {
-		if !seen[text] {
-			seen[text] = true
+		if !slices.Contains(distinct, text) {
 			distinct = append(distinct, text)
 		}
 	}
 	if len(distinct) == 1 {
-		return unknown(distinct[0])
+		return distinct[0]
 	}
-	return unknown("[" + strings.Join(distinct, ", ") + "]")
+	return "[" + strings.Join(distinct, ", ") + "]"
 }

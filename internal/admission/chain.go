@@ -10,12 +10,12 @@ import (
 
 // chain is the plugins that are on, in their order.
 type chain struct {
-	plugins []named
+	plugins []pluginSteps
 	metrics Metrics
 }
 
-// named is a plugin with its name, for metrics.
-type named struct {
+// pluginSteps is a plugin with its name, for metrics.
+type pluginSteps struct {
 	name string
 	steps
 }

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"time"
 
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
@@ -50,6 +51,35 @@ func (o *objects) get(ctx context.Context, k kindOf, namespace, name string) (ob
 		return object.Nil, err
 	}
 	return o.parse(ctx, r, v)
+}
+
+// await is get for an object that is about to be made: it waits for it, up to a time.
+func (o *objects) await(ctx context.Context, k kindOf, namespace, name string, wait time.Duration) (object.Value, error) {
+	r := o.resource(k)
+	if r == nil {
+		return object.Nil, nil
+	}
+	key := r.Key(namespace, name)
+	cursor, err := o.store.Watch(key.Resource, key.Name, o.store.Revision())
+	if err != nil {
+		return object.Nil, err
+	}
+	defer cursor.Close()
+	waiting, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	for {
+		// It is read after the cursor was made, so what is made meanwhile is not missed.
+		obj, err := o.get(ctx, k, namespace, name)
+		if err != nil || !obj.IsNull() {
+			return obj, err
+		}
+		if _, err := cursor.Next(waiting); err != nil {
+			if waiting.Err() != nil && ctx.Err() == nil {
+				return object.Nil, nil
+			}
+			return object.Nil, err
+		}
+	}
 }
 
 // list returns all objects of a type in a namespace in the order of their names; with namespace "" those of all

@@ -75,10 +75,11 @@ func (h *rehearsal) send(method, path, body, contentType string) reply {
 var (
 	made = regexp.MustCompile(
 		`"(uid|resourceVersion|continue|token|clusterIP|nodePort|healthCheckNodePort|ipaddress\.kubernetes\.io/[a-z-]*)":("[^"]*"|\d+)`)
-	list = regexp.MustCompile(`"clusterIPs":\[[^\]]*\]`)
-	when = regexp.MustCompile(`"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"`)
-	name = regexp.MustCompile(`made-[a-z0-9]{5}\b`)
-	ids  = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	list   = regexp.MustCompile(`"clusterIPs":\[[^\]]*\]`)
+	when   = regexp.MustCompile(`"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"`)
+	name   = regexp.MustCompile(`made-[a-z0-9]{5}\b`)
+	volume = regexp.MustCompile(`kube-api-access-[a-z0-9]{5}\b`)
+	ids    = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 )
 
 func comparable(body string) string {
@@ -88,6 +89,7 @@ func comparable(body string) string {
 	body = list.ReplaceAllString(body, `"clusterIPs":"~"`)
 	body = when.ReplaceAllString(body, `"~"`)
 	body = name.ReplaceAllString(body, "made-~")
+	body = volume.ReplaceAllString(body, "kube-api-access-~")
 	body = strings.ReplaceAll(body, `"resourceVersion":"~",`, "")
 	return ids.ReplaceAllString(body, "~")
 }
@@ -333,6 +335,12 @@ func TestDryRuns(t *testing.T) {
 		"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{"replicas":{"type":"integer"}}},"status":{"type":"object","properties":{"replicas":{"type":"integer"}}}}}}}]}}`
 	if got := h.send("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition, ""); got.code != 201 {
 		t.Fatal(got.raw)
+	}
+	for _, name := range []string{"default", "web"} {
+		if got := h.send("POST", "/api/v1/namespaces/default/serviceaccounts", `{"metadata":{"name":"`+name+`"}}`,
+			""); got.code != 201 {
+			t.Fatal(got.raw)
+		}
 	}
 	types := 0
 	for _, s := range h.specimens() {

@@ -429,8 +429,10 @@ func TestRefusedSettings(t *testing.T) {
 			c.EnableAdmission = []string{"NamespaceLifecycle", "PodSecurity"}
 		},
 
-		`there is no admission plugin "Nope"`:      func(c *Config) { c.DisableAdmission = []string{"Nope"} },
-		"--admission-control asks for LimitRanger": func(c *Config) { c.AdmissionControl = []string{"LimitRanger"} },
+		`there is no admission plugin "Nope"`: func(c *Config) { c.DisableAdmission = []string{"Nope"} },
+		"--admission-control asks for ImagePolicyWebhook": func(c *Config) {
+			c.AdmissionControl = []string{"ImagePolicyWebhook"}
+		},
 		"--admission-control goes with neither": func(c *Config) {
 			c.AdmissionControl, c.DisableAdmission = []string{"AlwaysAdmit"}, []string{"Priority"}
 		},

@@ -287,6 +287,7 @@ func TestForgedTokens(t *testing.T) {
 func TestTokenRequest(t *testing.T) {
 	s := withAccounts(t, func(c *Config) { c.ServiceAccounts.MaxExpiration = 24 * time.Hour })
 	const path = "/api/v1/namespaces/u/serviceaccounts/a/token"
+	s.ask("POST", "/api/v1/namespaces/u/serviceaccounts", `{"metadata":{"name":"b"}}`, 201)
 	s.ask("POST", "/api/v1/namespaces/u/pods",
 		`{"metadata":{"name":"p"},"spec":{"serviceAccountName":"a","containers":[{"name":"c","image":"i"}]}}`, 201)
 	s.ask("POST", "/api/v1/namespaces/u/pods",

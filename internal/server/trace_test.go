@@ -130,6 +130,7 @@ func TestTheWayOfARequest(t *testing.T) {
 		return w
 	}
 	const pods = "/api/v1/namespaces/default/pods"
+	send(http.MethodPost, "/api/v1/namespaces/default/serviceaccounts", `{"metadata":{"name":"default"}}`)
 	send(http.MethodPost, pods, `{"metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i"}]}}`)
 	log.last.check(t, "create, down to the log")
 	send(http.MethodGet, pods+"/a", "").first.check(t, "get, down to the answer")
