@@ -112,6 +112,7 @@ var outside = map[string][]string{
 	"github.com/gorilla/websocket":     {"internal/httpapi"},
 	"github.com/coreos/go-oidc/":       {"internal/auth/oidc"},
 	"golang.org/x/oauth2":              {},
+	"k8s.io/pod-security-admission":    {"internal/admission"},
 	"github.com/go-jose/": {"internal/auth/serviceaccount", "internal/auth/oidc",
 		"internal/auth/oidc/issuertest"},
 	"go.etcd.io/": {"internal/store/filelog", "internal/store/etcd"},

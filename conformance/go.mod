@@ -52,7 +52,7 @@ require (
 	k8s.io/kube-scheduler v0.0.0 // indirect
 	k8s.io/metrics v0.37.1 // indirect
 	k8s.io/mount-utils v0.0.0 // indirect
-	k8s.io/pod-security-admission v0.0.0 // indirect
+	k8s.io/pod-security-admission v0.37.1 // indirect
 )
 
 require (

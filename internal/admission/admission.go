@@ -77,7 +77,7 @@ var plugins = []plugin{
 	{name: "TaintNodesByCondition", on: true, new: always(steps{admit: taintNodesByCondition})},
 	{name: "AlwaysPullImages", new: always(alwaysPullImages)},
 	{name: "ImagePolicyWebhook"},
-	{name: "PodSecurity", on: true},
+	{name: "PodSecurity", on: true, new: newPodSecurity},
 	{name: "PodNodeSelector"},
 	{name: "Priority", on: true, new: newPriority},
 	{name: "DefaultTolerationSeconds", on: true, new: newDefaultTolerationSeconds},

@@ -67,7 +67,8 @@ func TestSelection(t *testing.T) {
 		}
 		rq := &engine.Request{Resource: registry.Now().Find("", "v1", "namespaces"), Name: "default"}
 		_, err = e.Delete(t.Context(), rq, engine.DeleteOptions{})
-		if refused := err != nil && strings.Contains(err.Error(), "this namespace may not be deleted"); refused != c.on {
+		if refused := err != nil && strings.Contains(err.Error(),
+			"this namespace may not be deleted"); refused != c.on {
 			t.Errorf("%s: the delete of the namespace default: %v", c.name, err)
 		}
 		if err := create(t, e, registry, "configmaps", "ns", `{"metadata":{"name":"a"}}`); err != nil {

@@ -54,7 +54,8 @@ func (o *objects) get(ctx context.Context, k kindOf, namespace, name string) (ob
 }
 
 // await is get for an object that is about to be made: it waits for it, up to a time.
-func (o *objects) await(ctx context.Context, k kindOf, namespace, name string, wait time.Duration) (object.Value, error) {
+func (o *objects) await(ctx context.Context, k kindOf, namespace, name string, wait time.Duration) (object.Value,
+	error) {
 	r := o.resource(k)
 	if r == nil {
 		return object.Nil, nil

@@ -148,10 +148,12 @@ func TestMutatingWebhooks(t *testing.T) {
 	if got := h.paths(); got != "/first /second /third /first" {
 		t.Errorf("asked: %s", got)
 	}
-	if got := b.get("a").At("metadata", "labels"); got.At("first").Str() != "saw-third" || got.At("third").Str() != "x" {
+	if got := b.get("a").At("metadata",
+		"labels"); got.At("first").Str() != "saw-third" || got.At("third").Str() != "x" {
 		t.Errorf("labels %s", object.AppendJSON(nil, got))
 	}
-	if err := b.createIn("", "configmaps", "ns", `{"metadata":{"name":"c","labels":{"third":"z"}}}`, false); err != nil {
+	if err := b.createIn("", "configmaps", "ns", `{"metadata":{"name":"c","labels":{"third":"z"}}}`,
+		false); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.paths(); got != "/first /second /third" { // the first one itself has changed the object
@@ -171,9 +173,12 @@ func TestWebhookAnswers(t *testing.T) {
 		"allowed": {`{"allowed":true}`, true, ""},
 		"denied": {`{"allowed":false,"status":{"message":"no","code":418,"reason":"Teapot"}}`, false,
 			`admission webhook "w.example.com" denied the request: no`},
-		"no status": {`{"allowed":false}`, false, `admission webhook "w.example.com" denied the request without explanation`},
-		"reason":    {`{"allowed":false,"status":{"reason":"Forbidden"}}`, false, `admission webhook "w.example.com" denied the request: Forbidden`},
-		"garbage":   {`it broke`, true, `failed calling webhook "w.example.com": failed to call webhook: an error on the server ("it broke") has prevented the request from succeeding`},
+		"no status": {`{"allowed":false}`, false,
+			`admission webhook "w.example.com" denied the request without explanation`},
+		"reason":    {`{"allowed":false,"status":{"reason":"Forbidden"}}`, false,
+			`admission webhook "w.example.com" denied the request: Forbidden`},
+		"garbage":   {`it broke`, true,
+			`failed calling webhook "w.example.com": failed to call webhook: an error on the server ("it broke") has prevented the request from succeeding`},
 		"other uid": {`{"uid":"x","allowed":true}`, true, `received invalid webhook response: expected response.uid=`},
 		"no type": {`{"allowed":true,"patch":"W10="}`, true,
 			`webhook returned response.patch but not response.patchType`},
@@ -185,7 +190,8 @@ func TestWebhookAnswers(t *testing.T) {
 		"wrong type": {patchOf(`[{"op":"add","path":"/data","value":"z"}]`), false, `Internal error occurred: `},
 		"of another kind": {patchOf(`[{"op":"replace","path":"/kind","value":"Secret"}]`), false,
 			`Internal error occurred: `},
-		"patch": {patchOf(`[{"op":"add","path":"/data","value":{"k":"v"}},{"op":"add","path":"/nobody","value":1}]`), true, ""},
+		"patch": {patchOf(`[{"op":"add","path":"/data","value":{"k":"v"}},{"op":"add","path":"/nobody","value":1}]`),
+			true, ""},
 	} {
 		for _, policy := range []string{"Fail", "Ignore"} {
 			t.Run(name+"/"+policy, func(t *testing.T) {
@@ -225,11 +231,15 @@ func TestWhichWebhooks(t *testing.T) {
 		"dry run":                  {"", true, true, ""},
 		"object selector":          {`,"objectSelector":{"matchLabels":{"a":"b"}}`, false, true, ""},
 		"object selector, other":   {`,"objectSelector":{"matchLabels":{"a":"c"}}`, false, false, ""},
-		"namespace selector":       {`,"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"ns"}}`, false, true, ""},
+		"namespace selector":       {`,"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"ns"}}`,
+			false, true, ""},
 		"another namespace":        {`,"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"default"}}`, false, false, ""},
-		"condition":                {`,"matchConditions":[{"name":"x","expression":"object.metadata.name == 'a'"}]`, false, true, ""},
-		"condition, false":         {`,"matchConditions":[{"name":"x","expression":"object.metadata.name == 'b'"}]`, false, false, ""},
-		"condition, error":         {`,"matchConditions":[{"name":"x","expression":"object.none == 'b'"}]`, false, false, "no such key: none"},
+		"condition":                {`,"matchConditions":[{"name":"x","expression":"object.metadata.name == 'a'"}]`,
+			false, true, ""},
+		"condition, false":         {`,"matchConditions":[{"name":"x","expression":"object.metadata.name == 'b'"}]`,
+			false, false, ""},
+		"condition, error":         {`,"matchConditions":[{"name":"x","expression":"object.none == 'b'"}]`, false,
+			false, "no such key: none"},
 		"error and false":          {`,"matchConditions":[{"name":"x","expression":"object.none == 'b'"},{"name":"y","expression":"false"}]`, false, false, ""},
 		"condition, error, Ignore": {`,"failurePolicy":"Ignore","matchConditions":[{"name":"x","expression":"object.none == 'b'"}]`, false, false, ""},
 		"other operation":          {`,"rules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"],"operations":["DELETE"]}]`, false, false, ""},
@@ -280,7 +290,8 @@ func TestWhatWebhooksSee(t *testing.T) {
 	}
 	text, _ := json.Marshal(h.last)
 	for _, want := range []string{
-		`"kind":{"group":"","kind":"ConfigMap","version":"v1"}`, `"name":"a"`, `"namespace":"ns"`, `"operation":"CREATE"`,
+		`"kind":{"group":"","kind":"ConfigMap","version":"v1"}`, `"name":"a"`, `"namespace":"ns"`,
+			`"operation":"CREATE"`,
 		`"oldObject":null`, `"dryRun":false`, `"options":{"apiVersion":"meta.k8s.io/v1","kind":"CreateOptions"}`,
 		`"requestResource":{"group":"","resource":"configmaps","version":"v1"}`, `"apiVersion":"v1","data":{"k":"v"}`,
 		`"userInfo":{}`,
@@ -319,7 +330,8 @@ func TestSlowWebhook(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	parsed, _ := object.ParseJSON([]byte(`{"metadata":{"name":"b"}}`))
-	if _, err := b.Create(ctx, &engine.Request{Resource: b.registry.Now().Find("", "v1", "configmaps"), Namespace: "ns"},
+	if _, err := b.Create(ctx, &engine.Request{Resource: b.registry.Now().Find("", "v1", "configmaps"),
+		Namespace: "ns"},
 		parsed); err == nil {
 		t.Error("a request whose own time is over succeeds")
 	}

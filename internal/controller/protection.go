@@ -52,7 +52,8 @@ const (
 	ProtectedAttributesClasses
 )
 
-// protected has, for each kind, its group and resource, the finalizer, the name of the controller and its ServiceAccount.
+// protected has, for each kind, its group and resource, the finalizer, the name of the controller and its
+// ServiceAccount.
 var protected = [...]struct{ group, resource, finalizer, name, account string }{
 	ProtectedClaims: {"", "persistentvolumeclaims", "kubernetes.io/pvc-protection",
 		"persistentvolumeclaim-protection-controller", "pvc-protection-controller"},

@@ -12,7 +12,8 @@ import (
 	"plinth/object"
 )
 
-// A claim stays while a Pod on a node uses it, a volume while it is bound, and a class while a claim or a volume has it.
+// A claim stays while a Pod on a node uses it, a volume while it is bound, and a class while a claim or a volume has
+// it.
 //
 // SPEC: DEL-1
 func TestProtection(t *testing.T) {
@@ -42,7 +43,8 @@ func TestProtection(t *testing.T) {
 	remove := func(resource, namespace, name string) {
 		t.Helper()
 		zero := int64(0)
-		if _, err := b.Delete(ctx, to(resource, namespace, name), engine.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
+		_, err := b.Delete(ctx, to(resource, namespace, name), engine.DeleteOptions{GracePeriodSeconds: &zero})
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -122,7 +122,8 @@ func (w *world) build(t testing.TB) *world {
 		configuration = strings.NewReader(w.configuration)
 	}
 	made, err := register.InitPlugin(w.plugin, configuration, initializer.New(client, nil, factory,
-		authorizer.AuthorizerFunc(w.authorizeReference), gates, compatibility.DefaultBuildEffectiveVersion(), stop, w.mapper))
+		authorizer.AuthorizerFunc(w.authorizeReference), gates, compatibility.DefaultBuildEffectiveVersion(), stop,
+			w.mapper))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,11 +284,13 @@ func (w *world) runReference(t testing.TB, a attempt) outcome {
 		gvk = oldKind
 	}
 	attributes := admission.NewAttributesRecord(obj, old, gvk, a.namespace, a.name,
-		schema.GroupVersionResource{Group: a.group, Version: a.version, Resource: a.resource}, a.subresource, a.operation,
+		schema.GroupVersionResource{Group: a.group, Version: a.version, Resource: a.resource}, a.subresource,
+			a.operation,
 		a.options, a.dry, &a.user)
 	recorded := &warner{}
 	ctx := warning.WithWarningRecorder(audit.WithAuditContext(t.Context()), recorded)
-	if err := audit.AuditContextFrom(ctx).Init(audit.RequestAuditConfig{Level: auditapi.LevelMetadata}, nil); err != nil {
+	if err := audit.AuditContextFrom(ctx).Init(audit.RequestAuditConfig{Level: auditapi.LevelMetadata},
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	objects := admission.NewObjectInterfacesFromScheme(scheme.Scheme)
@@ -412,7 +415,8 @@ func (o outcome) String() string {
 	if o.refusal != nil {
 		fmt.Fprintf(&b, "refused: %+v\n", *o.refusal)
 	} else {
-		fmt.Fprintf(&b, "object: %s\n", tokenVolume.ReplaceAll(object.AppendJSON(nil, o.object), []byte(`"kube-api-access-x"`)))
+		fmt.Fprintf(&b, "object: %s\n", tokenVolume.ReplaceAll(object.AppendJSON(nil, o.object),
+			[]byte(`"kube-api-access-x"`)))
 	}
 	fmt.Fprintf(&b, "warnings: %q\n", o.warnings)
 	for _, key := range slices.Sorted(maps.Keys(o.annotations)) {
@@ -447,7 +451,8 @@ func (w *world) compare(t testing.TB, a attempt, count *tally) {
 		mine.refusal.sort()
 	}
 	if mine.String() != theirs.String() {
-		t.Errorf("%s %s/%s %s\nobject %s\nold %s\n--- reference\n%s--- ours\n%s", a.operation, a.resource, a.subresource,
+		t.Errorf("%s %s/%s %s\nobject %s\nold %s\n--- reference\n%s--- ours\n%s", a.operation, a.resource,
+			a.subresource,
 			a.name, compact(a.object), compact(a.old), theirs, mine)
 	}
 	switch {

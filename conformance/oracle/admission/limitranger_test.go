@@ -24,7 +24,8 @@ func TestLimitRanger(t *testing.T) {
 		if kind == "Container" {
 			defaults, defaultRequest = r.one("", quantities()), r.one("", quantities())
 		}
-		return fields("type", kind, "min", r.one("", quantities()), "max", r.one("", "{cpu: 1, memory: 1Gi}", quantities()),
+		return fields("type", kind, "min", r.one("", quantities()), "max", r.one("", "{cpu: 1, memory: 1Gi}",
+			quantities()),
 			"maxLimitRequestRatio", ratio, "default", defaults, "defaultRequest", defaultRequest)
 	}
 	container := func() string {
@@ -62,11 +63,13 @@ func TestLimitRanger(t *testing.T) {
 			w.validateOnly = true
 		}
 		// One that is being deleted may be written.
-		deleted := claim([]string{"deletionTimestamp", quoted("2024-01-01T00:00:00Z")}, "resources", "{requests: {storage: 2Gi}}")
+		deleted := claim([]string{"deletionTimestamp", quoted("2024-01-01T00:00:00Z")}, "resources",
+			"{requests: {storage: 2Gi}}")
 		w.compare(t, ofClaim(admission.Update, claimOf("20Gi"), deleted), &count)
 	}
 	for range 5 {
-		w := (&world{plugin: "LimitRanger", objects: []string{doc("v1", "LimitRange", "ns", "l", nil, "spec", fields("limits",
+		w := (&world{plugin: "LimitRanger", objects: []string{doc("v1", "LimitRange", "ns", "l", nil, "spec",
+			fields("limits",
 			"["+fields("type", "Container", "default", quantities(), "defaultRequest", quantities())+", "+
 				fields("type", "Container", "default", quantities(), "defaultRequest", quantities())+", "+
 				fields("type", "Pod", "max", "{memory: 1Ti}")+"]"))}}).build(t)
@@ -76,14 +79,16 @@ func TestLimitRanger(t *testing.T) {
 	}
 	count.atLeast(t, 100, 300, 300)
 	// Updates that change what is limited.
-	w := (&world{plugin: "LimitRanger", unordered: true, objects: []string{doc("v1", "LimitRange", "ns", "l", nil, "spec",
+	w := (&world{plugin: "LimitRanger", unordered: true, objects: []string{doc("v1", "LimitRange", "ns", "l", nil,
+		"spec",
 		`{limits: [{type: Pod, max: {cpu: 2}, min: {cpu: 1}}, {type: Container, max: {cpu: 1}, default: {memory: 1Gi}},
 			{type: PersistentVolumeClaim, min: {storage: 1Gi}, max: {storage: 10Gi}}]}`)}}).build(t)
 	for _, storage := range []string{"", "1Mi", "1Gi", "10Gi", "11Gi"} {
 		w.compare(t, ofClaim(admission.Update, claimOf(storage), claimOf("5Gi")), &count)
 	}
 	sized := func(cpu string) string {
-		return pod(nil, "containers", fmt.Sprintf("[{name: c, image: i, resources: {requests: {cpu: %s}, limits: {cpu: %s}}}]",
+		return pod(nil, "containers",
+			fmt.Sprintf("[{name: c, image: i, resources: {requests: {cpu: %s}, limits: {cpu: %s}}}]",
 			cpu, cpu))
 	}
 	for _, cpu := range []string{"500m", "1", "1500m", "3"} {
@@ -102,7 +107,8 @@ func TestLimitRanger(t *testing.T) {
 func TestLimitRangerAsIn138(t *testing.T) {
 	w := (&world{plugin: "LimitRanger", objects: []string{doc("v1", "LimitRange", "ns", "l", nil, "spec",
 		"{limits: [{type: Pod, max: {cpu: 1}}, {type: PersistentVolumeClaim, max: {storage: 1Gi}}]}")}}).build(t)
-	w.differs(t, ofClaim(admission.Update, claim([]string{"labels", "{a: b}"}, "resources", "{requests: {storage: 2Gi}}"),
+	w.differs(t, ofClaim(admission.Update, claim([]string{"labels", "{a: b}"}, "resources",
+		"{requests: {storage: 2Gi}}"),
 		claim(nil, "resources", "{requests: {storage: 2Gi}}")),
 		"maximum storage usage per PersistentVolumeClaim is 1Gi, but request is 2Gi")
 	text := pod(nil, "containers", "[{name: c, image: i, resources: {limits: {cpu: 2}}}]")

@@ -65,7 +65,8 @@ func TestAlwaysDeny(t *testing.T) {
 		}
 		w.compare(t, a, &count)
 	}
-	generated := ofPod(admission.Create, `{apiVersion: v1, kind: Pod, metadata: {generateName: x-, namespace: ns}, spec: {containers: [{name: c, image: i}]}}`, "")
+	generated := ofPod(admission.Create,
+		`{apiVersion: v1, kind: Pod, metadata: {generateName: x-, namespace: ns}, spec: {containers: [{name: c, image: i}]}}`, "")
 	generated.name = ""
 	w.compare(t, generated, &count)
 	count.atLeast(t, 0, 0, 4)
@@ -101,7 +102,8 @@ func TestClusterTrustBundleAttest(t *testing.T) {
 		for _, signer := range []string{"", "example.com/one", "example.com/two"} {
 			for _, changed := range []string{"", "[a.b/c]"} {
 				bundle := func(finalizers, trust string) string {
-					return doc("certificates.k8s.io/v1", "ClusterTrustBundle", "", "b", []string{"finalizers", finalizers},
+					return doc("certificates.k8s.io/v1", "ClusterTrustBundle", "", "b", []string{"finalizers",
+						finalizers},
 						"spec", fields("signerName", signer, "trustBundle", quoted(trust)))
 				}
 				a := attempt{operation: admission.Create, group: "certificates.k8s.io", version: "v1",
@@ -125,20 +127,25 @@ func TestClusterTrustBundleAttest(t *testing.T) {
 func TestDefaultIngressClass(t *testing.T) {
 	class := func(name, is, created string) string {
 		return doc("networking.k8s.io/v1", "IngressClass", "", name, []string{"annotations",
-			fields("ingressclass.kubernetes.io/is-default-class", is), "creationTimestamp", created}, "spec", "{controller: a.b/c}")
+			fields("ingressclass.kubernetes.io/is-default-class", is), "creationTimestamp", created}, "spec",
+				"{controller: a.b/c}")
 	}
 	count := tally{}
 	for _, objects := range [][]string{
 		nil, {class("a", "", "")}, {class("a", quoted("false"), ""), class("b", quoted("true"), "")},
-		{class("b", quoted("true"), quoted("2024-01-01T00:00:00Z")), class("a", quoted("true"), quoted("2023-01-01T00:00:00Z"))},
-		{class("b", quoted("true"), quoted("2024-01-01T00:00:00Z")), class("a", quoted("true"), quoted("2024-01-01T00:00:00Z"))},
+		{class("b", quoted("true"), quoted("2024-01-01T00:00:00Z")), class("a", quoted("true"),
+			quoted("2023-01-01T00:00:00Z"))},
+		{class("b", quoted("true"), quoted("2024-01-01T00:00:00Z")), class("a", quoted("true"),
+			quoted("2024-01-01T00:00:00Z"))},
 	} {
 		w := (&world{plugin: "DefaultIngressClass", objects: objects}).build(t)
 		for _, named := range []string{"", "mine", `""`} {
-			for _, annotations := range []string{"", "{kubernetes.io/ingress.class: x}", `{kubernetes.io/ingress.class: ""}`} {
+			for _, annotations := range []string{"", "{kubernetes.io/ingress.class: x}",
+				`{kubernetes.io/ingress.class: ""}`} {
 				text := doc("networking.k8s.io/v1", "Ingress", "ns", "i", []string{"annotations", annotations}, "spec",
 					fields("ingressClassName", named))
-				a := attempt{operation: admission.Create, group: "networking.k8s.io", version: "v1", resource: "ingresses",
+				a := attempt{operation: admission.Create, group: "networking.k8s.io", version: "v1",
+					resource: "ingresses",
 					namespace: "ns", name: "i", object: text}
 				w.compare(t, a, &count)
 				a.subresource = "status"
@@ -170,8 +177,10 @@ func TestDefaultStorageClass(t *testing.T) {
 	count := tally{}
 	for _, objects := range [][]string{
 		nil, {class("a", ga, quoted("no"), "")}, {class("a", beta, quoted("true"), "")},
-		{class("b", ga, quoted("true"), quoted("2024-01-01T00:00:00Z")), class("a", beta, quoted("true"), quoted("2023-01-01T00:00:00Z"))},
-		{class("b", ga, quoted("true"), quoted("2024-01-01T00:00:00Z")), class("a", ga, quoted("true"), quoted("2024-01-01T00:00:00Z"))},
+		{class("b", ga, quoted("true"), quoted("2024-01-01T00:00:00Z")), class("a", beta, quoted("true"),
+			quoted("2023-01-01T00:00:00Z"))},
+		{class("b", ga, quoted("true"), quoted("2024-01-01T00:00:00Z")), class("a", ga, quoted("true"),
+			quoted("2024-01-01T00:00:00Z"))},
 	} {
 		w := (&world{plugin: "DefaultStorageClass", objects: objects}).build(t)
 		for _, named := range []string{"", "mine", `""`} {
@@ -198,7 +207,8 @@ func TestStorageObjectInUseProtection(t *testing.T) {
 		"volumeattributesclasses": {"storage.k8s.io", "storage.k8s.io/v1", "VolumeAttributesClass", ""},
 		"storageclasses":          {"storage.k8s.io", "storage.k8s.io/v1", "StorageClass", ""},
 	} {
-		for _, finalizers := range []string{"", "[a.b/c]", "[kubernetes.io/pv-protection]", "[kubernetes.io/pvc-protection]",
+		for _, finalizers := range []string{"", "[a.b/c]", "[kubernetes.io/pv-protection]",
+			"[kubernetes.io/pvc-protection]",
 			"[kubernetes.io/vac-protection]"} {
 			text := doc(of.apiVersion, of.kind, of.namespace, "x", []string{"finalizers", finalizers})
 			a := attempt{operation: admission.Create, group: of.group, version: "v1", resource: resource,
@@ -218,9 +228,11 @@ func TestStorageObjectInUseProtection(t *testing.T) {
 // SPEC: AUTH-3
 func TestPersistentVolumeClaimResize(t *testing.T) {
 	class := func(name, grows string) string {
-		return doc("storage.k8s.io/v1", "StorageClass", "", name, nil, "provisioner", "p", "allowVolumeExpansion", grows)
+		return doc("storage.k8s.io/v1", "StorageClass", "", name, nil, "provisioner", "p", "allowVolumeExpansion",
+			grows)
 	}
-	w := (&world{plugin: "PersistentVolumeClaimResize", objects: []string{class("grows", "true"), class("fixed", "false"),
+	w := (&world{plugin: "PersistentVolumeClaimResize", objects: []string{class("grows", "true"), class("fixed",
+		"false"),
 		class("silent", "")}}).build(t)
 	count := tally{}
 	classes := []string{"", "grows", "fixed", "silent", "missing"}
@@ -229,14 +241,17 @@ func TestPersistentVolumeClaimResize(t *testing.T) {
 			for _, size := range []string{"", "1Gi", "1024Mi", "2Gi", "1"} {
 				for _, phase := range []string{"Bound", "Pending"} {
 					old := doc("v1", "PersistentVolumeClaim", "ns", "c", nil, "spec",
-						fields("storageClassName", before, "resources", "{requests: {storage: 1Gi}}"), "status", fields("phase", phase))
-					text := claim(nil, "storageClassName", after, "resources", fields("requests", fields("storage", size)))
+						fields("storageClassName", before, "resources", "{requests: {storage: 1Gi}}"), "status",
+							fields("phase", phase))
+					text := claim(nil, "storageClassName", after, "resources", fields("requests", fields("storage",
+						size)))
 					w.compare(t, ofClaim(admission.Update, text, old), &count)
 				}
 			}
 		}
 	}
-	text, old := claim(nil, "resources", "{requests: {storage: 2Gi}}"), claim(nil, "resources", "{requests: {storage: 1Gi}}")
+	text, old := claim(nil, "resources", "{requests: {storage: 2Gi}}"), claim(nil, "resources",
+		"{requests: {storage: 1Gi}}")
 	a := ofClaim(admission.Update, text, old)
 	a.subresource = "status"
 	w.compare(t, a, &count)

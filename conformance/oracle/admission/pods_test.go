@@ -49,7 +49,8 @@ func TestLimitPodHardAntiAffinityTopology(t *testing.T) {
 	w := (&world{plugin: "LimitPodHardAntiAffinityTopology"}).build(t)
 	count := tally{}
 	for _, key := range []string{"kubernetes.io/hostname", "zone", ""} {
-		for _, at := range []string{"requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"} {
+		for _, at := range []string{"requiredDuringSchedulingIgnoredDuringExecution",
+			"preferredDuringSchedulingIgnoredDuringExecution"} {
 			term := fmt.Sprintf(`{labelSelector: {}, topologyKey: %q}`, key)
 			if at[0] == 'p' {
 				term = fmt.Sprintf(`{weight: 1, podAffinityTerm: %s}`, term)
@@ -70,7 +71,8 @@ func TestLimitPodHardAntiAffinityTopology(t *testing.T) {
 func TestExtendedResourceToleration(t *testing.T) {
 	w := (&world{plugin: "ExtendedResourceToleration"}).build(t)
 	r, count := seeded(2), tally{}
-	names := []string{"cpu", "example.com/gpu", "example.com/nic", "kubernetes.io/x", "requests.example.com/y", "hugepages-2Mi"}
+	names := []string{"cpu", "example.com/gpu", "example.com/nic", "kubernetes.io/x", "requests.example.com/y",
+		"hugepages-2Mi"}
 	container := func() string {
 		var requests []string
 		for _, name := range r.some(names...) {
@@ -124,7 +126,8 @@ func TestPriority(t *testing.T) {
 				for _, policy := range []string{"", "Never", "PreemptLowerPriority"} {
 					text := pod(nil, "priorityClassName", name, "priority", priority, "preemptionPolicy", policy)
 					w.compare(t, ofPod(admission.Create, text, ""), &count)
-					w.compare(t, ofPod(admission.Update, text, pod(nil, "priority", "3", "preemptionPolicy", "Never")), &count)
+					w.compare(t, ofPod(admission.Update, text, pod(nil, "priority", "3", "preemptionPolicy",
+						"Never")), &count)
 					w.compare(t, ofPod(admission.Update, text, pod(nil)), &count)
 				}
 			}
@@ -164,10 +167,12 @@ func TestRuntimeClass(t *testing.T) {
 	r, count := seeded(3), tally{}
 	for range 2 {
 		for range 500 {
-			text := pod(nil, "runtimeClassName", r.one("", "plain", "heavy", "light", "pinned", "pinned", "free", "none"),
+			text := pod(nil, "runtimeClassName", r.one("", "plain", "heavy", "light", "pinned", "pinned", "free",
+				"none"),
 				"overhead", r.one("", "", "{cpu: 250m, memory: 10Mi}", `{cpu: "0.25", memory: "10485760"}`, "{cpu: 1}",
 					"{cpu: 250m, example.com/x: 1}"),
-				"nodeSelector", r.one("", "{disk: ssd}", "{disk: hdd}", "{other: x}"), "tolerations", r.list(3, r.toleration))
+				"nodeSelector", r.one("", "{disk: ssd}", "{disk: hdd}", "{other: x}"), "tolerations", r.list(3,
+					r.toleration))
 			w.compare(t, ofPod(admission.Create, text, ""), &count)
 		}
 		w.compare(t, ofPod(admission.Update, pod(nil, "runtimeClassName", "heavy"), pod(nil)), &count)

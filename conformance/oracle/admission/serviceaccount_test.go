@@ -23,9 +23,11 @@ func TestServiceAccount(t *testing.T) {
 		return fields("name", "c", "image", "i",
 			"volumeMounts", r.one("", "", "[{name: v, mountPath: /var/run/secrets/kubernetes.io/serviceaccount}]",
 				"[{name: v, mountPath: /x}]"),
-			"env", r.one("", "", "", "[{name: E, value: x}]", "[{name: E, valueFrom: {secretKeyRef: {name: s1, key: k}}}]",
+			"env", r.one("", "", "", "[{name: E, value: x}]",
+				"[{name: E, valueFrom: {secretKeyRef: {name: s1, key: k}}}]",
 				"[{name: E, valueFrom: {secretKeyRef: {name: s2, key: k}}}]"),
-			"envFrom", r.one("", "", "", "[{configMapRef: {name: s2}}]", "[{secretRef: {name: s1}}]", "[{secretRef: {name: s2}}]"))
+			"envFrom", r.one("", "", "", "[{configMapRef: {name: s2}}]",
+				"[{secretRef: {name: s1}}]", "[{secretRef: {name: s2}}]"))
 	}
 	random := func() string {
 		return pod([]string{"annotations", r.one("", "", "", "", "", "{kubernetes.io/config.mirror: x}")},
@@ -34,7 +36,8 @@ func TestServiceAccount(t *testing.T) {
 			"serviceAccountName", r.one("", "", "quiet", "odd", "strict", "strict", "strict", "none"),
 			"automountServiceAccountToken", r.one("", "", "true", "false"),
 			"imagePullSecrets", r.one("", "", "[{name: pull}]", "[{name: other}]"),
-			"volumes", r.one("", "", "[{name: kube-api-access-mine, emptyDir: {}}]", "[{name: v, secret: {secretName: s1}}]",
+			"volumes", r.one("", "", "[{name: kube-api-access-mine, emptyDir: {}}]",
+				"[{name: v, secret: {secretName: s1}}]",
 				"[{name: v, secret: {secretName: s2}}]",
 				"[{name: v, projected: {sources: [{serviceAccountToken: {path: x}}]}}]",
 				"[{name: v, projected: {sources: [{configMap: {name: x}}]}}]"))

@@ -1,0 +1,119 @@
+package admission
+
+import (
+	"testing"
+
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+func (r random) securityLabels() string {
+	const prefix = "pod-security.kubernetes.io/"
+	var pairs []string
+	for _, mode := range []string{"enforce", "audit", "warn"} {
+		pairs = append(pairs, prefix+mode, r.one("", "", "privileged", "baseline", "restricted", "restricted", "wrong"),
+			prefix+mode+"-version", r.one("", "", "", "latest", "v1.20", "v1.99", "x"))
+	}
+	return fields(pairs...)
+}
+
+// spec is one that meets the standards or violates some of them.
+func (r random) podSpec() string {
+	context := fields("privileged", r.one("", "", "", "true"), "allowPrivilegeEscalation", r.one("", "false", "false"),
+		"runAsNonRoot", r.one("", "true", "true"), "capabilities", r.one("", "{drop: [ALL]}", "{drop: [ALL]}",
+			"{add: [SYS_TIME]}"),
+		"seccompProfile", r.one("", "{type: RuntimeDefault}", "{type: RuntimeDefault}"))
+	container := func(name string) string {
+		return fields("name", name, "image", r.one("a", "b"), "securityContext", r.one("", context, context),
+			"ports", r.one("", "", "", "[{containerPort: 80, hostPort: 80}]"))
+	}
+	return fields("containers", "["+container("c")+"]", "initContainers", r.one("", "", "["+container("i")+"]"),
+		"hostNetwork", r.one("", "", "", "", "true"), "runtimeClassName", r.one("", "", "", "", "sandbox"),
+		"volumes", r.one("", "", "", "[{name: v, hostPath: {path: /}}]", "[{name: v, emptyDir: {}}]"))
+}
+
+// SPEC: AUTH-3
+func TestPodSecurity(t *testing.T) {
+	r, count := seeded(6), tally{}
+	for _, configuration := range []string{"", `
+apiVersion: pod-security.admission.config.k8s.io/v1
+kind: PodSecurityConfiguration
+defaults: {enforce: baseline, enforce-version: v1.25, warn: restricted, audit: restricted}
+exemptions: {usernames: [root], namespaces: [exempt], runtimeClasses: [sandbox]}
+`} {
+		for range 40 {
+			w := (&world{plugin: "PodSecurity", configuration: configuration, objects: []string{
+				namespaceDoc("ns", "", r.securityLabels()), namespaceDoc("exempt", "", r.securityLabels()),
+			}}).build(t)
+			for range 12 {
+				w.comparePodSecurity(t, r, &count)
+			}
+		}
+	}
+	count.atLeast(t, 0, 500, 100)
+}
+
+// comparePodSecurity compares a few random requests.
+func (w *world) comparePodSecurity(t *testing.T, r random, count *tally) {
+	t.Helper()
+	by := user.DefaultInfo{Name: r.one("jane", "jane", "jane", "root", "")}
+	namespace := r.one("ns", "ns", "ns", "exempt", "missing")
+	text := func() string { return doc("v1", "Pod", namespace, "p", nil, "spec", r.podSpec()) }
+	a := attempt{operation: admission.Create, version: "v1", resource: "pods", namespace: namespace, name: "p",
+		object: text(), user: by}
+	w.compare(t, a, count)
+	a.operation, a.old, a.subresource = admission.Update, text(), r.one("", "", "status", "resize",
+		"ephemeralcontainers")
+	w.compare(t, a, count)
+	template := func() string { return fields("template", fields("spec", r.podSpec())) }
+	workload := attempt{operation: admission.Create, group: "apps", version: "v1", resource: "deployments",
+		namespace: namespace, name: "d", user: by,
+		object: doc("apps/v1", "Deployment", namespace, "d", nil, "spec", template())}
+	w.compare(t, workload, count)
+	workload.subresource = "status"
+	w.compare(t, workload, count)
+	workload = attempt{operation: admission.Create, group: "batch", version: "v1", resource: "cronjobs",
+		namespace: namespace, name: "j", user: by,
+		object: doc("batch/v1", "CronJob", namespace, "j", nil, "spec", fields("jobTemplate", fields("spec",
+			template())))}
+	w.compare(t, workload, count)
+	workload = attempt{operation: admission.Create, version: "v1", resource: "replicationcontrollers",
+		namespace: namespace, name: "r", user: by, object: doc("v1", "ReplicationController", namespace, "r", nil,
+			"spec",
+			r.one("{}", template()))}
+	w.compare(t, workload, count)
+	name := r.one("ns", "exempt")
+	ns := attempt{operation: admission.Create, version: "v1", resource: "namespaces", namespace: name, name: name,
+		object: namespaceDoc(name, "", r.securityLabels()), user: by}
+	w.compare(t, ns, count)
+	ns.operation, ns.old = admission.Update, namespaceDoc(name, "", r.securityLabels())
+	w.compare(t, ns, count)
+	ns.subresource = "status"
+	w.compare(t, ns, count)
+	w.compare(t, attempt{operation: admission.Create, version: "v1", resource: "configmaps", namespace: namespace,
+		name: "c", object: doc("v1", "ConfigMap", namespace, "c", nil), user: by}, count)
+}
+
+// The Pods of a namespace are looked at when its level rises.
+//
+// SPEC: AUTH-3
+func TestPodSecurityOfExistingPods(t *testing.T) {
+	r, count := seeded(7), tally{}
+	owner := func(uid string) string {
+		return "[{apiVersion: apps/v1, kind: ReplicaSet, name: r, uid: " + uid + ", controller: true}]"
+	}
+	for range 20 {
+		objects := []string{namespaceDoc("ns", "", "")}
+		for i := range 12 {
+			objects = append(objects, doc("v1", "Pod", r.one("ns", "ns", "other"), string(rune('a'+i))+"1",
+				[]string{"ownerReferences", r.one("", owner("u1"), owner("u2"))}, "spec", r.podSpec()))
+		}
+		w := (&world{plugin: "PodSecurity", objects: objects}).build(t)
+		for _, level := range []string{"baseline", "restricted", "privileged"} {
+			w.compare(t, attempt{operation: admission.Update, version: "v1", resource: "namespaces", namespace: "ns",
+				name: "ns", object: namespaceDoc("ns", "", "{pod-security.kubernetes.io/enforce: "+level+"}"),
+				old: namespaceDoc("ns", "", "")}, &count)
+		}
+	}
+	count.atLeast(t, 0, 60, 0)
+}
