@@ -369,8 +369,7 @@ func admissionFlags(c *settings) []row {
 		{"default-unreachable-toleration-seconds", integer64(&c.UnreachableTolerationSeconds), works,
 			tolerations + "not reachable", ""},
 		{"disable-admission-plugins", list(&c.DisableAdmission), works,
-			"admission plugins that are off; Plinth has NamespaceLifecycle, CertificateApproval, CertificateSigning and " +
-				"CertificateSubjectRestriction", ""},
+			"admission plugins that are off", ""},
 		{"enable-admission-plugins", list(&c.EnableAdmission), works,
 			"admission plugins that are on; one that Plinth does not have yet is an error", ""},
 	}

@@ -425,7 +425,7 @@ func TestRefusedSettings(t *testing.T) {
 		"open /nowhere: no such file":               func(c *Config) { c.AuthorizationConfig = "/nowhere" },
 		`authorization-mode "rbac" is not a valid`:  func(c *Config) { c.AuthorizationModes = []string{"rbac"} },
 
-		"--enable-admission-plugins asks for PodSecurity": func(c *Config) {
+		"--enable-admission-plugins asks for EventRateLimit": func(c *Config) {
 			c.EnableAdmission = []string{"NamespaceLifecycle", "PodSecurity"}
 		},
 

@@ -123,7 +123,7 @@ func (w *world) build(t testing.TB) *world {
 	}
 	made, err := register.InitPlugin(w.plugin, configuration, initializer.New(client, nil, factory,
 		authorizer.AuthorizerFunc(w.authorizeReference), gates, compatibility.DefaultBuildEffectiveVersion(), stop,
-			w.mapper))
+		w.mapper))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +285,7 @@ func (w *world) runReference(t testing.TB, a attempt) outcome {
 	}
 	attributes := admission.NewAttributesRecord(obj, old, gvk, a.namespace, a.name,
 		schema.GroupVersionResource{Group: a.group, Version: a.version, Resource: a.resource}, a.subresource,
-			a.operation,
+		a.operation,
 		a.options, a.dry, &a.user)
 	recorded := &warner{}
 	ctx := warning.WithWarningRecorder(audit.WithAuditContext(t.Context()), recorded)

@@ -70,9 +70,9 @@ func TestLimitRanger(t *testing.T) {
 	for range 5 {
 		w := (&world{plugin: "LimitRanger", objects: []string{doc("v1", "LimitRange", "ns", "l", nil, "spec",
 			fields("limits",
-			"["+fields("type", "Container", "default", quantities(), "defaultRequest", quantities())+", "+
-				fields("type", "Container", "default", quantities(), "defaultRequest", quantities())+", "+
-				fields("type", "Pod", "max", "{memory: 1Ti}")+"]"))}}).build(t)
+				"["+fields("type", "Container", "default", quantities(), "defaultRequest", quantities())+", "+
+					fields("type", "Container", "default", quantities(), "defaultRequest", quantities())+", "+
+					fields("type", "Pod", "max", "{memory: 1Ti}")+"]"))}}).build(t)
 		for range 40 {
 			w.compare(t, ofPod(admission.Create, random([]string{"annotations", r.one("", "{a: b}")}), ""), &count)
 		}
@@ -89,7 +89,7 @@ func TestLimitRanger(t *testing.T) {
 	sized := func(cpu string) string {
 		return pod(nil, "containers",
 			fmt.Sprintf("[{name: c, image: i, resources: {requests: {cpu: %s}, limits: {cpu: %s}}}]",
-			cpu, cpu))
+				cpu, cpu))
 	}
 	for _, cpu := range []string{"500m", "1", "1500m", "3"} {
 		a := ofPod(admission.Update, sized(cpu), sized("1200m"))

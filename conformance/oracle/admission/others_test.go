@@ -128,7 +128,7 @@ func TestDefaultIngressClass(t *testing.T) {
 	class := func(name, is, created string) string {
 		return doc("networking.k8s.io/v1", "IngressClass", "", name, []string{"annotations",
 			fields("ingressclass.kubernetes.io/is-default-class", is), "creationTimestamp", created}, "spec",
-				"{controller: a.b/c}")
+			"{controller: a.b/c}")
 	}
 	count := tally{}
 	for _, objects := range [][]string{
@@ -145,7 +145,7 @@ func TestDefaultIngressClass(t *testing.T) {
 				text := doc("networking.k8s.io/v1", "Ingress", "ns", "i", []string{"annotations", annotations}, "spec",
 					fields("ingressClassName", named))
 				a := attempt{operation: admission.Create, group: "networking.k8s.io", version: "v1",
-					resource: "ingresses",
+					resource:  "ingresses",
 					namespace: "ns", name: "i", object: text}
 				w.compare(t, a, &count)
 				a.subresource = "status"
@@ -242,7 +242,7 @@ func TestPersistentVolumeClaimResize(t *testing.T) {
 				for _, phase := range []string{"Bound", "Pending"} {
 					old := doc("v1", "PersistentVolumeClaim", "ns", "c", nil, "spec",
 						fields("storageClassName", before, "resources", "{requests: {storage: 1Gi}}"), "status",
-							fields("phase", phase))
+						fields("phase", phase))
 					text := claim(nil, "storageClassName", after, "resources", fields("requests", fields("storage",
 						size)))
 					w.compare(t, ofClaim(admission.Update, text, old), &count)

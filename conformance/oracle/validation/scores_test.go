@@ -24,15 +24,13 @@ const scoresFile = "testdata/scores.txt"
 // incomplete lists, with the reason, the kinds and verbs for which upstream refuses more than we do. For all others we
 // refuse whatever upstream refuses.
 var incomplete = map[string]string{
-	"admissionregistration.k8s.io v1 MutatingAdmissionPolicy create":        notCompiled,
-	"admissionregistration.k8s.io v1 MutatingAdmissionPolicy update":        notCompiled,
-	"admissionregistration.k8s.io v1 ValidatingAdmissionPolicy create":      notCompiled,
-	"admissionregistration.k8s.io v1 ValidatingAdmissionPolicy update":      notCompiled,
-	"admissionregistration.k8s.io v1 ValidatingWebhookConfiguration create": notCompiled,
-	"admissionregistration.k8s.io v1 ValidatingWebhookConfiguration update": notCompiled,
+	"admissionregistration.k8s.io v1 MutatingAdmissionPolicy create":   notCompiled,
+	"admissionregistration.k8s.io v1 MutatingAdmissionPolicy update":   notCompiled,
+	"admissionregistration.k8s.io v1 ValidatingAdmissionPolicy create": notCompiled,
+	"admissionregistration.k8s.io v1 ValidatingAdmissionPolicy update": notCompiled,
 }
 
-const notCompiled = "the CEL expressions of admission are not compiled: policies and match conditions do nothing yet"
+const notCompiled = "the CEL expressions of admission are not compiled in policies, which do nothing yet"
 
 // scores are those of all kinds: for each line of the file, the text before the colon and the text after it.
 type scores struct {

@@ -7,6 +7,7 @@ import (
 
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
+	"plinth/internal/cel"
 	"plinth/internal/fielderrors"
 	"plinth/internal/objectmeta"
 	"plinth/internal/webhook"
@@ -54,10 +55,12 @@ const (
 // stance has the errors that webhooks may keep because stored ones have them.
 type stance struct {
 	anySideEffects, anyVersions, sameNames, anyLabelValues, conditionsKept bool
+	// expressions are those of stored match conditions, which may use what only this release has.
+	expressions map[string]bool
 }
 
 func stanceOf(hooks, was []object.Value) stance {
-	var s stance
+	s := stance{expressions: map[string]bool{}}
 	var names seen
 	for _, hook := range was {
 		s.anySideEffects = s.anySideEffects || !slices.Contains(noSideEffects, text(hook, "sideEffects"))
@@ -68,6 +71,9 @@ func stanceOf(hooks, was []object.Value) stance {
 			var f errorList
 			f.labelSelector(hook.At(key), nil, false)
 			s.anyLabelValues = s.anyLabelValues || len(f.List) > 0
+		}
+		for _, c := range hook.At("matchConditions").Items() {
+			s.expressions[text(c, "expression")] = true
 		}
 	}
 	s.conditionsKept = slices.EqualFunc(hooks, was,
@@ -135,6 +141,7 @@ func (f *errorList) webhook(hook object.Value, s stance, p *fielderrors.Place) {
 	webhook.CheckClient(&f.Errors, hook.At("clientConfig"), p.To("clientConfig"))
 	if !s.conditionsKept {
 		f.matchConditions(hook.At("matchConditions"), p.To("matchConditions"))
+		f.matchExpressions(hook.At("matchConditions"), s.expressions, p.To("matchConditions"))
 	}
 }
 
@@ -249,6 +256,19 @@ func (f *errorList) matchConditions(conditions object.Value, p *fielderrors.Plac
 		f.qualified(p.To("name"), name)
 		if names.add(name) {
 			f.Duplicate(p.To("name"), name)
+		}
+	}
+}
+
+// matchExpressions demands that match conditions compile; stored are those of the old object.
+func (f *errorList) matchExpressions(conditions object.Value, stored map[string]bool, p *fielderrors.Place) {
+	for i, c := range conditions.Items() {
+		source := strings.TrimSpace(text(c, "expression"))
+		if source == "" {
+			continue
+		}
+		if _, err := cel.CompileMatchCondition(source, stored[source]); err != nil {
+			f.Invalid(p.Item(i).To("expression"), source, err.Error())
 		}
 	}
 }
