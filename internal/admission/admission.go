@@ -135,7 +135,8 @@ func Known(name string) (known, here bool) {
 // configurations that enable one by name (Known). The error is one of the configuration of a plugin.
 func New(c Config) (engine.Admission, error) {
 	c.objects = &objects{store: c.Store, registry: c.Registry}
-	var all chain
+	metrics := c.Metrics.complete()
+	all := chain{admitted: metrics.Step(true), validated: metrics.Step(false)}
 	var errs []error
 	for i := range plugins {
 		p := &plugins[i]
@@ -146,9 +147,8 @@ func New(c Config) (engine.Admission, error) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("admission plugin %s: %w", p.name, err))
 		}
-		all.plugins = append(all.plugins, pluginSteps{p.name, s})
+		all.plugins = append(all.plugins, pluginSteps{s, metrics.Plugin(p.name, true), metrics.Plugin(p.name, false)})
 	}
-	all.metrics = c.Metrics.complete()
 	return all.admission(), errors.Join(errs...)
 }
 

@@ -11,31 +11,36 @@ import (
 // chain is the plugins that are on, in their order.
 type chain struct {
 	plugins []pluginSteps
-	metrics Metrics
+	// admitted and validated are told of the two steps as a whole.
+	admitted, validated Observe
 }
 
-// pluginSteps is a plugin with its name, for metrics.
+// pluginSteps is a plugin with what is told of its two steps.
 type pluginSteps struct {
-	name string
 	steps
+	admitted, validated Observe
 }
+
+// Observe is told how long admission took, and whether it refused the request.
+type Observe func(operation engine.Operation, rejected bool, took time.Duration)
 
 // Metrics are told how long admission takes. Nil functions are not called.
 type Metrics struct {
-	// Step is told of each mutating or validating admission as a whole, Plugin of that of one plugin.
-	Step   func(mutating bool, operation engine.Operation, rejected bool, took time.Duration)
-	Plugin func(name string, mutating bool, operation engine.Operation, rejected bool, took time.Duration)
+	// Step returns what is told of mutating or validating admission as a whole, Plugin what is told of that of one plugin.
+	Step   func(mutating bool) Observe
+	Plugin func(name string, mutating bool) Observe
 	// Webhooks are told of each call of a webhook.
 	Webhooks webhooks.Metrics
 }
 
 // complete replaces nil functions by ones that do nothing.
 func (m Metrics) complete() Metrics {
+	nothing := func(engine.Operation, bool, time.Duration) {}
 	if m.Step == nil {
-		m.Step = func(bool, engine.Operation, bool, time.Duration) {}
+		m.Step = func(bool) Observe { return nothing }
 	}
 	if m.Plugin == nil {
-		m.Plugin = func(string, bool, engine.Operation, bool, time.Duration) {}
+		m.Plugin = func(string, bool) Observe { return nothing }
 	}
 	return m
 }
@@ -61,7 +66,7 @@ func (c *chain) admit(ctx context.Context, a *engine.Attributes) (err error) {
 		passes.Second = true
 		err = c.pass(ctx, a, &passes)
 	}
-	c.metrics.Step(true, a.Operation, err != nil, time.Since(began))
+	c.admitted(a.Operation, err != nil, time.Since(began))
 	return err
 }
 
@@ -79,7 +84,7 @@ func (c *chain) pass(ctx context.Context, a *engine.Attributes, passes *webhooks
 		default:
 			continue
 		}
-		c.metrics.Plugin(p.name, true, a.Operation, err != nil, time.Since(began))
+		p.admitted(a.Operation, err != nil, time.Since(began))
 		if err != nil {
 			return err
 		}
@@ -97,11 +102,11 @@ func (c *chain) validate(ctx context.Context, a *engine.Attributes) (err error) 
 		}
 		began := time.Now()
 		err = p.validate(ctx, a)
-		c.metrics.Plugin(p.name, false, a.Operation, err != nil, time.Since(began))
+		p.validated(a.Operation, err != nil, time.Since(began))
 		if err != nil {
 			break
 		}
 	}
-	c.metrics.Step(false, a.Operation, err != nil, time.Since(began))
+	c.validated(a.Operation, err != nil, time.Since(began))
 	return err
 }

@@ -29,6 +29,8 @@ const (
 	OperationCreate
 	OperationDelete
 	OperationConnect
+
+	Operations = int(iota) // how many there are
 )
 
 var operationNames = [...]string{"UPDATE", "CREATE", "DELETE", "CONNECT"}

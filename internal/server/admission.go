@@ -11,6 +11,7 @@ import (
 // is used only when a request is admitted.
 func (s *Server) admission() (engine.Admission, error) {
 	c := &s.config
+	s.admissionMetrics = newAdmissionMetrics()
 	var configurations map[string][]byte
 	if c.AdmissionConfig != "" {
 		var err error
@@ -26,5 +27,6 @@ func (s *Server) admission() (engine.Admission, error) {
 		NotReadyTolerationSeconds:    c.NotReadyTolerationSeconds,
 		UnreachableTolerationSeconds: c.UnreachableTolerationSeconds,
 		Endpoint:                     s.webhooks().Endpoint,
+		Metrics:                      s.admissionMetrics.hooks(),
 	})
 }

@@ -426,7 +426,7 @@ func TestRefusedSettings(t *testing.T) {
 		`authorization-mode "rbac" is not a valid`:  func(c *Config) { c.AuthorizationModes = []string{"rbac"} },
 
 		"--enable-admission-plugins asks for EventRateLimit": func(c *Config) {
-			c.EnableAdmission = []string{"NamespaceLifecycle", "PodSecurity"}
+			c.EnableAdmission = []string{"NamespaceLifecycle", "EventRateLimit"}
 		},
 
 		`there is no admission plugin "Nope"`: func(c *Config) { c.DisableAdmission = []string{"Nope"} },

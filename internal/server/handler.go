@@ -44,6 +44,7 @@ func (s *Server) handler() (http.Handler, error) {
 		m.registry.MustRegister(s.issuerMetrics.all()...)
 	}
 	m.registry.MustRegister(s.authzMetrics.all()...)
+	m.registry.MustRegister(s.admissionMetrics.all()...)
 	m.registry.MustRegister(tokenMetrics(&s.verifier.Counters)...)
 	origins, err := c.origins()
 	if err != nil {

@@ -53,6 +53,8 @@ type Server struct {
 	auth         *auth.Authenticator
 	policy       *authz.Authority
 	authzMetrics *authorizationMetrics
+	// admissionMetrics count what admission does.
+	admissionMetrics *admissionMetrics
 	// certificateMetrics count the certificates that are issued for CertificateSigningRequests.
 	certificateMetrics *certificateMetrics
 	audit              *audit.Auditor // nil if auditing is off

@@ -209,6 +209,10 @@ func (s *Server) startPlinth() error {
 		// The reference runs without kube-controller-manager: its new namespaces are empty.
 		args = append(args, "--controllers=*,-serviceaccount-controller,-root-ca-certificate-publisher-controller")
 	}
+	if !slices.ContainsFunc(s.options.Flags, func(f string) bool { return strings.Contains(f, "admission") }) {
+		// So is the reference started: there are no ServiceAccounts for its Pods.
+		args = append(args, "--disable-admission-plugins=ServiceAccount")
+	}
 	cmd := exec.Command(program, append(args, s.options.Flags...)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -1,0 +1,120 @@
+package server
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plinth/internal/admission"
+	"plinth/internal/admission/webhooks"
+	"plinth/internal/engine"
+)
+
+// admissionMetrics count what admission does. Names and labels are the reference's.
+type admissionMetrics struct {
+	step, plugin, webhook, conditions                               *prometheus.HistogramVec
+	rejections, failOpen, requests, conditionErrors, conditionSkips *prometheus.CounterVec
+}
+
+func newAdmissionMetrics() *admissionMetrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "apiserver", Subsystem: "admission", Name: name,
+			Help: help}, labels)
+	}
+	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "apiserver", Subsystem: "admission",
+			Name: name, Help: help, Buckets: buckets}, labels)
+	}
+	short := []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5}
+	return &admissionMetrics{
+		step: histogram("step_admission_duration_seconds", "Time of mutating and validating admission.", short,
+			"type", "operation", "rejected"),
+		plugin: histogram("controller_admission_duration_seconds", "Time of each admission plugin.", short,
+			"name", "type", "operation", "rejected"),
+		webhook: histogram("webhook_admission_duration_seconds", "Time of calls of webhooks.",
+			append(short[:len(short):len(short)], 10, 25), "name", "type", "operation", "rejected"),
+		conditions: histogram("match_condition_evaluation_seconds", "Time of match conditions.",
+			[]float64{0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25}, "name", "kind", "type", "operation"),
+		rejections: counter("webhook_rejection_count", "Requests that were refused because of a webhook.",
+			"name", "type", "operation", "error_type", "rejection_code"),
+		failOpen: counter("webhook_fail_open_count", "Calls of webhooks whose failure was ignored.", "name", "type"),
+		requests: counter("webhook_request_total", "Calls of webhooks.", "name", "type", "operation", "code", "rejected"),
+		conditionErrors: counter("match_condition_evaluation_errors_total", "Match conditions that failed.",
+			"name", "kind", "type", "operation"),
+		conditionSkips: counter("match_condition_exclusions_total", "Requests that match conditions kept from a webhook.",
+			"name", "kind", "type", "operation"),
+	}
+}
+
+func (m *admissionMetrics) all() []prometheus.Collector {
+	return []prometheus.Collector{m.step, m.plugin, m.webhook, m.conditions, m.rejections, m.failOpen, m.requests,
+		m.conditionErrors, m.conditionSkips}
+}
+
+// typeOf is the label type of most metrics; those of webhooks call validating admission otherwise.
+func typeOf(mutating bool) string {
+	if mutating {
+		return "admit"
+	}
+	return "validate"
+}
+
+func webhookType(mutating bool) string {
+	if mutating {
+		return "admit"
+	}
+	return "validating"
+}
+
+// codeText is a code as a label: none is above 600, so that a webhook cannot make any number of series.
+func codeText(code int) string { return strconv.Itoa(min(code, 600)) }
+
+func (m *admissionMetrics) hooks() admission.Metrics {
+	return admission.Metrics{
+		Step:   func(mutating bool) admission.Observe { return observer(m.step, typeOf(mutating)) },
+		Plugin: func(name string, mutating bool) admission.Observe { return observer(m.plugin, name, typeOf(mutating)) },
+		Webhooks: webhooks.Metrics{
+			Called: func(name string, mutating bool, operation engine.Operation, rejected bool, code int, took time.Duration) {
+				kind, refused := webhookType(mutating), strconv.FormatBool(rejected)
+				m.webhook.WithLabelValues(name, kind, operation.String(), refused).Observe(took.Seconds())
+				m.requests.WithLabelValues(name, kind, operation.String(), codeText(code), refused).Inc()
+			},
+			Rejected: func(name string, mutating bool, operation engine.Operation, kind string, code int) {
+				m.rejections.WithLabelValues(name, webhookType(mutating), operation.String(), kind, codeText(code)).Inc()
+			},
+			FailedOpen: func(name string, mutating bool) { m.failOpen.WithLabelValues(name, webhookType(mutating)).Inc() },
+			ConditionsRun: func(name string, mutating bool, operation engine.Operation, failed int, took time.Duration) {
+				m.conditions.WithLabelValues(name, "webhook", typeOf(mutating), operation.String()).Observe(took.Seconds())
+				if failed > 0 {
+					m.conditionErrors.WithLabelValues(name, "webhook", typeOf(mutating), operation.String()).Add(float64(failed))
+				}
+			},
+			ConditionsExcluded: func(name string, mutating bool, operation engine.Operation) {
+				m.conditionSkips.WithLabelValues(name, "webhook", typeOf(mutating), operation.String()).Inc()
+			},
+		},
+	}
+}
+
+// observer observes with these labels, and those of the operation and of whether it was refused. A series is made when
+// it is first needed, and looked up once: every write passes dozens of them.
+func observer(of *prometheus.HistogramVec, labels ...string) admission.Observe {
+	var series [engine.Operations][2]struct {
+		once sync.Once
+		to   prometheus.Observer
+	}
+	return func(operation engine.Operation, rejected bool, took time.Duration) {
+		i := 0
+		if rejected {
+			i = 1
+		}
+		s := &series[operation][i]
+		s.once.Do(func() {
+			s.to = of.WithLabelValues(append(labels[:len(labels):len(labels)], operation.String(),
+				strconv.FormatBool(rejected))...)
+		})
+		s.to.Observe(took.Seconds())
+	}
+}
