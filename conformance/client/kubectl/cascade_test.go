@@ -30,8 +30,8 @@ var cascades = []struct{ command, prints string }{
 	{`kubectl create configmap a -o name; owned b configmap/a; kubectl patch configmap b -o name -p '{"metadata":{"finalizers":["example.com/held"]}}'`, "configmap/a\nconfigmap/b\nconfigmap/b\nconfigmap/b"},
 	{`kubectl delete configmap a --cascade=foreground --wait=false; kubectl wait configmap/b --for=jsonpath='{.metadata.deletionTimestamp}' -o name; kubectl get configmap a -o jsonpath='{.metadata.finalizers}'`,
 		`configmap "a" deleted from cascade namespace` + "\nconfigmap/b\n" + `["foregroundDeletion"]`},
-	{`kubectl patch configmap b -o name --type=merge -p '{"metadata":{"finalizers":null}}'; kubectl wait --for=delete configmap/a configmap/b && echo gone`, "configmap/b\ngone"},
-	{`kubectl create deployment web --image=i --replicas=0 -o name; owned b deployment/web; kubectl delete deployment web; kubectl wait --for=delete configmap/b && echo gone`,
+	{`kubectl patch configmap b -o name --type=merge -p '{"metadata":{"finalizers":null}}'; kubectl wait --for=delete configmap/a configmap/b >/dev/null && echo gone`, "configmap/b\ngone"},
+	{`kubectl create deployment web --image=i --replicas=0 -o name; owned b deployment/web; kubectl delete deployment web; kubectl wait --for=delete configmap/b >/dev/null && echo gone`,
 		"deployment.apps/web\nconfigmap/b\nconfigmap/b\n" + `deployment.apps "web" deleted from cascade namespace` +
 			"\ngone"},
 	{`kubectl create configmap x1 -o name; kubectl create configmap x2 -o name; owned y1 configmap/x1; kubectl delete configmap x1 x2 --cascade=orphan; kubectl get configmap y1 -o jsonpath='{.metadata.ownerReferences}'; kubectl delete configmap y1`,
