@@ -26,7 +26,8 @@ type Observe func(operation engine.Operation, rejected bool, took time.Duration)
 
 // Metrics are told how long admission takes. Nil functions are not called.
 type Metrics struct {
-	// Step returns what is told of mutating or validating admission as a whole, Plugin what is told of that of one plugin.
+	// Step returns what is told of mutating or validating admission as a whole, Plugin what is told of that of one
+	// plugin.
 	Step   func(mutating bool) Observe
 	Plugin func(name string, mutating bool) Observe
 	// Webhooks are told of each call of a webhook.

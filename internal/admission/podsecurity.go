@@ -136,14 +136,7 @@ func (p *podSecurity) levels(ns object.Value) (api.Policy, field.ErrorList) {
 	return api.PolicyToEvaluate(labelsOf(ns), p.defaults)
 }
 
-func labelsOf(obj object.Value) map[string]string {
-	members := obj.At("metadata", "labels").Members()
-	labels := make(map[string]string, len(members))
-	for _, m := range members {
-		labels[m.Key] = m.Value.Str()
-	}
-	return labels
-}
+func labelsOf(obj object.Value) map[string]string { return stringsOf(obj.At("metadata", "labels")) }
 
 // changesImages says whether an update of a Pod adds or removes containers or changes an image; nothing else that the
 // standards are about can change.

@@ -208,8 +208,8 @@ func bare(obj runtime.Object) runtime.Object {
 // that speaks JSON reads.
 func TestProtobufInformers(t *testing.T) {
 	// The owners of the objects do not exist, so the garbage collector must not run; one Service needs addresses of both
-	// families.
-	server := harness.RunTarget(t, "--controllers=-garbage-collector-controller",
+	// families. Among the objects are webhooks that nobody serves, limits and a quota, so admission must not apply them.
+	server := harness.RunTarget(t, "--controllers=-garbage-collector-controller", "--admission-control=NamespaceLifecycle",
 		"--service-cluster-ip-range=10.0.0.0/16,fd00::/112")
 	config, heard := protobufConfig(t, server)
 	plain := jsonConfig(t, server)

@@ -1,0 +1,151 @@
+package admission
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"plinth/conformance/internal/scheme"
+)
+
+// SPEC: AUTH-3
+func TestPodNodeSelector(t *testing.T) {
+	r, count := seeded(8), tally{}
+	selectors := []string{"", "a=b", "a=c", "zone=x", "zone=x,a=b", "zone", "a=b,,"}
+	for range 60 {
+		annotation := ""
+		if r.IntN(2) == 0 {
+			annotation = fields("scheduler.alpha.kubernetes.io/node-selector", quoted(r.one(selectors...)))
+		}
+		configuration := ""
+		if r.IntN(3) > 0 {
+			configuration = "podNodeSelectorPluginConfig: " + fields("clusterDefaultNodeSelector",
+				quoted(r.one(selectors...)),
+				"ns", quoted(r.one(selectors...)))
+		}
+		w := (&world{plugin: "PodNodeSelector", configuration: configuration,
+			objects: []string{namespaceDoc("ns", annotation, "")}}).build(t)
+		for range 6 {
+			text := pod(nil, "nodeSelector", r.one("", "{}", "{a: b}", "{a: c}", "{zone: x1}", "{zone: x, a: b}",
+				"{other: x}"))
+			a := ofPod(admission.Create, text, "")
+			a.namespace = r.one("ns", "ns", "ns", "missing")
+			w.compare(t, a, &count)
+			w.compare(t, ofPod(admission.Update, text, text), &count)
+		}
+		w.validateOnly = true
+		w.compare(t, ofPod(admission.Create, pod(nil, "nodeSelector", r.one("", "{a: b}", "{other: x}")), ""), &count)
+	}
+	count.atLeast(t, 30, 100, 60)
+}
+
+// SPEC: AUTH-3
+func TestPodTolerationRestriction(t *testing.T) {
+	r, count := seeded(9), tally{}
+	asJSON := func() string {
+		return r.one("", "[]", "x", `[{"key":"example.com/gpu","operator":"Exists"}]`,
+			`[{"key":"zone","operator":"Equal","value":"x1","effect":"NoSchedule"},{"operator":"Exists","effect":"NoExecute"}]`,
+			`[{"operator":"Exists"}]`)
+	}
+	for range 60 {
+		const group = "scheduler.alpha.kubernetes.io/"
+		annotations := ""
+		switch r.IntN(4) {
+		case 0:
+			annotations = fields(group+"defaultTolerations", quoted(asJSON()))
+		case 1:
+			annotations = fields(group+"tolerationsWhitelist", quoted(asJSON()))
+		case 2:
+			annotations = fields(group+"defaultTolerations", quoted(asJSON()), group+"tolerationsWhitelist",
+				quoted(asJSON()))
+		}
+		configuration := ""
+		if r.IntN(2) == 0 {
+			configuration = "apiVersion: podtolerationrestriction.admission.k8s.io/v1alpha1\nkind: Configuration\ndefault: " +
+				r.list(2, r.toleration) + "\nwhitelist: " + r.list(2, r.toleration)
+		}
+		w := (&world{plugin: "PodTolerationRestriction", configuration: configuration,
+			objects: []string{namespaceDoc("ns", annotations, "")}}).build(t)
+		for range 6 {
+			text := pod(nil, "tolerations", r.list(3, r.toleration), "containers", "[{name: c, image: i, resources: "+
+				r.one("{}", "{}", "{requests: {cpu: 1}}", "{limits: {memory: 1Gi}}", `{requests: {cpu: "0"}}`,
+					"{requests: {example.com/gpu: 1}}")+"}]")
+			a := ofPod(admission.Create, text, "")
+			a.namespace = r.one("ns", "ns", "ns", "ns", "missing")
+			w.compare(t, a, &count)
+			w.compare(t, ofPod(admission.Update, text, text), &count)
+		}
+		w.validateOnly = true
+		w.compare(t, ofPod(admission.Create, pod(nil, "tolerations", r.list(2, r.toleration)), ""), &count)
+	}
+	count.atLeast(t, 100, 100, 60)
+}
+
+// SPEC: AUTH-3
+func TestOwnerReferencesPermissionEnforcement(t *testing.T) {
+	r, count := seeded(10), tally{}
+	mapper := testrestmapper.TestOnlyStaticRESTMapper(scheme.Scheme)
+	reference := func() string {
+		kind := r.one("{apiVersion: v1, kind: ConfigMap, ", "{apiVersion: v1, kind: Node, ",
+			"{apiVersion: apps/v1, kind: Deployment, ",
+			"{apiVersion: a.b/v1, kind: Nobody, ", "{apiVersion: a/b/c, kind: Nobody, ")
+		return kind + "name: o, uid: " + r.one("u1", "u2") + r.one("", ", blockOwnerDeletion: true",
+			", blockOwnerDeletion: false") + "}"
+	}
+	for range 60 {
+		may := map[string]bool{}
+		for _, key := range r.some("delete pods", "update *", "update configmaps", "update nodes",
+			"update deployments") {
+			may[key] = r.IntN(3) > 0
+		}
+		w := (&world{plugin: "OwnerReferencesPermissionEnforcement", mapper: mapper,
+			allow: func(verb, _, resource, subresource, namespace, _ string) bool {
+				return may[verb+" "+resource] && (verb == "delete" || subresource == "finalizers") &&
+					(namespace == "ns") == (resource != "nodes" && resource != "*")
+			}}).build(t)
+		for range 12 {
+			text := pod([]string{"ownerReferences", r.list(2, reference)})
+			old := pod([]string{"ownerReferences", r.list(2, reference)})
+			w.compare(t, ofPod(admission.Create, text, ""), &count)
+			a := ofPod(admission.Update, text, old)
+			w.compare(t, a, &count)
+			a.subresource = "status"
+			w.compare(t, a, &count)
+			w.compare(t, ofPod(admission.Update, text, text), &count)
+			w.compare(t, ofPod(admission.Delete, "", old), &count)
+		}
+	}
+	count.atLeast(t, 0, 500, 200)
+}
+
+// SPEC: AUTH-3
+func TestPodResizeValidator(t *testing.T) {
+	node := func(name, labels, allocatable string) string {
+		return doc("v1", "Node", "", name, []string{"labels", labels}, "status", fields("allocatable", allocatable))
+	}
+	w := (&world{plugin: "PodResizeValidator", objects: []string{
+		node("big", "", "{cpu: 10, memory: 100Gi}"), node("small", "{kubernetes.io/os: linux}",
+			"{cpu: 1, memory: 1Gi}"),
+		node("other", "{kubernetes.io/os: windows}", "{cpu: 10, memory: 100Gi}"), node("none", "", ""),
+	}}).build(t)
+	r, count := seeded(11), tally{}
+	size := func() string {
+		return fields("requests", fields("cpu", r.one("", "500m", "1", "1500m"), "memory", r.one("", "1Gi", "2Gi")))
+	}
+	for range 300 {
+		spec := []string{"nodeName", r.one("", "big", "small", "small", "other", "none", "missing"),
+			"containers", "[{name: c, image: i, resources: " + size() + "}]",
+			"initContainers", r.list(2, func() string {
+				return fields("name", "i", "image", "i", "restartPolicy", r.one("", "Always"), "resources", size())
+			}),
+			"resources", r.one("", "", size()), "overhead", r.one("", "", "{cpu: 100m}")}
+		a := ofPod(admission.Update, pod([]string{"generation", r.one("1", "2", "2", "2")}, spec...),
+			pod([]string{"generation", "1"}))
+		a.subresource, a.user = r.one("resize", "resize", "resize", ""), user.DefaultInfo{Name: "jane"}
+		w.compare(t, a, &count)
+	}
+	w.compare(t, ofPod(admission.Create, pod(nil, "nodeName", "small"), ""), &count)
+	count.atLeast(t, 0, 80, 80)
+}
