@@ -243,17 +243,18 @@ func TestAdmissionPlugins(t *testing.T) {
 	}
 	out, _ := exec.Command(filepath.Join(assets(t), "kube-apiserver"), "--data-dir="+t.TempDir(),
 		"--enable-admission-plugins="+strings.Join(append(plugins, "Nobody"), ",")).CombinedOutput()
-	missing := 0
+	var missing []string
 	for _, name := range plugins {
 		if strings.Contains(string(out), "no admission plugin "+fmt.Sprintf("%q", name)) {
 			t.Errorf("%s is not known", name)
 		}
 		if strings.Contains(string(out), "asks for "+name+", which is not there yet") {
-			missing++
+			missing = append(missing, name)
 		}
 	}
-	// Plinth has NamespaceLifecycle, AlwaysAdmit, and the three plugins for certificates.
-	if missing != len(plugins)-5 || !strings.Contains(string(out), `no admission plugin "Nobody"`) {
-		t.Errorf("%d of %d are refused:\n%s", missing, len(plugins), out)
+	want := []string{"EventRateLimit", "ImagePolicyWebhook", "MutatingAdmissionPolicy", "NamespaceAutoProvision",
+		"NodeDeclaredFeatureValidator", "NodeRestriction", "PodGroupProtection", "ResourceQuota", "ValidatingAdmissionPolicy"}
+	if !slices.Equal(missing, want) || !strings.Contains(string(out), `no admission plugin "Nobody"`) {
+		t.Errorf("%q are refused, want %q:\n%s", missing, want, out)
 	}
 }
