@@ -134,7 +134,7 @@ func Known(name string) (known, here bool) {
 // New makes the chain of the plugins that are on. Plugins that Plinth does not have are skipped: the caller refuses
 // configurations that enable one by name (Known). The error is one of the configuration of a plugin.
 func New(c Config) (engine.Admission, error) {
-	c.objects = &objects{store: c.Store, registry: c.Registry}
+	c.objects = newObjects(c.Store, c.Registry)
 	metrics := c.Metrics.complete()
 	all := chain{admitted: metrics.Step(true), validated: metrics.Step(false)}
 	var errs []error

@@ -27,6 +27,10 @@ type objects struct {
 // parsedBytes bounds the parsed objects, by the length of their JSON.
 const parsedBytes = 4 << 20
 
+func newObjects(s *store.Store, types *engine.Registry) *objects {
+	return &objects{store: s, registry: types, parsed: recent.Cache[*store.Version, object.Value]{Limit: parsedBytes}}
+}
+
 // kindOf identifies a built-in type.
 type kindOf struct{ group, version, resource string }
 

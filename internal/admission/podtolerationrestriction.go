@@ -138,8 +138,8 @@ func (p *podTolerationRestriction) validate(ctx context.Context, a *engine.Attri
 }
 
 // annotated returns the tolerations in an annotation of the namespace of a Pod, and whether it has the annotation.
-func (p *podTolerationRestriction) annotated(ctx context.Context, a *engine.Attributes, key string) (list []object.Value,
-	said bool, err error) {
+func (p *podTolerationRestriction) annotated(ctx context.Context, a *engine.Attributes, key string) (
+	list []object.Value, said bool, err error) {
 	ns, err := p.objects.get(ctx, kindOf{"", "v1", "namespaces"}, "", a.Request.Namespace)
 	switch {
 	case err != nil:

@@ -81,7 +81,7 @@ func (p *priority) keep(a *engine.Attributes) {
 // resolve returns the name, the value and the preemption policy of the class of this name, or of the default one for
 // "". A policy of "" is none.
 func (p *priority) resolve(ctx context.Context, a *engine.Attributes, name string) (string, int64, string, error) {
-	class := object.Nil
+	var class object.Value
 	if name == "" {
 		if class = p.fallback(); class.IsNull() {
 			return "", 0, string(corev1.PreemptLowerPriority), nil
