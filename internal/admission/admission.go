@@ -48,6 +48,9 @@ type Config struct {
 	Now      engine.Clock
 	// Configurations are those of --admission-control-config-file, by the name of the plugin, as YAML or JSON.
 	Configurations map[string][]byte
+	// CreateNamespace creates a namespace for the plugin NamespaceAutoProvision, as a request of the server itself. It is
+	// called only while a request is admitted, so the engine need not exist when New is called.
+	CreateNamespace func(ctx context.Context, name string) error
 	// NotReadyTolerationSeconds and UnreachableTolerationSeconds are for the plugin DefaultTolerationSeconds.
 	NotReadyTolerationSeconds, UnreachableTolerationSeconds int64
 	// Endpoint returns the address of a port of a Service, as for webhook.Clients.
@@ -67,7 +70,7 @@ func always(s steps) func(*Config) (steps, error) {
 // object as the others leave it.
 var plugins = []plugin{
 	{name: "AlwaysAdmit", new: always(steps{})},
-	{name: "NamespaceAutoProvision"},
+	{name: "NamespaceAutoProvision", new: newNamespaceAutoProvision},
 	{name: "NamespaceLifecycle", on: true, new: always(steps{admit: namespaceLifecycle})},
 	{name: "NamespaceExists", new: newNamespaceExists},
 	{name: "LimitPodHardAntiAffinityTopology", new: always(steps{validate: limitPodHardAntiAffinityTopology})},

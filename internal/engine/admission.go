@@ -65,7 +65,9 @@ type Annotator interface {
 // Attributes returns the attributes of a write that is not made, for what asks admission outside of the verbs: the
 // tests of plugins. Warned returns the warnings that it gets.
 func (e *Engine) Attributes(rq *Request, operation Operation, obj, old object.Value) *Attributes {
-	return e.draft(rq, operation).attributes(obj, old)
+	d := e.draft(rq, operation)
+	d.sent = obj
+	return d.attributes(obj, old)
 }
 
 // Warned returns the warnings so far.

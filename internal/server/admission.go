@@ -1,10 +1,13 @@
 package server
 
 import (
+	"context"
 	"fmt"
 
+	"plinth/internal/access"
 	"plinth/internal/admission"
 	"plinth/internal/engine"
+	"plinth/object"
 )
 
 // admission makes the chain of admission plugins. The store and the registry are there already; the engine is not, and
@@ -23,10 +26,21 @@ func (s *Server) admission() (engine.Admission, error) {
 		Selection: admission.Selection{
 			Only: c.AdmissionControl, Enabled: c.EnableAdmission, Disabled: c.DisableAdmission,
 		},
-		Store: s.store, Registry: s.registry, Features: s.features, Now: c.Now, Configurations: configurations,
+		CreateNamespace: s.createNamespace,
+		Store:           s.store, Registry: s.registry, Features: s.features, Now: c.Now, Configurations: configurations,
 		NotReadyTolerationSeconds:    c.NotReadyTolerationSeconds,
 		UnreachableTolerationSeconds: c.UnreachableTolerationSeconds,
 		Endpoint:                     s.webhooks().Endpoint,
 		Metrics:                      s.admissionMetrics.hooks(),
 	})
+}
+
+// createNamespace creates a namespace for a request in it (the plugin NamespaceAutoProvision). All plugins see this
+// create, too.
+func (s *Server) createNamespace(ctx context.Context, name string) error {
+	rq := &engine.Request{Resource: s.registry.Builtin().Find("", "v1", "namespaces"), FieldManager: "kube-apiserver",
+		User: access.User{Name: "system:apiserver", Groups: []string{access.Masters, access.Authenticated}}}
+	body := object.Fields("metadata", object.Fields("name", object.StringOf(name)))
+	_, err := s.engine.Create(ctx, rq, object.Parsed{Value: body})
+	return err
 }

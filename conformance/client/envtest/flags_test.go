@@ -252,7 +252,7 @@ func TestAdmissionPlugins(t *testing.T) {
 			missing = append(missing, name)
 		}
 	}
-	want := []string{"EventRateLimit", "ImagePolicyWebhook", "MutatingAdmissionPolicy", "NamespaceAutoProvision",
+	want := []string{"EventRateLimit", "ImagePolicyWebhook", "MutatingAdmissionPolicy",
 		"NodeDeclaredFeatureValidator", "NodeRestriction", "PodGroupProtection", "ResourceQuota", "ValidatingAdmissionPolicy"}
 	if !slices.Equal(missing, want) || !strings.Contains(string(out), `no admission plugin "Nobody"`) {
 		t.Errorf("%q are refused, want %q:\n%s", missing, want, out)

@@ -55,8 +55,16 @@ type world struct {
 	configuration string
 	// allow decides for the authorizers of both; nil: everything is allowed.
 	allow func(verb, group, resource, subresource, namespace, name string) bool
+	// reason and failure are what the authorizers of both say in addition if they do not allow.
+	reason  string
+	failure error
 	// mapper is for plugins that want a RESTMapper; nil: none.
 	mapper meta.RESTMapper
+	// createNamespace replaces the hook of ours for that; nil: the namespace is created.
+	createNamespace func(ctx context.Context, name string) error
+	// client is the client of the reference's plugin, and stored the store of ours.
+	client *fake.Clientset
+	stored *store.Store
 	// validateOnly skips mutating admission, so that validating admission sees what that would have changed.
 	validateOnly bool
 	// unordered says that the order of several errors in a message is by chance in the reference.
@@ -114,6 +122,7 @@ func (w *world) build(t testing.TB) *world {
 		stored = append(stored, versioned(t, text))
 	}
 	client := fake.NewClientset(stored...)
+	w.client = client
 	factory := informers.NewSharedInformerFactory(client, 0)
 	stop := make(chan struct{})
 	t.Cleanup(func() { close(stop) })
@@ -149,6 +158,10 @@ func (w *world) buildOurs(t testing.TB, gates featuregate.FeatureGate) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = opened.Close() })
+	w.stored = opened
+	if w.createNamespace == nil {
+		w.createNamespace = w.makeNamespace
+	}
 	for _, text := range w.objects {
 		obj := parse(t, text)
 		gv, err := schema.ParseGroupVersion(obj.At("apiVersion").Str())
@@ -171,13 +184,21 @@ func (w *world) buildOurs(t testing.TB, gates featuregate.FeatureGate) {
 	}
 	w.chain, err = ours.New(ours.Config{
 		Selection: ours.Selection{Only: []string{w.plugin}}, Store: opened, Registry: w.registry, Features: set,
-		Now: time.Now, Configurations: configuration,
+		Now: time.Now, Configurations: configuration, CreateNamespace: w.createNamespace,
 		NotReadyTolerationSeconds: 300, UnreachableTolerationSeconds: 300,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.engine = engine.New(engine.Config{Store: opened, Registry: w.registry, Admission: w.chain})
+}
+
+// makeNamespace creates a namespace in our store.
+func (w *world) makeNamespace(ctx context.Context, name string) error {
+	rq := &engine.Request{Resource: w.registry.Now().Find("", "v1", "namespaces")}
+	body := object.Fields("metadata", object.Fields("name", object.StringOf(name)))
+	_, err := w.engine.Create(ctx, rq, object.Parsed{Value: body})
+	return err
 }
 
 // complete decodes an object and fills in its defaults.
@@ -200,14 +221,14 @@ func (w *world) authorizeReference(_ context.Context, a authorizer.Attributes) (
 	if w.allowed(a.GetVerb(), a.GetAPIGroup(), a.GetResource(), a.GetSubresource(), a.GetNamespace(), a.GetName()) {
 		return authorizer.DecisionAllow, "", nil
 	}
-	return authorizer.DecisionNoOpinion, "", nil
+	return authorizer.DecisionNoOpinion, w.reason, w.failure
 }
 
 func (w *world) authorizeOurs(_ context.Context, a *access.Attributes) (access.Decision, string, error) {
 	if w.allowed(a.Verb, a.Group, a.Resource, a.Subresource, a.Namespace, a.Name) {
 		return access.Allow, "", nil
 	}
-	return access.NoOpinion, "", nil
+	return access.NoOpinion, w.reason, w.failure
 }
 
 // parse reads a document.

@@ -3,11 +3,8 @@ package admission
 import (
 	"testing"
 
-	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
-
-	"plinth/conformance/internal/scheme"
 )
 
 // SPEC: AUTH-3
@@ -81,43 +78,6 @@ func TestPodTolerationRestriction(t *testing.T) {
 		w.compare(t, ofPod(admission.Create, pod(nil, "tolerations", r.list(2, r.toleration)), ""), &count)
 	}
 	count.atLeast(t, 100, 100, 60)
-}
-
-// SPEC: AUTH-3
-func TestOwnerReferencesPermissionEnforcement(t *testing.T) {
-	r, count := seeded(10), tally{}
-	mapper := testrestmapper.TestOnlyStaticRESTMapper(scheme.Scheme)
-	reference := func() string {
-		kind := r.one("{apiVersion: v1, kind: ConfigMap, ", "{apiVersion: v1, kind: Node, ",
-			"{apiVersion: apps/v1, kind: Deployment, ",
-			"{apiVersion: a.b/v1, kind: Nobody, ", "{apiVersion: a/b/c, kind: Nobody, ")
-		return kind + "name: o, uid: " + r.one("u1", "u2") + r.one("", ", blockOwnerDeletion: true",
-			", blockOwnerDeletion: false") + "}"
-	}
-	for range 60 {
-		may := map[string]bool{}
-		for _, key := range r.some("delete pods", "update *", "update configmaps", "update nodes",
-			"update deployments") {
-			may[key] = r.IntN(3) > 0
-		}
-		w := (&world{plugin: "OwnerReferencesPermissionEnforcement", mapper: mapper,
-			allow: func(verb, _, resource, subresource, namespace, _ string) bool {
-				return may[verb+" "+resource] && (verb == "delete" || subresource == "finalizers") &&
-					(namespace == "ns") == (resource != "nodes" && resource != "*")
-			}}).build(t)
-		for range 12 {
-			text := pod([]string{"ownerReferences", r.list(2, reference)})
-			old := pod([]string{"ownerReferences", r.list(2, reference)})
-			w.compare(t, ofPod(admission.Create, text, ""), &count)
-			a := ofPod(admission.Update, text, old)
-			w.compare(t, a, &count)
-			a.subresource = "status"
-			w.compare(t, a, &count)
-			w.compare(t, ofPod(admission.Update, text, text), &count)
-			w.compare(t, ofPod(admission.Delete, "", old), &count)
-		}
-	}
-	count.atLeast(t, 0, 500, 200)
 }
 
 // SPEC: AUTH-3
