@@ -399,7 +399,9 @@ func testStalledWatcher(t *testing.T, s *server, protocol string, ended func(str
 	if ended("WATCH configmaps") {
 		t.Error("the watch was ended before StallTimeout")
 	}
-	time.Sleep(time.Millisecond)
+	// The store's throttle may have delayed the last wake-up, and crypto/tls waits up to 5 seconds for its alert to be
+	// written when net/http closes the connection.
+	time.Sleep(6 * time.Second)
 	if !ended("WATCH configmaps") {
 		t.Error("the stalled watch was not ended")
 	}
