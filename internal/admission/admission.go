@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"plinth/internal/admission/webhooks"
 	"plinth/internal/apierr"
@@ -45,7 +46,7 @@ type Config struct {
 	Store    *store.Store
 	Registry *engine.Registry
 	Features features.Set
-	Now      engine.Clock
+	Now      engine.Clock // nil: time.Now
 	// Configurations are those of --admission-control-config-file, by the name of the plugin, as YAML or JSON.
 	Configurations map[string][]byte
 	// CreateNamespace creates a namespace for the plugin NamespaceAutoProvision, as a request of the server itself. It is
@@ -106,7 +107,7 @@ var plugins = []plugin{
 	{name: "MutatingAdmissionWebhook", on: true, new: newWebhooks("mutatingwebhookconfigurations", true)},
 	{name: "ValidatingAdmissionPolicy", on: true},
 	{name: "ValidatingAdmissionWebhook", on: true, new: newWebhooks("validatingwebhookconfigurations", false)},
-	{name: "ResourceQuota", on: true},
+	{name: "ResourceQuota", on: true, new: newResourceQuota},
 	{name: "AlwaysDeny", new: always(steps{admit: alwaysDeny, validate: alwaysDeny})},
 }
 
@@ -138,6 +139,9 @@ func Known(name string) (known, here bool) {
 // configurations that enable one by name (Known). The error is one of the configuration of a plugin.
 func New(c Config) (engine.Admission, error) {
 	c.objects = newObjects(c.Store, c.Registry)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
 	metrics := c.Metrics.complete()
 	all := chain{admitted: metrics.Step(true), validated: metrics.Step(false)}
 	var errs []error

@@ -93,7 +93,8 @@ func TestOrder(t *testing.T) {
 	if !slices.Equal(names[len(names)-len(last):], last) {
 		t.Errorf("the last plugins are %q, want %q", names[len(names)-len(last):], last)
 	}
-	for name, here := range map[string]bool{"AlwaysAdmit": true, "NamespaceLifecycle": true, "ResourceQuota": false} {
+	for name, here := range map[string]bool{"AlwaysAdmit": true, "NamespaceLifecycle": true, "ResourceQuota": true,
+		"ImagePolicyWebhook": false} {
 		if known, got := Known(name); !known || got != here {
 			t.Errorf("%s: known %v, here %v", name, known, got)
 		}

@@ -4,12 +4,11 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"plinth/internal/engine"
+	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
@@ -23,7 +22,7 @@ func extendedResourceToleration(_ context.Context, a *engine.Attributes) error {
 	for _, list := range []string{"containers", "initContainers"} {
 		for _, c := range a.Object.At("spec", list).Items() {
 			for _, m := range c.At("resources", "requests").Members() {
-				if isExtendedResource(m.Key) {
+				if objectmeta.IsExtendedResource(m.Key) {
 					names[m.Key] = true
 				}
 			}
@@ -35,15 +34,6 @@ func extendedResourceToleration(_ context.Context, a *engine.Attributes) error {
 			"effect", object.StringOf(string(corev1.TaintEffectNoSchedule))))
 	}
 	return nil
-}
-
-// isExtendedResource says whether a resource is none of Kubernetes itself.
-func isExtendedResource(name string) bool {
-	if !strings.Contains(name, "/") || strings.Contains(name, corev1.ResourceDefaultNamespacePrefix) ||
-		strings.HasPrefix(name, corev1.DefaultResourceRequestsPrefix) {
-		return false
-	}
-	return len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+name)) == 0
 }
 
 // withToleration returns a Pod with a toleration, in the place of those for the same taint.

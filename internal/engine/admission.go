@@ -2,8 +2,10 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"plinth/internal/store"
 	"plinth/merge"
 	"plinth/object"
 )
@@ -11,11 +13,11 @@ import (
 // Admission is what may change or refuse a write after it was authorized and before it is stored (AUTH-3). Package
 // admission makes one of the reference's plugins; the engine knows no plugin. Nil functions admit everything.
 type Admission struct {
-	// Admit is mutating admission: it may replace Object, or refuse the request. For one create it is called once, for an
-	// update, a patch or a delete once in each attempt.
+	// Admit is mutating admission: it may replace Object, or refuse the request. For one create it is called once, for
+	// an update, a patch or a delete once in each attempt.
 	Admit func(ctx context.Context, a *Attributes) error
-	// Validate is validating admission. It sees the object as it would be stored, after validation, and changes nothing.
-	// For a create it is called for each name that the server generates.
+	// Validate is validating admission. It sees the object as it would be stored, after validation, and changes
+	// nothing. For a create it is called for each name that the server generates.
 	Validate func(ctx context.Context, a *Attributes) error
 }
 
@@ -46,8 +48,8 @@ type Attributes struct {
 	// Name is the name of the object; "" if the server generates it, and for the items of a deletecollection.
 	Name string
 	// Object is the body of a write, in the version of the URL: the object, or what a subresource takes (a Scale, a
-	// Binding). It is null for a delete. Old is the live object in the same form, null if there is none or if an operation
-	// does not read it (a Binding).
+	// Binding). It is null for a delete. Old is the live object in the same form, null if there is none or if an
+	// operation does not read it (a Binding).
 	Object, Old object.Value
 	// DryRun is set by the query, or by the body of a delete.
 	DryRun bool
@@ -95,6 +97,45 @@ func (a *Attributes) AnnotateRequest(key, value string) {
 func (a *Attributes) RequireNamespace(ctx context.Context) error {
 	a.draft.effects.inNamespace = true
 	return a.draft.requireNamespace(ctx)
+}
+
+// Limit makes the commit depend on limits: of returns them, nil if there are none. A request that would pass them is
+// refused at once, also in a dry run; if the sums or the rules change before the commit, they are judged again.
+func (a *Attributes) Limit(ctx context.Context, of func(context.Context) (*store.Limits, error)) error {
+	a.draft.effects.limit = of
+	return a.draft.stayWithin(ctx)
+}
+
+// stayWithin judges the limits of the draft against what is stored (Attributes.Limit). A rule that changes between the
+// two steps makes other limits.
+func (d *draft) stayWithin(ctx context.Context) error {
+	e := &d.effects
+	e.limits = nil
+	for e.limit != nil {
+		limits, err := e.limit(ctx)
+		if err != nil || limits == nil {
+			return err
+		}
+		err = d.store.Within(limits)
+		if _, other := lost(err); other && ctx.Err() == nil {
+			continue
+		}
+		if err != nil {
+			return refused(err)
+		}
+		e.limits = limits
+		break
+	}
+	return nil
+}
+
+// refused is the API error for a commit or a dry run that would pass limits.
+func refused(err error) error {
+	var over *store.OverError
+	if errors.As(err, &over) {
+		return over.Limits.Refuse(over.Over)
+	}
+	return commitFailed(err)
 }
 
 // Options are the options of the request as an AdmissionReview has them: CreateOptions, UpdateOptions (of a patch,

@@ -16,6 +16,9 @@ type effects struct {
 	// inNamespace: admission requires the namespace.
 	namespace, definition *store.Version
 	inNamespace           bool
+	// limits are those of the namespace that the commit has to stay within; nil: there are none. limit makes them again.
+	limits *store.Limits
+	limit  func(context.Context) (*store.Limits, error)
 	// others are drafts of other objects whose status changes in the same commit, and guard is the change to a key that
 	// is not an object; see setStatus and evicted.
 	others []*draft
@@ -63,6 +66,9 @@ func (t *transaction) add(d *draft) {
 	// finalizer was taken away leaves its objects behind.
 	if k := d.rq.Resource.Stored; d.live != nil && k.Definition != (store.Key{}) {
 		t.fences = append(t.fences, store.Identity(k.Definition, k.DefinitionUID))
+	}
+	if e.limits != nil {
+		t.fences = append(t.fences, store.Within(e.limits))
 	}
 	if e.guard != nil && !d.dry {
 		t.pre, t.keys = append(t.pre, e.guard.pre), append(t.keys, e.guard.change)
@@ -120,7 +126,7 @@ func (e *Engine) commit(ctx context.Context, t *transaction) error {
 			}
 			return conflict
 		}
-		return commitFailed(err)
+		return refused(err)
 	}
 	written := 0
 	for _, d := range t.drafts {

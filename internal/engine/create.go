@@ -151,7 +151,10 @@ func (d *draft) recheck(ctx context.Context, key store.Key) error {
 		}
 		return d.print(ctx)
 	}
-	return d.requireParents(ctx)
+	if err := d.requireParents(ctx); err != nil {
+		return err
+	}
+	return d.stayWithin(ctx)
 }
 
 // taken is the error for a name that is taken. If the object that has the name is being deleted, the message says so:

@@ -72,6 +72,16 @@ func IsLabelKey(s string) bool {
 	return IsSubdomain(prefix) && isQualifiedPart(name)
 }
 
+// IsNativeResource says whether a resource of Pods and nodes is Kubernetes's own.
+func IsNativeResource(name string) bool {
+	return !strings.Contains(name, "/") || strings.Contains(name, "kubernetes.io/")
+}
+
+// IsExtendedResource says whether a resource is not Kubernetes's own, and has a name that quotas can prefix.
+func IsExtendedResource(name string) bool {
+	return !IsNativeResource(name) && !strings.HasPrefix(name, "requests.") && IsLabelKey("requests."+name)
+}
+
 // LabelErrors returns the errors of a DNS label.
 func LabelErrors(s string) []string {
 	if IsLabel(s) {

@@ -80,6 +80,11 @@ var controllerTable = []controllerRow{
 		func(s *Server) func(context.Context) {
 			return s.certificateRequests().Clean
 		}},
+	{"resourcequota-controller", "resourcequota", "publishes what ResourceQuotas count",
+		func(s *Server) func(context.Context) {
+			return (&controller.ResourceQuotas{Engine: s.engine, Registry: s.registry, Store: s.store,
+				Logger: s.config.Logger}).Run
+		}},
 	protectionRow(controller.ProtectedClaims, "persistentvolumeclaim-protection-controller", "pvc-protection",
 		"keeps claims that Pods use"),
 	protectionRow(controller.ProtectedVolumes, "persistentvolume-protection-controller", "pv-protection",

@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"plinth/internal/addresses"
+	"plinth/internal/admission/quota"
 	"plinth/internal/audit"
 	"plinth/internal/auth"
 	"plinth/internal/auth/oidc"
@@ -279,7 +280,7 @@ func (s *Server) openStore() (_ *store.Store, err error) {
 	}
 	opened, err := store.Open(store.Config{
 		Log: log, Describe: engine.Describe(s.registry), HistoryBytes: c.WatchHistoryBytes, Logger: c.Logger,
-		Now: c.Now,
+		Now: c.Now, Charge: (&quota.Charges{Registry: s.registry}).Of, Rules: quota.Quotas,
 	})
 	if err != nil {
 		return nil, errors.Join(err, log.Close())

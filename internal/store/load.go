@@ -162,7 +162,7 @@ func (l *loader) describe() {
 	wait.Wait()
 	// The indexes are filled by one goroutine: they are not safe for several.
 	for _, v := range live {
-		s.index(v.Key, nil, v)
+		s.index(v.Key, nil, v, v.Revision)
 	}
 }
 

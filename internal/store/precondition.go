@@ -6,7 +6,7 @@ import (
 )
 
 // Precondition is a condition on the live version of one key. It is checked when the commit gets its revision, and so
-// against the version that all commits before it have left, durable or pending. There are four types; each uses its
+// against the version that all commits before it have left, durable or pending. There are five types; each uses its
 // own fields of the struct.
 //
 // Comparing and writing under a lock of the caller works in one process only, and holds the lock for the duration of a
@@ -24,6 +24,9 @@ type Precondition struct {
 
 	// ThisCounter: Add is added to the counter. If Add > 0, the sum must not be above Limit.
 	Add, Limit int64
+
+	// WithinLimits: the sums of a namespace stay within these limits.
+	Limits *Limits
 }
 
 // PreconditionType is the type of a precondition.
@@ -41,6 +44,9 @@ const (
 	ThisCounter
 	// ThisObject requires that the object exists and is the same one, in whatever form, also while it is being deleted.
 	ThisObject
+	// WithinLimits requires that the sums of charges of a namespace, with what the commit adds, stay within limits, and
+	// that the rules of the namespace are those from which the limits were made. The key is none of a version.
+	WithinLimits
 )
 
 // At requires that v is still the live version.
@@ -57,6 +63,11 @@ func Fence(v *Version) Precondition {
 // Identity requires that the object with this UID still exists under the key.
 func Identity(k Key, uid string) Precondition {
 	return Precondition{Key: k, Type: ThisObject, UID: uid}
+}
+
+// Within requires that the commit stays within limits.
+func Within(p *Limits) Precondition {
+	return Precondition{Key: p.key(), Type: WithinLimits, Limits: p}
 }
 
 // Count adds to the counter of a name, which the caller chooses. If add is positive, the commit is refused when the
@@ -106,6 +117,8 @@ func (p *Precondition) Holds(live *Version) error {
 		if n := live.Number(); p.Add > 0 && n > p.Limit-p.Add {
 			return &LimitError{Key: p.Key, Have: n, Add: p.Add, Limit: p.Limit}
 		}
+	case WithinLimits:
+		panic("store: limits are a condition on many versions, which the writer judges (State.Within)")
 	default:
 		if have != p.Revision {
 			return &ConflictError{Key: p.Key, Want: p.Revision, Have: have}
@@ -128,6 +141,9 @@ func (e *ConflictError) Error() string {
 		return fmt.Sprintf("%s is gone, has another form, or is being deleted (revision %d)", e.Key, e.Have)
 	case ThisObject:
 		return fmt.Sprintf("%s is gone, or is another object (revision %d)", e.Key, e.Have)
+	}
+	if e.Type == WithinLimits {
+		return fmt.Sprintf("the limits of %s have changed", e.Key)
 	}
 	return fmt.Sprintf("%s is at revision %d, not %d", e.Key, e.Have, e.Want)
 }

@@ -149,6 +149,9 @@ func (w *sequencer) versions(pre []Precondition, changes []Change) ([]*Version, 
 			ch.Sidecar = w.state.config.Describe(ch.Key, ch.Data)
 		}
 		versions[i] = &Version{Key: ch.Key, Data: ch.Data, Sidecar: ch.Sidecar}
+		if w.state.limited(ch.Key) {
+			w.state.charge(versions[i])
+		}
 	}
 	return versions, nil
 }
@@ -291,6 +294,12 @@ func (w *sequencer) put(b *batch, c *Commit, k Key, v *Version) {
 // batch of that write. The caller holds seq.
 func (w *sequencer) check(pre []Precondition) (*batch, error) {
 	for i := range pre {
+		if pre[i].Type == WithinLimits {
+			if pending, err := w.within(pre[i].Limits); err != nil {
+				return pending, err
+			}
+			continue
+		}
 		if err := pre[i].Holds(w.latest(pre[i].Key)); err != nil {
 			return w.pending[pre[i].Key].batch, err
 		}

@@ -15,10 +15,16 @@ import (
 type Config struct {
 	// Log is where the embedded writer makes commits durable. The writer closes it.
 	Log Log
-	// Describe computes the sidecar of bytes that have none: those that another process wrote, or that are read from the
-	// log. It returns a new sidecar, in which the state sets Expire and Form. It cannot fail, but may set Unreadable. It
-	// is called from several goroutines at once.
+	// Describe computes the sidecar of bytes that have none: those that another process wrote, or that are read from
+	// the log. It returns a new sidecar, in which the state sets Expire and Form. It cannot fail, but may set
+	// Unreadable. It is called from several goroutines at once.
 	Describe func(Key, []byte) *Sidecar
+	// Charge computes what a version counts towards the limits of its namespace (Charge); nil: limits are not
+	// supported. It is called for versions in namespaces with rules, for each of them once or a few times, from several
+	// goroutines, and sometimes under a lock. It may return nil for a version that counts nothing.
+	Charge func(*Version) *Charge
+	// Rules is the resource whose versions set limits.
+	Rules string
 	// HistoryAge and HistoryBytes limit the window, whichever ends first. Defaults: 5 min and 512 MiB.
 	HistoryAge   time.Duration
 	HistoryBytes int64
@@ -76,7 +82,7 @@ type Replayer interface {
 // by itself. All methods may be called concurrently, except Apply and End, which are for the writer.
 //
 //	live at revision R = live of the checkpoint + all records up to R
-//	owners = what is computed from live (see its type)
+//	owners, ledgers = what is computed from live (see their types)
 //	snapshots, watches and Get see whole commits only: revision is the last one of a commit
 //
 // mu guards all of it. It is never held while a goroutine waits for a disk or another machine: the log is read and
@@ -93,6 +99,7 @@ type State struct {
 	live      *versions
 	history   history
 	owners    owners
+	ledgers   ledgers
 	revision  int64
 	recent    []*Snapshot // the snapshots that are kept, with rebuilt: see recentSnapshots
 	rebuilt   *Snapshot
@@ -124,6 +131,7 @@ func newState(c Config, from *Checkpoint, log Replayer) (_ *State, expire []*Ver
 		log:     log,
 		live:    newVersions(),
 		owners:  newOwners(),
+		ledgers: ledgers{changed: make(chan struct{}, 1)},
 		trimmed: make(chan struct{}, 1),
 		history: history{
 			maxAge:       int64(c.HistoryAge),
@@ -201,7 +209,7 @@ func (s *State) apply(commits []*Commit, w *wakeups) {
 				continue
 			}
 			s.live.set(r.Key, r.New, r.Revision)
-			s.index(r.Key, r.Old, r.New)
+			s.index(r.Key, r.Old, r.New, r.Revision)
 			w.groups = s.history.add(r, w.groups)
 		}
 		s.revision = c.Revision
@@ -225,12 +233,13 @@ func (s *State) apply(commits []*Commit, w *wakeups) {
 }
 
 // index changes the indexes of live versions with one change of a key: old was its live version, and now is; nil: there
-// is none. It is called for every change: of a client, of a controller, by expiry, of another process, and those loaded
-// at the start. So a new index is added here alone.
+// is none. revision is that of the change. It is called for every change: of a client, of a controller, by expiry, of
+// another process, and those loaded at the start. So a new index is added here alone.
 //
 //	an index = the sum of index over the changes that led to live
-func (s *State) index(k Key, old, now *Version) {
+func (s *State) index(k Key, old, now *Version, revision int64) {
 	s.owners.change(k, old.owners(), now.owners())
+	s.record(k, old, now, revision)
 }
 
 // checkCommit fails unless a commit follows the state, and its records are complete. Between two commits there may be
@@ -270,6 +279,7 @@ func (s *State) check() {
 	s.live.check(s.revision)
 	s.history.check(s.revision)
 	s.owners.check(s.live)
+	s.checkLedgers()
 }
 
 // tick is how often the window is trimmed by age: often enough to keep it to within a few percent.
@@ -352,7 +362,8 @@ func (s *State) Get(k Key) (*Version, bool) {
 func (s *State) WaitFor(ctx context.Context, revision int64) error {
 	for {
 		s.mu.Lock()
-		// The check and the choice of the channel are one step under mu, or the revision could arrive between them unnoticed.
+		// The check and the choice of the channel are one step under mu, or the revision could arrive between them
+		// unnoticed.
 		if s.revision >= revision {
 			s.mu.Unlock()
 			return nil

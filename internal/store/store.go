@@ -57,6 +57,7 @@ package store
 import (
 	"errors"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -105,6 +106,8 @@ type Version struct {
 	Revision int64 // of the change that wrote it
 	Data     []byte
 	Sidecar  *Sidecar
+
+	charge atomic.Pointer[Charge] // State.charge; nil: not computed
 }
 
 // Change is one write within a commit: new bytes, or a deletion when Data is nil. The store keeps all that it points

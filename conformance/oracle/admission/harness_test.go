@@ -35,6 +35,7 @@ import (
 	"plinth/conformance/internal/scheme"
 	"plinth/internal/access"
 	ours "plinth/internal/admission"
+	"plinth/internal/admission/quota"
 	"plinth/internal/apierr"
 	"plinth/internal/builtin"
 	"plinth/internal/engine"
@@ -47,6 +48,8 @@ import (
 // world is what a plugin depends on besides the request.
 type world struct {
 	plugin string
+	// registered is the name of the reference's plugin in register; "": the same.
+	registered string
 	// objects are what is stored, each a document (YAML or JSON) with apiVersion and kind.
 	objects []string
 	// gates are feature gates that are not at their defaults.
@@ -130,7 +133,10 @@ func (w *world) build(t testing.TB) *world {
 	if w.configuration != "" {
 		configuration = strings.NewReader(w.configuration)
 	}
-	made, err := register.InitPlugin(w.plugin, configuration, initializer.New(client, nil, factory,
+	if w.registered == "" {
+		w.registered = w.plugin
+	}
+	made, err := register.InitPlugin(w.registered, configuration, initializer.New(client, nil, factory,
 		authorizer.AuthorizerFunc(w.authorizeReference), gates, compatibility.DefaultBuildEffectiveVersion(), stop,
 		w.mapper))
 	if err != nil {
@@ -153,7 +159,8 @@ func (w *world) buildOurs(t testing.TB, gates featuregate.FeatureGate) {
 		set = set.With(g, gates.Enabled(featuregate.Feature(name)))
 	}
 	w.registry = engine.NewRegistry(builtin.Resources(builtin.Config{Features: set}))
-	opened, err := store.Open(store.Config{Log: memlog.New(), Describe: engine.Describe(w.registry)})
+	opened, err := store.Open(store.Config{Log: memlog.New(), Describe: engine.Describe(w.registry),
+		Charge: (&quota.Charges{Registry: w.registry}).Of, Rules: quota.Quotas})
 	if err != nil {
 		t.Fatal(err)
 	}

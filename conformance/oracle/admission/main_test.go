@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubeapiserver/options"
@@ -12,6 +13,7 @@ import (
 func TestMain(m *testing.M) {
 	options.RegisterAllAdmissionPlugins(register)
 	lifecycle.Register(register)
-	klog.LogToStderr(false)
+	register.Register(quotaReferenceName, newQuotaReference)
+	klog.SetLogger(klog.Logger(logr.Discard()))
 	os.Exit(m.Run())
 }

@@ -222,7 +222,7 @@ func (f *errorList) basicAmount(v object.Value, p *fielderrors.Place) {
 func (f *errorList) claimResource(name string, p *fielderrors.Place) {
 	if wrong := objectmeta.LabelKeyErrors(name); len(wrong) > 0 {
 		f.Each(p, name, wrong)
-	} else if isNativeResource(name) && name != "storage" {
+	} else if objectmeta.IsNativeResource(name) && name != "storage" {
 		f.UnsupportedText(p, name, []string{"storage"})
 	}
 }

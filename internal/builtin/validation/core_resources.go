@@ -42,24 +42,14 @@ func isStandardContainerResource(name string) bool {
 	return name == "cpu" || name == "memory" || name == "ephemeral-storage" || strings.HasPrefix(name, hugePages)
 }
 
-// isNativeResource says whether a resource is Kubernetes's own.
-func isNativeResource(name string) bool {
-	return !strings.Contains(name, "/") || strings.Contains(name, "kubernetes.io/")
-}
-
-// isExtendedResource says whether a resource is not Kubernetes's own, and has a name that quotas can prefix.
-func isExtendedResource(name string) bool {
-	return !isNativeResource(name) && !strings.HasPrefix(name, "requests.") && objectmeta.IsLabelKey("requests."+name)
-}
-
 func isIntegerResource(name string) bool {
 	_, counted := slices.BinarySearch(countedResources, name)
-	return counted || isExtendedResource(name)
+	return counted || objectmeta.IsExtendedResource(name)
 }
 
 // mayOvercommit says whether a resource can be overcommitted: a request may be below its limit.
 func mayOvercommit(name string) bool {
-	return isNativeResource(name) && !strings.HasPrefix(name, hugePages)
+	return objectmeta.IsNativeResource(name) && !strings.HasPrefix(name, hugePages)
 }
 
 func isHugeQuota(name string) bool {
@@ -81,7 +71,7 @@ func (f *errorList) resourceName(name string, as naming, p *fielderrors.Place) {
 	case containerResource:
 		if plain && !isStandardContainerResource(name) {
 			f.Invalid(p, fielderrors.Word(name), "must be a standard resource for containers")
-		} else if !isNativeResource(name) && !isExtendedResource(name) {
+		} else if !objectmeta.IsNativeResource(name) && !objectmeta.IsExtendedResource(name) {
 			f.Invalid(p, fielderrors.Word(name), "doesn't follow extended resource name standard")
 		}
 	case podResource:

@@ -1,0 +1,146 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"plinth/internal/admission/quota"
+	"plinth/internal/engine"
+	"plinth/internal/store"
+	"plinth/object"
+)
+
+// ResourceQuotas publishes in status.used of each ResourceQuota what the objects of its namespace use. What is used
+// follows from the stored objects (store.State.Rules), and limits hold without this controller.
+type ResourceQuotas struct {
+	Engine   *engine.Engine
+	Registry *engine.Registry
+	Store    *store.Store
+	Logger   *slog.Logger
+}
+
+// publishEvery is the least time between two statuses of a quota: many changes share one.
+const publishEvery = 200 * time.Millisecond
+
+// Run works until ctx ends.
+func (c *ResourceQuotas) Run(ctx context.Context) {
+	failed := 0
+	for seen := int64(0); ctx.Err() == nil; {
+		namespaces, changes, next := c.Store.Limited(seen)
+		var last error
+		for _, namespace := range namespaces {
+			if err := c.publish(ctx, namespace); err != nil {
+				last = err
+			}
+		}
+		wait := ctx
+		stop := context.CancelFunc(func() {})
+		switch {
+		case last != nil:
+			if failed++; failed == 1 {
+				c.Logger.Warn("a controller could not do its work, trying again", "controller", "resourcequota-controller",
+					"error", last)
+			}
+			wait, stop = context.WithTimeout(ctx, retry(failed))
+		default:
+			failed, seen = 0, changes
+			if !next.IsZero() {
+				wait, stop = context.WithDeadline(ctx, next.Add(time.Millisecond))
+			}
+		}
+		select {
+		case <-c.Store.LedgersChanged():
+			pause(ctx, publishEvery)
+		case <-wait.Done():
+		}
+		stop()
+	}
+}
+
+// publish brings the statuses of the quotas of a namespace up to date.
+func (c *ResourceQuotas) publish(ctx context.Context, namespace string) error {
+	of := c.Registry.Builtin().Find("", "v1", "resourcequotas")
+	rules, _, err := c.Store.Rules(ctx, namespace)
+	if err != nil || of == nil {
+		return err
+	}
+	for _, rule := range rules {
+		status, err := c.status(namespace, rule)
+		if err != nil || status.IsNull() {
+			return err
+		}
+		obj, err := engine.ObjectOf(rule.Version)
+		if err != nil || object.Equal(obj.At("status"), status) {
+			continue
+		}
+		body := object.Fields("metadata", object.Fields("resourceVersion",
+			object.StringOf(fmt.Sprint(rule.Version.Revision))), "status", object.Fields(
+			"hard", replacing(obj.At("status", "hard"), status.At("hard")),
+			"used", replacing(obj.At("status", "used"), status.At("used"))))
+		rq := of.RequestFor(rule.Version.Key)
+		rq.Subresource = of.Subresource("status")
+		rq.User, rq.FieldManager = serviceAccount("resourcequota-controller"), manager
+		patch := engine.Patch{Type: engine.MergePatch, Body: object.AppendJSON(nil, body)}
+		if err := unlessChanged(c.Engine.Patch(ctx, rq, patch)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replacing is a merge patch that makes a map of one another.
+func replacing(old, next object.Value) object.Value {
+	set := slices.Clone(next.Members())
+	for _, m := range old.Members() {
+		if _, stays := next.Get(m.Key); !stays {
+			set = append(set, object.Member{Key: m.Key, Value: object.Nil})
+		}
+	}
+	return object.MapOf(set...)
+}
+
+// status is the status of a quota: its limits, and what is used of those that objects of this server can use. It is
+// null if the namespace has no quotas any more.
+func (c *ResourceQuotas) status(namespace string, rule store.Rule) (object.Value, error) {
+	r, err := quota.ParseRule(rule.Text)
+	if err != nil {
+		return object.Nil, err
+	}
+	limits := &store.Limits{Namespace: namespace}
+	var hard []object.Member
+	for name, most := range r.Hard {
+		hard = append(hard, object.Member{Key: name, Value: object.StringOf(most.String())})
+		if quota.Tracked(name, c.counted) {
+			limits.Each = append(limits.Each, store.Limit{Name: name, Counts: r.Counts})
+		}
+	}
+	sums, ok := c.Store.Used(limits)
+	if !ok {
+		return object.Nil, nil
+	}
+	var used []object.Member
+	for i := range sums {
+		used = append(used, object.Member{Key: limits.Each[i].Name, Value: object.StringOf(sums[i].String())})
+	}
+	byName := func(a, b object.Member) int { return strings.Compare(a.Key, b.Key) }
+	slices.SortFunc(hard, byName)
+	slices.SortFunc(used, byName)
+	var set []object.Member
+	if len(hard) > 0 {
+		set = append(set, object.Member{Key: "hard", Value: object.MapOf(hard...)})
+	}
+	if len(used) > 0 {
+		set = append(set, object.Member{Key: "used", Value: object.MapOf(used...)})
+	}
+	return object.MapOf(set...), nil
+}
+
+// counted says whether a store resource is that of a type in namespaces.
+func (c *ResourceQuotas) counted(path string) bool {
+	k := c.Registry.Now().Kind(path)
+	return k != nil && quota.Counted(path)
+}
