@@ -77,7 +77,7 @@ var plugins = []plugin{
 	{name: "LimitPodHardAntiAffinityTopology", new: always(steps{validate: limitPodHardAntiAffinityTopology})},
 	{name: "LimitRanger", on: true, new: newLimitRanger},
 	{name: "ServiceAccount", on: true, new: newServiceAccount},
-	{name: "NodeRestriction"},
+	{name: "NodeRestriction", new: newNodeRestriction},
 	{name: "TaintNodesByCondition", on: true, new: always(steps{admit: taintNodesByCondition})},
 	{name: "AlwaysPullImages", new: always(alwaysPullImages)},
 	{name: "ImagePolicyWebhook"},
@@ -123,6 +123,11 @@ func (s *Selection) on(p *plugin) bool {
 		return slices.Contains(s.Only, p.name)
 	}
 	return (p.on || slices.Contains(s.Enabled, p.name)) && !slices.Contains(s.Disabled, p.name)
+}
+
+// On says whether the plugin of that name runs.
+func (s *Selection) On(name string) bool {
+	return slices.ContainsFunc(plugins, func(p plugin) bool { return p.name == name && p.new != nil && s.on(&p) })
 }
 
 // Known says whether there is a plugin of that name in the reference, and here whether Plinth has it.

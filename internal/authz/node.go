@@ -35,9 +35,8 @@ const (
 // bootstrap role system:node (as it is in the source, not as stored).
 //
 // Some rules are wider than what a kubelet needs, since an authorizer does not see the objects of a request: a kubelet
-// may create any Pod, and write any Node. In the reference the admission plugin NodeRestriction limits that to the
-// kubelet's own Node and to mirror Pods on it. That plugin is not there yet; the server logs a warning when it starts
-// with this mode.
+// may create any Pod, and write any Node. The admission plugin NodeRestriction limits that to the kubelet's own Node
+// and to mirror Pods on it; the server logs a warning when it starts with this mode and without the plugin.
 //
 // The reference keeps a graph of these objects that informers update with every change. Here the Pods of each node and
 // the bound volumes are views (nodeobjects.go). What a Pod needs is parsed when the kubelet first asks, so the many
@@ -71,14 +70,14 @@ var nodeRules = sync.OnceValue(func() []Rule {
 	return nil
 })
 
-// nodeOf returns the name of a kubelet's node; ok is false if the user is not a kubelet.
-func nodeOf(u *access.User) (name string, ok bool) {
+// NodeOf returns the name of a kubelet's node; ok is false if the user is not a kubelet.
+func NodeOf(u *access.User) (name string, ok bool) {
 	name, ok = strings.CutPrefix(u.Name, nodeUser)
 	return name, ok && u.In(nodeGroup)
 }
 
 func (n *nodes) rulesIn(_ context.Context, u *access.User, _ string) ([]Rule, bool, error) {
-	if _, ok := nodeOf(u); ok {
+	if _, ok := NodeOf(u); ok {
 		return nil, true, errNodeRules
 	}
 	return nil, false, nil
@@ -88,7 +87,7 @@ var errNodeRules = errors.New("node authorizer does not support user rule resolu
 
 // Authorize implements access.Authorizer. It allows or has no opinion.
 func (n *nodes) Authorize(_ context.Context, a *access.Attributes) (access.Decision, string, error) {
-	node, ok := nodeOf(&a.User)
+	node, ok := NodeOf(&a.User)
 	switch {
 	case !ok:
 		return access.NoOpinion, "", nil

@@ -74,7 +74,7 @@ func TestPodOfManyClaims(t *testing.T) {
 	pod := object.Fields("spec", object.Fields("resourceClaims", object.ListOf(claims...)),
 		"status", object.Fields("resourceClaimStatuses", object.ListOf(statuses...)))
 	began, found := time.Now(), 0
-	visitNames(pod, func(resource, name string) {
+	VisitNames(pod, func(resource, name string) {
 		if resource == "resourceclaims" && name == fmt.Sprint("claim", found, "-x") {
 			found++
 		}

@@ -84,13 +84,13 @@ func needsOf(v *store.Version) (map[needed]bool, error) {
 	if _, mirror := obj.At("metadata", "annotations").Get("kubernetes.io/config.mirror"); mirror {
 		return needs, nil
 	}
-	visitNames(obj, func(resource, name string) { needs[needed{resource, strings.Clone(name)}] = true })
+	VisitNames(obj, func(resource, name string) { needs[needed{resource, strings.Clone(name)}] = true })
 	return needs, nil
 }
 
 // PodSecrets returns the names of the Secrets that a Pod names, with duplicates.
 func PodSecrets(pod object.Value) (names []string) {
-	visitNames(pod, func(resource, name string) {
+	VisitNames(pod, func(resource, name string) {
 		if resource == "secrets" {
 			names = append(names, name)
 		}
@@ -98,10 +98,10 @@ func PodSecrets(pod object.Value) (names []string) {
 	return names
 }
 
-// visitNames calls visit for each object of its namespace that a Pod names, as VisitPodSecretNames and its siblings in
+// VisitNames calls visit for each object of its namespace that a Pod names, as VisitPodSecretNames and its siblings in
 // the reference. Names may be parts of the Pod's text, and may be repeated. It takes time linear in the size of the
 // Pod, as any user who may create Pods chooses the number of names.
-func visitNames(pod object.Value, visit func(resource, name string)) {
+func VisitNames(pod object.Value, visit func(resource, name string)) {
 	add := func(resource string, name object.Value) {
 		if name.Str() != "" {
 			visit(resource, name.Str())

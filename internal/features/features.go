@@ -45,6 +45,7 @@ var differs = map[Gate]bool{
 var used = []Gate{
 	APIServerIdentity,
 	APIResponseCompression,
+	AllowInsecureKubeletCertificateSigningRequests,
 	AllowUnsafeMalformedObjectDeletion,
 	AtomicWriteVolumeUserFields,
 	AuthorizePodWebsocketUpgradeCreatePermission,
@@ -75,6 +76,7 @@ var used = []Gate{
 	MutableSchedulingDirectivesForSuspendedJobs,
 	PodCertificateRequest,
 	PodTopologyLabelsAdmission,
+	ServiceAccountNodeAudienceRestriction,
 	ShardedListAndWatch,
 	StatefulSetRecreateStrategy,
 	StorageVersionMigrator,

@@ -98,8 +98,8 @@ func (s *Server) authorization() (follow func(), err error) {
 		return nil, err
 	}
 	isNode := func(a authz.AuthorizerConfiguration) bool { return a.Type == authz.Node }
-	if slices.ContainsFunc(config.Authorizers, isNode) {
-		c.Logger.Warn("authorization mode Node without the admission plugin NodeRestriction, which is not there yet: "+
+	if plugins := c.plugins(); slices.ContainsFunc(config.Authorizers, isNode) && !plugins.On("NodeRestriction") {
+		c.Logger.Warn("authorization mode Node without the admission plugin NodeRestriction: "+
 			"any kubelet may write the Nodes and the status of the Pods of all others", "plugin", "NodeRestriction")
 	}
 	s.authzMetrics = newAuthorizationMetrics()

@@ -23,9 +23,7 @@ func (s *Server) admission() (engine.Admission, error) {
 		}
 	}
 	return admission.New(admission.Config{
-		Selection: admission.Selection{
-			Only: c.AdmissionControl, Enabled: c.EnableAdmission, Disabled: c.DisableAdmission,
-		},
+		Selection:       c.plugins(),
 		CreateNamespace: s.createNamespace,
 		Store:           s.store, Registry: s.registry, Features: s.features, Now: c.Now, Configurations: configurations,
 		NotReadyTolerationSeconds:    c.NotReadyTolerationSeconds,
@@ -33,6 +31,11 @@ func (s *Server) admission() (engine.Admission, error) {
 		Endpoint:                     s.webhooks().Endpoint,
 		Metrics:                      s.admissionMetrics.hooks(),
 	})
+}
+
+// plugins says which admission plugins are on.
+func (c *Config) plugins() admission.Selection {
+	return admission.Selection{Only: c.AdmissionControl, Enabled: c.EnableAdmission, Disabled: c.DisableAdmission}
 }
 
 // createNamespace creates a namespace for a request in it (the plugin NamespaceAutoProvision). All plugins see this

@@ -135,12 +135,14 @@ func TestRolesAndBindings(t *testing.T) {
 // SPEC: AUTH-2
 func TestNodeWithoutItsPluginIsSaid(t *testing.T) {
 	for _, c := range []struct {
-		modes []string
-		said  bool
-	}{{[]string{"Node", "RBAC"}, true}, {[]string{"RBAC"}, false}} {
+		modes   []string
+		plugins []string
+		said    bool
+	}{{[]string{"Node", "RBAC"}, nil, true}, {[]string{"Node", "RBAC"}, []string{"NodeRestriction"}, false},
+		{[]string{"RBAC"}, nil, false}} {
 		var log bytes.Buffer
 		config := quiet(t.TempDir())
-		config.Storage, config.AuthorizationModes = "memory", c.modes
+		config.Storage, config.AuthorizationModes, config.EnableAdmission = "memory", c.modes, c.plugins
 		config.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		s, err := Start(t.Context(), config)
 		if err != nil {

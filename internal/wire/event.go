@@ -101,9 +101,8 @@ func sentIn(e *engine.Event) *engine.Object {
 	if e.Type != engine.Deleted || e.Object.Revision == e.Revision {
 		return e.Object
 	}
-	last := *e.Object
-	last.Revision = e.Revision
-	return &last
+	o := e.Object
+	return &engine.Object{Key: o.Key, Revision: e.Revision, Data: o.Data, Sidecar: o.Sidecar}
 }
 
 // Append prints an event.

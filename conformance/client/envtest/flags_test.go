@@ -253,7 +253,7 @@ func TestAdmissionPlugins(t *testing.T) {
 		}
 	}
 	want := []string{"EventRateLimit", "ImagePolicyWebhook", "MutatingAdmissionPolicy",
-		"NodeDeclaredFeatureValidator", "NodeRestriction", "PodGroupProtection", "ValidatingAdmissionPolicy"}
+		"NodeDeclaredFeatureValidator", "PodGroupProtection", "ValidatingAdmissionPolicy"}
 	if !slices.Equal(missing, want) || !strings.Contains(string(out), `no admission plugin "Nobody"`) {
 		t.Errorf("%q are refused, want %q:\n%s", missing, want, out)
 	}

@@ -118,18 +118,22 @@ func TestEmptyCertificate(t *testing.T) {
 	count.atLeast(t, 0, 0, 1)
 }
 
-// requested is the PEM of a request for a certificate with these organizations.
+// requested is the PEM of a request for a certificate of jane with these organizations.
 func requested(t *testing.T, block string, organizations ...string) string {
+	return string(requestedFor(t, block, pkix.Name{CommonName: "jane", Organization: organizations}))
+}
+
+// requestedFor is the PEM of a request for a certificate of a subject.
+func requestedFor(t *testing.T, block string, subject pkix.Name) []byte {
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	request, err := x509.CreateCertificateRequest(nil, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: "jane", Organization: organizations}}, key)
+	request, err := x509.CreateCertificateRequest(nil, &x509.CertificateRequest{Subject: subject}, key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: block, Bytes: request}))
+	return pem.EncodeToMemory(&pem.Block{Type: block, Bytes: request})
 }
 
 // SPEC: AUTH-3

@@ -72,6 +72,10 @@ type world struct {
 	validateOnly bool
 	// unordered says that the order of several errors in a message is by chance in the reference.
 	unordered bool
+	// refusals says that only refusals are compared: both sides leave the object, which is none that is stored.
+	refusals bool
+	// until is a text behind which the messages of the two are not the same.
+	until string
 	// reference is the plugin of the reference, initialized.
 	reference admission.Interface
 	registry  *engine.Registry
@@ -437,6 +441,16 @@ func (r *refusal) sort() {
 	}
 }
 
+// cut drops what follows a text in the message.
+func (r *refusal) cut(until string) {
+	if r == nil {
+		return
+	}
+	if before, _, found := strings.Cut(r.message, until); found {
+		r.message = before + until
+	}
+}
+
 // String is an outcome as text; equal outcomes have equal texts.
 func (o outcome) String() string {
 	var b strings.Builder
@@ -477,6 +491,13 @@ func (w *world) compare(t testing.TB, a attempt, count *tally) {
 	if w.unordered {
 		theirs.refusal.sort()
 		mine.refusal.sort()
+	}
+	if w.refusals {
+		theirs.object, mine.object = object.Nil, object.Nil
+	}
+	if w.until != "" {
+		theirs.refusal.cut(w.until)
+		mine.refusal.cut(w.until)
 	}
 	if mine.String() != theirs.String() {
 		t.Errorf("%s %s/%s %s\nobject %s\nold %s\n--- reference\n%s--- ours\n%s", a.operation, a.resource,
