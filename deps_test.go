@@ -116,7 +116,7 @@ var outside = map[string][]string{
 	"github.com/gorilla/websocket":     {"internal/httpapi"},
 	"github.com/coreos/go-oidc/":       {"internal/auth/oidc"},
 	"golang.org/x/oauth2":              {},
-	"k8s.io/component-helpers":         {"internal/admission/quota"},
+	"k8s.io/component-helpers":         {"internal/admission", "internal/admission/quota"},
 	"k8s.io/pod-security-admission":    {"internal/admission"},
 	"github.com/go-jose/": {"internal/auth/serviceaccount", "internal/auth/oidc",
 		"internal/auth/oidc/issuertest"},

@@ -46,7 +46,9 @@ type Config struct {
 	Store    *store.Store
 	Registry *engine.Registry
 	Features features.Set
-	Now      engine.Clock // nil: time.Now
+	// Version is that of Kubernetes as which the server answers.
+	Version string
+	Now     engine.Clock // nil: time.Now
 	// Configurations are those of --admission-control-config-file, by the name of the plugin, as YAML or JSON.
 	Configurations map[string][]byte
 	// CreateNamespace creates a namespace for the plugin NamespaceAutoProvision, as a request of the server itself. It is
@@ -80,13 +82,13 @@ var plugins = []plugin{
 	{name: "NodeRestriction", new: newNodeRestriction},
 	{name: "TaintNodesByCondition", on: true, new: always(steps{admit: taintNodesByCondition})},
 	{name: "AlwaysPullImages", new: always(alwaysPullImages)},
-	{name: "ImagePolicyWebhook"},
+	{name: "ImagePolicyWebhook", new: newImagePolicyWebhook},
 	{name: "PodSecurity", on: true, new: newPodSecurity},
 	{name: "PodNodeSelector", new: newPodNodeSelector},
 	{name: "Priority", on: true, new: newPriority},
 	{name: "DefaultTolerationSeconds", on: true, new: newDefaultTolerationSeconds},
 	{name: "PodTolerationRestriction", new: newPodTolerationRestriction},
-	{name: "EventRateLimit"},
+	{name: "EventRateLimit", new: newEventRateLimit},
 	{name: "ExtendedResourceToleration", new: always(steps{admit: extendedResourceToleration})},
 	{name: "DefaultStorageClass", on: true, new: newDefaultStorageClass},
 	{name: "StorageObjectInUseProtection", on: true, new: always(steps{admit: storageObjectInUseProtection})},
@@ -101,7 +103,7 @@ var plugins = []plugin{
 	{name: "DefaultIngressClass", on: true, new: newDefaultIngressClass},
 	{name: "DenyServiceExternalIPs", new: always(steps{validate: denyServiceExternalIPs})},
 	{name: "PodTopologyLabels", on: true, new: newPodTopologyLabels},
-	{name: "NodeDeclaredFeatureValidator", on: true},
+	{name: "NodeDeclaredFeatureValidator", on: true, new: newNodeDeclaredFeatureValidator},
 	{name: "PodResizeValidator", on: true, new: newPodResizeValidator},
 	{name: "MutatingAdmissionPolicy", on: true},
 	{name: "MutatingAdmissionWebhook", on: true, new: newWebhooks("mutatingwebhookconfigurations", true)},

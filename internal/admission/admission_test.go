@@ -21,7 +21,7 @@ func newEngine(t *testing.T, s Selection) (*engine.Engine, *engine.Registry) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { opened.Close() })
-	chain, err := New(Config{Selection: s, Store: opened, Registry: registry})
+	chain, err := New(Config{Selection: s, Store: opened, Registry: registry, Version: "v1.37.1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestOrder(t *testing.T) {
 		t.Errorf("the last plugins are %q, want %q", names[len(names)-len(last):], last)
 	}
 	for name, here := range map[string]bool{"AlwaysAdmit": true, "NamespaceLifecycle": true, "ResourceQuota": true,
-		"ImagePolicyWebhook": false} {
+		"PodGroupProtection": false} {
 		if known, got := Known(name); !known || got != here {
 			t.Errorf("%s: known %v, here %v", name, known, got)
 		}

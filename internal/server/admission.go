@@ -25,7 +25,8 @@ func (s *Server) admission() (engine.Admission, error) {
 	return admission.New(admission.Config{
 		Selection:       c.plugins(),
 		CreateNamespace: s.createNamespace,
-		Store:           s.store, Registry: s.registry, Features: s.features, Now: c.Now, Configurations: configurations,
+		Store:           s.store, Registry: s.registry, Features: s.features, Version: Version,
+		Now: c.Now, Configurations: configurations,
 		NotReadyTolerationSeconds:    c.NotReadyTolerationSeconds,
 		UnreachableTolerationSeconds: c.UnreachableTolerationSeconds,
 		Endpoint:                     s.webhooks().Endpoint,

@@ -425,13 +425,13 @@ func TestRefusedSettings(t *testing.T) {
 		"open /nowhere: no such file":               func(c *Config) { c.AuthorizationConfig = "/nowhere" },
 		`authorization-mode "rbac" is not a valid`:  func(c *Config) { c.AuthorizationModes = []string{"rbac"} },
 
-		"--enable-admission-plugins asks for EventRateLimit": func(c *Config) {
-			c.EnableAdmission = []string{"NamespaceLifecycle", "EventRateLimit"}
+		"--enable-admission-plugins asks for PodGroupProtection": func(c *Config) {
+			c.EnableAdmission = []string{"NamespaceLifecycle", "PodGroupProtection"}
 		},
 
 		`there is no admission plugin "Nope"`: func(c *Config) { c.DisableAdmission = []string{"Nope"} },
-		"--admission-control asks for ImagePolicyWebhook": func(c *Config) {
-			c.AdmissionControl = []string{"ImagePolicyWebhook"}
+		"--admission-control asks for MutatingAdmissionPolicy": func(c *Config) {
+			c.AdmissionControl = []string{"MutatingAdmissionPolicy"}
 		},
 		"--admission-control goes with neither": func(c *Config) {
 			c.AdmissionControl, c.DisableAdmission = []string{"AlwaysAdmit"}, []string{"Priority"}

@@ -252,8 +252,8 @@ func TestAdmissionPlugins(t *testing.T) {
 			missing = append(missing, name)
 		}
 	}
-	want := []string{"EventRateLimit", "ImagePolicyWebhook", "MutatingAdmissionPolicy",
-		"NodeDeclaredFeatureValidator", "PodGroupProtection", "ValidatingAdmissionPolicy"}
+	want := []string{"MutatingAdmissionPolicy",
+		"PodGroupProtection", "ValidatingAdmissionPolicy"}
 	if !slices.Equal(missing, want) || !strings.Contains(string(out), `no admission plugin "Nobody"`) {
 		t.Errorf("%q are refused, want %q:\n%s", missing, want, out)
 	}

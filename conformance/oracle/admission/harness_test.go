@@ -30,6 +30,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/component-base/featuregate"
+	"k8s.io/component-base/version"
 	"sigs.k8s.io/yaml"
 
 	"plinth/conformance/internal/scheme"
@@ -195,7 +196,7 @@ func (w *world) buildOurs(t testing.TB, gates featuregate.FeatureGate) {
 	}
 	w.chain, err = ours.New(ours.Config{
 		Selection: ours.Selection{Only: []string{w.plugin}}, Store: opened, Registry: w.registry, Features: set,
-		Now: time.Now, Configurations: configuration, CreateNamespace: w.createNamespace,
+		Now: time.Now, Version: version.Get().String(), Configurations: configuration, CreateNamespace: w.createNamespace,
 		NotReadyTolerationSeconds: 300, UnreachableTolerationSeconds: 300,
 	})
 	if err != nil {
