@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -51,14 +52,18 @@ type Config struct {
 	Now     engine.Clock // nil: time.Now
 	// Configurations are those of --admission-control-config-file, by the name of the plugin, as YAML or JSON.
 	Configurations map[string][]byte
-	// CreateNamespace creates a namespace for the plugin NamespaceAutoProvision, as a request of the server itself. It is
-	// called only while a request is admitted, so the engine need not exist when New is called.
+	// CreateNamespace creates a namespace for the plugin NamespaceAutoProvision, as a request of the server itself. It
+	// is called only while a request is admitted, so the engine need not exist when New is called.
 	CreateNamespace func(ctx context.Context, name string) error
 	// NotReadyTolerationSeconds and UnreachableTolerationSeconds are for the plugin DefaultTolerationSeconds.
 	NotReadyTolerationSeconds, UnreachableTolerationSeconds int64
 	// Endpoint returns the address of a port of a Service, as for webhook.Clients.
 	Endpoint func(ctx context.Context, namespace, service string, port int64) (string, error)
 	Metrics  Metrics
+	// Logger is told when static configurations of webhooks are loaded again; nil: nobody is. Follow is given the
+	// function that does that as long as the server runs; nil: they stay as they are.
+	Logger *slog.Logger
+	Follow func(run func(context.Context))
 
 	objects *objects // made by New
 }

@@ -15,13 +15,20 @@ import (
 // newEngine is an engine with the built-in types, a namespace "ns" and the plugins of a selection.
 func newEngine(t *testing.T, s Selection) (*engine.Engine, *engine.Registry) {
 	t.Helper()
+	return newEngineWith(t, Config{Selection: s})
+}
+
+// newEngineWith makes an engine whose chain is configured by c, but for its store and types.
+func newEngineWith(t *testing.T, c Config) (*engine.Engine, *engine.Registry) {
+	t.Helper()
 	registry := engine.NewRegistry(builtin.Resources(builtin.Config{}))
 	opened, err := store.Open(store.Config{Log: memlog.New(), Describe: engine.Describe(registry)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { opened.Close() })
-	chain, err := New(Config{Selection: s, Store: opened, Registry: registry, Version: "v1.37.1"})
+	c.Store, c.Registry, c.Version = opened, registry, "v1.37.1"
+	chain, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}

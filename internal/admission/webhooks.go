@@ -2,8 +2,8 @@ package admission
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 
 	"plinth/internal/admission/webhooks"
@@ -19,7 +19,7 @@ import (
 func newWebhooks(resource string, mutating bool) func(c *Config) (steps, error) {
 	return func(c *Config) (steps, error) {
 		settings, err := webhookSettings(c.Configurations[map[bool]string{
-			true: "MutatingAdmissionWebhook", false: "ValidatingAdmissionWebhook"}[mutating]])
+			true: "MutatingAdmissionWebhook", false: "ValidatingAdmissionWebhook"}[mutating]], c.Features)
 		if err != nil {
 			return steps{}, err
 		}
@@ -41,6 +41,11 @@ func newWebhooks(resource string, mutating bool) func(c *Config) (steps, error) 
 			Clients: clients, Reviews: !c.Features.On(features.ExcludeAdmissionWebhookVirtualResources),
 			Metrics: c.Metrics.Webhooks,
 		})
+		if dir := settings.StaticManifestsDir; dir != "" {
+			if err := c.loadStatic(dir, kind, p); err != nil {
+				return steps{}, err
+			}
+		}
 		if mutating {
 			return steps{admitInPasses: p.Admit}, nil
 		}
@@ -50,12 +55,14 @@ func newWebhooks(resource string, mutating bool) func(c *Config) (steps, error) 
 
 // webhookConfiguration is the WebhookAdmissionConfiguration of a plugin.
 type webhookConfiguration struct {
+	APIVersion         string `json:"apiVersion"`
+	Kind               string `json:"kind"`
 	KubeConfigFile     string `json:"kubeConfigFile"`
 	StaticManifestsDir string `json:"staticManifestsDir"`
 }
 
 // webhookSettings reads a WebhookAdmissionConfiguration; an empty one is none.
-func webhookSettings(text []byte) (c webhookConfiguration, err error) {
+func webhookSettings(text []byte, gates features.Set) (c webhookConfiguration, err error) {
 	if len(text) == 0 {
 		return c, nil
 	}
@@ -67,9 +74,26 @@ func webhookSettings(text []byte) (c webhookConfiguration, err error) {
 	case c.KubeConfigFile != "" && !filepath.IsAbs(c.KubeConfigFile):
 		return c, fmt.Errorf("kubeConfigFile: Invalid value: %q: must be an absolute file path", c.KubeConfigFile)
 	case c.StaticManifestsDir != "":
-		return c, errors.New("staticManifestsDir is not there yet")
+		return c, checkManifestsDir(c.StaticManifestsDir, gates.On(features.ManifestBasedAdmissionControlConfig))
 	}
 	return c, nil
+}
+
+// loadStatic gives a plugin the configurations of a directory, and follows that.
+func (c *Config) loadStatic(dir string, kind *engine.Resource, p *webhooks.Plugin) error {
+	m := &manifests{dir: dir, kind: kind, logger: c.Logger}
+	if m.logger == nil {
+		m.logger = slog.New(slog.DiscardHandler)
+	}
+	all, err := m.load()
+	if err != nil {
+		return fmt.Errorf("failed to load static webhook manifests from %q: %w", dir, err)
+	}
+	p.SetStatic(all)
+	if c.Follow != nil {
+		c.Follow(func(ctx context.Context) { m.follow(ctx, p) })
+	}
+	return nil
 }
 
 // parseConfiguration reads the configuration of a plugin, which must be of a kind and of one of its versions, and may

@@ -72,6 +72,7 @@ var used = []Gate{
 	H2CContainerProbe,
 	InPlacePodVerticalScalingSchedulerPreemption,
 	ManagedFieldsOptOut,
+	ManifestBasedAdmissionControlConfig,
 	MutablePodResourcesForSuspendedJobs,
 	MutableSchedulingDirectivesForSuspendedJobs,
 	PodCertificateRequest,

@@ -31,6 +31,8 @@ func (s *Server) admission() (engine.Admission, error) {
 		UnreachableTolerationSeconds: c.UnreachableTolerationSeconds,
 		Endpoint:                     s.webhooks().Endpoint,
 		Metrics:                      s.admissionMetrics.hooks(),
+		Logger:                       c.Logger,
+		Follow:                       func(run func(context.Context)) { s.follow = append(s.follow, run) },
 	})
 }
 

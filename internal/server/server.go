@@ -56,6 +56,7 @@ type Server struct {
 	authzMetrics *authorizationMetrics
 	// admissionMetrics count what admission does.
 	admissionMetrics *admissionMetrics
+	follow           []func(context.Context) // what runs until the server closes
 	// certificateMetrics count the certificates that are issued for CertificateSigningRequests.
 	certificateMetrics *certificateMetrics
 	audit              *audit.Auditor // nil if auditing is off
@@ -248,6 +249,9 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	s.control()
 	reload()
+	for _, follow := range s.follow {
+		s.run(func() { follow(s.closing) })
+	}
 	cleanup := &controller.Definitions{
 		Engine: s.engine, Registry: s.registry, Logger: c.Logger, Objects: definitions.Stored, Finalizer: crd.Finalizer,
 	}

@@ -67,7 +67,7 @@ type set struct {
 // configuration is one object with webhooks.
 type configuration struct {
 	name  string
-	hooks *view.Parsed[[]*hook]
+	hooks func() ([]*hook, error)
 }
 
 // newSet makes a set of configurations, which are sorted by name.
@@ -76,7 +76,7 @@ func newSet(all []*configuration) *set {
 	s.hooks = sync.OnceValue(func() (hooks []*hook) {
 		for _, c := range all {
 			// One that cannot be read has no hooks: the reference's informer would not have it, either.
-			if of, err := c.hooks.Get(); err == nil {
+			if of, err := c.hooks(); err == nil {
 				hooks = append(hooks, of...)
 			}
 		}
@@ -99,7 +99,7 @@ func compile(before *set, changes iter.Seq[view.Change]) *set {
 			all = slices.Delete(all, i, i+1)
 		}
 		if change.Version != nil {
-			all = slices.Insert(all, i, &configuration{change.Name, view.Parse(change.Version, readConfiguration)})
+			all = slices.Insert(all, i, &configuration{change.Name, view.Parse(change.Version, readConfiguration).Get})
 		}
 	}
 	return newSet(all)

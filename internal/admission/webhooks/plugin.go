@@ -2,6 +2,8 @@ package webhooks
 
 import (
 	"context"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"plinth/internal/cel"
@@ -9,6 +11,7 @@ import (
 	"plinth/internal/store"
 	"plinth/internal/view"
 	"plinth/internal/webhook"
+	"plinth/object"
 )
 
 // Config is what a plugin is made of.
@@ -29,8 +32,10 @@ type Config struct {
 
 // Plugin is MutatingAdmissionWebhook or ValidatingAdmissionWebhook. It may be used concurrently.
 type Plugin struct {
-	mutating  bool
-	all       *view.View[*set]
+	mutating bool
+	all      *view.View[*set]
+	// static has the hooks of configurations in files. They precede the others.
+	static    atomic.Pointer[set]
 	types     func() *engine.Types
 	namespace NamespaceReader
 	clients   *webhook.Clients
@@ -40,10 +45,26 @@ type Plugin struct {
 
 // New makes a plugin.
 func New(c Config) *Plugin {
-	return &Plugin{
+	p := &Plugin{
 		mutating: c.Mutating, all: view.New(c.Configurations, compile), types: c.Types, namespace: c.Namespace,
 		clients: c.Clients, reviews: c.Reviews, metrics: c.Metrics.complete(),
 	}
+	p.static.Store(newSet(nil))
+	return p
+}
+
+// SetStatic replaces the configurations that are not objects of the API: they are sorted by name, and complete.
+func (p *Plugin) SetStatic(all []object.Value) {
+	var configurations []*configuration
+	for _, obj := range all {
+		name := obj.At("metadata", "name").Str()
+		hooks := hooksOf(obj)
+		for _, h := range hooks {
+			h.id = "manifest/" + h.id
+		}
+		configurations = append(configurations, &configuration{name, func() ([]*hook, error) { return hooks, nil }})
+	}
+	p.static.Store(newSet(configurations))
 }
 
 // configurationKinds are the kinds that configure admission. Hooks that are made through the API are not asked about
@@ -66,11 +87,24 @@ var reviewResources = map[[2]string]bool{
 // candidates returns the hooks whose rules match a request; none for the requests that hooks are not asked about.
 func (p *Plugin) candidates(a *engine.Attributes) []candidate {
 	r := a.Request.Resource
-	if a.Request.OwnStart || r.Group == Group && configurationKinds[r.Kind] ||
-		!p.reviews && r.Answer != nil && reviewResources[[2]string{r.Group, r.Name}] {
+	if a.Request.OwnStart || !p.reviews && r.Answer != nil && reviewResources[[2]string{r.Group, r.Name}] {
 		return nil
 	}
-	return p.all.Now().candidates(p.types(), urlOf(a))
+	u, types, static := urlOf(a), p.types(), p.static.Load()
+	first := static.candidates(types, u)
+	if r.Group == Group && configurationKinds[r.Kind] {
+		return first
+	}
+	others := p.all.Now().candidates(types, u)
+	if len(static.byName) == 0 {
+		return others
+	}
+	all := slices.Clone(first)
+	for _, c := range others {
+		c.index += len(static.hooks())
+		all = append(all, c)
+	}
+	return all
 }
 
 // input is what the match conditions of a hook are evaluated on.
