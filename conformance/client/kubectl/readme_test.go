@@ -13,7 +13,7 @@ import (
 
 // The sessions of the README work as written.
 //
-// SPEC: URI-5, SSA-2, BEY-1, AUTH-1, AUTH-2
+// SPEC: URI-5, SSA-2, BEY-1, AUTH-1, AUTH-2, AUTH-3
 func TestReadmeSessions(t *testing.T) {
 	readme, err := os.ReadFile("../../../README.md")
 	if err != nil {
@@ -31,6 +31,12 @@ func TestReadmeSessions(t *testing.T) {
 			"database.example.com/orders condition met", "there are more replicas than maxReplicas allows",
 			"refused, as the rule says",
 			`customresourcedefinition.apiextensions.k8s.io "databases.example.com" deleted`,
+		},
+		"Five minutes with a webhook": {
+			"mutatingwebhookconfiguration.admissionregistration.k8s.io/settings created",
+			"Warning: the color green fades", `{"color":"green","size":"medium"}`,
+			`admission webhook "settings.example.com" denied the request: red is taken`, "refused, as the webhook says",
+			`configmap "fence" deleted`,
 		},
 		"Five minutes with users and roles": {
 			"rolebinding.rbac.authorization.k8s.io/developers created", "yes\n", "no\n", "she has access to her namespace only",
