@@ -46,6 +46,7 @@ type draft struct {
 	*input
 
 	operation Operation
+	puts      bool // it is a PUT: the body is the whole object, as the client has it
 	now       time.Time
 
 	live    *store.Version // the version that the draft is to replace; nil: there is none

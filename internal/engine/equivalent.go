@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"plinth/object"
 )
@@ -38,14 +39,31 @@ func (r *Resource) Body(subresource string) (group, version, kind string) {
 }
 
 // In returns what admission sees of the request in the version of another type of the same kind (Types.Equivalents), in
-// the form in which clients see it: empty fields that are not stored are left out. With the type of the request itself
-// nothing is converted.
+// the form in which clients see it: with the resourceVersion, and without empty fields that are not stored. With the
+// type of the request itself nothing is converted.
 func (a *Attributes) In(ctx context.Context, r *Resource) (obj, old object.Value, err error) {
 	if obj, err = a.shown(ctx, a.Object, r); err != nil {
 		return object.Nil, object.Nil, err
 	}
-	old, err = a.shown(ctx, a.Old, r)
-	return obj, old, err
+	if old, err = a.shown(ctx, a.Old, r); err != nil {
+		return object.Nil, object.Nil, err
+	}
+	d := a.draft
+	if d.live == nil || !a.ofObject() {
+		return obj, old, nil
+	}
+	revision := object.StringOf(strconv.FormatInt(d.live.Revision, 10))
+	if !old.IsNull() {
+		old = old.WithAt(revision, "metadata", "resourceVersion")
+	}
+	// Mutating admission of a PUT sees the object with what the client has sent.
+	if d.puts && d.obj.IsNull() {
+		revision = d.sent.At("metadata", "resourceVersion")
+	}
+	if !obj.IsNull() && !revision.IsNull() {
+		obj = obj.WithAt(revision, "metadata", "resourceVersion")
+	}
+	return obj, old, nil
 }
 
 // shown brings an object or body of the request into another version, and into its stored form.

@@ -20,6 +20,7 @@ const modified = "the object has been modified; please apply your changes to the
 // version and answers 409 (stale). A body without one replaces whatever is live, so it is repeated until it does.
 func (e *Engine) Update(ctx context.Context, rq *Request, body object.Parsed) (result *Result, err error) {
 	d := e.draft(rq, OperationUpdate)
+	d.puts = true
 	defer d.addWarnings(&result)
 	if err := d.decode(body); err != nil {
 		return nil, err

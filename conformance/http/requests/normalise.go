@@ -22,11 +22,13 @@ type names struct {
 	// literal holds the uids and addresses that are in the script itself. (Addresses that the server allocates are never
 	// among them: scripts use the lowest of a range, which are allocated last.)
 	literal map[string]bool
-	mark    string // added to new names, so that they differ from recorded ones that are reused
+	replace func(string) string // of a script with webhooks
+	mark    string              // added to new names, so that they differ from recorded ones that are reused
 }
 
 func newNames() *names {
-	return &names{of: map[string]string{}, n: map[string]int{}, taken: map[string]bool{}, literal: map[string]bool{}}
+	return &names{of: map[string]string{}, n: map[string]int{}, taken: map[string]bool{}, literal: map[string]bool{},
+		replace: func(s string) string { return s }}
 }
 
 func (n *names) name(kind, value string) string {
@@ -140,6 +142,7 @@ var youngAge = regexp.MustCompile(`^[0-9]{1,2}s$`)
 const longString = 600
 
 func (n *names) text(s string) string {
+	s = n.replace(s)
 	s = revisions.ReplaceAllString(withoutManagedFields(s), "${1}<rv>")
 	s = uuid.ReplaceAllStringFunc(s, func(id string) string {
 		if n.literal[id] {

@@ -18,7 +18,7 @@ var (
 )
 
 // least is the minimum number of steps.
-const least = 2300
+const least = 2400
 
 func TestMain(m *testing.M) {
 	// Scripts mostly wait, for events and timeouts, and need little CPU.

@@ -27,12 +27,15 @@ type Runner struct {
 	names     *names
 	variables map[string]string
 	streams   map[string]*stream
+	hook      *hook // nil: the script needs none
 }
 
 // NewRunner returns a runner for one script.
 func NewRunner(url string, client *http.Client, script *Script) *Runner {
-	r := &Runner{base: url, client: client, names: newNames(), variables: map[string]string{},
-		streams: map[string]*stream{}}
+	h := newHook(script)
+	r := &Runner{base: url, client: client, names: newNames(), variables: h.variables(),
+		streams: map[string]*stream{}, hook: h}
+	r.names.replace = h.replacer()
 	for _, step := range script.Steps {
 		for _, pattern := range []*regexp.Regexp{uuid, clusterIP} {
 			for _, id := range pattern.FindAllString(step.URL+" "+step.Body, -1) {
@@ -49,6 +52,7 @@ func (r *Runner) Close() {
 		s.cancel()
 	}
 	r.client.CloseIdleConnections()
+	r.hook.close()
 }
 
 var (
@@ -120,9 +124,12 @@ type answer struct {
 func (r *Runner) Do(step *Step, record *Result) (Result, error) {
 	var a answer
 	var err error
-	if step.Method == "READ" {
+	switch step.Method {
+	case "READ":
 		a, err = r.read(step.URL, step)
-	} else {
+	case "ASKED":
+		a.body, err = r.hook.show()
+	default:
 		a, err = r.send(step)
 		for end := time.Now().Add(requestTimeout); err == nil && !step.hasCome(a) &&
 			time.Now().Before(end); a, err = r.send(step) {

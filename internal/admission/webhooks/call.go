@@ -60,7 +60,11 @@ func (p *Plugin) call(ctx context.Context, h *hook, q *question) (*answer, error
 		}
 		return failed(code, "failed to call webhook: %w", err)
 	}
-	a, err := readAnswer(text, h.version, uid, p.mutating)
+	review, err := readReview(text, h.version)
+	if err != nil {
+		return failed(http.StatusInternalServerError, "failed to call webhook: %w", err)
+	}
+	a, err := readAnswer(review, h.version, uid, p.mutating)
 	if err != nil {
 		return failed(http.StatusServiceUnavailable, "received invalid webhook response: %w", err)
 	}

@@ -3,7 +3,9 @@ package webhooks
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"plinth/internal/apierr"
@@ -133,8 +135,11 @@ func (p *Plugin) mutate(ctx context.Context, c *candidate, q *question, asked *q
 	if len(answer.patch) == 0 {
 		return false, nil
 	}
+	undecodable := func(err error) error {
+		return &callError{c.name, fmt.Errorf("received undecodable patch in webhook response: %w", plain(err)), 503}
+	}
 	if err := patch.CheckSyntax(answer.patch); err != nil {
-		return false, &callError{c.name, fmt.Errorf("received undecodable patch in webhook response: %w", err), 503}
+		return false, undecodable(err)
 	}
 	var operations []json.RawMessage
 	if err := json.Unmarshal(answer.patch, &operations); err == nil && len(operations) == 0 {
@@ -148,8 +153,11 @@ func (p *Plugin) mutate(ctx context.Context, c *candidate, q *question, asked *q
 		return false, &callError{c.name, fmt.Errorf("unsupported patch type %q", answer.patchType), 400}
 	}
 	patched, err := patch.JSON(q.obj, answer.patch, ctx.Err)
+	if errors.Is(err, patch.ErrMalformed) {
+		return false, undecodable(err)
+	}
 	if err != nil {
-		return false, apierr.NewInternal(err)
+		return false, apierr.NewInternal(plain(err))
 	}
 	next, changed, err := q.Admitted(ctx, patched, q.obj, c.in)
 	if err != nil {
@@ -161,6 +169,15 @@ func (p *Plugin) mutate(ctx context.Context, c *candidate, q *question, asked *q
 	asked.a.Object = next
 	asked.made = nil // every version is converted from the new object
 	return changed, nil
+}
+
+// plain is an error of a patch as the reference words it: without its kind.
+func plain(err error) error {
+	text := err.Error()
+	for _, kind := range []error{patch.ErrMalformed, patch.ErrUnprocessable} {
+		text = strings.TrimPrefix(text, kind.Error()+": ")
+	}
+	return errors.New(text)
 }
 
 // mutated and patchAnnotation are the values of audit annotations.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -107,13 +108,33 @@ type answer struct {
 	annotations map[string]string
 }
 
-// readAnswer reads the AdmissionReview that a hook has answered with, and refuses one that is not an answer to the
-// question. Errors are worded as in the reference. v1beta1 has the same members, and fewer rules.
-func readAnswer(text []byte, version, uid string, mutating bool) (*answer, error) {
-	var review admissionv1.AdmissionReview
-	if err := json.Unmarshal(text, &review); err != nil {
+// readReview reads a review of a version. One that names no version or kind is taken for that, and checked later.
+func readReview(text []byte, version string) (*admissionv1.AdmissionReview, error) {
+	if len(text) == 0 {
+		return nil, errors.New("0-length response with status code: 200 and content type: application/json")
+	}
+	var head metav1.TypeMeta
+	if err := json.Unmarshal(text, &head); err != nil {
 		return nil, fmt.Errorf("couldn't get version/kind; json parse error: %w", err)
 	}
+	of, named := strings.CutPrefix(head.APIVersion, admissionv1.GroupName+"/")
+	switch {
+	case head.APIVersion == "" || head.Kind == "":
+	case !named || head.Kind != "AdmissionReview":
+		return nil, fmt.Errorf("no kind %q is registered for version %q", head.Kind, head.APIVersion)
+	case of != version:
+		return nil, fmt.Errorf("converting (%s.AdmissionReview) to (%s.AdmissionReview): unknown conversion", of, version)
+	}
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(text, &review); err != nil {
+		return nil, err
+	}
+	return &review, nil
+}
+
+// readAnswer reads the AdmissionReview that a hook has answered with, and refuses one that is not an answer to the
+// question. Errors are worded as in the reference. v1beta1 has the same members, and fewer rules.
+func readAnswer(review *admissionv1.AdmissionReview, version, uid string, mutating bool) (*answer, error) {
 	r := review.Response
 	if r == nil {
 		return nil, errors.New("webhook response was absent")
