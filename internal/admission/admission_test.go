@@ -13,13 +13,13 @@ import (
 )
 
 // newEngine is an engine with the built-in types, a namespace "ns" and the plugins of a selection.
-func newEngine(t *testing.T, s Selection) (*engine.Engine, *engine.Registry) {
+func newEngine(t testing.TB, s Selection) (*engine.Engine, *engine.Registry) {
 	t.Helper()
 	return newEngineWith(t, Config{Selection: s})
 }
 
 // newEngineWith makes an engine whose chain is configured by c, but for its store and types.
-func newEngineWith(t *testing.T, c Config) (*engine.Engine, *engine.Registry) {
+func newEngineWith(t testing.TB, c Config) (*engine.Engine, *engine.Registry) {
 	t.Helper()
 	registry := engine.NewRegistry(builtin.Resources(builtin.Config{}))
 	opened, err := store.Open(store.Config{Log: memlog.New(), Describe: engine.Describe(registry)})
@@ -41,7 +41,7 @@ func newEngineWith(t *testing.T, c Config) (*engine.Engine, *engine.Registry) {
 	return e, registry
 }
 
-func create(t *testing.T, e *engine.Engine, registry *engine.Registry, resource, namespace, body string) error {
+func create(t testing.TB, e *engine.Engine, registry *engine.Registry, resource, namespace, body string) error {
 	t.Helper()
 	parsed, err := object.ParseJSON([]byte(body))
 	if err != nil {

@@ -27,7 +27,7 @@ type hooks struct {
 	last  map[string]any
 }
 
-func newHooks(t *testing.T, respond func(path string, review map[string]any) string) *hooks {
+func newHooks(t testing.TB, respond func(path string, review map[string]any) string) *hooks {
 	h := &hooks{}
 	h.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, _ := io.ReadAll(r.Body)
@@ -78,7 +78,7 @@ func patchOf(patch string) string {
 }
 
 type bench struct {
-	*testing.T
+	testing.TB
 	*engine.Engine
 	registry *engine.Registry
 }

@@ -136,6 +136,7 @@ func (b *bench) steps() []step {
 		{key: "custom-apply", n: 1000, measure: b.customApply},
 		whole("crd", b.crds),
 		whole("crd-rules", b.crdRules),
+		whole("hooks", b.hooks),
 		whole("empty", b.emptyNamespace),
 		whole("collect", b.collectDependents),
 		whole("orphan", b.orphanDependents),

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"plinth/conformance/internal/harness"
 	"plinth/conformance/internal/load"
 )
@@ -61,9 +63,10 @@ func (l *limited) awaitUsed(want int64) {
 	var quota struct {
 		Status struct{ Used map[string]string }
 	}
+	text := resource.NewQuantity(want, resource.DecimalSI).String()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		text, err := l.client.Do(l.t.Context(), load.Request{Method: http.MethodGet, Path: quotasPath + "/q"})
-		if err == nil && json.Unmarshal(text, &quota) == nil && quota.Status.Used["configmaps"] == fmt.Sprint(want) {
+		body, err := l.client.Do(l.t.Context(), load.Request{Method: http.MethodGet, Path: quotasPath + "/q"})
+		if err == nil && json.Unmarshal(body, &quota) == nil && quota.Status.Used["configmaps"] == text {
 			return
 		}
 	}

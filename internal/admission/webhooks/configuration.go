@@ -191,9 +191,25 @@ func selector(v object.Value) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(&of)
 }
 
-// labelsOf are the labels of an object.
-func labelsOf(obj object.Value) labels.Set {
-	return pairs(obj.At("metadata", "labels"))
+// labelsOf are the labels of an object. Many selectors look at them, so they are not copied.
+func labelsOf(obj object.Value) labels.Labels { return objectLabels{obj.At("metadata", "labels")} }
+
+// objectLabels implements labels.Labels.
+type objectLabels struct{ of object.Value }
+
+func (l objectLabels) Has(label string) bool {
+	_, ok := l.of.Get(label)
+	return ok
+}
+
+func (l objectLabels) Get(label string) string {
+	v, _ := l.of.Get(label)
+	return v.Str()
+}
+
+func (l objectLabels) Lookup(label string) (value string, ok bool) {
+	v, ok := l.of.Get(label)
+	return v.Str(), ok
 }
 
 // pairs is a map of strings.

@@ -154,7 +154,7 @@ func (h *hook) hasObject(a *engine.Attributes, obj object.Value) bool {
 
 // namespaceLabels returns the labels of the namespace of a request; for the Namespaces themselves those of the object,
 // unless it is deleted. cluster says that the request has no namespace; such requests are always selected.
-func (p *Plugin) namespaceLabels(ctx context.Context, a *engine.Attributes, obj object.Value) (set labels.Set,
+func (p *Plugin) namespaceLabels(ctx context.Context, a *engine.Attributes, obj object.Value) (set labels.Labels,
 	cluster bool, err error) {
 	name, ofNamespace := a.Request.Namespace, isNamespaces(a.Request.Resource)
 	if ofNamespace {

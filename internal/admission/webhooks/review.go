@@ -113,23 +113,21 @@ func readReview(text []byte, version string) (*admissionv1.AdmissionReview, erro
 	if len(text) == 0 {
 		return nil, errors.New("0-length response with status code: 200 and content type: application/json")
 	}
-	var head metav1.TypeMeta
-	if err := json.Unmarshal(text, &head); err != nil {
+	var review admissionv1.AdmissionReview
+	var syntax *json.SyntaxError
+	err := json.Unmarshal(text, &review)
+	if errors.As(err, &syntax) {
 		return nil, fmt.Errorf("couldn't get version/kind; json parse error: %w", err)
 	}
-	of, named := strings.CutPrefix(head.APIVersion, admissionv1.GroupName+"/")
+	of, named := strings.CutPrefix(review.APIVersion, admissionv1.GroupName+"/")
 	switch {
-	case head.APIVersion == "" || head.Kind == "":
-	case !named || head.Kind != "AdmissionReview":
-		return nil, fmt.Errorf("no kind %q is registered for version %q", head.Kind, head.APIVersion)
+	case review.APIVersion == "" || review.Kind == "":
+	case !named || review.Kind != "AdmissionReview":
+		return nil, fmt.Errorf("no kind %q is registered for version %q", review.Kind, review.APIVersion)
 	case of != version:
 		return nil, fmt.Errorf("converting (%s.AdmissionReview) to (%s.AdmissionReview): unknown conversion", of, version)
 	}
-	var review admissionv1.AdmissionReview
-	if err := json.Unmarshal(text, &review); err != nil {
-		return nil, err
-	}
-	return &review, nil
+	return &review, err
 }
 
 // readAnswer reads the AdmissionReview that a hook has answered with, and refuses one that is not an answer to the
