@@ -41,8 +41,12 @@ func testCharge(v *Version) *Charge {
 }
 
 func openLimited(t *testing.T, log Log, now func() time.Time) *Store {
+	return openCharged(t, log, now, testCharge)
+}
+
+func openCharged(t *testing.T, log Log, now func() time.Time, charge func(*Version) *Charge) *Store {
 	s, err := Open(Config{Log: log, Describe: func(Key, []byte) *Sidecar { return &Sidecar{} },
-		Charge: testCharge, Rules: "rules", Now: now})
+		Charge: charge, Rules: "rules", Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,6 +157,39 @@ func TestLedger(t *testing.T) {
 	}
 	if err := s.Within(old); !errors.As(err, &conflict) {
 		t.Errorf("without rules: %v", err)
+	}
+}
+
+// What changes while the sums are built is in them: few changes, and more than are added under one lock.
+//
+// SPEC: AUTH-5
+func TestLedgerIsBuiltBesideWrites(t *testing.T) {
+	for _, changes := range []int{1, 1000} {
+		building, goOn := make(chan struct{}), make(chan struct{})
+		s := openCharged(t, instant{}, time.Now, func(v *Version) *Charge {
+			if v.Key.Name == "n/slow" {
+				close(building)
+				<-goOn
+			}
+			return testCharge(v)
+		})
+		s.put(t, "a", "n/slow", "red 1")
+		s.put(t, "a", "n/gone", "red 10")
+		s.put(t, "a", "n/changed", "red 20")
+		s.put(t, "rules", "n/r", "rule 5000")
+		done := make(chan string)
+		go func() { done <- s.size(t, "n", "") }()
+		<-building
+		s.put(t, "a", "n/gone", "")
+		s.put(t, "a", "n/changed", "red 2")
+		for i := range changes {
+			s.put(t, "a", fmt.Sprintf("n/%d", i), "red 1")
+		}
+		close(goOn)
+		if got := <-done; got != resource.NewQuantity(int64(3+changes), resource.DecimalSI).String() {
+			t.Errorf("%d changes: the size is %s", changes, got)
+		}
+		_ = s.Close()
 	}
 }
 
