@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"plinth/internal/admission/quota"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -133,7 +134,7 @@ type resourceList map[string]resource.Quantity
 func readResources(v object.Value) resourceList {
 	list := resourceList{}
 	for _, m := range v.Members() {
-		list[m.Key] = quantity(m.Value)
+		list[m.Key] = quota.Quantity(m.Value)
 	}
 	return list
 }
@@ -216,7 +217,7 @@ func appendText(list []string, text string) []string {
 // eachLimit calls f with each resource of a part of a limit.
 func eachLimit(limit object.Value, part string, f func(name string, q resource.Quantity)) {
 	for _, m := range limit.At(part).Members() {
-		f(m.Key, quantity(m.Value))
+		f(m.Key, quota.Quantity(m.Value))
 	}
 }
 
@@ -322,7 +323,7 @@ func podResources(pod object.Value, part string) resourceList {
 	sum.raise(first)
 	for _, m := range pod.At("spec", "resources", part).Members() {
 		if m.Key == string(corev1.ResourceCPU) || m.Key == string(corev1.ResourceMemory) {
-			sum[m.Key] = quantity(m.Value)
+			sum[m.Key] = quota.Quantity(m.Value)
 		}
 	}
 	return sum

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"plinth/internal/admission/quota"
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
 	"plinth/object"
@@ -56,10 +57,10 @@ func lackingResources(pod, allocatable object.Value) (lacks []string) {
 	requests := podResources(pod, "requests")
 	requests.add(readResources(pod.At("spec", "overhead")))
 	cpu, memory := requests["cpu"], requests["memory"]
-	if most := quantity(allocatable.At("cpu")); cpu.Cmp(most) > 0 {
+	if most := quota.Quantity(allocatable.At("cpu")); cpu.Cmp(most) > 0 {
 		lacks = append(lacks, fmt.Sprintf("cpu, requested: %d, allocatable: %d", cpu.MilliValue(), most.MilliValue()))
 	}
-	if most := quantity(allocatable.At("memory")); memory.Cmp(most) > 0 {
+	if most := quota.Quantity(allocatable.At("memory")); memory.Cmp(most) > 0 {
 		lacks = append(lacks, fmt.Sprintf("memory, requested: %d, allocatable: %d", memory.Value(), most.Value()))
 	}
 	return lacks

@@ -3,11 +3,11 @@ package admission
 import (
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"plinth/internal/admission/quota"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -49,19 +49,6 @@ func editItems(obj object.Value, edit func(item object.Value) object.Value, path
 	return obj.WithAt(object.ListOf(next...), path...)
 }
 
-// quantity reads a quantity; one that cannot be read is zero: it was or will be refused by validation.
-func quantity(v object.Value) resource.Quantity {
-	text := v.Str()
-	if v.Kind() != object.String {
-		text = string(object.AppendJSON(nil, v))
-	}
-	q, err := resource.ParseQuantity(text)
-	if err != nil {
-		return resource.Quantity{}
-	}
-	return q
-}
-
 // sameQuantities says whether two maps have equal quantities, however they are written. A map that is absent is empty.
 func sameQuantities(a, b object.Value) bool {
 	if a.Len() != b.Len() {
@@ -72,7 +59,7 @@ func sameQuantities(a, b object.Value) bool {
 		if !ok {
 			return false
 		}
-		if q := quantity(m.Value); q.Cmp(quantity(other)) != 0 {
+		if q := quota.Quantity(m.Value); q.Cmp(quota.Quantity(other)) != 0 {
 			return false
 		}
 	}

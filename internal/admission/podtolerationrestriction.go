@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"plinth/internal/admission/quota"
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
 	"plinth/object"
@@ -93,7 +94,7 @@ func hasResources(pod object.Value) bool {
 	has := func(resources object.Value) bool {
 		for _, part := range []string{"requests", "limits"} {
 			for _, name := range []string{"cpu", "memory"} {
-				if q := quantity(resources.At(part, name)); q.Sign() > 0 {
+				if q := quota.Quantity(resources.At(part, name)); q.Sign() > 0 {
 					return true
 				}
 			}

@@ -3,9 +3,11 @@ package admission
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -13,6 +15,24 @@ import (
 // static makes the name of a configuration one of static configurations.
 func static(text, name string) string {
 	return strings.Replace(text, `"metadata":{"name":"`+name+`"`, `"metadata":{"name":"`+name+`.static.k8s.io"`, 1)
+}
+
+// safeLog is the text of a log that is written meanwhile.
+type safeLog struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *safeLog) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *safeLog) has(part string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.text.String(), part)
 }
 
 // Configurations in files precede those of the API, are asked about configurations of admission, too, and are loaded
@@ -41,8 +61,9 @@ func TestStaticWebhooks(t *testing.T) {
 	settings, _ := json.Marshal(map[string]string{"apiVersion": "apiserver.config.k8s.io/v1",
 		"kind": "WebhookAdmissionConfiguration", "staticManifestsDir": dir})
 	var follow func(context.Context)
+	log := &safeLog{}
 	e, registry := newEngineWith(t, Config{Configurations: map[string][]byte{"MutatingAdmissionWebhook": settings},
-		Follow: func(run func(context.Context)) { follow = run }})
+		Logger: slog.New(slog.NewTextHandler(log, nil)), Follow: func(run func(context.Context)) { follow = run }})
 	b := &bench{t, e, registry}
 	h.paths() // about the namespaces of the test
 	b.configure("mutatingwebhookconfigurations", any(h.configuration("Mutating", "a", "a", "")))
@@ -82,6 +103,10 @@ func TestStaticWebhooks(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	write("c.yaml", "kind: Pod") // what is loaded stays
-	time.Sleep(1500 * time.Millisecond)
+	for end := time.Now().Add(30 * time.Second); !log.has("c.yaml"); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the log does not say that a file cannot be read")
+		}
+	}
 	create("three", "/x /a")
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
+	"plinth/internal/admission/quota"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -26,7 +27,7 @@ func newDefaultStorageClass(c *Config) (steps, error) {
 		if a.Operation != engine.OperationCreate || !about(a, "", "persistentvolumeclaims", "") {
 			return nil
 		}
-		if _, named := classOf(a.Object); named {
+		if _, named := quota.StorageClass(a.Object); named {
 			return nil
 		}
 		if found := class(); !found.IsNull() {
@@ -34,15 +35,6 @@ func newDefaultStorageClass(c *Config) (steps, error) {
 		}
 		return nil
 	}}, nil
-}
-
-// classOf is the StorageClass that a claim names, and whether it names one; the name "" is none, too, but is said.
-func classOf(claim object.Value) (name string, named bool) {
-	if v, ok := claim.At("metadata", "annotations").Get(corev1.BetaStorageClassAnnotation); ok {
-		return v.Str(), true
-	}
-	v := claim.At("spec", "storageClassName")
-	return v.Str(), !v.IsNull()
 }
 
 // protection are the finalizers of the plugin StorageObjectInUseProtection, by group and resource. Controllers of the
@@ -80,15 +72,15 @@ func newPersistentVolumeClaimResize(c *Config) (steps, error) {
 		if size(a.Object) == size(a.Old) {
 			return nil
 		}
-		next := quantity(size(a.Object))
-		if next.Cmp(quantity(size(a.Old))) <= 0 {
+		next := quota.Quantity(size(a.Object))
+		if next.Cmp(quota.Quantity(size(a.Old))) <= 0 {
 			return nil
 		}
 		if a.Old.At("status", "phase").Str() != string(corev1.ClaimBound) {
 			return forbidden(a, "Only bound persistent volume claims can be expanded")
 		}
-		name, _ := classOf(a.Object)
-		if before, _ := classOf(a.Old); name != "" && name == before {
+		name, _ := quota.StorageClass(a.Object)
+		if before, _ := quota.StorageClass(a.Old); name != "" && name == before {
 			class, err := c.objects.get(ctx, kindOf{storagev1.GroupName, "v1", "storageclasses"}, "", name)
 			if err == nil && class.At("allowVolumeExpansion").Bool() {
 				return nil

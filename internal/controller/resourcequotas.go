@@ -139,8 +139,15 @@ func (c *ResourceQuotas) status(namespace string, rule store.Rule) (object.Value
 	return object.MapOf(set...), nil
 }
 
-// counted says whether a store resource is that of a type in namespaces.
+// counted says whether a store resource is that of a type whose objects are in namespaces and are counted.
 func (c *ResourceQuotas) counted(path string) bool {
-	k := c.Registry.Now().Kind(path)
-	return k != nil && quota.Counted(path)
+	types := c.Registry.Now()
+	k := types.Kind(path)
+	if k == nil || !quota.Counted(path) {
+		return false
+	}
+	group, name, _ := strings.Cut(path, "/")
+	version := k.Storage.APIVersion[strings.LastIndexByte(k.Storage.APIVersion, '/')+1:]
+	r := types.Find(group, version, name)
+	return r == nil || r.Namespaced
 }

@@ -41,7 +41,8 @@ func TestResourceQuota(t *testing.T) {
 	c.must(201, http.MethodPost, maps, configMap("before"))
 	// kube-root-ca.crt is a ConfigMap, too: it is made with the namespace, but perhaps not yet.
 	awaitExists(t, c, maps+"/kube-root-ca.crt")
-	c.must(201, http.MethodPost, quotas, quotaOf("q", map[string]any{"configmaps": 4, "count/secrets": 1}))
+	c.must(201, http.MethodPost, quotas, quotaOf("q", map[string]any{"configmaps": 4, "count/secrets": 1,
+		"count/nodes": 1, "count/nothing.example.com": 1, "count/deployments.apps": 1}))
 	c.must(201, http.MethodPost, maps, configMap("a"))
 	c.must(201, http.MethodPost, maps, configMap("b"))
 	const refusal = `configmaps "c" is forbidden: exceeded quota: q, requested: configmaps=1, used: configmaps=4, ` +
@@ -55,6 +56,11 @@ func TestResourceQuota(t *testing.T) {
 	c.must(403, http.MethodPost, maps, configMap("a"))
 	awaitUsed(t, c, "q", "configmaps", "4")
 	awaitUsed(t, c, "q", "count/secrets", "0")
+	// What no object in a namespace uses is not there.
+	used := c.must(200, http.MethodGet, quotas+"/q", nil).at("status", "used").(map[string]any)
+	if len(used) != 3 || used["count/deployments.apps"] != "0" {
+		t.Errorf("used is %v", used)
+	}
 	c.must(200, http.MethodDelete, maps+"/a", nil)
 	c.must(201, http.MethodPost, maps, configMap("c"))
 	c.must(200, http.MethodPut, quotas+"/q", quotaOf("q", map[string]any{"configmaps": 5}))

@@ -273,6 +273,47 @@ func testLimitsCountWhatIsPending(t *testing.T) {
 	_ = s.Close()
 }
 
+// A charge that has ended by the clock is not taken back a second time by a deletion that is pending.
+//
+// SPEC: AUTH-5
+func TestEndedChargeThatIsPending(t *testing.T) { synctest.Test(t, testEndedChargeThatIsPending) }
+
+func testEndedChargeThatIsPending(t *testing.T) {
+	g, now := newGate(), time.Unix(900, 0)
+	s := openLimited(t, g, func() time.Time { return now })
+	durable := func(done <-chan error) {
+		t.Helper()
+		<-g.arrived
+		g.answer <- nil
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	durable(s.commit(nil, Change{Key: Key{"rules", "n/r"}, Data: []byte("rule 5")}))
+	durable(s.commit(nil, Change{Key: Key{"a", "n/1"}, Data: []byte("red 3 1000")}))
+	p := s.atMost(t, "n", "", 6)
+	now = time.Unix(1100, 0)
+	deleted := s.commit(nil, Change{Key: Key{"a", "n/1"}})
+	<-g.arrived
+	refused := s.commit([]Precondition{Within(p)}, Change{Key: Key{"a", "n/2"}, Data: []byte("red 6")})
+	synctest.Wait()
+	g.answer <- nil
+	if err := <-deleted; err != nil {
+		t.Fatal(err)
+	}
+	var over *OverError
+	select {
+	case err := <-refused:
+		if !errors.As(err, &over) || !over.Over[0].Used.IsZero() {
+			t.Errorf("got %v", err)
+		}
+	case <-g.arrived:
+		g.answer <- nil
+		t.Errorf("6 of 5 are taken: %v", <-refused)
+	}
+	_ = s.Close()
+}
+
 // Many writers never pass a limit, and what is counted is right after any history of rules that come and go.
 //
 // SPEC: AUTH-5

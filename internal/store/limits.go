@@ -62,27 +62,29 @@ func (e *OverError) Error() string {
 // what is durable, for requests that do not commit.
 func (s *State) Within(p *Limits) error { return s.within(p, nil) }
 
-// within judges limits. pending is what the commits have added that are not applied yet.
-func (s *State) within(p *Limits, pending *sums) error {
-	s.mu.RLock()
+// within judges limits. pending returns what the commits change that are not applied yet; nil: nothing. All of it is
+// one step under the lock: a charge that ends between the two would be taken back twice.
+func (s *State) within(p *Limits, pending func(l *ledger) (*sums, error)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	l := s.ledgers.of[p.Namespace]
-	if l != nil && l.sums != nil && l.sums.due(s.config.Now()) {
-		s.mu.RUnlock()
-		s.mu.Lock()
-		s.lapseIfDue(l)
-		s.mu.Unlock()
-		s.mu.RLock()
-	}
-	defer s.mu.RUnlock()
-	if l = s.ledgers.of[p.Namespace]; l == nil || l.sums == nil || l.generation != p.Generation {
+	if l == nil || l.sums == nil || l.generation != p.Generation {
 		return s.otherRules(p)
+	}
+	s.lapseIfDue(l)
+	var more *sums
+	if pending != nil {
+		var err error
+		if more, err = pending(l); err != nil {
+			return err
+		}
 	}
 	var over []Over
 	for i := range p.Each {
 		limit := &p.Each[i]
 		used := limit.in(l.sums.of)
-		if pending != nil {
-			used.Add(limit.in(pending.of))
+		if more != nil {
+			used.Add(limit.in(more.of))
 		}
 		sum := used.DeepCopy()
 		if sum.Add(limit.Add); sum.Cmp(limit.Most) > 0 {
@@ -100,42 +102,33 @@ func (s *State) otherRules(p *Limits) error {
 	return &ConflictError{Key: p.key(), Type: WithinLimits}
 }
 
-// within judges limits against what is durable and pending. If the reason for a refusal is pending, it returns the
+// within judges limits against what is durable and pending. If the reason for a refusal may be pending, it returns the
 // batch to wait for. The caller holds seq.
-func (w *sequencer) within(p *Limits) (*batch, error) {
-	s := w.state
-	var last *batch
+func (w *sequencer) within(p *Limits) (last *batch, err error) {
 	newest := int64(0)
-	pending := newSums()
-	for k, write := range w.pending {
-		if namespaceOf(k) != p.Namespace || k.Resource == Counters {
-			continue
+	err = w.state.within(p, func(l *ledger) (*sums, error) {
+		s, pending := w.state, newSums()
+		for k, write := range w.pending {
+			if namespaceOf(k) != p.Namespace || k.Resource == Counters {
+				continue
+			}
+			live := s.live.get(k)
+			before, after := s.charge(live), s.charge(write.version)
+			if k.Resource == s.config.Rules && before.Rule != after.Rule {
+				last = write.batch
+				return nil, s.otherRules(p)
+			}
+			if before == after {
+				continue
+			}
+			// A pending charge is counted in full: one that is about to end has not ended.
+			pending.count(before.Class, l.sums.amounts(live, before), true)
+			pending.count(after.Class, after.Amounts, false)
+			if write.revision > newest {
+				newest, last = write.revision, write.batch
+			}
 		}
-		live := s.live.get(k)
-		if k.Resource == s.config.Rules && s.charge(live).Rule != s.charge(write.version).Rule {
-			return write.batch, s.otherRules(p)
-		}
-		before, after := s.charge(live), s.charge(write.version)
-		if before == after {
-			continue
-		}
-		// Every charge is counted in full: one that is about to end has not ended.
-		pending.count(before.Class, s.counted(p.Namespace, live), true)
-		pending.count(after.Class, after.Amounts, false)
-		if write.revision > newest {
-			newest, last = write.revision, write.batch
-		}
-	}
-	return last, s.within(p, pending)
-}
-
-// counted is what the ledger of a namespace has of a live version; nil: nothing.
-func (s *State) counted(namespace string, v *Version) []Amount {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	c := s.charge(v)
-	if l := s.ledgers.of[namespace]; l != nil && l.sums != nil {
-		return l.sums.amounts(v, c)
-	}
-	return c.Amounts
+		return pending, nil
+	})
+	return last, err
 }

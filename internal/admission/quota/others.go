@@ -43,16 +43,16 @@ func useClaim(claim object.Value) *store.Charge {
 	all := amounts{CountName(claims): one}
 	add := func(name corev1.ResourceName, value resource.Quantity) {
 		all[string(name)] = value
-		if class := storageClass(claim); class != "" {
+		if class, _ := StorageClass(claim); class != "" {
 			all[class+byStorageClass+string(name)] = value
 		}
 	}
 	add(corev1.ResourcePersistentVolumeClaims, one)
 	if asked := claim.At("spec", "resources", "requests", "storage"); !asked.IsNull() {
-		size := quantity(asked)
+		size := Quantity(asked)
 		// More may be allocated than is asked for: while a claim grows, or after that was taken back.
 		if allocated := claim.At("status", "allocatedResources", "storage"); !allocated.IsNull() {
-			if q := quantity(allocated); q.Cmp(size) > 0 {
+			if q := Quantity(allocated); q.Cmp(size) > 0 {
 				size = q
 			}
 		}
@@ -63,12 +63,14 @@ func useClaim(claim object.Value) *store.Charge {
 	return &store.Charge{Class: claimClass(claim), Amounts: sorted(all)}
 }
 
-// storageClass is the StorageClass that a claim names; "": none.
-func storageClass(claim object.Value) string {
+// StorageClass is the name of the StorageClass of a claim, and whether the claim has one; the name "" is none, too, but
+// is said.
+func StorageClass(claim object.Value) (name string, named bool) {
 	if v, ok := claim.At("metadata", "annotations").Get(corev1.BetaStorageClassAnnotation); ok {
-		return v.Str()
+		return v.Str(), true
 	}
-	return claim.At("spec", "storageClassName").Str()
+	v := claim.At("spec", "storageClassName")
+	return v.Str(), !v.IsNull()
 }
 
 // useResourceClaim is what a ResourceClaim uses: devices of each class. A request with alternatives counts as the most

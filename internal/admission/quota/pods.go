@@ -129,13 +129,13 @@ func resourceList(v object.Value) corev1.ResourceList {
 	}
 	list := corev1.ResourceList{}
 	for _, m := range v.Members() {
-		list[corev1.ResourceName(m.Key)] = quantity(m.Value)
+		list[corev1.ResourceName(m.Key)] = Quantity(m.Value)
 	}
 	return list
 }
 
-// quantity reads a quantity; one that cannot be read is zero: validation refuses it.
-func quantity(v object.Value) resource.Quantity {
+// Quantity reads a quantity; one that cannot be read is zero: validation refuses it.
+func Quantity(v object.Value) resource.Quantity {
 	text := v.Str()
 	if v.Kind() != object.String {
 		text = string(object.AppendJSON(nil, v))
