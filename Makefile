@@ -60,8 +60,8 @@ conformance: ## the tests that need the reference: builds it first (minutes the 
 upstream: build ## Kubernetes' own integration tests against bin/plinth, where they are (UPSTREAM_TESTS, PACKAGES): an hour
 	@sh tools/upstream.sh "$(UPSTREAM_TESTS)" bin/plinth $(PACKAGES)
 
-suites: ## controller-runtime's own suites that run on envtest, on Plinth and on the reference: what differs, and the times
-	cd conformance && CONTROLLER_RUNTIME=1 go test -count=1 -timeout 90m ./client/envtest -run TestSuites -v
+suites: ## suites of controller-runtime and Cluster API that run on envtest, on Plinth and on the reference: what differs, and the times
+	cd conformance && ENVTEST_SUITES=1 go test -count=1 -timeout 180m ./client/envtest -run TestSuites -v
 
 languages: ## the Python and JavaScript clients read from Plinth; they are fetched from Debian and npm
 	cd conformance && go run ./client/languages

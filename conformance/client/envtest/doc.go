@@ -7,5 +7,5 @@
 //	go test ./client/envtest                                       compare the flags, and start the programs
 //	CONFORMANCE_REFERENCE=1 go test ./client/envtest               compare the reference with the records, too
 //	CONFORMANCE_REFERENCE=1 go test ./client/envtest -rewrite      record what it prints
-//	CONTROLLER_RUNTIME=1 go test ./client/envtest -run Suites -v   run controller-runtime's suites on both, compared
+//	ENVTEST_SUITES=1 go test ./client/envtest -run Suites -v       run suites of other projects on both, compared
 package envtest

@@ -9,12 +9,13 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"plinth/conformance/internal/modules"
 )
 
 // Project is a module that contains definitions.
@@ -54,15 +55,11 @@ func All(t testing.TB) (all []Definition) {
 // Dir returns the folder with the module's files.
 func (p *Project) Dir(t testing.TB) string {
 	t.Helper()
-	out, err := exec.Command("go", "mod", "download", "-json", p.Module+"@"+p.Version).Output()
+	dir, err := modules.Folder(p.Module + "@" + p.Version)
 	if err != nil {
-		t.Fatalf("go mod download %s@%s: %v\n%s", p.Module, p.Version, err, out)
-	}
-	var downloaded struct{ Dir string }
-	if err := json.Unmarshal(out, &downloaded); err != nil {
 		t.Fatal(err)
 	}
-	return downloaded.Dir
+	return dir
 }
 
 // Definitions reads the definitions of the project, in the order of their files.
