@@ -101,15 +101,16 @@ var operators = []operator{
 		args: func(s *site) []string {
 			return []string{"--port", s.port, "--health-addr", "127.0.0.1:" + s.health, "--disable-cert-rotation",
 				"--cert-dir", filepath.Dir(s.certificate), "--operation=webhook", "--operation=mutation-webhook",
-				"--operation=mutation-controller", "--operation=status", "--operation=mutation-status",
+				"--operation=mutation-controller", "--operation=generate", "--operation=status", "--operation=mutation-status",
 				"--exempt-namespace=gatekeeper-system", "--enable-k8s-native-validation=false", "--shutdown-delay=0"}
 		},
 		ready:     "/readyz",
 		manifests: []string{"deploy/gatekeeper.yaml", "testdata/gatekeeper/pod.yaml"},
 		stages: []stage{
-			{files: []string{"demo/agilebank/templates/k8s[acr]*.yaml", "demo/basic/bad/bad_template.yaml"}},
+			{files: []string{"demo/agilebank/templates/k8s[acr]*.yaml", "demo/basic/bad/bad_template.yaml",
+				"demo/basic/templates/k8suniquelabel_template.yaml"}},
 			{files: []string{"demo/agilebank/constraints/[cop]*.yaml", "demo/basic/bad/bad_constraint_labelselector.yaml",
-				"demo/basic/bad/bad_schema*.yaml", "testdata/gatekeeper/mutators.yaml"},
+				"testdata/gatekeeper/constraints.yaml", "testdata/gatekeeper/mutators.yaml"},
 				until: []sign{
 					{"demo/agilebank/constraints/containers_must_be_limited.yaml", constraint},
 					{"demo/agilebank/constraints/owner_must_be_provided.yaml", constraint},
@@ -137,7 +138,7 @@ const constraint = `"apiVersion":"constraints.gatekeeper.sh/v1beta1"`
 
 // An operator's webhooks work on Plinth as on the reference.
 //
-// SPEC: AUTH-3, EXT-7
+// SPEC: AUTH-3, EXT-1
 func TestOperators(t *testing.T) {
 	asked := os.Getenv("OPERATORS")
 	if asked == "" {
