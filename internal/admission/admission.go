@@ -154,8 +154,8 @@ func New(c Config) (engine.Admission, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	metrics := c.Metrics.complete()
-	all := chain{admitted: metrics.Step(true), validated: metrics.Step(false)}
+	c.Metrics = c.Metrics.complete()
+	all := chain{admitted: c.Metrics.Step(true), validated: c.Metrics.Step(false)}
 	var errs []error
 	for i := range plugins {
 		p := &plugins[i]
@@ -166,7 +166,7 @@ func New(c Config) (engine.Admission, error) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("admission plugin %s: %w", p.name, err))
 		}
-		all.plugins = append(all.plugins, pluginSteps{s, metrics.Plugin(p.name, true), metrics.Plugin(p.name, false)})
+		all.plugins = append(all.plugins, pluginSteps{s, c.Metrics.Plugin(p.name, true), c.Metrics.Plugin(p.name, false)})
 	}
 	return all.admission(), errors.Join(errs...)
 }

@@ -32,6 +32,11 @@ type Metrics struct {
 	Plugin func(name string, mutating bool) Observe
 	// Webhooks are told of each call of a webhook.
 	Webhooks webhooks.Metrics
+	// Loaded is told of each attempt to load the static configurations of a plugin: err is why they could not be loaded,
+	// and hash that of their files.
+	Loaded func(plugin, hash string, err error)
+	// PodSecurity is told of what PodSecurity finds.
+	PodSecurity PodSecurityMetrics
 }
 
 // complete replaces nil functions by ones that do nothing.
@@ -43,6 +48,10 @@ func (m Metrics) complete() Metrics {
 	if m.Plugin == nil {
 		m.Plugin = func(string, bool) Observe { return nothing }
 	}
+	if m.Loaded == nil {
+		m.Loaded = func(string, string, error) {}
+	}
+	m.PodSecurity = m.PodSecurity.complete()
 	return m
 }
 

@@ -28,6 +28,7 @@ type podSecurity struct {
 	defaults  api.Policy
 	exempt    podSecurityExemptions
 	evaluator policy.Evaluator
+	metrics   PodSecurityMetrics
 }
 
 // podTemplates are the types with Pods, by group and resource: where the template is. The template of a Pod is itself.
@@ -55,7 +56,8 @@ func newPodSecurity(c *Config) (steps, error) {
 	if err != nil {
 		return steps{}, err
 	}
-	p := &podSecurity{objects: c.objects, defaults: settings.policy(), exempt: settings.Exemptions, evaluator: evaluator}
+	p := &podSecurity{objects: c.objects, defaults: settings.policy(), exempt: settings.Exemptions, evaluator: evaluator,
+		metrics: c.Metrics.PodSecurity}
 	return steps{validate: p.validate}, nil
 }
 
@@ -74,10 +76,10 @@ func (p *podSecurity) validate(ctx context.Context, a *engine.Attributes) error 
 	case sub != nil && (len(path) > 0 || slices.Contains(unsecuredSubresources, sub.Name)):
 		return nil
 	case slices.Contains(p.exempt.Namespaces, a.Request.Namespace):
-		annotateSecurity(a, api.ExemptionReasonAnnotationKey, "namespace")
+		p.exempted(a, "namespace")
 		return nil
 	case a.Request.User.Name != "" && slices.Contains(p.exempt.Usernames, a.Request.User.Name):
-		annotateSecurity(a, api.ExemptionReasonAnnotationKey, "user")
+		p.exempted(a, "user")
 		return nil
 	}
 	ns, err := p.objects.get(ctx, kindOf{"", "v1", "namespaces"}, "", a.Request.Namespace)
@@ -91,6 +93,12 @@ func (p *podSecurity) validate(ctx context.Context, a *engine.Attributes) error 
 	return nil
 }
 
+// exempted notes why a request is exempt.
+func (p *podSecurity) exempted(a *engine.Attributes, reason string) {
+	annotateSecurity(a, api.ExemptionReasonAnnotationKey, reason)
+	p.metrics.Exempted(securedRequest(a))
+}
+
 // annotateSecurity adds an annotation to the audit event.
 func annotateSecurity(a *engine.Attributes, key, value string) {
 	a.Annotate(api.AuditAnnotationPrefix+key, value)
@@ -99,6 +107,7 @@ func annotateSecurity(a *engine.Attributes, key, value string) {
 // validatePod refuses a Pod that does not meet what its namespace enforces. nsErr is why the namespace ns is not known.
 func (p *podSecurity) validatePod(a *engine.Attributes, ns object.Value, nsErr error) error {
 	if nsErr != nil {
+		p.metrics.Failed(securedRequest(a), true)
 		failed := apierr.NewInternal(fmt.Errorf("failed to lookup namespace %q", a.Request.Namespace))
 		annotateSecurity(a, "error", fmt.Sprintf("%s: %v", failed.Message, nsErr))
 		return failed
@@ -106,6 +115,7 @@ func (p *podSecurity) validatePod(a *engine.Attributes, ns object.Value, nsErr e
 	levels, wrong := p.levels(ns)
 	if len(wrong) == 0 && levels.FullyPrivileged() {
 		annotateSecurity(a, api.EnforcedPolicyAnnotationKey, privileged)
+		p.evaluated(securedRequest(a), "enforce", levels.Enforce, true)
 		return nil
 	}
 	if a.Operation == engine.OperationUpdate && !changesImages(a.Object, a.Old) {
@@ -120,6 +130,7 @@ var privileged = api.LevelVersion{Level: api.LevelPrivileged, Version: api.Lates
 // validateWorkload warns of a template that does not meet what the namespace warns of.
 func (p *podSecurity) validateWorkload(a *engine.Attributes, template, ns object.Value, nsErr error) {
 	if nsErr != nil {
+		p.metrics.Failed(securedRequest(a), true)
 		annotateSecurity(a, "error", fmt.Sprintf("failed to lookup namespace %q: %v", a.Request.Namespace, nsErr))
 		return
 	}
@@ -165,17 +176,20 @@ func changesImages(pod, old object.Value) bool {
 // evaluate compares a Pod or a template with the levels. Of the same level, the result is computed once.
 func (p *podSecurity) evaluate(a *engine.Attributes, template object.Value, levels api.Policy, wrong field.ErrorList,
 	enforce bool) error {
+	of := securedRequest(a)
 	pod, err := readTemplate(template)
 	if err != nil {
+		p.metrics.Failed(of, true)
 		return apierr.NewBadRequest("failed to decode object")
 	}
 	if class := pod.Spec.RuntimeClassName; class != nil && *class != "" &&
 		slices.Contains(p.exempt.RuntimeClasses, *class) {
-		annotateSecurity(a, api.ExemptionReasonAnnotationKey, "runtimeClass")
+		p.exempted(a, "runtimeClass")
 		return nil
 	}
 	if err := wrong.ToAggregate(); err != nil {
 		annotateSecurity(a, "error", fmt.Sprintf("Failed to parse policy: %v", err))
+		p.metrics.Failed(of, false)
 	}
 	known := map[api.LevelVersion]policy.AggregateCheckResult{}
 	result := func(level api.LevelVersion) policy.AggregateCheckResult {
@@ -189,17 +203,21 @@ func (p *podSecurity) evaluate(a *engine.Attributes, template object.Value, leve
 	var refusal error
 	if enforce {
 		annotateSecurity(a, api.EnforcedPolicyAnnotationKey, levels.Enforce.String())
-		if r := result(levels.Enforce); !r.Allowed {
+		r := result(levels.Enforce)
+		p.evaluated(of, "enforce", levels.Enforce, r.Allowed)
+		if !r.Allowed {
 			refusal = apierr.NewForbidden(a.Request.Resource.Type(), a.Name,
 				fmt.Sprintf("violates PodSecurity %q: %s", levels.Enforce.String(), r.ForbiddenDetail()))
 		}
 	}
 	if r := result(levels.Audit); !r.Allowed {
+		p.evaluated(of, "audit", levels.Audit, false)
 		annotateSecurity(a, api.AuditViolationsAnnotationKey,
 			fmt.Sprintf("would violate PodSecurity %q: %s", levels.Audit.String(), r.ForbiddenDetail()))
 	}
 	if refusal == nil {
 		if r := result(levels.Warn); !r.Allowed {
+			p.evaluated(of, "warn", levels.Warn, false)
 			a.Warn(fmt.Sprintf("would violate PodSecurity %q: %s", levels.Warn.String(), r.ForbiddenDetail()))
 		}
 	}

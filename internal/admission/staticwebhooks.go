@@ -32,7 +32,8 @@ type manifests struct {
 	dir    string
 	kind   *engine.Resource
 	logger *slog.Logger
-	last   [sha256.Size]byte // the hash of what was read last
+	last   string          // the hash of what was loaded last
+	loaded func(err error) // is told of each attempt
 }
 
 // staticSuffix ends the names of all static configurations, and of no others.
@@ -57,6 +58,9 @@ func (m *manifests) follow(ctx context.Context, into *webhooks.Plugin) {
 		}
 		before := m.last
 		all, err := m.load()
+		if err != nil || m.last != before {
+			m.loaded(err)
+		}
 		switch {
 		case err != nil && err.Error() != failure:
 			failure = err.Error()
@@ -90,13 +94,14 @@ func (m *manifests) load() ([]object.Value, error) {
 	return all, nil
 }
 
-// read reads the documents of the files, in the order of the names of the files, and their hash.
-func (m *manifests) read() (all []document, hash [sha256.Size]byte, err error) {
+// read reads the documents of the files, in the order of the names of the files, and their hash: "" if there is nothing
+// in them.
+func (m *manifests) read() (all []document, hash string, err error) {
 	entries, err := os.ReadDir(m.dir)
 	if err != nil {
-		return nil, hash, fmt.Errorf("failed to read manifest directory %q: %w", m.dir, err)
+		return nil, "", fmt.Errorf("failed to read manifest directory %q: %w", m.dir, err)
 	}
-	h := sha256.New()
+	h, empty := sha256.New(), true
 	for _, entry := range entries {
 		switch strings.ToLower(filepath.Ext(entry.Name())) {
 		case ".yaml", ".yml", ".json":
@@ -109,9 +114,12 @@ func (m *manifests) read() (all []document, hash [sha256.Size]byte, err error) {
 		file := filepath.Join(m.dir, entry.Name())
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return nil, hash, fmt.Errorf("failed to read file %q: %w", file, err)
+			return nil, "", fmt.Errorf("failed to read file %q: %w", file, err)
 		}
-		h.Write(append(text, 0))
+		if len(text) > 0 {
+			h.Write(append(text, 0))
+			empty = false
+		}
 		split := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 		for {
 			text, err := split.Read()
@@ -119,14 +127,17 @@ func (m *manifests) read() (all []document, hash [sha256.Size]byte, err error) {
 				break
 			}
 			if err != nil {
-				return nil, hash, fmt.Errorf("failed to split YAML documents in file %q: %w", file, err)
+				return nil, "", fmt.Errorf("failed to split YAML documents in file %q: %w", file, err)
 			}
 			if text = bytes.TrimSpace(text); len(text) > 0 {
 				all = append(all, document{file, text})
 			}
 		}
 	}
-	return all, [sha256.Size]byte(h.Sum(nil)), nil
+	if empty {
+		return nil, "", nil
+	}
+	return all, fmt.Sprintf("sha256:%x", h.Sum(nil)), nil
 }
 
 // parse reads the configurations of a document: one, or those of a list. seen has the file of each name.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strings"
 
 	"plinth/internal/admission/webhooks"
 	"plinth/internal/configfile"
@@ -82,6 +83,7 @@ func webhookSettings(text []byte, gates features.Set) (c webhookConfiguration, e
 // loadStatic gives a plugin the configurations of a directory, and follows that.
 func (c *Config) loadStatic(dir string, kind *engine.Resource, p *webhooks.Plugin) error {
 	m := &manifests{dir: dir, kind: kind, logger: c.Logger}
+	m.loaded = func(err error) { c.Metrics.Loaded(pluginOf(kind), m.last, err) }
 	if m.logger == nil {
 		m.logger = slog.New(slog.DiscardHandler)
 	}
@@ -89,11 +91,17 @@ func (c *Config) loadStatic(dir string, kind *engine.Resource, p *webhooks.Plugi
 	if err != nil {
 		return fmt.Errorf("failed to load static webhook manifests from %q: %w", dir, err)
 	}
+	m.loaded(nil)
 	p.SetStatic(all)
 	if c.Follow != nil {
 		c.Follow(func(ctx context.Context) { m.follow(ctx, p) })
 	}
 	return nil
+}
+
+// pluginOf is the name of the plugin that calls the webhooks of a kind of configurations.
+func pluginOf(kind *engine.Resource) string {
+	return strings.TrimSuffix(kind.Kind, "WebhookConfiguration") + "AdmissionWebhook"
 }
 
 // parseConfiguration reads the configuration of a plugin, which must be of a kind and of one of its versions, and may

@@ -2,6 +2,7 @@ package server
 
 import (
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +17,9 @@ import (
 type admissionMetrics struct {
 	step, plugin, webhook, conditions                               *prometheus.HistogramVec
 	rejections, failOpen, requests, conditionErrors, conditionSkips *prometheus.CounterVec
+	security, exemptions, securityErrors                            *prometheus.CounterVec
+
+	manifests *reloadMetrics // of the static configurations, by plugin
 }
 
 func newAdmissionMetrics() *admissionMetrics {
@@ -26,6 +30,9 @@ func newAdmissionMetrics() *admissionMetrics {
 	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "apiserver", Subsystem: "admission",
 			Name: name, Help: help, Buckets: buckets}, labels)
+	}
+	podSecurity := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "pod_security", Name: name, Help: help}, labels)
 	}
 	short := []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5}
 	return &admissionMetrics{
@@ -45,12 +52,19 @@ func newAdmissionMetrics() *admissionMetrics {
 			"name", "kind", "type", "operation"),
 		conditionSkips: counter("match_condition_exclusions_total", "Requests that match conditions kept from a webhook.",
 			"name", "kind", "type", "operation"),
+		security: podSecurity("evaluations_total", "Evaluations of Pods and templates, not counting exempt requests.",
+			"decision", "policy_level", "policy_version", "mode", "request_operation", "resource", "subresource"),
+		exemptions: podSecurity("exemptions_total", "Requests that are exempt.",
+			"request_operation", "resource", "subresource"),
+		securityErrors: podSecurity("errors_total", "Errors that kept PodSecurity from an evaluation (fatal), or from "+
+			"reading the labels of a namespace.", "fatal", "request_operation", "resource", "subresource"),
+		manifests: newReloadMetrics("manifest_admission", "plugin"),
 	}
 }
 
 func (m *admissionMetrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.step, m.plugin, m.webhook, m.conditions, m.rejections, m.failOpen, m.requests,
-		m.conditionErrors, m.conditionSkips}
+	return append(m.manifests.all(), m.step, m.plugin, m.webhook, m.conditions, m.rejections, m.failOpen, m.requests,
+		m.conditionErrors, m.conditionSkips, m.security, m.exemptions, m.securityErrors)
 }
 
 // typeOf is the label type of most metrics; those of webhooks call validating admission otherwise.
@@ -94,6 +108,30 @@ func (m *admissionMetrics) hooks() admission.Metrics {
 			ConditionsExcluded: func(name string, mutating bool, operation engine.Operation) {
 				m.conditionSkips.WithLabelValues(name, "webhook", typeOf(mutating), operation.String()).Inc()
 			},
+		},
+		Loaded: func(plugin, hash string, err error) {
+			of := m.manifests.with("plugin", plugin)
+			of.reloaded(err == nil)
+			if err == nil {
+				of.configuredAs(hash)
+			}
+		},
+		PodSecurity: m.podSecurity(),
+	}
+}
+
+func (m *admissionMetrics) podSecurity() admission.PodSecurityMetrics {
+	labels := func(of admission.SecuredRequest, before ...string) []string {
+		return append(before, strings.ToLower(of.Operation.String()), of.Resource, of.Subresource)
+	}
+	decisions := map[bool]string{true: "allow", false: "deny"}
+	return admission.PodSecurityMetrics{
+		Evaluated: func(of admission.SecuredRequest, mode, level, version string, allowed bool) {
+			m.security.WithLabelValues(labels(of, decisions[allowed], level, version, mode)...).Inc()
+		},
+		Exempted: func(of admission.SecuredRequest) { m.exemptions.WithLabelValues(labels(of)...).Inc() },
+		Failed: func(of admission.SecuredRequest, fatal bool) {
+			m.securityErrors.WithLabelValues(labels(of, strconv.FormatBool(fatal))...).Inc()
 		},
 	}
 }

@@ -10,19 +10,20 @@ type reloadMetrics struct {
 	last, config *prometheus.GaugeVec
 }
 
-// newReloadMetrics creates the metrics of the configuration of "authentication" or "authorization".
-func newReloadMetrics(of string) *reloadMetrics {
+// newReloadMetrics creates the metrics of the configuration of "authentication", "authorization" or
+// "manifest_admission". by are further labels, whose values are given by with.
+func newReloadMetrics(of string, by ...string) *reloadMetrics {
 	subsystem := of + "_config_controller"
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "apiserver", Subsystem: subsystem, Name: name,
-			Help: help}, labels)
+			Help: help}, append(by[:len(by):len(by)], labels...))
 	}
 	return &reloadMetrics{
 		server: hashOf([]byte(identity(hostname()))),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "apiserver", Subsystem: subsystem, Name: "automatic_reloads_total",
 			Help: "Reloads of the " + of + " configuration, by the result.",
-		}, []string{"status", "apiserver_id_hash"}),
+		}, append(by[:len(by):len(by)], "status", "apiserver_id_hash")),
 		last: gauge("automatic_reload_last_timestamp_seconds",
 			"When the "+of+" configuration was reloaded last, by the result.", "status", "apiserver_id_hash"),
 		config: gauge("last_config_info", "The "+of+" configuration in use, by its hash.", "apiserver_id_hash", "hash"),
@@ -33,10 +34,20 @@ func (m *reloadMetrics) all() []prometheus.Collector {
 	return []prometheus.Collector{m.reloads, m.last, m.config}
 }
 
+// with returns the metrics of one value of a further label.
+func (m *reloadMetrics) with(label, value string) *reloadMetrics {
+	of := prometheus.Labels{label: value}
+	return &reloadMetrics{server: m.server, reloads: m.reloads.MustCurryWith(of), last: m.last.MustCurryWith(of),
+		config: m.config.MustCurryWith(of)}
+}
+
 // configured records which configuration is in use.
-func (m *reloadMetrics) configured(text []byte) {
-	m.config.Reset()
-	m.config.WithLabelValues(m.server, hashOf(text)).Set(1)
+func (m *reloadMetrics) configured(text []byte) { m.configuredAs(hashOf(text)) }
+
+// configuredAs does so by the configuration's hash.
+func (m *reloadMetrics) configuredAs(hash string) {
+	m.config.DeletePartialMatch(prometheus.Labels{"apiserver_id_hash": m.server})
+	m.config.WithLabelValues(m.server, hash).Set(1)
 }
 
 // reloaded counts an attempt to reload the configuration.

@@ -75,6 +75,8 @@ type world struct {
 	unordered bool
 	// refusals says that only refusals are compared: both sides leave the object, which is none that is stored.
 	refusals bool
+	// metrics are those of ours.
+	metrics ours.Metrics
 	// until is a text behind which the messages of the two are not the same.
 	until string
 	// reference is the plugin of the reference, initialized.
@@ -197,7 +199,7 @@ func (w *world) buildOurs(t testing.TB, gates featuregate.FeatureGate) {
 	w.chain, err = ours.New(ours.Config{
 		Selection: ours.Selection{Only: []string{w.plugin}}, Store: opened, Registry: w.registry, Features: set,
 		Now: time.Now, Version: version.Get().String(), Configurations: configuration, CreateNamespace: w.createNamespace,
-		NotReadyTolerationSeconds: 300, UnreachableTolerationSeconds: 300,
+		NotReadyTolerationSeconds: 300, UnreachableTolerationSeconds: 300, Metrics: w.metrics,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,10 +1,17 @@
 package admission
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	ours "plinth/internal/admission"
 )
 
 func (r random) securityLabels() string {
@@ -35,6 +42,7 @@ func (r random) podSpec() string {
 // SPEC: AUTH-3
 func TestPodSecurity(t *testing.T) {
 	r, count := seeded(6), tally{}
+	before, figures := gather(t), map[string]int{}
 	for _, configuration := range []string{"", `
 apiVersion: pod-security.admission.config.k8s.io/v1
 kind: PodSecurityConfiguration
@@ -44,13 +52,79 @@ exemptions: {usernames: [root], namespaces: [exempt], runtimeClasses: [sandbox]}
 		for range 40 {
 			w := (&world{plugin: "PodSecurity", configuration: configuration, objects: []string{
 				namespaceDoc("ns", "", r.securityLabels()), namespaceDoc("exempt", "", r.securityLabels()),
-			}}).build(t)
+			}, metrics: countInto(figures)}).build(t)
 			for range 12 {
 				w.comparePodSecurity(t, r, &count)
 			}
 		}
 	}
 	count.atLeast(t, 0, 500, 100)
+	theirs := gather(t)
+	for name := range theirs {
+		if theirs[name] -= before[name]; theirs[name] == 0 {
+			delete(theirs, name)
+		}
+	}
+	if len(theirs) < 40 {
+		t.Errorf("the reference has only %d series of metrics", len(theirs))
+	}
+	for _, name := range slices.Sorted(maps.Keys(theirs)) {
+		if theirs[name] != figures[name] {
+			t.Errorf("%s: %d there, %d here", name, theirs[name], figures[name])
+		}
+		delete(figures, name)
+	}
+	for name, n := range figures {
+		t.Errorf("%s: none there, %d here", name, n)
+	}
+}
+
+// gather reads the reference's counters of PodSecurity.
+func gather(t *testing.T) map[string]int {
+	t.Helper()
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	figures := map[string]int{}
+	for _, family := range families {
+		name, ok := strings.CutPrefix(family.GetName(), "pod_security_")
+		if !ok {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			of := ours.SecuredRequest{Resource: labels["resource"], Subresource: labels["subresource"]}
+			figures[series(name, labels["request_operation"], of, labels["mode"], labels["policy_level"],
+				labels["policy_version"], labels["decision"]+labels["fatal"])] += int(m.GetCounter().GetValue())
+		}
+	}
+	return figures
+}
+
+func series(name, operation string, of ours.SecuredRequest, more ...string) string {
+	return fmt.Sprint(name, " ", strings.ToLower(operation), " ", of.Resource, "/", of.Subresource, " ",
+		strings.Trim(strings.Join(more, " "), " "))
+}
+
+// countInto are metrics of ours that count.
+func countInto(figures map[string]int) ours.Metrics {
+	count := func(name string, of ours.SecuredRequest, more ...string) {
+		figures[series(name, of.Operation.String(), of, more...)]++
+	}
+	return ours.Metrics{PodSecurity: ours.PodSecurityMetrics{
+		Evaluated: func(of ours.SecuredRequest, mode, level, version string, allowed bool) {
+			if version != "latest" {
+				version = "future" // the reference has no version in a test program: all others are later
+			}
+			count("evaluations_total", of, mode, level, version, map[bool]string{true: "allow", false: "deny"}[allowed])
+		},
+		Exempted: func(of ours.SecuredRequest) { count("exemptions_total", of) },
+		Failed:   func(of ours.SecuredRequest, fatal bool) { count("errors_total", of, fmt.Sprint(fatal)) },
+	}}
 }
 
 // comparePodSecurity compares a few random requests.

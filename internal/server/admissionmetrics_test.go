@@ -1,0 +1,90 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The metrics of PodSecurity, and those of static configurations and their reloads, have the reference's names and
+// labels.
+//
+// SPEC: AUTH-3, RUN-3
+func TestMetricsOfAdmission(t *testing.T) {
+	dir := t.TempDir()
+	manifests, configuration := filepath.Join(dir, "manifests"), filepath.Join(dir, "admission.yaml")
+	write := func(file, text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(manifests, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(configuration, fmt.Sprintf(`{"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration",
+		"plugins": [{"name": "ValidatingAdmissionWebhook", "configuration": {"apiVersion": "apiserver.config.k8s.io/v1",
+		"kind": "WebhookAdmissionConfiguration", "staticManifestsDir": %q}},
+		{"name": "PodSecurity", "configuration": {"apiVersion": "pod-security.admission.config.k8s.io/v1",
+		"kind": "PodSecurityConfiguration", "exemptions": {"namespaces": ["kube-system"]}}}]}`, manifests))
+	client := clientOf(t, started(t, func(c *Config) { c.AdmissionConfig = configuration }))
+	send := func(path, body string, code int) {
+		t.Helper()
+		_, _, err := client.do(t.Context(), http.MethodPost, path, "application/json", json.RawMessage(body), code)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	send("/api/v1/namespaces", `{"metadata": {"name": "strict", "labels": {
+		"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/enforce-version": "v1.30"}}}`, 201)
+	const pod = `{"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}`
+	send("/api/v1/namespaces/strict/pods", pod, 403)
+	send("/api/v1/namespaces/kube-system/pods", pod, 201)
+	shows := func(name string, labels ...string) bool {
+		for _, line := range metricsOf(t, client, name) {
+			found := true
+			for _, label := range labels {
+				found = found && strings.Contains(line, label)
+			}
+			if found {
+				return true
+			}
+		}
+		return false
+	}
+	for _, c := range [][]string{
+		{"pod_security_evaluations_total", `{decision="deny",mode="enforce",policy_level="restricted",` +
+			`policy_version="v1.30",request_operation="create",resource="pod",subresource=""} 1`},
+		{"pod_security_exemptions_total", `{request_operation="create",resource="pod",subresource=""} 1`},
+		{reloads + "reloads_total", `plugin="ValidatingAdmissionWebhook",status="success"} 1`},
+		{reloads + "reload_last_timestamp_seconds", `plugin="ValidatingAdmissionWebhook",status="success"`},
+		{"apiserver_manifest_admission_config_controller_last_config_info", `hash="",plugin="ValidatingAdmissionWebhook"} 1`},
+	} {
+		if !shows(c[0], c[1]) {
+			t.Errorf("%s: no %s in %s", c[0], c[1], metricsOf(t, client, c[0]))
+		}
+	}
+	write(filepath.Join(manifests, "wrong.yaml"), "kind: Pod")
+	eventually := func(name, label string) {
+		t.Helper()
+		for end := time.Now().Add(30 * time.Second); !shows(name, label); time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%s never shows %s: %s", name, label, metricsOf(t, client, name))
+			}
+		}
+	}
+	eventually(reloads+"reloads_total", `plugin="ValidatingAdmissionWebhook",status="failure"}`)
+	write(filepath.Join(manifests, "wrong.yaml"), `{"apiVersion": "v1", "kind": "List", "items": []}`)
+	eventually("apiserver_manifest_admission_config_controller_last_config_info",
+		`hash="sha256:0b5243a3`) // of these bytes and a zero
+	if lines := metricsOf(t, client, "apiserver_manifest_admission_config_controller_last_config_info"); len(lines) != 1 {
+		t.Errorf("an old hash is still there: %s", lines)
+	}
+}
+
+const reloads = "apiserver_manifest_admission_config_controller_automatic_"
