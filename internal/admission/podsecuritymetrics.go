@@ -13,7 +13,8 @@ type SecuredRequest struct {
 	Subresource string
 }
 
-// PodSecurityMetrics are told what PodSecurity does with the requests that are about Pods. Nil functions are not called.
+// PodSecurityMetrics are told what PodSecurity does with requests about Pods and templates. Nil functions are not
+// called.
 type PodSecurityMetrics struct {
 	// Evaluated is told the result for one mode ("enforce", "audit", "warn"): of the last two only refusals. version is
 	// "future" for those that are not known yet, so that namespaces cannot make any number of series.

@@ -32,7 +32,8 @@ func TestVersionsInMetrics(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.evaluated(SecuredRequest{}, "enforce", api.LevelVersion{Level: c.level, Version: version}, true); shown != c.want {
+		p.evaluated(SecuredRequest{}, "enforce", api.LevelVersion{Level: c.level, Version: version}, true)
+		if shown != c.want {
 			t.Errorf("%s of %s is shown as %s, want %s", c.version, c.level, shown, c.want)
 		}
 	}
