@@ -7,4 +7,6 @@
 //
 //	OPERATORS=1 go test ./client/operators -v              all of them
 //	OPERATORS=cert-manager go test ./client/operators -v   one
+//
+// A webhook server of the tests, whose certificate is replaced, needs no environment variable.
 package operators
