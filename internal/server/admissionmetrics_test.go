@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,17 +46,8 @@ func TestMetricsOfAdmission(t *testing.T) {
 	const pod = `{"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}`
 	send("/api/v1/namespaces/strict/pods", pod, 403)
 	send("/api/v1/namespaces/kube-system/pods", pod, 201)
-	shows := func(name string, labels ...string) bool {
-		for _, line := range metricsOf(t, client, name) {
-			found := true
-			for _, label := range labels {
-				found = found && strings.Contains(line, label)
-			}
-			if found {
-				return true
-			}
-		}
-		return false
+	shows := func(name, labels string) bool {
+		return slices.ContainsFunc(metricsOf(t, client, name), func(line string) bool { return strings.Contains(line, labels) })
 	}
 	for _, c := range [][]string{
 		{"pod_security_evaluations_total", `{decision="deny",mode="enforce",policy_level="restricted",` +

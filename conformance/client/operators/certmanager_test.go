@@ -6,6 +6,7 @@ import (
 	rbac "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -24,20 +25,21 @@ func approvals(s *site) {
 	user.BearerToken, user.WarningHandler = harness.UserToken, s.warnings
 	theirs, err := dynamic.NewForConfig(user)
 	s.must(err)
+	mapping, err := s.mapper.RESTMapping(schema.GroupKind{Group: "cert-manager.io", Kind: "CertificateRequest"}, "v1")
+	s.must(err)
+	resource := theirs.Resource(mapping.Resource).Namespace("default")
+	s.eventually("somebody may read the request", func() error { // the reference sees the roles a moment later
+		_, err := resource.Get(s.Context(), "request", metav1.GetOptions{})
+		return err
+	})
 	approve := func() (*unstructured.Unstructured, error) {
-		request := &unstructured.Unstructured{}
-		request.SetGroupVersionKind(s.read("testdata/cert-manager/objects.yaml")[0].GroupVersionKind())
-		request.SetKind("CertificateRequest")
-		mapping, err := s.mapper.RESTMapping(request.GroupVersionKind().GroupKind(), "v1")
-		s.must(err)
-		resource := theirs.Resource(mapping.Resource).Namespace("default")
-		request, err = resource.Get(s.Context(), "request", metav1.GetOptions{})
+		request, err := resource.Get(s.Context(), "request", metav1.GetOptions{})
 		s.must(err)
 		s.must(unstructured.SetNestedSlice(request.Object, []any{map[string]any{"type": "Approved", "status": "True",
 			"reason": "Tested", "message": "by a user", "lastTransitionTime": "2026-01-01T00:00:00Z"}}, "status", "conditions"))
 		return resource.UpdateStatus(s.Context(), request, metav1.UpdateOptions{FieldManager: "approver"})
 	}
-	s.note("approve without permission", nil, approve)
+	s.note("approve without permission", approve)
 	s.permit(client, "approver", rbac.PolicyRule{Verbs: []string{"approve"}, APIGroups: []string{"cert-manager.io"},
 		Resources: []string{"signers"}, ResourceNames: []string{"issuers.cert-manager.io/default.selfsigned"}})
 	var approved *unstructured.Unstructured
@@ -46,7 +48,7 @@ func approvals(s *site) {
 		return err
 	})
 	s.warnings.take()
-	s.note("approve", nil, func() (*unstructured.Unstructured, error) { return approved, nil })
+	s.note("approve", func() (*unstructured.Unstructured, error) { return approved, nil })
 }
 
 // permit gives somebody the permissions of a rule.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -42,7 +41,8 @@ import (
 // answer is what a server says to a request.
 type answer struct {
 	request, text string
-	changed       bool // what was created is not what was sent, beyond metadata
+	name          string // of the object
+	managers      string // its managedFields
 }
 
 // site is one operator beside one server.
@@ -54,9 +54,10 @@ type site struct {
 	config           *rest.Config
 	client           dynamic.Interface
 	mapper           *restmapper.DeferredDiscoveryRESTMapper
-	port, health     string // of the webhook server
-	certificate, key string // files
-	ca               []byte // that signed the certificate
+	port, health     string        // of the webhook server
+	certificate, key string        // files
+	ca               []byte        // that signed the certificate
+	ended            chan struct{} // is closed when the webhook server has ended
 
 	answers  []answer
 	warnings *warnings
@@ -113,17 +114,12 @@ func (s *site) must(err error) {
 
 // certify makes the certificate of the webhook server.
 func (s *site) certify() {
-	by, err := authority.New("webhooks", time.Hour)
-	s.must(err)
-	made, err := by.Sign(pkix.Name{CommonName: "webhook"}, func(c *x509.Certificate) {
-		c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-		c.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
-	})
+	made, ca, err := authority.Serving()
 	s.must(err)
 	key, err := x509.MarshalPKCS8PrivateKey(made.PrivateKey)
 	s.must(err)
 	dir := s.TempDir()
-	s.certificate, s.key, s.ca = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), by.PEM()
+	s.certificate, s.key, s.ca = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), ca
 	write := func(file, kind string, der []byte) {
 		s.must(os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 	}
@@ -207,7 +203,7 @@ func (s *site) ca64() string {
 	return strings.Trim(string(text), `"`)
 }
 
-// start starts the webhook server; the function that it returns ends it.
+// start starts the webhook server; the function that it returns ends it, and shows its log if the test has failed.
 func (s *site) start(program string) (end func()) {
 	log, err := os.Create(filepath.Join(s.TempDir(), "webhook.log"))
 	s.must(err)
@@ -217,28 +213,31 @@ func (s *site) start(program string) (end func()) {
 		"POD_NAMESPACE="+s.operator.name+"-system", "CONTAINER_NAME=manager")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	s.must(cmd.Start())
-	ended := make(chan struct{})
+	s.ended = make(chan struct{})
 	go func() {
 		cmd.Wait() // error: it is killed
-		close(ended)
+		close(s.ended)
 	}()
-	end = func() {
+	return func() {
 		cmd.Process.Kill() // error: it may have ended already
-		<-ended
+		<-s.ended
 		if s.Failed() {
 			text, _ := os.ReadFile(log.Name())
 			s.Logf("the end of the webhook server's log:\n%s", text[max(0, len(text)-3000):])
 		}
 	}
+}
+
+// ready waits until the webhook server answers.
+func (s *site) ready() {
 	s.eventually("the webhook server is ready", func() error {
 		select {
-		case <-ended:
-			return errors.New("it has ended")
+		case <-s.ended:
+			s.Fatal("the webhook server has ended")
 		default:
 		}
 		return s.probe()
 	})
-	return end
 }
 
 // probe asks the webhook server whether it is ready.
@@ -353,7 +352,7 @@ func (s *site) await(stage stage) {
 			made, err := s.resource(object).Create(s.Context(), object, metav1.CreateOptions{DryRun: []string{"All"}})
 			text := failure(err)
 			if err == nil {
-				text = s.normal(made)
+				text, _ = s.normal(made)
 			}
 			if !strings.Contains(text, sign.text) {
 				return errors.New(text)
@@ -368,17 +367,17 @@ func (s *site) await(stage stage) {
 func (s *site) exercise(object *unstructured.Unstructured) {
 	s.Helper()
 	resource, name := s.resource(object), title(object)
-	s.note("create in a dry run "+name, nil, func() (*unstructured.Unstructured, error) {
+	s.note("create in a dry run "+name, func() (*unstructured.Unstructured, error) {
 		return resource.Create(s.Context(), object, metav1.CreateOptions{DryRun: []string{"All"}, FieldManager: "maker"})
 	})
-	created := s.note("create "+name, object, func() (*unstructured.Unstructured, error) {
+	created := s.note("create "+name, func() (*unstructured.Unstructured, error) {
 		return resource.Create(s.Context(), object, metav1.CreateOptions{FieldManager: "maker"})
 	})
 	if created == nil {
 		return
 	}
 	s.made = append(s.made, created)
-	s.note("update "+name, nil, func() (*unstructured.Unstructured, error) {
+	s.note("update "+name, func() (*unstructured.Unstructured, error) {
 		for {
 			current, err := resource.Get(s.Context(), created.GetName(), metav1.GetOptions{})
 			s.must(err)
@@ -394,7 +393,7 @@ func (s *site) exercise(object *unstructured.Unstructured) {
 	applied.SetGroupVersionKind(created.GroupVersionKind())
 	applied.SetName(created.GetName())
 	applied.SetLabels(map[string]string{"applied": "yes"})
-	s.note("apply "+name, nil, func() (*unstructured.Unstructured, error) {
+	s.note("apply "+name, func() (*unstructured.Unstructured, error) {
 		return resource.Apply(s.Context(), applied.GetName(), applied, metav1.ApplyOptions{FieldManager: "applier"})
 	})
 	s.versions(created)
@@ -412,7 +411,7 @@ func (s *site) versions(object *unstructured.Unstructured) {
 		if object.GetNamespace() != "" {
 			resource = s.client.Resource(m.Resource).Namespace(object.GetNamespace())
 		}
-		s.note("read "+m.GroupVersionKind.Version+" "+title(object), nil, func() (*unstructured.Unstructured, error) {
+		s.note("read "+m.GroupVersionKind.Version+" "+title(object), func() (*unstructured.Unstructured, error) {
 			return resource.Get(s.Context(), object.GetName(), metav1.GetOptions{})
 		})
 	}
@@ -426,10 +425,8 @@ func (s *site) remove() {
 	}
 }
 
-// note records the answer to a request. It returns the object, or nil if the request was refused. With the object that
-// was sent, it records whether webhooks or defaults have changed it.
-func (s *site) note(request string, sent *unstructured.Unstructured,
-	do func() (*unstructured.Unstructured, error)) *unstructured.Unstructured {
+// note records the answer to a request. It returns the object, or nil if the request was refused.
+func (s *site) note(request string, do func() (*unstructured.Unstructured, error)) *unstructured.Unstructured {
 	s.Helper()
 	object, err := do()
 	a := answer{request: request}
@@ -441,10 +438,8 @@ func (s *site) note(request string, sent *unstructured.Unstructured,
 		s.answers = append(s.answers, a)
 		return nil
 	}
-	if sent != nil {
-		a.changed = !same(sent.Object["spec"], object.Object["spec"])
-	}
-	a.text += s.normal(object)
+	text, managers := s.normal(object)
+	a.text, a.managers, a.name = a.text+text, managers, object.GetName()
 	s.answers = append(s.answers, a)
 	return object
 }
@@ -459,39 +454,31 @@ func failure(err error) string {
 	return fmt.Sprint(err)
 }
 
-// normal is an object as text, without what differs in every run.
-func (s *site) normal(object *unstructured.Unstructured) string {
+// normal is an object as text, and its managedFields, without what differs in every run.
+func (s *site) normal(object *unstructured.Unstructured) (text, managers string) {
 	object = object.DeepCopy()
-	for _, field := range []string{"uid", "resourceVersion", "creationTimestamp"} {
-		unstructured.RemoveNestedField(object.Object, "metadata", field)
-	}
-	if s.operator.unowned[object.GetName()] != "" {
-		object.SetManagedFields(nil)
-	}
-	managers := slices.DeleteFunc(object.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool {
+	entries := slices.DeleteFunc(object.GetManagedFields(), func(m metav1.ManagedFieldsEntry) bool {
 		return s.operator.controllers && !slices.Contains([]string{"maker", "updater", "applier"}, m.Manager)
 	})
-	for i := range managers {
-		managers[i].Time = nil
+	for i := range entries {
+		entries[i].Time = nil
 	}
-	object.SetManagedFields(managers)
+	for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "managedFields"} {
+		unstructured.RemoveNestedField(object.Object, "metadata", field)
+	}
 	if s.operator.controllers {
 		unstructured.RemoveNestedField(object.Object, "status")
 		unstructured.RemoveNestedField(object.Object, "metadata", "finalizers")
 	}
-	text, err := object.MarshalJSON()
+	inJSON, err := object.MarshalJSON()
 	s.must(err)
-	return address.ReplaceAllString(string(text), "<address>")
+	asJSON, err := json.Marshal(entries)
+	s.must(err)
+	return address.ReplaceAllString(string(inJSON), "<address>"), string(asJSON)
 }
 
 // address matches the addresses of Services.
 var address = regexp.MustCompile(`\b10\.0\.\d+\.\d+\b`)
-
-func same(a, b any) bool {
-	x, _ := json.Marshal(a)
-	y, _ := json.Marshal(b)
-	return bytes.Equal(x, y)
-}
 
 func title(object *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s %s/%s", object.GetKind(), object.GetNamespace(), object.GetName())
