@@ -47,7 +47,8 @@ func TestMetricsOfAdmission(t *testing.T) {
 	send("/api/v1/namespaces/strict/pods", pod, 403)
 	send("/api/v1/namespaces/kube-system/pods", pod, 201)
 	shows := func(name, labels string) bool {
-		return slices.ContainsFunc(metricsOf(t, client, name), func(line string) bool { return strings.Contains(line, labels) })
+		has := func(line string) bool { return strings.Contains(line, labels) }
+		return slices.ContainsFunc(metricsOf(t, client, name), has)
 	}
 	for _, c := range [][]string{
 		{"pod_security_evaluations_total", `{decision="deny",mode="enforce",policy_level="restricted",` +
