@@ -15,7 +15,7 @@ import (
 	"slices"
 	"time"
 
-	"plinth/internal/admission/webhooks"
+	"plinth/internal/admission/hooks"
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
 	"plinth/internal/features"
@@ -37,7 +37,7 @@ type steps struct {
 	// most of them.
 	admit, validate func(ctx context.Context, a *engine.Attributes) error
 	// admitInPasses is admit for a plugin that may cause a second pass; it has one of the two.
-	admitInPasses func(ctx context.Context, a *engine.Attributes, passes *webhooks.Passes) error
+	admitInPasses func(ctx context.Context, a *engine.Attributes, passes *hooks.Passes) error
 }
 
 // Config is what the plugins are made of.

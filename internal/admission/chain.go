@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"plinth/internal/admission/hooks"
 	"plinth/internal/admission/webhooks"
 	"plinth/internal/engine"
 )
@@ -68,10 +69,10 @@ func (c *chain) admission() (a engine.Admission) {
 	return a
 }
 
-// admit is mutating admission, in one pass or two (webhooks.Passes).
+// admit is mutating admission, in one pass or two (hooks.Passes).
 func (c *chain) admit(ctx context.Context, a *engine.Attributes) (err error) {
 	began := time.Now()
-	var passes webhooks.Passes
+	var passes hooks.Passes
 	if err = c.pass(ctx, a, &passes); err == nil && passes.Wanted {
 		passes.Second = true
 		err = c.pass(ctx, a, &passes)
@@ -81,7 +82,7 @@ func (c *chain) admit(ctx context.Context, a *engine.Attributes) (err error) {
 }
 
 // pass calls all mutating plugins, up to the first error.
-func (c *chain) pass(ctx context.Context, a *engine.Attributes, passes *webhooks.Passes) error {
+func (c *chain) pass(ctx context.Context, a *engine.Attributes, passes *hooks.Passes) error {
 	for i := range c.plugins {
 		p := &c.plugins[i]
 		var err error

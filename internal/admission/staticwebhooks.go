@@ -19,6 +19,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
+	"plinth/internal/admission/hooks"
 	"plinth/internal/admission/webhooks"
 	"plinth/internal/configfile"
 	"plinth/internal/engine"
@@ -155,7 +156,7 @@ func (m *manifests) parse(d document, seen map[string]string) ([]object.Value, e
 
 func (m *manifests) accept(obj object.Value, file string, seen map[string]string) ([]object.Value, error) {
 	version, kind := obj.At("apiVersion").Str(), obj.At("kind").Str()
-	own := version == webhooks.Group+"/v1"
+	own := version == hooks.Group+"/v1"
 	switch {
 	case version == "v1" && kind == "List":
 	case own && kind == m.kind.Kind+"List":

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"plinth/internal/admission/hooks"
 	"plinth/internal/admission/webhooks"
 	"plinth/internal/configfile"
 	"plinth/internal/engine"
@@ -24,7 +25,7 @@ func newWebhooks(resource string, mutating bool) func(c *Config) (steps, error) 
 		if err != nil {
 			return steps{}, err
 		}
-		kind := c.objects.resource(kindOf{webhooks.Group, "v1", resource})
+		kind := c.objects.resource(kindOf{hooks.Group, "v1", resource})
 		if kind == nil {
 			return steps{}, nil
 		}

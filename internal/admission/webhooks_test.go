@@ -19,16 +19,16 @@ import (
 	"plinth/object"
 )
 
-// hooks is a server of webhooks: respond makes the answer of the one at a path to a request.
-type hooks struct {
+// hookServer is a server of webhooks: respond makes the answer of the one at a path to a request.
+type hookServer struct {
 	*httptest.Server
 	mu    sync.Mutex
 	asked []string // paths, in order
 	last  map[string]any
 }
 
-func newHooks(t testing.TB, respond func(path string, review map[string]any) string) *hooks {
-	h := &hooks{}
+func newHooks(t testing.TB, respond func(path string, review map[string]any) string) *hookServer {
+	h := &hookServer{}
 	h.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, _ := io.ReadAll(r.Body)
 		var review map[string]any
@@ -54,7 +54,7 @@ func newHooks(t testing.TB, respond func(path string, review map[string]any) str
 }
 
 // configuration is one of a kind with one hook; more are members of the hook.
-func (h *hooks) configuration(kind, name, path, more string) string {
+func (h *hookServer) configuration(kind, name, path, more string) string {
 	bundle := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{
 		Type: "CERTIFICATE", Bytes: h.Certificate().Raw}))
 	return fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"%sWebhookConfiguration",
@@ -63,7 +63,7 @@ func (h *hooks) configuration(kind, name, path, more string) string {
 		"resources":["configmaps"],"operations":["*"]}]%s}]}`, kind, name, name, h.URL, path, bundle, more)
 }
 
-func (h *hooks) paths() string {
+func (h *hookServer) paths() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	text := strings.Join(h.asked, " ")

@@ -2,17 +2,12 @@ package cel
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"math"
 	"sync"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
-	"github.com/google/cel-go/interpreter"
 	gvr "k8s.io/apimachinery/pkg/runtime/schema"
-	limits "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	kube "k8s.io/apiserver/pkg/cel"
@@ -22,121 +17,65 @@ import (
 	"plinth/object"
 )
 
-// AdmissionExpression is a compiled expression about a request that is admitted, such as a match condition of a
-// webhook. Its variables are object, oldObject, request, namespaceObject and authorizer.
-type AdmissionExpression struct {
-	source  string
-	program cel.Program
-	err     error // of the compilation; it is the result of each evaluation
-}
-
-// CompileMatchCondition compiles a match condition, which must have the type bool. stored says that it is in an object
-// that is stored already (see environment). The error is worded as in the reference.
-func CompileMatchCondition(source string, stored bool) (*AdmissionExpression, error) {
-	env, err := admissionEnvironment(stored)
-	if err != nil {
-		return nil, err
-	}
-	compiled, issues := env.Compile(source)
-	if issues != nil {
-		return nil, fmt.Errorf("compilation failed: %s", issues)
-	}
-	if got := compiled.OutputType(); !got.IsExactType(cel.BoolType) {
-		return nil, fmt.Errorf("must evaluate to %s but got %s", cel.BoolType, got)
-	}
-	program, err := env.Program(compiled)
-	if err != nil {
-		return nil, fmt.Errorf("program instantiation failed: %w", err)
-	}
-	return &AdmissionExpression{source: source, program: program}, nil
-}
-
-// StoredMatchCondition is CompileMatchCondition for a condition that was accepted: one that does not compile any more
-// fails whenever it is evaluated, as in the reference.
-func StoredMatchCondition(source string) *AdmissionExpression {
-	compiled, err := CompileMatchCondition(source, true)
-	if err != nil {
-		return &AdmissionExpression{source: source, err: fmt.Errorf("compilation error: %w", err)}
-	}
-	return compiled
-}
-
-// AdmissionInput is what expressions about one request are evaluated on. A null value is one that the request does not
-// have. The values are converted when an expression first uses them, and once; so it may not be used concurrently.
+// AdmissionInput is what expressions about one request are evaluated on. It may not be used concurrently.
 type AdmissionInput struct {
-	Object, OldObject, Namespace object.Value
-	Request                      object.Value // an AdmissionRequest without its objects
+	Object, OldObject, Namespace, Params *AdmissionValue
+	Request                              *AdmissionValue // an AdmissionRequest without its objects
 	// User is the user of the request, for whom the variable authorizer asks Authorizer; nil: everything is refused.
 	User       access.User
 	Authorizer access.Authorizer
-
-	converted map[string]ref.Val
+	// Unauthorized says that there is no variable authorizer: an expression that uses it fails.
+	Unauthorized bool
 }
 
-// MatchConditionsBudget is the cost that all match conditions of a webhook may have together.
-const MatchConditionsBudget = limits.RuntimeCELCostBudgetMatchConditions
-
-// ErrOutOfBudget means that the expressions cost more than they may.
-var ErrOutOfBudget = errors.New(
-	"validation failed due to running out of cost budget, no further validation rules will be run")
-
-// Holds evaluates a condition. Its cost is taken from budget; ErrOutOfBudget ends the evaluation of all conditions of
-// the same budget, other errors are of this condition alone.
-func (e *AdmissionExpression) Holds(ctx context.Context, on *AdmissionInput, budget *int64) (bool, error) {
-	if e.err != nil {
-		return false, e.err
-	}
-	value, details, err := run(ctx, e.program, on)
-	if details == nil || details.ActualCost() == nil {
-		return false, fmt.Errorf("runtime cost could not be calculated for expression: %v, no further expression will be run",
-			e.source)
-	}
-	cost := *details.ActualCost()
-	if cost > math.MaxInt64 || int64(cost) > *budget {
-		return false, ErrOutOfBudget
-	}
-	*budget -= int64(cost)
-	if err != nil {
-		return false, fmt.Errorf("expression '%v' resulted in error: %w", e.source, err)
-	}
-	return value == types.True, nil
+// AdmissionValue is a value that expressions use. It is converted when the first of them does; several inputs may share
+// it, one after the other. Nil is null.
+type AdmissionValue struct {
+	of        object.Value
+	converted ref.Val
 }
 
-// ResolveName implements interpreter.Activation.
-func (i *AdmissionInput) ResolveName(name string) (any, bool) {
-	switch name {
-	case "object":
-		return i.convert(name, i.Object), true
-	case "oldObject":
-		return i.convert(name, i.OldObject), true
-	case "namespaceObject":
-		return i.convert(name, i.Namespace), true
-	case "request":
-		return i.convert(name, i.Request), true
-	case "authorizer":
-		return library.NewAuthorizerVal(userInfo(i.User), asked{i.Authorizer}), true
-	case "authorizer.requestResource":
-		return library.NewResourceAuthorizerVal(userInfo(i.User), asked{i.Authorizer}, requestResource{i.Request}), true
-	}
-	return nil, false
-}
-
-// Parent implements interpreter.Activation.
-func (i *AdmissionInput) Parent() interpreter.Activation { return nil }
-
-func (i *AdmissionInput) convert(name string, v object.Value) ref.Val {
+// NewAdmissionValue returns a value for expressions.
+func NewAdmissionValue(v object.Value) *AdmissionValue {
 	if v.IsNull() {
+		return nil
+	}
+	return &AdmissionValue{of: v}
+}
+
+func (v *AdmissionValue) convert() ref.Val {
+	if v == nil {
 		return types.NullValue
 	}
-	value, ok := i.converted[name]
-	if !ok {
-		value = types.DefaultTypeAdapter.NativeToValue(v.Native())
-		if i.converted == nil {
-			i.converted = map[string]ref.Val{}
-		}
-		i.converted[name] = value
+	if v.converted == nil {
+		v.converted = types.DefaultTypeAdapter.NativeToValue(v.of.Native())
 	}
-	return value
+	return v.converted
+}
+
+// resolve returns the value of a variable.
+func (i *AdmissionInput) resolve(name string) (any, bool) {
+	switch name {
+	case "object":
+		return i.Object.convert(), true
+	case "oldObject":
+		return i.OldObject.convert(), true
+	case "namespaceObject":
+		return i.Namespace.convert(), true
+	case "params":
+		return i.Params.convert(), true
+	case "request":
+		return i.Request.convert(), true
+	case "authorizer":
+		if !i.Unauthorized {
+			return library.NewAuthorizerVal(userInfo(i.User), asked{i.Authorizer}), true
+		}
+	case "authorizer.requestResource":
+		if !i.Unauthorized {
+			return library.NewResourceAuthorizerVal(userInfo(i.User), asked{i.Authorizer}, requestResource{i.Request.of}), true
+		}
+	}
+	return nil, false
 }
 
 // requestResource is the resource of an AdmissionRequest.
@@ -184,37 +123,89 @@ func (f asked) Authorize(ctx context.Context, a authorizer.Attributes) (authoriz
 	return authorizer.DecisionDeny, reason, err
 }
 
-// admissionEnvironment is the environment of expressions about requests.
-func admissionEnvironment(stored bool) (*cel.Env, error) {
-	if stored {
-		return storedAdmission()
-	}
-	return newAdmission()
+// declared says which names an expression about requests may use besides object, oldObject, namespaceObject and
+// request. It is the key of its environment.
+type declared struct {
+	// stored: functions of this version, too (see environment).
+	stored, params, authorizer bool
+	// variables: the variables of a policy. patches: the types Object and JSONPatch.
+	variables, patches bool
+}
+
+// admissionEnv is the environment of expressions about requests.
+//
+// An environment takes 0.1 MiB, and those of two policies differ only in the type of one name, `variables`. So all
+// policies share one, and this type is changed for each compilation:
+//
+//	while mu is held, variables.Fields are those of the policy that is compiled
+//
+// A program does not look at the type any more.
+type admissionEnv struct {
+	mu        sync.Mutex
+	env       *cel.Env
+	variables *kube.DeclType
 }
 
 var (
-	newAdmission    = sync.OnceValues(func() (*cel.Env, error) { return admissionOn(newRules()) })
-	storedAdmission = sync.OnceValues(func() (*cel.Env, error) { return admissionOn(storedRules()) })
+	admissionEnvs   = map[declared]func() (*admissionEnv, error){}
+	admissionEnvsMu sync.Mutex
 )
 
-// admissionOn adds the variables. The types have the fields that expressions may name; those of request leave out its
+// environment returns the environment for these names; it is made on first use, and kept.
+func (d declared) environment() (*admissionEnv, error) {
+	admissionEnvsMu.Lock()
+	build := admissionEnvs[d]
+	if build == nil {
+		build = sync.OnceValues(d.build)
+		admissionEnvs[d] = build
+	}
+	admissionEnvsMu.Unlock()
+	return build()
+}
+
+// build makes an environment. The types have the fields that expressions may name; those of request leave out its
 // objects, which are variables, and those of namespaceObject what tells nothing about a namespace (managedFields).
-func admissionOn(plain *cel.Env, err error) (*cel.Env, error) {
+func (d declared) build() (*admissionEnv, error) {
+	plain, err := newRules()
+	if d.stored {
+		plain, err = storedRules()
+	}
 	if err != nil {
 		return nil, err
 	}
 	request, namespace := requestType(), namespaceType()
-	provider := kube.NewDeclTypeProvider(request, namespace)
+	variables := kube.NewObjectType("kubernetes.variables", map[string]*kube.DeclField{})
+	provider := kube.NewDeclTypeProvider(request, namespace, variables)
 	provider.SetRecognizeKeywordAsFieldName(true)
 	options, err := provider.EnvOptions(plain.CELTypeProvider())
 	if err != nil {
 		return nil, err
 	}
-	return plain.Extend(append(options,
-		cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType),
-		cel.Variable("namespaceObject", namespace.CelType()), cel.Variable("request", request.CelType()),
-		cel.Variable("authorizer", library.AuthorizerType),
-		cel.Variable("authorizer.requestResource", library.ResourceCheckType))...)
+	options = append(options, cel.Variable("object", cel.DynType), cel.Variable("oldObject", cel.DynType),
+		cel.Variable("namespaceObject", namespace.CelType()), cel.Variable("request", request.CelType()))
+	if d.params {
+		options = append(options, cel.Variable("params", cel.DynType))
+	}
+	if d.authorizer {
+		options = append(options, cel.Variable("authorizer", library.AuthorizerType),
+			cel.Variable("authorizer.requestResource", library.ResourceCheckType))
+	}
+	if d.variables {
+		options = append(options, cel.Variable("variables", variables.CelType()))
+	}
+	if d.patches {
+		options = append(options, patchTypes, library.JSONPatch())
+	}
+	env, err := plain.Extend(options...)
+	return &admissionEnv{env: env, variables: variables}, err
+}
+
+// compile compiles an expression whose variables have these types.
+func (e *admissionEnv) compile(source string, variables map[string]*kube.DeclField) (*cel.Ast, *cel.Issues) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.variables.Fields = variables
+	return e.env.Compile(source)
 }
 
 // member is a field of an object type.
@@ -231,7 +222,6 @@ func objectType(name string, members ...member) *kube.DeclType {
 	}
 	return kube.NewObjectType("kubernetes."+name, fields)
 }
-
 func requestType() *kube.DeclType {
 	text, texts := kube.StringType, kube.NewListType(kube.StringType, -1)
 	kind := objectType("GroupVersionKind", member{"group", text, true}, member{"version", text, true},

@@ -19,10 +19,11 @@ func TestMatchConditions(t *testing.T) {
 		}
 		return p.Value
 	}
+	scope := NewScope(false, false)
 	in := &AdmissionInput{
-		Object:    parse(`{"metadata":{"name":"a","labels":{"x":"y"}},"spec":{"replicas":3,"ratio":0.5}}`),
-		Request:   parse(`{"name":"a","operation":"CREATE","userInfo":{"username":"jane","groups":["g"]},"requestResource":{"group":"apps","version":"v1","resource":"deployments"},"namespace":"ns"}`),
-		Namespace: object.Nil, User: access.User{Name: "jane"},
+		Object:  NewAdmissionValue(parse(`{"metadata":{"name":"a","labels":{"x":"y"}},"spec":{"replicas":3,"ratio":0.5}}`)),
+		Request: NewAdmissionValue(parse(`{"name":"a","operation":"CREATE","userInfo":{"username":"jane","groups":["g"]},"requestResource":{"group":"apps","version":"v1","resource":"deployments"},"namespace":"ns"}`)),
+		User:    access.User{Name: "jane"},
 		Authorizer: access.AuthorizerFunc(func(_ context.Context, a *access.Attributes) (access.Decision, string, error) {
 			if a.User.Name == "jane" && a.Verb == "breakglass" && a.Resource == "deployments" && a.Namespace == "ns" {
 				return access.Allow, "", nil
@@ -47,24 +48,22 @@ func TestMatchConditions(t *testing.T) {
 		`request.object == null`:                                       "undefined field 'object'",
 		`has(object.metadata.labels) && object.metadata.labels.x == 'y'`: "true",
 	} {
-		e := StoredMatchCondition(source)
-		budget := int64(MatchConditionsBudget)
-		got, err := e.Holds(t.Context(), in, &budget)
+		condition := []*AdmissionExpression{scope.Compile(Condition, source, true)}
+		holds, failed, stop := scope.Evaluate(t.Context(), in, MatchConditionsBudget).Holds(condition)
 		switch {
 		case want == "true" || want == "false":
-			if err != nil || got != (want == "true") {
-				t.Errorf("%s: %v, %v", source, got, err)
+			if stop != nil || failed != nil || holds != (want == "true") {
+				t.Errorf("%s: %v, %v, %v", source, holds, failed, stop)
 			}
-		case err == nil || !strings.Contains(err.Error(), want):
-			t.Errorf("%s: %v, want %q", source, err, want)
+		case stop != nil || len(failed) != 1 || !strings.Contains(failed[0].Error(), want):
+			t.Errorf("%s: %v, %v, want %q", source, failed, stop, want)
 		}
 	}
-	spent := int64(2)
-	if _, err := StoredMatchCondition(`object.spec.replicas + 1 == 4`).Holds(t.Context(), in, &spent); !errors.Is(err,
-		ErrOutOfBudget) {
-		t.Errorf("a condition above its budget: %v", err)
+	dear := []*AdmissionExpression{scope.Compile(Condition, `object.spec.replicas + 1 == 4`, true)}
+	if _, _, stop := scope.Evaluate(t.Context(), in, 2).Holds(dear); !errors.Is(stop, ErrOutOfBudget) {
+		t.Errorf("a condition above its budget: %v", stop)
 	}
-	if _, err := CompileMatchCondition(`object.x`, false); err == nil ||
+	if err := scope.Compile(Condition, `object.x`, false).Err(); err == nil ||
 		!strings.Contains(err.Error(), "must evaluate to bool") {
 		t.Errorf("a condition of type dyn: %v", err)
 	}

@@ -15,21 +15,10 @@ import (
 )
 
 // Rules are the rules of one custom type. They are compiled on first use, and may be used concurrently.
-type Rules struct {
-	t        func() *schema.Type
-	cache    *Cache
-	compiled atomic.Pointer[compiledRules]
-	used     atomic.Bool // since the cache's last sweep
-}
-
-// compiledRules is the compiled form of Rules.
-type compiledRules struct {
-	root  *place
-	rules int // at and below root
-}
+type Rules struct{ compiled *Lazy[place] }
 
 // Compile returns the rules of a custom type without a cache. They are compiled on first use, and then kept.
-func Compile(t *schema.Type) *Rules { return &Rules{t: func() *schema.Type { return t }} }
+func Compile(t *schema.Type) *Rules { return (*Cache)(nil).Rules(func() *schema.Type { return t }) }
 
 // Validate runs the rules on an object, or on the object that replaces old; old is null for a new one. If a rule
 // without oldSelf fails on a part that the update does not change, it returns a warning in place of an error.
@@ -39,7 +28,7 @@ func Compile(t *schema.Type) *Rules { return &Rules{t: func() *schema.Type { ret
 // then says so. A cancelled context is an error, too.
 func (r *Rules) Validate(ctx context.Context, obj, old object.Value, found field.ErrorList) (errs field.ErrorList,
 	warnings []string) {
-	root := r.root()
+	root := r.compiled.Get()
 	if root == nil {
 		return nil, nil
 	}
@@ -75,7 +64,7 @@ const Budget int64 = limits.RuntimeCELCostBudget
 // exceeded.
 func (r *Rules) ValidateDefault(ctx context.Context, path *field.Path, v object.Value,
 	budget int64) (field.ErrorList, int64) {
-	root := r.root()
+	root := r.compiled.Get()
 	if root == nil {
 		return nil, budget
 	}
@@ -96,105 +85,138 @@ func (r *Rules) ValidateDefault(ctx context.Context, path *field.Path, v object.
 	return errs, left
 }
 
-// root returns the compiled rules; nil if the type has none.
-func (r *Rules) root() *place {
-	if !r.used.Load() {
-		r.used.Store(true)
-	}
-	m := r.compiled.Load()
-	if m == nil {
-		m = &compiledRules{}
-		if t := r.t(); hasRules(t) {
-			shapes := shapes{}
-			m.root = shapes.build(t, shapes.of(t))
-			m.rules = m.root.count()
-		}
-		if !r.compiled.CompareAndSwap(nil, m) {
-			// Another caller was faster, or the cache has dropped the rules since. This value is right in both cases.
-			if other := r.compiled.Load(); other != nil {
-				m = other
-			}
-		} else if r.cache != nil && m.root != nil {
-			r.cache.add(r, m.rules)
-		}
-	}
-	return m.root
+// Lazy is compiled from expressions on first use. It may be used concurrently.
+type Lazy[T any] struct {
+	compile  func() (of *T, expressions int)
+	cache    *Cache // nil: it is kept
+	compiled atomic.Pointer[lazily[T]]
+	used     atomic.Bool // since the cache's last sweep
 }
 
-// Cache bounds how many rules are compiled, and drops those that are not used. The zero Cache is ready to use.
+// lazily is the compiled form of a Lazy, which may be nil.
+type lazily[T any] struct{ of *T }
+
+// NewLazy returns a Lazy whose compiled form c may drop; it is compiled again on next use. c may be nil. compile returns
+// the number of expressions, too: 0 if it takes no memory. Nothing that it depends on is kept by the compiled form.
+func NewLazy[T any](c *Cache, compile func() (of *T, expressions int)) *Lazy[T] {
+	return &Lazy[T]{compile: compile, cache: c}
+}
+
+// Get returns the compiled form.
+func (l *Lazy[T]) Get() *T {
+	if !l.used.Load() {
+		l.used.Store(true)
+	}
+	made := l.compiled.Load()
+	if made != nil {
+		return made.of
+	}
+	of, expressions := l.compile()
+	made = &lazily[T]{of}
+	if !l.compiled.CompareAndSwap(nil, made) {
+		// Another caller was faster, or the cache has dropped it since. This value is right in both cases.
+		if other := l.compiled.Load(); other != nil {
+			return other.of
+		}
+	} else if l.cache != nil && expressions > 0 {
+		l.cache.add(l, expressions)
+	}
+	return of
+}
+
+func (l *Lazy[T]) drop() { l.compiled.Store(nil) }
+
+func (l *Lazy[T]) wasUsed() bool { return l.used.Swap(false) }
+
+// Cache bounds how many expressions are compiled, and drops those that are not used. The zero Cache is ready to use.
 //
 // Invariant: Σ held.count ≤ most, or only one is held.
 //
-// Rules do not belong to the cache: it only clears their compiled form, and they compile again on next use. Without a
+// A Lazy does not belong to the cache: it only clears the compiled form, which is compiled again on next use. Without a
 // bound, a cluster with thousands of definitions would keep every rule that was ever used: 60 KiB each.
 type Cache struct {
 	mu    sync.Mutex
-	rules []held // the compiled ones, oldest first
+	all   []held // the compiled ones, oldest first
 	timer *time.Timer
 }
 
-// held is the rules of one type.
+// held is a compiled Lazy, and the number of its expressions.
 type held struct {
-	*Rules
+	droppable
 	count int
+}
+
+type droppable interface {
+	drop()
+	wasUsed() bool // since the last call
 }
 
 const (
 	// idle is the time between two sweeps.
 	idle = 2 * time.Minute
-	// most is how many rules stay compiled. One takes up to 60 KiB, most of it for the environment of its place.
+	// most is how many expressions stay compiled. A rule takes up to 60 KiB, most of it for the environment of its place.
 	most = 512
 )
 
 // Rules returns the rules of a custom type. t is called when they are compiled, and its result is not kept when the
 // compiled rules are dropped.
-func (c *Cache) Rules(t func() *schema.Type) *Rules { return &Rules{t: t, cache: c} }
+func (c *Cache) Rules(t func() *schema.Type) *Rules {
+	return &Rules{NewLazy(c, func() (*place, int) {
+		of := t()
+		if !hasRules(of) {
+			return nil, 0
+		}
+		shapes := shapes{}
+		root := shapes.build(of, shapes.of(of))
+		return root, root.count()
+	})}
+}
 
-// add records that rules have been compiled, and drops others if there are too many.
-func (c *Cache) add(r *Rules, count int) {
+// add records that expressions have been compiled, and drops others if there are too many.
+func (c *Cache) add(l droppable, count int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.count()+count > most {
 		c.sweep()
 	}
-	for len(c.rules) > 0 && c.count()+count > most {
-		c.rules[0].compiled.Store(nil)
-		c.rules = slices.Delete(c.rules, 0, 1)
+	for len(c.all) > 0 && c.count()+count > most {
+		c.all[0].drop()
+		c.all = slices.Delete(c.all, 0, 1)
 	}
-	c.rules = append(c.rules, held{r, count})
+	c.all = append(c.all, held{l, count})
 	if c.timer == nil {
 		c.timer = time.AfterFunc(idle, c.dropIdle)
 	}
 }
 
 func (c *Cache) count() (n int) {
-	for _, r := range c.rules {
-		n += r.count
+	for _, held := range c.all {
+		n += held.count
 	}
 	return n
 }
 
-// dropIdle drops idle rules. It runs again after a while if any are left.
+// dropIdle drops what is idle. It runs again after a while if anything is left.
 func (c *Cache) dropIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.sweep(); len(c.rules) > 0 {
+	if c.sweep(); len(c.all) > 0 {
 		c.timer.Reset(idle)
 	} else {
 		c.timer = nil
 	}
 }
 
-// sweep drops the rules that were not used since the last sweep.
+// sweep drops what was not used since the last sweep.
 func (c *Cache) sweep() {
-	kept := c.rules[:0]
-	for _, r := range c.rules {
-		if r.used.Swap(false) {
-			kept = append(kept, r)
+	kept := c.all[:0]
+	for _, held := range c.all {
+		if held.wasUsed() {
+			kept = append(kept, held)
 		} else {
-			r.compiled.Store(nil)
+			held.drop()
 		}
 	}
-	clear(c.rules[len(kept):])
-	c.rules = kept
+	clear(c.all[len(kept):])
+	c.all = kept
 }

@@ -34,8 +34,8 @@ func TestCacheLetsGo(t *testing.T) {
 		}
 		time.Sleep(3 * idle)
 		synctest.Wait()
-		if rules.compiled.Load() != nil || len(cache.rules) != 0 || cache.timer != nil {
-			t.Errorf("idle rules are held: %v, %d, %v", rules.compiled.Load(), len(cache.rules), cache.timer)
+		if rules.compiled.compiled.Load() != nil || len(cache.all) != 0 || cache.timer != nil {
+			t.Errorf("idle rules are held: %v, %d, %v", rules.compiled.compiled.Load(), len(cache.all), cache.timer)
 		}
 		if use(); asked != 2 {
 			t.Errorf("dropped rules were compiled %d times", asked)
@@ -62,8 +62,8 @@ func TestCacheIsBounded(t *testing.T) {
 			cache.mu.Unlock()
 		}
 		cache.mu.Lock()
-		if len(cache.rules) == 0 || len(cache.rules) == 100 {
-			t.Errorf("the rules of %d types are held", len(cache.rules))
+		if len(cache.all) == 0 || len(cache.all) == 100 {
+			t.Errorf("the rules of %d types are held", len(cache.all))
 		}
 		cache.mu.Unlock()
 		time.Sleep(3 * idle)

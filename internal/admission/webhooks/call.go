@@ -11,6 +11,7 @@ import (
 	admissionregistration "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"plinth/internal/admission/hooks"
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
 )
@@ -33,7 +34,7 @@ func (e *callError) Unwrap() error { return e.reason }
 func timedOut() error { return apierr.NewTimeout("request did not complete within requested timeout") }
 
 // call asks a hook. The error is a *callError, or a refusal of the hook or of the server.
-func (p *Plugin) call(ctx context.Context, h *hook, q *question) (*answer, error) {
+func (p *Plugin) call(ctx context.Context, h *hook, q *hooks.Question) (*answer, error) {
 	failed := func(code int, format string, args ...any) (*answer, error) {
 		return nil, &callError{h.name, fmt.Errorf(format, args...), code}
 	}
@@ -51,7 +52,7 @@ func (p *Plugin) call(ctx context.Context, h *hook, q *question) (*answer, error
 	// Whole seconds, rounded up: what the webhook is told in the query.
 	timeout := max(time.Second, (time.Until(deadline) + time.Second - 1).Truncate(time.Second))
 	uid := uuid.NewString()
-	text, err := p.clients.CallWithin(ctx, h.client, timeout, q.review(h.version, uid))
+	text, err := p.clients.CallWithin(ctx, h.client, timeout, reviewOf(q, h.version, uid))
 	if err != nil {
 		code := http.StatusServiceUnavailable
 		var status apierrors.APIStatus
@@ -72,7 +73,7 @@ func (p *Plugin) call(ctx context.Context, h *hook, q *question) (*answer, error
 }
 
 // note takes the warnings and annotations of an answer to the request.
-func note(h *hook, q *question, a *answer) {
+func note(h *hook, q *hooks.Question, a *answer) {
 	for key, value := range a.annotations {
 		q.Annotate(h.name+"/"+key, value)
 	}

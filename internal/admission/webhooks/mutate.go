@@ -8,122 +8,87 @@ import (
 	"strings"
 	"time"
 
+	"plinth/internal/admission/hooks"
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
-	"plinth/object"
 	"plinth/patch"
 )
 
-// Passes is the state of the mutating plugins in one attempt of a write.
-//
-// The problem: plugins run in an order, and a later one may add what an earlier one would have wanted to see: a webhook
-// adds a container, and the plugin that sets the image policy of all containers has run. So a change by a webhook or
-// by a policy causes one second pass. All built-in plugins run again in it, which must be idempotent. A hook is called
-// again only if it says that it may be (reinvocationPolicy), and if the object has changed since:
-//
-//	called in the second pass  ⇔  called in the first, and reinvocable,
-//	                             and the object was changed after it by a hook, or by a plugin of the second pass
-//
-// There is no third pass: two hooks that undo each other would go on for ever.
-type Passes struct {
-	// Second says that this is the second pass, Wanted that there is to be one.
-	Second, Wanted bool
-
-	// called are the reinvocable hooks that were called since the object last changed, and again those that are to be
-	// called again, both by id. last is the object after the hooks of the first pass.
-	called, again map[string]bool
-	last          object.Value
-}
-
-// changed notes that the object has changed: what was called before is to be called again.
-func (s *Passes) changed() {
-	if s.again == nil {
-		s.again = map[string]bool{}
-	}
-	for id := range s.called {
-		s.again[id] = true
-	}
-	clear(s.called)
-}
-
 // Admit is mutating admission: it asks the hooks one after the other, in the order of their names, and each sees the
 // object as the one before has left it.
-func (p *Plugin) Admit(ctx context.Context, a *engine.Attributes, passes *Passes) error {
+func (p *Plugin) Admit(ctx context.Context, a *engine.Attributes, passes *hooks.Passes) error {
 	all := p.candidates(a)
 	if len(all) == 0 {
 		return nil
 	}
-	if passes.Second && !object.Equal(passes.last, a.Object) {
-		passes.changed()
-	}
-	asked := questions{a: a}
+	round := round{Calls: passes.Begin("webhooks", a.Object), asked: hooks.Questions{Attributes: a}, second: passes.Second}
 	for i := range all {
-		changed, err := p.admitBy(ctx, &all[i], &asked, passes)
+		called, changed, err := p.admitBy(ctx, &all[i], &round)
 		if err != nil {
 			return err
 		}
 		if changed {
-			passes.changed()
+			round.Changed()
 			passes.Wanted = true
 		}
-		if all[i].again && asked.called {
-			if passes.called == nil {
-				passes.called = map[string]bool{}
-			}
-			passes.called[all[i].id] = true
+		if all[i].again && called {
+			round.Called(all[i].id)
 		}
 	}
-	passes.last = a.Object
+	round.End(a.Object)
 	return nil
 }
 
-// admitBy asks one hook, and says whether it has changed the object.
-func (p *Plugin) admitBy(ctx context.Context, c *candidate, asked *questions, passes *Passes) (changed bool,
-	err error) {
-	a := asked.a
-	asked.called = false
-	if selected, err := p.selects(ctx, c.hook, a, a.Object); !selected || err != nil {
-		return false, err
-	}
-	q, err := asked.in(ctx, c.in)
-	if err != nil {
-		return false, apierr.NewInternal(err)
-	}
-	if len(c.conditions()) > 0 {
-		if meets, err := p.meets(ctx, c.hook, a, input(q)); !meets || err != nil {
-			return false, err
-		}
-	}
-	if passes.Second && !passes.again[c.id] {
-		return false, nil
-	}
-	asked.called = true
-	began := time.Now()
-	changed, err = p.mutate(ctx, c, q, asked, passes.Second)
-	p.observe(c.hook, a.Operation, began, err)
-	place := fmt.Sprintf("round_%d_index_%d", round(passes.Second), c.index)
-	a.Annotate("mutation.webhook.admission.k8s.io/"+place, annotation(mutated{c.configuration, c.name, changed}))
-	if !failedOpen(c.hook, err) {
-		return changed, refusal(err)
-	}
-	if !isCanceled(err) {
-		a.Annotate("failed-open.mutation.webhook.admission.k8s.io/"+place, c.name)
-	}
-	if ctx.Err() != nil {
-		return false, timedOut()
-	}
-	return false, nil
+// round is one pass of this plugin.
+type round struct {
+	*hooks.Calls
+	asked  hooks.Questions
+	second bool
 }
 
-func round(second bool) int {
-	if second {
-		return 1
+// place names a hook in annotations.
+func (r *round) place(c *candidate) string {
+	number := 0
+	if r.second {
+		number = 1
 	}
-	return 0
+	return fmt.Sprintf("round_%d_index_%d", number, c.index)
+}
+
+// admitBy asks one hook, if it is for the request, and says whether that has changed the object.
+func (p *Plugin) admitBy(ctx context.Context, c *candidate, r *round) (called, changed bool, err error) {
+	a := r.asked.Attributes
+	if selected, err := p.selects(ctx, c.hook, a, a.Object); !selected || err != nil {
+		return false, false, err
+	}
+	q, err := r.asked.In(ctx, c.in)
+	if err != nil {
+		return false, false, apierr.NewInternal(err)
+	}
+	if meets, err := p.meets(ctx, c.hook, q); !meets || err != nil {
+		return false, false, err
+	}
+	if r.second && !r.Again(c.id) {
+		return false, false, nil
+	}
+	began := time.Now()
+	changed, err = p.mutate(ctx, c, q, r)
+	p.observe(c.hook, a.Operation, began, err)
+	a.Annotate("mutation.webhook.admission.k8s.io/"+r.place(c), annotation(mutated{c.configuration, c.name, changed}))
+	if !failedOpen(c.hook, err) {
+		return true, changed, refusal(err)
+	}
+	if !isCanceled(err) {
+		a.Annotate("failed-open.mutation.webhook.admission.k8s.io/"+r.place(c), c.name)
+	}
+	if ctx.Err() != nil {
+		return true, false, timedOut()
+	}
+	return true, false, nil
 }
 
 // mutate asks a hook, and applies its patch to the object.
-func (p *Plugin) mutate(ctx context.Context, c *candidate, q *question, asked *questions, second bool) (bool, error) {
+func (p *Plugin) mutate(ctx context.Context, c *candidate, q *hooks.Question, r *round) (bool, error) {
 	answer, err := p.call(ctx, c.hook, q)
 	if err != nil {
 		return false, err
@@ -146,28 +111,26 @@ func (p *Plugin) mutate(ctx context.Context, c *candidate, q *question, asked *q
 		return false, nil
 	}
 	switch {
-	case q.obj.IsNull():
+	case q.Now.IsNull():
 		return false, apierr.NewInternal(fmt.Errorf(
 			"admission webhook %q attempted to modify the object, which is not supported for this operation", c.name))
 	case answer.patchType != "JSONPatch":
 		return false, &callError{c.name, fmt.Errorf("unsupported patch type %q", answer.patchType), 400}
 	}
-	patched, err := patch.JSON(q.obj, answer.patch, ctx.Err)
+	patched, err := patch.JSON(q.Now, answer.patch, ctx.Err)
 	if errors.Is(err, patch.ErrMalformed) {
 		return false, undecodable(err)
 	}
 	if err != nil {
 		return false, apierr.NewInternal(plain(err))
 	}
-	next, changed, err := q.Admitted(ctx, patched, q.obj, c.in)
+	next, changed, err := q.Admitted(ctx, patched, q.Now, c.in)
 	if err != nil {
 		return false, apierr.NewInternal(err)
 	}
-	place := fmt.Sprintf("round_%d_index_%d", round(second), c.index)
-	q.AnnotateRequest("patch.webhook.admission.k8s.io/"+place, annotation(patchAnnotation{c.configuration, c.name,
+	q.AnnotateRequest("patch.webhook.admission.k8s.io/"+r.place(c), annotation(patchAnnotation{c.configuration, c.name,
 		answer.patch, answer.patchType}))
-	asked.a.Object = next
-	asked.made = nil // every version is converted from the new object
+	r.asked.Replace(next)
 	return changed, nil
 }
 

@@ -1,11 +1,11 @@
 package webhooks
 
 import (
-	"context"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"plinth/internal/admission/hooks"
 	"plinth/internal/cel"
 	"plinth/internal/engine"
 	"plinth/internal/store"
@@ -22,7 +22,7 @@ type Config struct {
 	Configurations *store.Collection
 	// Types returns the types that are served now, of which a hook may ask for another version.
 	Types     func() *engine.Types
-	Namespace NamespaceReader
+	Namespace hooks.NamespaceReader
 	Clients   *webhook.Clients
 	// Reviews says that hooks are asked about reviews of access and of tokens, too (the gate
 	// ExcludeAdmissionWebhookVirtualResources is off).
@@ -37,7 +37,7 @@ type Plugin struct {
 	// static has the hooks of configurations in files. They precede the others.
 	static    atomic.Pointer[set]
 	types     func() *engine.Types
-	namespace NamespaceReader
+	namespace hooks.NamespaceReader
 	clients   *webhook.Clients
 	reviews   bool
 	metrics   Metrics
@@ -58,41 +58,24 @@ func (p *Plugin) SetStatic(all []object.Value) {
 	var configurations []*configuration
 	for _, obj := range all {
 		name := obj.At("metadata", "name").Str()
-		hooks := hooksOf(obj)
-		for _, h := range hooks {
+		all := hooksOf(obj)
+		for _, h := range all {
 			h.id = "manifest/" + h.id
 		}
-		configurations = append(configurations, &configuration{name, func() ([]*hook, error) { return hooks, nil }})
+		configurations = append(configurations, &configuration{name, func() ([]*hook, error) { return all, nil }})
 	}
 	p.static.Store(newSet(configurations))
-}
-
-// configurationKinds are the kinds that configure admission. Hooks that are made through the API are not asked about
-// them, so that one cannot keep its own configuration from being mended.
-var configurationKinds = map[string]bool{
-	"ValidatingWebhookConfiguration": true, "MutatingWebhookConfiguration": true,
-	"ValidatingAdmissionPolicy": true, "ValidatingAdmissionPolicyBinding": true,
-	"MutatingAdmissionPolicy": true, "MutatingAdmissionPolicyBinding": true,
-}
-
-// reviewResources are the virtual resources without which nobody could be authenticated or authorized.
-var reviewResources = map[[2]string]bool{
-	{"authentication.k8s.io", "selfsubjectreviews"}: true, {"authentication.k8s.io", "tokenreviews"}: true,
-	{"authorization.k8s.io", "localsubjectaccessreviews"}: true,
-	{"authorization.k8s.io", "selfsubjectaccessreviews"}:  true,
-	{"authorization.k8s.io", "selfsubjectrulesreviews"}:   true,
-	{"authorization.k8s.io", "subjectaccessreviews"}:      true,
 }
 
 // candidates returns the hooks whose rules match a request; none for the requests that hooks are not asked about.
 func (p *Plugin) candidates(a *engine.Attributes) []candidate {
 	r := a.Request.Resource
-	if a.Request.OwnStart || !p.reviews && r.Answer != nil && reviewResources[[2]string{r.Group, r.Name}] {
+	if a.Request.OwnStart || !p.reviews && hooks.IsReview(r) {
 		return nil
 	}
-	u, types, static := urlOf(a), p.types(), p.static.Load()
+	u, types, static := hooks.URLOf(a), p.types(), p.static.Load()
 	first := static.candidates(types, u)
-	if r.Group == Group && configurationKinds[r.Kind] {
+	if hooks.IsConfiguration(r) {
 		return first
 	}
 	others := p.all.Now().candidates(types, u)
@@ -101,42 +84,19 @@ func (p *Plugin) candidates(a *engine.Attributes) []candidate {
 	}
 	all := slices.Clone(first)
 	for _, c := range others {
-		c.index += len(static.hooks())
+		c.index += len(static.all())
 		all = append(all, c)
 	}
 	return all
 }
 
 // input is what the match conditions of a hook are evaluated on.
-func input(q *question) *cel.AdmissionInput {
+func input(q *hooks.Question) *cel.AdmissionInput {
 	return &cel.AdmissionInput{
-		Object: q.obj, OldObject: q.old, Request: q.request(), User: q.Request.User, Authorizer: q.Request.Authorizer,
+		Object: cel.NewAdmissionValue(q.Now), OldObject: cel.NewAdmissionValue(q.Before),
+		Request: cel.NewAdmissionValue(q.ReviewedIn(q.Request.Resource)), User: q.Request.User,
+		Authorizer: q.Request.Authorizer,
 	}
-}
-
-// questions converts a request to the versions that hooks ask for, each once.
-type questions struct {
-	a    *engine.Attributes
-	made map[*engine.Resource]*question
-	// called: the last hook was asked.
-	called bool
-}
-
-// in returns the request in the version of a type.
-func (s *questions) in(ctx context.Context, r *engine.Resource) (*question, error) {
-	if q := s.made[r]; q != nil {
-		return q, nil
-	}
-	obj, old, err := s.a.In(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	q := &question{Attributes: s.a, in: r, obj: obj, old: old}
-	if s.made == nil {
-		s.made = map[*engine.Resource]*question{}
-	}
-	s.made[r] = q
-	return q, nil
 }
 
 // Metrics are told of what happens. Nil functions are not called.

@@ -10,92 +10,18 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"plinth/internal/admission/hooks"
 	"plinth/internal/apierr"
-	"plinth/internal/engine"
 	"plinth/object"
 )
 
-// question is a request as one hook sees it: in the version of its type.
-type question struct {
-	*engine.Attributes
-	in       *engine.Resource
-	obj, old object.Value
-}
-
-// request is the AdmissionRequest without its objects and without a UID, as match conditions see it, too.
-func (q *question) request() object.Value {
-	asked, sub := q.Request.Resource, subresourceOf(q.Attributes)
-	var m members
-	m.set("kind", kindOf(q.in, sub))
-	m.set("resource", resourceOf(q.in))
-	m.text("subResource", sub)
-	m.set("requestKind", kindOf(asked, sub))
-	m.set("requestResource", resourceOf(asked))
-	m.text("requestSubResource", sub)
-	m.text("name", q.Name)
-	m.text("namespace", q.namespace())
-	m.text("operation", q.Operation.String())
-	m.set("userInfo", q.userInfo())
-	m.set("dryRun", object.BoolOf(q.DryRun))
-	m.set("options", q.Options())
-	return object.MapOf(m...)
-}
-
-// namespace is that of the request. A Namespace is in itself, as in the reference.
-func (q *question) namespace() string {
-	if q.Request.Namespace == "" && isNamespaces(q.Request.Resource) {
-		return q.Name
-	}
-	return q.Request.Namespace
-}
-
-func (q *question) userInfo() object.Value {
-	u := &q.Request.User
-	var m members
-	m.text("username", u.Name)
-	m.text("uid", u.UID)
-	if len(u.Groups) > 0 {
-		m.set("groups", object.Strings(u.Groups...))
-	}
-	if len(u.Extra) > 0 {
-		var extra members
-		for key, values := range u.Extra {
-			extra.set(key, object.Strings(values...))
-		}
-		m.set("extra", object.MapOf(extra...))
-	}
-	return object.MapOf(m...)
-}
-
-// review is the AdmissionReview that asks a hook, as JSON.
-func (q *question) review(version, uid string) []byte {
-	request := q.request().Edit([]object.Member{
-		{Key: "uid", Value: object.StringOf(uid)}, {Key: "object", Value: q.obj}, {Key: "oldObject", Value: q.old},
+// reviewOf is the AdmissionReview that asks a hook, as JSON.
+func reviewOf(q *hooks.Question, version, uid string) []byte {
+	request := q.ReviewedIn(q.Type).Edit([]object.Member{
+		{Key: "uid", Value: object.StringOf(uid)}, {Key: "object", Value: q.Now}, {Key: "oldObject", Value: q.Before},
 	})
 	return object.AppendJSON(nil, object.Fields("kind", object.StringOf("AdmissionReview"),
 		"apiVersion", object.StringOf("admission.k8s.io/"+version), "request", request))
-}
-
-// members are the members of an object that is being made.
-type members []object.Member
-
-func (m *members) set(key string, v object.Value) { *m = append(*m, object.Member{Key: key, Value: v}) }
-
-func (m *members) text(key, value string) {
-	if value != "" {
-		m.set(key, object.StringOf(value))
-	}
-}
-
-func kindOf(r *engine.Resource, subresource string) object.Value {
-	group, version, kind := r.Body(subresource)
-	return object.Fields("group", object.StringOf(group), "version", object.StringOf(version),
-		"kind", object.StringOf(kind))
-}
-
-func resourceOf(r *engine.Resource) object.Value {
-	return object.Fields("group", object.StringOf(r.Group), "version", object.StringOf(r.Version),
-		"resource", object.StringOf(r.Name))
 }
 
 // answer is the response of a hook. Patch is a JSON Patch; empty: none.

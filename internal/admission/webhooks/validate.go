@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"plinth/internal/admission/hooks"
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
 )
@@ -18,7 +19,7 @@ func (p *Plugin) Validate(ctx context.Context, a *engine.Attributes) error {
 	if len(all) == 0 {
 		return nil
 	}
-	asked := questions{a: a}
+	asked := hooks.Questions{Attributes: a}
 	var calls []*verdict
 	for i := range all {
 		c := &all[i]
@@ -27,16 +28,14 @@ func (p *Plugin) Validate(ctx context.Context, a *engine.Attributes) error {
 		} else if !selected {
 			continue
 		}
-		q, err := asked.in(ctx, c.in)
+		q, err := asked.In(ctx, c.in)
 		if err != nil {
 			return apierr.NewInternal(err)
 		}
-		if len(c.conditions()) > 0 {
-			if meets, err := p.meets(ctx, c.hook, a, input(q)); err != nil {
-				return err
-			} else if !meets {
-				continue
-			}
+		if meets, err := p.meets(ctx, c.hook, q); err != nil {
+			return err
+		} else if !meets {
+			continue
 		}
 		calls = append(calls, &verdict{hook: c.hook, question: q})
 	}
@@ -53,7 +52,7 @@ func (p *Plugin) Validate(ctx context.Context, a *engine.Attributes) error {
 // verdict is what a validating hook says.
 type verdict struct {
 	hook     *hook
-	question *question
+	question *hooks.Question
 	answer   *answer
 	err      error
 }

@@ -14,7 +14,7 @@ import (
 	"plinth/object"
 )
 
-// This file has the rules of admissionregistration.k8s.io. None of them compiles CEL.
+// This file has the rules of admissionregistration.k8s.io.
 
 var (
 	failurePolicies     = []string{"Fail", "Ignore"}
@@ -141,7 +141,7 @@ func (f *errorList) webhook(hook object.Value, s stance, p *fielderrors.Place) {
 	webhook.CheckClient(&f.Errors, hook.At("clientConfig"), p.To("clientConfig"))
 	if !s.conditionsKept {
 		f.matchConditions(hook.At("matchConditions"), p.To("matchConditions"))
-		f.matchExpressions(hook.At("matchConditions"), s.expressions, p.To("matchConditions"))
+		f.matchExpressions(hook.At("matchConditions"), false, s.expressions, p.To("matchConditions"))
 	}
 }
 
@@ -260,24 +260,43 @@ func (f *errorList) matchConditions(conditions object.Value, p *fielderrors.Plac
 	}
 }
 
-// matchExpressions demands that match conditions compile; stored are those of the old object.
-func (f *errorList) matchExpressions(conditions object.Value, stored map[string]bool, p *fielderrors.Place) {
+// matchExpressions demands that match conditions compile, which may name params or not; stored are those of the old
+// object.
+func (f *errorList) matchExpressions(conditions object.Value, params bool, stored map[string]bool,
+	p *fielderrors.Place) {
+	scope := cel.NewScope(params, false)
 	for i, c := range conditions.Items() {
-		source := strings.TrimSpace(text(c, "expression"))
-		if source == "" {
-			continue
-		}
-		if _, err := cel.CompileMatchCondition(source, stored[source]); err != nil {
-			f.Invalid(p.Item(i).To("expression"), source, err.Error())
+		if source := strings.TrimSpace(text(c, "expression")); source != "" {
+			f.compiles(scope.Compile(cel.Condition, source, stored[source]), source, p.Item(i).To("expression"))
 		}
 	}
 }
 
-// requiredExpression demands an expression, whose content is not checked.
-func (f *errorList) requiredExpression(of object.Value, key, detail string, p *fielderrors.Place) {
+// compiles demands that an expression has compiled. source is its text as the object has it.
+func (f *errorList) compiles(x *cel.AdmissionExpression, source string, p *fielderrors.Place) {
+	if err := x.Err(); err != nil {
+		f.Invalid(p, source, err.Error())
+	}
+}
+
+// requiredExpression demands an expression, whose content is not checked, and says whether there is one.
+func (f *errorList) requiredExpression(of object.Value, key, detail string, p *fielderrors.Place) bool {
 	if strings.TrimSpace(text(of, key)) == "" {
 		f.Required(p.To(key), detail)
+		return false
 	}
+	return true
+}
+
+// expressionsAt are the texts of these members of the items of a list.
+func expressionsAt(list object.Value, path ...string) map[string]bool {
+	found := map[string]bool{}
+	for _, item := range list.Items() {
+		if expression := item.At(path...).Str(); expression != "" {
+			found[expression] = true
+		}
+	}
+	return found
 }
 
 func validatingPolicyCreate(f *errorList, obj object.Value) {
@@ -289,8 +308,14 @@ func validatingPolicyUpdate(f *errorList, obj, old object.Value) { f.validatingP
 
 func (f *errorList) validatingPolicy(obj, old object.Value) {
 	p := (*fielderrors.Place)(nil).To("spec")
-	spec := obj.At("spec")
-	f.policyStart(spec, old.At("spec"), p)
+	spec, was := obj.At("spec"), old.At("spec")
+	scope := cel.NewScope(has(spec, "paramKind"), length(spec, "variables") > 0)
+	stored := storedExpressions{
+		validations: expressionsAt(was.At("validations"), "expression"),
+		messages:    expressionsAt(was.At("validations"), "messageExpression"),
+		annotations: expressionsAt(was.At("auditAnnotations"), "valueExpression"),
+	}
+	f.policyStart(spec, was, scope, stored, p)
 	validations, annotations := spec.At("validations"), spec.At("auditAnnotations")
 	if validations.Len() == 0 && annotations.Len() == 0 {
 		f.Required(p.To("validations"), validationOrAudit)
@@ -298,7 +323,7 @@ func (f *errorList) validatingPolicy(obj, old object.Value) {
 		return
 	}
 	for i, v := range validations.Items() {
-		f.policyValidation(v, p.To("validations").Item(i))
+		f.policyValidation(v, scope, stored, p.To("validations").Item(i))
 	}
 	if annotations.Len() > maxAuditAnnotations {
 		f.Invalid(p.To("auditAnnotations"), goForm{annotations, auditFields},
@@ -313,9 +338,14 @@ func (f *errorList) validatingPolicy(obj, old object.Value) {
 		} else {
 			f.qualified(p.To("key"), name+"/"+key)
 		}
-		f.requiredExpression(annotation, "valueExpression", "valueExpression is not specified", p)
-		if len(strings.TrimSpace(text(annotation, "valueExpression"))) > maxAuditExpression {
-			f.Required(p.To("valueExpression"), fmt.Sprintf("must not exceed %d bytes in length", maxAuditExpression))
+		if f.requiredExpression(annotation, "valueExpression", "valueExpression is not specified", p) {
+			source := text(annotation, "valueExpression")
+			if trimmed := strings.TrimSpace(source); len(trimmed) > maxAuditExpression {
+				f.Required(p.To("valueExpression"), fmt.Sprintf("must not exceed %d bytes in length", maxAuditExpression))
+			} else {
+				f.compiles(scope.Compile(cel.Annotation, trimmed, stored.annotations[source]), source,
+					p.To("valueExpression"))
+			}
 		}
 		if keys.add(key) {
 			f.Duplicate(p.To("key"), key)
@@ -323,9 +353,14 @@ func (f *errorList) validatingPolicy(obj, old object.Value) {
 	}
 }
 
-// policyStart checks the fields that both kinds of policies have. Some of them are pointers in Go, but never nil after
-// the defaults.
-func (f *errorList) policyStart(spec, was object.Value, p *fielderrors.Place) {
+// storedExpressions are the expressions of a stored policy, by what they are for: these may use functions that only
+// this release has.
+type storedExpressions struct{ validations, messages, annotations, mutations map[string]bool }
+
+// policyStart checks the fields that both kinds of policies have, and adds the variables to the scope. Some of the
+// fields are pointers in Go, but never nil after the defaults.
+func (f *errorList) policyStart(spec, was object.Value, scope *cel.Scope, stored storedExpressions,
+	p *fielderrors.Place) {
 	f.only(p.To("failurePolicy"), text(spec, "failurePolicy"), failurePolicies)
 	if kind := spec.At("paramKind"); !kind.IsNull() {
 		f.paramKind(kind, p.To("paramKind"))
@@ -340,6 +375,8 @@ func (f *errorList) policyStart(spec, was object.Value, p *fielderrors.Place) {
 	}
 	if !same(spec.At("paramKind"), was.At("paramKind")) || !same(spec.At("matchConditions"), was.At("matchConditions")) {
 		f.matchConditions(spec.At("matchConditions"), p.To("matchConditions"))
+		f.matchExpressions(spec.At("matchConditions"), has(spec, "paramKind"),
+			expressionsAt(was.At("matchConditions"), "expression"), p.To("matchConditions"))
 	}
 	for i, variable := range spec.At("variables").Items() {
 		p := p.To("variables").Item(i)
@@ -348,7 +385,10 @@ func (f *errorList) policyStart(spec, was object.Value, p *fielderrors.Place) {
 		} else if !isIdentifier(name) {
 			f.Invalid(p.To("name"), name, "must be a valid CEL identifier")
 		}
-		f.requiredExpression(variable, "expression", "expression is not specified", p)
+		if f.requiredExpression(variable, "expression", "expression is not specified", p) {
+			source := text(variable, "expression")
+			f.compiles(scope.Add(text(variable, "name"), source, stored.validations[source]), source, p.To("expression"))
+		}
 	}
 }
 
@@ -414,10 +454,18 @@ func (f *errorList) matchResources(match object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) policyValidation(v object.Value, p *fielderrors.Place) {
-	f.requiredExpression(v, "expression", "expression is not specified", p)
-	if expression := text(v, "messageExpression"); expression != "" && strings.TrimSpace(expression) == "" {
-		f.Invalid(p.To("messageExpression"), expression, blankIfSpecified)
+func (f *errorList) policyValidation(v object.Value, scope *cel.Scope, stored storedExpressions,
+	p *fielderrors.Place) {
+	if f.requiredExpression(v, "expression", "expression is not specified", p) {
+		source := text(v, "expression")
+		f.compiles(scope.Compile(cel.Condition, source, stored.validations[source]), source, p.To("expression"))
+	}
+	if source := text(v, "messageExpression"); source != "" {
+		if strings.TrimSpace(source) == "" {
+			f.Invalid(p.To("messageExpression"), source, blankIfSpecified)
+		} else {
+			f.compiles(scope.Compile(cel.Message, source, stored.messages[source]), source, p.To("messageExpression"))
+		}
 	}
 	message := text(v, "message")
 	if trimmed := strings.TrimSpace(message); message != "" && trimmed == "" {
@@ -448,15 +496,18 @@ func mutatingPolicyUpdate(f *errorList, obj, old object.Value) { f.mutatingPolic
 
 func (f *errorList) mutatingPolicy(obj, old object.Value) {
 	p := (*fielderrors.Place)(nil).To("spec")
-	spec := obj.At("spec")
-	f.policyStart(spec, old.At("spec"), p)
+	spec, was := obj.At("spec"), old.At("spec")
+	scope := cel.NewScope(has(spec, "paramKind"), true)
+	// As in the reference, the expressions of a JSONPatch do not count as stored.
+	stored := storedExpressions{mutations: expressionsAt(was.At("mutations"), "applyConfiguration", "expression")}
+	f.policyStart(spec, was, scope, stored, p)
 	f.mutatingRules(spec.At("matchConstraints"), p.To("matchConstraints"))
 	mutations := spec.At("mutations")
 	if mutations.Len() == 0 {
 		f.Required(p.To("mutations"), "mutations must contain at least one item")
 	}
 	for i, mutation := range mutations.Items() {
-		f.mutation(mutation, p.To("mutations").Item(i))
+		f.mutation(mutation, scope, stored, p.To("mutations").Item(i))
 	}
 	f.oneOf(p.To("reinvocationPolicy"), text(spec, "reinvocationPolicy"), reinvocations)
 }
@@ -470,22 +521,26 @@ func (f *errorList) mutatingRules(match object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) mutation(mutation object.Value, p *fielderrors.Place) {
+func (f *errorList) mutation(mutation object.Value, scope *cel.Scope, stored storedExpressions,
+	p *fielderrors.Place) {
 	var wanted, other string
+	role := cel.JSONPatch
 	kind := text(mutation, "patchType")
 	switch kind {
 	case "JSONPatch":
 		wanted, other = "jsonPatch", "applyConfiguration"
 	case "ApplyConfiguration":
-		wanted, other = "applyConfiguration", "jsonPatch"
+		wanted, other, role = "applyConfiguration", "jsonPatch", cel.ApplyConfiguration
 	default:
 		f.oneOf(p.To("patchType"), kind, patchKinds)
 		return
 	}
 	if patch := mutation.At(wanted); patch.IsNull() {
 		f.Required(p.To(wanted), "must be specified when patchType is "+kind)
-	} else {
-		f.requiredExpression(patch, "expression", "", p.To(wanted))
+	} else if f.requiredExpression(patch, "expression", "", p.To(wanted)) {
+		source := text(patch, "expression")
+		trimmed := strings.TrimSpace(source)
+		f.compiles(scope.Compile(role, trimmed, stored.mutations[source]), trimmed, p.To(wanted).To("expression"))
 	}
 	if has(mutation, other) {
 		f.Invalid(p.To(other), "{"+other+"}", "must not be specified when patchType is "+kind)

@@ -1,0 +1,122 @@
+package hooks
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"plinth/internal/apierr"
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+// NamespaceReader reads a Namespace; null: there is none.
+type NamespaceReader func(ctx context.Context, name string) (object.Value, error)
+
+// Selectors are the namespaceSelector and the objectSelector of a hook.
+type Selectors struct {
+	namespaces, objects labels.Selector
+	err                 error
+}
+
+// SelectorsOf reads the members namespaceSelector and objectSelector.
+func SelectorsOf(v object.Value) (s Selectors) {
+	if s.namespaces, s.err = Selector(v.At("namespaceSelector")); s.err == nil {
+		s.objects, s.err = Selector(v.At("objectSelector"))
+	}
+	return s
+}
+
+// Broken says that a selector could not be read, which the error of each Select is then.
+func (s *Selectors) Broken() bool { return s.err != nil }
+
+// Selector reads a LabelSelector. An empty one selects everything, and so does null.
+func Selector(v object.Value) (labels.Selector, error) {
+	var of metav1.LabelSelector
+	for _, m := range v.At("matchLabels").Members() {
+		if of.MatchLabels == nil {
+			of.MatchLabels = map[string]string{}
+		}
+		of.MatchLabels[m.Key] = m.Value.Str()
+	}
+	for _, e := range v.At("matchExpressions").Items() {
+		of.MatchExpressions = append(of.MatchExpressions, metav1.LabelSelectorRequirement{
+			Key: e.At("key").Str(), Operator: metav1.LabelSelectorOperator(e.At("operator").Str()),
+			Values: texts(e.At("values")),
+		})
+	}
+	return metav1.LabelSelectorAsSelector(&of)
+}
+
+// Select says whether the selectors select a request. obj is the object as it is now. An error is one of the selectors,
+// or says why the namespace could not be read.
+func (s *Selectors) Select(ctx context.Context, namespace NamespaceReader, a *engine.Attributes,
+	obj object.Value) (bool, error) {
+	if s.err != nil {
+		return false, s.err
+	}
+	// The labels of the object are looked at first although an error about the namespace precedes: a hook whose other
+	// selector does not select is none of the request's business.
+	if !s.objects.Empty() && !s.hasObject(a, obj) && !s.hasObject(a, a.Old) {
+		return false, nil
+	}
+	if s.namespaces.Empty() {
+		return true, nil
+	}
+	set, cluster, err := namespaceLabels(ctx, namespace, a, obj)
+	if cluster || err != nil {
+		return cluster, err
+	}
+	return s.namespaces.Matches(set), nil
+}
+
+// hasObject says whether the object selector selects an object. The options of a connection have no labels.
+func (s *Selectors) hasObject(a *engine.Attributes, obj object.Value) bool {
+	return !obj.IsNull() && a.Operation != engine.OperationConnect && s.objects.Matches(LabelsOf(obj))
+}
+
+// namespaceLabels returns the labels of the namespace of a request; for the Namespaces themselves those of the object,
+// unless it is deleted. cluster says that the request has no namespace; such requests are always selected.
+func namespaceLabels(ctx context.Context, namespace NamespaceReader, a *engine.Attributes,
+	obj object.Value) (set labels.Labels, cluster bool, err error) {
+	name, ofNamespace := a.Request.Namespace, isNamespaces(a.Request.Resource)
+	if ofNamespace {
+		if subresourceOf(a) == "" && (a.Operation == engine.OperationCreate || a.Operation == engine.OperationUpdate) {
+			return LabelsOf(obj), false, nil
+		}
+		name = a.Name
+	}
+	if name == "" {
+		return nil, !ofNamespace, nil
+	}
+	ns, err := namespace(ctx, name)
+	switch {
+	case err != nil:
+		return nil, false, apierr.From(err)
+	case ns.IsNull():
+		return nil, false, apierr.NewNotFound(apierr.Type{Name: "namespaces"}, name)
+	}
+	return LabelsOf(ns), false, nil
+}
+
+// LabelsOf are the labels of an object. Many selectors look at them, so they are not copied.
+func LabelsOf(obj object.Value) labels.Labels { return objectLabels{obj.At("metadata", "labels")} }
+
+// objectLabels implements labels.Labels.
+type objectLabels struct{ of object.Value }
+
+func (l objectLabels) Has(label string) bool {
+	_, ok := l.of.Get(label)
+	return ok
+}
+
+func (l objectLabels) Get(label string) string {
+	v, _ := l.of.Get(label)
+	return v.Str()
+}
+
+func (l objectLabels) Lookup(label string) (value string, ok bool) {
+	v, ok := l.of.Get(label)
+	return v.Str(), ok
+}
