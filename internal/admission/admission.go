@@ -7,7 +7,6 @@
 package admission
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +15,7 @@ import (
 	"time"
 
 	"plinth/internal/admission/hooks"
-	"plinth/internal/apierr"
+	"plinth/internal/cel"
 	"plinth/internal/engine"
 	"plinth/internal/features"
 	"plinth/internal/store"
@@ -59,7 +58,9 @@ type Config struct {
 	NotReadyTolerationSeconds, UnreachableTolerationSeconds int64
 	// Endpoint returns the address of a port of a Service, as for webhook.Clients.
 	Endpoint func(ctx context.Context, namespace, service string, port int64) (string, error)
-	Metrics  Metrics
+	// Expressions bounds the compiled expressions of policies; nil: all are kept.
+	Expressions *cel.Cache
+	Metrics     Metrics
 	// Logger is told when static configurations of webhooks are loaded again; nil: nobody is. Follow is given the
 	// function that does that as long as the server runs; nil: they stay as they are.
 	Logger *slog.Logger
@@ -110,9 +111,9 @@ var plugins = []plugin{
 	{name: "PodTopologyLabels", on: true, new: newPodTopologyLabels},
 	{name: "NodeDeclaredFeatureValidator", on: true, new: newNodeDeclaredFeatureValidator},
 	{name: "PodResizeValidator", on: true, new: newPodResizeValidator},
-	{name: "MutatingAdmissionPolicy", on: true},
+	{name: "MutatingAdmissionPolicy", on: true, new: newPolicies(true)},
 	{name: "MutatingAdmissionWebhook", on: true, new: newWebhooks("mutatingwebhookconfigurations", true)},
-	{name: "ValidatingAdmissionPolicy", on: true},
+	{name: "ValidatingAdmissionPolicy", on: true, new: newPolicies(false)},
 	{name: "ValidatingAdmissionWebhook", on: true, new: newWebhooks("validatingwebhookconfigurations", false)},
 	{name: "ResourceQuota", on: true, new: newResourceQuota},
 	{name: "AlwaysDeny", new: always(steps{admit: alwaysDeny, validate: alwaysDeny})},
@@ -185,9 +186,5 @@ func writes(a *engine.Attributes) bool {
 	return a.Operation == engine.OperationCreate || a.Operation == engine.OperationUpdate
 }
 
-// forbidden is the refusal of a plugin: 403 with the name of the object, as the reference names one that has none yet.
-func forbidden(a *engine.Attributes, why string) error {
-	meta := a.Object.At("metadata")
-	name := cmp.Or(a.Name, meta.At("name").Str(), meta.At("generateName").Str(), "Unknown")
-	return apierr.NewForbidden(a.Request.Resource.Type(), name, why)
-}
+// forbidden is the refusal of a plugin.
+func forbidden(a *engine.Attributes, why string) error { return hooks.Forbidden(a, why) }

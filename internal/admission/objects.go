@@ -46,6 +46,11 @@ func (o *objects) get(ctx context.Context, k kindOf, namespace, name string) (ob
 	if r == nil {
 		return object.Nil, nil
 	}
+	return o.Get(ctx, r, namespace, name)
+}
+
+// Get is get for any type.
+func (o *objects) Get(ctx context.Context, r *engine.Resource, namespace, name string) (object.Value, error) {
 	key := r.Key(namespace, name)
 	v, current, err := o.store.Live(ctx, key, false)
 	if err == nil && v == nil && !current {
@@ -94,6 +99,11 @@ func (o *objects) list(ctx context.Context, k kindOf, namespace string) ([]objec
 	if r == nil {
 		return nil, nil
 	}
+	return o.List(ctx, r, namespace)
+}
+
+// List is list for any type.
+func (o *objects) List(ctx context.Context, r *engine.Resource, namespace string) ([]object.Value, error) {
 	prefix := ""
 	if namespace != "" {
 		prefix = namespace + "/"

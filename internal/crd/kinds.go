@@ -27,8 +27,10 @@ type Definitions struct {
 	// response. It is set before the first use. If it is nil, no webhook can be called.
 	Call func(ctx context.Context, config object.Value, body []byte) ([]byte, error)
 
+	// Expressions bounds the compiled rules; nil: all are kept. It is set before the first use.
+	Expressions *cel.Cache
+
 	types types
-	rules cel.Cache
 	names *view.View[*nameIndex]
 }
 
@@ -222,7 +224,7 @@ func (d *Definitions) kind(v *store.Version, obj object.Value, from *origin) (ve
 
 			scaleErrors: validateScale(version), scaleStatusErrors: validateScaleStatus(version),
 		}
-		c.rules = d.rules.Rules(c.typ.get)
+		c.rules = d.Expressions.Rules(c.typ.get)
 		from.types = append(from.types, c.typ)
 		r := c.resource(obj, version, from, all)
 		r.Stored, r.Served = k, engine.VersionOf(r)

@@ -68,7 +68,7 @@ type Annotator interface {
 // tests of plugins. Warned returns the warnings that it gets.
 func (e *Engine) Attributes(rq *Request, operation Operation, obj, old object.Value) *Attributes {
 	d := e.draft(rq, operation)
-	d.sent = obj
+	d.sent, d.deletion = obj, &DeleteOptions{}
 	return d.attributes(obj, old)
 }
 

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"plinth/object"
+	"plinth/schema"
 )
 
 // Admission may look at a request as if it had been sent in another version of its kind, or in another group that
@@ -94,10 +95,7 @@ func (a *Attributes) ofObject() bool {
 // means that it is of another kind, or that a field has another type. changed says whether it is another object.
 func (a *Attributes) Admitted(ctx context.Context, v, before object.Value, r *Resource) (obj object.Value, changed bool,
 	err error) {
-	in := &Request{Resource: r}
-	if sub := a.Request.Subresource; sub != nil {
-		in.Subresource = r.Subresource(sub.Name)
-	}
+	in := a.requestIn(r)
 	group, version, kind, typ := in.bodyType()
 	if got := v.At("kind").Str(); got != kind || v.At("apiVersion").Str() != apiVersion(group, version) {
 		return object.Nil, false, fmt.Errorf("admission has made a %q of %q from a %s of %s", got,
@@ -114,4 +112,19 @@ func (a *Attributes) Admitted(ctx context.Context, v, before object.Value, r *Re
 		obj, err = r.Stored.convert(ctx, obj, a.Request.Resource.Served)
 	}
 	return obj, changed, err
+}
+
+// requestIn is the request as one for another type, as far as its body depends on it.
+func (a *Attributes) requestIn(r *Resource) *Request {
+	in := &Request{Resource: r}
+	if sub := a.Request.Subresource; sub != nil {
+		in.Subresource = r.Subresource(sub.Name)
+	}
+	return in
+}
+
+// BodySchema is the type of what In returns for r.
+func (a *Attributes) BodySchema(r *Resource) *schema.Type {
+	_, _, _, typ := a.requestIn(r).bodyType()
+	return typ
 }

@@ -73,6 +73,7 @@ var used = []Gate{
 	InPlacePodVerticalScalingSchedulerPreemption,
 	ManagedFieldsOptOut,
 	ManifestBasedAdmissionControlConfig,
+	MutatingAdmissionPolicy,
 	MutablePodResourcesForSuspendedJobs,
 	MutableSchedulingDirectivesForSuspendedJobs,
 	PodCertificateRequest,

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plinth/internal/admission"
+	"plinth/internal/admission/policies"
 	"plinth/internal/admission/webhooks"
 	"plinth/internal/engine"
 )
@@ -18,6 +19,8 @@ type admissionMetrics struct {
 	step, plugin, webhook, conditions                               *prometheus.HistogramVec
 	rejections, failOpen, requests, conditionErrors, conditionSkips *prometheus.CounterVec
 	security, exemptions, securityErrors                            *prometheus.CounterVec
+	// validated and mutated are of the expressions of policies.
+	validated, mutated policyMetrics
 
 	manifests *reloadMetrics // of the static configurations, by plugin
 }
@@ -58,13 +61,54 @@ func newAdmissionMetrics() *admissionMetrics {
 			"request_operation", "resource", "subresource"),
 		securityErrors: podSecurity("errors_total", "Errors that kept PodSecurity from an evaluation (fatal), or from "+
 			"reading the labels of a namespace.", "fatal", "request_operation", "resource", "subresource"),
+		validated: newPolicyMetrics("validating", "policy", "policy_binding", "error_type", "enforcement_action"),
+		mutated:   newPolicyMetrics("mutating", "policy", "policy_binding", "error_type"),
 		manifests: newReloadMetrics("manifest_admission", "plugin"),
+	}
+}
+
+// policyMetrics count the expressions of policies.
+type policyMetrics struct {
+	checks *prometheus.CounterVec
+	took   *prometheus.HistogramVec
+}
+
+func newPolicyMetrics(kind string, labels ...string) policyMetrics {
+	subsystem := kind + "_admission_policy"
+	return policyMetrics{
+		prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "apiserver", Subsystem: subsystem, Name: "check_total",
+			Help: "Expressions of " + kind + " policies that had an effect."}, labels),
+		prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "apiserver", Subsystem: subsystem,
+			Name: "check_duration_seconds", Help: "Time of the expressions of " + kind + " policies that had an effect.",
+			Buckets: []float64{0.0000005, 0.001, 0.01, 0.1, 1}}, labels),
+	}
+}
+
+// hooks are what a plugin for policies tells; action says that the action is a label.
+func (p policyMetrics) hooks(of *admissionMetrics, action bool) policies.Metrics {
+	return policies.Metrics{
+		Checked: func(policy, binding, failure, enforced string, took time.Duration) {
+			labels := []string{policy, binding, failure}
+			if action {
+				labels = append(labels, enforced)
+			}
+			p.checks.WithLabelValues(labels...).Inc()
+			p.took.WithLabelValues(labels...).Observe(took.Seconds())
+		},
+		ConditionsRun: func(policy string, operation engine.Operation, failed int, took time.Duration) {
+			// The reference calls mutating policies validate, too.
+			of.conditions.WithLabelValues(policy, "policy", typeOf(false), operation.String()).Observe(took.Seconds())
+			if failed > 0 {
+				of.conditionErrors.WithLabelValues(policy, "policy", typeOf(false), operation.String()).Add(float64(failed))
+			}
+		},
 	}
 }
 
 func (m *admissionMetrics) all() []prometheus.Collector {
 	return append(m.manifests.all(), m.step, m.plugin, m.webhook, m.conditions, m.rejections, m.failOpen, m.requests,
-		m.conditionErrors, m.conditionSkips, m.security, m.exemptions, m.securityErrors)
+		m.conditionErrors, m.conditionSkips, m.security, m.exemptions, m.securityErrors, m.validated.checks,
+		m.validated.took, m.mutated.checks, m.mutated.took)
 }
 
 // typeOf is the label type of most metrics; those of webhooks call validating admission otherwise.
@@ -109,6 +153,7 @@ func (m *admissionMetrics) hooks() admission.Metrics {
 				m.conditionSkips.WithLabelValues(name, "webhook", typeOf(mutating), operation.String()).Inc()
 			},
 		},
+		Policies: [2]policies.Metrics{m.validated.hooks(m, true), m.mutated.hooks(m, false)},
 		Loaded: func(plugin, hash string, err error) {
 			of := m.manifests.with("plugin", plugin)
 			of.reloaded(err == nil)

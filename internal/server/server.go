@@ -30,6 +30,7 @@ import (
 	"plinth/internal/authz"
 	"plinth/internal/builtin"
 	"plinth/internal/builtin/gotypes"
+	"plinth/internal/cel"
 	"plinth/internal/controller"
 	"plinth/internal/crd"
 	"plinth/internal/durable"
@@ -57,6 +58,8 @@ type Server struct {
 	// admissionMetrics count what admission does.
 	admissionMetrics *admissionMetrics
 	follow           []func(context.Context) // what runs until the server closes
+	// expressions are the compiled expressions of custom types and of policies.
+	expressions cel.Cache
 	// certificateMetrics count the certificates that are issued for CertificateSigningRequests.
 	certificateMetrics *certificateMetrics
 	audit              *audit.Auditor // nil if auditing is off
@@ -155,6 +158,7 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	definitions := crd.New(gotypes.Of[metav1.ObjectMeta])
 	definitions.Call = s.webhooks().Call
+	definitions.Expressions = &s.expressions
 	allocator, err := c.allocator()
 	if err != nil {
 		return err

@@ -1,10 +1,15 @@
 package hooks
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"strings"
 
+	"plinth/internal/apierr"
 	"plinth/internal/engine"
 	"plinth/object"
+	"plinth/patch"
 )
 
 // Question is a request as one hook sees it: in the version of the type Type. It may not be used concurrently.
@@ -109,4 +114,20 @@ func (s *Questions) In(ctx context.Context, r *engine.Resource) (*Question, erro
 func (s *Questions) Replace(obj object.Value) {
 	s.Object = obj
 	s.made = nil
+}
+
+// Forbidden is a refusal: 403 with the name of the object, as the reference names one that has none yet.
+func Forbidden(a *engine.Attributes, why string) *apierr.Error {
+	meta := a.Object.At("metadata")
+	name := cmp.Or(a.Name, meta.At("name").Str(), meta.At("generateName").Str(), "Unknown")
+	return apierr.NewForbidden(a.Request.Resource.Type(), name, why)
+}
+
+// PatchError is an error of a JSON Patch as the reference words it: without its kind.
+func PatchError(err error) error {
+	text := err.Error()
+	for _, kind := range []error{patch.ErrMalformed, patch.ErrUnprocessable} {
+		text = strings.TrimPrefix(text, kind.Error()+": ")
+	}
+	return errors.New(text)
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"plinth/internal/admission/hooks"
@@ -101,7 +100,7 @@ func (p *Plugin) mutate(ctx context.Context, c *candidate, q *hooks.Question, r 
 		return false, nil
 	}
 	undecodable := func(err error) error {
-		return &callError{c.name, fmt.Errorf("received undecodable patch in webhook response: %w", plain(err)), 503}
+		return &callError{c.name, fmt.Errorf("received undecodable patch in webhook response: %w", hooks.PatchError(err)), 503}
 	}
 	if err := patch.CheckSyntax(answer.patch); err != nil {
 		return false, undecodable(err)
@@ -122,7 +121,7 @@ func (p *Plugin) mutate(ctx context.Context, c *candidate, q *hooks.Question, r 
 		return false, undecodable(err)
 	}
 	if err != nil {
-		return false, apierr.NewInternal(plain(err))
+		return false, apierr.NewInternal(hooks.PatchError(err))
 	}
 	next, changed, err := q.Admitted(ctx, patched, q.Now, c.in)
 	if err != nil {
@@ -132,15 +131,6 @@ func (p *Plugin) mutate(ctx context.Context, c *candidate, q *hooks.Question, r 
 		answer.patch, answer.patchType}))
 	r.asked.Replace(next)
 	return changed, nil
-}
-
-// plain is an error of a patch as the reference words it: without its kind.
-func plain(err error) error {
-	text := err.Error()
-	for _, kind := range []error{patch.ErrMalformed, patch.ErrUnprocessable} {
-		text = strings.TrimPrefix(text, kind.Error()+": ")
-	}
-	return errors.New(text)
 }
 
 // mutated and patchAnnotation are the values of audit annotations.

@@ -1,0 +1,1 @@
+// An empty assembly file lets policies_test.go declare functions of other packages (go:linkname).

@@ -1,0 +1,335 @@
+package policies
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	limits "k8s.io/apiserver/pkg/apis/cel"
+
+	"plinth/internal/admission/hooks"
+	"plinth/internal/apierr"
+	"plinth/internal/cel"
+	"plinth/internal/engine"
+)
+
+// Validate is validating admission: it evaluates all policies, and refuses with the first refusal of those whose binding
+// says so.
+func (p *Plugin) Validate(ctx context.Context, a *engine.Attributes) error {
+	steps := p.steps(ctx, a)
+	if len(steps) == 0 {
+		return nil
+	}
+	v := validating{session: p.session(ctx, a)}
+	for i := range steps {
+		s := &steps[i]
+		if s.err != nil {
+			if !s.ignore {
+				v.deny(s, &decision{message: s.err.Error()})
+			}
+			continue
+		}
+		if err := v.step(s); err != nil {
+			return err
+		}
+	}
+	v.publish()
+	if v.denied == nil {
+		return nil
+	}
+	return v.denied
+}
+
+// validating is the validating admission of one request.
+type validating struct {
+	*session
+	denied   *apierr.Error // the first refusal
+	failures []failure
+	notes    []note
+}
+
+// decision is what one expression of a policy says against a request.
+type decision struct {
+	message, reason string
+	failure         string // the kind of the error, for metrics
+	took            time.Duration
+}
+
+// The kinds of errors, for metrics.
+const (
+	noError      = "no_error"
+	compileError = "compile_error"
+	outOfBudget  = "out_of_budget"
+	invalidError = "invalid_error"
+)
+
+// failureOf is the kind of an error of an expression, by its text.
+func failureOf(text string) string {
+	switch {
+	case strings.HasPrefix(text, "compilation"):
+		return compileError
+	case strings.HasPrefix(text, cel.ErrOutOfBudget.Error()):
+		return outOfBudget
+	}
+	return invalidError
+}
+
+// step evaluates a policy with the params of one binding.
+func (v *validating) step(s *step) error {
+	if err := v.readNamespace(); err != nil {
+		return apierr.From(err)
+	}
+	q, err := v.asked.In(v.ctx, s.in)
+	if err != nil {
+		if !s.ignore {
+			v.deny(s, &decision{message: fmt.Sprintf(
+				"failed to configure binding: failed to convert object version: %v", err)})
+		}
+		return nil
+	}
+	of := s.program.Get()
+	for _, param := range s.params {
+		v.evaluate(s, of, q, cel.NewAdmissionValue(param))
+	}
+	return nil
+}
+
+// evaluate evaluates a policy with one param.
+func (v *validating) evaluate(s *step, of *program, q *hooks.Question, param *cel.AdmissionValue) {
+	meets, err := v.meets(s, of, q, param)
+	if err != nil {
+		v.failed(s, 0, err.Error(), 0)
+		return
+	}
+	if !meets {
+		return
+	}
+	on := v.input(q, param)
+	values := of.scope.Evaluate(v.ctx, on, cel.PolicyBudget)
+	results := make([]result, len(of.validations))
+	for i := range of.validations {
+		began := time.Now()
+		value, err, stop := values.Run(of.validations[i].expression)
+		if stop != nil {
+			v.failed(s, 0, stop.Error(), 0)
+			return
+		}
+		results[i] = result{value, err, time.Since(began)}
+	}
+	messages, stop := v.messages(values, of, results, on)
+	annotations, spent := v.annotations(of, q, param)
+	if spent != nil {
+		v.failed(s, 0, spent.Error(), 0)
+		return
+	}
+	for i := range results {
+		r := &results[i]
+		switch {
+		case r.err != nil:
+			v.failed(s, i, r.err.Error(), r.took)
+		case stop != nil:
+			v.failed(s, i, fmt.Sprintf("failed messageExpression: %v", stop), r.took)
+		case r.value != types.True:
+			v.decide(s, i, &decision{message: messages[i], reason: of.validations[i].reason, took: r.took,
+				failure: failureOf(messages[i])})
+		}
+	}
+	for i, r := range annotations {
+		v.annotate(s, of.annotations[i].key, r)
+	}
+}
+
+// result is that of one expression.
+type result struct {
+	value ref.Val
+	err   error
+	took  time.Duration
+}
+
+// messages are the messages of the validations that are false. The expressions of all messages are evaluated, as their
+// cost counts, unless it cannot matter. stop says that it did: then there are no messages.
+func (v *validating) messages(values *cel.Evaluation, of *program, results []result, on *cel.AdmissionInput) (
+	messages []string, stop error) {
+	messages = make([]string, len(results))
+	isFalse := func(r result) bool { return r.err == nil && r.value != types.True }
+	if !slices.ContainsFunc(results, isFalse) && values.Affords(len(results)) {
+		return messages, nil
+	}
+	unauthorized := *on
+	unauthorized.Unauthorized = true
+	values = values.Continue(&unauthorized)
+	for i := range of.validations {
+		rule := &of.validations[i]
+		if rule.message != nil {
+			value, err, stop := values.Run(rule.message)
+			if stop != nil {
+				return nil, stop
+			}
+			if err == nil {
+				messages[i] = usable(value)
+			}
+		}
+		if messages[i] == "" {
+			messages[i] = strings.TrimSpace(rule.text)
+		}
+		if messages[i] == "" {
+			messages[i] = "failed expression: " + strings.TrimSpace(rule.source)
+		}
+	}
+	return messages, nil
+}
+
+// usable is the message that an expression has made; "" if it is too long, or has several lines.
+func usable(value ref.Val) string {
+	text, _ := value.Value().(string)
+	text = strings.TrimSpace(text)
+	if len(text) > limits.MaxEvaluatedMessageExpressionSizeBytes || strings.Contains(text, "\n") {
+		return ""
+	}
+	return text
+}
+
+// failed takes an error of an expression: it counts like a refusal, unless the policy ignores errors.
+func (v *validating) failed(s *step, index int, message string, took time.Duration) {
+	d := &decision{message: message, failure: failureOf(message), took: took}
+	if s.ignore {
+		v.metrics.Checked(s.policy.name, s.binding.name, d.failure, "allow", took)
+		return
+	}
+	v.decide(s, index, d)
+}
+
+// decide does what the binding says for a validation that is not met.
+func (v *validating) decide(s *step, index int, d *decision) {
+	for _, action := range s.binding.actions {
+		switch action {
+		case "Deny":
+			v.deny(s, d)
+		case "Audit":
+			v.failures = append(v.failures, failure{Message: d.message, Policy: s.binding.policy, Binding: s.binding.name,
+				ExpressionIndex: index, ValidationActions: s.binding.actions})
+		case "Warn":
+			v.asked.Warn(fmt.Sprintf("Validation failed for ValidatingAdmissionPolicy '%s' with binding '%s': %s",
+				s.policy.name, s.binding.name, d.message))
+		default:
+			continue
+		}
+		v.metrics.Checked(s.policy.name, s.binding.name, d.failure, strings.ToLower(action), d.took)
+	}
+}
+
+// codes are those of the reasons that a validation may have.
+var codes = map[string]int{
+	"Unauthorized": http.StatusUnauthorized, "Forbidden": http.StatusForbidden,
+	"RequestEntityTooLarge": http.StatusRequestEntityTooLarge,
+}
+
+// deny refuses the request, unless it has been refused.
+func (v *validating) deny(s *step, d *decision) {
+	if v.denied != nil {
+		return
+	}
+	by := ""
+	if s.binding != nil {
+		by = fmt.Sprintf(" with binding '%s'", s.binding.name)
+	}
+	message := fmt.Sprintf("ValidatingAdmissionPolicy '%s'%s denied request: %s", s.policy.name, by, d.message)
+	v.denied = hooks.Forbidden(v.asked.Attributes, message)
+	v.denied.Reason, v.denied.Code = "Invalid", http.StatusUnprocessableEntity
+	if d.reason != "" {
+		v.denied.Reason = apierr.Reason(d.reason)
+	}
+	if code := codes[d.reason]; code != 0 {
+		v.denied.Code = code
+	}
+	v.denied.Details.Causes = append(v.denied.Details.Causes, apierr.Cause{Message: message})
+}
+
+// failure is a validation that is not met, in the audit event.
+type failure struct {
+	Message           string   `json:"message"`
+	Policy            string   `json:"policy"`
+	Binding           string   `json:"binding"`
+	ExpressionIndex   int      `json:"expressionIndex"`
+	ValidationActions []string `json:"validationActions"`
+}
+
+// note is an audit annotation, with the values that bindings and params have made of it.
+type note struct {
+	key    string
+	values []string
+}
+
+const (
+	maxFailures  = 50       // in an audit event
+	maxNoteBytes = 10 << 10 // of a value
+)
+
+// annotations evaluates the audit annotations of a policy. They see the whole namespace, and may ask nobody about
+// access.
+func (v *validating) annotations(of *program, q *hooks.Question, param *cel.AdmissionValue) ([]result, error) {
+	if len(of.annotations) == 0 {
+		return nil, nil
+	}
+	on := v.input(q, param)
+	on.Namespace, on.Unauthorized = v.whole, true
+	values := of.scope.Evaluate(v.ctx, on, cel.PolicyBudget)
+	results := make([]result, len(of.annotations))
+	for i := range of.annotations {
+		began := time.Now()
+		value, err, stop := values.Run(of.annotations[i].value)
+		if stop != nil {
+			return nil, stop
+		}
+		results[i] = result{value, err, time.Since(began)}
+	}
+	return results, nil
+}
+
+// annotate takes the result of an audit annotation. An error of one refuses the request whatever the binding says.
+func (v *validating) annotate(s *step, key string, r result) {
+	if r.err != nil {
+		if !s.ignore {
+			d := &decision{message: r.err.Error(), failure: failureOf(r.err.Error()), took: r.took}
+			v.deny(s, d)
+			v.metrics.Checked(s.policy.name, s.binding.name, d.failure, "deny", d.took)
+		}
+		return
+	}
+	if text, ok := r.value.Value().(string); ok && strings.TrimSpace(text) != "" {
+		text = strings.TrimSpace(text)
+		v.note(s.policy.name+"/"+key, text[:min(len(text), maxNoteBytes)])
+	}
+}
+
+// note notes a value of an audit annotation.
+func (v *validating) note(key, value string) {
+	i := slices.IndexFunc(v.notes, func(n note) bool { return n.key == key })
+	if i < 0 {
+		i = len(v.notes)
+		v.notes = append(v.notes, note{key: key})
+	}
+	if n := &v.notes[i]; !slices.Contains(n.values, value) {
+		n.values = append(n.values, value)
+	}
+}
+
+// publish adds the annotations to the audit event.
+func (v *validating) publish() {
+	for _, n := range v.notes {
+		v.asked.Annotate(n.key, strings.Join(n.values, ", "))
+	}
+	if len(v.failures) == 0 {
+		return
+	}
+	text, err := json.Marshal(v.failures[:min(len(v.failures), maxFailures)])
+	if err == nil { // texts and numbers can be printed
+		v.asked.Annotate("validation.policy.admission.k8s.io/validation_failure", string(text))
+	}
+}
