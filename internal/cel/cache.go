@@ -96,8 +96,8 @@ type Lazy[T any] struct {
 // lazily is the compiled form of a Lazy, which may be nil.
 type lazily[T any] struct{ of *T }
 
-// NewLazy returns a Lazy whose compiled form c may drop; it is compiled again on next use. c may be nil. compile returns
-// the number of expressions, too: 0 if it takes no memory. Nothing that it depends on is kept by the compiled form.
+// NewLazy returns a Lazy whose compiled form c may drop; it is compiled again on next use. With a nil c it is kept.
+// compile returns the number of expressions, too: 0 if it takes no memory.
 func NewLazy[T any](c *Cache, compile func() (of *T, expressions int)) *Lazy[T] {
 	return &Lazy[T]{compile: compile, cache: c}
 }

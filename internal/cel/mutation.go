@@ -245,7 +245,7 @@ func (e *Evaluation) mutation(x *AdmissionExpression) (ref.Val, error) {
 	if x.err != nil {
 		return nil, x.err
 	}
-	value, err, stop := e.Run(x)
+	value, err, stop := e.run(x)
 	return value, errors.Join(err, stop)
 }
 
@@ -263,12 +263,15 @@ func checkNames(v ref.Val) error {
 func fromNative(v any) (object.Value, error) {
 	switch v := v.(type) {
 	case nil, structpb.NullValue:
-		return object.Nil, nil
+		return object.Nil, errors.New("an Object cannot set a field to null")
 	case bool:
 		return object.BoolOf(v), nil
 	case int64:
 		return object.IntOf(v), nil
 	case float64:
+		if whole := int64(v); float64(whole) == v { // it may be for a field that holds integers
+			return object.IntOf(whole), nil
+		}
 		return object.FloatOf(v), nil
 	case string:
 		return object.StringOf(v), nil

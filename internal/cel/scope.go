@@ -91,7 +91,8 @@ var results = [...][]*cel.Type{
 	ApplyConfiguration: {types.NewObjectType(objectTypeName)}, JSONPatch: {cel.ListType(jsonPatchType)},
 }
 
-// AdmissionExpression is a compiled expression about a request that is admitted, such as a match condition of a webhook.
+// AdmissionExpression is a compiled expression about a request that is admitted, such as a match condition of a
+// webhook.
 type AdmissionExpression struct {
 	source  string
 	program cel.Program
@@ -152,21 +153,23 @@ func (x *AdmissionExpression) Err() error { return x.err }
 // Source is the text of the expression.
 func (x *AdmissionExpression) Source() string { return x.source }
 
-// The costs that evaluations may have.
+// The limits of evaluations.
 const (
-	// MatchConditionsBudget is for all match conditions of a webhook or a policy together.
+	// MatchConditionsBudget is the cost of all match conditions of a webhook or a policy together.
 	MatchConditionsBudget = limits.RuntimeCELCostBudgetMatchConditions
-	// PolicyBudget is for all validations of a policy on one request, binding and param, and again for its audit
+	// PolicyBudget is the cost of all validations of a policy on one request, binding and param, and again for its audit
 	// annotations, and for each mutation.
 	PolicyBudget = limits.RuntimeCELCostBudget
+	// MaxMessage is how many bytes a message may have that an expression makes.
+	MaxMessage = limits.MaxEvaluatedMessageExpressionSizeBytes
 )
 
 // ErrOutOfBudget means that the expressions cost more than they may.
 var ErrOutOfBudget = errors.New(
 	"validation failed due to running out of cost budget, no further validation rules will be run")
 
-// Evaluation evaluates expressions of one scope on one request, one after the other. A variable is evaluated when one of
-// them first uses it, and once.
+// Evaluation evaluates expressions of one scope on one request, one after the other. A variable is evaluated when one
+// of them first uses it, and once.
 type Evaluation struct {
 	ctx    context.Context
 	scope  *Scope
@@ -187,9 +190,23 @@ func (e *Evaluation) Continue(on *AdmissionInput) *Evaluation {
 	return e.scope.Evaluate(e.ctx, on, e.budget)
 }
 
-// Run evaluates an expression. stop is an error after which nothing else can be evaluated: the cost is above the budget,
+// Test evaluates a condition. stop is an error after which nothing else can be evaluated: the cost is above the budget,
 // or unknown. err is of this expression alone.
-func (e *Evaluation) Run(x *AdmissionExpression) (value ref.Val, err, stop error) {
+func (e *Evaluation) Test(x *AdmissionExpression) (holds bool, err, stop error) {
+	value, err, stop := e.run(x)
+	return value == types.True, err, stop
+}
+
+// Text evaluates an expression whose value is a string. Another one, such as null, is "".
+func (e *Evaluation) Text(x *AdmissionExpression) (text string, err, stop error) {
+	value, err, stop := e.run(x)
+	if value != nil {
+		text, _ = value.Value().(string)
+	}
+	return text, err, stop
+}
+
+func (e *Evaluation) run(x *AdmissionExpression) (value ref.Val, err, stop error) {
 	if x.err != nil {
 		return nil, fmt.Errorf("compilation error: %w", x.err), nil
 	}
@@ -230,14 +247,14 @@ func (e *Evaluation) Affords(expressions int) bool {
 func (e *Evaluation) Holds(conditions []*AdmissionExpression) (holds bool, failed []error, stop error) {
 	isFalse := false
 	for i, x := range conditions {
-		value, err, stop := e.Run(x)
+		holds, err, stop := e.Test(x)
 		switch {
 		case stop != nil:
 			return false, nil, stop
 		case isFalse:
 		case err != nil:
 			failed = append(failed, err)
-		case value == types.False:
+		case !holds:
 			if isFalse = true; e.Affords(len(conditions) - i - 1) {
 				return false, failed, nil
 			}

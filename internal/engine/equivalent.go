@@ -1,9 +1,12 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"plinth/object"
 	"plinth/schema"
@@ -91,12 +94,17 @@ func (a *Attributes) ofObject() bool {
 }
 
 // Admitted makes Object from a value that admission has made of before, both in the version of r (In). Fields that the
-// type does not have are dropped, defaults are filled in, and it is converted to the version of the request. An error
-// means that it is of another kind, or that a field has another type. changed says whether it is another object.
-func (a *Attributes) Admitted(ctx context.Context, v, before object.Value, r *Resource) (obj object.Value, changed bool,
-	err error) {
+// type does not have are dropped, or an error if strict, defaults are filled in, and it is converted to the version of
+// the request. Other errors mean that it is of another kind, or that a field has another type. changed says whether it
+// is another object.
+func (a *Attributes) Admitted(ctx context.Context, v, before object.Value, r *Resource, strict bool) (obj object.Value,
+	changed bool, err error) {
 	in := a.requestIn(r)
 	group, version, kind, typ := in.bodyType()
+	if r.Written == nil && v.Kind() == object.Map { // a built-in type need not be named
+		v = v.Edit([]object.Member{{Key: "kind", Value: cmp.Or(v.At("kind"), object.StringOf(kind))},
+			{Key: "apiVersion", Value: cmp.Or(v.At("apiVersion"), object.StringOf(apiVersion(group, version)))}})
+	}
 	if got := v.At("kind").Str(); got != kind || v.At("apiVersion").Str() != apiVersion(group, version) {
 		return object.Nil, false, fmt.Errorf("admission has made a %q of %q from a %s of %s", got,
 			v.At("apiVersion").Str(), kind, apiVersion(group, version))
@@ -104,6 +112,9 @@ func (a *Attributes) Admitted(ctx context.Context, v, before object.Value, r *Re
 	decoded, err := typ.Decode(v)
 	if err != nil {
 		return object.Nil, false, err
+	}
+	if strict && len(decoded.Unknown) > 0 {
+		return object.Nil, false, unknownFields(decoded.Unknown)
 	}
 	changed = !object.Equal(typ.Settle(decoded.Value), before)
 	n := draft{input: &input{rq: in}, body: decoded.Value}
@@ -127,4 +138,13 @@ func (a *Attributes) requestIn(r *Resource) *Request {
 func (a *Attributes) BodySchema(r *Resource) *schema.Type {
 	_, _, _, typ := a.requestIn(r).bodyType()
 	return typ
+}
+
+// unknownFields is the error of fields that a type does not have.
+func unknownFields(paths []string) error {
+	texts := make([]string, len(paths))
+	for i, path := range paths {
+		texts[i] = fmt.Sprintf("unknown field %q", path)
+	}
+	return errors.New("strict decoding error: " + strings.Join(texts, ", "))
 }

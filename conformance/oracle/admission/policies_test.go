@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -250,7 +251,7 @@ var convertersOfBuiltin = sync.OnceValues(func() (managedfields.TypeConverter, e
 	return managedfields.NewTypeConverter(models, false)
 })
 
-// policyOf is a policy of either kind, with these members of its spec, and without a paramKind unless it is one of them.
+// policyOf is a policy of either kind, with these members of its spec.
 func policyOf(kind, name string, spec ...string) string {
 	return doc("admissionregistration.k8s.io/v1", kind, "", name, nil, "spec", fields(spec...))
 }
@@ -262,59 +263,25 @@ func bindingOf(kind, name, policy string, spec ...string) string {
 
 const everything = `{resourceRules: [{apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: ["*/*"]}]}`
 
-// conditions are expressions of the type bool about any object; some fail, or are wrong.
-var conditions = []string{
-	`true`, `false`, `has(object.metadata.labels)`, `object.metadata.name.startsWith('p')`, `object == null`,
-	`oldObject == null`, `request.operation == 'CREATE'`, `request.name == 'p'`, `request.namespace != 'ns'`,
-	`'app' in object.metadata.labels`, `object.metadata.labels['app'] == 'web'`, `has(object.spec) && has(object.spec.replicas)`,
-	`object.spec.replicas > 2`, `object.spec.containers.all(c, c.image.contains(':'))`,
-	`object.spec.containers.exists(c, has(c.resources) && has(c.resources.limits))`,
-	`!has(object.spec) || !has(object.spec.hostNetwork) || !object.spec.hostNetwork`,
-	`object.spec.containers[0].ports.map(p, p.containerPort).exists(p, p < 1024)`,
-	`quantity(object.spec.containers[0].resources.limits.cpu).isLessThan(quantity('2'))`,
-	`namespaceObject.metadata.name == 'ns'`, `namespaceObject.metadata.labels['team'] == 'a'`, `namespaceObject == null`,
-	`namespaceObject.status.phase == 'Active'`, `request.userInfo.username == 'jane'`, `'devs' in request.userInfo.groups`,
-	`authorizer.group('').resource('pods').namespace('ns').check('create').allowed()`,
-	`authorizer.requestResource.check('delete').allowed()`, `authorizer.requestResource.check('list').reason() == 'because'`,
-	`request.kind.kind == 'Pod'`, `request.resource.resource == 'pods' && request.requestKind.version == 'v1'`,
-	`request.options.fieldManager == 'x'`, `has(request.options)`, `request.dryRun`, `!has(request.subResource)`,
-	`object.metadata.annotations.all(k, k.size() < 10)`, `object.data.all(k, object.data[k] != '')`,
-	`object.data.exists_one(k, k == 'a')`, `type(object.metadata.name) == string`, `object.spec.selector.matchLabels == {'app': 'web'}`,
-	`object.spec.template.spec.containers.size() == 1`, `object.metadata.creationTimestamp == null`,
-	`string(object.metadata.uid) != ''`, `object.metadata.name.matches('^[a-z]+$')`, `has(object.status)`,
-	`object.spec == oldObject.spec`, `object == oldObject`, `dyn(object.metadata.name) == 1`, `object.spec.ports[0].port == 80`,
-	`object.nothing == 1`, `object.spec.replicas / 0 == 1`, `url('x').getHost() == ''`,
-	`object.?spec.?replicas.orValue(0) > 1`, `size(object.metadata.labels) > 0`,
-	`[1, 2, 3].sum() == 6 && object.metadata.name.upperAscii() == 'P'`, `ip('10.0.0.1').family() == 4`,
-	dear(6),
-}
-
-// paramConditions need params.
-var paramConditions = []string{
-	`params == null`, `params.data['max'] == '3'`, `int(params.data.max) > 2`, `object.metadata.name in params.data`,
-	`params.metadata.name == 'limits'`, `has(params.data)`, `params.kind == 'ConfigMap'`, `has(params.apiVersion)`,
-	`params.spec.unschedulable`, `object.metadata.labels.all(k, k in params.metadata.labels)`,
-}
-
-// variableConditions need variables.
-var variableConditions = []string{
-	`variables.name == 'p'`, `variables.count > 1`, `variables.labels.exists(k, k == 'app')`, `variables.list.size() > 0`,
-	`variables.broken`, `variables.deep == 'p!'`, `variables.params == null`, `has(variables.name)`, `variables.never == 1`,
-	`variables.dear || true`,
-}
-
-var messages = []string{
-	`'name is ' + object.metadata.name`, `''`, `'  trimmed  '`, `'two\nlines'`, `object.nothing`, `string(object.spec.replicas)`,
-	`'a'.replace('a', 'b')`, `'x'.matches('(') ? 'a' : 'b'`, `request.userInfo.username + '!'`,
-	`['a', 'b'].join(', ')`,
-	`'0123456789'.split('').map(a, '0123456789').join('').split('').map(a, '0123456789').join('').split('').map(a, '0123456789').join('')`,
-}
-
-var annotationsPool = []string{
-	`'name: ' + object.metadata.name`, `null`, `''`, `object.nothing == 1 ? 'a' : 'b'`, `object.metadata.name == 'p' ? 'yes' : null`,
-	`string(size(object.metadata.labels))`, `namespaceObject.metadata.name`,
-	`authorizer.requestResource.check('get').allowed() ? 'may' : 'may not'`,
-}
+// expressions are those of testdata/policies.txt by the name of their section, and some that are dear.
+var expressions = sync.OnceValue(func() map[string][]string {
+	text, err := os.ReadFile("testdata/policies.txt")
+	if err != nil {
+		panic(err)
+	}
+	all, section := map[string][]string{}, ""
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSuffix(line, "\n")
+		if name, ok := strings.CutPrefix(line, "# "); ok {
+			section, _, _ = strings.Cut(name, ":")
+		} else if line != "" {
+			all[section] = append(all[section], line)
+		}
+	}
+	all["conditions"] = append(all["conditions"], dear(6))
+	all["intents"] = append(all["intents"], dear(6)+" ? Object{} : Object{}")
+	return all
+})
 
 // dear is an expression that takes 7ⁿ steps.
 func dear(n int) string {
@@ -334,12 +301,12 @@ var variablesPool = [][2]string{
 
 // expression is a random condition, in a policy with these properties.
 func (r random) condition(withParams, withVariables bool) string {
-	pool := conditions
+	pool := expressions()["conditions"]
 	switch n := r.IntN(6); {
 	case n == 0 && withParams:
-		pool = paramConditions
+		pool = expressions()["paramConditions"]
 	case n <= 2 && withVariables:
-		pool = variableConditions
+		pool = expressions()["variableConditions"]
 	}
 	one := r.one(pool...)
 	if r.IntN(6) == 0 {
@@ -357,7 +324,7 @@ func (r random) match(resourceRules bool) string {
 			"resourceNames", r.one("", "", "", "[p]", "[q, r]"), "scope", r.one("", `"*"`, "Namespaced", "Cluster"))
 	}
 	rules := everything[len("{resourceRules: ") : len(everything)-1]
-	if r.IntN(2) == 0 {
+	if r.IntN(4) == 0 {
 		rules = "[" + rule() + ", " + rule() + "]"
 	}
 	if !resourceRules && r.IntN(2) == 0 {
@@ -371,7 +338,8 @@ func (r random) match(resourceRules bool) string {
 		return r.one("", "", "", fmt.Sprintf("{matchLabels: {%s}}", key),
 			fmt.Sprintf("{matchExpressions: [{key: %s, operator: DoesNotExist}]}", strings.Split(key, ":")[0]))
 	}
-	return fields("resourceRules", rules, "excludeResourceRules", excluded, "matchPolicy", r.one("", "Exact", "Equivalent"),
+	return fields("resourceRules", rules, "excludeResourceRules", excluded,
+		"matchPolicy", r.one("", "Exact", "Equivalent"),
 		"objectSelector", selector("app: web"), "namespaceSelector", selector("team: a"))
 }
 
@@ -442,7 +410,7 @@ func (r random) validatingPolicy(name string) []string {
 	spec = append(spec, "validations", r.times(1+r.IntN(3), func() string {
 		message := ""
 		if r.IntN(2) == 0 {
-			message = quoted(r.one(messages...))
+			message = quoted(r.one(expressions()["messages"]...))
 		}
 		return fields("expression", quoted(r.condition(withParams, withVariables)), "messageExpression", message,
 			"message", r.one("", "", "no good"), "reason", r.one("", "", "Forbidden", "Unauthorized",
@@ -452,7 +420,7 @@ func (r random) validatingPolicy(name string) []string {
 		number := 0
 		spec = append(spec, "auditAnnotations", r.times(1+r.IntN(2), func() string {
 			number++
-			return fields("key", fmt.Sprint("k", number), "valueExpression", quoted(r.one(annotationsPool...)))
+			return fields("key", fmt.Sprint("k", number), "valueExpression", quoted(r.one(expressions()["annotations"]...)))
 		}))
 	}
 	return append(r.bindings(kind, name, func() string {
@@ -486,8 +454,8 @@ func policyAttempts() []attempt {
 			"{metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: i}]}}"))
 	}
 	of := func(operation admission.Operation, group, resource, namespace, name, object, old string) attempt {
-		return attempt{operation: operation, group: group, version: "v1", resource: resource, namespace: namespace, name: name,
-			object: object, old: old, user: jane, options: optionsOf(operation)}
+		return attempt{operation: operation, group: group, version: "v1", resource: resource, namespace: namespace,
+			name: name, object: object, old: old, user: jane, options: optionsOf(operation)}
 	}
 	scale := of(admission.Update, "apps", "deployments", "ns", "d",
 		doc("autoscaling/v1", "Scale", "ns", "d", nil, "spec", "{replicas: 3}", "status", "{replicas: 1}"),
@@ -497,13 +465,16 @@ func policyAttempts() []attempt {
 	dry.dry = true
 	dry.options.(*metav1.CreateOptions).DryRun = []string{metav1.DryRunAll}
 	return []attempt{
-		of(admission.Create, "", "pods", "ns", "p", rich, ""), of(admission.Update, "", "pods", "ns", "p", rich, pod(labeled)),
+		of(admission.Create, "", "pods", "ns", "p", rich, ""),
+		of(admission.Update, "", "pods", "ns", "p", rich, pod(labeled)),
 		dry, of(admission.Delete, "", "pods", "ns", "p", "", rich),
 		of(admission.Create, "apps", "deployments", "ns", "d", deployment("3"), ""),
 		of(admission.Update, "apps", "deployments", "other", "d", deployment("1"), deployment("5")), scale,
-		of(admission.Create, "", "configmaps", "ns", "p", doc("v1", "ConfigMap", "ns", "p", nil, "data", `{a: "1", b: ""}`), ""),
+		of(admission.Create, "", "configmaps", "ns", "p",
+			doc("v1", "ConfigMap", "ns", "p", nil, "data", `{a: "1", b: ""}`), ""),
 		of(admission.Create, "", "namespaces", "", "ns", namespaceDoc("ns", "", "{team: a, app: web}"), ""),
-		of(admission.Create, "", "services", "ns", "s", doc("v1", "Service", "ns", "s", nil, "spec", "{ports: [{port: 80}]}"), ""),
+		of(admission.Create, "", "services", "ns", "s",
+			doc("v1", "Service", "ns", "s", nil, "spec", "{ports: [{port: 80}]}"), ""),
 	}
 }
 
@@ -520,7 +491,7 @@ func policyObjects() []string {
 
 func policyWorld(t *testing.T, kind string, objects ...string) *world {
 	return (&world{
-		plugin: kind, objects: append(policyObjects(), objects...), reason: "because",
+		plugin: kind, objects: append(policyObjects(), objects...), reason: "because", ofGo: true,
 		allow: func(verb, _, _, _, _, _ string) bool { return verb != "list" && verb != "get" },
 	}).build(t)
 }
@@ -553,4 +524,43 @@ func TestValidatingAdmissionPolicy(t *testing.T) {
 	if noted < 200 || warned < 100 {
 		t.Errorf("%d annotations and %d warnings", noted, warned)
 	}
+}
+
+// mutatingPolicy is a random policy with its bindings.
+func (r random) mutatingPolicy(name string) []string {
+	const kind = "MutatingAdmissionPolicy"
+	spec, _, _ := r.start()
+	spec = append(spec, "reinvocationPolicy", r.one("Never", "IfNeeded"), "mutations", r.times(1+r.IntN(2), func() string {
+		if r.IntN(2) == 0 {
+			return fields("patchType", "JSONPatch",
+				"jsonPatch", fields("expression", quoted(r.one(expressions()["patches"]...))))
+		}
+		return fields("patchType", "ApplyConfiguration",
+			"applyConfiguration", fields("expression", quoted(r.one(expressions()["intents"]...))))
+	}))
+	return append(r.bindings(kind, name), policyOf(kind, name, spec...))
+}
+
+// Random policies change requests of all kinds.
+//
+// SPEC: AUTH-3, SSA-19
+func TestMutatingAdmissionPolicy(t *testing.T) {
+	count := tally{}
+	for seed := range uint64(1000) {
+		r := seeded(1<<32 + seed)
+		objects := r.mutatingPolicy("one")
+		if r.IntN(3) == 0 {
+			objects = append(objects, r.mutatingPolicy("two")...)
+		}
+		w := policyWorld(t, "MutatingAdmissionPolicy", objects...)
+		attempts := policyAttempts()
+		for range 3 {
+			before := t.Failed()
+			w.compare(t, attempts[r.IntN(len(attempts))], &count)
+			if t.Failed() && !before {
+				t.Fatalf("seed %d:\n%s", seed, strings.Join(objects, "\n"))
+			}
+		}
+	}
+	count.atLeast(t, 150, 1000, 500)
 }

@@ -62,9 +62,9 @@ func texts(v object.Value) []string {
 	return all
 }
 
-// Match returns the type in whose version the request is seen by a hook with these rules; nil if no rule matches. A rule
-// that names the type of the request precedes those that name another version of it, which only equivalent allows. name
-// is that of the object; nil: rules match whatever names they have.
+// Match returns the type in whose version the request is seen by a hook with these rules; nil if no rule matches. A
+// rule that names the type of the request precedes those that name another version of it, which only equivalent allows.
+// name is that of the object; nil: rules match whatever names they have.
 func Match(rules []Rule, equivalent bool, types *engine.Types, u URL, name *string) *engine.Resource {
 	for i := range rules {
 		if rules[i].matches(u, u.Resource, name) {

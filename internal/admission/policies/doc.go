@@ -8,8 +8,8 @@
 //     nothing.
 //   - a set is the policies of one of the two kinds with their bindings, in the order of their names. It is a view of
 //     both collections, so a policy and a binding hold from the request after their write was answered.
-//   - a candidate is a policy whose rules match a request, whatever the names and labels of its object. Candidates depend
-//     on the URL of a request alone, and are kept by it: policies that do not match cost a look-up together.
+//   - a candidate is a policy whose rules match a request, whatever the names and labels of its object. Candidates
+//     depend on the URL of a request alone, and are kept by it: policies that do not match cost a look-up together.
 //   - a program is the compiled expressions of a policy. It is compiled when the policy first matches, and dropped when
 //     it is idle (cel.Cache): after a restart none is compiled.
 //

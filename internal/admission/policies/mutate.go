@@ -17,8 +17,8 @@ import (
 	"plinth/patch"
 )
 
-// Admit is mutating admission: the policies change the object one after the other, in the order of their names, and each
-// sees it as the one before has left it. Which of them are for the request is decided before the first one.
+// Admit is mutating admission: the policies change the object one after the other, in the order of their names, and
+// each sees it as the one before has left it. Which of them are for the request is decided before the first one.
 func (p *Plugin) Admit(ctx context.Context, a *engine.Attributes, passes *hooks.Passes) error {
 	if a.Operation == engine.OperationDelete {
 		return nil // it has no object to be changed
@@ -174,7 +174,9 @@ func (m *mutating) mutate(step *mutation, of *program, q *hooks.Question, param 
 			return false, fmt.Errorf("error applying patch: %w", err)
 		}
 	}
-	next, changed, err := q.Admitted(m.ctx, made, q.Now, q.Type)
+	// As in the reference, a patch may not add a field to a built-in type that it does not have.
+	strict := step.patch != nil && q.Type.Written == nil
+	next, changed, err := q.Admitted(m.ctx, made, q.Now, q.Type, strict)
 	if err != nil {
 		return false, apierr.NewInternal(err)
 	}

@@ -106,8 +106,8 @@ func (p *Plugin) candidates(a *engine.Attributes) []candidate {
 	return append(append([]candidate(nil), first...), others...)
 }
 
-// matches says whether a matcher is for a request, and the type in whose version the request is seen then. known is that
-// type if no rule names an object, as a candidate has it; nil: it is not known.
+// matches says whether a matcher is for a request, and the type in whose version the request is seen then. known is
+// that type if no rule names an object, as a candidate has it; nil: it is not known.
 func (p *Plugin) matches(ctx context.Context, m *matcher, a *engine.Attributes, known *engine.Resource) (
 	*engine.Resource, error) {
 	in := known
@@ -180,8 +180,8 @@ type session struct {
 	*Plugin
 	ctx   context.Context
 	asked hooks.Questions
-	// views are the values of the request by the version in which it is seen.
-	views map[*hooks.Question]*seen
+	// shapes are the values of the request by the version in which it is seen.
+	shapes map[*hooks.Question]*seen
 	// namespace is that of the request, whole and as validations see it; set by readNamespace.
 	whole, shown *cel.AdmissionValue
 	read         bool
@@ -191,7 +191,7 @@ type session struct {
 type seen struct{ object, old, request, conditions *cel.AdmissionValue }
 
 func (p *Plugin) session(ctx context.Context, a *engine.Attributes) *session {
-	return &session{Plugin: p, ctx: ctx, asked: hooks.Questions{Attributes: a}, views: map[*hooks.Question]*seen{}}
+	return &session{Plugin: p, ctx: ctx, asked: hooks.Questions{Attributes: a}, shapes: map[*hooks.Question]*seen{}}
 }
 
 // readNamespace reads the namespace of the request, once. A request for a Namespace has none, though it counts as being
@@ -219,7 +219,7 @@ func (s *session) readNamespace() error {
 
 // see returns the values of a question.
 func (s *session) see(q *hooks.Question) *seen {
-	v := s.views[q]
+	v := s.shapes[q]
 	if v == nil {
 		v = &seen{
 			object: cel.NewAdmissionValue(q.Now), old: cel.NewAdmissionValue(q.Before),
@@ -229,7 +229,7 @@ func (s *session) see(q *hooks.Question) *seen {
 		if asked := q.Request.Resource; asked != q.Type {
 			v.conditions = cel.NewAdmissionValue(q.ReviewedIn(asked))
 		}
-		s.views[q] = v
+		s.shapes[q] = v
 	}
 	return v
 }

@@ -9,18 +9,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/common/types/ref"
-	limits "k8s.io/apiserver/pkg/apis/cel"
-
 	"plinth/internal/admission/hooks"
 	"plinth/internal/apierr"
 	"plinth/internal/cel"
 	"plinth/internal/engine"
 )
 
-// Validate is validating admission: it evaluates all policies, and refuses with the first refusal of those whose binding
-// says so.
+// Validate is validating admission: it evaluates all policies, and refuses with the first refusal of those whose
+// binding says so.
 func (p *Plugin) Validate(ctx context.Context, a *engine.Attributes) error {
 	steps := p.steps(ctx, a)
 	if len(steps) == 0 {
@@ -115,12 +111,12 @@ func (v *validating) evaluate(s *step, of *program, q *hooks.Question, param *ce
 	results := make([]result, len(of.validations))
 	for i := range of.validations {
 		began := time.Now()
-		value, err, stop := values.Run(of.validations[i].expression)
+		holds, err, stop := values.Test(of.validations[i].expression)
 		if stop != nil {
 			v.failed(s, 0, stop.Error(), 0)
 			return
 		}
-		results[i] = result{value, err, time.Since(began)}
+		results[i] = result{holds: holds, err: err, took: time.Since(began)}
 	}
 	messages, stop := v.messages(values, of, results, on)
 	annotations, spent := v.annotations(of, q, param)
@@ -135,7 +131,7 @@ func (v *validating) evaluate(s *step, of *program, q *hooks.Question, param *ce
 			v.failed(s, i, r.err.Error(), r.took)
 		case stop != nil:
 			v.failed(s, i, fmt.Sprintf("failed messageExpression: %v", stop), r.took)
-		case r.value != types.True:
+		case !r.holds:
 			v.decide(s, i, &decision{message: messages[i], reason: of.validations[i].reason, took: r.took,
 				failure: failureOf(messages[i])})
 		}
@@ -147,7 +143,8 @@ func (v *validating) evaluate(s *step, of *program, q *hooks.Question, param *ce
 
 // result is that of one expression.
 type result struct {
-	value ref.Val
+	holds bool
+	text  string
 	err   error
 	took  time.Duration
 }
@@ -157,7 +154,7 @@ type result struct {
 func (v *validating) messages(values *cel.Evaluation, of *program, results []result, on *cel.AdmissionInput) (
 	messages []string, stop error) {
 	messages = make([]string, len(results))
-	isFalse := func(r result) bool { return r.err == nil && r.value != types.True }
+	isFalse := func(r result) bool { return r.err == nil && !r.holds }
 	if !slices.ContainsFunc(results, isFalse) && values.Affords(len(results)) {
 		return messages, nil
 	}
@@ -167,13 +164,12 @@ func (v *validating) messages(values *cel.Evaluation, of *program, results []res
 	for i := range of.validations {
 		rule := &of.validations[i]
 		if rule.message != nil {
-			value, err, stop := values.Run(rule.message)
+			// An error is none of the request: there is another message.
+			text, _, stop := values.Text(rule.message)
 			if stop != nil {
 				return nil, stop
 			}
-			if err == nil {
-				messages[i] = usable(value)
-			}
+			messages[i] = usable(text)
 		}
 		if messages[i] == "" {
 			messages[i] = strings.TrimSpace(rule.text)
@@ -186,10 +182,9 @@ func (v *validating) messages(values *cel.Evaluation, of *program, results []res
 }
 
 // usable is the message that an expression has made; "" if it is too long, or has several lines.
-func usable(value ref.Val) string {
-	text, _ := value.Value().(string)
+func usable(text string) string {
 	text = strings.TrimSpace(text)
-	if len(text) > limits.MaxEvaluatedMessageExpressionSizeBytes || strings.Contains(text, "\n") {
+	if len(text) > cel.MaxMessage || strings.Contains(text, "\n") {
 		return ""
 	}
 	return text
@@ -283,11 +278,11 @@ func (v *validating) annotations(of *program, q *hooks.Question, param *cel.Admi
 	results := make([]result, len(of.annotations))
 	for i := range of.annotations {
 		began := time.Now()
-		value, err, stop := values.Run(of.annotations[i].value)
+		text, err, stop := values.Text(of.annotations[i].value)
 		if stop != nil {
 			return nil, stop
 		}
-		results[i] = result{value, err, time.Since(began)}
+		results[i] = result{text: text, err: err, took: time.Since(began)}
 	}
 	return results, nil
 }
@@ -302,8 +297,7 @@ func (v *validating) annotate(s *step, key string, r result) {
 		}
 		return
 	}
-	if text, ok := r.value.Value().(string); ok && strings.TrimSpace(text) != "" {
-		text = strings.TrimSpace(text)
+	if text := strings.TrimSpace(r.text); text != "" {
 		v.note(s.policy.name+"/"+key, text[:min(len(text), maxNoteBytes)])
 	}
 }

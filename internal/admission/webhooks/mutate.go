@@ -20,7 +20,9 @@ func (p *Plugin) Admit(ctx context.Context, a *engine.Attributes, passes *hooks.
 	if len(all) == 0 {
 		return nil
 	}
-	round := round{Calls: passes.Begin("webhooks", a.Object), asked: hooks.Questions{Attributes: a}, second: passes.Second}
+	round := round{
+		Calls: passes.Begin("webhooks", a.Object), asked: hooks.Questions{Attributes: a}, second: passes.Second,
+	}
 	for i := range all {
 		called, changed, err := p.admitBy(ctx, &all[i], &round)
 		if err != nil {
@@ -100,7 +102,8 @@ func (p *Plugin) mutate(ctx context.Context, c *candidate, q *hooks.Question, r 
 		return false, nil
 	}
 	undecodable := func(err error) error {
-		return &callError{c.name, fmt.Errorf("received undecodable patch in webhook response: %w", hooks.PatchError(err)), 503}
+		err = fmt.Errorf("received undecodable patch in webhook response: %w", hooks.PatchError(err))
+		return &callError{c.name, err, 503}
 	}
 	if err := patch.CheckSyntax(answer.patch); err != nil {
 		return false, undecodable(err)
@@ -123,7 +126,7 @@ func (p *Plugin) mutate(ctx context.Context, c *candidate, q *hooks.Question, r 
 	if err != nil {
 		return false, apierr.NewInternal(hooks.PatchError(err))
 	}
-	next, changed, err := q.Admitted(ctx, patched, q.Now, c.in)
+	next, changed, err := q.Admitted(ctx, patched, q.Now, c.in, false)
 	if err != nil {
 		return false, apierr.NewInternal(err)
 	}
