@@ -34,8 +34,8 @@ type Metrics struct {
 	Plugin func(name string, mutating bool) Observe
 	// Webhooks are told of each call of a webhook.
 	Webhooks webhooks.Metrics
-	// Policies are told of each expression of a policy, the first of validating and the second of mutating ones.
-	Policies [2]policies.Metrics
+	// Validating and Mutating are told of each expression of a policy.
+	Validating, Mutating policies.Metrics
 	// Loaded is told of each attempt to load the static configurations of a plugin: err is why they could not be loaded,
 	// and hash that of their files.
 	Loaded func(plugin, hash string, err error)

@@ -2,8 +2,8 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"strings"
 
@@ -44,7 +44,11 @@ func newWebhooks(resource string, mutating bool) func(c *Config) (steps, error) 
 			Metrics: c.Metrics.Webhooks,
 		})
 		if dir := settings.StaticManifestsDir; dir != "" {
-			if err := c.loadStatic(dir, kind, p); err != nil {
+			err := c.loadManifests(&manifests{
+				plugin: pluginOf(kind), dir: dir, kinds: []*engine.Resource{kind}, check: checkStaticHooks,
+				apply: func(of [][]object.Value) { p.SetStatic(of[0]) },
+			})
+			if err != nil {
 				return steps{}, err
 			}
 		}
@@ -81,21 +85,17 @@ func webhookSettings(text []byte, gates features.Set) (c webhookConfiguration, e
 	return c, nil
 }
 
-// loadStatic gives a plugin the configurations of a directory, and follows that.
-func (c *Config) loadStatic(dir string, kind *engine.Resource, p *webhooks.Plugin) error {
-	m := &manifests{dir: dir, kind: kind, logger: c.Logger}
-	m.loaded = func(err error) { c.Metrics.Loaded(pluginOf(kind), m.last, err) }
-	if m.logger == nil {
-		m.logger = slog.New(slog.DiscardHandler)
-	}
-	all, err := m.load()
-	if err != nil {
-		return fmt.Errorf("failed to load static webhook manifests from %q: %w", dir, err)
-	}
-	m.loaded(nil)
-	p.SetStatic(all)
-	if c.Follow != nil {
-		c.Follow(func(ctx context.Context) { m.follow(ctx, p) })
+// checkStaticHooks demands that the webhooks of a configuration in a file have URLs.
+func checkStaticHooks(_, file string, obj object.Value) error {
+	for _, hook := range obj.At("webhooks").Items() {
+		at := fmt.Sprintf("webhook %q in %q (file %q)", hook.At("name").Str(), obj.At("metadata", "name").Str(), file)
+		switch client := hook.At("clientConfig"); {
+		case !client.At("service").IsNull():
+			return errors.New(at + ": clientConfig.service is not supported for static manifests; " +
+				"use clientConfig.url instead")
+		case client.At("url").Str() == "":
+			return errors.New(at + ": clientConfig.url is required for static manifests")
+		}
 	}
 	return nil
 }

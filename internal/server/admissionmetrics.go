@@ -153,7 +153,7 @@ func (m *admissionMetrics) hooks() admission.Metrics {
 				m.conditionSkips.WithLabelValues(name, "webhook", typeOf(mutating), operation.String()).Inc()
 			},
 		},
-		Policies: [2]policies.Metrics{m.validated.hooks(m, true), m.mutated.hooks(m, false)},
+		Validating: m.validated.hooks(m, true), Mutating: m.mutated.hooks(m, false),
 		Loaded: func(plugin, hash string, err error) {
 			of := m.manifests.with("plugin", plugin)
 			of.reloaded(err == nil)

@@ -19,22 +19,44 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
-	"plinth/internal/admission/hooks"
-	"plinth/internal/admission/webhooks"
 	"plinth/internal/configfile"
 	"plinth/internal/engine"
 	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
-// manifests is a directory of files with configurations of webhooks (staticManifestsDir): they are there before the
+// manifests is a directory of files that configure a plugin (staticManifestsDir): their objects are there before the
 // first request, and no request can change them.
 type manifests struct {
-	dir    string
-	kind   *engine.Resource
+	plugin, dir string
+	kinds       []*engine.Resource // that the files may have
+	// check refuses an object of one of the kinds that needs something of the API; whole refuses all objects of each of
+	// the kinds together.
+	check func(kind, file string, obj object.Value) error
+	whole func(of [][]object.Value) error
+	// apply replaces what was loaded before: a list for each of the kinds, by name.
+	apply  func(of [][]object.Value)
 	logger *slog.Logger
 	last   string          // the hash of what was loaded last
 	loaded func(err error) // is told of each attempt
+}
+
+// loadManifests gives a plugin the objects of a directory, and follows that.
+func (c *Config) loadManifests(m *manifests) error {
+	m.loaded = func(err error) { c.Metrics.Loaded(m.plugin, m.last, err) }
+	if m.logger = c.Logger; m.logger == nil {
+		m.logger = slog.New(slog.DiscardHandler)
+	}
+	all, err := m.load()
+	if err != nil {
+		return fmt.Errorf("failed to load static manifests from %q: %w", m.dir, err)
+	}
+	m.loaded(nil)
+	m.apply(all)
+	if c.Follow != nil {
+		c.Follow(m.follow)
+	}
+	return nil
 }
 
 // staticSuffix ends the names of all static configurations, and of no others.
@@ -47,7 +69,7 @@ type document struct {
 }
 
 // follow loads the directory again whenever it has changed, until ctx ends. What cannot be read changes nothing.
-func (m *manifests) follow(ctx context.Context, into *webhooks.Plugin) {
+func (m *manifests) follow(ctx context.Context) {
 	ticker := time.NewTicker(configfile.Interval)
 	defer ticker.Stop()
 	failure := ""
@@ -65,33 +87,38 @@ func (m *manifests) follow(ctx context.Context, into *webhooks.Plugin) {
 		switch {
 		case err != nil && err.Error() != failure:
 			failure = err.Error()
-			m.logger.Error("static webhook configurations stay as they were", "kind", m.kind.Kind, "error", err)
+			m.logger.Error("static manifests stay as they were", "plugin", m.plugin, "error", err)
 		case err == nil && (m.last != before || failure != ""):
 			failure = ""
-			into.SetStatic(all)
-			m.logger.Info("static webhook configurations were loaded again", "kind", m.kind.Kind, "configurations", len(all))
+			m.apply(all)
+			m.logger.Info("static manifests were loaded again", "plugin", m.plugin, "objects", len(slices.Concat(all...)))
 		}
 	}
 }
 
-// load reads the configurations of all files, in the order of their names.
-func (m *manifests) load() ([]object.Value, error) {
+// load reads the objects of all files, in the order of their names.
+func (m *manifests) load() ([][]object.Value, error) {
 	documents, hash, err := m.read()
 	if err != nil {
 		return nil, err
 	}
-	var all []object.Value
+	all := make([][]object.Value, len(m.kinds))
 	seen := map[string]string{}
 	for _, d := range documents {
-		found, err := m.parse(d, seen)
-		if err != nil {
+		if err := m.parse(d, seen, all); err != nil {
 			return nil, fmt.Errorf("error loading %s: %w", d.file, err)
 		}
-		all = append(all, found...)
+	}
+	if m.whole != nil {
+		if err := m.whole(all); err != nil {
+			return nil, err
+		}
 	}
 	m.last = hash
 	name := func(obj object.Value) string { return obj.At("metadata", "name").Str() }
-	slices.SortFunc(all, func(a, b object.Value) int { return strings.Compare(name(a), name(b)) })
+	for _, of := range all {
+		slices.SortFunc(of, func(a, b object.Value) int { return strings.Compare(name(a), name(b)) })
+	}
 	return all, nil
 }
 
@@ -141,55 +168,54 @@ func (m *manifests) read() (all []document, hash string, err error) {
 	return all, fmt.Sprintf("sha256:%x", h.Sum(nil)), nil
 }
 
-// parse reads the configurations of a document: one, or those of a list. seen has the file of each name.
-func (m *manifests) parse(d document, seen map[string]string) ([]object.Value, error) {
+// parse reads the objects of a document into the lists of their kinds. seen has the file of each kind and name.
+func (m *manifests) parse(d document, seen map[string]string, into [][]object.Value) error {
 	asJSON, err := yaml.YAMLToJSONStrict(d.text)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	parsed, err := object.ParseJSON(asJSON)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return m.accept(parsed.Value, d.file, seen)
+	return m.accept(parsed.Value, d.file, seen, into)
 }
 
-func (m *manifests) accept(obj object.Value, file string, seen map[string]string) ([]object.Value, error) {
+// accept takes an object, or those of a list.
+func (m *manifests) accept(obj object.Value, file string, seen map[string]string, into [][]object.Value) error {
 	version, kind := obj.At("apiVersion").Str(), obj.At("kind").Str()
-	own := version == hooks.Group+"/v1"
-	switch {
-	case version == "v1" && kind == "List":
-	case own && kind == m.kind.Kind+"List":
-		var all []object.Value
+	if version == "v1" && kind == "List" {
 		for _, item := range obj.At("items").Items() {
-			item = item.With("apiVersion", object.StringOf(version)).With("kind", object.StringOf(m.kind.Kind))
-			found, err := m.accept(item, file, seen)
-			if err != nil {
-				return nil, err
+			if err := m.accept(item, file, seen, into); err != nil {
+				return err
 			}
-			all = append(all, found...)
 		}
-		return all, nil
-	case own && kind == m.kind.Kind:
-		one, err := m.configuration(obj, file, seen)
-		return []object.Value{one}, err
-	default:
-		return nil, fmt.Errorf("unsupported resource type %s of %s", kind, version)
+		return nil
 	}
-	var all []object.Value
-	for _, item := range obj.At("items").Items() {
-		found, err := m.accept(item, file, seen)
-		if err != nil {
-			return nil, err
+	for i, own := range m.kinds {
+		switch {
+		case version != own.APIVersion():
+		case kind == own.Kind:
+			one, err := m.one(own, obj, file, seen)
+			into[i] = append(into[i], one)
+			return err
+		case kind == own.Kind+"List":
+			for _, item := range obj.At("items").Items() {
+				item = item.With("apiVersion", object.StringOf(version)).With("kind", object.StringOf(own.Kind))
+				if err := m.accept(item, file, seen, into); err != nil {
+					return err
+				}
+			}
+			return nil
 		}
-		all = append(all, found...)
 	}
-	return all, nil
+	return fmt.Errorf("unsupported resource type %s of %s", kind, version)
 }
 
-// configuration checks one configuration as a create would, and that it needs nothing of the API: its hooks have URLs.
-func (m *manifests) configuration(obj object.Value, file string, seen map[string]string) (object.Value, error) {
-	decoded, err := m.kind.Schema().Decode(obj)
+// one checks an object as a create would, and that it needs nothing of the API.
+func (m *manifests) one(kind *engine.Resource, obj object.Value, file string, seen map[string]string) (object.Value,
+	error) {
+	decoded, err := kind.Schema().Decode(obj)
 	if err != nil {
 		return object.Nil, err
 	}
@@ -197,37 +223,28 @@ func (m *manifests) configuration(obj object.Value, file string, seen map[string
 		return object.Nil, fmt.Errorf("strict decoding error: unknown field %q", decoded.Unknown[0])
 	}
 	obj = decoded.Value
-	if m.kind.Default != nil {
-		obj = m.kind.Default(obj)
+	if kind.Default != nil {
+		obj = kind.Default(obj)
 	}
 	name := obj.At("metadata", "name").Str()
 	// The rules refuse the suffix, which is reserved for these files.
 	checked := obj.WithAt(object.StringOf(strings.TrimSuffix(name, staticSuffix)), "metadata", "name")
-	errs := objectmeta.ObjectMeta(checked.At("metadata"), false, m.kind.ValidateName, field.NewPath("metadata"))
-	errs = append(errs, m.kind.Validate(context.Background(), checked)...)
+	errs := objectmeta.ObjectMeta(checked.At("metadata"), false, kind.ValidateName, field.NewPath("metadata"))
+	errs = append(errs, kind.Validate(context.Background(), checked)...)
 	if len(errs) > 0 {
-		return object.Nil, fmt.Errorf("%s %q: %w", m.kind.Kind, name, errs.ToAggregate())
+		return object.Nil, fmt.Errorf("%s %q: %w", kind.Kind, name, errs.ToAggregate())
 	}
+	at := kind.Kind + "/" + name
 	switch {
 	case name == "":
 		return object.Nil, fmt.Errorf("resource in file %q must have a name", file)
 	case !strings.HasSuffix(name, staticSuffix):
 		return object.Nil, fmt.Errorf("%q in file %q must have a name ending with %q", name, file, staticSuffix)
-	case seen[name] != "":
-		return object.Nil, fmt.Errorf("duplicate name %q found in file %q (previously seen in %q)", name, file, seen[name])
+	case seen[at] != "":
+		return object.Nil, fmt.Errorf("duplicate name %q found in file %q (previously seen in %q)", name, file, seen[at])
 	}
-	seen[name] = file
-	for _, hook := range obj.At("webhooks").Items() {
-		at := fmt.Sprintf("webhook %q in %q (file %q)", hook.At("name").Str(), name, file)
-		switch client := hook.At("clientConfig"); {
-		case !client.At("service").IsNull():
-			return object.Nil, errors.New(at + ": clientConfig.service is not supported for static manifests; " +
-				"use clientConfig.url instead")
-		case client.At("url").Str() == "":
-			return object.Nil, errors.New(at + ": clientConfig.url is required for static manifests")
-		}
-	}
-	return obj, nil
+	seen[at] = file
+	return obj, m.check(kind.Kind, file, obj)
 }
 
 // checkManifestsDir checks the setting staticManifestsDir.
