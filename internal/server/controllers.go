@@ -85,6 +85,11 @@ var controllerTable = []controllerRow{
 			return (&controller.ResourceQuotas{Engine: s.engine, Registry: s.registry, Store: s.store,
 				Logger: s.config.Logger}).Run
 		}},
+	{"validatingadmissionpolicy-status-controller", "validatingadmissionpolicy-status-controller",
+		"checks the expressions of ValidatingAdmissionPolicies against the types that they are about",
+		func(s *Server) func(context.Context) {
+			return (&controller.PolicyStatus{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger}).Run
+		}},
 	protectionRow(controller.ProtectedClaims, "persistentvolumeclaim-protection-controller", "pvc-protection",
 		"keeps claims that Pods use"),
 	protectionRow(controller.ProtectedVolumes, "persistentvolume-protection-controller", "pv-protection",

@@ -430,8 +430,8 @@ func TestRefusedSettings(t *testing.T) {
 		},
 
 		`there is no admission plugin "Nope"`: func(c *Config) { c.DisableAdmission = []string{"Nope"} },
-		"--admission-control asks for MutatingAdmissionPolicy": func(c *Config) {
-			c.AdmissionControl = []string{"MutatingAdmissionPolicy"}
+		"--admission-control asks for PodGroupProtection": func(c *Config) {
+			c.AdmissionControl = []string{"PodGroupProtection"}
 		},
 		"--admission-control goes with neither": func(c *Config) {
 			c.AdmissionControl, c.DisableAdmission = []string{"AlwaysAdmit"}, []string{"Priority"}

@@ -78,7 +78,6 @@ var projects = []project{
 		"controllers/crdmigrator TestReconcile/run_only_StorageVersionMigration_with_cache":    applied,
 		"controllers/crdmigrator TestReconcile/run_only_StorageVersionMigration_without_cache": applied,
 		"controllers/crdmigrator TestReconcile/skip_all":                                       disturbed,
-		"controlplane/kubeadm/reconcilers/kubeadmcontrolplane Test_createRequest":              policies,
 	}},
 }
 
@@ -86,7 +85,6 @@ var projects = []project{
 const (
 	applied   = "it expects an apply to fail where managedFields name a version that is no longer served"
 	disturbed = "the managers of the tests before it, which have failed, still run; alone, it passes"
-	policies  = "it needs ValidatingAdmissionPolicies"
 )
 
 // runner matches the Go test that runs those of ginkgo: it fails if any of them fails.

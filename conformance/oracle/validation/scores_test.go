@@ -14,9 +14,9 @@ import (
 )
 
 // It is always an error to refuse more than upstream does, or less. The number of refusals and of their causes is
-// recorded by kind and verb, and must not change: a refusal for another reason than upstream's is one, too. The variants
-// are the same in every run, so that a rule that is lost or finds less changes a number. After adding a rule, write the
-// file anew with this flag.
+// recorded by kind and verb, and must not change: a refusal for another reason than upstream's is one, too. The
+// variants are the same in every run, so that a rule that is lost or finds less changes a number. After adding a rule,
+// write the file anew with this flag.
 var update = flag.Bool("update", false, "write the scores into "+scoresFile)
 
 const scoresFile = "testdata/scores.txt"
