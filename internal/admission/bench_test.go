@@ -41,3 +41,50 @@ func BenchmarkWebhooks(b *testing.B) {
 		})
 	}
 }
+
+// matching are policies that a Pod meets.
+var matching = []string{
+	`"validations":[{"expression":"!has(object.spec.hostNetwork) || !object.spec.hostNetwork"},
+		{"expression":"!has(object.spec.hostPID) || !object.spec.hostPID"}]`,
+	`"variables":[{"name":"containers","expression":"object.spec.containers + (has(object.spec.initContainers) ?
+		object.spec.initContainers : [])"}],"validations":[{"messageExpression":"'images of ' + object.metadata.name",
+		"expression":"variables.containers.all(c, !c.image.endsWith(':latest'))"}]`,
+	`"matchConditions":[{"name":"users","expression":"!has(request.userInfo.uid)"}],"validations":[
+		{"expression":"has(object.metadata.labels) && object.metadata.labels.all(k, k.size() < 64)"}]`,
+	`"validations":[{"expression":"object.spec.containers.all(c, !has(c.securityContext) ||
+		!has(c.securityContext.privileged))"}]`,
+	`"validations":[{"expression":"namespaceObject.metadata.name == 'ns' && object.spec.containers.size() < 20"}]`,
+}
+
+// BenchmarkPolicies measures the create of a Pod, as a dry run, with 50 policies of which 5 match, a half of the others
+// not by their rules and a half by their selectors, and without any.
+func BenchmarkPolicies(b *testing.B) {
+	for _, policies := range []int{0, 50} {
+		b.Run(fmt.Sprint(policies), func(b *testing.B) {
+			e, registry := newEngineWith(b, Config{Selection: Selection{Only: []string{validating}}})
+			bench := &bench{b, e, registry}
+			for i := range policies {
+				name := fmt.Sprint("p", i)
+				text := strings.NewReplacer("\n", " ", "\t", "").Replace(policyText(validating, name, matching[i%len(matching)]))
+				if i < 5 || i%2 == 0 {
+					text = strings.Replace(text, `"configmaps"`, `"pods"`, 1)
+				}
+				if i >= 5 && i%2 == 0 {
+					text = strings.Replace(text, `"matchConstraints":{`,
+						fmt.Sprintf(`"matchConstraints":{"objectSelector":{"matchLabels":{"l":"%d"}},`, i), 1)
+				}
+				bench.configure("validatingadmissionpolicies", text)
+				bench.configure("validatingadmissionpolicybindings", bindingText(validating, name, name, deny))
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				err := bench.createIn("", "pods", "ns", `{"metadata":{"name":"p","labels":{"app":"web","hash":"5d59d67564"}},
+					"spec":{"containers":[{"name":"a","image":"i:1","env":[{"name":"A","value":"b"}],"resources":{"limits":
+					{"cpu":"1"}}},{"name":"b","image":"j:2","ports":[{"containerPort":80}]}]}}`, true)
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -5,8 +5,6 @@ import (
 	"sync"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/common/types/ref"
 	gvr "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -17,10 +15,12 @@ import (
 	"plinth/object"
 )
 
-// AdmissionInput is what expressions about one request are evaluated on. It may not be used concurrently.
+// AdmissionInput is what expressions about one request are evaluated on. A null value is one that the request does not
+// have.
 type AdmissionInput struct {
-	Object, OldObject, Namespace, Params *AdmissionValue
-	Request                              *AdmissionValue // an AdmissionRequest without its objects
+	Object, OldObject, Namespace, Params object.Value
+	// Request returns an AdmissionRequest without its objects. It is called whenever an expression uses it.
+	Request func() object.Value
 	// User is the user of the request, for whom the variable authorizer asks Authorizer; nil: everything is refused.
 	User       access.User
 	Authorizer access.Authorizer
@@ -28,51 +28,26 @@ type AdmissionInput struct {
 	Unauthorized bool
 }
 
-// AdmissionValue is a value that expressions use. It is converted when the first of them does; several inputs may share
-// it, one after the other. Nil is null.
-type AdmissionValue struct {
-	of        object.Value
-	converted ref.Val
-}
-
-// NewAdmissionValue returns a value for expressions.
-func NewAdmissionValue(v object.Value) *AdmissionValue {
-	if v.IsNull() {
-		return nil
-	}
-	return &AdmissionValue{of: v}
-}
-
-func (v *AdmissionValue) convert() ref.Val {
-	if v == nil {
-		return types.NullValue
-	}
-	if v.converted == nil {
-		v.converted = types.DefaultTypeAdapter.NativeToValue(v.of.Native())
-	}
-	return v.converted
-}
-
 // resolve returns the value of a variable.
 func (i *AdmissionInput) resolve(name string) (any, bool) {
 	switch name {
 	case "object":
-		return i.Object.convert(), true
+		return loose(i.Object), true
 	case "oldObject":
-		return i.OldObject.convert(), true
+		return loose(i.OldObject), true
 	case "namespaceObject":
-		return i.Namespace.convert(), true
+		return loose(i.Namespace), true
 	case "params":
-		return i.Params.convert(), true
+		return loose(i.Params), true
 	case "request":
-		return i.Request.convert(), true
+		return loose(i.Request()), true
 	case "authorizer":
 		if !i.Unauthorized {
 			return library.NewAuthorizerVal(userInfo(i.User), asked{i.Authorizer}), true
 		}
 	case "authorizer.requestResource":
 		if !i.Unauthorized {
-			return library.NewResourceAuthorizerVal(userInfo(i.User), asked{i.Authorizer}, requestResource{i.Request.of}), true
+			return library.NewResourceAuthorizerVal(userInfo(i.User), asked{i.Authorizer}, requestResource{i.Request()}), true
 		}
 	}
 	return nil, false

@@ -20,9 +20,11 @@ func TestMatchConditions(t *testing.T) {
 		return p.Value
 	}
 	scope := NewScope(false, false)
+	request := parse(`{"name":"a","operation":"CREATE","userInfo":{"username":"jane","groups":["g"]},"requestResource":
+		{"group":"apps","version":"v1","resource":"deployments"},"namespace":"ns"}`)
 	in := &AdmissionInput{
-		Object:  NewAdmissionValue(parse(`{"metadata":{"name":"a","labels":{"x":"y"}},"spec":{"replicas":3,"ratio":0.5}}`)),
-		Request: NewAdmissionValue(parse(`{"name":"a","operation":"CREATE","userInfo":{"username":"jane","groups":["g"]},"requestResource":{"group":"apps","version":"v1","resource":"deployments"},"namespace":"ns"}`)),
+		Object:  parse(`{"metadata":{"name":"a","labels":{"x":"y"}},"spec":{"replicas":3,"ratio":0.5}}`),
+		Request: func() object.Value { return request },
 		User:    access.User{Name: "jane"},
 		Authorizer: access.AuthorizerFunc(func(_ context.Context, a *access.Attributes) (access.Decision, string, error) {
 			if a.User.Name == "jane" && a.Verb == "breakglass" && a.Resource == "deployments" && a.Namespace == "ns" {

@@ -137,6 +137,7 @@ func (b *bench) steps() []step {
 		whole("crd", b.crds),
 		whole("crd-rules", b.crdRules),
 		whole("hooks", b.hooks),
+		whole("policies", b.policies),
 		whole("empty", b.emptyNamespace),
 		whole("collect", b.collectDependents),
 		whole("orphan", b.orphanDependents),

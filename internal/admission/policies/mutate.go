@@ -101,7 +101,7 @@ func (m *mutating) apply(s *step, of *program, param object.Value) error {
 		m.problem(&step{candidate: s.candidate}, "", fmt.Errorf("failed to configure policy: %w", err))
 		return nil
 	}
-	value := cel.NewAdmissionValue(param)
+	value := param
 	meets, err := m.meets(s, of, q, value)
 	if err != nil {
 		m.problem(s, "Invalid", err)
@@ -147,7 +147,7 @@ func (m *mutating) apply(s *step, of *program, param object.Value) error {
 }
 
 // mutate applies one mutation, and says whether that has changed the object.
-func (m *mutating) mutate(step *mutation, of *program, q *hooks.Question, param *cel.AdmissionValue) (bool, error) {
+func (m *mutating) mutate(step *mutation, of *program, q *hooks.Question, param object.Value) (bool, error) {
 	on := m.input(q, param)
 	on.Namespace = m.whole
 	values := of.scope.Evaluate(m.ctx, on, cel.PolicyBudget)

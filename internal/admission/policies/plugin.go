@@ -3,6 +3,7 @@ package policies
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -180,18 +181,19 @@ type session struct {
 	*Plugin
 	ctx   context.Context
 	asked hooks.Questions
-	// shapes are the values of the request by the version in which it is seen.
-	shapes map[*hooks.Question]*seen
+	// requests are what expressions see of the request, by the version in which it is seen.
+	requests map[*hooks.Question]*seen
 	// namespace is that of the request, whole and as validations see it; set by readNamespace.
-	whole, shown *cel.AdmissionValue
+	whole, shown object.Value
 	read         bool
 }
 
-// seen are the values of a question.
-type seen struct{ object, old, request, conditions *cel.AdmissionValue }
+// seen are the requests that the expressions of a question see: most name the resource in its version as theirs, match
+// conditions the resource that was asked for. They are made when an expression uses them.
+type seen struct{ request, conditions func() object.Value }
 
 func (p *Plugin) session(ctx context.Context, a *engine.Attributes) *session {
-	return &session{Plugin: p, ctx: ctx, asked: hooks.Questions{Attributes: a}, shapes: map[*hooks.Question]*seen{}}
+	return &session{Plugin: p, ctx: ctx, asked: hooks.Questions{Attributes: a}, requests: map[*hooks.Question]*seen{}}
 }
 
 // readNamespace reads the namespace of the request, once. A request for a Namespace has none, though it counts as being
@@ -211,45 +213,41 @@ func (s *session) readNamespace() error {
 		return apierr.NewNotFound(apierr.Type{Name: "namespaces"}, name)
 	}
 	obj = obj.Edit(nil, "apiVersion", "kind")
-	s.whole = cel.NewAdmissionValue(obj)
-	s.shown = cel.NewAdmissionValue(obj.With("metadata", obj.At("metadata").Edit(nil, "managedFields",
-		"ownerReferences")))
+	s.whole = obj
+	s.shown = obj.With("metadata", obj.At("metadata").Edit(nil, "managedFields",
+		"ownerReferences"))
 	return nil
 }
 
-// see returns the values of a question.
+// see returns the requests of a question.
 func (s *session) see(q *hooks.Question) *seen {
-	v := s.shapes[q]
+	v := s.requests[q]
 	if v == nil {
-		v = &seen{
-			object: cel.NewAdmissionValue(q.Now), old: cel.NewAdmissionValue(q.Before),
-			request: cel.NewAdmissionValue(q.ReviewedIn(q.Type)),
-		}
+		v = &seen{request: sync.OnceValue(func() object.Value { return q.ReviewedIn(q.Type) })}
 		v.conditions = v.request
 		if asked := q.Request.Resource; asked != q.Type {
-			v.conditions = cel.NewAdmissionValue(q.ReviewedIn(asked))
+			v.conditions = sync.OnceValue(func() object.Value { return q.ReviewedIn(asked) })
 		}
-		s.shapes[q] = v
+		s.requests[q] = v
 	}
 	return v
 }
 
 // input is what most expressions are evaluated on.
-func (s *session) input(q *hooks.Question, param *cel.AdmissionValue) *cel.AdmissionInput {
-	v := s.see(q)
+func (s *session) input(q *hooks.Question, param object.Value) *cel.AdmissionInput {
 	return &cel.AdmissionInput{
-		Object: v.object, OldObject: v.old, Request: v.request, Namespace: s.shown, Params: param,
+		Object: q.Now, OldObject: q.Before, Request: s.see(q).request, Namespace: s.shown, Params: param,
 		User: q.Request.User, Authorizer: q.Request.Authorizer,
 	}
 }
 
 // meets says whether the match conditions of a policy hold.
-func (s *session) meets(c *step, of *program, q *hooks.Question, param *cel.AdmissionValue) (bool, error) {
+func (s *session) meets(c *step, of *program, q *hooks.Question, param object.Value) (bool, error) {
 	if len(of.conditions) == 0 {
 		return true, nil
 	}
 	on := s.input(q, param)
-	on.Request, on.Namespace = s.see(q).conditions, nil
+	on.Request, on.Namespace = s.see(q).conditions, object.Nil
 	began := time.Now()
 	holds, failed, stop := of.scope.Evaluate(s.ctx, on, cel.MatchConditionsBudget).Holds(of.conditions)
 	s.metrics.ConditionsRun(c.policy.name, q.Operation, len(failed), time.Since(began))

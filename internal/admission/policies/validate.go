@@ -13,6 +13,7 @@ import (
 	"plinth/internal/apierr"
 	"plinth/internal/cel"
 	"plinth/internal/engine"
+	"plinth/object"
 )
 
 // Validate is validating admission: it evaluates all policies, and refuses with the first refusal of those whose
@@ -91,13 +92,13 @@ func (v *validating) step(s *step) error {
 	}
 	of := s.program.Get()
 	for _, param := range s.params {
-		v.evaluate(s, of, q, cel.NewAdmissionValue(param))
+		v.evaluate(s, of, q, param)
 	}
 	return nil
 }
 
 // evaluate evaluates a policy with one param.
-func (v *validating) evaluate(s *step, of *program, q *hooks.Question, param *cel.AdmissionValue) {
+func (v *validating) evaluate(s *step, of *program, q *hooks.Question, param object.Value) {
 	meets, err := v.meets(s, of, q, param)
 	if err != nil {
 		v.failed(s, 0, err.Error(), 0)
@@ -268,7 +269,7 @@ const (
 
 // annotations evaluates the audit annotations of a policy. They see the whole namespace, and may ask nobody about
 // access.
-func (v *validating) annotations(of *program, q *hooks.Question, param *cel.AdmissionValue) ([]result, error) {
+func (v *validating) annotations(of *program, q *hooks.Question, param object.Value) ([]result, error) {
 	if len(of.annotations) == 0 {
 		return nil, nil
 	}

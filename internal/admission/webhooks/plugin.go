@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -93,9 +94,9 @@ func (p *Plugin) candidates(a *engine.Attributes) []candidate {
 // input is what the match conditions of a hook are evaluated on.
 func input(q *hooks.Question) *cel.AdmissionInput {
 	return &cel.AdmissionInput{
-		Object: cel.NewAdmissionValue(q.Now), OldObject: cel.NewAdmissionValue(q.Before),
-		Request: cel.NewAdmissionValue(q.ReviewedIn(q.Request.Resource)), User: q.Request.User,
-		Authorizer: q.Request.Authorizer,
+		Object: q.Now, OldObject: q.Before,
+		Request: sync.OnceValue(func() object.Value { return q.ReviewedIn(q.Request.Resource) }),
+		User:    q.Request.User, Authorizer: q.Request.Authorizer,
 	}
 }
 

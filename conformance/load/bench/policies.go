@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"plinth/conformance/internal/load"
+)
+
+const (
+	governed = "governed"
+	// governedPods are created without policies and with them.
+	governedPods = 2000
+	// otherPolicies match no request of the row, a half by their rules and a half by their selectors.
+	otherPolicies = 45
+)
+
+// matchingPolicies are what clusters demand of Pods. All Pods of the row meet them.
+var matchingPolicies = []string{
+	`"validations":[{"expression":"!has(object.spec.hostNetwork) || !object.spec.hostNetwork"},
+		{"expression":"!has(object.spec.hostPID) || !object.spec.hostPID"}]`,
+	`"variables":[{"name":"containers","expression":"object.spec.containers + (has(object.spec.initContainers) ? object.spec.initContainers : [])"}],
+		"validations":[{"expression":"variables.containers.all(c, !c.image.endsWith(':latest'))",
+		"messageExpression":"'images of ' + object.metadata.name + ' need a version'"}]`,
+	`"matchConditions":[{"name":"users","expression":"!('system:nodes' in request.userInfo.groups)"}],
+		"validations":[{"expression":"has(object.metadata.labels) && object.metadata.labels.all(k, k.size() < 64)"}]`,
+	`"validations":[{"expression":"object.spec.containers.all(c, !has(c.securityContext) || !has(c.securityContext.privileged) || !c.securityContext.privileged)",
+		"message":"privileged containers are not allowed"}]`,
+	`"validations":[{"expression":"namespaceObject.metadata.name == 'governed' && object.spec.containers.size() < 20"}]`,
+}
+
+const policyAPI = "/apis/admissionregistration.k8s.io/v1/"
+
+// govern writes a policy for creates of a resource, and a binding.
+func (b *bench) govern(ctx context.Context, name, resource, selector, spec string) error {
+	for path, body := range map[string]string{
+		"validatingadmissionpolicies": fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1",
+			"kind":"ValidatingAdmissionPolicy","metadata":{"name":%q},"spec":{"matchConstraints":{"resourceRules":[
+			{"apiGroups":["","apps"],"apiVersions":["v1"],"operations":["CREATE"],"resources":[%q]}]%s},%s}}`, name,
+			resource, selector, spec),
+		"validatingadmissionpolicybindings": fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1",
+			"kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":%q},"spec":{"policyName":%q,
+			"validationActions":["Deny"]}}`, name, name),
+	} {
+		_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPost, Path: policyAPI + path, Body: []byte(body)})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// createGoverned creates Pods, and returns the processor time of the server for one, in milliseconds.
+func (b *bench) createGoverned(ctx context.Context, round string) (float64, error) {
+	before, err := load.CPU(b.server)
+	if err != nil {
+		return 0, err
+	}
+	err = load.Each(8, governedPods, func(i int) error {
+		_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPost,
+			Path: "/api/v1/namespaces/" + governed + "/pods", Body: load.Pod(governed, fmt.Sprint(round, i), 0)})
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	after, err := load.CPU(b.server)
+	return float64((after - before).Microseconds()) / 1000 / governedPods, err
+}
+
+// policies measures what 50 policies of which 5 match add to the create of a Pod.
+func (b *bench) policies(ctx context.Context) error {
+	if err := b.client.Namespace(ctx, governed); err != nil {
+		return err
+	}
+	plain, err := b.createGoverned(ctx, "plain")
+	if err != nil {
+		return err
+	}
+	for i, spec := range matchingPolicies {
+		if err := b.govern(ctx, fmt.Sprint("matching", i), "pods", "", spec); err != nil {
+			return b.refused(err, "policies")
+		}
+	}
+	for i := range otherPolicies {
+		resource, selector := "deployments", ""
+		if i%2 == 0 {
+			resource, selector = "pods", fmt.Sprintf(`,"objectSelector":{"matchLabels":{"policy":"other%d"}}`, i)
+		}
+		if err := b.govern(ctx, fmt.Sprint("other", i), resource, selector, matchingPolicies[i%5]); err != nil {
+			return b.refused(err, "policies")
+		}
+	}
+	time.Sleep(3 * time.Second) // the reference's informers
+	if _, err := b.createGoverned(ctx, "warm"); err != nil {
+		return err
+	}
+	with, err := b.createGoverned(ctx, "with")
+	if err != nil {
+		return err
+	}
+	b.set("policies", with-plain)
+	for path := range map[string]bool{"validatingadmissionpolicies": true, "validatingadmissionpolicybindings": true} {
+		_, err := b.client.Discard(ctx, load.Request{Method: http.MethodDelete, Path: policyAPI + path})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
