@@ -124,6 +124,9 @@ func (l *Lazy[T]) Get() *T {
 	return of
 }
 
+// Compiled says whether the compiled form is there.
+func (l *Lazy[T]) Compiled() bool { return l.compiled.Load() != nil }
+
 func (l *Lazy[T]) drop() { l.compiled.Store(nil) }
 
 func (l *Lazy[T]) wasUsed() bool { return l.used.Swap(false) }
