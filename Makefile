@@ -60,9 +60,10 @@ conformance: ## the tests that need the reference: builds it first (minutes the 
 upstream: build ## Kubernetes' own integration tests against bin/plinth, where they are (UPSTREAM_TESTS, PACKAGES): an hour
 	@sh tools/upstream.sh "$(UPSTREAM_TESTS)" bin/plinth $(PACKAGES)
 
-suites: ## suites of controller-runtime and Cluster API that run on envtest, and the webhook servers of operators, on Plinth and on the reference
+suites: ## suites of controller-runtime and Cluster API that run on envtest, the webhook servers of operators, and the policies of a library, on Plinth and on the reference
 	cd conformance && ENVTEST_SUITES=1 go test -count=1 -timeout 180m ./client/envtest -run TestSuites -v
 	cd conformance && OPERATORS=1 go test -count=1 -timeout 60m ./client/operators -v
+	cd conformance && POLICIES=1 go test -count=1 -timeout 60m ./client/policies -v
 
 languages: ## the Python and JavaScript clients read from Plinth; they are fetched from Debian and npm
 	cd conformance && go run ./client/languages

@@ -2,6 +2,7 @@ package mutation
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,15 +20,15 @@ import (
 // Program is a test program that has mutants in it.
 type Program struct {
 	binary, dir string
-	// reaching holds the tests that reach a mutant, by its number.
+	// reaching holds the tests that reach a mutant, by its number: those that reach few mutants first.
 	reaching map[int][]string
 	// patience is the time limit of a run with a mutant. A run that exceeds it is repeated with four times the limit; if
 	// it exceeds that, too, the mutant counts as noticed.
 	patience time.Duration
 }
 
-// Build builds the tests of a package under an overlay. path is relative to the module in the folder dir; out is a
-// folder for the program.
+// Build builds the tests of a package under an overlay. path is the import path of a package of the module in the
+// folder dir; out is a folder for the program.
 func Build(dir, overlay, path, out string) (*Program, error) {
 	binary := filepath.Join(out, strings.ReplaceAll(strings.Trim(path, "./"), "/", "_")+".test")
 	command := exec.Command("go", "test", "-c", "-vet=off", "-tags", "invariants,mutants", "-overlay", overlay, "-o",
@@ -52,18 +53,19 @@ func (p *Program) Trace(skip func(test string) bool) error {
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, listing)
 	}
+	reached := map[string]int{} // how many mutants each test reaches
 	for test := range strings.FieldsSeq(string(listing)) {
 		if !strings.HasPrefix(test, "Test") || test == inProcess || skip != nil && skip(test) {
 			continue
 		}
-		reached := p.binary + ".reached"
+		file := p.binary + ".reached"
 		start := time.Now()
-		if out, err := p.run(10*time.Minute, []string{"PLINTH_MUTANTS_REACHED=" + reached}, "-test.run",
+		if out, err := p.run(10*time.Minute, []string{"PLINTH_MUTANTS_REACHED=" + file}, "-test.run",
 			"^"+test+"$"); err != nil {
 			return fmt.Errorf("%s fails without any mutant: %w\n%s", test, err, out)
 		}
 		p.patience = max(p.patience, 3*time.Second+10*time.Since(start))
-		text, err := os.ReadFile(reached)
+		text, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}
@@ -73,7 +75,11 @@ func (p *Program) Trace(skip func(test string) bool) error {
 				return err
 			}
 			p.reaching[n] = append(p.reaching[n], test)
+			reached[test]++
 		}
+	}
+	for _, tests := range p.reaching {
+		slices.SortStableFunc(tests, func(a, b string) int { return cmp.Compare(reached[a], reached[b]) })
 	}
 	if len(p.reaching) == 0 {
 		return fmt.Errorf("no test of %s reaches a mutant", p.binary)
@@ -134,9 +140,20 @@ const inProcess = "TestMutants"
 // Reaches says whether any test reaches a mutant.
 func (p *Program) Reaches(mutant int) bool { return len(p.reaching[mutant]) > 0 }
 
-// Notices says whether a test fails when a mutant is on.
+// Notices says whether a test fails when a mutant is on. The test that reaches the fewest mutants is about the rules
+// around this one, most likely: it runs first, by itself, and the others only if it passes.
 func (p *Program) Notices(mutant int) (bool, error) {
 	tests := p.reaching[mutant]
+	if len(tests) > 1 {
+		if noticed, err := p.notices(mutant, tests[:1]); noticed || err != nil {
+			return noticed, err
+		}
+		tests = tests[1:]
+	}
+	return p.notices(mutant, tests)
+}
+
+func (p *Program) notices(mutant int, tests []string) (bool, error) {
 	if len(tests) == 0 {
 		return false, nil
 	}
