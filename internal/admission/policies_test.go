@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"plinth/internal/engine"
@@ -151,4 +152,40 @@ func TestStaticPolicies(t *testing.T) {
 			t.Errorf("the policy %s: %v", name, err)
 		}
 	}
+}
+
+// Policies are written and deleted while requests are evaluated: each request is decided by one state or the other.
+//
+// SPEC: AUTH-3
+func TestPoliciesChangeMeanwhile(t *testing.T) {
+	b := newBench(t)
+	const group = "admissionregistration.k8s.io"
+	stop := make(chan struct{})
+	var work sync.WaitGroup
+	for range 4 {
+		work.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				err := b.createIn("", "configmaps", "ns", `{"metadata":{"name":"a"},"data":{"k":"v"}}`, true)
+				if err != nil && !strings.Contains(err.Error(), "denied request: failed expression: variables.v == 'w'") {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 20 {
+		b.configure("validatingadmissionpolicies", policyText(validating, "p", `"variables":[{"name":"v",
+			"expression":"object.data.k"}],"validations":[{"expression":"variables.v == 'w'"}]`))
+		b.configure("validatingadmissionpolicybindings", bindingText(validating, "b", "p", deny))
+		b.wants(`{"metadata":{"name":"x"},"data":{"k":"v"}}`, "denied request")
+		b.remove(group, "validatingadmissionpolicybindings", "", "b")
+		b.remove(group, "validatingadmissionpolicies", "", "p")
+		b.wants(`{"metadata":{"generateName":"x"},"data":{"k":"v"}}`, "")
+	}
+	close(stop)
+	work.Wait()
 }
