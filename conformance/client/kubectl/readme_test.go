@@ -38,6 +38,13 @@ func TestReadmeSessions(t *testing.T) {
 			`admission webhook "settings.example.com" denied the request: red is taken`, "refused, as the webhook says",
 			`configmap "fence" deleted`,
 		},
+		"Five minutes with a policy": {
+			"validatingadmissionpolicy.admissionregistration.k8s.io/replicas created",
+			"mutatingadmissionpolicybinding.admissionregistration.k8s.io/team created",
+			"ValidatingAdmissionPolicy 'replicas' with binding 'replicas' denied request: five replicas are enough, not 9",
+			"refused, as the policy says", "deployment.apps/front created", "app=front,made-by=plinth-admin",
+			`deployment.apps "front" deleted`, `mutatingadmissionpolicy.admissionregistration.k8s.io "team" deleted`,
+		},
 		"Five minutes with users and roles": {
 			"rolebinding.rbac.authorization.k8s.io/developers created", "yes\n", "no\n", "she has access to her namespace only",
 			"deployment.apps/web created",
