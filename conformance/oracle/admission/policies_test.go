@@ -564,3 +564,91 @@ func TestMutatingAdmissionPolicy(t *testing.T) {
 	}
 	count.atLeast(t, 150, 1000, 500)
 }
+
+// Expressions that cost more than they may together: validations, match conditions, variables, messages, audit
+// annotations and mutations, from far below to above each budget.
+//
+// SPEC: AUTH-3
+func TestBudgetsOfPolicies(t *testing.T) {
+	const over = "running out of cost budget"
+	// A search costs a tenth of the length of the text, and takes a microsecond.
+	const ten = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"
+	const costly = ten + ".all(a, " + ten + ".all(b, !object.data.big.contains('b')))"
+	request := policyAttempts()[7]
+	request.object = doc("v1", "ConfigMap", "ns", "p", nil, "data", fields("big", strings.Repeat("a", 90_000)))
+	repeat := func(n int, item func(i int) string) string {
+		items := make([]string, n)
+		for i := range items {
+			items[i] = item(i)
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	}
+	validations := func(expression, message string) func(int) string {
+		return func(int) string {
+			return fields("expression", quoted(expression), "messageExpression", message)
+		}
+	}
+	text := fmt.Sprintf("%s ? 'a' : 'b'", costly)
+	variables := func(n int) string {
+		return repeat(n, func(i int) string { return fields("name", fmt.Sprint("v", i), "expression", quoted(costly)) })
+	}
+	uses := func(n int) string {
+		var all []string
+		for i := range n {
+			all = append(all, fmt.Sprint("variables.v", i))
+		}
+		return strings.Join(append(all, "true"), " && ")
+	}
+	for name, spec := range map[string]func(n int) []string{
+		"validations": func(n int) []string {
+			return []string{"validations", repeat(n, validations(costly, ""))}
+		},
+		"match conditions": func(n int) []string {
+			return []string{"validations", repeat(1, validations("false", "")), "matchConditions",
+				repeat(n, func(i int) string {
+					return fields("name", fmt.Sprint("c", i), "expression", quoted(costly))
+				})}
+		},
+		"conditions behind a false one": func(n int) []string {
+			return []string{"validations", repeat(1, validations("false", "")), "matchConditions",
+				repeat(n, func(i int) string {
+					expression := costly
+					if i == 0 {
+						expression = "false"
+					}
+					return fields("name", fmt.Sprint("c", i), "expression", quoted(expression))
+				})}
+		},
+		"messages": func(n int) []string {
+			return []string{"validations", repeat(n, validations("true", quoted(text)))}
+		},
+		"variables": func(n int) []string {
+			return []string{"variables", variables(n), "validations", repeat(1, validations(uses(n), ""))}
+		},
+		"annotations": func(n int) []string {
+			return []string{"validations", repeat(1, validations("false", "")), "auditAnnotations",
+				repeat(min(n, 20), func(i int) string {
+					return fields("key", fmt.Sprint("k", i), "valueExpression", quoted(text))
+				})}
+		},
+	} {
+		within, above := 0, 0
+		for _, n := range []int{1, 2, 3, 4, 8, 12, 13, 14, 15, 20} {
+			for _, policy := range []string{"Fail", "Ignore"} {
+				const kind = "ValidatingAdmissionPolicy"
+				members := append(spec(n), "matchConstraints", everything, "failurePolicy", policy)
+				w := policyWorld(t, kind, policyOf(kind, "p", members...),
+					bindingOf(kind, "b", "p", "validationActions", "[Deny, Audit]"))
+				result := w.compare(t, request, &tally{})
+				if result.refusal != nil && strings.Contains(result.refusal.message, over) {
+					above++
+				} else {
+					within++
+				}
+			}
+		}
+		if within < 3 || above < 1 {
+			t.Errorf("%s: %d are within the budget, %d above", name, within, above)
+		}
+	}
+}
