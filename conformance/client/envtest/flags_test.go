@@ -252,8 +252,7 @@ func TestAdmissionPlugins(t *testing.T) {
 			missing = append(missing, name)
 		}
 	}
-	want := []string{"MutatingAdmissionPolicy",
-		"PodGroupProtection", "ValidatingAdmissionPolicy"}
+	want := []string{"PodGroupProtection"}
 	if !slices.Equal(missing, want) || !strings.Contains(string(out), `no admission plugin "Nobody"`) {
 		t.Errorf("%q are refused, want %q:\n%s", missing, want, out)
 	}

@@ -292,9 +292,7 @@ func (f *errorList) requiredExpression(of object.Value, key, detail string, p *f
 func expressionsAt(list object.Value, path ...string) map[string]bool {
 	found := map[string]bool{}
 	for _, item := range list.Items() {
-		if expression := item.At(path...).Str(); expression != "" {
-			found[expression] = true
-		}
+		found[item.At(path...).Str()] = true
 	}
 	return found
 }
