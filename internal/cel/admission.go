@@ -2,6 +2,7 @@ package cel
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"github.com/google/cel-go/cel"
@@ -114,7 +115,7 @@ type declared struct {
 //
 //	while mu is held, variables.Fields are those of the policy that is compiled
 //
-// A program does not look at the type any more.
+// The checker looks at the type, and so does the planner of a program; a program that runs does not.
 type admissionEnv struct {
 	mu        sync.Mutex
 	env       *cel.Env
@@ -175,12 +176,24 @@ func (d declared) build() (*admissionEnv, error) {
 	return &admissionEnv{env: env, variables: variables}, err
 }
 
-// compile compiles an expression whose variables have these types.
-func (e *admissionEnv) compile(source string, variables map[string]*kube.DeclField) (*cel.Ast, *cel.Issues) {
+// compile compiles an expression whose variables have these types, if its own type is accepted.
+func (e *admissionEnv) compile(source string, variables map[string]*kube.DeclField, accept func(*cel.Type) error) (
+	cel.Program, *cel.Type, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.variables.Fields = variables
-	return e.env.Compile(source)
+	checked, issues := e.env.Compile(source)
+	if issues != nil {
+		return nil, nil, fmt.Errorf("compilation failed: %s", issues)
+	}
+	if err := accept(checked.OutputType()); err != nil {
+		return nil, nil, err
+	}
+	program, err := e.env.Program(checked)
+	if err != nil {
+		return nil, nil, fmt.Errorf("program instantiation failed: %w", err)
+	}
+	return program, checked.OutputType(), nil
 }
 
 // member is a field of an object type.

@@ -107,44 +107,34 @@ func (s *Scope) Compile(role Role, source string, stored bool) *AdmissionExpress
 
 // compile is Compile, with the type of the expression; nil if it does not compile.
 func (s *Scope) compile(role Role, source string, stored bool) (*AdmissionExpression, *cel.Type) {
-	failed := func(format string, args ...any) (*AdmissionExpression, *cel.Type) {
-		return &AdmissionExpression{source: source, err: fmt.Errorf(format, args...)}, nil
-	}
+	x := &AdmissionExpression{source: source}
 	env, err := declared{
 		stored: stored, params: s.params, authorizer: role != Message, variables: s.composed,
 		patches: role == ApplyConfiguration || role == JSONPatch,
 	}.environment()
 	if err != nil {
-		return failed("unexpected error loading CEL environment: %w", err)
+		x.err = fmt.Errorf("unexpected error loading CEL environment: %w", err)
+		return x, nil
 	}
-	compiled, issues := env.compile(source, s.types)
-	if issues != nil {
-		return failed("compilation failed: %s", issues)
-	}
-	if is := compiled.OutputType(); !role.returns(is) {
-		if wanted := results[role]; len(wanted) == 1 {
-			return failed("must evaluate to %s but got %s", wanted[0], is)
-		}
-		return failed("must evaluate to one of %v but got %s", results[role], is)
-	}
-	program, err := env.env.Program(compiled)
-	if err != nil {
-		return failed("program instantiation failed: %w", err)
-	}
-	return &AdmissionExpression{source: source, program: program}, compiled.OutputType()
+	var of *cel.Type
+	x.program, of, x.err = env.compile(source, s.types, role.accept)
+	return x, of
 }
 
-// returns says whether expressions of the role may have a type.
-func (r Role) returns(t *cel.Type) bool {
+// accept refuses the type of an expression if those of the role may not have it.
+func (r Role) accept(t *cel.Type) error {
 	if r == Variable {
-		return true
+		return nil
 	}
 	for _, wanted := range results[r] {
 		if t.IsExactType(wanted) {
-			return true
+			return nil
 		}
 	}
-	return false
+	if len(results[r]) == 1 {
+		return fmt.Errorf("must evaluate to %s but got %s", results[r][0], t)
+	}
+	return fmt.Errorf("must evaluate to one of %v but got %s", results[r], t)
 }
 
 // Err says why the expression did not compile; nil: it did. It is worded as in the reference.
