@@ -46,6 +46,19 @@ func TestMetricsOfAdmission(t *testing.T) {
 	const pod = `{"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}`
 	send("/api/v1/namespaces/strict/pods", pod, 403)
 	send("/api/v1/namespaces/kube-system/pods", pod, 201)
+	const group = "/apis/admissionregistration.k8s.io/v1/"
+	send(group+"validatingadmissionpolicies", `{"metadata": {"name": "p"}, "spec": {"matchConstraints": {"resourceRules": [
+		{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["secrets"]}]},
+		"matchConditions": [{"name": "c", "expression": "request.name != 'other'"}],
+		"validations": [{"expression": "false"}]}}`, 201)
+	send(group+"validatingadmissionpolicybindings", `{"metadata": {"name": "b"}, "spec": {"policyName": "p",
+		"validationActions": ["Deny", "Audit"]}}`, 201)
+	send(group+"mutatingadmissionpolicies", `{"metadata": {"name": "m"}, "spec": {"matchConstraints": {"resourceRules": [
+		{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["secrets"]}]},
+		"reinvocationPolicy": "Never", "mutations": [{"patchType": "ApplyConfiguration",
+		"applyConfiguration": {"expression": "Object{}"}}]}}`, 201)
+	send(group+"mutatingadmissionpolicybindings", `{"metadata": {"name": "b"}, "spec": {"policyName": "m"}}`, 201)
+	send("/api/v1/namespaces/default/secrets", `{"metadata": {"name": "s"}}`, 422)
 	shows := func(name, labels string) bool {
 		has := func(line string) bool { return strings.Contains(line, labels) }
 		return slices.ContainsFunc(metricsOf(t, client, name), has)
@@ -54,6 +67,14 @@ func TestMetricsOfAdmission(t *testing.T) {
 		{"pod_security_evaluations_total", `{decision="deny",mode="enforce",policy_level="restricted",` +
 			`policy_version="v1.30",request_operation="create",resource="pod",subresource=""} 1`},
 		{"pod_security_exemptions_total", `{request_operation="create",resource="pod",subresource=""} 1`},
+		{"apiserver_validating_admission_policy_check_total",
+			`{enforcement_action="deny",error_type="invalid_error",policy="p",policy_binding="b"} 1`},
+		{"apiserver_validating_admission_policy_check_duration_seconds_count",
+			`{enforcement_action="audit",error_type="invalid_error",policy="p",policy_binding="b"} 1`},
+		{"apiserver_mutating_admission_policy_check_total",
+			`{error_type="no_error",policy="m",policy_binding="b"}`},
+		{"apiserver_admission_match_condition_evaluation_seconds_count",
+			`{kind="policy",name="p",operation="CREATE",type="validate"} 1`},
 		{reloads + "reloads_total", `plugin="ValidatingAdmissionWebhook",status="success"} 1`},
 		{reloads + "reload_last_timestamp_seconds", `plugin="ValidatingAdmissionWebhook",status="success"`},
 		{"apiserver_manifest_admission_config_controller_last_config_info", `hash="",plugin="ValidatingAdmissionWebhook"} 1`},

@@ -87,6 +87,7 @@ func (s *scene) scenario() {
 		s.run("disruption budgets", (*scene).disruptions)
 		s.run("autoscaling", (*scene).autoscale)
 		s.run("Helm", (*scene).helm)
+		s.run("admission policies", (*scene).policies)
 	})
 	s.removed()
 	if !s.plane.Runs() {
