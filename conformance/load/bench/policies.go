@@ -110,5 +110,39 @@ func (b *bench) policies(ctx context.Context) error {
 	time.Sleep(3 * time.Second)
 	again, err := b.createGoverned(ctx, "again")
 	b.set("policies", with-(plain+again)/2)
+	if err != nil {
+		return err
+	}
+	return b.dearPolicy(ctx)
+}
+
+// dearPolicy compares GETs with those beside a client whose requests meet a policy that is nearly as dear as one may be.
+func (b *bench) dearPolicy(ctx context.Context) error {
+	expression := "a0 < 10"
+	for i := range 6 {
+		expression = fmt.Sprintf("[1, 2, 3, 4, 5, 6, 7].all(a%d, %s)", i, expression)
+	}
+	if err := b.govern(ctx, "dear", "secrets", "", fmt.Sprintf(`"validations":[{"expression":%q}]`, expression)); err != nil {
+		return b.refused(err, "policies-get")
+	}
+	time.Sleep(3 * time.Second) // the reference's informers
+	quiet := b.reads()
+	time.Sleep(3 * time.Second)
+	before, err := quiet()
+	if err != nil {
+		return err
+	}
+	busy, end := b.reads(), time.Now().Add(5*time.Second)
+	writes := load.New(b.server, 1)
+	defer writes.Close()
+	for i := 0; time.Now().Before(end); i++ {
+		_, err := writes.Discard(ctx, load.Request{Method: http.MethodPost,
+			Path: "/api/v1/namespaces/" + governed + "/secrets", Body: fmt.Appendf(nil, `{"metadata":{"name":"dear%d"}}`, i)})
+		if err != nil {
+			return err
+		}
+	}
+	beside, err := busy()
+	b.set("policies-get", beside/before)
 	return err
 }
