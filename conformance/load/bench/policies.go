@@ -116,13 +116,14 @@ func (b *bench) policies(ctx context.Context) error {
 	return b.dearPolicy(ctx)
 }
 
-// dearPolicy compares GETs with those beside a client whose requests meet a policy that is nearly as dear as one may be.
+// dearPolicy compares GETs with those beside a client whose requests meet a policy that is nearly as dear as allowed.
 func (b *bench) dearPolicy(ctx context.Context) error {
 	expression := "a0 < 10"
 	for i := range 6 {
 		expression = fmt.Sprintf("[1, 2, 3, 4, 5, 6, 7].all(a%d, %s)", i, expression)
 	}
-	if err := b.govern(ctx, "dear", "secrets", "", fmt.Sprintf(`"validations":[{"expression":%q}]`, expression)); err != nil {
+	err := b.govern(ctx, "dear", "secrets", "", fmt.Sprintf(`"validations":[{"expression":%q}]`, expression))
+	if err != nil {
 		return b.refused(err, "policies-get")
 	}
 	time.Sleep(3 * time.Second) // the reference's informers
