@@ -201,13 +201,14 @@ func (n *names) value(v any, path []string) any {
 	return v
 }
 
-// managers formats managedFields without times, one line for each entry.
+// managers formats managedFields without times, one line for each entry, in the order of the lines: their own order is
+// that of their times, and two writes may be in one second or in two.
 func managers(managed any) any {
 	entries, ok := managed.([]any)
 	if !ok {
 		return managed
 	}
-	lines := make([]any, len(entries))
+	lines := make([]string, len(entries))
 	for i, entry := range entries {
 		e, _ := entry.(map[string]any)
 		fields, err := json.Marshal(e["fieldsV1"])
@@ -220,7 +221,12 @@ func managers(managed any) any {
 		}
 		lines[i] = line + string(fields)
 	}
-	return lines
+	slices.Sort(lines)
+	sorted := make([]any, len(lines))
+	for i, line := range lines {
+		sorted[i] = line
+	}
+	return sorted
 }
 
 func (n *names) member(in map[string]any, key string, path []string) any {
