@@ -77,10 +77,10 @@ func TestPoliciesHoldAtOnce(t *testing.T) {
 	b.wants(any(), "")
 }
 
-// A definition of params that goes is no error of the policy: there are no params then. One that was never there is.
+// A kind of params that was never there is an error of the policy, which no parameterNotFoundAction allows.
 //
 // SPEC: AUTH-3
-func TestKindsOfParamsThatGo(t *testing.T) {
+func TestKindsOfParamsThatWereNeverThere(t *testing.T) {
 	b := newBench(t)
 	b.configure("validatingadmissionpolicies", policyText(validating, "p", `"paramKind":{"apiVersion":"example.com/v1",
 		"kind":"None"},"validations":[{"expression":"true"}]`))

@@ -140,9 +140,6 @@ func (r Role) accept(t *cel.Type) error {
 // Err says why the expression did not compile; nil: it did. It is worded as in the reference.
 func (x *AdmissionExpression) Err() error { return x.err }
 
-// Source is the text of the expression.
-func (x *AdmissionExpression) Source() string { return x.source }
-
 // The limits of evaluations.
 const (
 	// MatchConditionsBudget is the cost of all match conditions of a webhook or a policy together.

@@ -54,7 +54,6 @@ func (m *matcher) in(types *engine.Types, u hooks.URL, name *string) *engine.Res
 // policy is a policy of either kind.
 type policy struct {
 	name    string
-	spec    object.Value
 	matcher *matcher
 	ignore  bool   // failurePolicy: an error is no refusal
 	again   bool   // reinvocationPolicy IfNeeded
@@ -70,7 +69,6 @@ type binding struct {
 	matcher      *matcher // nil: all requests of the policy
 	ref          object.Value
 	actions      []string
-	list         object.Value // the actions
 }
 
 // bound is a policy with its bindings, of which there is at least one.
@@ -177,7 +175,7 @@ func compile[T any](parse func(object.Value) *T) view.Compile[*named[T]] {
 func newPolicy(obj object.Value, cache *cel.Cache) *policy {
 	spec := obj.At("spec")
 	p := &policy{
-		name: obj.At("metadata", "name").Str(), spec: spec, matcher: matcherOf(spec.At("matchConstraints")),
+		name: obj.At("metadata", "name").Str(), matcher: matcherOf(spec.At("matchConstraints")),
 		ignore: spec.At("failurePolicy").Str() == string(admissionregistration.Ignore),
 		again:  spec.At("reinvocationPolicy").Str() == string(admissionregistration.IfNeededReinvocationPolicy),
 	}
@@ -193,9 +191,8 @@ func newBinding(obj object.Value) *binding {
 	spec := obj.At("spec")
 	b := &binding{
 		name: obj.At("metadata", "name").Str(), policy: spec.At("policyName").Str(), ref: spec.At("paramRef"),
-		list: spec.At("validationActions"),
 	}
-	for _, action := range b.list.Items() {
+	for _, action := range spec.At("validationActions").Items() {
 		b.actions = append(b.actions, action.Str())
 	}
 	if match := spec.At("matchResources"); !match.IsNull() {
