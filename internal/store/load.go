@@ -38,13 +38,14 @@ type loader struct {
 // load brings a new state to the end of its log: versions, indexes, revision and window. It returns the versions that
 // expire. After an error the state cannot be used.
 func (s *State) load(from *Checkpoint) (expire []*Version, err error) {
-	l := &loader{state: s, expires: map[Key]time.Time{}, forms: map[uint64]*Sidecar{}}
-	err = l.read(from)
-	l.copies.finish()
+	if from.image != nil {
+		expire, err = s.loadImage(from)
+	} else {
+		expire, err = s.loadCheckpoint(from)
+	}
 	if err != nil {
 		return nil, err
 	}
-	l.describe()
 	h := &s.history
 	// The replay fills no feeds: history from before the start is read from the log, and memory begins with the next
 	// commit.
@@ -57,6 +58,18 @@ func (s *State) load(from *Checkpoint) (expire []*Version, err error) {
 	if invariants.Enabled {
 		s.check()
 	}
+	return expire, nil
+}
+
+// loadCheckpoint copies the versions of a checkpoint and of the commits after it.
+func (s *State) loadCheckpoint(from *Checkpoint) (expire []*Version, err error) {
+	l := &loader{state: s, expires: map[Key]time.Time{}, forms: map[uint64]*Sidecar{}}
+	err = l.read(from)
+	l.copies.finish()
+	if err != nil {
+		return nil, err
+	}
+	l.describe()
 	for k := range l.expires {
 		expire = append(expire, s.live.get(k))
 	}

@@ -41,6 +41,8 @@ type Checkpoint struct {
 	Window   Window
 	// Versions yields the live versions, ordered by resource and name. An error ends it.
 	Versions iter.Seq2[*Version, error]
+
+	image *Image // has the same versions, which are then shared and not copied; nil: the checkpoint is of no image
 }
 
 // EmptyCheckpoint is the checkpoint of an empty store.

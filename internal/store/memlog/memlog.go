@@ -14,10 +14,16 @@ import (
 // Log holds the newest revision only, by which Replay can report that commits are missing. The store has the newest
 // commits in memory anyway; keeping older ones, too, would take up to 512 MiB of memory for a window that is meant for
 // a disk.
-type Log struct{ newest atomic.Int64 }
+type Log struct {
+	newest atomic.Int64
+	start  *store.Checkpoint
+}
 
 // New returns an empty log.
-func New() *Log { return &Log{} }
+func New() *Log { return &Log{start: store.EmptyCheckpoint()} }
+
+// From returns a log that begins with an image, at a revision that is at least after.
+func From(image *store.Image, after int64) *Log { return &Log{start: image.Checkpoint(after)} }
 
 // Append records the newest revision.
 func (l *Log) Append(commits []*store.Commit) error {
@@ -27,8 +33,8 @@ func (l *Log) Append(commits []*store.Commit) error {
 	return nil
 }
 
-// Checkpoint is that of an empty store.
-func (l *Log) Checkpoint() (*store.Checkpoint, error) { return store.EmptyCheckpoint(), nil }
+// Checkpoint is that of an empty store, or that of the image.
+func (l *Log) Checkpoint() (*store.Checkpoint, error) { return l.start, nil }
 
 // Replay yields no commits, and returns an error if there were any after the revision.
 func (l *Log) Replay(after int64, _ func(*store.Commit) error) error {
