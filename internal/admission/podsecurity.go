@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -47,12 +48,17 @@ var podTemplates = map[[2]string][]string{
 // unsecuredSubresources are those of Pods that change nothing that the standards are about.
 var unsecuredSubresources = []string{"exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"}
 
+// podSecurityEvaluator has the checks of all levels and versions. They are the same for all servers of a process.
+var podSecurityEvaluator = sync.OnceValues(func() (policy.Evaluator, error) {
+	return policy.NewEvaluator(policy.DefaultChecks(), nil)
+})
+
 func newPodSecurity(c *Config) (steps, error) {
 	settings, err := readPodSecurity(c.Configurations["PodSecurity"])
 	if err != nil {
 		return steps{}, err
 	}
-	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	evaluator, err := podSecurityEvaluator()
 	if err != nil {
 		return steps{}, err
 	}

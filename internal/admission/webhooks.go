@@ -29,7 +29,7 @@ func newWebhooks(resource string, mutating bool) func(c *Config) (steps, error) 
 		if kind == nil {
 			return steps{}, nil
 		}
-		clients := &webhook.Clients{Endpoint: c.Endpoint}
+		clients := &webhook.Clients{Endpoint: c.Endpoint, Transport: c.Transport}
 		if settings.KubeConfigFile != "" {
 			if clients.Credentials, err = webhook.LoadCredentials(settings.KubeConfigFile); err != nil {
 				return steps{}, err

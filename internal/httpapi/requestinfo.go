@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/fields"
+
+	"plinth/internal/access"
 )
 
 // requestInfo is a parsed URL (URI-2). For paths outside of the API only path and verb are set.
@@ -21,6 +23,15 @@ type requestInfo struct {
 	subresource    string
 	rest           string // what follows the subresource
 	watchPath      bool   // /api/v1/watch/…, the deprecated form of ?watch=1
+}
+
+// Parse returns what a request asks for, as authorization sees it, without the user.
+func Parse(r *http.Request) access.Attributes {
+	info := parseRequestInfo(r.Method, r.URL.Path, r.URL.Query)
+	return access.Attributes{
+		Verb: info.verb, IsResource: info.isResource, Path: info.path, Group: info.group, Version: info.version,
+		Resource: info.resource, Subresource: info.subresource, Namespace: info.namespace, Name: info.name,
+	}
 }
 
 // segment cuts the first segment off a path.

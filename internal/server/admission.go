@@ -30,6 +30,7 @@ func (s *Server) admission() (engine.Admission, error) {
 		NotReadyTolerationSeconds:    c.NotReadyTolerationSeconds,
 		UnreachableTolerationSeconds: c.UnreachableTolerationSeconds,
 		Endpoint:                     s.webhooks().Endpoint,
+		Transport:                    c.Webhooks,
 		Expressions:                  &s.expressions,
 		Metrics:                      s.admissionMetrics.hooks(),
 		Logger:                       c.Logger,

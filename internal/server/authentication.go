@@ -185,6 +185,8 @@ func (c *Config) accountKeys() (*serviceaccount.Keys, error) {
 	var public []crypto.PublicKey
 	var err error
 	switch {
+	case c.AccountKey != nil:
+		private = c.AccountKey
 	case s.SigningKeyFile != "":
 		private, err = serviceaccount.ReadPrivateKey(s.SigningKeyFile)
 	case len(s.KeyFiles) == 0:

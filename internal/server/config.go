@@ -1,6 +1,7 @@
 package server
 
 import (
+	"crypto"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 	"plinth/internal/authz"
 	"plinth/internal/features"
 	"plinth/internal/store"
+	"plinth/internal/webhook"
 )
 
 // Config holds all settings of a server. Fields are named after the flags, and flags after kube-apiserver's where it
@@ -120,6 +122,16 @@ type Config struct {
 	Listener  net.Listener // serves the API, over TLS; Close closes it. Nil: one at BindAddress and SecurePort
 	Log       store.Log    // has the commits of the store; Close closes it. Nil: the one that Storage selects
 	Authority KeyPair      // signs the server's certificates; the zero KeyPair: that in DataDir
+	// AccountKey signs the tokens of service accounts; nil: ServiceAccounts says.
+	AccountKey crypto.Signer
+	// InProcess opens no port and signs no certificates: requests come from the same process, through Server.Handler.
+	InProcess bool
+	// Webhooks finds webhooks in this process; nil: all are in the network.
+	Webhooks webhook.Transport
+	// Image has the objects with which the server begins, those included that a server creates at its start: it is from a
+	// server with the same settings. The first revision is at least ImageAfter. Nil: Log or Storage says.
+	Image      *store.Image
+	ImageAfter int64
 
 	noSync bool // no fsync: a power cut may lose objects; set by the etcd stub
 

@@ -20,8 +20,8 @@ import (
 	"plinth/internal/impersonation"
 )
 
-// handler builds the HTTP handler: the API, and the pages beside it.
-func (s *Server) handler() (http.Handler, error) {
+// newHandler builds the HTTP handler: the API, and the pages beside it.
+func (s *Server) newHandler() (http.Handler, error) {
 	c := &s.config
 	var statusz *httpapi.Statusz
 	if s.features.On(features.ComponentStatusz) {

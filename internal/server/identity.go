@@ -59,10 +59,10 @@ func (s *Server) keepLease() error {
 	return err
 }
 
-// newLease returns nil if Leases or the feature are turned off.
+// newLease returns nil if Leases or the feature are turned off, and for a server that no other process can find.
 func (s *Server) newLease() (*lease, error) {
 	leases := s.registry.Builtin().Find("coordination.k8s.io", "v1", "leases")
-	if leases == nil || !s.features.On(features.APIServerIdentity) {
+	if leases == nil || !s.features.On(features.APIServerIdentity) || s.config.InProcess {
 		return nil, nil
 	}
 	hostname, err := os.Hostname()

@@ -6,6 +6,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"plinth/internal/access"
 	"plinth/internal/addresses"
 	"plinth/internal/admission/quota"
 	"plinth/internal/audit"
@@ -73,10 +75,12 @@ type Server struct {
 	issuerMetrics *issuerMetrics
 	// accountKeys sign and verify service account tokens.
 	accountKeys *serviceaccount.Keys
-	http        *http.Server
-	listener    net.Listener
-	failed      chan error // of capacity 1: why no more connections are accepted
-	admin       KeyPair    // the administrator's client certificate
+	handler     http.Handler
+	tls         *tls.Config  // has the certificates as soon as there is a listener
+	http        *http.Server // nil without a listener
+	listener    net.Listener // nil in a server that is used in its process alone
+	failed      chan error   // of capacity 1: why no more connections are accepted
+	admin       KeyPair      // the administrator's client certificate
 	ready       atomic.Bool
 	// serviceError is why the Service kubernetes or its endpoints could not be written; nil if they are up to date.
 	serviceError error
@@ -189,30 +193,38 @@ func (s *Server) open(ctx context.Context) error {
 	s.engine = engine.New(engine.Config{
 		Store: s.store, Registry: s.registry, Now: c.Now, Admission: admit, KeepFinalizers: !c.GarbageCollection,
 	})
-	// The server starts although some Services could not be repaired: it serves the others.
-	if err := allocator.Adopt(ctx, s.engine, s.store); err != nil {
-		c.Logger.Warn("some Services are without what they should have", "error", err)
-	}
-	if err := s.bootstrap(ctx); err != nil {
-		return err
-	}
-	if s.listener = c.Listener; s.listener == nil {
-		if s.listener, err = c.listen(ctx); err != nil {
+	if c.Image == nil {
+		// The server starts although some Services could not be repaired: it serves the others.
+		if err := allocator.Adopt(ctx, s.engine, s.store); err != nil {
+			c.Logger.Warn("some Services are without what they should have", "error", err)
+		}
+		if err := s.bootstrap(ctx); err != nil {
 			return err
 		}
 	}
-	tlsConfig, err := s.certificates()
-	if err != nil {
+	if err := s.authorities(); err != nil {
 		return err
 	}
-	// The API works without these objects, so an error is logged and does not end the start.
-	if err := concurrently(func() error {
-		s.serviceError = s.ensureKubernetesService(ctx)
-		return s.serviceError
-	}, func() error { return s.ensureConfigMaps(ctx) }); err != nil {
-		c.Logger.Warn("objects of the server are not up to date", "error", err)
+	if !c.InProcess {
+		if s.listener = c.Listener; s.listener == nil {
+			if s.listener, err = c.listen(ctx); err != nil {
+				return err
+			}
+		}
+		if err := s.certify(); err != nil {
+			return err
+		}
 	}
-	if s.auth, err = s.authenticator(tlsConfig); err != nil {
+	if c.Image == nil {
+		// The API works without these objects, so an error is logged and does not end the start.
+		if err := concurrently(func() error {
+			s.serviceError = s.ensureKubernetesService(ctx)
+			return s.serviceError
+		}, func() error { return s.ensureConfigMaps(ctx) }); err != nil {
+			c.Logger.Warn("objects of the server are not up to date", "error", err)
+		}
+	}
+	if s.auth, err = s.authenticator(s.tls); err != nil {
 		return err
 	}
 	if s.audit, err = audit.New(c.Audit, c.Logger); err != nil {
@@ -222,32 +234,13 @@ func (s *Server) open(ctx context.Context) error {
 	if s.jwt != nil {
 		s.run(func() { s.jwt.Run(s.closing, c.AuthenticationConfig) })
 	}
-	handler, err := s.handler()
-	if err != nil {
+	if s.handler, err = s.newHandler(); err != nil {
 		return err
 	}
-	s.http = &http.Server{
-		Handler:           handler,
-		TLSConfig:         tlsConfig,
-		ConnContext:       auth.Remember,
-		ReadHeaderTimeout: 32 * time.Second,
-		IdleTimeout:       90 * time.Second,
-		MaxHeaderBytes:    1 << 20,
-		ErrorLog:          slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug),
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: cmp.Or(c.HTTP2MaxStreams, 1000)},
-	}
-	if c.DisableHTTP2 {
-		s.http.Protocols = new(http.Protocols)
-		s.http.Protocols.SetHTTP1(true)
-	}
 	s.failed = make(chan error, 1)
-	s.run(func() {
-		if err := s.http.ServeTLS(s.listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
-			err = fmt.Errorf("no more connections are accepted: %w", err)
-			c.Logger.Error("serving failed", "error", err) // who calls Start alone is not told otherwise
-			s.failed <- err
-		}
-	})
+	if s.listener != nil {
+		s.accept()
+	}
 	if err := s.profile(); err != nil {
 		return err
 	}
@@ -264,6 +257,59 @@ func (s *Server) open(ctx context.Context) error {
 	return s.keepLease()
 }
 
+// accept serves the connections of the listener.
+func (s *Server) accept() {
+	c := &s.config
+	s.http = &http.Server{
+		Handler:           s.handler,
+		TLSConfig:         s.tls,
+		ConnContext:       auth.Remember,
+		ReadHeaderTimeout: 32 * time.Second,
+		IdleTimeout:       90 * time.Second,
+		MaxHeaderBytes:    1 << 20,
+		ErrorLog:          slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug),
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: cmp.Or(c.HTTP2MaxStreams, 1000)},
+	}
+	if c.DisableHTTP2 {
+		s.http.Protocols = new(http.Protocols)
+		s.http.Protocols.SetHTTP1(true)
+	}
+	s.run(func() {
+		if err := s.http.ServeTLS(s.listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+			err = fmt.Errorf("no more connections are accepted: %w", err)
+			c.Logger.Error("serving failed", "error", err) // who calls Start alone is not told otherwise
+			s.failed <- err
+		}
+	})
+}
+
+// Certificates returns the TLS configuration by which another listener can serve Handler, with ConnContext (the
+// kubeconfig of WriteKubeconfig is for it). It is for servers that have no listener, and is called once.
+func (s *Server) Certificates() (*tls.Config, error) { return s.tls, s.certify() }
+
+// ConnContext is the ConnContext of an http.Server that serves Handler.
+var ConnContext = auth.Remember
+
+// Kubeconfig writes the kubeconfig of the administrator, for a server at a URL. Certificates is called before.
+func (s *Server) Kubeconfig(file, url string) error {
+	return writeKubeconfig(file, url, s.authority, pair{s.admin.Cert, s.admin.Key})
+}
+
+// Handler serves the requests of clients in the same process. The context of a request says who sends it (auth.As); if
+// it does not, the credentials in its header do.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// Authenticate returns the user of a request, as Handler does.
+func (s *Server) Authenticate(r *http.Request) (*access.Identity, error) {
+	return s.auth.Authenticate(r.Context(), r)
+}
+
+// Image returns the objects of the server as they are now, of which other servers can be made (Config.Image).
+func (s *Server) Image() *store.Image { return s.store.Image() }
+
+// Store is the server's store.
+func (s *Server) Store() *store.Store { return s.store }
+
 func (s *Server) run(f func()) {
 	s.work.Add(1)
 	go func() {
@@ -278,6 +324,8 @@ func (s *Server) openStore() (_ *store.Store, err error) {
 	log := c.Log
 	switch {
 	case log != nil:
+	case c.Image != nil:
+		log = memlog.From(c.Image, c.ImageAfter)
 	case c.Storage == "memory":
 		log = memlog.New()
 	default:
@@ -299,7 +347,7 @@ func (s *Server) openStore() (_ *store.Store, err error) {
 // URL is the address of the server in its administrator's kubeconfig. If the listener has none, it is a name for which
 // the certificate is valid: a client needs a dialer of the listener's kind.
 func (s *Server) URL() string {
-	address, ok := s.listener.Addr().(*net.TCPAddr)
+	address, ok := s.address()
 	if !ok {
 		return "https://localhost:" + strconv.Itoa(s.port())
 	}
@@ -312,10 +360,19 @@ func (s *Server) URL() string {
 
 // port is the port at which the server listens; 443 if it listens at none.
 func (s *Server) port() int {
-	if address, ok := s.listener.Addr().(*net.TCPAddr); ok {
+	if address, ok := s.address(); ok {
 		return address.Port
 	}
 	return 443
+}
+
+// address is the address of the listener, if it listens at a port.
+func (s *Server) address() (*net.TCPAddr, bool) {
+	if s.listener == nil {
+		return nil, false
+	}
+	address, ok := s.listener.Addr().(*net.TCPAddr)
+	return address, ok
 }
 
 // Administrator returns what the administrator's kubeconfig has: the authority by which clients verify the server, as

@@ -14,7 +14,7 @@ import (
 
 // reachable is the address at which other machines reach the server; invalid if it listens at none.
 func (s *Server) reachable() netip.Addr {
-	if _, ok := s.listener.Addr().(*net.TCPAddr); !ok {
+	if _, ok := s.address(); !ok {
 		return netip.Addr{}
 	}
 	return s.config.reachable()

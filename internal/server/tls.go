@@ -19,47 +19,49 @@ import (
 	"plinth/internal/durable"
 )
 
-// certificates creates the certificates and the kubeconfig where they are missing, and returns the TLS configuration.
-func (s *Server) certificates() (*tls.Config, error) {
+// authorities opens the server's own authority, and collects those of clients.
+func (s *Server) authorities() error {
 	c := &s.config
-	config, err := c.tls()
+	var err error
+	if s.tls, err = c.tls(); err != nil {
+		return err
+	}
+	if s.pki, err = s.openPKI(); err != nil {
+		return err
+	}
+	s.tls.ClientCAs = x509.NewCertPool()
+	s.tls.ClientCAs.AddCert(s.pki.ca)
+	s.clients, s.authority = s.pki.caPEM, s.pki.caPEM
+	if c.ClientCAFile == "" {
+		return nil
+	}
+	text, err := appendAuthorities(s.tls.ClientCAs, "--client-ca-file", c.ClientCAFile)
+	s.clients = slices.Concat(s.clients, text)
+	return err
+}
+
+// certify creates the certificates of the server and of its administrator, and the kubeconfig, where they are missing.
+func (s *Server) certify() error {
+	c := &s.config
+	serving, authority, err := s.serving(s.pki)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	own, err := s.openPKI()
-	if err != nil {
-		return nil, err
-	}
-	s.pki = own
-	config.ClientCAs = x509.NewCertPool()
-	config.ClientCAs.AddCert(own.ca)
-	s.clients = own.caPEM
-	if c.ClientCAFile != "" {
-		text, err := appendAuthorities(config.ClientCAs, "--client-ca-file", c.ClientCAFile)
-		if err != nil {
-			return nil, err
-		}
-		s.clients = slices.Concat(s.clients, text)
-	}
-	serving, authority, err := s.serving(own)
-	if err != nil {
-		return nil, err
-	}
-	config.Certificates = []tls.Certificate{serving}
+	s.tls.Certificates = []tls.Certificate{serving}
 	if len(c.TLSNamed) > 0 { // otherwise GetCertificate is not called for clients that send no name
-		config.Certificates = nil
-		if config.GetCertificate, err = byName(c.TLSNamed, &serving); err != nil {
-			return nil, err
+		s.tls.Certificates = nil
+		if s.tls.GetCertificate, err = byName(c.TLSNamed, &serving); err != nil {
+			return err
 		}
 	}
 	s.authority = authority
-	admin, err := own.leaf("admin", pkix.Name{CommonName: "plinth-admin", Organization: []string{access.Masters}}, nil)
+	admin, err := s.pki.leaf("admin", pkix.Name{CommonName: "plinth-admin", Organization: []string{access.Masters}}, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.admin = KeyPair{admin.cert, admin.key}
 	if c.WriteKubeconfig == "" {
-		return config, nil
+		return nil
 	}
 	err = writeKubeconfig(c.WriteKubeconfig, s.URL(), authority, admin)
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
@@ -67,7 +69,7 @@ func (s *Server) certificates() (*tls.Config, error) {
 		c.Logger.Warn("the disk is full: the administrator's kubeconfig is not written", "error", err)
 		err = nil
 	}
-	return config, err
+	return err
 }
 
 // appendAuthorities adds the certificates of a PEM file to a pool, and returns the file.
