@@ -22,6 +22,7 @@ type Definitions struct {
 	Objects func(definition *engine.Object) *engine.Resource
 	// Finalizer is the finalizer that keeps a definition until its objects are deleted.
 	Finalizer string
+	Busy      *Busy // nil: nobody asks
 }
 
 // serverItself is the user of requests that the API server makes on its own behalf.
@@ -32,7 +33,7 @@ func (c *Definitions) Run(ctx context.Context) {
 	definitions := c.Registry.Now().Find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 	e := &emptier{
 		engine: c.Engine, logger: c.Logger, now: time.Now, of: definitions, what: "definition", user: serverItself,
-		seen: c.seen, pace: newPace(),
+		seen: c.seen, pace: newPace(), busy: c.Busy,
 	}
 	e.empty = func(ctx context.Context, o *engine.Object) (leftovers, error) { return c.empty(ctx, e, o) }
 	e.run(ctx)

@@ -33,6 +33,7 @@ type emptier struct {
 	what   string           // "namespace"
 	user   access.User
 	pace   *rate.Limiter // of its deletes
+	busy   *Busy
 	// seen is called for every change of an object; nil disables it.
 	seen func(ctx context.Context, o *engine.Object)
 	// empty makes one pass: it deletes the contents of an object, and removes its finalizer when its contents are gone.
@@ -160,6 +161,8 @@ func (c *emptier) newWorker(slots chan struct{}, o *engine.Object) *worker {
 // work makes passes until ctx ends, because the object is gone or the server closes.
 func (w *worker) work(ctx context.Context) {
 	last := ""
+	w.busy.add(1)
+	defer w.busy.add(-1)
 	for failed := 0; ctx.Err() == nil; {
 		select {
 		case w.slots <- struct{}{}:
@@ -210,15 +213,25 @@ func (w *worker) wait(ctx context.Context, left leftovers, rest time.Duration) {
 		again = timer.C
 	}
 	remain, look, over := left.count(), false, false
+	w.busy.add(-1) // until there is something to look at
+	reason := func() {
+		if !look {
+			look = true
+			w.busy.add(1)
+		}
+	}
+	defer reason()
 	for !look || !over {
 		select {
 		case n := <-ended:
 			if remain -= n; n > 0 && remain <= 0 {
 				return
 			}
-			look = true
+			reason()
 		case <-w.changed:
-			look = look || w.newest.Load().Revision > left.wrote
+			if w.newest.Load().Revision > left.wrote {
+				reason()
+			}
 		case <-rested.C:
 			over = true
 		case <-again:

@@ -55,6 +55,7 @@ type Garbage struct {
 	Registry *engine.Registry
 	Logger   *slog.Logger
 	Now      func() time.Time // nil: time.Now
+	Busy     *Busy            // nil: nobody asks
 }
 
 // The kinds of tasks.
@@ -120,7 +121,7 @@ func (g *Garbage) collector(ctx context.Context) *collector {
 	if g.Now == nil {
 		g.Now = time.Now
 	}
-	c.work = &worklist{ctx: ctx, items: map[task]*workItem{}, do: c.do, failed: func(t task, err error) {
+	c.work = &worklist{ctx: ctx, items: map[task]*workItem{}, busy: g.Busy, do: c.do, failed: func(t task, err error) {
 		c.Logger.Warn("collecting garbage failed, trying again", "object", t.key.String(), "error", err)
 	}}
 	return c

@@ -43,6 +43,7 @@ type Namespaces struct {
 	Registry *engine.Registry
 	Logger   *slog.Logger
 	Now      func() time.Time // nil: time.Now
+	Busy     *Busy            // nil: nobody asks
 }
 
 // Run works until ctx ends.
@@ -51,7 +52,7 @@ func (c *Namespaces) Run(ctx context.Context) { c.emptier().run(ctx) }
 func (c *Namespaces) emptier() *emptier {
 	e := &emptier{
 		engine: c.Engine, logger: c.Logger, now: c.Now, what: "namespace",
-		user: serviceAccount("namespace-controller"), pace: newPace(),
+		user: serviceAccount("namespace-controller"), pace: newPace(), busy: c.Busy,
 		of: c.Registry.Now().Find("", "v1", "namespaces"),
 	}
 	if e.now == nil {

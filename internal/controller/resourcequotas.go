@@ -20,6 +20,7 @@ type ResourceQuotas struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
 	Store    *store.Store
+	Busy     *Busy // nil: nobody asks
 	Logger   *slog.Logger
 }
 
@@ -28,7 +29,7 @@ const publishEvery = 200 * time.Millisecond
 
 // Run works until ctx ends.
 func (c *ResourceQuotas) Run(ctx context.Context) {
-	failed := 0
+	failed, published := 0, func() {}
 	for seen := int64(0); ctx.Err() == nil; {
 		namespaces, changes, next := c.Store.Limited(seen)
 		var last error
@@ -37,6 +38,8 @@ func (c *ResourceQuotas) Run(ctx context.Context) {
 				last = err
 			}
 		}
+		published()
+		published = func() {}
 		wait := ctx
 		stop := context.CancelFunc(func() {})
 		switch {
@@ -54,7 +57,9 @@ func (c *ResourceQuotas) Run(ctx context.Context) {
 		}
 		select {
 		case <-c.Store.LedgersChanged():
+			c.Busy.add(1)
 			pause(ctx, publishEvery)
+			published = func() { c.Busy.add(-1) }
 		case <-wait.Done():
 		}
 		stop()

@@ -15,6 +15,7 @@ type worklist struct {
 	do func(context.Context, task, notes) error
 	// failed is called with an error of a task, unless it is the same one as before.
 	failed func(task, error)
+	busy   *Busy
 
 	ctx     context.Context
 	mu      sync.Mutex
@@ -96,6 +97,7 @@ func (w *worklist) add(t task, n notes) {
 // queue makes an item ready. The caller holds mu.
 func (w *worklist) queue(item *workItem) {
 	item.state = queued
+	w.busy.add(1)
 	w.ready = append(w.ready, item)
 	if w.running < tasksAtOnce && w.ctx.Err() == nil {
 		w.running++
@@ -118,6 +120,7 @@ func (w *worklist) run() {
 		err := w.do(w.ctx, item.task, known)
 		w.mu.Lock()
 		w.done(item, known, err)
+		w.busy.add(-1)
 	}
 	if len(w.ready) == 0 {
 		w.ready = nil

@@ -27,11 +27,12 @@ var controllerTable = []controllerRow{
 	{"namespace-controller", "namespace", "empties namespaces that are being deleted",
 		func(s *Server) func(context.Context) {
 			return (&controller.Namespaces{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger,
-				Now: s.config.Now}).Run
+				Now: s.config.Now, Busy: &s.busy}).Run
 		}},
 	{"garbage-collector-controller", "garbagecollector", "deletes objects whose owners are gone",
 		func(s *Server) func(context.Context) {
-			return (&controller.Garbage{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Now: s.config.Now}).Run
+			return (&controller.Garbage{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Now: s.config.Now,
+				Busy: &s.busy}).Run
 		}},
 	{"service-cidr-controller", "service-cidr-controller", "keeps ServiceCIDRs whose addresses are in use",
 		func(s *Server) func(context.Context) {
@@ -83,7 +84,7 @@ var controllerTable = []controllerRow{
 	{"resourcequota-controller", "resourcequota", "publishes what ResourceQuotas count",
 		func(s *Server) func(context.Context) {
 			return (&controller.ResourceQuotas{Engine: s.engine, Registry: s.registry, Store: s.store,
-				Logger: s.config.Logger}).Run
+				Logger: s.config.Logger, Busy: &s.busy}).Run
 		}},
 	{"validatingadmissionpolicy-status-controller", "validatingadmissionpolicy-status-controller",
 		"checks the expressions of ValidatingAdmissionPolicies against the types that they are about",

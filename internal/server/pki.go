@@ -133,6 +133,16 @@ func (p *pki) authority() (pair, error) {
 	return p.newAuthority(key)
 }
 
+// NewAuthority makes an authority for Config.Authority, which is valid from a time on.
+func NewAuthority(at time.Time) (KeyPair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return KeyPair{}, err
+	}
+	made, err := (&pki{now: at}).newAuthority(key)
+	return KeyPair{made.cert, made.key}, err
+}
+
 func (p *pki) has(name string) (bool, error) {
 	if p.dir == "" {
 		return false, nil

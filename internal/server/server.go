@@ -91,6 +91,7 @@ type Server struct {
 	closing context.Context
 	quit    context.CancelFunc
 	work    sync.WaitGroup
+	busy    controller.Busy
 }
 
 // Serve starts a server, prints its address to out, and runs it until ctx is cancelled, or until it accepts no more
@@ -251,6 +252,7 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	cleanup := &controller.Definitions{
 		Engine: s.engine, Registry: s.registry, Logger: c.Logger, Objects: definitions.Stored, Finalizer: crd.Finalizer,
+		Busy: &s.busy,
 	}
 	s.run(func() { cleanup.Run(s.closing) })
 	s.ready.Store(true)
@@ -304,8 +306,50 @@ func (s *Server) Authenticate(r *http.Request) (*access.Identity, error) {
 	return s.auth.Authenticate(r.Context(), r)
 }
 
+// Type is where the objects of a kind are served.
+type Type struct {
+	Path       string // of the collection, without namespaces: "/apis/apps/v1"
+	Resource   string // "deployments"
+	Namespaced bool
+	Status     bool   // it has the subresource status
+	Key        string // the resource part of the keys of its objects in the store; "": nothing is stored
+}
+
+// OfKind returns where a kind is served.
+func (s *Server) OfKind(apiVersion, kind string) (Type, bool) {
+	for r := range s.registry.Now().All() {
+		if r.Kind == kind && r.APIVersion() == apiVersion {
+			return servedType(r), true
+		}
+	}
+	return Type{}, false
+}
+
+// OfResource returns what a resource serves.
+func (s *Server) OfResource(group, version, resource string) (Type, bool) {
+	if r := s.registry.Now().Find(group, version, resource); r != nil {
+		return servedType(r), true
+	}
+	return Type{}, false
+}
+
+func servedType(r *engine.Resource) Type {
+	t := Type{Path: "/apis/" + r.APIVersion(), Resource: r.Name, Namespaced: r.Namespaced,
+		Status: r.Subresource("status") != nil}
+	if r.Group == "" {
+		t.Path = "/api/" + r.APIVersion()
+	}
+	if r.Stored != nil {
+		t.Key = r.Stored.Path
+	}
+	return t
+}
+
 // Image returns the objects of the server as they are now, of which other servers can be made (Config.Image).
 func (s *Server) Image() *store.Image { return s.store.Image() }
+
+// Busy says whether the server's controllers have something to do at this moment (controller.Busy).
+func (s *Server) Busy() bool { return s.busy.Tasks() > 0 }
 
 // Store is the server's store.
 func (s *Server) Store() *store.Store { return s.store }

@@ -2,16 +2,17 @@ package store
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 )
 
 // Image is the live versions of a state at one revision, with which other states can begin (Checkpoint). It never
 // changes. Versions, and the nodes of trees, are shared by all states that have them.
 //
-// The problem: a test wants a store of its own with everything that an earlier one has set up, and there are thousands
-// of tests. Reading the versions from a checkpoint parses and copies each of them. But versions are immutable, and the
-// trees are copy-on-write already (versions), so a new state can begin with a copy of the roots: its cost is that of
-// the collections, not of the objects.
+// The problem: a test wants a store of its own with everything that an earlier one has set up, and there are
+// thousands of tests. Reading the versions from a checkpoint parses and copies each of them. But versions are
+// immutable, and the trees are copy-on-write already (versions), so a new state can begin with a copy of the roots:
+// its cost is that of the collections, not of the objects.
 //
 // A copy of a tree is not only a read of it. It gives both trees a new identity, by which each of them recognizes the
 // nodes that it may change in place. So an image has trees of its own, which no state ever reads or writes, and mu is
@@ -35,16 +36,15 @@ type Image struct {
 func (s *State) Image() *Image {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// freeze records that the state no longer may change its nodes in place.
-	img := newImage(s.revision, s.live.freeze())
-	img.count, img.bytes = s.live.count, s.live.bytes
-	return img
+	// The state may no longer change its nodes in place, which freeze records.
+	s.live.freeze()
+	return newImage(s.revision, s.live)
 }
 
-// newImage makes an image of trees, whose owner holds a lock for them.
-func newImage(revision int64, of *collections) *Image {
-	img := &Image{revision: revision}
-	of.Scan(func(_ string, t *collection) bool {
+// newImage makes an image of versions. The caller has a lock for their trees.
+func newImage(revision int64, of *versions) *Image {
+	img := &Image{revision: revision, count: of.count, bytes: of.bytes}
+	of.collections.Scan(func(_ string, t *collection) bool {
 		img.collections = append(img.collections, t.copy())
 		t.names.Scan(func(_ string, v *Version) bool {
 			if len(v.Sidecar.Owners) > 0 {
@@ -79,17 +79,21 @@ func (img *Image) copies() []*collection {
 // Revision is that of the state when the image was made.
 func (img *Image) Revision() int64 { return img.revision }
 
-// With returns an image in which a key has another version, or none if it is nil. The revision is the same.
-func (img *Image) With(k Key, version *Version) *Image {
+// Before returns the image as it was before these records, which are all changes since a revision, oldest first.
+func (img *Image) Before(records []*Record) *Image {
 	live := newVersions()
 	for _, t := range img.copies() {
 		live.collections.Set(t.resource, t)
 	}
 	live.count, live.bytes = img.count, img.bytes
-	live.set(k, version, img.revision)
-	other := newImage(img.revision, live.collections)
-	other.count, other.bytes = live.count, live.bytes
-	return other
+	revision := img.revision
+	for _, r := range slices.Backward(records) {
+		if !r.empty() {
+			live.set(r.Key, r.Old, img.revision)
+		}
+		revision = r.Revision - 1
+	}
+	return newImage(revision, live)
 }
 
 // Checkpoint returns the image as the beginning of a log. Its revision is at least after, so that a store can begin
@@ -112,8 +116,8 @@ func (img *Image) Checkpoint(after int64) *Checkpoint {
 		}}
 }
 
-// loadImage makes the versions of an image those of a new state, with the indexes (State.index), and returns those that
-// expire. Versions that no index has are not looked at. The log has no commits after an image.
+// loadImage makes the versions of an image those of a new state, with the indexes (State.index), and returns those
+// that expire. Versions that no index has are not looked at. The log has no commits after an image.
 func (s *State) loadImage(from *Checkpoint) (expire []*Version, err error) {
 	img := from.image
 	for _, t := range img.copies() {

@@ -20,7 +20,8 @@ func (b begun) Checkpoint() (*Checkpoint, error) { return b.from, nil }
 
 func openImage(t *testing.T, img *Image, after int64) *Store {
 	t.Helper()
-	s, err := Open(Config{Log: begun{from: img.Checkpoint(after)}, Charge: testCharge, Rules: "rules", Describe: ownedSidecar})
+	s, err := Open(Config{Log: begun{from: img.Checkpoint(after)}, Describe: ownedSidecar,
+		Charge: testCharge, Rules: "rules"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +62,7 @@ func (s *Store) contents(t *testing.T) string {
 // Stores that begin with one image, in parallel, have what it has, with the indexes, and none sees what another one
 // writes, the first one included.
 func TestImage(t *testing.T) {
-	first := openImage(t, newImage(FirstRevision, newVersions().collections), 0)
+	first := openImage(t, newImage(FirstRevision, newVersions()), 0)
 	for i := range 500 {
 		first.put(t, "a", fmt.Sprintf("m/%d", i), "red 1")
 	}
@@ -121,7 +122,7 @@ func TestImage(t *testing.T) {
 
 // A store that begins again with an image gives out no revision twice, and has no history from before.
 func TestImageAgain(t *testing.T) {
-	first := openImage(t, newImage(FirstRevision, newVersions().collections), 0)
+	first := openImage(t, newImage(FirstRevision, newVersions()), 0)
 	first.put(t, "a", "n/1", "red 2")
 	img := first.Image()
 	first.put(t, "a", "n/2", "red 2")
@@ -147,23 +148,33 @@ func TestImageAgain(t *testing.T) {
 	}
 }
 
-// With is the image with one version changed.
-func TestImageWith(t *testing.T) {
-	s := openImage(t, newImage(FirstRevision, newVersions().collections), 0)
+// Before is the image as it was earlier.
+func TestImageBefore(t *testing.T) {
+	s := openImage(t, newImage(FirstRevision, newVersions()), 0)
 	s.put(t, "a", "n/1", "red 1")
-	before, _ := s.Get(Key{"a", "n/1"})
+	s.put(t, "b", "n/1", "owned 1")
+	whole, at := s.contents(t), s.Revision()
+	cursor, err := s.WatchAll(at)
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.put(t, "a", "n/1", "red 2")
-	s.put(t, "b", "n/2", "red 2")
+	s.put(t, "a", "n/1", "red 3")
+	s.put(t, "b", "n/1", "")
+	s.put(t, "c", "n/1", "owned 7")
+	records, err := cursor.Poll()
+	if err != nil || len(records) != 4 {
+		t.Fatalf("%d records, %v", len(records), err)
+	}
 	img := s.Image()
-	whole := s.contents(t)
-	if got := openImage(t, img.With(before.Key, before), 0).contents(t); got !=
-		strings.Replace(whole, "n/1 red 2", "n/1 red 1", 1) {
-		t.Errorf("with the version before\n%s", got)
+	earlier := openImage(t, img.Before(records), 0)
+	if got := earlier.contents(t); got != whole {
+		t.Errorf("before\n%s\nwant\n%s", got, whole)
 	}
-	if got := openImage(t, img.With(Key{"b", "n/2"}, nil), 0).contents(t); strings.Contains(got, "b/n/2") {
-		t.Errorf("without b\n%s", got)
+	if got := earlier.Revision(); got != at {
+		t.Errorf("before at %d, want %d", got, at)
 	}
-	if got := openImage(t, img, 0).contents(t); got != whole {
-		t.Errorf("the image has\n%s\nwant\n%s", got, whole)
+	if got, want := openImage(t, img, 0).contents(t), s.contents(t); got != want {
+		t.Errorf("the image has\n%s\nwant\n%s", got, want)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"plinth/internal/invariants"
@@ -110,6 +111,7 @@ type State struct {
 
 	aging    alarm         // for trimming the history by its age; mu guards aging.at
 	trimmed  chan struct{} // of capacity 1; receives when the horizon has moved by age
+	cursors  atomic.Int64  // those that were not closed
 	replayed int64         // bytes of the changes that were replayed at the start
 }
 
@@ -395,7 +397,8 @@ type Stats struct {
 	HistoryAge    time.Duration // since the horizon
 	HistoryMemory int64         // approximate memory that history takes
 	Records       int           // in memory
-	Waiting       int           // cursors that wait
+	Cursors       int           // those that were not closed
+	Waiting       int           // cursors that wait; the owners of the others have records that they have not dealt with
 }
 
 // Stats returns the current figures. Those about waiting cursors take time in the number of groups.
@@ -406,7 +409,7 @@ func (s *State) Stats() Stats {
 	h := &s.history
 	st := Stats{
 		Revision: s.revision, Horizon: h.horizon, Objects: s.live.count, Bytes: s.live.bytes,
-		HistoryMemory: h.memory, Records: h.all.records.len(),
+		HistoryMemory: h.memory, Records: h.all.records.len(), Cursors: int(s.cursors.Load()),
 	}
 	if h.marks.len() > 0 {
 		st.HistoryBytes = h.bytes - h.marks.at(0).Bytes

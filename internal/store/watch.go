@@ -94,6 +94,7 @@ func (s *State) cursor(f *feed, prefix string, t Term, after int64) (*Cursor, er
 	}
 	// A watch lives long, and its strings may point into a request, whose memory they would keep.
 	t.Name, t.Value = strings.Clone(t.Name), strings.Clone(t.Value)
+	s.cursors.Add(1)
 	return &Cursor{state: s, feed: f, prefix: strings.Clone(prefix), term: t, after: after}, nil
 }
 
@@ -147,7 +148,11 @@ func (c *Cursor) Within() bool { return c.passed > 0 }
 
 // Close ends the cursor: the next call of Next or Poll returns ErrClosed. To end a call that waits, cancel its
 // context.
-func (c *Cursor) Close() { c.closed.Store(true) }
+func (c *Cursor) Close() {
+	if !c.closed.Swap(true) {
+		c.state.cursors.Add(-1)
+	}
+}
 
 // read takes one step through the history, from the log where memory does not reach back to the cursor, otherwise from
 // memory. It returns one of four results: records; an error; the group to wait in, after the end of the history

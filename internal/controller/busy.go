@@ -1,0 +1,17 @@
+package controller
+
+import "sync/atomic"
+
+// Busy counts what controllers have to do at this moment. What waits for a time to come, such as a second attempt after
+// an error, is not counted; neither are events that a controller has not received yet, which the store counts (Cursors
+// in its Stats). A nil Busy counts nothing.
+type Busy struct{ tasks atomic.Int64 }
+
+func (b *Busy) add(n int64) {
+	if b != nil {
+		b.tasks.Add(n)
+	}
+}
+
+// Tasks is how much there is to do.
+func (b *Busy) Tasks() int64 { return b.tasks.Load() }

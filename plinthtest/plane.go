@@ -1,0 +1,190 @@
+package plinthtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"plinth/internal/server"
+	"plinth/internal/store"
+)
+
+// Plane is a control plane. Its methods may be used concurrently, unless they take a testing.TB or say otherwise.
+type Plane struct {
+	t        testing.TB
+	settings settings
+	bubble   bool // it was made in a bubble
+	front    *front
+	history  *history
+	port     port
+
+	mu     sync.Mutex // held to replace server
+	server *server.Server
+}
+
+// New returns a new control plane, which ends with the test. It may be used in parallel tests, and in a bubble.
+func New(t testing.TB, o ...Option) *Plane {
+	t.Helper()
+	p, err := newPlane(t.Context(), o)
+	if err != nil {
+		t.Fatalf("plinthtest: %v", err)
+	}
+	p.t = t
+	t.Cleanup(func() {
+		if err := p.close(); err != nil {
+			t.Errorf("plinthtest: %v", err)
+		}
+	})
+	return p
+}
+
+// Bubble runs f in a bubble of testing/synctest with a new control plane. Time in it is virtual: whenever all
+// goroutines wait, it moves on to the next timer. So hours of retries, leases and schedules pass in milliseconds, and
+// a test never waits for an event that has not come yet. f has to end what it has started, such as a manager, before
+// it returns.
+func Bubble(t *testing.T, f func(*testing.T, *Plane), o ...Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, New(t, o...)) })
+}
+
+// bubbleStart is when the clock of each bubble begins.
+var bubbleStart = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// inBubble says whether the caller is in a bubble: by a clock that is decades behind.
+func inBubble() bool { return time.Since(bubbleStart) < 15*365*24*time.Hour }
+
+func newPlane(ctx context.Context, o []Option) (*Plane, error) {
+	var all options
+	for _, option := range o {
+		option(&all)
+	}
+	p := &Plane{bubble: inBubble()}
+	image := all.image
+	if image != nil {
+		p.settings = image.settings.with(all.settings)
+	} else {
+		p.settings = all.settings
+		var err error
+		if image, err = initialImage(ctx, p.settings, p.bubble); err != nil {
+			return nil, err
+		}
+	}
+	if err := errors.Join(all.errs...); err != nil {
+		return nil, err
+	}
+	image, err := image.withDefinitions(ctx, all.definitions, p.bubble)
+	if err != nil {
+		return nil, err
+	}
+	p.front = newFront(p)
+	if err := p.begin(ctx, image.state, 0); err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	for _, text := range all.objects {
+		if err := p.create(ctx, text); err != nil {
+			return nil, errors.Join(err, p.close())
+		}
+	}
+	return p, nil
+}
+
+// begin starts a server with the objects of an image. No revision that it gives out is before after.
+func (p *Plane) begin(ctx context.Context, image *store.Image, after int64) error {
+	c := p.settings.config(p.bubble)
+	c.Image, c.ImageAfter = image, after
+	c.Webhooks = p.settings.webhooks
+	if p.settings.runs("*") || len(p.settings.controllers) > 0 {
+		c.Controllers = p.settings.controllers
+	}
+	s, err := server.Start(ctx, c)
+	if err != nil {
+		return err
+	}
+	p.history = follow(s.Store())
+	p.server = s
+	return nil
+}
+
+// current is the server that answers requests now.
+func (p *Plane) current() *server.Server {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.server
+}
+
+// close ends the requests under way, and the server.
+func (p *Plane) close() error {
+	err := p.port.close()
+	p.front.close()
+	if p.server != nil {
+		err = errors.Join(err, p.server.Close())
+		p.history.close()
+	}
+	return err
+}
+
+// Host is the host of the plane in the URLs of its clients: rest.Config.Host, for example. It is known to Transport
+// alone, and no name that could be resolved.
+func (p *Plane) Host() string { return "http://" + host }
+
+const host = "plinth.test"
+
+// settings are what images and the planes that begin with them have in common.
+type settings struct {
+	gates           []string // NAME=true
+	runtimeConfig   []string
+	enable, disable []string // admission plugins
+	controllers     []string
+	hooks           []*hooks
+	logger          *slog.Logger
+}
+
+// with returns s with those of other in addition.
+func (s settings) with(other settings) settings {
+	s.gates = slices.Concat(s.gates, other.gates)
+	s.runtimeConfig = slices.Concat(s.runtimeConfig, other.runtimeConfig)
+	s.enable, s.disable = slices.Concat(s.enable, other.enable), slices.Concat(s.disable, other.disable)
+	s.controllers = slices.Concat(s.controllers, other.controllers)
+	s.hooks = slices.Concat(s.hooks, other.hooks)
+	if other.logger != nil {
+		s.logger = other.logger
+	}
+	return s
+}
+
+// key identifies the settings on which the objects of a new server depend.
+func (s *settings) key() string {
+	return fmt.Sprintf("%q %q %q %q", s.gates, s.runtimeConfig, s.enable, s.disable)
+}
+
+// runs says whether a controller is on by name or by "*".
+func (s *settings) runs(controller string) bool {
+	return slices.Contains(s.controllers, controller) || slices.Contains(s.controllers, "*")
+}
+
+// none enables no controller: in a list without "*", only those that are named are on.
+const none = "-namespace-controller"
+
+// config is the configuration of a server with these settings, without controllers and webhooks.
+func (s *settings) config(bubble bool) server.Config {
+	c := server.Defaults()
+	c.DataDir, c.Storage, c.InProcess = "", "memory", true
+	c.FeatureGates, c.RuntimeConfig = s.gates, s.runtimeConfig
+	c.EnableAdmission, c.DisableAdmission = s.enable, slices.Clone(s.disable)
+	if !s.runs("serviceaccount-controller") && !slices.Contains(s.enable, "ServiceAccount") {
+		c.DisableAdmission = append(c.DisableAdmission, "ServiceAccount")
+	}
+	c.Controllers = []string{none}
+	if c.Logger = s.logger; c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	k := sharedKeys(bubble)
+	c.Authority, c.AccountKey = k.authority, k.account
+	return c
+}
