@@ -35,6 +35,9 @@
 // A Transport serves a request on the goroutine of the client, a watch on one of its own. It upgrades no connections:
 // WebSockets need the port of Kubeconfig.
 //
+// A watch without timeoutSeconds lasts as long as its client wants. In a bubble so does one whose timeoutSeconds is
+// five minutes or more, which informers choose at random, and bookmarks come every ten minutes.
+//
 // In a bubble: t.Run, t.Parallel and sockets do not work (testing/synctest says why), so Kubeconfig fails the test;
 // the clock begins at midnight UTC 2000-01-01.
 package plinthtest

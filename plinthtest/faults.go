@@ -24,13 +24,14 @@ type On struct {
 
 // Effect is what happens to a request.
 type Effect struct {
-	latency      time.Duration
-	refused      func(*Request) *apierr.Error
-	lost         bool // the answer is
-	drop         bool
-	dropAfter    int
-	stale        bool
-	before, done func() // called before, and after the request took effect
+	latency   time.Duration
+	refused   func(*Request) *apierr.Error
+	lost      bool // the answer is
+	drop      bool
+	dropAfter int
+	stale     bool
+	hit       func(*Request) // called when the effect happens to a request
+	done      func()         // called when the request has been carried out
 }
 
 // The effects without parameters.
@@ -83,8 +84,8 @@ func (e *Effect) add(other *Effect) {
 		e.drop, e.dropAfter = true, other.dropAfter
 	}
 	e.lost, e.stale = e.lost || other.lost, e.stale || other.stale
-	if e.before == nil {
-		e.before = other.before
+	if e.hit == nil {
+		e.hit = other.hit
 	}
 	if e.done == nil {
 		e.done = other.done
@@ -93,11 +94,13 @@ func (e *Effect) add(other *Effect) {
 
 // Rule is faults for some requests, until it is removed.
 type Rule struct {
-	front  *front
-	on     On
-	effect Effect
-	met    int // requests that match but for Nth; the front's mu guards it
-	hits   int
+	front *front
+	on    On
+	// matches says which requests it concerns, besides on; nil: all.
+	matches func(*Request) bool
+	effect  Effect
+	met     int // requests that match but for Nth; the front's mu guards it
+	hits    int
 }
 
 // Fault lets the effects happen to the requests that match. If several rules concern a request, all their effects
@@ -129,7 +132,7 @@ func (r *Rule) Hits() int {
 
 // concerns says whether the rule concerns a request, and counts it. The caller holds the front's mu.
 func (r *Rule) concerns(q *Request) bool {
-	if !r.on.selects(q) {
+	if !r.on.selects(q) || r.matches != nil && !r.matches(q) {
 		return false
 	}
 	if r.met++; r.on.Nth > 0 && r.met != r.on.Nth {
@@ -154,8 +157,8 @@ func (on *On) selects(q *Request) bool {
 
 // serveFault serves a request to which something happens.
 func (f *front) serveFault(call *Request, e *Effect, w *outcome, r *http.Request) {
-	if e.before != nil {
-		e.before()
+	if e.hit != nil {
+		e.hit(call)
 	}
 	if e.done != nil {
 		defer e.done()

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -32,6 +33,8 @@ type front struct {
 	idle    sync.Cond
 	log     []*Request
 	rules   []*Rule
+	limit   int    // over is called when there are more requests; 0: never
+	over    func() // ends the code under test
 }
 
 func newFront(p *Plane) *front {
@@ -106,6 +109,8 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if httpapi.Parse(r).Verb != "watch" {
 		f.work(1)
 		defer f.work(-1)
+	} else if f.plane.bubble {
+		endless(r)
 	}
 	s := f.plane.current()
 	from, local := r.Context().Value(callerKey{}).(*caller)
@@ -125,7 +130,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	call.read(r)
 	effect := f.record(call)
 	out := &outcome{ResponseWriter: w}
-	defer func() { f.answered(call, out.code) }()
+	defer func() { f.answered(call, out) }()
 	if effect == nil {
 		s.Handler().ServeHTTP(out, r)
 		return
@@ -133,12 +138,29 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.serveFault(call, effect, out, r)
 }
 
+// endless removes the timeoutSeconds of an informer's watch. Informers choose it at random, from five to ten minutes.
+// In a bubble that would be a hundred thousand new watches a year, at other moments in each run.
+func endless(r *http.Request) {
+	query := r.URL.Query()
+	if seconds, err := strconv.Atoi(query.Get("timeoutSeconds")); err != nil || seconds < leastInformer {
+		return
+	}
+	query.Del("timeoutSeconds")
+	r.URL.RawQuery = query.Encode()
+}
+
+// leastInformer is the least timeoutSeconds of the watches of client-go's informers.
+const leastInformer = 300
+
 // record appends a request to the log, and returns the faults that concern it.
 func (f *front) record(call *Request) *Effect {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	call.number = len(f.log) + 1
 	f.log = append(f.log, call)
+	if f.limit > 0 && call.number == f.limit {
+		f.over()
+	}
 	var all *Effect
 	for _, rule := range f.rules {
 		if rule.concerns(call) {
@@ -152,16 +174,17 @@ func (f *front) record(call *Request) *Effect {
 }
 
 // answered records the status of the answer.
-func (f *front) answered(call *Request, code int) {
+func (f *front) answered(call *Request, out *outcome) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	call.Code = code
+	call.Code, call.batches = out.code, out.writes
 }
 
 // outcome is a ResponseWriter that notes the status of an answer.
 type outcome struct {
 	http.ResponseWriter
-	code int
+	code   int
+	writes int
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -177,6 +200,7 @@ func (o *outcome) Write(b []byte) (int, error) {
 	if o.code == 0 {
 		o.code = http.StatusOK
 	}
+	o.writes++
 	return o.ResponseWriter.Write(b)
 }
 
@@ -307,7 +331,8 @@ type Request struct {
 	DryRun                                bool
 	Code                                  int // the status of the answer; 0: it has not come, or the connection broke
 
-	number int
+	number  int // in the order of the requests, from 1
+	batches int // of a watch: how often events were written
 }
 
 // String is a line about the request, without its time: "update apps/deployments/status default/web 200".

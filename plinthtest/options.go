@@ -1,11 +1,13 @@
 package plinthtest
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"net/http"
 	"strings"
+	"time"
 )
 
 // Option configures a plane.
@@ -17,6 +19,8 @@ type options struct {
 	image       *Image
 	definitions []*definitions
 	objects     [][]byte
+	steps       []func(context.Context, *Plane) error // of Explore
+	rest        time.Duration                         // of Explore
 	errs        []error
 }
 

@@ -14,7 +14,7 @@ import (
 
 // Owns fails the test unless a manager owns fields of an object, as metadata.managedFields says: each path is that of
 // a field or of an item of a list, such as "spec.replicas" or `spec.containers[name="web"].image`. A path above
-// fields is owned if all fields below it are.
+// fields is owned if all fields below it are that have an owner.
 func (p *Plane) Owns(t testing.TB, o Ref, manager string, paths ...string) {
 	t.Helper()
 	v := p.live(o)
@@ -36,7 +36,7 @@ func (p *Plane) Owns(t testing.TB, o Ref, manager string, paths ...string) {
 
 // notOwned says why a manager does not own a path; "" if it does.
 func notOwned(owners *merge.Ownership, manager, path string) string {
-	found := false
+	there, owns := false, false
 	for i := range owners.Places {
 		place := &owners.Places[i]
 		at := place.Path.String()
@@ -44,23 +44,22 @@ func notOwned(owners *merge.Ownership, manager, path string) string {
 		if !isBelow || below != "" && below[0] != '.' && below[0] != '[' || place.System {
 			continue
 		}
-		found = true
-		names := names(owners, place)
-		if slices.Contains(names, manager) {
-			if at == path {
+		there = true
+		switch all := names(owners, place); {
+		case slices.Contains(all, manager):
+			if below == "" {
 				return ""
 			}
-			continue
-		}
-		if place.Leaf || at == path && len(names) > 0 {
-			if len(names) == 0 {
-				return "nobody owns " + at
-			}
-			return at + " is owned by " + strings.Join(names, ", ")
+			owns = true
+		case len(all) > 0:
+			return at + " is owned by " + strings.Join(all, ", ")
 		}
 	}
-	if !found {
+	switch {
+	case !there:
 		return "there is no such field"
+	case !owns:
+		return "nobody owns it"
 	}
 	return ""
 }

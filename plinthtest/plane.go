@@ -168,6 +168,14 @@ func (s *settings) runs(controller string) bool {
 	return slices.Contains(s.controllers, controller) || slices.Contains(s.controllers, "*")
 }
 
+// watchTime is the least time of a watch without timeoutSeconds: it lasts as long as the plane. As in kube-apiserver
+// the time is random above that, and a test must not depend on it.
+const watchTime = 10 * 365 * 24 * time.Hour
+
+// bubbleBookmarks is the time between bookmarks in a bubble, where years may pass. No connection breaks there unless
+// a test wants it.
+const bubbleBookmarks = 10 * time.Minute
+
 // none enables no controller: in a list without "*", only those that are named are on.
 const none = "-namespace-controller"
 
@@ -181,6 +189,10 @@ func (s *settings) config(bubble bool) server.Config {
 		c.DisableAdmission = append(c.DisableAdmission, "ServiceAccount")
 	}
 	c.Controllers = []string{none}
+	c.MinRequestTimeout = int(watchTime / time.Second)
+	if bubble {
+		c.BookmarkInterval = bubbleBookmarks
+	}
 	if c.Logger = s.logger; c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -2,18 +2,11 @@ package plinthtest
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"runtime"
 	"strings"
 	"testing"
-	"testing/fstest"
-	"testing/synctest"
-	"time"
 )
 
 // client is a client of a plane, by net/http alone.
@@ -142,22 +135,79 @@ func TestPlane(t *testing.T) {
 	}
 }
 
-func BenchmarkNew(b *testing.B) {
-	newPlaneOnce(b)
-	b.ReportAllocs()
-	for b.Loop() {
-		newPlaneOnce(b)
+// A request is from the user of its transport, whom RBAC restricts, or from the owner of its token.
+func TestUsers(t *testing.T) {
+	p := New(t)
+	admin := newClient(t, p)
+	const rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/"
+	admin.do(201, "POST", rbac+"roles", `{"metadata": {"name": "reader"},
+		"rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}]}`)
+	admin.do(201, "POST", rbac+"rolebindings", `{
+		"metadata": {"name": "readers"}, "subjects": [{"kind": "Group", "name": "readers"}],
+		"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"}}`)
+	jane := newClient(t, p, User{Name: "jane", Groups: []string{"readers"}})
+	jane.do(200, "GET", configMaps, "")
+	jane.do(403, "POST", configMaps, configMap("a"))
+	newClient(t, p, User{Name: "joe"}).do(403, "GET", configMaps, "")
+	const review = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+	who := jane.do(201, "POST", review, `{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}`)
+	if !strings.Contains(who, `"username":"jane"`) || !strings.Contains(who, "system:authenticated") {
+		t.Errorf("jane is %s", who)
 	}
-}
-
-func newPlaneOnce(b *testing.B, o ...Option) {
-	p, err := newPlane(b.Context(), o)
+	admin.do(201, "POST", "/api/v1/namespaces/default/serviceaccounts", `{"metadata": {"name": "robot"}}`)
+	var token struct{ Status struct{ Token string } }
+	text := admin.do(201, "POST", "/api/v1/namespaces/default/serviceaccounts/robot/token", `{"spec": {}}`)
+	if err := json.Unmarshal([]byte(text), &token); err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), "GET", p.Host()+configMaps, nil)
 	if err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
-	if err := p.close(); err != nil {
-		b.Fatal(err)
+	r.Header.Set("Authorization", "Bearer "+token.Status.Token)
+	answer, err := p.Transport().RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refusal, _ := io.ReadAll(answer.Body)
+	if answer.StatusCode != 403 || !strings.Contains(string(refusal), "system:serviceaccount:default:robot") {
+		t.Errorf("the token of a service account: %s: %s", answer.Status, refusal)
 	}
 }
 
-var _ = []any{bytes.NewReader, fmt.Sprint, os.Stdout, runtime.GC, fstest.MapFS{}, synctest.Wait, time.Now}
+// Without controllers a plane is like envtest's: Pods need no ServiceAccount, and namespaces stay. With them it is
+// not.
+func TestControllers(t *testing.T) {
+	const pod = `{"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}`
+	alone := newClient(t, New(t))
+	alone.do(201, "POST", "/api/v1/namespaces/default/pods", pod)
+	p := New(t, Controllers("*"))
+	c := newClient(t, p)
+	c.do(201, "POST", "/api/v1/namespaces", `{"metadata": {"name": "n"}}`)
+	if text := c.do(201, "POST", "/api/v1/namespaces/n/pods", pod); !strings.Contains(text, `"serviceAccount":"default"`) {
+		t.Errorf("the Pod is %s", text)
+	}
+	c.do(200, "DELETE", "/api/v1/namespaces/n", "")
+	p.Wait(t, Ref{Version: "v1", Resource: "namespaces", Name: "n"}, func(object []byte) bool { return object == nil })
+	c.do(404, "GET", "/api/v1/namespaces/n", "")
+}
+
+// What is wrong with an option is the error of New.
+func TestWrongOptions(t *testing.T) {
+	for name, test := range map[string]struct {
+		option Option
+		want   string
+	}{
+		"gate":       {FeatureGates("Nonsense=true"), "Nonsense"},
+		"plugin":     {Admission("-Nonsense"), "Nonsense"},
+		"controller": {Controllers("nonsense"), "nonsense"},
+		"object":     {Objects([]byte("apiVersion: v1\nkind: Nonsense\nmetadata: {name: a}\n")), "Nonsense"},
+		"invalid":    {Objects([]byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: A_A}\n")), "A_A"},
+		"text":       {Objects([]byte("{{")), "yaml"},
+		"hooks":      {Webhooks(http.NotFoundHandler(), []byte(configMap("a"))), "no webhook"},
+	} {
+		if _, err := newPlane(t.Context(), []Option{test.option}); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

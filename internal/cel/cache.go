@@ -141,6 +141,19 @@ type Cache struct {
 	mu    sync.Mutex
 	all   []held // the compiled ones, oldest first
 	timer *time.Timer
+	// closed: no timer is started any more, which would keep all that the compiled forms refer to until it fires.
+	closed bool
+}
+
+// Close ends the sweeps. The cache stays usable.
+func (c *Cache) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	if c.timer != nil {
+		c.timer.Stop()
+		c.timer = nil
+	}
 }
 
 // held is a compiled Lazy, and the number of its expressions.
@@ -187,7 +200,7 @@ func (c *Cache) add(l droppable, count int) {
 		c.all = slices.Delete(c.all, 0, 1)
 	}
 	c.all = append(c.all, held{l, count})
-	if c.timer == nil {
+	if c.timer == nil && !c.closed {
 		c.timer = time.AfterFunc(idle, c.dropIdle)
 	}
 }
@@ -203,9 +216,12 @@ func (c *Cache) count() (n int) {
 func (c *Cache) dropIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.sweep(); len(c.all) > 0 {
+	c.sweep()
+	switch {
+	case c.timer == nil: // closed meanwhile
+	case len(c.all) > 0:
 		c.timer.Reset(idle)
-	} else {
+	default:
 		c.timer = nil
 	}
 }

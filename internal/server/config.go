@@ -122,6 +122,8 @@ type Config struct {
 	Listener  net.Listener // serves the API, over TLS; Close closes it. Nil: one at BindAddress and SecurePort
 	Log       store.Log    // has the commits of the store; Close closes it. Nil: the one that Storage selects
 	Authority KeyPair      // signs the server's certificates; the zero KeyPair: that in DataDir
+	// BookmarkInterval is the time between the bookmarks of a watch; 0: a minute, as in kube-apiserver.
+	BookmarkInterval time.Duration
 	// AccountKey signs the tokens of service accounts; nil: ServiceAccounts says.
 	AccountKey crypto.Signer
 	// InProcess opens no port and signs no certificates: requests come from the same process, through Server.Handler.

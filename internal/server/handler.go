@@ -68,6 +68,7 @@ func (s *Server) newHandler() (http.Handler, error) {
 		Flagz:          flagz,
 		RequestTimeout: c.RequestTimeout, Acquire: c.slots().Acquire,
 		MinRequestTimeout: max(1, time.Duration(c.MinRequestTimeout)*time.Second), // 0 would be httpapi's own default
+		BookmarkInterval:  c.BookmarkInterval,
 		StrictTransport:   strings.Join(c.StrictTransport, "; "),
 		Origins:           origins, Goaway: c.GoawayChance,
 		Shards:        s.features.On(features.ShardedListAndWatch),

@@ -458,6 +458,7 @@ func (s *Server) Close() error {
 	}
 	errs = append(errs, s.audit.Close(ctx)) // after the last request, so that its event is written, too
 	s.work.Wait()
+	s.expressions.Close()
 	if s.store != nil {
 		errs = append(errs, s.store.Close())
 	}
