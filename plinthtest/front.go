@@ -129,8 +129,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	call.read(r)
 	effect := f.record(call)
-	out := &outcome{ResponseWriter: w}
-	defer func() { f.answered(call, out) }()
+	out := &outcome{ResponseWriter: w, front: f, call: call}
 	if effect == nil {
 		s.Handler().ServeHTTP(out, r)
 		return
@@ -173,35 +172,33 @@ func (f *front) record(call *Request) *Effect {
 	return all
 }
 
-// answered records the status of the answer.
-func (f *front) answered(call *Request, out *outcome) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	call.Code, call.batches = out.code, out.writes
-}
-
-// outcome is a ResponseWriter that notes the status of an answer.
+// outcome is a ResponseWriter that records the status of an answer.
 type outcome struct {
 	http.ResponseWriter
-	code   int
-	writes int
+	front *front
+	call  *Request
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (o *outcome) WriteHeader(code int) {
-	if o.code == 0 && code >= http.StatusOK {
-		o.code = code
-	}
+	o.note(code, 0)
 	o.ResponseWriter.WriteHeader(code)
 }
 
 // Write implements http.ResponseWriter.
 func (o *outcome) Write(b []byte) (int, error) {
-	if o.code == 0 {
-		o.code = http.StatusOK
-	}
-	o.writes++
+	o.note(http.StatusOK, 1)
 	return o.ResponseWriter.Write(b)
+}
+
+// note records the first status, and counts writes.
+func (o *outcome) note(code, writes int) {
+	o.front.mu.Lock()
+	defer o.front.mu.Unlock()
+	if o.call.Code == 0 && code >= http.StatusOK {
+		o.call.Code = code
+	}
+	o.call.batches += writes
 }
 
 // Flush implements http.Flusher.
