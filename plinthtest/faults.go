@@ -242,7 +242,7 @@ func (f *front) serveStale(call *Request, w *outcome, r *http.Request) {
 		return
 	}
 	c := p.settings.config(p.bubble)
-	c.Image = s.Image().Before(records)
+	c.Image = s.Before(records)
 	lagging, err := server.Start(r.Context(), c)
 	if err != nil {
 		refuse(w, apierr.NewInternal(err))

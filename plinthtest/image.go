@@ -17,14 +17,13 @@ import (
 	"time"
 
 	"plinth/internal/server"
-	"plinth/internal/store"
 	"plinth/object"
 )
 
 // Image is the objects of a plane at one moment. It does not change, and is shared by the planes that begin with it.
 // A plane in a bubble may begin with an image from outside; its objects have times of the other clock.
 type Image struct {
-	state    *store.Image
+	state    *server.Image
 	settings settings
 	key      string // identifies its content in the cache of images; "": it is in none
 }
@@ -127,7 +126,7 @@ func initialImage(ctx context.Context, s settings, bubble bool) (*Image, error) 
 
 // image starts a server, creates objects in it, and returns its image. In a bubble the clock stands still at its
 // beginning, so that the image does not depend on which bubble was the first.
-func (s settings) image(ctx context.Context, from *store.Image, bubble bool, objects []object.Value) (*Image, error) {
+func (s settings) image(ctx context.Context, from *server.Image, bubble bool, objects []object.Value) (*Image, error) {
 	s.controllers, s.hooks, s.logger = nil, nil, nil
 	c := s.config(bubble)
 	c.Image = from
@@ -159,7 +158,13 @@ func (img *Image) withDefinitions(ctx context.Context, all []*definitions, bubbl
 		if err != nil {
 			return nil, err
 		}
-		objects = append(objects, read.objects...)
+		for _, o := range read.objects {
+			name := o.At("metadata", "name").Str()
+			objects = slices.DeleteFunc(objects, func(other object.Value) bool {
+				return other.At("metadata", "name").Str() == name
+			})
+			objects = append(objects, o)
+		}
 		key += fmt.Sprintf(" %p", read)
 	}
 	add := func() (*Image, error) { return img.settings.image(ctx, img.state, bubble, objects) }

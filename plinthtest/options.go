@@ -28,7 +28,8 @@ type options struct {
 func From(image *Image) Option { return func(o *options) { o.image = image } }
 
 // CRDs installs the CustomResourceDefinitions in the files of fsys that match the patterns (of io/fs.Glob); without
-// patterns, in all YAML and JSON files. Other objects in these files are ignored. They are read once in a process, so
+// patterns, in all YAML and JSON files. Of two with one name the last one counts. Other objects in these files are
+// ignored. They are read once in a process, so
 // planes with the same definitions are as fast as those without.
 func CRDs(fsys fs.FS, globs ...string) Option {
 	return func(o *options) { o.definitions = append(o.definitions, &definitions{fsys: fsys, globs: globs}) }

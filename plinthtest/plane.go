@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"plinth/internal/server"
-	"plinth/internal/store"
 )
 
 // Plane is a control plane. Its methods may be used concurrently, unless they take a testing.TB or say otherwise.
@@ -42,6 +41,22 @@ func New(t testing.TB, o ...Option) *Plane {
 		}
 	})
 	return p
+}
+
+// With runs f with a new control plane, which ends when f returns: for benchmarks, and where a test takes many of them.
+func With(t testing.TB, f func(*Plane), o ...Option) {
+	t.Helper()
+	p, err := newPlane(t.Context(), o)
+	if err != nil {
+		t.Fatalf("plinthtest: %v", err)
+	}
+	p.t = t
+	defer func() {
+		if err := p.close(); err != nil {
+			t.Errorf("plinthtest: %v", err)
+		}
+	}()
+	f(p)
 }
 
 // Bubble runs f in a bubble of testing/synctest with a new control plane. Time in it is virtual: whenever all
@@ -95,7 +110,7 @@ func newPlane(ctx context.Context, o []Option) (*Plane, error) {
 }
 
 // begin starts a server with the objects of an image. No revision that it gives out is before after.
-func (p *Plane) begin(ctx context.Context, image *store.Image, after int64) error {
+func (p *Plane) begin(ctx context.Context, image *server.Image, after int64) error {
 	c := p.settings.config(p.bubble)
 	c.Image, c.ImageAfter = image, after
 	c.Webhooks = p.settings.webhooks

@@ -43,7 +43,11 @@ func (c *Definitions) Run(ctx context.Context) {
 // watches of their old form. It also completes the status of a definition that another server wrote and did not
 // complete; any write of its status does that.
 func (c *Definitions) seen(ctx context.Context, definition *engine.Object) {
-	definitions := c.Registry.Now().Find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+	types := c.Registry.Now()
+	if types.Defined(definition.Key.Name) { // its status is complete
+		return
+	}
+	definitions := types.Find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 	obj, err := engine.ObjectOf(definition)
 	if definitions == nil || err != nil || obj.At("status", "conditions").Len() > 0 {
 		return

@@ -30,6 +30,10 @@ type Definitions struct {
 	// Expressions bounds the compiled rules; nil: all are kept. It is set before the first use.
 	Expressions *cel.Cache
 
+	// Texts has what other servers have read; nil: this server reads all definitions itself. It is set before the first
+	// use.
+	Texts *Texts
+
 	types types
 	names *view.View[*nameIndex]
 }
@@ -118,16 +122,16 @@ func (d *Definitions) Define(v *store.Version, before []*engine.Resource) []*eng
 		end(was)
 		return nil
 	}
-	obj := outline(v)
-	if obj.IsNull() || !served(obj) {
+	read := d.read(v)
+	if read.outline.IsNull() || !served(read.outline) {
 		end(was)
 		return nil
 	}
-	is := originOf(v, obj)
+	is := originOf(read)
 	if was != nil && was.Origin.(*origin).equal(is) {
 		return before
 	}
-	all, _ := d.kind(v, obj, is)
+	all, _ := d.kind(read, is)
 	if len(all) == 0 {
 		end(was)
 		return nil
@@ -159,9 +163,10 @@ type origin struct {
 
 var seed = maphash.MakeSeed()
 
-func originOf(v *store.Version, obj object.Value) *origin {
+func originOf(read *definitionText) *origin {
+	obj := read.outline
 	return &origin{
-		uid: v.Sidecar.UID, spec: maphash.Bytes(seed, object.MemberText(v.Data, "spec")),
+		uid: read.version.Sidecar.UID, spec: read.spec,
 		names: namesOf(obj.At("status", "acceptedNames")), terminating: isTrue(obj.At("status"), "Terminating"),
 		established: isTrue(obj.At("status"), "Established"),
 	}
@@ -185,11 +190,11 @@ func sameForm(was, is *engine.Kind) bool {
 // Stored returns the type of a definition's objects in their storage version, even if that is not served; nil if the
 // definition was never established.
 func (d *Definitions) Stored(v *store.Version) *engine.Resource {
-	obj := outline(v)
-	if obj.IsNull() || !served(obj) {
+	read := d.read(v)
+	if read.outline.IsNull() || !served(read.outline) {
 		return nil
 	}
-	_, stored := d.kind(v, obj, originOf(v, obj))
+	_, stored := d.kind(read, originOf(read))
 	return stored
 }
 
@@ -206,11 +211,11 @@ type custom struct {
 
 // kind creates the types of a definition. It returns the Resource of each served version, and that of the storage
 // version, which need not be served.
-func (d *Definitions) kind(v *store.Version, obj object.Value, from *origin) (versions []*engine.Resource,
-	stored *engine.Resource) {
+func (d *Definitions) kind(read *definitionText, from *origin) (versions []*engine.Resource, stored *engine.Resource) {
+	v, obj := read.version, read.outline
 	spec := obj.At("spec")
 	group := spec.At("group").Str()
-	all := commonOf(v, obj)
+	all := commonOf(obj)
 	k := &engine.Kind{
 		Path: group + "/" + from.names.plural, Definition: v.Key, DefinitionUID: v.Sidecar.UID,
 		Life: engine.NewLife(v.Revision), Custom: true, Origin: from,
@@ -219,7 +224,7 @@ func (d *Definitions) kind(v *store.Version, obj object.Value, from *origin) (ve
 		apiVersion := group + "/" + version.At("name").Str()
 		c := &custom{
 			group: group, apiVersion: apiVersion,
-			typ:       &lazyType{of: &d.types, written: all.written, index: i, apiVersion: apiVersion},
+			typ:       read.lazy[i],
 			hasStatus: !version.At("subresources", "status").IsNull(),
 
 			scaleErrors: validateScale(version), scaleStatusErrors: validateScaleStatus(version),
@@ -245,14 +250,13 @@ func (d *Definitions) kind(v *store.Version, obj object.Value, from *origin) (ve
 
 // common has what the versions of a definition share. It is made once: a definition may have thousands of versions.
 type common struct {
-	written  *written
 	resets   map[string]merge.Set // of the status subresource, by apiVersion
 	replicas merge.Replicas       // of the scale subresource
 	newest   string               // the name of the newest served version that is not deprecated; "" if there is none
 }
 
-func commonOf(v *store.Version, obj object.Value) *common {
-	c := &common{written: &written{version: v}, resets: map[string]merge.Set{}, replicas: replicasOf(obj)}
+func commonOf(obj object.Value) *common {
+	c := &common{resets: map[string]merge.Set{}, replicas: replicasOf(obj)}
 	group := obj.At("spec", "group").Str()
 	for _, version := range obj.At("spec", "versions").Items() {
 		name := version.At("name").Str()

@@ -32,7 +32,7 @@ func TestScale(t *testing.T) {
 	definition := parse(t, scalable)
 	versions := definition.At("spec", "versions").Items()
 	refused := field.ErrorList{field.Required(field.NewPath("spec"), "")}
-	s := scaleOf(versions[0], commonOf(nil, definition),
+	s := scaleOf(versions[0], commonOf(definition),
 		func(_ context.Context, _, _ object.Value) field.ErrorList { return refused })
 	for _, c := range []struct{ obj, scale, base string }{
 		{
@@ -71,7 +71,7 @@ func TestScale(t *testing.T) {
 	if got := s.Validate(t.Context(), object.Nil, object.Nil, object.Nil); len(got) != 1 || got[0] != refused[0] {
 		t.Errorf("the object is not validated: %v", got)
 	}
-	if scaleOf(versions[2], commonOf(nil, definition), nil) != nil {
+	if scaleOf(versions[2], commonOf(definition), nil) != nil {
 		t.Error("a version without a Scale has one")
 	}
 	path := func(names ...string) (p merge.Path) {
@@ -90,7 +90,7 @@ func TestScale(t *testing.T) {
 // SPEC: URI-7, EXT-1
 func TestSetReplicas(t *testing.T) {
 	definition := parse(t, scalable)
-	s := scaleOf(definition.At("spec", "versions").Items()[1], commonOf(nil, definition), nil)
+	s := scaleOf(definition.At("spec", "versions").Items()[1], commonOf(definition), nil)
 	for _, c := range []struct{ obj, body, want string }{
 		{`{"spec":{"size":{"wanted":1,"other":2}}}`, `{"spec":{"replicas":7}}`,
 			`{"spec":{"size":{"other":2,"wanted":7}}}`},
@@ -113,7 +113,7 @@ func TestSetReplicas(t *testing.T) {
 // SPEC: MED-6, URI-7
 func TestScaleTable(t *testing.T) {
 	definition := parse(t, scalable)
-	s := scaleOf(definition.At("spec", "versions").Items()[0], commonOf(nil, definition), nil)
+	s := scaleOf(definition.At("spec", "versions").Items()[0], commonOf(definition), nil)
 	body, err := s.Represent(parse(t, `{"metadata":{"name":"a"},"spec":{"replicas":0},"status":{"replicas":0}}`))
 	if err != nil {
 		t.Fatal(err)

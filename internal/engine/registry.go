@@ -374,6 +374,12 @@ func (t *Types) All() iter.Seq[*Resource] {
 	}
 }
 
+// Defined says whether the object of this name defines types, served or hidden behind those of another one.
+func (t *Types) Defined(object string) bool {
+	_, ok := t.byObject.Get(object)
+	return ok
+}
+
 // Kind returns the kind whose objects have keys with this resource part, or nil.
 func (t *Types) Kind(path string) *Kind {
 	if kind := t.kind(path); kind != nil {

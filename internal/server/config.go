@@ -132,7 +132,7 @@ type Config struct {
 	Webhooks webhook.Transport
 	// Image has the objects with which the server begins, those included that a server creates at its start: it is from a
 	// server with the same settings. The first revision is at least ImageAfter. Nil: Log or Storage says.
-	Image      *store.Image
+	Image      *Image
 	ImageAfter int64
 
 	noSync bool // no fsync: a power cut may lose objects; set by the etcd stub

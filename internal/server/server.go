@@ -164,6 +164,9 @@ func (s *Server) open(ctx context.Context) error {
 	definitions := crd.New(gotypes.Of[metav1.ObjectMeta])
 	definitions.Call = s.webhooks().Call
 	definitions.Expressions = &s.expressions
+	if c.Image != nil {
+		definitions.Texts = c.Image.texts
+	}
 	allocator, err := c.allocator()
 	if err != nil {
 		return err
@@ -345,8 +348,28 @@ func servedType(r *engine.Resource) Type {
 	return t
 }
 
-// Image returns the objects of the server as they are now, of which other servers can be made (Config.Image).
-func (s *Server) Image() *store.Image { return s.store.Image() }
+// Image is the objects of a server at one moment, of which other servers can be made (Config.Image). It never changes.
+type Image struct {
+	state *store.Image
+	texts *crd.Texts
+}
+
+// Image returns the objects of the server as they are now.
+func (s *Server) Image() *Image { return s.image(s.store.Image()) }
+
+// Before returns the objects of the server as they were before these records, which are all changes since a revision,
+// oldest first.
+func (s *Server) Before(records []*store.Record) *Image {
+	return s.image(s.store.Image().Before(records))
+}
+
+func (s *Server) image(state *store.Image) *Image {
+	var earlier *crd.Texts
+	if s.config.Image != nil {
+		earlier = s.config.Image.texts
+	}
+	return &Image{state, crd.NewTexts(state.Versions(crd.Path), gotypes.Of[metav1.ObjectMeta], earlier)}
+}
 
 // Busy says whether the server's controllers have something to do at this moment (controller.Busy).
 func (s *Server) Busy() bool { return s.busy.Tasks() > 0 }
@@ -369,7 +392,7 @@ func (s *Server) openStore() (_ *store.Store, err error) {
 	switch {
 	case log != nil:
 	case c.Image != nil:
-		log = memlog.From(c.Image, c.ImageAfter)
+		log = memlog.From(c.Image.state, c.ImageAfter)
 	case c.Storage == "memory":
 		log = memlog.New()
 	default:

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 )
@@ -78,6 +79,17 @@ func (img *Image) copies() []*collection {
 
 // Revision is that of the state when the image was made.
 func (img *Image) Revision() int64 { return img.revision }
+
+// Versions yields the versions of a resource, in the order of their names.
+func (img *Image) Versions(resource string) iter.Seq[*Version] {
+	return func(yield func(*Version) bool) {
+		for _, t := range img.copies() {
+			if t.resource == resource {
+				t.names.Scan(func(_ string, v *Version) bool { return yield(v) })
+			}
+		}
+	}
+}
 
 // Before returns the image as it was before these records, which are all changes since a revision, oldest first.
 func (img *Image) Before(records []*Record) *Image {

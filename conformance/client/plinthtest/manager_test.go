@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -111,12 +112,15 @@ func (s *scheduler) create(ctx context.Context, of *batchv1.CronJob, at time.Tim
 	return nil
 }
 
+var never = 100 * 365 * 24 * time.Hour
+
 // manage runs a manager with the controller until ctx ends.
 func manage(ctx context.Context, c *rest.Config, bug string) error {
 	log := logr.Discard()
 	m, err := ctrl.NewManager(c, ctrl.Options{
 		Scheme: scheme.Scheme, Logger: log, Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: new(true)},
+		Cache:      cache.Options{SyncPeriod: new(never)}, // by default informers synchronize at a random time
 	})
 	if err != nil {
 		return err
