@@ -26,15 +26,16 @@ type front struct {
 	plane   *Plane
 	streams streams
 
-	mu      sync.Mutex
-	closed  bool
-	started int // requests and watches under way
-	working int // requests under way, watches aside
-	idle    sync.Cond
-	log     []*Request
-	rules   []*Rule
-	limit   int    // over is called when there are more requests; 0: never
-	over    func() // ends the code under test
+	mu       sync.Mutex
+	closed   bool
+	requests int // all so far
+	started  int // requests and watches under way
+	working  int // requests under way, watches aside
+	idle     sync.Cond
+	log      []*Request
+	rules    []*Rule
+	limit    int    // over is called when there are more requests; 0: never
+	over     func() // ends the code under test
 }
 
 func newFront(p *Plane) *front {
@@ -51,6 +52,7 @@ func (f *front) enter() bool {
 		return false
 	}
 	f.started++
+	f.requests++
 	return true
 }
 
@@ -67,6 +69,13 @@ func (f *front) underWay() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.working
+}
+
+// count is how many requests there have been, those of the driver included.
+func (f *front) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.requests
 }
 
 // work counts a request that is no watch.

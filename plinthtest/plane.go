@@ -23,8 +23,9 @@ type Plane struct {
 	history  *history
 	port     port
 
-	mu     sync.Mutex // held to replace server
-	server *server.Server
+	mu      sync.Mutex // held to replace server, and for running
+	server  *server.Server
+	running []func() // stop the code that Run runs
 }
 
 // New returns a new control plane, which ends with the test. It may be used in parallel tests, and in a bubble.
@@ -43,7 +44,28 @@ func New(t testing.TB, o ...Option) *Plane {
 	return p
 }
 
-// With runs f with a new control plane, which ends when f returns: for benchmarks, and where a test takes many of them.
+// Run runs the code under test, such as a manager with its controllers, on a goroutine of its own until the plane
+// ends, or until stop is called: ctx ends then, and Run's goroutine is waited for. In a bubble that matters: time
+// stands still once the test function has returned, and a manager takes some to stop.
+func (p *Plane) Run(start func(ctx context.Context, p *Plane)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		start(ctx, p)
+	}()
+	stop = func() {
+		cancel()
+		<-done
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running = append(p.running, stop)
+	return stop
+}
+
+// With runs f with a new control plane, which ends when f returns: for benchmarks, and where a test takes many of
+// them.
 func With(t testing.TB, f func(*Plane), o ...Option) {
 	t.Helper()
 	p, err := newPlane(t.Context(), o)
@@ -133,8 +155,14 @@ func (p *Plane) current() *server.Server {
 	return p.server
 }
 
-// close ends the requests under way, and the server.
+// close ends the code under test, the requests under way, and the server.
 func (p *Plane) close() error {
+	p.mu.Lock()
+	running := p.running
+	p.mu.Unlock()
+	for _, stop := range running {
+		stop()
+	}
 	err := p.port.close()
 	p.front.close()
 	if p.server != nil {

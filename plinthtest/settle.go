@@ -1,6 +1,7 @@
 package plinthtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -14,15 +15,17 @@ const (
 	// settlePause is between two looks. Outside of a bubble settleLooks of them in a row have to find nothing to do.
 	settlePause = time.Millisecond
 	settleLooks = 3
+	// settleQuiet is how much virtual time has to pass in a bubble without a request. It costs nothing there.
+	settleQuiet = time.Second
 )
 
 // Settle waits until nothing is left to do: no request is under way, every watch has sent all events and its client
 // waits for the next one, and no controller of Plinth has work. It replaces loops that ask again and again whether
 // something has happened.
 //
-// In a bubble it also waits until all goroutines of the code under test wait, and so covers that code as a whole.
-// Outside of one it covers the server and what its clients have received: code that has an event in hand, or in a
-// queue, is not seen.
+// In a bubble it also waits until all goroutines of the code under test wait, and a second of virtual time has passed
+// without a request: so it covers that code as a whole, with its short delays. Outside of a bubble it covers the
+// server and what its clients have received: code that has an event in hand, or in a queue, is not seen.
 //
 // What waits for its time to come is not waited for: a request to be sent again after a delay, an object to be looked
 // at again in an hour, the resync of an informer. In a bubble, time.Sleep before Settle lets these times pass.
@@ -35,20 +38,42 @@ func (p *Plane) Settle(ctx context.Context) error {
 		ctx, cancel = context.WithTimeout(ctx, settleLimit)
 		defer cancel()
 	}
+	if p.bubble {
+		return p.settleBubble(ctx)
+	}
 	for quiet := 0; ; {
-		if p.bubble {
-			synctest.Wait()
-		}
 		busy := p.busy()
-		if busy == "" {
-			if quiet++; p.bubble || quiet == settleLooks {
-				return nil
-			}
-		} else {
+		if quiet++; busy != "" {
 			quiet = 0
 		}
+		if quiet == settleLooks {
+			return nil
+		}
 		if err := wait(ctx, settlePause); err != nil {
-			return fmt.Errorf("plinthtest: the control plane does not settle: %s: %w", busy, err)
+			return notSettled(busy, err)
+		}
+	}
+}
+
+func notSettled(busy string, err error) error {
+	return fmt.Errorf("plinthtest: the control plane does not settle: %s: %w", busy, err)
+}
+
+// settleBubble is Settle in a bubble.
+func (p *Plane) settleBubble(ctx context.Context) error {
+	for {
+		synctest.Wait()
+		busy, seen := p.busy(), p.front.count()
+		pause := settlePause
+		if busy == "" {
+			pause = settleQuiet
+		}
+		if err := wait(ctx, pause); err != nil {
+			return notSettled(cmp.Or(busy, "requests are made again and again"), err)
+		}
+		synctest.Wait()
+		if busy == "" && p.front.count() == seen && p.busy() == "" {
+			return nil
 		}
 	}
 }
