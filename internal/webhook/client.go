@@ -41,8 +41,18 @@ const (
 	defaultPort = 443
 )
 
-// Clients calls webhooks by their client configurations: the members url or service, and caBundle. It may be used
-// concurrently.
+// Config is a client configuration: the members url or service, and caBundle.
+type Config struct {
+	value object.Value
+	text  func() string // as JSON; made for the first call
+}
+
+// NewConfig makes a configuration of its value.
+func NewConfig(v object.Value) *Config {
+	return &Config{v, sync.OnceValue(func() string { return string(object.AppendJSON(nil, v)) })}
+}
+
+// Clients calls webhooks by their client configurations. It may be used concurrently.
 //
 // A client has a pool of open connections, and TLS handshakes cost more than most calls, so clients are kept: those of
 // the 200 configurations that were used last. The key is the whole configuration as JSON, so that a changed caBundle
@@ -75,12 +85,11 @@ type client struct {
 // Call posts a JSON body to the webhook of a client configuration and returns the body of its response. A response with
 // an error code, and one over the limit, are errors; their messages are those of the reference.
 func (c *Clients) Call(ctx context.Context, config object.Value, body []byte) ([]byte, error) {
-	return c.CallWithin(ctx, config, callTimeout, body)
+	return c.CallWithin(ctx, NewConfig(config), callTimeout, body)
 }
 
 // CallWithin is Call with another time limit that the webhook is told. It ends with ctx, or after 30 s.
-func (c *Clients) CallWithin(ctx context.Context, config object.Value, limit time.Duration, body []byte) ([]byte,
-	error) {
+func (c *Clients) CallWithin(ctx context.Context, config *Config, limit time.Duration, body []byte) ([]byte, error) {
 	client, err := c.of(config)
 	if err != nil {
 		return nil, err
@@ -159,8 +168,8 @@ func newStatusError(response *http.Response, body []byte) *statusError {
 }
 
 // of returns the client of a configuration: the one that is kept, or a new one. No webhook is called under the lock.
-func (c *Clients) of(config object.Value) (*client, error) {
-	key := string(object.AppendJSON(nil, config))
+func (c *Clients) of(config *Config) (*client, error) {
+	key := config.text()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if i := slices.IndexFunc(c.kept, func(k *client) bool { return k.config == key }); i >= 0 {
@@ -168,7 +177,7 @@ func (c *Clients) of(config object.Value) (*client, error) {
 		c.kept = append(slices.Delete(c.kept, i, i+1), found)
 		return found, nil
 	}
-	made, err := c.make(config)
+	made, err := c.make(config.value)
 	if err != nil {
 		return nil, err
 	}

@@ -19,23 +19,43 @@ type Question struct {
 	Now, Before object.Value // the object, and the old one
 }
 
-// ReviewedIn is the AdmissionRequest without its objects and without a UID: what expressions see, too. in is the type
-// that it names as its resource.
-func (q *Question) ReviewedIn(in *engine.Resource) object.Value {
+// Reviewed is the AdmissionRequest that a webhook gets. Its UID is that of the call.
+func (q *Question) Reviewed(uid string) object.Value { return q.reviewed(q.Type, uid) }
+
+// ReviewedIn is the AdmissionRequest that expressions see: without its objects and without a UID. in is the type that
+// it names as its resource.
+func (q *Question) ReviewedIn(in *engine.Resource) object.Value { return q.reviewed(in, "") }
+
+// reviewed is an AdmissionRequest. It has the objects if it has a UID. Its members are in byte order, so that MapOf
+// need not sort them.
+func (q *Question) reviewed(in *engine.Resource, uid string) object.Value {
 	asked, sub := q.Request.Resource, subresourceOf(q.Attributes)
-	var m members
-	m.set("kind", kindOf(q.Type, sub))
-	m.set("resource", resourceOf(in))
-	m.text("subResource", sub)
-	m.set("requestKind", kindOf(asked, sub))
-	m.set("requestResource", resourceOf(asked))
-	m.text("requestSubResource", sub)
+	kind, resource := kindOf(q.Type, sub), resourceOf(in)
+	requestKind, requestResource := kind, resource
+	if asked != q.Type {
+		requestKind = kindOf(asked, sub)
+	}
+	if asked != in {
+		requestResource = resourceOf(asked)
+	}
+	m := make(members, 0, 15)
+	m.set("dryRun", object.BoolOf(q.DryRun))
+	m.set("kind", kind)
 	m.text("name", q.Name)
 	m.text("namespace", NamespaceOf(q.Attributes))
+	if uid != "" {
+		m.set("object", q.Now)
+		m.set("oldObject", q.Before)
+	}
 	m.text("operation", q.Operation.String())
-	m.set("userInfo", userInfo(q.Attributes))
-	m.set("dryRun", object.BoolOf(q.DryRun))
 	m.set("options", q.Options())
+	m.set("requestKind", requestKind)
+	m.set("requestResource", requestResource)
+	m.text("requestSubResource", sub)
+	m.set("resource", resource)
+	m.text("subResource", sub)
+	m.text("uid", uid)
+	m.set("userInfo", userInfo(q.Attributes))
 	return object.MapOf(m...)
 }
 
@@ -78,13 +98,15 @@ func (m *members) text(key, value string) {
 
 func kindOf(r *engine.Resource, subresource string) object.Value {
 	group, version, kind := r.Body(subresource)
-	return object.Fields("group", object.StringOf(group), "version", object.StringOf(version),
-		"kind", object.StringOf(kind))
+	return object.MapOf(object.Member{Key: "group", Value: object.StringOf(group)},
+		object.Member{Key: "kind", Value: object.StringOf(kind)},
+		object.Member{Key: "version", Value: object.StringOf(version)})
 }
 
 func resourceOf(r *engine.Resource) object.Value {
-	return object.Fields("group", object.StringOf(r.Group), "version", object.StringOf(r.Version),
-		"resource", object.StringOf(r.Name))
+	return object.MapOf(object.Member{Key: "group", Value: object.StringOf(r.Group)},
+		object.Member{Key: "resource", Value: object.StringOf(r.Name)},
+		object.Member{Key: "version", Value: object.StringOf(r.Version)})
 }
 
 // Questions converts a request to the versions that hooks ask for, each once.

@@ -49,41 +49,58 @@ func Selector(v object.Value) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(&of)
 }
 
-// Select says whether the selectors select a request. obj is the object as it is now. An error is one of the selectors,
-// or says why the namespace could not be read.
-func (s *Selectors) Select(ctx context.Context, namespace NamespaceReader, a *engine.Attributes,
-	obj object.Value) (bool, error) {
+// Labels are what selectors look at: the labels of the object of a request, as it is now and as it was. They are made
+// once for all the selectors of a request.
+type Labels struct {
+	of       *engine.Attributes
+	now, old labels.Labels // nil: there is no such object
+}
+
+// LabelsOf returns the labels of the object of a request. They are those of the object as it is at the time of the call.
+func LabelsOf(a *engine.Attributes) *Labels {
+	l := &Labels{of: a}
+	if a.Operation == engine.OperationConnect { // the options of a connection have no labels
+		return l
+	}
+	if !a.Object.IsNull() {
+		l.now = ObjectLabels(a.Object)
+	}
+	if !a.Old.IsNull() {
+		l.old = ObjectLabels(a.Old)
+	}
+	return l
+}
+
+// Select says whether the selectors select a request by the labels of its object and of its namespace. An error is one
+// of the selectors, or says why the namespace could not be read.
+func (s *Selectors) Select(ctx context.Context, namespace NamespaceReader, l *Labels) (bool, error) {
 	if s.err != nil {
 		return false, s.err
 	}
 	// The labels of the object are looked at first although an error about the namespace precedes: a hook whose other
 	// selector does not select is none of the request's business.
-	if !s.objects.Empty() && !s.hasObject(a, obj) && !s.hasObject(a, a.Old) {
+	matches := func(of labels.Labels) bool { return of != nil && s.objects.Matches(of) }
+	if !s.objects.Empty() && !matches(l.now) && !matches(l.old) {
 		return false, nil
 	}
 	if s.namespaces.Empty() {
 		return true, nil
 	}
-	set, cluster, err := namespaceLabels(ctx, namespace, a, obj)
+	set, cluster, err := namespaceLabels(ctx, namespace, l.of)
 	if cluster || err != nil {
 		return cluster, err
 	}
 	return s.namespaces.Matches(set), nil
 }
 
-// hasObject says whether the object selector selects an object. The options of a connection have no labels.
-func (s *Selectors) hasObject(a *engine.Attributes, obj object.Value) bool {
-	return !obj.IsNull() && a.Operation != engine.OperationConnect && s.objects.Matches(LabelsOf(obj))
-}
-
 // namespaceLabels returns the labels of the namespace of a request; for the Namespaces themselves those of the object,
 // unless it is deleted. cluster says that the request has no namespace; such requests are always selected.
-func namespaceLabels(ctx context.Context, namespace NamespaceReader, a *engine.Attributes,
-	obj object.Value) (set labels.Labels, cluster bool, err error) {
+func namespaceLabels(ctx context.Context, namespace NamespaceReader, a *engine.Attributes) (set labels.Labels,
+	cluster bool, err error) {
 	name, ofNamespace := a.Request.Namespace, isNamespaces(a.Request.Resource)
 	if ofNamespace {
 		if subresourceOf(a) == "" && (a.Operation == engine.OperationCreate || a.Operation == engine.OperationUpdate) {
-			return LabelsOf(obj), false, nil
+			return ObjectLabels(a.Object), false, nil
 		}
 		name = a.Name
 	}
@@ -97,11 +114,11 @@ func namespaceLabels(ctx context.Context, namespace NamespaceReader, a *engine.A
 	case ns.IsNull():
 		return nil, false, apierr.NewNotFound(apierr.Type{Name: "namespaces"}, name)
 	}
-	return LabelsOf(ns), false, nil
+	return ObjectLabels(ns), false, nil
 }
 
-// LabelsOf are the labels of an object. Many selectors look at them, so they are not copied.
-func LabelsOf(obj object.Value) labels.Labels { return objectLabels{obj.At("metadata", "labels")} }
+// ObjectLabels are the labels of an object. They are not copied.
+func ObjectLabels(obj object.Value) labels.Labels { return objectLabels{obj.At("metadata", "labels")} }
 
 // objectLabels implements labels.Labels.
 type objectLabels struct{ of object.Value }

@@ -88,7 +88,7 @@ func (p *Plugin) find(ctx context.Context, kind paramKind, ref object.Value, nam
 	all, err := p.objects.List(ctx, kind.of, namespace)
 	var found []object.Value
 	for _, obj := range all {
-		if selects.Matches(hooks.LabelsOf(obj)) {
+		if selects.Matches(hooks.ObjectLabels(obj)) {
 			found = append(found, obj)
 		}
 	}

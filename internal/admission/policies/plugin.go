@@ -109,8 +109,8 @@ func (p *Plugin) candidates(a *engine.Attributes) []candidate {
 
 // matches says whether a matcher is for a request, and the type in whose version the request is seen then. known is
 // that type if no rule names an object, as a candidate has it; nil: it is not known.
-func (p *Plugin) matches(ctx context.Context, m *matcher, a *engine.Attributes, known *engine.Resource) (
-	*engine.Resource, error) {
+func (p *Plugin) matches(ctx context.Context, m *matcher, a *engine.Attributes, labels *hooks.Labels,
+	known *engine.Resource) (*engine.Resource, error) {
 	in := known
 	if in == nil || m.named {
 		in = m.in(p.types(), hooks.URLOf(a), &a.Name)
@@ -118,7 +118,7 @@ func (p *Plugin) matches(ctx context.Context, m *matcher, a *engine.Attributes, 
 	if in == nil {
 		return nil, nil
 	}
-	selected, err := m.selectors.Select(ctx, p.namespace, a, a.Object)
+	selected, err := m.selectors.Select(ctx, p.namespace, labels)
 	if err != nil || !selected {
 		return nil, err
 	}
@@ -140,8 +140,13 @@ func (p *Plugin) steps(ctx context.Context, a *engine.Attributes) (all []step) {
 	wrong := func(c candidate, b *binding, what string, err error) {
 		all = append(all, step{candidate: c, binding: b, err: fmt.Errorf("failed to configure %s: %w", what, err)})
 	}
-	for _, c := range p.candidates(a) {
-		in, err := p.matches(ctx, c.matcher, a, c.in)
+	candidates := p.candidates(a)
+	if len(candidates) == 0 {
+		return nil
+	}
+	labels := hooks.LabelsOf(a)
+	for _, c := range candidates {
+		in, err := p.matches(ctx, c.matcher, a, labels, c.in)
 		var kind paramKind
 		if err == nil && in != nil {
 			c.in = in
@@ -155,7 +160,7 @@ func (p *Plugin) steps(ctx context.Context, a *engine.Attributes) (all []step) {
 			continue
 		}
 		for _, b := range c.bindings {
-			if params, err := p.bound(ctx, b, kind, a); err != nil {
+			if params, err := p.bound(ctx, b, kind, a, labels); err != nil {
 				wrong(c, b, "binding", err)
 			} else if len(params) > 0 {
 				all = append(all, step{candidate: c, binding: b, params: params})
@@ -167,9 +172,10 @@ func (p *Plugin) steps(ctx context.Context, a *engine.Attributes) (all []step) {
 
 // bound returns the params that a request is evaluated with by a binding of its policy; none if it is not for the
 // request.
-func (p *Plugin) bound(ctx context.Context, b *binding, kind paramKind, a *engine.Attributes) ([]object.Value, error) {
+func (p *Plugin) bound(ctx context.Context, b *binding, kind paramKind, a *engine.Attributes, labels *hooks.Labels) (
+	[]object.Value, error) {
 	if b.matcher != nil {
-		if in, err := p.matches(ctx, b.matcher, a, nil); in == nil || err != nil {
+		if in, err := p.matches(ctx, b.matcher, a, labels, nil); in == nil || err != nil {
 			return nil, err
 		}
 	}

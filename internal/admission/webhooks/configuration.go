@@ -17,6 +17,7 @@ import (
 	"plinth/internal/recent"
 	"plinth/internal/store"
 	"plinth/internal/view"
+	"plinth/internal/webhook"
 	"plinth/object"
 )
 
@@ -27,7 +28,7 @@ const defaultTimeout = 10 * time.Second
 type hook struct {
 	id                  string // CONFIGURATION/NAME/NUMBER, unique in a set
 	name, configuration string
-	client              object.Value // its clientConfig
+	client              *webhook.Config
 	rules               []hooks.Rule
 	equivalent          bool // matchPolicy
 	ignore              bool // failurePolicy: a call that fails is no refusal
@@ -105,7 +106,7 @@ func hooksOf(obj object.Value) []*hook {
 		name := w.At("name").Str()
 		all = append(all, &hook{
 			id: fmt.Sprintf("%s/%s/%d", configuration, name, count[name]), name: name, configuration: configuration,
-			client: w.At("clientConfig"), rules: hooks.RulesOf(w.At("rules")), version: reviewVersion(w),
+			client: webhook.NewConfig(w.At("clientConfig")), rules: hooks.RulesOf(w.At("rules")), version: reviewVersion(w),
 			equivalent:  w.At("matchPolicy").Str() == string(admissionregistration.Equivalent),
 			ignore:      w.At("failurePolicy").Str() == string(admissionregistration.Ignore),
 			again:       w.At("reinvocationPolicy").Str() == string(admissionregistration.IfNeededReinvocationPolicy),

@@ -10,7 +10,6 @@ import (
 	"plinth/internal/apierr"
 	"plinth/internal/cel"
 	"plinth/internal/engine"
-	"plinth/object"
 )
 
 // candidate is a hook whose rules match, with the type in whose version it gets the object, and its number in the set.
@@ -38,9 +37,9 @@ func (s *set) candidates(types *engine.Types, u hooks.URL) []candidate {
 	return found
 }
 
-// selects says whether the selectors of a hook select a request. obj is the object as it is now.
-func (p *Plugin) selects(ctx context.Context, h *hook, a *engine.Attributes, obj object.Value) (bool, error) {
-	selected, err := h.selectors.Select(ctx, p.namespace, a, obj)
+// selects says whether the selectors of a hook select a request.
+func (p *Plugin) selects(ctx context.Context, h *hook, labels *hooks.Labels) (bool, error) {
+	selected, err := h.selectors.Select(ctx, p.namespace, labels)
 	if err != nil && h.selectors.Broken() {
 		err = apierr.NewInternal(err)
 	}

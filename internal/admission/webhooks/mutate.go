@@ -22,6 +22,7 @@ func (p *Plugin) Admit(ctx context.Context, a *engine.Attributes, passes *hooks.
 	}
 	round := round{
 		Calls: passes.Begin("webhooks", a.Object), asked: hooks.Questions{Attributes: a}, second: passes.Second,
+		labels: hooks.LabelsOf(a),
 	}
 	for i := range all {
 		called, changed, err := p.admitBy(ctx, &all[i], &round)
@@ -44,6 +45,7 @@ func (p *Plugin) Admit(ctx context.Context, a *engine.Attributes, passes *hooks.
 type round struct {
 	*hooks.Calls
 	asked  hooks.Questions
+	labels *hooks.Labels // of the object as the last hook has left it
 	second bool
 }
 
@@ -59,7 +61,7 @@ func (r *round) place(c *candidate) string {
 // admitBy asks one hook, if it is for the request, and says whether that has changed the object.
 func (p *Plugin) admitBy(ctx context.Context, c *candidate, r *round) (called, changed bool, err error) {
 	a := r.asked.Attributes
-	if selected, err := p.selects(ctx, c.hook, a, a.Object); !selected || err != nil {
+	if selected, err := p.selects(ctx, c.hook, r.labels); !selected || err != nil {
 		return false, false, err
 	}
 	q, err := r.asked.In(ctx, c.in)
@@ -133,6 +135,7 @@ func (p *Plugin) mutate(ctx context.Context, c *candidate, q *hooks.Question, r 
 	q.AnnotateRequest("patch.webhook.admission.k8s.io/"+r.place(c), annotation(patchAnnotation{c.configuration, c.name,
 		answer.patch, answer.patchType}))
 	r.asked.Replace(next)
+	r.labels = hooks.LabelsOf(r.asked.Attributes)
 	return changed, nil
 }
 

@@ -15,13 +15,15 @@ import (
 	"plinth/object"
 )
 
+// usualReview is the size in bytes that most reviews do not exceed.
+const usualReview = 4 << 10
+
 // reviewOf is the AdmissionReview that asks a hook, as JSON.
 func reviewOf(q *hooks.Question, version, uid string) []byte {
-	request := q.ReviewedIn(q.Type).Edit([]object.Member{
-		{Key: "uid", Value: object.StringOf(uid)}, {Key: "object", Value: q.Now}, {Key: "oldObject", Value: q.Before},
-	})
-	return object.AppendJSON(nil, object.Fields("kind", object.StringOf("AdmissionReview"),
-		"apiVersion", object.StringOf("admission.k8s.io/"+version), "request", request))
+	return object.AppendJSON(make([]byte, 0, usualReview), object.MapOf(
+		object.Member{Key: "apiVersion", Value: object.StringOf("admission.k8s.io/" + version)},
+		object.Member{Key: "kind", Value: object.StringOf("AdmissionReview")},
+		object.Member{Key: "request", Value: q.Reviewed(uid)}))
 }
 
 // answer is the response of a hook. Patch is a JSON Patch; empty: none.

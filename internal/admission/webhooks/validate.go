@@ -19,11 +19,11 @@ func (p *Plugin) Validate(ctx context.Context, a *engine.Attributes) error {
 	if len(all) == 0 {
 		return nil
 	}
-	asked := hooks.Questions{Attributes: a}
+	asked, labels := hooks.Questions{Attributes: a}, hooks.LabelsOf(a)
 	var calls []*verdict
 	for i := range all {
 		c := &all[i]
-		if selected, err := p.selects(ctx, c.hook, a, a.Object); err != nil {
+		if selected, err := p.selects(ctx, c.hook, labels); err != nil {
 			return err
 		} else if !selected {
 			continue
