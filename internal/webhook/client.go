@@ -94,6 +94,12 @@ func (c *Clients) CallWithin(ctx context.Context, config *Config, limit time.Dur
 	if err != nil {
 		return nil, err
 	}
+	// A Timeout of the http.Client would cost a goroutine for each call.
+	if end, ok := ctx.Deadline(); !ok || time.Until(end) > callTimeout {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+	}
 	address := client.url
 	query := address.Query()
 	query.Set("timeout", limit.String())
@@ -198,30 +204,30 @@ func (c *Clients) make(config object.Value) (*client, error) {
 		return nil, err
 	}
 	dialer := &net.Dialer{Timeout: callTimeout, KeepAlive: 30 * time.Second}
-	transport := &http.Transport{
+	other := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext,
 		TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: 25, IdleConnTimeout: 90 * time.Second,
+		TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: idleTime,
 		Protocols: new(http.Protocols),
 	}
-	transport.Protocols.SetHTTP1(true)
-	address, err := c.address(config, transport)
+	other.Protocols.SetHTTP1(true)
+	address, err := c.address(config, other)
 	if err != nil {
 		return nil, err
 	}
 	if config.At("service").IsNull() && isLoopback(address.Hostname()) {
-		transport.Protocols.SetHTTP2(true)
+		other.Protocols.SetHTTP2(true)
 	}
 	made := &client{
 		url:  *address,
-		http: &http.Client{Transport: transport, Timeout: callTimeout, CheckRedirect: checkRedirect},
+		http: &http.Client{Transport: &transport{other: other}, CheckRedirect: checkRedirect},
 	}
 	if c.Transport != nil {
 		if inProcess := c.Transport(address.Host); inProcess != nil {
 			made.http.Transport = inProcess
 		}
 	}
-	made.authenticate, err = c.Credentials.of(target(address), transport.TLSClientConfig)
+	made.authenticate, err = c.Credentials.of(target(address), other.TLSClientConfig)
 	return made, err
 }
 

@@ -50,13 +50,13 @@ func Selector(v object.Value) (labels.Selector, error) {
 }
 
 // Labels are what selectors look at: the labels of the object of a request, as it is now and as it was. They are made
-// once for all the selectors of a request.
+// once for all selectors of a request.
 type Labels struct {
 	of       *engine.Attributes
 	now, old labels.Labels // nil: there is no such object
 }
 
-// LabelsOf returns the labels of the object of a request. They are those of the object as it is at the time of the call.
+// LabelsOf returns the labels of the object of a request, as it is at the time of the call.
 func LabelsOf(a *engine.Attributes) *Labels {
 	l := &Labels{of: a}
 	if a.Operation == engine.OperationConnect { // the options of a connection have no labels
