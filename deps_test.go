@@ -52,7 +52,7 @@ var allowed = map[string][]string{
 	"internal/admission/policies": {"object", "schema", "merge", "patch", "internal/admission/hooks", "internal/apierr",
 		"internal/cel", "internal/engine", "internal/recent", "internal/store", "internal/view"},
 	"internal/admission/quota": {"object", "internal/engine", "internal/objectmeta", "internal/recent",
-		"internal/store"},
+		"internal/store", "internal/view"},
 	"internal/admission/webhooks": {"object", "patch", "internal/admission/hooks", "internal/apierr",
 		"internal/cel", "internal/engine", "internal/recent", "internal/store", "internal/view", "internal/webhook"},
 	"internal/addresses": {"object", "internal/apierr", "internal/engine", "internal/fielderrors",

@@ -15,6 +15,7 @@ import (
 	"plinth/internal/engine"
 	"plinth/internal/recent"
 	"plinth/internal/store"
+	"plinth/internal/view"
 )
 
 // resourceQuota is the plugin ResourceQuota: a request is refused if it needs more than the ResourceQuotas of its
@@ -29,6 +30,7 @@ type resourceQuota struct {
 	now     engine.Clock
 	limited []limitedResource
 	rules   recent.Cache[string, *quota.Rule]
+	classes *view.View[*quota.Classes]
 }
 
 // resourceQuotaConfiguration is the configuration of the plugin.
@@ -52,7 +54,7 @@ type limitedResource struct {
 // newResourceQuota makes the plugin.
 func newResourceQuota(c *Config) (steps, error) {
 	limited, err := limitedResources(c.Configurations["ResourceQuota"])
-	q := &resourceQuota{store: c.Store, now: c.Now, limited: limited}
+	q := &resourceQuota{store: c.Store, now: c.Now, limited: limited, classes: quota.ClassesOf(c.Store)}
 	return steps{validate: q.validate}, err
 }
 
@@ -119,9 +121,26 @@ func changesUse(a *engine.Attributes) bool {
 // demand is what a request adds, to be compared with one rule after the other.
 type demand struct {
 	path     string // of the type
+	classes  *quota.Classes
 	now, old *store.Charge
 	uses     []store.Amount // the object as it will be
 	adds     []store.Amount // more than the object that is there
+}
+
+// concerns says whether a limit of that name is on something that objects of the type use.
+func (d *demand) concerns(name string) bool {
+	return quota.Concerns(d.path, name) || quota.CountsDevices(d.path) && d.classes.Concern(name)
+}
+
+// usesOf is what an object of the request uses, by its charge.
+func (q *resourceQuota) usesOf(a *engine.Attributes, d *demand, charge *store.Charge) (uses []store.Amount) {
+	if !quota.CountsDevices(d.path) {
+		return quota.AmountsAt(charge, q.now())
+	}
+	q.store.Charged(a.Request.Namespace, func(in *store.Charged) {
+		uses = d.classes.Extend(a.Object.At("metadata", "name").Str(), charge, in)
+	})
+	return uses
 }
 
 // limits returns the limits of a request; nil: there are none.
@@ -131,13 +150,12 @@ func (q *resourceQuota) limits(ctx context.Context, a *engine.Attributes) (*stor
 		return nil, err
 	}
 	path := a.Request.Resource.Stored.Path
-	d := &demand{path: path, now: quota.Use(path, a.Object)}
-	at := q.now()
-	d.uses = quota.AmountsAt(d.now, at)
+	d := &demand{path: path, classes: q.classes.Now(), now: quota.Use(path, a.Object)}
+	d.uses = q.usesOf(a, d, d.now)
 	d.adds = d.uses
 	if a.Operation == engine.OperationUpdate {
 		d.old = quota.Use(path, a.Old)
-		d.adds = more(d.uses, quota.AmountsAt(d.old, at))
+		d.adds = more(d.uses, q.usesOf(a, d, d.old))
 	}
 	limits := &store.Limits{Namespace: a.Request.Namespace, Generation: generation}
 	cover := coverage{}
@@ -212,7 +230,7 @@ func (q *resourceQuota) ruleLimits(a *engine.Attributes, d *demand, r *quota.Rul
 	}
 	var names []string
 	for name := range r.Hard {
-		if quota.Concerns(d.path, name) {
+		if d.concerns(name) {
 			names = append(names, name)
 		}
 	}
@@ -242,7 +260,8 @@ func (q *resourceQuota) ruleLimits(a *engine.Attributes, d *demand, r *quota.Rul
 	var each []store.Limit
 	for _, amount := range adds {
 		if most, limited := r.Hard[amount.Name]; limited {
-			each = append(each, store.Limit{Name: amount.Name, Counts: counts(r), Add: amount.Value, Most: most})
+			each = append(each, store.Limit{Name: amount.Name, Counts: counts(r), More: r.More(d.classes, amount.Name),
+				Add: amount.Value, Most: most})
 		}
 	}
 	return each, nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"strings"
 	"time"
 
@@ -30,11 +31,19 @@ const publishEvery = 200 * time.Millisecond
 // Run works until ctx ends.
 func (c *ResourceQuotas) Run(ctx context.Context) {
 	failed, published := 0, func() {}
+	view := quota.ClassesOf(c.Store)
+	classes, changed := view.Now(), make(chan struct{}, 1)
+	var following sync.WaitGroup
+	defer following.Wait()
+	following.Go(func() { c.followClasses(ctx, changed) })
 	for seen := int64(0); ctx.Err() == nil; {
+		if now := view.Now(); now != classes {
+			classes, seen = now, 0 // what is used in any namespace may depend on them
+		}
 		namespaces, changes, next := c.Store.Limited(seen)
 		var last error
 		for _, namespace := range namespaces {
-			if err := c.publish(ctx, namespace); err != nil {
+			if err := c.publish(ctx, namespace, classes); err != nil {
 				last = err
 			}
 		}
@@ -57,24 +66,49 @@ func (c *ResourceQuotas) Run(ctx context.Context) {
 		}
 		select {
 		case <-c.Store.LedgersChanged():
-			c.Busy.add(1)
-			pause(ctx, publishEvery)
-			published = func() { c.Busy.add(-1) }
+			published = c.collect(ctx)
+		case <-changed:
+			published = c.collect(ctx)
 		case <-wait.Done():
 		}
 		stop()
 	}
 }
 
+// collect waits for further changes. It counts as work until published is called.
+func (c *ResourceQuotas) collect(ctx context.Context) (published func()) {
+	c.Busy.add(1)
+	pause(ctx, publishEvery)
+	return func() { c.Busy.add(-1) }
+}
+
+// followClasses sends to changed after changes of DeviceClasses, until ctx ends.
+func (c *ResourceQuotas) followClasses(ctx context.Context, changed chan<- struct{}) {
+	for ctx.Err() == nil {
+		cursor, err := c.Store.Watch(quota.ClassesPath, "", c.Store.Revision())
+		for err == nil {
+			select {
+			case changed <- struct{}{}: // first for what has changed before the cursor was made
+			default:
+			}
+			_, err = cursor.Next(ctx)
+		}
+		if cursor != nil {
+			cursor.Close()
+		}
+		pause(ctx, publishEvery)
+	}
+}
+
 // publish brings the statuses of the quotas of a namespace up to date.
-func (c *ResourceQuotas) publish(ctx context.Context, namespace string) error {
+func (c *ResourceQuotas) publish(ctx context.Context, namespace string, classes *quota.Classes) error {
 	of := c.Registry.Builtin().Find("", "v1", "resourcequotas")
 	rules, _, err := c.Store.Rules(ctx, namespace)
 	if err != nil || of == nil {
 		return err
 	}
 	for _, rule := range rules {
-		status, err := c.status(namespace, rule)
+		status, err := c.status(namespace, rule, classes)
 		if err != nil || status.IsNull() {
 			return err
 		}
@@ -110,7 +144,7 @@ func replacing(old, next object.Value) object.Value {
 
 // status is the status of a quota: its limits, and what is used of those that objects of this server can use. It is
 // null if the namespace has no quotas any more.
-func (c *ResourceQuotas) status(namespace string, rule store.Rule) (object.Value, error) {
+func (c *ResourceQuotas) status(namespace string, rule store.Rule, classes *quota.Classes) (object.Value, error) {
 	r, err := quota.ParseRule(rule.Text)
 	if err != nil {
 		return object.Nil, err
@@ -120,7 +154,7 @@ func (c *ResourceQuotas) status(namespace string, rule store.Rule) (object.Value
 	for name, most := range r.Hard {
 		hard = append(hard, object.Member{Key: name, Value: object.StringOf(most.String())})
 		if quota.Tracked(name, c.counted) {
-			limits.Each = append(limits.Each, store.Limit{Name: name, Counts: r.Counts})
+			limits.Each = append(limits.Each, store.Limit{Name: name, Counts: r.Counts, More: r.More(classes, name)})
 		}
 	}
 	sums, ok := c.Store.Used(limits)

@@ -154,3 +154,38 @@ func TestQuotaOfPodsAndCustomObjects(t *testing.T) {
 	}
 	c.must(403, http.MethodPost, in+"pods", pod("c", "1m"))
 }
+
+// Claims of devices count as extended resources, too; a change of a DeviceClass and one of a Pod show in the status.
+//
+// SPEC: AUTH-5
+func TestQuotaOfExtendedResources(t *testing.T) {
+	const quotas = "/api/v1/namespaces/default/resourcequotas"
+	const claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+	const classes = "/apis/resource.k8s.io/v1/deviceclasses"
+	c, _ := serveFrom(t, quiet(t.TempDir()))
+	claim := func(name string, devices int) jsonObject {
+		return jsonObject{"metadata": map[string]any{"name": name}, "spec": map[string]any{"devices": map[string]any{
+			"requests": []any{map[string]any{"name": "r", "exactly": map[string]any{"deviceClassName": "gpu",
+				"count": devices}}}}}}
+	}
+	class := func(resource string) jsonObject {
+		return jsonObject{"metadata": map[string]any{"name": "gpu"}, "spec": map[string]any{"extendedResourceName": resource}}
+	}
+	c.must(201, http.MethodPost, claims, claim("before", 2))
+	c.must(201, http.MethodPost, quotas, quotaOf("q", map[string]any{"requests.example.com/gpu": 3,
+		"gpu.deviceclass.resource.k8s.io/devices": 9}))
+	awaitUsed(t, c, "q", "requests.example.com/gpu", "0")
+	awaitUsed(t, c, "q", "gpu.deviceclass.resource.k8s.io/devices", "2")
+	c.must(201, http.MethodPost, classes, class("example.com/gpu"))
+	awaitUsed(t, c, "q", "requests.example.com/gpu", "2")
+	const refusal = `resourceclaims.resource.k8s.io "more" is forbidden: exceeded quota: q, requested: ` +
+		`requests.example.com/gpu=2, used: requests.example.com/gpu=2, limited: requests.example.com/gpu=3`
+	if got := c.must(403, http.MethodPost, claims, claim("more", 2)).text("message"); got != refusal {
+		t.Errorf("got %q", got)
+	}
+	c.must(201, http.MethodPost, claims, claim("one", 1))
+	awaitUsed(t, c, "q", "requests.example.com/gpu", "3")
+	c.must(200, http.MethodPut, classes+"/gpu", class("example.com/other"))
+	awaitUsed(t, c, "q", "requests.example.com/gpu", "0")
+	c.must(201, http.MethodPost, claims, claim("more", 2))
+}

@@ -25,6 +25,8 @@ type Charge struct {
 	After []Amount
 	// Rule is the text of the limits that the version itself sets; "": it is no rule.
 	Rule string
+	// Note is what Limit.More has to know of the version besides its amounts; nil: nothing.
+	Note any
 }
 
 // Amount is a quantity of something that is limited, such as "requests.cpu".
@@ -459,6 +461,9 @@ func (s *State) Used(p *Limits) ([]resource.Quantity, bool) {
 	used := make([]resource.Quantity, len(p.Each))
 	for i := range p.Each {
 		used[i] = p.Each[i].in(l.sums.of)
+		if more := p.Each[i].More; more != nil {
+			used[i].Add(more(s.charged(p.Namespace, nil)))
+		}
 	}
 	return used, true
 }

@@ -20,6 +20,8 @@ type Limit struct {
 	Name string
 	// Counts says whether the charges of a class are counted; nil: all are.
 	Counts func(class string) bool
+	// More is what counts besides the sum: what does not follow from each version alone. Nil: nothing does.
+	More func(*Charged) resource.Quantity
 	// Add is what the commit adds, and Most what the sum may be afterwards.
 	Add, Most resource.Quantity
 }
@@ -60,11 +62,11 @@ func (e *OverError) Error() string {
 
 // Within says whether the limits hold if a commit adds what they say. It is the precondition WithinLimits against
 // what is durable, for requests that do not commit.
-func (s *State) Within(p *Limits) error { return s.within(p, nil) }
+func (s *State) Within(p *Limits) error { return s.within(p, nil, nil) }
 
-// within judges limits. pending returns what the commits change that are not applied yet; nil: nothing. All of it is
-// one step under the lock: a charge that ends between the two would be taken back twice.
-func (s *State) within(p *Limits, pending func(l *ledger) (*sums, error)) error {
+// within judges limits. writes are the commits that are not applied yet, and pending returns what they change; nil:
+// nothing. All of it is one step under the lock: a charge that ends between the two would be taken back twice.
+func (s *State) within(p *Limits, writes map[Key]pendingWrite, pending func(l *ledger) (*sums, error)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.ledgers.of[p.Namespace]
@@ -86,6 +88,9 @@ func (s *State) within(p *Limits, pending func(l *ledger) (*sums, error)) error 
 		if more != nil {
 			used.Add(limit.in(more.of))
 		}
+		if limit.More != nil {
+			used.Add(limit.More(s.charged(p.Namespace, writes)))
+		}
 		sum := used.DeepCopy()
 		if sum.Add(limit.Add); sum.Cmp(limit.Most) > 0 {
 			over = append(over, Over{limit, used})
@@ -106,7 +111,7 @@ func (s *State) otherRules(p *Limits) error {
 // batch to wait for. The caller holds seq.
 func (w *sequencer) within(p *Limits) (last *batch, err error) {
 	newest := int64(0)
-	err = w.state.within(p, func(l *ledger) (*sums, error) {
+	err = w.state.within(p, w.pending, func(l *ledger) (*sums, error) {
 		s, pending := w.state, newSums()
 		for k, write := range w.pending {
 			if namespaceOf(k) != p.Namespace || k.Resource == Counters {

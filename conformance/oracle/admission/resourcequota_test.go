@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
@@ -28,6 +31,7 @@ type quotaReference struct {
 	config   *config.Configuration
 	factory  informers.SharedInformerFactory
 	registry quota.Registry
+	informed sync.Once // awaitClasses was called
 }
 
 var _ = initializer.WantsExternalKubeInformerFactory(&quotaReference{})
@@ -73,6 +77,33 @@ func (q *quotaReference) SetExternalKubeInformerFactory(f informers.SharedInform
 
 func (q *quotaReference) ValidateInitialization() error { return nil }
 
+// awaitClasses waits until the evaluator of claims knows the DeviceClasses: it learns them by events, which come at some
+// time after the informer has synced.
+func (q *quotaReference) awaitClasses() {
+	claims := q.registry.Get(schema.GroupResource{Group: "resource.k8s.io", Resource: "resourceclaims"})
+	classes, err := q.factory.Resource().V1().DeviceClasses().Lister().List(labels.Everything())
+	if err != nil {
+		panic(err)
+	}
+	for _, class := range classes {
+		limit := corev1.ResourceName(corev1.ResourceImplicitExtendedClaimsPerClass + class.Name)
+		if class.Spec.ExtendedResourceName != nil {
+			limit = corev1.ResourceName("requests." + *class.Spec.ExtendedResourceName)
+		}
+		claim := &resourcev1.ResourceClaim{Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
+			Requests: []resourcev1.DeviceRequest{{Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class.Name,
+				AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1}}}}}}
+		for known := false; !known; time.Sleep(time.Millisecond) {
+			use, err := claims.Usage(claim)
+			if err != nil {
+				panic(err)
+			}
+			_, known = use[limit]
+			known = known && len(claims.MatchingResources([]corev1.ResourceName{limit})) > 0
+		}
+	}
+}
+
 // status returns the quotas of a namespace as the controller leaves them.
 func (q *quotaReference) status(namespace string) ([]corev1.ResourceQuota, error) {
 	stored, err := q.factory.Core().V1().ResourceQuotas().Lister().ResourceQuotas(namespace).List(labels.Everything())
@@ -111,6 +142,7 @@ func (q *quotaReference) Validate(_ context.Context, a admission.Attributes, _ a
 	if evaluator == nil {
 		evaluator = generic.NewObjectCountEvaluator(a.GetResource().GroupResource(), nil, "")
 	}
+	q.informed.Do(q.awaitClasses)
 	quotas, err := q.status(namespace)
 	if err != nil {
 		return err
@@ -134,6 +166,61 @@ func (r quotaCases) amounts() string {
 func (r quotaCases) container() string {
 	return fields("name", r.one("a", "b"), "image", "i", "resources",
 		fields("requests", r.amounts(), "limits", r.one("", r.amounts())))
+}
+
+// extended makes Pods and claims of the scheduler for extended resources: the claim of a Pod has its annotation and its
+// owner reference. Their Pods and claims fit together often, but not always.
+type extended struct{ quotaCases }
+
+func (r extended) amounts() string {
+	return fields("cpu", "100m", "example.com/gpu", r.one("", "1", "3"), "example.com/nic", r.one("", "", "2"),
+		"deviceclass.resource.kubernetes.io/gpu", r.one("", "", "1", "2"))
+}
+
+func (r extended) podNamed(name string) string {
+	list := r.amounts() // the requests and the limits of an extended resource are equal
+	return doc("v1", "Pod", "ns", name, []string{"resourceVersion", quoted("1")}, "spec",
+		fields("containers", "["+fields("name", "c", "image", "i",
+			"resources", fields("requests", list, "limits", list))+"]"),
+		"status", fields("phase", r.one("Pending", "Running", "Running", "Succeeded"), "qosClass", "Burstable",
+			"extendedResourceClaimStatus", r.one("", "", "{resourceClaimName: r1, requestMappings: []}",
+				"{resourceClaimName: new, requestMappings: []}")))
+}
+
+func (r extended) resourceClaimNamed(name string) string {
+	pod, flaw := r.one("p1", "p1", "p1", "p2"), r.IntN(12) // most claims have none
+	flawed := func(number int, right, wrong string) string {
+		if flaw == number {
+			return wrong
+		}
+		return right
+	}
+	owner := fields("apiVersion", flawed(0, "v1", "apps/v1"), "kind", flawed(1, "Pod", "Node"),
+		"name", pod, "uid", flawed(2, "uid-"+pod, "another"), "controller", flawed(3, "true", "false"))
+	request := func(name string) string {
+		return fields("name", name, "exactly", fields("deviceClassName", r.one("gpu", "gpu", "nic", "plain", "unknown"),
+			"allocationMode", "ExactCount", "count", r.one("1", "2", "3")))
+	}
+	requests := request("a")
+	if r.IntN(3) == 0 {
+		requests = "{name: b, firstAvailable: [{name: s, deviceClassName: gpu, allocationMode: ExactCount, count: 1}, " +
+			"{name: t, deviceClassName: plain, allocationMode: ExactCount, count: 2}]}"
+	}
+	return doc("resource.k8s.io/v1", "ResourceClaim", "ns", name, []string{"resourceVersion", quoted("1"),
+		"creationTimestamp", quoted(r.one("2020-01-01T00:00:00Z", "2020-01-01T00:00:00Z", "2021-01-01T00:00:00Z")),
+		"annotations", flawed(4, flawed(5, "{resource.kubernetes.io/extended-resource-claim: 'true'}", ""),
+			"{resource.kubernetes.io/extended-resource-claim: 'false'}"),
+		"ownerReferences", "[" + owner + "]"}, "spec", "{devices: {requests: ["+requests+"]}}")
+}
+
+func (r extended) quotaNamed(name string) string {
+	hard := fields("requests.example.com/gpu", r.one("", "2", "5", "8"), "requests.example.com/nic", r.one("", "", "4"),
+		"requests.deviceclass.resource.kubernetes.io/gpu", r.one("", "3", "6"),
+		"requests.deviceclass.resource.kubernetes.io/plain", r.one("", "", "3"),
+		"requests.deviceclass.resource.kubernetes.io/unknown", r.one("", "", "1"),
+		"gpu.deviceclass.resource.k8s.io/devices", r.one("", "", "7"), "pods", "10")
+	return doc("v1", "ResourceQuota", "ns", name, nil, "spec",
+		fields("hard", hard, "scopes", r.one("", "", "", "", "[NotTerminating]")))
 }
 
 // podNamed is a Pod in all the ways that scopes and use can tell apart.
@@ -323,4 +410,39 @@ func TestResourceQuota(t *testing.T) {
 		w.compare(t, of("apps", "v1", "deployments", "", "Deployment", admission.Create, deployment, ""), &count)
 	}
 	count.atLeast(t, 0, 4000, 2000)
+}
+
+// extendedConfiguration limits claims unless a quota covers them.
+const extendedConfiguration = `
+apiVersion: apiserver.config.k8s.io/v1
+kind: ResourceQuotaConfiguration
+limitedResources:
+- {apiGroup: resource.k8s.io, resource: resourceclaims, matchContains: [example.com/gpu, kubernetes.io/plain]}
+`
+
+// Claims for devices count as extended resources, too, as far as the Pods do not that the scheduler has made them for.
+//
+// SPEC: AUTH-5
+func TestResourceQuotaOfExtendedResources(t *testing.T) {
+	r, count := extended{quotaCases{seeded(71)}}, tally{}
+	class := func(name, resource string) string {
+		return doc("resource.k8s.io/v1", "DeviceClass", "", name, nil, "spec", fields("extendedResourceName", resource))
+	}
+	for range 150 {
+		objects := []string{r.quotaNamed("a"), r.podNamed("p1"), r.podNamed("p2"), r.resourceClaimNamed("r1"),
+			r.resourceClaimNamed("r2"), r.resourceClaimNamed("r3"), class("gpu", "example.com/gpu"),
+			class("nic", r.one("example.com/nic", "")), class("plain", "")}
+		w := (&world{plugin: "ResourceQuota", registered: quotaReferenceName, validateOnly: true, objects: objects,
+			configuration: r.one("", "", extendedConfiguration)}).build(t)
+		of := func(group, resource string, operation admission.Operation, object, old string) {
+			w.compare(t, attempt{operation: operation, group: group, version: "v1", resource: resource, namespace: "ns",
+				name: "new", object: object, old: old}, &count)
+		}
+		for range 8 {
+			of("", "pods", admission.Create, r.podNamed("new"), "")
+			of("resource.k8s.io", "resourceclaims", admission.Create, r.resourceClaimNamed("new"), "")
+			of("resource.k8s.io", "resourceclaims", admission.Update, r.resourceClaimNamed("new"), r.resourceClaimNamed("new"))
+		}
+	}
+	count.atLeast(t, 0, 1000, 1000)
 }

@@ -106,7 +106,7 @@ func (c *Charges) share(u *store.Charge) *store.Charge {
 		}
 	}
 	list(u.Amounts)
-	if !u.Until.IsZero() || u.Rule != "" {
+	if !u.Until.IsZero() || u.Rule != "" || u.Note != nil {
 		return u // of one object alone
 	}
 	text := key.String()
@@ -127,7 +127,7 @@ func Use(path string, obj object.Value) *store.Charge {
 	case services:
 		return &store.Charge{Amounts: sorted(useService(obj))}
 	case resourceClaims:
-		return &store.Charge{Amounts: sorted(useResourceClaim(obj))}
+		return &store.Charge{Amounts: sorted(useResourceClaim(obj)), Note: ownerOf(obj)}
 	}
 	return &store.Charge{Amounts: counts(path)}
 }

@@ -23,6 +23,9 @@ func usePod(pod object.Value) *store.Charge {
 	u := &store.Charge{Class: podClass(pod)}
 	ended := counts(pods)
 	status := pod.At("status")
+	if made := status.At("extendedResourceClaimStatus"); !made.IsNull() {
+		u.Note = claimOf(made.At("resourceClaimName").Str())
+	}
 	if phase := corev1.PodPhase(status.At("phase").Str()); phase == corev1.PodFailed || phase == corev1.PodSucceeded {
 		u.Amounts = ended
 		return u
