@@ -31,6 +31,8 @@ type bench struct {
 	results  map[string]result
 	tallies  map[string]*tally // of the rows that are measured in turns
 
+	hookCosts []float64 // what webhooks have added to a create, by turn
+
 	serial int // of the last change
 	server *harness.Server
 	client *load.Client  // on 32 connections
