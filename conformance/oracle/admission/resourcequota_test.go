@@ -77,8 +77,8 @@ func (q *quotaReference) SetExternalKubeInformerFactory(f informers.SharedInform
 
 func (q *quotaReference) ValidateInitialization() error { return nil }
 
-// awaitClasses waits until the evaluator of claims knows the DeviceClasses: it learns them by events, which come at some
-// time after the informer has synced.
+// awaitClasses waits until the evaluator of claims knows the DeviceClasses: it learns them by events, which come at
+// some time after the informer has synced.
 func (q *quotaReference) awaitClasses() {
 	claims := q.registry.Get(schema.GroupResource{Group: "resource.k8s.io", Resource: "resourceclaims"})
 	classes, err := q.factory.Resource().V1().DeviceClasses().Lister().List(labels.Everything())
