@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"strings"
+	"sync"
 	"time"
 
 	"plinth/internal/admission/quota"
