@@ -59,8 +59,8 @@ type Config struct {
 	NotReadyTolerationSeconds, UnreachableTolerationSeconds int64
 	// Endpoint returns the address of a port of a Service, as for webhook.Clients.
 	Endpoint func(ctx context.Context, namespace, service string, port int64) (string, error)
-	// Transport finds webhooks in this process; nil: all are in the network.
-	Transport webhook.Transport
+	// InProcess finds webhooks in this process; nil: all are in the network.
+	InProcess webhook.InProcess
 	// Expressions bounds the compiled expressions of policies; nil: all are kept.
 	Expressions *cel.Cache
 	Metrics     Metrics

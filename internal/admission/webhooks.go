@@ -29,7 +29,7 @@ func newWebhooks(resource string, mutating bool) func(c *Config) (steps, error) 
 		if kind == nil {
 			return steps{}, nil
 		}
-		clients := &webhook.Clients{Endpoint: c.Endpoint, Transport: c.Transport}
+		clients := &webhook.Clients{Endpoint: c.Endpoint, InProcess: c.InProcess}
 		if settings.KubeConfigFile != "" {
 			if clients.Credentials, err = webhook.LoadCredentials(settings.KubeConfigFile); err != nil {
 				return steps{}, err

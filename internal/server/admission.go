@@ -30,7 +30,7 @@ func (s *Server) admission() (engine.Admission, error) {
 		NotReadyTolerationSeconds:    c.NotReadyTolerationSeconds,
 		UnreachableTolerationSeconds: c.UnreachableTolerationSeconds,
 		Endpoint:                     s.webhooks().Endpoint,
-		Transport:                    c.Webhooks,
+		InProcess:                    c.Webhooks,
 		Expressions:                  &s.expressions,
 		Metrics:                      s.admissionMetrics.hooks(),
 		Logger:                       c.Logger,

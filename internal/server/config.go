@@ -129,7 +129,7 @@ type Config struct {
 	// InProcess opens no port and signs no certificates: requests come from the same process, through Server.Handler.
 	InProcess bool
 	// Webhooks finds webhooks in this process; nil: all are in the network.
-	Webhooks webhook.Transport
+	Webhooks webhook.InProcess
 	// Image has the objects with which the server begins, those included that a server creates at its start: it is from a
 	// server with the same settings. The first revision is at least ImageAfter. Nil: Log or Storage says.
 	Image      *Image

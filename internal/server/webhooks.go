@@ -16,7 +16,7 @@ import (
 // store.
 func (s *Server) webhooks() *webhook.Clients {
 	services := &webhook.Services{Service: s.service, Slices: s.endpointSlices}
-	return &webhook.Clients{Endpoint: services.Endpoint, Transport: s.config.Webhooks}
+	return &webhook.Clients{Endpoint: services.Endpoint, InProcess: s.config.Webhooks}
 }
 
 // service reads a Service.

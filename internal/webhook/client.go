@@ -60,8 +60,8 @@ func NewConfig(v object.Value) *Config {
 type Clients struct {
 	// Endpoint returns the address of a port of a service, such as "10.0.0.1:8443". Nil: services cannot be called.
 	Endpoint func(ctx context.Context, namespace, service string, port int64) (string, error)
-	// Transport finds webhooks in this process; nil: all are in the network.
-	Transport Transport
+	// InProcess finds webhooks in this process; nil: all are in the network.
+	InProcess InProcess
 	// Credentials are those with which this server authenticates at webhooks; nil: it does not.
 	Credentials *Credentials
 
@@ -69,9 +69,9 @@ type Clients struct {
 	kept []*client // by last use, the latest last; len(kept) ≤ maxClients
 }
 
-// Transport returns who answers the requests to a host in this process, in place of the network; nil: the network does.
+// InProcess returns who answers the requests to a host in this process, in place of the network; nil: the network does.
 // The host is that of the URL, and NAME.NAMESPACE.svc:PORT for a service.
-type Transport func(host string) http.RoundTripper
+type InProcess func(host string) http.RoundTripper
 
 // client calls the webhook of one configuration.
 type client struct {
@@ -222,9 +222,9 @@ func (c *Clients) make(config object.Value) (*client, error) {
 		url:  *address,
 		http: &http.Client{Transport: &transport{other: other}, CheckRedirect: checkRedirect},
 	}
-	if c.Transport != nil {
-		if inProcess := c.Transport(address.Host); inProcess != nil {
-			made.http.Transport = inProcess
+	if c.InProcess != nil {
+		if here := c.InProcess(address.Host); here != nil {
+			made.http.Transport = here
 		}
 	}
 	made.authenticate, err = c.Credentials.of(target(address), other.TLSClientConfig)
