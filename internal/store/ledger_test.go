@@ -92,8 +92,9 @@ func (s *Store) size(t *testing.T, namespace, class string) string {
 
 // SPEC: AUTH-5
 func TestLedger(t *testing.T) {
-	now := time.Unix(1000, 0)
-	s := openLimited(t, instant{}, func() time.Time { return now })
+	var now atomic.Int64 // in seconds; the alarm of the store reads it, too
+	now.Store(1000)
+	s := openLimited(t, instant{}, func() time.Time { return time.Unix(now.Load(), 0) })
 	defer s.Close()
 	s.put(t, "a", "n/1", "red 2")
 	s.put(t, "a", "other/1", "red 100")
@@ -127,7 +128,7 @@ func TestLedger(t *testing.T) {
 	if !next.Equal(time.Unix(1500, 0)) {
 		t.Errorf("the next end is %v", next)
 	}
-	now = time.Unix(1501, 0)
+	now.Store(1501)
 	if err := s.Within(s.atMost(t, "n", "", 2)); err != nil {
 		t.Errorf("after its end: %v", err)
 	}
