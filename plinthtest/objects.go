@@ -30,7 +30,11 @@ func documents(text []byte) ([]object.Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		parsed, err := object.ParseYAML(document)
+		parse := object.ParseYAML
+		if bytes.HasPrefix(bytes.TrimSpace(document), []byte("{")) {
+			parse = object.ParseJSON // much faster, and the definitions of some projects are long
+		}
+		parsed, err := parse(document)
 		switch {
 		case err != nil:
 			return nil, err
