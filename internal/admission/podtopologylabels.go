@@ -26,7 +26,7 @@ func newPodTopologyLabels(c *Config) (steps, error) {
 		switch {
 		case about(a, "", "pods", ""):
 			name = a.Object.At("spec", "nodeName").Str()
-		case about(a, "", "pods", "binding"), about(a, "", "bindings", ""):
+		case about(a, "", "pods", "binding"): // the resource bindings, which is older, gets no labels
 			if target := a.Object.At("target"); target.At("kind").Str() == "Node" {
 				name = target.At("name").Str()
 			}

@@ -205,6 +205,8 @@ func TestPodTopologyLabels(t *testing.T) {
 						fields("kind", kind, "name", quoted(name))), "")
 					a.subresource = "binding"
 					w.compare(t, a, &count)
+					a.subresource, a.resource = "", "bindings" // an older way to bind a Pod
+					w.compare(t, a, &count)
 				}
 				a := ofPod(admission.Create, text, "")
 				a.subresource = "status"
