@@ -58,11 +58,18 @@ func newPodSecurity(c *Config) (steps, error) {
 	if err != nil {
 		return steps{}, err
 	}
+	defaults, err := settings.policy()
+	if err != nil {
+		return steps{}, err
+	}
+	if err := settings.validate(); err != nil {
+		return steps{}, err
+	}
 	evaluator, err := podSecurityEvaluator()
 	if err != nil {
 		return steps{}, err
 	}
-	p := &podSecurity{objects: c.objects, defaults: settings.policy(), exempt: settings.Exemptions, evaluator: evaluator,
+	p := &podSecurity{objects: c.objects, defaults: defaults, exempt: settings.Exemptions, evaluator: evaluator,
 		metrics: c.Metrics.PodSecurity}
 	return steps{validate: p.validate}, nil
 }

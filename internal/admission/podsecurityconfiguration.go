@@ -1,8 +1,10 @@
 package admission
 
 import (
+	"fmt"
 	"strings"
 
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/pod-security-admission/api"
@@ -51,7 +53,7 @@ func readPodSecurity(text []byte) (*podSecurityConfiguration, error) {
 			*mode.version = api.LatestVersion().String()
 		}
 	}
-	return c, c.validate().ToAggregate()
+	return c, nil
 }
 
 // securityMode is the level and version of one mode.
@@ -62,20 +64,31 @@ type securityMode struct {
 
 func (c *podSecurityConfiguration) modes() []securityMode {
 	d := &c.Defaults
-	return []securityMode{{"enforce", &d.Enforce, &d.EnforceVersion}, {"warn", &d.Warn, &d.WarnVersion},
-		{"audit", &d.Audit, &d.AuditVersion}}
+	return []securityMode{{"enforce", &d.Enforce, &d.EnforceVersion}, {"audit", &d.Audit, &d.AuditVersion},
+		{"warn", &d.Warn, &d.WarnVersion}}
 }
 
-// validate returns what is wrong with the configuration, as the reference says it.
-func (c *podSecurityConfiguration) validate() (errs field.ErrorList) {
-	for _, mode := range c.modes() {
-		if _, err := api.ParseLevel(*mode.level); err != nil {
-			errs = append(errs, field.Invalid(field.NewPath("defaults", mode.name), *mode.level, err.Error()))
+// policy is the levels of namespaces whose labels say nothing.
+func (c *podSecurityConfiguration) policy() (p api.Policy, err error) {
+	var errs []error
+	for i, to := range []*api.LevelVersion{&p.Enforce, &p.Audit, &p.Warn} {
+		mode := c.modes()[i]
+		if to.Level, err = api.ParseLevel(*mode.level); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", mode.name, err))
 		}
-		if _, err := api.ParseVersion(*mode.version); err != nil {
-			errs = append(errs, field.Invalid(field.NewPath("defaults", mode.name+"-version"), *mode.version, err.Error()))
+		if to.Version, err = api.ParseVersion(*mode.version); err != nil {
+			errs = append(errs, fmt.Errorf("%s-version: %w", mode.name, err))
 		}
 	}
+	if err = utilerrors.NewAggregate(errs); err != nil {
+		return p, fmt.Errorf("PodSecurity configuration error: %w", err)
+	}
+	return p, nil
+}
+
+// validate returns what is wrong with the exemptions, as the reference says it.
+func (c *podSecurityConfiguration) validate() error {
+	var errs field.ErrorList
 	for _, list := range []struct {
 		name  string
 		items []string
@@ -96,7 +109,10 @@ func (c *podSecurityConfiguration) validate() (errs field.ErrorList) {
 			seen[item] = true
 		}
 	}
-	return errs
+	if len(errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("PodSecurity invalid: %w", errs.ToAggregate())
 }
 
 func notEmpty(name string) []string {
@@ -104,14 +120,4 @@ func notEmpty(name string) []string {
 		return []string{"username must not be empty"}
 	}
 	return nil
-}
-
-// policy is the levels of namespaces whose labels say nothing. The configuration is valid.
-func (c *podSecurityConfiguration) policy() (p api.Policy) {
-	for i, to := range []*api.LevelVersion{&p.Enforce, &p.Warn, &p.Audit} {
-		mode := c.modes()[i]
-		to.Level, _ = api.ParseLevel(*mode.level)
-		to.Version, _ = api.ParseVersion(*mode.version)
-	}
-	return p
 }

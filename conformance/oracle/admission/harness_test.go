@@ -88,6 +88,18 @@ type world struct {
 	registry  *engine.Registry
 	engine    *engine.Engine
 	chain     engine.Admission
+	// remake makes our side anew.
+	remake func() error
+	// asked are the questions that the reference's plugin has asked its authorizer, without names: ours has no others.
+	asked map[question]bool
+	// compared is the number of attempts that were compared.
+	compared int
+}
+
+// question is what an authorizer is asked about, but for names.
+type question struct {
+	verb, group, version, resource, subresource string
+	ofResource                                  bool
 }
 
 // attempt is a request as admission sees it. Object and old are documents, "" for none; their kinds are those of the
@@ -100,7 +112,9 @@ type attempt struct {
 	object, old           string
 	user                  user.DefaultInfo
 	dry                   bool
-	options               runtime.Object // of the reference; ours has them by the request
+	// foreign says that the type is not that of this URL, but one of another group that has the same names.
+	foreign bool
+	options runtime.Object // of the reference; ours has them by the request
 }
 
 // outcome is what a plugin does with an attempt. Object is null if the attempt has none, or is refused.
@@ -152,9 +166,7 @@ func (w *world) build(t testing.TB) *world {
 	if w.registered == "" {
 		w.registered = w.plugin
 	}
-	made, err := register.InitPlugin(w.registered, configuration, initializer.New(client, nil, factory,
-		authorizer.AuthorizerFunc(w.authorizeReference), gates, compatibility.DefaultBuildEffectiveVersion(), stop,
-		w.mapper))
+	made, err := register.InitPlugin(w.registered, configuration, w.initializer(client, factory, gates, stop))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,6 +175,13 @@ func (w *world) build(t testing.TB) *world {
 	w.reference = made
 	w.buildOurs(t, gates)
 	return w
+}
+
+// initializer gives plugins of the reference what they need.
+func (w *world) initializer(client *fake.Clientset, factory informers.SharedInformerFactory,
+	gates featuregate.FeatureGate, stop chan struct{}) admission.PluginInitializer {
+	return initializer.New(client, nil, factory, authorizer.AuthorizerFunc(w.authorizeReference), gates,
+		compatibility.DefaultBuildEffectiveVersion(), stop, w.mapper)
 }
 
 func (w *world) buildOurs(t testing.TB, gates featuregate.FeatureGate) {
@@ -175,16 +194,10 @@ func (w *world) buildOurs(t testing.TB, gates featuregate.FeatureGate) {
 		set = set.With(g, gates.Enabled(featuregate.Feature(name)))
 	}
 	w.registry = engine.NewRegistry(builtin.Resources(builtin.Config{Features: set}))
-	opened, err := store.Open(store.Config{Log: memlog.New(), Describe: engine.Describe(w.registry),
-		Charge: (&quota.Charges{Registry: w.registry}).Of, Rules: quota.Quotas})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = opened.Close() })
-	w.stored = opened
 	if w.createNamespace == nil {
 		w.createNamespace = w.makeNamespace
 	}
+	var changes []store.Change
 	for _, text := range w.objects {
 		obj := parse(t, text)
 		gv, err := schema.ParseGroupVersion(obj.At("apiVersion").Str())
@@ -197,8 +210,29 @@ func (w *world) buildOurs(t testing.TB, gates featuregate.FeatureGate) {
 		}
 		data, _ := object.AppendStored(nil, r.Schema().Settle(w.complete(t, r, obj)))
 		key := r.Key(obj.At("metadata", "namespace").Str(), obj.At("metadata", "name").Str())
-		if _, err := opened.Commit(t.Context(), nil, []store.Change{{Key: key, Data: data}}); err != nil {
-			t.Fatal(err)
+		changes = append(changes, store.Change{Key: key, Data: data})
+	}
+	w.remake = func() error { return w.makeOurs(t.Context(), set, changes) }
+	if err := w.remake(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.stored.Close() })
+}
+
+// makeOurs makes a store with these objects, and the chain on it.
+func (w *world) makeOurs(ctx context.Context, set features.Set, objects []store.Change) error {
+	opened, err := store.Open(store.Config{Log: memlog.New(), Describe: engine.Describe(w.registry),
+		Charge: (&quota.Charges{Registry: w.registry}).Of, Rules: quota.Quotas})
+	if err != nil {
+		return err
+	}
+	if w.stored != nil {
+		_ = w.stored.Close()
+	}
+	w.stored = opened
+	for _, change := range objects {
+		if _, err := opened.Commit(ctx, nil, []store.Change{change}); err != nil {
+			return err
 		}
 	}
 	configuration := map[string][]byte{}
@@ -210,10 +244,8 @@ func (w *world) buildOurs(t testing.TB, gates featuregate.FeatureGate) {
 		Now: time.Now, Version: version.Get().String(), Configurations: configuration, CreateNamespace: w.createNamespace,
 		NotReadyTolerationSeconds: 300, UnreachableTolerationSeconds: 300, Metrics: w.metrics,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	w.engine = engine.New(engine.Config{Store: opened, Registry: w.registry, Admission: w.chain})
+	return err
 }
 
 // makeNamespace creates a namespace in our store.
@@ -241,6 +273,11 @@ func (w *world) allowed(verb, group, resource, subresource, namespace, name stri
 }
 
 func (w *world) authorizeReference(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if w.asked == nil {
+		w.asked = map[question]bool{}
+	}
+	w.asked[question{a.GetVerb(), a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource(), a.GetSubresource(),
+		a.IsResourceRequest()}] = true
 	if w.allowed(a.GetVerb(), a.GetAPIGroup(), a.GetResource(), a.GetSubresource(), a.GetNamespace(), a.GetName()) {
 		return authorizer.DecisionAllow, "", nil
 	}
@@ -248,6 +285,9 @@ func (w *world) authorizeReference(_ context.Context, a authorizer.Attributes) (
 }
 
 func (w *world) authorizeOurs(_ context.Context, a *access.Attributes) (access.Decision, string, error) {
+	if q := (question{a.Verb, a.Group, a.Version, a.Resource, a.Subresource, a.IsResource}); !w.asked[q] {
+		return access.Deny, fmt.Sprintf("the reference has not asked about %+v", q), nil
+	}
 	if w.allowed(a.Verb, a.Group, a.Resource, a.Subresource, a.Namespace, a.Name) {
 		return access.Allow, "", nil
 	}
@@ -328,11 +368,15 @@ func (w *world) runReference(t testing.TB, a attempt) outcome {
 		gvk = oldKind
 	}
 	namespace := a.namespace
-	if a.group == "" && a.resource == "namespaces" { // as the reference's handlers have it
+	if a.group == "" && !a.foreign && a.resource == "namespaces" { // as the reference's handlers have it
 		namespace = a.name
 	}
-	attributes := admission.NewAttributesRecord(obj, old, gvk, namespace, a.name,
-		schema.GroupVersionResource{Group: a.group, Version: a.version, Resource: a.resource}, a.subresource,
+	group, kind := a.group, gvk
+	if a.foreign {
+		group, kind.Group = foreign, foreign
+	}
+	attributes := admission.NewAttributesRecord(obj, old, kind, namespace, a.name,
+		schema.GroupVersionResource{Group: group, Version: a.version, Resource: a.resource}, a.subresource,
 		a.operation,
 		a.options, a.dry, &a.user)
 	recorded := &warner{}
@@ -378,18 +422,23 @@ var operations = map[admission.Operation]engine.Operation{
 // runOurs runs our plugin.
 func (w *world) runOurs(t testing.TB, a attempt) outcome {
 	t.Helper()
+	return w.ours(t, a)()
+}
+
+// ours returns a function that runs our plugin. It may be called again and again.
+func (w *world) ours(t testing.TB, a attempt) func() outcome {
+	t.Helper()
 	r := w.registry.Now().Find(a.group, a.version, a.resource)
 	if r == nil {
 		t.Fatalf("no type %s %s %s", a.group, a.version, a.resource)
 	}
-	notes := annotations{}
-	rq := &engine.Request{
-		Resource: r, Namespace: a.namespace, Name: a.name, DryRun: a.dry, Annotations: notes,
-		User:       access.User{Name: a.user.Name, UID: a.user.UID, Groups: a.user.Groups, Extra: a.user.Extra},
-		Authorizer: access.AuthorizerFunc(w.authorizeOurs),
+	if a.foreign {
+		other := *r
+		r, other.Group, other.Answer = &other, foreign, nil
 	}
+	var sub *engine.Subresource
 	if a.subresource != "" {
-		if rq.Subresource = r.Subresource(a.subresource); rq.Subresource == nil {
+		if sub = r.Subresource(a.subresource); sub == nil {
 			t.Fatalf("%s has no subresource %s", a.resource, a.subresource)
 		}
 	}
@@ -407,7 +456,20 @@ func (w *world) runOurs(t testing.TB, a attempt) outcome {
 		}
 		return obj // the body of a subresource
 	}
-	attributes := w.engine.Attributes(rq, operations[a.operation], decode(a.object), decode(a.old))
+	obj, old := decode(a.object), decode(a.old)
+	return func() outcome {
+		notes := annotations{}
+		attributes := w.engine.Attributes(&engine.Request{
+			Resource: r, Subresource: sub, Namespace: a.namespace, Name: a.name, DryRun: a.dry, Annotations: notes,
+			User:       access.User{Name: a.user.Name, UID: a.user.UID, Groups: a.user.Groups, Extra: a.user.Extra},
+			Authorizer: access.AuthorizerFunc(w.authorizeOurs),
+		}, operations[a.operation], obj, old)
+		return w.admit(t, attributes, notes)
+	}
+}
+
+// admit runs our chain.
+func (w *world) admit(t testing.TB, attributes *engine.Attributes, notes annotations) outcome {
 	var err error
 	if w.chain.Admit != nil && !w.validateOnly {
 		err = w.chain.Admit(t.Context(), attributes)
@@ -520,25 +582,80 @@ func (w *world) settled(o outcome) outcome {
 // tally counts what the attempts of a test came to, so that a test can demand a number of each.
 type tally struct{ changed, unchanged, refused int }
 
-// compare runs an attempt on both sides, and reports a difference as an error.
-func (w *world) compare(t testing.TB, a attempt, count *tally) outcome {
-	t.Helper()
-	theirs, mine := w.settled(w.runReference(t, a)), w.settled(w.runOurs(t, a))
+// comparable is an outcome without what the two sides need not agree on.
+func (w *world) comparable(o outcome) outcome {
+	o = w.settled(o)
 	if w.unordered {
-		theirs.refusal.sort()
-		mine.refusal.sort()
+		o.refusal.sort()
 	}
 	if w.refusals {
-		theirs.object, mine.object = object.Nil, object.Nil
+		o.object = object.Nil
 	}
 	if w.ofGo {
-		theirs.refusal.withoutGo()
-		mine.refusal.withoutGo()
+		o.refusal.withoutGo()
 	}
 	if w.until != "" {
-		theirs.refusal.cut(w.until)
-		mine.refusal.cut(w.until)
+		o.refusal.cut(w.until)
 	}
+	return o
+}
+
+// tryMutants, if not nil, runs our plugin on an attempt without a mutant, for the result, and then with mutants
+// (TestMutants).
+var tryMutants func(t testing.TB, w *world, run func() outcome) outcome
+
+// repeated is set while tryMutants runs an attempt once more: metrics do not count it.
+var repeated bool
+
+// comparableOurs runs our plugin.
+func (w *world) comparableOurs(t testing.TB, a attempt) outcome {
+	t.Helper()
+	ours := w.ours(t, a)
+	run := func() outcome { return w.comparable(ours()) }
+	if tryMutants != nil {
+		return tryMutants(t, w, run)
+	}
+	return run()
+}
+
+// compare runs an attempt on both sides, and reports a difference as an error. Some attempts are run elsewhere, too.
+func (w *world) compare(t testing.TB, a attempt, count *tally) outcome {
+	t.Helper()
+	if w.compared++; w.compared%8 == 1 {
+		w.elsewhere(t, a)
+	}
+	return w.compareOne(t, a, count)
+}
+
+// foreign is a group of types that a definition could define.
+const foreign = "foreign.example.com"
+
+// elsewhere compares an attempt as if it were about a type of another group, and as one to connect: a plugin that is
+// not about that leaves it alone, whatever the object is.
+func (w *world) elsewhere(t testing.TB, a attempt) {
+	t.Helper()
+	switch w.plugin {
+	case "MutatingAdmissionPolicy", "ValidatingAdmissionPolicy", "ResourceQuota": // they look at all types
+		return
+	case "EventRateLimit": // it remembers attempts
+		return
+	}
+	if a.object != "" && a.operation != admission.Connect {
+		connect := a
+		connect.operation = admission.Connect
+		w.compareOne(t, connect, &tally{})
+	}
+	a.foreign = true
+	if a.resource == "namespaces" { // whose namespace is itself
+		a.namespace = ""
+	}
+	w.compareOne(t, a, &tally{})
+}
+
+// compareOne is compare for one attempt.
+func (w *world) compareOne(t testing.TB, a attempt, count *tally) outcome {
+	t.Helper()
+	theirs, mine := w.comparable(w.runReference(t, a)), w.comparableOurs(t, a)
 	if mine.String() != theirs.String() {
 		t.Errorf("%s %s/%s %s\nobject %s\nold %s\n--- reference\n%s--- ours\n%s", a.operation, a.resource,
 			a.subresource,
@@ -560,7 +677,7 @@ func (w *world) compare(t testing.TB, a attempt, count *tally) outcome {
 // whose reason stands where it is called.
 func (w *world) differs(t testing.TB, a attempt, message string) {
 	t.Helper()
-	theirs, mine := w.runReference(t, a), w.runOurs(t, a)
+	theirs, mine := w.runReference(t, a), w.comparableOurs(t, a)
 	if theirs.refusal == nil || !strings.HasSuffix(theirs.refusal.message, message) || mine.refusal != nil {
 		t.Errorf("the difference is not there any more:\n--- reference\n%s--- ours\n%s", theirs, mine)
 	}

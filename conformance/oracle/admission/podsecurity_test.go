@@ -34,7 +34,9 @@ func (r random) podSpec() string {
 		return fields("name", name, "image", r.one("a", "b"), "securityContext", r.one("", context, context),
 			"ports", r.one("", "", "", "[{containerPort: 80, hostPort: 80}]"))
 	}
-	return fields("containers", "["+container("c")+"]", "initContainers", r.one("", "", "["+container("i")+"]"),
+	ephemeral := func() string { return fields("name", r.one("e", "f"), "image", r.one("a", "b")) }
+	return fields("containers", "["+container("c")+"]", "ephemeralContainers",
+		r.one("", "", "["+ephemeral()+"]", "["+ephemeral()+", {name: g, image: a}]"), "initContainers", r.one("", "", "["+container("i")+"]"),
 		"hostNetwork", r.one("", "", "", "", "true"), "runtimeClassName", r.one("", "", "", "", "sandbox"),
 		"volumes", r.one("", "", "", "[{name: v, hostPath: {path: /}}]", "[{name: v, emptyDir: {}}]"))
 }
@@ -113,7 +115,9 @@ func series(name, operation string, of ours.SecuredRequest, more ...string) stri
 // countInto are metrics of ours that count.
 func countInto(figures map[string]int) ours.Metrics {
 	count := func(name string, of ours.SecuredRequest, more ...string) {
-		figures[series(name, of.Operation.String(), of, more...)]++
+		if !repeated {
+			figures[series(name, of.Operation.String(), of, more...)]++
+		}
 	}
 	return ours.Metrics{PodSecurity: ours.PodSecurityMetrics{
 		Evaluated: func(of ours.SecuredRequest, mode, level, version string, allowed bool) {
@@ -156,6 +160,14 @@ func (w *world) comparePodSecurity(t *testing.T, r random, count *tally) {
 			"spec",
 			r.one("{}", template()))}
 	w.compare(t, workload, count)
+	for _, kind := range [][2]string{{"apps", "ReplicaSet"}, {"apps", "StatefulSet"}, {"apps", "DaemonSet"}, {"batch", "Job"}} {
+		workload.group, workload.resource = kind[0], strings.ToLower(kind[1])+"s"
+		workload.object = doc(kind[0]+"/v1", kind[1], namespace, "r", nil, "spec", template())
+		w.compare(t, workload, count)
+	}
+	workload.group, workload.resource = "", "podtemplates"
+	workload.object = doc("v1", "PodTemplate", namespace, "r", nil, "template", fields("spec", r.podSpec()))
+	w.compare(t, workload, count)
 	name := r.one("ns", "exempt")
 	ns := attempt{operation: admission.Create, version: "v1", resource: "namespaces", namespace: name, name: name,
 		object: namespaceDoc(name, "", r.securityLabels()), user: by}
@@ -166,6 +178,50 @@ func (w *world) comparePodSecurity(t *testing.T, r random, count *tally) {
 	w.compare(t, ns, count)
 	w.compare(t, attempt{operation: admission.Create, version: "v1", resource: "configmaps", namespace: namespace,
 		name: "c", object: doc("v1", "ConfigMap", namespace, "c", nil), user: by}, count)
+}
+
+// Cases that random ones do not meet.
+//
+// SPEC: AUTH-3
+func TestPodSecurityOfFewRequests(t *testing.T) {
+	count := tally{}
+	levels := func(enforce, others string) string {
+		return fmt.Sprintf("{pod-security.kubernetes.io/enforce: %s, pod-security.kubernetes.io/audit: %s, "+
+			"pod-security.kubernetes.io/warn: %s}", enforce, others, others)
+	}
+	w := (&world{plugin: "PodSecurity", configuration: `
+apiVersion: pod-security.admission.config.k8s.io/v1beta1
+kind: PodSecurityConfiguration
+defaults: {enforce: baseline}
+exemptions: {namespaces: [exempt], runtimeClasses: [sandbox]}
+`, objects: []string{namespaceDoc("ns", "", levels("restricted", "privileged")), namespaceDoc("exempt", "", "")}}).build(t)
+	// Subresources that the standards are not about.
+	a := ofPod(admission.Create, pod(nil, "hostNetwork", "true"), "")
+	for _, sub := range []string{"binding", "eviction", "status", ""} {
+		a.subresource = sub
+		w.compare(t, a, &count)
+	}
+	// A Pod without containers has no images that could change.
+	w.compare(t, ofPod(admission.Create, pod(nil, "containers", "[]", "hostNetwork", "true"), ""), &count)
+	// Neither warned of nor noted: not even that it is exempt.
+	template := doc("apps/v1", "Deployment", "ns", "d", nil, "spec",
+		"{template: {spec: {runtimeClassName: sandbox, hostNetwork: true}}}")
+	workload := attempt{operation: admission.Create, group: "apps", version: "v1", resource: "deployments",
+		namespace: "ns", name: "d", object: template}
+	w.compare(t, workload, &count)
+	w.objects[0] = namespaceDoc("ns", "", levels("privileged", "restricted"))
+	w.build(t)
+	w.compare(t, workload, &count)
+	workload.operation, workload.subresource, workload.old = admission.Update, "scale", template
+	w.compare(t, workload, &count)
+	for _, level := range []string{"privileged", "baseline", "restricted"} {
+		for _, others := range []string{"privileged", "baseline"} {
+			ns := attempt{operation: admission.Create, version: "v1", resource: "namespaces", namespace: "exempt",
+				name: "exempt", object: namespaceDoc("exempt", "", levels(level, others))}
+			w.compare(t, ns, &count)
+		}
+	}
+	count.atLeast(t, 0, 10, 2)
 }
 
 // The Pods of a namespace are looked at when its level rises.
@@ -182,7 +238,11 @@ func TestPodSecurityOfExistingPods(t *testing.T) {
 			objects = append(objects, doc("v1", "Pod", r.one("ns", "ns", "other"), string(rune('a'+i))+"1",
 				[]string{"ownerReferences", r.one("", owner("u1"), owner("u2"))}, "spec", r.podSpec()))
 		}
-		w := (&world{plugin: "PodSecurity", objects: objects}).build(t)
+		w := (&world{plugin: "PodSecurity", objects: objects, configuration: r.one("", `
+apiVersion: pod-security.admission.config.k8s.io/v1alpha1
+kind: PodSecurityConfiguration
+exemptions: {runtimeClasses: [sandbox]}
+`)}).build(t)
 		for _, level := range []string{"baseline", "restricted", "privileged"} {
 			w.compare(t, attempt{operation: admission.Update, version: "v1", resource: "namespaces", namespace: "ns",
 				name: "ns", object: namespaceDoc("ns", "", "{pod-security.kubernetes.io/enforce: "+level+"}"),

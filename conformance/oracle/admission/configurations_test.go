@@ -1,0 +1,65 @@
+package admission
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/informers"
+
+	ours "plinth/internal/admission"
+)
+
+// Configurations are refused for the same reasons on both sides.
+//
+// SPEC: AUTH-3
+func TestConfigurations(t *testing.T) {
+	security := func(text string) string {
+		return "apiVersion: pod-security.admission.config.k8s.io/v1\nkind: PodSecurityConfiguration\n" + text + "\n"
+	}
+	refused, accepted := 0, 0
+	for _, c := range []struct{ plugin, text string }{
+		{"PodSecurity", ""},
+		{"PodSecurity", security("defaults: {enforce: baseline, enforce-version: v1.30}")},
+		{"PodSecurity", security("defaults: {enforce: none}")},
+		{"PodSecurity", security("defaults: {enforce: none, enforce-version: x, audit: some, audit-version: v1, " +
+			"warn: all, warn-version: '1.30'}")},
+		{"PodSecurity", security("exemptions: {usernames: ['', a, b, a], namespaces: [A, b, b], runtimeClasses: [a.b, A_, a.b]}")},
+		{"PodSecurity", security("defaults: {enforce: none}\nexemptions: {usernames: ['']}")},
+		{"PodSecurity", security("exemptions: {namespaces: [a.b, a.b]}")},
+		{"PodSecurity", security("exemptions: {usernames: ['', '']}")},
+		{"PodSecurity", strings.Replace(security("defaults: {enforce: baseline}"), "/v1", "/v1beta1", 1)},
+		{"PodSecurity", strings.Replace(security("defaults: {enforce: baseline}"), "/v1", "/v1alpha1", 1)},
+	} {
+		w := (&world{plugin: "AlwaysAdmit"}).build(t)
+		var text io.Reader // nil: none
+		if c.text != "" {
+			text = strings.NewReader(c.text)
+		}
+		_, theirs := register.InitPlugin(c.plugin, text, w.initializer(w.client,
+			informers.NewSharedInformerFactory(w.client, 0), utilfeature.DefaultFeatureGate, nil))
+		_, mine := ours.New(ours.Config{Selection: ours.Selection{Only: []string{c.plugin}}, Store: w.stored,
+			Registry: w.registry, Configurations: map[string][]byte{c.plugin: []byte(c.text)}})
+		if theirs == nil {
+			accepted++
+		} else {
+			refused++
+		}
+		if textOf(theirs) != textOf(mine) {
+			t.Errorf("%s of %s\nreference: %v\nours:      %v", c.text, c.plugin, theirs, mine)
+		}
+	}
+	if refused < 4 || accepted < 4 {
+		t.Errorf("%d are refused, %d accepted", refused, accepted)
+	}
+}
+
+// textOf is the text of an error behind the name of the plugin; "" for nil.
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	_, text, _ := strings.Cut(err.Error(), ": ")
+	return text
+}
