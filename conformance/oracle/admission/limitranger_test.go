@@ -11,8 +11,8 @@ import (
 func TestLimitRanger(t *testing.T) {
 	r, count := seeded(5), tally{}
 	quantities := func() string {
-		return fields("cpu", r.one("", "100m", "500m", `"1"`, `"2"`), "memory", r.one("", "64Mi", "1Gi", "2G"),
-			"example.com/gpu", r.one("", "", "1"))
+		return fields("cpu", r.one("", "100m", "500m", `"1"`, `"2"`), "memory", r.one("", "64Mi", "1Gi", "1073741824", "2G"),
+			"example.com/gpu", r.one("", "", "1", "0"))
 	}
 	// Values of three resources in a few sizes meet the limits exactly, from above and from below.
 	limit := func(kind string) string {
@@ -115,4 +115,28 @@ func TestLimitRangerAsIn138(t *testing.T) {
 	a := ofPod(admission.Update, text, text)
 	a.subresource = "resize"
 	w.differs(t, a, "maximum cpu usage per Pod is 1, but limit is 2")
+	// The containers are told apart by their names.
+	w = (&world{plugin: "LimitRanger", unordered: true, objects: []string{doc("v1", "LimitRange", "ns", "l", nil, "spec",
+		"{limits: [{type: Container, min: {cpu: 1}, max: {cpu: 2}}]}")}}).build(t)
+	resize := func(before, after string) attempt {
+		a := ofPod(admission.Update, pod(nil, "containers", after), pod(nil, "containers", before))
+		a.subresource = "resize"
+		return a
+	}
+	container := func(name, request, limit string) string {
+		return fmt.Sprintf("{name: %s, image: i, resources: {requests: {cpu: %s}, limits: {cpu: %s}}}", name, request, limit)
+	}
+	small, big := container("c", "500m", "1"), container("d", "1", "3")
+	w.differs(t, resize("["+big+"]", "["+big+"]"), "maximum cpu usage per Container is 2, but limit is 3")
+	w.differs(t, resize("["+small+"]", "["+small+"]"), "minimum cpu usage per Container is 1, but request is 500m")
+	w.differs(t, resize("["+container("c", "1", "1")+", "+big+"]", "["+container("c", "2", "2")+", "+big+"]"),
+		"maximum cpu usage per Container is 2, but limit is 3")
+	// What changes is looked at, as in 1.37: either of the two, and a request of zero that was absent.
+	count := tally{}
+	w.compare(t, resize("["+container("c", "1", "2")+"]", "["+container("c", "1", "3")+"]"), &count)
+	w.compare(t, resize("["+container("c", "1", "3")+"]", "["+container("c", "2", "3")+"]"), &count)
+	w.compareOne(t, resize("[{name: c, image: i, resources: {requests: {cpu: 0}, limits: {cpu: 3}}}]",
+		"[{name: c, image: i, resources: {limits: {cpu: 3}}}]"), &count)
+	w.compare(t, resize("["+container("c", "1", "3")+"]", "["+container("d", "1", "3")+"]"), &count)
+	count.atLeast(t, 0, 0, 4)
 }

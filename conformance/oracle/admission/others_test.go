@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"k8s.io/apiserver/pkg/admission"
@@ -123,6 +124,16 @@ func TestClusterTrustBundleAttest(t *testing.T) {
 	count.atLeast(t, 0, 20, 10)
 }
 
+// manyClasses are classes of which several are equally new: the order in which they are looked at must not matter.
+func manyClasses(class func(name, created string) string) []string {
+	var all []string
+	for i, name := range strings.Fields("f b d c e g a h") {
+		year := 2021 + i/2%3
+		all = append(all, class(name, quoted(fmt.Sprint(year, "-01-01T00:00:00Z"))))
+	}
+	return all
+}
+
 // SPEC: AUTH-3
 func TestDefaultIngressClass(t *testing.T) {
 	class := func(name, is, created string) string {
@@ -137,6 +148,7 @@ func TestDefaultIngressClass(t *testing.T) {
 			quoted("2023-01-01T00:00:00Z"))},
 		{class("b", quoted("true"), quoted("2024-01-01T00:00:00Z")), class("a", quoted("true"),
 			quoted("2024-01-01T00:00:00Z"))},
+		manyClasses(func(name, created string) string { return class(name, quoted("true"), created) }),
 	} {
 		w := (&world{plugin: "DefaultIngressClass", objects: objects}).build(t)
 		for _, named := range []string{"", "mine", `""`} {
@@ -181,6 +193,7 @@ func TestDefaultStorageClass(t *testing.T) {
 			quoted("2023-01-01T00:00:00Z"))},
 		{class("b", ga, quoted("true"), quoted("2024-01-01T00:00:00Z")), class("a", ga, quoted("true"),
 			quoted("2024-01-01T00:00:00Z"))},
+		manyClasses(func(name, created string) string { return class(name, ga, quoted("true"), created) }),
 	} {
 		w := (&world{plugin: "DefaultStorageClass", objects: objects}).build(t)
 		for _, named := range []string{"", "mine", `""`} {
