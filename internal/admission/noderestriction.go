@@ -455,16 +455,20 @@ var migrated = [][2]string{{"awsElasticBlockStore", "ebs.csi.aws.com"}, {"azureD
 	{"vsphereVolume", "csi.vsphere.vmware.com"}}
 
 // driverOf is the CSI driver of a volume of a Pod, or of a PersistentVolume, by its source; "": it has none.
-func driverOf(source object.Value) string {
+func driverOf(source object.Value) (string, error) {
 	if csi := source.At("csi"); !csi.IsNull() {
-		return csi.At("driver").Str()
+		return csi.At("driver").Str(), nil
+	}
+	kind := source.At("azureDisk", "kind")
+	if !kind.IsNull() && !strings.EqualFold(kind.Str(), string(corev1.AzureManagedDisk)) {
+		return "", unknown(fmt.Sprintf("kind(%s) is not supported in csi migration", kind.Str()))
 	}
 	for _, row := range migrated {
 		if !source.At(row[0]).IsNull() {
-			return row[1]
+			return row[1], nil
 		}
 	}
-	return ""
+	return "", nil
 }
 
 // usesAudience says whether a volume of the Pod needs a token for an audience: a projected one, or one of a CSI driver
@@ -498,7 +502,7 @@ func (n *nodeRestriction) driverOfVolume(ctx context.Context, pod, volume object
 	case !volume.At("ephemeral", "volumeClaimTemplate").IsNull():
 		name = pod.At("metadata", "name").Str() + "-" + volume.At("name").Str()
 	case volume.At("persistentVolumeClaim").IsNull():
-		return driverOf(volume), nil
+		return driverOf(volume)
 	}
 	claim, err := n.stored(ctx, kindOf{"", "v1", "persistentvolumeclaims"}, pod.At("metadata", "namespace").Str(), name)
 	if err != nil {
@@ -508,7 +512,7 @@ func (n *nodeRestriction) driverOfVolume(ctx context.Context, pod, volume object
 	if err != nil {
 		return "", err
 	}
-	return driverOf(bound.At("spec")), nil
+	return driverOf(bound.At("spec"))
 }
 
 // driverAsks says whether a CSI driver asks for tokens for an audience.

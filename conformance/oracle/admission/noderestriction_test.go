@@ -41,6 +41,10 @@ func (w *world) compareNode(t *testing.T, a attempt, count *tally) {
 	}
 }
 
+// migratedDrivers serve volumes that were part of Kubernetes. Each asks for tokens for an audience of its name.
+var migratedDrivers = []string{"disk.csi.azure.com", "file.csi.azure.com", "cinder.csi.openstack.org", "pxd.portworx.com",
+	"csi.vsphere.vmware.com"}
+
 // nodeWorld is two nodes with a Pod on each.
 func nodeWorld(t *testing.T, change func(*world)) *world {
 	w := &world{plugin: "NodeRestriction", objects: []string{
@@ -52,11 +56,17 @@ func nodeWorld(t *testing.T, change func(*world)) *world {
 				"{podCertificate: {signerName: example.com/s, keyType: ED25519}}]}}, "+
 				"{name: c, csi: {driver: csi.example.com}}, {name: e, ephemeral: {volumeClaimTemplate: {spec: {accessModes: "+
 				"[ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}}}, {name: p, persistentVolumeClaim: {claimName: tree}}, "+
-				"{name: g, gcePersistentDisk: {pdName: x}}]}"),
+				"{name: g, gcePersistentDisk: {pdName: x}}, {name: d, azureDisk: {diskName: x, diskURI: z, kind: managed}}, "+
+				"{name: f, azureFile: {secretName: s, shareName: x}}, {name: i, cinder: {volumeID: x}}, "+
+				"{name: x, portworxVolume: {volumeID: x}}, {name: s, vsphereVolume: {volumePath: x}}]}"),
 		doc("v1", "Pod", "ns", "lost", nil, "spec",
 			"{nodeName: n1, serviceAccountName: gone, containers: [{name: c, image: i}], "+
 				"volumes: [{name: p, persistentVolumeClaim: {claimName: none}}, {name: q, persistentVolumeClaim: {claimName: unbound}}, "+
 				"{name: c, csi: {driver: none.example.com}}]}"),
+		doc("v1", "Pod", "ns", "shared", nil, "spec",
+			"{nodeName: n1, serviceAccountName: sa, containers: [{name: c, image: i}], "+
+				"volumes: [{name: d, azureDisk: {diskName: x, diskURI: z}}, {name: t, projected: {sources: "+
+				"[{serviceAccountToken: {audience: vault, path: p}}]}}]}"),
 		doc("v1", "Pod", "ns", "there", nil, "spec",
 			"{nodeName: n2, serviceAccountName: sa, containers: [{name: c, image: i}]}"),
 		doc("v1", "Pod", "ns", "mirror", []string{"annotations", "{kubernetes.io/config.mirror: x}"}, "spec",
@@ -82,6 +92,10 @@ func nodeWorld(t *testing.T, change func(*world)) *world {
 		doc("storage.k8s.io/v1", "CSIDriver", "", "pd.csi.storage.gke.io", nil, "spec",
 			"{tokenRequests: [{audience: gce}]}"),
 	}}
+	for _, name := range migratedDrivers {
+		w.objects = append(w.objects, doc("storage.k8s.io/v1", "CSIDriver", "", name, nil, "spec",
+			"{tokenRequests: [{audience: "+name+"}]}"))
+	}
 	w.allow = func(verb, _, _, _, _, _ string) bool {
 		return !strings.HasPrefix(verb, "request-serviceaccounts")
 	}
@@ -159,6 +173,15 @@ func TestNodeRestrictionOfPods(t *testing.T) {
 		eviction := doc("policy/v1", "Eviction", "ns", name, nil)
 		w.compareNode(t, nodeAttempt(admission.Create, "/v1/pods/eviction", "ns", name, eviction, ""), &count)
 	}
+	evicted := doc("policy/v1", "Eviction", "ns", "here", nil)
+	w.compareNode(t, nodeAttempt(admission.Create, "/v1/pods/eviction", "ns", "", evicted, ""), &count)
+	w.compareNode(t, nodeAttempt(admission.Delete, "/v1/pods/eviction", "ns", "here", "", evicted), &count)
+	create(good, "volumes", "[{name: v}]")
+	third := nodeAttempt(admission.Create, "/v1/pods", "ns", "new", doc("v1", "Pod", "ns", "new", []string{"annotations",
+		mirror, "ownerReferences", "[{apiVersion: v1, kind: Node, name: n3, uid: uid-n3, controller: true}]"}, "spec",
+		"{nodeName: n3, containers: [{name: c, image: i}]}"), "")
+	third.user = kubelet("n3") // a node that is not there
+	w.compare(t, third, &count)
 	w.compareNode(t, nodeAttempt(admission.Update, "/v1/pods", "ns", "here", pod("here"), pod("here")), &count)
 	w.compareNode(t, nodeAttempt(admission.Create, "/v1/pods/binding", "ns", "here", doc("v1", "Binding", "ns",
 		"here", nil,
@@ -185,6 +208,8 @@ func TestNodeRestrictionOfPods(t *testing.T) {
 	}
 	w.compareNode(t, nodeAttempt(admission.Update, "/v1/pods/status", "ns", "here", status("{a: b}", "n1", "{}"),
 		status("", "n1", "{}")), &count)
+	w.compareNode(t, nodeAttempt(admission.Update, "/v1/pods/status", "ns", "here", status("{a: b}", "n1", "{}"),
+		status("{a: b}", "n1", "{}")), &count)
 	w.compareNode(t, nodeAttempt(admission.Update, "/v1/pods/status", "ns", "here", status("{}", "n2", "{}"),
 		status("", "n2", "{}")), &count)
 	w.compareNode(t, nodeAttempt(admission.Create, "/v1/pods/status", "ns", "here", status("{}", "n1", "{}"), ""),
@@ -217,8 +242,12 @@ func TestNodeRestrictionOfNodes(t *testing.T) {
 	both("n1", plain, node("n1", "", "", source))
 	both("n1", node("n1", "", "", "{taints: [{key: a, effect: NoSchedule}]}"), plain)
 	both("n1", plain, node("n1", "", "", "{taints: [{key: a, effect: NoSchedule}]}"))
-	both("n1", node("n1", "", "[{apiVersion: v1, kind: Pod, name: a, uid: b}]", ""), plain)
-	for _, label := range []string{"a", "example.com/a", "kubernetes.io/hostname", "kubernetes.io/other", "k8s.io/a",
+	owned := node("n1", "", "[{apiVersion: v1, kind: Pod, name: a, uid: b}]", "")
+	both("n1", owned, plain)
+	both("n1", owned, owned)
+	both("n1", node("n1", `{k8s.io/a: ""}`, "", ""), plain)
+	both("n1", plain, node("n1", `{k8s.io/a: ""}`, "", ""))
+	for _, label := range []string{"a", "example.com/a", "kubernetes.io", "k8s.io", "kubernetes.io/hostname", "kubernetes.io/other", "k8s.io/a",
 		"x.k8s.io/a",
 		"xk8s.io/a", "node-restriction.kubernetes.io/a", "x.node-restriction.kubernetes.io/a",
 		"kubelet.kubernetes.io/a",
@@ -267,6 +296,7 @@ func TestNodeRestrictionOfNodes(t *testing.T) {
 				old(doc("v1", "ConfigMap", "ns", "m", nil))), &count)
 		}
 	}
+	w.compareNode(t, nodeAttempt(admission.Create, "storage.k8s.io/v1/csinodes", "", "", csi("n1"), ""), &count)
 	w = nodeWorld(t, func(w *world) { w.gates = map[string]bool{"CSIVolumeHealth": true} })
 	spec := csi("n1")
 	other := doc("storage.k8s.io/v1", "CSINode", "", "n1", nil, "spec", "{drivers: [{name: a, nodeID: b}]}")
@@ -334,10 +364,15 @@ func TestNodeRestrictionOfTokens(t *testing.T) {
 				w.gates = map[string]bool{"ServiceAccountNodeAudienceRestriction": false}
 			}
 		})
+		for _, audience := range migratedDrivers {
+			w.compareNode(t, token(bound("here", "uid-here"), "["+audience+"]"), &count)
+		}
+		w.compare(t, nodeAttempt(admission.Update, "/v1/serviceaccounts/token", "ns", "sa",
+			"{apiVersion: authentication.k8s.io/v1, kind: TokenRequest}", ""), &count)
 		for _, audiences := range []string{"", "[vault]", "[other]", "[vault, other]", "[inline]", "[bound]",
 			"[tree]", "[gce]",
 			"[granted]"} {
-			for _, pod := range []string{"here", "there", "lost", "none"} {
+			for _, pod := range []string{"here", "shared", "there", "lost", "none"} {
 				w.compareNode(t, token(bound(pod, "uid-"+pod), audiences), &count)
 			}
 		}
@@ -379,6 +414,14 @@ func TestNodeRestrictionOfCertificates(t *testing.T) {
 				""), &count)
 		}
 	}
+	insecure := nodeWorld(t, func(w *world) {
+		w.gates = map[string]bool{"AllowInsecureKubeletCertificateSigningRequests": true}
+	})
+	foreignName := base64.StdEncoding.EncodeToString(requestedFor(t, "CERTIFICATE REQUEST",
+		pkix.Name{CommonName: "system:node:n2"}))
+	insecure.compareNode(t, nodeAttempt(admission.Create, "certificates.k8s.io/v1/certificatesigningrequests", "", "c",
+		doc("certificates.k8s.io/v1", "CertificateSigningRequest", "", "c", nil, "spec", fields("request", foreignName,
+			"signerName", "kubernetes.io/kubelet-serving", "usages", "[client auth]")), ""), &count)
 	base := []string{"nodeName", "n1", "nodeUID", "uid-n1", "podName", "here", "podUID", "uid-here",
 		"serviceAccountName", "sa",
 		"serviceAccountUID", "uid-sa", "signerName", "example.com/s", "unverifiedUserAnnotations", "",
@@ -409,11 +452,15 @@ func TestNodeRestrictionOfCertificates(t *testing.T) {
 			request("podName", "mirror", "podUID", "uid-mirror"), request("serviceAccountName", "other"),
 			request("podName", "lost", "podUID", "uid-lost", "serviceAccountName", "gone"),
 			request("serviceAccountUID", "x"),
-			request("signerName", "example.com/other"), request("signerName", "example.com/third")} {
+			request("signerName", quoted("")), request("signerName", "example.com/other"), request("signerName", "example.com/third")} {
 			w.compareNode(t, nodeAttempt(admission.Create, "certificates.k8s.io/v1/podcertificaterequests", "ns",
 				"r", object, ""),
 				&count)
 		}
+		absent := nodeAttempt(admission.Create, "certificates.k8s.io/v1/podcertificaterequests", "ns", "r",
+			request("nodeName", "n3"), "")
+		absent.user = kubelet("n3")
+		w.compare(t, absent, &count)
 		w.compareNode(t, nodeAttempt(admission.Update, "certificates.k8s.io/v1/podcertificaterequests", "ns", "r",
 			request(),
 			request()), &count)
