@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"plinth/internal/admission/quota"
 	"plinth/internal/configfile"
 	"plinth/internal/engine"
@@ -76,16 +78,17 @@ func limitedResources(text []byte) ([]limitedResource, error) {
 	if err != nil {
 		return nil, err
 	}
+	var errs field.ErrorList
 	for i := range c.LimitedResources {
 		l := &c.LimitedResources[i]
 		if l.Resource == "" {
-			return nil, fmt.Errorf("limitedResources[%d].resource: Required value", i)
+			errs = append(errs, field.Required(field.NewPath("limitedResources").Index(i).Child("resource"), ""))
 		}
 		for _, e := range l.MatchScopes {
 			l.scopes = append(l.scopes, quota.NewScope(e))
 		}
 	}
-	return c.LimitedResources, nil
+	return c.LimitedResources, errs.ToAggregate()
 }
 
 func (q *resourceQuota) validate(ctx context.Context, a *engine.Attributes) error {

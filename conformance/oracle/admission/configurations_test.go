@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -18,6 +19,10 @@ func TestConfigurations(t *testing.T) {
 	security := func(text string) string {
 		return "apiVersion: pod-security.admission.config.k8s.io/v1\nkind: PodSecurityConfiguration\n" + text + "\n"
 	}
+	quota := func(apiVersion, kind, text string) string {
+		return fmt.Sprintf("apiVersion: %s\nkind: %s\n%s\n", apiVersion, kind, text)
+	}
+	const limited = "limitedResources: [{resource: pods}]"
 	refused, accepted := 0, 0
 	for _, c := range []struct{ plugin, text string }{
 		{"PodSecurity", ""},
@@ -31,13 +36,21 @@ func TestConfigurations(t *testing.T) {
 		{"PodSecurity", security("exemptions: {usernames: ['', '']}")},
 		{"PodSecurity", strings.Replace(security("defaults: {enforce: baseline}"), "/v1", "/v1beta1", 1)},
 		{"PodSecurity", strings.Replace(security("defaults: {enforce: baseline}"), "/v1", "/v1alpha1", 1)},
+		{"ResourceQuota", quota("apiserver.config.k8s.io/v1", "ResourceQuotaConfiguration", limited)},
+		{"ResourceQuota", quota("resourcequota.admission.k8s.io/v1beta1", "Configuration", limited)},
+		{"ResourceQuota", quota("resourcequota.admission.k8s.io/v1alpha1", "Configuration", limited)},
+		{"ResourceQuota", quota("apiserver.config.k8s.io/v1", "ResourceQuotaConfiguration", "limitedResources: [{}, {resource: pods}, {}]")},
 	} {
 		w := (&world{plugin: "AlwaysAdmit"}).build(t)
 		var text io.Reader // nil: none
 		if c.text != "" {
 			text = strings.NewReader(c.text)
 		}
-		_, theirs := register.InitPlugin(c.plugin, text, w.initializer(w.client,
+		registered := c.plugin
+		if registered == "ResourceQuota" {
+			registered = quotaReferenceName
+		}
+		_, theirs := register.InitPlugin(registered, text, w.initializer(w.client,
 			informers.NewSharedInformerFactory(w.client, 0), utilfeature.DefaultFeatureGate, nil))
 		_, mine := ours.New(ours.Config{Selection: ours.Selection{Only: []string{c.plugin}}, Store: w.stored,
 			Registry: w.registry, Configurations: map[string][]byte{c.plugin: []byte(c.text)}})
