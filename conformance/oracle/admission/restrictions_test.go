@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"strings"
 	"testing"
 
 	"k8s.io/apiserver/pkg/admission"
@@ -38,6 +39,12 @@ func TestPodNodeSelector(t *testing.T) {
 	count.atLeast(t, 30, 100, 60)
 }
 
+// classed is a Pod with a class, as a stored one has it, or without.
+func (r random) classed(pod string) string {
+	return strings.TrimSuffix(pod, "}") + r.one("", "", ", status: {qosClass: BestEffort}",
+		", status: {qosClass: Burstable}") + "}"
+}
+
 // SPEC: AUTH-3
 func TestPodTolerationRestriction(t *testing.T) {
 	r, count := seeded(9), tally{}
@@ -66,9 +73,11 @@ func TestPodTolerationRestriction(t *testing.T) {
 		w := (&world{plugin: "PodTolerationRestriction", configuration: configuration,
 			objects: []string{namespaceDoc("ns", annotations, "")}}).build(t)
 		for range 6 {
-			text := pod(nil, "tolerations", r.list(3, r.toleration), "containers", "[{name: c, image: i, resources: "+
+			text := r.classed(pod(nil, "tolerations", r.list(3, r.toleration), "initContainers", r.one("", "", "",
+				"[{name: i, image: i, resources: {limits: {cpu: 1}}}]"), "resources", r.one("", "", "",
+				"{requests: {memory: 1Gi}}"), "containers", "[{name: c, image: i, resources: "+
 				r.one("{}", "{}", "{requests: {cpu: 1}}", "{limits: {memory: 1Gi}}", `{requests: {cpu: "0"}}`,
-					"{requests: {example.com/gpu: 1}}")+"}]")
+					"{requests: {example.com/gpu: 1}}")+"}]"))
 			a := ofPod(admission.Create, text, "")
 			a.namespace = r.one("ns", "ns", "ns", "ns", "missing")
 			w.compare(t, a, &count)
