@@ -43,9 +43,6 @@ func withToleration(pod, v object.Value) object.Value {
 	replaced := false
 	for _, old := range pod.At("spec", "tolerations").Items() {
 		o := readToleration(old)
-		if o == t {
-			return pod
-		}
 		if o.key == t.key && o.effect == t.effect && o.operator == t.operator && o.value == t.value {
 			old, replaced = v, true
 		}

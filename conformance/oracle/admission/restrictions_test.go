@@ -73,7 +73,7 @@ func TestPodTolerationRestriction(t *testing.T) {
 		w := (&world{plugin: "PodTolerationRestriction", configuration: configuration,
 			objects: []string{namespaceDoc("ns", annotations, "")}}).build(t)
 		for range 6 {
-			text := r.classed(pod(nil, "tolerations", r.list(3, r.toleration), "initContainers", r.one("", "", "",
+			text := r.classed(pod(nil, "tolerations", r.list(3, r.anyToleration), "initContainers", r.one("", "", "",
 				"[{name: i, image: i, resources: {limits: {cpu: 1}}}]"), "resources", r.one("", "", "",
 				"{requests: {memory: 1Gi}}"), "containers", "[{name: c, image: i, resources: "+
 				r.one("{}", "{}", "{requests: {cpu: 1}}", "{limits: {memory: 1Gi}}", `{requests: {cpu: "0"}}`,
