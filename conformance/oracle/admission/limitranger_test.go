@@ -135,8 +135,12 @@ func TestLimitRangerAsIn138(t *testing.T) {
 	count := tally{}
 	w.compare(t, resize("["+container("c", "1", "2")+"]", "["+container("c", "1", "3")+"]"), &count)
 	w.compare(t, resize("["+container("c", "1", "3")+"]", "["+container("c", "2", "3")+"]"), &count)
-	w.compareOne(t, resize("[{name: c, image: i, resources: {requests: {cpu: 0}, limits: {cpu: 3}}}]",
-		"[{name: c, image: i, resources: {limits: {cpu: 3}}}]"), &count)
+	pods := (&world{plugin: "LimitRanger", objects: []string{doc("v1", "LimitRange", "ns", "l", nil, "spec",
+		"{limits: [{type: Pod, min: {cpu: 1}}, {type: PersistentVolumeClaim, min: {storage: 5Gi}}]}")}}).build(t)
+	pods.compareOne(t, resize("[{name: c, image: i, resources: {requests: {cpu: 0}}}]", "[{name: c, image: i}]"), &count)
+	pods.differs(t, ofClaim(admission.Update, claim([]string{"labels", "{a: b}"}, "resources",
+		"{requests: {storage: 2Gi}}"), claim(nil, "resources", "{requests: {storage: 2Gi}}")),
+		"minimum storage usage per PersistentVolumeClaim is 5Gi, but request is 2Gi")
 	w.compare(t, resize("["+container("c", "1", "3")+"]", "["+container("d", "1", "3")+"]"), &count)
 	count.atLeast(t, 0, 0, 4)
 }
