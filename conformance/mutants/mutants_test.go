@@ -26,6 +26,8 @@ var (
 type target struct {
 	pkg   string
 	tests []string
+	// files are those of the package whose mutants are tried; nil: all.
+	files []string
 	// inProcess are the tests, of the first of these packages, whose cases TestMutants of that package tries on the
 	// mutants in one process; a separate process is started only for the remaining mutants that another test reaches.
 	inProcess []string
@@ -129,7 +131,9 @@ func TestEveryPackageIsATarget(t *testing.T) {
 
 func (target *target) try(t *testing.T, root string) {
 	skip := func(name string) bool { return slices.Contains(target.skip, name) }
-	pkg, err := mutation.Parse(root, "plinth/"+target.pkg, skip)
+	pkg, err := mutation.Parse(root, "plinth/"+target.pkg, func(file string) bool {
+		return skip(file) || target.files != nil && !slices.Contains(target.files, file)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,11 +167,11 @@ func (target *target) try(t *testing.T, root string) {
 	}
 	var programs []*mutation.Program
 	for _, tests := range target.tests {
-		program, err := mutation.Build(root, overlay, "plinth/"+tests, out)
+		program, err := mutation.Build(moduleOf(root, tests), overlay, "plinth/"+tests, out)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := program.Trace(skip); err != nil {
+		if err := program.Trace(pkg, skip); err != nil {
 			t.Fatal(err)
 		}
 		programs = append(programs, program)
@@ -204,6 +208,14 @@ func (target *target) try(t *testing.T, root string) {
 	} else if figures := known.figures(pkg, left); figures != known.header {
 		t.Errorf("%s says %q\nit is %q", known.file, known.header, figures)
 	}
+}
+
+// moduleOf is the folder of the module that has a package.
+func moduleOf(root, pkg string) string {
+	if strings.HasPrefix(pkg, "conformance/") {
+		return filepath.Join(root, "conformance")
+	}
+	return root
 }
 
 // choose returns the mutants to be tried: all, or a sample that stays the same as long as the package does.

@@ -32,6 +32,12 @@ type Mutant struct {
 	Global bool
 }
 
+// file is the base name of the file of the mutant.
+func (m *Mutant) file() string {
+	file, _, _ := strings.Cut(m.At, ":")
+	return file
+}
+
 // Kind is what a mutant changes.
 type Kind int
 

@@ -20,11 +20,13 @@ import (
 // Program is a test program that has mutants in it.
 type Program struct {
 	binary, dir string
-	// reaching holds the tests that reach a mutant, by its number: those that reach few mutants first.
+	// reaching holds the tests that reach a mutant, by its number, in the order of specific.
 	reaching map[int][]string
 	// patience is the time limit of a run with a mutant. A run that exceeds it is repeated with four times the limit; if
 	// it exceeds that, too, the mutant counts as noticed.
 	patience time.Duration
+	// took is how long all tests took together without a mutant.
+	took time.Duration
 }
 
 // Build builds the tests of a package under an overlay. path is the import path of a package of the module in the
@@ -46,14 +48,14 @@ func Build(dir, overlay, path, out string) (*Program, error) {
 	return &Program{binary: binary, dir: strings.TrimSpace(string(folder)), reaching: map[int][]string{}}, nil
 }
 
-// Trace runs each test by itself, without a mutant, and records which mutants it reaches. It leaves out the tests for
-// which skip returns true.
-func (p *Program) Trace(skip func(test string) bool) error {
+// Trace runs each test by itself, without a mutant, and records which mutants of a package it reaches. It leaves out
+// the tests for which skip returns true.
+func (p *Program) Trace(pkg *Package, skip func(test string) bool) error {
 	listing, err := p.run(time.Minute, nil, "-test.list", ".")
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, listing)
 	}
-	reached := map[string]int{} // how many mutants each test reaches
+	reached := map[string]map[string]int{} // how many mutants each test reaches, by file
 	for test := range strings.FieldsSeq(string(listing)) {
 		if !strings.HasPrefix(test, "Test") || test == inProcess || skip != nil && skip(test) {
 			continue
@@ -64,27 +66,47 @@ func (p *Program) Trace(skip func(test string) bool) error {
 			"^"+test+"$"); err != nil {
 			return fmt.Errorf("%s fails without any mutant: %w\n%s", test, err, out)
 		}
-		p.patience = max(p.patience, 3*time.Second+10*time.Since(start))
+		took := time.Since(start)
+		p.patience = max(p.patience, 3*time.Second+10*took)
+		p.took += took
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}
+		reached[test] = map[string]int{}
 		for number := range bytes.FieldsSeq(text) {
 			n, err := strconv.Atoi(string(number))
 			if err != nil {
 				return err
 			}
 			p.reaching[n] = append(p.reaching[n], test)
-			reached[test]++
+			if m := &pkg.Mutants[n-1]; !m.Global { // every test reaches those
+				reached[test][m.file()]++
+			}
 		}
 	}
-	for _, tests := range p.reaching {
-		slices.SortStableFunc(tests, func(a, b string) int { return cmp.Compare(reached[a], reached[b]) })
+	for n, tests := range p.reaching {
+		specific(tests, pkg.Mutants[n-1].file(), reached)
 	}
 	if len(p.reaching) == 0 {
 		return fmt.Errorf("no test of %s reaches a mutant", p.binary)
 	}
 	return p.control()
+}
+
+// specific sorts tests by how much each is about a file: by the part that its mutants are of those that the test
+// reaches, and by how few these are.
+func specific(tests []string, file string, reached map[string]map[string]int) {
+	all := func(test string) (n int) {
+		for _, k := range reached[test] {
+			n += k
+		}
+		return n
+	}
+	part := func(test string) float64 { return float64(reached[test][file]) / float64(max(1, all(test))) }
+	slices.SortStableFunc(tests, func(a, b string) int {
+		return cmp.Or(cmp.Compare(part(b), part(a)), cmp.Compare(all(a), all(b)))
+	})
 }
 
 // control runs all tests as Notices does, but without a mutant: a test that fails here would fail with every mutant.
@@ -140,8 +162,8 @@ const inProcess = "TestMutants"
 // Reaches says whether any test reaches a mutant.
 func (p *Program) Reaches(mutant int) bool { return len(p.reaching[mutant]) > 0 }
 
-// Notices says whether a test fails when a mutant is on. The test that reaches the fewest mutants is about the rules
-// around this one, most likely: it runs first, by itself, and the others only if it passes.
+// Notices says whether a test fails when a mutant is on. The most specific test is about the rules around the mutant,
+// most likely: it runs first, by itself, and the others only if it passes.
 func (p *Program) Notices(mutant int) (bool, error) {
 	tests := p.reaching[mutant]
 	if len(tests) > 1 {
@@ -191,8 +213,11 @@ func (p *Program) run(patience time.Duration, env []string, args ...string) ([]b
 	return out, err
 }
 
-// Survivors are those of the mutants that none of the programs notices, in order.
+// Survivors are those of the mutants that none of the programs notices, in order. The fastest program runs first.
 func Survivors(mutants []int, programs ...*Program) ([]int, error) {
+	programs = slices.SortedStableFunc(slices.Values(programs), func(a, b *Program) int {
+		return cmp.Compare(a.took, b.took)
+	})
 	work := make(chan int)
 	var mu sync.Mutex
 	var left []int

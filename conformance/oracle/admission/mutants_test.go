@@ -1,0 +1,227 @@
+//go:build mutants
+
+package admission
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"plinth/internal/mutants"
+)
+
+// compared are the tests whose attempts are tried. conformance/mutants lists those that check nothing else.
+var compared = map[string]func(*testing.T){
+	"TestAlwaysDeny":                       TestAlwaysDeny,
+	"TestAlwaysPullImages":                 TestAlwaysPullImages,
+	"TestCertificateApproval":              TestCertificateApproval,
+	"TestCertificateSigning":               TestCertificateSigning,
+	"TestCertificateSubjectRestriction":    TestCertificateSubjectRestriction,
+	"TestClusterTrustBundleAttest":         TestClusterTrustBundleAttest,
+	"TestDefaultIngressClass":              TestDefaultIngressClass,
+	"TestDefaultStorageClass":              TestDefaultStorageClass,
+	"TestDefaultTolerationSeconds":         TestDefaultTolerationSeconds,
+	"TestDenyServiceExternalIPs":           TestDenyServiceExternalIPs,
+	"TestExtendedResourceToleration":       TestExtendedResourceToleration,
+	"TestKindsOfOwners":                    TestKindsOfOwners,
+	"TestLimitPodHardAntiAffinityTopology": TestLimitPodHardAntiAffinityTopology,
+	"TestLimitRanger":                      TestLimitRanger,
+	"TestLimitRangerAsIn138":               TestLimitRangerAsIn138,
+	"TestNamespaceExists":                  TestNamespaceExists,
+	"TestNamespaceLifecycle":               TestNamespaceLifecycle,
+	"TestNodeDeclaredFeatureValidator":     TestNodeDeclaredFeatureValidator,
+	"TestNodeRestrictionOfCertificates":    TestNodeRestrictionOfCertificates,
+	"TestNodeRestrictionOfClaims":          TestNodeRestrictionOfClaims,
+	"TestNodeRestrictionOfNodes":           TestNodeRestrictionOfNodes,
+	"TestNodeRestrictionOfPods":            TestNodeRestrictionOfPods,
+	"TestNodeRestrictionOfTokens":          TestNodeRestrictionOfTokens,
+	"TestOtherRequests":                    TestOtherRequests,
+	"TestOwnersOfRandomObjects":            TestOwnersOfRandomObjects,
+	"TestPersistentVolumeClaimResize":      TestPersistentVolumeClaimResize,
+	"TestPodNodeSelector":                  TestPodNodeSelector,
+	"TestPodResizeValidator":               TestPodResizeValidator,
+	"TestPodSecurity":                      TestPodSecurity,
+	"TestPodSecurityOfExistingPods":        TestPodSecurityOfExistingPods,
+	"TestPodSecurityOfFewRequests":         TestPodSecurityOfFewRequests,
+	"TestPodTolerationRestriction":         TestPodTolerationRestriction,
+	"TestPodTopologyLabels":                TestPodTopologyLabels,
+	"TestPriority":                         TestPriority,
+	"TestRuntimeClass":                     TestRuntimeClass,
+	"TestServiceAccount":                   TestServiceAccount,
+	"TestStorageObjectInUseProtection":     TestStorageObjectInUseProtection,
+	"TestTaintNodesByCondition":            TestTaintNodesByCondition,
+}
+
+// TestMutants runs the attempts of the tests above on each mutant, in one process, and reports those for which our
+// plugin differs from the reference's.
+func TestMutants(t *testing.T) {
+	r, err := mutants.NewRecorder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	trial := &trial{Recorder: r, tried: map[int]int{}, spent: map[int]time.Duration{}}
+	tryMutants = trial.try
+	defer func() { tryMutants = nil }()
+	names := make([]string, 0, len(compared))
+	for name := range compared {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		t.Run(name, compared[name])
+	}
+	if err := r.Save(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// trial tries the open mutants on attempts, one world after the other.
+type trial struct {
+	*mutants.Recorder
+	world *world
+	// made are the mutants that are reached as our side is made. Those in the values of variables count as such, if they
+	// are about the plugin.
+	made []int
+	// files are those whose mutants the attempts reach; globals are tried if they are in one of them.
+	files map[string]bool
+	// tried counts how often our side was made for a mutant, and spent is how long its attempts took: one may wait.
+	tried map[int]int
+	spent map[int]time.Duration
+}
+
+// mostSpent is how long attempts with a mutant may take together.
+const mostSpent = 10 * time.Second
+
+// mostMade is how often our side is made for a mutant: that takes longer than an attempt.
+const mostMade = 400
+
+// enter begins with another world.
+func (m *trial) enter(t testing.TB, w *world) {
+	m.world = w
+	m.made, m.files = nil, map[string]bool{}
+	m.made = reached(func() {
+		if err := w.remake(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// reached are the mutants that a function reaches.
+func reached(f func()) []int {
+	all := map[int]bool{}
+	mutants.Reach = func(n int) { all[n] = true }
+	defer func() { mutants.Reach = nil }()
+	f()
+	mutants.Reach = nil
+	list := make([]int, 0, len(all))
+	for n := range all {
+		list = append(list, n)
+	}
+	slices.Sort(list)
+	return list
+}
+
+func fileOf(mutant int) string {
+	file, _, _ := strings.Cut(mutants.Names[mutant-1], " ")
+	return file
+}
+
+// try is tryMutants.
+func (m *trial) try(t testing.TB, w *world, run func() outcome) outcome {
+	t.Helper()
+	if w != m.world {
+		m.enter(t, w)
+	}
+	var first outcome
+	once := reached(func() { first = run() })
+	repeated = true
+	defer func() { repeated = false }()
+	says := first.String()
+	same := func() bool { return run().String() == says }
+	if !same() {
+		return first // the plugin remembers attempts
+	}
+	again := reached(func() { run() })
+	for _, n := range once {
+		m.files[fileOf(n)] = true
+	}
+	for _, n := range again {
+		if m.Open[n] && m.spent[n] < mostSpent && m.differs(n, says, run, false) {
+			m.settle(t, n, says, run, same)
+		}
+	}
+	// What the world has computed before, as it was made or by an earlier attempt, is computed again.
+	for _, n := range m.others(once, again) {
+		if !m.Open[n] || m.tried[n] > mostMade || m.spent[n] >= mostSpent {
+			continue
+		}
+		if m.tried[n]++; m.differs(n, says, run, true) {
+			delete(m.Open, n)
+		}
+		mutants.Set(0)
+		if err := w.remake(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return first
+}
+
+// settle closes a mutant that an attempt noticed, unless an earlier mutant has left its traces in the world.
+func (m *trial) settle(t testing.TB, n int, says string, run func() outcome, same func() bool) {
+	if same() {
+		delete(m.Open, n)
+		return
+	}
+	if err := m.world.remake(); err != nil {
+		t.Fatal(err)
+	}
+	if m.differs(n, says, run, false) {
+		delete(m.Open, n)
+	}
+	if err := m.world.remake(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// others are the mutants that need a world that is made with them.
+func (m *trial) others(once, again []int) []int {
+	all := slices.Clone(m.made)
+	for _, n := range once {
+		if _, found := slices.BinarySearch(again, n); !found {
+			all = append(all, n)
+		}
+	}
+	for _, n := range mutants.Globals {
+		about := strings.Contains(strings.ToLower(mutants.Names[n-1]), strings.ToLower(m.world.plugin))
+		if file := fileOf(n); about || m.files[file] && file != "admission.go" {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// budget is the number of mutants that a run may reach before it counts as endless.
+const budget = 1 << 20
+
+// differs says whether a mutant changes the result of an attempt, in a world that is made with it if remake is set.
+func (m *trial) differs(n int, says string, run func() outcome, remake bool) (differs bool) {
+	began := time.Now()
+	defer func() {
+		m.spent[n] += time.Since(began)
+		mutants.Active, mutants.Budget = 0, 0
+		if recover() != nil {
+			differs = true
+		}
+	}()
+	mutants.Active, mutants.Budget = n, budget
+	if remake {
+		if slices.Contains(mutants.Globals, n) {
+			mutants.Set(n)
+		}
+		if err := m.world.remake(); err != nil {
+			return true
+		}
+	}
+	return run().String() != says
+}
