@@ -39,7 +39,8 @@ func TestConfigurations(t *testing.T) {
 		{"ResourceQuota", quota("apiserver.config.k8s.io/v1", "ResourceQuotaConfiguration", limited)},
 		{"ResourceQuota", quota("resourcequota.admission.k8s.io/v1beta1", "Configuration", limited)},
 		{"ResourceQuota", quota("resourcequota.admission.k8s.io/v1alpha1", "Configuration", limited)},
-		{"ResourceQuota", quota("apiserver.config.k8s.io/v1", "ResourceQuotaConfiguration", "limitedResources: [{}, {resource: pods}, {}]")},
+		{"ResourceQuota", quota("apiserver.config.k8s.io/v1", "ResourceQuotaConfiguration",
+			"limitedResources: [{}, {resource: pods}, {}]")},
 	} {
 		w := (&world{plugin: "AlwaysAdmit"}).build(t)
 		var text io.Reader // nil: none

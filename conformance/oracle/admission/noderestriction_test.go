@@ -42,8 +42,8 @@ func (w *world) compareNode(t *testing.T, a attempt, count *tally) {
 }
 
 // migratedDrivers serve volumes that were part of Kubernetes. Each asks for tokens for an audience of its name.
-var migratedDrivers = []string{"disk.csi.azure.com", "file.csi.azure.com", "cinder.csi.openstack.org", "pxd.portworx.com",
-	"csi.vsphere.vmware.com"}
+var migratedDrivers = []string{"disk.csi.azure.com", "file.csi.azure.com", "cinder.csi.openstack.org",
+	"pxd.portworx.com", "csi.vsphere.vmware.com"}
 
 // nodeWorld is two nodes with a Pod on each.
 func nodeWorld(t *testing.T, change func(*world)) *world {
@@ -247,7 +247,8 @@ func TestNodeRestrictionOfNodes(t *testing.T) {
 	both("n1", owned, owned)
 	both("n1", node("n1", `{k8s.io/a: ""}`, "", ""), plain)
 	both("n1", plain, node("n1", `{k8s.io/a: ""}`, "", ""))
-	for _, label := range []string{"a", "example.com/a", "kubernetes.io", "k8s.io", "kubernetes.io/hostname", "kubernetes.io/other", "k8s.io/a",
+	for _, label := range []string{"a", "example.com/a", "kubernetes.io", "k8s.io", "kubernetes.io/hostname",
+		"kubernetes.io/other", "k8s.io/a",
 		"x.k8s.io/a",
 		"xk8s.io/a", "node-restriction.kubernetes.io/a", "x.node-restriction.kubernetes.io/a",
 		"kubelet.kubernetes.io/a",
@@ -452,7 +453,8 @@ func TestNodeRestrictionOfCertificates(t *testing.T) {
 			request("podName", "mirror", "podUID", "uid-mirror"), request("serviceAccountName", "other"),
 			request("podName", "lost", "podUID", "uid-lost", "serviceAccountName", "gone"),
 			request("serviceAccountUID", "x"),
-			request("signerName", quoted("")), request("signerName", "example.com/other"), request("signerName", "example.com/third")} {
+			request("signerName", quoted("")), request("signerName", "example.com/other"),
+			request("signerName", "example.com/third")} {
 			w.compareNode(t, nodeAttempt(admission.Create, "certificates.k8s.io/v1/podcertificaterequests", "ns",
 				"r", object, ""),
 				&count)

@@ -36,7 +36,8 @@ func (r random) podSpec() string {
 	}
 	ephemeral := func() string { return fields("name", r.one("e", "f"), "image", r.one("a", "b")) }
 	return fields("containers", "["+container("c")+"]", "ephemeralContainers",
-		r.one("", "", "["+ephemeral()+"]", "["+ephemeral()+", {name: g, image: a}]"), "initContainers", r.one("", "", "["+container("i")+"]"),
+		r.one("", "", "["+ephemeral()+"]", "["+ephemeral()+", {name: g, image: a}]"), "initContainers",
+		r.one("", "", "["+container("i")+"]"),
 		"hostNetwork", r.one("", "", "", "", "true"), "runtimeClassName", r.one("", "", "", "", "sandbox"),
 		"volumes", r.one("", "", "", "[{name: v, hostPath: {path: /}}]", "[{name: v, emptyDir: {}}]"))
 }
@@ -160,7 +161,8 @@ func (w *world) comparePodSecurity(t *testing.T, r random, count *tally) {
 			"spec",
 			r.one("{}", template()))}
 	w.compare(t, workload, count)
-	for _, kind := range [][2]string{{"apps", "ReplicaSet"}, {"apps", "StatefulSet"}, {"apps", "DaemonSet"}, {"batch", "Job"}} {
+	for _, kind := range [][2]string{{"apps", "ReplicaSet"}, {"apps", "StatefulSet"}, {"apps", "DaemonSet"},
+		{"batch", "Job"}} {
 		workload.group, workload.resource = kind[0], strings.ToLower(kind[1])+"s"
 		workload.object = doc(kind[0]+"/v1", kind[1], namespace, "r", nil, "spec", template())
 		w.compare(t, workload, count)
