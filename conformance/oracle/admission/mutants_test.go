@@ -11,7 +11,7 @@ import (
 	"plinth/internal/mutants"
 )
 
-// compared are the tests whose attempts are tried. conformance/mutants lists those that check nothing else.
+// compared are the tests whose attempts are tried.
 var compared = map[string]func(*testing.T){
 	"TestAlwaysDeny":                       TestAlwaysDeny,
 	"TestAlwaysPullImages":                 TestAlwaysPullImages,
