@@ -40,6 +40,7 @@ func TestFlagsPage(t *testing.T) {
 	var page bytes.Buffer
 	page.WriteString(flagsIntro + "\n## plinth serve, kube-apiserver\n")
 	serveFlags(defaults("plinth serve")).page(&page)
+	testServerPage(&page)
 	page.WriteString("\n## etcd\n\nThe stub of etcd ([envtest.md](envtest.md)) takes the flags of etcd 3.7.\n")
 	stubFlags(stubDefaults()).page(&page)
 	if *rewrite {
@@ -57,11 +58,31 @@ func TestFlagsPage(t *testing.T) {
 	}
 }
 
+// testServerPage writes the flags of a test server: its own, the names of the others, and the defaults that it changes.
+func testServerPage(page *bytes.Buffer) {
+	page.WriteString("\n## plinth test-server\n\nThe server for tests in other languages " +
+		"([testing-other-languages.md](testing-other-languages.md)) has flags of its own:\n")
+	table{ownTestFlags(testDefaults())}.page(page)
+	var names, changed []string
+	others := set("", serveFlags(defaults("plinth serve"))...)
+	set("", testServerFlags(testDefaults())...).VisitAll(func(f *pflag.Flag) {
+		if slices.Contains(ofServe, f.Name) {
+			names = append(names, "`--"+f.Name+"`")
+			if now, of := f.DefValue, others.Lookup(f.Name).DefValue; now != of {
+				changed = append(changed, fmt.Sprintf("| `--%s` | `%s` | `%s` |", f.Name, now, of))
+			}
+		}
+	})
+	fmt.Fprintf(page, "\nIt has these flags of `plinth serve`, too: %s. Some have another default:\n\n"+
+		"| flag | default here | default of `plinth serve` |\n|---|---|---|\n%s\n", strings.Join(names, ", "),
+		strings.Join(changed, "\n"))
+}
+
 // samples are values that are not the default, for flags that do not accept the sample of their type.
 var samples = map[string]string{
 	"storage-backend": "etcd3", "storage-media-type": "application/json", "audit-log-format": "legacy",
 	"audit-log-mode":     "batch",
-	"audit-webhook-mode": "blocking", "log-level": "warn", "logging-format": "json", "endpoint-reconciler-type": "none",
+	"audit-webhook-mode": "blocking", "log-level": "error", "logging-format": "json", "endpoint-reconciler-type": "none",
 	"log-format": "console", "logger": "zap", "tls-min-version TLS1.2": "TLS1.3", "tls-max-version": "TLS1.2",
 }
 
@@ -103,6 +124,7 @@ func TestStatuses(t *testing.T) {
 	for program, make := range map[string]func() (any, table){
 		kubeAPIServer: func() (any, table) { s := defaults("plinth serve"); return s, serveFlags(s) },
 		etcd:          func() (any, table) { s := stubDefaults(); return s, stubFlags(s) },
+		testProgram:   func() (any, table) { s := testDefaults(); return s, testServerFlags(s) },
 	} {
 		count := map[status]int{}
 		_, rows := make()
@@ -138,7 +160,8 @@ func TestStatuses(t *testing.T) {
 		}
 		if program == kubeAPIServer && (count[works] < 75 || count[ignored] < 40 || count[refused] < 3 ||
 			count[plinthOnly] != 6) ||
-			program == etcd && count[works]+count[ignored]+count[refused] < 100 {
+			program == etcd && count[works]+count[ignored]+count[refused] < 100 ||
+			program == testProgram && count[works]+count[plinthOnly] != len(ofServe)+3 {
 			t.Errorf("%s has %v", program, count)
 		}
 	}

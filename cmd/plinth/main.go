@@ -21,6 +21,7 @@ const usage = `Plinth: the Kubernetes API, without the rest of a cluster.
 
 Usage:
   plinth serve [flags]             start the server
+  plinth test-server [flags]       start a server in memory, for tests in any language
   plinth envtest DIR               create in DIR the programs that KUBEBUILDER_ASSETS needs
   plinth owners TYPE/NAME          print an object with the owners of each line; -f FILE reads it from a file
   plinth merge --live A --apply B  apply one file to another (server-side apply), without a server
@@ -61,6 +62,8 @@ func run(name string, args []string, out io.Writer) error {
 	switch args[0] {
 	case "serve":
 		return serve("plinth serve", args[1:], out)
+	case "test-server":
+		return testServer(args[1:], out)
 	case "envtest":
 		return envtest(args[1:], out)
 	case "owners":

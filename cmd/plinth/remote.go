@@ -96,13 +96,19 @@ func content(v object.Value, name string) ([]byte, error) {
 	return nil, nil
 }
 
-// get sends a GET request. If the status is not 200 it returns the message in the response as an error.
+// get sends a GET request.
 func (c *remote) get(path string, accept ...string) ([]byte, error) {
-	request, err := http.NewRequest(http.MethodGet, c.url+path, nil)
+	return c.send(http.MethodGet, path, nil, http.Header{"Accept": accept})
+}
+
+// send sends a request and returns the body of the response. If the status is none of success it returns the message in
+// the response as an error.
+func (c *remote) send(method, path string, body []byte, header http.Header) ([]byte, error) {
+	request, err := http.NewRequest(method, c.url+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	request.Header["Accept"] = accept
+	request.Header = header
 	if c.token != "" {
 		request.Header.Set("Authorization", "Bearer "+c.token)
 	}
@@ -115,7 +121,7 @@ func (c *remote) get(path string, accept ...string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if response.StatusCode != http.StatusOK {
+	if response.StatusCode/100 != 2 {
 		if parsed, err := object.ParseJSON(bytes.Clone(text)); err == nil && parsed.Value.At("message").Str() != "" {
 			return nil, errors.New(parsed.Value.At("message").Str())
 		}

@@ -56,7 +56,19 @@ func untilSignal() context.Context {
 // it prints.
 func configure(program string, args []string, out io.Writer) (*settings, error) {
 	s := defaults(program)
-	all := serveFlags(s)
+	flags, err := s.read(program, serveFlags(s), args, out)
+	switch {
+	case err != nil || flags == nil:
+		return nil, err
+	case flags.Changed("data-dir") && len(s.EtcdServers) > 0:
+		return nil, errors.New("--data-dir and --etcd-servers: only one of them can say where the objects are")
+	}
+	return s, nil
+}
+
+// read sets the settings to which the flags of a table belong. It returns nil if the command line requests help or the
+// version, which it prints.
+func (s *settings) read(program string, all table, args []string, out io.Writer) (*pflag.FlagSet, error) {
 	flags, nothing, err := all.parse(program, args)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
@@ -66,8 +78,6 @@ func configure(program string, args []string, out io.Writer) (*settings, error) 
 		return nil, err
 	case err != nil:
 		return nil, err
-	case flags.Changed("data-dir") && len(s.EtcdServers) > 0:
-		return nil, errors.New("--data-dir and --etcd-servers: only one of them can say where the objects are")
 	}
 	if err := conflict(flags); err != nil {
 		return nil, err
@@ -80,7 +90,7 @@ func configure(program string, args []string, out io.Writer) (*settings, error) 
 	if len(nothing) > 0 {
 		s.Logger.Warn("flags without effect are ignored", nothing...)
 	}
-	return s, nil
+	return flags, nil
 }
 
 // logger creates the logger that the flags describe. klog's verbosity 4 and above is slog's level debug.

@@ -12,8 +12,8 @@ import (
 	"plinth/internal/access"
 )
 
-// StaticTokens are the users of --token-auth-file, by the SHA-256 of their tokens. With hashes as keys, the time of a
-// lookup does not reveal how many bytes of a guessed token are right.
+// StaticTokens are users, such as those of --token-auth-file, by the SHA-256 of their tokens. With hashes as keys, the
+// time of a lookup does not reveal how many bytes of a guessed token are right.
 type StaticTokens map[[sha256.Size]byte]access.User
 
 // ReadTokens reads a file in the format of --token-auth-file: lines of token,user,uid[,"group,group"]. Errors name the
@@ -29,6 +29,11 @@ func ReadTokens(name string) (StaticTokens, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return tokens, nil
+}
+
+// StaticToken returns the StaticTokens of one token.
+func StaticToken(token string, user access.User) StaticTokens {
+	return StaticTokens{sha256.Sum256([]byte(token)): user}
 }
 
 // Token implements Tokens.

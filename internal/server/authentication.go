@@ -272,6 +272,10 @@ func (s *Server) authenticator(serving *tls.Config) (*auth.Authenticator, error)
 	c := &s.config
 	audiences := c.audiences()
 	var tokens []auth.Tokens
+	if c.AdministratorToken != "" {
+		admin := access.User{Name: administrator, Groups: []string{access.Masters}}
+		tokens = append(tokens, auth.Agnostic(auth.StaticToken(c.AdministratorToken, admin), audiences))
+	}
 	if c.TokenAuthFile != "" {
 		static, err := auth.ReadTokens(c.TokenAuthFile)
 		if err != nil {

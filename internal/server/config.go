@@ -134,6 +134,8 @@ type Config struct {
 	// server with the same settings. The first revision is at least ImageAfter. Nil: Log or Storage says.
 	Image      *Image
 	ImageAfter int64
+	// AdministratorToken is a bearer token of the user that Server.Administrator has a certificate of; "": none.
+	AdministratorToken string
 
 	noSync bool // no fsync: a power cut may lose objects; set by the etcd stub
 

@@ -138,6 +138,16 @@ func (r *controllerRow) runs(controllers []string) bool {
 	return all
 }
 
+// Runs says whether the server runs a controller, which is called by one of its names.
+func (c *Config) Runs(name string) bool {
+	for _, row := range controllerTable {
+		if name == row.name || name == row.alias {
+			return row.runs(c.Controllers)
+		}
+	}
+	return false
+}
+
 // validateControllers refuses names of controllers that this server does not have.
 func (c *Config) validateControllers(refuse func(format string, args ...any)) {
 	for _, entry := range c.Controllers {

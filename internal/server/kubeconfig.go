@@ -23,11 +23,11 @@ func writeKubeconfig(path, url string, authority []byte, admin pair) error {
 		"apiVersion", object.StringOf("v1"),
 		"kind", object.StringOf("Config"),
 		"clusters", named("plinth", "cluster", object.MapOf(cluster...)),
-		"users", named("plinth-admin", "user", object.Fields(
+		"users", named(administrator, "user", object.Fields(
 			"client-certificate-data", base64Of(admin.cert),
 			"client-key-data", base64Of(admin.key))),
 		"contexts", named("plinth", "context", object.Fields(
-			"cluster", object.StringOf("plinth"), "user", object.StringOf("plinth-admin"))),
+			"cluster", object.StringOf("plinth"), "user", object.StringOf(administrator))),
 		"current-context", object.StringOf("plinth"))))
 	if err != nil {
 		return err

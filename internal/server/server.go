@@ -107,9 +107,7 @@ func Serve(ctx context.Context, c Config, out io.Writer) error {
 
 // serve runs a server that was started until ctx is cancelled, or until it accepts no more connections.
 func (s *Server) serve(ctx context.Context, out io.Writer) error {
-	select {
-	case <-ctx.Done():
-	case err := <-s.failed:
+	if err := s.Wait(ctx); err != nil {
 		return errors.Join(err, s.Close())
 	}
 	fmt.Fprintln(out, "Plinth is closing.")
@@ -120,6 +118,16 @@ func (s *Server) serve(ctx context.Context, out io.Writer) error {
 	case err = <-s.failed:
 	}
 	return errors.Join(err, s.Close())
+}
+
+// Wait waits until ctx is cancelled, or until the server accepts no more connections, which is an error.
+func (s *Server) Wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-s.failed:
+		return err
+	}
 }
 
 // Start starts a server. It accepts requests when Start returns. The caller has to call Close.

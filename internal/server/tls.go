@@ -19,6 +19,9 @@ import (
 	"plinth/internal/durable"
 )
 
+// administrator is the user of the kubeconfig that the server writes.
+const administrator = "plinth-admin"
+
 // authorities opens the server's own authority, and collects those of clients.
 func (s *Server) authorities() error {
 	c := &s.config
@@ -55,7 +58,7 @@ func (s *Server) certify() error {
 		}
 	}
 	s.authority = authority
-	admin, err := s.pki.leaf("admin", pkix.Name{CommonName: "plinth-admin", Organization: []string{access.Masters}}, nil)
+	admin, err := s.pki.leaf("admin", pkix.Name{CommonName: administrator, Organization: []string{access.Masters}}, nil)
 	if err != nil {
 		return err
 	}

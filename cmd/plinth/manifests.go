@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"plinth/object"
+)
+
+// manifest is an object of a file, which is to be applied.
+type manifest struct {
+	file  string
+	value object.Value
+}
+
+// String names the object in errors.
+func (m *manifest) String() string {
+	name := m.value.At("metadata", "name").Str()
+	if namespace := m.value.At("metadata", "namespace").Str(); namespace != "" {
+		name = namespace + "/" + name
+	}
+	return fmt.Sprintf("%s: %s %s", m.file, m.value.At("kind").Str(), name)
+}
+
+// wave says when a manifest is applied: definitions and namespaces before the objects that need them, and what decides
+// on writes after all objects, as it would decide on these, too.
+func (m *manifest) wave() int {
+	switch m.value.At("kind").Str() {
+	case "CustomResourceDefinition":
+		return 0
+	case "Namespace":
+		return 1
+	case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "MutatingAdmissionPolicyBinding",
+		"ValidatingAdmissionPolicyBinding":
+		return 3
+	}
+	return 2
+}
+
+// readManifests reads the objects of files and of directories, in the order in which they are to be applied. Of a
+// directory, and of those in it, all files are read whose names end in .yaml, .yml or .json, in the order of their
+// paths.
+func readManifests(paths []string) ([]manifest, error) {
+	var all []manifest
+	for _, path := range paths {
+		count := 0
+		err := filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
+			named := slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file))
+			if err != nil || entry.IsDir() || !named && file != path {
+				return err
+			}
+			count++
+			read, err := readManifestFile(file)
+			all = append(all, read...)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if count == 0 {
+			return nil, fmt.Errorf("%s has no files of YAML or JSON", path)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b manifest) int { return a.wave() - b.wave() })
+	return all, nil
+}
+
+// readManifestFile reads the objects of a file, which may have several documents and lists.
+func readManifestFile(file string) (all []manifest, err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	for n := 1; ; n++ {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		var parsed object.Parsed
+		if err == nil {
+			parsed, err = object.ParseYAML(document)
+		}
+		if err == nil && len(parsed.Duplicates) > 0 {
+			err = errors.New(parsed.Duplicates[0])
+		}
+		if err == nil && !parsed.Value.IsNull() { // a document of nothing but comments
+			all, err = appendManifests(all, file, parsed.Value)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: document %d: %w", file, n, err)
+		}
+	}
+}
+
+// appendManifests adds an object, or the items of a list.
+func appendManifests(all []manifest, file string, v object.Value) ([]manifest, error) {
+	kind := v.At("kind").Str()
+	if v.At("apiVersion").Str() == "" || kind == "" {
+		return nil, errors.New("no object: apiVersion or kind is missing")
+	}
+	if items, list := v.Get("items"); list && strings.HasSuffix(kind, "List") {
+		for _, item := range items.Items() {
+			var err error
+			if all, err = appendManifests(all, file, item); err != nil {
+				return nil, err
+			}
+		}
+		return all, nil
+	}
+	if v.At("metadata", "name").Str() == "" {
+		return nil, fmt.Errorf("a %s without metadata.name cannot be applied", kind)
+	}
+	return append(all, manifest{file, v}), nil
+}
+
+// apply applies the manifests, as `kubectl apply --server-side --force-conflicts` does.
+func (c *remote) apply(manifests []manifest) error {
+	served := map[string][]object.Value{}
+	for i := range manifests {
+		m := &manifests[i]
+		path, err := c.pathOf(m.value, served)
+		if err == nil {
+			_, err = c.send(http.MethodPatch, path+"?fieldManager=plinth&force=true&fieldValidation=Strict",
+				object.AppendObject(nil, m.value), http.Header{"Content-Type": {"application/apply-patch+yaml"}})
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", m, err)
+		}
+	}
+	return nil
+}
+
+// pathOf returns the path of an object. The resources of each version of a group are read once, into served: a
+// definition, which adds some, is applied before the objects of its kind.
+func (c *remote) pathOf(v object.Value, served map[string][]object.Value) (string, error) {
+	version := v.At("apiVersion").Str()
+	path := "/apis/" + version
+	if !strings.Contains(version, "/") {
+		path = "/api/" + version
+	}
+	resources, known := served[path]
+	if !known {
+		text, err := c.get(path)
+		if err != nil {
+			return "", fmt.Errorf("%s is not served: %w", version, err)
+		}
+		parsed, err := object.ParseJSON(text)
+		if err != nil {
+			return "", err
+		}
+		resources = parsed.Value.At("resources").Items()
+		served[path] = resources
+	}
+	i := slices.IndexFunc(resources, func(r object.Value) bool {
+		return r.At("kind").Str() == v.At("kind").Str() && !strings.Contains(r.At("name").Str(), "/")
+	})
+	if i < 0 {
+		return "", fmt.Errorf("%s has no such kind", version)
+	}
+	if resources[i].At("namespaced").Bool() {
+		namespace := v.At("metadata", "namespace").Str()
+		if namespace == "" {
+			namespace = c.namespace
+		}
+		path += "/namespaces/" + url.PathEscape(namespace)
+	}
+	return path + "/" + resources[i].At("name").Str() + "/" + url.PathEscape(v.At("metadata", "name").Str()), nil
+}

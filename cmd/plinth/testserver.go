@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"plinth/internal/server"
+)
+
+const testProgram = "plinth test-server"
+
+// testSettings are the settings of `plinth test-server`.
+type testSettings struct {
+	*settings
+	readyJSON bool
+	manifests []string
+}
+
+// testDefaults are the default settings of a test server. As in envtest no controllers run.
+func testDefaults() *testSettings {
+	s := &testSettings{settings: defaults(testProgram)}
+	s.DataDir, s.Storage, s.SecurePort, s.Controllers, s.logLevel = "", "memory", 0, nil, "warn"
+	return s
+}
+
+// ofServe are the flags of `plinth serve` that a test server has, too: those that decide what clients see. None of them
+// makes the server write to disk.
+var ofServe = []string{
+	"controllers", "log-level",
+	"external-hostname", "feature-gates", "goaway-chance", "min-request-timeout", "request-timeout",
+	"bind-address", "disable-http2-serving", "secure-port",
+	"anonymous-auth", "authentication-config", "token-auth-file",
+	authorizationConfig, "authorization-mode",
+	"runtime-config",
+	"admission-control-config-file", "disable-admission-plugins", "enable-admission-plugins",
+	"logging-format", "v",
+	"event-ttl", "service-cluster-ip-range", "service-node-port-range",
+}
+
+// testServerFlags lists the flags of `plinth test-server`: its own, and those of ofServe.
+func testServerFlags(s *testSettings) table {
+	all := table{ownTestFlags(s)}
+	for _, section := range serveFlags(s.settings) {
+		section.rows = slices.DeleteFunc(section.rows, func(r row) bool { return !slices.Contains(ofServe, r.name) })
+		if len(section.rows) > 0 {
+			all = append(all, section)
+		}
+	}
+	return all
+}
+
+func ownTestFlags(s *testSettings) section {
+	return section{"Test server", []row{
+		{"ready-json", boolean(&s.readyJSON), plinthOnly,
+			"print one line of JSON on standard output when the server is ready, and nothing else", ""},
+		{"manifests", array(&s.manifests), plinthOnly,
+			"a file, or a directory of files, of objects in YAML or JSON that are applied before the server is ready, " +
+				"definitions first; may be repeated", ""},
+		{"write-kubeconfig", text(&s.WriteKubeconfig), plinthOnly,
+			"the file to write the administrator's kubeconfig to; by default none is written", ""},
+	}}
+}
+
+// readyLine is what a test server prints when it is ready. The names are part of its interface
+// (docs/testing-other-languages.md).
+type readyLine struct {
+	Host       string `json:"host"`                 // the URL
+	CA         string `json:"ca"`                   // the authority of the server's certificate, as PEM
+	Token      string `json:"token"`                // a bearer token of an administrator
+	Kubeconfig string `json:"kubeconfig,omitempty"` // the file that was written, if one was requested
+	PID        int    `json:"pid"`
+}
+
+// testServer is `plinth test-server`: a server in memory that ends when a signal tells it to, or with the process that
+// started it. It ends without closing anything: nothing that it has outlives the process, and a test suite that is
+// over does not wait for requests.
+func testServer(args []string, out io.Writer) error {
+	parent := os.Getppid() // first of all: a parent that is gone by now goes unnoticed until the ready line is written
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, os.Interrupt, syscall.SIGTERM)
+	began := time.Now()
+	s := testDefaults()
+	flags, err := s.read(testProgram, testServerFlags(s), args, out)
+	if err != nil || flags == nil {
+		return err
+	}
+	if !s.Runs("serviceaccount-controller") && !flags.Changed("enable-admission-plugins") &&
+		!flags.Changed("disable-admission-plugins") {
+		s.DisableAdmission = []string{"ServiceAccount"} // as envtest: no Pod could be created without the controller
+	}
+	manifests, err := readManifests(s.manifests)
+	if err != nil {
+		return err
+	}
+	go func() {
+		<-end
+		os.Exit(0)
+	}()
+	go func() {
+		awaitNewParent(parent)
+		os.Exit(0)
+	}()
+	s.AdministratorToken = rand.Text()
+	running, err := server.Start(context.Background(), s.Config)
+	if err != nil {
+		return err
+	}
+	ready := readyLine{Host: running.URL(), Token: s.AdministratorToken, PID: os.Getpid()}
+	authority, _ := running.Administrator()
+	ready.CA = string(authority)
+	if s.WriteKubeconfig != "" {
+		if ready.Kubeconfig, err = filepath.Abs(s.WriteKubeconfig); err != nil {
+			return err
+		}
+	}
+	if err := ready.client().apply(manifests); err != nil {
+		return err
+	}
+	if err := s.announce(out, &ready, time.Since(began)); err != nil {
+		return err
+	}
+	return running.Wait(context.Background())
+}
+
+// announce prints where the server is.
+func (s *testSettings) announce(out io.Writer, ready *readyLine, took time.Duration) error {
+	if s.readyJSON {
+		line, err := json.Marshal(ready)
+		if err != nil {
+			return err
+		}
+		_, err = out.Write(append(line, '\n'))
+		return err
+	}
+	how := "--ready-json prints a token for it, --write-kubeconfig FILE writes a kubeconfig"
+	if ready.Kubeconfig != "" {
+		how = "export KUBECONFIG=" + ready.Kubeconfig
+	}
+	_, err := fmt.Fprintf(out, "Plinth %s is ready at %s after %d ms, in memory.\n\n  %s\n", server.Version, ready.Host,
+		took.Milliseconds(), how)
+	return err
+}
+
+// client returns a client of the administrator.
+func (r *readyLine) client() *remote {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(r.CA))
+	return &remote{url: r.Host, token: r.Token, namespace: "default", client: &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true},
+	}}
+}
+
+// parentPeriod is how often a test server looks for its parent.
+const parentPeriod = 250 * time.Millisecond
+
+// awaitNewParent returns when this process has another parent than the given one, which has ended then, however it
+// ended: the system makes another process the parent. This needs nothing of the parent, such as a pipe that it keeps
+// open. The signal that Linux sends at the end of a parent (PR_SET_PDEATHSIG) would come too early: at the end of the
+// thread that started this process. On Windows a process keeps its parent's ID, and this never returns.
+func awaitNewParent(parent int) {
+	for os.Getppid() == parent {
+		time.Sleep(parentPeriod)
+	}
+}
