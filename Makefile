@@ -65,7 +65,7 @@ suites: ## suites of controller-runtime and Cluster API that run on envtest, the
 	cd conformance && OPERATORS=1 go test -count=1 -timeout 60m ./client/operators -v
 	cd conformance && POLICIES=1 go test -count=1 -timeout 60m ./client/policies -v
 
-languages: ## the Python and JavaScript clients read from Plinth; they are fetched from Debian and npm
+languages: ## the Python and JavaScript clients read from Plinth, and the examples of docs/testing-other-languages.md; the clients are fetched from Debian and npm
 	cd conformance && go run ./client/languages
 
 nightly: ## the oracles of merges, patches and custom types at length, mutants of the merge and of the rules, informers and loads, and fuzzing: hours

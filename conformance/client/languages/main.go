@@ -1,6 +1,6 @@
 // Command languages reads from a server with the clients of other languages: lists in chunks, watches that resume,
 // informers. `make languages` runs it against Plinth; with -reference it runs against the reference, to prove the
-// scripts.
+// scripts. Against Plinth it also runs the examples of docs/examples, which start a test server themselves.
 //
 // The clients are fetched by name into a separate folder: @kubernetes/client-node by npm, python3-kubernetes and its
 // dependencies by apt, unpacked without being installed. Node.js, npm, a Debian and its python3 are required.
@@ -23,6 +23,9 @@ var python []byte
 
 //go:embed reading.mjs
 var javascript []byte
+
+// debianPython is the Python for which Debian's packages are.
+const debianPython = "/usr/bin/python3"
 
 // nodeClient is the package of the JavaScript client, and debianClient that of the Python one.
 const (
@@ -71,9 +74,59 @@ func run(reference bool) error {
 	if err := script(filepath.Join(cache, "node", "reading.mjs"), javascript, server.Kubeconfig, "node"); err != nil {
 		return err
 	}
-	return script(filepath.Join(cache, "python", "reading.py"), python, server.Kubeconfig, "/usr/bin/python3",
+	err = script(filepath.Join(cache, "python", "reading.py"), python, server.Kubeconfig, debianPython,
 		"PYTHONPATH="+packages,
 		"PYTHONWARNINGS=ignore") // no known authority has signed the reference's certificate
+	if err != nil || reference {
+		return err
+	}
+	return runExamples(filepath.Join(cache, "node", "examples"), packages)
+}
+
+// examples is the folder of the examples, and the number of tests that each language has there: a runner that finds
+// none is content.
+const (
+	examples        = "../docs/examples"
+	pythonTests     = 4
+	javascriptTests = 4
+)
+
+// runExamples runs the examples as their readers would: those with the standard library alone, and those with a client.
+// dir is a folder below the one where the JavaScript client is installed, and gets a copy.
+func runExamples(dir, packages string) error {
+	program, err := harness.Program()
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	if err := os.CopyFS(dir, os.DirFS(examples)); err != nil {
+		return err
+	}
+	plinth := "PLINTH=" + program
+	for _, r := range []struct {
+		folder, passed string
+		env            []string
+		command        []string
+	}{
+		{"javascript", fmt.Sprintf("# pass %d\n", javascriptTests), []string{plinth},
+			[]string{"node", "--test", "--test-reporter=tap", "."}},
+		{"python", fmt.Sprintf("Ran %d tests", pythonTests), []string{plinth, "PYTHONPATH=" + packages},
+			[]string{debianPython, "-m", "unittest", "discover", "-v"}},
+	} {
+		cmd := exec.Command(r.command[0], r.command[1:]...)
+		cmd.Dir, cmd.Env = filepath.Join(dir, r.folder), append(os.Environ(), r.env...)
+		out, err := cmd.CombinedOutput()
+		if err == nil && !strings.Contains(string(out), r.passed) {
+			err = fmt.Errorf("the output has no %q", r.passed)
+		}
+		if err != nil {
+			return fmt.Errorf("the examples in %s: %w\n%s", r.folder, err, out)
+		}
+		fmt.Printf("%s: the examples pass\n", r.folder)
+	}
+	return nil
 }
 
 // script runs a script against the server of a kubeconfig.
