@@ -23,6 +23,15 @@ type pkg struct {
 	Imports, TestImports, XTestImports   []string
 	GoFiles, IgnoredGoFiles, TestGoFiles []string
 	Dir, Name, Doc                       string
+	Module                               struct{ Path string }
+}
+
+// folder is the folder of the package, "." for the root. The path of the module is not named: make module changes it.
+func (p *pkg) folder() string {
+	if p.ImportPath == p.Module.Path {
+		return "."
+	}
+	return strings.TrimPrefix(p.ImportPath, p.Module.Path+"/")
 }
 
 // allowed says, for each package of the project, which others it may import. A package that is not listed fails the
@@ -170,8 +179,8 @@ func packages(t *testing.T) []pkg {
 
 func TestWhoImportsWhom(t *testing.T) {
 	for _, p := range packages(t) {
-		self := strings.TrimPrefix(p.ImportPath, "plinth/")
-		if self == "plinth" {
+		self := p.folder()
+		if self == "." {
 			continue
 		}
 		may, listed := allowed[self]
@@ -180,7 +189,7 @@ func TestWhoImportsWhom(t *testing.T) {
 			continue
 		}
 		for _, imported := range p.Imports {
-			if own, ok := strings.CutPrefix(imported, "plinth/"); ok && !matches(may, own) {
+			if own, ok := strings.CutPrefix(imported, p.Module.Path+"/"); ok && !matches(may, own) {
 				t.Errorf("%s imports %s", self, own)
 			}
 			for prefix, only := range outside {

@@ -27,7 +27,7 @@ func TestEveryFuzzTargetIsRun(t *testing.T) {
 			}
 			for _, d := range file.Decls {
 				if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Fuzz") {
-					want = append(want, fmt.Sprintf("./%s %s", strings.TrimPrefix(p.ImportPath, "plinth/"), f.Name.Name))
+					want = append(want, fmt.Sprintf("./%s %s", p.folder(), f.Name.Name))
 				}
 			}
 		}

@@ -202,8 +202,8 @@ func declarations(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
 	for _, p := range packages(t) {
-		folder := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, "plinth/"), "internal/")
-		if strings.HasSuffix(folder, "test") || folder == "features" || folder == "plinth" {
+		folder := strings.TrimPrefix(p.folder(), "internal/")
+		if strings.HasSuffix(folder, "test") || folder == "features" || folder == "." {
 			continue
 		}
 		for _, name := range slices.Concat(p.GoFiles, p.IgnoredGoFiles) {

@@ -131,7 +131,7 @@ func TestEveryPackageIsATarget(t *testing.T) {
 
 func (target *target) try(t *testing.T, root string) {
 	skip := func(name string) bool { return slices.Contains(target.skip, name) }
-	pkg, err := mutation.Parse(root, "plinth/"+target.pkg, func(file string) bool {
+	pkg, err := mutation.Parse(root, mutation.Path(target.pkg), func(file string) bool {
 		return skip(file) || target.files != nil && !slices.Contains(target.files, file)
 	})
 	if err != nil {
@@ -167,7 +167,7 @@ func (target *target) try(t *testing.T, root string) {
 	}
 	var programs []*mutation.Program
 	for _, tests := range target.tests {
-		program, err := mutation.Build(moduleOf(root, tests), overlay, "plinth/"+tests, out)
+		program, err := mutation.Build(moduleOf(root, tests), overlay, mutation.Path(tests), out)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -194,7 +194,7 @@ func ours() (n int) {
 	stacks := make([]byte, 4<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	for stack := range bytes.SplitSeq(stacks, []byte("\n\n")) {
-		if bytes.Contains(stack, []byte("plinth/")) && !bytes.Contains(stack, []byte("testing.tRunner")) {
+		if bytes.Contains(stack, []byte(module)) && !bytes.Contains(stack, []byte("testing.tRunner")) {
 			n++
 		}
 	}

@@ -179,7 +179,7 @@ func goroutines() (n int, stacks string) {
 	buffer := make([]byte, 4<<20)
 	buffer = buffer[:runtime.Stack(buffer, true)]
 	for stack := range strings.SplitSeq(string(buffer), "\n\n") {
-		if strings.Contains(stack, "plinth/") && !strings.Contains(stack, "testing.tRunner") {
+		if strings.Contains(stack, module) && !strings.Contains(stack, "testing.tRunner") {
 			n, stacks = n+1, stacks+stack+"\n\n"
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -23,6 +24,9 @@ const (
 	maxPackages = 12
 )
 
+// module is the path of this module and a slash.
+var module = strings.TrimSuffix(reflect.TypeFor[Server]().PkgPath(), "internal/server")
+
 // way is the call path of a request to where it was traced: the functions of this repository from the handler down.
 type way []string
 
@@ -33,7 +37,7 @@ func trace() way {
 	var found way
 	for {
 		frame, more := frames.Next()
-		if strings.HasPrefix(frame.Function, "plinth/") && !strings.Contains(frame.File, "_test.go") {
+		if strings.HasPrefix(frame.Function, module) && !strings.Contains(frame.File, "_test.go") {
 			found = append(found, frame.Function)
 			if strings.HasSuffix(frame.Function, "httpapi.(*Handler).ServeHTTP") {
 				return found

@@ -20,6 +20,12 @@ import (
 // alias is the name under which the changed files import package mutants.
 const alias = "mutants__"
 
+// mutants is the package that turns mutants on.
+const mutants = "plinth/internal/mutants"
+
+// Path is the import path of a package of the product, by its folder.
+func Path(folder string) string { return strings.TrimSuffix(mutants, "internal/mutants") + folder }
+
 // Mutant is one change.
 type Mutant struct {
 	// Name is unique in the package and does not depend on the rest of the file: it has the file, the function, the piece
@@ -212,7 +218,7 @@ func (p *Package) changed(f *source) []byte {
 	clause := p.fset.Position(f.syntax.Name.End()).Offset
 	var out bytes.Buffer
 	out.Write(f.text[:clause])
-	out.WriteString("; import " + alias + " \"plinth/internal/mutants\"")
+	out.WriteString("; import " + alias + " \"" + mutants + "\"")
 	out.Write(f.piece(clause, len(f.text)))
 	for i, v := range p.info.InitOrder {
 		from, to := p.fset.Position(v.Rhs.Pos()).Offset, p.fset.Position(v.Rhs.End()).Offset

@@ -23,7 +23,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	pkg, err := mutation.Parse(root, "plinth/"+os.Args[1], nil)
+	pkg, err := mutation.Parse(root, mutation.Path(os.Args[1]), nil)
 	if err != nil {
 		log.Fatal(err)
 	}
