@@ -17,7 +17,7 @@ PACKAGES :=
 # How long make fuzz spends on a target.
 FUZZTIME ?= 5m
 
-.PHONY: fuzz-list help run build kubectl test race lint generate bench conformance upstream suites languages nightly fuzz clean
+.PHONY: fuzz-list help run build kubectl test race lint generate bench conformance upstream suites languages nightly fuzz module clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,7 @@ kubectl: ## build bin/kubectl, the real one, linked from its library
 test: lint ## everything that needs no real kube-apiserver: lint, unit tests, real clients and controllers against a spawned server
 	go test -tags invariants ./...
 	cd tools && go build -o /dev/null ./kubectl
+	cd tools && go test -count=1 ./module # the sources that it copies are none of the inputs that go test knows of
 	cd tools/helm && go build -o /dev/null helm.sh/helm/v4/cmd/helm
 	cd conformance && go run ./programs # kube-controller-manager and kube-scheduler: minutes the first time
 	cd conformance && go test -count=1 ./... # the server that they run is none of the inputs that go test knows of
@@ -78,6 +79,7 @@ nightly: ## the oracles of merges, patches and custom types at length, mutants o
 	cd conformance && go test -count=1 -timeout 1h ./oracle/custom -schemas 2000 -seed "$$(date +%s)"
 	cd conformance && go test -count=1 -timeout 2h ./load/reading ./load/soak -full
 	cd conformance && go test -count=1 -timeout 1h ./client/collection -run TestKill -kills 100
+	cd tools && go test -count=1 -timeout 3h ./module -run TestRenamedRepository -full
 	$(MAKE) fuzz
 
 fuzz: ## every fuzz target that fuzz-list finds, for FUZZTIME each
@@ -85,6 +87,9 @@ fuzz: ## every fuzz target that fuzz-list finds, for FUZZTIME each
 
 fuzz-list:
 	@grep -roE '^func Fuzz[A-Za-z0-9_]+' --include='*_test.go' --exclude-dir=conformance --exclude-dir=tools . | sed -E 's,/[^/]+:func , ,' | sort
+
+module: ## give the module another path, here and in all that names it: make module MODULE=example.com/plinth
+	cd tools && go run ./module .. "$(MODULE)"
 
 clean: ## remove what was built
 	rm -rf bin

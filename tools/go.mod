@@ -3,6 +3,7 @@ module plinth/tools
 go 1.26.0
 
 require (
+	golang.org/x/mod v0.41.0
 	k8s.io/client-go v0.37.1
 	k8s.io/component-base v0.37.1
 	k8s.io/kubectl v0.37.1

@@ -135,7 +135,9 @@ func TestUsedGatesAreUsed(t *testing.T) {
 				return err
 			}
 			if !slices.ContainsFunc(parsed.Imports,
-				func(i *ast.ImportSpec) bool { return i.Path.Value == `"plinth/internal/features"` }) {
+				func(i *ast.ImportSpec) bool {
+					return i.Path.Value == `"plinth/internal/features"`
+				}) {
 				return nil
 			}
 			ast.Inspect(parsed, func(n ast.Node) bool {
