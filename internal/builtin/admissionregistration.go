@@ -2,6 +2,8 @@ package builtin
 
 import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionv1alpha1 "k8s.io/api/admissionregistration/v1alpha1"
+	admissionv1beta1 "k8s.io/api/admissionregistration/v1beta1"
 
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/defaults"
@@ -20,6 +22,8 @@ func admissionregistration() group {
 			warnings: warnings.MutatingAdmissionPolicy,
 			versions: []version{
 				of[admissionv1.MutatingAdmissionPolicy, admissionv1.MutatingAdmissionPolicyList](),
+				of[admissionv1beta1.MutatingAdmissionPolicy, admissionv1beta1.MutatingAdmissionPolicyList](),
+				of[admissionv1alpha1.MutatingAdmissionPolicy, admissionv1alpha1.MutatingAdmissionPolicyList](),
 			},
 			cluster: true, conditional: true, generation: spec, table: columns.MutatingAdmissionPolicies,
 		},
@@ -29,6 +33,9 @@ func admissionregistration() group {
 			warnings: warnings.MutatingAdmissionPolicyBinding,
 			versions: []version{
 				of[admissionv1.MutatingAdmissionPolicyBinding, admissionv1.MutatingAdmissionPolicyBindingList](),
+				of[admissionv1beta1.MutatingAdmissionPolicyBinding, admissionv1beta1.MutatingAdmissionPolicyBindingList](),
+				of[admissionv1alpha1.MutatingAdmissionPolicyBinding, admissionv1alpha1.MutatingAdmissionPolicyBindingList]().
+					but(func(k *kind) { k.defaults = defaults.MutatingAdmissionPolicyBindingV1alpha1 }),
 			},
 			cluster: true, conditional: true, generation: spec, table: columns.MutatingAdmissionPolicyBindings,
 		},

@@ -17,10 +17,6 @@ import (
 // unlistedVersions are versions of the kinds below that no row has: those that the reference serves with
 // --runtime-config and this server not yet, and those whose Go types know no release but that no server installs.
 var unlistedVersions = []string{
-	"admissionregistration.k8s.io/v1alpha1 MutatingAdmissionPolicy",
-	"admissionregistration.k8s.io/v1alpha1 MutatingAdmissionPolicyBinding",
-	"admissionregistration.k8s.io/v1beta1 MutatingAdmissionPolicy",
-	"admissionregistration.k8s.io/v1beta1 MutatingAdmissionPolicyBinding",
 	"resource.k8s.io/v1alpha3 DeviceTaintRule",
 	"resource.k8s.io/v1beta1 DeviceClass",
 	"resource.k8s.io/v1beta1 ResourceClaim",

@@ -65,6 +65,15 @@ func MutatingAdmissionPolicyBinding(obj object.Value) object.Value {
 	return partOf(obj, "spec", admissionPolicyBindingSpec)
 }
 
+// MutatingAdmissionPolicyBindingV1alpha1 defaults a MutatingAdmissionPolicyBinding of v1alpha1.
+func MutatingAdmissionPolicyBindingV1alpha1(obj object.Value) object.Value {
+	return partOf(MutatingAdmissionPolicyBinding(obj), "spec", func(spec object.Value) object.Value {
+		return optionalOf(spec, "paramRef", func(ref object.Value) object.Value {
+			return pointerOf(ref, "parameterNotFoundAction", object.StringOf("Deny"))
+		})
+	})
+}
+
 // ValidatingAdmissionPolicyBinding defaults a ValidatingAdmissionPolicyBinding.
 func ValidatingAdmissionPolicyBinding(obj object.Value) object.Value {
 	return partOf(obj, "spec", admissionPolicyBindingSpec)

@@ -28,6 +28,8 @@ import (
 // packages are the Go packages of the served types, and of the types of their fields.
 var packages = []string{
 	"k8s.io/api/admissionregistration/v1",
+	"k8s.io/api/admissionregistration/v1alpha1",
+	"k8s.io/api/admissionregistration/v1beta1",
 	"k8s.io/api/apps/v1",
 	"k8s.io/api/authentication/v1",
 	"k8s.io/api/authorization/v1",
