@@ -86,11 +86,12 @@ func (a *Attributes) shown(ctx context.Context, v object.Value, r *Resource) (ob
 	return typ.Settle(v), nil
 }
 
-// ofObject says whether Object is an object of the type that is stored, and not the body of a subresource or a virtual
-// resource.
+// ofObject says whether Object is an object of the type that is stored, as at status, and not a body of another kind (a
+// Scale, a Binding) or one of a virtual resource.
 func (a *Attributes) ofObject() bool {
-	sub := a.Request.Subresource
-	return a.Request.Resource.Stored != nil && (sub == nil || sub.Schema == nil)
+	r, sub := a.Request.Resource, a.Request.Subresource
+	return r.Stored != nil && (sub == nil || sub.Schema == nil ||
+		sub.Group == r.Group && sub.Version == r.Version && sub.Kind == r.Kind)
 }
 
 // Admitted makes Object from a value that admission has made of before, both in the version of r (In). Fields that the
