@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"plinth/internal/apierr"
 )
@@ -18,7 +19,8 @@ import (
 // is of a name and a UID. The reference deletes by the name alone, so that it deletes an object which no selector of
 // the request was compared with.
 //
-// Warnings are returned with an error, too, so the Collection is not nil then.
+// Warnings are those of the request and of all deletes. They are returned with an error, too, so the Collection is not
+// nil then.
 func (e *Engine) DeleteCollection(ctx context.Context, rq *Request, l ListOptions,
 	d DeleteOptions) (*Collection, error) {
 	if rq.Resource.Namespaced && rq.Namespace == "" { // the collection over all namespaces can only be read
@@ -39,7 +41,7 @@ func (e *Engine) DeleteCollection(ctx context.Context, rq *Request, l ListOption
 		return nil, err
 	}
 	if rq.Resource.WarnDelete != nil { // even if there is nothing to delete
-		list.Warnings = rq.Resource.WarnDelete(d)
+		list.warn(rq.Resource.WarnDelete(d))
 	}
 	for item := range list.Items {
 		if err := ctx.Err(); err != nil {
@@ -50,7 +52,8 @@ func (e *Engine) DeleteCollection(ctx context.Context, rq *Request, l ListOption
 		one.IfMatch, one.IfNoneMatch = nil, nil
 		one.Namespace, one.Name = splitKey(item.Key.Name)
 		d.listed = item.Sidecar.UID
-		_, err := e.deleteOne(ctx, &one, d, true)
+		result, err := e.deleteOne(ctx, &one, d, true)
+		list.warn(result.GetWarnings())
 		if err != nil && (errors.Is(err, errOtherDefinition) || !apierr.Is(err, apierr.NotFound)) {
 			return &Collection{Warnings: list.Warnings}, err
 		}
@@ -59,4 +62,17 @@ func (e *Engine) DeleteCollection(ctx context.Context, rq *Request, l ListOption
 		return &Collection{Warnings: list.Warnings}, commitFailed(err)
 	}
 	return list, nil
+}
+
+// maxWarnings bounds the warnings of a collection, which may have any number of items. An answer shows fewer: it has
+// room for some thousands of characters.
+const maxWarnings = 1024
+
+// warn adds warnings, each once.
+func (c *Collection) warn(texts []string) {
+	for _, text := range texts {
+		if len(c.Warnings) < maxWarnings && !slices.Contains(c.Warnings, text) {
+			c.Warnings = append(c.Warnings, text)
+		}
+	}
 }
