@@ -2,7 +2,10 @@ package admission
 
 import (
 	"context"
+	"strconv"
 	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
 
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
@@ -17,18 +20,25 @@ import (
 //
 //	an object was written before the request arrived  ⇒  get and list return it
 //
-// What is read is kept parsed (recent.Cache), by its version: a version is immutable, so nothing becomes stale.
+// What is read is kept parsed (recent.Cache), by its version and its type. A version is immutable, and a definition
+// that changes makes other types, so nothing becomes stale.
 type objects struct {
 	store    *store.Store
 	registry *engine.Registry
-	parsed   recent.Cache[*store.Version, object.Value]
+	parsed   recent.Cache[readAs, object.Value]
+}
+
+// readAs is a stored object with the type as which it is read: one of several versions of its kind.
+type readAs struct {
+	version *store.Version
+	of      *engine.Resource
 }
 
 // parsedBytes bounds the parsed objects, by the length of their JSON.
 const parsedBytes = 4 << 20
 
 func newObjects(s *store.Store, types *engine.Registry) *objects {
-	return &objects{store: s, registry: types, parsed: recent.Cache[*store.Version, object.Value]{Limit: parsedBytes}}
+	return &objects{store: s, registry: types, parsed: recent.Cache[readAs, object.Value]{Limit: parsedBytes}}
 }
 
 // kindOf identifies a built-in type.
@@ -99,11 +109,12 @@ func (o *objects) list(ctx context.Context, k kindOf, namespace string) ([]objec
 	if r == nil {
 		return nil, nil
 	}
-	return o.List(ctx, r, namespace)
+	return o.List(ctx, r, namespace, labels.Everything())
 }
 
-// List is list for any type.
-func (o *objects) List(ctx context.Context, r *engine.Resource, namespace string) ([]object.Value, error) {
+// List is list for any type, of the objects that a selector selects. The others are not parsed.
+func (o *objects) List(ctx context.Context, r *engine.Resource, namespace string, selector labels.Selector) (
+	[]object.Value, error) {
 	prefix := ""
 	if namespace != "" {
 		prefix = namespace + "/"
@@ -111,6 +122,9 @@ func (o *objects) List(ctx context.Context, r *engine.Resource, namespace string
 	var all []object.Value
 	var failed error
 	o.store.Collection(r.Stored.Path).Snapshot().Ascend(r.Stored.Path, prefix, "", func(v *store.Version) bool {
+		if !selector.Empty() && !selector.Matches(engine.Labels{Of: v.Sidecar}) {
+			return true
+		}
 		var obj object.Value
 		if obj, failed = o.parse(ctx, r, v); failed == nil {
 			all = append(all, obj)
@@ -120,15 +134,18 @@ func (o *objects) List(ctx context.Context, r *engine.Resource, namespace string
 	return all, failed
 }
 
-// parse returns the object of a version, in the version of a type.
+// parse returns the object of a version in the form in which clients see it: in the version of a type, and with its
+// resourceVersion.
 func (o *objects) parse(ctx context.Context, r *engine.Resource, v *store.Version) (object.Value, error) {
-	if obj, ok := o.parsed.Get(v); ok {
+	key := readAs{v, r}
+	if obj, ok := o.parsed.Get(key); ok {
 		return obj, nil
 	}
 	obj, err := r.Value(ctx, v)
 	if err != nil {
 		return object.Nil, apierr.From(err)
 	}
-	o.parsed.Set(v, obj, len(v.Data))
+	obj = obj.WithAt(object.StringOf(strconv.FormatInt(v.Revision, 10)), "metadata", "resourceVersion")
+	o.parsed.Set(key, obj, len(v.Data))
 	return obj, nil
 }

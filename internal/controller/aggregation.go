@@ -134,7 +134,7 @@ func (p *aggregationPass) selected(name string, selectors []object.Value) ([]str
 			return nil, err
 		}
 		for _, other := range p.names {
-			if other != name && selector.Matches(sidecarLabels{p.roles[other]}) {
+			if other != name && selector.Matches(engine.Labels{Of: p.roles[other].Sidecar}) {
 				selected = append(selected, other)
 			}
 		}
@@ -198,18 +198,3 @@ func labelSelector(v object.Value) (labels.Selector, error) {
 	}
 	return metav1.LabelSelectorAsSelector(s)
 }
-
-// sidecarLabels are the labels of an object as a labels.Labels, which selectors match.
-type sidecarLabels struct{ of *engine.Object }
-
-func (l sidecarLabels) Lookup(label string) (string, bool) {
-	for _, pair := range l.of.Sidecar.Labels {
-		if pair.Name == label {
-			return pair.Value, true
-		}
-	}
-	return "", false
-}
-
-func (l sidecarLabels) Has(label string) bool           { _, ok := l.Lookup(label); return ok }
-func (l sidecarLabels) Get(label string) (value string) { value, _ = l.Lookup(label); return value }

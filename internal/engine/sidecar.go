@@ -237,6 +237,31 @@ func (r *Resource) parsed(v *store.Version) (obj object.Value, settled bool, err
 	return obj, false, err
 }
 
+// Labels are the labels of a stored object, as Kubernetes' selectors match them (labels.Labels).
+type Labels struct{ Of *store.Sidecar }
+
+// Lookup implements labels.Labels.
+func (l Labels) Lookup(label string) (value string, exists bool) {
+	for _, pair := range l.Of.Labels {
+		if pair.Name == label {
+			return pair.Value, true
+		}
+	}
+	return "", false
+}
+
+// Has implements labels.Labels.
+func (l Labels) Has(label string) bool {
+	_, exists := l.Lookup(label)
+	return exists
+}
+
+// Get implements labels.Labels.
+func (l Labels) Get(label string) string {
+	value, _ := l.Lookup(label)
+	return value
+}
+
 // ObjectOf is the object of a stored version, in the version and form in which it is stored. Controllers and views use
 // it; a verb uses Resource.live, which has the form that clients see.
 func ObjectOf(v *store.Version) (object.Value, error) {

@@ -85,12 +85,5 @@ func (p *Plugin) find(ctx context.Context, kind paramKind, ref object.Value, nam
 	if err != nil {
 		return nil, err
 	}
-	all, err := p.objects.List(ctx, kind.of, namespace)
-	var found []object.Value
-	for _, obj := range all {
-		if selects.Matches(hooks.ObjectLabels(obj)) {
-			found = append(found, obj)
-		}
-	}
-	return found, err
+	return p.objects.List(ctx, kind.of, namespace, selects)
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"plinth/internal/admission/hooks"
@@ -34,8 +35,8 @@ type Config struct {
 type Objects interface {
 	// Get returns an object, null if there is none. namespace is "" for cluster scope.
 	Get(ctx context.Context, r *engine.Resource, namespace, name string) (object.Value, error)
-	// List returns all objects in a namespace, in the order of their names.
-	List(ctx context.Context, r *engine.Resource, namespace string) ([]object.Value, error)
+	// List returns the objects in a namespace that a selector selects, in the order of their names.
+	List(ctx context.Context, r *engine.Resource, namespace string, selector labels.Selector) ([]object.Value, error)
 }
 
 // Plugin is MutatingAdmissionPolicy or ValidatingAdmissionPolicy. It may be used concurrently.
