@@ -223,31 +223,25 @@ func costOf(details *cel.EvalDetails) int64 {
 	return int64(min(*details.ActualCost(), math.MaxInt64))
 }
 
-// Affords says that so many more expressions, and all variables, cannot cost more than is left, so that a result that
-// nobody wants need not be computed for its cost.
-func (e *Evaluation) Affords(expressions int) bool {
-	return int64(expressions+len(e.scope.variables))*limits.PerCallLimit <= e.budget
-}
-
 // Holds evaluates conditions. They hold if each does. failed has the errors of those that failed, up to the first that
-// is false: that one counts, whatever the others are. stop is an error for all of them.
+// is false: that one counts, whatever the others are. stop is an error for all of them. Those behind a false one are
+// evaluated, too: one step of an expression may cost more than the budget (a long pattern on a long text), which is an
+// error wherever it stands.
 func (e *Evaluation) Holds(conditions []*AdmissionExpression) (holds bool, failed []error, stop error) {
-	isFalse := false
-	for i, x := range conditions {
-		holds, err, stop := e.Test(x)
+	holds = true
+	for _, x := range conditions {
+		isTrue, err, stop := e.Test(x)
 		switch {
 		case stop != nil:
 			return false, nil, stop
-		case isFalse:
+		case !holds:
 		case err != nil:
 			failed = append(failed, err)
-		case !holds:
-			if isFalse = true; e.Affords(len(conditions) - i - 1) {
-				return false, failed, nil
-			}
+		case !isTrue:
+			holds = false
 		}
 	}
-	return !isFalse, failed, nil
+	return holds, failed, nil
 }
 
 // ResolveName implements interpreter.Activation.

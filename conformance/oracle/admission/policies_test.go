@@ -652,3 +652,50 @@ func TestBudgetsOfPolicies(t *testing.T) {
 		}
 	}
 }
+
+// One step may cost more than all budgets together: a long text and a long pattern, which takes no time as they have no
+// letter in common. It counts wherever it stands, also where its result is of no use.
+//
+// SPEC: AUTH-3
+func TestDearSteps(t *testing.T) {
+	const kind, dear = "ValidatingAdmissionPolicy", "object.data.text.matches(object.data.pattern)"
+	request := policyAttempts()[7]
+	request.object = doc("v1", "ConfigMap", "ns", "p", nil, "data", fields("text",
+		strings.Repeat("a", 30_000), "pattern", strings.Repeat("b", 30_000)))
+	validation := func(expression, message string) string {
+		return "[" + fields("expression", quoted(expression), "messageExpression", quoted(message)) + "]"
+	}
+	variable := "[" + fields("name", "v", "expression", quoted(dear)) + "]"
+	conditions := func(all ...string) string {
+		items := make([]string, len(all))
+		for i, expression := range all {
+			items[i] = fields("name", fmt.Sprint("c", i), "expression", quoted(expression))
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	}
+	refused := tally{}
+	for name, spec := range map[string][]string{
+		"a validation":              {"validations", validation(dear, "'a'")},
+		"a message that is shown":   {"validations", validation("false", dear+" ? 'a' : 'b'")},
+		"a message that is not":     {"validations", validation("true", dear+" ? 'a' : 'b'")},
+		"a variable of the message": {"variables", variable, "validations", validation("true", "string(variables.v)")},
+		"a variable of nothing":     {"variables", variable, "validations", validation("true", "'a'")},
+		"a match condition":         {"validations", validation("true", "'a'"), "matchConditions", conditions(dear)},
+		"one behind a false one": {"validations", validation("true", "'a'"),
+			"matchConditions", conditions("false", dear)},
+		"an annotation": {"validations", validation("true", "'a'"), "auditAnnotations",
+			"[" + fields("key", "k", "valueExpression", quoted(dear+" ? 'a' : null")) + "]"},
+	} {
+		for _, policy := range []string{"Fail", "Ignore"} {
+			members := append(spec, "matchConstraints", everything, "failurePolicy", policy)
+			w := policyWorld(t, kind, policyOf(kind, "p", members...),
+				bindingOf(kind, "b", "p", "validationActions", "[Deny, Audit]"))
+			before := t.Failed()
+			w.compare(t, request, &refused)
+			if t.Failed() && !before {
+				t.Errorf("%s, failurePolicy %s", name, policy)
+			}
+		}
+	}
+	refused.atLeast(t, 0, 8, 6)
+}

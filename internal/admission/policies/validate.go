@@ -151,14 +151,10 @@ type result struct {
 }
 
 // messages are the messages of the validations that are false. The expressions of all messages are evaluated, as their
-// cost counts, unless it cannot matter. stop says that it did: then there are no messages.
+// cost counts. stop says that it did: then there are no messages, and even a validation that holds is an error.
 func (v *validating) messages(values *cel.Evaluation, of *program, results []result, on *cel.AdmissionInput) (
 	messages []string, stop error) {
 	messages = make([]string, len(results))
-	isFalse := func(r result) bool { return r.err == nil && !r.holds }
-	if !slices.ContainsFunc(results, isFalse) && values.Affords(len(results)) {
-		return messages, nil
-	}
 	unauthorized := *on
 	unauthorized.Unauthorized = true
 	values = values.Continue(&unauthorized)
@@ -171,6 +167,9 @@ func (v *validating) messages(values *cel.Evaluation, of *program, results []res
 				return nil, stop
 			}
 			messages[i] = usable(text)
+		}
+		if results[i].holds || results[i].err != nil {
+			continue // nobody asks for it
 		}
 		if messages[i] == "" {
 			messages[i] = strings.TrimSpace(rule.text)
