@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
@@ -262,8 +264,18 @@ func checkNames(v ref.Val) error {
 // fromNative is the value of what an Object has been converted to.
 func fromNative(v any) (object.Value, error) {
 	switch v := v.(type) {
-	case nil, structpb.NullValue:
-		return object.Nil, errors.New("an Object cannot set a field to null")
+	case nil:
+		return object.Nil, nil
+	case structpb.NullValue:
+		return object.IntOf(0), nil // which is how the reference's merge takes it
+	case time.Time, []byte:
+		return object.MapOf(), nil // it is of the wrong type wherever it stands
+	case time.Duration:
+		return object.IntOf(int64(v)), nil
+	case uint64:
+		if v <= math.MaxInt64 {
+			return object.IntOf(int64(v)), nil
+		}
 	case bool:
 		return object.BoolOf(v), nil
 	case int64:

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -359,6 +360,20 @@ type warner struct{ texts []string }
 
 func (w *warner) AddWarning(_, text string) { w.texts = append(w.texts, text) }
 
+// versions knows the kinds that are served in several versions, as the reference's server does.
+type versions struct{ admission.ObjectInterfaces }
+
+var equivalents = sync.OnceValue(func() runtime.EquivalentResourceMapper {
+	all := runtime.NewEquivalentResourceRegistry()
+	for _, version := range []string{"v1", "v2"} {
+		gv := schema.GroupVersion{Group: "autoscaling", Version: version}
+		all.RegisterKindFor(gv.WithResource("horizontalpodautoscalers"), "", gv.WithKind("HorizontalPodAutoscaler"))
+	}
+	return all
+})
+
+func (versions) GetEquivalentResourceMapper() runtime.EquivalentResourceMapper { return equivalents() }
+
 // runReference runs the reference's plugin.
 func (w *world) runReference(t testing.TB, a attempt) outcome {
 	t.Helper()
@@ -385,7 +400,7 @@ func (w *world) runReference(t testing.TB, a attempt) outcome {
 		nil); err != nil {
 		t.Fatal(err)
 	}
-	objects := admission.NewObjectInterfacesFromScheme(scheme.Scheme)
+	objects := versions{admission.NewObjectInterfacesFromScheme(scheme.Scheme)}
 	var err error
 	withAudit := admission.WithAudit(w.reference)
 	if m, ok := withAudit.(admission.MutationInterface); ok && !w.validateOnly && w.reference.Handles(a.operation) {
@@ -537,7 +552,7 @@ func (r *refusal) withoutGo() {
 	}
 }
 
-var wrongType = regexp.MustCompile(`(?s)(expected [^,]+), got .*`)
+var wrongType = regexp.MustCompile(`(?s)(expected [^,]+, got |unable to convert unstructured object to [^:]+: ).*`)
 
 // cut drops what follows a text in the message.
 func (r *refusal) cut(until string) {

@@ -235,7 +235,7 @@ var convertersOfBuiltin = sync.OnceValues(func() (managedfields.TypeConverter, e
 	var names []string
 	for _, gvk := range []schema.GroupVersionKind{
 		{Version: "v1", Kind: "Pod"}, {Version: "v1", Kind: "ConfigMap"}, {Version: "v1", Kind: "Service"},
-		{Version: "v1", Kind: "Namespace"}, {Group: "apps", Version: "v1", Kind: "Deployment"},
+		{Version: "v1", Kind: "Namespace"}, {Version: "v1", Kind: "Node"}, {Group: "apps", Version: "v1", Kind: "Deployment"},
 		{Group: "autoscaling", Version: "v1", Kind: "Scale"},
 	} {
 		name, err := scheme.Scheme.ToOpenAPIDefinitionName(gvk)
@@ -296,7 +296,11 @@ func dear(n int) string {
 var variablesPool = [][2]string{
 	{"name", `object.metadata.name`}, {"count", `object.spec.containers.size()`}, {"labels", `object.metadata.labels`},
 	{"list", `['a', object.metadata.name]`}, {"broken", `object.nothing`}, {"deep", `variables.name + '!'`},
-	{"params", `null`}, {"dear", dear(5)},
+	{"params", `null`}, {"dear", dear(5)}, {"int", `1`}, {"uint", `2u`}, {"double", `1.5`}, {"bytes", `b'x'`},
+	{"duration", `duration('1h')`}, {"time", `timestamp('2020-01-01T00:00:00Z')`}, {"map", `{'a': 1}`},
+	{"lists", `[[1], [2]]`}, {"any", `object`}, {"wrong", `1 + 'a'`}, {"optional", `object.?spec`},
+	{"auth", `authorizer.requestResource.check('delete').allowed()`},
+	{"huge", `has(object.data) && has(object.data.pattern) && object.data.text.matches(object.data.pattern)`},
 }
 
 // expression is a random condition, in a policy with these properties.
@@ -326,6 +330,10 @@ func (r random) match(resourceRules bool) string {
 	rules := everything[len("{resourceRules: ") : len(everything)-1]
 	if r.IntN(4) == 0 {
 		rules = "[" + rule() + ", " + rule() + "]"
+	}
+	if r.IntN(6) == 0 { // one of two versions
+		rules = "[" + fields("apiGroups", "[autoscaling]", "apiVersions", r.one("[v1]", "[v2]"), "operations", `["*"]`,
+			"resources", `["*"]`) + "]"
 	}
 	if !resourceRules && r.IntN(2) == 0 {
 		rules = ""
@@ -461,6 +469,18 @@ func policyAttempts() []attempt {
 		doc("autoscaling/v1", "Scale", "ns", "d", nil, "spec", "{replicas: 3}", "status", "{replicas: 1}"),
 		doc("autoscaling/v1", "Scale", "ns", "d", nil, "spec", "{replicas: 1}", "status", "{replicas: 1}"))
 	scale.subresource = "scale"
+	autoscaler := func(version, utilization string) attempt {
+		metrics := []string{"targetCPUUtilizationPercentage", utilization}
+		if version == "v2" {
+			metrics = []string{"metrics", "[{type: Resource, resource: {name: cpu, target: {type: Utilization, " +
+				"averageUtilization: " + utilization + "}}}]"}
+		}
+		a := of(admission.Create, "autoscaling", "horizontalpodautoscalers", "ns", "p",
+			doc("autoscaling/"+version, "HorizontalPodAutoscaler", "ns", "p", labeled, "spec", fields(append(metrics,
+				"maxReplicas", "3", "scaleTargetRef", "{kind: Deployment, name: d, apiVersion: apps/v1}")...)), "")
+		a.version = version
+		return a
+	}
 	dry := of(admission.Create, "", "pods", "ns", "p", pod(nil), "")
 	dry.dry = true
 	dry.options.(*metav1.CreateOptions).DryRun = []string{metav1.DryRunAll}
@@ -475,7 +495,21 @@ func policyAttempts() []attempt {
 		of(admission.Create, "", "namespaces", "", "ns", namespaceDoc("ns", "", "{team: a, app: web}"), ""),
 		of(admission.Create, "", "services", "ns", "s",
 			doc("v1", "Service", "ns", "s", nil, "spec", "{ports: [{port: 80}]}"), ""),
+		of(admission.Create, "", "configmaps", "other", "long", longConfigMap("other"), ""),
+		of(admission.Create, "", "nodes", "", "n2", doc("v1", "Node", "", "n2", labeled, "spec", "{}"), ""),
+		// The reference cannot convert what mutating policies make of these back to the version of the request.
+		autoscaler("v1", "50"), autoscaler("v2", "50"), autoscaler("v2", "60"),
 	}
+}
+
+// converted is how many of the attempts, at the end of them, are for kinds with several versions.
+const converted = 3
+
+// longConfigMap has a text and a pattern that cost more than all budgets together, and take no time, as they have no
+// letter in common.
+func longConfigMap(namespace string) string {
+	return doc("v1", "ConfigMap", namespace, "long", nil, "data",
+		fields("text", strings.Repeat("a", 30_000), "pattern", strings.Repeat("b", 30_000)))
 }
 
 // policyObjects are what policies find.
@@ -500,8 +534,7 @@ func policyWorld(t *testing.T, kind string, objects ...string) *world {
 //
 // SPEC: AUTH-3
 func TestValidatingAdmissionPolicy(t *testing.T) {
-	count := tally{}
-	noted, warned := 0, 0
+	count, reached := tally{}, reach{}
 	for seed := range uint64(1000) {
 		r := seeded(seed)
 		objects := r.validatingPolicy("one")
@@ -512,19 +545,66 @@ func TestValidatingAdmissionPolicy(t *testing.T) {
 		attempts := policyAttempts()
 		for range 3 {
 			before := t.Failed()
-			result := w.compare(t, attempts[r.IntN(len(attempts))], &count)
-			noted += len(result.annotations)
-			warned += len(result.warnings)
+			reached.add(w.compare(t, attempts[r.IntN(len(attempts))], &count))
 			if t.Failed() && !before {
 				t.Fatalf("seed %d:\n%s", seed, strings.Join(objects, "\n"))
 			}
 		}
 	}
 	count.atLeast(t, 0, 500, 500)
-	if noted < 200 || warned < 100 {
-		t.Errorf("%d annotations and %d warnings", noted, warned)
+	reached.atLeast(t, validatingFloors)
+}
+
+// reach counts the outcomes that have a text, by text.
+type reach map[string]int
+
+// texts are what outcomes are counted by.
+var texts = []string{
+	"code:401", "code:403", "code:413", "code:422", "failed expression", "Validation failed for", "validation_failure",
+	"annotation: one/", "compilation failed", "must evaluate to", "no such key", "no such overload", "cost limit exceeded",
+	"running out of cost budget", "failed messageExpression", "composited variable", "fails to compile",
+	"no params found", "cannot use namespaced paramRef", "must not be provided for a cluster-scoped",
+	"failed to configure policy", "failed to configure binding", "no such attribute", "autoscaling/v",
+	"may not mutate atomic", "field not declared in schema", "duplicate entries", "JSON Patch", "type mismatch",
+	"strict decoding", "out of bounds", "could not marshal",
+}
+
+func (n reach) add(o outcome) {
+	text := o.String()
+	for _, of := range texts {
+		if strings.Contains(text, of) {
+			n[of]++
+		}
 	}
 }
+
+// atLeast demands how often a text has to occur.
+func (n reach) atLeast(t *testing.T, floors map[string]int) {
+	t.Helper()
+	for text, floor := range floors {
+		if n[text] < floor {
+			t.Errorf("%q occurs %d times, want %d: %v", text, n[text], floor, n)
+		}
+	}
+}
+
+var (
+	validatingFloors = map[string]int{
+		"code:401": 15, "code:403": 20, "code:413": 15, "code:422": 300, "failed expression": 80,
+		"Validation failed for": 150, "validation_failure": 200, "annotation: one/": 50, "compilation failed": 100,
+		"must evaluate to": 40,
+		"no such key": 150, "no such overload": 7, "cost limit exceeded": 4, "running out of cost budget": 4,
+		"failed messageExpression": 1, "composited variable": 13, "fails to compile": 4, "no params found": 12,
+		"cannot use namespaced paramRef": 2, "must not be provided for a cluster-scoped": 13, "no such attribute": 3,
+		"failed to configure policy": 45, "failed to configure binding": 25, "autoscaling/v": 250,
+	}
+	mutatingFloors = map[string]int{
+		"JSON Patch": 100, "compilation failed": 60, "composited variable": 2, "field not declared in schema": 150,
+		"may not mutate atomic": 8, "must evaluate to": 40, "no params found": 30, "no such key": 90,
+		"running out of cost budget": 1, "type mismatch": 12, "cannot use namespaced paramRef": 6,
+		"failed to configure policy": 120, "failed to configure binding": 60,
+	}
+)
 
 // mutatingPolicy is a random policy with its bindings.
 func (r random) mutatingPolicy(name string) []string {
@@ -545,7 +625,7 @@ func (r random) mutatingPolicy(name string) []string {
 //
 // SPEC: AUTH-3, SSA-19
 func TestMutatingAdmissionPolicy(t *testing.T) {
-	count := tally{}
+	count, reached := tally{}, reach{}
 	for seed := range uint64(1000) {
 		r := seeded(1<<32 + seed)
 		objects := r.mutatingPolicy("one")
@@ -554,15 +634,35 @@ func TestMutatingAdmissionPolicy(t *testing.T) {
 		}
 		w := policyWorld(t, "MutatingAdmissionPolicy", objects...)
 		attempts := policyAttempts()
-		for range 3 {
+		for range 6 {
 			before := t.Failed()
-			w.compare(t, attempts[r.IntN(len(attempts))], &count)
+			reached.add(w.compare(t, attempts[r.IntN(len(attempts)-converted)], &count))
 			if t.Failed() && !before {
 				t.Fatalf("seed %d:\n%s", seed, strings.Join(objects, "\n"))
 			}
 		}
 	}
-	count.atLeast(t, 150, 1000, 500)
+	count.atLeast(t, 220, 2000, 1000)
+	reached.atLeast(t, mutatingFloors)
+}
+
+// A part of a built-in object as the value of a JSON Patch. In the reference it is an error if the policy has match
+// conditions, and none without: these change how the object is represented for all expressions after them.
+//
+// SPEC: AUTH-3
+func TestPartsOfObjectsInPatches(t *testing.T) {
+	const kind = "MutatingAdmissionPolicy"
+	spec := []string{"matchConstraints", everything, "reinvocationPolicy", "Never", "mutations",
+		"[" + fields("patchType", "JSONPatch", "jsonPatch", fields("expression",
+			quoted("[JSONPatch{op: 'add', path: '/metadata/annotations', value: object.metadata.labels}]"))) + "]"}
+	w := policyWorld(t, kind, policyOf(kind, "p", spec...), bindingOf(kind, "b", "p"))
+	count := tally{}
+	w.compare(t, policyAttempts()[0], &count)
+	count.atLeast(t, 1, 0, 0)
+	spec = append(spec, "matchConditions", "[{name: c, expression: 'true'}]")
+	w = policyWorld(t, kind, policyOf(kind, "p", spec...), bindingOf(kind, "b", "p"))
+	w.differs(t, policyAttempts()[0], "could not marshal to JSON: "+
+		"type conversion error from 'map(dyn, dyn)' to '*structpb.Value'")
 }
 
 // Expressions that cost more than they may together: validations, match conditions, variables, messages, audit
@@ -660,8 +760,7 @@ func TestBudgetsOfPolicies(t *testing.T) {
 func TestDearSteps(t *testing.T) {
 	const kind, dear = "ValidatingAdmissionPolicy", "object.data.text.matches(object.data.pattern)"
 	request := policyAttempts()[7]
-	request.object = doc("v1", "ConfigMap", "ns", "p", nil, "data", fields("text",
-		strings.Repeat("a", 30_000), "pattern", strings.Repeat("b", 30_000)))
+	request.object = longConfigMap("ns")
 	validation := func(expression, message string) string {
 		return "[" + fields("expression", quoted(expression), "messageExpression", quoted(message)) + "]"
 	}

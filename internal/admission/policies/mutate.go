@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -102,6 +103,9 @@ func (m *mutating) apply(s *step, of *program, param object.Value) error {
 		return nil
 	}
 	value := param
+	if s.typed && !param.IsNull() {
+		value = param.Edit(nil, "apiVersion", "kind")
+	}
 	meets, err := m.meets(s, of, q, value)
 	if err != nil {
 		m.problem(s, "Invalid", err)
@@ -177,7 +181,15 @@ func (m *mutating) mutate(step *mutation, of *program, q *hooks.Question, param 
 	// As in the reference, a patch may not add a field to a built-in type that it does not have.
 	strict := step.patch != nil && q.Type.Written == nil
 	next, changed, err := q.Admitted(m.ctx, made, q.Now, q.Type, strict)
-	if err != nil {
+	switch {
+	case err != nil && step.patch == nil:
+		version := q.Now.At("apiVersion").Str()
+		if !strings.Contains(version, "/") {
+			version = "/" + version
+		}
+		return false, fmt.Errorf("unable to convert unstructured object to %s, Kind=%s: %w", version,
+			q.Now.At("kind").Str(), err)
+	case err != nil:
 		return false, apierr.NewInternal(err)
 	}
 	m.asked.Replace(next)

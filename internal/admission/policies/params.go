@@ -19,6 +19,11 @@ type paramKind struct {
 	gone bool
 }
 
+// typed says that Kubernetes' client library has a Go type for the kind.
+func (k paramKind) typed() bool {
+	return k.of != nil && k.of.Written == nil && k.of.Group != "apiextensions.k8s.io"
+}
+
 // paramKind finds the type of the params of a policy. A type that has never been there is an error.
 func (p *Plugin) paramKind(of *policy) (paramKind, error) {
 	if of.params == "" {

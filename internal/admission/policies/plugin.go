@@ -131,6 +131,9 @@ type step struct {
 	candidate
 	binding *binding
 	params  []object.Value
+	// typed says that the reference reads the params into Go types, which do not have their kind and apiVersion: mutating
+	// policies do not see them. Validating policies do, as it adds them.
+	typed bool
 	// err is an error in what configures the policy, or the binding if there is one. It refuses the request unless the
 	// policy ignores errors.
 	err error
@@ -164,7 +167,7 @@ func (p *Plugin) steps(ctx context.Context, a *engine.Attributes) (all []step) {
 			if params, err := p.bound(ctx, b, kind, a, labels); err != nil {
 				wrong(c, b, "binding", err)
 			} else if len(params) > 0 {
-				all = append(all, step{candidate: c, binding: b, params: params})
+				all = append(all, step{candidate: c, binding: b, params: params, typed: kind.typed()})
 			}
 		}
 	}
