@@ -593,7 +593,7 @@ var (
 		"code:401": 15, "code:403": 20, "code:413": 15, "code:422": 300, "failed expression": 80,
 		"Validation failed for": 150, "validation_failure": 200, "annotation: one/": 50, "compilation failed": 100,
 		"must evaluate to": 40,
-		"no such key": 150, "no such overload": 7, "cost limit exceeded": 4, "running out of cost budget": 4,
+		"no such key":      150, "no such overload": 7, "cost limit exceeded": 4, "running out of cost budget": 4,
 		"failed messageExpression": 1, "composited variable": 13, "fails to compile": 4, "no params found": 12,
 		"cannot use namespaced paramRef": 2, "must not be provided for a cluster-scoped": 13, "no such attribute": 3,
 		"failed to configure policy": 45, "failed to configure binding": 25, "autoscaling/v": 250,
