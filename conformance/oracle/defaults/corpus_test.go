@@ -25,7 +25,8 @@ func corpus(t testing.TB) map[schema.GroupVersionKind][]document {
 	t.Helper()
 	kinds := make(map[schema.GroupVersionKind][]document)
 	for _, v := range vectors.All(t) {
-		if strings.Contains(v.Kind.Version, "alpha") || strings.Contains(v.Kind.Version, "beta") {
+		unstable := strings.Contains(v.Kind.Version, "alpha") || strings.Contains(v.Kind.Version, "beta")
+		if unstable && v.Kind.Kind != "MutatingAdmissionPolicyBinding" { // whose versions differ in a default
 			continue
 		}
 		add(t, kinds, v.JSON)
