@@ -221,7 +221,8 @@ func working(p *Plane) error {
 	if !w.At("status", "ready").Bool() {
 		return errors.New("the widget is not ready")
 	}
-	if size, noted := w.At("spec", "size").Int(), w.At("metadata", "annotations", "size").Str(); size != 5 || noted != "5" {
+	size, noted := w.At("spec", "size").Int(), w.At("metadata", "annotations", "size").Str()
+	if size != 5 || noted != "5" {
 		return fmt.Errorf("the widget has the size %d, noted as %s; want 5", size, noted)
 	}
 	return nil

@@ -124,7 +124,8 @@ func TestStaleReads(t *testing.T) {
 	}
 	c.do(200, "GET", configMaps+"/b", "") // it is deleted by now
 	c.do(404, "GET", widgets+"/a", "")
-	if list := c.do(200, "GET", configMaps, ""); !strings.Contains(list, `"name":"b"`) || !strings.Contains(list, `"n":"2"`) {
+	list := c.do(200, "GET", configMaps, "")
+	if !strings.Contains(list, `"name":"b"`) || !strings.Contains(list, `"n":"2"`) {
 		t.Errorf("the list is %s", list)
 	}
 	c.do(200, "GET", "/api/v1/namespaces/default", "") // it has never changed
@@ -164,7 +165,8 @@ func TestRequests(t *testing.T) {
 	log := p.Requests()
 	for name, test := range map[string]struct{ got, want int }{
 		"by user": {len(log.By("joe")), 1}, "by program": {len(log.By("robot")), 1}, "by manager": {len(log.By("boss")), 1},
-		"writes": {len(log.Writes()), 4}, "on": {len(log.On("configmaps")), 4}, "on status": {len(log.On("widgets/status")), 1},
+		"writes": {len(log.Writes()), 4}, "on": {len(log.On("configmaps")), 4},
+		"on status": {len(log.On("widgets/status")), 1},
 		"verb": {len(log.Verb("apply", "delete")), 2},
 	} {
 		if test.got != test.want {

@@ -58,7 +58,8 @@ func (s *scheduler) Reconcile(ctx context.Context, rq ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, nil // it will not get better
 	}
 	var jobs batchv1.JobList
-	if err := s.live.List(ctx, &jobs, client.InNamespace(rq.Namespace), client.MatchingLabels{"cron": rq.Name}); err != nil {
+	err = s.live.List(ctx, &jobs, client.InNamespace(rq.Namespace), client.MatchingLabels{"cron": rq.Name})
+	if err != nil {
 		return ctrl.Result{}, err
 	}
 	slices.SortFunc(jobs.Items, func(a, b batchv1.Job) int { return strings.Compare(a.Name, b.Name) })
@@ -276,7 +277,8 @@ func TestThousand(t *testing.T) {
 		var m runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&m)
-		t.Logf("%d planes: %d kB of heap each, %d goroutines", planes, m.HeapAlloc/uint64(planes)/1024, runtime.NumGoroutine())
+		t.Logf("%d planes: %d kB of heap each, %d goroutines", planes, m.HeapAlloc/uint64(planes)/1024,
+			runtime.NumGoroutine())
 	})
 	for range 100 { // a goroutine that has returned may still be counted for a moment
 		if runtime.NumGoroutine() <= before+5 {

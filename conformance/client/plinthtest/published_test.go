@@ -18,8 +18,8 @@ var chaosTest string
 
 // Explore finds what is wrong with a published example of a controller, whose source stays as it is. A Pod is to live
 // for ten seconds at least. But the controller decides by what its cache has of another object, which may be older than
-// the Pod, and deletes the Pod at once. That needs no fault: which of two caches is first is chance, and in two hours of
-// virtual time it happens again and again.
+// the Pod, and deletes the Pod at once. That needs no fault: which of two caches is first is chance, and in two hours
+// of virtual time it happens again and again.
 //
 // SPEC: BEY-7
 func TestPublishedExample(t *testing.T) {
