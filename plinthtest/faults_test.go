@@ -167,7 +167,7 @@ func TestRequests(t *testing.T) {
 		"by user": {len(log.By("joe")), 1}, "by program": {len(log.By("robot")), 1}, "by manager": {len(log.By("boss")), 1},
 		"writes": {len(log.Writes()), 4}, "on": {len(log.On("configmaps")), 4},
 		"on status": {len(log.On("widgets/status")), 1},
-		"verb": {len(log.Verb("apply", "delete")), 2},
+		"verb":      {len(log.Verb("apply", "delete")), 2},
 	} {
 		if test.got != test.want {
 			t.Errorf("%s: %d, want %d", name, test.got, test.want)
