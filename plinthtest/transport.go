@@ -217,11 +217,16 @@ func (s *stream) SetWriteDeadline(at time.Time) error {
 // SetReadDeadline does nothing: a watch has no body.
 func (s *stream) SetReadDeadline(time.Time) error { return nil }
 
-// Read implements io.Reader for the client.
+// Read implements io.Reader for the client. After Close it returns io.EOF: client-go turns other errors into an event,
+// and a goroutine that nobody ends (that of apimachinery's watch.Filter) may wait forever to pass it on. A bubble would
+// not end then.
 func (s *stream) Read(b []byte) (int, error) {
 	s.reading.Store(true)
 	n, err := s.out.Read(b)
 	s.reading.Store(false)
+	if err == io.ErrClosedPipe {
+		err = io.EOF
+	}
 	return n, err
 }
 
