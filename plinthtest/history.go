@@ -14,7 +14,9 @@ import (
 
 // Ref names an object.
 type Ref struct {
-	Group, Version, Resource string // "apps", "v1", "deployments"; the core group is ""
+	// Group is "apps", and Resource "deployments"; the core group is "". Version may be "", as all versions are of the
+	// same objects.
+	Group, Version, Resource string
 	Namespace, Name          string
 }
 

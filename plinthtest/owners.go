@@ -17,6 +17,10 @@ import (
 // fields is owned if all fields below it are that have an owner.
 func (p *Plane) Owns(t testing.TB, o Ref, manager string, paths ...string) {
 	t.Helper()
+	if _, ok := p.key(o); !ok {
+		t.Errorf("plinthtest: there is no type of %s", o)
+		return
+	}
 	v := p.live(o)
 	if v == nil {
 		t.Errorf("plinthtest: there is no %s", o)

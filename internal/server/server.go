@@ -336,10 +336,19 @@ func (s *Server) OfKind(apiVersion, kind string) (Type, bool) {
 	return Type{}, false
 }
 
-// OfResource returns what a resource serves.
+// OfResource returns what a resource serves in a version, or in any of its versions if version is "".
 func (s *Server) OfResource(group, version, resource string) (Type, bool) {
-	if r := s.registry.Now().Find(group, version, resource); r != nil {
-		return servedType(r), true
+	types := s.registry.Now()
+	if version != "" {
+		if r := types.Find(group, version, resource); r != nil {
+			return servedType(r), true
+		}
+		return Type{}, false
+	}
+	for r := range types.All() {
+		if r.Group == group && r.Name == resource {
+			return servedType(r), true
+		}
 	}
 	return Type{}, false
 }
