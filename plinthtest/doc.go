@@ -38,6 +38,19 @@
 // A watch without timeoutSeconds lasts as long as its client wants. In a bubble so does one whose timeoutSeconds is
 // five minutes or more, which informers choose at random, and bookmarks come every ten minutes.
 //
+// In a bubble, code that was not written for one may surprise. What is known of client-go and controller-runtime:
+//
+//   - The second of the ErrorHandlers in k8s.io/apimachinery/pkg/util/runtime sleeps until a millisecond after the last
+//     error of the process, which outside of the bubble was decades later: a watch that has failed is not continued.
+//     Keep the first one only: runtime.ErrorHandlers = runtime.ErrorHandlers[:1], in an init function of the tests.
+//   - A manager and its caches ask every 100 ms whether they are ready, so that Settle right after the start finds
+//     that all wait. Wait for Elected, and let a second pass with time.Sleep before Settle. A manager whose context
+//     ends before it is elected asks without a pause, and the bubble never ends.
+//   - A manager must not listen: its metrics are off with the address "0". A webhook server with a Start method that
+//     only waits for the end of its context leaves its requests to the mux that was given to Webhooks.
+//   - Clients that are made of a kubeconfig, not of Transport, have sockets. One without certificates uses
+//     http.DefaultTransport, in which http.Transport.RegisterProtocol can lead a scheme of URLs to a plane.
+//
 // In a bubble: t.Run, t.Parallel and sockets do not work (testing/synctest says why), so Kubeconfig fails the test;
 // the clock begins at midnight UTC 2000-01-01.
 package plinthtest
