@@ -62,7 +62,7 @@ upstream: build ## Kubernetes' own integration tests against bin/plinth, where t
 	@sh tools/upstream.sh "$(UPSTREAM_TESTS)" bin/plinth $(PACKAGES)
 
 suites: ## suites of controller-runtime and Cluster API that run on envtest, the webhook servers of operators, and the policies of a library, on Plinth and on the reference
-	cd conformance && ENVTEST_SUITES=1 go test -count=1 -timeout 180m ./client/envtest -run TestSuites -v
+	cd conformance && ENVTEST_SUITES=1 go test -count=1 -timeout 180m ./client/envtest -run 'TestSuites|TestThreeWays' -v
 	cd conformance && OPERATORS=1 go test -count=1 -timeout 60m ./client/operators -v
 	cd conformance && POLICIES=1 go test -count=1 -timeout 60m ./client/policies -v
 

@@ -48,8 +48,8 @@ var projects = []project{
 		"pkg/webhook":                      10,
 	}, nil},
 	{"cluster-api", map[string]string{
-		".":   "sigs.k8s.io/cluster-api@v1.14.2",
-		"api": "sigs.k8s.io/cluster-api/api@v1.14.2",
+		".":   "sigs.k8s.io/cluster-api",
+		"api": "sigs.k8s.io/cluster-api/api",
 	}, map[string]int{
 		"bootstrap/kubeadm/reconcilers/kubeadmconfig":          30,
 		"controllers/clustercache":                             15,
@@ -98,6 +98,7 @@ type outcome struct {
 	states map[string]string // by name: "passed", "failed", "skipped", …
 	whys   map[string]string // of those that failed
 	took   time.Duration
+	cpu    time.Duration // of the suite and of the servers that it has started and stopped
 }
 
 func (o *outcome) count(state string) (n int) {
@@ -144,12 +145,7 @@ func TestSuites(t *testing.T) {
 
 // compare runs one suite on both servers.
 func (p *project) compare(t *testing.T, source, suite, theirs string) {
-	program := filepath.Join(t.TempDir(), "suite.test")
-	build := exec.Command("go", "test", "-c", "-o", program, "./"+suite)
-	build.Dir = source
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building it: %v\n%s", err, out)
-	}
+	program := buildTests(t, source, suite)
 	there := run(t, program, filepath.Join(source, suite), theirs)
 	here := run(t, program, filepath.Join(source, suite), assets(t))
 	t.Logf("%s/%s: the reference passes %d tests in %s, Plinth %d in %s", p.name, suite,
@@ -198,7 +194,8 @@ func run(t *testing.T, program, dir, assets string) *outcome {
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "KUBEBUILDER_ASSETS="+assets)
 	began := time.Now()
 	text, _ := cmd.CombinedOutput() // the report says what failed
-	o := &outcome{states: map[string]string{}, whys: map[string]string{}, took: time.Since(began)}
+	o := &outcome{states: map[string]string{}, whys: map[string]string{}, took: time.Since(began),
+		cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()}
 	o.plain(string(text))
 	for _, test := range inGinkgo {
 		delete(o.states, test)
