@@ -43,9 +43,8 @@
 //   - The second of the ErrorHandlers in k8s.io/apimachinery/pkg/util/runtime sleeps until a millisecond after the last
 //     error of the process, which outside of the bubble was decades later: a watch that has failed is not continued.
 //     Keep the first one only: runtime.ErrorHandlers = runtime.ErrorHandlers[:1], in an init function of the tests.
-//   - A manager and its caches ask every 100 ms whether they are ready, so that Settle right after the start finds
-//     that all wait. Wait for Elected, and let a second pass with time.Sleep before Settle. A manager whose context
-//     ends before it is elected asks without a pause, and the bubble never ends.
+//   - A manager whose context ends before it is elected asks again and again without a pause, and the bubble never
+//     ends: let some time pass before you stop it.
 //   - A manager must not listen: its metrics are off with the address "0". A webhook server with a Start method that
 //     only waits for the end of its context leaves its requests to the mux that was given to Webhooks.
 //   - Clients that are made of a kubeconfig, not of Transport, have sockets. One without certificates uses

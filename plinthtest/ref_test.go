@@ -1,22 +1,9 @@
 package plinthtest
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 )
-
-// problems is the part of a test that collects its errors.
-type problems struct {
-	testing.TB
-	texts []string
-}
-
-func (p *problems) Helper() {}
-
-func (p *problems) Errorf(format string, args ...any) {
-	p.texts = append(p.texts, fmt.Sprintf(format, args...))
-}
 
 // An object can be named without a version, and a name with a mistake is reported as such.
 //
@@ -36,8 +23,8 @@ func TestRefWithoutVersion(t *testing.T) {
 		{Resource: "configmap", Namespace: "default", Name: "a"}:                 "there is no type of configmap default/a",
 		{Resource: "configmaps", Namespace: "default", Name: "b"}:                "there is no configmaps default/b",
 	} {
-		var got problems
-		p.Owns(&got, o, "mine", "data.color")
+		got := &failures{TB: t}
+		p.Owns(got, o, "mine", "data.color")
 		if len(got.texts) != 1 || !strings.HasSuffix(got.texts[0], want) {
 			t.Errorf("%+v: %q, want %q", o, got.texts, want)
 		}
