@@ -41,7 +41,7 @@ func main() {
 `,
 	"nested/go.mod": "module gizmo/nested\n\nrequire (\n\tcel.dev/expr v0.25.1 // indirect\n\tgizmo v0.0.0\n\thub v1.0.0\n)\n\n" +
 		"replace gizmo => ../\n",
-	"docs/page.md":     "`go get gizmo/part` gets gizmo/part,gizmo/part/more; bin/gizmo/part, gizmo/docs and gizmo do not.\n" +
+	"docs/page.md": "`go get gizmo/part` gets gizmo/part,gizmo/part/more; bin/gizmo/part, gizmo/docs and gizmo do not.\n" +
 		"go mod edit -require=gizmo@v0.0.0 -replace=gizmo=$GIZMO; gizmo=$1 a/gizmo@v1 gizmo@home\n",
 	"docs/picture":     "gizmo/part\x00",
 	".git/config":      "gizmo/part\n",
