@@ -79,6 +79,8 @@ nightly: ## the oracles of merges, patches and custom types at length, mutants o
 	cd conformance && go test -count=1 -timeout 1h ./oracle/custom -schemas 2000 -seed "$$(date +%s)"
 	cd conformance && go test -count=1 -timeout 2h ./load/reading ./load/soak -full
 	cd conformance && go test -count=1 -timeout 1h ./client/collection -run TestKill -kills 100
+	cd conformance && go test -count=1 -timeout 1h ./client/plinthtest -run TestYear -full
+	cd conformance && go test -count=1 -timeout 1h ./client/plinthtest -run TestYear -year
 	cd tools && go test -count=1 -timeout 3h ./module -run TestRenamedRepository -full
 	$(MAKE) fuzz
 

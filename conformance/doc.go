@@ -9,8 +9,8 @@
 //     use), initial (the objects of a new server), audit, tokens, authentication.
 //   - oracle: do our functions return what upstream's do, for generated input? schema, defaults, validation, builtin,
 //     columns, crd, custom, cel, merge, patches, authorization, features.
-//   - client: do real clients and programs work? clientgo, cbor, kubectl, apply, envtest, cluster, collection,
-//     certificates, languages.
+//   - client: do real clients and programs work? clientgo, cbor, kubectl, apply, envtest, plinthtest, cluster,
+//     collection, certificates, operators, policies, languages.
 //   - load: what happens under load and crashes, and what does it cost? reading, soak, bench.
 //   - mutants: is a change of the rules noticed by the product's own tests?
 //   - programs builds the programs that some of these tests run.

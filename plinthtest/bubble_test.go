@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os/exec"
 	"strings"
 	"sync"
@@ -183,6 +184,38 @@ func TestKubeconfig(t *testing.T) {
 	Bubble(t, func(t *testing.T, p *Plane) {
 		if _, err := p.listen(); err == nil || !strings.Contains(err.Error(), "bubble") {
 			t.Errorf("in a bubble: %v", err)
+		}
+	})
+}
+
+// A token lives as long as it says, by the clock of the bubble, and a certificate is valid in it.
+func TestTokenLifetime(t *testing.T) {
+	Bubble(t, func(t *testing.T, p *Plane) {
+		c := newClient(t, p)
+		c.do(201, "POST", "/api/v1/namespaces/default/serviceaccounts", `{"metadata": {"name": "robot"}}`)
+		text := c.do(201, "POST", "/api/v1/namespaces/default/serviceaccounts/robot/token",
+			`{"spec": {"expirationSeconds": 3600}}`)
+		token := between(text, `"token":"`, `"`)
+		status := func() int {
+			r, err := http.NewRequestWithContext(t.Context(), "GET", p.Host()+configMaps, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Authorization", "Bearer "+token)
+			answer, err := p.Transport().RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return answer.StatusCode
+		}
+		for _, step := range []struct {
+			after time.Duration
+			want  int // it may do nothing: 403, as long as it is valid
+		}{{0, 403}, {59 * time.Minute, 403}, {5 * time.Minute, 401}} {
+			time.Sleep(step.after)
+			if got := status(); got != step.want {
+				t.Errorf("%s later: %d, want %d", step.after, got, step.want)
+			}
 		}
 	})
 }

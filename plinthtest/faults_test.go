@@ -98,7 +98,6 @@ func TestDropWatch(t *testing.T) {
 			if i == want {
 				break
 			}
-			version = e.Object.Metadata.ResourceVersion
 			if i == 1 && want == 2 { // the event that is lost
 				c.do(201, "POST", configMaps, configMap(fmt.Sprintf("w%d-lost", nth)))
 			}

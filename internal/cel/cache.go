@@ -145,6 +145,13 @@ type Cache struct {
 	closed bool
 }
 
+// Compiled is how many expressions are compiled.
+func (c *Cache) Compiled() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.count()
+}
+
 // Close ends the sweeps. The cache stays usable.
 func (c *Cache) Close() {
 	c.mu.Lock()

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"plinth/internal/builtin"
 	"plinth/internal/discovery"
 	"plinth/internal/engine"
@@ -36,6 +38,9 @@ func (s *Server) newHandler() (http.Handler, error) {
 	}
 	m := newMetrics(s.store, s.registry, s.audit, s.storeSize)
 	m.registry.MustRegister(s.certificateMetrics.requested, s.certificateMetrics.honored)
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "plinth_compiled_expressions",
+		Help: "Expressions of custom types and of policies that are compiled."},
+		func() float64 { return float64(s.expressions.Compiled()) }))
 	limits, err := c.Metrics.parse()
 	if err != nil {
 		return nil, err
