@@ -210,7 +210,7 @@ func (d *definitions) read() (*read, error) {
 		if err != nil {
 			return nil, err
 		}
-		objects, err := documents(text)
+		objects, err := object.Documents(text)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}

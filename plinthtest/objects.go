@@ -1,17 +1,13 @@
 package plinthtest
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
-
-	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"plinth/internal/access"
 	"plinth/internal/auth"
@@ -19,41 +15,9 @@ import (
 	"plinth/object"
 )
 
-// documents parses the documents of a YAML or JSON text. The items of a List are documents, too.
-func documents(text []byte) ([]object.Value, error) {
-	var all []object.Value
-	for split := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; {
-		document, err := split.Read()
-		if errors.Is(err, io.EOF) {
-			return all, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		parse := object.ParseYAML
-		if bytes.HasPrefix(bytes.TrimSpace(document), []byte("{")) {
-			parse = object.ParseJSON // much faster, and the definitions of some projects are long
-		}
-		parsed, err := parse(document)
-		switch {
-		case err != nil:
-			return nil, err
-		case len(parsed.Duplicates) > 0:
-			return nil, fmt.Errorf("%s", parsed.Duplicates[0])
-		case parsed.Value.IsNull(): // comments alone
-		case parsed.Value.Kind() != object.Map:
-			return nil, errors.New("a document is no object")
-		case parsed.Value.At("kind").Str() == "List" && parsed.Value.At("apiVersion").Str() == "v1":
-			all = append(all, parsed.Value.At("items").Items()...)
-		default:
-			all = append(all, parsed.Value)
-		}
-	}
-}
-
 // create creates the objects of a text.
 func (p *Plane) create(ctx context.Context, text []byte) error {
-	all, err := documents(text)
+	all, err := object.Documents(text)
 	if err != nil {
 		return fmt.Errorf("Objects: %w", err)
 	}

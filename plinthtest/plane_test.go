@@ -204,7 +204,7 @@ func TestWrongOptions(t *testing.T) {
 		"object":     {Objects([]byte("apiVersion: v1\nkind: Nonsense\nmetadata: {name: a}\n")), "Nonsense"},
 		"invalid":    {Objects([]byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: A_A}\n")), "A_A"},
 		"text":       {Objects([]byte("a: [")), "yaml"},
-		"JSON":       {Objects([]byte("{{")), "invalid character"},
+		"JSON":       {Objects([]byte("{{")), "document 1"},
 		"hooks":      {Webhooks(http.NotFoundHandler(), []byte(configMap("a"))), "no webhook"},
 	} {
 		if _, err := newPlane(t.Context(), []Option{test.option}); err == nil || !strings.Contains(err.Error(), test.want) {

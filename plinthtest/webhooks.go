@@ -22,7 +22,7 @@ type hooks struct {
 func newHooks(h http.Handler, texts [][]byte) (*hooks, error) {
 	of := &hooks{handler: h, hosts: map[string]bool{}}
 	for _, text := range texts {
-		all, err := documents(text)
+		all, err := object.Documents(text)
 		if err != nil {
 			return nil, fmt.Errorf("Webhooks: %w", err)
 		}

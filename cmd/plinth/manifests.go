@@ -1,11 +1,7 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -13,8 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"plinth/object"
 )
@@ -77,53 +71,23 @@ func readManifests(paths []string) ([]manifest, error) {
 	return all, nil
 }
 
-// readManifestFile reads the objects of a file, which may have several documents and lists.
+// readManifestFile reads the objects of a file.
 func readManifestFile(file string) (all []manifest, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
-	for n := 1; ; n++ {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return all, nil
-		}
-		var parsed object.Parsed
-		if err == nil {
-			parsed, err = object.ParseYAML(document)
-		}
-		if err == nil && len(parsed.Duplicates) > 0 {
-			err = errors.New(parsed.Duplicates[0])
-		}
-		if err == nil && !parsed.Value.IsNull() { // a document of nothing but comments
-			all, err = appendManifests(all, file, parsed.Value)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: document %d: %w", file, n, err)
-		}
+	objects, err := object.Documents(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-}
-
-// appendManifests adds an object, or the items of a list.
-func appendManifests(all []manifest, file string, v object.Value) ([]manifest, error) {
-	kind := v.At("kind").Str()
-	if v.At("apiVersion").Str() == "" || kind == "" {
-		return nil, errors.New("no object: apiVersion or kind is missing")
-	}
-	if items, list := v.Get("items"); list && strings.HasSuffix(kind, "List") {
-		for _, item := range items.Items() {
-			var err error
-			if all, err = appendManifests(all, file, item); err != nil {
-				return nil, err
-			}
+	for _, v := range objects {
+		if v.At("metadata", "name").Str() == "" {
+			return nil, fmt.Errorf("%s: a %s without metadata.name cannot be applied", file, v.At("kind").Str())
 		}
-		return all, nil
+		all = append(all, manifest{file, v})
 	}
-	if v.At("metadata", "name").Str() == "" {
-		return nil, fmt.Errorf("a %s without metadata.name cannot be applied", kind)
-	}
-	return append(all, manifest{file, v}), nil
+	return all, nil
 }
 
 // apply applies the manifests, as `kubectl apply --server-side --force-conflicts` does.

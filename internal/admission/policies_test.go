@@ -49,7 +49,7 @@ func (b *bench) wants(body, text string) {
 
 // A policy, a binding and a param hold from the request after their write, and so does their end.
 //
-// SPEC: AUTH-3
+// SPEC: AUTH-3, AUTH-7
 func TestPoliciesHoldAtOnce(t *testing.T) {
 	b := newBench(t)
 	const group = "admissionregistration.k8s.io"
