@@ -226,7 +226,7 @@ func (f *front) serveStale(call *Request, w *outcome, r *http.Request) {
 	p := f.plane
 	s := p.current()
 	t, ok := s.OfResource(call.Group, call.Version, call.Resource)
-	records := p.history.since(func(record *store.Record) bool {
+	records := p.past().since(func(record *store.Record) bool {
 		if !ok || record.Key.Resource != t.Key {
 			return false
 		}

@@ -160,7 +160,7 @@ func (p *Plane) key(o Ref) (store.Key, bool) {
 // records are the changes of an object.
 func (p *Plane) records(o Ref) (some []*store.Record) {
 	k, ok := p.key(o)
-	for _, r := range p.history.all() {
+	for _, r := range p.past().all() {
 		if ok && r.Key == k && (r.Old != nil || r.New != nil) {
 			some = append(some, r)
 		}

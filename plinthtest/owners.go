@@ -89,7 +89,7 @@ const fightLength = 4
 func (p *Plane) NoFights(t testing.TB) {
 	t.Helper()
 	changes := map[store.Key]*disputes{}
-	for _, r := range p.history.all() {
+	for _, r := range p.past().all() {
 		if r.New == nil {
 			delete(changes, r.Key) // a new object of the name is another one
 			continue

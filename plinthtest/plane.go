@@ -20,11 +20,11 @@ type Plane struct {
 	settings settings
 	bubble   bool // it was made in a bubble
 	front    *front
-	history  *history
 	port     port
 
-	mu      sync.Mutex // held to replace server, and for running
+	mu      sync.Mutex // held to replace server and history, and for running
 	server  *server.Server
+	history *history
 	running []func() // stop the code that Run runs
 }
 
@@ -153,6 +153,13 @@ func (p *Plane) current() *server.Server {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.server
+}
+
+// past is the history of the current server.
+func (p *Plane) past() *history {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.history
 }
 
 // close ends the code under test, the requests under way, and the server.
