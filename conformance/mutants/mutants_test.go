@@ -50,6 +50,38 @@ var targets = []target{
 	{pkg: "internal/builtin/warnings", tests: []string{"internal/builtin/warnings"}, least: 800},
 	{pkg: "internal/builtin/convert", tests: []string{"internal/builtin/convert"}, least: 300},
 	{pkg: "internal/proto", tests: []string{"internal/proto"}, least: 800},
+	{pkg: "internal/admission", tests: []string{"conformance/oracle/admission", "internal/admission"},
+		files: admissionFiles, inProcess: admissionTests, skip: admissionOthers, least: 400},
+}
+
+// admissionFiles are the plugins whose mutants are tried. The files of package admission that are not among them, and
+// the packages below it, are no targets yet.
+var admissionFiles = []string{
+	"alwaysdeny.go", "alwayspullimages.go", "certificates.go", "clustertrustbundleattest.go", "defaultingressclass.go",
+	"defaulttolerationseconds.go", "denyserviceexternalips.go", "extendedresourcetoleration.go",
+	"limitpodhardantiaffinitytopology.go", "limitranger.go", "namespaceexists.go", "namespacelifecycle.go",
+	"podtopologylabels.go", "runtimeclass.go", "taintnodesbycondition.go",
+}
+
+// admissionOthers are tests of what has other files.
+var admissionOthers = []string{
+	"TestBudgetsOfPolicies", "TestEventRateLimit", "TestImagePolicyWebhook", "TestMutatingAdmissionPolicy",
+	"TestMutatingPolicies", "TestMutatingWebhooks", "TestNamespaceAutoProvision", "TestPoliciesChangeMeanwhile",
+	"TestPoliciesHoldAtOnce", "TestResourceQuota", "TestSlowWebhook", "TestStaticManifests", "TestStaticPolicies",
+	"TestStaticWebhooks", "TestTypeChecking", "TestValidatingAdmissionPolicy", "TestWebhookAnswers",
+	"TestWebhooksAreNotAskedAboutThemselves",
+	"TestWhatWebhooksSee", "TestWhichWebhooks",
+}
+
+// admissionTests are the tests of the oracle that find all differences by comparing outcomes; TestMutants there runs
+// their attempts.
+var admissionTests = []string{
+	"TestAlwaysDeny", "TestAlwaysPullImages", "TestCertificateApproval", "TestCertificateSigning",
+	"TestCertificateSubjectRestriction", "TestClusterTrustBundleAttest", "TestDefaultIngressClass",
+	"TestDefaultTolerationSeconds", "TestDenyServiceExternalIPs", "TestExtendedResourceToleration",
+	"TestLimitPodHardAntiAffinityTopology", "TestLimitRanger", "TestLimitRangerAsIn138", "TestNamespaceExists",
+	"TestNamespaceLifecycle", "TestOtherRequests", "TestPodTopologyLabels", "TestRuntimeClass",
+	"TestTaintNodesByCondition",
 }
 
 func TestMutantsAreNoticed(t *testing.T) {
@@ -113,7 +145,7 @@ func TestEveryPackageIsATarget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	packages := map[string]bool{"internal/crd/validation": true, "internal/proto": true}
+	packages := map[string]bool{"internal/admission": true, "internal/crd/validation": true, "internal/proto": true}
 	for _, file := range rules {
 		packages[strings.TrimPrefix(filepath.ToSlash(filepath.Dir(file)), "../../")] = true
 	}
