@@ -19,9 +19,9 @@ type TypeCheck struct {
 	variables *kube.DeclType
 }
 
-// NewTypeCheck returns a check against one type of objects. params is the type of the params, nil if it is unknown;
-// withParams says that the policy has any. Type names in errors are made of kind, and unique.
-func NewTypeCheck(kind string, object, params *schema.Type, withParams bool) (*TypeCheck, error) {
+// NewTypeCheck returns a check against one type of objects. paramKind is the kind of the params, "" if the policy has
+// none, and params its type, nil if that is unknown. Type names in errors are made of the kinds, and unique.
+func NewTypeCheck(kind string, object *schema.Type, paramKind string, params *schema.Type) (*TypeCheck, error) {
 	plain, err := storedRules()
 	if err != nil {
 		return nil, err
@@ -44,8 +44,8 @@ func NewTypeCheck(kind string, object, params *schema.Type, withParams bool) (*T
 	}
 	of := declare(object, kind)
 	options = append(options, cel.Variable("object", of), cel.Variable("oldObject", of))
-	if withParams {
-		options = append(options, cel.Variable("params", declare(params, "params")))
+	if paramKind != "" {
+		options = append(options, cel.Variable("params", declare(params, paramKind)))
 	}
 	provider := kube.NewDeclTypeProvider(known...)
 	provider.SetRecognizeKeywordAsFieldName(true)

@@ -328,10 +328,8 @@ type Type struct {
 
 // OfKind returns where a kind is served.
 func (s *Server) OfKind(apiVersion, kind string) (Type, bool) {
-	for r := range s.registry.Now().All() {
-		if r.Kind == kind && r.APIVersion() == apiVersion {
-			return servedType(r), true
-		}
+	if r := s.registry.Now().OfKind(apiVersion, kind); r != nil {
+		return servedType(r), true
 	}
 	return Type{}, false
 }

@@ -27,7 +27,7 @@ func TypeWarnings(types *engine.Types, policy object.Value) ([]object.Value, err
 		if of := types.OfKind(kind.At("apiVersion").Str(), kind.At("kind").Str()); of != nil {
 			params = of.Schema()
 		}
-		c, err := cel.NewTypeCheck(r.Kind, r.Schema(), params, !kind.IsNull())
+		c, err := cel.NewTypeCheck(r.Kind, r.Schema(), kind.At("kind").Str(), params)
 		if err != nil {
 			return nil, err
 		}
