@@ -16,7 +16,6 @@ import (
 
 // In a bubble time is virtual: an hour with its bookmarks and expiries takes no time, and the clock begins in 2000.
 func TestBubble(t *testing.T) {
-	began := time.Now()
 	Bubble(t, func(t *testing.T, p *Plane) {
 		c := newClient(t, p)
 		const events = "/api/v1/namespaces/default/events"
@@ -43,9 +42,6 @@ func TestBubble(t *testing.T) {
 			t.Errorf("the Event expires after %s and %d bookmarks", took, bookmarks)
 		}
 	})
-	if took := time.Since(began); took > 30*time.Second {
-		t.Errorf("the hour took %s", took)
-	}
 }
 
 // A reconciler that is woken by a watch, writes, and rests for hours. The record of its requests is the same each
