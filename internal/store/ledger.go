@@ -186,11 +186,9 @@ func (s *State) charge(v *Version) *Charge {
 	if c := v.charge.Load(); c != nil {
 		return c
 	}
-	c := nothing
-	if v.Key.Resource != Counters {
-		if c = s.config.Charge(v); c == nil {
-			c = nothing
-		}
+	c := s.config.Charge(v)
+	if c == nil {
+		c = nothing
 	}
 	v.charge.Store(c)
 	return c
@@ -332,16 +330,14 @@ func (s *State) built(namespace string) <-chan struct{} {
 // build computes the sums of a ledger; see ledgers.
 func (s *State) build(namespace string, l *ledger, from *Snapshot) {
 	var versions []*Version
-	from.collections.Scan(func(resource string, t *collection) bool {
-		if resource != Counters {
-			t.names.Ascend(namespace+"/", func(name string, v *Version) bool {
-				if !strings.HasPrefix(name, namespace+"/") {
-					return false
-				}
-				versions = append(versions, v)
-				return true
-			})
-		}
+	from.collections.Scan(func(_ string, t *collection) bool {
+		t.names.Ascend(namespace+"/", func(name string, v *Version) bool {
+			if !strings.HasPrefix(name, namespace+"/") {
+				return false
+			}
+			versions = append(versions, v)
+			return true
+		})
 		return true
 	})
 	// A worker for each processor; each has sums of its own.

@@ -114,7 +114,7 @@ func (w *sequencer) within(p *Limits) (last *batch, err error) {
 	err = w.state.within(p, w.pending, func(l *ledger) (*sums, error) {
 		s, pending := w.state, newSums()
 		for k, write := range w.pending {
-			if namespaceOf(k) != p.Namespace || k.Resource == Counters {
+			if namespaceOf(k) != p.Namespace {
 				continue
 			}
 			live := s.live.get(k)

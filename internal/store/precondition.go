@@ -2,11 +2,10 @@ package store
 
 import (
 	"fmt"
-	"strconv"
 )
 
 // Precondition is a condition on the live version of one key. It is checked when the commit gets its revision, and so
-// against the version that all commits before it have left, durable or pending. There are five types; each uses its
+// against the version that all commits before it have left, durable or pending. There are four types; each uses its
 // own fields of the struct.
 //
 // Comparing and writing under a lock of the caller works in one process only, and holds the lock for the duration of a
@@ -22,9 +21,6 @@ type Precondition struct {
 	UID  string
 	Form uint64
 
-	// ThisCounter: Add is added to the counter. If Add > 0, the sum must not be above Limit.
-	Add, Limit int64
-
 	// WithinLimits: the sums of a namespace stay within these limits.
 	Limits *Limits
 }
@@ -38,10 +34,6 @@ const (
 	// ThisFence requires that the object exists, is the same one in the same form, and is not being deleted. Other changes
 	// do not matter: creates in a namespace whose annotations change all the time do not fail and begin again.
 	ThisFence
-	// ThisCounter adds to a number, up to a limit. Reading the number and writing it back under ThisRevision lets only
-	// one commit of those that wait for the same sync succeed; with ThisCounter all of them add to the number, and
-	// share the sync.
-	ThisCounter
 	// ThisObject requires that the object exists and is the same one, in whatever form, also while it is being deleted.
 	ThisObject
 	// WithinLimits requires that the sums of charges of a namespace, with what the commit adds, stay within limits, and
@@ -70,34 +62,8 @@ func Within(p *Limits) Precondition {
 	return Precondition{Key: p.key(), Type: WithinLimits, Limits: p}
 }
 
-// Count adds to the counter of a name, which the caller chooses. If add is positive, the commit is refused when the
-// counter would be above the limit. A counter starts at 0.
-func Count(name string, add, limit int64) Precondition {
-	return Precondition{Key: Key{Resource: Counters, Name: name}, Type: ThisCounter, Add: add, Limit: limit}
-}
-
-// Counters is the resource of counters. They are versions like all others, so that they are durable, and part of
-// snapshots and history:
-//
-//	live number of a counter = Σ Add over all commits with a precondition on it
-//
-// Their bytes are the number in decimal. Changes must not write to this resource.
-const Counters = "plinth/counters"
-
-// Number is the value of a counter; 0 for a nil version. Only the store writes counters, so other bytes are a bug.
-func (v *Version) Number() int64 {
-	if v == nil {
-		return 0
-	}
-	n, err := strconv.ParseInt(string(v.Data), 10, 64)
-	if err != nil {
-		panic(fmt.Sprintf("store: %s holds %q, which is no number", v.Key, v.Data))
-	}
-	return n
-}
-
-// Holds returns nil if the precondition holds for the live version, which may be nil, and else a *ConflictError or a
-// *LimitError. Writers other than the sequencer call it, too.
+// Holds returns nil if the precondition holds for the live version, which may be nil, and else a *ConflictError. Writers
+// other than the sequencer call it, too.
 func (p *Precondition) Holds(live *Version) error {
 	have := int64(0)
 	if live != nil {
@@ -111,11 +77,6 @@ func (p *Precondition) Holds(live *Version) error {
 	case ThisObject:
 		if live == nil || live.Sidecar.UID != p.UID {
 			return &ConflictError{Key: p.Key, Type: p.Type, Have: have}
-		}
-	case ThisCounter:
-		// Not n+p.Add > p.Limit, which could overflow. Subtracting is always allowed, even if the limit was lowered.
-		if n := live.Number(); p.Add > 0 && n > p.Limit-p.Add {
-			return &LimitError{Key: p.Key, Have: n, Add: p.Add, Limit: p.Limit}
 		}
 	case WithinLimits:
 		panic("store: limits are a condition on many versions, which the writer judges (State.Within)")
@@ -146,14 +107,4 @@ func (e *ConflictError) Error() string {
 		return fmt.Sprintf("the limits of %s have changed", e.Key)
 	}
 	return fmt.Sprintf("%s is at revision %d, not %d", e.Key, e.Have, e.Want)
-}
-
-// LimitError names the counter of a commit that would exceed its limit. No change was written.
-type LimitError struct {
-	Key              Key
-	Have, Add, Limit int64
-}
-
-func (e *LimitError) Error() string {
-	return fmt.Sprintf("%s is %d, and %d more would be above %d", e.Key, e.Have, e.Add, e.Limit)
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"slices"
-	"strconv"
 	"sync"
 
 	"plinth/internal/invariants"
@@ -112,7 +110,7 @@ func newSequencer(state *State, expire []*Version) *sequencer {
 // Commit is Writer.Commit. New versions and their sidecars are made before the lock is taken; only the check and the
 // revisions need it.
 func (w *sequencer) Commit(ctx context.Context, pre []Precondition, changes []Change) (Revisions, error) {
-	versions, err := w.versions(pre, changes)
+	versions, err := w.versions(changes)
 	if err != nil {
 		return Revisions{}, err
 	}
@@ -135,8 +133,8 @@ func (w *sequencer) Commit(ctx context.Context, pre []Precondition, changes []Ch
 }
 
 // versions makes the new versions of changes; those of deletions are nil.
-func (w *sequencer) versions(pre []Precondition, changes []Change) ([]*Version, error) {
-	if k, ok := duplicateKey(pre, changes); ok {
+func (w *sequencer) versions(changes []Change) ([]*Version, error) {
+	if k, ok := duplicateKey(changes); ok {
 		return nil, fmt.Errorf("store: commit changes %s twice", k)
 	}
 	versions := make([]*Version, len(changes))
@@ -158,26 +156,18 @@ func (w *sequencer) versions(pre []Precondition, changes []Change) ([]*Version, 
 
 // duplicateKey finds a key that a commit would write more than once: the second write would have the first one as its
 // old version, and both would be visible at once under different revisions.
-func duplicateKey(pre []Precondition, changes []Change) (k Key, found bool) {
-	if len(changes) <= 1 && !slices.ContainsFunc(pre, func(p Precondition) bool { return p.Type == ThisCounter }) {
+func duplicateKey(changes []Change) (k Key, found bool) {
+	if len(changes) <= 1 {
 		return Key{}, false
 	}
-	seen := make(map[Key]bool, len(pre)+len(changes))
-	add := func(key Key) {
-		if seen[key] {
-			k, found = key, true
-		}
-		seen[key] = true
-	}
-	for i := range pre {
-		if pre[i].Type == ThisCounter {
-			add(pre[i].Key)
-		}
-	}
+	seen := make(map[Key]bool, len(changes))
 	for i := range changes {
-		add(changes[i].Key)
+		if seen[changes[i].Key] {
+			return changes[i].Key, true
+		}
+		seen[changes[i].Key] = true
 	}
-	return k, found
+	return Key{}, false
 }
 
 // ticket is the place of a commit in the order of all commits, or the reason why it has none.
@@ -219,14 +209,6 @@ func (w *sequencer) sequence(ctx context.Context, pre []Precondition, changes []
 		w.queue = b
 	}
 	c := &Commit{Time: w.state.config.Now().UnixNano(), Records: make([]*Record, 0, len(changes))}
-	// Counters are changes like all others, so that they are durable with the commit and watches see them. They are first,
-	// so that the caller's changes have the last revisions of the commit, as Commit documents.
-	for i := range pre {
-		if p := &pre[i]; p.Type == ThisCounter && p.Add != 0 {
-			number := strconv.AppendInt(nil, w.latest(p.Key).Number()+p.Add, 10)
-			w.put(b, c, p.Key, &Version{Data: number, Sidecar: &Sidecar{}})
-		}
-	}
 	for i, ch := range changes {
 		w.put(b, c, ch.Key, versions[i])
 	}

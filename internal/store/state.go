@@ -427,9 +427,6 @@ func (s *State) Stats() Stats {
 
 // Describe computes the sidecar of bytes. Expiry and form are arguments, as they are not part of the bytes.
 func (s *State) Describe(k Key, data []byte, expire time.Time, form uint64) *Sidecar {
-	if k.Resource == Counters {
-		return &Sidecar{}
-	}
 	sc := s.config.Describe(k, data)
 	sc.Expire, sc.Form = expire, form
 	return sc

@@ -50,8 +50,7 @@
 //
 // # Caveats
 //
-// Counters (Precondition) are versions of a separate resource, Counters, and appear in snapshots and in WatchAll. A
-// Snapshot needs no closing, but keeps its versions in memory. All returned values are shared and must not be changed.
+// A Snapshot needs no closing, but keeps its versions in memory. All returned values are shared and must not be changed.
 package store
 
 import (

@@ -70,7 +70,7 @@ func (s *State) WatchTerm(resource, prefix string, t Term, after int64) (*Cursor
 	return s.cursor(f, prefix, t, after)
 }
 
-// WatchAll is Watch over all resources, counters included, in the order of the revisions. Every change wakes it.
+// WatchAll is Watch over all resources, in the order of the revisions. Every change wakes it.
 func (s *State) WatchAll(after int64) (*Cursor, error) {
 	return s.cursor(s.history.all, "", Term{}, after)
 }

@@ -19,7 +19,7 @@ import (
 //   - Commits become visible in the order of their revisions, each as a whole.
 type Writer interface {
 	// Commit writes all changes, durably and at once, provided that all preconditions hold; otherwise it writes none
-	// and returns a *ConflictError, a *LimitError or an *OverError. It returns ErrClosed when no more writes are
+	// and returns a *ConflictError or an *OverError. It returns ErrClosed when no more writes are
 	// accepted. After any other error the commit may turn out to have been written, but never in part.
 	//
 	// A commit whose ctx has ended before it has its place in the order of commits is not written, and the error is that

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -293,20 +292,13 @@ func (c *Cluster) commit(ctx context.Context, by *Replica, pre []store.Precondit
 	if err := ctx.Err(); err != nil {
 		return given, c.count(), err
 	}
-	var counted []*store.Version
 	for i := range pre {
-		p := &pre[i]
-		if err := p.Holds(c.live[p.Key]); err != nil {
+		if err := pre[i].Holds(c.live[pre[i].Key]); err != nil {
 			return given, c.count(), err
 		}
-		if p.Type == store.ThisCounter && p.Add != 0 {
-			number := strconv.AppendInt(nil, c.live[p.Key].Number()+p.Add, 10)
-			counted = append(counted, &store.Version{Key: p.Key, Data: number, Sidecar: &store.Sidecar{}})
-		}
 	}
-	all := append(counted, changes...)
 	seen := map[store.Key]bool{}
-	for _, v := range all {
+	for _, v := range changes {
 		if seen[v.Key] {
 			return given, c.count(), fmt.Errorf("commit changes %s twice", v.Key)
 		}
@@ -316,25 +308,19 @@ func (c *Cluster) commit(ctx context.Context, by *Replica, pre []store.Precondit
 	if !c.OneRevision {
 		revisions.Step = 1
 	}
-	for i, v := range all {
+	for i, v := range changes {
 		if v.Data == nil {
 			delete(c.live, v.Key)
 			continue
 		}
 		c.live[v.Key] = &store.Version{Key: v.Key, Revision: revisions.Of(i), Data: v.Data, Sidecar: v.Sidecar}
 	}
-	c.revision = revisions.Of(max(0, len(all)-1))
+	c.revision = revisions.Of(max(0, len(changes)-1))
 	c.commits = append(c.commits,
-		shared{last: c.revision, time: c.now().UnixNano(), by: by, changes: all, revisions: revisions})
+		shared{last: c.revision, time: c.now().UnixNano(), by: by, changes: changes, revisions: revisions})
 	close(c.grew)
 	c.grew = make(chan struct{})
-	given = revisions
-	if len(changes) > 0 {
-		given.First = revisions.Of(len(counted)) // the counters are first
-	} else {
-		given.First = c.revision
-	}
-	return given, c.count(), nil
+	return revisions, c.count(), nil
 }
 
 // expire deletes expired objects until stop is closed.

@@ -341,11 +341,11 @@ func revisionOf(v *store.Version) int64 {
 	return v.Revision
 }
 
-// testParallelCounters: many writers read, add one and write back under a precondition, and again after a conflict. No
+// testParallelSums: many writers read, add one and write back under a precondition, and again after a conflict. No
 // addition is lost, and a watcher sees every step of every counter once.
 //
 // SPEC: STORE-1, WATCH-1
-func testParallelCounters(t *testing.T, b Implementation) {
+func testParallelSums(t *testing.T, b Implementation) {
 	x := newStore(t, b)
 	const writers, rounds, counters = 8, 60, 3
 	var wait sync.WaitGroup
@@ -633,69 +633,5 @@ func testIdentity(t *testing.T, b Implementation) {
 			*conflict != (store.ConflictError{Key: k, Type: store.ThisObject, Have: have}) {
 			t.Errorf("%s: %v", change.Data, err)
 		}
-	}
-}
-
-// testCounter: a counter is never above its limit, regardless of the number of concurrent writers; every accepted
-// addition is counted and no refused one.
-//
-// SPEC: STORE-1
-func testCounter(t *testing.T, b Implementation) {
-	x := newStore(t, b)
-	const writers, tries, limit = 16, 20, 100
-	number := func() int64 {
-		v, _ := x.Get(store.Key{Resource: store.Counters, Name: "pods"})
-		return v.Number()
-	}
-	var wait sync.WaitGroup
-	var granted, refused atomic.Int64
-	for w := range writers {
-		wait.Go(func() {
-			for i := range tries {
-				k := pod(fmt.Sprintf("%d-%d", w, i))
-				revisions, err := x.Commit(context.Background(),
-					[]store.Precondition{store.Absent(k),
-						store.Count("pods", 1, limit)}, []store.Change{{Key: k, Data: []byte("x")}})
-				var over *store.LimitError
-				switch {
-				case errors.As(err, &over):
-					refused.Add(1)
-					if n := number(); n != limit || over.Have != limit || over.Add != 1 || over.Limit != limit {
-						t.Errorf("refused at the number %d: %v", n, err)
-					}
-				case err != nil:
-					t.Error(err)
-				default:
-					granted.Add(1)
-					if v, ok := x.Get(k); !ok || v.Revision != revisions.First {
-						t.Errorf("%s does not have the revision of its creation, %d", k, revisions.First)
-					}
-				}
-			}
-		})
-	}
-	wait.Wait()
-	if granted.Load() != limit || refused.Load() != writers*tries-limit || x.snapshot(0).Count("/pods", "") != limit {
-		t.Fatalf("%d were granted and %d refused", granted.Load(), refused.Load())
-	}
-	x.reopen()
-	count := func(pre ...store.Precondition) error {
-		_, err := x.Commit(context.Background(), pre, nil)
-		return err
-	}
-	var over *store.LimitError
-	if x.b.Durable && number() != limit {
-		t.Fatalf("reopened, the counter is %d", number())
-	}
-	before := number()
-	if err := count(store.Count("pods", -before, 0)); err != nil || number() != 0 {
-		t.Fatalf("%v, %d", err, number()) // subtracting is never refused
-	}
-	if err := count(store.Count("pods", 3, 4), store.Count("cpu", 2000, 1999)); !errors.As(err, &over) ||
-		over.Key.Name != "cpu" || number() != 0 {
-		t.Fatalf("%v, %d", err, number()) // all or nothing
-	}
-	if err := count(store.Count("pods", 1, 4), store.Count("pods", 1, 4)); err == nil || number() != 0 {
-		t.Fatal("a commit that adds to one counter twice was accepted")
 	}
 }

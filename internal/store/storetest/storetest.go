@@ -58,12 +58,11 @@ func Run(t *testing.T, b Implementation) {
 		{"NameOrder", testNameOrder},
 		{"Precondition", testPrecondition},
 		{"PreconditionRace", testPreconditionRace},
-		{"ParallelCounters", testParallelCounters},
+		{"ParallelSums", testParallelSums},
 		{"Live", testLive},
 		{"Fence", testFence},
 		{"FenceRace", testFenceRace},
 		{"Identity", testIdentity},
-		{"Counter", testCounter},
 		{"History", testHistory},
 		{"HistoryInLog", testHistoryInLog},
 		{"SnapshotStays", testSnapshotStays},
@@ -279,7 +278,7 @@ func checkRecord(t testing.TB, r *store.Record) {
 		t.Fatalf("record %s of revision %d has the old version %s of %d", r.Key, r.Revision, r.Old.Key, r.Old.Revision)
 	}
 	for _, v := range []*store.Version{r.New, r.Old} {
-		if v != nil && v.Key.Resource != store.Counters {
+		if v != nil {
 			checkSidecar(t, v)
 		}
 	}
