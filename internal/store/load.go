@@ -140,6 +140,10 @@ func (l *loader) restore(k Key, lent *Version, revision int64) {
 	} else {
 		l.expires[v.Key] = lent.Sidecar.Expire
 	}
+	if why := lent.Sidecar.Unreadable; why != nil {
+		v.Sidecar = &Sidecar{Unreadable: why}
+		return
+	}
 	form := lent.Sidecar.Form
 	if v.Sidecar = l.forms[form]; v.Sidecar == nil {
 		v.Sidecar = &Sidecar{Form: form}
@@ -168,6 +172,9 @@ func (l *loader) describe() {
 		part := live[len(live)*w/workers : len(live)*(w+1)/workers]
 		wait.Go(func() {
 			for _, v := range part {
+				if v.Sidecar.Unreadable != nil {
+					continue
+				}
 				v.Sidecar = s.Describe(v.Key, v.Data, l.expires[v.Key], v.Sidecar.Form)
 			}
 		})

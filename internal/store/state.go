@@ -172,6 +172,43 @@ func (s *State) Apply(commits ...*Commit) {
 	}
 }
 
+// Restart makes a commit visible that stands for changes which are not known one by one: the writer has missed them, as
+// the store that it follows has compacted its history. The commit has the newest version of each key that differs. The
+// history begins after it, so that all watches end with ErrCompacted: they have missed changes, too.
+func (s *State) Restart(c *Commit) {
+	var w wakeups
+	defer w.wake()
+	s.apply([]*Commit{c}, &w)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := &s.history
+	h.horizon = s.revision
+	for h.marks.len() > 0 {
+		h.marks.pop()
+	}
+	h.trim(s.revision, c.Time)
+	for f := range h.everyFeed {
+		f.floor = s.revision // no cursor before it reads on, whether or not its resource has changed
+	}
+	s.wakeAll(&w)
+	if invariants.Enabled {
+		s.check()
+	}
+}
+
+// wakeAll collects all cursors that wait. The caller holds mu.
+func (s *State) wakeAll(w *wakeups) {
+	for f := range s.history.everyFeed {
+		// All groups are removed, so that none is woken twice.
+		f.mu.Lock()
+		for g := range f.waiting.all {
+			w.groups = append(w.groups, g)
+		}
+		f.waiting = newWaiting()
+		f.mu.Unlock()
+	}
+}
+
 // wakeups are those that have to wait for a change of the state, and are woken when its lock is released.
 type wakeups struct {
 	groups  []*group
@@ -330,15 +367,7 @@ func (s *State) End() {
 // end marks the state as ended, and collects all that wait. The caller holds mu.
 func (s *State) end(w *wakeups) {
 	s.ended = true
-	for f := range s.history.everyFeed {
-		// All groups are removed, so that none is woken twice; with ended set, no cursor joins a new one.
-		f.mu.Lock()
-		for g := range f.waiting.all {
-			w.groups = append(w.groups, g)
-		}
-		f.waiting = newWaiting()
-		f.mu.Unlock()
-	}
+	s.wakeAll(w) // with ended set, no cursor joins a new group
 	if s.arrived != nil {
 		w.arrived, s.arrived = s.arrived, nil
 	}
@@ -492,6 +521,10 @@ func (s *State) copyVersion(k Key, lent *Version) *Version {
 		return nil
 	}
 	v := &Version{Key: k, Revision: lent.Revision, Data: bytes.Clone(lent.Data)}
+	if why := lent.Sidecar.Unreadable; why != nil {
+		v.Sidecar = &Sidecar{Unreadable: why}
+		return v
+	}
 	v.Sidecar = s.Describe(k, v.Data, lent.Sidecar.Expire, lent.Sidecar.Form)
 	return v
 }

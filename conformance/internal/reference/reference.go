@@ -194,9 +194,10 @@ type Options struct {
 	TokenFile string   // static tokens, as kube-apiserver reads them
 	Fsync     bool     // if false, etcd is faster, and a power cut may lose writes
 	Flags     []string // further flags of kube-apiserver
+	Etcd      string   // the URL of an etcd that runs already; "": one is started
 }
 
-// Process is a running reference. Commands are [kube-apiserver, etcd].
+// Process is a running reference. Commands are [kube-apiserver, etcd], or [kube-apiserver] on an etcd that ran already.
 type Process struct {
 	Port     int
 	Commands []*exec.Cmd
@@ -208,23 +209,20 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(3)
+	ports, err := freePorts(1)
 	if err != nil {
 		return nil, err
 	}
 	if err := ServiceAccountKeys(o.Dir); err != nil {
 		return nil, err
 	}
-	client, peer := fmt.Sprintf("http://127.0.0.1:%d", ports[1]), fmt.Sprintf("http://127.0.0.1:%d", ports[2])
-	etcdFlags := []string{"--data-dir", filepath.Join(o.Dir, "etcd"), "--log-level", "error",
-		"--listen-client-urls", client, "--advertise-client-urls", client,
-		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default=" + peer}
-	if !o.Fsync {
-		etcdFlags = append(etcdFlags, "--unsafe-no-fsync")
-	}
-	etcd, err := spawn(ctx, o.Dir, filepath.Join(dir, "etcd"), etcdFlags...)
-	if err != nil {
-		return nil, err
+	client, commands := o.Etcd, []*exec.Cmd{nil}
+	if client == "" {
+		etcd, err := StartEtcd(ctx, EtcdOptions{Dir: o.Dir, Fsync: o.Fsync})
+		if err != nil {
+			return nil, err
+		}
+		client, commands = etcd.URL, append(commands, etcd.Command)
 	}
 	flags := append([]string{"--etcd-servers=" + client, "--cert-dir=" + filepath.Join(o.Dir, "certs"),
 		fmt.Sprintf("--secure-port=%d", ports[0]), "--bind-address=127.0.0.1",
@@ -237,10 +235,55 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 	}
 	apiserver, err := spawn(ctx, o.Dir, filepath.Join(dir, APIServer), flags...)
 	if err != nil {
-		etcd.Process.Kill()
+		for _, etcd := range commands[1:] {
+			etcd.Process.Kill()
+		}
 		return nil, err
 	}
-	return &Process{Port: ports[0], Commands: []*exec.Cmd{apiserver, etcd}}, nil
+	commands[0] = apiserver
+	return &Process{Port: ports[0], Commands: commands}, nil
+}
+
+// EtcdOptions are those of one etcd.
+type EtcdOptions struct {
+	Dir   string   // data and log
+	Fsync bool     // if false, it is faster, and a power cut may lose writes
+	URL   string   // where it listens; "": at a free port
+	Flags []string // further flags
+}
+
+// EtcdProcess is a running etcd.
+type EtcdProcess struct {
+	URL     string // for clients
+	Command *exec.Cmd
+}
+
+// StartEtcd runs an etcd of one member. It may not answer yet when StartEtcd returns.
+func StartEtcd(ctx context.Context, o EtcdOptions) (*EtcdProcess, error) {
+	dir, err := BuildPrograms(os.Stderr, "etcd")
+	if err != nil {
+		return nil, err
+	}
+	ports, err := freePorts(2)
+	if err != nil {
+		return nil, err
+	}
+	client, peer := o.URL, fmt.Sprintf("http://127.0.0.1:%d", ports[1])
+	if client == "" {
+		client = fmt.Sprintf("http://127.0.0.1:%d", ports[0])
+	}
+	flags := append([]string{"--data-dir", filepath.Join(o.Dir, "etcd"), "--log-level", "error",
+		"--listen-client-urls", client, "--advertise-client-urls", client,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default=" + peer},
+		o.Flags...)
+	if !o.Fsync {
+		flags = append(flags, "--unsafe-no-fsync")
+	}
+	etcd, err := spawn(ctx, o.Dir, filepath.Join(dir, "etcd"), flags...)
+	if err != nil {
+		return nil, err
+	}
+	return &EtcdProcess{URL: client, Command: etcd}, nil
 }
 
 func spawn(ctx context.Context, dir, program string, flags ...string) (*exec.Cmd, error) {

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 // every query. It never drops history; the tests account for the history that the store may have dropped.
 type model struct {
 	oneRevision bool // all changes of a commit have the same one
+	quiet       bool // a commit that changes nothing takes none
 	revision    int64
 	changes     []change
 }
@@ -22,11 +24,19 @@ type change struct {
 	data     *string // nil: deleted
 }
 
-func newModel(b Implementation) *model { return &model{oneRevision: b.OneRevision, revision: 1} }
+func newModel(b Implementation) *model {
+	return &model{oneRevision: b.OneRevision, quiet: b.Shared, revision: 1}
+}
 
 // commit makes the changes, one revision each or one for all. As in the store, the deletion of a key without a version
 // takes a revision and leaves no record.
 func (m *model) commit(changes []store.Change) {
+	if m.quiet && !slices.ContainsFunc(changes, func(ch store.Change) bool {
+		_, _, live := m.get(ch.Key, m.revision)
+		return live || ch.Data != nil
+	}) {
+		return
+	}
 	for i, ch := range changes {
 		if i == 0 || !m.oneRevision {
 			m.revision++

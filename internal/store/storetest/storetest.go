@@ -28,6 +28,9 @@ type Implementation struct {
 	Durable bool
 	// OneRevision says that all changes of a commit have the same revision.
 	OneRevision bool
+	// Shared says that it is a store of its own, with a clock of its own: a commit that changes nothing takes no revision,
+	// and objects expire by that clock, within seconds, and not by Config.Now.
+	Shared bool
 }
 
 // Over returns an Implementation.New for stores with the embedded writer over a log; log is like Implementation.New,

@@ -1,0 +1,305 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"plinth/internal/store"
+)
+
+// patience is how long the outcome of a transaction is looked for after its answer was lost. Then the caller is told
+// that it is not known.
+const patience = time.Minute
+
+// transaction is one commit on its way: its changes as etcd gets them.
+type transaction struct {
+	changes []store.Change
+	paths   []string // of the changes, without the prefix
+	values  [][]byte // nil: a deletion
+	expire  time.Time
+}
+
+// Commit is store.Writer.Commit. All changes get one revision: that of the transaction.
+//
+// From the moment at which a transaction is sent, its outcome has to be found out whether or not somebody waits for it.
+// So it is carried out by a goroutine of its own if the caller may stop waiting.
+func (w *Writer) Commit(ctx context.Context, pre []store.Precondition, changes []store.Change) (store.Revisions, error) {
+	if err := ctx.Err(); err != nil {
+		return store.Revisions{}, err
+	}
+	t, err := w.transaction(changes)
+	if err != nil {
+		return store.Revisions{}, err
+	}
+	w.life.RLock()
+	if w.closed {
+		w.life.RUnlock()
+		return store.Revisions{}, store.ErrClosed
+	}
+	w.commits.Add(1)
+	w.life.RUnlock()
+	if ctx.Done() == nil {
+		defer w.commits.Done()
+		return w.commit(t, pre)
+	}
+	type outcome struct {
+		given store.Revisions
+		err   error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		defer w.commits.Done()
+		given, err := w.commit(t, pre)
+		done <- outcome{given, err}
+	}()
+	select {
+	case o := <-done:
+		return o.given, o.err
+	case <-ctx.Done():
+		return store.Revisions{}, ctx.Err()
+	}
+}
+
+// transaction encodes the changes of a commit.
+func (w *Writer) transaction(changes []store.Change) (*transaction, error) {
+	t := &transaction{changes: changes, paths: make([]string, len(changes)), values: make([][]byte, len(changes))}
+	for i := range changes {
+		ch := &changes[i]
+		var ok bool
+		if t.paths[i], ok = w.config.Layout.Path(ch.Key); !ok {
+			return nil, fmt.Errorf("etcd: %s has no place there", ch.Key)
+		}
+		if slices.Contains(t.paths[:i], t.paths[i]) {
+			return nil, fmt.Errorf("etcd: commit changes %s twice", ch.Key)
+		}
+		if ch.Data == nil {
+			continue
+		}
+		if ch.Sidecar == nil {
+			ch.Sidecar = w.state.Describe(ch.Key, ch.Data, time.Time{}, 0)
+		}
+		var err error
+		if t.values[i], err = w.encode(ch.Key, t.paths[i], ch.Data); err != nil {
+			return nil, err
+		}
+		if at := ch.Sidecar.Expire; !at.IsZero() && (t.expire.IsZero() || at.Before(t.expire)) {
+			t.expire = at
+		}
+	}
+	return t, nil
+}
+
+// encode is the value of stored bytes.
+func (e *Cluster) encode(k store.Key, _ string, data []byte) ([]byte, error) {
+	return e.config.Layout.Encode(k, data)
+}
+
+// commit carries out a transaction. Its preconditions become comparisons of revisions: with the one that the caller
+// requires, or, for the others (fences, identities), with that of the version for which the precondition was found to
+// hold. If etcd refuses, then since some revision is another one. The state is brought up to that, and the preconditions
+// are judged again: if one does not hold, that is the answer; if all do, a fence has changed in a way that does not
+// matter, and the transaction is sent again.
+//
+// An answer that is lost leaves three possibilities: the transaction was carried out, it was not, or it still will be.
+// So etcd is read until it answers, and the state brought up to that; then either
+//
+//   - the state has received the changes: the transaction was carried out (received);
+//   - or a precondition does not hold any more: it was not, and will not be, as a revision never comes back;
+//   - or all hold. Then it is sent again, and whichever of the two is carried out first, the other one is refused.
+func (w *Writer) commit(t *transaction, pre []store.Precondition) (store.Revisions, error) {
+	sent := w.send(t, pre)
+	defer w.forget(t, sent)
+	end := time.Now().Add(patience)
+	for lost, sure := false, false; ; sure = true {
+		compares, err := w.compare(pre, sure)
+		if err != nil {
+			if at := w.outcome(sent); lost && at > 0 {
+				return store.Revisions{First: at}, nil
+			}
+			return store.Revisions{}, err
+		}
+		answer, err := w.execute(t, compares)
+		switch {
+		case err == nil && answer.Succeeded:
+			return store.Revisions{First: answer.Header.Revision}, w.arrive(w.ctx, answer.Header.Revision)
+		case err == nil:
+			// Refused: the next round finds out why.
+			if err := w.arrive(w.ctx, answer.Header.Revision); err != nil {
+				return store.Revisions{}, err
+			}
+		case isTransient(err):
+			lost = true
+			if failed := w.readAgain(end); failed != nil {
+				return store.Revisions{}, fmt.Errorf("etcd: it is not known whether this was written: %w (%w)", err, failed)
+			}
+		default:
+			return store.Revisions{}, refusal(err)
+		}
+		if at := w.outcome(sent); lost && at > 0 {
+			return store.Revisions{First: at}, nil
+		}
+	}
+}
+
+// readAgain brings the state up to etcd's revision at a time after the call, however often etcd has to be asked.
+func (w *Writer) readAgain(end time.Time) error {
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		revision, err := w.revision()
+		if err == nil {
+			return w.arrive(w.ctx, revision)
+		}
+		if errors.Is(err, store.ErrClosed) || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-w.closing:
+			return err
+		}
+	}
+}
+
+// compare makes the comparisons of a transaction. It returns the error of the first precondition that does not hold. A
+// precondition is refused only on a state that is new enough: with sure set it is, otherwise it is brought up to etcd
+// first. What revision a key has, etcd finds out when it compares, so that is judged here only with sure set.
+func (w *Writer) compare(pre []store.Precondition, sure bool) (compares []clientv3.Cmp, err error) {
+	for ; ; sure = true {
+		compares = make([]clientv3.Cmp, 0, len(pre))
+		err = nil
+		for i := range pre {
+			p := &pre[i]
+			at, ok := w.config.Layout.Path(p.Key)
+			if !ok {
+				return nil, fmt.Errorf("etcd: %s has no place there", p.Key)
+			}
+			live, _ := w.state.Get(p.Key)
+			revision := p.Revision
+			if p.Type != store.ThisRevision && live != nil {
+				revision = live.Revision
+			}
+			if err = p.Holds(live); err != nil && !(p.Type == store.ThisRevision && !sure) {
+				break
+			}
+			err = nil
+			compares = append(compares, clientv3.Compare(clientv3.ModRevision(w.prefix+at), "=", revision))
+		}
+		if err == nil || sure {
+			return compares, err
+		}
+		newest, failed := w.newest(w.ctx)
+		if failed == nil {
+			failed = w.arrive(w.ctx, newest)
+		}
+		if failed != nil {
+			return nil, failed
+		}
+	}
+}
+
+// execute sends a transaction to etcd.
+func (w *Writer) execute(t *transaction, compares []clientv3.Cmp) (*clientv3.TxnResponse, error) {
+	ctx, cancel := context.WithTimeout(w.ctx, requestTimeout)
+	defer cancel()
+	var puts []clientv3.OpOption
+	if !t.expire.IsZero() {
+		lease, err := w.leases.until(ctx, t.expire)
+		if err != nil {
+			return nil, err
+		}
+		puts = append(puts, clientv3.WithLease(lease))
+	}
+	ops := make([]clientv3.Op, len(t.changes))
+	for i, at := range t.paths {
+		switch {
+		case t.values[i] == nil:
+			ops[i] = clientv3.OpDelete(w.prefix + at)
+		case t.changes[i].Sidecar.Expire.IsZero():
+			ops[i] = clientv3.OpPut(w.prefix+at, string(t.values[i]))
+		default:
+			ops[i] = clientv3.OpPut(w.prefix+at, string(t.values[i]), puts...)
+		}
+	}
+	return w.client.Txn(ctx).If(compares...).Then(ops...).Commit()
+}
+
+// send records the changes of a transaction that is about to be sent.
+func (w *Writer) send(t *transaction, pre []store.Precondition) []*sent {
+	all := make([]*sent, len(t.changes))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range t.changes {
+		s := &sent{value: t.values[i], base: anyBase, data: t.changes[i].Data, sidecar: t.changes[i].Sidecar}
+		for j := range pre {
+			if pre[j].Type == store.ThisRevision && pre[j].Key == t.changes[i].Key {
+				s.base = pre[j].Revision
+			}
+		}
+		w.sent[t.paths[i]] = append(w.sent[t.paths[i]], s)
+		all[i] = s
+	}
+	return all
+}
+
+// forget is called when the outcome of a transaction is known, or is looked for no longer.
+func (w *Writer) forget(t *transaction, all []*sent) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, s := range all {
+		at := t.paths[i]
+		left := slices.DeleteFunc(w.sent[at], func(other *sent) bool { return other == s })
+		if len(left) == 0 {
+			delete(w.sent, at)
+		} else {
+			w.sent[at] = left
+		}
+	}
+}
+
+// outcome is the revision at which the state has received the changes of a transaction; 0 if it has not.
+func (w *Writer) outcome(all []*sent) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range all {
+		if s.revision > 0 {
+			return s.revision
+		}
+	}
+	return 0
+}
+
+// isTransient says whether an error of a request leaves open whether it was carried out, or will pass: all errors of
+// the connection, of time, and of members without a leader. What etcd refuses it has not carried out.
+func isTransient(err error) bool {
+	switch err := rpctypes.Error(err).(type) { //nolint:errorlint // rpctypes.Error returns this type itself
+	case rpctypes.EtcdError:
+		switch err.Code() {
+		case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unknown, codes.Internal:
+			return true
+		}
+		return false
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return true
+	}
+	switch status.Code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unknown, codes.Internal:
+		return true
+	}
+	return false
+}
+
+// refusal is the error of the store for what etcd refuses.
+func refusal(err error) error {
+	if errors.Is(err, rpctypes.ErrNoSpace) || errors.Is(rpctypes.Error(err), rpctypes.ErrNoSpace) {
+		return fmt.Errorf("%w: %w", store.ErrNoRoom, err)
+	}
+	return err
+}

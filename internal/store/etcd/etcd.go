@@ -1,0 +1,227 @@
+// Package etcd keeps the objects of a server in an etcd, which other servers may write to at the same time: other
+// processes of this program, and kube-apiservers. It is the only package that uses etcd's client.
+//
+// # What is where
+//
+// etcd orders all writes and makes them durable. A store.State in this process has a copy of all of it, as the embedded
+// store has, so that reads, lists and watches are served in the same way. A Writer connects the two:
+//
+//	Commit  → one transaction of etcd, which compares the revisions of all keys that the commit depends on (commit.go)
+//	etcd    → one watch of all keys below the prefix → State.Apply, one commit for each revision (feed.go)
+//
+// The writer does not apply its own commits to the state; they come back by the watch, in their place among those of
+// other processes. It remembers what it has sent, so that they need not be decoded again.
+//
+// # How new the state is
+//
+// The state lags behind etcd by the time that the watch takes. So
+//
+//   - Commit returns once the state has the commit, or the change because of which it failed (arrive).
+//   - A read that has to see all that was acknowledged before it asks etcd for its revision, and waits until the state
+//     has it (Fresh, newest). No data is read for that.
+//   - etcd's watch tells of changes, and not of the revisions of other keys. Where the state waits for a revision that no
+//     change will bring, a progress request is sent, whose answer says how far the watch is.
+//
+// # What is in etcd
+//
+// A Layout says which key and value an object has. That of the server is Kubernetes' own, so that a kube-apiserver can
+// serve the same objects.
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"plinth/internal/store"
+)
+
+// Layout is how objects lie in etcd.
+type Layout interface {
+	// Path is the key of an object below the prefix. ok is false for keys that have no place there. The path of a key
+	// without a name ends with "/"; those of all objects of the resource begin with it.
+	Path(k store.Key) (path string, ok bool)
+	// Key is the object at a path; ok is false if it is none.
+	Key(path string) (k store.Key, ok bool)
+	// Encode is the value of the bytes that are stored under a key.
+	Encode(k store.Key, data []byte) (value []byte, err error)
+	// Decode is the bytes of a value, and their stamp (store.Sidecar.Form). The bytes are new, or parts of value.
+	Decode(k store.Key, value []byte) (data []byte, form uint64, err error)
+}
+
+// Config says which etcd a Cluster is, and how to use it.
+type Config struct {
+	Endpoints []string    // URLs; at least one
+	TLS       *tls.Config // nil: the default, for URLs of https
+	Prefix    string      // of all keys, "/registry"
+	Layout    Layout
+	// LeaseReuse is how long objects that expire share a lease at most; 0: a minute.
+	LeaseReuse time.Duration
+	// CompactionInterval is how often history is compacted; 0: never, by this process.
+	CompactionInterval time.Duration
+	Logger             *slog.Logger
+}
+
+// Cluster is a connection to an etcd.
+type Cluster struct {
+	config Config
+	client *clientv3.Client
+	prefix string // ends with "/"
+	id     uint64 // of the cluster
+}
+
+// requestTimeout bounds one request to etcd. After that its outcome is found out by reading (Writer.commit).
+const requestTimeout = 10 * time.Second
+
+// Connect connects to an etcd, and waits until it answers, or until ctx ends.
+func Connect(ctx context.Context, c Config) (*Cluster, error) {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: c.Endpoints, TLS: c.TLS, Logger: zap.NewNop(),
+		DialKeepAliveTime: 30 * time.Second, DialKeepAliveTimeout: 10 * time.Second, DialTimeout: 20 * time.Second,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("etcd: %w", err)
+	}
+	e := &Cluster{config: c, client: client, prefix: path.Join("/", c.Prefix) + "/"}
+	if e.prefix == "//" {
+		e.prefix = "/"
+	}
+	for {
+		answer, err := e.probe(ctx)
+		if err == nil {
+			e.id = answer.Header.ClusterId
+			return e, nil
+		}
+		if ctx.Err() != nil || !isTransient(err) {
+			return nil, errors.Join(fmt.Errorf("etcd: %v does not answer: %w", c.Endpoints, err), client.Close())
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// probe reads the key that the reference reads to find out whether etcd answers; it need not exist.
+func (e *Cluster) probe(ctx context.Context) (*clientv3.GetResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	return e.client.Get(ctx, e.prefix+"health", clientv3.WithLimit(1))
+}
+
+// Check returns nil if etcd answers in time.
+func (e *Cluster) Check(ctx context.Context) error {
+	_, err := e.probe(ctx)
+	return err
+}
+
+// Close closes the connection. Stores that were opened over it are closed before.
+func (e *Cluster) Close() error { return e.client.Close() }
+
+// Writer is the store.Writer, and the store.Others, of a state that follows an etcd.
+type Writer struct {
+	*Cluster
+	state  *store.State
+	leases leases
+
+	ctx  context.Context // ends when the writer is closed
+	quit context.CancelFunc
+	work sync.WaitGroup
+
+	life    sync.RWMutex // held for reading by every write that begins
+	closed  bool
+	closing chan struct{}  // closed with it
+	commits sync.WaitGroup // those that have begun
+	now     func() time.Time
+
+	mu     sync.Mutex
+	sent   map[string][]*sent // by path: the changes that were sent and have not been received
+	broken error              // why nothing is written any more
+
+	reads reads
+}
+
+// Open opens a store with the objects that etcd has now. It returns ctx.Err() if ctx ends before it has loaded them.
+func (e *Cluster) Open(ctx context.Context, c store.Config) (*store.Store, error) {
+	w := &Writer{Cluster: e, sent: map[string][]*sent{}, closing: make(chan struct{}), now: c.Now}
+	if w.now == nil {
+		w.now = time.Now
+	}
+	w.leases.init(e)
+	horizon, err := e.oldest(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("etcd: the history cannot be read: %w", err)
+	}
+	w.state, err = e.load(ctx, c, "", horizon, &history{w})
+	if err != nil {
+		return nil, fmt.Errorf("etcd: the objects cannot be loaded: %w", err)
+	}
+	w.ctx, w.quit = context.WithCancel(context.Background())
+	w.work.Go(w.follow)
+	if e.config.CompactionInterval > 0 {
+		w.work.Go(w.compactor)
+	}
+	return &store.Store{State: w.state, Writer: w, Others: w}, nil
+}
+
+// Peek returns the objects of one resource as they are now, in a state that nobody changes.
+func (e *Cluster) Peek(ctx context.Context, c store.Config, resource string) (*store.State, error) {
+	under, ok := e.config.Layout.Path(store.Key{Resource: resource})
+	if !ok {
+		return nil, fmt.Errorf("etcd: %s has no place there", resource)
+	}
+	return e.load(ctx, c, under, 0, nil)
+}
+
+// Healthy is store.Writer.Healthy.
+func (w *Writer) Healthy() error {
+	w.life.RLock()
+	defer w.life.RUnlock()
+	if w.closed {
+		return store.ErrClosed
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.broken
+}
+
+// breakOff makes the writer refuse all that follows: etcd is not what it was.
+func (w *Writer) breakOff(why error) {
+	w.mu.Lock()
+	first := w.broken == nil
+	if first {
+		w.broken = fmt.Errorf("%w: %w", store.ErrClosed, why)
+	}
+	w.mu.Unlock()
+	if first {
+		w.config.Logger.Error("nothing is written any more", "error", why)
+	}
+}
+
+// Close is store.Writer.Close.
+func (w *Writer) Close() error {
+	w.life.Lock()
+	again := w.closed
+	w.closed = true
+	w.life.Unlock()
+	if again {
+		return nil
+	}
+	close(w.closing)
+	w.commits.Wait()
+	w.quit()
+	w.work.Wait()
+	w.state.End()
+	return nil
+}

@@ -1,0 +1,163 @@
+package etcd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"plinth/internal/store"
+)
+
+// watchContext is the context of the watch that feeds the state, and of its progress requests. It ends the watch when
+// the member that it is connected to loses its leader, so that it goes on at another one.
+func (w *Writer) watchContext() context.Context { return clientv3.WithRequireLeader(w.ctx) }
+
+// follow applies all changes to the state, from its revision on, until the writer is closed. The client's watch goes on
+// by itself after a lost connection, with the revision after the last one that it has delivered.
+//
+//	state = the objects of etcd at the state's revision
+func (w *Writer) follow() {
+	for w.ctx.Err() == nil {
+		changes := w.client.Watch(w.watchContext(), w.prefix, clientv3.WithPrefix(),
+			clientv3.WithRev(w.state.Revision()+1), clientv3.WithProgressNotify())
+		for answer := range changes {
+			err := answer.Err()
+			if errors.Is(err, rpctypes.ErrCompacted) {
+				err = w.reload()
+			} else if err == nil {
+				err = w.receive(&answer)
+			}
+			if err != nil {
+				w.config.Logger.Warn("the watch of etcd has ended, and is begun again", "error", err)
+				break
+			}
+		}
+		select {
+		case <-w.ctx.Done():
+		case <-time.After(progressEvery):
+		}
+	}
+}
+
+// receive applies the changes of one answer of the watch, which has whole revisions.
+func (w *Writer) receive(answer *clientv3.WatchResponse) error {
+	if err := w.same(answer.Header.ClusterId, answer.Header.Revision, w.state.Revision()); err != nil {
+		return err
+	}
+	if answer.IsProgressNotify() {
+		w.advance(answer.Header.Revision)
+		return nil
+	}
+	for events := answer.Events; len(events) > 0; {
+		revision := events[0].Kv.ModRevision
+		n := slices.IndexFunc(events, func(e *clientv3.Event) bool { return e.Kv.ModRevision != revision })
+		if n < 0 {
+			n = len(events)
+		}
+		// One after the other: how an object is described may depend on a definition that an earlier revision has.
+		w.apply(revision, events[:n])
+		events = events[n:]
+	}
+	return nil
+}
+
+// advance moves the state to a revision up to which it has all changes.
+func (w *Writer) advance(revision int64) {
+	if revision > w.state.Revision() {
+		w.state.Apply(&store.Commit{Revision: revision, Time: w.now().UnixNano()})
+	}
+}
+
+// apply applies the changes of one revision.
+func (w *Writer) apply(revision int64, events []*clientv3.Event) {
+	if revision <= w.state.Revision() {
+		return // a watch that was begun again repeats nothing, but it costs nothing to know
+	}
+	c := &store.Commit{Revision: revision, Time: w.now().UnixNano()}
+	for _, e := range events {
+		at := strings.TrimPrefix(string(e.Kv.Key), w.prefix)
+		k, ok := w.config.Layout.Key(at)
+		if !ok {
+			continue
+		}
+		r := &store.Record{Key: k, Revision: revision}
+		if r.Old, _ = w.state.Get(k); r.Old != nil {
+			r.Key = r.Old.Key
+		}
+		base := int64(0)
+		if r.Old != nil {
+			base = r.Old.Revision
+		}
+		mine := w.received(at, e.Kv.Value, e.Type == mvccpb.Event_DELETE, base, revision)
+		switch {
+		case e.Type == mvccpb.Event_DELETE:
+			if r.Old == nil {
+				continue
+			}
+		case mine != nil:
+			r.New = &store.Version{Key: r.Key, Revision: revision, Data: mine.data, Sidecar: mine.sidecar}
+		default:
+			r.New = w.version(w.state.Describe, r.Key, at, e.Kv)
+		}
+		c.Records = append(c.Records, r)
+	}
+	w.state.Apply(c)
+}
+
+// describe computes a sidecar (store.State.Describe).
+type describe func(k store.Key, data []byte, expire time.Time, form uint64) *store.Sidecar
+
+// version is the version of a key and value that another process has written, or that was written before the start. A
+// value that cannot be decoded is an unreadable object.
+func (e *Cluster) version(by describe, k store.Key, at string, kv *mvccpb.KeyValue) *store.Version {
+	data, form, err := e.decode(k, at, kv.Value)
+	v := &store.Version{Key: k, Revision: kv.ModRevision, Data: data}
+	if err != nil {
+		v.Data, v.Sidecar = bytes.Clone(kv.Value), &store.Sidecar{Unreadable: err}
+		return v
+	}
+	v.Sidecar = by(k, data, time.Time{}, form)
+	return v
+}
+
+// decode is the stored form of a value.
+func (e *Cluster) decode(k store.Key, _ string, value []byte) (data []byte, form uint64, err error) {
+	return e.config.Layout.Decode(k, value)
+}
+
+// sent is a change that this process has sent to etcd, from before it is sent until its outcome is known.
+type sent struct {
+	value   []byte // nil: a deletion
+	base    int64  // the revision that it replaces, 0: none; anyBase: whatever there is
+	data    []byte
+	sidecar *store.Sidecar
+	// revision is the one that the change got; 0: it has not been received. Writer.mu guards it.
+	revision int64
+}
+
+// anyBase is the base of a change without a precondition on its key.
+const anyBase = -1
+
+// received finds the change of this process that has led to a value, if there is one. It is found by what it writes and
+// what it replaces, as the watch may deliver it before the transaction is answered:
+//
+//	equal values in the place of the same revision  ⇒  one of the two changes was made, and it does not matter which
+func (w *Writer) received(at string, value []byte, deleted bool, base, revision int64) *sent {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.sent[at] {
+		if s.revision == 0 && (s.value == nil) == deleted && (s.base == base || s.base == anyBase) &&
+			(deleted || bytes.Equal(s.value, value)) {
+			s.revision = revision
+			return s
+		}
+	}
+	return nil
+}

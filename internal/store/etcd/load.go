@@ -1,0 +1,297 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"plinth/internal/store"
+)
+
+// pageKeys is how many keys are read at a time: enough that a round trip does not matter, and few enough that the pages
+// in memory do not, either.
+const pageKeys = 2000
+
+// page is consecutive keys of etcd at the revision of the load.
+type page struct {
+	kvs      []*mvccpb.KeyValue
+	revision int64
+	err      error
+}
+
+// pages reads all keys whose path begins with under, at one revision: that of the first page. It reads ahead by one
+// page. It ends with the context.
+func (e *Cluster) pages(ctx context.Context, under string) <-chan page {
+	pages := make(chan page, 1)
+	go func() {
+		defer close(pages)
+		from, end := e.prefix+under, clientv3.GetPrefixRangeEnd(e.prefix+under)
+		for revision := int64(0); ; {
+			answer, err := e.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(pageKeys),
+				clientv3.WithRev(revision))
+			p := page{err: err}
+			if err == nil {
+				if revision == 0 {
+					revision = answer.Header.Revision
+				}
+				p.kvs, p.revision = answer.Kvs, revision
+			}
+			select {
+			case pages <- p:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil || !answer.More {
+				return
+			}
+			from = string(answer.Kvs[len(answer.Kvs)-1].Key) + "\x00"
+		}
+	}()
+	return pages
+}
+
+// load makes a state of all keys whose path begins with under. If the history of the revision at which they are read is
+// compacted meanwhile, they are read again.
+func (e *Cluster) load(ctx context.Context, c store.Config, under string, horizon int64, log store.Replayer) (
+	*store.State, error) {
+	for {
+		state, err := e.loadOnce(ctx, c, under, horizon, log)
+		if !errors.Is(err, rpctypes.ErrCompacted) || ctx.Err() != nil {
+			return state, err
+		}
+	}
+}
+
+func (e *Cluster) loadOnce(ctx context.Context, c store.Config, under string, horizon int64, log store.Replayer) (
+	*store.State, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	pages := e.pages(ctx, under)
+	first, ok := <-pages
+	if !ok {
+		return nil, ctx.Err()
+	}
+	if first.err != nil {
+		return nil, first.err
+	}
+	from := &store.Checkpoint{Revision: first.revision, Window: store.Window{Horizon: min(horizon, first.revision)}}
+	if horizon == 0 {
+		from.Window.Horizon = first.revision
+	}
+	from.Versions = func(yield func(*store.Version, error) bool) {
+		for p := first; ; {
+			if p.err != nil {
+				yield(nil, p.err)
+				return
+			}
+			for _, v := range e.decodeAll(p.kvs) {
+				if v != nil && !yield(v, nil) {
+					return
+				}
+			}
+			var more bool
+			if p, more = <-pages; !more {
+				if err := ctx.Err(); err != nil {
+					yield(nil, err)
+				}
+				return
+			}
+		}
+	}
+	return store.NewState(c, from, log)
+}
+
+// decodeAll decodes values, on all processors. A key that is no object has a nil version.
+func (e *Cluster) decodeAll(kvs []*mvccpb.KeyValue) []*store.Version {
+	versions := make([]*store.Version, len(kvs))
+	workers := min(runtime.GOMAXPROCS(0), 1+len(kvs)/64)
+	var wait sync.WaitGroup
+	for n := range workers {
+		wait.Go(func() {
+			for i := n; i < len(kvs); i += workers {
+				versions[i] = e.undescribed(kvs[i])
+			}
+		})
+	}
+	wait.Wait()
+	return versions
+}
+
+// undescribed is the version of a key and value, with only the stamp in its sidecar: the state describes what it loads.
+func (e *Cluster) undescribed(kv *mvccpb.KeyValue) *store.Version {
+	at := strings.TrimPrefix(string(kv.Key), e.prefix)
+	k, ok := e.config.Layout.Key(at)
+	if !ok {
+		return nil
+	}
+	data, form, err := e.decode(k, at, kv.Value)
+	if err != nil {
+		data = kv.Value
+	}
+	return &store.Version{Key: k, Revision: kv.ModRevision, Data: data, Sidecar: &store.Sidecar{Form: form, Unreadable: err}}
+}
+
+// reload brings a state that has missed changes, because etcd compacted them, to what etcd has now. The changes in
+// between are not known, so all watches end (store.State.Restart).
+func (w *Writer) reload() error {
+	ctx, stop := context.WithCancel(w.ctx)
+	defer stop()
+	now := map[store.Key]*mvccpb.KeyValue{}
+	revision := int64(0)
+	for p := range w.pages(ctx, "") {
+		if p.err != nil {
+			return p.err
+		}
+		revision = p.revision
+		for _, kv := range p.kvs {
+			if k, ok := w.config.Layout.Key(strings.TrimPrefix(string(kv.Key), w.prefix)); ok {
+				now[k] = kv
+			}
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if revision == 0 {
+		return errors.New("etcd: no revision")
+	}
+	c := &store.Commit{Revision: revision, Time: w.now().UnixNano()}
+	before, err := w.state.Snapshot(0)
+	if err != nil {
+		return err
+	}
+	before.Scan(func(v *store.Version) bool {
+		kv := now[v.Key]
+		delete(now, v.Key)
+		switch {
+		case kv == nil:
+			c.Records = append(c.Records, &store.Record{Key: v.Key, Revision: revision, Old: v})
+		case kv.ModRevision != v.Revision:
+			c.Records = append(c.Records, &store.Record{Key: v.Key, Revision: revision, Old: v,
+				New: w.version(w.state.Describe, v.Key, strings.TrimPrefix(string(kv.Key), w.prefix), kv)})
+		}
+		return true
+	})
+	for k, kv := range now {
+		c.Records = append(c.Records, &store.Record{Key: k, Revision: revision,
+			New: w.version(w.state.Describe, k, strings.TrimPrefix(string(kv.Key), w.prefix), kv)})
+	}
+	w.config.Logger.Warn("etcd has compacted changes that were not received; all watches begin again",
+		"changes", len(c.Records), "revision", revision)
+	w.state.Restart(c)
+	return nil
+}
+
+// history reads old changes from etcd (store.Replayer).
+type history struct{ w *Writer }
+
+// Replay is store.Replayer.Replay. It yields what the state has at the time of the call.
+func (h *history) Replay(after int64, yield func(*store.Commit) error) error {
+	w := h.w
+	if w.state == nil { // the state is being made: only the first revision matters (store.State.reaches)
+		return nil
+	}
+	until := w.state.Revision()
+	if after >= until {
+		return nil
+	}
+	ctx, stop := context.WithCancel(w.ctx)
+	defer stop()
+	changes := w.client.Watch(ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithPrevKV(),
+		clientv3.WithCreatedNotify())
+	for answer := range changes {
+		if err := answer.Err(); err != nil {
+			if errors.Is(err, rpctypes.ErrCompacted) {
+				return store.ErrCompacted
+			}
+			return fmt.Errorf("etcd: %w", err)
+		}
+		if answer.Created {
+			go w.askProgress(ctx)
+			continue
+		}
+		if answer.IsProgressNotify() && answer.Header.Revision >= until {
+			return nil
+		}
+		for events := answer.Events; len(events) > 0; {
+			revision, n := events[0].Kv.ModRevision, 0
+			if revision > until {
+				return nil
+			}
+			c := &store.Commit{Revision: revision}
+			for ; n < len(events) && events[n].Kv.ModRevision == revision; n++ {
+				if r := w.past(events[n]); r != nil {
+					c.Records = append(c.Records, r)
+				}
+			}
+			if err := yield(c); err != nil {
+				return err
+			}
+			if revision == until {
+				return nil
+			}
+			events = events[n:]
+		}
+	}
+	return store.ErrClosed
+}
+
+// past is the record of an old change; nil if it is of no object.
+func (w *Writer) past(e *clientv3.Event) *store.Record {
+	r := &store.Record{Revision: e.Kv.ModRevision}
+	if e.PrevKv != nil {
+		if r.Old = w.undescribed(e.PrevKv); r.Old != nil {
+			r.Key = r.Old.Key
+		}
+	}
+	if e.Type != mvccpb.Event_DELETE {
+		if r.New = w.undescribed(e.Kv); r.New != nil {
+			r.Key = r.New.Key
+		}
+	}
+	if r.Old == nil && r.New == nil {
+		return nil
+	}
+	return r
+}
+
+// oldest is the oldest revision after which etcd has all changes. A watch from the beginning, of a key that does not
+// exist, is told if there was a compaction, and receives the answer to a progress request if there was none.
+func (e *Cluster) oldest(ctx context.Context) (int64, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	for answer := range e.client.Watch(ctx, e.prefix, clientv3.WithRev(1), clientv3.WithCreatedNotify()) {
+		switch {
+		case answer.CompactRevision > 0:
+			// The versions that were live then are kept, and so are the changes after it.
+			return answer.CompactRevision, nil
+		case answer.Err() != nil:
+			return 0, answer.Err()
+		case answer.Created:
+			go e.askProgress(ctx)
+		case answer.IsProgressNotify():
+			return store.FirstRevision, nil
+		}
+	}
+	return 0, ctx.Err()
+}
+
+// askProgress asks how far the watch of a context is, until the context ends. One request is not enough: etcd does not
+// answer it while the watch is behind.
+func (e *Cluster) askProgress(ctx context.Context) {
+	for ctx.Err() == nil {
+		_ = e.client.RequestProgress(ctx) // an error means that the watch is being restored
+		select {
+		case <-ctx.Done():
+		case <-time.After(10 * progressAfter):
+		}
+	}
+}

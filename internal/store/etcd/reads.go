@@ -1,0 +1,144 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"plinth/internal/store"
+)
+
+// reads are the requests for etcd's revision, of which one is on its way at a time.
+//
+// The problem: each GET of a client asks etcd for its revision, since another process may have written, and a request
+// costs far more than the GET itself. The answer to a request is good for every read that began before the request was
+// sent. So reads that come while a request is on its way share the next one:
+//
+//	a read that began at t gets the answer to a request that was sent after t
+type reads struct {
+	mu      sync.Mutex
+	running bool
+	next    *read // the reads that wait for the next request; nil: there are none
+}
+
+// read is one request, shared by all that wait for it.
+type read struct {
+	done     chan struct{} // closed when it has been answered
+	revision int64
+	err      error
+}
+
+// newest is a revision of etcd that is no older than the newest one at the time of the call.
+func (w *Writer) newest(ctx context.Context) (int64, error) {
+	w.reads.mu.Lock()
+	r := w.reads.next
+	if r == nil {
+		r = &read{done: make(chan struct{})}
+		w.reads.next = r
+		if !w.reads.running {
+			w.reads.running = true
+			w.work.Go(w.readAll)
+		}
+	}
+	w.reads.mu.Unlock()
+	select {
+	case <-r.done:
+		return r.revision, r.err
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case <-w.ctx.Done():
+		return 0, store.ErrClosed
+	}
+}
+
+// readAll sends requests for as long as somebody waits for one.
+func (w *Writer) readAll() {
+	for {
+		w.reads.mu.Lock()
+		r := w.reads.next
+		w.reads.next = nil
+		w.reads.running = r != nil
+		w.reads.mu.Unlock()
+		if r == nil {
+			return
+		}
+		r.revision, r.err = w.revision()
+		close(r.done)
+	}
+}
+
+// revision reads etcd's revision: that of a range without keys, which costs etcd least.
+func (w *Writer) revision() (int64, error) {
+	had := w.state.Revision()
+	ctx, cancel := context.WithTimeout(w.ctx, requestTimeout)
+	defer cancel()
+	answer, err := w.client.Get(ctx, w.prefix, clientv3.WithLimit(1), clientv3.WithKeysOnly())
+	if err != nil {
+		if w.ctx.Err() != nil {
+			return 0, store.ErrClosed
+		}
+		return 0, fmt.Errorf("etcd: %w", err)
+	}
+	if err := w.same(answer.Header.ClusterId, answer.Header.Revision, had); err != nil {
+		return 0, err
+	}
+	return answer.Header.Revision, nil
+}
+
+// errOther is why a writer stops: revisions that clients have would mean other objects, and what they have seen is
+// gone.
+var errOther = errors.New("etcd is not the one that it was: it was replaced, or restored from an older snapshot. " +
+	"Restart all servers, and restore with a higher revision (etcdutl snapshot restore --bump-revision)")
+
+// same returns nil if an answer is from the etcd that the state follows, given the state's revision before the request.
+func (w *Writer) same(cluster uint64, revision, had int64) error {
+	if cluster == w.id && revision >= had {
+		return nil
+	}
+	err := fmt.Errorf("%w (cluster %x at revision %d, before %x at %d)", errOther, cluster, revision, w.id, had)
+	w.breakOff(err)
+	return err
+}
+
+// Fresh is store.Others.Fresh.
+func (w *Writer) Fresh(ctx context.Context, _ store.Key, sure bool) (current bool, err error) {
+	if !sure {
+		return false, nil
+	}
+	newest, err := w.newest(ctx)
+	if err != nil {
+		return false, err
+	}
+	return true, w.arrive(ctx, newest)
+}
+
+// The time after which a progress request is sent, and the longest time between two.
+const (
+	progressAfter = 2 * time.Millisecond
+	progressEvery = 100 * time.Millisecond
+)
+
+// arrive waits until the state has a revision of etcd. Most of the time a change brings it within a millisecond. If the
+// revision is of a key outside of the prefix, no change does, and a progress request asks how far the watch is.
+func (w *Writer) arrive(ctx context.Context, revision int64) error {
+	for wait := progressAfter; ; wait = min(2*wait, progressEvery) {
+		if w.state.Revision() >= revision {
+			return nil
+		}
+		soon, cancel := context.WithTimeout(ctx, wait)
+		err := w.state.WaitFor(soon, revision)
+		cancel()
+		if err == nil || ctx.Err() != nil || errors.Is(err, store.ErrClosed) {
+			return err
+		}
+		if w.ctx.Err() != nil {
+			return store.ErrClosed
+		}
+		// An error means that the watch is being restored, which will bring the revision.
+		_ = w.client.RequestProgress(w.watchContext())
+	}
+}
