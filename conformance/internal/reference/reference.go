@@ -199,6 +199,7 @@ type Options struct {
 // Process is a running reference. Commands are [kube-apiserver, etcd].
 type Process struct {
 	Port     int
+	Etcd     string // the address of its etcd, for clients
 	Commands []*exec.Cmd
 }
 
@@ -240,7 +241,7 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 		etcd.Process.Kill()
 		return nil, err
 	}
-	return &Process{Port: ports[0], Commands: []*exec.Cmd{apiserver, etcd}}, nil
+	return &Process{Port: ports[0], Etcd: client, Commands: []*exec.Cmd{apiserver, etcd}}, nil
 }
 
 func spawn(ctx context.Context, dir, program string, flags ...string) (*exec.Cmd, error) {
