@@ -64,6 +64,9 @@ func (p *place) decode(value []byte) (obj object.Value, form uint64, err error) 
 	}
 	switch {
 	case p.stored == nil: // an APIService
+		if v.apiVersion != apiServiceVersion {
+			return object.Nil, 0, p.unknown(v.apiVersion)
+		}
 		obj, err = v.decode(apiServiceType())
 		return obj, 0, err
 	case v.apiVersion == definitionsV1beta1 && p.values == definition:
@@ -78,7 +81,7 @@ func (p *place) decode(value []byte) (obj object.Value, form uint64, err error) 
 		from, v.apiVersion = p.stored.Storage, p.stored.Storage.APIVersion
 	}
 	if from == nil {
-		return object.Nil, 0, fmt.Errorf("%s is no version of %s that can be read", v.apiVersion, p.path)
+		return object.Nil, 0, p.unknown(v.apiVersion)
 	}
 	if obj, err = v.decode(from.Schema()); err != nil {
 		return object.Nil, 0, err
@@ -87,6 +90,11 @@ func (p *place) decode(value []byte) (obj object.Value, form uint64, err error) 
 		return p.current(obj)
 	}
 	return from.Schema().Settle(obj), 0, nil
+}
+
+// unknown is the error for objects of a version that is not read.
+func (p *place) unknown(apiVersion string) error {
+	return fmt.Errorf("%s is no version of %s that can be read", apiVersion, p.path)
 }
 
 // current brings a decoded object of the storage version into the form in which a write would store it.
@@ -123,25 +131,10 @@ type recognized struct {
 // recognize finds out how a value is encoded, as the reference's recognizers do: by its first bytes, and if those say
 // nothing, as YAML, or as base64 of any of the others.
 func (p *place) recognize(value []byte) (v recognized, err error) {
-	switch {
-	case proto.Enveloped(value):
-		var envelope proto.Envelope
-		if envelope, v.raw, err = proto.ReadEnvelope(value); err != nil {
-			return v, err
+	if v, err = parseValue(value); err != nil && !proto.Enveloped(value) && !isJSON(value) {
+		if inner, encoded := base64.StdEncoding.AppendDecode(nil, value); encoded == nil {
+			v, err = parseValue(inner)
 		}
-		v.apiVersion, v.kind = envelope.APIVersion, envelope.Kind
-	case isJSON(value):
-		err = v.read(object.ParseJSON(bytes.Clone(value)))
-	default:
-		var inner []byte
-		if err = v.read(object.ParseYAML(value)); err == nil {
-			break
-		}
-		inner, encoded := base64.StdEncoding.AppendDecode(nil, value)
-		if encoded != nil || !proto.Enveloped(inner) && !isJSON(inner) {
-			return v, err
-		}
-		return p.recognize(inner)
 	}
 	switch {
 	case err != nil:
@@ -153,17 +146,28 @@ func (p *place) recognize(value []byte) (v recognized, err error) {
 	return v, err
 }
 
-// read takes a parsed object.
-func (v *recognized) read(parsed object.Parsed, err error) error {
+// parseValue parses JSON or YAML, or an envelope without the message in it.
+func parseValue(value []byte) (v recognized, err error) {
+	var parsed object.Parsed
+	switch {
+	case proto.Enveloped(value):
+		var envelope proto.Envelope
+		envelope, v.raw, err = proto.ReadEnvelope(value)
+		v.apiVersion, v.kind = envelope.APIVersion, envelope.Kind
+		return v, err
+	case isJSON(value):
+		parsed, err = object.ParseJSON(bytes.Clone(value))
+	default:
+		parsed, err = object.ParseYAML(value)
+	}
 	if err != nil {
-		return err
+		return v, err
 	}
-	if parsed.Value.Kind() != object.Map {
-		return errors.New("the value is no object")
+	if v.obj = parsed.Value; v.obj.Kind() != object.Map {
+		return v, errors.New("the value is no object")
 	}
-	v.obj = parsed.Value
 	v.apiVersion, v.kind = v.obj.At("apiVersion").Str(), v.obj.At("kind").Str()
-	return nil
+	return v, nil
 }
 
 // isJSON says whether a value is taken for JSON: it begins with a bracket.

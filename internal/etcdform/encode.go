@@ -3,7 +3,6 @@ package etcdform
 import (
 	"bytes"
 	"errors"
-	"fmt"
 
 	"plinth/internal/proto"
 	"plinth/internal/store"
@@ -31,7 +30,7 @@ func (f *Form) Encode(k store.Key, data []byte) (value []byte, err error) {
 	case p.values == protobuf:
 		version := p.stored.Version(proto.EnvelopeOf(data).APIVersion)
 		if version == nil {
-			return nil, fmt.Errorf("%s is of no version of %s", k, p.path)
+			return nil, p.unknown(proto.EnvelopeOf(data).APIVersion)
 		}
 		return proto.AppendStored(nil, version.Schema(), data, merge.AppendFieldsText)
 	}
@@ -47,7 +46,7 @@ func (f *Form) Encode(k store.Key, data []byte) (value []byte, err error) {
 		typ = definitionV1beta1()
 	}
 	if typ == nil {
-		return nil, fmt.Errorf("%s is of no version of %s", k, p.path)
+		return nil, p.unknown(obj.At("apiVersion").Str())
 	}
 	return append(appendGo(make([]byte, 0, len(data)+len(data)/8), obj, typ), '\n'), nil
 }
@@ -73,13 +72,13 @@ var errNotCanonical = errors.New("the object is not canonical JSON")
 // level is the order of canonical JSON another one: apiVersion, kind and metadata are first there.
 func appendSorted(dst, data []byte) ([]byte, error) {
 	var leading, others [][]byte // members with their keys
-	if len(data) == 0 || data[0] != '{' {
+	if len(data) < 2 || data[0] != '{' || data[len(data)-1] != '}' {
 		return nil, errNotCanonical
 	}
-	for pos := 1; pos < len(data) && data[pos] == '"'; pos++ {
+	for pos := 1; data[pos] == '"'; pos++ {
 		colon := object.Skip(data, pos)
 		end := object.Skip(data, min(colon+1, len(data)))
-		if end >= len(data) {
+		if end >= len(data) || end == len(data)-1 && data[end] != '}' || end < len(data)-1 && data[end] != ',' {
 			return nil, errNotCanonical
 		}
 		member := data[pos:end]
@@ -89,7 +88,9 @@ func appendSorted(dst, data []byte) ([]byte, error) {
 		default:
 			others = append(others, member)
 		}
-		pos = end
+		if pos = end; data[pos] == '}' {
+			break
+		}
 	}
 	dst = append(dst, '{')
 	for len(leading)+len(others) > 0 {

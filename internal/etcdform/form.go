@@ -1,11 +1,11 @@
 package etcdform
 
 import (
+	"slices"
 	"strings"
 
 	"plinth/internal/engine"
 	"plinth/internal/store"
-	"plinth/schema"
 )
 
 // JSON is the storage media type of JSON (--storage-media-type); every other one means protobuf.
@@ -24,8 +24,7 @@ type place struct {
 	namespaced bool
 	values     values
 	kind       string       // "Pod"
-	stored     *engine.Kind // nil: the kind is not served by Plinth
-	types      func(apiVersion string) *schema.Type
+	stored     *engine.Kind // nil: Plinth has no such kind
 }
 
 // values is the form of values.
@@ -100,26 +99,26 @@ func (f *Form) Path(k store.Key) (path string, ok bool) {
 //
 // A resource path with a dot in its first segment is that of a custom kind, whether or not its definition is known.
 func (f *Form) Key(path string) (k store.Key, ok bool) {
-	first, _, _ := strings.Cut(path, "/")
-	if strings.Contains(first, ".") || first == "services" {
-		_, rest, found := strings.Cut(path[min(len(path), len(first)+1):], "/")
-		if !found {
-			return k, false
-		}
-		first = path[:len(path)-len(rest)-1]
-	}
-	name := path[min(len(path), len(first)+1):]
-	segments := strings.Count(name, "/") + 1
-	if name == "" || strings.HasPrefix(name, "/") || strings.HasSuffix(name, "/") {
+	segments := strings.Split(path, "/")
+	if slices.ContainsFunc(segments, func(s string) bool { return s == "" || s == "." || s == ".." }) {
 		return k, false
 	}
-	p := f.byEtcd[first]
+	of := 1 // segments of the resource path
+	if strings.Contains(segments[0], ".") || segments[0] == "services" {
+		of = 2
+	}
+	names := len(segments) - of
+	if names != 1 && names != 2 {
+		return k, false
+	}
+	resource, name := strings.Join(segments[:of], "/"), strings.Join(segments[of:], "/")
+	p := f.byEtcd[resource]
 	switch {
-	case p != nil && p.namespaced == (segments == 2) && segments <= 2:
-		return store.Key{Resource: p.path, Name: name}, true
-	// The path of a built-in kind is elsewhere: nothing that is here is an object of it.
-	case p == nil && isCustom(first) && f.byPath[first] == nil && segments <= 2:
-		return store.Key{Resource: first, Name: name}, true
+	case p != nil:
+		return store.Key{Resource: p.path, Name: name}, p.namespaced == (names == 2)
+	// Nothing here is an object of a built-in kind, whose path is elsewhere.
+	case isCustom(resource) && f.byPath[resource] == nil:
+		return store.Key{Resource: resource, Name: name}, true
 	}
 	return k, false
 }
