@@ -210,6 +210,26 @@ func (b *batch) fields(out *Type, t reflect.Type, markers map[string]Markers, em
 	}
 }
 
+// GoOrder returns the indices of the Fields of a built-in Struct in the order in which its Go type declares them, which
+// is the order in which Go's encoding prints them: embedded structs are in the place of their embedding.
+func (t *Type) GoOrder() []int { return t.goOrder(nil, t.golang, "") }
+
+func (t *Type) goOrder(indices []int, owner reflect.Type, embedded string) []int {
+	for i := range owner.NumField() {
+		f := owner.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous && name == "" {
+			indices = t.goOrder(indices, f.Type, embedded+f.Name+".")
+			continue
+		}
+		// A field that another one hides is not among Fields.
+		if at, ok := t.find(cmp.Or(name, f.Name), 0); ok && t.Fields[at].owner == owner && t.Fields[at].embedded == embedded {
+			indices = append(indices, at)
+		}
+	}
+	return indices
+}
+
 // field compiles one field of a Go struct. A field without omitempty is required, unless a marker overrides this; see
 // Field.Required. A default that is not valid JSON is an error in the sources, and panics. A pointer is a property of
 // the field and not of the type: *int32 and int32 have one Type.

@@ -2,6 +2,7 @@ package proto
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -69,6 +70,22 @@ func AppendObject(dst []byte, t *schema.Type, data []byte) ([]byte, error) {
 		return dst, err
 	}
 	return EnvelopeOf(data).Append(dst, message), nil
+}
+
+// AppendStored is AppendObject with sets of managedFields as fieldsV1 appends them: package object sorts their members
+// by text, the reference by what they select.
+func AppendStored(
+	dst []byte, t *schema.Type, data []byte, fieldsV1 func(dst, text []byte) []byte,
+) ([]byte, error) {
+	e := transcoders.Get().(*transcoder)
+	defer e.release()
+	e.in, e.pos, e.err, e.splice, e.revision, e.fieldsV1 = data, 0, nil, -1, 0, fieldsV1
+	if e.message(planOf(t)); e.err != nil {
+		return dst, e.err
+	}
+	envelope := EnvelopeOf(data)
+	dst = slices.Grow(dst, envelope.Size(len(e.buf)))
+	return envelope.Append(dst, e.buf), nil
 }
 
 // FieldSize is the size of a field of n bytes with a number from 1 to 15.

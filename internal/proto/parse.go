@@ -39,41 +39,14 @@ func (e *MessageError) Error() string { return e.Err.Error() }
 // [schema.Type.Decode] decides what the zero value of a field means. If the object is of another kind, only its
 // apiVersion and kind are read, by which the engine refuses it. Errors are worded as those of the generated code.
 func Parse(t *schema.Type, body []byte) (object.Value, error) {
-	switch {
-	case len(body) == 0:
-		return object.Nil, errors.New("empty data")
-	case !bytes.HasPrefix(body, magic):
-		return object.Nil,
-			errors.New("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
-	case len(body) == len(magic):
-		return object.Nil, errors.New("empty body")
-	}
-	var apiVersion, kind string
-	var raw []byte
-	err := eachField("Unknown", body[len(magic):], bytesFields(unknownFields), func(number protowire.Number,
-		f wireField) error {
-		switch number {
-		case 1:
-			return eachField("TypeMeta", f.bytes, bytesFields(typeMetaFields), func(number protowire.Number,
-				f wireField) error {
-				if number == 1 {
-					apiVersion = textOf(f.bytes)
-				} else {
-					kind = textOf(f.bytes)
-				}
-				return nil
-			})
-		case 2:
-			raw = f.bytes
-		}
-		return nil
-	})
+	envelope, raw, err := ReadEnvelope(body)
 	if err != nil {
 		return object.Nil, err
 	}
+	apiVersion, kind := envelope.APIVersion, envelope.Kind
 	value := object.MapOf()
 	if kind == "" || kind == t.GoName {
-		if value, err = message(t, raw, 0); err != nil {
+		if value, err = ParseMessage(t, raw); err != nil {
 			return object.Nil, &MessageError{apiVersion, kind, err}
 		}
 	}
@@ -85,6 +58,44 @@ func Parse(t *schema.Type, body []byte) (object.Value, error) {
 		named = append(named, object.Member{Key: "kind", Value: object.StringOf(kind)})
 	}
 	return value.Edit(named), nil
+}
+
+// ParseMessage reads the message of an object, which has no apiVersion and kind.
+func ParseMessage(t *schema.Type, raw []byte) (object.Value, error) { return message(t, raw, 0) }
+
+// Enveloped says whether a body begins as an envelope does.
+func Enveloped(body []byte) bool { return bytes.HasPrefix(body, magic) }
+
+// ReadEnvelope reads an envelope and returns the message in it, as a part of body.
+func ReadEnvelope(body []byte) (v Envelope, raw []byte, err error) {
+	switch {
+	case len(body) == 0:
+		return v, nil, errors.New("empty data")
+	case !Enveloped(body):
+		return v, nil,
+			errors.New("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
+	case len(body) == len(magic):
+		return v, nil, errors.New("empty body")
+	}
+	err = eachField("Unknown", body[len(magic):], bytesFields(unknownFields), func(number protowire.Number,
+		f wireField) error {
+		switch number {
+		case 1:
+			return eachField("TypeMeta", f.bytes, bytesFields(typeMetaFields), func(number protowire.Number,
+				f wireField) error {
+				if number == 1 {
+					v.APIVersion = textOf(f.bytes)
+				} else {
+					v.Kind = textOf(f.bytes)
+				}
+				return nil
+			})
+		case 2:
+			raw = f.bytes
+		}
+		return nil
+	})
+	return v, raw, err
 }
 
 // The fields of an envelope, by number; all of them hold bytes.

@@ -44,6 +44,8 @@ type transcoder struct {
 
 	splice   int // offset at which resourceVersion is inserted; -1: it is not inserted
 	revision int64
+	// fieldsV1 appends a set of managedFields, given as canonical JSON, to the message; nil: it is appended as it is.
+	fieldsV1 func(dst, text []byte) []byte
 }
 
 // cut is a part of the buffer; 0, 0 is the absent part.
@@ -91,7 +93,7 @@ func transcode(t *schema.Type, data []byte, splice int, revision int64) (*transc
 
 // release returns the buffers to the pool, unless they have grown very large.
 func (e *transcoder) release() {
-	e.in, e.buf, e.cuts = nil, e.buf[:0], e.cuts[:0]
+	e.in, e.buf, e.cuts, e.fieldsV1 = nil, e.buf[:0], e.cuts[:0], nil
 	if cap(e.buf)+cap(e.tmp) <= maxScratch {
 		transcoders.Put(e)
 	}
@@ -279,7 +281,7 @@ func (e *transcoder) element(of *element) {
 			e.list(of.item.tag, &of.item.of)
 		case schema.Any:
 			if of.t.Either == nil {
-				e.raw()
+				e.raw(of.t)
 			} else {
 				e.either(of)
 			}
@@ -313,12 +315,17 @@ func (e *transcoder) special(t *schema.Type) {
 }
 
 // raw appends the JSON itself, for RawExtension, FieldsV1 and JSON.
-func (e *transcoder) raw() {
+func (e *transcoder) raw(t *schema.Type) {
 	start := e.pos
 	e.skip()
+	text := e.in[start:e.pos]
+	if e.fieldsV1 != nil && t.GoName == "FieldsV1" {
+		e.tmp = e.fieldsV1(e.tmp[:0], text)
+		text = e.tmp
+	}
 	e.buf = append(e.buf, firstTag)
-	e.buf = binary.AppendUvarint(e.buf, uint64(e.pos-start))
-	e.buf = append(e.buf, e.in[start:e.pos]...)
+	e.buf = binary.AppendUvarint(e.buf, uint64(len(text)))
+	e.buf = append(e.buf, text...)
 }
 
 // either appends the message of a value of one of two forms. The boolean is always written, and is true beside an

@@ -98,6 +98,7 @@ type Server struct {
 	URL        string
 	Kubeconfig string // a file; cluster admin, by client certificate on Plinth and by token on the reference
 	Ready      time.Duration
+	Etcd       string // the address of the reference's etcd, for clients
 
 	options   Options
 	port      int
@@ -178,7 +179,7 @@ func (s *Server) startReference() error {
 		return err
 	}
 	s.processes = follow(p.Commands...)
-	s.URL = fmt.Sprintf("https://127.0.0.1:%d", p.Port)
+	s.URL, s.Etcd = fmt.Sprintf("https://127.0.0.1:%d", p.Port), p.Etcd
 	config := clientcmdapi.NewConfig()
 	config.Clusters["c"] = &clientcmdapi.Cluster{Server: s.URL, InsecureSkipTLSVerify: true}
 	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: AdminToken}

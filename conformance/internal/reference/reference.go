@@ -200,6 +200,7 @@ type Options struct {
 // Process is a running reference. Commands are [kube-apiserver, etcd], or [kube-apiserver] on an etcd that ran already.
 type Process struct {
 	Port     int
+	Etcd     string // the address of its etcd, for clients
 	Commands []*exec.Cmd
 }
 
@@ -241,7 +242,7 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 		return nil, err
 	}
 	commands[0] = apiserver
-	return &Process{Port: ports[0], Commands: commands}, nil
+	return &Process{Port: ports[0], Etcd: client, Commands: commands}, nil
 }
 
 // EtcdOptions are those of one etcd.

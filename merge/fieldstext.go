@@ -1,0 +1,200 @@
+package merge
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"plinth/object"
+)
+
+// AppendFieldsText appends FieldsV1, given as canonical JSON, as the reference writes it where managedFields hold text,
+// which is in protobuf and therefore in etcd: elements in the order of [Element.Compare], where canonical JSON has them
+// in the order of their text, and no escapes but those that JSON requires. Elements that cannot be parsed are last.
+//
+//	canonical   {"k:{\"port\":443}":{},"k:{\"port\":80}":{}}
+//	reference   {"k:{\"port\":80}":{},"k:{\"port\":443}":{}}
+//
+// Both are the same for nearly all sets, which are therefore copied without being parsed (inReferenceOrder).
+func AppendFieldsText(dst, text []byte) []byte {
+	if inReferenceOrder(text) {
+		return append(dst, text...)
+	}
+	parsed, err := object.ParseJSON(bytes.Clone(text))
+	if err != nil {
+		return append(dst, text...)
+	}
+	return appendFields(dst, parsed.Value)
+}
+
+// appendFields appends one level of a set.
+func appendFields(dst []byte, v object.Value) []byte {
+	if v.Kind() != object.Map {
+		return object.AppendJSON(dst, v)
+	}
+	type parsed struct {
+		object.Member
+		element Element
+		known   bool
+	}
+	all := make([]parsed, 0, v.Len())
+	for _, m := range v.Members() {
+		element, _, err := parseElement(m.Key)
+		all = append(all, parsed{m, element, err == nil})
+	}
+	slices.SortStableFunc(all, func(a, b parsed) int {
+		switch {
+		case a.Key == ".", b.Key == ".", !a.known && !b.known:
+			return strings.Compare(a.Key, b.Key)
+		case a.known && b.known:
+			return a.element.Compare(b.element)
+		case a.known:
+			return -1
+		}
+		return 1
+	})
+	dst = append(dst, '{')
+	for i := range all {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(appendPlainText(dst, all[i].Key), ':')
+		dst = appendFields(dst, all[i].Value)
+	}
+	return append(dst, '}')
+}
+
+// appendPlainText appends a JSON string as jsoniter's WriteString does: of the characters that JSON allows, only the
+// quote and the backslash are escaped.
+func appendPlainText(dst []byte, s string) []byte {
+	const hexDigits = "0123456789abcdef"
+	dst = append(dst, '"')
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"', c == '\\':
+			dst = append(dst, '\\', c)
+		case c == '\n':
+			dst = append(dst, `\n`...)
+		case c == '\r':
+			dst = append(dst, `\r`...)
+		case c == '\t':
+			dst = append(dst, `\t`...)
+		case c < ' ':
+			dst = append(dst, `\u00`...)
+			dst = append(dst, hexDigits[c>>4], hexDigits[c&0xf])
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return append(dst, '"')
+}
+
+// maxFieldsDepth is the depth up to which inReferenceOrder follows a set.
+const maxFieldsDepth = 32
+
+// inReferenceOrder says whether canonical FieldsV1 is known to be what the reference writes. It takes one pass, and
+// says no where it is not sure.
+//
+// The keys of each level ascend as text, so that only neighbours of the same kind can be out of order, and only keys
+// and values: names are compared as text by both. Escapes other than \" and \\, and positions, do not occur in sets that
+// servers have made.
+func inReferenceOrder(text []byte) bool {
+	var last [maxFieldsDepth][]byte // by depth, the last key
+	depth := 0
+	for pos := 0; pos < len(text); pos++ {
+		switch text[pos] {
+		case '{':
+			if depth++; depth == maxFieldsDepth {
+				return false
+			}
+			last[depth] = nil
+		case '}':
+			if depth--; depth < 0 {
+				return false
+			}
+		case ',', ':':
+		case '"':
+			start := pos + 1
+			for pos++; pos < len(text) && text[pos] != '"'; pos++ {
+				if text[pos] != '\\' {
+					continue
+				}
+				if pos++; pos == len(text) || text[pos] != '"' && text[pos] != '\\' {
+					return false
+				}
+			}
+			if pos >= len(text) {
+				return false
+			}
+			key := text[start:pos]
+			if len(key) > 1 && key[1] == ':' && key[0] != 'f' {
+				if key[0] == 'i' || !ascending(last[depth], key) {
+					return false
+				}
+			}
+			last[depth] = key
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// ascending says whether of two keys of one level, which ascend as text without their escapes, it is sure that they
+// ascend as elements. They do if they differ within two strings, or at the end of the first, as strings are compared as
+// text; and if they differ in two natural numbers of which the first has fewer digits, or equally many.
+//
+// A string that continues with a space or ! where the other one ends is greater, and is first as text: the text has a
+// quote there, which is greater than both.
+func ascending(before, key []byte) bool {
+	if len(before) == 0 || before[0] != key[0] {
+		return true
+	}
+	at := 0
+	for at < len(before) && at < len(key) && before[at] == key[at] {
+		at++
+	}
+	if at == len(before) || at == len(key) {
+		return false
+	}
+	start := at // of the number
+	for start > 0 && isNumeric(before[start-1]) {
+		start--
+	}
+	if start == 0 || before[start-1] == ':' || before[start-1] == ',' || before[start-1] == '[' {
+		a, b := digits(before[start:]), digits(key[start:])
+		return a > 0 && b > 0 && (a < b || a == b && before[at] < key[at]) && before[start] != '0'
+	}
+	if before[at-1] == '\\' {
+		return false // one of them has an escaped character here
+	}
+	x, y := before[at], key[at]
+	if x == '\\' { // the end of a string, or an escape
+		return at+1 < len(before) && before[at+1] == '"' && endsAt(before, at) && y > '"'
+	}
+	return x > ',' && y > ',' && x < utf8.RuneSelf && y < utf8.RuneSelf && x != '\\' && y != '\\' && x != '}' && y != '}'
+}
+
+// endsAt says whether the quote that is escaped at pos is the end of a string in a key: only a comma or a bracket can
+// follow.
+func endsAt(key []byte, pos int) bool {
+	rest := key[pos+2:]
+	return len(rest) == 0 || rest[0] == ',' || rest[0] == '}'
+}
+
+func isNumeric(c byte) bool {
+	return c >= '0' && c <= '9' || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E'
+}
+
+// digits is the length of a natural number at the beginning of text; 0 if there is another number, or none.
+func digits(text []byte) int {
+	n := 0
+	for n < len(text) && text[n] >= '0' && text[n] <= '9' {
+		n++
+	}
+	if n < len(text) && text[n] != ',' && text[n] != '}' {
+		return 0
+	}
+	return n
+}
