@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"plinth/internal/apierr"
 	"plinth/internal/invariants"
@@ -92,6 +93,63 @@ func (t *transaction) add(d *draft) {
 // Every verb relies on commit to leave out the changes of a dry run (DRY-1): only the name of a new object is checked
 // for being free. Other code reads the flag where a dry run claims nothing or has another response.
 func (e *Engine) commit(ctx context.Context, t *transaction) error {
+	before, after := t.split(e.store.Atomic)
+	for i, d := range before {
+		if err := e.commitOnce(ctx, &transaction{drafts: []*draft{d}}); err != nil {
+			e.takeBack(ctx, before[:i])
+			return err
+		}
+	}
+	if err := e.commitOnce(ctx, t); err != nil {
+		e.takeBack(ctx, before)
+		return err
+	}
+	for _, d := range after {
+		// What is left behind is found by those who look for it (split); the write itself has succeeded.
+		_ = e.commitOnce(ctx, &transaction{drafts: []*draft{d}})
+	}
+	return nil
+}
+
+// split takes those drafts out of a transaction that the store does not commit together with the others, because they
+// are of the same resource: the second address of a Service, definitions that get a name which this one gives up. They
+// are committed one by one, in the order of the reference, which has a transaction for each object:
+//
+//	what the object takes   before it    a crash in between leaves a claim that no object has
+//	everything else         after it     leaves a claim of an object that is gone, or a status that is out of date
+//
+// Both are harmless until they are repaired: claims by the controllers that compare them with their objects, the status
+// of a definition by its next write, or at the next start of a server.
+func (t *transaction) split(atomic func(a, b store.Key) bool) (before, after []*draft) {
+	kept := t.drafts[:0:0]
+	for i, d := range t.drafts {
+		switch {
+		case i == 0 || !slices.ContainsFunc(kept, func(k *draft) bool { return !atomic(k.key(), d.key()) }):
+			kept = append(kept, d)
+		case d.live == nil:
+			before = append(before, d)
+		default:
+			after = append(after, d)
+		}
+	}
+	t.drafts = kept
+	return before, after
+}
+
+// takeBack removes objects that were committed for another one which then was not. It does what it can: an object that
+// cannot be removed now is repaired like one that a crash leaves.
+func (e *Engine) takeBack(ctx context.Context, committed []*draft) {
+	for _, d := range committed {
+		if d.dry {
+			continue
+		}
+		_, _ = e.store.Commit(context.WithoutCancel(ctx),
+			[]store.Precondition{{Key: d.key(), Revision: d.committed}}, []store.Change{{Key: d.key()}})
+	}
+}
+
+// commitOnce is commit of what the store commits together.
+func (e *Engine) commitOnce(ctx context.Context, t *transaction) error {
 	pre := make([]store.Precondition, 0, len(t.fences)+len(t.drafts)+len(t.pre))
 	changes := make([]store.Change, 0, len(t.drafts)+len(t.keys))
 	for _, d := range t.drafts {

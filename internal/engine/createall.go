@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"sync"
 
 	"plinth/object"
 )
@@ -10,6 +12,9 @@ import (
 // exist after its first start (namespaces, roles, priority classes …): more than a hundred objects share an fsync,
 // where separate creates would take one each. It authorizes nothing, is not repeated after a lost race, and a taken
 // name is an error.
+//
+// A store that several servers share does not commit two objects of one resource together. There each object is a commit
+// of its own, and a name that is taken is no error: another server that starts at the same time creates the same objects.
 //
 // The steps are those of a create, without receive and permit, which are about users. An object in a namespace that the
 // same call creates is refused: requireNamespace looks at the store, which does not have it yet.
@@ -34,6 +39,9 @@ func (e *Engine) CreateAll(ctx context.Context, requests []*Request, bodies []ob
 		all.add(d)
 		drafts[i] = d
 	}
+	if !e.allAtomic(drafts) {
+		return e.commitEach(ctx, drafts)
+	}
 	err := e.commit(ctx, all)
 	for _, d := range drafts {
 		if key, raced := lost(err); raced && key == d.key() {
@@ -41,4 +49,36 @@ func (e *Engine) CreateAll(ctx context.Context, requests []*Request, bodies []ob
 		}
 	}
 	return err
+}
+
+// allAtomic says whether the store can commit all drafts together.
+func (e *Engine) allAtomic(drafts []*draft) bool {
+	for i, d := range drafts {
+		for _, other := range drafts[:i] {
+			if !e.store.Atomic(other.key(), d.key()) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// commitEach commits drafts one by one, several at a time.
+func (e *Engine) commitEach(ctx context.Context, drafts []*draft) error {
+	errs := make([]error, len(drafts))
+	places := make(chan struct{}, 16)
+	var wait sync.WaitGroup
+	for i, d := range drafts {
+		places <- struct{}{}
+		wait.Go(func() {
+			defer func() { <-places }()
+			err := e.commit(ctx, d.transaction())
+			if key, raced := lost(err); raced && key == d.key() {
+				err = nil
+			}
+			errs[i] = err
+		})
+	}
+	wait.Wait()
+	return errors.Join(errs...)
 }

@@ -56,6 +56,11 @@ type Others interface {
 	// Fresh says whether the state's version of a key is current: no older than the newest version at the time of the
 	// call. With sure set it makes it so, or returns an error. The zero Key means all keys, and the state's revision.
 	Fresh(ctx context.Context, k Key, sure bool) (current bool, err error)
+
+	// Atomic says whether changes of both keys may be in one commit. Where all changes of a commit have one revision, two
+	// keys of one resource may not: a client that has received the change of one of them, and resumes its watch from that
+	// revision, would never receive the other.
+	Atomic(a, b Key) bool
 }
 
 // Store is a State with its Writer.
@@ -93,6 +98,10 @@ func (s *Store) Live(ctx context.Context, k Key, sure bool) (v *Version, current
 	v, _ = s.Get(k) // after Fresh, so that it is at least as new as Fresh has said
 	return v, current, nil
 }
+
+// Atomic is Others.Atomic, and true without other processes. Where it is false, the caller makes several commits, in an
+// order that leaves nothing wrong behind if it ends in between.
+func (s *Store) Atomic(a, b Key) bool { return s.Others == nil || s.Others.Atomic(a, b) }
 
 // Fresh is Others.Fresh, and true without other processes.
 func (s *Store) Fresh(ctx context.Context, k Key, sure bool) (current bool, err error) {

@@ -116,6 +116,9 @@ func (w *Writer) Fresh(ctx context.Context, _ store.Key, sure bool) (current boo
 	return true, w.arrive(ctx, newest)
 }
 
+// Atomic is store.Others.Atomic: a transaction has one revision.
+func (w *Writer) Atomic(a, b store.Key) bool { return a.Resource != b.Resource }
+
 // The time after which a progress request is sent, and the longest time between two.
 const (
 	progressAfter = 2 * time.Millisecond
