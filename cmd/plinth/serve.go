@@ -57,12 +57,10 @@ func untilSignal() context.Context {
 func configure(program string, args []string, out io.Writer) (*settings, error) {
 	s := defaults(program)
 	flags, err := s.read(program, serveFlags(s), args, out)
-	switch {
-	case err != nil || flags == nil:
+	if err != nil || flags == nil {
 		return nil, err
-	case flags.Changed("data-dir") && len(s.EtcdServers) > 0:
-		return nil, errors.New("--data-dir and --etcd-servers: only one of them can say where the objects are")
 	}
+	s.DataDirGiven = flags.Changed("data-dir")
 	return s, nil
 }
 

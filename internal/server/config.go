@@ -22,19 +22,24 @@ import (
 // has the same setting.
 type Config struct {
 	DataDir         string // certificates, kubeconfig and, with embedded storage, all objects
+	DataDirGiven    bool   // it is no default: the etcd stub, which names another one, is refused
 	Storage         string // "embedded" or "memory"
 	BindAddress     string
 	SecurePort      int    // 0 lets the system choose
 	WriteKubeconfig string // default: DataDir/kubeconfig
 
-	// EtcdServers holds at most one URL, that of the etcd stub (internal/etcdstub). The stub answers with a directory,
-	// and DataDir becomes the folder EtcdPrefix in it. The three files configure TLS for the request to the stub;
-	// StorageTimeout limits it.
+	// EtcdServers are the URLs of an etcd, in which all objects are below EtcdPrefix; or the one URL of the etcd stub
+	// (internal/etcdstub). The stub answers with a directory, and DataDir becomes the folder EtcdPrefix in it. The three
+	// files configure TLS; StorageTimeout limits how long the start waits.
 	EtcdServers               []string
 	EtcdPrefix                string
 	EtcdCAFile                string
 	EtcdCertFile, EtcdKeyFile string
 	StorageTimeout            time.Duration
+	StorageMediaType          string        // of the values of built-in types in etcd; "": protobuf
+	EtcdCompactionInterval    time.Duration // 0: this server does not compact the history of etcd
+	LeaseReuseSeconds         int64         // how long keys that expire share a lease of etcd
+	onEtcd                    bool          // EtcdServers is a real etcd; set by locate
 
 	TokenAuthFile string // "": no static tokens
 	ClientCAFile  string // authorities of client certificates besides the server's own; "": no others
@@ -155,6 +160,7 @@ func Defaults() Config {
 		DataDir: "plinth-data", Storage: "embedded", BindAddress: "127.0.0.1", SecurePort: 6443,
 		EndpointReconciler: "lease", ServiceNodePortRange: "30000-32767", GarbageCollection: true, Controllers: []string{"*"},
 		EtcdPrefix: "/registry", StorageTimeout: time.Minute,
+		EtcdCompactionInterval: 5 * time.Minute, LeaseReuseSeconds: 60, StorageMediaType: "application/vnd.kubernetes.protobuf",
 		Audit:           audit.Defaults(),
 		ServiceAccounts: ServiceAccounts{Lookup: true, Extend: true},
 		TokenWebhook:    TokenWebhook{Version: "v1beta1", CacheTTL: 2 * time.Minute},
@@ -184,13 +190,13 @@ func (c *Config) validate() error {
 		refuse("--storage: %q is neither embedded nor memory", c.Storage)
 	}
 	switch {
-	case len(c.EtcdServers) > 1:
-		refuse("--etcd-servers: %d addresses; only one is supported, that of the program that stands in for etcd: "+
-			"objects cannot be stored in a real etcd yet", len(c.EtcdServers))
-	case len(c.EtcdServers) == 1 && c.Storage != "embedded":
-		refuse("--storage: %s cannot be combined with --etcd-servers, which names the directory of the objects", c.Storage)
+	case len(c.EtcdServers) > 0 && c.Storage != "embedded":
+		refuse("--storage: %s cannot be combined with --etcd-servers, which is the place of the objects", c.Storage)
 	case len(c.EtcdServers) == 0 && c.DataDir == "" && c.Storage != "memory" && c.Log == nil:
 		refuse("--etcd-servers or --data-dir: one of them is needed, as the place of the objects")
+	}
+	if c.StorageMediaType == "application/yaml" {
+		refuse("--storage-media-type: application/yaml is not supported; values in YAML are read")
 	}
 	if (c.EtcdCertFile == "") != (c.EtcdKeyFile == "") {
 		refuse("--etcd-certfile and --etcd-keyfile go together")

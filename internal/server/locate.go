@@ -4,14 +4,14 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"path/filepath"
 
 	"plinth/internal/etcdstub"
 )
 
-// locate asks the etcd stub of --etcd-servers for the data directory. If another server responds, such as a real etcd,
-// that is an error: objects would be stored elsewhere than the operator expects.
+// locate finds out what --etcd-servers is: an etcd, or the etcd stub, which answers with the data directory.
 func (c *Config) locate(ctx context.Context) error {
 	if len(c.EtcdServers) == 0 {
 		return nil
@@ -23,9 +23,18 @@ func (c *Config) locate(ctx context.Context) error {
 		return err
 	}
 	at := c.EtcdServers[0]
+	if c.onEtcd = len(c.EtcdServers) > 1; c.onEtcd {
+		return nil
+	}
 	found, err := etcdstub.Find(ctx, at, config)
+	if c.onEtcd = errors.Is(err, etcdstub.ErrNoStub); c.onEtcd {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("--etcd-servers: %s: %w", at, err)
+	}
+	if c.DataDirGiven {
+		return errors.New("--data-dir and --etcd-servers: only one of them can say where the objects are")
 	}
 	c.DataDir, c.noSync = filepath.Join(found.DataDir, filepath.Clean("/"+c.EtcdPrefix)), found.NoSync
 	c.complete()

@@ -39,6 +39,7 @@ import (
 	"plinth/internal/engine"
 	"plinth/internal/features"
 	"plinth/internal/store"
+	"plinth/internal/store/etcd"
 	"plinth/internal/store/filelog"
 	"plinth/internal/store/memlog"
 )
@@ -52,6 +53,7 @@ type Server struct {
 	features     features.Set
 	started      time.Time
 	store        *store.Store
+	etcd         *etcd.Cluster // nil: the store is embedded
 	registry     *engine.Registry
 	engine       *engine.Engine
 	auth         *auth.Authenticator
@@ -190,7 +192,7 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	s.registry = engine.NewRegistry(types)
-	if s.store, err = s.openStore(); err != nil {
+	if s.store, err = s.openStore(ctx, definitions.Define); err != nil {
 		return err
 	}
 	collection := s.store.Collection(crd.Path)
@@ -401,8 +403,11 @@ func (s *Server) run(f func()) {
 }
 
 // openStore opens the store that --storage selects.
-func (s *Server) openStore() (_ *store.Store, err error) {
+func (s *Server) openStore(ctx context.Context, define engine.Define) (_ *store.Store, err error) {
 	c := &s.config
+	if c.onEtcd {
+		return s.openEtcd(ctx, define)
+	}
 	log := c.Log
 	switch {
 	case log != nil:
@@ -499,6 +504,9 @@ func (s *Server) Close() error {
 	s.expressions.Close()
 	if s.store != nil {
 		errs = append(errs, s.store.Close())
+	}
+	if s.etcd != nil {
+		errs = append(errs, s.etcd.Close())
 	}
 	return errors.Join(errs...)
 }

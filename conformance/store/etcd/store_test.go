@@ -76,6 +76,6 @@ func TestStore(t *testing.T) {
 		New: func(t testing.TB) func(store.Config) (*store.Store, error) {
 			p := startEtcd(t, reference.EtcdOptions{Flags: []string{"--max-txn-ops", "1024"}})
 			cluster := connect(t, p.URL)
-			return func(c store.Config) (*store.Store, error) { return cluster.Open(context.Background(), c) }
+			return func(c store.Config) (*store.Store, error) { return cluster.Open(context.Background(), c, nil) }
 		}})
 }

@@ -36,6 +36,7 @@ import (
 	"log/slog"
 	"path"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -76,6 +77,8 @@ type Cluster struct {
 	client *clientv3.Client
 	prefix string // ends with "/"
 	id     uint64 // of the cluster
+
+	streams atomic.Int64 // of watches, so far
 }
 
 // requestTimeout bounds one request to etcd. After that its outcome is found out by reading (Writer.commit).
@@ -135,6 +138,8 @@ type Writer struct {
 	state  *store.State
 	leases leases
 
+	watching atomic.Pointer[context.Context] // of the watch that feeds the state
+
 	ctx  context.Context // ends when the writer is closed
 	quit context.CancelFunc
 	work sync.WaitGroup
@@ -152,8 +157,9 @@ type Writer struct {
 	reads reads
 }
 
-// Open opens a store with the objects that etcd has now. It returns ctx.Err() if ctx ends before it has loaded them.
-func (e *Cluster) Open(ctx context.Context, c store.Config) (*store.Store, error) {
+// Open opens a store with the objects that etcd has now. loaded is called when it has them, before it follows etcd; it may
+// be nil. Open returns ctx.Err() if ctx ends first.
+func (e *Cluster) Open(ctx context.Context, c store.Config, loaded func(*store.State)) (*store.Store, error) {
 	w := &Writer{Cluster: e, sent: map[string][]*sent{}, closing: make(chan struct{}), now: c.Now}
 	if w.now == nil {
 		w.now = time.Now
@@ -166,6 +172,9 @@ func (e *Cluster) Open(ctx context.Context, c store.Config) (*store.Store, error
 	w.state, err = e.load(ctx, c, "", horizon, &history{w})
 	if err != nil {
 		return nil, fmt.Errorf("etcd: the objects cannot be loaded: %w", err)
+	}
+	if loaded != nil {
+		loaded(w.state)
 	}
 	w.ctx, w.quit = context.WithCancel(context.Background())
 	w.work.Go(w.follow)

@@ -5,19 +5,24 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
 
 	"plinth/internal/store"
 )
 
-// watchContext is the context of the watch that feeds the state, and of its progress requests. It ends the watch when
-// the member that it is connected to loses its leader, so that it goes on at another one.
-func (w *Writer) watchContext() context.Context { return clientv3.WithRequireLeader(w.ctx) }
+// ownStream returns a context whose watch has a stream of its own. The client puts all watches whose contexts have equal
+// metadata into one stream, and the answer to a progress request is for a stream: one that was asked for an earlier watch
+// would be taken for an answer about this one, before its first changes.
+func (e *Cluster) ownStream(ctx context.Context) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, "watch", strconv.FormatInt(e.streams.Add(1), 10))
+}
 
 // follow applies all changes to the state, from its revision on, until the writer is closed. The client's watch goes on
 // by itself after a lost connection, with the revision after the last one that it has delivered.
@@ -25,7 +30,10 @@ func (w *Writer) watchContext() context.Context { return clientv3.WithRequireLea
 //	state = the objects of etcd at the state's revision
 func (w *Writer) follow() {
 	for w.ctx.Err() == nil {
-		changes := w.client.Watch(w.watchContext(), w.prefix, clientv3.WithPrefix(),
+		// It ends when the member that it is connected to loses its leader, and goes on at another one.
+		ctx := w.ownStream(clientv3.WithRequireLeader(w.ctx))
+		w.watching.Store(&ctx)
+		changes := w.client.Watch(ctx, w.prefix, clientv3.WithPrefix(),
 			clientv3.WithRev(w.state.Revision()+1), clientv3.WithProgressNotify())
 		for answer := range changes {
 			err := answer.Err()

@@ -203,7 +203,7 @@ func (h *history) Replay(after int64, yield func(*store.Commit) error) error {
 	if after >= until {
 		return nil
 	}
-	ctx, stop := context.WithCancel(w.ctx)
+	ctx, stop := context.WithCancel(w.ownStream(w.ctx))
 	defer stop()
 	changes := w.client.Watch(ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithPrevKV(),
 		clientv3.WithCreatedNotify())
@@ -266,7 +266,7 @@ func (w *Writer) past(e *clientv3.Event) *store.Record {
 // oldest is the oldest revision after which etcd has all changes. A watch from the beginning, of a key that does not
 // exist, is told if there was a compaction, and receives the answer to a progress request if there was none.
 func (e *Cluster) oldest(ctx context.Context) (int64, error) {
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := context.WithCancel(e.ownStream(ctx))
 	defer stop()
 	for answer := range e.client.Watch(ctx, e.prefix, clientv3.WithRev(1), clientv3.WithCreatedNotify()) {
 		switch {

@@ -142,6 +142,8 @@ func (w *Writer) arrive(ctx context.Context, revision int64) error {
 			return store.ErrClosed
 		}
 		// An error means that the watch is being restored, which will bring the revision.
-		_ = w.client.RequestProgress(w.watchContext())
+		if watching := w.watching.Load(); watching != nil {
+			_ = w.client.RequestProgress(*watching)
+		}
 	}
 }
