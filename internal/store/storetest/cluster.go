@@ -164,7 +164,9 @@ func (r *Replica) Fresh(ctx context.Context, _ store.Key, sure bool) (current bo
 }
 
 // Atomic is store.Others.Atomic.
-func (r *Replica) Atomic(a, b store.Key) bool { return !r.cluster.OneRevision || a.Resource != b.Resource }
+func (r *Replica) Atomic(a, b store.Key) bool {
+	return !r.cluster.OneRevision || a.Resource != b.Resource
+}
 
 // Healthy is store.Writer.Healthy.
 func (r *Replica) Healthy() error {
