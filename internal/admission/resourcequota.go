@@ -18,6 +18,7 @@ import (
 	"plinth/internal/recent"
 	"plinth/internal/store"
 	"plinth/internal/view"
+	"plinth/object"
 )
 
 // resourceQuota is the plugin ResourceQuota: a request is refused if it needs more than the ResourceQuotas of its
@@ -99,7 +100,7 @@ func (q *resourceQuota) validate(ctx context.Context, a *engine.Attributes) erro
 	if rules, _, err := q.store.Rules(ctx, rq.Namespace); err != nil || len(rules)+len(q.limited) == 0 {
 		return err
 	}
-	return a.Limit(ctx, func(ctx context.Context) (*store.Limits, error) { return q.limits(ctx, a) })
+	return a.Limit(ctx, func(ctx context.Context) (*engine.Limits, error) { return q.limits(ctx, a) })
 }
 
 // changesUse says whether a request may be one that uses more: which ones do depends on the type.
@@ -147,7 +148,7 @@ func (q *resourceQuota) usesOf(a *engine.Attributes, d *demand, charge *store.Ch
 }
 
 // limits returns the limits of a request; nil: there are none.
-func (q *resourceQuota) limits(ctx context.Context, a *engine.Attributes) (*store.Limits, error) {
+func (q *resourceQuota) limits(ctx context.Context, a *engine.Attributes) (*engine.Limits, error) {
 	rules, generation, err := q.store.Rules(ctx, a.Request.Namespace)
 	if err != nil {
 		return nil, err
@@ -173,7 +174,10 @@ func (q *resourceQuota) limits(ctx context.Context, a *engine.Attributes) (*stor
 			return nil, err
 		}
 		if len(each) > 0 {
-			named = append(named, namedLimits{r.Name, len(limits.Each), len(limits.Each) + len(each)})
+			if err := q.recorded(rule, each); err != nil {
+				return nil, err
+			}
+			named = append(named, namedLimits{r.Name, rule, len(limits.Each), len(limits.Each) + len(each)})
 			limits.Each = append(limits.Each, each...)
 		}
 	}
@@ -189,7 +193,51 @@ func (q *resourceQuota) limits(ctx context.Context, a *engine.Attributes) (*stor
 		return nil, nil
 	}
 	limits.Refuse = func(over []store.Over) error { return exceeded(a, limits, named, over) }
-	return limits, nil
+	return &engine.Limits{Limits: limits, Record: func() []engine.StatusOfOther { return q.record(limits, named) }}, nil
+}
+
+// recorded sets what the status of a quota has recorded, by whichever server, as the least that is used. Where no other
+// process writes, only the ledger counts.
+func (q *resourceQuota) recorded(rule store.Rule, each []store.Limit) error {
+	if q.store.Others == nil {
+		return nil
+	}
+	obj, err := engine.ObjectOf(rule.Version)
+	if err != nil {
+		return err
+	}
+	for i := range each {
+		// What cannot be read counts as nothing: the status is the server's.
+		each[i].Least, _ = resource.ParseQuantity(obj.At("status", "used", each[i].Name).Str())
+	}
+	return nil
+}
+
+// record returns the statuses of quotas that count what a request adds, one for each quota: what is used, by the ledger
+// or by the status, whichever is more, and what is added.
+func (q *resourceQuota) record(limits *store.Limits, named []namedLimits) []engine.StatusOfOther {
+	sums, ok := q.store.Used(limits)
+	if !ok {
+		return nil // the namespace has no quotas any more
+	}
+	var all []engine.StatusOfOther
+	for _, n := range named {
+		obj, err := engine.ObjectOf(n.rule.Version)
+		if err != nil {
+			continue // recorded has read it
+		}
+		status := obj.At("status")
+		for i := n.begin; i < n.end; i++ {
+			l, used := &limits.Each[i], sums[i]
+			if used.Cmp(l.Least) < 0 {
+				used = l.Least.DeepCopy()
+			}
+			used.Add(l.Add)
+			status = status.WithAt(object.StringOf(used.String()), "used", l.Name)
+		}
+		all = append(all, engine.StatusOfOther{Version: n.rule.Version, Status: status})
+	}
+	return all
 }
 
 // rule reads the text of a rule, or remembers it.
@@ -347,6 +395,7 @@ func negatives(all []store.Amount) []string {
 // namedLimits says which limits are those of a quota: from begin to before end.
 type namedLimits struct {
 	quota      string
+	rule       store.Rule
 	begin, end int
 }
 

@@ -99,9 +99,19 @@ func (a *Attributes) RequireNamespace(ctx context.Context) error {
 	return a.draft.requireNamespace(ctx)
 }
 
+// Limits are what a commit has to stay within.
+type Limits struct {
+	*store.Limits
+	// Record returns the statuses in which the commit records what it adds. They are written before the object, or with it,
+	// where other processes write to the store: no sequencer there judges sums, and servers agree by the objects alone. A
+	// status that another server has changed meanwhile makes the commit fail, and the limits are judged again. What was
+	// recorded for a commit that then failed counts until it is counted anew.
+	Record func() []StatusOfOther
+}
+
 // Limit makes the commit depend on limits: of returns them, nil if there are none. A request that would pass them is
 // refused at once, also in a dry run; if the sums or the rules change before the commit, they are judged again.
-func (a *Attributes) Limit(ctx context.Context, of func(context.Context) (*store.Limits, error)) error {
+func (a *Attributes) Limit(ctx context.Context, of func(context.Context) (*Limits, error)) error {
 	a.draft.effects.limit = of
 	return a.draft.stayWithin(ctx)
 }
@@ -110,20 +120,31 @@ func (a *Attributes) Limit(ctx context.Context, of func(context.Context) (*store
 // two steps makes other limits.
 func (d *draft) stayWithin(ctx context.Context) error {
 	e := &d.effects
-	e.limits = nil
+	e.limits, e.records = nil, nil
 	for e.limit != nil {
 		limits, err := e.limit(ctx)
 		if err != nil || limits == nil {
 			return err
 		}
-		err = d.store.Within(limits)
+		err = d.store.Within(limits.Limits)
 		if _, other := lost(err); other && ctx.Err() == nil {
 			continue
 		}
 		if err != nil {
 			return refused(err)
 		}
-		e.limits = limits
+		if d.store.Others == nil {
+			e.limits = limits.Limits
+			break
+		}
+		of := d.registry.Now().Find("", "v1", "resourcequotas")
+		for _, status := range limits.Record() {
+			n, err := d.otherStatus(ctx, of, status)
+			if err != nil {
+				return err
+			}
+			e.records = append(e.records, n)
+		}
 		break
 	}
 	return nil

@@ -18,8 +18,10 @@ type effects struct {
 	namespace, definition *store.Version
 	inNamespace           bool
 	// limits are those of the namespace that the commit has to stay within; nil: there are none. limit makes them again.
-	limits *store.Limits
-	limit  func(context.Context) (*store.Limits, error)
+	// records are the drafts of the objects that record it, where the store does not judge limits.
+	limits  *store.Limits
+	records []*draft
+	limit   func(context.Context) (*Limits, error)
 	// others are drafts of other objects whose status changes in the same commit, and guard is the change to a key that
 	// is not an object; see setStatus and evicted.
 	others []*draft
@@ -44,6 +46,8 @@ type transaction struct {
 	fences []store.Precondition
 	pre    []store.Precondition
 	keys   []store.Change
+	// records are those of drafts that record what the others use.
+	records []*draft
 }
 
 // transaction returns the transaction of one draft with all of its effects.
@@ -56,7 +60,8 @@ func (d *draft) transaction() *transaction {
 // add adds a draft with its effects.
 func (t *transaction) add(d *draft) {
 	e := &d.effects
-	t.drafts = append(append(t.drafts, d), e.others...)
+	t.drafts = append(append(append(t.drafts, d), e.records...), e.others...)
+	t.records = append(t.records, e.records...)
 	for _, parent := range []*store.Version{e.namespace, e.definition} {
 		if parent != nil {
 			t.fences = append(t.fences, store.Fence(parent))
@@ -115,7 +120,7 @@ func (e *Engine) commit(ctx context.Context, t *transaction) error {
 // are of the same resource: the second address of a Service, definitions that get a name which this one gives up. They
 // are committed one by one, in the order of the reference, which has a transaction for each object:
 //
-//	what the object takes   before it    a crash in between leaves a claim that no object has
+//	what the object takes   before it    a crash in between leaves a claim that no object has, or a quota that counts more
 //	everything else         after it     leaves a claim of an object that is gone, or a status that is out of date
 //
 // Both are harmless until they are repaired: claims by the controllers that compare them with their objects, the status
@@ -126,7 +131,7 @@ func (t *transaction) split(atomic func(a, b store.Key) bool) (before, after []*
 		switch {
 		case i == 0 || !slices.ContainsFunc(kept, func(k *draft) bool { return !atomic(k.key(), d.key()) }):
 			kept = append(kept, d)
-		case d.live == nil:
+		case d.live == nil || slices.Contains(t.records, d):
 			before = append(before, d)
 		default:
 			after = append(after, d)
@@ -140,7 +145,7 @@ func (t *transaction) split(atomic func(a, b store.Key) bool) (before, after []*
 // cannot be removed now is repaired like one that a crash leaves.
 func (e *Engine) takeBack(ctx context.Context, committed []*draft) {
 	for _, d := range committed {
-		if d.dry {
+		if d.dry || d.live != nil {
 			continue
 		}
 		_, _ = e.store.Commit(context.WithoutCancel(ctx),

@@ -22,6 +22,8 @@ type Limit struct {
 	Counts func(class string) bool
 	// More is what counts besides the sum: what does not follow from each version alone. Nil: nothing does.
 	More func(*Charged) resource.Quantity
+	// Least is what the sum counts as at least: other processes have recorded that much.
+	Least resource.Quantity
 	// Add is what the commit adds, and Most what the sum may be afterwards.
 	Add, Most resource.Quantity
 }
@@ -90,6 +92,9 @@ func (s *State) within(p *Limits, writes map[Key]pendingWrite, pending func(l *l
 		}
 		if limit.More != nil {
 			used.Add(limit.More(s.charged(p.Namespace, writes)))
+		}
+		if used.Cmp(limit.Least) < 0 {
+			used = limit.Least.DeepCopy()
 		}
 		sum := used.DeepCopy()
 		if sum.Add(limit.Add); sum.Cmp(limit.Most) > 0 {
