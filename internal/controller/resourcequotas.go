@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"plinth/internal/admission/quota"
+	"plinth/internal/apierr"
 	"plinth/internal/engine"
 	"plinth/internal/store"
 	"plinth/object"
@@ -28,9 +30,21 @@ type ResourceQuotas struct {
 // publishEvery is the least time between two statuses of a quota: many changes share one.
 const publishEvery = 200 * time.Millisecond
 
+// recountEvery is how often all quotas are counted where other processes write, too: the reference's
+// --resource-quota-sync-period.
+const recountEvery = 5 * time.Minute
+
+// earlier is the earlier one of two times, of which the first may be zero: never.
+func earlier(a, b time.Time) time.Time {
+	if !a.IsZero() && a.Before(b) {
+		return a
+	}
+	return b
+}
+
 // Run works until ctx ends.
 func (c *ResourceQuotas) Run(ctx context.Context) {
-	failed, published := 0, func() {}
+	failed, published, recount := 0, func() {}, time.Now().Add(recountEvery)
 	view := quota.ClassesOf(c.Store)
 	classes, changed := view.Now(), make(chan struct{}, 1)
 	var following sync.WaitGroup
@@ -40,10 +54,17 @@ func (c *ResourceQuotas) Run(ctx context.Context) {
 		if now := view.Now(); now != classes {
 			classes, seen = now, 0 // what is used in any namespace may depend on them
 		}
+		if time.Now().After(recount) {
+			seen, recount = 0, time.Now().Add(recountEvery)
+		}
 		namespaces, changes, next := c.Store.Limited(seen)
 		var last error
 		for _, namespace := range namespaces {
-			if err := c.publish(ctx, namespace, classes); err != nil {
+			err := c.publish(ctx, namespace, classes)
+			for err == errRecorded && ctx.Err() == nil {
+				err = c.publish(ctx, namespace, classes)
+			}
+			if err != nil {
 				last = err
 			}
 		}
@@ -60,6 +81,10 @@ func (c *ResourceQuotas) Run(ctx context.Context) {
 			wait, stop = context.WithTimeout(ctx, retry(failed))
 		default:
 			failed, seen = 0, changes
+			if c.Store.Others != nil {
+				// What was recorded for a write that then failed changes no sum, so that all are counted anew.
+				next = earlier(next, recount)
+			}
 			if !next.IsZero() {
 				wait, stop = context.WithDeadline(ctx, next.Add(time.Millisecond))
 			}
@@ -124,12 +149,20 @@ func (c *ResourceQuotas) publish(ctx context.Context, namespace string, classes 
 		rq.Subresource = of.Subresource("status")
 		rq.User, rq.FieldManager = serviceAccount("resourcequota-controller"), manager
 		patch := engine.Patch{Type: engine.MergePatch, Body: object.AppendJSON(nil, body)}
-		if err := unlessChanged(c.Engine.Patch(ctx, rq, patch)); err != nil {
+		_, err = c.Engine.Patch(ctx, rq, patch)
+		if apierr.Is(err, apierr.Conflict) && c.Store.Others != nil {
+			return errRecorded
+		}
+		if err := unlessChanged(nil, err); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// errRecorded says that a request has recorded what it uses in a status (engine.Limits) at the moment at which that was
+// to be published. No other change of the namespace may follow, so it is published again.
+var errRecorded = errors.New("a request has recorded what it uses meanwhile")
 
 // replacing is a merge patch that makes a map of one another.
 func replacing(old, next object.Value) object.Value {

@@ -8,6 +8,7 @@
 //	                              (kube-controller-manager and kube-scheduler are built without it, too)
 //	CONFORMANCE_TARGET=reference  the tests of Plinth run against the reference instead, to prove the tests
 //	CONFORMANCE_PLINTH=PROGRAM    a plinth to use instead of building one
+//	CONFORMANCE_STORE=etcd        Plinth stores its objects in an etcd, one for each server, instead of its embedded store
 package harness
 
 import (
@@ -89,7 +90,8 @@ type Options struct {
 	Program string   // the plinth to run; "" for Program's
 	Dir     string   // for data and logs, which are kept when the server ends
 	Flags   []string // further flags of the server
-	Fsync   bool     // whether the reference's etcd syncs; Plinth always does
+	Fsync   bool     // whether etcd syncs; Plinth's embedded store always does
+	Etcd    string   // the URL of an etcd that runs already, and is shared; "": the server has its own store
 }
 
 // Server is a running server.
@@ -98,7 +100,7 @@ type Server struct {
 	URL        string
 	Kubeconfig string // a file; cluster admin, by client certificate on Plinth and by token on the reference
 	Ready      time.Duration
-	Etcd       string // the address of the reference's etcd, for clients
+	Etcd       string // the address of the server's etcd, for clients; "": it has none
 
 	options   Options
 	port      int
@@ -174,7 +176,7 @@ func (s *Server) start() error {
 func (s *Server) startReference() error {
 	p, err := reference.Start(context.Background(), reference.Options{
 		Dir: s.options.Dir, TokenFile: filepath.Join(s.options.Dir,
-			"tokens.csv"), Fsync: s.options.Fsync, Flags: s.options.Flags})
+			"tokens.csv"), Fsync: s.options.Fsync, Flags: s.options.Flags, Etcd: s.options.Etcd})
 	if err != nil {
 		return err
 	}
@@ -214,14 +216,33 @@ func (s *Server) startPlinth() error {
 		// So is the reference started: there are no ServiceAccounts for its Pods.
 		args = append(args, "--disable-admission-plugins=ServiceAccount")
 	}
+	var commands []*exec.Cmd
+	if s.Etcd = s.options.Etcd; s.Etcd == "" && s.wantsEtcd() {
+		etcd, err := reference.StartEtcd(context.Background(), reference.EtcdOptions{Dir: s.options.Dir,
+			Fsync: s.options.Fsync})
+		if err != nil {
+			return err
+		}
+		s.Etcd, commands = etcd.URL, append(commands, etcd.Command)
+	}
+	if s.Etcd != "" {
+		args = append(args, "--etcd-servers="+s.Etcd)
+	}
 	cmd := exec.Command(program, append(args, s.options.Flags...)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	s.processes = follow(cmd)
+	s.processes = follow(append([]*exec.Cmd{cmd}, commands...)...)
 	return nil
+}
+
+// wantsEtcd says whether a Plinth is to have an etcd of its own.
+func (s *Server) wantsEtcd() bool {
+	return os.Getenv("CONFORMANCE_STORE") == "etcd" && !slices.ContainsFunc(s.options.Flags, func(f string) bool {
+		return strings.HasPrefix(f, "--storage") || strings.HasPrefix(f, "--etcd-servers")
+	})
 }
 
 // Dir is where the server keeps its data and logs.
