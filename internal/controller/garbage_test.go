@@ -376,6 +376,8 @@ type counted struct {
 	lookups atomic.Int64
 }
 
+func (*counted) Atomic(_, _ store.Key) bool { return true }
+
 func (c *counted) Fresh(ctx context.Context, k store.Key, sure bool) (bool, error) {
 	if k != (store.Key{}) {
 		c.lookups.Add(1)
