@@ -116,7 +116,11 @@ func (w *sequencer) Commit(ctx context.Context, pre []Precondition, changes []Ch
 	if err != nil {
 		return Revisions{}, err
 	}
-	t := w.sequence(ctx, pre, changes, versions)
+	seals, err := w.seals(ctx, changes, versions)
+	if err != nil {
+		return Revisions{}, err
+	}
+	t := w.sequence(ctx, pre, changes, versions, seals)
 	given := Revisions{First: firstOf(t.revision, len(changes)), Step: 1}
 	switch {
 	case t.err == nil && t.lead:
@@ -198,7 +202,8 @@ type ticket struct {
 //
 // The steps before it take any time, and may end after the deadline without having asked; those after it cannot be
 // undone, as other commits may be sequenced on top.
-func (w *sequencer) sequence(ctx context.Context, pre []Precondition, changes []Change, versions []*Version) ticket {
+func (w *sequencer) sequence(ctx context.Context, pre []Precondition, changes []Change, versions []*Version,
+	seals []*Seal) ticket {
 	w.seq.Lock()
 	defer w.seq.Unlock()
 	// After a failure or Close no commit is sequenced. Those sequenced before are finished: Close waits for them.
@@ -229,6 +234,10 @@ func (w *sequencer) sequence(ctx context.Context, pre []Precondition, changes []
 	}
 	for i, ch := range changes {
 		w.put(b, c, ch.Key, versions[i])
+	}
+	if seals != nil {
+		counters := make([]*Seal, len(c.Records)-len(changes)) // which are never encrypted
+		c.Seals = append(counters, seals...)
 	}
 	// A commit without changes takes a revision, too, so that its success can be distinguished from that of the commit
 	// before it.

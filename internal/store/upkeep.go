@@ -38,7 +38,12 @@ func (w *sequencer) expire(now time.Time) {
 func (w *sequencer) deleteExpired(expired []Precondition) bool {
 	var lead, last *batch
 	for _, p := range expired {
-		t := w.sequence(context.Background(), []Precondition{p}, []Change{{Key: p.Key}}, []*Version{nil})
+		changes, none := []Change{{Key: p.Key}}, []*Version{nil}
+		seals, err := w.seals(context.Background(), changes, none)
+		if err != nil {
+			return false
+		}
+		t := w.sequence(context.Background(), []Precondition{p}, changes, none, seals)
 		if t.lead {
 			lead = t.batch
 		}

@@ -1,0 +1,132 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Sealing encrypts what a log keeps of the versions of some resources (encryption at rest). In memory versions are as
+// they are without it.
+//
+// The problem: a key may be gone for a while, or for ever. A write that needs it has to fail before it is sequenced,
+// and alone: an error while the log appends would be that of every commit of the batch, and of all later ones. So
+// what can fail, and may take time, is apart from the encryption itself. The writer gets a Seal before it sequences a
+// commit, and the log only uses it.
+//
+//	a version in the log is encrypted  ⇔  its commit had a Seal for it
+//
+// A version that the log cannot decrypt is unreadable, and keeps its encrypted bytes (Sidecar.Undecrypted): a checkpoint
+// writes them as they are, and they can be read again when the key is back.
+type Sealing interface {
+	// Seal returns how versions of a resource are encrypted now; nil: they are not. It may call another process, for as
+	// long as ctx lasts.
+	Seal(ctx context.Context, resource string) (*Seal, error)
+	// Open decrypts bytes that Seal.Append has made for a key. by is the ID of the Seal.
+	Open(k Key, sealed []byte) (plain []byte, by uint32, err error)
+	// Current returns the ID of the Seal that Seal would return, 0 for nil. known is false if it is not known: then Seal
+	// fails.
+	Current(resource string) (by uint32, known bool)
+}
+
+// Seal is how versions are encrypted at one moment.
+type Seal struct {
+	ID uint32 // of the key that encrypts, see Sidecar.SealedBy; never 0
+	// Append appends the encrypted bytes of a version of k. It cannot fail.
+	Append func(dst []byte, k Key, plain []byte) []byte
+	// Withhold says that there is no key: the log must not contain the version. It is set for old versions alone.
+	Withhold bool
+}
+
+// Stale says whether a version is stored in another way than a write of it would be now: encrypted with another key, or
+// not encrypted. A write that changes nothing of the object is carried out nevertheless.
+func (s *State) Stale(v *Version) bool {
+	if s.config.Sealing == nil {
+		return false
+	}
+	by, known := s.config.Sealing.Current(v.Key.Resource)
+	return !known || by != v.Sidecar.SealedBy
+}
+
+// seals returns the Seals of changes; nil if none of them is encrypted. It sets the ID in the sidecars of the versions,
+// which belong to the commit alone yet.
+//
+// A deletion needs the key as well, for the old version, but does not fail without: the log then has only that there
+// was a version.
+func (w *sequencer) seals(ctx context.Context, changes []Change, versions []*Version) ([]*Seal, error) {
+	sealing := w.state.config.Sealing
+	if sealing == nil {
+		return nil, nil
+	}
+	var seals []*Seal
+	for i, ch := range changes {
+		seal, err := sealing.Seal(ctx, ch.Key.Resource)
+		switch {
+		case err != nil && versions[i] != nil:
+			return nil, &SealError{ch.Key, err}
+		case err != nil:
+			seal = &Seal{Withhold: true}
+		case seal == nil:
+			continue
+		}
+		if seals == nil {
+			seals = make([]*Seal, len(changes))
+		}
+		if seals[i] = seal; versions[i] != nil {
+			versions[i].Sidecar.SealedBy = seal.ID
+		}
+	}
+	return seals, nil
+}
+
+// SealError is the error of a commit that was not written because a version could not be encrypted.
+type SealError struct {
+	Key Key
+	Err error
+}
+
+func (e *SealError) Error() string { return fmt.Sprintf("%s cannot be encrypted: %v", e.Key, e.Err) }
+
+func (e *SealError) Unwrap() error { return e.Err }
+
+// Recover writes the versions again that could not be decrypted when they were loaded, and can be now: because a plugin
+// answers, or the configuration has another key. They get new revisions, as all that was computed without them (views,
+// indexes, what controllers have seen) follows the history. left is how many are still unreadable.
+//
+// It is called again from time to time. Versions that were removed meanwhile are no longer looked for, so that it costs
+// nothing when all are readable.
+func (s *Store) Recover(ctx context.Context) (recovered, left int, err error) {
+	keys := s.lost.Load()
+	if keys == nil {
+		return 0, 0, nil
+	}
+	var still []Key
+	for i, k := range *keys {
+		v, found := s.Get(k)
+		if !found || !v.Sidecar.Undecrypted {
+			continue
+		}
+		plain, _, openErr := s.config.Sealing.Open(k, v.Data)
+		if openErr != nil {
+			still = append(still, k)
+			continue
+		}
+		// Form and expiry are those that it was written with.
+		sc := s.Describe(k, plain, v.Sidecar.Expire, v.Sidecar.Form)
+		_, err = s.Commit(ctx, []Precondition{At(v)}, []Change{{Key: k, Data: plain, Sidecar: sc}})
+		if conflict := (*ConflictError)(nil); errors.As(err, &conflict) {
+			err = nil // it was removed
+			continue
+		}
+		if err != nil {
+			still = append(still, (*keys)[i:]...)
+			break
+		}
+		recovered++
+	}
+	s.lost.Store(&still)
+	if len(still) == 0 {
+		s.lost.Store(nil)
+	}
+	return recovered, len(still), err
+}
