@@ -36,6 +36,11 @@ type Config struct {
 	EtcdCertFile, EtcdKeyFile string
 	StorageTimeout            time.Duration
 
+	// EncryptionProviderConfig is a file: which resources are encrypted on disk, and how; "": none. EncryptionReload
+	// reloads it when it changes.
+	EncryptionProviderConfig string
+	EncryptionReload         bool
+
 	TokenAuthFile string // "": no static tokens
 	ClientCAFile  string // authorities of client certificates besides the server's own; "": no others
 	TLSCertFile   string // "": the pair in CertDir
@@ -194,6 +199,9 @@ func (c *Config) validate() error {
 	}
 	if (c.EtcdCertFile == "") != (c.EtcdKeyFile == "") {
 		refuse("--etcd-certfile and --etcd-keyfile go together")
+	}
+	if c.EncryptionReload && c.EncryptionProviderConfig == "" {
+		refuse("--encryption-provider-config-automatic-reload must be set with --encryption-provider-config")
 	}
 	if c.SecurePort < 0 || c.SecurePort > 65535 {
 		refuse("--secure-port: %d is not between 0 and 65535", c.SecurePort)

@@ -48,6 +48,9 @@ func (s *Server) newHandler() (http.Handler, error) {
 	if s.issuerMetrics != nil {
 		m.registry.MustRegister(s.issuerMetrics.all()...)
 	}
+	if s.encryption != nil {
+		m.registry.MustRegister(s.encryption.metrics.all()...)
+	}
 	m.registry.MustRegister(s.authzMetrics.all()...)
 	m.registry.MustRegister(s.admissionMetrics.all()...)
 	m.registry.MustRegister(tokenMetrics(&s.verifier.Counters)...)
@@ -136,7 +139,7 @@ func (s *Server) expired(now time.Time) error {
 // bootstrap-controller fails as long as the server runs if the Service kubernetes could not be written at the start.
 func (s *Server) checks() []httpapi.Check {
 	done := func(context.Context) error { return nil }
-	return []httpapi.Check{
+	return append(s.encryption.checks(), []httpapi.Check{
 		{Name: "ping", Run: func(context.Context) error { return nil }},
 		{Name: "etcd", Run: func(context.Context) error { return s.store.Healthy() }}, // the name is the reference's
 		{Name: "etcd-readiness", ReadyOnly: true, Run: func(context.Context) error { return s.store.Healthy() }},
@@ -154,5 +157,5 @@ func (s *Server) checks() []httpapi.Check {
 			}
 			return nil
 		}},
-	}
+	}...)
 }
