@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	api "k8s.io/kms/apis/v1beta1" //lint:ignore SA1019 the feature gate KMSv1 turns it on, as in the reference
 
 	"plinth/internal/recent"
@@ -145,7 +146,7 @@ func (k *kmsV1) open(ctx context.Context, path string, data []byte) (Opened, err
 	if err != nil {
 		older, errOlder := key.cbc.open(ctx, path, data)
 		if errOlder != nil {
-			return Opened{}, fmt.Errorf("[%w, %w]", err, errOlder)
+			return Opened{}, utilerrors.Reduce(utilerrors.NewAggregate([]error{err, errOlder}))
 		}
 		opened, opened.Stale = older, true
 	}
