@@ -40,6 +40,7 @@ type Config struct {
 	// reloads it when it changes.
 	EncryptionProviderConfig string
 	EncryptionReload         bool
+	encryptionInterval       time.Duration // at which plugins and the file are looked at, in tests; 0: the default
 
 	TokenAuthFile string // "": no static tokens
 	ClientCAFile  string // authorities of client certificates besides the server's own; "": no others

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"strings"
@@ -35,7 +36,8 @@ func (c *Config) openEncryption(kmsV1 bool) (*encryptionAtRest, error) {
 	e := &encryptionAtRest{metrics: newEncryptionMetrics(), reloaded: make(chan struct{}, 1), end: end,
 		logger: c.Logger}
 	all, err := encryption.Open(ctx, c.EncryptionProviderConfig, c.EncryptionReload, encryption.Options{
-		Metrics: e.metrics.hooks(), Logger: c.Logger, KMSv1: kmsV1,
+		Metrics: e.metrics.hooks(), Logger: c.Logger, KMSv1: kmsV1, Interval: c.encryptionInterval,
+		RetryInterval: c.encryptionInterval,
 	})
 	if err != nil {
 		end()
@@ -44,7 +46,7 @@ func (c *Config) openEncryption(kmsV1 bool) (*encryptionAtRest, error) {
 	e.all = all
 	e.metrics.configuredAs(all.Hash())
 	e.work.Go(func() {
-		all.Run(ctx, configfile.Interval, func(hash string, err error) {
+		all.Run(ctx, cmp.Or(c.encryptionInterval, configfile.Interval), func(hash string, err error) {
 			e.metrics.reloaded(err == nil)
 			if err == nil {
 				e.metrics.configuredAs(hash)
@@ -111,8 +113,8 @@ func (e *encryptionAtRest) Current(resource string) (uint32, bool) {
 const recoverInterval = 10 * time.Second
 
 // recover makes objects readable that could not be decrypted when the server started, as soon as they can be.
-func (e *encryptionAtRest) recover(ctx context.Context, s *store.Store) {
-	ticker := time.NewTicker(recoverInterval)
+func (e *encryptionAtRest) recover(ctx context.Context, s *store.Store, interval time.Duration) {
+	ticker := time.NewTicker(cmp.Or(interval, recoverInterval))
 	defer ticker.Stop()
 	for {
 		recovered, left, err := s.Recover(ctx)

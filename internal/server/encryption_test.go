@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"plinth/internal/encryption/plugintest"
 	"plinth/object"
 )
 
@@ -211,15 +212,7 @@ func TestEncryptedOnDisk(t *testing.T) {
 				}
 			}
 
-			// Enough for a checkpoint.
-			large := strings.Repeat(third, 40_000)
-			for i := range 25 {
-				e.send(http.MethodPost, inDefault+"secrets", secret(fmt.Sprint("large-", i), large), 201)
-			}
-			e.await(func() bool {
-				files, err := filepath.Glob(filepath.Join(e.config.DataDir, "store", "*.base"))
-				return err == nil && len(files) > 0
-			})
+			e.checkpoint(third)
 			e.hidden(first, second, third)
 			e.crash()
 			check()
@@ -234,4 +227,297 @@ func (e *encrypted) await(holds func() bool) {
 	for !holds() {
 		time.Sleep(5 * time.Millisecond)
 	}
+}
+
+// A key is replaced as the documentation of Kubernetes says: the new key is added first, and every object is written
+// again without a change. Then the old key can be removed. The same way leads to a configuration without encryption.
+//
+// SPEC: STORE-5
+func TestRotation(t *testing.T) {
+	e := newEncrypted(t)
+	const value = "a value that is rotated"
+	read := func() string {
+		t.Helper()
+		text := e.send(http.MethodGet, inDefault+"secrets/a", "", 200)
+		if !strings.Contains(text, base64.StdEncoding.EncodeToString([]byte(value))) {
+			t.Errorf("%s", text)
+		}
+		return text
+	}
+	// again writes the object as it is, and returns whether that was a change.
+	again := func() bool {
+		t.Helper()
+		old := read()
+		return e.version(e.send(http.MethodPut, inDefault+"secrets/a", old, 200)) != e.version(old)
+	}
+	e.configure("secrets", "identity: {}")
+	e.start()
+	e.send(http.MethodPost, inDefault+"secrets", secret("a", value), 201)
+	if len(e.inClear(value)) == 0 {
+		t.Error("it is encrypted by identity")
+	}
+	if again() {
+		t.Error("a write without a change was a change")
+	}
+	for _, step := range [][]string{
+		{withKeys("aescbc", "one"), "identity: {}"},
+		{withKeys("aescbc", "two", "one"), "identity: {}"},
+		{withKeys("aescbc", "two")},
+		{withKeys("secretbox", "one"), withKeys("aescbc", "two")},
+		{withKeys("aesgcm", "one"), withKeys("secretbox", "one")},
+		{"identity: {}", withKeys("aesgcm", "one")},
+		{"identity: {}"},
+	} {
+		e.configure("secrets", step...)
+		e.start()
+		if changed, want := again(), len(step) > 1; changed != want {
+			t.Errorf("with %v: written again %t, want %t", step, changed, want)
+		}
+		if again() {
+			t.Errorf("with %v: it is written twice", step)
+		}
+		e.crash()
+		read()
+	}
+}
+
+// An object whose key was removed cannot be read, and everything else can. It is readable again with its key, and it
+// can be removed without it, as every unreadable object.
+//
+// SPEC: STORE-5, DEL-6, DEL-7
+func TestKeyRemoved(t *testing.T) {
+	e := newEncrypted(t)
+	e.configure("secrets", withKeys("aesgcm", "one"))
+	e.start()
+	e.send(http.MethodPost, inDefault+"secrets", secret("a", "first"), 201)
+	e.send(http.MethodPost, inDefault+"secrets", secret("b", "first"), 201)
+	version := e.version(e.send(http.MethodPut, inDefault+"secrets/b", secret("b", "second"), 200))
+	e.send(http.MethodPost, inDefault+"configmaps", `{"metadata":{"name":"c"}}`, 201)
+
+	for _, providers := range [][]string{{withKeys("aesgcm", "two")}, {withKeys("secretbox", "two")}, {"identity: {}"}, nil} {
+		if providers == nil {
+			e.config.EncryptionProviderConfig, e.config.Storage = "", "embedded"
+		} else {
+			e.configure("secrets", providers...)
+		}
+		e.start()
+		why := map[string]string{"aesgcm": "no matching key", "secretbox": "no matching prefix", "identity": "no matching prefix",
+			"": "identity transformer tried to read encrypted data"}
+		kind, _, _ := strings.Cut(strings.Join(providers, ""), ":")
+		for _, name := range []string{"a", "b"} {
+			text := e.send(http.MethodGet, inDefault+"secrets/"+name, "", 500)
+			if !strings.Contains(text, why[kind]) || !strings.Contains(text, "/secrets/default/"+name) {
+				t.Errorf("with %v: %s", providers, text)
+			}
+			e.send(http.MethodPut, inDefault+"secrets/"+name, secret(name, "third"), 500)
+			e.send(http.MethodDelete, inDefault+"secrets/"+name, "", 500)
+		}
+		e.send(http.MethodGet, inDefault+"secrets", "", 500)
+		e.send(http.MethodGet, inDefault+"configmaps/c", "", 200)
+		e.send(http.MethodPost, inDefault+"secrets", secret("new", "third"), 201)
+		e.send(http.MethodDelete, inDefault+"secrets/new", "", 200)
+		e.crash()
+		e.send(http.MethodGet, inDefault+"secrets/b", "", 500)
+	}
+
+	// A checkpoint keeps what it cannot read.
+	file := filepath.Join(t.TempDir(), "encryption.yaml")
+	e.config.EncryptionProviderConfig = file
+	e.configure("configmaps", withKeys("aesgcm", "two"))
+	e.start()
+	e.checkpoint("text")
+	e.configure("secrets", withKeys("aesgcm", "two", "one"))
+	e.start()
+	e.send(http.MethodGet, inDefault+"secrets/a", "", 200)
+	if text := e.send(http.MethodGet, inDefault+"secrets/b", "", 200); e.version(text) != version {
+		t.Errorf("it is not version %s: %s", version, text)
+	}
+	e.send(http.MethodGet, inDefault+"secrets", "", 200)
+
+	e.configure("secrets", withKeys("aesgcm", "two"))
+	e.start()
+	for _, name := range []string{"a", "b"} {
+		e.send(http.MethodDelete, inDefault+"secrets/"+name+"?ignoreStoreReadErrorWithClusterBreakingPotential=true", "", 200)
+	}
+	e.send(http.MethodGet, inDefault+"secrets", "", 200)
+	e.crash()
+	e.send(http.MethodGet, inDefault+"secrets", "", 200)
+	e.send(http.MethodPost, inDefault+"secrets", secret("a", "third"), 201)
+}
+
+// checkpoint writes Secrets with a text, enough of them for a checkpoint, and waits for it.
+func (e *encrypted) checkpoint(text string) {
+	e.t.Helper()
+	before := e.checkpoints()
+	large := strings.Repeat(text, 640_000/len(text))
+	for i := range 25 {
+		e.send(http.MethodPost, inDefault+"secrets", secret(fmt.Sprint("large-", i), large), 201)
+	}
+	for i := range 25 {
+		e.send(http.MethodDelete, inDefault+fmt.Sprint("secrets/large-", i), "", 200)
+	}
+	e.await(func() bool { return e.checkpoints() != before })
+}
+
+func (e *encrypted) checkpoints() string {
+	e.t.Helper()
+	files, err := filepath.Glob(filepath.Join(e.config.DataDir, "store", "*.base"))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return strings.Join(files, " ")
+}
+
+// health sends a request for the health of the server.
+func (e *encrypted) health(path string, want int) string {
+	e.t.Helper()
+	return e.send(http.MethodGet, path, "", want)
+}
+
+// A plugin encrypts the key of Secrets: it is called once for each start and each key, and not for each Secret. While it
+// does not run, Secrets that were written before cannot be read, and become readable when it is started.
+//
+// SPEC: STORE-5
+func TestPlugin(t *testing.T) {
+	plugin := plugintest.New(t)
+	plugin.Start(t)
+	e := newEncrypted(t)
+	e.config.encryptionInterval = 20 * time.Millisecond
+	provider := fmt.Sprintf("kms: {apiVersion: v2, name: test, endpoint: %q, timeout: 200ms}", plugin.Endpoint)
+	e.configure("secrets", provider)
+	e.start()
+	const value = "a value for the plugin"
+	begin := e.version(e.send(http.MethodPost, inDefault+"secrets", secret("a", value), 201))
+	for i := range 20 {
+		e.send(http.MethodPost, inDefault+"secrets", secret(fmt.Sprint("s-", i), value), 201)
+	}
+	e.send(http.MethodPut, inDefault+"secrets/a", secret("a", value+"!"), 200)
+	e.hidden(value, value+"!")
+	if n := plugin.Calls("Encrypt"); n != 1 {
+		t.Errorf("the plugin has encrypted %d keys", n)
+	}
+	for _, path := range []string{"/healthz", "/readyz", "/livez"} {
+		e.health(path, 200)
+	}
+	e.health("/readyz/kms-providers", 200)
+	e.health("/livez/kms-providers", 404)
+
+	// A restart: one call decrypts all.
+	e.crash()
+	e.send(http.MethodGet, inDefault+"secrets", "", 200)
+	e.send(http.MethodGet, inDefault+"secrets?watch=1&timeoutSeconds=1&resourceVersion="+begin, "", 200)
+	if n := plugin.Calls("Decrypt"); n != 1 {
+		t.Errorf("the plugin has decrypted %d keys", n)
+	}
+	metrics := e.send(http.MethodGet, "/metrics", "", 200)
+	for _, name := range []string{
+		`apiserver_storage_transformation_operations_total{resource="secrets",status="OK",transformation_type="from_storage",transformer_prefix="k8s:enc:kms:v2:test:"}`,
+		`apiserver_envelope_encryption_kms_operations_latency_seconds_count{grpc_status_code="OK",method_name="/v2.KeyManagementService/Decrypt",provider_name="test"} 1`,
+		`apiserver_envelope_encryption_key_id_hash_total`, `apiserver_envelope_encryption_dek_source_cache_size`,
+		`apiserver_envelope_encryption_key_id_hash_status_last_timestamp_seconds`,
+		`apiserver_storage_envelope_transformation_cache_misses_total 1`,
+		`apiserver_encryption_config_controller_last_config_info`,
+	} {
+		if !strings.Contains(metrics, name) {
+			t.Errorf("no metric %s", name)
+		}
+	}
+
+	// Another key: what was written with the old one is written again by a write that changes nothing.
+	plugin.Set(func(s *plugintest.State) { s.KeyID = "key-2" })
+	old := e.send(http.MethodGet, inDefault+"secrets/a", "", 200)
+	e.start()
+	if e.version(e.send(http.MethodPut, inDefault+"secrets/a", old, 200)) == e.version(old) {
+		t.Error("a value of the old key is not stale")
+	}
+
+	// The plugin does not run at the start.
+	plugin.Stop()
+	e.start()
+	e.health("/readyz", 500)
+	e.health("/healthz", 500)
+	e.health("/livez", 200)
+	if text := e.health("/readyz/kms-providers", 500); !strings.Contains(text, "kms-provider-0: ") {
+		t.Error(text)
+	}
+	e.send(http.MethodGet, inDefault+"secrets/a", "", 500)
+	e.send(http.MethodPost, inDefault+"secrets", secret("new", value), 500)
+	e.send(http.MethodPost, inDefault+"configmaps", `{"metadata":{"name":"c"}}`, 201)
+	plugin.Start(t)
+	e.await(func() bool {
+		response, err := e.client.send(t.Context(), http.MethodGet, inDefault+"secrets", "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		return response.StatusCode == 200
+	})
+	e.health("/readyz", 200)
+	e.send(http.MethodPost, inDefault+"secrets", secret("new", value), 201)
+	text := e.send(http.MethodGet, inDefault+"secrets/a", "", 200)
+	if !strings.Contains(text, base64.StdEncoding.EncodeToString([]byte(value+"!"))) {
+		t.Error(text)
+	}
+	if changed := e.version(e.send(http.MethodPut, inDefault+"secrets/a", text, 200)) != e.version(text); changed {
+		t.Error("a write without a change was a change")
+	}
+
+	// It ends later: what is known stays readable, and is written for some minutes.
+	plugin.Stop()
+	e.send(http.MethodGet, inDefault+"secrets/a", "", 200)
+	e.send(http.MethodPost, inDefault+"secrets", secret("newer", value), 201)
+	e.hidden(value, value+"!")
+}
+
+// A file that was changed is in use without a restart; one that is refused is not, and is counted.
+//
+// SPEC: STORE-5
+func TestEncryptionReload(t *testing.T) {
+	e := newEncrypted(t)
+	e.config.encryptionInterval = 5 * time.Millisecond
+	e.config.EncryptionReload = true
+	e.configure("secrets", withKeys("aescbc", "one"))
+	e.start()
+	e.health("/readyz/kms-providers", 200)
+	e.send(http.MethodPost, inDefault+"secrets", secret("a", "value"), 201)
+	counted := func(status string) bool {
+		return strings.Contains(e.send(http.MethodGet, "/metrics", "", 200),
+			`apiserver_encryption_config_controller_automatic_reloads_total{apiserver_id_hash="`+
+				e.server.encryption.metrics.server+`",status="`+status+`"}`)
+	}
+	old := e.send(http.MethodGet, inDefault+"secrets/a", "", 200)
+	for _, bad := range []string{"", "kind: Secret", strings.Repeat("x", 100)} {
+		e.write(bad)
+		e.await(func() bool { return counted("failure") })
+	}
+	if e.version(e.send(http.MethodPut, inDefault+"secrets/a", old, 200)) != e.version(old) {
+		t.Error("a refused file changes something")
+	}
+	e.configure("secrets", withKeys("aescbc", "two", "one"))
+	e.await(func() bool { return counted("success") })
+	changed := e.send(http.MethodPut, inDefault+"secrets/a", old, 200)
+	if e.version(changed) == e.version(old) {
+		t.Error("the new key is not in use")
+	}
+	if text := e.send(http.MethodGet, "/metrics", "", 200); !strings.Contains(text, e.server.encryption.all.Hash()) {
+		t.Error("the hash of the file in use is not shown")
+	}
+
+	// A restart with a key that is missing, which is then added.
+	e.configure("secrets", withKeys("aescbc", "three"))
+	e.start()
+	e.send(http.MethodGet, inDefault+"secrets/a", "", 500)
+	e.configure("secrets", withKeys("aescbc", "three", "two"))
+	e.await(func() bool {
+		response, err := e.client.send(t.Context(), http.MethodGet, inDefault+"secrets/a", "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		return response.StatusCode == 200
+	})
+	// It was written with the new key.
+	e.configure("secrets", withKeys("aescbc", "three"))
+	e.start()
+	e.send(http.MethodGet, inDefault+"secrets/a", "", 200)
 }

@@ -261,7 +261,7 @@ func (s *Server) open(ctx context.Context) error {
 	s.control()
 	reload()
 	if s.encryption != nil {
-		s.run(func() { s.encryption.recover(s.closing, s.store) })
+		s.run(func() { s.encryption.recover(s.closing, s.store, c.encryptionInterval) })
 	}
 	for _, follow := range s.follow {
 		s.run(func() { follow(s.closing) })

@@ -324,10 +324,10 @@ func checkPayload(payload []byte, c *store.Commit, sealing store.Sealing) {
 			err)
 		return
 	}
-	// An old version may have been withheld, or have been undecrypted before.
+	// An old version may have been withheld, or have been undecrypted before and not be now.
 	same := func(a, b *store.Version, old bool) bool {
 		return a == nil && b == nil || a != nil && b != nil && a.Revision == b.Revision &&
-			(bytes.Equal(a.Data, b.Data) || old && a.Sidecar.Undecrypted) &&
+			(bytes.Equal(a.Data, b.Data) || old && (a.Sidecar.Undecrypted || b.Sidecar.Undecrypted)) &&
 			a.Sidecar.Form == b.Sidecar.Form && a.Sidecar.Expire.Equal(b.Sidecar.Expire)
 	}
 	for i, r := range have.Records {
