@@ -469,6 +469,52 @@ func TestPlugin(t *testing.T) {
 	e.hidden(value, value+"!")
 }
 
+// A plugin that encrypts everything and does not run at the start: the server starts, and has all of its objects as
+// soon as the plugin runs.
+//
+// SPEC: STORE-5
+func TestPluginOfEverything(t *testing.T) {
+	plugin := plugintest.New(t)
+	plugin.Start(t)
+	e := newEncrypted(t)
+	e.config.encryptionInterval = 20 * time.Millisecond
+	e.configure("'*.*'", fmt.Sprintf("kms: {apiVersion: v2, name: test, endpoint: %q, timeout: 200ms}", plugin.Endpoint))
+	e.start()
+	before := e.names()
+	plugin.Stop()
+	e.start()
+	e.health("/readyz", 500)
+	e.send(http.MethodGet, "/apis/rbac.authorization.k8s.io/v1/clusterroles", "", 500)
+	plugin.Start(t)
+	e.await(func() bool { return e.names() == before })
+	e.health("/readyz", 200)
+	e.send(http.MethodPost, inDefault+"configmaps", `{"metadata":{"name":"c"}}`, 201)
+	e.crash()
+	e.send(http.MethodGet, inDefault+"configmaps/c", "", 200)
+}
+
+// names are those of all readable objects of some types.
+func (e *encrypted) names() string {
+	e.t.Helper()
+	all := ""
+	for _, path := range []string{"/api/v1/namespaces", "/apis/rbac.authorization.k8s.io/v1/clusterroles", "/api/v1/services",
+		"/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas"} {
+		response, err := e.client.send(e.t.Context(), http.MethodGet, path, "", nil)
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		defer response.Body.Close()
+		var list struct {
+			Items []struct{ Metadata struct{ Name string } }
+		}
+		if err := json.NewDecoder(response.Body).Decode(&list); err != nil {
+			e.t.Fatal(err)
+		}
+		all += fmt.Sprintln(response.StatusCode, list.Items)
+	}
+	return all
+}
+
 // A file that was changed is in use without a restart; one that is refused is not, and is counted.
 //
 // SPEC: STORE-5
@@ -520,4 +566,49 @@ func TestEncryptionReload(t *testing.T) {
 	e.configure("secrets", withKeys("aescbc", "three"))
 	e.start()
 	e.send(http.MethodGet, inDefault+"secrets/a", "", 200)
+}
+
+// The key of everything is removed: the server starts, and says of each object that it cannot be read. With the key
+// all is as before.
+//
+// SPEC: STORE-5
+func TestKeyOfEverythingRemoved(t *testing.T) {
+	e := newEncrypted(t)
+	e.configure("'*.*'", withKeys("aescbc", "one"))
+	e.start()
+	service := `{"metadata":{"name":"s"},"spec":{"type":"NodePort","ports":[{"port":80,"nodePort":30080}]}}`
+	e.send(http.MethodPost, inDefault+"services", service, 201)
+	e.send(http.MethodPost, inDefault+"configmaps", `{"metadata":{"name":"c"},"data":{"k":"v"}}`, 201)
+	definition := `{"metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
+		"names":{"plural":"things","kind":"Thing"},"versions":[{"name":"v1","served":true,"storage":true,
+		"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`
+	e.send(http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition, 201)
+	const things = "/apis/example.com/v1/namespaces/default/things"
+	e.await(func() bool {
+		response, err := e.client.send(t.Context(), http.MethodPost, things, "application/json",
+			json.RawMessage(`{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"t"},"mark":"bWFyaw=="}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		return response.StatusCode == 201
+	})
+	e.hidden("mark")
+	e.crash()
+	e.send(http.MethodGet, things+"/t", "", 200)
+
+	e.configure("'*.*'", withKeys("aescbc", "two"))
+	e.start()
+	e.send(http.MethodGet, inDefault+"services/s", "", 500)
+	e.send(http.MethodGet, inDefault+"configmaps/c", "", 500)
+	e.send(http.MethodGet, "/livez", "", 200)
+	e.checkpoint("text")
+
+	e.configure("'*.*'", withKeys("aescbc", "two", "one"))
+	e.start()
+	e.send(http.MethodGet, inDefault+"services/s", "", 200)
+	e.send(http.MethodGet, things+"/t", "", 200)
+	e.send(http.MethodPost, inDefault+"services", strings.Replace(service, `"s"`, `"other"`, 1), 422)
+	e.send(http.MethodDelete, inDefault+"services/s", "", 200)
+	e.send(http.MethodPost, inDefault+"services", service, 201)
 }

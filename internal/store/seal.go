@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Sealing encrypts what a log keeps of the versions of some resources (encryption at rest). In memory versions are as
@@ -89,44 +90,75 @@ func (e *SealError) Error() string { return fmt.Sprintf("%s cannot be encrypted:
 
 func (e *SealError) Unwrap() error { return e.Err }
 
+// recoverAtOnce is how many versions Recover writes in one commit.
+const recoverAtOnce = 64
+
 // Recover writes the versions again that could not be decrypted when they were loaded, and can be now: because a plugin
 // answers, or the configuration has another key. They get new revisions, as all that was computed without them (views,
 // indexes, what controllers have seen) follows the history. left is how many are still unreadable.
 //
-// It is called again from time to time. Versions that were removed meanwhile are no longer looked for, so that it costs
-// nothing when all are readable.
+// It is called again from time to time, by one goroutine. Versions that were removed meanwhile are no longer looked for,
+// so that it costs nothing when all are readable.
 func (s *Store) Recover(ctx context.Context) (recovered, left int, err error) {
 	keys := s.lost.Load()
 	if keys == nil {
 		return 0, 0, nil
 	}
 	var still []Key
-	for i, k := range *keys {
+	for part := range slices.Chunk(*keys, recoverAtOnce) {
+		if err != nil {
+			still = append(still, part...)
+			continue
+		}
+		var n int
+		var unread []Key
+		n, unread, err = s.recover(ctx, part)
+		recovered, still = recovered+n, append(still, unread...)
+	}
+	if s.lost.Store(&still); len(still) == 0 {
+		s.lost.Store(nil)
+	}
+	return recovered, len(still), err
+}
+
+// recover is Recover for some keys, in one commit; after a conflict, in one for each of them. unread are those to be
+// looked for again.
+func (s *Store) recover(ctx context.Context, keys []Key) (recovered int, unread []Key, err error) {
+	var pre []Precondition
+	var changes []Change
+	for _, k := range keys {
 		v, found := s.Get(k)
 		if !found || !v.Sidecar.Undecrypted {
 			continue
 		}
-		plain, _, openErr := s.config.Sealing.Open(k, v.Data)
-		if openErr != nil {
-			still = append(still, k)
+		plain, _, err := s.config.Sealing.Open(k, v.Data)
+		if err != nil {
+			unread = append(unread, k)
 			continue
 		}
 		// Form and expiry are those that it was written with.
 		sc := s.Describe(k, plain, v.Sidecar.Expire, v.Sidecar.Form)
-		_, err = s.Commit(ctx, []Precondition{At(v)}, []Change{{Key: k, Data: plain, Sidecar: sc}})
-		if conflict := (*ConflictError)(nil); errors.As(err, &conflict) {
-			err = nil // it was removed
-			continue
-		}
-		if err != nil {
-			still = append(still, (*keys)[i:]...)
-			break
-		}
-		recovered++
+		pre = append(pre, At(v))
+		changes = append(changes, Change{Key: k, Data: plain, Sidecar: sc})
 	}
-	s.lost.Store(&still)
-	if len(still) == 0 {
-		s.lost.Store(nil)
+	if len(changes) == 0 {
+		return 0, unread, nil
 	}
-	return recovered, len(still), err
+	_, err = s.Commit(ctx, pre, changes)
+	conflict := (*ConflictError)(nil)
+	switch {
+	case err == nil:
+		return len(changes), unread, nil
+	case errors.As(err, &conflict) && len(changes) > 1: // one was removed
+		for _, ch := range changes {
+			n, one, err := s.recover(ctx, []Key{ch.Key})
+			if recovered, unread = recovered+n, append(unread, one...); err != nil {
+				return recovered, keys, err
+			}
+		}
+		return recovered, unread, nil
+	case errors.As(err, &conflict):
+		return 0, keys, nil
+	}
+	return 0, keys, err
 }
