@@ -159,7 +159,7 @@ func isSealed(c *store.Commit) bool {
 //
 // Encrypted are the data of the new version and the middle of the old one, each by itself: the first is then what an
 // encrypted checkpoint has, too, and can be copied there if it does not decrypt. Head and tail tell no more than the
-// lengths of both. A record of an encrypted commit has a byte of seals after its flags, which says what is encrypted in
+// lengths of both. No bytes are not encrypted. A record of an encrypted commit has a byte of seals after its flags, which says what is encrypted in
 // it; that is nothing if seal is nil, and the old version was not encrypted already.
 func appendRecord(b []byte, r *store.Record, sealed bool, seal *store.Seal) []byte {
 	var flags byte
@@ -205,7 +205,8 @@ func appendRecord(b []byte, r *store.Record, sealed bool, seal *store.Seal) []by
 		b = was.append(b, flags, oldExpires, oldForm)
 		b = binary.AppendUvarint(b, uint64(head))
 		b = binary.AppendUvarint(b, uint64(tail))
-		b = appendPart(b, r.Key, old[head:len(old)-tail], seals&oldSealed != 0 && !r.Old.Sidecar.Undecrypted, seal)
+		middle := old[head : len(old)-tail]
+		b = appendPart(b, r.Key, middle, seals&oldSealed != 0 && !r.Old.Sidecar.Undecrypted && len(middle) > 0, seal)
 	}
 	return b
 }
@@ -546,7 +547,7 @@ func (p *parser) oldUnread(r *store.Record, seals byte, shared int, middle *[]by
 	case shared > 0 && r.New != nil && r.New.Sidecar.Undecrypted:
 		was.Undecrypted, was.Unreadable = true, r.New.Sidecar.Unreadable
 		*middle = nil
-	case seals&oldSealed != 0:
+	case seals&oldSealed != 0 && len(*middle) > 0:
 		if *middle = p.unseal(r.Key, *middle, was); was.Undecrypted && shared > 0 {
 			*middle = nil
 		}
