@@ -55,6 +55,9 @@ func Open(ctx context.Context, file string, reloads bool, o Options) (*Transform
 	return t, nil
 }
 
+// Reloads says whether Run replaces the transformers.
+func (t *Transformers) Reloads() bool { return t.reloads }
+
 // Hash is that of the configuration in use.
 func (t *Transformers) Hash() string { return Hash(t.current.Load().text) }
 

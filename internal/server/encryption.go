@@ -136,6 +136,10 @@ func (e *encryptionAtRest) checks() (checks []httpapi.Check) {
 	if e == nil {
 		return nil
 	}
+	if e.all.Reloads() {
+		checks = append(checks, httpapi.Check{Name: "poststarthook/start-encryption-provider-config-automatic-reload",
+			Run: func(context.Context) error { return nil }})
+	}
 	for _, name := range e.all.Checks() {
 		checks = append(checks, httpapi.Check{Name: name, NotLive: true, Run: func(ctx context.Context) error {
 			return e.all.Check(ctx, name)
