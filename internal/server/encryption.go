@@ -21,7 +21,8 @@ type encryptionAtRest struct {
 	metrics *encryptionMetrics
 	// resources has an *encryption.Resource for each resource of the store that was used.
 	resources sync.Map
-	reloaded  chan struct{} // of capacity 1: another configuration is in use
+	seen      map[string]current // by resource; rotated has it
+	reloaded  chan struct{}      // of capacity 1: another configuration is in use
 	logger    *slog.Logger
 	end       context.CancelFunc
 	work      sync.WaitGroup
@@ -33,7 +34,7 @@ func (c *Config) openEncryption(kmsV1 bool) (*encryptionAtRest, error) {
 		return nil, nil
 	}
 	ctx, end := context.WithCancel(context.Background())
-	e := &encryptionAtRest{metrics: newEncryptionMetrics(), reloaded: make(chan struct{}, 1), end: end,
+	e := &encryptionAtRest{seen: map[string]current{}, metrics: newEncryptionMetrics(), reloaded: make(chan struct{}, 1), end: end,
 		logger: c.Logger}
 	all, err := encryption.Open(ctx, c.EncryptionProviderConfig, c.EncryptionReload, encryption.Options{
 		Metrics: e.metrics.hooks(), Logger: c.Logger, KMSv1: kmsV1, Interval: c.encryptionInterval,
@@ -112,11 +113,13 @@ func (e *encryptionAtRest) Current(resource string) (uint32, bool) {
 // interval.
 const recoverInterval = 10 * time.Second
 
-// recover makes objects readable that could not be decrypted when the server started, as soon as they can be.
+// recover makes objects readable that could not be decrypted when the server started, as soon as they can be, and has
+// the store encrypt all versions again when the current keys are not those of the versions.
 func (e *encryptionAtRest) recover(ctx context.Context, s *store.Store, interval time.Duration) {
 	ticker := time.NewTicker(cmp.Or(interval, recoverInterval))
 	defer ticker.Stop()
-	for {
+	e.rotated()
+	for s.Reseal(); ; {
 		recovered, left, err := s.Recover(ctx)
 		if recovered > 0 || err != nil && ctx.Err() == nil {
 			e.logger.Info("objects that could not be decrypted are readable again", "number", recovered,
@@ -128,7 +131,31 @@ func (e *encryptionAtRest) recover(ctx context.Context, s *store.Store, interval
 		case <-e.reloaded:
 		case <-ticker.C:
 		}
+		if e.rotated() {
+			s.Reseal()
+		}
 	}
+}
+
+// current is what Transformers say of the key of a resource.
+type current struct {
+	id    uint32
+	known bool
+}
+
+// rotated says whether the key of a resource is another one than at the call before: the configuration was reloaded,
+// or a plugin has another key.
+func (e *encryptionAtRest) rotated() (changed bool) {
+	e.resources.Range(func(resource, of any) bool {
+		id, known := of.(*encryption.Resource).Current()
+		now := current{id, known}
+		if was, seen := e.seen[resource.(string)]; seen && was != now {
+			changed = true
+		}
+		e.seen[resource.(string)] = now
+		return true
+	})
+	return changed
 }
 
 // checks are the health checks of plugins. They are not among those of /livez: a restart does not help.

@@ -281,6 +281,47 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+// All that is stored is encrypted with a new key without a write, also what is no object, so that the old key can be
+// removed.
+//
+// SPEC: STORE-5
+func TestReseal(t *testing.T) {
+	e := newEncrypted(t)
+	e.configure("'*.*'", withKeys("aescbc", "one"))
+	e.start()
+	e.send(http.MethodPost, inDefault+"secrets", secret("a", "value"), 201)
+	service := `{"metadata":{"name":"s"},"spec":{"type":"NodePort","ports":[{"port":80,"nodePort":30080}]}}`
+	e.send(http.MethodPost, inDefault+"services", service, 201)
+	e.start()
+	before := e.checkpoints()
+	e.start()
+	if e.checkpoints() != before {
+		t.Error("a checkpoint was written although no key has changed")
+	}
+	e.configure("'*.*'", withKeys("aescbc", "two", "one"))
+	e.start()
+	e.await(func() bool { return e.checkpoints() != before })
+	e.configure("'*.*'", withKeys("aescbc", "two"))
+	e.crash()
+	e.send(http.MethodGet, inDefault+"secrets/a", "", 200)
+	e.send(http.MethodPost, inDefault+"services", strings.Replace(service, `"s"`, `"other"`, 1), 422)
+	e.send(http.MethodDelete, inDefault+"services/s", "", 200)
+	e.send(http.MethodPost, inDefault+"services", service, 201)
+	for _, path := range []string{inDefault + "services", "/api/v1/namespaces", "/apis/rbac.authorization.k8s.io/v1/clusterroles"} {
+		e.send(http.MethodGet, path, "", 200)
+	}
+
+	// The same by reloading.
+	e.config.EncryptionReload, e.config.encryptionInterval = true, 5*time.Millisecond
+	e.start()
+	before = e.checkpoints()
+	e.configure("'*.*'", withKeys("aescbc", "three", "two"))
+	e.await(func() bool { return e.checkpoints() != before })
+	e.configure("'*.*'", withKeys("aescbc", "three"))
+	e.crash()
+	e.send(http.MethodGet, inDefault+"services", "", 200)
+}
+
 // An object whose key was removed cannot be read, and everything else can. It is readable again with its key, and it
 // can be removed without it, as every unreadable object.
 //
@@ -334,7 +375,7 @@ func TestKeyRemoved(t *testing.T) {
 	}
 	e.send(http.MethodGet, inDefault+"secrets", "", 200)
 
-	e.configure("secrets", withKeys("aesgcm", "two"))
+	e.configure("secrets", withKeys("aesgcm", "three"))
 	e.start()
 	for _, name := range []string{"a", "b"} {
 		e.send(http.MethodDelete, inDefault+"secrets/"+name+"?ignoreStoreReadErrorWithClusterBreakingPotential=true", "", 200)

@@ -49,6 +49,38 @@ func (s *State) Stale(v *Version) bool {
 	return !known || by != v.Sidecar.SealedBy
 }
 
+// Reseal has the embedded writer write a checkpoint, if a version is stale: it encrypts all of them with the current
+// keys, so that earlier ones are needed for the history alone. Writes of clients do not reach every version: claims are
+// no objects. It returns before the checkpoint is written.
+func (s *Store) Reseal() {
+	w, embedded := s.Writer.(*sequencer)
+	if !embedded || !s.anyStale() {
+		return
+	}
+	w.seq.Lock()
+	w.resealing = true
+	w.seq.Unlock()
+	notify(w.grown)
+}
+
+// anyStale says whether a live version is stale, other than those that did not decrypt.
+func (s *State) anyStale() (found bool) {
+	if s.config.Sealing == nil {
+		return false
+	}
+	s.mu.Lock()
+	collections := s.live.freeze()
+	s.mu.Unlock()
+	collections.Scan(func(_ string, t *collection) bool {
+		t.names.Scan(func(_ string, v *Version) bool {
+			found = !v.Sidecar.Undecrypted && s.Stale(v)
+			return !found
+		})
+		return !found
+	})
+	return found
+}
+
 // seals returns the Seals of changes; nil if none of them is encrypted. It sets the ID in the sidecars of the versions,
 // which belong to the commit alone yet.
 //

@@ -81,6 +81,7 @@ type sequencer struct {
 	full      bool       // the last append found the disk full
 	closed    bool
 	growth    int64 // bytes of changes since the last checkpoint
+	resealing bool  // a checkpoint is due whatever the growth, see Store.Reseal
 
 	expiry   expiry        // the live versions that expire; seq guards it
 	expiring alarm         // deletes them when they have expired; seq guards expiring.at
