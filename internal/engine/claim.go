@@ -247,8 +247,8 @@ func (d *draft) giveBack(ctx context.Context, c *Claim) error {
 		return nil
 	}
 	if c.Companion == nil {
-		// The bytes of a claim name its holder.
-		if bytes.Equal(live.Data, []byte(d.key().Name)) {
+		// The bytes of a claim name its holder. If they do not decrypt, no other object can have taken the value since.
+		if live.Sidecar.Undecrypted || bytes.Equal(live.Data, []byte(d.key().Name)) {
 			d.effects.claimed.pre = append(d.effects.claimed.pre, store.At(live))
 			d.effects.claimed.changes = append(d.effects.claimed.changes, store.Change{Key: c.Key})
 		}

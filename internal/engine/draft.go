@@ -476,9 +476,10 @@ func (r *Resource) released(obj object.Value) bool {
 
 // unchanged says whether the write would store the bytes that are stored, in the current form (WRITE-3). Then it is not
 // committed: the resourceVersion stays, and no watch is woken. Bytes are canonical, so equal objects are equal bytes.
-// An object in an old form is written even if it did not change: that is how storage migration works.
+// An object in an old form, or encrypted with an old key, is written even if it did not change: that is how storage
+// migration works.
 func (d *draft) unchanged() bool {
-	return d.live != nil && !d.remove && d.rq.Resource.Stored.current(d.live) &&
+	return d.live != nil && !d.remove && d.rq.Resource.Stored.current(d.live) && !d.store.Stale(d.live) &&
 		bytes.Equal(d.next.Data, d.live.Data) && d.effects.claimed.none()
 }
 

@@ -71,6 +71,7 @@ var used = []Gate{
 	GenericWorkload,
 	H2CContainerProbe,
 	InPlacePodVerticalScalingSchedulerPreemption,
+	KMSv1,
 	ManagedFieldsOptOut,
 	ManifestBasedAdmissionControlConfig,
 	MutatingAdmissionPolicy,

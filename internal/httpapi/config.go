@@ -110,6 +110,8 @@ type Check struct {
 	Run  func(context.Context) error
 	// ReadyOnly leaves it out of /healthz and /livez: the server is alive, but must not get requests.
 	ReadyOnly bool
+	// NotLive leaves it out of /livez: a restart does not help.
+	NotLive bool
 	// LiveOnly leaves it out of /readyz: only a restart helps.
 	LiveOnly bool
 }

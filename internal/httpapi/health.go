@@ -15,6 +15,9 @@ var healthEndpoints = []string{"healthz", "livez", "readyz"}
 func (h *Handler) checks(endpoint string) []Check {
 	var checks []Check
 	for _, check := range h.Checks {
+		if check.NotLive && endpoint == "livez" {
+			continue
+		}
 		if ready := endpoint == "readyz"; ready && !check.LiveOnly || !ready && !check.ReadyOnly {
 			checks = append(checks, check)
 		}

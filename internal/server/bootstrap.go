@@ -10,6 +10,7 @@ import (
 
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
+	"plinth/internal/store"
 	"plinth/object"
 )
 
@@ -76,7 +77,8 @@ func (s *Server) bootstrap(ctx context.Context) error {
 }
 
 // createMissing creates the initial objects that do not exist, all in one commit, and updates the others. An object
-// that is as it should be is not written.
+// that is as it should be is not written, and neither is one that cannot be read: the server starts without it, so that
+// it can be removed, or the key be found with which it was encrypted.
 func (s *Server) createMissing(ctx context.Context, all []initial) error {
 	var requests []*engine.Request
 	var bodies []object.Value
@@ -92,6 +94,10 @@ func (s *Server) createMissing(ctx context.Context, all []initial) error {
 			rq.FieldManager = i.manager
 		}
 		live, err := s.revise(ctx, rq, &i)
+		if err != nil && s.unreadable(rq) {
+			s.config.Logger.Warn("an object of the server is left as it is", "error", err)
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("bringing %s %s up to date: %w", i.resource, i.name, err)
 		}
@@ -116,14 +122,29 @@ func (s *Server) createMissing(ctx context.Context, all []initial) error {
 	return concurrently(applies...)
 }
 
+var errUnreadable = errors.New("it cannot be read")
+
+// unreadable says whether the object of a request cannot be read (store.Sidecar.Unreadable).
+func (s *Server) unreadable(rq *engine.Request) bool {
+	name := rq.Name
+	if rq.Namespace != "" {
+		name = rq.Namespace + "/" + name
+	}
+	v, found := s.store.Get(store.Key{Resource: rq.Resource.Stored.Path, Name: name})
+	return found && v.Sidecar.Unreadable != nil
+}
+
 // live returns the object of this name and of the type of i; null if it does not exist, or the type is not served.
 func (s *Server) live(ctx context.Context, i *initial, name string) (object.Value, error) {
 	r := s.registry.Builtin().Find(i.group, i.version, i.resource)
 	if r == nil {
 		return object.Nil, nil
 	}
-	result, err := s.engine.Get(ctx, &engine.Request{Resource: r, Namespace: i.namespace, Name: name}, "")
+	rq := &engine.Request{Resource: r, Namespace: i.namespace, Name: name}
+	result, err := s.engine.Get(ctx, rq, "")
 	switch {
+	case err != nil && s.unreadable(rq):
+		return object.Nil, fmt.Errorf("%w: %w", errUnreadable, err)
 	case apierr.Is(err, apierr.NotFound):
 		return object.Nil, nil
 	case err != nil:

@@ -41,6 +41,12 @@ type Config struct {
 	LeaseReuseSeconds         int64         // how long keys that expire share a lease of etcd
 	onEtcd                    bool          // EtcdServers is a real etcd; set by locate
 
+	// EncryptionProviderConfig is a file: which resources are encrypted on disk, and how; "": none. EncryptionReload
+	// reloads it when it changes.
+	EncryptionProviderConfig string
+	EncryptionReload         bool
+	encryptionInterval       time.Duration // at which plugins and the file are looked at, in tests; 0: the default
+
 	TokenAuthFile string // "": no static tokens
 	ClientCAFile  string // authorities of client certificates besides the server's own; "": no others
 	TLSCertFile   string // "": the pair in CertDir
@@ -200,6 +206,9 @@ func (c *Config) validate() error {
 	}
 	if (c.EtcdCertFile == "") != (c.EtcdKeyFile == "") {
 		refuse("--etcd-certfile and --etcd-keyfile go together")
+	}
+	if c.EncryptionReload && c.EncryptionProviderConfig == "" {
+		refuse("--encryption-provider-config-automatic-reload must be set with --encryption-provider-config")
 	}
 	if c.SecurePort < 0 || c.SecurePort > 65535 {
 		refuse("--secure-port: %d is not between 0 and 65535", c.SecurePort)

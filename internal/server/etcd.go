@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"path"
 	"strings"
 	"time"
 
@@ -65,9 +66,19 @@ func (s *Server) openEtcd(ctx context.Context, define engine.Define) (_ *store.S
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.StorageTimeout)
 	defer cancel()
+	layout := etcdLayout{etcdform.New(s.registry, c.StorageMediaType)}
+	var sealing store.Sealing
+	if s.encryption != nil {
+		prefix := path.Join("/", c.EtcdPrefix) + "/"
+		s.encryption.path = func(k store.Key) string {
+			at, _ := layout.Path(k)
+			return prefix + at
+		}
+		sealing = s.encryption
+	}
 	if s.etcd, err = etcd.Connect(ctx, etcd.Config{
 		Endpoints: c.EtcdServers, TLS: tls, Prefix: c.EtcdPrefix, Logger: c.Logger,
-		Layout:     etcdLayout{etcdform.New(s.registry, c.StorageMediaType)},
+		Layout: layout, Sealing: sealing,
 		LeaseReuse: time.Duration(c.LeaseReuseSeconds) * time.Second, CompactionInterval: c.EtcdCompactionInterval,
 	}); err != nil {
 		return nil, fmt.Errorf("--etcd-servers: %w", err)

@@ -125,6 +125,10 @@ func (s *Server) deleteObsoleteFlowControl(ctx context.Context) error {
 		}
 		rq := &engine.Request{Resource: r}
 		list, err := s.engine.List(ctx, rq, engine.ListOptions{})
+		if apierr.Is(err, apierr.StoreReadError) { // one of them is unreadable: all stay
+			s.config.Logger.Warn("obsolete objects are not searched for", "resource", resource, "error", err)
+			continue
+		}
 		if err != nil {
 			return err
 		}

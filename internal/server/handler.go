@@ -48,6 +48,9 @@ func (s *Server) newHandler() (http.Handler, error) {
 	if s.issuerMetrics != nil {
 		m.registry.MustRegister(s.issuerMetrics.all()...)
 	}
+	if s.encryption != nil {
+		m.registry.MustRegister(s.encryption.metrics.all()...)
+	}
 	m.registry.MustRegister(s.authzMetrics.all()...)
 	m.registry.MustRegister(s.admissionMetrics.all()...)
 	m.registry.MustRegister(tokenMetrics(&s.verifier.Counters)...)
@@ -136,10 +139,13 @@ func (s *Server) expired(now time.Time) error {
 // bootstrap-controller fails as long as the server runs if the Service kubernetes could not be written at the start.
 func (s *Server) checks() []httpapi.Check {
 	done := func(context.Context) error { return nil }
-	return []httpapi.Check{
+	all := []httpapi.Check{
 		{Name: "ping", Run: func(context.Context) error { return nil }},
 		{Name: "etcd", Run: func(context.Context) error { return s.store.Healthy() }}, // the name is the reference's
 		{Name: "etcd-readiness", ReadyOnly: true, Run: func(context.Context) error { return s.store.Healthy() }},
+	}
+	all = append(all, s.encryption.checks()...)
+	return append(all, []httpapi.Check{
 		{Name: "loopback-serving-certificate", LiveOnly: true,
 			Run: func(context.Context) error { return s.expired(s.clock()) }},
 		{Name: "informer-sync", ReadyOnly: true, Run: done}, // there are no informers to wait for
@@ -154,5 +160,5 @@ func (s *Server) checks() []httpapi.Check {
 			}
 			return nil
 		}},
-	}
+	}...)
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 
 	"plinth/internal/authz"
 	"plinth/object"
@@ -15,10 +16,13 @@ func (s *Server) inherited(ctx context.Context) (all []initial, err error) {
 		}
 		i := initial{group: authz.RBACGroup, version: "v1", resource: d.Resource, name: d.Name}
 		live, err := s.live(ctx, &i, d.Name)
-		if err != nil {
-			return nil, err
+		var from object.Value
+		if err == nil {
+			from, err = s.live(ctx, &i, d.Ancestor())
 		}
-		from, err := s.live(ctx, &i, d.Ancestor())
+		if errors.Is(err, errUnreadable) { // as createMissing leaves it
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

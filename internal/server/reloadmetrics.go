@@ -10,8 +10,8 @@ type reloadMetrics struct {
 	last, config *prometheus.GaugeVec
 }
 
-// newReloadMetrics creates the metrics of the configuration of "authentication", "authorization" or
-// "manifest_admission". by are further labels, whose values are given by with.
+// newReloadMetrics creates the metrics of the configuration of "authentication", "authorization",
+// "encryption" or "manifest_admission". by are further labels, whose values are given by with.
 func newReloadMetrics(of string, by ...string) *reloadMetrics {
 	subsystem := of + "_config_controller"
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {

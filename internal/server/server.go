@@ -94,6 +94,8 @@ type Server struct {
 	quit    context.CancelFunc
 	work    sync.WaitGroup
 	busy    controller.Busy
+	// encryption is nil without --encryption-provider-config.
+	encryption *encryptionAtRest
 }
 
 // Serve starts a server, prints its address to out, and runs it until ctx is cancelled, or until it accepts no more
@@ -260,6 +262,9 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	s.control()
 	reload()
+	if s.encryption != nil {
+		s.run(func() { s.encryption.recover(s.closing, s.store, c.encryptionInterval) })
+	}
 	for _, follow := range s.follow {
 		s.run(func() { follow(s.closing) })
 	}
@@ -405,10 +410,14 @@ func (s *Server) run(f func()) {
 // openStore opens the store that --storage selects.
 func (s *Server) openStore(ctx context.Context, define engine.Define) (_ *store.Store, err error) {
 	c := &s.config
+	if s.encryption, err = c.openEncryption(s.features.On(features.KMSv1)); err != nil {
+		return nil, err
+	}
 	if c.onEtcd {
 		return s.openEtcd(ctx, define)
 	}
 	log := c.Log
+	var sealing store.Sealing // what is only in memory is not encrypted
 	switch {
 	case log != nil:
 	case c.Image != nil:
@@ -416,13 +425,16 @@ func (s *Server) openStore(ctx context.Context, define engine.Define) (_ *store.
 	case c.Storage == "memory":
 		log = memlog.New()
 	default:
+		if s.encryption != nil {
+			sealing = s.encryption
+		}
 		if log, err = filelog.Open(c.inDataDir("store"),
-			filelog.Options{Logger: c.Logger, NoSync: c.noSync}); err != nil {
+			filelog.Options{Logger: c.Logger, NoSync: c.noSync, Sealing: sealing}); err != nil {
 			return nil, err
 		}
 	}
 	opened, err := store.Open(store.Config{
-		Log: log, Describe: engine.Describe(s.registry), HistoryBytes: c.WatchHistoryBytes, Logger: c.Logger,
+		Log: log, Sealing: sealing, Describe: engine.Describe(s.registry), HistoryBytes: c.WatchHistoryBytes, Logger: c.Logger,
 		Now: c.Now, Charge: (&quota.Charges{Registry: s.registry}).Of, Rules: quota.Quotas,
 	})
 	if err != nil {
@@ -508,5 +520,6 @@ func (s *Server) Close() error {
 	if s.etcd != nil {
 		errs = append(errs, s.etcd.Close())
 	}
+	s.encryption.Close()
 	return errors.Join(errs...)
 }

@@ -25,14 +25,21 @@ import (
 //	v.Data is set by copier.finish at the latest; it is not read before that
 //
 // Sidecars are computed at the end, in parallel: many versions are overwritten during the replay, and computing their
-// sidecars would be wasted. Until then Sidecar has the Form, and expires the expiry.
+// sidecars would be wasted. Until then Sidecar has what the log has stored, and expires the expiry.
 //
 // The state is not shared yet, so no lock is taken.
 type loader struct {
 	state   *State
-	expires map[Key]time.Time   // of the live versions that expire
-	forms   map[uint64]*Sidecar // for each Form a sidecar with only that set, shared until describe
-	copies  copier
+	expires map[Key]time.Time // of the live versions that expire
+	// stored has, for each Form and SealedBy, a sidecar with only these set, which versions share until describe.
+	stored map[stored]*Sidecar
+	copies copier
+}
+
+// stored is what most versions have in common of that which is not part of their bytes.
+type stored struct {
+	form     uint64
+	sealedBy uint32
 }
 
 // load brings a new state to the end of its log: versions, indexes, revision and window. It returns the versions that
@@ -63,7 +70,7 @@ func (s *State) load(from *Checkpoint) (expire []*Version, err error) {
 
 // loadCheckpoint copies the versions of a checkpoint and of the commits after it.
 func (s *State) loadCheckpoint(from *Checkpoint) (expire []*Version, err error) {
-	l := &loader{state: s, expires: map[Key]time.Time{}, forms: map[uint64]*Sidecar{}}
+	l := &loader{state: s, expires: map[Key]time.Time{}, stored: map[stored]*Sidecar{}}
 	err = l.read(from)
 	l.copies.finish()
 	if err != nil {
@@ -140,14 +147,12 @@ func (l *loader) restore(k Key, lent *Version, revision int64) {
 	} else {
 		l.expires[v.Key] = lent.Sidecar.Expire
 	}
-	if why := lent.Sidecar.Unreadable; why != nil {
-		v.Sidecar = &Sidecar{Unreadable: why}
-		return
-	}
-	form := lent.Sidecar.Form
-	if v.Sidecar = l.forms[form]; v.Sidecar == nil {
-		v.Sidecar = &Sidecar{Form: form}
-		l.forms[form] = v.Sidecar
+	is := stored{lent.Sidecar.Form, lent.Sidecar.SealedBy}
+	if why := lent.Sidecar.Unreadable; why != nil { // a reason of its own
+		v.Sidecar = &Sidecar{Form: is.form, Undecrypted: lent.Sidecar.Undecrypted, Unreadable: why}
+	} else if v.Sidecar = l.stored[is]; v.Sidecar == nil {
+		v.Sidecar = &Sidecar{Form: is.form, SealedBy: is.sealedBy}
+		l.stored[is] = v.Sidecar
 	}
 }
 
@@ -172,17 +177,23 @@ func (l *loader) describe() {
 		part := live[len(live)*w/workers : len(live)*(w+1)/workers]
 		wait.Go(func() {
 			for _, v := range part {
-				if v.Sidecar.Unreadable != nil {
-					continue
-				}
-				v.Sidecar = s.Describe(v.Key, v.Data, l.expires[v.Key], v.Sidecar.Form)
+				is := *v.Sidecar
+				is.Expire = l.expires[v.Key]
+				v.Sidecar = s.describe(v.Key, v.Data, &is)
 			}
 		})
 	}
 	wait.Wait()
 	// The indexes are filled by one goroutine: they are not safe for several.
+	var lost []Key
 	for _, v := range live {
 		s.index(v.Key, nil, v, v.Revision)
+		if v.Sidecar.Undecrypted {
+			lost = append(lost, v.Key)
+		}
+	}
+	if len(lost) > 0 {
+		s.lost.Store(&lost)
 	}
 }
 

@@ -19,6 +19,8 @@ type Commit struct {
 	Revision int64 // the last one
 	Time     int64 // of sequencing, in nanoseconds since 1970; history is kept by it
 	Records  []*Record
+	// Seals are how the log encrypts the versions of each record; nil: it encrypts none. They are not stored.
+	Seals []*Seal
 }
 
 // First is the first revision of the range.
@@ -75,7 +77,7 @@ type Mark struct {
 //
 // Checkpoint and Replay *lend* what they yield: the commit or version and all that it points to, keys and bytes
 // included, is valid until yield returns; a caller that keeps a part of it has to copy that part. The sidecars have
-// Expire and Form only, which are not part of the bytes. So a log reads millions of records without an allocation for
+// only what is not part of the bytes: Expire, Form and SealedBy, and of versions that do not decrypt Unreadable. So a log reads millions of records without an allocation for
 // each, and without computing sidecars that most readers do not use.
 type Log interface {
 	// Append makes commits durable, in their order, before it returns. After a crash each of them exists as a whole or not

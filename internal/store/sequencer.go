@@ -79,6 +79,7 @@ type sequencer struct {
 	full      bool       // the last append found the disk full
 	closed    bool
 	growth    int64 // bytes of changes since the last checkpoint
+	resealing bool  // a checkpoint is due whatever the growth, see Store.Reseal
 
 	expiry   expiry        // the live versions that expire; seq guards it
 	expiring alarm         // deletes them when they have expired; seq guards expiring.at
@@ -114,7 +115,11 @@ func (w *sequencer) Commit(ctx context.Context, pre []Precondition, changes []Ch
 	if err != nil {
 		return Revisions{}, err
 	}
-	t := w.sequence(ctx, pre, changes, versions)
+	seals, err := w.seals(ctx, changes, versions)
+	if err != nil {
+		return Revisions{}, err
+	}
+	t := w.sequence(ctx, pre, changes, versions, seals)
 	given := Revisions{First: firstOf(t.revision, len(changes)), Step: 1}
 	switch {
 	case t.err == nil && t.lead:
@@ -188,7 +193,8 @@ type ticket struct {
 //
 // The steps before it take any time, and may end after the deadline without having asked; those after it cannot be
 // undone, as other commits may be sequenced on top.
-func (w *sequencer) sequence(ctx context.Context, pre []Precondition, changes []Change, versions []*Version) ticket {
+func (w *sequencer) sequence(ctx context.Context, pre []Precondition, changes []Change, versions []*Version,
+	seals []*Seal) ticket {
 	w.seq.Lock()
 	defer w.seq.Unlock()
 	// After a failure or Close no commit is sequenced. Those sequenced before are finished: Close waits for them.
@@ -211,6 +217,10 @@ func (w *sequencer) sequence(ctx context.Context, pre []Precondition, changes []
 	c := &Commit{Time: w.state.config.Now().UnixNano(), Records: make([]*Record, 0, len(changes))}
 	for i, ch := range changes {
 		w.put(b, c, ch.Key, versions[i])
+	}
+	if seals != nil {
+		counters := make([]*Seal, len(c.Records)-len(changes)) // which are never encrypted
+		c.Seals = append(counters, seals...)
 	}
 	// A commit without changes takes a revision, too, so that its success can be distinguished from that of the commit
 	// before it.

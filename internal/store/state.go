@@ -20,12 +20,17 @@ type Config struct {
 	// the log. It returns a new sidecar, in which the state sets Expire and Form. It cannot fail, but may set
 	// Unreadable. It is called from several goroutines at once.
 	Describe func(Key, []byte) *Sidecar
+	// Opened returns the stored bytes, and their stamp, of what Sealing has decrypted; nil: what is decrypted is stored. It
+	// is for stores whose values have another form (Store.Recover).
+	Opened func(k Key, plain []byte) (data []byte, form uint64, err error)
 	// Charge computes what a version counts towards the limits of its namespace (Charge); nil: limits are not
 	// supported. It is called for versions in namespaces with rules, for each of them once or a few times, from several
 	// goroutines, and sometimes under a lock. It may return nil for a version that counts nothing.
 	Charge func(*Version) *Charge
 	// Rules is the resource whose versions set limits.
 	Rules string
+	// Sealing says which versions the log encrypts; nil: none. The log has it, too.
+	Sealing Sealing
 	// HistoryAge and HistoryBytes limit the window, whichever ends first. Defaults: 5 min and 512 MiB.
 	HistoryAge   time.Duration
 	HistoryBytes int64
@@ -113,6 +118,8 @@ type State struct {
 	trimmed  chan struct{} // of capacity 1; receives when the horizon has moved by age
 	cursors  atomic.Int64  // those that were not closed
 	replayed int64         // bytes of the changes that were replayed at the start
+
+	lost atomic.Pointer[[]Key] // those that were loaded undecrypted, and may still be; nil: none. Recover has it
 }
 
 // NewState makes a state of a checkpoint and the commits that log has after it. A nil log means that there are no
@@ -461,6 +468,15 @@ func (s *State) Describe(k Key, data []byte, expire time.Time, form uint64) *Sid
 	return sc
 }
 
+// describe is Describe for a version of the log, whose sidecar has only what is not part of the bytes.
+func (s *State) describe(k Key, data []byte, lent *Sidecar) *Sidecar {
+	sc := s.Describe(k, data, lent.Expire, lent.Form)
+	if sc.SealedBy = lent.SealedBy; lent.Unreadable != nil {
+		sc.Undecrypted, sc.Unreadable = lent.Undecrypted, lent.Unreadable
+	}
+	return sc
+}
+
 // replay yields the commits of the log that hold revisions in after < r ≤ until, as Log.Replay does: they are lent.
 // The caller holds no lock: yield may wait for the disk between two commits.
 func (s *State) replay(after, until int64, yield func(*Commit) error) error {
@@ -521,10 +537,6 @@ func (s *State) copyVersion(k Key, lent *Version) *Version {
 		return nil
 	}
 	v := &Version{Key: k, Revision: lent.Revision, Data: bytes.Clone(lent.Data)}
-	if why := lent.Sidecar.Unreadable; why != nil {
-		v.Sidecar = &Sidecar{Unreadable: why}
-		return v
-	}
-	v.Sidecar = s.Describe(k, v.Data, lent.Sidecar.Expire, lent.Sidecar.Form)
+	v.Sidecar = s.describe(k, v.Data, lent.Sidecar)
 	return v
 }

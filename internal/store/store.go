@@ -86,6 +86,11 @@ type Sidecar struct {
 	UID    string
 	// Deleting is set when the object has a deletionTimestamp.
 	Deleting bool
+	// Undecrypted says that Data are the encrypted bytes of the version, as Sealing could not decrypt them. Unreadable
+	// has the reason.
+	Undecrypted bool
+	// SealedBy identifies the key by which the log encrypts the version (Seal.ID); 0: it does not.
+	SealedBy uint32
 	// Expire is when the store deletes the object by itself; zero means never (URI-10).
 	Expire time.Time
 	// Form is a hash of what determines the form of the bytes (the stored version of the kind and its schema),

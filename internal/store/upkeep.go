@@ -38,7 +38,12 @@ func (w *sequencer) expire(now time.Time) {
 func (w *sequencer) deleteExpired(expired []Precondition) bool {
 	var lead, last *batch
 	for _, p := range expired {
-		t := w.sequence(context.Background(), []Precondition{p}, []Change{{Key: p.Key}}, []*Version{nil})
+		changes, none := []Change{{Key: p.Key}}, []*Version{nil}
+		seals, err := w.seals(context.Background(), changes, none)
+		if err != nil {
+			return false
+		}
+		t := w.sequence(context.Background(), []Precondition{p}, changes, none, seals)
 		if t.lead {
 			lead = t.batch
 		}
@@ -71,10 +76,11 @@ func (w *sequencer) compactor() {
 		case <-w.state.trimmed:
 		}
 		w.seq.Lock()
-		broken, grown, enough := w.broken, w.growth, w.grewEnough()
+		resealing := w.resealing
+		broken, grown, enough := w.broken, w.growth, w.grewEnough() || resealing
 		if enough {
 			// Commits that arrive while the checkpoint is written count towards the next one.
-			w.growth = 0
+			w.growth, w.resealing = 0, false
 		}
 		w.seq.Unlock()
 		// The log takes no more writes, and its content is not known.
@@ -88,7 +94,11 @@ func (w *sequencer) compactor() {
 			w.seq.Lock()
 			// Try again after half as much growth, and not with each commit that follows.
 			w.growth = max(w.growth, min(grown, w.growth+grown/2))
+			w.resealing = w.resealing || resealing
 			w.seq.Unlock()
+		} else if resealing {
+			w.state.config.Logger.Info("all versions were encrypted with the current keys; earlier keys are needed for " +
+				"the history alone")
 		}
 	}
 }

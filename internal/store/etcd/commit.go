@@ -35,7 +35,7 @@ func (w *Writer) Commit(ctx context.Context, pre []store.Precondition, changes [
 	if err := ctx.Err(); err != nil {
 		return store.Revisions{}, err
 	}
-	t, err := w.transaction(changes)
+	t, err := w.transaction(ctx, changes)
 	if err != nil {
 		return store.Revisions{}, err
 	}
@@ -69,7 +69,7 @@ func (w *Writer) Commit(ctx context.Context, pre []store.Precondition, changes [
 }
 
 // transaction encodes the changes of a commit.
-func (w *Writer) transaction(changes []store.Change) (*transaction, error) {
+func (w *Writer) transaction(ctx context.Context, changes []store.Change) (*transaction, error) {
 	t := &transaction{changes: changes, paths: make([]string, len(changes)), values: make([][]byte, len(changes))}
 	for i := range changes {
 		ch := &changes[i]
@@ -87,7 +87,7 @@ func (w *Writer) transaction(changes []store.Change) (*transaction, error) {
 			ch.Sidecar = w.state.Describe(ch.Key, ch.Data, time.Time{}, 0)
 		}
 		var err error
-		if t.values[i], err = w.encode(ch.Key, t.paths[i], ch.Data); err != nil {
+		if t.values[i], err = w.encode(ctx, ch); err != nil {
 			return nil, err
 		}
 		if at := ch.Sidecar.Expire; !at.IsZero() && (t.expire.IsZero() || at.Before(t.expire)) {
@@ -97,9 +97,21 @@ func (w *Writer) transaction(changes []store.Change) (*transaction, error) {
 	return t, nil
 }
 
-// encode is the value of stored bytes.
-func (e *Cluster) encode(k store.Key, _ string, data []byte) ([]byte, error) {
-	return e.config.Layout.Encode(k, data)
+// encode is the value of a change.
+func (e *Cluster) encode(ctx context.Context, ch *store.Change) ([]byte, error) {
+	plain, err := e.config.Layout.Encode(ch.Key, ch.Data)
+	if err != nil || e.sealing == nil {
+		return plain, err
+	}
+	seal, err := e.sealing.Seal(ctx, ch.Key.Resource)
+	if err != nil {
+		return nil, &store.SealError{Key: ch.Key, Err: err}
+	}
+	if seal == nil {
+		return plain, nil
+	}
+	ch.Sidecar.SealedBy = seal.ID
+	return seal.Append(nil, ch.Key, plain), nil
 }
 
 // commit carries out a transaction. Its preconditions become comparisons of revisions: with the one that the caller

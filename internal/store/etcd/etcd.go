@@ -64,6 +64,7 @@ type Config struct {
 	TLS       *tls.Config // nil: the default, for URLs of https
 	Prefix    string      // of all keys, "/registry"
 	Layout    Layout
+	Sealing   store.Sealing // nil: values are not encrypted, and those that are cannot be read
 	// LeaseReuse is how long objects that expire share a lease at most; 0: a minute.
 	LeaseReuse time.Duration
 	// CompactionInterval is how often history is compacted; 0: never, by this process.
@@ -76,6 +77,8 @@ type Cluster struct {
 	config Config
 	client *clientv3.Client
 	prefix string // ends with "/"
+	// sealing encrypts the values; nil: they are not encrypted. It is bound to the keys of etcd.
+	sealing store.Sealing
 	id     uint64 // of the cluster
 
 	streams atomic.Int64 // of watches, so far
@@ -96,7 +99,8 @@ func Connect(ctx context.Context, c Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w", err)
 	}
-	e := &Cluster{config: c, client: client, prefix: path.Join("/", c.Prefix) + "/"}
+	e := &Cluster{config: c, client: client, prefix: path.Join("/", c.Prefix) + "/",
+		sealing: c.Sealing}
 	if e.prefix == "//" {
 		e.prefix = "/"
 	}
@@ -160,6 +164,7 @@ type Writer struct {
 // Open opens a store with the objects that etcd has now. loaded is called when it has them, before it follows etcd; it may
 // be nil. Open returns ctx.Err() if ctx ends first.
 func (e *Cluster) Open(ctx context.Context, c store.Config, loaded func(*store.State)) (*store.Store, error) {
+	c.Sealing, c.Opened = e.sealing, e.config.Layout.Decode
 	w := &Writer{Cluster: e, sent: map[string][]*sent{}, closing: make(chan struct{}), now: c.Now}
 	if w.now == nil {
 		w.now = time.Now

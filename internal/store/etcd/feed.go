@@ -112,7 +112,7 @@ func (w *Writer) apply(revision int64, events []*clientv3.Event) {
 		case mine != nil:
 			r.New = &store.Version{Key: r.Key, Revision: revision, Data: mine.data, Sidecar: mine.sidecar}
 		default:
-			r.New = w.version(w.state.Describe, r.Key, at, e.Kv)
+			r.New = w.version(w.state.Describe, r.Key, e.Kv)
 		}
 		c.Records = append(c.Records, r)
 	}
@@ -124,20 +124,41 @@ type describe func(k store.Key, data []byte, expire time.Time, form uint64) *sto
 
 // version is the version of a key and value that another process has written, or that was written before the start. A
 // value that cannot be decoded is an unreadable object.
-func (e *Cluster) version(by describe, k store.Key, at string, kv *mvccpb.KeyValue) *store.Version {
-	data, form, err := e.decode(k, at, kv.Value)
-	v := &store.Version{Key: k, Revision: kv.ModRevision, Data: data}
-	if err != nil {
-		v.Data, v.Sidecar = bytes.Clone(kv.Value), &store.Sidecar{Unreadable: err}
-		return v
+func (e *Cluster) version(by describe, k store.Key, kv *mvccpb.KeyValue) *store.Version {
+	data, is := e.decode(k, kv.Value)
+	v := &store.Version{Key: k, Revision: kv.ModRevision, Data: data, Sidecar: is}
+	if is.Unreadable == nil {
+		v.Sidecar = by(k, data, time.Time{}, is.Form)
+		v.Sidecar.SealedBy = is.SealedBy
 	}
-	v.Sidecar = by(k, data, time.Time{}, form)
 	return v
 }
 
-// decode is the stored form of a value.
-func (e *Cluster) decode(k store.Key, _ string, value []byte) (data []byte, form uint64, err error) {
-	return e.config.Layout.Decode(k, value)
+// encrypted is the beginning of values that are encrypted.
+var encrypted = []byte("k8s:enc:")
+
+// errEncrypted is the reference's error of a value that is encrypted, where nothing decrypts.
+var errEncrypted = errors.New("identity transformer tried to read encrypted data")
+
+// decode is the stored form of a value, and what a sidecar has that is not part of the bytes: the stamp and the key of
+// the encryption; or why the value cannot be read, with the value as it is.
+func (e *Cluster) decode(k store.Key, value []byte) (data []byte, is *store.Sidecar) {
+	is, plain := &store.Sidecar{}, value
+	var err error
+	if e.sealing != nil {
+		if plain, is.SealedBy, err = e.sealing.Open(k, value); err != nil {
+			is.Undecrypted, is.Unreadable = true, err
+			return value, is
+		}
+	} else if bytes.HasPrefix(value, encrypted) {
+		is.Unreadable = errEncrypted
+		return value, is
+	}
+	if data, is.Form, err = e.config.Layout.Decode(k, plain); err != nil {
+		is.Unreadable = err
+		return value, is
+	}
+	return data, is
 }
 
 // sent is a change that this process has sent to etcd, from before it is sent until its outcome is known.

@@ -125,18 +125,15 @@ func (e *Cluster) decodeAll(kvs []*mvccpb.KeyValue) []*store.Version {
 	return versions
 }
 
-// undescribed is the version of a key and value, with only the stamp in its sidecar: the state describes what it loads.
+// undescribed is the version of a key and value, whose sidecar has only what is not part of the bytes: the state describes
+// what it loads.
 func (e *Cluster) undescribed(kv *mvccpb.KeyValue) *store.Version {
-	at := strings.TrimPrefix(string(kv.Key), e.prefix)
-	k, ok := e.config.Layout.Key(at)
+	k, ok := e.config.Layout.Key(strings.TrimPrefix(string(kv.Key), e.prefix))
 	if !ok {
 		return nil
 	}
-	data, form, err := e.decode(k, at, kv.Value)
-	if err != nil {
-		data = kv.Value
-	}
-	return &store.Version{Key: k, Revision: kv.ModRevision, Data: data, Sidecar: &store.Sidecar{Form: form, Unreadable: err}}
+	data, is := e.decode(k, kv.Value)
+	return &store.Version{Key: k, Revision: kv.ModRevision, Data: data, Sidecar: is}
 }
 
 // reload brings a state that has missed changes, because etcd compacted them, to what etcd has now. The changes in
@@ -176,13 +173,13 @@ func (w *Writer) reload() error {
 			c.Records = append(c.Records, &store.Record{Key: v.Key, Revision: revision, Old: v})
 		case kv.ModRevision != v.Revision:
 			c.Records = append(c.Records, &store.Record{Key: v.Key, Revision: revision, Old: v,
-				New: w.version(w.state.Describe, v.Key, strings.TrimPrefix(string(kv.Key), w.prefix), kv)})
+				New: w.version(w.state.Describe, v.Key, kv)})
 		}
 		return true
 	})
 	for k, kv := range now {
 		c.Records = append(c.Records, &store.Record{Key: k, Revision: revision,
-			New: w.version(w.state.Describe, k, strings.TrimPrefix(string(kv.Key), w.prefix), kv)})
+			New: w.version(w.state.Describe, k, kv)})
 	}
 	w.config.Logger.Warn("etcd has compacted changes that were not received; all watches begin again",
 		"changes", len(c.Records), "revision", revision)

@@ -1,6 +1,7 @@
 package filelog
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -35,7 +36,7 @@ func (l *Log) writeCheckpoint(c *store.Checkpoint) error {
 	}
 
 	f := vfs.NewSyncingFile(file, vfs.SyncingFileOptions{BytesPerSync: 512 << 10})
-	return l.install(f, name, newWriter(f).checkpoint(c))
+	return l.install(f, name, newWriter(f).checkpoint(c, l.sealing))
 }
 
 // checkpoint writes the frames of a checkpoint: header, head, versions in parts, and the end with the number of
@@ -47,7 +48,7 @@ func (l *Log) writeCheckpoint(c *store.Checkpoint) error {
 //
 // Frames of a checkpoint have no synced offset, since none of them is used before all of it is synced. A restart
 // appends the versions to its trees in their order, which is the cheapest order for a B-tree.
-func (w *writer) checkpoint(c *store.Checkpoint) error {
+func (w *writer) checkpoint(c *store.Checkpoint, sealing store.Sealing) error {
 	if err := w.frame(frameCheckpoint, 0, c.Revision, appendFileHeader(nil, checkpointMagic, c.Revision)); err != nil {
 		return err
 	}
@@ -60,19 +61,35 @@ func (w *writer) checkpoint(c *store.Checkpoint) error {
 		return err
 	}
 	var versions, payload []byte
-	count := 0
+	count, sealed := 0, false
 	// The number of versions of a part is written before them and known only at its end. So they are collected first.
 	flush := func() error {
-		payload = append(payload[:0], payloadVersions)
+		if payload = append(payload[:0], payloadVersions); sealed {
+			payload[0] = payloadSealedVersions
+		}
 		payload = binary.AppendUvarint(payload, uint64(count))
 		payload = append(payload, versions...)
 		versions, count = versions[:0], 0
 		return part(payload)
 	}
 	var last store.Key
+	seals := sealer{sealing: sealing}
 	for v, err := range c.Versions {
 		if err != nil {
 			return err
+		}
+		seal, err := seals.of(v)
+		if err != nil {
+			return fmt.Errorf("%s cannot be encrypted: %w", v.Key, err)
+		}
+		// Versions are ordered by resource, so parts of either kind follow one another a few times at most.
+		if is := seal != nil || v.Sidecar.Undecrypted; is && !sealed && count > 0 {
+			if err := flush(); err != nil {
+				return err
+			}
+			sealed = is
+		} else if count == 0 {
+			sealed = is
 		}
 		if invariants.Enabled {
 			if v.Revision > c.Revision || v.Key.Resource < last.Resource || v.Key.Resource == last.Resource &&
@@ -82,7 +99,7 @@ func (w *writer) checkpoint(c *store.Checkpoint) error {
 			}
 			last = v.Key
 		}
-		versions = appendVersion(versions, v)
+		versions = appendVersion(versions, v, sealed, seal)
 		if count++; len(versions) >= partBytes {
 			if err := flush(); err != nil {
 				return err
@@ -98,6 +115,30 @@ func (w *writer) checkpoint(c *store.Checkpoint) error {
 		return err
 	}
 	return w.records.Flush()
+}
+
+// sealer remembers the Seal of a resource, so that all of its versions have the same one: a Seal may take the call of
+// another process. All versions are encrypted again with the current key, so that after a checkpoint earlier keys are
+// needed for the history alone.
+type sealer struct {
+	sealing  store.Sealing
+	resource string
+	seal     *store.Seal
+}
+
+// of returns the Seal of a version; nil if it is not to be encrypted, or is already.
+func (s *sealer) of(v *store.Version) (*store.Seal, error) {
+	if s.sealing == nil || v.Sidecar.Undecrypted {
+		return nil, nil
+	}
+	if s.resource != v.Key.Resource {
+		seal, err := s.sealing.Seal(context.Background(), v.Key.Resource)
+		if err != nil {
+			return nil, err
+		}
+		s.resource, s.seal = v.Key.Resource, seal
+	}
+	return s.seal, nil
 }
 
 // readCheckpoint yields the parts of a checkpoint until yield returns enough. Every frame has to read back, and the
@@ -179,7 +220,7 @@ func (l *Log) Checkpoint() (*store.Checkpoint, error) {
 		return nil, err
 	}
 	c.Versions = func(yield func(*store.Version, error) bool) {
-		var p parser
+		p := parser{sealing: l.sealing}
 		// The first part is the head, which has been read.
 		head, ended := true, false
 		err := l.readCheckpoint(revision, func(part frame) (enough bool, err error) {

@@ -71,7 +71,10 @@ type Options struct {
 	// process, but not a loss of power, after which the log may no longer open: files then reach the disk in another order
 	// than that in which they depend on each other.
 	NoSync bool
-	Logger *slog.Logger
+	// Sealing encrypts versions in checkpoints, and decrypts; those of commits come with their Seals. nil: nothing is
+	// encrypted, and what was is unreadable.
+	Sealing store.Sealing
+	Logger  *slog.Logger
 }
 
 // Log is an open directory. It consists of:
@@ -94,6 +97,7 @@ type Log struct {
 	dir          string
 	logger       *slog.Logger
 	segmentBytes int64
+	sealing      store.Sealing
 	lock         io.Closer
 
 	appending sync.Mutex // guards the following
@@ -170,7 +174,7 @@ func Open(dir string, o Options) (*Log, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	l := &Log{fs: o.FS, dir: dir, logger: o.Logger, segmentBytes: o.SegmentBytes}
+	l := &Log{fs: o.FS, dir: dir, logger: o.Logger, segmentBytes: o.SegmentBytes, sealing: o.Sealing}
 	if err := l.open(); err != nil {
 		l.closeFiles() //nolint:errcheck // the first error is the one to return
 		return nil, fmt.Errorf("data directory %s: %w", dir, err)
@@ -250,7 +254,7 @@ func (l *Log) write(w *writer, commits []*store.Commit) error {
 		}
 		l.buffer = appendCommit(l.buffer[:0], c)
 		if invariants.Enabled {
-			checkPayload(l.buffer, c)
+			checkPayload(l.buffer, c, l.sealing)
 		}
 		if err := w.commit(c.First(), c.Revision, l.buffer); err != nil {
 			return err
@@ -373,7 +377,7 @@ func (l *Log) Replay(after int64, yield func(*store.Commit) error) error {
 	if after < segments[0].after {
 		return store.ErrCompacted
 	}
-	var p parser
+	p := parser{sealing: l.sealing}
 	for i := range segments {
 		s := &segments[i]
 		if s.end <= after {

@@ -36,9 +36,11 @@ import (
 // The numbers of kinds and flags are on disk and never change their meaning. The error for an unknown kind suggests
 // that a newer version has written it.
 const (
-	payloadCommit   = 1 // one commit
-	payloadVersions = 2 // live versions, in a checkpoint
-	payloadHead     = 3 // the first of a checkpoint: revision and window
+	payloadCommit         = 1 // one commit
+	payloadVersions       = 2 // live versions, in a checkpoint
+	payloadHead           = 3 // the first of a checkpoint: revision and window
+	payloadSealedCommit   = 4 // a commit with encrypted versions: a byte of seals follows the flags of each record
+	payloadSealedVersions = 5 // live versions of which some are encrypted, in the same way
 )
 
 // The flags of a change or a version: which of its parts follow.
@@ -54,6 +56,14 @@ const (
 	newForm
 	oldForm
 	sameForm // the old version has the form of the new one
+)
+
+// The seals of a change or a version: which of its parts are encrypted. Encryption has kinds of payloads of its own, and
+// not a flag, so that a program that does not know of it refuses the payload.
+const (
+	newSealed   = 1 << iota // the data of the new version, or of the version of a checkpoint
+	oldSealed               // what the old version does not share with the new one
+	oldWithheld             // of the old version there is no more than its revision, expiry and form
 )
 
 // versionMeta is the part of a sidecar that cannot be computed from the bytes, and is therefore written to the log.
@@ -100,14 +110,37 @@ func (s versionMeta) append(b []byte, flags, expires, form byte) []byte {
 // A payload is: kind, revision, time, number of records, and the records. The revisions of the records follow from
 // that of the commit and are not stored. A commit is one frame, so it is in the log as a whole or not at all.
 func appendCommit(b []byte, c *store.Commit) []byte {
-	b = append(b, payloadCommit)
+	sealed := isSealed(c)
+	if sealed {
+		b = append(b, payloadSealedCommit)
+	} else {
+		b = append(b, payloadCommit)
+	}
 	b = binary.AppendUvarint(b, uint64(c.Revision))
 	b = binary.AppendVarint(b, c.Time)
 	b = binary.AppendUvarint(b, uint64(len(c.Records)))
-	for _, r := range c.Records {
-		b = appendRecord(b, r)
+	for i, r := range c.Records {
+		var seal *store.Seal
+		if c.Seals != nil {
+			seal = c.Seals[i]
+		}
+		b = appendRecord(b, r, sealed, seal)
 	}
 	return b
+}
+
+// isSealed says whether a commit has encrypted versions: new ones, or the encrypted bytes of an old one that did not
+// decrypt.
+func isSealed(c *store.Commit) bool {
+	if c.Seals != nil {
+		return true
+	}
+	for _, r := range c.Records {
+		if r.Old != nil && r.Old.Sidecar.Undecrypted {
+			return true
+		}
+	}
+	return false
 }
 
 // appendRecord appends one record:
@@ -123,7 +156,12 @@ func appendCommit(b []byte, c *store.Commit) []byte {
 //	old = new[:head] + middle + new[len(new)-tail:],  head + tail ≤ min(len(old), len(new))
 //
 // A deletion has no new version; then head and tail are 0 and middle is all of the old one.
-func appendRecord(b []byte, r *store.Record) []byte {
+//
+// Encrypted are the data of the new version and the middle of the old one, each by itself: the first is then what an
+// encrypted checkpoint has, too, and can be copied there if it does not decrypt. Head and tail tell no more than the
+// lengths of both. No bytes are not encrypted. A record of an encrypted commit has a byte of seals after its flags, which says what is encrypted in
+// it; that is nothing if seal is nil, and the old version was not encrypted already.
+func appendRecord(b []byte, r *store.Record, sealed bool, seal *store.Seal) []byte {
 	var flags byte
 	var is, was versionMeta
 	if r.New != nil {
@@ -139,39 +177,87 @@ func appendRecord(b []byte, r *store.Record) []byte {
 		}
 	}
 	b = append(b, flags)
+	var seals byte
+	if sealed {
+		seals = sealsOf(r, seal)
+		b = append(b, seals)
+	}
 	b = appendString(b, r.Key.Resource)
 	b = appendString(b, r.Key.Name)
 	var data []byte
 	if r.New != nil {
 		data = r.New.Data
 		b = is.append(b, flags, newExpires, newForm)
-		b = appendBytes(b, data)
+		b = appendPart(b, r.Key, data, seals&newSealed != 0, seal)
 	}
 	if r.Old != nil {
 		old := r.Old.Data
-		head := commonPrefix(old, data)
-		// Computed for the rest after the head, so that head and tail do not overlap in either version.
-		tail := commonSuffix(old[head:], data[head:])
+		head, tail := 0, 0
+		switch {
+		case seals&oldWithheld != 0:
+			old = nil
+		case !r.Old.Sidecar.Undecrypted:
+			head = commonPrefix(old, data)
+			// Computed for the rest after the head, so that head and tail do not overlap in either version.
+			tail = commonSuffix(old[head:], data[head:])
+		}
 		b = binary.AppendUvarint(b, uint64(r.Old.Revision))
 		b = was.append(b, flags, oldExpires, oldForm)
 		b = binary.AppendUvarint(b, uint64(head))
 		b = binary.AppendUvarint(b, uint64(tail))
-		b = appendBytes(b, old[head:len(old)-tail])
+		middle := old[head : len(old)-tail]
+		b = appendPart(b, r.Key, middle, seals&oldSealed != 0 && !r.Old.Sidecar.Undecrypted && len(middle) > 0, seal)
 	}
 	return b
 }
 
+// sealsOf is the byte of seals of a record. An old version that did not decrypt is encrypted already, whatever seal is.
+func sealsOf(r *store.Record, seal *store.Seal) (seals byte) {
+	if seal != nil && r.New != nil {
+		seals = newSealed
+	}
+	switch {
+	case r.Old == nil:
+	case r.Old.Sidecar.Undecrypted:
+		seals |= oldSealed
+	case seal == nil:
+	case seal.Withhold:
+		seals |= oldWithheld
+	default:
+		seals |= oldSealed
+	}
+	return seals
+}
+
+// appendPart appends a part of a record: a length and bytes, encrypted if encrypt is set.
+func appendPart(b []byte, k store.Key, part []byte, encrypt bool, seal *store.Seal) []byte {
+	if !encrypt {
+		return appendBytes(b, part)
+	}
+	return appendBytes(b, seal.Append(nil, k, part))
+}
+
 // appendVersion appends one version of a checkpoint: flags, resource, name, revision, expiry, form, data. There is no
 // old version: a checkpoint is a state and has no history.
-func appendVersion(b []byte, v *store.Version) []byte {
+//
+// With sealed set a byte of seals follows the flags; a version that did not decrypt is encrypted already.
+func appendVersion(b []byte, v *store.Version, sealed bool, seal *store.Seal) []byte {
 	is := metaOf(v.Sidecar)
 	flags := is.flags(newExpires, newForm)
 	b = append(b, flags)
+	encrypt := seal != nil // not if v is encrypted already
+	if sealed {
+		var seals byte
+		if encrypt || v.Sidecar.Undecrypted {
+			seals = newSealed
+		}
+		b = append(b, seals)
+	}
 	b = appendString(b, v.Key.Resource)
 	b = appendString(b, v.Key.Name)
 	b = binary.AppendUvarint(b, uint64(v.Revision))
 	b = is.append(b, flags, newExpires, newForm)
-	return appendBytes(b, v.Data)
+	return appendPart(b, v.Key, v.Data, encrypt, seal)
 }
 
 // appendHead appends the first payload of a checkpoint: its revision, and the extent of the history.
@@ -231,22 +317,23 @@ func commonSuffix(a, b []byte) int {
 // checkPayload fails unless a payload reads back as the commit from which it was made. It runs for every commit if
 // assertions are on, before the commit is written: otherwise a payload that does not parse is found only at the next
 // start, when the object is lost.
-func checkPayload(payload []byte, c *store.Commit) {
-	var p parser
+func checkPayload(payload []byte, c *store.Commit, sealing store.Sealing) {
+	p := parser{sealing: sealing}
 	have, err := p.commitOf(payload)
 	if err != nil || have.Revision != c.Revision || have.Time != c.Time || len(have.Records) != len(c.Records) {
 		invariants.Fail("filelog: commit %d of %d records reads back as %+v, %v", c.Revision, len(c.Records), have,
 			err)
 		return
 	}
-	same := func(a, b *store.Version) bool {
+	// An old version may have been withheld, or have been undecrypted before and not be now.
+	same := func(a, b *store.Version, old bool) bool {
 		return a == nil && b == nil || a != nil && b != nil && a.Revision == b.Revision &&
-			bytes.Equal(a.Data, b.Data) &&
+			(bytes.Equal(a.Data, b.Data) || old && (a.Sidecar.Undecrypted || b.Sidecar.Undecrypted)) &&
 			a.Sidecar.Form == b.Sidecar.Form && a.Sidecar.Expire.Equal(b.Sidecar.Expire)
 	}
 	for i, r := range have.Records {
-		if want := c.Records[i]; r.Key != want.Key || r.Revision != want.Revision || !same(r.New, want.New) ||
-			!same(r.Old, want.Old) {
+		if want := c.Records[i]; r.Key != want.Key || r.Revision != want.Revision || !same(r.New, want.New, false) ||
+			!same(r.Old, want.Old, true) {
 			invariants.Fail("filelog: record %d of %s reads back as record %d of %s", want.Revision, want.Key,
 				r.Revision, r.Key)
 		}
@@ -257,12 +344,15 @@ func checkPayload(payload []byte, c *store.Commit) {
 // its checksum, so this is always damage, and never dropped.
 var errPayload = errors.New("its checksum holds, but its payload does not parse")
 
-// parseKind reads the first byte of a payload, its kind, which must be the one expected.
-func parseKind(payload []byte, want byte) (decoder, error) {
+// parseKind reads the first byte of a payload, its kind, which must be the one expected, or sealed: the one with
+// encrypted versions.
+func parseKind(payload []byte, want, sealed byte) (decoder, error) {
 	d := decoder{b: payload}
 	switch kind := d.byte(); {
 	case d.bad:
 		return d, errPayload
+	case kind == sealed:
+		d.sealed = true
 	case kind != want:
 		return d,
 			fmt.Errorf("a payload of kind %d stands in the place of one of kind %d; a newer version may have written it",
@@ -283,7 +373,7 @@ func (h commitHeader) first() int64 { return h.last - int64(max(1, h.count)) + 1
 // parseCommitHeader parses the beginning of the payload of a commit, and returns the decoder of the rest. A reader
 // that skips commits needs no more.
 func parseCommitHeader(payload []byte) (h commitHeader, d decoder, err error) {
-	if d, err = parseKind(payload, payloadCommit); err != nil {
+	if d, err = parseKind(payload, payloadCommit, payloadSealedCommit); err != nil {
 		return h, d, err
 	}
 	h.last, h.time = int64(d.uvarint()), d.varint()
@@ -300,6 +390,7 @@ func parseCommitHeader(payload []byte) (h commitHeader, d decoder, err error) {
 //
 // One goroutine uses a parser. The buffers grow to the largest commit, except that old is freed beyond maxOldKept.
 type parser struct {
+	sealing store.Sealing // decrypts; nil: nothing does
 	commit  store.Commit
 	buffers []*recordBuffer
 	old     []byte // the old versions, put together from their parts
@@ -352,13 +443,16 @@ func (p *parser) commitOf(payload []byte) (*store.Commit, error) {
 // record parses one change. If it does not parse, d.bad is set, and the caller drops the record.
 func (p *parser) record(d *decoder, m *recordBuffer) {
 	r := &m.record
-	flags := d.byte()
+	flags, seals := d.byte(), d.seals()
 	r.Key = d.key()
 	r.New, r.Old = nil, nil
 	var data []byte
 	if flags&hasNew != 0 {
 		m.is = d.meta(flags, newExpires, newForm)
 		data = d.bytes()
+		if seals&newSealed != 0 {
+			data = p.unseal(r.Key, data, &m.is)
+		}
 		r.New = &m.new
 		m.new = store.Version{Key: r.Key, Data: data, Sidecar: &m.is}
 	}
@@ -372,6 +466,11 @@ func (p *parser) record(d *decoder, m *recordBuffer) {
 	}
 	// In a damaged payload these may be any numbers, so they are compared before they are used.
 	head, tail, middle := int(d.uvarint()), int(d.uvarint()), d.bytes()
+	r.Old = &m.old
+	if p.oldUnread(r, seals, head+tail, &middle, &m.was) {
+		m.old = store.Version{Key: r.Key, Revision: revision, Data: middle, Sidecar: &m.was}
+		return
+	}
 	// A payload with a correct checksum may still be wrong, and must not make the parser read beyond the new version.
 	if head > len(data) || tail > len(data)-head {
 		d.bad = true
@@ -381,14 +480,13 @@ func (p *parser) record(d *decoder, m *recordBuffer) {
 	// no longer written to. The capacity is cut, so that an append cannot overwrite the next one.
 	begin := len(p.old)
 	p.old = append(append(append(p.old, data[:head]...), middle...), data[len(data)-tail:]...)
-	r.Old = &m.old
 	m.old = store.Version{Key: r.Key, Revision: revision, Data: p.old[begin:len(p.old):len(p.old)], Sidecar: &m.was}
 }
 
 // versions yields the versions in a payload of a checkpoint, each in the same memory: the caller copies those that it
 // keeps. enough is true when yield returned false.
 func (p *parser) versions(payload []byte, yield func(*store.Version) bool) (enough bool, err error) {
-	d, err := parseKind(payload, payloadVersions)
+	d, err := parseKind(payload, payloadVersions, payloadSealedVersions)
 	if err != nil {
 		return false, err
 	}
@@ -398,13 +496,16 @@ func (p *parser) versions(payload []byte, yield func(*store.Version) bool) (enou
 	}
 	var m recordBuffer
 	for range count {
-		flags := d.byte()
+		flags, seals := d.byte(), d.seals()
 		m.new.Key = d.key()
 		m.new.Revision = int64(d.uvarint())
 		m.is = d.meta(flags, newExpires, newForm)
 		m.new.Data, m.new.Sidecar = d.bytes(), &m.is
 		if d.bad {
 			return false, errPayload
+		}
+		if seals&newSealed != 0 {
+			m.new.Data = p.unseal(m.new.Key, m.new.Data, &m.is)
 		}
 		if !yield(&m.new) {
 			return true, nil
@@ -413,10 +514,54 @@ func (p *parser) versions(payload []byte, yield func(*store.Version) bool) (enou
 	return false, nil
 }
 
+// unseal decrypts the bytes of a version. If that fails, they stay as they are, and the sidecar says so: a lost key must
+// not prevent the server from starting, and may be found again.
+func (p *parser) unseal(k store.Key, sealed []byte, sc *store.Sidecar) []byte {
+	plain, by, err := p.open(k, sealed)
+	if err != nil {
+		sc.Undecrypted, sc.Unreadable = true, err
+		return sealed
+	}
+	sc.SealedBy = by
+	return plain
+}
+
+// errSealed is the reference's error for an encrypted value, where nothing decrypts it.
+var errSealed = errors.New("identity transformer tried to read encrypted data")
+
+func (p *parser) open(k store.Key, sealed []byte) (plain []byte, by uint32, err error) {
+	if p.sealing == nil {
+		return nil, 0, errSealed
+	}
+	return p.sealing.Open(k, sealed)
+}
+
+// oldUnread decrypts the middle of an old version, and says whether the version cannot be read: because that fails, or
+// because the new version, with which it shares shared bytes, cannot be read. An old version that shares none is then
+// its encrypted bytes, like a new one; another one has no bytes.
+func (p *parser) oldUnread(r *store.Record, seals byte, shared int, middle *[]byte, was *store.Sidecar) bool {
+	switch {
+	case seals&oldWithheld != 0:
+		was.Undecrypted, was.Unreadable = true, errWithheld
+		*middle = nil
+	case shared > 0 && r.New != nil && r.New.Sidecar.Undecrypted:
+		was.Undecrypted, was.Unreadable = true, r.New.Sidecar.Unreadable
+		*middle = nil
+	case seals&oldSealed != 0 && len(*middle) > 0:
+		if *middle = p.unseal(r.Key, *middle, was); was.Undecrypted && shared > 0 {
+			*middle = nil
+		}
+	}
+	return was.Undecrypted
+}
+
+// errWithheld is the error for an old version that was not written.
+var errWithheld = errors.New("the version was not written to the log, as there was no key to encrypt it")
+
 // parseHead parses the payload of appendHead. The marks are a sample of the window, from which the state knows at which
 // time and after how many bytes a revision was written, without reading the segments.
 func parseHead(payload []byte) (revision int64, w store.Window, err error) {
-	d, err := parseKind(payload, payloadHead)
+	d, err := parseKind(payload, payloadHead, payloadHead)
 	if err != nil {
 		return 0, w, err
 	}
@@ -440,8 +585,17 @@ func parseHead(payload []byte) (revision int64, w store.Window, err error) {
 // as zero. So callers check bad once, after several parts; counts and lengths are bounded by the bytes that are left,
 // and never make it allocate more than a payload of that size can hold.
 type decoder struct {
-	b   []byte
-	bad bool
+	b      []byte
+	bad    bool
+	sealed bool // each record has a byte of seals
+}
+
+// seals reads the byte of seals, if there is one.
+func (d *decoder) seals() byte {
+	if !d.sealed {
+		return 0
+	}
+	return d.byte()
 }
 
 // byte reads one byte.

@@ -1,0 +1,172 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"plinth/internal/configfile"
+	"plinth/internal/encryption"
+	"plinth/internal/httpapi"
+	"plinth/internal/store"
+)
+
+// encryptionAtRest is the encryption of the objects in the store: the store.Sealing of --encryption-provider-config. The zero
+// pointer is none.
+type encryptionAtRest struct {
+	all     *encryption.Transformers
+	metrics *encryptionMetrics
+	// path is the key that a value is bound to.
+	path func(store.Key) string
+	// resources has an *encryption.Resource for each resource of the store that was used.
+	resources sync.Map
+	seen      map[string]current // by resource; rotated has it
+	reloaded  chan struct{}      // of capacity 1: another configuration is in use
+	logger    *slog.Logger
+	end       context.CancelFunc
+	work      sync.WaitGroup
+}
+
+// openEncryption reads the configuration; it is in use until Close. Without one it returns nil.
+func (c *Config) openEncryption(kmsV1 bool) (*encryptionAtRest, error) {
+	if c.EncryptionProviderConfig == "" {
+		return nil, nil
+	}
+	ctx, end := context.WithCancel(context.Background())
+	e := &encryptionAtRest{path: func(k store.Key) string { return encryption.Path(k.Resource, k.Name) },
+		seen: map[string]current{}, metrics: newEncryptionMetrics(), reloaded: make(chan struct{}, 1), end: end,
+		logger: c.Logger}
+	all, err := encryption.Open(ctx, c.EncryptionProviderConfig, c.EncryptionReload, encryption.Options{
+		Metrics: e.metrics.hooks(), Logger: c.Logger, KMSv1: kmsV1, Interval: c.encryptionInterval,
+		RetryInterval: c.encryptionInterval,
+	})
+	if err != nil {
+		end()
+		return nil, err
+	}
+	e.all = all
+	e.metrics.configuredAs(all.Hash())
+	e.work.Go(func() {
+		all.Run(ctx, cmp.Or(c.encryptionInterval, configfile.Interval), func(hash string, err error) {
+			e.metrics.reloaded(err == nil)
+			if err == nil {
+				e.metrics.configuredAs(hash)
+				select {
+				case e.reloaded <- struct{}{}:
+				default:
+				}
+			}
+		})
+	})
+	return e, nil
+}
+
+// Close ends the calls of plugins. The store is closed before.
+func (e *encryptionAtRest) Close() {
+	if e != nil {
+		e.end()
+		e.work.Wait()
+	}
+}
+
+// of returns the transformer of a resource of the store, GROUP/RESOURCE.
+func (e *encryptionAtRest) of(resource string) *encryption.Resource {
+	if known, ok := e.resources.Load(resource); ok {
+		return known.(*encryption.Resource)
+	}
+	resource = strings.Clone(resource) // the log lends its keys
+	group, name, _ := strings.Cut(resource, "/")
+	known, _ := e.resources.LoadOrStore(resource, e.all.For(group, name))
+	return known.(*encryption.Resource)
+}
+
+// Seal implements store.Sealing.
+func (e *encryptionAtRest) Seal(ctx context.Context, resource string) (*store.Seal, error) {
+	s, err := e.of(resource).Seal(ctx)
+	if err != nil || s.ID == 0 {
+		return nil, err
+	}
+	return &store.Seal{ID: s.ID, Append: func(dst []byte, k store.Key, plain []byte) []byte {
+		return s.Append(dst, e.path(k), plain)
+	}}, nil
+}
+
+// Open implements store.Sealing.
+func (e *encryptionAtRest) Open(k store.Key, sealed []byte) ([]byte, uint32, error) {
+	o, err := e.of(k.Resource).Open(context.Background(), e.path(k), sealed)
+	return o.Plain, o.By, err
+}
+
+// Current implements store.Sealing.
+func (e *encryptionAtRest) Current(resource string) (uint32, bool) {
+	return e.of(resource).Current()
+}
+
+// recoverInterval is how long after a plugin was started what it decrypts can be read. A plugin is asked at the same
+// interval.
+const recoverInterval = 10 * time.Second
+
+// recover makes objects readable that could not be decrypted when the server started, as soon as they can be, and has
+// the store encrypt all versions again when the current keys are not those of the versions.
+func (e *encryptionAtRest) recover(ctx context.Context, s *store.Store, interval time.Duration) {
+	ticker := time.NewTicker(cmp.Or(interval, recoverInterval))
+	defer ticker.Stop()
+	e.rotated()
+	for s.Reseal(); ; {
+		recovered, left, err := s.Recover(ctx)
+		if recovered > 0 || err != nil && ctx.Err() == nil {
+			e.logger.Info("objects that could not be decrypted are readable again", "number", recovered,
+				"unreadable", left, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.reloaded:
+		case <-ticker.C:
+		}
+		if e.rotated() {
+			s.Reseal()
+		}
+	}
+}
+
+// current is what Transformers say of the key of a resource.
+type current struct {
+	id    uint32
+	known bool
+}
+
+// rotated says whether the key of a resource is another one than at the call before: the configuration was reloaded,
+// or a plugin has another key.
+func (e *encryptionAtRest) rotated() (changed bool) {
+	e.resources.Range(func(resource, of any) bool {
+		id, known := of.(*encryption.Resource).Current()
+		now := current{id, known}
+		if was, seen := e.seen[resource.(string)]; seen && was != now {
+			changed = true
+		}
+		e.seen[resource.(string)] = now
+		return true
+	})
+	return changed
+}
+
+// checks are the health checks of plugins. They are not among those of /livez: a restart does not help.
+func (e *encryptionAtRest) checks() (checks []httpapi.Check) {
+	if e == nil {
+		return nil
+	}
+	if e.all.Reloads() {
+		checks = append(checks, httpapi.Check{Name: "poststarthook/start-encryption-provider-config-automatic-reload",
+			Run: func(context.Context) error { return nil }})
+	}
+	for _, name := range e.all.Checks() {
+		checks = append(checks, httpapi.Check{Name: name, NotLive: true, Run: func(ctx context.Context) error {
+			return e.all.Check(ctx, name)
+		}})
+	}
+	return checks
+}

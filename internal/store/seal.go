@@ -1,0 +1,203 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Sealing encrypts what a log keeps of the versions of some resources (encryption at rest). In memory versions are as
+// they are without it.
+//
+// The problem: a key may be gone for a while, or for ever. A write that needs it has to fail before it is sequenced,
+// and alone: an error while the log appends would be that of every commit of the batch, and of all later ones. So
+// what can fail, and may take time, is apart from the encryption itself. The writer gets a Seal before it sequences a
+// commit, and the log only uses it.
+//
+//	a version in the log is encrypted  ⇔  its commit had a Seal for it
+//
+// A version that the log cannot decrypt is unreadable, and keeps its encrypted bytes (Sidecar.Undecrypted): a checkpoint
+// writes them as they are, and they can be read again when the key is back.
+type Sealing interface {
+	// Seal returns how versions of a resource are encrypted now; nil: they are not. It may call another process, for as
+	// long as ctx lasts.
+	Seal(ctx context.Context, resource string) (*Seal, error)
+	// Open decrypts bytes that Seal.Append has made for a key. by is the ID of the Seal.
+	Open(k Key, sealed []byte) (plain []byte, by uint32, err error)
+	// Current returns the ID of the Seal that Seal would return, 0 for nil. known is false if it is not known: then Seal
+	// fails.
+	Current(resource string) (by uint32, known bool)
+}
+
+// Seal is how versions are encrypted at one moment.
+type Seal struct {
+	ID uint32 // of the key that encrypts, see Sidecar.SealedBy; never 0
+	// Append appends the encrypted bytes of a version of k. It cannot fail.
+	Append func(dst []byte, k Key, plain []byte) []byte
+	// Withhold says that there is no key: the log must not contain the version. It is set for old versions alone.
+	Withhold bool
+}
+
+// Stale says whether a version is stored in another way than a write of it would be now: encrypted with another key, or
+// not encrypted. A write that changes nothing of the object is carried out nevertheless.
+func (s *State) Stale(v *Version) bool {
+	if s.config.Sealing == nil {
+		return false
+	}
+	by, known := s.config.Sealing.Current(v.Key.Resource)
+	return !known || by != v.Sidecar.SealedBy
+}
+
+// Reseal has the embedded writer write a checkpoint, if a version is stale: it encrypts all of them with the current
+// keys, so that earlier ones are needed for the history alone. Writes of clients do not reach every version: claims are
+// no objects. It returns before the checkpoint is written.
+func (s *Store) Reseal() {
+	w, embedded := s.Writer.(*sequencer)
+	if !embedded || !s.anyStale() {
+		return
+	}
+	w.seq.Lock()
+	w.resealing = true
+	w.seq.Unlock()
+	notify(w.grown)
+}
+
+// anyStale says whether a live version is stale, other than those that did not decrypt.
+func (s *State) anyStale() (found bool) {
+	if s.config.Sealing == nil {
+		return false
+	}
+	s.mu.Lock()
+	collections := s.live.freeze()
+	s.mu.Unlock()
+	collections.Scan(func(_ string, t *collection) bool {
+		t.names.Scan(func(_ string, v *Version) bool {
+			found = !v.Sidecar.Undecrypted && s.Stale(v)
+			return !found
+		})
+		return !found
+	})
+	return found
+}
+
+// seals returns the Seals of changes; nil if none of them is encrypted. It sets the ID in the sidecars of the versions,
+// which belong to the commit alone yet.
+//
+// A deletion needs the key as well, for the old version, but does not fail without: the log then has only that there
+// was a version.
+func (w *sequencer) seals(ctx context.Context, changes []Change, versions []*Version) ([]*Seal, error) {
+	sealing := w.state.config.Sealing
+	if sealing == nil {
+		return nil, nil
+	}
+	var seals []*Seal
+	for i, ch := range changes {
+		seal, err := sealing.Seal(ctx, ch.Key.Resource)
+		switch {
+		case err != nil && versions[i] != nil:
+			return nil, &SealError{ch.Key, err}
+		case err != nil:
+			seal = &Seal{Withhold: true}
+		case seal == nil:
+			continue
+		}
+		if seals == nil {
+			seals = make([]*Seal, len(changes))
+		}
+		if seals[i] = seal; versions[i] != nil {
+			versions[i].Sidecar.SealedBy = seal.ID
+		}
+	}
+	return seals, nil
+}
+
+// SealError is the error of a commit that was not written because a version could not be encrypted.
+type SealError struct {
+	Key Key
+	Err error
+}
+
+func (e *SealError) Error() string { return fmt.Sprintf("%s cannot be encrypted: %v", e.Key, e.Err) }
+
+func (e *SealError) Unwrap() error { return e.Err }
+
+// recoverAtOnce is how many versions Recover writes in one commit.
+const recoverAtOnce = 64
+
+// Recover writes the versions again that could not be decrypted when they were loaded, and can be now: because a plugin
+// answers, or the configuration has another key. They get new revisions, as all that was computed without them (views,
+// indexes, what controllers have seen) follows the history. left is how many are still unreadable.
+//
+// It is called again from time to time, by one goroutine. Versions that were removed meanwhile are no longer looked for,
+// so that it costs nothing when all are readable.
+func (s *Store) Recover(ctx context.Context) (recovered, left int, err error) {
+	keys := s.lost.Load()
+	if keys == nil {
+		return 0, 0, nil
+	}
+	var still []Key
+	for part := range slices.Chunk(*keys, recoverAtOnce) {
+		if err != nil {
+			still = append(still, part...)
+			continue
+		}
+		var n int
+		var unread []Key
+		n, unread, err = s.recover(ctx, part)
+		recovered, still = recovered+n, append(still, unread...)
+	}
+	if s.lost.Store(&still); len(still) == 0 {
+		s.lost.Store(nil)
+	}
+	return recovered, len(still), err
+}
+
+// recover is Recover for some keys, in one commit; after a conflict, in one for each of them. unread are those to be
+// looked for again.
+func (s *Store) recover(ctx context.Context, keys []Key) (recovered int, unread []Key, err error) {
+	var pre []Precondition
+	var changes []Change
+	for _, k := range keys {
+		v, found := s.Get(k)
+		if !found || !v.Sidecar.Undecrypted {
+			continue
+		}
+		plain, _, err := s.config.Sealing.Open(k, v.Data)
+		if err != nil {
+			unread = append(unread, k)
+			continue
+		}
+		// Form and expiry are those that it was written with.
+		form := v.Sidecar.Form
+		if s.config.Opened != nil {
+			if plain, form, err = s.config.Opened(k, plain); err != nil {
+				unread = append(unread, k)
+				continue
+			}
+		}
+		sc := s.Describe(k, plain, v.Sidecar.Expire, form)
+		pre = append(pre, At(v))
+		changes = append(changes, Change{Key: k, Data: plain, Sidecar: sc})
+	}
+	if len(changes) == 0 {
+		return 0, unread, nil
+	}
+	_, err = s.Commit(ctx, pre, changes)
+	conflict := (*ConflictError)(nil)
+	switch {
+	case err == nil:
+		return len(changes), unread, nil
+	case errors.As(err, &conflict) && len(changes) > 1: // one was removed
+		for _, ch := range changes {
+			n, one, err := s.recover(ctx, []Key{ch.Key})
+			if recovered, unread = recovered+n, append(unread, one...); err != nil {
+				return recovered, keys, err
+			}
+		}
+		return recovered, unread, nil
+	case errors.As(err, &conflict):
+		return 0, keys, nil
+	}
+	return 0, keys, err
+}
