@@ -38,6 +38,9 @@ type Config struct {
 	StorageTimeout            time.Duration
 	StorageMediaType          string        // of the values of built-in types in etcd; "": protobuf
 	EtcdCompactionInterval    time.Duration // 0: this server does not compact the history of etcd
+	EtcdHealthTimeout         time.Duration // of the check etcd
+	EtcdReadyTimeout          time.Duration // of the check etcd-readiness
+	EtcdSizeInterval          time.Duration // how often etcd is asked for its size
 	LeaseReuseSeconds         int64         // how long keys that expire share a lease of etcd
 	onEtcd                    bool          // EtcdServers is a real etcd; set by locate
 
@@ -166,7 +169,8 @@ func Defaults() Config {
 		DataDir: "plinth-data", Storage: "embedded", BindAddress: "127.0.0.1", SecurePort: 6443,
 		EndpointReconciler: "lease", ServiceNodePortRange: "30000-32767", GarbageCollection: true, Controllers: []string{"*"},
 		EtcdPrefix: "/registry", StorageTimeout: time.Minute,
-		EtcdCompactionInterval: 5 * time.Minute, LeaseReuseSeconds: 60, StorageMediaType: "application/vnd.kubernetes.protobuf",
+		EtcdCompactionInterval: 5 * time.Minute, EtcdHealthTimeout: 2 * time.Second, EtcdReadyTimeout: 2 * time.Second,
+		EtcdSizeInterval: 30 * time.Second, LeaseReuseSeconds: 60, StorageMediaType: "application/vnd.kubernetes.protobuf",
 		Audit:           audit.Defaults(),
 		ServiceAccounts: ServiceAccounts{Lookup: true, Extend: true},
 		TokenWebhook:    TokenWebhook{Version: "v1beta1", CacheTTL: 2 * time.Minute},

@@ -66,6 +66,7 @@ func (s *Server) openEtcd(ctx context.Context, define engine.Define) (_ *store.S
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.StorageTimeout)
 	defer cancel()
+	s.etcdMetrics = newEtcdMetrics()
 	layout := etcdLayout{etcdform.New(s.registry, c.StorageMediaType)}
 	var sealing store.Sealing
 	if s.encryption != nil {
@@ -78,7 +79,7 @@ func (s *Server) openEtcd(ctx context.Context, define engine.Define) (_ *store.S
 	}
 	if s.etcd, err = etcd.Connect(ctx, etcd.Config{
 		Endpoints: c.EtcdServers, TLS: tls, Prefix: c.EtcdPrefix, Logger: c.Logger,
-		Layout: layout, Sealing: sealing,
+		Layout: layout, Sealing: sealing, Observe: s.etcdMetrics.observe(),
 		LeaseReuse: time.Duration(c.LeaseReuseSeconds) * time.Second, CompactionInterval: c.EtcdCompactionInterval,
 	}); err != nil {
 		return nil, fmt.Errorf("--etcd-servers: %w", err)

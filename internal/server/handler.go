@@ -51,6 +51,7 @@ func (s *Server) newHandler() (http.Handler, error) {
 	if s.encryption != nil {
 		m.registry.MustRegister(s.encryption.metrics.all()...)
 	}
+	m.registry.MustRegister(s.etcdMetrics.collectors()...)
 	m.registry.MustRegister(s.authzMetrics.all()...)
 	m.registry.MustRegister(s.admissionMetrics.all()...)
 	m.registry.MustRegister(tokenMetrics(&s.verifier.Counters)...)
@@ -141,8 +142,8 @@ func (s *Server) checks() []httpapi.Check {
 	done := func(context.Context) error { return nil }
 	all := []httpapi.Check{
 		{Name: "ping", Run: func(context.Context) error { return nil }},
-		{Name: "etcd", Run: func(context.Context) error { return s.store.Healthy() }}, // the name is the reference's
-		{Name: "etcd-readiness", ReadyOnly: true, Run: func(context.Context) error { return s.store.Healthy() }},
+		{Name: "etcd", Run: s.storeHealthy(s.config.EtcdHealthTimeout)}, // the name is the reference's
+		{Name: "etcd-readiness", ReadyOnly: true, Run: s.storeHealthy(s.config.EtcdReadyTimeout)},
 	}
 	all = append(all, s.encryption.checks()...)
 	return append(all, []httpapi.Check{

@@ -348,6 +348,9 @@ func tokenMetrics(c *serviceaccount.Counters) (all []prometheus.Collector) {
 
 // storeSize is the size of the files of the store; of a store in memory, that of its live objects.
 func (s *Server) storeSize() (bytes int64) {
+	if s.etcd != nil {
+		return s.etcdSize.of(s.etcd, s.config.EtcdSizeInterval)
+	}
 	if s.config.Storage == "memory" {
 		return s.store.Stats().Bytes
 	}

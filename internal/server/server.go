@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,6 +55,8 @@ type Server struct {
 	started      time.Time
 	store        *store.Store
 	etcd         *etcd.Cluster // nil: the store is embedded
+	etcdMetrics  *etcdMetrics
+	etcdSize     etcdSize
 	registry     *engine.Registry
 	engine       *engine.Engine
 	auth         *auth.Authenticator
@@ -484,14 +487,18 @@ func (s *Server) greet(out io.Writer, took time.Duration) {
 	if err != nil {
 		kubeconfig = s.config.WriteKubeconfig
 	}
-	fmt.Fprintf(out, `Plinth %s is ready at %s after %d ms, with %s storage.
+	where := s.config.Storage + " storage"
+	if s.etcd != nil {
+		where = "its objects in the etcd at " + strings.Join(s.config.EtcdServers, ", ")
+	}
+	fmt.Fprintf(out, `Plinth %s is ready at %s after %d ms, with %s.
 
 In another terminal:
   export KUBECONFIG=%s
   kubectl get namespaces
 
 No kubectl? "make kubectl" builds bin/kubectl. Ctrl-C ends the server.
-`, Version, s.URL(), took.Milliseconds(), s.config.Storage, kubeconfig)
+`, Version, s.URL(), took.Milliseconds(), where, kubeconfig)
 }
 
 // Close ends the server: it stops listening, ends watches, lets other requests finish within drainTime, waits for

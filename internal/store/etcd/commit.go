@@ -25,6 +25,7 @@ type transaction struct {
 	paths   []string // of the changes, without the prefix
 	values  [][]byte // nil: a deletion
 	expire  time.Time
+	creates bool // the first change is that of a key that is to be absent
 }
 
 // Commit is store.Writer.Commit. All changes get one revision: that of the transaction.
@@ -239,7 +240,31 @@ func (w *Writer) execute(t *transaction, compares []clientv3.Cmp) (*clientv3.Txn
 			ops[i] = clientv3.OpPut(w.prefix+at, string(t.values[i]), puts...)
 		}
 	}
-	return w.client.Txn(ctx).If(compares...).Then(ops...).Commit()
+	began := time.Now()
+	answer, err := w.client.Txn(ctx).If(compares...).Then(ops...).Commit()
+	w.config.Observe.request(t.operation(), t.resource(), began, err)
+	return answer, err
+}
+
+// operation is what a transaction is called in metrics, as in the reference.
+func (t *transaction) operation() string {
+	switch {
+	case len(t.changes) != 1:
+		return "txn"
+	case t.values[0] == nil:
+		return "delete"
+	case t.creates:
+		return "create"
+	}
+	return "update"
+}
+
+// resource is that of the only change; "" if there are several.
+func (t *transaction) resource() string {
+	if len(t.changes) != 1 {
+		return ""
+	}
+	return t.changes[0].Key.Resource
 }
 
 // send records the changes of a transaction that is about to be sent.
@@ -252,6 +277,7 @@ func (w *Writer) send(t *transaction, pre []store.Precondition) []*sent {
 		for j := range pre {
 			if pre[j].Type == store.ThisRevision && pre[j].Key == t.changes[i].Key {
 				s.base = pre[j].Revision
+				t.creates = t.creates || i == 0 && s.base == 0
 			}
 		}
 		w.sent[t.paths[i]] = append(w.sent[t.paths[i]], s)

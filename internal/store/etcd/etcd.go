@@ -69,7 +69,26 @@ type Config struct {
 	LeaseReuse time.Duration
 	// CompactionInterval is how often history is compacted; 0: never, by this process.
 	CompactionInterval time.Duration
+	Observe            Observe
 	Logger             *slog.Logger
+}
+
+// Observe are functions for metrics; each may be nil.
+type Observe struct {
+	// Request is called after each request: "create", "update", "delete", "txn" (of several keys), "get" (of a revision),
+	// "list". resource is that of the keys, "" where there are several, or none.
+	Request func(operation, resource string, took time.Duration, err error)
+	// Waited is called with the time that a request waited until the state had a revision (Writer.arrive).
+	Waited func(time.Duration)
+	// Lease is called when a lease gets no more keys, with their number.
+	Lease func(keys int)
+}
+
+// request reports a request that began at a time.
+func (o *Observe) request(operation, resource string, began time.Time, err error) {
+	if o.Request != nil {
+		o.Request(operation, resource, time.Since(began), err)
+	}
 }
 
 // Cluster is a connection to an etcd.
@@ -79,7 +98,7 @@ type Cluster struct {
 	prefix string // ends with "/"
 	// sealing encrypts the values; nil: they are not encrypted. It is bound to the keys of etcd.
 	sealing store.Sealing
-	id     uint64 // of the cluster
+	id      uint64 // of the cluster
 
 	streams atomic.Int64 // of watches, so far
 }
@@ -127,10 +146,19 @@ func (e *Cluster) probe(ctx context.Context) (*clientv3.GetResponse, error) {
 	return e.client.Get(ctx, e.prefix+"health", clientv3.WithLimit(1))
 }
 
-// Check returns nil if etcd answers in time.
+// Check returns nil if etcd answers before ctx ends.
 func (e *Cluster) Check(ctx context.Context) error {
-	_, err := e.probe(ctx)
+	_, err := e.client.Get(ctx, e.prefix+"health", clientv3.WithLimit(1))
 	return err
+}
+
+// Size is the size of the files of the member that answers, in bytes.
+func (e *Cluster) Size(ctx context.Context) (int64, error) {
+	status, err := e.client.Status(ctx, e.config.Endpoints[0])
+	if err != nil {
+		return 0, err
+	}
+	return status.DbSize, nil
 }
 
 // Close closes the connection. Stores that were opened over it are closed before.

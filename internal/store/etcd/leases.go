@@ -46,6 +46,9 @@ func (l *leases) until(ctx context.Context, at time.Time) (clientv3.LeaseID, err
 		l.keys++
 		return l.id, nil
 	}
+	if observe := l.cluster.config.Observe.Lease; observe != nil && l.keys > 0 {
+		observe(l.keys)
+	}
 	answer, err := l.cluster.client.Grant(ctx, int64(math.Ceil((ttl + longer).Seconds())))
 	if err != nil {
 		return 0, fmt.Errorf("etcd: no lease: %w", err)

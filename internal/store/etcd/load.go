@@ -35,8 +35,10 @@ func (e *Cluster) pages(ctx context.Context, under string) <-chan page {
 		defer close(pages)
 		from, end := e.prefix+under, clientv3.GetPrefixRangeEnd(e.prefix+under)
 		for revision := int64(0); ; {
+			began := time.Now()
 			answer, err := e.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(pageKeys),
 				clientv3.WithRev(revision))
+			e.config.Observe.request("list", "", began, err)
 			p := page{err: err}
 			if err == nil {
 				if revision == 0 {

@@ -76,7 +76,9 @@ func (w *Writer) revision() (int64, error) {
 	had := w.state.Revision()
 	ctx, cancel := context.WithTimeout(w.ctx, requestTimeout)
 	defer cancel()
+	began := time.Now()
 	answer, err := w.client.Get(ctx, w.prefix, clientv3.WithLimit(1), clientv3.WithKeysOnly())
+	w.config.Observe.request("get", "", began, err)
 	if err != nil {
 		if w.ctx.Err() != nil {
 			return 0, store.ErrClosed
@@ -128,10 +130,13 @@ const (
 // arrive waits until the state has a revision of etcd. Most of the time a change brings it within a millisecond. If the
 // revision is of a key outside of the prefix, no change does, and a progress request asks how far the watch is.
 func (w *Writer) arrive(ctx context.Context, revision int64) error {
+	if w.state.Revision() >= revision {
+		return nil
+	}
+	if waited := w.config.Observe.Waited; waited != nil {
+		defer func(began time.Time) { waited(time.Since(began)) }(time.Now())
+	}
 	for wait := progressAfter; ; wait = min(2*wait, progressEvery) {
-		if w.state.Revision() >= revision {
-			return nil
-		}
 		soon, cancel := context.WithTimeout(ctx, wait)
 		err := w.state.WaitFor(soon, revision)
 		cancel()
