@@ -437,10 +437,7 @@ func TestRefusedSettings(t *testing.T) {
 			c.AdmissionControl, c.DisableAdmission = []string{"AlwaysAdmit"}, []string{"Priority"}
 		},
 		"--allow-privileged=false": func(c *Config) { c.AllowPrivileged = false },
-		"--etcd-servers: 2 addresses; only one is supported": func(c *Config) {
-			c.EtcdServers = []string{"http://a",
-				"http://b"}
-		},
+		"--storage-media-type: application/yaml is not supported": func(c *Config) { c.StorageMediaType = "application/yaml" },
 		"--storage: memory cannot be combined with --etcd-servers": func(c *Config) {
 			c.Storage, c.EtcdServers = "memory",
 				[]string{"http://a"}

@@ -358,6 +358,17 @@ func (s *Server) Pids() []int {
 	return pids
 }
 
+// WithoutEtcd makes Measured leave out etcd. Set before servers are measured.
+var WithoutEtcd bool
+
+// Measured are the processes whose cost is that of the server.
+func (s *Server) Measured() []int {
+	if WithoutEtcd {
+		return s.Pids()[:1]
+	}
+	return s.Pids()
+}
+
 // Config is the client-go configuration of the cluster admin, without client-side throttling: it would hide a slow
 // server and slow down a quick one.
 func (s *Server) Config() (*rest.Config, error) {

@@ -14,10 +14,10 @@ import (
 	"plinth/conformance/internal/harness"
 )
 
-// CPU is the processor time that the server's processes have used, in user and in kernel mode.
+// CPU is the processor time that the server's measured processes have used, in user and in kernel mode.
 func CPU(s *harness.Server) (time.Duration, error) {
 	var total time.Duration
-	for _, pid := range s.Pids() {
+	for _, pid := range s.Measured() {
 		// The clock of the processor time of another process (clock_getcpuclockid(3)). /proc has the same figure in steps of
 		// 10 ms.
 		var used unix.Timespec
@@ -29,10 +29,10 @@ func CPU(s *harness.Server) (time.Duration, error) {
 	return total, nil
 }
 
-// RSS is the resident memory of the server's processes, in bytes.
+// RSS is the resident memory of the server's measured processes, in bytes.
 func RSS(s *harness.Server) (int64, error) {
 	var total int64
-	for _, pid := range s.Pids() {
+	for _, pid := range s.Measured() {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		if err != nil {
 			return 0, err

@@ -39,7 +39,14 @@ func run() error {
 		"compare builds of Plinth, a comma between them, with the first of them, instead of Plinth with the reference; flags may stand behind a build")
 	turns := flag.Int("turns", 200, "the number of turns of such a comparison")
 	pods := flag.Int("pods", 5000, "the number of Pods")
+	etcd := flag.Bool("etcd", false, "store Plinth's objects in an etcd, too, and measure both servers without their etcd")
 	flag.Parse()
+	if *etcd {
+		if err := os.Setenv("CONFORMANCE_STORE", "etcd"); err != nil {
+			return err
+		}
+		harness.WithoutEtcd = true
+	}
 	if *only != "" && *only != string(harness.Reference) && *only != string(harness.Plinth) {
 		return fmt.Errorf("-only %s: want %s or %s", *only, harness.Reference, harness.Plinth)
 	}
