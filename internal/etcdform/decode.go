@@ -36,14 +36,11 @@ func (f *Form) Decode(k store.Key, value []byte) (data []byte, form uint64, exac
 		return nil, 0, false, err
 	}
 	data = object.AppendObject(make([]byte, 0, len(value)+len(value)/2), obj.WithoutAt("metadata", "resourceVersion"))
-	if _, ok := object.Locate(data); !ok {
-		return nil, 0, false, errors.New("the object has no UID")
-	}
 	back, err := f.Encode(k, data)
 	return data, form, err == nil && bytes.Equal(back, value), nil
 }
 
-// checkIdentity says whether metadata belongs to the object of a key. The reference would find an object under another
+// checkIdentity says whether metadata is that of the object of a key. The reference would find an object under another
 // name by its key in etcd, and by its metadata in its cache.
 func checkIdentity(k store.Key, metadata object.Value) error {
 	name := metadata.At("name").Str()
@@ -52,6 +49,9 @@ func checkIdentity(k store.Key, metadata object.Value) error {
 	}
 	if name != k.Name {
 		return fmt.Errorf("the object is %q, not %q", name, k.Name)
+	}
+	if metadata.At("uid").Str() == "" { // no stored object is without one (object.Locate)
+		return errors.New("the object has no UID")
 	}
 	return nil
 }
