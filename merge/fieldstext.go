@@ -97,8 +97,8 @@ const maxFieldsDepth = 32
 // says no where it is not sure.
 //
 // The keys of each level ascend as text, so that only neighbours of the same kind can be out of order, and only keys
-// and values: names are compared as text by both. Escapes other than \" and \\, and positions, do not occur in sets that
-// servers have made.
+// and values: names are compared as text by both. Escapes other than \" and \\, and positions, do not occur in sets
+// that servers have made.
 func inReferenceOrder(text []byte) bool {
 	var last [maxFieldsDepth][]byte // by depth, the last key
 	depth := 0

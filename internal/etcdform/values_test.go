@@ -243,8 +243,10 @@ func FuzzDecode(f *testing.F) {
 	f.Add(2, example(f, "autoscaling.v1.HorizontalPodAutoscaler.pb"))
 	f.Add(0, []byte(`{"apiVersion":"v1","kind":"Pod",`+metadata+
 		`,"spec":{"containers":[{"name":"c","ports":[{"containerPort":1}],"resources":{"limits":{"cpu":"1.5"}}}]}}`))
-	f.Add(1, []byte("apiVersion: apps/v1beta2\nkind: Deployment\nmetadata: {name: nameValue, namespace: namespaceValue, uid: u}"))
-	f.Add(3, []byte(base64.StdEncoding.EncodeToString([]byte(`{"apiVersion":"v1","kind":"Secret",`+metadata+`,"data":{"a":"AA=="}}`))))
+	f.Add(1, []byte("apiVersion: apps/v1beta2\nkind: Deployment\n"+
+		"metadata: {name: nameValue, namespace: namespaceValue, uid: u}"))
+	secret := `{"apiVersion":"v1","kind":"Secret",` + metadata + `,"data":{"a":"AA=="}}`
+	f.Add(3, []byte(base64.StdEncoding.EncodeToString([]byte(secret))))
 	f.Add(4, []byte(`{"apiVersion":"events.k8s.io/v1","kind":"Event",`+metadata+`,"eventTime":"2026-01-02T03:04:05.000006Z"}`))
 	f.Add(5, []byte(`{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"CustomResourceDefinition","metadata":`+
 		`{"name":"nameValue","namespace":"namespaceValue","uid":"u"},"spec":{"group":"b.c","version":"v1","names":{"kind":"A"},`+
