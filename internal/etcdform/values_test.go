@@ -247,7 +247,8 @@ func FuzzDecode(f *testing.F) {
 		"metadata: {name: nameValue, namespace: namespaceValue, uid: u}"))
 	secret := `{"apiVersion":"v1","kind":"Secret",` + metadata + `,"data":{"a":"AA=="}}`
 	f.Add(3, []byte(base64.StdEncoding.EncodeToString([]byte(secret))))
-	f.Add(4, []byte(`{"apiVersion":"events.k8s.io/v1","kind":"Event",`+metadata+`,"eventTime":"2026-01-02T03:04:05.000006Z"}`))
+	f.Add(4, []byte(`{"apiVersion":"events.k8s.io/v1","kind":"Event",`+metadata+
+		`,"eventTime":"2026-01-02T03:04:05.000006Z"}`))
 	f.Add(5, []byte(`{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"CustomResourceDefinition","metadata":`+
 		`{"name":"nameValue","namespace":"namespaceValue","uid":"u"},"spec":{"group":"b.c","version":"v1","names":{"kind":"A"},`+
 		`"validation":{"openAPIV3Schema":{"type":"object"}},"additionalPrinterColumns":[{"name":"a","JSONPath":".a"}]}}`))
