@@ -141,6 +141,84 @@ func inReferenceOrder(text []byte) bool {
 	return true
 }
 
+// IsFieldsText says whether text is FieldsV1 as both canonical JSON has it and the reference writes it, so that it can be
+// copied either way. It takes one pass, and says no where it is not sure.
+func IsFieldsText(text []byte) bool {
+	end, ok := fieldsTextEnd(text, 0, 0)
+	return ok && end == len(text)
+}
+
+// fieldsTextEnd returns the offset behind the level at pos, and whether it is as IsFieldsText says.
+func fieldsTextEnd(text []byte, pos, depth int) (end int, ok bool) {
+	if depth == maxFieldsDepth || pos+1 >= len(text) || text[pos] != '{' {
+		return 0, false
+	}
+	if text[pos+1] == '}' {
+		return pos + 2, true
+	}
+	for last := []byte(nil); ; {
+		if pos++; pos >= len(text) || text[pos] != '"' {
+			return 0, false
+		}
+		start := pos + 1
+		for pos++; pos < len(text) && text[pos] != '"'; pos++ {
+			switch c := text[pos]; {
+			case c < ' ', c >= utf8.RuneSelf-1, c == '<', c == '>', c == '&':
+				return 0, false
+			case c == '\\':
+				if pos++; pos == len(text) || text[pos] != '"' && text[pos] != '\\' {
+					return 0, false
+				}
+			}
+		}
+		if pos+1 >= len(text) || text[pos+1] != ':' {
+			return 0, false
+		}
+		key := text[start:pos]
+		if last != nil && !ascendsBothWays(last, key) {
+			return 0, false
+		}
+		last = key
+		if pos, ok = fieldsTextEnd(text, pos+2, depth+1); !ok || pos >= len(text) {
+			return 0, false
+		}
+		if text[pos] == '}' {
+			return pos + 1, true
+		}
+		if text[pos] != ',' {
+			return 0, false
+		}
+	}
+}
+
+// ascendsBothWays says whether two keys, with their escapes, are known to ascend as text and as elements.
+func ascendsBothWays(before, key []byte) bool {
+	at := 0
+	for at < len(before) && at < len(key) && before[at] == key[at] {
+		at++
+	}
+	switch {
+	case at == len(before): // a name that the other one begins with
+		if at == len(key) || bytes.IndexByte(before, '\\') >= 0 {
+			return false
+		}
+	case at == len(key):
+		return false
+	case before[at] == '\\' || key[at] == '\\' || at > 0 && before[at-1] == '\\':
+		// The end of a string in one of them. The text without escapes has a quote there.
+		ends := at+1 < len(before) && before[at] == '\\' && before[at+1] == '"' && (at == 0 || before[at-1] != '\\')
+		if !ends || key[at] <= '"' {
+			return false
+		}
+	case before[at] > key[at]:
+		return false
+	}
+	if len(key) > 1 && key[1] == ':' && key[0] != 'f' {
+		return key[0] != 'i' && ascending(before, key)
+	}
+	return len(key) > 1 && key[1] == ':'
+}
+
 // ascending says whether of two keys of one level, which ascend as text without their escapes, it is sure that they
 // ascend as elements. They do if they differ within two strings, or at the end of the first, as strings are compared as
 // text; and if they differ in two natural numbers of which the first has fewer digits, or equally many.

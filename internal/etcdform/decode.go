@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"plinth/internal/engine"
+	"plinth/internal/invariants"
 	"plinth/internal/proto"
 	"plinth/internal/store"
 	"plinth/object"
@@ -23,6 +24,14 @@ import (
 func (f *Form) Decode(k store.Key, value []byte) (data []byte, form uint64, exact bool, err error) {
 	var obj object.Value
 	p := f.byPath[k.Resource]
+	if p != nil && p.values == protobuf && proto.Enveloped(value) {
+		if data, exact := p.decodeUsual(k, value); data != nil {
+			if invariants.Enabled {
+				f.checkUsual(k, value, data, exact)
+			}
+			return data, stampOf(p.stored), exact || f.isExact(k, data, value), nil
+		}
+	}
 	switch {
 	case p == nil:
 		obj, form, err = f.decodeCustom(k, value)
@@ -36,8 +45,13 @@ func (f *Form) Decode(k store.Key, value []byte) (data []byte, form uint64, exac
 		return nil, 0, false, err
 	}
 	data = object.AppendObject(make([]byte, 0, len(value)+len(value)/2), obj.WithoutAt("metadata", "resourceVersion"))
+	return data, form, f.isExact(k, data, value), nil
+}
+
+// isExact says whether Encode returns a value for the stored form that was read from it.
+func (f *Form) isExact(k store.Key, data, value []byte) bool {
 	back, err := f.Encode(k, data)
-	return data, form, err == nil && bytes.Equal(back, value), nil
+	return err == nil && bytes.Equal(back, value)
 }
 
 // checkIdentity says whether metadata is that of the object of a key. The reference would find an object under another
