@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"plinth/internal/engine"
 	"plinth/internal/invariants"
@@ -44,8 +45,26 @@ func (f *Form) Decode(k store.Key, value []byte) (data []byte, form uint64, exac
 	if err := checkIdentity(k, obj.At("metadata")); err != nil {
 		return nil, 0, false, err
 	}
-	data = object.AppendObject(make([]byte, 0, len(value)+len(value)/2), obj.WithoutAt("metadata", "resourceVersion"))
+	data = printed(obj.WithoutAt("metadata", "resourceVersion"))
 	return data, form, f.isExact(k, data, value), nil
+}
+
+// scratch are buffers for printing objects whose size is not known yet.
+var scratch = sync.Pool{New: func() any { buffer := make([]byte, 0, 8<<10); return &buffer }}
+
+// maxScratch is the capacity from which on a buffer is not kept.
+const maxScratch = 64 << 10
+
+// printed is an object as canonical JSON, in a slice of its length: the store keeps it.
+func printed(obj object.Value) []byte {
+	buffer := scratch.Get().(*[]byte)
+	text := object.AppendObject((*buffer)[:0], obj)
+	data := append(make([]byte, 0, len(text)), text...)
+	if cap(text) <= maxScratch {
+		*buffer = text
+	}
+	scratch.Put(buffer)
+	return data
 }
 
 // isExact says whether Encode returns a value for the stored form that was read from it.

@@ -34,7 +34,7 @@ func (p *place) decodeUsual(k store.Key, value []byte) (data []byte, exact bool)
 				return
 			}
 		}
-		data = object.AppendObject(make([]byte, 0, len(value)+len(value)/2), obj)
+		data = printed(obj)
 		exact = known && isEnvelope(envelope, raw, value)
 	})
 	return data, exact
@@ -45,6 +45,9 @@ func (p *place) decodeUsual(k store.Key, value []byte) (data []byte, exact bool)
 func usualFields(text []byte) (v object.Value, exact bool) {
 	if merge.IsFieldsText(text) {
 		return object.NumberOf(unsafe.String(unsafe.SliceData(text), len(text))), true
+	}
+	if canonical, ok := merge.CanonicalFieldsText(nil, text); ok {
+		return object.NumberOf(string(canonical)), bytes.Equal(merge.AppendFieldsText(nil, canonical), text)
 	}
 	parsed, err := object.ParseJSON(bytes.Clone(text))
 	if err != nil {
