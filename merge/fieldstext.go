@@ -152,13 +152,16 @@ type fieldsEntry struct{ key, below []byte }
 // appendOrdered appends a level with its elements in another order. It sorts parts of the text, and parses only
 // elements that have to be compared.
 func appendOrdered(dst, text []byte, compare func(a, b []byte) int, depth int) (_ []byte, ok bool) {
-	if len(text) < 2 || text[0] != '{' || depth == maxFieldsDepth {
+	switch {
+	case len(text) < 2, text[0] != '{', depth == maxFieldsDepth:
 		return dst, false
+	case len(text) == 2:
+		return append(dst, text...), text[1] == '}'
 	}
 	var space [16]fieldsEntry
 	entries, sorted := space[:0], true
-	for pos := 1; text[pos] != '}' || len(entries) > 0; pos++ {
-		if text[pos] != '"' {
+	for pos := 1; ; pos++ {
+		if pos >= len(text) || text[pos] != '"' {
 			return dst, false
 		}
 		colon := object.Skip(text, pos)
@@ -182,9 +185,6 @@ func appendOrdered(dst, text []byte, compare func(a, b []byte) int, depth int) (
 		if text[pos] != ',' {
 			return dst, false
 		}
-	}
-	if len(entries) == 0 {
-		return append(dst, "{}"...), len(text) == 2
 	}
 	if !sorted {
 		slices.SortStableFunc(entries, func(a, b fieldsEntry) int { return compare(a.key, b.key) })
@@ -226,7 +226,7 @@ func compareKeyTexts(a, b []byte) int {
 func compareKeys(a, b []byte) int {
 	byText := compareKeyTexts(a, b)
 	switch {
-	case isName(a), isName(b), byText < 0 && a[0] == b[0] && ascending(a, b):
+	case isName(a), isName(b), byText < 0 && bytes.HasPrefix(b, a[:min(len(a), 2)]) && ascending(a, b):
 		return byText
 	}
 	return compareParsed(string(object.AppendUnescaped(nil, a)), string(object.AppendUnescaped(nil, b)))
