@@ -356,7 +356,6 @@ func (r *reader) value(f *readField, b []byte) (v object.Value, rest []byte, ok 
 		v, ok = intOrStringOf(content)
 	case schema.Time, schema.MicroTime:
 		v, ok = r.moment(f.t.Kind, content)
-		ok = ok && (!v.IsNull() || f.shape == single)
 	case schema.Any:
 		v, ok = r.any(f.t, content)
 	default:
