@@ -10,8 +10,8 @@ import (
 )
 
 // AppendFieldsText appends FieldsV1, given as canonical JSON, as the reference writes it where managedFields hold text,
-// which is in protobuf and therefore in etcd: elements in the order of [Element.Compare], where canonical JSON has them
-// in the order of their text, and no escapes but those that JSON requires. Elements that cannot be parsed are last.
+// in protobuf and therefore in etcd: elements in the order of [Element.Compare], where canonical JSON has them in the
+// order of their text, and no escapes but those that JSON requires. Elements that cannot be parsed are last.
 //
 //	canonical   {"k:{\"port\":443}":{},"k:{\"port\":80}":{}}
 //	reference   {"k:{\"port\":80}":{},"k:{\"port\":443}":{}}
@@ -20,6 +20,9 @@ import (
 func AppendFieldsText(dst, text []byte) []byte {
 	if inReferenceOrder(text) {
 		return append(dst, text...)
+	}
+	if ordered, ok := appendOrdered(dst, text, compareKeys, 0); ok {
+		return ordered
 	}
 	parsed, err := object.ParseJSON(bytes.Clone(text))
 	if err != nil {
@@ -33,27 +36,8 @@ func appendFields(dst []byte, v object.Value) []byte {
 	if v.Kind() != object.Map {
 		return object.AppendJSON(dst, v)
 	}
-	type parsed struct {
-		object.Member
-		element Element
-		known   bool
-	}
-	all := make([]parsed, 0, v.Len())
-	for _, m := range v.Members() {
-		element, _, err := parseElement(m.Key)
-		all = append(all, parsed{m, element, err == nil})
-	}
-	slices.SortStableFunc(all, func(a, b parsed) int {
-		switch {
-		case a.Key == ".", b.Key == ".", !a.known && !b.known:
-			return strings.Compare(a.Key, b.Key)
-		case a.known && b.known:
-			return a.element.Compare(b.element)
-		case a.known:
-			return -1
-		}
-		return 1
-	})
+	all := slices.Clone(v.Members())
+	slices.SortStableFunc(all, func(a, b object.Member) int { return compareParsed(a.Key, b.Key) })
 	dst = append(dst, '{')
 	for i := range all {
 		if i > 0 {
@@ -63,6 +47,21 @@ func appendFields(dst []byte, v object.Value) []byte {
 		dst = appendFields(dst, all[i].Value)
 	}
 	return append(dst, '}')
+}
+
+// compareParsed compares two keys as the reference orders them.
+func compareParsed(a, b string) int {
+	x, _, noX := parseElement(a)
+	y, _, noY := parseElement(b)
+	switch {
+	case a == ".", b == ".", noX != nil && noY != nil:
+		return strings.Compare(a, b)
+	case noX == nil && noY == nil:
+		return x.Compare(y)
+	case noX == nil:
+		return -1
+	}
+	return 1
 }
 
 // appendPlainText appends a JSON string as jsoniter's WriteString does: of the characters that JSON allows, only the
@@ -97,8 +96,8 @@ const maxFieldsDepth = 32
 // says no where it is not sure.
 //
 // The keys of each level ascend as text, so that only neighbours of the same kind can be out of order, and only keys
-// and values: names are compared as text by both. Escapes other than \" and \\, and positions, do not occur in sets that
-// servers have made.
+// and values: names are compared as text by both. Escapes other than \" and \\, and positions, do not occur in sets
+// that servers have made.
 func inReferenceOrder(text []byte) bool {
 	var last [maxFieldsDepth][]byte // by depth, the last key
 	depth := 0
@@ -141,6 +140,169 @@ func inReferenceOrder(text []byte) bool {
 	return true
 }
 
+// CanonicalFieldsText appends FieldsV1 as canonical JSON, given as the reference writes it; the reverse of
+// AppendFieldsText. ok is false for text with other escapes or white space, which has to be parsed.
+func CanonicalFieldsText(dst, text []byte) (_ []byte, ok bool) {
+	return appendOrdered(dst, text, compareKeyTexts, 0)
+}
+
+// fieldsEntry is an element of a level as text: its key without the quotes, and the level below it.
+type fieldsEntry struct{ key, below []byte }
+
+// appendOrdered appends a level with its elements in another order. It sorts parts of the text, and parses only
+// elements that have to be compared.
+func appendOrdered(dst, text []byte, compare func(a, b []byte) int, depth int) (_ []byte, ok bool) {
+	switch {
+	case len(text) < 2, text[0] != '{', depth == maxFieldsDepth:
+		return dst, false
+	case len(text) == 2:
+		return append(dst, text...), text[1] == '}'
+	}
+	var space [16]fieldsEntry
+	entries, sorted := space[:0], true
+	for pos := 1; ; pos++ {
+		if pos >= len(text) || text[pos] != '"' {
+			return dst, false
+		}
+		colon := object.Skip(text, pos)
+		if colon+1 >= len(text) || text[colon] != ':' {
+			return dst, false
+		}
+		e := fieldsEntry{key: text[pos+1 : colon-1]}
+		if pos = object.Skip(text, colon+1); pos >= len(text) || !isPlainKey(e.key) {
+			return dst, false
+		}
+		e.below = text[colon+1 : pos]
+		if n := len(entries); n > 0 && compare(entries[n-1].key, e.key) >= 0 {
+			sorted = false
+		}
+		if entries = append(entries, e); text[pos] == '}' {
+			if pos != len(text)-1 {
+				return dst, false
+			}
+			break
+		}
+		if text[pos] != ',' {
+			return dst, false
+		}
+	}
+	if !sorted {
+		slices.SortStableFunc(entries, func(a, b fieldsEntry) int { return compare(a.key, b.key) })
+	}
+	for i, e := range entries {
+		dst = append(dst, "{,"[min(i, 1)], '"')
+		dst = append(append(dst, e.key...), '"', ':')
+		if dst, ok = appendOrdered(dst, e.below, compare, depth+1); !ok {
+			return dst, false
+		}
+	}
+	return append(dst, '}'), true
+}
+
+// isPlainKey says whether canonical JSON and the reference write a key in the same way.
+func isPlainKey(key []byte) bool {
+	for i := 0; i < len(key); i++ {
+		switch c := key[i]; {
+		case c < ' ', c >= utf8.RuneSelf-1, c == '<', c == '>', c == '&':
+			return false
+		case c == '\\':
+			if i++; i == len(key) || key[i] != '"' && key[i] != '\\' {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// compareKeyTexts compares keys, given with their escapes, as canonical JSON orders them.
+func compareKeyTexts(a, b []byte) int {
+	if bytes.IndexByte(a, '\\') < 0 && bytes.IndexByte(b, '\\') < 0 {
+		return bytes.Compare(a, b)
+	}
+	return bytes.Compare(object.AppendUnescaped(nil, a), object.AppendUnescaped(nil, b))
+}
+
+// compareKeys compares keys, given with their escapes, as the reference orders them.
+func compareKeys(a, b []byte) int {
+	byText := compareKeyTexts(a, b)
+	switch {
+	case isName(a), isName(b), byText < 0 && bytes.HasPrefix(b, a[:min(len(a), 2)]) && ascending(a, b):
+		return byText
+	}
+	return compareParsed(string(object.AppendUnescaped(nil, a)), string(object.AppendUnescaped(nil, b)))
+}
+
+// isName says whether a key is that of a name, or of the level itself: both are before all others, also as text.
+func isName(key []byte) bool { return len(key) > 0 && (key[0] == 'f' || key[0] == '.') }
+
+// IsFieldsText says whether text is FieldsV1 as both canonical JSON has it and the reference writes it, so that it can
+// be copied either way. It takes one pass, and says no where it is not sure.
+func IsFieldsText(text []byte) bool {
+	end, ok := fieldsTextEnd(text, 0, 0)
+	return ok && end == len(text)
+}
+
+// fieldsTextEnd returns the offset behind the level at pos, and whether it is as IsFieldsText says.
+func fieldsTextEnd(text []byte, pos, depth int) (end int, ok bool) {
+	if depth == maxFieldsDepth || pos+1 >= len(text) || text[pos] != '{' {
+		return 0, false
+	}
+	if text[pos+1] == '}' {
+		return pos + 2, true
+	}
+	for last := []byte(nil); ; {
+		if pos++; pos >= len(text) || text[pos] != '"' {
+			return 0, false
+		}
+		colon := object.Skip(text, pos)
+		if colon >= len(text) || text[colon] != ':' {
+			return 0, false
+		}
+		key := text[pos+1 : colon-1]
+		if !isPlainKey(key) || last != nil && !ascendsBothWays(last, key) {
+			return 0, false
+		}
+		last = key
+		if pos, ok = fieldsTextEnd(text, colon+1, depth+1); !ok || pos >= len(text) {
+			return 0, false
+		}
+		if text[pos] == '}' {
+			return pos + 1, true
+		}
+		if text[pos] != ',' {
+			return 0, false
+		}
+	}
+}
+
+// ascendsBothWays says whether two keys, with their escapes, are known to ascend as text and as elements.
+func ascendsBothWays(before, key []byte) bool {
+	at := 0
+	for at < len(before) && at < len(key) && before[at] == key[at] {
+		at++
+	}
+	switch {
+	case at == len(before): // a name that the other one begins with
+		if at == len(key) || bytes.IndexByte(before, '\\') >= 0 {
+			return false
+		}
+	case at == len(key):
+		return false
+	case before[at] == '\\' || key[at] == '\\' || at > 0 && before[at-1] == '\\':
+		// The end of a string in one of them. The text without escapes has a quote there.
+		ends := at+1 < len(before) && before[at] == '\\' && before[at+1] == '"' && (at == 0 || before[at-1] != '\\')
+		if !ends || key[at] <= '"' {
+			return false
+		}
+	case before[at] > key[at]:
+		return false
+	}
+	if len(key) > 1 && key[1] == ':' && key[0] != 'f' {
+		return key[0] != 'i' && ascending(before, key)
+	}
+	return len(key) > 1 && key[1] == ':'
+}
+
 // ascending says whether of two keys of one level, which ascend as text without their escapes, it is sure that they
 // ascend as elements. They do if they differ within two strings, or at the end of the first, as strings are compared as
 // text; and if they differ in two natural numbers of which the first has fewer digits, or equally many.
@@ -164,7 +326,7 @@ func ascending(before, key []byte) bool {
 	}
 	if start == 0 || before[start-1] == ':' || before[start-1] == ',' || before[start-1] == '[' {
 		a, b := digits(before[start:]), digits(key[start:])
-		return a > 0 && b > 0 && (a < b || a == b && before[at] < key[at]) && before[start] != '0'
+		return a > 0 && b > 0 && (a < b || a == b && at < start+a && before[at] < key[at]) && before[start] != '0'
 	}
 	if before[at-1] == '\\' {
 		return false // one of them has an escaped character here

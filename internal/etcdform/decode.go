@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"plinth/internal/engine"
+	"plinth/internal/invariants"
 	"plinth/internal/proto"
 	"plinth/internal/store"
 	"plinth/object"
@@ -23,6 +25,14 @@ import (
 func (f *Form) Decode(k store.Key, value []byte) (data []byte, form uint64, exact bool, err error) {
 	var obj object.Value
 	p := f.byPath[k.Resource]
+	if p != nil && p.values == protobuf && proto.Enveloped(value) {
+		if data, exact := p.decodeUsual(k, value); data != nil {
+			if invariants.Enabled {
+				f.checkUsual(k, value, data, exact)
+			}
+			return data, stampOf(p.stored), exact || f.isExact(k, data, value), nil
+		}
+	}
 	switch {
 	case p == nil:
 		obj, form, err = f.decodeCustom(k, value)
@@ -35,15 +45,35 @@ func (f *Form) Decode(k store.Key, value []byte) (data []byte, form uint64, exac
 	if err := checkIdentity(k, obj.At("metadata")); err != nil {
 		return nil, 0, false, err
 	}
-	data = object.AppendObject(make([]byte, 0, len(value)+len(value)/2), obj.WithoutAt("metadata", "resourceVersion"))
-	if _, ok := object.Locate(data); !ok {
-		return nil, 0, false, errors.New("the object has no UID")
-	}
-	back, err := f.Encode(k, data)
-	return data, form, err == nil && bytes.Equal(back, value), nil
+	data = printed(obj.WithoutAt("metadata", "resourceVersion"))
+	return data, form, f.isExact(k, data, value), nil
 }
 
-// checkIdentity says whether metadata belongs to the object of a key. The reference would find an object under another
+// scratch are buffers for printing objects whose size is not known yet.
+var scratch = sync.Pool{New: func() any { buffer := make([]byte, 0, 8<<10); return &buffer }}
+
+// maxScratch is the capacity from which on a buffer is not kept.
+const maxScratch = 64 << 10
+
+// printed is an object as canonical JSON, in a slice of its length: the store keeps it.
+func printed(obj object.Value) []byte {
+	buffer := scratch.Get().(*[]byte)
+	text := object.AppendObject((*buffer)[:0], obj)
+	data := append(make([]byte, 0, len(text)), text...)
+	if cap(text) <= maxScratch {
+		*buffer = text
+	}
+	scratch.Put(buffer)
+	return data
+}
+
+// isExact says whether Encode returns a value for the stored form that was read from it.
+func (f *Form) isExact(k store.Key, data, value []byte) bool {
+	back, err := f.Encode(k, data)
+	return err == nil && bytes.Equal(back, value)
+}
+
+// checkIdentity says whether metadata is that of the object of a key. The reference would find an object under another
 // name by its key in etcd, and by its metadata in its cache.
 func checkIdentity(k store.Key, metadata object.Value) error {
 	name := metadata.At("name").Str()
@@ -52,6 +82,9 @@ func checkIdentity(k store.Key, metadata object.Value) error {
 	}
 	if name != k.Name {
 		return fmt.Errorf("the object is %q, not %q", name, k.Name)
+	}
+	if metadata.At("uid").Str() == "" { // no stored object is without one (object.Locate)
+		return errors.New("the object has no UID")
 	}
 	return nil
 }

@@ -18,10 +18,12 @@
 // anything: an object whose value has other bytes is written by its next update, even if that changes nothing. The
 // exceptions:
 //
-//   - Untyped content (RawExtension: the data of ControllerRevisions, the parameters of devices) is written there as the
-//     client sent it, with its white space and its order of members; here members are sorted (package object).
-//   - With --storage-media-type=application/json, an empty list of a field without omitempty is written as [] there if a
-//     client sent it, and as null here. With protobuf, the default, there is no difference.
+//   - Untyped content (RawExtension: the data of ControllerRevisions, the parameters of devices) is written there as
+//     the client sent it, with its white space and its order of members; here members are sorted (package object).
+//   - An object whose fields are removed there after their defaults were set is stored without them by its create, and
+//     with them by its next write: the status.phase of PersistentVolumeClaims. Here it is stored as it is read.
+//   - With --storage-media-type=application/json, an empty list of a field without omitempty is written as [] there if
+//     a client sent it, and as null here. With protobuf, the default, there is no difference.
 //
 // # Values that are read
 //

@@ -27,7 +27,8 @@ func TestPaths(t *testing.T) {
 		{"apps/deployments", "ns/a", "deployments/ns/a"},
 		{"/events", "ns/a", "events/ns/a"},
 		{"rbac.authorization.k8s.io/clusterroles", "system:a", "clusterroles/system:a"},
-		{"apiextensions.k8s.io/customresourcedefinitions", "as.b.c", "apiextensions.k8s.io/customresourcedefinitions/as.b.c"},
+		{"apiextensions.k8s.io/customresourcedefinitions", "as.b.c",
+			"apiextensions.k8s.io/customresourcedefinitions/as.b.c"},
 		{"apiregistration.k8s.io/apiservices", "v1.", "apiregistration.k8s.io/apiservices/v1."},
 		{"stable.example.com/crontabs", "ns/a", "stable.example.com/crontabs/ns/a"},
 		{"stable.example.com/crontabs", "a", "stable.example.com/crontabs/a"},
@@ -41,8 +42,10 @@ func TestPaths(t *testing.T) {
 			t.Errorf("%q is %s, %v; want %s", c.path, got, ok, k)
 		}
 	}
-	for _, path := range []string{"", "/", "pods", "pods/", "pods/ns", "pods/ns/", "pods//a", "pods/ns/a/b", "namespaces/a/b",
-		"health", "ranges/servicenodeports", "masterleases/10.0.0.1", "peerserverleases/a", "services/ns/a",
+	for _, path := range []string{"", "/", "pods", "pods/", "pods/ns", "pods/ns/", "pods//a", "pods/ns/a/b",
+		"namespaces/a/b",
+		"health", "ranges/servicenodeports", "masterleases/10.0.0.1", "peerserverleases/a",
+		"services/ns/a",
 		"services/specs", "services/specs/ns", "services", "podgroups/ns/a", "nodes/n", "apps/deployments/ns/a",
 		"stable.example.com", "stable.example.com/", "stable.example.com/crontabs", "stable.example.com/crontabs/",
 		"stable.example.com/crontabs/ns/", "stable.example.com/crontabs/a/b/c", "networking.k8s.io/ingresses/ns/a",

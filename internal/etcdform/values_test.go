@@ -161,6 +161,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 		{"/configmaps", envelope("v2", "ConfigMap", "")},
 		{"/configmaps", envelope("v1", "ConfigMap", "")},
 		{"/configmaps", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b","namespace":"a"}}`}, // no UID
+		{"/configmaps", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b","namespace":"a","selfLink":"s"}}`},
 		{"/configmaps", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","namespace":"a","uid":"u"}}`},
 		{"/configmaps", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b","namespace":"c","uid":"u"}}`},
 		{"/configmaps", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b","uid":"u"}}`},
@@ -236,12 +237,18 @@ func TestCustomObjects(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	resources := []string{"/pods", "apps/deployments", "autoscaling/horizontalpodautoscalers", "/secrets", "/events",
 		"apiextensions.k8s.io/customresourcedefinitions", "apiregistration.k8s.io/apiservices", "b.c/as"}
-	for i, name := range []string{"core.v1.Pod", "apps.v1.Deployment", "autoscaling.v1.HorizontalPodAutoscaler",
-		"core.v1.Secret", "core.v1.Event"} {
-		for _, extension := range []string{".pb", ".json", ".yaml"} {
-			f.Add(i, example(f, name+extension))
-		}
-	}
+	const metadata = `"metadata":{"name":"nameValue","namespace":"namespaceValue","uid":"u","managedFields":[{` +
+		`"fieldsV1":{"f:a":{"k:{\"b\":1}":{},"v:2":{}}}}]}`
+	f.Add(3, example(f, "core.v1.Secret.pb"))
+	f.Add(2, example(f, "autoscaling.v1.HorizontalPodAutoscaler.pb"))
+	f.Add(0, []byte(`{"apiVersion":"v1","kind":"Pod",`+metadata+
+		`,"spec":{"containers":[{"name":"c","ports":[{"containerPort":1}],"resources":{"limits":{"cpu":"1.5"}}}]}}`))
+	f.Add(1, []byte("apiVersion: apps/v1beta2\nkind: Deployment\n"+
+		"metadata: {name: nameValue, namespace: namespaceValue, uid: u}"))
+	secret := `{"apiVersion":"v1","kind":"Secret",` + metadata + `,"data":{"a":"AA=="}}`
+	f.Add(3, []byte(base64.StdEncoding.EncodeToString([]byte(secret))))
+	f.Add(4, []byte(`{"apiVersion":"events.k8s.io/v1","kind":"Event",`+metadata+
+		`,"eventTime":"2026-01-02T03:04:05.000006Z"}`))
 	f.Add(5, []byte(`{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"CustomResourceDefinition","metadata":`+
 		`{"name":"nameValue","namespace":"namespaceValue","uid":"u"},"spec":{"group":"b.c","version":"v1","names":{"kind":"A"},`+
 		`"validation":{"openAPIV3Schema":{"type":"object"}},"additionalPrinterColumns":[{"name":"a","JSONPath":".a"}]}}`))
@@ -255,7 +262,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, ok := object.Locate(data); !ok {
+		if at, ok := object.Locate(data); !ok || at.Splice == 0 {
 			t.Fatalf("the stored form is not canonical: %s", data)
 		}
 		written, err := form.Encode(k, data)

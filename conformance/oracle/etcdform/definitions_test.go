@@ -76,7 +76,8 @@ func TestDefinitions(t *testing.T) {
 var conversions = []object.Value{
 	object.Fields("strategy", object.StringOf("None")),
 	object.Fields("strategy", object.StringOf("Webhook"), "webhook", object.Fields(
-		"conversionReviewVersions", object.Strings("v1"), "clientConfig", object.Fields("url", object.StringOf("https://a")))),
+		"conversionReviewVersions", object.Strings("v1"), "clientConfig",
+		object.Fields("url", object.StringOf("https://a")))),
 	object.Fields("strategy", object.StringOf("Webhook"), "webhook", object.Fields(
 		"conversionReviewVersions", object.Strings("v1"), "clientConfig", object.Fields("service",
 			object.Fields("namespace", object.StringOf("a"), "name", object.StringOf("b"))))),

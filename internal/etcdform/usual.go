@@ -1,0 +1,78 @@
+package etcdform
+
+import (
+	"bytes"
+	"unsafe"
+
+	"plinth/internal/invariants"
+	"plinth/internal/proto"
+	"plinth/internal/store"
+	"plinth/merge"
+	"plinth/object"
+)
+
+// Nearly all values in etcd are what a server of this release has written: protobuf in the storage version, with all
+// defaults set. A server reads all of them when it starts, so they have a way of their own, which is taken if it
+// provably gives the same result (checkUsual): the message is read in one pass (proto.Read), and printed unless a
+// default is missing. What takes the time otherwise, parsing the sets of managedFields, encoding the result to compare
+// it, and two walks over the value, is left out.
+
+// decodeUsual is Decode for such a value. data is nil for all others. exact says that the value is known to be exact.
+func (p *place) decodeUsual(k store.Key, value []byte) (data []byte, exact bool) {
+	envelope, raw, err := proto.ReadEnvelope(value)
+	if version := p.stored.Storage; err != nil || envelope.APIVersion != version.APIVersion || envelope.Kind != p.kind {
+		return nil, false
+	}
+	proto.Read(p.stored.Storage.Schema(), envelope, raw, usualFields, func(obj object.Value, known bool) {
+		metadata := obj.At("metadata")
+		if !metadata.At("selfLink").IsNull() || !metadata.At("resourceVersion").IsNull() ||
+			checkIdentity(k, metadata) != nil {
+			return
+		}
+		if set := p.stored.Storage.Default; set != nil {
+			if defaulted := set(obj); defaulted != obj && !object.Equal(defaulted, obj) {
+				return
+			}
+		}
+		data = printed(obj)
+		exact = known && isEnvelope(envelope, raw, value)
+	})
+	return data, exact
+}
+
+// usualFields is the value of a set of managedFields. A set that can be copied is carried as a Number, which is printed
+// as it is; nothing looks at it before that.
+func usualFields(text []byte) (v object.Value, exact bool) {
+	if merge.IsFieldsText(text) {
+		return object.NumberOf(unsafe.String(unsafe.SliceData(text), len(text))), true
+	}
+	if canonical, ok := merge.CanonicalFieldsText(nil, text); ok {
+		return object.NumberOf(string(canonical)), bytes.Equal(merge.AppendFieldsText(nil, canonical), text)
+	}
+	parsed, err := object.ParseJSON(bytes.Clone(text))
+	if err != nil {
+		return object.Nil, false
+	}
+	return parsed.Value, false
+}
+
+// isEnvelope says whether a value is what Envelope.Append returns for its message.
+func isEnvelope(envelope proto.Envelope, raw, value []byte) bool {
+	var head [128]byte
+	return len(value) == envelope.Size(len(raw)) && bytes.HasPrefix(value, envelope.AppendHead(head[:0], len(raw))) &&
+		bytes.HasSuffix(value, []byte(proto.EnvelopeTail))
+}
+
+// checkUsual panics unless the slow way gives the same.
+func (f *Form) checkUsual(k store.Key, value, data []byte, exact bool) {
+	slow, _, err := f.byPath[k.Resource].decode(value)
+	if err != nil {
+		invariants.Fail("etcdform: %s is read as %s, and an error: %v", k, data, err)
+	}
+	if want := object.AppendObject(nil, slow); !bytes.Equal(want, data) {
+		invariants.Fail("etcdform: %s is read as %s, and as %s", k, data, want)
+	}
+	if exact && !f.isExact(k, data, value) {
+		invariants.Fail("etcdform: %s is not exact: %s", k, data)
+	}
+}
