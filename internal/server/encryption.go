@@ -34,8 +34,8 @@ func (c *Config) openEncryption(kmsV1 bool) (*encryptionAtRest, error) {
 		return nil, nil
 	}
 	ctx, end := context.WithCancel(context.Background())
-	e := &encryptionAtRest{seen: map[string]current{}, metrics: newEncryptionMetrics(), reloaded: make(chan struct{}, 1), end: end,
-		logger: c.Logger}
+	e := &encryptionAtRest{seen: map[string]current{}, metrics: newEncryptionMetrics(), logger: c.Logger, end: end,
+		reloaded: make(chan struct{}, 1)}
 	all, err := encryption.Open(ctx, c.EncryptionProviderConfig, c.EncryptionReload, encryption.Options{
 		Metrics: e.metrics.hooks(), Logger: c.Logger, KMSv1: kmsV1, Interval: c.encryptionInterval,
 		RetryInterval: c.encryptionInterval,

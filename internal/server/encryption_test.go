@@ -307,7 +307,8 @@ func TestReseal(t *testing.T) {
 	e.send(http.MethodPost, inDefault+"services", strings.Replace(service, `"s"`, `"other"`, 1), 422)
 	e.send(http.MethodDelete, inDefault+"services/s", "", 200)
 	e.send(http.MethodPost, inDefault+"services", service, 201)
-	for _, path := range []string{inDefault + "services", "/api/v1/namespaces", "/apis/rbac.authorization.k8s.io/v1/clusterroles"} {
+	for _, path := range []string{inDefault + "services", "/api/v1/namespaces",
+		"/apis/rbac.authorization.k8s.io/v1/clusterroles"} {
 		e.send(http.MethodGet, path, "", 200)
 	}
 
@@ -335,15 +336,16 @@ func TestKeyRemoved(t *testing.T) {
 	version := e.version(e.send(http.MethodPut, inDefault+"secrets/b", secret("b", "second"), 200))
 	e.send(http.MethodPost, inDefault+"configmaps", `{"metadata":{"name":"c"}}`, 201)
 
-	for _, providers := range [][]string{{withKeys("aesgcm", "two")}, {withKeys("secretbox", "two")}, {"identity: {}"}, nil} {
+	for _, providers := range [][]string{{withKeys("aesgcm", "two")}, {withKeys("secretbox", "two")}, {"identity: {}"},
+		nil} {
 		if providers == nil {
 			e.config.EncryptionProviderConfig, e.config.Storage = "", "embedded"
 		} else {
 			e.configure("secrets", providers...)
 		}
 		e.start()
-		why := map[string]string{"aesgcm": "no matching key", "secretbox": "no matching prefix", "identity": "no matching prefix",
-			"": "identity transformer tried to read encrypted data"}
+		why := map[string]string{"aesgcm": "no matching key", "secretbox": "no matching prefix",
+			"identity": "no matching prefix", "": "identity transformer tried to read encrypted data"}
 		kind, _, _ := strings.Cut(strings.Join(providers, ""), ":")
 		for _, name := range []string{"a", "b"} {
 			text := e.send(http.MethodGet, inDefault+"secrets/"+name, "", 500)
@@ -415,8 +417,8 @@ func (e *encrypted) health(path string, want int) string {
 	return e.send(http.MethodGet, path, "", want)
 }
 
-// A plugin encrypts the key of Secrets: it is called once for each start and each key, and not for each Secret. While it
-// does not run, Secrets that were written before cannot be read, and become readable when it is started.
+// A plugin encrypts the key of Secrets: it is called once for each start and each key, and not for each Secret. While
+// it does not run, Secrets that were written before cannot be read, and become readable when it is started.
 //
 // SPEC: STORE-5
 func TestPlugin(t *testing.T) {
@@ -538,8 +540,8 @@ func TestPluginOfEverything(t *testing.T) {
 func (e *encrypted) names() string {
 	e.t.Helper()
 	all := ""
-	for _, path := range []string{"/api/v1/namespaces", "/apis/rbac.authorization.k8s.io/v1/clusterroles", "/api/v1/services",
-		"/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas"} {
+	for _, path := range []string{"/api/v1/namespaces", "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+		"/api/v1/services", "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas"} {
 		response, err := e.client.send(e.t.Context(), http.MethodGet, path, "", nil)
 		if err != nil {
 			e.t.Fatal(err)
