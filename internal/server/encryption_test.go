@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -90,9 +91,13 @@ func (e *encrypted) stop() {
 // crash replaces the data directory by a copy of what the server has written so far, and starts with it.
 func (e *encrypted) crash() {
 	e.t.Helper()
-	dir := e.t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(e.config.DataDir)); err != nil {
-		e.t.Fatal(err)
+	var dir string
+	for copied := false; !copied; {
+		dir = e.t.TempDir()
+		err := os.CopyFS(dir, os.DirFS(e.config.DataDir))
+		if copied = err == nil; err != nil && !errors.Is(err, fs.ErrNotExist) { // an old file may just be removed
+			e.t.Fatal(err)
+		}
 	}
 	e.stop()
 	e.config.DataDir = dir
@@ -318,8 +323,10 @@ func TestReseal(t *testing.T) {
 	before = e.checkpoints()
 	e.configure("'*.*'", withKeys("aescbc", "three", "two"))
 	e.await(func() bool { return e.checkpoints() != before })
-	e.configure("'*.*'", withKeys("aescbc", "three"))
 	e.crash()
+	e.stop()
+	e.configure("'*.*'", withKeys("aescbc", "three"))
+	e.start()
 	e.send(http.MethodGet, inDefault+"services", "", 200)
 }
 
@@ -593,6 +600,7 @@ func TestEncryptionReload(t *testing.T) {
 	}
 
 	// A restart with a key that is missing, which is then added.
+	e.stop()
 	e.configure("secrets", withKeys("aescbc", "three"))
 	e.start()
 	e.send(http.MethodGet, inDefault+"secrets/a", "", 500)
@@ -606,6 +614,7 @@ func TestEncryptionReload(t *testing.T) {
 		return response.StatusCode == 200
 	})
 	// It was written with the new key.
+	e.stop()
 	e.configure("secrets", withKeys("aescbc", "three"))
 	e.start()
 	e.send(http.MethodGet, inDefault+"secrets/a", "", 200)
