@@ -26,7 +26,7 @@ run: ## start the server with its data in plinth-data/
 	go run -ldflags "$(LDFLAGS)" ./cmd/plinth serve
 
 build: ## build bin/plinth
-	go build -ldflags "$(LDFLAGS)" -o bin/plinth ./cmd/plinth
+	go build -tags grpcnotrace -ldflags "$(LDFLAGS)" -o bin/plinth ./cmd/plinth
 
 kubectl: ## build bin/kubectl, the real one, linked from its library
 	cd tools && go build -ldflags "$(LDFLAGS) $(KUBECTL)" -o ../bin/kubectl ./kubectl

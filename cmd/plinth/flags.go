@@ -24,7 +24,7 @@ const (
 	works      status = "works"       // it has the effect that the reference documents
 	plinthOnly status = "Plinth only" // it has an effect, and the reference does not have the flag
 	ignored    status = "no effect"   // it is accepted, and the log says that it has no effect
-	// It requests a feature that Plinth lacks and that the user would otherwise rely on, such as encryption.
+	// It requests a feature that Plinth lacks and that the user would otherwise rely on, such as a store of its own.
 	refused status = "error"
 )
 

@@ -173,7 +173,7 @@ func TestParse(t *testing.T) {
 		"--colour=red":      "unknown flag: --colour",
 		"--insecure-port=0": "unknown flag: --insecure-port",
 		"here":              "takes no arguments",
-		"--encryption-provider-config=/x --cert_dir=":     "--encryption-provider-config asks for encryption at rest, which is not there yet",
+		"--authorization-policy-file=/x --cert_dir=":      "--authorization-policy-file asks for authorization by a policy file, which is not there yet",
 		"--data-dir=/x --etcd-servers=http://127.0.0.1:1": "--data-dir and --etcd-servers",
 		"--watch-cache=maybe":                             "invalid argument",
 		"--service-node-port-range=x":                     "no range of ports",

@@ -19,6 +19,6 @@
 // not decrypt.
 //
 // Caveats. aesgcm with a static key draws random nonces, so that the key has to be replaced after about 2³² values;
-// plugins derive a key for each value. aescbc does not detect changes of the stored bytes. Secrets of keys are in memory
-// as long as the server runs.
+// plugins derive a key for each value. aescbc does not detect changes of the stored bytes. Secrets of keys are in
+// memory as long as the server runs.
 package encryption

@@ -99,7 +99,8 @@ func TestSealIDs(t *testing.T) {
 			t.Errorf("%s: %q is %+v (%v)", providers, stored, o, err)
 		}
 		// As another key, after a rotation.
-		rotated := open(t, config(t, "secrets: "+static("secretbox", "new")+", "+providers), false, Options{}).For("", "secrets")
+		file = config(t, "secrets: "+static("secretbox", "new")+", "+providers)
+		rotated := open(t, file, false, Options{}).For("", "secrets")
 		o, err = rotated.Open(t.Context(), key, stored)
 		if now, _ := rotated.Current(); err != nil || !o.Stale || o.By != s.ID || now == s.ID {
 			t.Errorf("%s: %q is %+v (%v)", providers, stored, o, err)
@@ -135,7 +136,8 @@ func TestWriteTTL(t *testing.T) {
 	p := plugintest.New(t)
 	p.Start(t)
 	c := &clock{now: time.Unix(1_700_000_000, 0)}
-	all := open(t, config(t, "secrets: "+byPlugin(p)), false, Options{Now: c.Now, Interval: time.Hour, RetryInterval: time.Hour})
+	file := config(t, "secrets: "+byPlugin(p))
+	all := open(t, file, false, Options{Now: c.Now, Interval: time.Hour, RetryInterval: time.Hour})
 	r := all.For("", "secrets")
 	const key = "/registry/secrets/ns/a"
 	stored, err := r.To(t.Context(), key, []byte("plain"))
@@ -282,7 +284,8 @@ func TestReload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := all.awaitHealth(ctx, g); err == nil || !strings.Contains(err.Error(), "health check for new transformers failed") {
+	const failed = "health check for new transformers failed"
+	if err := all.awaitHealth(ctx, g); err == nil || !strings.Contains(err.Error(), failed) {
 		t.Errorf("%v", err)
 	}
 }

@@ -186,8 +186,8 @@ type clientV1 struct {
 
 const versionV1 = "v1beta1"
 
-// prepare checks the version of the plugin before its first call.
-func (c *clientV1) prepare(ctx context.Context) error {
+// checkVersion checks the version of the plugin before its first call.
+func (c *clientV1) checkVersion(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.version {
@@ -219,7 +219,7 @@ func call[Request, Response any](c *clientV1, ctx context.Context, r *Request,
 	method func(context.Context, *Request, ...grpc.CallOption) (*Response, error)) (*Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	if err := c.prepare(ctx); err != nil {
+	if err := c.checkVersion(ctx); err != nil {
 		return nil, err
 	}
 	return method(ctx, r)

@@ -14,13 +14,15 @@ const (
 	// is asked.
 	minPatience   = 10 * time.Second
 	askedInterval = 100 * time.Millisecond
-	// firstRetry and lastRetry are the times after which a reload that failed is tried again; each is twice the one before.
+	// firstRetry and lastRetry are the times after which a reload that failed is tried again; each is twice the one
+	// before.
 	firstRetry = time.Second
 	lastRetry  = time.Minute
 )
 
 // Run replaces the transformers when the file changes, until ctx ends. A configuration that is refused, or whose
-// plugins are not healthy, changes nothing: the last good one stays in use, and the file is read again, later and later.
+// plugins are not healthy, changes nothing: the last good one stays in use, and the file is read again, less and less
+// often.
 // reloaded is told the result of each attempt. ctx is also that of Open: Run returns when all checks have ended.
 func (t *Transformers) Run(ctx context.Context, interval time.Duration, reloaded func(hash string, err error)) {
 	if t.reloads {

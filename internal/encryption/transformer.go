@@ -21,8 +21,8 @@ type Transformer interface {
 	From(ctx context.Context, key string, stored []byte) (plain []byte, stale bool, err error)
 }
 
-// Seal is how the values of a resource are encrypted at one moment. To get it may take a call of a plugin, and may fail;
-// to use it does not. So a caller that must not fail, or wait, gets the Seal before.
+// Seal is how the values of a resource are encrypted at one moment. To get it may take a call of a plugin, and may
+// fail; to use it does not. So a caller that must not fail, or wait, gets the Seal before.
 type Seal struct {
 	// ID identifies the provider and the key, also in later processes; 0: values are not encrypted. A value is stale if
 	// the ID of its Seal is not that of the current one.

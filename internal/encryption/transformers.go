@@ -107,7 +107,8 @@ func (r groupResource) inFile() string {
 }
 
 // providers makes the providers of one group of resources.
-func (t *Transformers) providers(ctx context.Context, configured []Provider, g *generation) (all []prefixed, err error) {
+func (t *Transformers) providers(ctx context.Context, configured []Provider, g *generation) (all []prefixed,
+	err error) {
 	for _, c := range configured {
 		var p prefixed
 		switch {

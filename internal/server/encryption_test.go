@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -90,9 +91,13 @@ func (e *encrypted) stop() {
 // crash replaces the data directory by a copy of what the server has written so far, and starts with it.
 func (e *encrypted) crash() {
 	e.t.Helper()
-	dir := e.t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(e.config.DataDir)); err != nil {
-		e.t.Fatal(err)
+	var dir string
+	for copied := false; !copied; {
+		dir = e.t.TempDir()
+		err := os.CopyFS(dir, os.DirFS(e.config.DataDir))
+		if copied = err == nil; err != nil && !errors.Is(err, fs.ErrNotExist) { // an old file may just be removed
+			e.t.Fatal(err)
+		}
 	}
 	e.stop()
 	e.config.DataDir = dir
@@ -307,7 +312,8 @@ func TestReseal(t *testing.T) {
 	e.send(http.MethodPost, inDefault+"services", strings.Replace(service, `"s"`, `"other"`, 1), 422)
 	e.send(http.MethodDelete, inDefault+"services/s", "", 200)
 	e.send(http.MethodPost, inDefault+"services", service, 201)
-	for _, path := range []string{inDefault + "services", "/api/v1/namespaces", "/apis/rbac.authorization.k8s.io/v1/clusterroles"} {
+	for _, path := range []string{inDefault + "services", "/api/v1/namespaces",
+		"/apis/rbac.authorization.k8s.io/v1/clusterroles"} {
 		e.send(http.MethodGet, path, "", 200)
 	}
 
@@ -317,8 +323,10 @@ func TestReseal(t *testing.T) {
 	before = e.checkpoints()
 	e.configure("'*.*'", withKeys("aescbc", "three", "two"))
 	e.await(func() bool { return e.checkpoints() != before })
-	e.configure("'*.*'", withKeys("aescbc", "three"))
 	e.crash()
+	e.stop()
+	e.configure("'*.*'", withKeys("aescbc", "three"))
+	e.start()
 	e.send(http.MethodGet, inDefault+"services", "", 200)
 }
 
@@ -335,15 +343,16 @@ func TestKeyRemoved(t *testing.T) {
 	version := e.version(e.send(http.MethodPut, inDefault+"secrets/b", secret("b", "second"), 200))
 	e.send(http.MethodPost, inDefault+"configmaps", `{"metadata":{"name":"c"}}`, 201)
 
-	for _, providers := range [][]string{{withKeys("aesgcm", "two")}, {withKeys("secretbox", "two")}, {"identity: {}"}, nil} {
+	for _, providers := range [][]string{{withKeys("aesgcm", "two")}, {withKeys("secretbox", "two")}, {"identity: {}"},
+		nil} {
 		if providers == nil {
 			e.config.EncryptionProviderConfig, e.config.Storage = "", "embedded"
 		} else {
 			e.configure("secrets", providers...)
 		}
 		e.start()
-		why := map[string]string{"aesgcm": "no matching key", "secretbox": "no matching prefix", "identity": "no matching prefix",
-			"": "identity transformer tried to read encrypted data"}
+		why := map[string]string{"aesgcm": "no matching key", "secretbox": "no matching prefix",
+			"identity": "no matching prefix", "": "identity transformer tried to read encrypted data"}
 		kind, _, _ := strings.Cut(strings.Join(providers, ""), ":")
 		for _, name := range []string{"a", "b"} {
 			text := e.send(http.MethodGet, inDefault+"secrets/"+name, "", 500)
@@ -415,8 +424,8 @@ func (e *encrypted) health(path string, want int) string {
 	return e.send(http.MethodGet, path, "", want)
 }
 
-// A plugin encrypts the key of Secrets: it is called once for each start and each key, and not for each Secret. While it
-// does not run, Secrets that were written before cannot be read, and become readable when it is started.
+// A plugin encrypts the key of Secrets: it is called once for each start and each key, and not for each Secret. While
+// it does not run, Secrets that were written before cannot be read, and become readable when it is started.
 //
 // SPEC: STORE-5
 func TestPlugin(t *testing.T) {
@@ -538,8 +547,8 @@ func TestPluginOfEverything(t *testing.T) {
 func (e *encrypted) names() string {
 	e.t.Helper()
 	all := ""
-	for _, path := range []string{"/api/v1/namespaces", "/apis/rbac.authorization.k8s.io/v1/clusterroles", "/api/v1/services",
-		"/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas"} {
+	for _, path := range []string{"/api/v1/namespaces", "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+		"/api/v1/services", "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas"} {
 		response, err := e.client.send(e.t.Context(), http.MethodGet, path, "", nil)
 		if err != nil {
 			e.t.Fatal(err)
@@ -591,6 +600,7 @@ func TestEncryptionReload(t *testing.T) {
 	}
 
 	// A restart with a key that is missing, which is then added.
+	e.stop()
 	e.configure("secrets", withKeys("aescbc", "three"))
 	e.start()
 	e.send(http.MethodGet, inDefault+"secrets/a", "", 500)
@@ -604,6 +614,7 @@ func TestEncryptionReload(t *testing.T) {
 		return response.StatusCode == 200
 	})
 	// It was written with the new key.
+	e.stop()
 	e.configure("secrets", withKeys("aescbc", "three"))
 	e.start()
 	e.send(http.MethodGet, inDefault+"secrets/a", "", 200)

@@ -77,8 +77,9 @@ type Mark struct {
 //
 // Checkpoint and Replay *lend* what they yield: the commit or version and all that it points to, keys and bytes
 // included, is valid until yield returns; a caller that keeps a part of it has to copy that part. The sidecars have
-// only what is not part of the bytes: Expire, Form and SealedBy, and of versions that do not decrypt Unreadable. So a log reads millions of records without an allocation for
-// each, and without computing sidecars that most readers do not use.
+// only what is not part of the bytes: Expire, Form and SealedBy, and Unreadable if a version did not decrypt. So a log
+// reads millions of records without an allocation for each, and without computing sidecars that most readers do not
+// use.
 type Log interface {
 	// Append makes commits durable, in their order, before it returns. After a crash each of them exists as a whole or not
 	// at all. Once Append has failed, the log accepts no more commits, because the content of the disk is unknown. Only

@@ -17,8 +17,8 @@ import (
 //
 //	a version in the log is encrypted  ⇔  its commit had a Seal for it
 //
-// A version that the log cannot decrypt is unreadable, and keeps its encrypted bytes (Sidecar.Undecrypted): a checkpoint
-// writes them as they are, and they can be read again when the key is back.
+// A version that the log cannot decrypt is unreadable, and keeps its encrypted bytes (Sidecar.Undecrypted): a
+// checkpoint writes them as they are, and they can be read again when the key is back.
 type Sealing interface {
 	// Seal returns how versions of a resource are encrypted now; nil: they are not. It may call another process, for as
 	// long as ctx lasts.
@@ -129,8 +129,8 @@ const recoverAtOnce = 64
 // answers, or the configuration has another key. They get new revisions, as all that was computed without them (views,
 // indexes, what controllers have seen) follows the history. left is how many are still unreadable.
 //
-// It is called again from time to time, by one goroutine. Versions that were removed meanwhile are no longer looked for,
-// so that it costs nothing when all are readable.
+// It is called again from time to time, by one goroutine. Versions that were removed meanwhile are no longer looked
+// for, so that it costs nothing when all are readable.
 func (s *Store) Recover(ctx context.Context) (recovered, left int, err error) {
 	keys := s.lost.Load()
 	if keys == nil {

@@ -158,7 +158,8 @@ func anyConfig(r *rand.Rand) map[string]any {
 	const k16, k24, k32 = "MDEyMzQ1Njc4OWFiY2RlZg==", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3",
 		"MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 	kms := func() map[string]any {
-		k := map[string]any{"apiVersion": one(r, "v2", "v2", "v2", "v1", "v3", ""), "name": one(r, "p", "q", "r", "s", "t:u", ""),
+		k := map[string]any{"apiVersion": one(r, "v2", "v2", "v2", "v1", "v3", ""),
+			"name":     one(r, "p", "q", "r", "s", "t:u", ""),
 			"endpoint": one(r, "unix:///nowhere/s", "unix:///nowhere/s", "unix:///@abstract", "http://x", "", "%zz", "a"),
 			"timeout":  one(r, "1ms", "1ms", "1ms", "0s", "-1s")}
 		if r.IntN(5) == 0 {
@@ -192,7 +193,8 @@ func anyConfig(r *rand.Rand) map[string]any {
 		}
 		return p
 	}
-	resources := []string{"secrets", "configmaps", "pods", "deployments.apps", "*.apps", "*.", "*.*", "events", "things.example.com",
+	resources := []string{"secrets", "configmaps", "pods", "deployments.apps", "*.apps", "*.", "*.*", "events",
+		"things.example.com",
 		"*.example.com"}
 	bad := []string{"Secrets", "*", "apiserveripinfo", "serviceipallocations", "events.events.k8s.io", "*.events.k8s.io",
 		"*.extensions", "secrets.*", "", "."}

@@ -221,9 +221,11 @@ func TestResources(t *testing.T) {
 		"things.example.com", "'*.example.com', '*.'"} {
 		p := open(t, configured, staticKeys("secretbox", "a"))
 		for _, r := range []schema.GroupResource{secrets, {Resource: "events"}, {Resource: "pods"},
-			{Group: "apps", Resource: "deployments"}, {Group: "example.com", Resource: "things"}, {Group: "plinth", Resource: "claims"}} {
+			{Group: "apps", Resource: "deployments"}, {Group: "example.com", Resource: "things"},
+			{Group: "plinth", Resource: "claims"}} {
 			stored := p.write(t, r, "/registry/x", []byte("{}"))
-			if ours, theirs := bytes.HasPrefix(stored[0], []byte("k8s:")), bytes.HasPrefix(stored[1], []byte("k8s:")); ours != theirs {
+			ours, theirs := bytes.HasPrefix(stored[0], []byte("k8s:")), bytes.HasPrefix(stored[1], []byte("k8s:"))
+			if ours != theirs {
 				t.Errorf("%s with %s: encrypted %t, want %t", r, configured, ours, theirs)
 			}
 		}
@@ -294,10 +296,12 @@ func TestPluginHealth(t *testing.T) {
 		"long key":      func(s *plugintest.State) { s.KeyID = strings.Repeat("x", 1025) },
 		"two keys":      func(s *plugintest.State) { s.StatusID = "other" },
 		"annotations":   func(s *plugintest.State) { s.Annotations = map[string][]byte{"not a name": nil} },
-		"large":         func(s *plugintest.State) { s.Annotations = map[string][]byte{"a.example.com": make([]byte, 33<<10)} },
-		"all":           func(s *plugintest.State) { s.Healthz, s.Version, s.KeyID = "sick", "v3", "" },
-		"hangs":         func(s *plugintest.State) { s.Hang = "Status" },
-		"no encrypt":    func(s *plugintest.State) { s.Hang = "Encrypt" },
+		"large": func(s *plugintest.State) {
+			s.Annotations = map[string][]byte{"a.example.com": make([]byte, 33<<10)}
+		},
+		"all":        func(s *plugintest.State) { s.Healthz, s.Version, s.KeyID = "sick", "v3", "" },
+		"hangs":      func(s *plugintest.State) { s.Hang = "Status" },
+		"no encrypt": func(s *plugintest.State) { s.Hang = "Encrypt" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			plugin := plugintest.New(t)

@@ -58,8 +58,8 @@ const (
 	sameForm // the old version has the form of the new one
 )
 
-// The seals of a change or a version: which of its parts are encrypted. Encryption has kinds of payloads of its own, and
-// not a flag, so that a program that does not know of it refuses the payload.
+// The seals of a change or a version: which of its parts are encrypted. Encryption has kinds of payloads of its own,
+// and not a flag, so that a program that does not know of it refuses the payload.
 const (
 	newSealed   = 1 << iota // the data of the new version, or of the version of a checkpoint
 	oldSealed               // what the old version does not share with the new one
@@ -159,8 +159,9 @@ func isSealed(c *store.Commit) bool {
 //
 // Encrypted are the data of the new version and the middle of the old one, each by itself: the first is then what an
 // encrypted checkpoint has, too, and can be copied there if it does not decrypt. Head and tail tell no more than the
-// lengths of both. No bytes are not encrypted. A record of an encrypted commit has a byte of seals after its flags, which says what is encrypted in
-// it; that is nothing if seal is nil, and the old version was not encrypted already.
+// lengths of both. An empty middle is not encrypted. A record of an encrypted commit has a byte of seals after its
+// flags, which says what is encrypted in it; that is nothing if seal is nil, and the old version was not encrypted
+// already.
 func appendRecord(b []byte, r *store.Record, sealed bool, seal *store.Seal) []byte {
 	var flags byte
 	var is, was versionMeta
@@ -514,8 +515,8 @@ func (p *parser) versions(payload []byte, yield func(*store.Version) bool) (enou
 	return false, nil
 }
 
-// unseal decrypts the bytes of a version. If that fails, they stay as they are, and the sidecar says so: a lost key must
-// not prevent the server from starting, and may be found again.
+// unseal decrypts the bytes of a version. If that fails, they stay as they are, and the sidecar says so: a lost key
+// must not prevent the server from starting, and may be found again.
 func (p *parser) unseal(k store.Key, sealed []byte, sc *store.Sidecar) []byte {
 	plain, by, err := p.open(k, sealed)
 	if err != nil {

@@ -369,7 +369,7 @@ func TestRecover(t *testing.T) {
 // SPEC: STORE-5
 func TestSealedStore(t *testing.T) {
 	s := &sealing{keys: map[string]bool{"x": true}, now: "x"}
-	storetest.Run(t, storetest.Implementation{Durable: true, New: func(t testing.TB) func(store.Config) (*store.Store, error) {
+	in := func(t testing.TB) func(store.Config) (*store.Store, error) {
 		dir := t.TempDir()
 		return func(c store.Config) (*store.Store, error) {
 			log, err := Open(dir, Options{SegmentBytes: 8 << 10, Sealing: s})
@@ -379,7 +379,8 @@ func TestSealedStore(t *testing.T) {
 			c.Log, c.Sealing = log, s
 			return store.Open(c)
 		}
-	}})
+	}
+	storetest.Run(t, storetest.Implementation{Durable: true, New: in})
 }
 
 // Any payload is read as values or as an error, with keys and without.
