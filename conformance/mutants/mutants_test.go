@@ -63,8 +63,9 @@ var admissionFiles = []string{
 	"defaultingressclass.go", "defaulttolerationseconds.go", "denyserviceexternalips.go",
 	"extendedresourcetoleration.go", "limitpodhardantiaffinitytopology.go", "limitranger.go", "namespaceexists.go",
 	"namespacelifecycle.go", "nodedeclaredfeaturevalidator.go", "ownerreferencespermissionenforcement.go",
-	"podnodeselector.go", "podresizevalidator.go", "pods.go", "podtolerationrestriction.go", "podtopologylabels.go",
-	"priority.go", "runtimeclass.go", "serviceaccount.go", "storage.go", "taintnodesbycondition.go",
+	"podnodeselector.go", "podresizevalidator.go", "pods.go", "podsecurity.go", "podsecurityconfiguration.go",
+	"podsecuritymetrics.go", "podsecuritypods.go", "podtolerationrestriction.go", "podtopologylabels.go", "priority.go",
+	"runtimeclass.go", "serviceaccount.go", "storage.go", "taintnodesbycondition.go",
 }
 
 // admissionOthers are tests of what has other files.
@@ -86,7 +87,8 @@ var admissionTests = []string{
 	"TestExtendedResourceToleration", "TestKindsOfOwners", "TestLimitPodHardAntiAffinityTopology", "TestLimitRanger",
 	"TestLimitRangerAsIn138", "TestNamespaceExists", "TestNamespaceLifecycle", "TestNodeDeclaredFeatureValidator",
 	"TestOtherRequests", "TestOwnersOfRandomObjects", "TestPersistentVolumeClaimResize", "TestPodNodeSelector",
-	"TestPodResizeValidator", "TestPodTolerationRestriction", "TestPodTopologyLabels", "TestPriority",
+	"TestPodResizeValidator", "TestPodSecurityOfExistingPods", "TestPodSecurityOfFewRequests",
+	"TestPodTolerationRestriction", "TestPodTopologyLabels", "TestPriority",
 	"TestRuntimeClass", "TestServiceAccount", "TestStorageObjectInUseProtection", "TestTaintNodesByCondition",
 	"TestTolerationsOfNamespaces",
 }

@@ -9,8 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
 
 	"plinth/internal/access"
 	"plinth/internal/builtin"
@@ -330,6 +333,7 @@ func TestSampleOfPods(t *testing.T) {
 		pod("f", "two", "")
 		s.put(t, "v1", "pods", "nt", fmt.Sprintf(podText, `{}`))
 		s.write(t, "v1", "pods", "ns", "g", []byte("{"))
+		s.put(t, "v1", "pods", "ns", fmt.Sprintf(strings.Replace(podText, `"p"`, `"h"`, 1), `"none"`))
 		p := &podSecurity{objects: newObjects(s.store, s.registry)}
 		sampled := func() string {
 			var names []string
@@ -338,7 +342,7 @@ func TestSampleOfPods(t *testing.T) {
 			}
 			return strings.Join(names, " ")
 		}
-		if got := sampled(); got != "a c d e b f" {
+		if got := sampled(); got != "a c d e h b f" {
 			t.Errorf("the Pods in the order in which they are looked at are %s", got)
 		}
 		warned := func() string {
@@ -356,9 +360,56 @@ func TestSampleOfPods(t *testing.T) {
 		for i := range securityPods {
 			pod(fmt.Sprintf("z%04d", i), "three", "")
 		}
-		const part = "new PodSecurity enforce level only checked against the first 3000 of 3006 existing pods\n"
+		const part = "new PodSecurity enforce level only checked against the first 3000 of 3007 existing pods\n"
 		if got := warned(); !strings.HasPrefix(got, part) {
 			t.Errorf("it warns of\n%s", got)
 		}
 	})
+}
+
+// sleepy is an evaluator that takes a time for each Pod.
+type sleepy struct{ takes time.Duration }
+
+func (e sleepy) EvaluatePod(api.LevelVersion, *metav1.ObjectMeta, *corev1.PodSpec) []policy.CheckResult {
+	time.Sleep(e.takes)
+	return nil
+}
+
+// PodSecurity looks at Pods for a second, and no longer than half of the time that the request has left.
+//
+// SPEC: AUTH-3
+func TestTimeForPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, "PodSecurity")
+		for i := range 20 {
+			s.put(t, "v1", "pods", "ns", fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p%02d",
+				"namespace":"ns"},"spec":{}}`, i))
+		}
+		p := &podSecurity{objects: newObjects(s.store, s.registry), evaluator: sleepy{70 * time.Millisecond}}
+		for left, want := range map[time.Duration]int{0: 15, 600 * time.Millisecond: 5, time.Hour: 15} {
+			ctx := t.Context()
+			if left > 0 {
+				limited, cancel := context.WithTimeout(ctx, left)
+				defer cancel()
+				ctx = limited
+			}
+			warned := strings.Join(p.violations(ctx, "ns", api.LevelVersion{}), "\n")
+			if part := fmt.Sprintf("the first %d of 20 ", want); !strings.Contains(warned, part) {
+				t.Errorf("with %v left: %s, want %s", left, warned, part)
+			}
+		}
+	})
+}
+
+// Without Pods no namespace has any that a level would not let in.
+//
+// SPEC: AUTH-3
+func TestSecurityWithoutPods(t *testing.T) {
+	s := newStage(t, "PodSecurity", "/pods")
+	const old = `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"ns"}}`
+	_, a, _, err := s.admit(t, "v1", "namespaces", fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace",
+		"metadata":{"name":"ns","labels":{%q:"restricted"}}}`, api.EnforceLevelLabel), old)
+	if err != nil || len(a.Warned()) > 0 {
+		t.Errorf("%v, %q", err, a.Warned())
+	}
 }
