@@ -19,7 +19,9 @@ var (
 	all    = flag.Bool("all", false, "try every mutant, not a sample")
 	update = flag.Bool("update", false,
 		"with -all: write the figures and the mutants that no test notices into testdata")
-	only = flag.String("only", "", "try the mutants of these packages alone, separated by commas")
+	only   = flag.String("only", "", "try the mutants of these packages alone, separated by commas")
+	inFile = flag.String("file", "",
+		"with -all: try the mutants of these files alone, separated by commas; of the others the file in testdata is right")
 )
 
 // target is a package with rules, and the packages whose tests are to notice its mutants.
@@ -57,10 +59,13 @@ var targets = []target{
 // admissionFiles are the plugins whose mutants are tried. The files of package admission that are not among them, and
 // the packages below it, are no targets yet.
 var admissionFiles = []string{
-	"alwaysdeny.go", "alwayspullimages.go", "certificates.go", "clustertrustbundleattest.go", "defaultingressclass.go",
-	"defaulttolerationseconds.go", "denyserviceexternalips.go", "extendedresourcetoleration.go",
-	"limitpodhardantiaffinitytopology.go", "limitranger.go", "namespaceexists.go", "namespacelifecycle.go",
-	"podtopologylabels.go", "runtimeclass.go", "taintnodesbycondition.go",
+	"alwaysdeny.go", "alwayspullimages.go", "certificates.go", "clustertrustbundleattest.go", "defaultclass.go",
+	"defaultingressclass.go", "defaulttolerationseconds.go", "denyserviceexternalips.go",
+	"extendedresourcetoleration.go", "limitpodhardantiaffinitytopology.go", "limitranger.go", "namespaceexists.go",
+	"namespacelifecycle.go", "nodedeclaredfeaturevalidator.go", "ownerreferencespermissionenforcement.go",
+	"podnodeselector.go", "podresizevalidator.go", "pods.go", "podsecurity.go", "podsecurityconfiguration.go",
+	"podsecuritymetrics.go", "podsecuritypods.go", "podtolerationrestriction.go", "podtopologylabels.go", "priority.go",
+	"runtimeclass.go", "serviceaccount.go", "storage.go", "taintnodesbycondition.go",
 }
 
 // admissionOthers are tests of what has other files.
@@ -78,10 +83,14 @@ var admissionOthers = []string{
 var admissionTests = []string{
 	"TestAlwaysDeny", "TestAlwaysPullImages", "TestCertificateApproval", "TestCertificateSigning",
 	"TestCertificateSubjectRestriction", "TestClusterTrustBundleAttest", "TestDefaultIngressClass",
-	"TestDefaultTolerationSeconds", "TestDenyServiceExternalIPs", "TestExtendedResourceToleration",
-	"TestLimitPodHardAntiAffinityTopology", "TestLimitRanger", "TestLimitRangerAsIn138", "TestNamespaceExists",
-	"TestNamespaceLifecycle", "TestOtherRequests", "TestPodTopologyLabels", "TestRuntimeClass",
-	"TestTaintNodesByCondition",
+	"TestDefaultStorageClass", "TestDefaultTolerationSeconds", "TestDenyServiceExternalIPs",
+	"TestExtendedResourceToleration", "TestKindsOfOwners", "TestLimitPodHardAntiAffinityTopology", "TestLimitRanger",
+	"TestLimitRangerAsIn138", "TestNamespaceExists", "TestNamespaceLifecycle", "TestNodeDeclaredFeatureValidator",
+	"TestOtherRequests", "TestOwnersOfRandomObjects", "TestPersistentVolumeClaimResize", "TestPodNodeSelector",
+	"TestPodResizeValidator", "TestPodSecurityOfExistingPods", "TestPodSecurityOfFewRequests",
+	"TestPodTolerationRestriction", "TestPodTopologyLabels", "TestPriority",
+	"TestRuntimeClass", "TestServiceAccount", "TestStorageObjectInUseProtection", "TestTaintNodesByCondition",
+	"TestTolerationsOfNamespaces",
 }
 
 func TestMutantsAreNoticed(t *testing.T) {
@@ -188,7 +197,7 @@ func (target *target) try(t *testing.T, root string) {
 			t.Errorf("%s: %q is no mutant any more", known.file, name)
 		}
 	}
-	chosen := target.choose(pkg, known)
+	chosen, others := target.choose(pkg, known)
 	out := t.TempDir()
 	overlay, err := pkg.Overlay(root, out)
 	if err != nil {
@@ -219,6 +228,7 @@ func (target *target) try(t *testing.T, root string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	left = slices.Sorted(slices.Values(append(left, others...)))
 	if *all && *update {
 		if err := known.write(pkg, left); err != nil {
 			t.Fatal(err)
@@ -250,16 +260,21 @@ func moduleOf(root, pkg string) string {
 	return root
 }
 
-// choose returns the mutants to be tried: all, or a sample that stays the same as long as the package does.
-func (target *target) choose(pkg *mutation.Package, known *unnoticed) []int {
-	var chosen []int
+// choose returns the mutants to be tried: all, or a sample that stays the same as long as the package does. others are
+// those in other files than -file that no test notices, by the file in testdata.
+func (target *target) choose(pkg *mutation.Package, known *unnoticed) (chosen, others []int) {
 	for i, m := range pkg.Mutants {
-		if _, listed := known.lines[m.Name]; *all || !listed {
+		_, listed := known.lines[m.Name]
+		file, _, _ := strings.Cut(m.Name, " ")
+		switch here := *inFile == "" || slices.Contains(strings.Split(*inFile, ","), file); {
+		case here && (*all || !listed):
 			chosen = append(chosen, i+1)
+		case !here && listed:
+			others = append(others, i+1)
 		}
 	}
 	if *all || len(chosen) <= target.sample {
-		return chosen
+		return chosen, others
 	}
 	order := func(n int) uint64 {
 		h := fnv.New64a()
@@ -272,7 +287,7 @@ func (target *target) choose(pkg *mutation.Package, known *unnoticed) []int {
 		}
 		return 1
 	})
-	return chosen[:target.sample]
+	return chosen[:target.sample], others
 }
 
 // unnoticed holds the mutants of a package that no test notices, as listed in its file: reasons by name, "" for those

@@ -3,19 +3,22 @@ package admission
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
 
 	"plinth/internal/access"
 	"plinth/internal/builtin"
 	"plinth/internal/engine"
+	"plinth/internal/features"
 	"plinth/internal/store"
 	"plinth/internal/store/memlog"
 	"plinth/object"
@@ -32,6 +35,12 @@ type stage struct {
 // newStage makes a plugin, in a server that serves all types but those of off, "GROUP/RESOURCE".
 func newStage(t testing.TB, plugin string, off ...string) *stage {
 	t.Helper()
+	return newStageOf(t, Config{Selection: Selection{Only: []string{plugin}}}, off...)
+}
+
+// newStageOf is newStage with the plugin in the selection of a configuration.
+func newStageOf(t testing.TB, c Config, off ...string) *stage {
+	t.Helper()
 	registry := engine.NewRegistry(builtin.Resources(builtin.Config{
 		Serves: func(group, _, resource string, byDefault bool) bool {
 			return byDefault && !slices.Contains(off, group+"/"+resource)
@@ -42,8 +51,8 @@ func newStage(t testing.TB, plugin string, off ...string) *stage {
 	}
 	t.Cleanup(func() { _ = opened.Close() })
 	s := &stage{store: opened, registry: registry}
-	s.chain, err = New(Config{Selection: Selection{Only: []string{plugin}}, Store: opened, Registry: registry,
-		Version: "v1.37.1"})
+	c.Store, c.Registry, c.Version = opened, registry, "v1.37.1"
+	s.chain, err = New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +99,8 @@ type noted map[string]string
 func (n noted) Annotate(key, value string)        { n[key] = value }
 func (n noted) AnnotateRequest(key, value string) { n[key] = value }
 
-// admit runs the plugin on a create, or on an update if old is not "". It returns the object as the plugin leaves it.
+// admit runs the plugin on a create, or on an update if old is not "". The resource may be one with a subresource,
+// "pods/resize". It returns the object as the plugin leaves it.
 func (s *stage) admit(t testing.TB, gv, resource, text, old string) (object.Value, *engine.Attributes, noted, error) {
 	t.Helper()
 	group, err := schema.ParseGroupVersion(gv)
@@ -103,8 +113,9 @@ func (s *stage) admit(t testing.TB, gv, resource, text, old string) (object.Valu
 	}
 	notes := noted{}
 	meta := obj.At("metadata")
-	a := s.engine.Attributes(&engine.Request{Resource: s.registry.Now().Find(group.Group, group.Version, resource),
-		Namespace: meta.At("namespace").Str(), Name: meta.At("name").Str(), User: access.User{Name: "jane"},
+	resource, subresource, _ := strings.Cut(resource, "/")
+	r := s.registry.Now().Find(group.Group, group.Version, resource)
+	a := s.engine.Attributes(&engine.Request{Resource: r, Subresource: r.Subresource(subresource), Namespace: meta.At("namespace").Str(), Name: meta.At("name").Str(), User: access.User{Name: "jane"},
 		Annotations: notes}, operation, obj, before)
 	if s.chain.Admit != nil {
 		err = s.chain.Admit(t.Context(), a)
@@ -121,37 +132,69 @@ const podText = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespa
 //
 // SPEC: AUTH-3
 func TestUnreadableObjects(t *testing.T) {
+	const (
+		claim     = `{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":"p","namespace":"ns"},"spec":{}}`
+		elsewhere = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"bad"},"spec":%s}`
+		grown     = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"ns","generation":2},"spec":{
+			"nodeName":"bad","resources":{"requests":{"cpu":"2"}}}}`
+		slice = `{"apiVersion":"resource.k8s.io/v1","kind":"ResourceSlice","metadata":{"name":"s"},"spec":{%s,
+			"devices":[{"name":"d","nodeAllocatableResources":{"cpu":{}}}]}}`
+	)
+	small := fmt.Sprintf(podText, `{"nodeName":"bad","resources":{"requests":{"cpu":"1"}}}`)
+	unread := func(key string) string {
+		return "Internal error occurred: unable to read the stored object " + key + ": unexpected end of JSON input"
+	}
+	const refusedPod, refusedSlice = `pods "p" is forbidden: `, `resourceslices.resource.k8s.io "s" is forbidden: `
 	for _, c := range []struct {
 		plugin, gv, resource, namespace string // of the unreadable object, whose name is bad
 		of, text, old                   string // the object of the request, and its resource
 		want                            string
 	}{
 		{"Priority", "scheduling.k8s.io/v1", "priorityclasses", "", "pods", fmt.Sprintf(podText,
-			`{"priorityClassName":"bad"}`), "", "failed to resolve PriorityClass with name bad: "},
+			`{"priorityClassName":"bad"}`), "",
+			"failed to resolve PriorityClass with name bad: " + unread("scheduling.k8s.io/priorityclasses/bad")},
 		{"RuntimeClass", "node.k8s.io/v1", "runtimeclasses", "", "pods", fmt.Sprintf(podText,
-			`{"runtimeClassName":"bad"}`), "", "unable to read"},
+			`{"runtimeClassName":"bad"}`), "", unread("node.k8s.io/runtimeclasses/bad")},
 		{"NamespaceExists", "v1", "namespaces", "", "configmaps",
-			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","namespace":"bad"}}`, "", "unable to read"},
-		{"LimitRanger", "v1", "limitranges", "ns", "pods", fmt.Sprintf(podText, `{}`), "", "unable to read"},
-		{"LimitRanger", "v1", "limitranges", "ns", "persistentvolumeclaims", `{"apiVersion":"v1",
-			"kind":"PersistentVolumeClaim","metadata":{"name":"p","namespace":"ns"},"spec":{}}`, "", "unable to read"},
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c","namespace":"bad"}}`, "",
+			unread("/namespaces/bad")},
+		{"LimitRanger", "v1", "limitranges", "ns", "pods", fmt.Sprintf(podText, `{}`), "",
+			unread("/limitranges/ns/bad")},
+		{"LimitRanger", "v1", "limitranges", "ns", "persistentvolumeclaims", claim, "", unread("/limitranges/ns/bad")},
 		{"ServiceAccount", "v1", "serviceaccounts", "ns", "pods", fmt.Sprintf(podText, `{"serviceAccountName":"bad"}`), "",
-			"error looking up service account ns/bad: Internal error occurred: unable to read"},
-		{"PodTopologyLabels", "v1", "nodes", "", "pods", fmt.Sprintf(podText, `{"nodeName":"bad"}`), "", "unable to read"},
-		{"NodeDeclaredFeatureValidator", "v1", "nodes", "", "pods",
-			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"ns","generation":2},"spec":{"nodeName":"bad",
-				"resources":{"requests":{"cpu":"2"}}}}`,
-			fmt.Sprintf(podText, `{"nodeName":"bad","resources":{"requests":{"cpu":"1"}}}`),
-			`failed to get node "bad": Internal error occurred: unable to read`},
-		{"PodSecurity", "v1", "namespaces", "", "pods",
-			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"bad"},"spec":{}}`, "",
-			`failed to lookup namespace "bad": Internal error occurred: unable to read`},
+			refusedPod + "error looking up service account ns/bad: " + unread("/serviceaccounts/ns/bad")},
+		{"PodTopologyLabels", "v1", "nodes", "", "pods", fmt.Sprintf(podText, `{"nodeName":"bad"}`), "",
+			unread("/nodes/bad")},
+		{"NodeDeclaredFeatureValidator", "v1", "nodes", "", "pods", grown, small,
+			refusedPod + `failed to get node "bad": ` + unread("/nodes/bad")},
+		{"NodeDeclaredFeatureValidator", "v1", "nodes", "", "resourceslices", fmt.Sprintf(slice, `"nodeName":"bad"`), "",
+			refusedSlice + `failed to get node "bad" for device "d": ` + unread("/nodes/bad")},
+		{"NodeDeclaredFeatureValidator", "v1", "nodes", "", "resourceslices", fmt.Sprintf(slice, `"allNodes":true`), "",
+			refusedSlice + `failed to list nodes for device "d": ` + unread("/nodes/bad")},
+		{"PodResizeValidator", "v1", "nodes", "", "pods/resize", grown, small,
+			refusedPod + `failed to get node "bad": ` + unread("/nodes/bad")},
+		{"PodNodeSelector", "v1", "namespaces", "", "pods", fmt.Sprintf(elsewhere, `{}`), "",
+			"Internal error occurred: " + unread("/namespaces/bad")},
+		{"PodTolerationRestriction", "v1", "namespaces", "", "pods", fmt.Sprintf(elsewhere, `{}`), "",
+			"Internal error occurred: " + unread("/namespaces/bad")},
+		{"PodSecurity", "v1", "namespaces", "", "pods", fmt.Sprintf(elsewhere, `{}`), "",
+			`Internal error occurred: failed to lookup namespace "bad" audit: Internal error occurred: failed to ` +
+				`lookup namespace "bad": ` + unread("/namespaces/bad")},
 	} {
-		s := newStage(t, c.plugin)
+		s := newStageOf(t, Config{Selection: Selection{Only: []string{c.plugin}},
+			Features: features.Set{}.With(features.DRANodeAllocatableResources, true)})
 		s.write(t, c.gv, c.resource, c.namespace, "bad", []byte("{"))
-		_, _, notes, err := s.admit(t, "v1", c.of, c.text, c.old)
-		if said := fmt.Sprint(err, slices.Collect(maps.Values(notes))); err == nil || !strings.Contains(said, c.want) {
-			t.Errorf("%s: %s, want %s", c.plugin, said, c.want)
+		gv := "v1"
+		if c.of == "resourceslices" {
+			gv = "resource.k8s.io/v1"
+		}
+		_, _, notes, err := s.admit(t, gv, c.of, c.text, c.old)
+		said := fmt.Sprint(err)
+		for _, note := range notes {
+			said += " audit: " + note
+		}
+		if said != c.want {
+			t.Errorf("%s: %s\nwant %s", c.plugin, said, c.want)
 		}
 	}
 }
@@ -242,6 +285,32 @@ func TestDefaultClassChanges(t *testing.T) {
 	check("m")
 }
 
+// Of several default classes one counts, whatever the order in which they are seen.
+//
+// SPEC: AUTH-3
+func TestWhichDefaultCounts(t *testing.T) {
+	class := func(name, created string, value int) object.Value {
+		return parsed(t, fmt.Sprintf(`{"metadata":{"name":%q,"creationTimestamp":%q},"value":%d}`, name, created, value))
+	}
+	const early, late = "2024-01-01T00:00:00Z", "2025-01-01T00:00:00Z"
+	for i, c := range []struct {
+		first, second  object.Value
+		newest, lowest bool // whether the first one counts
+	}{
+		{class("a", early, 2), class("b", early, 2), true, true},
+		{class("b", early, 2), class("a", early, 2), false, false},
+		{class("a", early, 2), class("b", late, 1), false, false},
+		{class("b", late, 1), class("a", early, 2), true, true},
+	} {
+		if got := newest(c.first, c.second); got != c.newest {
+			t.Errorf("%d: the first one is the newest: %v", i, got)
+		}
+		if got := lowest(c.first, c.second); got != c.lowest {
+			t.Errorf("%d: the first one is the lowest: %v", i, got)
+		}
+	}
+}
+
 // PodSecurity looks at Pods without a controller and one of each controller first, and at no more than so many.
 //
 // SPEC: AUTH-3
@@ -264,6 +333,7 @@ func TestSampleOfPods(t *testing.T) {
 		pod("f", "two", "")
 		s.put(t, "v1", "pods", "nt", fmt.Sprintf(podText, `{}`))
 		s.write(t, "v1", "pods", "ns", "g", []byte("{"))
+		s.put(t, "v1", "pods", "ns", fmt.Sprintf(strings.Replace(podText, `"p"`, `"h"`, 1), `"none"`))
 		p := &podSecurity{objects: newObjects(s.store, s.registry)}
 		sampled := func() string {
 			var names []string
@@ -272,7 +342,7 @@ func TestSampleOfPods(t *testing.T) {
 			}
 			return strings.Join(names, " ")
 		}
-		if got := sampled(); got != "a c d e b f" {
+		if got := sampled(); got != "a c d e h b f" {
 			t.Errorf("the Pods in the order in which they are looked at are %s", got)
 		}
 		warned := func() string {
@@ -290,9 +360,56 @@ func TestSampleOfPods(t *testing.T) {
 		for i := range securityPods {
 			pod(fmt.Sprintf("z%04d", i), "three", "")
 		}
-		const part = "new PodSecurity enforce level only checked against the first 3000 of 3006 existing pods\n"
+		const part = "new PodSecurity enforce level only checked against the first 3000 of 3007 existing pods\n"
 		if got := warned(); !strings.HasPrefix(got, part) {
 			t.Errorf("it warns of\n%s", got)
 		}
 	})
+}
+
+// sleepy is an evaluator that takes a time for each Pod.
+type sleepy struct{ takes time.Duration }
+
+func (e sleepy) EvaluatePod(api.LevelVersion, *metav1.ObjectMeta, *corev1.PodSpec) []policy.CheckResult {
+	time.Sleep(e.takes)
+	return nil
+}
+
+// PodSecurity looks at Pods for a second, and no longer than half of the time that the request has left.
+//
+// SPEC: AUTH-3
+func TestTimeForPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, "PodSecurity")
+		for i := range 20 {
+			s.put(t, "v1", "pods", "ns", fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p%02d",
+				"namespace":"ns"},"spec":{}}`, i))
+		}
+		p := &podSecurity{objects: newObjects(s.store, s.registry), evaluator: sleepy{70 * time.Millisecond}}
+		for left, want := range map[time.Duration]int{0: 15, 600 * time.Millisecond: 5, time.Hour: 15} {
+			ctx := t.Context()
+			if left > 0 {
+				limited, cancel := context.WithTimeout(ctx, left)
+				defer cancel()
+				ctx = limited
+			}
+			warned := strings.Join(p.violations(ctx, "ns", api.LevelVersion{}), "\n")
+			if part := fmt.Sprintf("the first %d of 20 ", want); !strings.Contains(warned, part) {
+				t.Errorf("with %v left: %s, want %s", left, warned, part)
+			}
+		}
+	})
+}
+
+// Without Pods no namespace has any that a level would not let in.
+//
+// SPEC: AUTH-3
+func TestSecurityWithoutPods(t *testing.T) {
+	s := newStage(t, "PodSecurity", "/pods")
+	const old = `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"ns"}}`
+	_, a, _, err := s.admit(t, "v1", "namespaces", fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace",
+		"metadata":{"name":"ns","labels":{%q:"restricted"}}}`, api.EnforceLevelLabel), old)
+	if err != nil || len(a.Warned()) > 0 {
+		t.Errorf("%v, %q", err, a.Warned())
+	}
 }

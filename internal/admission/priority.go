@@ -25,14 +25,17 @@ var priorityClasses = kindOf{schedulingv1.GroupName, "v1", "priorityclasses"}
 func newPriority(c *Config) (steps, error) {
 	p := &priority{objects: c.objects}
 	p.fallback = c.objects.defaultOf(priorityClasses,
-		func(obj object.Value) bool { return obj.At("globalDefault").Bool() },
-		func(a, b object.Value) bool { // there should be one; of several the lowest counts
-			if x, y := a.At("value").Int(), b.At("value").Int(); x != y {
-				return x < y
-			}
-			return a.At("metadata", "name").Str() < b.At("metadata", "name").Str()
-		})
+		func(obj object.Value) bool { return obj.At("globalDefault").Bool() }, lowest)
 	return steps{admit: p.admit, validate: p.validate}, nil
+}
+
+// lowest says whether class a has a lower value than b; of two that have the same, the first name precedes. There should
+// be only one default; of several the lowest counts.
+func lowest(a, b object.Value) bool {
+	if x, y := a.At("value").Int(), b.At("value").Int(); x != y {
+		return x < y
+	}
+	return a.At("metadata", "name").Str() < b.At("metadata", "name").Str()
 }
 
 func (p *priority) admit(ctx context.Context, a *engine.Attributes) error {

@@ -3,6 +3,7 @@ package cel
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -68,5 +69,55 @@ func TestMatchConditions(t *testing.T) {
 	if err := scope.Compile(Condition, `object.x`, false).Err(); err == nil ||
 		!strings.Contains(err.Error(), "must evaluate to bool") {
 		t.Errorf("a condition of type dyn: %v", err)
+	}
+}
+
+// A variable is evaluated when an expression first uses it, once for all expressions on a request, and not if none uses
+// it. Each variable here asks the authorizer, which counts.
+//
+// SPEC: AUTH-3
+func TestVariablesAreLazy(t *testing.T) {
+	asked := map[string]int{}
+	in := &AdmissionInput{
+		Object: object.Fields("spec", object.Fields("replicas", object.IntOf(3))),
+		Authorizer: access.AuthorizerFunc(func(_ context.Context, a *access.Attributes) (access.Decision, string, error) {
+			asked[a.Resource]++
+			return access.Allow, "", nil
+		}),
+	}
+	scope := NewScope(false, true)
+	for _, v := range [][2]string{
+		{"first", `authorizer.group('').resource('first').check('get').allowed()`},
+		{"second", `variables.first && authorizer.group('').resource('second').check('get').allowed()`},
+		{"failing", `authorizer.group('').resource('failing').check('get').allowed() && object.spec.none == 1`},
+		{"unused", `authorizer.group('').resource('unused').check('get').allowed()`},
+	} {
+		if err := scope.Add(v[0], v[1], false).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := scope.Evaluate(t.Context(), in, PolicyBudget)
+	for _, step := range []struct {
+		source, want string // want: what was asked up to now
+		fails        bool
+	}{
+		{`object.spec.replicas == 3`, `map[]`, false},
+		{`object.spec.replicas == 3 || variables.first`, `map[]`, false},
+		{`variables.second && variables.second && [1, 2, 3].all(x, x > 0 && variables.second)`, `map[first:1 second:1]`, false},
+		{`variables.first && variables.second`, `map[first:1 second:1]`, false},
+		{`variables.failing`, `map[failing:1 first:1 second:1]`, true},
+		{`variables.failing || variables.first`, `map[failing:1 first:1 second:1]`, false},
+	} {
+		holds, err, stop := e.Test(scope.Compile(Condition, step.source, false))
+		if stop != nil || (err != nil) != step.fails || holds == step.fails {
+			t.Errorf("%s: %v, %v, %v", step.source, holds, err, stop)
+		}
+		if got := fmt.Sprint(asked); got != step.want {
+			t.Errorf("after %s the authorizer was asked %s, want %s", step.source, got, step.want)
+		}
+	}
+	if holds, err, stop := e.Continue(in).Test(scope.Compile(Condition, `variables.first`, false)); !holds || err != nil ||
+		stop != nil || asked["first"] != 2 {
+		t.Errorf("another evaluation: %v, %v, %v, asked %v", holds, err, stop, asked)
 	}
 }

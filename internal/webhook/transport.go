@@ -40,9 +40,11 @@ const (
 //
 // All others go through http.Transport: those to a webhook that chooses HTTP/2, and those through a proxy.
 //
-// Nobody reads from an idle connection, so it is not noticed at once that the webhook has closed it. A call over a
-// connection that was idle, and that ends before the first byte of a response, is made again over a new one. The
-// webhook may have seen it before; webhooks have to expect that, as clients repeat requests that fail.
+// Nobody reads from an idle connection, so it is not noticed at once that the webhook has closed it. Before a call it is
+// asked whether anything has come on it, be it the end, and then another one is taken. What http.Transport does with a
+// POST holds here, too: it is made again, over another connection, only if its connection was idle before and nothing
+// was written to it. A webhook that closes a connection at the very moment at which a call begins makes the call fail
+// with both, and no webhook gets a call twice.
 type transport struct {
 	other *http.Transport
 	// http2 says that the webhook has chosen HTTP/2.
@@ -56,10 +58,19 @@ type transport struct {
 // connection is an open connection to a webhook.
 type connection struct {
 	net.Conn
+	plain net.Conn         // below TLS
 	limit io.LimitedReader // of Conn: what one response may have
 	in    *bufio.Reader    // of limit
-	out   *bufio.Writer
-	since time.Time // when it became idle
+	out   *bufio.Writer    // to the connection itself, which counts
+	wrote bool             // something of the call was written, as far as that can be known
+	since time.Time        // when it became idle
+}
+
+// Write notes that something was written.
+func (c *connection) Write(p []byte) (n int, err error) {
+	n, err = c.Conn.Write(p)
+	c.wrote = c.wrote || n > 0
+	return n, err
 }
 
 // RoundTrip implements http.RoundTripper. The body of a response that it has read itself is in memory.
@@ -67,12 +78,11 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	if t.http2.Load() || !t.direct(request) {
 		return t.other.RoundTrip(request)
 	}
-	if c := t.take(); c != nil {
-		response, answered, err := t.call(c, request)
-		if answered || request.Context().Err() != nil || request.GetBody == nil {
+	for c := t.take(); c != nil; c = t.take() {
+		response, err := t.call(c, request)
+		if err == nil || c.wrote || request.Context().Err() != nil || request.GetBody == nil {
 			return response, err
 		}
-		t.closeIdle() // the webhook that they lead to has most likely ended, too
 		body, err := request.GetBody()
 		if err != nil {
 			return nil, err
@@ -90,13 +100,12 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	case c == nil:
 		return t.other.RoundTrip(request)
 	}
-	response, _, err := t.call(c, request)
-	return response, err
+	return t.call(c, request)
 }
 
 // direct says whether a request goes to the webhook itself, over TLS.
 func (t *transport) direct(request *http.Request) bool {
-	if request.URL.Scheme != "https" {
+	if request.URL.Scheme != "https" || !canTell {
 		return false
 	}
 	if t.other.Proxy == nil {
@@ -133,18 +142,17 @@ func (t *transport) dial(ctx context.Context, address, host string) (*connection
 		_ = secure.Close()
 		return nil, nil
 	}
-	c := &connection{Conn: secure, limit: io.LimitedReader{R: secure}, out: bufio.NewWriterSize(secure, bufferSize)}
-	c.in = bufio.NewReader(&c.limit)
+	c := &connection{Conn: secure, plain: plain, limit: io.LimitedReader{R: secure}}
+	c.in, c.out = bufio.NewReader(&c.limit), bufio.NewWriterSize(c, bufferSize)
 	return c, nil
 }
 
-// call sends a request and reads the response. answered says that a part of a response has come. The connection is kept
-// if it can be used again.
-func (t *transport) call(c *connection, request *http.Request) (response *http.Response, answered bool, err error) {
+// call sends a request and reads the response. The connection is kept if it can be used again.
+func (t *transport) call(c *connection, request *http.Request) (*http.Response, error) {
 	ctx := request.Context()
 	// The end of the request interrupts a read or write in progress.
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
-	response, answered, err = c.exchange(request)
+	response, err := c.exchange(request)
 	if uninterrupted := stop(); uninterrupted && err == nil && !response.Close {
 		t.put(c)
 	} else {
@@ -153,44 +161,59 @@ func (t *transport) call(c *connection, request *http.Request) (response *http.R
 	if err != nil && ctx.Err() != nil {
 		err = ctx.Err()
 	}
-	return response, answered, err
+	return response, err
 }
 
 // exchange is call without its end. It sets response.Close if the connection cannot be used again.
-func (c *connection) exchange(request *http.Request) (response *http.Response, answered bool, err error) {
+func (c *connection) exchange(request *http.Request) (response *http.Response, err error) {
+	c.wrote = false
 	sent := request.Write(c.out)
 	if sent == nil {
 		sent = c.out.Flush()
 	}
+	if !c.wrote {
+		return nil, sent
+	}
 	// A webhook may answer and hang up before it has read the whole request, so there may be a response in any case.
 	c.limit.N = maxHeader
 	if _, err := c.in.Peek(1); err != nil {
-		return nil, false, cmp.Or(sent, err)
+		return nil, cmp.Or(sent, err)
 	}
 	for interim := 0; ; interim++ {
 		response, err = http.ReadResponse(c.in, request)
 		if err != nil {
-			return nil, true, err
+			return nil, err
 		}
 		if response.StatusCode >= http.StatusOK {
 			break
 		}
 		if interim == maxInterim {
-			return nil, true, errors.New("too many 1xx informational responses")
+			return nil, errors.New("too many 1xx informational responses")
 		}
 	}
 	c.limit.N = math.MaxInt64
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxResponse+1))
 	if err != nil {
-		return nil, true, err
+		return nil, err
 	}
 	response.Body = io.NopCloser(bytes.NewReader(text))
 	response.Close = response.Close || sent != nil || len(text) > maxResponse || c.in.Buffered() > 0
-	return response, true, nil
+	return response, nil
 }
 
-// take returns the idle connection that was used last; nil if there is none.
+// take returns the idle connection that was used last and is still open; nil if there is none.
 func (t *transport) take() *connection {
+	for {
+		c := t.last()
+		if c == nil || open(c.plain) {
+			return c
+		}
+		_ = c.Close()
+	}
+}
+
+// last takes the idle connection that was used last.
+func (t *transport) last() *connection {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := len(t.idle)

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -52,7 +53,7 @@ func TestHTTP2(t *testing.T) {
 }
 
 // A webhook may close connections that are idle, or end and be started again: the next call opens a new one. One that
-// closes a new connection without a response is not called again.
+// closes a connection without a response is not called again, be the connection a new one or not.
 //
 // SPEC: EXT-1
 func TestClosedWhileIdle(t *testing.T) {
@@ -80,6 +81,54 @@ func TestClosedWhileIdle(t *testing.T) {
 	calls.Store(0)
 	if _, err := c.Call(t.Context(), at(s, "/cut"), []byte("x")); !errors.Is(err, io.EOF) || calls.Load() != 1 {
 		t.Errorf("a webhook that hangs up: have %v after %d calls, want EOF after 1", err, calls.Load())
+	}
+	if _, err := c.Call(t.Context(), at(s, "/"), []byte("x")); err != nil {
+		t.Error(err)
+	}
+	calls.Store(0)
+	if _, err := c.Call(t.Context(), at(s, "/cut"), []byte("x")); !errors.Is(err, io.EOF) || calls.Load() != 1 {
+		t.Errorf("a webhook that hangs up later: have %v after %d calls, want EOF after 1", err, calls.Load())
+	}
+}
+
+// failing is a connection that is open and cannot be written to.
+type failing struct {
+	net.Conn
+	after int // bytes that are written before
+}
+
+func (f failing) Write([]byte) (int, error) { return f.after, syscall.EPIPE }
+func (f failing) Read([]byte) (int, error)  { return 0, io.EOF }
+
+// A call is made again over another connection if nothing was written to the first one, and not otherwise.
+//
+// SPEC: EXT-1
+func TestNothingWritten(t *testing.T) {
+	var calls atomic.Int64
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		_, _ = io.Copy(w, r.Body)
+	}))
+	defer s.Close()
+	c := &Clients{}
+	for after, again := range []bool{true, false} {
+		calls.Store(0)
+		tr := transportOf(t, c, at(s, "/"))
+		tr.closeIdle()
+		if _, err := c.Call(t.Context(), at(s, "/"), []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		idle := tr.last()
+		idle.Conn = failing{idle.Conn, after}
+		idle.limit.R = idle.Conn
+		tr.put(idle)
+		got, err := c.Call(t.Context(), at(s, "/"), []byte("y"))
+		if again && (string(got) != "y" || err != nil || calls.Load() != 2) {
+			t.Errorf("nothing was written: have %q, %v after %d calls, want y after 2", got, err, calls.Load())
+		}
+		if !again && (!errors.Is(err, syscall.EPIPE) || calls.Load() != 1) {
+			t.Errorf("something was written: have %q, %v after %d calls, want an error after 1", got, err, calls.Load())
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package admission
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -18,6 +19,9 @@ import (
 func TestConfigurations(t *testing.T) {
 	security := func(text string) string {
 		return "apiVersion: pod-security.admission.config.k8s.io/v1\nkind: PodSecurityConfiguration\n" + text + "\n"
+	}
+	tolerations := func(kind, text string) string {
+		return fmt.Sprintf("apiVersion: podtolerationrestriction.admission.k8s.io/v1alpha1\nkind: %s\n%s\n", kind, text)
 	}
 	quota := func(apiVersion, kind, text string) string {
 		return fmt.Sprintf("apiVersion: %s\nkind: %s\n%s\n", apiVersion, kind, text)
@@ -36,6 +40,10 @@ func TestConfigurations(t *testing.T) {
 		{"PodSecurity", security("exemptions: {usernames: ['', '']}")},
 		{"PodSecurity", strings.Replace(security("defaults: {enforce: baseline}"), "/v1", "/v1beta1", 1)},
 		{"PodSecurity", strings.Replace(security("defaults: {enforce: baseline}"), "/v1", "/v1alpha1", 1)},
+		{"PodTolerationRestriction", tolerations("Configuration", "default: [{key: a, operator: Exists}]")},
+		{"PodTolerationRestriction", tolerations("Other", "")},
+		{"PodTolerationRestriction", tolerations("Configuration", "default: {}")},
+		{"PodTolerationRestriction", strings.Replace(tolerations("Configuration", ""), "v1alpha1", "v1", 1)},
 		{"ResourceQuota", quota("apiserver.config.k8s.io/v1", "ResourceQuotaConfiguration", limited)},
 		{"ResourceQuota", quota("resourcequota.admission.k8s.io/v1beta1", "Configuration", limited)},
 		{"ResourceQuota", quota("resourcequota.admission.k8s.io/v1alpha1", "Configuration", limited)},
@@ -69,11 +77,30 @@ func TestConfigurations(t *testing.T) {
 	}
 }
 
+// onlyGo is what errors of configurations say of the reference's source, or of Go types.
+var onlyGo = regexp.MustCompile(` in scheme "[^"]*"$|Go struct field \w*`)
+
 // textOf is the text of an error behind the name of the plugin; "" for nil.
 func textOf(err error) string {
 	if err == nil {
 		return ""
 	}
 	_, text, _ := strings.Cut(err.Error(), ": ")
-	return text
+	return onlyGo.ReplaceAllString(text, "")
+}
+
+// The reference ignores a configuration of PodNodeSelector that it cannot read, and lets the Pods of all namespaces run
+// everywhere. Ours does not start.
+//
+// SPEC: AUTH-3
+func TestUnreadableNodeSelectors(t *testing.T) {
+	const text = "podNodeSelectorPluginConfig: [a]"
+	w := (&world{plugin: "PodNodeSelector"}).build(t)
+	_, theirs := register.InitPlugin("PodNodeSelector", strings.NewReader(text), w.initializer(w.client,
+		informers.NewSharedInformerFactory(w.client, 0), utilfeature.DefaultFeatureGate, nil))
+	_, mine := ours.New(ours.Config{Selection: ours.Selection{Only: []string{"PodNodeSelector"}}, Store: w.stored,
+		Registry: w.registry, Configurations: map[string][]byte{"PodNodeSelector": []byte(text)}})
+	if theirs != nil || mine == nil {
+		t.Errorf("the difference is not there any more: %v, %v", theirs, mine)
+	}
 }

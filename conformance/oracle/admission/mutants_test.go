@@ -51,6 +51,7 @@ var compared = map[string]func(*testing.T){
 	"TestServiceAccount":                   TestServiceAccount,
 	"TestStorageObjectInUseProtection":     TestStorageObjectInUseProtection,
 	"TestTaintNodesByCondition":            TestTaintNodesByCondition,
+	"TestTolerationsOfNamespaces":          TestTolerationsOfNamespaces,
 }
 
 // TestMutants runs the attempts of the tests above on each mutant, in one process, and reports those for which our

@@ -28,21 +28,20 @@ func TestNodeDeclaredFeatureValidator(t *testing.T) {
 					"limits", fields("cpu", quantity(), "memory", "1Gi")))+"]"),
 			"status", fields("qosClass", r.one("Guaranteed", "Burstable")))
 	}
-	slice := func() string {
-		selection := func() string {
-			return r.one("nodeName: full", "nodeName: none", "nodeName: gone", "allNodes: true", `nodeName: ""`,
-				"nodeSelector: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: In, values: [b]}]}]}",
-				"nodeSelector: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: [none]}]}]}",
-				"nodeSelector: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Bad}]}]}")
-		}
-		device := func(name string) string {
-			return "{name: " + name + ", " + selection() + r.one("", ", nodeAllocatableResources: {r: {}}") + "}"
-		}
-		return doc("resource.k8s.io/v1", "ResourceSlice", "", "s", nil, "spec",
-			"{driver: d, pool: {name: p, generation: 1, "+
-				"resourceSliceCount: 1}, "+selection()+r.one("",
-				", perDeviceNodeSelection: true")+", devices: ["+device("d1")+", "+
-				device("d2")+"]}")
+	selections := []string{"nodeName: full", "nodeName: none", "nodeName: gone", "allNodes: true", `nodeName: ""`,
+		"nodeSelector: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: In, values: [b]}]}]}",
+		"nodeSelector: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: In, values: [d]}]}]}",
+		"nodeSelector: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: [none]}]}]}",
+		"nodeSelector: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: [full]}]}]}",
+		"nodeSelector: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Bad}]}]}"}
+	device := func(name, selection string) string {
+		return "{name: " + name + ", " + selection + r.one("", ", nodeAllocatableResources: {r: {}}") + "}"
+	}
+	slice := func(selection, devices string) attempt {
+		return attempt{operation: admission.Create, group: "resource.k8s.io", version: "v1",
+			resource: "resourceslices", name: "s", object: doc("resource.k8s.io/v1", "ResourceSlice", "", "s", nil,
+				"spec", "{driver: d, pool: {name: p, generation: 1, resourceSliceCount: 1}, "+selection+
+					", devices: ["+devices+"]}")}
 	}
 	for i := range 60 {
 		var gates map[string]bool
@@ -55,8 +54,13 @@ func TestNodeDeclaredFeatureValidator(t *testing.T) {
 		}
 		w := (&world{plugin: "NodeDeclaredFeatureValidator", gates: gates, objects: []string{node("full", "{a: b}",
 			all+"]"),
-			node("none", "{}", ""), node("some", "{a: c}",
+			node("none", "{a: d}", ""), node("some", "{a: c}",
 				"[DRANodeAllocatableResources, "+r.one(features...)+"]")}}).build(t)
+		for _, selection := range selections {
+			s := slice(selection, "{name: d1, nodeAllocatableResources: {r: {}}}")
+			w.compare(t, s, &count)
+			w.elsewhere(t, s)
+		}
 		for range 12 {
 			for _, on := range []string{"full", "none", "some", "gone", ""} {
 				a := ofPod(admission.Update, pod(r.one("1", "2"), on), pod("1", on))
@@ -64,9 +68,8 @@ func TestNodeDeclaredFeatureValidator(t *testing.T) {
 				w.compare(t, a, &count)
 			}
 			w.compare(t, ofPod(admission.Create, pod("1", "none"), ""), &count)
-			s := attempt{operation: admission.Create, group: "resource.k8s.io", version: "v1",
-				resource: "resourceslices",
-				name:     "s", object: slice()}
+			s := slice(r.one(selections...)+r.one("", ", perDeviceNodeSelection: true"),
+				device("d1", r.one(selections...))+", "+device("d2", r.one(selections...)))
 			w.compare(t, s, &count)
 			s.operation, s.old = admission.Update, s.object
 			w.compare(t, s, &count)

@@ -143,6 +143,7 @@ func TestKindsOfOwners(t *testing.T) {
 		{"v1", "Eviction", "update /pods/finalizers ns/o"},
 		{"v1", "Namespace", "update /namespaces/finalizers /o"},
 		{"apps/v1", "Deployment", "update apps/deployments/finalizers ns/o"},
+		{"networking.k8s.io/v1", "Ingress", "update networking.k8s.io/ingresses/finalizers ns/o"},
 		{"apps/v2", "Deployment", "update apps/deployments/finalizers ns/o"},
 		{"autoscaling/v2", "HorizontalPodAutoscaler", "update autoscaling/horizontalpodautoscalers/finalizers ns/o"},
 		{"v1", "Deployment", "update /deployments/finalizers ns/o"},

@@ -132,6 +132,17 @@ func TestPriority(t *testing.T) {
 		{class("high", "100", "true", ""), class("never", "50", "true", "Never")},
 	} {
 		w := (&world{plugin: "Priority", objects: objects}).build(t)
+		for _, global := range []string{"", "true"} {
+			for _, name := range []string{"d", "high", "new"} {
+				text := class(name, "1", global, "")
+				a := attempt{operation: admission.Create, group: "scheduling.k8s.io", version: "v1",
+					resource: "priorityclasses", name: name, object: text}
+				w.compare(t, a, &count)
+				w.elsewhere(t, a)
+				a.operation, a.old = admission.Update, class(name, "1", "", "")
+				w.compare(t, a, &count)
+			}
+		}
 		for _, name := range []string{"", "high", "never", "none"} {
 			for _, priority := range []string{"", "0", "7", "50", "100"} {
 				for _, policy := range []string{"", "Never", "PreemptLowerPriority"} {
@@ -141,16 +152,6 @@ func TestPriority(t *testing.T) {
 						"Never")), &count)
 					w.compare(t, ofPod(admission.Update, text, pod(nil)), &count)
 				}
-			}
-		}
-		for _, global := range []string{"", "true"} {
-			for _, name := range []string{"d", "high", "new"} {
-				text := class(name, "1", global, "")
-				a := attempt{operation: admission.Create, group: "scheduling.k8s.io", version: "v1",
-					resource: "priorityclasses", name: name, object: text}
-				w.compare(t, a, &count)
-				a.operation, a.old = admission.Update, class(name, "1", "", "")
-				w.compare(t, a, &count)
 			}
 		}
 		a := ofPod(admission.Create, pod(nil), "")

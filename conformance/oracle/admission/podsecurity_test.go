@@ -205,6 +205,9 @@ exemptions: {namespaces: [exempt], runtimeClasses: [sandbox]}
 	}
 	// A Pod without containers has no images that could change.
 	w.compare(t, ofPod(admission.Create, pod(nil, "containers", "[]", "hostNetwork", "true"), ""), &count)
+	// One more ephemeral container, even without an image, which is refused only later.
+	w.compare(t, ofPod(admission.Update, pod(nil, "ephemeralContainers", "[{name: e}]", "hostNetwork", "true"),
+		pod(nil, "hostNetwork", "true")), &count)
 	// Neither warned of nor noted: not even that it is exempt.
 	template := doc("apps/v1", "Deployment", "ns", "d", nil, "spec",
 		"{template: {spec: {runtimeClassName: sandbox, hostNetwork: true}}}")

@@ -27,7 +27,7 @@ func TestPodNodeSelector(t *testing.T) {
 			objects: []string{namespaceDoc("ns", annotation, "")}}).build(t)
 		for range 6 {
 			text := pod(nil, "nodeSelector", r.one("", "{}", "{a: b}", "{a: c}", "{zone: x1}", "{zone: x, a: b}",
-				"{other: x}"))
+				"{other: x}", `{other: ""}`))
 			a := ofPod(admission.Create, text, "")
 			a.namespace = r.one("ns", "ns", "ns", "missing")
 			w.compare(t, a, &count)
@@ -77,7 +77,7 @@ func TestPodTolerationRestriction(t *testing.T) {
 				"[{name: i, image: i, resources: {limits: {cpu: 1}}}]"), "resources", r.one("", "", "",
 				"{requests: {memory: 1Gi}}"), "containers", "[{name: c, image: i, resources: "+
 				r.one("{}", "{}", "{requests: {cpu: 1}}", "{limits: {memory: 1Gi}}", `{requests: {cpu: "0"}}`,
-					"{requests: {example.com/gpu: 1}}")+"}]"))
+					`{requests: {cpu: "0"}, limits: {cpu: 1}}`, "{requests: {example.com/gpu: 1}}")+"}]"))
 			a := ofPod(admission.Create, text, "")
 			a.namespace = r.one("ns", "ns", "ns", "ns", "missing")
 			w.compare(t, a, &count)
@@ -87,6 +87,36 @@ func TestPodTolerationRestriction(t *testing.T) {
 		w.compare(t, ofPod(admission.Create, pod(nil, "tolerations", r.list(2, r.toleration)), ""), &count)
 	}
 	count.atLeast(t, 100, 100, 60)
+}
+
+// Which toleration makes another one superfluous, and which one a namespace allows by another one.
+//
+// SPEC: AUTH-3
+func TestTolerationsOfNamespaces(t *testing.T) {
+	const group = "scheduler.alpha.kubernetes.io/"
+	all := []string{
+		`{"key":"zone","value":"x1"}`, `{"key":"zone","operator":"Equal","value":"x1"}`,
+		`{"key":"zone","operator":"Equal","value":"x2"}`, `{"key":"zone","operator":"Exists"}`,
+		`{"key":"zone","operator":"Exists","effect":"NoSchedule"}`,
+		`{"key":"zone","operator":"Exists","effect":"NoSchedule","tolerationSeconds":10}`,
+		`{"key":"zone","operator":"Exists","effect":"NoExecute"}`,
+		`{"key":"zone","operator":"Exists","effect":"NoExecute","tolerationSeconds":10}`,
+		`{"key":"zone","operator":"Exists","effect":"NoExecute","tolerationSeconds":20}`,
+		`{"key":"zone","operator":"Gt","value":"1"}`, `{"key":"gpu","operator":"Exists"}`, `{"operator":"Exists"}`,
+	}
+	count := tally{}
+	for _, of := range []string{"defaultTolerations", "tolerationsWhitelist"} {
+		for _, one := range all {
+			w := (&world{plugin: "PodTolerationRestriction", objects: []string{namespaceDoc("ns", fields(group+of,
+				quoted("["+one+"]")), "")}}).build(t)
+			for _, other := range all {
+				for _, list := range []string{other, other + ", " + one, other + ", " + other} {
+					w.compare(t, ofPod(admission.Create, pod(nil, "tolerations", "["+list+"]"), ""), &count)
+				}
+			}
+		}
+	}
+	count.atLeast(t, 150, 150, 150)
 }
 
 // SPEC: AUTH-3

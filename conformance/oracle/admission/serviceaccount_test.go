@@ -16,6 +16,7 @@ func TestServiceAccount(t *testing.T) {
 		account("default", nil, "imagePullSecrets", "[{name: pull}]"),
 		account("quiet", nil, "automountServiceAccountToken", "false"),
 		account("odd", []string{"annotations", `{kubernetes.io/enforce-mountable-secrets: "maybe"}`}),
+		account("lax", []string{"annotations", `{kubernetes.io/enforce-mountable-secrets: "false"}`}),
 		account("strict", enforced, "secrets", "[{name: s1}]", "imagePullSecrets", "[{name: pull}]"),
 	}}).build(t)
 	r, count := seeded(4), tally{}
@@ -33,7 +34,7 @@ func TestServiceAccount(t *testing.T) {
 		return pod([]string{"annotations", r.one("", "", "", "", "", "{kubernetes.io/config.mirror: x}")},
 			"containers", "["+container()+"]", "initContainers", r.one("", "["+container()+"]"),
 			"ephemeralContainers", r.one("", "["+container()+"]"),
-			"serviceAccountName", r.one("", "", "quiet", "odd", "strict", "strict", "strict", "none"),
+			"serviceAccountName", r.one("", "", "quiet", "odd", "lax", "strict", "strict", "strict", "none"),
 			"automountServiceAccountToken", r.one("", "", "true", "false"),
 			"imagePullSecrets", r.one("", "", "[{name: pull}]", "[{name: other}]"),
 			"volumes", r.one("", "", "[{name: kube-api-access-mine, emptyDir: {}}]",
