@@ -45,6 +45,7 @@ type rangeAllocation struct {
 // The errors of changes of a bitmap, in the words of the reference.
 var (
 	errNoRange = errors.New("cannot allocate resources of type servicenodeportallocations at this time")
+	errTaken   = errors.New("provided port is already allocated")
 	errRange   = errors.New("the provided range does not match the current range")
 )
 
@@ -76,7 +77,7 @@ func (p *NodePorts) Check(value []byte) error {
 }
 
 // Change returns the value with the bits of some ports set, and those of others cleared. To set bits is an error if
-// Check returns one. Bits are cleared in the range that the value has.
+// Check returns one, or if they are set. Bits are cleared in the range that the value has.
 func (p *NodePorts) Change(value []byte, set, cleared []int64) ([]byte, error) {
 	if len(set) > 0 {
 		if err := p.Check(value); err != nil {
@@ -90,6 +91,9 @@ func (p *NodePorts) Change(value []byte, set, cleared []int64) ([]byte, error) {
 	for _, port := range set {
 		if port < first || port > last {
 			return nil, fmt.Errorf("the port %d is not in the range %s", port, p.text())
+		}
+		if bits.Bit(int(port-first)) == 1 {
+			return nil, errTaken
 		}
 		bits.SetBit(bits, int(port-first), 1)
 	}

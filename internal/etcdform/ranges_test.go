@@ -104,7 +104,9 @@ func TestNodePortsThatCannotBeGiven(t *testing.T) {
 		string(again) != string(recordedValue(t, recordedPorts[3].value)) {
 		t.Errorf("rebuilt in another range it is %q, %v", again, err)
 	}
-	if value, err := p.Change(recordedValue(t, recordedPorts[3].value), []int64{31101}, nil); err == nil {
-		t.Errorf("a port outside of the range leads to %q", value)
+	for _, port := range []int64{31101, 30999, 31005} {
+		if value, err := p.Change(recordedValue(t, recordedPorts[3].value), []int64{port}, nil); err == nil {
+			t.Errorf("a port outside of the range, or one that is set, leads to %q", value)
+		}
 	}
 }
