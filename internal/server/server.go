@@ -37,6 +37,7 @@ import (
 	"plinth/internal/crd"
 	"plinth/internal/durable"
 	"plinth/internal/engine"
+	"plinth/internal/etcdform"
 	"plinth/internal/features"
 	"plinth/internal/store"
 	"plinth/internal/store/etcd"
@@ -54,6 +55,8 @@ type Server struct {
 	started      time.Time
 	store        *store.Store
 	etcd         *etcd.Cluster // nil: the store is embedded
+	nodePorts    *etcdform.NodePorts
+	allocator    *addresses.Allocator
 	registry     *engine.Registry
 	engine       *engine.Engine
 	auth         *auth.Authenticator
@@ -199,6 +202,7 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	collection := s.store.Collection(crd.Path)
 	definitions.Open(collection)
+	s.allocator = allocator
 	allocator.Open(s.store.Collection(addresses.CIDRs))
 	s.policy.Open(s.store)
 	s.registry.Define(collection, definitions.Define)
@@ -211,7 +215,7 @@ func (s *Server) open(ctx context.Context) error {
 	})
 	if c.Image == nil {
 		// The server starts although some Services could not be repaired: it serves the others.
-		if err := allocator.Adopt(ctx, s.engine, s.store); err != nil {
+		if err := errors.Join(s.repairClaims(ctx), allocator.Adopt(ctx, s.engine, s.store)); err != nil {
 			c.Logger.Warn("some Services are without what they should have", "error", err)
 		}
 		if err := s.bootstrap(ctx); err != nil {
