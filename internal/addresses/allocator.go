@@ -1,9 +1,11 @@
 package addresses
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -14,8 +16,11 @@ import (
 	"plinth/object"
 )
 
-// CIDRs is the resource of ServiceCIDRs in the store.
-const CIDRs = "networking.k8s.io/servicecidrs"
+// The resources of ServiceCIDRs and IPAddresses in the store.
+const (
+	CIDRs       = "networking.k8s.io/servicecidrs"
+	IPAddresses = "networking.k8s.io/ipaddresses"
+)
 
 // Config has the ranges of addresses and ports.
 type Config struct {
@@ -26,8 +31,8 @@ type Config struct {
 	FirstPort, LastPort int64
 }
 
-// The label of IPAddresses that belong to the address of a Service.
-const managedBy, manager = "ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io"
+// The labels of IPAddresses that belong to the address of a Service.
+const familyLabel, managedBy, manager = "ipaddress.kubernetes.io/ip-family", "ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io"
 
 // Managed says whether an IPAddress belongs to the address of a Service.
 func Managed(o *engine.Object) bool {
@@ -51,6 +56,10 @@ type Allocator struct {
 
 	services, addresses *engine.Resource
 	check               func(service, old object.Value) field.ErrorList
+
+	// PortsReady returns why no port can be given at this time, an error of the store that has them; nil: they always
+	// can. It is set before the allocator is used.
+	PortsReady func() error
 }
 
 // New makes an allocator.
@@ -100,15 +109,31 @@ func (a *Allocator) address(ip netip.Addr, service object.Value) engine.Claim {
 	return engine.CompanionClaim(a.addresses, object.Fields(
 		"apiVersion", text("networking.k8s.io/v1"), "kind", text("IPAddress"),
 		"metadata", object.Fields("name", text(ip.String()), "labels", object.Fields(
-			"ipaddress.kubernetes.io/ip-family", text(familyOf(ip)), managedBy, text(manager))),
+			familyLabel, text(familyOf(ip)), managedBy, text(manager))),
 		"spec", object.Fields("parentRef", object.Fields(
 			"name", meta.At("name"), "namespace", meta.At("namespace"), "resource", text("services")))))
 }
 
+// portClaims is the sort of value of claims of node ports.
+const portClaims = "nodeports/"
+
 // portClaim returns the claim of a node port. The protocol does not matter.
-func portClaim(port int64) engine.Claim {
-	return engine.ClaimOf("nodeports/" + strconv.FormatInt(port, 10))
+func portClaim(port int64) engine.Claim { return engine.ClaimOf(PortName(port)) }
+
+// PortName is the name of the claim of a node port, and PortOf its port.
+func PortName(port int64) string { return portClaims + strconv.FormatInt(port, 10) }
+
+// PortOf is the port of a name that PortName has made.
+func PortOf(name string) (port int64, err error) {
+	text, ok := strings.CutPrefix(name, portClaims)
+	if !ok {
+		return 0, fmt.Errorf("%s is no node port", name)
+	}
+	return strconv.ParseInt(text, 10, 32)
 }
+
+// Ports are the first and the last port of the range.
+func (a *Allocator) Ports() (first, last int64) { return a.first, a.last }
 
 // holder returns the Service that an IPAddress refers to.
 func (a *Allocator) holder(obj object.Value) (*engine.Resource, store.Key) {

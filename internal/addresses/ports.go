@@ -138,6 +138,9 @@ func (g *grant) thisPort(number int64) error {
 		return fmt.Errorf("provided port is not in the valid range. The range of valid ports is %d-%d",
 			g.first, g.last)
 	}
+	if err := g.portsReady(); err != nil {
+		return err
+	}
 	if claim := portClaim(number); g.given[number] || g.Taken(&claim) {
 		return errPortTaken
 	}
@@ -155,6 +158,9 @@ func (g *grant) anyPort() (int64, error) {
 		g.give(number)
 		return number, nil
 	}
+	if err := g.portsReady(); err != nil {
+		return 0, err
+	}
 	size := uint64(g.last - g.first + 1)
 	for i := range places(size, portBand.lower(size)) {
 		number := g.first + int64(i)
@@ -164,6 +170,14 @@ func (g *grant) anyPort() (int64, error) {
 		}
 	}
 	return 0, errPortsFull
+}
+
+// portsReady returns why no port can be given. A dry run gives none.
+func (g *grant) portsReady() error {
+	if g.Dry || g.PortsReady == nil {
+		return nil
+	}
+	return g.PortsReady()
 }
 
 // give records a port for the Service.

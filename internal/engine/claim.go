@@ -34,10 +34,22 @@ import (
 //
 // Objects that were stored before claims were introduced have none. Any write of such an object takes those that are
 // free (take); until then another object may have taken them.
+//
+// A store that other processes write to (store.Others) may have claims whose holder it does not know: on etcd, node
+// ports are a bitmap that kube-apiservers change, too. They reserve a value in a commit of its own, before that of the
+// object, and release it after that. So there
+//
+//	in every state: o is in the store and c ∈ Claims(o)  ⇒  the claim c is in the store
+//
+// and a claim that no object has is about to be used, was just released, or is left over. Controllers repair those that
+// are left over, and claims that are missing (internal/controller, ServicePorts and ServiceAddresses).
 
 // claims is the store resource of claims that are not API objects. Their bytes are the name of the object that holds
-// them.
+// them; empty: it is not known.
 const claims = "plinth/claims"
+
+// Claims is the store resource of claims that are not API objects, for stores that keep them in another form.
+const Claims = claims
 
 // Claim is a value that only one object at a time may have.
 type Claim struct {
@@ -189,7 +201,8 @@ func keysOf(list []Claim) map[store.Key]bool {
 }
 
 // take adds a claim to the commit, on the condition that its key is absent, unless the object already holds it. kept
-// says that the live object claims it, too.
+// says that the live object claims it, too. If such a claim is missing in a store that others write to, that is left to
+// those who repair it: they know whether it can be taken, and what the others would find.
 //
 // A claim that is new to the object must have been found free by Allocate. If it was not, the key may be taken, the
 // commit would lose the race at it, and so would every further attempt; an internal error prevents that endless loop.
@@ -199,7 +212,7 @@ func (d *draft) take(ctx context.Context, c *Claim, kept bool) error {
 		if err != nil {
 			return commitFailed(err)
 		}
-		if live != nil {
+		if live != nil || c.Companion == nil && d.store.Others != nil {
 			return nil
 		}
 	} else if d.effects.allocation == nil || !d.effects.allocation.free[c.Key] {
@@ -235,8 +248,8 @@ func (d *draft) companion(ctx context.Context, c *Claim) (*draft, error) {
 }
 
 // giveBack makes the commit remove a claim, provided that this object holds it: the bytes of the key, or the holder
-// that the companion names, must be this object. Otherwise the object was stored before claims were introduced, and
-// another object has taken the value since. A companion with finalizers is marked as deleted instead of removed; its
+// that the companion names, must be this object, or not known. Otherwise the object was stored before claims were
+// introduced, and another object has taken the value since. A companion with finalizers is marked as deleted instead of removed; its
 // value is free once the finalizers are removed.
 func (d *draft) giveBack(ctx context.Context, c *Claim) error {
 	live, _, err := d.store.Live(ctx, c.Key, false)
@@ -247,8 +260,9 @@ func (d *draft) giveBack(ctx context.Context, c *Claim) error {
 		return nil
 	}
 	if c.Companion == nil {
-		// The bytes of a claim name its holder. If they do not decrypt, no other object can have taken the value since.
-		if live.Sidecar.Undecrypted || bytes.Equal(live.Data, []byte(d.key().Name)) {
+		// The bytes of a claim name its holder. If they do not, the object is the holder: it has the value. If they do not
+		// decrypt, no other object can have taken the value since.
+		if len(live.Data) == 0 || live.Sidecar.Undecrypted || bytes.Equal(live.Data, []byte(d.key().Name)) {
 			d.effects.claimed.pre = append(d.effects.claimed.pre, store.At(live))
 			d.effects.claimed.changes = append(d.effects.claimed.changes, store.Change{Key: c.Key})
 		}

@@ -162,12 +162,37 @@ func (c *Config) validateControllers(refuse func(format string, args ...any)) {
 	}
 }
 
-// control starts the enabled controllers.
-func (s *Server) control() {
+// claimTable lists the controllers that repair claims of Services which other servers on the same etcd have left behind.
+// In the reference they are a part of kube-apiserver, by these names, so --controllers does not disable them. Without
+// etcd there is nothing to repair.
+var claimTable = []controllerRow{
+	{"portallocator-repair-controller", "", "reserves the node ports that Services have", func(
+		s *Server) func(context.Context) {
+		return s.servicePorts().Run
+	}},
+	{"ipallocator-repair-controller", "", "makes an IPAddress of every address that a Service has", func(
+		s *Server) func(context.Context) {
+		return s.serviceAddresses().Run
+	}},
+}
+
+// enabledControllers are the controllers that this server runs.
+func (s *Server) enabledControllers() (rows []controllerRow) {
 	for _, row := range controllerTable {
 		if row.runs(s.config.Controllers) {
-			run := row.make(s)
-			s.run(func() { run(s.closing) })
+			rows = append(rows, row)
 		}
+	}
+	if s.etcd != nil {
+		rows = append(rows, claimTable...)
+	}
+	return rows
+}
+
+// control starts the enabled controllers.
+func (s *Server) control() {
+	for _, row := range s.enabledControllers() {
+		run := row.make(s)
+		s.run(func() { run(s.closing) })
 	}
 }

@@ -2,12 +2,16 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
+	"plinth/internal/addresses"
 	"plinth/internal/admission/quota"
+	"plinth/internal/controller"
 	"plinth/internal/crd"
 	"plinth/internal/engine"
 	"plinth/internal/etcdform"
@@ -16,15 +20,61 @@ import (
 )
 
 // etcdLayout is the layout of Kubernetes, and the keys that this program has beside it: those of guards, under "plinth/",
-// where no resource of Kubernetes is.
+// where no resource of Kubernetes is. The claims of node ports have no keys there: they are bits of one that Kubernetes
+// has (portRange).
 type etcdLayout struct{ *etcdform.Form }
 
 // own is the first segment of the keys of this program.
 const own = "plinth/"
 
+// portRange is the key of the bitmap of node ports. Its bytes are the value of etcd. The resource is the one by which the
+// reference decides whether it is encrypted.
+var portRange = store.Key{Resource: "/servicenodeportallocations", Name: "servicenodeports"}
+
+// portBits says that the claims of node ports are the bits of that bitmap.
+func portBits(ports *etcdform.NodePorts) *etcd.Bits {
+	numbers := func(names []string) (all []int64, err error) {
+		for _, name := range names {
+			port, err := addresses.PortOf(name)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, port)
+		}
+		return all, nil
+	}
+	return &etcd.Bits{Resource: engine.Claims, Whole: portRange,
+		Names: func(value []byte) ([]string, error) {
+			held, err := ports.Ports(value)
+			names := make([]string, 0, len(held))
+			for _, port := range held {
+				names = append(names, addresses.PortName(port))
+			}
+			slices.Sort(names) // those of ports below 10000 are shorter
+			return names, err
+		},
+		Change: func(value []byte, set, cleared []string) ([]byte, error) {
+			taken, err := numbers(set)
+			if err != nil {
+				return nil, err
+			}
+			free, err := numbers(cleared)
+			if err != nil {
+				return nil, err
+			}
+			return ports.Change(value, taken, free)
+		},
+	}
+}
+
 // Path implements etcd.Layout.
 func (l etcdLayout) Path(k store.Key) (string, bool) {
-	if strings.HasPrefix(k.Resource, own) {
+	switch {
+	case k == portRange:
+		return etcdform.NodePortsPath, true
+	case k.Resource == engine.Claims:
+		return "", false
+	case strings.HasPrefix(k.Resource, own):
 		return k.Resource + "/" + k.Name, true
 	}
 	return l.Form.Path(k)
@@ -32,16 +82,23 @@ func (l etcdLayout) Path(k store.Key) (string, bool) {
 
 // Key implements etcd.Layout.
 func (l etcdLayout) Key(path string) (store.Key, bool) {
+	if path == etcdform.NodePortsPath {
+		return portRange, true
+	}
 	if rest, ok := strings.CutPrefix(path, own); ok {
 		resource, name, ok := strings.Cut(rest, "/")
-		return store.Key{Resource: own + resource, Name: name}, ok
+		k := store.Key{Resource: own + resource, Name: name}
+		return k, ok && k.Resource != engine.Claims
 	}
 	return l.Form.Key(path)
 }
 
+// isOwn says whether the bytes of a key are the value of etcd.
+func isOwn(k store.Key) bool { return k == portRange || strings.HasPrefix(k.Resource, own) }
+
 // Encode implements etcd.Layout.
 func (l etcdLayout) Encode(k store.Key, data []byte) ([]byte, error) {
-	if strings.HasPrefix(k.Resource, own) {
+	if isOwn(k) {
 		return data, nil
 	}
 	return l.Form.Encode(k, data)
@@ -49,7 +106,7 @@ func (l etcdLayout) Encode(k store.Key, data []byte) ([]byte, error) {
 
 // Decode implements etcd.Layout.
 func (l etcdLayout) Decode(k store.Key, value []byte) (data []byte, form uint64, err error) {
-	if strings.HasPrefix(k.Resource, own) {
+	if isOwn(k) {
 		return value, 0, nil
 	}
 	data, form, _, err = l.Form.Decode(k, value)
@@ -64,6 +121,11 @@ func (s *Server) openEtcd(ctx context.Context, define engine.Define) (_ *store.S
 	if err != nil {
 		return nil, err
 	}
+	first, last, err := ParsePorts(c.ServiceNodePortRange)
+	if err != nil {
+		return nil, fmt.Errorf("--service-node-port-range: %w", err)
+	}
+	s.nodePorts = etcdform.NewNodePorts(first, last, c.StorageMediaType)
 	ctx, cancel := context.WithTimeout(ctx, c.StorageTimeout)
 	defer cancel()
 	s.etcdMetrics = newEtcdMetrics()
@@ -79,7 +141,9 @@ func (s *Server) openEtcd(ctx context.Context, define engine.Define) (_ *store.S
 	}
 	if s.etcd, err = etcd.Connect(ctx, etcd.Config{
 		Endpoints: c.EtcdServers, TLS: tls, Prefix: c.EtcdPrefix, Logger: c.Logger,
-		Layout: layout, Sealing: sealing, Observe: s.etcdMetrics.observe(),
+		Layout: layout, Bits: portBits(s.nodePorts), Sealing: sealing, Observe: s.etcdMetrics.observe(),
+		// A kube-apiserver repairs a Service whose IPAddress it has not seen yet.
+		Apart:      []string{addresses.IPAddresses},
 		LeaseReuse: time.Duration(c.LeaseReuseSeconds) * time.Second, CompactionInterval: c.EtcdCompactionInterval,
 	}); err != nil {
 		return nil, fmt.Errorf("--etcd-servers: %w", err)
@@ -98,4 +162,32 @@ func (s *Server) openEtcd(ctx context.Context, define engine.Define) (_ *store.S
 	})
 	defined.End()
 	return opened, err
+}
+
+// servicePorts configures the repair of node ports.
+func (s *Server) servicePorts() *controller.ServicePorts {
+	return &controller.ServicePorts{Engine: s.engine, Registry: s.registry, Store: s.store, Logger: s.config.Logger,
+		Now: s.config.Now, Allocator: s.allocator, Bitmap: s.nodePorts, Key: portRange}
+}
+
+// serviceAddresses configures the repair of IPAddresses.
+func (s *Server) serviceAddresses() *controller.ServiceAddresses {
+	return &controller.ServiceAddresses{Engine: s.engine, Registry: s.registry, Store: s.store, Logger: s.config.Logger,
+		Now: s.config.Now, Allocator: s.allocator}
+}
+
+// repairClaims compares what Services have with what is reserved for them, before the server gives them anything. As in
+// the reference every server does that when it starts; the first one on an etcd makes the bitmap of node ports.
+func (s *Server) repairClaims(ctx context.Context) error {
+	if s.etcd == nil {
+		return nil
+	}
+	s.allocator.PortsReady = func() error {
+		var value []byte
+		if v, ok := s.store.Get(portRange); ok {
+			value = v.Data
+		}
+		return s.nodePorts.Check(value)
+	}
+	return errors.Join(s.servicePorts().Repair(ctx), s.serviceAddresses().Repair(ctx))
 }

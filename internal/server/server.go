@@ -38,6 +38,7 @@ import (
 	"plinth/internal/crd"
 	"plinth/internal/durable"
 	"plinth/internal/engine"
+	"plinth/internal/etcdform"
 	"plinth/internal/features"
 	"plinth/internal/store"
 	"plinth/internal/store/etcd"
@@ -57,6 +58,8 @@ type Server struct {
 	etcd         *etcd.Cluster // nil: the store is embedded
 	etcdMetrics  *etcdMetrics
 	etcdSize     etcdSize
+	nodePorts    *etcdform.NodePorts
+	allocator    *addresses.Allocator
 	registry     *engine.Registry
 	engine       *engine.Engine
 	auth         *auth.Authenticator
@@ -202,6 +205,7 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	collection := s.store.Collection(crd.Path)
 	definitions.Open(collection)
+	s.allocator = allocator
 	allocator.Open(s.store.Collection(addresses.CIDRs))
 	s.policy.Open(s.store)
 	s.registry.Define(collection, definitions.Define)
@@ -214,7 +218,7 @@ func (s *Server) open(ctx context.Context) error {
 	})
 	if c.Image == nil {
 		// The server starts although some Services could not be repaired: it serves the others.
-		if err := allocator.Adopt(ctx, s.engine, s.store); err != nil {
+		if err := errors.Join(s.repairClaims(ctx), allocator.Adopt(ctx, s.engine, s.store)); err != nil {
 			c.Logger.Warn("some Services are without what they should have", "error", err)
 		}
 		if err := s.bootstrap(ctx); err != nil {

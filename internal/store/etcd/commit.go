@@ -26,6 +26,8 @@ type transaction struct {
 	values  [][]byte // nil: a deletion
 	expire  time.Time
 	creates bool // the first change is that of a key that is to be absent
+
+	set, cleared []string // names of keys that are bits (Bits); they are not among the changes
 }
 
 // Commit is store.Writer.Commit. All changes get one revision: that of the transaction.
@@ -47,22 +49,29 @@ func (w *Writer) Commit(ctx context.Context, pre []store.Precondition, changes [
 	}
 	w.commits.Add(1)
 	w.life.RUnlock()
+	done, err := w.turn(ctx, t)
+	if err != nil {
+		w.commits.Done()
+		return store.Revisions{}, err
+	}
 	if ctx.Done() == nil {
 		defer w.commits.Done()
+		defer done()
 		return w.commit(t, pre)
 	}
 	type outcome struct {
 		given store.Revisions
 		err   error
 	}
-	done := make(chan outcome, 1)
+	found := make(chan outcome, 1)
 	go func() {
 		defer w.commits.Done()
+		defer done()
 		given, err := w.commit(t, pre)
-		done <- outcome{given, err}
+		found <- outcome{given, err}
 	}()
 	select {
-	case o := <-done:
+	case o := <-found:
 		return o.given, o.err
 	case <-ctx.Done():
 		return store.Revisions{}, ctx.Err()
@@ -71,7 +80,12 @@ func (w *Writer) Commit(ctx context.Context, pre []store.Precondition, changes [
 
 // transaction encodes the changes of a commit.
 func (w *Writer) transaction(ctx context.Context, changes []store.Change) (*transaction, error) {
-	t := &transaction{changes: changes, paths: make([]string, len(changes)), values: make([][]byte, len(changes))}
+	changes, set, cleared, err := w.bitsOf(changes)
+	if err != nil {
+		return nil, err
+	}
+	t := &transaction{changes: changes, paths: make([]string, len(changes)), values: make([][]byte, len(changes)),
+		set: set, cleared: cleared}
 	for i := range changes {
 		ch := &changes[i]
 		var ok bool
@@ -132,14 +146,14 @@ func (w *Writer) commit(t *transaction, pre []store.Precondition) (store.Revisio
 	defer w.forget(t, sent)
 	end := time.Now().Add(patience)
 	for lost, sure := false, false; ; sure = true {
-		compares, err := w.compare(pre, sure)
+		a, err := w.compare(t, pre, sure)
 		if err != nil {
 			if at := w.outcome(sent); lost && at > 0 {
 				return store.Revisions{First: at}, nil
 			}
 			return store.Revisions{}, err
 		}
-		answer, err := w.execute(t, compares)
+		answer, err := w.execute(t, a)
 		switch {
 		case err == nil && answer.Succeeded:
 			return store.Revisions{First: answer.Header.Revision}, w.arrive(w.ctx, answer.Header.Revision)
@@ -182,43 +196,63 @@ func (w *Writer) readAgain(end time.Time) error {
 
 // compare makes the comparisons of a transaction. It returns the error of the first precondition that does not hold. A
 // precondition is refused only on a state that is new enough: with sure set it is, otherwise it is brought up to etcd
-// first. What revision a key has, etcd finds out when it compares, so that is judged here only with sure set.
-func (w *Writer) compare(pre []store.Precondition, sure bool) (compares []clientv3.Cmp, err error) {
+// first. What revision a key has, etcd finds out when it compares, so that is judged here only with sure set, except for
+// bits: for them etcd compares the bitmap by which they are judged here.
+func (w *Writer) compare(t *transaction, pre []store.Precondition, sure bool) (a attempt, err error) {
 	for ; ; sure = true {
-		compares = make([]clientv3.Cmp, 0, len(pre))
-		err = nil
-		for i := range pre {
-			p := &pre[i]
-			at, ok := w.config.Layout.Path(p.Key)
-			if !ok {
-				return nil, fmt.Errorf("etcd: %s has no place there", p.Key)
-			}
-			live, _ := w.state.Get(p.Key)
-			revision := p.Revision
-			if p.Type != store.ThisRevision && live != nil {
-				revision = live.Revision
-			}
-			if err = p.Holds(live); err != nil && !(p.Type == store.ThisRevision && !sure) {
-				break
-			}
-			err = nil
-			compares = append(compares, clientv3.Compare(clientv3.ModRevision(w.prefix+at), "=", revision))
-		}
-		if err == nil || sure {
-			return compares, err
+		if a, err = w.judge(t, pre, sure); err == nil || sure {
+			return a, err
 		}
 		newest, failed := w.newest(w.ctx)
 		if failed == nil {
 			failed = w.arrive(w.ctx, newest)
 		}
 		if failed != nil {
-			return nil, failed
+			return a, failed
 		}
 	}
 }
 
+// judge is one round of compare. The bitmap is read before the versions of its bits: if it is still the newest one when
+// etcd compares it, so are they.
+func (w *Writer) judge(t *transaction, pre []store.Precondition, sure bool) (a attempt, err error) {
+	a.compares = make([]clientv3.Cmp, 0, len(pre)+1)
+	var whole *store.Version
+	if w.config.Bits != nil {
+		whole, _ = w.state.Get(w.config.Bits.Whole)
+	}
+	bits := t.changesBits()
+	for i := range pre {
+		p := &pre[i]
+		live, _ := w.state.Get(p.Key)
+		if w.bits(p.Key) != nil {
+			if err := p.Holds(live); err != nil {
+				return a, err
+			}
+			bits = true
+			continue
+		}
+		at, ok := w.config.Layout.Path(p.Key)
+		if !ok {
+			return a, fmt.Errorf("etcd: %s has no place there", p.Key)
+		}
+		revision := p.Revision
+		if p.Type != store.ThisRevision && live != nil {
+			revision = live.Revision
+		}
+		if err := p.Holds(live); err != nil && !(p.Type == store.ThisRevision && !sure) {
+			return a, err
+		}
+		a.compares = append(a.compares, clientv3.Compare(clientv3.ModRevision(w.prefix+at), "=", revision))
+	}
+	if bits {
+		err = w.addBits(&a, t, whole)
+	}
+	return a, err
+}
+
 // execute sends a transaction to etcd.
-func (w *Writer) execute(t *transaction, compares []clientv3.Cmp) (*clientv3.TxnResponse, error) {
+func (w *Writer) execute(t *transaction, a attempt) (*clientv3.TxnResponse, error) {
 	ctx, cancel := context.WithTimeout(w.ctx, requestTimeout)
 	defer cancel()
 	var puts []clientv3.OpOption
@@ -240,8 +274,11 @@ func (w *Writer) execute(t *transaction, compares []clientv3.Cmp) (*clientv3.Txn
 			ops[i] = clientv3.OpPut(w.prefix+at, string(t.values[i]), puts...)
 		}
 	}
+	if a.bits != nil {
+		ops = append(ops, clientv3.OpPut(w.prefix+w.wholePath(), string(a.bits)))
+	}
 	began := time.Now()
-	answer, err := w.client.Txn(ctx).If(compares...).Then(ops...).Commit()
+	answer, err := w.client.Txn(ctx).If(a.compares...).Then(ops...).Commit()
 	w.config.Observe.request(t.operation(), t.resource(), began, err)
 	return answer, err
 }

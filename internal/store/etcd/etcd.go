@@ -25,7 +25,7 @@
 // # What is in etcd
 //
 // A Layout says which key and value an object has. That of the server is Kubernetes' own, so that a kube-apiserver can
-// serve the same objects.
+// serve the same objects. The keys of one resource may be the bits of one etcd key (Bits).
 package etcd
 
 import (
@@ -65,6 +65,10 @@ type Config struct {
 	Prefix    string      // of all keys, "/registry"
 	Layout    Layout
 	Sealing   store.Sealing // nil: values are not encrypted, and those that are cannot be read
+	Bits      *Bits         // nil: every key of the state is one of etcd
+	// Apart are resources whose keys are committed on their own, because others follow them on a watch of their own: they
+	// take a change of such a key and of another one for two, and expect the order in which they would make them.
+	Apart []string
 	// LeaseReuse is how long objects that expire share a lease at most; 0: a minute.
 	LeaseReuse time.Duration
 	// CompactionInterval is how often history is compacted; 0: never, by this process.
@@ -180,6 +184,7 @@ type Writer struct {
 	closed  bool
 	closing chan struct{}  // closed with it
 	commits sync.WaitGroup // those that have begun
+	turns   chan struct{}  // of capacity 1; full while a commit changes bits
 	now     func() time.Time
 
 	mu     sync.Mutex
@@ -193,7 +198,8 @@ type Writer struct {
 // be nil. Open returns ctx.Err() if ctx ends first.
 func (e *Cluster) Open(ctx context.Context, c store.Config, loaded func(*store.State)) (*store.Store, error) {
 	c.Sealing, c.Opened = e.sealing, e.config.Layout.Decode
-	w := &Writer{Cluster: e, sent: map[string][]*sent{}, closing: make(chan struct{}), now: c.Now}
+	w := &Writer{Cluster: e, sent: map[string][]*sent{}, closing: make(chan struct{}),
+		turns: make(chan struct{}, 1), now: c.Now}
 	if w.now == nil {
 		w.now = time.Now
 	}

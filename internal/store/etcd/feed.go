@@ -70,7 +70,9 @@ func (w *Writer) receive(answer *clientv3.WatchResponse) error {
 			n = len(events)
 		}
 		// One after the other: how an object is described may depend on a definition that an earlier revision has.
-		w.apply(revision, events[:n])
+		if err := w.apply(revision, events[:n]); err != nil {
+			return err
+		}
 		events = events[n:]
 	}
 	return nil
@@ -84,9 +86,9 @@ func (w *Writer) advance(revision int64) {
 }
 
 // apply applies the changes of one revision.
-func (w *Writer) apply(revision int64, events []*clientv3.Event) {
+func (w *Writer) apply(revision int64, events []*clientv3.Event) error {
 	if revision <= w.state.Revision() {
-		return // a watch that was begun again repeats nothing, but it costs nothing to know
+		return nil // a watch that was begun again repeats nothing, but it costs nothing to know
 	}
 	c := &store.Commit{Revision: revision, Time: w.now().UnixNano()}
 	for _, e := range events {
@@ -115,8 +117,16 @@ func (w *Writer) apply(revision int64, events []*clientv3.Event) {
 			r.New = w.version(w.state.Describe, r.Key, e.Kv)
 		}
 		c.Records = append(c.Records, r)
+		if b := w.whole(k); b != nil {
+			sn, err := w.state.Snapshot(0)
+			if err != nil {
+				return err
+			}
+			c.Records = append(c.Records, b.records(b.live(sn), r.New, revision, false)...)
+		}
 	}
 	w.state.Apply(c)
+	return nil
 }
 
 // describe computes a sidecar (store.State.Describe).

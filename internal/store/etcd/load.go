@@ -1,10 +1,12 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -95,7 +97,7 @@ func (e *Cluster) loadOnce(ctx context.Context, c store.Config, under string, ho
 				return
 			}
 			for _, v := range e.decodeAll(p.kvs) {
-				if v != nil && !yield(v, nil) {
+				if v != nil && !e.yieldAll(v, yield) {
 					return
 				}
 			}
@@ -109,6 +111,21 @@ func (e *Cluster) loadOnce(ctx context.Context, c store.Config, under string, ho
 		}
 	}
 	return store.NewState(c, from, log)
+}
+
+// yieldAll yields a version, and if it is a bitmap, those of its bits.
+func (e *Cluster) yieldAll(v *store.Version, yield func(*store.Version, error) bool) bool {
+	if !yield(v, nil) {
+		return false
+	}
+	if b := e.whole(v.Key); b != nil {
+		for _, bit := range b.versions(v) {
+			if !yield(bit, nil) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // decodeAll decodes values, on all processors. A key that is no object has a nil version.
@@ -162,31 +179,50 @@ func (w *Writer) reload() error {
 	if revision == 0 {
 		return errors.New("etcd: no revision")
 	}
-	c := &store.Commit{Revision: revision, Time: w.now().UnixNano()}
-	before, err := w.state.Snapshot(0)
+	c, err := w.missed(now, revision)
 	if err != nil {
 		return err
-	}
-	before.Scan(func(v *store.Version) bool {
-		kv := now[v.Key]
-		delete(now, v.Key)
-		switch {
-		case kv == nil:
-			c.Records = append(c.Records, &store.Record{Key: v.Key, Revision: revision, Old: v})
-		case kv.ModRevision != v.Revision:
-			c.Records = append(c.Records, &store.Record{Key: v.Key, Revision: revision, Old: v,
-				New: w.version(w.state.Describe, v.Key, kv)})
-		}
-		return true
-	})
-	for k, kv := range now {
-		c.Records = append(c.Records, &store.Record{Key: k, Revision: revision,
-			New: w.version(w.state.Describe, k, kv)})
 	}
 	w.config.Logger.Warn("etcd has compacted changes that were not received; all watches begin again",
 		"changes", len(c.Records), "revision", revision)
 	w.state.Restart(c)
 	return nil
+}
+
+// missed is the commit that brings the state to what etcd has at a revision. A new version has the revision at which
+// etcd has put it; when a key was deleted is not known.
+func (w *Writer) missed(now map[store.Key]*mvccpb.KeyValue, revision int64) (*store.Commit, error) {
+	c := &store.Commit{Revision: revision, Time: w.now().UnixNano()}
+	before, err := w.state.Snapshot(0)
+	if err != nil {
+		return nil, err
+	}
+	change := func(k store.Key, old *store.Version, kv *mvccpb.KeyValue) {
+		r := &store.Record{Key: k, Revision: revision, Old: old}
+		if kv != nil {
+			r.Revision = kv.ModRevision
+			r.New = w.version(w.state.Describe, k, kv)
+		}
+		c.Records = append(c.Records, r)
+		if b := w.whole(k); b != nil {
+			c.Records = append(c.Records, b.records(b.live(before), r.New, r.Revision, true)...)
+		}
+	}
+	before.Scan(func(v *store.Version) bool {
+		if w.bits(v.Key) != nil {
+			return true // it changes with the bitmap
+		}
+		kv := now[v.Key]
+		if delete(now, v.Key); kv == nil || kv.ModRevision != v.Revision {
+			change(v.Key, v, kv)
+		}
+		return true
+	})
+	for k, kv := range now {
+		change(k, nil, kv)
+	}
+	slices.SortStableFunc(c.Records, func(a, b *store.Record) int { return cmp.Compare(a.Revision, b.Revision) })
+	return c, nil
 }
 
 // history reads old changes from etcd (store.Replayer).
@@ -227,9 +263,7 @@ func (h *history) Replay(after int64, yield func(*store.Commit) error) error {
 			}
 			c := &store.Commit{Revision: revision}
 			for ; n < len(events) && events[n].Kv.ModRevision == revision; n++ {
-				if r := w.past(events[n]); r != nil {
-					c.Records = append(c.Records, r)
-				}
+				c.Records = append(c.Records, w.past(events[n])...)
 			}
 			if err := yield(c); err != nil {
 				return err
@@ -243,8 +277,8 @@ func (h *history) Replay(after int64, yield func(*store.Commit) error) error {
 	return store.ErrClosed
 }
 
-// past is the record of an old change; nil if it is of no object.
-func (w *Writer) past(e *clientv3.Event) *store.Record {
+// past is the records of an old change; none if it is of no object.
+func (w *Writer) past(e *clientv3.Event) []*store.Record {
 	r := &store.Record{Revision: e.Kv.ModRevision}
 	if e.PrevKv != nil {
 		if r.Old = w.undescribed(e.PrevKv); r.Old != nil {
@@ -259,7 +293,12 @@ func (w *Writer) past(e *clientv3.Event) *store.Record {
 	if r.Old == nil && r.New == nil {
 		return nil
 	}
-	return r
+	all := []*store.Record{r}
+	if b := w.whole(r.Key); b != nil {
+		// When a bit was set that this change clears is not known: not after the bitmap was changed before.
+		all = append(all, b.records(b.versions(r.Old), r.New, r.Revision, false)...)
+	}
+	return all
 }
 
 // oldest is the oldest revision after which etcd has all changes. A watch from the beginning, of a key that does not

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -118,8 +119,14 @@ func (w *Writer) Fresh(ctx context.Context, _ store.Key, sure bool) (current boo
 	return true, w.arrive(ctx, newest)
 }
 
-// Atomic is store.Others.Atomic: a transaction has one revision.
-func (w *Writer) Atomic(a, b store.Key) bool { return a.Resource != b.Resource }
+// Atomic is store.Others.Atomic: a transaction has one revision. Bits are one key of etcd, and nobody watches them.
+func (w *Writer) Atomic(a, b store.Key) bool {
+	if w.bits(a) != nil || w.bits(b) != nil {
+		return true
+	}
+	return a.Resource != b.Resource && !slices.Contains(w.config.Apart, a.Resource) &&
+		!slices.Contains(w.config.Apart, b.Resource)
+}
 
 // The time after which a progress request is sent, and the longest time between two.
 const (
