@@ -39,9 +39,19 @@ func (c *Definitions) Run(ctx context.Context) {
 	e.run(ctx)
 }
 
-// seen compiles the types of a definition when it has changed, also when no request needs them, which ends the
-// watches of their old form. It also completes the status of a definition that another server wrote and did not
-// complete; any write of its status does that.
+// Follow compiles the types of definitions when they have changed, also when no request needs them, which ends the
+// watches of their old form. It is for servers in which Run does not always run, and works until ctx ends.
+func (c *Definitions) Follow(ctx context.Context) {
+	definitions := c.Registry.Now().Find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+	(&follower{engine: c.Engine, logger: c.Logger, name: "definitions", types: []*engine.Resource{definitions},
+		sync: func(context.Context, *engine.Resource, *engine.Object, bool) (time.Duration, error) {
+			c.Registry.Now()
+			return 0, nil
+		}}).run(ctx)
+}
+
+// seen compiles the types of a definition when it has changed, as Follow does. It also completes the status of a
+// definition that another server wrote and did not complete; any write of its status does that.
 func (c *Definitions) seen(ctx context.Context, definition *engine.Object) {
 	types := c.Registry.Now()
 	if types.Defined(definition.Key.Name) { // its status is complete

@@ -162,12 +162,25 @@ func (c *Config) validateControllers(refuse func(format string, args ...any)) {
 	}
 }
 
-// control starts the enabled controllers.
-func (s *Server) control() {
+// control starts the enabled controllers, and the one of definitions, which is a part of the API server. On etcd they run
+// in one of all servers: the elected one.
+func (s *Server) control(definitions *controller.Definitions) {
+	if s.etcd != nil {
+		s.run(func() { definitions.Follow(s.closing) })
+		s.elect(definitions)
+		return
+	}
+	for _, run := range append(s.controllers(), definitions.Run) {
+		s.run(func() { run(s.closing) })
+	}
+}
+
+// controllers makes the enabled controllers.
+func (s *Server) controllers() (all []func(context.Context)) {
 	for _, row := range controllerTable {
 		if row.runs(s.config.Controllers) {
-			run := row.make(s)
-			s.run(func() { run(s.closing) })
+			all = append(all, row.make(s))
 		}
 	}
+	return all
 }
