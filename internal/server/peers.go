@@ -20,7 +20,11 @@ const (
 	peerKeys    = "peerserverleases"
 	keyDuration = 15 * time.Second
 	keyRenewal  = 10 * time.Second
-	keyRetry    = 2 * time.Second // after an error: before the key has ended
+
+	// After an error the next round comes sooner, before the key has ended: first after minKeyRetry, as it may be that
+	// another server is about to write the same, and then after twice as long each time.
+	minKeyRetry = 100 * time.Millisecond
+	maxKeyRetry = 2 * time.Second
 )
 
 // noServers is why endpoints stay as they are: the server's own key, which was just put, is not in the list.
@@ -33,6 +37,7 @@ type peer struct {
 	servers, peers   *etcd.Keys // nil: the server has no such key
 	identity         string
 	portsWereChecked bool
+	failed           int // rounds, one after the other
 }
 
 // joinPeers makes the server known to the other servers on its etcd, and makes the Service kubernetes and its endpoints.
@@ -89,11 +94,14 @@ func (p *peer) round(ctx context.Context) time.Duration {
 			return errors.Join(p.createMissing(bounded, []initial{service}), p.reconcile(bounded))
 		})
 	if err == nil || ctx.Err() != nil {
+		p.failed = 0
 		return max(0, keyRenewal-time.Since(began))
 	}
-	p.config.Logger.Warn("the Service kubernetes, its endpoints, or the key of this server in etcd is not up to date, "+
-		"trying again", "error", err)
-	return keyRetry
+	if p.failed++; p.failed == 3 {
+		p.config.Logger.Warn("the Service kubernetes, its endpoints, or the key of this server in etcd is not up to date, "+
+			"trying again", "error", err)
+	}
+	return min(maxKeyRetry, minKeyRetry<<min(p.failed-1, 6))
 }
 
 // renew puts a key again, with one generation more: each renewal changes the value.

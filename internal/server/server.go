@@ -280,7 +280,7 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	s.control(&controller.Definitions{
 		Engine: s.engine, Registry: s.registry, Logger: c.Logger, Objects: definitions.Stored, Finalizer: crd.Finalizer,
-		Busy: &s.busy,
+		Busy: &s.busy, Shared: s.etcd != nil,
 	})
 	reload()
 	if s.encryption != nil {
