@@ -8,6 +8,7 @@ import (
 	"net"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -103,6 +104,10 @@ type Config struct {
 	Controllers []string
 
 	AdvertiseAddress string // the server's address in discovery documents and endpoints; "": the one it listens on
+	// PeerAdvertiseIP and PeerAdvertisePort are where other servers reach this one, if both are set; else it is
+	// AdvertiseAddress.
+	PeerAdvertiseIP, PeerAdvertisePort string
+
 	ExternalHostname string // the server's host in discovery documents; takes precedence over AdvertiseAddress
 	// ServiceClusterIPRange is the range of cluster IPs, or two of different families separated by a comma; "":
 	// 10.0.0.0/24. The Service kubernetes has the first address of the first range. ServiceNodePortRange is the range
@@ -301,6 +306,11 @@ func (c *Config) validateNumbers() error {
 	if c.PriorityAndFairness && c.MaxRequestsInflight+c.MaxMutatingInflight == 0 {
 		refuse("--max-requests-inflight and --max-mutating-requests-inflight: their sum has to be positive, " +
 			"as long as --enable-priority-and-fairness is true")
+	}
+	if port := c.PeerAdvertisePort; port != "" {
+		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+			refuse("--peer-advertise-port: %q is no port", port)
+		}
 	}
 	if c.APIServerCount <= 0 {
 		refuse("--apiserver-count should be a positive number, but value '%d' provided", c.APIServerCount)

@@ -97,10 +97,9 @@ func (s *Server) newLease() (*lease, error) {
 	text := object.StringOf
 	meta := object.Fields("labels", object.Fields(identityLabel, text("kube-apiserver"), "kubernetes.io/hostname",
 		text(hostname)))
-	if address := s.reachable(); address.IsValid() && s.features.On(features.UnknownVersionInteroperabilityProxy) {
-		port := strconv.Itoa(s.port())
+	if host, port := s.peerAddress(); host != "" && s.features.On(features.UnknownVersionInteroperabilityProxy) {
 		meta = meta.With("annotations", object.Fields("kubernetes.io/peer-advertise-address",
-			text(net.JoinHostPort(address.String(), port))))
+			text(net.JoinHostPort(host, strconv.FormatInt(port, 10)))))
 	}
 	l.body = object.Fields("metadata", meta, "spec", object.Fields("holderIdentity", text(l.rq.Name+"_"+uuid.NewString()),
 		"leaseDurationSeconds", object.IntOf(int64(identityDuration/time.Second))))

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"plinth/internal/endpoints"
 	"plinth/internal/features"
 	"plinth/internal/store/etcd"
 	"plinth/object"
@@ -51,7 +52,7 @@ func (s *Server) joinPeers(ctx context.Context) {
 	case s.config.EndpointReconciler != "master-count":
 		p.servers = s.etcd.Keys(serverKeys)
 	}
-	if p.address.IsValid() && p.identity != "" && s.features.On(features.UnknownVersionInteroperabilityProxy) {
+	if host, _ := s.peerAddress(); host != "" && p.identity != "" && s.features.On(features.UnknownVersionInteroperabilityProxy) {
 		p.peers = s.etcd.Keys(peerKeys)
 	}
 	wait := p.round(ctx)
@@ -81,10 +82,17 @@ func (p *peer) round(ctx context.Context) time.Duration {
 	bounded, cancel := context.WithTimeout(ctx, keyRenewal)
 	defer cancel()
 	err := concurrently(
-		func() error { return p.renew(bounded, p.peers, p.identity, p.peerValue) },
+		func() error {
+			return p.renew(bounded, p.peers, p.identity, func(live object.Value) object.Value {
+				host, port := p.peerAddress()
+				return endpoints.Peer(live, p.identity, host, endpoints.Ports(port))
+			})
+		},
 		func() error {
 			// First the key: so the others list this server, whatever happens to its own writes.
-			if err := p.renew(bounded, p.servers, p.address.String(), p.serverValue); err != nil {
+			if err := p.renew(bounded, p.servers, p.address.String(), func(live object.Value) object.Value {
+				return endpoints.Server(live, p.address.String())
+			}); err != nil {
 				return err
 			}
 			service, err := p.kubernetesService()
@@ -104,7 +112,7 @@ func (p *peer) round(ctx context.Context) time.Duration {
 	return min(maxKeyRetry, minKeyRetry<<min(p.failed-1, 6))
 }
 
-// renew puts a key again, with one generation more: each renewal changes the value.
+// renew puts a key again.
 func (p *peer) renew(ctx context.Context, keys *etcd.Keys, name string, next func(live object.Value) object.Value) error {
 	if keys == nil {
 		return nil
@@ -115,24 +123,8 @@ func (p *peer) renew(ctx context.Context, keys *etcd.Keys, name string, next fun
 			// What cannot be read is replaced: the key has the name of this server.
 			live, _ = p.form.DecodeServer(value)
 		}
-		if live.IsNull() {
-			live = object.Fields("apiVersion", object.StringOf("v1"), "kind", object.StringOf("Endpoints"))
-		}
-		generation := live.At("metadata", "generation").Int() + 1
-		return p.form.EncodeServer(next(live).WithAt(object.IntOf(generation), "metadata", "generation"))
+		return p.form.EncodeServer(next(live))
 	})
-}
-
-// serverValue is the value of the key by address.
-func (p *peer) serverValue(live object.Value) object.Value {
-	return live.With("subsets", object.ListOf(withAddresses(object.MapOf(), []string{p.address.String()})))
-}
-
-// peerValue is the value of the key by identity.
-func (p *peer) peerValue(live object.Value) object.Value {
-	subset := withAddresses(object.MapOf(), []string{p.address.String()}).With("ports", endpointPorts(int64(p.port())))
-	return live.With("subsets", object.ListOf(subset)).
-		WithAt(object.StringOf(p.identity), "metadata", "labels", "apiserverIdentity")
 }
 
 // addresses are those of all servers that have a key.
@@ -146,24 +138,22 @@ func (p *peer) addresses(ctx context.Context) (all []string, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("the key %s/%s is of no server: %w", serverKeys, kv.Name, err)
 		}
-		if subsets := obj.At("subsets").Items(); len(subsets) > 0 {
-			if of := addressesOf(subsets[0].At("addresses")); len(of) > 0 && of[0] != "" {
-				all = append(all, of[0])
-			}
+		if address := endpoints.Address(obj); address != "" {
+			all = append(all, address)
 		}
 	}
-	return sorted(all), nil
+	return all, nil
 }
 
 // reconcile makes the endpoints equal to the list of all servers.
 func (p *peer) reconcile(ctx context.Context) error {
-	ports := endpointPorts(int64(p.port()))
+	ports := endpoints.Ports(int64(p.port()))
 	switch {
 	case p.config.EndpointReconciler == "none" || !p.address.IsValid():
 		return nil
 	case p.servers == nil:
 		return p.writeEndpoints(ctx, func(live object.Value) object.Value {
-			return countedEndpoints(live, p.address.String(), p.config.APIServerCount, ports)
+			return endpoints.Counted(live, p.address.String(), p.config.APIServerCount, ports)
 		})
 	}
 	addresses, err := p.addresses(ctx)
@@ -177,7 +167,7 @@ func (p *peer) reconcile(ctx context.Context) error {
 	// are there, the ports may be theirs.
 	fix := !p.portsWereChecked && len(addresses) == 1 && addresses[0] == p.address.String()
 	err = p.writeEndpoints(ctx, func(live object.Value) object.Value {
-		return servingEndpoints(live, addresses, ports, fix)
+		return endpoints.Serving(live, addresses, ports, fix)
 	})
 	p.portsWereChecked = p.portsWereChecked || err == nil
 	return err
@@ -197,10 +187,10 @@ func (p *peer) writeEndpoints(ctx context.Context, next func(live object.Value) 
 	}
 	return p.createMissing(ctx, []initial{{
 		group: "discovery.k8s.io", version: "v1", resource: "endpointslices", namespace: "default", name: "kubernetes",
-		body:   endpointSlice(object.MapOf(), ends),
-		revise: func(live object.Value) object.Value { return endpointSlice(live, ends) },
+		body:   endpoints.Slice(object.Nil, ends),
+		revise: func(live object.Value) object.Value { return endpoints.Slice(live, ends) },
 		replace: func(live object.Value) bool {
-			return live.At("addressType").Str() != sliceFamily(ends)
+			return live.At("addressType").Str() != endpoints.Family(ends)
 		},
 	}})
 }
@@ -216,13 +206,13 @@ func (p *peer) leave(ctx context.Context) error {
 			return err
 		},
 		func() error {
-			ports := endpointPorts(int64(p.port()))
+			ports := endpoints.Ports(int64(p.port()))
 			switch {
 			case p.config.EndpointReconciler == "none" || !p.address.IsValid():
 				return nil
 			case p.servers == nil:
 				return p.writeEndpoints(ctx, func(live object.Value) object.Value {
-					return endpointsWithout(unmirrored(live), p.address.String())
+					return endpoints.Without(endpoints.Unmirrored(live), p.address.String())
 				})
 			}
 			if _, err := p.servers.Delete(ctx, p.address.String()); err != nil {
@@ -234,13 +224,7 @@ func (p *peer) leave(ctx context.Context) error {
 			}
 			// The last server leaves no address behind.
 			return p.writeEndpoints(ctx, func(live object.Value) object.Value {
-				return servingEndpoints(live, addresses, ports, false)
+				return endpoints.Serving(live, addresses, ports, false)
 			})
 		})
-}
-
-// isIPv6 says whether an address is one of IPv6.
-func isIPv6(address string) bool {
-	ip, err := netip.ParseAddr(address)
-	return err == nil && ip.Unmap().Is6()
 }

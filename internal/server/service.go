@@ -4,7 +4,9 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"strconv"
 
+	"plinth/internal/endpoints"
 	"plinth/object"
 )
 
@@ -18,6 +20,20 @@ func (s *Server) reachable() netip.Addr {
 		return netip.Addr{}
 	}
 	return s.config.reachable()
+}
+
+// peerAddress is the address at which other servers reach this one; "" if there is none.
+func (s *Server) peerAddress() (host string, port int64) {
+	if ip, text := s.config.PeerAdvertiseIP, s.config.PeerAdvertisePort; ip != "" && text != "" {
+		port, err := strconv.ParseInt(text, 10, 32)
+		if err == nil {
+			return ip, port
+		}
+	}
+	if address := s.reachable(); address.IsValid() {
+		return address.String(), int64(s.port())
+	}
+	return "", 0
 }
 
 // reachable is the address at which other machines reach the server; invalid if it has none but a loopback address.
@@ -87,7 +103,7 @@ func (s *Server) ensureKubernetesService(ctx context.Context) error {
 	}
 	all := []initial{service}
 	if address := s.reachable(); address.IsValid() && s.config.EndpointReconciler != "none" {
-		all = append(all, endpoints(address, int64(s.port()))...)
+		all = append(all, ownEndpoints(address, int64(s.port()))...)
 	}
 	writes := make([]func() error, len(all))
 	for i := range all {
@@ -121,20 +137,20 @@ func (s *Server) kubernetesService() (initial, error) {
 	}, nil
 }
 
-// endpoints are the Endpoints and the EndpointSlice of a server at this address and port. The addressType of an
+// ownEndpoints are the Endpoints and the EndpointSlice of a server at this address and port. The addressType of an
 // EndpointSlice is immutable, so a slice of the other IP family is deleted and created again, as in the reference. On
 // etcd, where other servers may be, the endpoints are those of peers.go.
-func endpoints(address netip.Addr, port int64) []initial {
+func ownEndpoints(address netip.Addr, port int64) []initial {
 	text := object.StringOf
 	ip, family := text(address.String()), text(familyOf(address))
-	ports := endpointPorts(port)
+	ports := endpoints.Ports(port)
 	subsets := object.ListOf(object.Fields("addresses", object.ListOf(object.Fields("ip", ip)), "ports", ports))
 	ends := object.ListOf(object.Fields("addresses", object.ListOf(ip),
 		"conditions", object.Fields("ready", object.BoolOf(true))))
 	labelled := func(body object.Value, name, value string) object.Value {
 		return body.WithAt(text(value), "metadata", "labels", name)
 	}
-	alone := func(v object.Value) object.Value { return unmirrored(v.With("subsets", subsets)) }
+	alone := func(v object.Value) object.Value { return endpoints.Unmirrored(v.With("subsets", subsets)) }
 	slice := func(v object.Value) object.Value {
 		return labelled(v.With("endpoints", ends).With("ports", ports), "kubernetes.io/service-name", "kubernetes")
 	}
