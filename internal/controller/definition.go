@@ -3,8 +3,10 @@ package controller
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"plinth/internal/access"
@@ -23,6 +25,10 @@ type Definitions struct {
 	// Finalizer is the finalizer that keeps a definition until its objects are deleted.
 	Finalizer string
 	Busy      *Busy // nil: nobody asks
+	// Shared says that other servers write to the store, too.
+	Shared bool
+
+	waiting map[string]map[string]*engine.Object // by group and name: definitions that wait for a name
 }
 
 // serverItself is the user of requests that the API server makes on its own behalf.
@@ -30,6 +36,7 @@ var serverItself = access.User{Name: "system:apiserver", Groups: []string{access
 
 // Run works until ctx ends.
 func (c *Definitions) Run(ctx context.Context) {
+	c.waiting = nil
 	definitions := c.Registry.Now().Find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 	e := &emptier{
 		engine: c.Engine, logger: c.Logger, now: time.Now, of: definitions, what: "definition", user: serverItself,
@@ -39,22 +46,86 @@ func (c *Definitions) Run(ctx context.Context) {
 	e.run(ctx)
 }
 
-// seen compiles the types of a definition when it has changed, also when no request needs them, which ends the
-// watches of their old form. It also completes the status of a definition that another server wrote and did not
-// complete; any write of its status does that.
-func (c *Definitions) seen(ctx context.Context, definition *engine.Object) {
+// Follow compiles the types of definitions when they have changed, also when no request needs them, which ends the
+// watches of their old form. It is for servers in which Run does not always run, and works until ctx ends.
+func (c *Definitions) Follow(ctx context.Context) {
+	definitions := c.Registry.Now().Find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+	(&follower{engine: c.Engine, logger: c.Logger, name: "definitions", types: []*engine.Resource{definitions},
+		sync: func(context.Context, *engine.Resource, *engine.Object, bool) (time.Duration, error) {
+			c.Registry.Now()
+			return 0, nil
+		}}).run(ctx)
+}
+
+// seen compiles the types of a definition when it has changed, as Follow does. It also completes the status of a
+// definition that another server wrote and did not complete; any write of its status does that.
+func (c *Definitions) seen(ctx context.Context, definition *engine.Object, gone bool) {
 	types := c.Registry.Now()
-	if types.Defined(definition.Key.Name) { // its status is complete
+	if c.Shared {
+		c.accept(ctx, definition, gone)
+	}
+	if types.Defined(definition.Key.Name) || gone { // its status is complete
 		return
 	}
-	definitions := types.Find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 	obj, err := engine.ObjectOf(definition)
-	if definitions == nil || err != nil || obj.At("status", "conditions").Len() > 0 {
+	if err != nil || isDecided(obj) || obj.At("status", "conditions").Len() > 0 && !c.Shared {
+		return
+	}
+	c.decide(ctx, definition, obj)
+}
+
+// isDecided says whether the conditions of a definition say if it is accepted. A kube-apiserver sets one after the
+// other.
+func isDecided(obj object.Value) bool {
+	return !conditionOf(obj, "NamesAccepted").IsNull() && !conditionOf(obj, "Established").IsNull()
+}
+
+func conditionOf(obj object.Value, kind string) object.Value {
+	for _, condition := range obj.At("status", "conditions").Items() {
+		if condition.At("type").Str() == kind {
+			return condition
+		}
+	}
+	return object.Nil
+}
+
+// decide makes the engine decide the status of a definition again (engine.ServerStatus): it does so at each write.
+func (c *Definitions) decide(ctx context.Context, definition *engine.Object, obj object.Value) {
+	definitions := c.Registry.Now().Find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+	if definitions == nil {
 		return
 	}
 	rq := statusOf(definitions, definition.Key.Name)
-	if _, err := c.Engine.Update(ctx, rq, object.Parsed{Value: withRevision(obj, definition)}); err != nil {
+	_, err := c.Engine.Update(ctx, rq, object.Parsed{Value: withRevision(obj, definition)})
+	// After a conflict or a deletion, the other change is seen next.
+	if unlessChanged(nil, err) != nil && ctx.Err() == nil {
 		c.Logger.Warn("a definition could not be finished", "definition", definition.Key.Name, "error", err)
+	}
+}
+
+// accept decides again about the definitions that wait for a name, after a change of one of their group. A commit that
+// gives a name up changes those that get it, but on a store that several servers share in a commit of its own, which is
+// missing if the server ends in between, or if the name was given up by a kube-apiserver that has ended since.
+func (c *Definitions) accept(ctx context.Context, definition *engine.Object, gone bool) {
+	name := definition.Key.Name
+	_, group, _ := strings.Cut(name, ".")
+	if c.waiting == nil {
+		c.waiting = map[string]map[string]*engine.Object{}
+	}
+	waiting := c.waiting[group]
+	delete(waiting, name)
+	if obj, err := engine.ObjectOf(definition); !gone && err == nil &&
+		conditionOf(obj, "NamesAccepted").At("status").Str() == "False" {
+		if waiting == nil {
+			waiting = map[string]*engine.Object{}
+			c.waiting[group] = waiting
+		}
+		waiting[name] = definition
+	}
+	for _, name := range slices.Sorted(maps.Keys(waiting)) {
+		if obj, err := engine.ObjectOf(waiting[name]); err == nil {
+			c.decide(ctx, waiting[name], obj)
+		}
 	}
 }
 

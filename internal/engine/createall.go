@@ -13,8 +13,9 @@ import (
 // where separate creates would take one each. It authorizes nothing, is not repeated after a lost race, and a taken
 // name is an error.
 //
-// A store that several servers share does not commit two objects of one resource together. There each object is a commit
-// of its own, and a name that is taken is no error: another server that starts at the same time creates the same objects.
+// On a store that several servers share each object is a commit of its own, as such a store may not commit two objects
+// of one resource together. There a name that is taken is no error: another server that starts at the same time creates
+// the same objects.
 //
 // The steps are those of a create, without receive and permit, which are about users. An object in a namespace that the
 // same call creates is refused: requireNamespace looks at the store, which does not have it yet.
@@ -39,7 +40,7 @@ func (e *Engine) CreateAll(ctx context.Context, requests []*Request, bodies []ob
 		all.add(d)
 		drafts[i] = d
 	}
-	if !e.allAtomic(drafts) {
+	if e.store.Others != nil {
 		return e.commitEach(ctx, drafts)
 	}
 	err := e.commit(ctx, all)
@@ -49,18 +50,6 @@ func (e *Engine) CreateAll(ctx context.Context, requests []*Request, bodies []ob
 		}
 	}
 	return err
-}
-
-// allAtomic says whether the store can commit all drafts together.
-func (e *Engine) allAtomic(drafts []*draft) bool {
-	for i, d := range drafts {
-		for _, other := range drafts[:i] {
-			if !e.store.Atomic(other.key(), d.key()) {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // commitEach commits drafts one by one, several at a time.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -103,15 +104,21 @@ type Config struct {
 	Controllers []string
 
 	AdvertiseAddress string // the server's address in discovery documents and endpoints; "": the one it listens on
+	// PeerAdvertiseIP and PeerAdvertisePort are where other servers reach this one, if both are set; else it is
+	// AdvertiseAddress.
+	PeerAdvertiseIP, PeerAdvertisePort string
+
 	ExternalHostname string // the server's host in discovery documents; takes precedence over AdvertiseAddress
 	// ServiceClusterIPRange is the range of cluster IPs, or two of different families separated by a comma; "":
 	// 10.0.0.0/24. The Service kubernetes has the first address of the first range. ServiceNodePortRange is the range
-	// of node ports; "": 30000-32767. ServiceNodePort is the node port of the Service kubernetes; 0: none. If
-	// EndpointReconciler is "none", that Service has no endpoints.
+	// of node ports; "": 30000-32767. ServiceNodePort is the node port of the Service kubernetes; 0: none.
+	// EndpointReconciler says how servers on one etcd know which endpoints that Service has: by keys that each server
+	// renews ("lease"), or by their number, APIServerCount ("master-count"). With "none" it has no endpoints.
 	ServiceClusterIPRange string
 	ServiceNodePortRange  string
 	ServiceNodePort       int
 	EndpointReconciler    string
+	APIServerCount        int
 
 	CORSAllowedOrigins []string // regular expressions; empty: no CORS headers are sent
 	RuntimeConfig      []string // "GROUP/VERSION=true", "api/beta=false"
@@ -167,7 +174,7 @@ type KeyPair struct{ Cert, Key []byte }
 func Defaults() Config {
 	return Config{
 		DataDir: "plinth-data", Storage: "embedded", BindAddress: "127.0.0.1", SecurePort: 6443,
-		EndpointReconciler: "lease", ServiceNodePortRange: "30000-32767", GarbageCollection: true, Controllers: []string{"*"},
+		EndpointReconciler: "lease", APIServerCount: 1, ServiceNodePortRange: "30000-32767", GarbageCollection: true, Controllers: []string{"*"},
 		EtcdPrefix: "/registry", StorageTimeout: time.Minute,
 		EtcdCompactionInterval: 5 * time.Minute, EtcdHealthTimeout: 2 * time.Second, EtcdReadyTimeout: 2 * time.Second,
 		EtcdSizeInterval: 30 * time.Second, LeaseReuseSeconds: 60, StorageMediaType: "application/vnd.kubernetes.protobuf",
@@ -299,6 +306,14 @@ func (c *Config) validateNumbers() error {
 	if c.PriorityAndFairness && c.MaxRequestsInflight+c.MaxMutatingInflight == 0 {
 		refuse("--max-requests-inflight and --max-mutating-requests-inflight: their sum has to be positive, " +
 			"as long as --enable-priority-and-fairness is true")
+	}
+	if port := c.PeerAdvertisePort; port != "" {
+		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+			refuse("--peer-advertise-port: %q is no port", port)
+		}
+	}
+	if c.APIServerCount <= 0 {
+		refuse("--apiserver-count should be a positive number, but value '%d' provided", c.APIServerCount)
 	}
 	if c.WatchHistoryBytes <= 0 {
 		refuse("--watch-history-bytes: %d is not positive", c.WatchHistoryBytes)

@@ -189,10 +189,23 @@ func (s *Server) enabledControllers() (rows []controllerRow) {
 	return rows
 }
 
-// control starts the enabled controllers.
-func (s *Server) control() {
-	for _, row := range s.enabledControllers() {
-		run := row.make(s)
+// control starts the enabled controllers, and the one of definitions, which is a part of the API server. On etcd they run
+// in one of all servers: the elected one.
+func (s *Server) control(definitions *controller.Definitions) {
+	if s.etcd != nil {
+		s.run(func() { definitions.Follow(s.closing) })
+		s.elect(definitions)
+		return
+	}
+	for _, run := range append(s.controllers(), definitions.Run) {
 		s.run(func() { run(s.closing) })
 	}
+}
+
+// controllers makes the enabled controllers.
+func (s *Server) controllers() (all []func(context.Context)) {
+	for _, row := range s.enabledControllers() {
+		all = append(all, row.make(s))
+	}
+	return all
 }

@@ -129,7 +129,8 @@ func (s *Server) openEtcd(ctx context.Context, define engine.Define) (_ *store.S
 	ctx, cancel := context.WithTimeout(ctx, c.StorageTimeout)
 	defer cancel()
 	s.etcdMetrics = newEtcdMetrics()
-	layout := etcdLayout{etcdform.New(s.registry, c.StorageMediaType)}
+	s.form = etcdform.New(s.registry, c.StorageMediaType)
+	layout := etcdLayout{s.form}
 	var sealing store.Sealing
 	if s.encryption != nil {
 		prefix := path.Join("/", c.EtcdPrefix) + "/"

@@ -22,8 +22,8 @@ import (
 )
 
 // The identity Lease: clients find the API servers of a cluster by the Leases with the label identityLabel. Each server
-// renews its own Lease, whose name is a hash of the host name, and deletes it when it closes. It also deletes Leases
-// of other servers that have expired.
+// renews its own Lease, whose name is its identity, and deletes it when it closes. It also deletes Leases of other
+// servers that have expired.
 const (
 	identityLabel    = "apiserver.kubernetes.io/identity"
 	identityDuration = time.Hour // until a Lease expires, and between two searches for expired ones
@@ -32,15 +32,37 @@ const (
 	microTime = "2006-01-02T15:04:05.000000Z" // metav1.MicroTime
 )
 
-// identity is the name of the server's Lease. It depends on the host name only, so a restarted server finds its old
-// Lease.
-func identity(hostname string) string {
+// identityOf is the name of a server that differs from the others by these properties. A restarted server has the same
+// one, and so finds its old Lease.
+func identityOf(properties ...string) string {
 	var text []byte
-	for _, part := range []string{hostname, "kube-apiserver"} {
+	for _, part := range properties {
 		text = append(binary.BigEndian.AppendUint16(text, uint16(len(part))), part...)
 	}
 	hash := sha256.Sum256(text)
 	return "apiserver-" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(hash[:16]))
+}
+
+// serverIdentity is the identity of the server, "" if the feature is turned off, and for a server that no other process
+// can find. That of the reference depends on the host name alone, so that two servers on one host delete each other's
+// Lease when they start and when they close. On the embedded store, where there is no other server, it is the same here.
+//
+// On etcd it also depends on the address at which the server listens, which no other process on the host has. So several
+// servers, and a kube-apiserver beside them, have a Lease each. Nobody computes the identity of another server: all take
+// it from the names of the Leases.
+func (s *Server) serverIdentity() (string, error) {
+	if !s.features.On(features.APIServerIdentity) || s.config.InProcess {
+		return "", nil
+	}
+	hostname, err := os.Hostname()
+	if err != nil {
+		return "", err
+	}
+	properties := []string{hostname, "kube-apiserver"}
+	if s.etcd != nil {
+		properties = append(properties, s.listener.Addr().String())
+	}
+	return identityOf(properties...), nil
 }
 
 // lease keeps the server's Lease renewed.
@@ -54,7 +76,7 @@ type lease struct {
 func (s *Server) keepLease() error {
 	l, err := s.newLease()
 	if l != nil {
-		s.run(func() { l.run(s.closing) })
+		s.run(func() { l.run(s.leaving) })
 	}
 	return err
 }
@@ -62,7 +84,7 @@ func (s *Server) keepLease() error {
 // newLease returns nil if Leases or the feature are turned off, and for a server that no other process can find.
 func (s *Server) newLease() (*lease, error) {
 	leases := s.registry.Builtin().Find("coordination.k8s.io", "v1", "leases")
-	if leases == nil || !s.features.On(features.APIServerIdentity) || s.config.InProcess {
+	if leases == nil || s.identity == "" {
 		return nil, nil
 	}
 	hostname, err := os.Hostname()
@@ -70,15 +92,14 @@ func (s *Server) newLease() (*lease, error) {
 		return nil, err
 	}
 	l := &lease{server: s}
-	l.rq = engine.Request{Resource: leases, Namespace: "kube-system", Name: identity(hostname),
+	l.rq = engine.Request{Resource: leases, Namespace: "kube-system", Name: s.identity,
 		FieldManager: "kube-apiserver", OwnStart: true}
 	text := object.StringOf
 	meta := object.Fields("labels", object.Fields(identityLabel, text("kube-apiserver"), "kubernetes.io/hostname",
 		text(hostname)))
-	if address := s.reachable(); address.IsValid() && s.features.On(features.UnknownVersionInteroperabilityProxy) {
-		port := strconv.Itoa(s.port())
+	if host, port := s.peerAddress(); host != "" && s.features.On(features.UnknownVersionInteroperabilityProxy) {
 		meta = meta.With("annotations", object.Fields("kubernetes.io/peer-advertise-address",
-			text(net.JoinHostPort(address.String(), port))))
+			text(net.JoinHostPort(host, strconv.FormatInt(port, 10)))))
 	}
 	l.body = object.Fields("metadata", meta, "spec", object.Fields("holderIdentity", text(l.rq.Name+"_"+uuid.NewString()),
 		"leaseDurationSeconds", object.IntOf(int64(identityDuration/time.Second))))

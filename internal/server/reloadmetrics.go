@@ -19,7 +19,7 @@ func newReloadMetrics(of string, by ...string) *reloadMetrics {
 			Help: help}, append(by[:len(by):len(by)], labels...))
 	}
 	return &reloadMetrics{
-		server: hashOf([]byte(identity(hostname()))),
+		server: hashOf([]byte(identityOf(hostname(), "kube-apiserver"))),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "apiserver", Subsystem: subsystem, Name: "automatic_reloads_total",
 			Help: "Reloads of the " + of + " configuration, by the result.",

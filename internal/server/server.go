@@ -60,6 +60,8 @@ type Server struct {
 	etcdSize     etcdSize
 	nodePorts    *etcdform.NodePorts
 	allocator    *addresses.Allocator
+	form         *etcdform.Form // of the values in etcd
+	identity     string         // the name of this server among others; "": it has none
 	registry     *engine.Registry
 	engine       *engine.Engine
 	auth         *auth.Authenticator
@@ -98,6 +100,10 @@ type Server struct {
 	// requests may finish within drainTime. work counts the goroutines that Close waits for.
 	closing context.Context
 	quit    context.CancelFunc
+	// leaving is cancelled (by leave) when the server is asked to stop, which may be some time before it closes
+	// (Config.ShutdownDelay). Then it tells other servers and clients not to count on it, while it still serves.
+	leaving context.Context
+	leave   context.CancelFunc
 	work    sync.WaitGroup
 	busy    controller.Busy
 	// encryption is nil without --encryption-provider-config.
@@ -122,6 +128,7 @@ func (s *Server) serve(ctx context.Context, out io.Writer) error {
 	}
 	fmt.Fprintln(out, "Plinth is closing.")
 	s.ready.Store(false)
+	s.leave()
 	var err error
 	select {
 	case <-time.After(s.config.ShutdownDelay):
@@ -238,9 +245,15 @@ func (s *Server) open(ctx context.Context) error {
 			return err
 		}
 	}
+	if s.identity, err = s.serverIdentity(); err != nil {
+		return err
+	}
 	if c.Image == nil {
 		// The API works without these objects, so an error is logged and does not end the start.
 		if err := concurrently(func() error {
+			if s.etcd != nil {
+				return nil // see joinPeers
+			}
 			s.serviceError = s.ensureKubernetesService(ctx)
 			return s.serviceError
 		}, func() error { return s.ensureConfigMaps(ctx) }); err != nil {
@@ -254,6 +267,7 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	s.closing, s.quit = context.WithCancel(context.WithoutCancel(ctx))
+	s.leaving, s.leave = context.WithCancel(s.closing)
 	if s.jwt != nil {
 		s.run(func() { s.jwt.Run(s.closing, c.AuthenticationConfig) })
 	}
@@ -267,7 +281,10 @@ func (s *Server) open(ctx context.Context) error {
 	if err := s.profile(); err != nil {
 		return err
 	}
-	s.control()
+	s.control(&controller.Definitions{
+		Engine: s.engine, Registry: s.registry, Logger: c.Logger, Objects: definitions.Stored, Finalizer: crd.Finalizer,
+		Busy: &s.busy, Shared: s.etcd != nil,
+	})
 	reload()
 	if s.encryption != nil {
 		s.run(func() { s.encryption.recover(s.closing, s.store, c.encryptionInterval) })
@@ -275,12 +292,10 @@ func (s *Server) open(ctx context.Context) error {
 	for _, follow := range s.follow {
 		s.run(func() { follow(s.closing) })
 	}
-	cleanup := &controller.Definitions{
-		Engine: s.engine, Registry: s.registry, Logger: c.Logger, Objects: definitions.Stored, Finalizer: crd.Finalizer,
-		Busy: &s.busy,
-	}
-	s.run(func() { cleanup.Run(s.closing) })
 	s.ready.Store(true)
+	if s.etcd != nil {
+		s.joinPeers(ctx)
+	}
 	return s.keepLease()
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"strconv"
 
+	"plinth/internal/endpoints"
 	"plinth/object"
 )
 
@@ -18,6 +20,20 @@ func (s *Server) reachable() netip.Addr {
 		return netip.Addr{}
 	}
 	return s.config.reachable()
+}
+
+// peerAddress is the address at which other servers reach this one; "" if there is none.
+func (s *Server) peerAddress() (host string, port int64) {
+	if ip, text := s.config.PeerAdvertiseIP, s.config.PeerAdvertisePort; ip != "" && text != "" {
+		port, err := strconv.ParseInt(text, 10, 32)
+		if err == nil {
+			return ip, port
+		}
+	}
+	if address := s.reachable(); address.IsValid() {
+		return address.String(), int64(s.port())
+	}
+	return "", 0
 }
 
 // reachable is the address at which other machines reach the server; invalid if it has none but a loopback address.
@@ -81,29 +97,13 @@ func (s *Server) defaultCIDR() (initial, error) {
 // ensureKubernetesService creates the Service kubernetes and its endpoints. Existing endpoints are brought up to date;
 // an existing Service is left as it is, as in the reference.
 func (s *Server) ensureKubernetesService(ctx context.Context) error {
-	c := &s.config
-	ranges, err := c.serviceRanges()
+	service, err := s.kubernetesService()
 	if err != nil {
 		return err
 	}
-	prefix := ranges[0]
-	port := int64(s.port())
-	text := object.StringOf
-	clusterIP := text(prefix.Addr().Next().String())
-	outside := object.Fields("name", text("https"), "port", object.IntOf(443), "protocol", text("TCP"),
-		"targetPort", object.IntOf(port))
-	kind := "ClusterIP"
-	if c.ServiceNodePort > 0 {
-		kind, outside = "NodePort", outside.With("nodePort", object.IntOf(int64(c.ServiceNodePort)))
-	}
-	labels := object.Fields("component", text("apiserver"), "provider", text("kubernetes"))
-	all := []initial{{
-		version: "v1", resource: "services", body: object.Fields("metadata", object.Fields("labels", labels),
-			"spec", object.Fields("clusterIP", clusterIP, "ipFamilyPolicy", text("SingleStack"),
-				"sessionAffinity", text("None"), "type", text(kind), "ports", object.ListOf(outside))),
-	}}
-	if address := s.reachable(); address.IsValid() && c.EndpointReconciler != "none" {
-		all = append(all, endpoints(address, port)...)
+	all := []initial{service}
+	if address := s.reachable(); address.IsValid() && s.config.EndpointReconciler != "none" {
+		all = append(all, ownEndpoints(address, int64(s.port()))...)
 	}
 	writes := make([]func() error, len(all))
 	for i := range all {
@@ -113,26 +113,49 @@ func (s *Server) ensureKubernetesService(ctx context.Context) error {
 	return concurrently(writes...)
 }
 
-// endpoints are the Endpoints and the EndpointSlice of a server at this address and port. The addressType of an
-// EndpointSlice is immutable, so a slice of the other IP family is deleted and created again, as in the reference.
-func endpoints(address netip.Addr, port int64) []initial {
+// kubernetesService is the Service kubernetes.
+func (s *Server) kubernetesService() (initial, error) {
+	c := &s.config
+	ranges, err := c.serviceRanges()
+	if err != nil {
+		return initial{}, err
+	}
+	text := object.StringOf
+	clusterIP := text(ranges[0].Addr().Next().String())
+	outside := object.Fields("name", text("https"), "port", object.IntOf(443), "protocol", text("TCP"),
+		"targetPort", object.IntOf(int64(s.port())))
+	kind := "ClusterIP"
+	if c.ServiceNodePort > 0 {
+		kind, outside = "NodePort", outside.With("nodePort", object.IntOf(int64(c.ServiceNodePort)))
+	}
+	labels := object.Fields("component", text("apiserver"), "provider", text("kubernetes"))
+	return initial{
+		version: "v1", resource: "services", namespace: "default", name: "kubernetes",
+		body: object.Fields("metadata", object.Fields("labels", labels),
+			"spec", object.Fields("clusterIP", clusterIP, "ipFamilyPolicy", text("SingleStack"),
+				"sessionAffinity", text("None"), "type", text(kind), "ports", object.ListOf(outside))),
+	}, nil
+}
+
+// ownEndpoints are the Endpoints and the EndpointSlice of a server at this address and port. The addressType of an
+// EndpointSlice is immutable, so a slice of the other IP family is deleted and created again, as in the reference. On
+// etcd, where other servers may be, the endpoints are those of peers.go.
+func ownEndpoints(address netip.Addr, port int64) []initial {
 	text := object.StringOf
 	ip, family := text(address.String()), text(familyOf(address))
-	ports := object.ListOf(object.Fields("name", text("https"), "port", object.IntOf(port), "protocol", text("TCP")))
+	ports := endpoints.Ports(port)
 	subsets := object.ListOf(object.Fields("addresses", object.ListOf(object.Fields("ip", ip)), "ports", ports))
 	ends := object.ListOf(object.Fields("addresses", object.ListOf(ip),
 		"conditions", object.Fields("ready", object.BoolOf(true))))
 	labelled := func(body object.Value, name, value string) object.Value {
 		return body.WithAt(text(value), "metadata", "labels", name)
 	}
-	unmirrored := func(v object.Value) object.Value {
-		return labelled(v.With("subsets", subsets), "endpointslice.kubernetes.io/skip-mirror", "true")
-	}
+	alone := func(v object.Value) object.Value { return endpoints.Unmirrored(v.With("subsets", subsets)) }
 	slice := func(v object.Value) object.Value {
 		return labelled(v.With("endpoints", ends).With("ports", ports), "kubernetes.io/service-name", "kubernetes")
 	}
 	return []initial{
-		{version: "v1", resource: "endpoints", body: unmirrored(object.MapOf()), revise: unmirrored},
+		{version: "v1", resource: "endpoints", body: alone(object.MapOf()), revise: alone},
 		{group: "discovery.k8s.io", version: "v1", resource: "endpointslices",
 			body: slice(object.Fields("addressType", family)), revise: slice,
 			replace: func(live object.Value) bool { return !object.Equal(live.At("addressType"), family) }},

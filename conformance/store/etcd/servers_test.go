@@ -1,0 +1,496 @@
+package etcd
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"plinth/conformance/internal/harness"
+	"plinth/conformance/internal/reference"
+)
+
+var (
+	endpoints = resource("", "v1", "endpoints")
+	slicesOf  = resource("discovery.k8s.io", "v1", "endpointslices")
+	leases    = resource("coordination.k8s.io", "v1", "leases")
+)
+
+// atOnce starts several servers on an etcd at the same moment. Each has an address of its own.
+func atOnce(t *testing.T, etcd string, kinds ...harness.Kind) []*server {
+	t.Helper()
+	all, errs := make([]*server, len(kinds)), make([]error, len(kinds))
+	var wait sync.WaitGroup
+	for i, kind := range kinds {
+		dir := t.TempDir()
+		wait.Go(func() {
+			s, err := harness.Start(harness.Options{Kind: kind, Etcd: etcd, Dir: dir,
+				Flags: []string{"--advertise-address=" + addressOf(i), "--service-cluster-ip-range=10.0.0.0/16"}})
+			all[i], errs[i] = &server{Server: s}, err
+		})
+	}
+	wait.Wait()
+	for _, s := range all {
+		t.Cleanup(s.Kill)
+	}
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all {
+		config, err := s.Config()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Interface, err = dynamic.NewForConfig(config); err != nil {
+			t.Fatal(err)
+		}
+		if s.discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+func addressOf(i int) string { return fmt.Sprintf("10.77.0.%d", i+1) }
+
+// keysUnder are the keys of a folder with their values.
+func keysUnder(t *testing.T, client *clientv3.Client, folder string) map[string][]byte {
+	t.Helper()
+	prefix := "/registry/" + folder + "/"
+	answer, err := client.Get(context.Background(), prefix, clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]byte{}
+	for _, kv := range answer.Kvs {
+		all[strings.TrimPrefix(string(kv.Key), prefix)] = kv.Value
+	}
+	return all
+}
+
+func etcdClient(t *testing.T, url string) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, DialTimeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// endpointsAre returns nil if the Endpoints and the EndpointSlice default/kubernetes have these addresses.
+func (s *server) endpointsAre(want ...string) error {
+	ctx := context.Background()
+	one, err := s.Resource(endpoints).Namespace("default").Get(ctx, "kubernetes", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	var got []string
+	subsets, _, _ := unstructured.NestedSlice(one.Object, "subsets")
+	for _, subset := range subsets {
+		addresses, _, _ := unstructured.NestedSlice(subset.(map[string]any), "addresses")
+		for _, a := range addresses {
+			got = append(got, a.(map[string]any)["ip"].(string))
+		}
+	}
+	slice, err := s.Resource(slicesOf).Namespace("default").Get(ctx, "kubernetes", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	var sliced []string
+	ends, _, _ := unstructured.NestedSlice(slice.Object, "endpoints")
+	for _, end := range ends {
+		addresses, _, _ := unstructured.NestedStringSlice(end.(map[string]any), "addresses")
+		sliced = append(sliced, addresses...)
+	}
+	if !slices.Equal(got, want) || !slices.Equal(sliced, want) {
+		return fmt.Errorf("Endpoints have %v, EndpointSlice %v, want %v", got, sliced, want)
+	}
+	return nil
+}
+
+// holder is the server that runs the controllers: one of all, with its Lease's holder.
+func holder(t *testing.T, all []*server) (s *server, identity string) {
+	t.Helper()
+	eventually(t, "no server runs the controllers", func() error {
+		for _, one := range all {
+			lease, err := one.Resource(leases).Namespace("kube-system").Get(context.Background(), "plinth-controllers",
+				metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if identity, _, _ = unstructured.NestedString(lease.Object, "spec", "holderIdentity"); identity == "" {
+				return errors.New("nobody holds the Lease")
+			}
+			name, _, _ := strings.Cut(identity, "_")
+			own, err := one.Resource(leases).Namespace("kube-system").Get(context.Background(), name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			s = nil
+			for i, one := range all {
+				if strings.HasPrefix(own.GetAnnotations()["kubernetes.io/peer-advertise-address"], addressOf(i)+":") {
+					s = one
+				}
+			}
+		}
+		if s == nil {
+			return fmt.Errorf("%s is no server", identity)
+		}
+		return nil
+	})
+	return s, identity
+}
+
+func others(all []*server, s *server) []*server {
+	return slices.DeleteFunc(slices.Clone(all), func(one *server) bool { return one == s })
+}
+
+// identityLeases are the names of the identity Leases.
+func (s *server) identityLeases(t *testing.T) (names []string) {
+	t.Helper()
+	list, err := s.Resource(leases).Namespace("kube-system").List(context.Background(),
+		metav1.ListOptions{LabelSelector: "apiserver.kubernetes.io/identity=kube-apiserver"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, item := range list.Items {
+		names = append(names, item.GetName())
+	}
+	return names
+}
+
+// complaints are the lines of a server's log that are no information.
+func (s *server) complaints(t *testing.T) (lines []string) {
+	t.Helper()
+	text, err := os.ReadFile(s.LogFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, "level=WARN") || strings.Contains(line, "level=ERROR") || strings.Contains(line, "panic") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// contents are all objects that a server has, without what differs between two starts, and without what depends on the
+// number of servers.
+func contents(t *testing.T, s *server) map[string]any {
+	t.Helper()
+	all := map[string]any{}
+	for of := range served(t, s) {
+		if of == leases || of.Resource == "events" || of.Resource == "endpoints" || of.Resource == "endpointslices" ||
+			of.Resource == "componentstatuses" {
+			continue
+		}
+		list, err := s.Resource(of).List(context.Background(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(of, err)
+		}
+		for _, o := range list.Items {
+			for _, field := range []string{"uid", "resourceVersion", "creationTimestamp"} {
+				unstructured.RemoveNestedField(o.Object, "metadata", field)
+			}
+			all[of.String()+" "+o.GetNamespace()+"/"+o.GetName()] = withoutTimes(o.Object)
+		}
+	}
+	return all
+}
+
+// withoutTimes removes times and what depends on a server's own keys and port.
+func withoutTimes(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, member := range v {
+			switch key {
+			case "time", "lastTransitionTime", "targetPort", "since", "client-ca-file", "requestheader-client-ca-file":
+				delete(v, key)
+			default:
+				v[key] = withoutTimes(member)
+			}
+		}
+	case []any:
+		for i := range v {
+			v[i] = withoutTimes(v[i])
+		}
+	}
+	return v
+}
+
+// Two servers that start at the same moment on an empty etcd make the objects that one makes, and know of each other.
+// One that stops takes its address, keys and Lease away, and the other one runs the controllers at once.
+//
+// SPEC: STORE-2, STORE-3
+func TestServers(t *testing.T) {
+	alone := startEtcd(t, reference.EtcdOptions{})
+	one := atOnce(t, alone.URL, harness.Plinth)[0]
+	p := startEtcd(t, reference.EtcdOptions{})
+	client := etcdClient(t, p.URL)
+	all := atOnce(t, p.URL, harness.Plinth, harness.Plinth)
+	for _, s := range all {
+		eventually(t, "the endpoints lack a server", func() error { return s.endpointsAre(addressOf(0), addressOf(1)) })
+		if lines := s.complaints(t); len(lines) > 0 {
+			t.Errorf("a server complains:\n%s", strings.Join(lines, ""))
+		}
+	}
+	want, got := contents(t, one), contents(t, all[1])
+	for name := range want {
+		if !reflect.DeepEqual(want[name], got[name]) {
+			t.Errorf("%s is\n%s\nand with one server\n%s", name, text(got[name]), text(want[name]))
+		}
+		delete(got, name)
+	}
+	for name := range got {
+		t.Errorf("there is %s", name)
+	}
+	if len(want) < 100 {
+		t.Errorf("only %d objects were compared", len(want))
+	}
+	if names := all[0].identityLeases(t); len(names) != 2 {
+		t.Errorf("the identity Leases are %v", names)
+	}
+
+	first, identity := holder(t, all)
+	next := others(all, first)[0]
+	began := time.Now()
+	if err := first.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	left := addressOf(slices.Index(all, next))
+	if err := next.endpointsAre(left); err != nil {
+		t.Error(err)
+	}
+	if names := next.identityLeases(t); len(names) != 1 {
+		t.Errorf("the identity Leases are %v", names)
+	}
+	for _, folder := range []string{"masterleases", "peerserverleases"} {
+		if keys := keysUnder(t, client, folder); len(keys) != 1 {
+			t.Errorf("%s has %d keys", folder, len(keys))
+		}
+	}
+	if _, now := holder(t, []*server{next}); now == identity {
+		t.Errorf("%s still holds the controllers' Lease", now)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	deletesNamespaces(t, next)
+
+	// The last one leaves no address behind.
+	if err := next.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	again := atOnce(t, p.URL, harness.Plinth)[0]
+	eventually(t, "a new server has no endpoint", func() error { return again.endpointsAre(addressOf(0)) })
+	deletesNamespaces(t, again)
+}
+
+func text(v any) string {
+	out, _ := json.Marshal(v)
+	return string(out)
+}
+
+// deletesNamespaces requires that some server empties deleted namespaces.
+func deletesNamespaces(t *testing.T, s *server) {
+	t.Helper()
+	ctx := context.Background()
+	if _, err := s.Resource(namespaces).Create(ctx, object(t, "{apiVersion: v1, kind: Namespace, metadata: {name: passing}}"),
+		metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Resource(namespaces).Delete(ctx, "passing", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a namespace is not emptied", s.gone("passing"))
+}
+
+// gone returns nil if there is no such namespace.
+func (s *server) gone(name string) func() error {
+	return func() error {
+		_, err := s.Resource(namespaces).Get(context.Background(), name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(errors.New(name+" is still there"), err)
+	}
+}
+
+// A server that is killed says nothing: its address is removed when its key has ended, and another one runs the
+// controllers when its Lease has expired. A kube-apiserver beside them keeps its own keys.
+//
+// SPEC: STORE-2, STORE-3
+func TestServersBesideReference(t *testing.T) {
+	if !harness.WantReference() {
+		t.Skip("needs the reference: CONFORMANCE_REFERENCE=1")
+	}
+	p := startEtcd(t, reference.EtcdOptions{})
+	client := etcdClient(t, p.URL)
+	all := atOnce(t, p.URL, harness.Plinth, harness.Plinth, harness.Reference)
+	for _, s := range all {
+		eventually(t, "the endpoints lack a server", func() error {
+			return s.endpointsAre(addressOf(0), addressOf(1), addressOf(2))
+		})
+	}
+	if names := all[2].identityLeases(t); len(names) != 3 {
+		t.Errorf("the identity Leases are %v", names)
+	}
+	compareKeys(t, client)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	puts := client.Watch(ctx, "/registry/masterleases/"+addressOf(2), clientv3.WithRev(1), clientv3.WithPrevKV())
+
+	// A namespace is being deleted while the server that does it is killed.
+	plinths := all[:2]
+	first, identity := holder(t, plinths)
+	next := others(plinths, first)[0]
+	stuck := object(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: stuck, finalizers: [a.b/c]}}`)
+	if _, err := next.Resource(namespaces).Create(ctx, object(t, "{apiVersion: v1, kind: Namespace, metadata: {name: slow}}"),
+		metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := next.Resource(configMaps).Namespace("slow").Create(ctx, stuck, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := next.Resource(namespaces).Delete(ctx, "slow", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the namespace is not being emptied", func() error {
+		o, err := next.Resource(configMaps).Namespace("slow").Get(ctx, "stuck", metav1.GetOptions{})
+		if err == nil && o.GetDeletionTimestamp() == nil {
+			err = errors.New("it is not being deleted")
+		}
+		return err
+	})
+	killed := time.Now()
+	first.Kill()
+	if _, err := next.Resource(configMaps).Namespace("slow").Patch(ctx, "stuck", types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the other server does not go on with the namespace", next.gone("slow"))
+	if took := time.Since(killed); took < 10*time.Second || took > 20*time.Second {
+		t.Errorf("the other server went on after %s", took)
+	}
+	if _, now := holder(t, []*server{next}); now == identity {
+		t.Errorf("%s still holds the controllers' Lease", now)
+	}
+	left := []string{addressOf(slices.Index(all, next)), addressOf(2)}
+	for _, s := range []*server{next, all[2]} {
+		eventually(t, "the address of the killed server stays", func() error { return s.endpointsAre(left...) })
+	}
+	if took := time.Since(killed); took > 27*time.Second {
+		t.Errorf("the address went after %s", took)
+	}
+
+	// One that is asked to stop is gone at once.
+	if err := next.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := all[2].endpointsAre(addressOf(2)); err != nil {
+		t.Error(err)
+	}
+	if keys := keysUnder(t, client, "masterleases"); len(keys) != 1 || keys[addressOf(2)] == nil {
+		t.Errorf("the keys are %v", keys)
+	}
+	neverTouched(t, puts)
+}
+
+// generationAt is where the generation is in the value of a key: behind the resourceVersion, which is empty. It is one byte
+// up to 127.
+func generationAt(value []byte) int { return bytes.Index(value, []byte("\x32\x00\x38")) + 3 }
+
+// compareKeys requires that the keys of all servers have the same values, but for what is the server's own.
+func compareKeys(t *testing.T, client *clientv3.Client) {
+	t.Helper()
+	theirs, peers := keysUnder(t, client, "masterleases"), keysUnder(t, client, "peerserverleases")
+	if len(theirs) != 3 || len(peers) != 3 {
+		t.Fatalf("there are %d and %d keys", len(theirs), len(peers))
+	}
+	form := func(value []byte) string {
+		value = bytes.Clone(value)
+		for i := range 3 {
+			value = bytes.ReplaceAll(value, []byte(addressOf(i)), []byte("10.77.0.0"))
+		}
+		if at := generationAt(value); at > 2 {
+			value[at] = 0
+		}
+		return string(value)
+	}
+	for i := range 2 {
+		if got, want := form(theirs[addressOf(i)]), form(theirs[addressOf(2)]); got != want {
+			t.Errorf("the key of a server is\n%q, that of the reference\n%q", got, want)
+		}
+	}
+	for name, value := range peers {
+		if !bytes.Contains(value, []byte(name)) || !bytes.Contains(value, []byte("apiserverIdentity")) {
+			t.Errorf("the key %s is %q", name, value)
+		}
+	}
+	granted := []int64{}
+	for _, folder := range []string{"masterleases", "peerserverleases"} {
+		answer, err := client.Get(context.Background(), "/registry/"+folder+"/", clientv3.WithPrefix())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, kv := range answer.Kvs {
+			ttl, err := client.TimeToLive(context.Background(), clientv3.LeaseID(kv.Lease), clientv3.WithAttachedKeys())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if granted = append(granted, ttl.GrantedTTL); ttl.GrantedTTL != 15 || len(ttl.Keys) != 1 {
+				t.Errorf("%s has a lease of %d s for %d keys", kv.Key, ttl.GrantedTTL, len(ttl.Keys))
+			}
+		}
+	}
+	if len(granted) != 6 {
+		t.Errorf("%d leases", len(granted))
+	}
+}
+
+// neverTouched requires that a key was changed by its own server alone: each value has one generation more.
+func neverTouched(t *testing.T, puts clientv3.WatchChan) {
+	t.Helper()
+	n := 0
+	var last byte
+	for end := time.After(time.Second); ; {
+		select {
+		case answer := <-puts:
+			for _, e := range answer.Events {
+				if e.Type == clientv3.EventTypeDelete {
+					t.Fatal("the reference's key was deleted")
+				}
+				if generation := e.Kv.Value[generationAt(e.Kv.Value)]; generation != last+1 {
+					t.Errorf("generation %d follows %d", generation, last)
+				} else {
+					last = generation
+				}
+				n++
+			}
+			continue
+		case <-end:
+		}
+		break
+	}
+	if n < 3 {
+		t.Errorf("the reference has renewed its key %d times", n)
+	}
+}
