@@ -29,8 +29,8 @@ func newPriority(c *Config) (steps, error) {
 	return steps{admit: p.admit, validate: p.validate}, nil
 }
 
-// lowest says whether class a has a lower value than b; of two that have the same, the first name precedes. There should
-// be only one default; of several the lowest counts.
+// lowest says whether class a has a lower value than b; of two that have the same, the first name precedes. There
+// should be only one default; of several the lowest counts.
 func lowest(a, b object.Value) bool {
 	if x, y := a.At("value").Int(), b.At("value").Int(); x != y {
 		return x < y

@@ -32,8 +32,8 @@ type ServiceAddresses struct {
 	reporter      *reporter
 }
 
-// Run works until ctx ends: it looks at each Service and IPAddress that changes, and at all of them every three minutes,
-// since either may be right until the other one changes.
+// Run works until ctx ends: it looks at each Service and IPAddress that changes, and at all of them every three
+// minutes, since either may be right until the other one changes.
 func (c *ServiceAddresses) Run(ctx context.Context) {
 	if !c.prepare() {
 		return
@@ -140,8 +140,8 @@ func (c *ServiceAddresses) newest(ctx context.Context, sure bool) (*store.Snapsh
 	return c.Store.Snapshot(0)
 }
 
-// service looks at a Service. What is wrong according to the state at hand is looked at again with the newest one: there
-// the Service may be gone, and its addresses with it.
+// service looks at a Service. What is wrong according to the state at hand is looked at again with the newest one:
+// there the Service may be gone, and its addresses with it.
 func (c *ServiceAddresses) service(ctx context.Context, k store.Key) error {
 	for sure := false; ; sure = true {
 		sn, err := c.newest(ctx, sure)

@@ -22,8 +22,8 @@ type PortBitmap interface {
 }
 
 // ServicePorts compares the node ports of Services with those that are reserved, where other processes reserve them,
-// too (etcd). They write the reservation and the Service one after the other, so a process that ends in between leaves a
-// port that no Service has. Each round reserves what is missing, and releases what has been found unused often enough
+// too (etcd). They write the reservation and the Service one after the other, so a process that ends in between leaves
+// a port that no Service has. Each round reserves what is missing, and releases what has been found unused often enough
 // (addresses.Allocator.RepairPorts); the first one also writes the value that all others change.
 type ServicePorts struct {
 	Engine    *engine.Engine

@@ -1,8 +1,9 @@
-// Package endpoints decides what the Endpoints and the EndpointSlice of the Service kubernetes have to be, and the values
-// of the keys in etcd by which servers know of each other. It follows the rules of the reference, so that servers of both
-// kinds do not undo each other's work.
+// Package endpoints decides what the Endpoints and the EndpointSlice of the Service kubernetes have to be, and the
+// values of the keys in etcd by which servers know of each other. It follows the rules of the reference, so that
+// servers of both kinds do not undo each other's work.
 //
-// All functions return a changed copy of the live object, null if there is none, so that what others have added is kept.
+// All functions return a changed copy of the live object, null if there is none, so that what others have added is
+// kept.
 package endpoints
 
 import (
@@ -20,8 +21,8 @@ func Ports(port int64) object.Value {
 	return object.ListOf(object.Fields("name", text("https"), "port", object.IntOf(port), "protocol", text("TCP")))
 }
 
-// Serving returns the Endpoints with the addresses of all servers. A subset is kept if it is the only one. Its ports are
-// replaced only if fixPorts is set: servers with different ports would replace them in turn.
+// Serving returns the Endpoints with the addresses of all servers. A subset is kept if it is the only one. Its ports
+// are replaced only if fixPorts is set: servers with different ports would replace them in turn.
 func Serving(live object.Value, addresses []string, ports object.Value, fixPorts bool) object.Value {
 	live = Unmirrored(live)
 	subset, proper := object.MapOf().With("ports", ports), false
@@ -113,8 +114,8 @@ func Slice(live, endpoints object.Value) object.Value {
 	return next.Without("ports")
 }
 
-// Family is the addressType of the EndpointSlice for Endpoints. It is immutable, so a slice of the other family has to be
-// deleted and created again.
+// Family is the addressType of the EndpointSlice for Endpoints. It is immutable, so a slice of the other family has to
+// be deleted and created again.
 func Family(endpoints object.Value) string {
 	all := 0
 	for _, subset := range endpoints.At("subsets").Items() {

@@ -102,10 +102,10 @@ func (a *Attributes) RequireNamespace(ctx context.Context) error {
 // Limits are what a commit has to stay within.
 type Limits struct {
 	*store.Limits
-	// Record returns the statuses in which the commit records what it adds. They are written before the object, or with it,
-	// where other processes write to the store: no sequencer there judges sums, and servers agree by the objects alone. A
-	// status that another server has changed meanwhile makes the commit fail, and the limits are judged again. What was
-	// recorded for a commit that then failed counts until it is counted anew.
+	// Record returns the statuses in which the commit records what it adds. They are written before the object, or with
+	// it, where other processes write to the store: no sequencer there judges sums, and servers agree by the objects
+	// alone. A status that another server has changed meanwhile makes the commit fail, and the limits are judged again.
+	// What was recorded for a commit that then failed counts until it is counted anew.
 	Record func() []StatusOfOther
 }
 

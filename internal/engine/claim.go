@@ -249,8 +249,8 @@ func (d *draft) companion(ctx context.Context, c *Claim) (*draft, error) {
 
 // giveBack makes the commit remove a claim, provided that this object holds it: the bytes of the key, or the holder
 // that the companion names, must be this object, or not known. Otherwise the object was stored before claims were
-// introduced, and another object has taken the value since. A companion with finalizers is marked as deleted instead of removed; its
-// value is free once the finalizers are removed.
+// introduced, and another object has taken the value since. A companion with finalizers is marked as deleted instead of
+// removed; its value is free once the finalizers are removed.
 func (d *draft) giveBack(ctx context.Context, c *Claim) error {
 	live, _, err := d.store.Live(ctx, c.Key, false)
 	if err != nil {

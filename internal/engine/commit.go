@@ -120,7 +120,7 @@ func (e *Engine) commit(ctx context.Context, t *transaction) error {
 // are of the same resource: the second address of a Service, definitions that get a name which this one gives up. They
 // are committed one by one, in the order of the reference, which has a transaction for each object:
 //
-//	what the object takes   before it    a crash in between leaves a claim that no object has, or a quota that counts more
+//	what the object takes   before it    a crash in between leaves a claim without an object, or a quota that counts more
 //	everything else         after it     leaves a claim of an object that is gone, or a status that is out of date
 //
 // Both are harmless until they are repaired: claims by the controllers that compare them with their objects, the status

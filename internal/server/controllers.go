@@ -162,9 +162,9 @@ func (c *Config) validateControllers(refuse func(format string, args ...any)) {
 	}
 }
 
-// claimTable lists the controllers that repair claims of Services which other servers on the same etcd have left behind.
-// In the reference they are a part of kube-apiserver, by these names, so --controllers does not disable them. Without
-// etcd there is nothing to repair.
+// claimTable lists the controllers that repair claims of Services which other servers on the same etcd have left
+// behind. In the reference they are a part of kube-apiserver, by these names, so --controllers does not disable them.
+// Without etcd there is nothing to repair.
 var claimTable = []controllerRow{
 	{"portallocator-repair-controller", "", "reserves the node ports that Services have", func(
 		s *Server) func(context.Context) {
@@ -189,8 +189,8 @@ func (s *Server) enabledControllers() (rows []controllerRow) {
 	return rows
 }
 
-// control starts the enabled controllers, and the one of definitions, which is a part of the API server. On etcd they run
-// in one of all servers: the elected one.
+// control starts the enabled controllers, and the one of definitions, which is a part of the API server. On etcd they
+// run in one of all servers: the elected one.
 func (s *Server) control(definitions *controller.Definitions) {
 	if s.etcd != nil {
 		s.run(func() { definitions.Follow(s.closing) })

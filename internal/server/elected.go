@@ -16,8 +16,8 @@ import (
 	"plinth/object"
 )
 
-// controllersLease is the Lease in kube-system whose holder runs the controllers. kube-controller-manager has one of its
-// own: where it is used, --controllers turns those of all servers off.
+// controllersLease is the Lease in kube-system whose holder runs the controllers. kube-controller-manager has one of
+// its own: where it is used, --controllers turns those of all servers off.
 const controllersLease = "plinth-controllers"
 
 // elect takes part in the election of the server that runs the controllers.

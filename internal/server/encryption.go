@@ -14,8 +14,8 @@ import (
 	"plinth/internal/store"
 )
 
-// encryptionAtRest is the encryption of the objects in the store: the store.Sealing of --encryption-provider-config. The zero
-// pointer is none.
+// encryptionAtRest is the encryption of the objects in the store: the store.Sealing of --encryption-provider-config.
+// The zero pointer is none.
 type encryptionAtRest struct {
 	all     *encryption.Transformers
 	metrics *encryptionMetrics

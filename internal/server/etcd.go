@@ -19,16 +19,16 @@ import (
 	"plinth/internal/store/etcd"
 )
 
-// etcdLayout is the layout of Kubernetes, and the keys that this program has beside it: those of guards, under "plinth/",
-// where no resource of Kubernetes is. The claims of node ports have no keys there: they are bits of one that Kubernetes
-// has (portRange).
+// etcdLayout is the layout of Kubernetes, and the keys that this program has beside it: those of guards, under
+// "plinth/", where no resource of Kubernetes is. The claims of node ports have no keys there: they are bits of one that
+// Kubernetes has (portRange).
 type etcdLayout struct{ *etcdform.Form }
 
 // own is the first segment of the keys of this program.
 const own = "plinth/"
 
-// portRange is the key of the bitmap of node ports. Its bytes are the value of etcd. The resource is the one by which the
-// reference decides whether it is encrypted.
+// portRange is the key of the bitmap of node ports. Its bytes are the value of etcd. The resource is the one by which
+// the reference decides whether it is encrypted.
 var portRange = store.Key{Resource: "/servicenodeportallocations", Name: "servicenodeports"}
 
 // portBits says that the claims of node ports are the bits of that bitmap.

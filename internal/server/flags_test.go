@@ -437,7 +437,9 @@ func TestRefusedSettings(t *testing.T) {
 			c.AdmissionControl, c.DisableAdmission = []string{"AlwaysAdmit"}, []string{"Priority"}
 		},
 		"--allow-privileged=false":                                func(c *Config) { c.AllowPrivileged = false },
-		"--storage-media-type: application/yaml is not supported": func(c *Config) { c.StorageMediaType = "application/yaml" },
+		"--storage-media-type: application/yaml is not supported": func(c *Config) {
+			c.StorageMediaType = "application/yaml"
+		},
 		"--storage: memory cannot be combined with --etcd-servers": func(c *Config) {
 			c.Storage, c.EtcdServers = "memory",
 				[]string{"http://a"}

@@ -45,11 +45,12 @@ func identityOf(properties ...string) string {
 
 // serverIdentity is the identity of the server, "" if the feature is turned off, and for a server that no other process
 // can find. That of the reference depends on the host name alone, so that two servers on one host delete each other's
-// Lease when they start and when they close. On the embedded store, where there is no other server, it is the same here.
+// Lease when they start and when they close. On the embedded store, where there is no other server, it is the same
+// here.
 //
-// On etcd it also depends on the address at which the server listens, which no other process on the host has. So several
-// servers, and a kube-apiserver beside them, have a Lease each. Nobody computes the identity of another server: all take
-// it from the names of the Leases.
+// On etcd it also depends on the address at which the server listens, which no other process on the host has. So
+// several servers, and a kube-apiserver beside them, have a Lease each. Nobody computes the identity of another server:
+// all take it from the names of the Leases.
 func (s *Server) serverIdentity() (string, error) {
 	if !s.features.On(features.APIServerIdentity) || s.config.InProcess {
 		return "", nil

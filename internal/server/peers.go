@@ -15,7 +15,8 @@ import (
 
 // On etcd, the servers of a cluster know of each other by keys that each of them renews: one by its address, from which
 // the endpoints of the Service kubernetes are made, and one by its identity, which tells kube-apiservers where to
-// forward requests for versions that they do not serve themselves. The keys, their values and times are the reference's.
+// forward requests for versions that they do not serve themselves. The keys, their values and times are the
+// reference's.
 const (
 	serverKeys  = "masterleases"
 	peerKeys    = "peerserverleases"
@@ -41,8 +42,8 @@ type peer struct {
 	failed           int // rounds, one after the other
 }
 
-// joinPeers makes the server known to the other servers on its etcd, and makes the Service kubernetes and its endpoints.
-// The first round is over when it returns; what has failed is tried again.
+// joinPeers makes the server known to the other servers on its etcd, and makes the Service kubernetes and its
+// endpoints. The first round is over when it returns; what has failed is tried again.
 func (s *Server) joinPeers(ctx context.Context) {
 	p := &peer{Server: s, address: s.reachable(), identity: s.identity}
 	switch {

@@ -62,8 +62,8 @@ func Within(p *Limits) Precondition {
 	return Precondition{Key: p.key(), Type: WithinLimits, Limits: p}
 }
 
-// Holds returns nil if the precondition holds for the live version, which may be nil, and else a *ConflictError. Writers
-// other than the sequencer call it, too.
+// Holds returns nil if the precondition holds for the live version, which may be nil, and else a *ConflictError.
+// Writers other than the sequencer call it, too.
 func (p *Precondition) Holds(live *Version) error {
 	have := int64(0)
 	if live != nil {

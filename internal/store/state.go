@@ -20,8 +20,8 @@ type Config struct {
 	// the log. It returns a new sidecar, in which the state sets Expire and Form. It cannot fail, but may set
 	// Unreadable. It is called from several goroutines at once.
 	Describe func(Key, []byte) *Sidecar
-	// Opened returns the stored bytes, and their stamp, of what Sealing has decrypted; nil: what is decrypted is stored. It
-	// is for stores whose values have another form (Store.Recover).
+	// Opened returns the stored bytes, and their stamp, of what Sealing has decrypted; nil: what is decrypted is
+	// stored. It is for stores whose values have another form (Store.Recover).
 	Opened func(k Key, plain []byte) (data []byte, form uint64, err error)
 	// Charge computes what a version counts towards the limits of its namespace (Charge); nil: limits are not
 	// supported. It is called for versions in namespaces with rules, for each of them once or a few times, from several

@@ -50,7 +50,8 @@
 //
 // # Caveats
 //
-// A Snapshot needs no closing, but keeps its versions in memory. All returned values are shared and must not be changed.
+// A Snapshot needs no closing, but keeps its versions in memory. All returned values are shared and must not be
+// changed.
 package store
 
 import (

@@ -40,9 +40,9 @@ const (
 //
 // All others go through http.Transport: those to a webhook that chooses HTTP/2, and those through a proxy.
 //
-// Nobody reads from an idle connection, so it is not noticed at once that the webhook has closed it. Before a call it is
-// asked whether anything has come on it, be it the end, and then another one is taken. What http.Transport does with a
-// POST holds here, too: it is made again, over another connection, only if its connection was idle before and nothing
+// Nobody reads from an idle connection, so it is not noticed at once that the webhook has closed it. Before a call it
+// is asked whether anything has come on it, be it the end, and then another one is taken. What http.Transport does with
+// a POST holds here, too: it is made again, over another connection, only if its connection was idle before and nothing
 // was written to it. A webhook that closes a connection at the very moment at which a call begins makes the call fail
 // with both, and no webhook gets a call twice.
 type transport struct {

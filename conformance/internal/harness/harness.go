@@ -8,7 +8,7 @@
 //	                              (kube-controller-manager and kube-scheduler are built without it, too)
 //	CONFORMANCE_TARGET=reference  the tests of Plinth run against the reference instead, to prove the tests
 //	CONFORMANCE_PLINTH=PROGRAM    a plinth to use instead of building one
-//	CONFORMANCE_STORE=etcd        Plinth stores its objects in an etcd, one for each server, instead of its embedded store
+//	CONFORMANCE_STORE=etcd        Plinth stores its objects in an etcd of its own, not in its embedded store
 package harness
 
 import (

@@ -69,7 +69,7 @@ func open(t *testing.T, url string, configure ...func(*store.Config)) *store.Sto
 
 func bit(i int) store.Key { return store.Key{Resource: "bit", Name: strconv.Itoa(i)} }
 
-func holder(name string) store.Key { return store.Key{Resource: "holder", Name: name} }
+func bitHolder(name string) store.Key { return store.Key{Resource: "holder", Name: name} }
 
 // put writes the bitmap as a whole, whatever it is now.
 func put(t *testing.T, s *store.Store, value []byte) {
@@ -110,8 +110,8 @@ func wantsLive(t *testing.T, s *store.Store, want ...string) {
 // takes commits a holder with these bits.
 func takes(t *testing.T, s *store.Store, name string, numbers ...int) error {
 	t.Helper()
-	pre := []store.Precondition{store.Absent(holder(name))}
-	changes := []store.Change{{Key: holder(name), Data: []byte("x")}}
+	pre := []store.Precondition{store.Absent(bitHolder(name))}
+	changes := []store.Change{{Key: bitHolder(name), Data: []byte("x")}}
 	for _, i := range numbers {
 		pre = append(pre, store.Absent(bit(i)))
 		changes = append(changes, store.Change{Key: bit(i), Data: []byte(name)})
@@ -125,7 +125,7 @@ func gives(t *testing.T, s *store.Store, name string, numbers ...int) error {
 	t.Helper()
 	var pre []store.Precondition
 	var changes []store.Change
-	for _, k := range append([]store.Key{holder(name)}, keysOf(numbers)...) {
+	for _, k := range append([]store.Key{bitHolder(name)}, keysOf(numbers)...) {
 		v, ok := s.Get(k)
 		if !ok {
 			t.Fatalf("%s is not there", k)
@@ -225,8 +225,8 @@ func changesOf(t *testing.T, s *store.Store, after int64, n int) (all []string) 
 	return all
 }
 
-// Many writers in two processes, and one that writes the bitmap itself as a kube-apiserver does, never get the same bit,
-// and leave none behind.
+// Many writers in two processes, and one that writes the bitmap itself as a kube-apiserver does, never get the same
+// bit, and leave none behind.
 //
 // SPEC: STORE-2
 func TestBitsOfManyWriters(t *testing.T) {

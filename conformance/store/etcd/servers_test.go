@@ -414,8 +414,8 @@ func TestServersBesideReference(t *testing.T) {
 	neverTouched(t, puts)
 }
 
-// generationAt is where the generation is in the value of a key: behind the resourceVersion, which is empty. It is one byte
-// up to 127.
+// generationAt is where the generation is in the value of a key: behind the resourceVersion, which is empty. It is one
+// byte up to 127.
 func generationAt(value []byte) int { return bytes.Index(value, []byte("\x32\x00\x38")) + 3 }
 
 // compareKeys requires that the keys of all servers have the same values, but for what is the server's own.

@@ -103,7 +103,8 @@ func values(s *corev1.Service) (all []string) {
 	return all
 }
 
-// ledger follows all Services in the order in which they change, and notes each moment at which two have the same value.
+// ledger follows all Services in the order in which they change, and notes each moment at which two have the same
+// value.
 type ledger struct {
 	holder map[string]string
 	has    map[string][]string
@@ -234,8 +235,8 @@ func (w *writer) shrink(s *corev1.Service) {
 // step makes one write, and returns an error that no other writer explains.
 //
 // Only Plinth takes values from a Service that stays: the reference releases them before it writes the Service
-// (registry.Store.Update calls what BeginUpdate returned inside of the update), so others may get what the Service still
-// has.
+// (registry.Store.Update calls what BeginUpdate returned inside of the update), so others may get what the Service
+// still has.
 func (w *writer) step(ctx context.Context, names map[string]bool) error {
 	through := w.rng.IntN(2)
 	services := w.clients[through].CoreV1().Services("default")
@@ -373,9 +374,9 @@ func (p *pair) bitmap(ctx context.Context) (ports []string) {
 	return ports
 }
 
-// Many writers create, change and delete Services of all types through both servers. At no revision do two Services have
-// an address or a port in common; afterwards what is reserved is what Services have; and the reference's repair, which
-// has run all the while and starts again at the end, has found nothing wrong.
+// Many writers create, change and delete Services of all types through both servers. At no revision do two Services
+// have an address or a port in common; afterwards what is reserved is what Services have; and the reference's repair,
+// which has run all the while and starts again at the end, has found nothing wrong.
 //
 // SPEC: STORE-2, STORE-3
 func TestServicesThroughBothServers(t *testing.T) {

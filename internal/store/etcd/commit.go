@@ -34,7 +34,8 @@ type transaction struct {
 //
 // From the moment at which a transaction is sent, its outcome has to be found out whether or not somebody waits for it.
 // So it is carried out by a goroutine of its own if the caller may stop waiting.
-func (w *Writer) Commit(ctx context.Context, pre []store.Precondition, changes []store.Change) (store.Revisions, error) {
+func (w *Writer) Commit(ctx context.Context, pre []store.Precondition, changes []store.Change) (store.Revisions,
+	error) {
 	if err := ctx.Err(); err != nil {
 		return store.Revisions{}, err
 	}
@@ -131,9 +132,9 @@ func (e *Cluster) encode(ctx context.Context, ch *store.Change) ([]byte, error) 
 
 // commit carries out a transaction. Its preconditions become comparisons of revisions: with the one that the caller
 // requires, or, for the others (fences, identities), with that of the version for which the precondition was found to
-// hold. If etcd refuses, then since some revision is another one. The state is brought up to that, and the preconditions
-// are judged again: if one does not hold, that is the answer; if all do, a fence has changed in a way that does not
-// matter, and the transaction is sent again.
+// hold. If etcd refuses, then since some revision is another one. The state is brought up to that, and the
+// preconditions are judged again: if one does not hold, that is the answer; if all do, a fence has changed in a way
+// that does not matter, and the transaction is sent again.
 //
 // An answer that is lost leaves three possibilities: the transaction was carried out, it was not, or it still will be.
 // So etcd is read until it answers, and the state brought up to that; then either
@@ -196,8 +197,8 @@ func (w *Writer) readAgain(end time.Time) error {
 
 // compare makes the comparisons of a transaction. It returns the error of the first precondition that does not hold. A
 // precondition is refused only on a state that is new enough: with sure set it is, otherwise it is brought up to etcd
-// first. What revision a key has, etcd finds out when it compares, so that is judged here only with sure set, except for
-// bits: for them etcd compares the bitmap by which they are judged here.
+// first. What revision a key has, etcd finds out when it compares, so that is judged here only with sure set, except
+// for bits: for them etcd compares the bitmap by which they are judged here.
 func (w *Writer) compare(t *transaction, pre []store.Precondition, sure bool) (a attempt, err error) {
 	for ; ; sure = true {
 		if a, err = w.judge(t, pre, sure); err == nil || sure {

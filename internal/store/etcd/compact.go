@@ -18,9 +18,9 @@ const compactKey = "compact_rev_key"
 // share the etcd compacts up to the revision that was the newest one an interval ago.
 //
 // What decides is the *version* of the key, which etcd raises by one at each write. Each server remembers the version
-// that it expects, and the revision at its last turn. At its next turn it writes that revision on the condition that the
-// version is the one that it expects. Of several servers one succeeds, and compacts; the others learn the new version,
-// and the revision that the first one has seen. So
+// that it expects, and the revision at its last turn. At its next turn it writes that revision on the condition that
+// the version is the one that it expects. Of several servers one succeeds, and compacts; the others learn the new
+// version, and the revision that the first one has seen. So
 //
 //	history reaches back between one and two intervals, however many servers there are, and whichever of them stop
 func (w *Writer) compactor() {

@@ -19,8 +19,8 @@
 //   - Commit returns once the state has the commit, or the change because of which it failed (arrive).
 //   - A read that has to see all that was acknowledged before it asks etcd for its revision, and waits until the state
 //     has it (Fresh, newest). No data is read for that.
-//   - etcd's watch tells of changes, and not of the revisions of other keys. Where the state waits for a revision that no
-//     change will bring, a progress request is sent, whose answer says how far the watch is.
+//   - etcd's watch tells of changes, and not of the revisions of other keys. Where the state waits for a revision that
+//     no change will bring, a progress request is sent, whose answer says how far the watch is.
 //
 // # What is in etcd
 //
@@ -194,8 +194,8 @@ type Writer struct {
 	reads reads
 }
 
-// Open opens a store with the objects that etcd has now. loaded is called when it has them, before it follows etcd; it may
-// be nil. Open returns ctx.Err() if ctx ends first.
+// Open opens a store with the objects that etcd has now. loaded is called when it has them, before it follows etcd; it
+// may be nil. Open returns ctx.Err() if ctx ends first.
 func (e *Cluster) Open(ctx context.Context, c store.Config, loaded func(*store.State)) (*store.Store, error) {
 	c.Sealing, c.Opened = e.sealing, e.config.Layout.Decode
 	w := &Writer{Cluster: e, sent: map[string][]*sent{}, closing: make(chan struct{}),

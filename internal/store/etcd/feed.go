@@ -17,9 +17,9 @@ import (
 	"plinth/internal/store"
 )
 
-// ownStream returns a context whose watch has a stream of its own. The client puts all watches whose contexts have equal
-// metadata into one stream, and the answer to a progress request is for a stream: one that was asked for an earlier watch
-// would be taken for an answer about this one, before its first changes.
+// ownStream returns a context whose watch has a stream of its own. The client puts all watches whose contexts have
+// equal metadata into one stream, and the answer to a progress request is for a stream: one that was asked for an
+// earlier watch would be taken for an answer about this one, before its first changes.
 func (e *Cluster) ownStream(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "watch", strconv.FormatInt(e.streams.Add(1), 10))
 }

@@ -44,8 +44,8 @@ func (k *Keys) List(ctx context.Context) ([]NamedValue, error) {
 	return all, nil
 }
 
-// Put replaces the value of a key by what next returns for it, nil being the value of a key that does not exist. The new
-// value ends after ttl.
+// Put replaces the value of a key by what next returns for it, nil being the value of a key that does not exist. The
+// new value ends after ttl.
 func (k *Keys) Put(ctx context.Context, name string, ttl time.Duration, next func(live []byte) ([]byte, error)) error {
 	lease, err := k.cluster.client.Grant(ctx, int64(math.Ceil(ttl.Seconds())))
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 )
 
 // leases give keys that expire a lease of etcd. Many keys share one, as a lease costs etcd a write, and its end a scan:
-// as in the reference, a lease lives a little longer than what it is for, by 5 % and a minute at most, and is used again
-// for that long, for up to a thousand keys.
+// as in the reference, a lease lives a little longer than what it is for, by 5 % and a minute at most, and is used
+// again for that long, for up to a thousand keys.
 //
 //	a key that expires at t has a lease that ends in [t, t + min(5 %, LeaseReuse)]
 type leases struct {

@@ -144,8 +144,8 @@ func (e *Cluster) decodeAll(kvs []*mvccpb.KeyValue) []*store.Version {
 	return versions
 }
 
-// undescribed is the version of a key and value, whose sidecar has only what is not part of the bytes: the state describes
-// what it loads.
+// undescribed is the version of a key and value, whose sidecar has only what is not part of the bytes: the state
+// describes what it loads.
 func (e *Cluster) undescribed(kv *mvccpb.KeyValue) *store.Version {
 	k, ok := e.config.Layout.Key(strings.TrimPrefix(string(kv.Key), e.prefix))
 	if !ok {
