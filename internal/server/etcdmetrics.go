@@ -26,7 +26,7 @@ func newEtcdMetrics() *etcdMetrics {
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "etcd_request_errors_total",
 			Help: "Requests to etcd that failed."}, labels),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "etcd_request_duration_seconds",
-			Help:    "How long requests to etcd took.",
+			Help: "How long requests to etcd took.",
 			Buckets: []float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30,
 				45, 60},
 		}, labels),

@@ -436,7 +436,7 @@ func TestRefusedSettings(t *testing.T) {
 		"--admission-control goes with neither": func(c *Config) {
 			c.AdmissionControl, c.DisableAdmission = []string{"AlwaysAdmit"}, []string{"Priority"}
 		},
-		"--allow-privileged=false":                                func(c *Config) { c.AllowPrivileged = false },
+		"--allow-privileged=false": func(c *Config) { c.AllowPrivileged = false },
 		"--storage-media-type: application/yaml is not supported": func(c *Config) {
 			c.StorageMediaType = "application/yaml"
 		},
