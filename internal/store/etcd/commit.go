@@ -44,9 +44,9 @@ func (w *Writer) Commit(ctx context.Context, pre []store.Precondition, changes [
 		return store.Revisions{}, err
 	}
 	w.life.RLock()
-	if w.closed {
+	if err := w.healthy(); err != nil {
 		w.life.RUnlock()
-		return store.Revisions{}, store.ErrClosed
+		return store.Revisions{}, err
 	}
 	w.commits.Add(1)
 	w.life.RUnlock()
@@ -279,8 +279,12 @@ func (w *Writer) execute(t *transaction, a attempt) (*clientv3.TxnResponse, erro
 		ops = append(ops, clientv3.OpPut(w.prefix+w.wholePath(), string(a.bits)))
 	}
 	began := time.Now()
+	had := w.state.Revision()
 	answer, err := w.client.Txn(ctx).If(a.compares...).Then(ops...).Commit()
 	w.config.Observe.request(t.operation(), t.resource(), began, err)
+	if err == nil {
+		err = w.same(answer.Header.ClusterId, answer.Header.Revision, had)
+	}
 	return answer, err
 }
 
@@ -305,11 +309,10 @@ func (t *transaction) resource() string {
 	return t.changes[0].Key.Resource
 }
 
-// send records the changes of a transaction that is about to be sent.
+// send records the changes of a transaction that is about to be sent. If a change that cannot be told apart from one of
+// them is under way, it waits until the outcome of that is known.
 func (w *Writer) send(t *transaction, pre []store.Precondition) []*sent {
 	all := make([]*sent, len(t.changes))
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	for i := range t.changes {
 		s := &sent{value: t.values[i], base: anyBase, data: t.changes[i].Data, sidecar: t.changes[i].Sidecar}
 		for j := range pre {
@@ -318,10 +321,38 @@ func (w *Writer) send(t *transaction, pre []store.Precondition) []*sent {
 				t.creates = t.creates || i == 0 && s.base == 0
 			}
 		}
-		w.sent[t.paths[i]] = append(w.sent[t.paths[i]], s)
 		all[i] = s
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for {
+		other := w.underWay(t, all)
+		if other == nil {
+			break
+		}
+		if other.done == nil {
+			other.done = make(chan struct{})
+		}
+		w.mu.Unlock()
+		<-other.done
+		w.mu.Lock()
+	}
+	for i, at := range t.paths {
+		w.sent[at] = append(w.sent[at], all[i])
+	}
 	return all
+}
+
+// underWay finds a change that cannot be told apart from one of these. The caller holds mu.
+func (w *Writer) underWay(t *transaction, all []*sent) *sent {
+	for i, at := range t.paths {
+		for _, other := range w.sent[at] {
+			if other.equal(all[i]) {
+				return other
+			}
+		}
+	}
+	return nil
 }
 
 // forget is called when the outcome of a transaction is known, or is looked for no longer.
@@ -329,6 +360,9 @@ func (w *Writer) forget(t *transaction, all []*sent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i, s := range all {
+		if s.done != nil {
+			close(s.done)
+		}
 		at := t.paths[i]
 		left := slices.DeleteFunc(w.sent[at], func(other *sent) bool { return other == s })
 		if len(left) == 0 {

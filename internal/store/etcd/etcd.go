@@ -236,6 +236,11 @@ func (e *Cluster) Peek(ctx context.Context, c store.Config, resource string) (*s
 func (w *Writer) Healthy() error {
 	w.life.RLock()
 	defer w.life.RUnlock()
+	return w.healthy()
+}
+
+// healthy is Healthy for a caller that holds life.
+func (w *Writer) healthy() error {
 	if w.closed {
 		return store.ErrClosed
 	}

@@ -177,17 +177,24 @@ type sent struct {
 	base    int64  // the revision that it replaces, 0: none; anyBase: whatever there is
 	data    []byte
 	sidecar *store.Sidecar
-	// revision is the one that the change got; 0: it has not been received. Writer.mu guards it.
+	// revision is the one that the change got; 0: it has not been received. done is closed when the outcome is known; nil
+	// as long as nobody waits for that. Writer.mu guards both.
 	revision int64
+	done     chan struct{}
+}
+
+// equal says that two changes cannot be told apart when they are received.
+func (s *sent) equal(other *sent) bool {
+	return s.base == other.base && (s.value == nil) == (other.value == nil) && bytes.Equal(s.value, other.value)
 }
 
 // anyBase is the base of a change without a precondition on its key.
 const anyBase = -1
 
 // received finds the change of this process that has led to a value, if there is one. It is found by what it writes and
-// what it replaces, as the watch may deliver it before the transaction is answered:
-//
-//	equal values in the place of the same revision  ⇒  one of the two changes was made, and it does not matter which
+// what it replaces, as the watch may deliver it before the transaction is answered. No two changes that are equal in both
+// are under way at the same time (send): of two clients that add one to the same number only one may be told that it
+// has.
 func (w *Writer) received(at string, value []byte, deleted bool, base, revision int64) *sent {
 	w.mu.Lock()
 	defer w.mu.Unlock()
