@@ -2,8 +2,10 @@ package merge
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"plinth/object"
@@ -21,7 +23,7 @@ func AppendFieldsText(dst, text []byte) []byte {
 	if inReferenceOrder(text) {
 		return append(dst, text...)
 	}
-	if ordered, ok := appendOrdered(dst, text, compareKeys, 0); ok {
+	if ordered, ok := appendOrdered(dst, text, compareKeys); ok {
 		return ordered
 	}
 	parsed, err := object.ParseJSON(bytes.Clone(text))
@@ -127,8 +129,8 @@ func inReferenceOrder(text []byte) bool {
 				return false
 			}
 			key := text[start:pos]
-			if len(key) > 1 && key[1] == ':' && key[0] != 'f' {
-				if key[0] == 'i' || !ascending(last[depth], key) {
+			if before := last[depth]; before != nil && !isName(key) && !isName(before) {
+				if c, sure := compareQuickly(before, key); !sure || c >= 0 {
 					return false
 				}
 			}
@@ -143,23 +145,43 @@ func inReferenceOrder(text []byte) bool {
 // CanonicalFieldsText appends FieldsV1 as canonical JSON, given as the reference writes it; the reverse of
 // AppendFieldsText. ok is false for text with other escapes or white space, which has to be parsed.
 func CanonicalFieldsText(dst, text []byte) (_ []byte, ok bool) {
-	return appendOrdered(dst, text, compareKeyTexts, 0)
+	return appendOrdered(dst, text, compareKeyTexts)
 }
 
 // fieldsEntry is an element of a level as text: its key without the quotes, and the level below it.
 type fieldsEntry struct{ key, below []byte }
 
-// appendOrdered appends a level with its elements in another order. It sorts parts of the text, and parses only
-// elements that have to be compared.
-func appendOrdered(dst, text []byte, compare func(a, b []byte) int, depth int) (_ []byte, ok bool) {
+// orderer brings the elements of each level into another order. It sorts parts of the text, and parses only elements
+// that cannot be compared as they are.
+type orderer struct {
+	compare func(a, b []byte) int
+	entries []fieldsEntry // of the open levels
+}
+
+var orderers = sync.Pool{New: func() any { return new(orderer) }}
+
+// appendOrdered appends FieldsV1 with its elements in the order of compare. ok is false for text that has white space,
+// or keys that are not plain.
+func appendOrdered(dst, text []byte, compare func(a, b []byte) int) (_ []byte, ok bool) {
+	o := orderers.Get().(*orderer)
+	o.compare = compare
+	ordered, ok := o.level(dst, text, 0)
+	clear(o.entries[:cap(o.entries)])
+	if o.entries = o.entries[:0]; cap(o.entries) <= 1024 {
+		orderers.Put(o)
+	}
+	return ordered, ok
+}
+
+// level appends one level and those below it.
+func (o *orderer) level(dst, text []byte, depth int) (_ []byte, ok bool) {
 	switch {
 	case len(text) < 2, text[0] != '{', depth == maxFieldsDepth:
 		return dst, false
 	case len(text) == 2:
 		return append(dst, text...), text[1] == '}'
 	}
-	var space [16]fieldsEntry
-	entries, sorted := space[:0], true
+	base, sorted := len(o.entries), true
 	for pos := 1; ; pos++ {
 		if pos >= len(text) || text[pos] != '"' {
 			return dst, false
@@ -173,10 +195,10 @@ func appendOrdered(dst, text []byte, compare func(a, b []byte) int, depth int) (
 			return dst, false
 		}
 		e.below = text[colon+1 : pos]
-		if n := len(entries); n > 0 && compare(entries[n-1].key, e.key) >= 0 {
-			sorted = false
+		if n := len(o.entries); n > base && sorted {
+			sorted = o.compare(o.entries[n-1].key, e.key) < 0
 		}
-		if entries = append(entries, e); text[pos] == '}' {
+		if o.entries = append(o.entries, e); text[pos] == '}' {
 			if pos != len(text)-1 {
 				return dst, false
 			}
@@ -186,16 +208,19 @@ func appendOrdered(dst, text []byte, compare func(a, b []byte) int, depth int) (
 			return dst, false
 		}
 	}
+	end := len(o.entries)
 	if !sorted {
-		slices.SortStableFunc(entries, func(a, b fieldsEntry) int { return compare(a.key, b.key) })
+		slices.SortStableFunc(o.entries[base:], func(a, b fieldsEntry) int { return o.compare(a.key, b.key) })
 	}
-	for i, e := range entries {
-		dst = append(dst, "{,"[min(i, 1)], '"')
+	for i := base; i < end; i++ {
+		e := o.entries[i]
+		dst = append(dst, "{,"[min(i-base, 1)], '"')
 		dst = append(append(dst, e.key...), '"', ':')
-		if dst, ok = appendOrdered(dst, e.below, compare, depth+1); !ok {
+		if dst, ok = o.level(dst, e.below, depth+1); !ok {
 			return dst, false
 		}
 	}
+	o.entries = o.entries[:base]
 	return append(dst, '}'), true
 }
 
@@ -224,10 +249,11 @@ func compareKeyTexts(a, b []byte) int {
 
 // compareKeys compares keys, given with their escapes, as the reference orders them.
 func compareKeys(a, b []byte) int {
-	byText := compareKeyTexts(a, b)
-	switch {
-	case isName(a), isName(b), byText < 0 && bytes.HasPrefix(b, a[:min(len(a), 2)]) && ascending(a, b):
-		return byText
+	if isName(a) || isName(b) {
+		return compareKeyTexts(a, b)
+	}
+	if c, sure := compareQuickly(a, b); sure {
+		return c
 	}
 	return compareParsed(string(object.AppendUnescaped(nil, a)), string(object.AppendUnescaped(nil, b)))
 }
@@ -297,52 +323,63 @@ func ascendsBothWays(before, key []byte) bool {
 	case before[at] > key[at]:
 		return false
 	}
-	if len(key) > 1 && key[1] == ':' && key[0] != 'f' {
-		return key[0] != 'i' && ascending(before, key)
+	if isName(before) || isName(key) {
+		return len(key) > 1 && key[1] == ':'
 	}
-	return len(key) > 1 && key[1] == ':'
+	c, sure := compareQuickly(before, key)
+	return sure && c < 0
 }
 
-// ascending says whether of two keys of one level, which ascend as text without their escapes, it is sure that they
-// ascend as elements. They do if they differ within two strings, or at the end of the first, as strings are compared as
-// text; and if they differ in two natural numbers of which the first has fewer digits, or equally many.
+// compareQuickly compares two elements of a level, which are no names, as the reference orders them. They are given as
+// text, with their escapes; sure is false if they have to be parsed.
 //
-// A string that continues with a space or ! where the other one ends is greater, and is first as text: the text has a
-// quote there, which is greater than both.
-func ascending(before, key []byte) bool {
-	if len(before) == 0 || before[0] != key[0] {
-		return true
+// Where they differ within a string, the bytes decide, as the reference compares strings by their bytes. Where the
+// string in one of them ends, that one is less. As text it may be the greater one, as it has a quote where the other
+// one has a space. Natural numbers are compared by their length first: 80 is less than 443, but not as text.
+func compareQuickly(a, b []byte) (c int, sure bool) {
+	if len(a) < 2 || len(b) < 2 || a[0] != b[0] || a[1] != ':' || b[1] != ':' || a[0] == 'i' {
+		return 0, false
 	}
-	at := 0
-	for at < len(before) && at < len(key) && before[at] == key[at] {
+	at := 2
+	for at < len(a) && at < len(b) && a[at] == b[at] {
 		at++
 	}
-	if at == len(before) || at == len(key) {
-		return false
+	if at == len(a) || at == len(b) {
+		return 0, false
 	}
 	start := at // of the number
-	for start > 0 && isNumeric(before[start-1]) {
+	for isNumeric(a[start-1]) {
 		start--
 	}
-	if start == 0 || before[start-1] == ':' || before[start-1] == ',' || before[start-1] == '[' {
-		a, b := digits(before[start:]), digits(key[start:])
-		return a > 0 && b > 0 && (a < b || a == b && at < start+a && before[at] < key[at]) && before[start] != '0'
+	switch x, y := a[at], b[at]; {
+	case a[start-1] == ':', a[start-1] == ',', a[start-1] == '[':
+		m, n := digits(a[start:]), digits(b[start:])
+		if m == 0 || n == 0 || a[start] == '0' && m > 1 || b[start] == '0' && n > 1 || m == n && at >= start+m {
+			return 0, false
+		}
+		if m != n {
+			return cmp.Compare(m, n), true
+		}
+		return cmp.Compare(x, y), true
+	case a[at-1] == '\\': // the escaped characters differ
+		return 0, false
+	case x == '\\':
+		return -1, endsAt(a, at)
+	case y == '\\':
+		return 1, endsAt(b, at)
+	default: // a bracket or a comma may not belong to a string
+		return cmp.Compare(x, y), x != ',' && x != '}' && y != ',' && y != '}'
 	}
-	if before[at-1] == '\\' {
-		return false // one of them has an escaped character here
-	}
-	x, y := before[at], key[at]
-	if x == '\\' { // the end of a string, or an escape
-		return at+1 < len(before) && before[at+1] == '"' && endsAt(before, at) && y > '"'
-	}
-	return x > ',' && y > ',' && x < utf8.RuneSelf && y < utf8.RuneSelf && x != '\\' && y != '\\' && x != '}' && y != '}'
 }
 
-// endsAt says whether the quote that is escaped at pos is the end of a string in a key: only a comma or a bracket can
-// follow.
+// endsAt says whether the backslash at pos belongs to the quote at the end of a string: only a comma, a colon or a
+// bracket can follow.
 func endsAt(key []byte, pos int) bool {
+	if pos+1 >= len(key) || key[pos+1] != '"' {
+		return false
+	}
 	rest := key[pos+2:]
-	return len(rest) == 0 || rest[0] == ',' || rest[0] == '}'
+	return len(rest) == 0 || rest[0] == ',' || rest[0] == '}' || rest[0] == ':'
 }
 
 func isNumeric(c byte) bool {
