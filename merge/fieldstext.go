@@ -148,15 +148,20 @@ func CanonicalFieldsText(dst, text []byte) (_ []byte, ok bool) {
 	return appendOrdered(dst, text, compareKeyTexts)
 }
 
-// fieldsEntry is an element of a level as text: its key without the quotes, and the level below it.
-type fieldsEntry struct{ key, below []byte }
-
-// orderer brings the elements of each level into another order. It sorts parts of the text, and parses only elements
-// that cannot be compared as they are.
+// orderer brings the elements of each level into another order, in one pass. A level is appended as it is, element by
+// element, and its parts are exchanged at its end if they turn out not to be in order, which few levels are. Sorting
+// them before they are appended would take a search for the end of each element, on each level around it.
 type orderer struct {
 	compare func(a, b []byte) int
-	entries []fieldsEntry // of the open levels
+	text    []byte
+	pos     int
+	out     []byte
+	parts   []fieldsPart // of the open levels
+	tmp     []byte       // scratch buffer
 }
+
+// fieldsPart is an element in orderer.out: its key is in quotes at start, and ends with keyEnd.
+type fieldsPart struct{ start, keyEnd, end int }
 
 var orderers = sync.Pool{New: func() any { return new(orderer) }}
 
@@ -164,90 +169,134 @@ var orderers = sync.Pool{New: func() any { return new(orderer) }}
 // or keys that are not plain.
 func appendOrdered(dst, text []byte, compare func(a, b []byte) int) (_ []byte, ok bool) {
 	o := orderers.Get().(*orderer)
-	o.compare = compare
-	ordered, ok := o.level(dst, text, 0)
-	clear(o.entries[:cap(o.entries)])
-	if o.entries = o.entries[:0]; cap(o.entries) <= 1024 {
-		orderers.Put(o)
+	defer orderers.Put(o)
+	o.compare, o.text, o.pos, o.out, o.parts = compare, text, 0, dst, o.parts[:0]
+	ok = o.level(0) && o.pos == len(text)
+	out := o.out
+	if o.text, o.out = nil, nil; cap(o.tmp) > 64<<10 {
+		o.tmp = nil
 	}
-	return ordered, ok
+	if !ok {
+		return dst, false
+	}
+	return out, true
+}
+
+// next passes one character.
+func (o *orderer) next(c byte) bool {
+	if o.pos < len(o.text) && o.text[o.pos] == c {
+		o.pos++
+		return true
+	}
+	return false
 }
 
 // level appends one level and those below it.
-func (o *orderer) level(dst, text []byte, depth int) (_ []byte, ok bool) {
-	switch {
-	case len(text) < 2, text[0] != '{', depth == maxFieldsDepth:
-		return dst, false
-	case len(text) == 2:
-		return append(dst, text...), text[1] == '}'
+func (o *orderer) level(depth int) bool {
+	if depth == maxFieldsDepth || !o.next('{') {
+		return false
 	}
-	base, sorted := len(o.entries), true
-	for pos := 1; ; pos++ {
-		if pos >= len(text) || text[pos] != '"' {
-			return dst, false
+	o.out = append(o.out, '{')
+	if o.next('}') {
+		o.out = append(o.out, '}')
+		return true
+	}
+	base, start, sorted := len(o.parts), len(o.out), true
+	for {
+		part := fieldsPart{start: len(o.out)}
+		length := plainKeyLength(o.text[o.pos:])
+		if length == 0 {
+			return false
 		}
-		colon := object.Skip(text, pos)
-		if colon+1 >= len(text) || text[colon] != ':' {
-			return dst, false
+		o.out = append(o.out, o.text[o.pos:o.pos+length]...)
+		o.pos += length
+		part.keyEnd = len(o.out)
+		if !o.next(':') {
+			return false
 		}
-		e := fieldsEntry{key: text[pos+1 : colon-1]}
-		if pos = object.Skip(text, colon+1); pos >= len(text) || !isPlainKey(e.key) {
-			return dst, false
+		o.out = append(o.out, ':')
+		if n := len(o.parts); n > base && sorted {
+			sorted = o.compare(o.key(o.parts[n-1]), o.key(part)) < 0
 		}
-		e.below = text[colon+1 : pos]
-		if n := len(o.entries); n > base && sorted {
-			sorted = o.compare(o.entries[n-1].key, e.key) < 0
+		if !o.level(depth + 1) {
+			return false
 		}
-		if o.entries = append(o.entries, e); text[pos] == '}' {
-			if pos != len(text)-1 {
-				return dst, false
-			}
+		part.end = len(o.out)
+		o.parts = append(o.parts, part)
+		if o.next('}') {
 			break
 		}
-		if text[pos] != ',' {
-			return dst, false
-		}
-	}
-	end := len(o.entries)
-	if !sorted {
-		slices.SortStableFunc(o.entries[base:], func(a, b fieldsEntry) int { return o.compare(a.key, b.key) })
-	}
-	for i := base; i < end; i++ {
-		e := o.entries[i]
-		dst = append(dst, "{,"[min(i-base, 1)], '"')
-		dst = append(append(dst, e.key...), '"', ':')
-		if dst, ok = o.level(dst, e.below, depth+1); !ok {
-			return dst, false
-		}
-	}
-	o.entries = o.entries[:base]
-	return append(dst, '}'), true
-}
-
-// isPlainKey says whether canonical JSON and the reference write a key in the same way.
-func isPlainKey(key []byte) bool {
-	for i := 0; i < len(key); i++ {
-		switch c := key[i]; {
-		case c < ' ', c >= utf8.RuneSelf-1, c == '<', c == '>', c == '&':
+		if !o.next(',') {
 			return false
-		case c == '\\':
-			if i++; i == len(key) || key[i] != '"' && key[i] != '\\' {
-				return false
-			}
 		}
+		o.out = append(o.out, ',')
 	}
+	if !sorted {
+		o.sort(o.parts[base:], start)
+	}
+	o.parts = o.parts[:base]
+	o.out = append(o.out, '}')
 	return true
 }
 
-// compareKeyTexts compares keys, given with their escapes, as canonical JSON orders them.
-func compareKeyTexts(a, b []byte) int {
-	if bytes.IndexByte(a, '\\') < 0 && bytes.IndexByte(b, '\\') < 0 {
-		return bytes.Compare(a, b)
+// key is the key of a part, without its quotes.
+func (o *orderer) key(p fieldsPart) []byte { return o.out[p.start+1 : p.keyEnd-1] }
+
+// sort exchanges the parts of the level that begins at start.
+func (o *orderer) sort(parts []fieldsPart, start int) {
+	slices.SortStableFunc(parts, func(a, b fieldsPart) int { return o.compare(o.key(a), o.key(b)) })
+	o.tmp = o.tmp[:0]
+	for i, p := range parts {
+		if i > 0 {
+			o.tmp = append(o.tmp, ',')
+		}
+		o.tmp = append(o.tmp, o.out[p.start:p.end]...)
 	}
-	return bytes.Compare(object.AppendUnescaped(nil, a), object.AppendUnescaped(nil, b))
+	copy(o.out[start:], o.tmp)
 }
 
-// compareKeys compares keys, given with their escapes, as the reference orders them.
+// plainKeyLength is the length of the key at the beginning of text, with its quotes, if canonical JSON and the
+// reference write it in the same way; else 0.
+func plainKeyLength(text []byte) int {
+	if len(text) == 0 || text[0] != '"' {
+		return 0
+	}
+	for i := 1; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			return i + 1
+		case c < ' ', c >= utf8.RuneSelf-1, c == '<', c == '>', c == '&':
+			return 0
+		case c == '\\':
+			if i++; i == len(text) || text[i] != '"' && text[i] != '\\' {
+				return 0
+			}
+		}
+	}
+	return 0
+}
+
+// compareKeyTexts compares plain keys, given with their escapes, as canonical JSON orders them: without the escapes.
+func compareKeyTexts(a, b []byte) int {
+	at, escaped := 0, false
+	for at < len(a) && at < len(b) && a[at] == b[at] {
+		escaped = a[at] == '\\' && !escaped
+		at++
+	}
+	if at == len(a) || at == len(b) {
+		return cmp.Compare(len(a), len(b))
+	}
+	x, y := a[at], b[at]
+	if !escaped && x == '\\' {
+		x = a[at+1]
+	}
+	if !escaped && y == '\\' {
+		y = b[at+1]
+	}
+	return cmp.Compare(x, y)
+}
+
+// compareKeys compares plain keys, given with their escapes, as the reference orders them.
 func compareKeys(a, b []byte) int {
 	if isName(a) || isName(b) {
 		return compareKeyTexts(a, b)
@@ -276,20 +325,21 @@ func fieldsTextEnd(text []byte, pos, depth int) (end int, ok bool) {
 	if text[pos+1] == '}' {
 		return pos + 2, true
 	}
-	for last := []byte(nil); ; {
-		if pos++; pos >= len(text) || text[pos] != '"' {
+	for before := []byte(nil); ; {
+		pos++
+		length := plainKeyLength(text[pos:])
+		if length == 0 {
 			return 0, false
 		}
-		colon := object.Skip(text, pos)
-		if colon >= len(text) || text[colon] != ':' {
+		key := text[pos+1 : pos+length-1]
+		if before != nil && !ascendsBothWays(before, key) {
 			return 0, false
 		}
-		key := text[pos+1 : colon-1]
-		if !isPlainKey(key) || last != nil && !ascendsBothWays(last, key) {
+		if pos += length; pos >= len(text) || text[pos] != ':' {
 			return 0, false
 		}
-		last = key
-		if pos, ok = fieldsTextEnd(text, colon+1, depth+1); !ok || pos >= len(text) {
+		before = key
+		if pos, ok = fieldsTextEnd(text, pos+1, depth+1); !ok || pos >= len(text) {
 			return 0, false
 		}
 		if text[pos] == '}' {
@@ -301,30 +351,13 @@ func fieldsTextEnd(text []byte, pos, depth int) (end int, ok bool) {
 	}
 }
 
-// ascendsBothWays says whether two keys, with their escapes, are known to ascend as text and as elements.
+// ascendsBothWays says whether two plain keys are known to ascend as text and as elements.
 func ascendsBothWays(before, key []byte) bool {
-	at := 0
-	for at < len(before) && at < len(key) && before[at] == key[at] {
-		at++
-	}
-	switch {
-	case at == len(before): // a name that the other one begins with
-		if at == len(key) || bytes.IndexByte(before, '\\') >= 0 {
-			return false
-		}
-	case at == len(key):
-		return false
-	case before[at] == '\\' || key[at] == '\\' || at > 0 && before[at-1] == '\\':
-		// The end of a string in one of them. The text without escapes has a quote there.
-		ends := at+1 < len(before) && before[at] == '\\' && before[at+1] == '"' && (at == 0 || before[at-1] != '\\')
-		if !ends || key[at] <= '"' {
-			return false
-		}
-	case before[at] > key[at]:
+	if compareKeyTexts(before, key) >= 0 || len(key) < 2 || key[1] != ':' {
 		return false
 	}
 	if isName(before) || isName(key) {
-		return len(key) > 1 && key[1] == ':'
+		return true
 	}
 	c, sure := compareQuickly(before, key)
 	return sure && c < 0
