@@ -2,8 +2,10 @@ package merge
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"plinth/object"
@@ -21,7 +23,7 @@ func AppendFieldsText(dst, text []byte) []byte {
 	if inReferenceOrder(text) {
 		return append(dst, text...)
 	}
-	if ordered, ok := appendOrdered(dst, text, compareKeys, 0); ok {
+	if ordered, ok := appendOrdered(dst, text, compareKeys); ok {
 		return ordered
 	}
 	parsed, err := object.ParseJSON(bytes.Clone(text))
@@ -127,8 +129,8 @@ func inReferenceOrder(text []byte) bool {
 				return false
 			}
 			key := text[start:pos]
-			if len(key) > 1 && key[1] == ':' && key[0] != 'f' {
-				if key[0] == 'i' || !ascending(last[depth], key) {
+			if before := last[depth]; before != nil && !isName(key) && !isName(before) {
+				if c, sure := compareQuickly(before, key); !sure || c >= 0 {
 					return false
 				}
 			}
@@ -143,91 +145,164 @@ func inReferenceOrder(text []byte) bool {
 // CanonicalFieldsText appends FieldsV1 as canonical JSON, given as the reference writes it; the reverse of
 // AppendFieldsText. ok is false for text with other escapes or white space, which has to be parsed.
 func CanonicalFieldsText(dst, text []byte) (_ []byte, ok bool) {
-	return appendOrdered(dst, text, compareKeyTexts, 0)
+	return appendOrdered(dst, text, compareKeyTexts)
 }
 
-// fieldsEntry is an element of a level as text: its key without the quotes, and the level below it.
-type fieldsEntry struct{ key, below []byte }
+// orderer brings the elements of each level into another order, in one pass. A level is appended as it is, element by
+// element, and its parts are exchanged at its end if they turn out not to be in order, which few levels are. Sorting
+// them before they are appended would take a search for the end of each element, on each level around it.
+type orderer struct {
+	compare func(a, b []byte) int
+	text    []byte
+	pos     int
+	out     []byte
+	parts   []fieldsPart // of the open levels
+	tmp     []byte       // scratch buffer
+}
 
-// appendOrdered appends a level with its elements in another order. It sorts parts of the text, and parses only
-// elements that have to be compared.
-func appendOrdered(dst, text []byte, compare func(a, b []byte) int, depth int) (_ []byte, ok bool) {
-	switch {
-	case len(text) < 2, text[0] != '{', depth == maxFieldsDepth:
-		return dst, false
-	case len(text) == 2:
-		return append(dst, text...), text[1] == '}'
+// fieldsPart is an element in orderer.out: its key is in quotes at start, and ends with keyEnd.
+type fieldsPart struct{ start, keyEnd, end int }
+
+var orderers = sync.Pool{New: func() any { return new(orderer) }}
+
+// appendOrdered appends FieldsV1 with its elements in the order of compare. ok is false for text that has white space,
+// or keys that are not plain.
+func appendOrdered(dst, text []byte, compare func(a, b []byte) int) (_ []byte, ok bool) {
+	o := orderers.Get().(*orderer)
+	defer orderers.Put(o)
+	o.compare, o.text, o.pos, o.out, o.parts = compare, text, 0, dst, o.parts[:0]
+	ok = o.level(0) && o.pos == len(text)
+	out := o.out
+	if o.text, o.out = nil, nil; cap(o.tmp) > 64<<10 {
+		o.tmp = nil
 	}
-	var space [16]fieldsEntry
-	entries, sorted := space[:0], true
-	for pos := 1; ; pos++ {
-		if pos >= len(text) || text[pos] != '"' {
-			return dst, false
+	if !ok {
+		return dst, false
+	}
+	return out, true
+}
+
+// next passes one character.
+func (o *orderer) next(c byte) bool {
+	if o.pos < len(o.text) && o.text[o.pos] == c {
+		o.pos++
+		return true
+	}
+	return false
+}
+
+// level appends one level and those below it.
+func (o *orderer) level(depth int) bool {
+	if depth == maxFieldsDepth || !o.next('{') {
+		return false
+	}
+	o.out = append(o.out, '{')
+	if o.next('}') {
+		o.out = append(o.out, '}')
+		return true
+	}
+	base, start, sorted := len(o.parts), len(o.out), true
+	for {
+		part := fieldsPart{start: len(o.out)}
+		length := plainKeyLength(o.text[o.pos:])
+		if length == 0 {
+			return false
 		}
-		colon := object.Skip(text, pos)
-		if colon+1 >= len(text) || text[colon] != ':' {
-			return dst, false
+		o.out = append(o.out, o.text[o.pos:o.pos+length]...)
+		o.pos += length
+		part.keyEnd = len(o.out)
+		if !o.next(':') {
+			return false
 		}
-		e := fieldsEntry{key: text[pos+1 : colon-1]}
-		if pos = object.Skip(text, colon+1); pos >= len(text) || !isPlainKey(e.key) {
-			return dst, false
+		o.out = append(o.out, ':')
+		if n := len(o.parts); n > base && sorted {
+			sorted = o.compare(o.key(o.parts[n-1]), o.key(part)) < 0
 		}
-		e.below = text[colon+1 : pos]
-		if n := len(entries); n > 0 && compare(entries[n-1].key, e.key) >= 0 {
-			sorted = false
+		if !o.level(depth + 1) {
+			return false
 		}
-		if entries = append(entries, e); text[pos] == '}' {
-			if pos != len(text)-1 {
-				return dst, false
-			}
+		part.end = len(o.out)
+		o.parts = append(o.parts, part)
+		if o.next('}') {
 			break
 		}
-		if text[pos] != ',' {
-			return dst, false
+		if !o.next(',') {
+			return false
 		}
+		o.out = append(o.out, ',')
 	}
 	if !sorted {
-		slices.SortStableFunc(entries, func(a, b fieldsEntry) int { return compare(a.key, b.key) })
+		o.sort(o.parts[base:], start)
 	}
-	for i, e := range entries {
-		dst = append(dst, "{,"[min(i, 1)], '"')
-		dst = append(append(dst, e.key...), '"', ':')
-		if dst, ok = appendOrdered(dst, e.below, compare, depth+1); !ok {
-			return dst, false
-		}
-	}
-	return append(dst, '}'), true
-}
-
-// isPlainKey says whether canonical JSON and the reference write a key in the same way.
-func isPlainKey(key []byte) bool {
-	for i := 0; i < len(key); i++ {
-		switch c := key[i]; {
-		case c < ' ', c >= utf8.RuneSelf-1, c == '<', c == '>', c == '&':
-			return false
-		case c == '\\':
-			if i++; i == len(key) || key[i] != '"' && key[i] != '\\' {
-				return false
-			}
-		}
-	}
+	o.parts = o.parts[:base]
+	o.out = append(o.out, '}')
 	return true
 }
 
-// compareKeyTexts compares keys, given with their escapes, as canonical JSON orders them.
-func compareKeyTexts(a, b []byte) int {
-	if bytes.IndexByte(a, '\\') < 0 && bytes.IndexByte(b, '\\') < 0 {
-		return bytes.Compare(a, b)
+// key is the key of a part, without its quotes.
+func (o *orderer) key(p fieldsPart) []byte { return o.out[p.start+1 : p.keyEnd-1] }
+
+// sort exchanges the parts of the level that begins at start.
+func (o *orderer) sort(parts []fieldsPart, start int) {
+	slices.SortStableFunc(parts, func(a, b fieldsPart) int { return o.compare(o.key(a), o.key(b)) })
+	o.tmp = o.tmp[:0]
+	for i, p := range parts {
+		if i > 0 {
+			o.tmp = append(o.tmp, ',')
+		}
+		o.tmp = append(o.tmp, o.out[p.start:p.end]...)
 	}
-	return bytes.Compare(object.AppendUnescaped(nil, a), object.AppendUnescaped(nil, b))
+	copy(o.out[start:], o.tmp)
 }
 
-// compareKeys compares keys, given with their escapes, as the reference orders them.
+// plainKeyLength is the length of the key at the beginning of text, with its quotes, if canonical JSON and the
+// reference write it in the same way; else 0.
+func plainKeyLength(text []byte) int {
+	if len(text) == 0 || text[0] != '"' {
+		return 0
+	}
+	for i := 1; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			return i + 1
+		case c < ' ', c >= utf8.RuneSelf-1, c == '<', c == '>', c == '&':
+			return 0
+		case c == '\\':
+			if i++; i == len(text) || text[i] != '"' && text[i] != '\\' {
+				return 0
+			}
+		}
+	}
+	return 0
+}
+
+// compareKeyTexts compares plain keys, given with their escapes, as canonical JSON orders them: without the escapes.
+func compareKeyTexts(a, b []byte) int {
+	at, escaped := 0, false
+	for at < len(a) && at < len(b) && a[at] == b[at] {
+		escaped = a[at] == '\\' && !escaped
+		at++
+	}
+	if at == len(a) || at == len(b) {
+		return cmp.Compare(len(a), len(b))
+	}
+	x, y := a[at], b[at]
+	if !escaped && x == '\\' {
+		x = a[at+1]
+	}
+	if !escaped && y == '\\' {
+		y = b[at+1]
+	}
+	return cmp.Compare(x, y)
+}
+
+// compareKeys compares plain keys, given with their escapes, as the reference orders them.
 func compareKeys(a, b []byte) int {
-	byText := compareKeyTexts(a, b)
-	switch {
-	case isName(a), isName(b), byText < 0 && bytes.HasPrefix(b, a[:min(len(a), 2)]) && ascending(a, b):
-		return byText
+	if isName(a) || isName(b) {
+		return compareKeyTexts(a, b)
+	}
+	if c, sure := compareQuickly(a, b); sure {
+		return c
 	}
 	return compareParsed(string(object.AppendUnescaped(nil, a)), string(object.AppendUnescaped(nil, b)))
 }
@@ -250,20 +325,21 @@ func fieldsTextEnd(text []byte, pos, depth int) (end int, ok bool) {
 	if text[pos+1] == '}' {
 		return pos + 2, true
 	}
-	for last := []byte(nil); ; {
-		if pos++; pos >= len(text) || text[pos] != '"' {
+	for before := []byte(nil); ; {
+		pos++
+		length := plainKeyLength(text[pos:])
+		if length == 0 {
 			return 0, false
 		}
-		colon := object.Skip(text, pos)
-		if colon >= len(text) || text[colon] != ':' {
+		key := text[pos+1 : pos+length-1]
+		if before != nil && !ascendsBothWays(before, key) {
 			return 0, false
 		}
-		key := text[pos+1 : colon-1]
-		if !isPlainKey(key) || last != nil && !ascendsBothWays(last, key) {
+		if pos += length; pos >= len(text) || text[pos] != ':' {
 			return 0, false
 		}
-		last = key
-		if pos, ok = fieldsTextEnd(text, colon+1, depth+1); !ok || pos >= len(text) {
+		before = key
+		if pos, ok = fieldsTextEnd(text, pos+1, depth+1); !ok || pos >= len(text) {
 			return 0, false
 		}
 		if text[pos] == '}' {
@@ -275,74 +351,68 @@ func fieldsTextEnd(text []byte, pos, depth int) (end int, ok bool) {
 	}
 }
 
-// ascendsBothWays says whether two keys, with their escapes, are known to ascend as text and as elements.
+// ascendsBothWays says whether two plain keys are known to ascend as text and as elements.
 func ascendsBothWays(before, key []byte) bool {
-	at := 0
-	for at < len(before) && at < len(key) && before[at] == key[at] {
-		at++
-	}
-	switch {
-	case at == len(before): // a name that the other one begins with
-		if at == len(key) || bytes.IndexByte(before, '\\') >= 0 {
-			return false
-		}
-	case at == len(key):
-		return false
-	case before[at] == '\\' || key[at] == '\\' || at > 0 && before[at-1] == '\\':
-		// The end of a string in one of them. The text without escapes has a quote there.
-		ends := at+1 < len(before) && before[at] == '\\' && before[at+1] == '"' && (at == 0 || before[at-1] != '\\')
-		if !ends || key[at] <= '"' {
-			return false
-		}
-	case before[at] > key[at]:
+	if compareKeyTexts(before, key) >= 0 || len(key) < 2 || key[1] != ':' {
 		return false
 	}
-	if len(key) > 1 && key[1] == ':' && key[0] != 'f' {
-		return key[0] != 'i' && ascending(before, key)
-	}
-	return len(key) > 1 && key[1] == ':'
-}
-
-// ascending says whether of two keys of one level, which ascend as text without their escapes, it is sure that they
-// ascend as elements. They do if they differ within two strings, or at the end of the first, as strings are compared as
-// text; and if they differ in two natural numbers of which the first has fewer digits, or equally many.
-//
-// A string that continues with a space or ! where the other one ends is greater, and is first as text: the text has a
-// quote there, which is greater than both.
-func ascending(before, key []byte) bool {
-	if len(before) == 0 || before[0] != key[0] {
+	if isName(before) || isName(key) {
 		return true
 	}
-	at := 0
-	for at < len(before) && at < len(key) && before[at] == key[at] {
-		at++
-	}
-	if at == len(before) || at == len(key) {
-		return false
-	}
-	start := at // of the number
-	for start > 0 && isNumeric(before[start-1]) {
-		start--
-	}
-	if start == 0 || before[start-1] == ':' || before[start-1] == ',' || before[start-1] == '[' {
-		a, b := digits(before[start:]), digits(key[start:])
-		return a > 0 && b > 0 && (a < b || a == b && at < start+a && before[at] < key[at]) && before[start] != '0'
-	}
-	if before[at-1] == '\\' {
-		return false // one of them has an escaped character here
-	}
-	x, y := before[at], key[at]
-	if x == '\\' { // the end of a string, or an escape
-		return at+1 < len(before) && before[at+1] == '"' && endsAt(before, at) && y > '"'
-	}
-	return x > ',' && y > ',' && x < utf8.RuneSelf && y < utf8.RuneSelf && x != '\\' && y != '\\' && x != '}' && y != '}'
+	c, sure := compareQuickly(before, key)
+	return sure && c < 0
 }
 
-// endsAt says whether the quote that is escaped at pos is the end of a string in a key: only a comma or a bracket can
-// follow.
+// compareQuickly compares two elements of a level, which are no names, as the reference orders them. They are given as
+// text, with their escapes; sure is false if they have to be parsed.
+//
+// Where they differ within a string, the bytes decide, as the reference compares strings by their bytes. Where the
+// string in one of them ends, that one is less. As text it may be the greater one, as it has a quote where the other
+// one has a space. Natural numbers are compared by their length first: 80 is less than 443, but not as text.
+func compareQuickly(a, b []byte) (c int, sure bool) {
+	if len(a) < 2 || len(b) < 2 || a[0] != b[0] || a[1] != ':' || b[1] != ':' || a[0] == 'i' {
+		return 0, false
+	}
+	at := 2
+	for at < len(a) && at < len(b) && a[at] == b[at] {
+		at++
+	}
+	if at == len(a) || at == len(b) {
+		return 0, false
+	}
+	start := at // of the number
+	for isNumeric(a[start-1]) {
+		start--
+	}
+	switch x, y := a[at], b[at]; {
+	case a[start-1] == ':', a[start-1] == ',', a[start-1] == '[':
+		m, n := digits(a[start:]), digits(b[start:])
+		if m == 0 || n == 0 || a[start] == '0' && m > 1 || b[start] == '0' && n > 1 || m == n && at >= start+m {
+			return 0, false
+		}
+		if m != n {
+			return cmp.Compare(m, n), true
+		}
+		return cmp.Compare(x, y), true
+	case a[at-1] == '\\': // the escaped characters differ
+		return 0, false
+	case x == '\\':
+		return -1, endsAt(a, at)
+	case y == '\\':
+		return 1, endsAt(b, at)
+	default: // a bracket or a comma may not belong to a string
+		return cmp.Compare(x, y), x != ',' && x != '}' && y != ',' && y != '}'
+	}
+}
+
+// endsAt says whether the backslash at pos belongs to the quote at the end of a string: only a comma, a colon or a
+// bracket can follow.
 func endsAt(key []byte, pos int) bool {
+	if pos+1 >= len(key) || key[pos+1] != '"' {
+		return false
+	}
 	rest := key[pos+2:]
-	return len(rest) == 0 || rest[0] == ',' || rest[0] == '}'
+	return len(rest) == 0 || rest[0] == ',' || rest[0] == '}' || rest[0] == ':'
 }
 
 func isNumeric(c byte) bool {

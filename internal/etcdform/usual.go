@@ -46,8 +46,12 @@ func usualFields(text []byte) (v object.Value, exact bool) {
 	if merge.IsFieldsText(text) {
 		return object.NumberOf(unsafe.String(unsafe.SliceData(text), len(text))), true
 	}
-	if canonical, ok := merge.CanonicalFieldsText(nil, text); ok {
-		return object.NumberOf(string(canonical)), bytes.Equal(merge.AppendFieldsText(nil, canonical), text)
+	if canonical, ok := merge.CanonicalFieldsText(make([]byte, 0, len(text)), text); ok {
+		buffer := scratch.Get().(*[]byte)
+		*buffer = merge.AppendFieldsText((*buffer)[:0], canonical)
+		exact = bytes.Equal(*buffer, text)
+		scratch.Put(buffer)
+		return object.NumberOf(unsafe.String(unsafe.SliceData(canonical), len(canonical))), exact
 	}
 	parsed, err := object.ParseJSON(bytes.Clone(text))
 	if err != nil {
