@@ -179,7 +179,7 @@ func (l *loader) describe() {
 			for _, v := range part {
 				is := *v.Sidecar
 				is.Expire = l.expires[v.Key]
-				v.Sidecar = s.describe(v.Key, v.Data, &is)
+				v.Sidecar = s.DescribeStored(v.Key, v.Data, &is)
 			}
 		})
 	}

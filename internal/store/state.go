@@ -469,11 +469,16 @@ func (s *State) Describe(k Key, data []byte, expire time.Time, form uint64) *Sid
 	return sc
 }
 
-// describe is Describe for a version of the log, whose sidecar has only what is not part of the bytes.
-func (s *State) describe(k Key, data []byte, lent *Sidecar) *Sidecar {
-	sc := s.Describe(k, data, lent.Expire, lent.Form)
-	if sc.SealedBy = lent.SealedBy; lent.Unreadable != nil {
-		sc.Undecrypted, sc.Unreadable = lent.Undecrypted, lent.Unreadable
+// DescribeStored is Describe for a version that is read from a log or from another process. is has what is not part of the
+// bytes: the form, the expiry, the key of the encryption, and why the bytes cannot be read. If they cannot, what they look
+// like is not what is stored under the key.
+func (s *State) DescribeStored(k Key, data []byte, is *Sidecar) *Sidecar {
+	if is.Unreadable != nil {
+		data = nil
+	}
+	sc := s.Describe(k, data, is.Expire, is.Form)
+	if sc.SealedBy = is.SealedBy; is.Unreadable != nil {
+		sc.Undecrypted, sc.Unreadable = is.Undecrypted, is.Unreadable
 	}
 	return sc
 }
@@ -538,6 +543,6 @@ func (s *State) copyVersion(k Key, lent *Version) *Version {
 		return nil
 	}
 	v := &Version{Key: k, Revision: lent.Revision, Data: bytes.Clone(lent.Data)}
-	v.Sidecar = s.describe(k, v.Data, lent.Sidecar)
+	v.Sidecar = s.DescribeStored(k, v.Data, lent.Sidecar)
 	return v
 }

@@ -22,11 +22,15 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"plinth/conformance/internal/harness"
+	"plinth/conformance/internal/stubs"
 )
 
 var update = flag.Bool("update", false, "write testdata/recorded.json.gz again, with CONFORMANCE_REFERENCE=1")
 
 func TestMain(m *testing.M) { harness.Main(m) }
+
+// namespace is that of the objects that are recorded.
+const namespace = "etcdform"
 
 // record is one key of etcd, and the object in it as its server shows it in each version that it serves.
 type record struct {
@@ -104,23 +108,23 @@ func recordReference(t testing.TB) []record {
 		time.Sleep(100 * time.Millisecond)
 	}
 	s.discover(t)
-	for _, stub := range stubs(t) {
-		resource, served := s.resources[stub.resource]
+	for _, stub := range stubs.All(t, namespace) {
+		resource, served := s.resources[stub.Resource]
 		if !served {
 			continue
 		}
 		var object map[string]any
-		if err := json.Unmarshal([]byte(stub.json), &object); err != nil {
+		if err := json.Unmarshal([]byte(stub.JSON), &object); err != nil {
 			t.Fatal(err)
 		}
-		object["apiVersion"], object["kind"] = stub.resource.GroupVersion().String(), resource.Kind
+		object["apiVersion"], object["kind"] = stub.Resource.GroupVersion().String(), resource.Kind
 		text, err := json.Marshal(object)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.create(t, stub.resource, namespace, string(text))
-		if stub.status != "" {
-			s.patchStatus(t, stub.resource, (&unstructured.Unstructured{Object: object}).GetName(), stub.status)
+		s.create(t, stub.Resource, namespace, string(text))
+		if stub.Status != "" {
+			s.patchStatus(t, stub.Resource, (&unstructured.Unstructured{Object: object}).GetName(), stub.Status)
 		}
 	}
 	for _, object := range documents(t, "objects.yaml") {

@@ -3,6 +3,7 @@ package etcdform
 import (
 	"bytes"
 	"context"
+	"plinth/conformance/internal/stubs"
 	"slices"
 	"strings"
 	"testing"
@@ -73,9 +74,9 @@ func TestRecordedValues(t *testing.T) {
 			shown++
 		}
 	}
-	for _, s := range stubs(t) {
-		if r := registry.Now().Find(s.resource.Group, s.resource.Version, s.resource.Resource); r != nil && !paths[s.path] {
-			t.Errorf("%s is not recorded", s.path)
+	for _, s := range stubs.All(t, namespace) {
+		if r := registry.Now().Find(s.Resource.Group, s.Resource.Version, s.Resource.Resource); r != nil && !paths[s.Path] {
+			t.Errorf("%s is not recorded", s.Path)
 		}
 	}
 	for resource := range defaulted {

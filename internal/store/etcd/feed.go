@@ -42,6 +42,9 @@ func (w *Writer) follow() {
 			} else if err == nil {
 				err = w.receive(&answer)
 			}
+			if errors.Is(err, errOther) {
+				return // what this etcd has are other objects
+			}
 			if err != nil {
 				w.config.Logger.Warn("the watch of etcd has ended, and is begun again", "error", err)
 				break
@@ -114,7 +117,7 @@ func (w *Writer) apply(revision int64, events []*clientv3.Event) error {
 		case mine != nil:
 			r.New = &store.Version{Key: r.Key, Revision: revision, Data: mine.data, Sidecar: mine.sidecar}
 		default:
-			r.New = w.version(w.state.Describe, r.Key, e.Kv)
+			r.New = w.version(r.Key, e.Kv)
 		}
 		c.Records = append(c.Records, r)
 		if b := w.whole(k); b != nil {
@@ -129,19 +132,11 @@ func (w *Writer) apply(revision int64, events []*clientv3.Event) error {
 	return nil
 }
 
-// describe computes a sidecar (store.State.Describe).
-type describe func(k store.Key, data []byte, expire time.Time, form uint64) *store.Sidecar
-
-// version is the version of a key and value that another process has written, or that was written before the start. A
-// value that cannot be decoded is an unreadable object.
-func (e *Cluster) version(by describe, k store.Key, kv *mvccpb.KeyValue) *store.Version {
-	data, is := e.decode(k, kv.Value)
-	v := &store.Version{Key: k, Revision: kv.ModRevision, Data: data, Sidecar: is}
-	if is.Unreadable == nil {
-		v.Sidecar = by(k, data, time.Time{}, is.Form)
-		v.Sidecar.SealedBy = is.SealedBy
-	}
-	return v
+// version is the version of a key and value that another process has written. A value that cannot be decoded is an
+// unreadable object.
+func (w *Writer) version(k store.Key, kv *mvccpb.KeyValue) *store.Version {
+	data, is := w.decode(k, kv.Value)
+	return &store.Version{Key: k, Revision: kv.ModRevision, Data: data, Sidecar: w.state.DescribeStored(k, data, is)}
 }
 
 // encrypted is the beginning of values that are encrypted.

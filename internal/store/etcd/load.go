@@ -201,7 +201,7 @@ func (w *Writer) missed(now map[store.Key]*mvccpb.KeyValue, revision int64) (*st
 		r := &store.Record{Key: k, Revision: revision, Old: old}
 		if kv != nil {
 			r.Revision = kv.ModRevision
-			r.New = w.version(w.state.Describe, k, kv)
+			r.New = w.version(k, kv)
 		}
 		c.Records = append(c.Records, r)
 		if b := w.whole(k); b != nil {

@@ -1,4 +1,6 @@
-package etcdform
+// Package stubs has the objects with which Kubernetes' own tests find out where kube-apiserver stores each type
+// (test/integration/etcd/data.go).
+package stubs
 
 import (
 	"fmt"
@@ -14,18 +16,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// namespace is that of the objects that are recorded.
-const namespace = "etcdform"
-
-// stub is an object with which Kubernetes tests where its server stores objects.
-type stub struct {
-	resource           schema.GroupVersionResource
-	json, status, path string // the object, its status, and the key in etcd
+// Stub is an object of one type.
+type Stub struct {
+	Resource           schema.GroupVersionResource
+	JSON, Status, Path string // the object, its status ("": it has none), and the key in etcd
 }
 
-// stubs reads the objects of test/integration/etcd/data.go in the module of Kubernetes. The package is not imported, as
+// All reads the objects, with a namespace for those that need one, of test/integration/etcd/data.go in the module of Kubernetes. The package is not imported, as
 // it would link a whole kube-apiserver into the test.
-func stubs(t testing.TB) []stub {
+func All(t testing.TB, namespace string) []Stub {
 	t.Helper()
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes").Output()
 	if err != nil {
@@ -36,7 +35,7 @@ func stubs(t testing.TB) []stub {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []stub
+	var all []Stub
 	ast.Inspect(file, func(n ast.Node) bool {
 		entry, ok := n.(*ast.KeyValueExpr)
 		if !ok {
@@ -47,19 +46,19 @@ func stubs(t testing.TB) []stub {
 		if !isCall || !isLiteral || fmt.Sprint(key.Fun) != "gvr" || len(key.Args) != 3 {
 			return true
 		}
-		s := stub{resource: schema.GroupVersionResource{Group: textOf(t, key.Args[0]), Version: textOf(t, key.Args[1]),
-			Resource: textOf(t, key.Args[2])}}
+		s := Stub{Resource: schema.GroupVersionResource{Group: textOf(t, namespace, key.Args[0]), Version: textOf(t, namespace, key.Args[1]),
+			Resource: textOf(t, namespace, key.Args[2])}}
 		for _, element := range value.Elts {
 			switch field := element.(*ast.KeyValueExpr); fmt.Sprint(field.Key) {
 			case "Stub":
-				s.json = textOf(t, field.Value)
+				s.JSON = textOf(t, namespace, field.Value)
 			case "StatusStub":
-				s.status = textOf(t, field.Value)
+				s.Status = textOf(t, namespace, field.Value)
 			case "ExpectedEtcdPath":
-				s.path = textOf(t, field.Value)
+				s.Path = textOf(t, namespace, field.Value)
 			}
 		}
-		if s.json != "" {
+		if s.JSON != "" {
 			all = append(all, s)
 		}
 		return false
@@ -71,7 +70,7 @@ func stubs(t testing.TB) []stub {
 }
 
 // textOf is the value of an expression of texts.
-func textOf(t testing.TB, e ast.Expr) string {
+func textOf(t testing.TB, namespace string, e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:
 		text, err := strconv.Unquote(e.Value)
@@ -80,7 +79,7 @@ func textOf(t testing.TB, e ast.Expr) string {
 		}
 		return text
 	case *ast.BinaryExpr:
-		return textOf(t, e.X) + textOf(t, e.Y)
+		return textOf(t, namespace, e.X) + textOf(t, namespace, e.Y)
 	case *ast.Ident:
 		if text, ok := map[string]string{"namespace": namespace, "image": "busybox", "alternateImage": "etcd"}[e.Name]; ok {
 			return text
