@@ -17,7 +17,7 @@ PACKAGES :=
 # How long make fuzz spends on a target.
 FUZZTIME ?= 5m
 
-.PHONY: fuzz-list help run build kubectl test race lint generate bench conformance upstream suites languages nightly fuzz module clean
+.PHONY: fuzz-list help run build kubectl test race lint generate bench conformance upstream suites etcd languages nightly fuzz module clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,7 +36,7 @@ test: lint ## everything that needs no real kube-apiserver: lint, unit tests, re
 	cd tools && go build -o /dev/null ./kubectl
 	cd tools && go test -count=1 ./module # the sources that it copies are none of the inputs that go test knows of
 	cd tools/helm && go build -o /dev/null helm.sh/helm/v4/cmd/helm
-	cd conformance && go run ./programs # kube-controller-manager and kube-scheduler: minutes the first time
+	cd conformance && go run ./programs # kube-controller-manager, kube-scheduler and etcd: minutes the first time
 	cd conformance && go test -count=1 ./... # the server that they run is none of the inputs that go test knows of
 
 # The race detector is written in C.
@@ -65,6 +65,10 @@ suites: ## suites of controller-runtime and Cluster API that run on envtest, the
 	cd conformance && ENVTEST_SUITES=1 go test -count=1 -timeout 180m ./client/envtest -run 'TestSuites|TestThreeWays' -v
 	cd conformance && OPERATORS=1 go test -count=1 -timeout 60m ./client/operators -v
 	cd conformance && POLICIES=1 go test -count=1 -timeout 60m ./client/policies -v
+
+etcd: ## clients on a Plinth whose objects are in an etcd, and Plinth beside a real kube-apiserver on one etcd, for ten minutes
+	cd conformance && CONFORMANCE_STORE=etcd go test -count=1 -timeout 90m ./client/apply ./client/clientgo ./client/collection ./client/kubectl ./http/requests
+	cd conformance && CONFORMANCE_REFERENCE=1 go test -count=1 -timeout 90m ./store/etcd -beside 10m -v
 
 languages: ## the Python and JavaScript clients read from Plinth, and the examples of docs/testing-other-languages.md; the clients are fetched from Debian and npm
 	cd conformance && go run ./client/languages
