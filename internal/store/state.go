@@ -197,6 +197,7 @@ func (s *State) Restart(c *Commit) {
 	for f := range h.everyFeed {
 		f.floor = s.revision // no cursor before it reads on, whether or not its resource has changed
 	}
+	s.forgetSnapshots()
 	s.wakeAll(&w)
 	if invariants.Enabled {
 		s.check()
