@@ -32,7 +32,11 @@ type Config struct {
 }
 
 // The labels of IPAddresses that belong to the address of a Service.
-const familyLabel, managedBy, manager = "ipaddress.kubernetes.io/ip-family", "ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io"
+const (
+	familyLabel = "ipaddress.kubernetes.io/ip-family"
+	managedBy   = "ipaddress.kubernetes.io/managed-by"
+	manager     = "ipallocator.k8s.io"
+)
 
 // Managed says whether an IPAddress belongs to the address of a Service.
 func Managed(o *engine.Object) bool {

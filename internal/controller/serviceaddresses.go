@@ -35,7 +35,7 @@ type ServiceAddresses struct {
 // Run works until ctx ends: it looks at each Service and IPAddress that changes, and at all of them every three
 // minutes, since either may be right until the other one changes.
 func (c *ServiceAddresses) Run(ctx context.Context) {
-	if !c.prepare() {
+	if !c.found() {
 		return
 	}
 	all, stop := context.WithCancel(ctx)
@@ -67,8 +67,8 @@ func (c *ServiceAddresses) Run(ctx context.Context) {
 	<-ended
 }
 
-// prepare says whether the types are served.
-func (c *ServiceAddresses) prepare() bool {
+// found says whether the types are served.
+func (c *ServiceAddresses) found() bool {
 	types := c.Registry.Now()
 	c.services, c.ips = types.Find("", "v1", "services"), types.Find("networking.k8s.io", "v1", "ipaddresses")
 	if c.Now == nil {
@@ -83,7 +83,7 @@ func (c *ServiceAddresses) prepare() bool {
 
 // Repair looks at all Services and IPAddresses. An error of one does not stop the others.
 func (c *ServiceAddresses) Repair(ctx context.Context) error {
-	if !c.prepare() {
+	if !c.found() {
 		return nil
 	}
 	sn, err := c.Store.Snapshot(0)

@@ -48,7 +48,8 @@ func bits(c *etcd.Config) {
 				}
 				all = append(all, name)
 			}
-			return printNames(slices.DeleteFunc(all, func(name string) bool { return slices.Contains(cleared, name) })), nil
+			all = slices.DeleteFunc(all, func(name string) bool { return slices.Contains(cleared, name) })
+			return printNames(all), nil
 		}}
 }
 
@@ -74,7 +75,8 @@ func bitHolder(name string) store.Key { return store.Key{Resource: "holder", Nam
 // put writes the bitmap as a whole, whatever it is now.
 func put(t *testing.T, s *store.Store, value []byte) {
 	t.Helper()
-	if _, err := s.Commit(t.Context(), nil, []store.Change{{Key: bitmap, Data: value, Sidecar: &store.Sidecar{}}}); err != nil {
+	whole := store.Change{Key: bitmap, Data: value, Sidecar: &store.Sidecar{}}
+	if _, err := s.Commit(t.Context(), nil, []store.Change{whole}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -128,7 +130,7 @@ func gives(t *testing.T, s *store.Store, name string, numbers ...int) error {
 	for _, k := range append([]store.Key{bitHolder(name)}, keysOf(numbers)...) {
 		v, ok := s.Get(k)
 		if !ok {
-			t.Fatalf("%s is not there", k)
+			return fmt.Errorf("%s is not there", k)
 		}
 		pre, changes = append(pre, store.At(v)), append(changes, store.Change{Key: k})
 	}
@@ -272,20 +274,26 @@ func TestBitsOfManyWriters(t *testing.T) {
 			}
 		})
 	}
-	work.Go(func() { foreignBits(t, url, own) })
+	client := clientOf(t, url)
+	work.Go(func() { foreignBits(t, client, own) })
 	work.Wait()
 	wantsLive(t, s[0])
 	wantsLive(t, s[1])
 }
 
-// foreignBits sets and clears bits by comparing and writing the bitmap, one key in each transaction.
-func foreignBits(t *testing.T, url string, own func(who string, numbers []int, held bool)) {
+// clientOf is a client of etcd.
+func clientOf(t *testing.T, url string) *clientv3.Client {
+	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{url}})
 	if err != nil {
-		t.Error(err)
-		return
+		t.Fatal(err)
 	}
-	defer client.Close()
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// foreignBits sets and clears bits by comparing and writing the bitmap, one key in each transaction.
+func foreignBits(t *testing.T, client *clientv3.Client, own func(who string, numbers []int, held bool)) {
 	const key, head = "/registry/bitmap/b", "\x00\x00\x00\x00\x00\x00\x00\x00"
 	change := func(i int, set bool) (done bool) {
 		for {

@@ -43,33 +43,37 @@ type pair struct {
 	servers []*harness.Server
 	clients []kubernetes.Interface
 	etcd    *clientv3.Client
+	url     string // of etcd
 }
 
-// flags are those that both servers understand.
-func flags() []string {
-	return []string{"--service-cluster-ip-range=" + rangesOfAddresses,
-		fmt.Sprintf("--service-node-port-range=%d-%d", firstPort, lastPort)}
-}
-
-// newPair starts both servers: Plinth is the first one.
-func newPair(t *testing.T) *pair {
+// newPair starts an etcd and servers on it.
+func newPair(t *testing.T, kinds ...harness.Kind) *pair {
 	t.Helper()
 	started, err := reference.StartEtcd(context.Background(), reference.EtcdOptions{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { started.Command.Process.Kill(); started.Command.Wait() })
-	p := &pair{T: t}
+	p := &pair{T: t, url: started.URL}
 	if p.etcd, err = clientv3.New(clientv3.Config{Endpoints: []string{started.URL}}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.etcd.Close() })
-	for _, kind := range []harness.Kind{harness.Plinth, harness.Reference} {
-		p.servers = append(p.servers, harness.Run(t, harness.Options{Kind: kind, Etcd: started.URL, Flags: flags()}))
-		p.clients = append(p.clients, nil)
-		p.connect(len(p.servers) - 1)
+	for _, kind := range kinds {
+		p.start(kind, fmt.Sprintf("%d-%d", firstPort, lastPort))
 	}
 	return p
+}
+
+// start starts a server with a range of node ports.
+func (p *pair) start(kind harness.Kind, ports string) *harness.Server {
+	p.Helper()
+	// Both servers understand these flags.
+	s := harness.Run(p.T, harness.Options{Kind: kind, Etcd: p.url, Flags: []string{
+		"--service-cluster-ip-range=" + rangesOfAddresses, "--service-node-port-range=" + ports}})
+	p.servers, p.clients = append(p.servers, s), append(p.clients, nil)
+	p.connect(len(p.servers) - 1)
+	return s
 }
 
 // connect makes the client of a server.
@@ -296,6 +300,24 @@ var (
 	portComplaints = regexp.MustCompile(`^E.* repair\.go:\d+\]`)
 )
 
+// empty deletes the Services, through all servers.
+func (p *pair) empty(ctx context.Context) {
+	p.Helper()
+	list, err := p.clients[0].CoreV1().Services("default").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		p.Fatal(err)
+	}
+	for i, s := range list.Items {
+		if s.Name == "kubernetes" {
+			continue
+		}
+		client := p.clients[i%len(p.clients)].CoreV1().Services("default")
+		if err := client.Delete(ctx, s.Name, metav1.DeleteOptions{}); err != nil {
+			p.Error(err)
+		}
+	}
+}
+
 // settled waits until the bitmap and the IPAddresses are those of the Services, and returns how many these are. Ports
 // have to be so at once. An IPAddress that the reference has made for a Service which was just deleted (its repair had
 // not seen that) is left for a minute.
@@ -350,25 +372,34 @@ func (p *pair) reserved(ctx context.Context) (services int, ports, ips, named []
 	return len(list.Items), ports, ips, named
 }
 
-// bitmap reads the ports that are reserved in etcd, as the reference decodes them.
-func (p *pair) bitmap(ctx context.Context) (ports []string) {
+// bitmapKey is the key of the bitmap of node ports.
+const bitmapKey = "/registry/ranges/servicenodeports"
+
+// stored reads an object from etcd, as the reference decodes it.
+func (p *pair) stored(ctx context.Context, key string) runtime.Object {
 	p.Helper()
-	answer, err := p.etcd.Get(ctx, "/registry/ranges/servicenodeports")
+	answer, err := p.etcd.Get(ctx, key)
 	if err != nil || len(answer.Kvs) != 1 {
-		p.Fatalf("the bitmap: %d keys, %v", len(answer.Kvs), err)
+		p.Fatalf("%s: %d keys, %v", key, len(answer.Kvs), err)
 	}
 	obj, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), answer.Kvs[0].Value)
 	if err != nil {
 		p.Fatal(err)
 	}
-	r := obj.(*corev1.RangeAllocation)
-	if want := fmt.Sprintf("%d-%d", firstPort, lastPort); r.Range != want {
-		p.Errorf("the range is %s, not %s", r.Range, want)
+	return obj
+}
+
+// bitmap reads the ports that are reserved.
+func (p *pair) bitmap(ctx context.Context) (ports []string) {
+	p.Helper()
+	r := p.stored(ctx, bitmapKey).(*corev1.RangeAllocation)
+	first, bits := 0, new(big.Int).SetBytes(r.Data)
+	if _, err := fmt.Sscanf(r.Range, "%d-", &first); err != nil {
+		p.Fatal(err)
 	}
-	bits := new(big.Int).SetBytes(r.Data)
 	for i := range bits.BitLen() {
 		if bits.Bit(i) == 1 {
-			ports = append(ports, fmt.Sprint("port ", firstPort+i))
+			ports = append(ports, fmt.Sprint("port ", first+i))
 		}
 	}
 	return ports
@@ -383,7 +414,7 @@ func TestServicesThroughBothServers(t *testing.T) {
 	if !harness.WantReference() {
 		t.Skip("CONFORMANCE_REFERENCE is not set")
 	}
-	p := newPair(t)
+	p := newPair(t, harness.Plinth, harness.Reference)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	l := &ledger{holder: map[string]string{}, has: map[string][]string{}}
@@ -445,18 +476,7 @@ func TestServicesThroughBothServers(t *testing.T) {
 		t.Error(line)
 	}
 
-	list, err := p.clients[1].CoreV1().Services("default").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, s := range list.Items {
-		if s.Name == "kubernetes" {
-			continue
-		}
-		if err := p.clients[i%2].CoreV1().Services("default").Delete(ctx, s.Name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	}
+	p.empty(ctx)
 	if n := p.settled(ctx); n != 1 {
 		t.Errorf("%d Services are left", n)
 	}
