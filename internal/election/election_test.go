@@ -121,7 +121,7 @@ func (w *log) work(name string) func(context.Context) {
 	}
 }
 
-func (w *log) holders() []string {
+func (w *log) leaders() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]string(nil), w.spans...)
@@ -167,7 +167,7 @@ func TestOneOfTwo(t *testing.T) {
 		synctest.Wait()
 		_, stopB := b.process(w, "b", true)
 		time.Sleep(time.Hour)
-		if got := w.holders(); len(got) != 1 || got[0] != "a" {
+		if got := w.leaders(); len(got) != 1 || got[0] != "a" {
 			t.Errorf("%v have worked", got)
 		}
 		if b.writes < 1700 || b.writes > 1801 {
@@ -180,17 +180,17 @@ func TestOneOfTwo(t *testing.T) {
 		if got := w.now(); len(got) != 1 || got[0] != "b" || time.Since(at) > 0 {
 			t.Errorf("%v after %s", got, time.Since(at))
 		}
-		if r := b.record; r.Holder != "b" || r.Transitions < 1 || r.Duration != 15*time.Second {
+		if r := b.record; r.Leader != "b" || r.Transitions < 1 || r.Duration != 15*time.Second {
 			t.Errorf("the record is %+v", r)
 		}
 		stopB()
-		if r := b.record; r.Holder != "" {
-			t.Errorf("%s still holds the record", r.Holder)
+		if r := b.record; r.Leader != "" {
+			t.Errorf("%s still leads", r.Leader)
 		}
 	})
 }
 
-// A holder that is killed says nothing: it is replaced after Duration, however the clocks of the two differ.
+// A leader that is killed says nothing: it is replaced after Duration, however the clocks of the two differ.
 func TestKill(t *testing.T) {
 	for _, skew := range []time.Duration{0, time.Hour, -time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -210,10 +210,10 @@ func TestKill(t *testing.T) {
 			if took := w.begun.Sub(killed); took < 12*time.Second || took > 18*time.Second {
 				t.Errorf("the next one began after %s", took)
 			}
-			// The first one comes back, and finds another holder.
+			// The first one comes back, and finds another leader.
 			a.set(func(l *link) { l.cut = false })
 			time.Sleep(time.Minute)
-			if got := w.holders(); len(got) != 2 {
+			if got := w.leaders(); len(got) != 2 {
 				t.Errorf("%v", got)
 			}
 			stopA()
@@ -222,7 +222,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// A renewal whose answer is lost was made or not: the holder stops at its deadline, and takes the record again.
+// A renewal whose answer is lost was made or not: the leader stops at its deadline, and takes the record again.
 func TestLostAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, w := &board{}, newLog(t)
@@ -286,8 +286,8 @@ func TestNeverTwo(t *testing.T) {
 				if got := w.now(); len(got) != 1 {
 					t.Errorf("%v works, after everything is well again", got)
 				}
-				if len(w.holders()) < 5 {
-					t.Errorf("only %v have worked", w.holders())
+				if len(w.leaders()) < 5 {
+					t.Errorf("only %v have worked", w.leaders())
 				}
 				for _, stop := range stops {
 					stop()

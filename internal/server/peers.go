@@ -53,7 +53,8 @@ func (s *Server) joinPeers(ctx context.Context) {
 	case s.config.EndpointReconciler != "master-count":
 		p.servers = s.etcd.Keys(serverKeys)
 	}
-	if host, _ := s.peerAddress(); host != "" && p.identity != "" && s.features.On(features.UnknownVersionInteroperabilityProxy) {
+	if host, _ := s.peerAddress(); host != "" && p.identity != "" &&
+		s.features.On(features.UnknownVersionInteroperabilityProxy) {
 		p.peers = s.etcd.Keys(peerKeys)
 	}
 	wait := p.round(ctx)
