@@ -31,6 +31,7 @@ type link struct {
 	cut   bool          // no request reaches the board
 	lost  bool          // no answer comes back
 	delay time.Duration // of a request, before it reaches the board
+	late  time.Duration // of the answer
 	skew  time.Duration // of the clock of the process
 }
 
@@ -55,8 +56,10 @@ func (l *link) travel(ctx context.Context) error {
 
 func (l *link) back() error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.lost {
+	late, lost := l.late, l.lost
+	l.mu.Unlock()
+	time.Sleep(late)
+	if lost {
 		return errCut
 	}
 	return nil
@@ -76,6 +79,14 @@ func (l *link) write(ctx context.Context, r election.Record) (int64, error) {
 	if err := l.travel(ctx); err != nil {
 		return 0, err
 	}
+	written, err := l.put(r)
+	if err == nil {
+		err = l.back()
+	}
+	return written, err
+}
+
+func (l *link) put(r election.Record) (int64, error) {
 	l.board.mu.Lock()
 	defer l.board.mu.Unlock()
 	if r.Revision != l.record.Revision {
@@ -91,7 +102,7 @@ func (l *link) write(ctx context.Context, r election.Record) (int64, error) {
 		default:
 		}
 	}
-	return r.Revision, l.back()
+	return r.Revision, nil
 }
 
 // log records who works.
@@ -270,9 +281,10 @@ func TestNeverTwo(t *testing.T) {
 						links[i].set(func(l *link) { l.lost = !l.lost })
 					case 2, 3:
 						delay := time.Duration(random.Intn(6000)) * time.Millisecond
-						links[i].set(func(l *link) { l.delay = delay })
+						late := time.Duration(random.Intn(6000)) * time.Millisecond
+						links[i].set(func(l *link) { l.delay, l.late = delay, late })
 					case 4:
-						links[i].set(func(l *link) { l.cut, l.lost, l.delay = false, false, 0 })
+						links[i].set(func(l *link) { l.cut, l.lost, l.delay, l.late = false, false, 0, 0 })
 					case 5:
 						stops[i]()
 						start(i)
@@ -280,7 +292,7 @@ func TestNeverTwo(t *testing.T) {
 					time.Sleep(time.Duration(random.Intn(20000)) * time.Millisecond)
 				}
 				for i := range links {
-					links[i].set(func(l *link) { l.cut, l.lost, l.delay = false, false, 0 })
+					links[i].set(func(l *link) { l.cut, l.lost, l.delay, l.late = false, false, 0, 0 })
 				}
 				time.Sleep(30 * time.Second)
 				if got := w.now(); len(got) != 1 {
