@@ -66,7 +66,8 @@ func TestElectionLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	if obj.At("metadata", "labels", "a").Str() != "b" || obj.At("spec", "holderIdentity").Str() != "b" ||
-		obj.At("spec", "leaseTransitions").Int() != 1 || obj.At("spec", "acquireTime").Str() != "2026-01-02T03:04:05.000006Z" {
+		obj.At("spec", "leaseTransitions").Int() != 1 ||
+		obj.At("spec", "acquireTime").Str() != "2026-01-02T03:04:05.000006Z" {
 		t.Errorf("it is %s", object.AppendObject(nil, obj))
 	}
 	// A write of a Lease that is gone is lost, too.

@@ -115,7 +115,9 @@ func (p *peer) round(ctx context.Context) time.Duration {
 }
 
 // renew puts a key again.
-func (p *peer) renew(ctx context.Context, keys *etcd.Keys, name string, next func(live object.Value) object.Value) error {
+func (p *peer) renew(
+	ctx context.Context, keys *etcd.Keys, name string, next func(live object.Value) object.Value,
+) error {
 	if keys == nil {
 		return nil
 	}
