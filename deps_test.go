@@ -112,6 +112,8 @@ var allowed = map[string][]string{
 		"internal/wire", "internal/discovery"},
 	"internal/encryption":            {"internal/configfile", "internal/recent"},
 	"internal/encryption/plugintest": {},
+	"internal/election":              {},
+	"internal/endpoints":             {"object"},
 	"internal/etcdstub":              {},
 	"internal/invariants":            {},
 	"internal/mutants":               {},

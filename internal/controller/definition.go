@@ -64,7 +64,7 @@ func (c *Definitions) seen(ctx context.Context, definition *engine.Object, gone 
 	if c.Shared {
 		c.accept(ctx, definition, gone)
 	}
-	if types.Defined(definition.Key.Name) || gone { // its status is complete
+	if gone || types.Defined(definition.Key.Name) && !c.Shared { // its status is complete
 		return
 	}
 	obj, err := engine.ObjectOf(definition)

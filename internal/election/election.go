@@ -1,10 +1,10 @@
 // Package election lets one of several processes do what only one may do at a time. The processes share a record that
-// names its holder, a Lease of Kubernetes; whoever holds it works.
+// names the leader, a Lease of Kubernetes; the leader works.
 //
 // # The problem
 //
-// A process may stop at any time without a word, so its hold has to end by time, and the others have to know when. But
-// clocks differ, and a process may be slow to notice that its hold has ended.
+// A process may stop at any time without a word, so its term has to end by time, and the others have to know when. But
+// clocks differ, and a process may be slow to notice that its term has ended.
 //
 // # The rules
 //
@@ -12,19 +12,19 @@
 // the clock of one process do:
 //
 //	a write of the record requires that it is the one that was read              two claims at once: one is refused
-//	a holder that has not renewed since it sent its last renewal at s
+//	a leader that has not renewed since it sent its last renewal at s
 //	    stops its work at s + Deadline
 //	another one that has seen no change since it saw one at t
 //	    takes over at t + Duration
 //
 // As a record is not seen before it is sent, t ≥ s, and with Deadline < Duration:
 //
-//	the work of one holder is told to stop Duration − Deadline before that of the next one begins
+//	the work of one leader is told to stop Duration − Deadline before that of the next one begins
 //
 // Work has that long to return. A process whose clock stands still meanwhile, because it is suspended, is not covered;
 // its writes compare the versions of objects, as all do.
 //
-// A holder that is asked to stop gives the record back after its work has returned, and the next one begins at once.
+// A leader that is asked to stop gives the record back after its work has returned, and the next one begins at once.
 package election
 
 import (
@@ -38,9 +38,9 @@ import (
 // Record is what the processes share.
 type Record struct {
 	Revision    int64         // changes with each write; 0: there is no record
-	Holder      string        // "": nobody
+	Leader      string        // "": nobody
 	Duration    time.Duration // after which others may take it
-	Transitions int64         // how often the holder has changed
+	Transitions int64         // how often the leader has changed
 	// Acquired and Renewed are for people who read the record.
 	Acquired, Renewed time.Time
 }
@@ -52,7 +52,7 @@ var ErrLost = errors.New("another process has written the record")
 type Config struct {
 	Name string // of this process; no other one ever has it
 	// Duration and Deadline are those of the package; zero: 15 s and 10 s. Retry is the time between two renewals, and
-	// between two looks at the record of another holder; zero: 2 s. They are the defaults of kube-controller-manager.
+	// between two looks at the record of another leader; zero: 2 s. They are the defaults of kube-controller-manager.
 	Duration, Deadline, Retry time.Duration
 	// Read returns the record. Write replaces the record of the given revision by the given content, and returns the new
 	// revision or ErrLost.
@@ -84,7 +84,7 @@ func Run(ctx context.Context, c Config) {
 	for ctx.Err() == nil {
 		if sent, ok := e.acquire(ctx); ok {
 			e.Logger.Info("this server runs the controllers from now on", "name", e.Name)
-			e.hold(ctx, sent)
+			e.lead(ctx, sent)
 			e.Logger.Info("this server does not run the controllers any more", "name", e.Name)
 		}
 	}
@@ -100,7 +100,7 @@ func (e *candidate) see(r Record, now time.Time) {
 
 // free says how long this process has to wait until it may take the record.
 func (e *candidate) free(now time.Time) (wait time.Duration) {
-	if e.seen.Holder == "" || e.seen.Holder == e.Name {
+	if e.seen.Leader == "" || e.seen.Leader == e.Name {
 		return 0
 	}
 	return max(0, e.seenAt.Add(e.seen.Duration).Sub(now))
@@ -110,8 +110,8 @@ func (e *candidate) free(now time.Time) (wait time.Duration) {
 func (e *candidate) claim(now time.Time) Record {
 	next := e.seen
 	next.Renewed, next.Duration = now, e.Duration
-	if next.Holder != e.Name {
-		next.Holder, next.Acquired = e.Name, now
+	if next.Leader != e.Name {
+		next.Leader, next.Acquired = e.Name, now
 		if next.Revision > 0 {
 			next.Transitions++
 		}
@@ -130,7 +130,7 @@ func (e *candidate) write(ctx context.Context, next Record) error {
 	return nil
 }
 
-// acquire waits until this process holds the record, and returns when it sent the claim; ok is false if ctx has ended.
+// acquire waits until this process leads, and returns when it sent the claim; ok is false if ctx has ended.
 func (e *candidate) acquire(ctx context.Context) (sent time.Time, ok bool) {
 	for failed := false; ctx.Err() == nil; {
 		once, cancel := context.WithTimeout(ctx, e.Deadline)
@@ -175,8 +175,8 @@ func (e *candidate) pause(ctx context.Context, d time.Duration, wake <-chan stru
 	}
 }
 
-// hold works until ctx ends or the record is lost. sent is when the claim was sent.
-func (e *candidate) hold(ctx context.Context, sent time.Time) {
+// lead works until ctx ends or the record is lost. sent is when the claim was sent.
+func (e *candidate) lead(ctx context.Context, sent time.Time) {
 	work, stop := context.WithCancel(ctx)
 	// The deadline stops the work, whatever a renewal waits for at that time.
 	deadline := time.AfterFunc(time.Until(sent.Add(e.Deadline)), stop)
@@ -197,7 +197,7 @@ func (e *candidate) hold(ctx context.Context, sent time.Time) {
 		case err == nil && deadline.Stop():
 			deadline.Reset(e.Deadline - time.Since(now))
 		case errors.Is(err, ErrLost):
-			e.Logger.Warn("another server runs the controllers, although this one did", "holder", e.seen.Holder)
+			e.Logger.Warn("another server runs the controllers, although this one did", "leader", e.seen.Leader)
 			stop()
 		case err != nil && work.Err() == nil:
 			e.Logger.Warn("the record of who runs the controllers was not renewed, trying again", "error", err)
@@ -210,7 +210,7 @@ func (e *candidate) hold(ctx context.Context, sent time.Time) {
 	}
 }
 
-// renew renews the record. ErrLost means that another process holds it: if the record was only changed, it is read and
+// renew renews the record. ErrLost means that another process leads: if the record was only changed, it is read and
 // renewed again.
 func (e *candidate) renew(ctx context.Context, now time.Time) error {
 	for {
@@ -222,7 +222,7 @@ func (e *candidate) renew(ctx context.Context, now time.Time) error {
 		if err != nil {
 			return err
 		}
-		if e.see(r, time.Now()); r.Holder != e.Name {
+		if e.see(r, time.Now()); r.Leader != e.Name {
 			return ErrLost
 		}
 	}
@@ -232,9 +232,9 @@ func (e *candidate) renew(ctx context.Context, now time.Time) error {
 func (e *candidate) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, e.Deadline)
 	defer cancel()
-	for e.seen.Holder == e.Name {
+	for e.seen.Leader == e.Name {
 		next := e.seen
-		next.Holder, next.Duration, next.Renewed = "", time.Second, time.Now()
+		next.Leader, next.Duration, next.Renewed = "", time.Second, time.Now()
 		err := e.write(ctx, next)
 		if errors.Is(err, ErrLost) {
 			var r Record

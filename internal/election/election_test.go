@@ -31,6 +31,7 @@ type link struct {
 	cut   bool          // no request reaches the board
 	lost  bool          // no answer comes back
 	delay time.Duration // of a request, before it reaches the board
+	late  time.Duration // of the answer
 	skew  time.Duration // of the clock of the process
 }
 
@@ -55,8 +56,10 @@ func (l *link) travel(ctx context.Context) error {
 
 func (l *link) back() error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.lost {
+	late, lost := l.late, l.lost
+	l.mu.Unlock()
+	time.Sleep(late)
+	if lost {
 		return errCut
 	}
 	return nil
@@ -76,6 +79,14 @@ func (l *link) write(ctx context.Context, r election.Record) (int64, error) {
 	if err := l.travel(ctx); err != nil {
 		return 0, err
 	}
+	written, err := l.put(r)
+	if err == nil {
+		err = l.back()
+	}
+	return written, err
+}
+
+func (l *link) put(r election.Record) (int64, error) {
 	l.board.mu.Lock()
 	defer l.board.mu.Unlock()
 	if r.Revision != l.record.Revision {
@@ -91,7 +102,7 @@ func (l *link) write(ctx context.Context, r election.Record) (int64, error) {
 		default:
 		}
 	}
-	return r.Revision, l.back()
+	return r.Revision, nil
 }
 
 // log records who works.
@@ -121,7 +132,7 @@ func (w *log) work(name string) func(context.Context) {
 	}
 }
 
-func (w *log) holders() []string {
+func (w *log) leaders() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]string(nil), w.spans...)
@@ -167,7 +178,7 @@ func TestOneOfTwo(t *testing.T) {
 		synctest.Wait()
 		_, stopB := b.process(w, "b", true)
 		time.Sleep(time.Hour)
-		if got := w.holders(); len(got) != 1 || got[0] != "a" {
+		if got := w.leaders(); len(got) != 1 || got[0] != "a" {
 			t.Errorf("%v have worked", got)
 		}
 		if b.writes < 1700 || b.writes > 1801 {
@@ -180,17 +191,17 @@ func TestOneOfTwo(t *testing.T) {
 		if got := w.now(); len(got) != 1 || got[0] != "b" || time.Since(at) > 0 {
 			t.Errorf("%v after %s", got, time.Since(at))
 		}
-		if r := b.record; r.Holder != "b" || r.Transitions < 1 || r.Duration != 15*time.Second {
+		if r := b.record; r.Leader != "b" || r.Transitions < 1 || r.Duration != 15*time.Second {
 			t.Errorf("the record is %+v", r)
 		}
 		stopB()
-		if r := b.record; r.Holder != "" {
-			t.Errorf("%s still holds the record", r.Holder)
+		if r := b.record; r.Leader != "" {
+			t.Errorf("%s still leads", r.Leader)
 		}
 	})
 }
 
-// A holder that is killed says nothing: it is replaced after Duration, however the clocks of the two differ.
+// A leader that is killed says nothing: it is replaced after Duration, however the clocks of the two differ.
 func TestKill(t *testing.T) {
 	for _, skew := range []time.Duration{0, time.Hour, -time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
@@ -210,10 +221,10 @@ func TestKill(t *testing.T) {
 			if took := w.begun.Sub(killed); took < 12*time.Second || took > 18*time.Second {
 				t.Errorf("the next one began after %s", took)
 			}
-			// The first one comes back, and finds another holder.
+			// The first one comes back, and finds another leader.
 			a.set(func(l *link) { l.cut = false })
 			time.Sleep(time.Minute)
-			if got := w.holders(); len(got) != 2 {
+			if got := w.leaders(); len(got) != 2 {
 				t.Errorf("%v", got)
 			}
 			stopA()
@@ -222,7 +233,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// A renewal whose answer is lost was made or not: the holder stops at its deadline, and takes the record again.
+// A renewal whose answer is lost was made or not: the leader stops at its deadline, and takes the record again.
 func TestLostAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, w := &board{}, newLog(t)
@@ -270,9 +281,10 @@ func TestNeverTwo(t *testing.T) {
 						links[i].set(func(l *link) { l.lost = !l.lost })
 					case 2, 3:
 						delay := time.Duration(random.Intn(6000)) * time.Millisecond
-						links[i].set(func(l *link) { l.delay = delay })
+						late := time.Duration(random.Intn(6000)) * time.Millisecond
+						links[i].set(func(l *link) { l.delay, l.late = delay, late })
 					case 4:
-						links[i].set(func(l *link) { l.cut, l.lost, l.delay = false, false, 0 })
+						links[i].set(func(l *link) { l.cut, l.lost, l.delay, l.late = false, false, 0, 0 })
 					case 5:
 						stops[i]()
 						start(i)
@@ -280,14 +292,14 @@ func TestNeverTwo(t *testing.T) {
 					time.Sleep(time.Duration(random.Intn(20000)) * time.Millisecond)
 				}
 				for i := range links {
-					links[i].set(func(l *link) { l.cut, l.lost, l.delay = false, false, 0 })
+					links[i].set(func(l *link) { l.cut, l.lost, l.delay, l.late = false, false, 0, 0 })
 				}
 				time.Sleep(30 * time.Second)
 				if got := w.now(); len(got) != 1 {
 					t.Errorf("%v works, after everything is well again", got)
 				}
-				if len(w.holders()) < 5 {
-					t.Errorf("only %v have worked", w.holders())
+				if len(w.leaders()) < 5 {
+					t.Errorf("only %v have worked", w.leaders())
 				}
 				for _, stop := range stops {
 					stop()

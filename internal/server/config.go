@@ -174,7 +174,8 @@ type KeyPair struct{ Cert, Key []byte }
 func Defaults() Config {
 	return Config{
 		DataDir: "plinth-data", Storage: "embedded", BindAddress: "127.0.0.1", SecurePort: 6443,
-		EndpointReconciler: "lease", APIServerCount: 1, ServiceNodePortRange: "30000-32767", GarbageCollection: true, Controllers: []string{"*"},
+		EndpointReconciler: "lease", APIServerCount: 1, ServiceNodePortRange: "30000-32767",
+		GarbageCollection: true, Controllers: []string{"*"},
 		EtcdPrefix: "/registry", StorageTimeout: time.Minute,
 		EtcdCompactionInterval: 5 * time.Minute, EtcdHealthTimeout: 2 * time.Second, EtcdReadyTimeout: 2 * time.Second,
 		EtcdSizeInterval: 30 * time.Second, LeaseReuseSeconds: 60, StorageMediaType: "application/vnd.kubernetes.protobuf",

@@ -68,11 +68,11 @@ func (l *electionLock) read(ctx context.Context) (r election.Record, err error) 
 	}
 	spec := l.live.At("spec")
 	r = election.Record{
-		Revision: result.Object.Revision, Holder: spec.At("holderIdentity").Str(),
+		Revision: result.Object.Revision, Leader: spec.At("holderIdentity").Str(),
 		Duration:    time.Duration(spec.At("leaseDurationSeconds").Int()) * time.Second,
 		Transitions: spec.At("leaseTransitions").Int(),
 	}
-	// Both are for people. A time that cannot be parsed is replaced by the next holder.
+	// Both are for people. A time that cannot be parsed is replaced by the next leader.
 	r.Acquired, _ = time.Parse(time.RFC3339Nano, spec.At("acquireTime").Str())
 	r.Renewed, _ = time.Parse(time.RFC3339Nano, spec.At("renewTime").Str())
 	return r, nil
@@ -85,7 +85,7 @@ func (l *electionLock) write(ctx context.Context, r election.Record) (revision i
 	if spec.IsNull() {
 		spec = object.MapOf()
 	}
-	spec = spec.With("holderIdentity", text(r.Holder)).
+	spec = spec.With("holderIdentity", text(r.Leader)).
 		With("leaseDurationSeconds", object.IntOf(int64(r.Duration/time.Second))).
 		With("leaseTransitions", object.IntOf(r.Transitions)).
 		With("acquireTime", text(r.Acquired.UTC().Format(microTime))).

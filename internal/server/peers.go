@@ -53,7 +53,8 @@ func (s *Server) joinPeers(ctx context.Context) {
 	case s.config.EndpointReconciler != "master-count":
 		p.servers = s.etcd.Keys(serverKeys)
 	}
-	if host, _ := s.peerAddress(); host != "" && p.identity != "" && s.features.On(features.UnknownVersionInteroperabilityProxy) {
+	if host, _ := s.peerAddress(); host != "" && p.identity != "" &&
+		s.features.On(features.UnknownVersionInteroperabilityProxy) {
 		p.peers = s.etcd.Keys(peerKeys)
 	}
 	wait := p.round(ctx)
@@ -114,7 +115,9 @@ func (p *peer) round(ctx context.Context) time.Duration {
 }
 
 // renew puts a key again.
-func (p *peer) renew(ctx context.Context, keys *etcd.Keys, name string, next func(live object.Value) object.Value) error {
+func (p *peer) renew(
+	ctx context.Context, keys *etcd.Keys, name string, next func(live object.Value) object.Value,
+) error {
 	if keys == nil {
 		return nil
 	}

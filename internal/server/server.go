@@ -248,18 +248,7 @@ func (s *Server) open(ctx context.Context) error {
 	if s.identity, err = s.serverIdentity(); err != nil {
 		return err
 	}
-	if c.Image == nil {
-		// The API works without these objects, so an error is logged and does not end the start.
-		if err := concurrently(func() error {
-			if s.etcd != nil {
-				return nil // see joinPeers
-			}
-			s.serviceError = s.ensureKubernetesService(ctx)
-			return s.serviceError
-		}, func() error { return s.ensureConfigMaps(ctx) }); err != nil {
-			c.Logger.Warn("objects of the server are not up to date", "error", err)
-		}
-	}
+	s.writeOwn(ctx)
 	if s.auth, err = s.authenticator(s.tls); err != nil {
 		return err
 	}
@@ -297,6 +286,23 @@ func (s *Server) open(ctx context.Context) error {
 		s.joinPeers(ctx)
 	}
 	return s.keepLease()
+}
+
+// writeOwn writes the objects that say how to reach the server. The API works without them, so an error is logged and
+// does not end the start.
+func (s *Server) writeOwn(ctx context.Context) {
+	if s.config.Image != nil {
+		return
+	}
+	if err := concurrently(func() error {
+		if s.etcd != nil {
+			return nil // see joinPeers
+		}
+		s.serviceError = s.ensureKubernetesService(ctx)
+		return s.serviceError
+	}, func() error { return s.ensureConfigMaps(ctx) }); err != nil {
+		s.config.Logger.Warn("objects of the server are not up to date", "error", err)
+	}
 }
 
 // accept serves the connections of the listener.
