@@ -12,7 +12,8 @@ import (
 // The types of definitions in v1beta1 have the fields of upstream's, in their order. SPEC: STORE-3
 func TestDefinitionTypes(t *testing.T) {
 	compared := map[reflect.Type]bool{}
-	compareFields(t, "", reflect.TypeFor[definitionV1beta1](), reflect.TypeFor[v1beta1.CustomResourceDefinition](), compared)
+	compareFields(t, "", reflect.TypeFor[definitionV1beta1](), reflect.TypeFor[v1beta1.CustomResourceDefinition](),
+		compared)
 	if len(compared) < 15 || !compared[reflect.TypeFor[v1.JSONSchemaProps]()] {
 		t.Errorf("only %d types were compared", len(compared))
 	}

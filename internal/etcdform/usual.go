@@ -13,8 +13,9 @@ import (
 
 // Nearly all values in etcd are as the reference writes them: protobuf in the storage version, with all defaults set. A
 // server reads all of them when it starts. So they are read in one pass (proto.Read), in a tenth of the time that
-// place.decode takes: sets of managedFields are not parsed, the result is not decoded and settled, and it is not encoded
-// to find out whether the value is exact. In tests the result is compared with that of place.decode (checkUsual).
+// place.decode takes: sets of managedFields are not parsed, the result is not decoded and settled, and it is not
+// encoded to find out whether the value is exact. In tests the result is compared with that of place.decode
+// (checkUsual).
 
 // decodeUsual is Decode for such a value. data is nil for all others. exact says that the value is known to be exact.
 func (p *place) decodeUsual(k store.Key, value []byte) (data []byte, exact bool) {

@@ -13,9 +13,9 @@ import (
 	"plinth/schema"
 )
 
-// reader reads messages as the generated code writes them, which nearly all messages in etcd are. A server on etcd reads
-// all of them when it starts. [ParseMessage] reads any message, in any order, and its result has to be decoded and
-// settled, which takes ten times as long. In a message of the generated code
+// reader reads messages as the generated code writes them, which nearly all messages in etcd are. A server on etcd
+// reads all of them when it starts. [ParseMessage] reads any message, in any order, and its result has to be decoded
+// and settled, which takes ten times as long. In a message of the generated code
 //
 //	fields ascend by number, each once (of a list, the items are in a row; of a map, the entries, by ascending keys)
 //
