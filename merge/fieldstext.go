@@ -231,8 +231,8 @@ func (o *orderer) level(depth int) bool {
 		}
 		o.out = append(o.out, ',')
 	}
-	if !sorted {
-		o.sort(o.parts[base:], start)
+	if !sorted && !o.sort(o.parts[base:], start) {
+		return false
 	}
 	o.parts = o.parts[:base]
 	o.out = append(o.out, '}')
@@ -242,17 +242,21 @@ func (o *orderer) level(depth int) bool {
 // key is the key of a part, without its quotes.
 func (o *orderer) key(p fieldsPart) []byte { return o.out[p.start+1 : p.keyEnd-1] }
 
-// sort exchanges the parts of the level that begins at start.
-func (o *orderer) sort(parts []fieldsPart, start int) {
+// sort exchanges the parts of the level that begins at start. It is false if there are two of one key.
+func (o *orderer) sort(parts []fieldsPart, start int) bool {
 	slices.SortStableFunc(parts, func(a, b fieldsPart) int { return o.compare(o.key(a), o.key(b)) })
 	o.tmp = o.tmp[:0]
 	for i, p := range parts {
 		if i > 0 {
+			if bytes.Equal(o.key(parts[i-1]), o.key(p)) {
+				return false
+			}
 			o.tmp = append(o.tmp, ',')
 		}
 		o.tmp = append(o.tmp, o.out[p.start:p.end]...)
 	}
 	copy(o.out[start:], o.tmp)
+	return true
 }
 
 // plainKeyLength is the length of the key at the beginning of text, with its quotes, if canonical JSON and the

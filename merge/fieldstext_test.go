@@ -48,13 +48,15 @@ func TestFieldsText(t *testing.T) {
 
 // Text that is no set is copied by a writer, and not sure to be canonical. SPEC: STORE-3
 func TestOtherFieldsText(t *testing.T) {
-	for _, text := range []string{``, `null`, `"x"`, `[]`, `{`, `{"`, `{"a`, `{"a"`, `{"a":`, `{"a":{`, `{"a":{}`, `{"a":{},`,
+	for _, text := range []string{``, `null`, `"x"`, `[]`, `{`, `{"`, `{"a`, `{"a"`, `{"a":`, `{"a":{`, `{"a":{}`,
+		`{"a":{},`,
 		`{"a":{},}`, `{"a":1}`, `{ "a":{}}`, `{"a":{}}}`, `{"a":{} }`, `{}{}`, `{"f:a":{},"f:a":{}}`, `{"f:b":{},"f:a":{}}`,
 		`{"a" :{}}`, `{,}`} {
 		if IsFieldsText([]byte(text)) {
 			t.Errorf("%s is taken for canonical", text)
 		}
-		if have, ok := CanonicalFieldsText(nil, []byte(text)); ok && text != `{"f:a":{},"f:a":{}}` && text != `{"f:b":{},"f:a":{}}` {
+		have, ok := CanonicalFieldsText(nil, []byte(text))
+		if ok && text != `{"f:b":{},"f:a":{}}` {
 			t.Errorf("%s is read as %s", text, have)
 		}
 		AppendFieldsText(nil, []byte(text)) // does not panic
@@ -75,7 +77,7 @@ func FuzzFieldsText(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q is read as %q, and is no JSON: %v", text, canonical, err)
 		}
-		if want := object.AppendJSON(nil, parsed.Value); len(parsed.Duplicates) == 0 && string(want) != string(canonical) {
+		if want := object.AppendJSON(nil, parsed.Value); string(want) != string(canonical) {
 			t.Fatalf("%q is read as %q, want %q", text, canonical, want)
 		}
 	})

@@ -103,7 +103,7 @@ func (p *place) decode(value []byte) (obj object.Value, form uint64, err error) 
 		obj, err = v.decode(apiServiceType())
 		return obj, 0, err
 	case v.apiVersion == definitionsV1beta1 && p.values == definition:
-		if obj, err = v.decode(definitionV1beta1()); err != nil {
+		if obj, err = v.decode(definitionType()); err != nil {
 			return object.Nil, 0, err
 		}
 		obj = toV1(defaultV1beta1(obj))

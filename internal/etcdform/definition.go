@@ -4,11 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
-
-	"plinth/internal/builtin/gotypes"
 	"plinth/object"
-	"plinth/schema"
 )
 
 // A definition is served as apiextensions.k8s.io/v1, and stored in etcd as v1beta1, which has other fields for the same
@@ -39,10 +35,6 @@ var perVersion = []struct{ version, spec string }{
 	{"schema", "validation"},
 	{"selectableFields", "selectableFields"},
 	{"subresources", "subresources"},
-}
-
-func definitionV1beta1() *schema.Type {
-	return gotypes.Of[apiextensionsv1beta1.CustomResourceDefinition]()
 }
 
 // toV1beta1 converts a definition as the reference does before it stores it.
@@ -85,7 +77,7 @@ func toV1beta1(obj object.Value) (object.Value, error) {
 	}
 	return decodeAs(obj.Edit([]object.Member{
 		{Key: "apiVersion", Value: object.StringOf(definitionsV1beta1)}, {Key: "spec", Value: spec.Edit(edits)},
-	}), definitionV1beta1())
+	}), definitionType())
 }
 
 // renameColumns renames a field of the printer columns of v.

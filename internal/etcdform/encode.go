@@ -43,7 +43,7 @@ func (f *Form) Encode(k store.Key, data []byte) (value []byte, err error) {
 		if obj, err = toV1beta1(obj); err != nil {
 			return nil, err
 		}
-		typ = definitionV1beta1()
+		typ = definitionType()
 	}
 	if typ == nil {
 		return nil, p.unknown(obj.At("apiVersion").Str())

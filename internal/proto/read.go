@@ -13,21 +13,21 @@ import (
 	"plinth/schema"
 )
 
-// reader reads messages as the generated code writes them, which nearly all messages in etcd are. [Parse], which reads
-// any message, gives a value that is then decoded, settled, and looked up in ten places more; at the start of a server
-// on etcd that is done for each object. A message as it was generated needs none of that, as its order is known:
+// reader reads messages as the generated code writes them, which nearly all messages in etcd are. A server on etcd
+// reads all of them when it starts. [ParseMessage] reads any message, in any order, and its result has to be decoded
+// and settled, which takes ten times as long. In a message of the generated code
 //
-//	fields ascend by number, each once (a list: its items in a row; a map: its entries in a row, keys ascending)
+//	fields ascend by number, each once (of a list, the items are in a row; of a map, the entries, by ascending keys)
 //
-// So one pass over the bytes suffices. Values are put into slots, one for each field of the struct by the order of
-// names, and the members of the result are those slots, with what the type says of absent and of zero fields:
+// so one pass suffices. It puts values into slots, one for each field of the struct, in the order of names. When the
+// struct ends, its members are the slots, with what the type says about absent fields and zero values:
 //
-//	Read(t, raw) = v, ok  ⇒  v = Settle(Decode(ParseMessage(t, raw)))
+//	Read(t, raw) gives v, ok  ⇒  v = Settle(Decode(ParseMessage(t, raw)))
 //
-// Everything else is not ok: the caller falls back on the right side of the formula. exact says that the message has
-// the bytes that the generated code would write for v.
+// For any other message it is not ok, and the caller computes the right side. exact says that the generated code would
+// write the same bytes for v.
 //
-// Texts of v are parts of the message, and its members and items are in buffers of the reader, so that v is valid until
+// The texts of v are parts of the message, and its members and items are in buffers of the reader, so v is valid until
 // the reader is released.
 type reader struct {
 	exact    bool

@@ -69,8 +69,8 @@ func TestReadVectors(t *testing.T) {
 	}
 }
 
-// Messages that differ from those of the generated code are left to the slow way, or known not to be exact. SPEC:
-// STORE-3
+// Messages that differ from those of the generated code are left to the slow way, or known not to be exact.
+// SPEC: STORE-3
 func TestReadUnusual(t *testing.T) {
 	metadata := nested("a", 1) + nested("", 2) + nested("b", 3) + nested("", 4) + nested("u", 5) + nested("", 6) +
 		"\x38\x00" + nested("", 8)

@@ -46,7 +46,8 @@ func TestFieldsText(t *testing.T) {
 	}
 }
 
-var fieldNames = []string{"a", "b", "a b", "a!", "a\"", "a\\", "<", "é", "\u2028", "", "ab", "a.b/c", "x\ty", "\x7f", "\b"}
+var fieldNames = []string{"a", "b", "a b", "a!", "a\"", "a\\", "<", "é", "\u2028", "", "ab", "a.b/c", "x\ty", "\x7f",
+	"\b"}
 
 // randomSet is a set of few elements, most of which are hard to order.
 func randomSet(random *rand.Rand, depth int) *fieldpath.Set {
