@@ -115,7 +115,8 @@ func (s *stage) admit(t testing.TB, gv, resource, text, old string) (object.Valu
 	meta := obj.At("metadata")
 	resource, subresource, _ := strings.Cut(resource, "/")
 	r := s.registry.Now().Find(group.Group, group.Version, resource)
-	a := s.engine.Attributes(&engine.Request{Resource: r, Subresource: r.Subresource(subresource), Namespace: meta.At("namespace").Str(), Name: meta.At("name").Str(), User: access.User{Name: "jane"},
+	a := s.engine.Attributes(&engine.Request{Resource: r, Subresource: r.Subresource(subresource),
+		Namespace: meta.At("namespace").Str(), Name: meta.At("name").Str(), User: access.User{Name: "jane"},
 		Annotations: notes}, operation, obj, before)
 	if s.chain.Admit != nil {
 		err = s.chain.Admit(t.Context(), a)

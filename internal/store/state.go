@@ -469,9 +469,9 @@ func (s *State) Describe(k Key, data []byte, expire time.Time, form uint64) *Sid
 	return sc
 }
 
-// DescribeStored is Describe for a version that is read from a log or from another process. is has what is not part of the
-// bytes: the form, the expiry, the key of the encryption, and why the bytes cannot be read. If they cannot, what they look
-// like is not what is stored under the key.
+// DescribeStored is Describe for a version that is read from a log or from another process. is has what is not part of
+// the bytes: the form, the expiry, the key of the encryption, and why the bytes cannot be read. If they cannot, what
+// they look like is not what is stored under the key.
 func (s *State) DescribeStored(k Key, data []byte, is *Sidecar) *Sidecar {
 	if is.Unreadable != nil {
 		data = nil

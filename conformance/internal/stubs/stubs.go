@@ -22,8 +22,8 @@ type Stub struct {
 	JSON, Status, Path string // the object, its status ("": it has none), and the key in etcd
 }
 
-// All reads the objects, with a namespace for those that need one, of test/integration/etcd/data.go in the module of Kubernetes. The package is not imported, as
-// it would link a whole kube-apiserver into the test.
+// All reads the objects, with a namespace for those that need one, of test/integration/etcd/data.go in the module of
+// Kubernetes. The package is not imported, as it would link a whole kube-apiserver into the test.
 func All(t testing.TB, namespace string) []Stub {
 	t.Helper()
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes").Output()
@@ -46,8 +46,8 @@ func All(t testing.TB, namespace string) []Stub {
 		if !isCall || !isLiteral || fmt.Sprint(key.Fun) != "gvr" || len(key.Args) != 3 {
 			return true
 		}
-		s := Stub{Resource: schema.GroupVersionResource{Group: textOf(t, namespace, key.Args[0]), Version: textOf(t, namespace, key.Args[1]),
-			Resource: textOf(t, namespace, key.Args[2])}}
+		s := Stub{Resource: schema.GroupVersionResource{Group: textOf(t, namespace, key.Args[0]),
+			Version: textOf(t, namespace, key.Args[1]), Resource: textOf(t, namespace, key.Args[2])}}
 		for _, element := range value.Elts {
 			switch field := element.(*ast.KeyValueExpr); fmt.Sprint(field.Key) {
 			case "Stub":

@@ -361,7 +361,8 @@ func TestOlderCopy(t *testing.T) {
 	if err := first.Healthy(); !errors.Is(err, store.ErrClosed) || !strings.Contains(err.Error(), "older snapshot") {
 		t.Errorf("the store says %v", err)
 	}
-	if _, err := first.Commit(ctx, nil, []store.Change{{Key: pod("c"), Data: []byte("x")}}); !errors.Is(err, store.ErrClosed) {
+	_, err := first.Commit(ctx, nil, []store.Change{{Key: pod("c"), Data: []byte("x")}})
+	if !errors.Is(err, store.ErrClosed) {
 		t.Errorf("a write: %v", err)
 	}
 }

@@ -185,8 +185,8 @@ func TestDamagedValues(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for key, text := range map[string]string{"/registry/unknown/x": "x", "/registry/pods": "x", "/registry/ranges/y": "x"} {
-		if _, err := d.Put(t.Context(), key, text); err != nil {
+	for _, key := range []string{"/registry/unknown/x", "/registry/pods", "/registry/ranges/y"} {
+		if _, err := d.Put(t.Context(), key, "x"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -208,7 +208,7 @@ func (e *Cluster) Open(ctx context.Context, c store.Config, loaded func(*store.S
 	if err != nil {
 		return nil, fmt.Errorf("etcd: the history cannot be read: %w", err)
 	}
-	w.state, err = e.load(ctx, c, "", horizon, &history{w})
+	w.state, err = e.load(ctx, c, "", horizon, &replayer{w})
 	if err != nil {
 		return nil, fmt.Errorf("etcd: the objects cannot be loaded: %w", err)
 	}

@@ -187,9 +187,9 @@ func (s *sent) equal(other *sent) bool {
 const anyBase = -1
 
 // received finds the change of this process that has led to a value, if there is one. It is found by what it writes and
-// what it replaces, as the watch may deliver it before the transaction is answered. No two changes that are equal in both
-// are under way at the same time (send): of two clients that add one to the same number only one may be told that it
-// has.
+// what it replaces, as the watch may deliver it before the transaction is answered. No two changes that are equal in
+// both are under way at the same time (send): of two clients that add one to the same number only one may be told that
+// it has.
 func (w *Writer) received(at string, value []byte, deleted bool, base, revision int64) *sent {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -225,11 +225,11 @@ func (w *Writer) missed(now map[store.Key]*mvccpb.KeyValue, revision int64) (*st
 	return c, nil
 }
 
-// history reads old changes from etcd (store.Replayer).
-type history struct{ w *Writer }
+// replayer reads old changes from etcd (store.Replayer).
+type replayer struct{ w *Writer }
 
 // Replay is store.Replayer.Replay. It yields what the state has at the time of the call.
-func (h *history) Replay(after int64, yield func(*store.Commit) error) error {
+func (h *replayer) Replay(after int64, yield func(*store.Commit) error) error {
 	w := h.w
 	if w.state == nil { // the state is being made: only the first revision matters (store.State.reaches)
 		return nil
