@@ -33,8 +33,10 @@
 // it, and its stamp is 0: the engine converts it when it is read. Versions that this server does not have are read if
 // they have the shape of one that it has ([older]).
 //
-// Not read are versions of other shapes that 1.30 and later releases have not written, although the reference still
-// knows some of them (unread in the tests of conformance/oracle/etcdform), and objects without a UID.
+// Not read, although the reference still reads them, are versions of other shapes (unread in the tests of
+// conformance/oracle/etcdform), and objects without a UID. No release since 1.30 has stored such a version, with one
+// exception: resource.k8s.io/v1beta1, in which 1.32 and 1.33 stored ResourceClaims, ResourceClaimTemplates and
+// ResourceSlices if that group was turned on.
 //
 // # Definitions
 //
