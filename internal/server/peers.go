@@ -63,7 +63,8 @@ func (s *Server) joinPeers(ctx context.Context) {
 			timer := time.NewTimer(wait)
 			select {
 			case <-timer.C:
-				wait = p.round(s.leaving)
+				// It is not interrupted: a put that is still on its way would come after the deletion.
+				wait = p.round(context.WithoutCancel(s.leaving))
 				continue
 			case <-s.leaving.Done():
 			}
@@ -81,7 +82,7 @@ func (s *Server) joinPeers(ctx context.Context) {
 // round renews the keys and brings the endpoints up to date, and returns the time until the next round.
 func (p *peer) round(ctx context.Context) time.Duration {
 	began := time.Now()
-	bounded, cancel := context.WithTimeout(ctx, keyRenewal)
+	bounded, cancel := context.WithTimeout(ctx, keyRenewal/2)
 	defer cancel()
 	err := concurrently(
 		func() error {

@@ -35,6 +35,7 @@ type server struct {
 	*harness.Server
 	dynamic.Interface
 	discovery *discovery.DiscoveryClient
+	address   string // that it advertises; "": the default
 }
 
 // on starts a server on a running etcd.
