@@ -141,6 +141,8 @@ func (t *Transformers) providers(ctx context.Context, configured []Provider, g *
 const kmsPrefix = "k8s:enc:kms:v2:"
 
 // errNoKMSv1 is the reference's.
+//
+//lint:ignore ST1005 the reference's words
 var errNoKMSv1 = errors.New("KMSv1 is deprecated and will only receive security updates going forward. Use KMSv2 " +
 	"instead.  Set --feature-gates=KMSv1=true to use the deprecated KMSv1 feature.")
 

@@ -115,12 +115,17 @@ func (e *encryptionAtRest) recover(ctx context.Context, s *store.Store, interval
 	ticker := time.NewTicker(cmp.Or(interval, recoverInterval))
 	defer ticker.Stop()
 	e.rotated()
-	for s.Reseal(); ; {
-		recovered, left, err := s.Recover(ctx)
-		if recovered > 0 || err != nil && ctx.Err() == nil {
-			e.logger.Info("objects that could not be decrypted are readable again", "number", recovered,
-				"unreadable", left, "error", err)
+	s.Reseal()
+	for told := false; ; {
+		switch recovered, left, err := s.Recover(ctx); {
+		case err != nil && ctx.Err() == nil:
+			e.logger.Warn("objects that can be decrypted again could not be written", "number", left, "error", err)
+		case recovered > 0:
+			e.logger.Info("objects that could not be decrypted are readable again", "number", recovered, "unreadable", left)
+		case left > 0 && !told:
+			e.logger.Warn("objects cannot be decrypted; the errors of requests for them say why", "number", left)
 		}
+		told = true
 		select {
 		case <-ctx.Done():
 			return

@@ -92,8 +92,13 @@ func (w *sequencer) seals(ctx context.Context, changes []Change, versions []*Ver
 		return nil, nil
 	}
 	var seals []*Seal
+	var current *Seal // of the resource
+	var err error
 	for i, ch := range changes {
-		seal, err := sealing.Seal(ctx, ch.Key.Resource)
+		if i == 0 || ch.Key.Resource != changes[i-1].Key.Resource { // else the same Seal is used once more
+			current, err = sealing.Seal(ctx, ch.Key.Resource)
+		}
+		seal := current
 		switch {
 		case err != nil && versions[i] != nil:
 			return nil, &SealError{ch.Key, err}

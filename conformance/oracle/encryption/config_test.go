@@ -279,6 +279,10 @@ func TestTexts(t *testing.T) {
 		"apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\nresources:\n",
 		"apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n" +
 			"  providers: [{identity: {}, identity: {}}]\n",
+		"apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n" +
+			"  providers: [{identity: {more: 1}}]\n",
+		"apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n" +
+			"  providers: [{identity: }, {aescbc: {keys: 1}}, {kms: {timeout: x}}]\n",
 	} {
 		file := filepath.Join(t.TempDir(), "config")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
