@@ -118,15 +118,14 @@ func Slice(live, endpoints object.Value) object.Value {
 // be deleted and created again.
 func Family(endpoints object.Value) string {
 	all := 0
-	for _, subset := range endpoints.At("subsets").Items() {
+	if subsets := endpoints.At("subsets").Items(); len(subsets) > 0 {
 		for _, list := range []string{"addresses", "notReadyAddresses"} {
-			for _, a := range subset.At(list).Items() {
+			for _, a := range subsets[0].At(list).Items() {
 				if all++; !isIPv6(a.At("ip").Str()) {
 					return "IPv4"
 				}
 			}
 		}
-		break
 	}
 	if all == 0 {
 		return "IPv4"

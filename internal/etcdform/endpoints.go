@@ -20,7 +20,7 @@ func (f *Form) EncodeServer(obj object.Value) ([]byte, error) {
 func (f *Form) DecodeServer(value []byte) (object.Value, error) {
 	p := f.byPath[endpoints]
 	if p == nil {
-		return object.Nil, errors.New("Endpoints are not served")
+		return object.Nil, errors.New("the type Endpoints is not served")
 	}
 	v, err := p.recognize(value)
 	if err != nil {

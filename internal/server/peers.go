@@ -29,8 +29,8 @@ const (
 	maxKeyRetry = 2 * time.Second
 )
 
-// noServers is why endpoints stay as they are: the server's own key, which was just put, is not in the list.
-var noServers = errors.New("there is no address of any server, not even of this one")
+// errNoServers is why endpoints stay as they are: the server's own key, which was just put, is not in the list.
+var errNoServers = errors.New("there is no address of any server, not even of this one")
 
 // peer keeps the keys of this server, and the endpoints of the Service kubernetes.
 type peer struct {
@@ -166,7 +166,7 @@ func (p *peer) reconcile(ctx context.Context) error {
 		return err
 	}
 	if len(addresses) == 0 {
-		return noServers
+		return errNoServers
 	}
 	// A server that was killed, and starts again at another port, finds its endpoints with the old one. If other servers
 	// are there, the ports may be theirs.
