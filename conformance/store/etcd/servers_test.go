@@ -234,7 +234,8 @@ func withoutTimes(v any) any {
 		for key, member := range v {
 			switch key {
 			// Two managers own a time if they have written it in the same second.
-			case "time", "lastTransitionTime", "f:lastTransitionTime", "targetPort", "since", "client-ca-file", "requestheader-client-ca-file":
+			case "time", "lastTransitionTime", "f:lastTransitionTime", "targetPort", "since", "client-ca-file",
+				"requestheader-client-ca-file":
 				delete(v, key)
 			default:
 				v[key] = withoutTimes(member)
