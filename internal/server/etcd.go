@@ -27,8 +27,8 @@ type etcdLayout struct{ *etcdform.Form }
 // own is the first segment of the keys of this program.
 const own = "plinth/"
 
-// portRange is the key of the bitmap of node ports. Its bytes are the value of etcd. The resource is the one by which
-// the reference decides whether it is encrypted.
+// portRange is the key of the bitmap of node ports. Its bytes are the value of etcd. The resource is the one that the
+// reference's metrics of requests to etcd name.
 var portRange = store.Key{Resource: "/servicenodeportallocations", Name: "servicenodeports"}
 
 // portBits says that the claims of node ports are the bits of that bitmap.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/big"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -281,5 +283,47 @@ func TestOtherBitmaps(t *testing.T) {
 	}
 	if got := p.bitmap(ctx); len(got) > 0 {
 		t.Errorf("in the bitmap are %q", got)
+	}
+}
+
+// The bitmap is not encrypted at rest, even if all resources are, so that both servers give ports.
+//
+// SPEC: STORE-2, STORE-5
+func TestBitmapBesideEncryption(t *testing.T) {
+	if !harness.WantReference() {
+		t.Skip("CONFORMANCE_REFERENCE is not set")
+	}
+	p := newPair(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	config := filepath.Join(t.TempDir(), "encryption.yaml")
+	if err := os.WriteFile(config, []byte(`{"apiVersion":"apiserver.config.k8s.io/v1","kind":"EncryptionConfiguration",
+		"resources":[{"resources":["*.*"],"providers":[
+			{"aesgcm":{"keys":[{"name":"k","secret":"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="}]}}]}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ports := fmt.Sprintf("%d-%d", firstPort, lastPort)
+	p.start(harness.Plinth, ports, "--encryption-provider-config="+config)
+	p.create(ctx, dualStack("a", 30001))
+	answer, err := p.etcd.Get(ctx, "/registry/services/specs/default/a")
+	if err != nil || len(answer.Kvs) != 1 || !bytes.HasPrefix(answer.Kvs[0].Value, []byte("k8s:enc:aesgcm:v1:k:")) {
+		t.Errorf("the Service is stored as %q, %v", answer.Kvs, err)
+	}
+	complained, _ := p.logged(p.start(harness.Reference, ports, "--encryption-provider-config="+config), 0, complaints)
+	if len(complained) > 0 {
+		t.Errorf("the reference complains %q", complained)
+	}
+	for i, client := range p.clients {
+		services := client.CoreV1().Services("default")
+		_, err := services.Create(ctx, dualStack(fmt.Sprint("b", i), 30001), metav1.CreateOptions{})
+		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "provided port is already allocated") {
+			t.Errorf("%s gives a port again: %v", p.servers[i].Kind, err)
+		}
+		if _, err := services.Create(ctx, dualStack(fmt.Sprint("c", i), 30002+int32(i)), metav1.CreateOptions{}); err != nil {
+			t.Errorf("%s: %v", p.servers[i].Kind, err)
+		}
+	}
+	if got, want := p.bitmap(ctx), []string{"port 30001", "port 30002", "port 30003"}; !slices.Equal(got, want) {
+		t.Errorf("in the bitmap are %q, want %q", got, want)
 	}
 }

@@ -65,12 +65,11 @@ func newPair(t *testing.T, kinds ...harness.Kind) *pair {
 	return p
 }
 
-// start starts a server with a range of node ports.
-func (p *pair) start(kind harness.Kind, ports string) *harness.Server {
+// start starts a server with a range of node ports and further flags, which both kinds of servers understand.
+func (p *pair) start(kind harness.Kind, ports string, flags ...string) *harness.Server {
 	p.Helper()
-	// Both servers understand these flags.
-	s := harness.Run(p.T, harness.Options{Kind: kind, Etcd: p.url, Flags: []string{
-		"--service-cluster-ip-range=" + rangesOfAddresses, "--service-node-port-range=" + ports}})
+	s := harness.Run(p.T, harness.Options{Kind: kind, Etcd: p.url, Flags: append([]string{
+		"--service-cluster-ip-range=" + rangesOfAddresses, "--service-node-port-range=" + ports}, flags...)})
 	p.servers, p.clients = append(p.servers, s), append(p.clients, nil)
 	p.connect(len(p.servers) - 1)
 	return s

@@ -24,6 +24,9 @@ import (
 // two commits that have nothing else in common cannot both succeed at the first attempt. In one process they take turns
 // (turn); with other processes the one that comes second is made again of the newest value, as all are whose
 // preconditions still hold.
+//
+// A bitmap is not encrypted, whatever else is: the reference gives no transformer to the storage of its allocators, and
+// ends if it cannot read them.
 type Bits struct {
 	Resource string    // of the keys
 	Whole    store.Key // what the Layout has at the path of the etcd key

@@ -116,7 +116,7 @@ func (w *Writer) transaction(ctx context.Context, changes []store.Change) (*tran
 // encode is the value of a change.
 func (e *Cluster) encode(ctx context.Context, ch *store.Change) ([]byte, error) {
 	plain, err := e.config.Layout.Encode(ch.Key, ch.Data)
-	if err != nil || e.sealing == nil {
+	if err != nil || e.sealing == nil || e.whole(ch.Key) != nil {
 		return plain, err
 	}
 	seal, err := e.sealing.Seal(ctx, ch.Key.Resource)

@@ -150,7 +150,7 @@ var errEncrypted = errors.New("identity transformer tried to read encrypted data
 func (e *Cluster) decode(k store.Key, value []byte) (data []byte, is *store.Sidecar) {
 	is, plain := &store.Sidecar{}, value
 	var err error
-	if e.sealing != nil {
+	if e.sealing != nil && e.whole(k) == nil {
 		if plain, is.SealedBy, err = e.sealing.Open(k, value); err != nil {
 			is.Undecrypted, is.Unreadable = true, err
 			return value, is
