@@ -404,6 +404,8 @@ type Options struct {
 	// Interval is the time between two checks of a plugin, RetryInterval that after one that failed. They are a minute and
 	// ten seconds, as in the reference.
 	Interval, RetryInterval time.Duration
+	// Patience is at least how long the plugins of a new configuration may take to become healthy: ten seconds.
+	Patience time.Duration
 	// KMSv1 is the feature gate of that name.
 	KMSv1 bool
 }
@@ -420,6 +422,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Interval == 0 {
 		o.Interval = healthyInterval
+	}
+	if o.Patience == 0 {
+		o.Patience = patience
 	}
 	if o.RetryInterval == 0 {
 		o.RetryInterval = unhealthyInterval

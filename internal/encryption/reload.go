@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// minPatience is at least how long the plugins of a new configuration may take to become healthy, and how often that
-	// is asked.
-	minPatience   = 10 * time.Second
+	// patience is at least how long the plugins of a new configuration may take to become healthy, and askedInterval how
+	// often that is asked.
+	patience      = 10 * time.Second
 	askedInterval = 100 * time.Millisecond
 	// firstRetry and lastRetry are the times after which a reload that failed is tried again; each is twice the one
 	// before.
@@ -92,7 +92,7 @@ func (t *Transformers) replace(ctx context.Context, text []byte) error {
 
 // awaitHealth waits until the plugins of a configuration are healthy.
 func (t *Transformers) awaitHealth(ctx context.Context, g *generation) error {
-	ctx, cancel := context.WithTimeout(ctx, max(minPatience, 2*g.timeouts))
+	ctx, cancel := context.WithTimeout(ctx, max(t.Patience, 2*g.timeouts))
 	defer cancel()
 	for {
 		failed := g.check(ctx)
