@@ -101,9 +101,13 @@ func (c *Clients) CallWithin(ctx context.Context, config *Config, limit time.Dur
 		defer cancel()
 	}
 	address := client.url
-	query := address.Query()
-	query.Set("timeout", limit.String())
-	address.RawQuery = query.Encode()
+	if address.RawQuery == "" {
+		address.RawQuery = "timeout=" + limit.String()
+	} else {
+		query := address.Query()
+		query.Set("timeout", limit.String())
+		address.RawQuery = query.Encode()
+	}
 	return post(ctx, client.http, address.String(), "kube-apiserver-admission", client.authenticate, body)
 }
 
@@ -129,7 +133,7 @@ func post(ctx context.Context, by *http.Client, url, agent string, authenticate 
 		return nil, err
 	}
 	defer func() { _ = response.Body.Close() }() // it was read
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxResponse+1))
+	text, err := readBody(response)
 	switch {
 	case err != nil:
 		return nil, err
@@ -139,6 +143,27 @@ func post(ctx context.Context, by *http.Client, url, agent string, authenticate 
 		return nil, newStatusError(response, text)
 	}
 	return text, nil
+}
+
+// memory is the body of a response that was read already.
+type memory struct {
+	*bytes.Reader
+	text []byte
+}
+
+func (memory) Close() error { return nil }
+
+// readBody returns the body of a response, or its beginning if it has more than maxResponse bytes.
+func readBody(response *http.Response) ([]byte, error) {
+	if read, ok := response.Body.(memory); ok {
+		return read.text, nil
+	}
+	if n := response.ContentLength; n >= 0 && n <= bufferSize { // most are that short
+		text := make([]byte, n)
+		_, err := io.ReadFull(response.Body, text)
+		return text, err
+	}
+	return io.ReadAll(io.LimitReader(response.Body, maxResponse+1))
 }
 
 // statusError is the error of a response with an error code. It wraps an error with the message of the reference.

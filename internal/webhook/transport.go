@@ -192,11 +192,11 @@ func (c *connection) exchange(request *http.Request) (response *http.Response, e
 		}
 	}
 	c.limit.N = math.MaxInt64
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxResponse+1))
+	text, err := readBody(response)
 	if err != nil {
 		return nil, err
 	}
-	response.Body = io.NopCloser(bytes.NewReader(text))
+	response.Body = memory{bytes.NewReader(text), text}
 	response.Close = response.Close || sent != nil || len(text) > maxResponse || c.in.Buffered() > 0
 	return response, nil
 }

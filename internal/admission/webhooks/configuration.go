@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	admissionregistration "k8s.io/api/admissionregistration/v1"
@@ -38,6 +39,7 @@ type hook struct {
 	version             string // of the AdmissionReviews that it gets; "": it knows none that we know
 	selectors           hooks.Selectors
 	conditions          func() []*cel.AdmissionExpression // compiled on first use
+	length              atomic.Int64                      // of the last review
 }
 
 // set has the hooks of all configurations of one kind, by the name of the configuration and then in its order.

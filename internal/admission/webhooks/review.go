@@ -18,12 +18,19 @@ import (
 // usualReview is the size in bytes that most reviews do not exceed.
 const usualReview = 4 << 10
 
-// reviewOf is the AdmissionReview that asks a hook, as JSON.
-func reviewOf(q *hooks.Question, version, uid string) []byte {
-	return object.AppendJSON(make([]byte, 0, usualReview), object.MapOf(
-		object.Member{Key: "apiVersion", Value: object.StringOf("admission.k8s.io/" + version)},
+// review is the AdmissionReview that asks the hook, as JSON. It has room for one that is a little longer than the last
+// one, as most are about objects of a sort.
+func (h *hook) review(q *hooks.Question, uid string) []byte {
+	size := usualReview
+	if last := h.length.Load(); last > 0 {
+		size = int(last + last/8)
+	}
+	text := object.AppendJSON(make([]byte, 0, size), object.MapOf(
+		object.Member{Key: "apiVersion", Value: object.StringOf("admission.k8s.io/" + h.version)},
 		object.Member{Key: "kind", Value: object.StringOf("AdmissionReview")},
 		object.Member{Key: "request", Value: q.Reviewed(uid)}))
+	h.length.Store(int64(len(text)))
+	return text
 }
 
 // answer is the response of a hook. Patch is a JSON Patch; empty: none.
