@@ -117,17 +117,12 @@ func Slice(live, endpoints object.Value) object.Value {
 // Family is the addressType of the EndpointSlice for Endpoints. It is immutable, so a slice of the other family has to
 // be deleted and created again.
 func Family(endpoints object.Value) string {
-	all := 0
-	if subsets := endpoints.At("subsets").Items(); len(subsets) > 0 {
-		for _, list := range []string{"addresses", "notReadyAddresses"} {
-			for _, a := range subsets[0].At(list).Items() {
-				if all++; !isIPv6(a.At("ip").Str()) {
-					return "IPv4"
-				}
-			}
-		}
+	subsets := endpoints.At("subsets").Items()
+	if len(subsets) == 0 {
+		return "IPv4"
 	}
-	if all == 0 {
+	all := append(addressesOf(subsets[0].At("addresses")), addressesOf(subsets[0].At("notReadyAddresses"))...)
+	if len(all) == 0 || slices.ContainsFunc(all, func(a string) bool { return !isIPv6(a) }) {
 		return "IPv4"
 	}
 	return "IPv6"
