@@ -87,7 +87,7 @@ var admissionTests = []string{
 	"TestExtendedResourceToleration", "TestKindsOfOwners", "TestLimitPodHardAntiAffinityTopology", "TestLimitRanger",
 	"TestLimitRangerAsIn138", "TestNamespaceExists", "TestNamespaceLifecycle", "TestNodeDeclaredFeatureValidator",
 	"TestOtherRequests", "TestOwnersOfRandomObjects", "TestPersistentVolumeClaimResize", "TestPodNodeSelector",
-	"TestPodResizeValidator", "TestPodSecurityOfExistingPods", "TestPodSecurityOfFewRequests",
+	"TestPodResizeValidator", "TestPodSecurity", "TestPodSecurityOfExistingPods", "TestPodSecurityOfFewRequests",
 	"TestPodTolerationRestriction", "TestPodTopologyLabels", "TestPriority",
 	"TestRuntimeClass", "TestServiceAccount", "TestStorageObjectInUseProtection", "TestTaintNodesByCondition",
 	"TestTolerationsOfNamespaces",

@@ -36,3 +36,18 @@ func TestClaimsOfKubelets(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What cannot be read is not said to be absent.
+//
+// SPEC: AUTH-3
+func TestUnreadableObjectsOfNodes(t *testing.T) {
+	s := newStage(t, "NodeRestriction")
+	s.write(t, "v1", "pods", "ns", "bad", []byte("{"))
+	n := &nodeRestriction{objects: newObjects(s.store, s.registry)}
+	for name, want := range map[string]string{"bad": "unable to read the stored object /pods/ns/bad",
+		"none": `pod "none" not found`} {
+		if _, err := n.storedPod(t.Context(), "ns", name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}

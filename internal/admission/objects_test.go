@@ -355,7 +355,8 @@ func TestSampleOfPods(t *testing.T) {
 			}
 			return strings.Join(a.Warned(), "\n")
 		}
-		if got := warned(); !strings.Contains(got, "\na (and 5 other pods): ") || strings.Contains(got, "only checked") {
+		if got := warned(); !strings.Contains(got, "\na (and 5 other pods): ") || strings.Contains(got, "only checked") ||
+			strings.Count(got, "\n") != 1 {
 			t.Errorf("it warns of\n%s", got)
 		}
 		for i := range securityPods {

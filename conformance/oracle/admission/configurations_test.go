@@ -38,6 +38,8 @@ func TestConfigurations(t *testing.T) {
 		{"PodSecurity", security("defaults: {enforce: none}\nexemptions: {usernames: ['']}")},
 		{"PodSecurity", security("exemptions: {namespaces: [a.b, a.b]}")},
 		{"PodSecurity", security("exemptions: {usernames: ['', '']}")},
+		{"PodSecurity", strings.Replace(security(""), "PodSecurityConfiguration", "Other", 1)},
+		{"PodSecurity", security("exemptions: {namespaces: [" + strings.Repeat("A", 64) + "]}")},
 		{"PodSecurity", strings.Replace(security("defaults: {enforce: baseline}"), "/v1", "/v1beta1", 1)},
 		{"PodSecurity", strings.Replace(security("defaults: {enforce: baseline}"), "/v1", "/v1alpha1", 1)},
 		{"PodTolerationRestriction", tolerations("Configuration", "default: [{key: a, operator: Exists}]")},

@@ -619,9 +619,6 @@ func (w *world) comparable(o outcome) outcome {
 // (TestMutants).
 var tryMutants func(t testing.TB, w *world, run func() outcome) outcome
 
-// repeated is set while tryMutants runs an attempt once more: metrics do not count it.
-var repeated bool
-
 // comparableOurs runs our plugin.
 func (w *world) comparableOurs(t testing.TB, a attempt) outcome {
 	t.Helper()

@@ -70,6 +70,7 @@ func TestMutants(t *testing.T) {
 	}
 	slices.Sort(names)
 	for _, name := range names {
+		clear(trial.tried)
 		t.Run(name, compared[name])
 	}
 	if err := r.Save(); err != nil {
@@ -86,7 +87,8 @@ type trial struct {
 	made []int
 	// files are those whose mutants the attempts reach; globals are tried if they are in one of them.
 	files map[string]bool
-	// tried counts how often our side was made for a mutant, and spent is how long its attempts took: one may wait.
+	// tried counts how often a test has made our side for a mutant, and spent is how long its attempts took: one may
+	// wait.
 	tried map[int]int
 	spent map[int]time.Duration
 }
@@ -94,7 +96,7 @@ type trial struct {
 // mostSpent is how long attempts with a mutant may take together.
 const mostSpent = 10 * time.Second
 
-// mostMade is how often our side is made for a mutant: that takes longer than an attempt.
+// mostMade is how often a test makes our side for a mutant: that takes longer than an attempt.
 const mostMade = 400
 
 // enter begins with another world.
@@ -136,8 +138,6 @@ func (m *trial) try(t testing.TB, w *world, run func() outcome) outcome {
 	}
 	var first outcome
 	once := reached(func() { first = run() })
-	repeated = true
-	defer func() { repeated = false }()
 	says := first.String()
 	same := func() bool { return run().String() == says }
 	if !same() {

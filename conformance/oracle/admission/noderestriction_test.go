@@ -167,6 +167,7 @@ func TestNodeRestrictionOfPods(t *testing.T) {
 	} {
 		create(good, "volumes", "[{name: a, emptyDir: {}}, {name: v, "+source+"}]")
 	}
+	create(good, "volumes", "[{name: a, projected: {sources: [{downwardAPI: {}}]}}, {name: v, csi: {driver: a}}]")
 	pod := func(name string) string { return doc("v1", "Pod", "ns", name, nil, "spec", "{containers: []}") }
 	for _, name := range []string{"here", "there", "none", ""} {
 		w.compareNode(t, nodeAttempt(admission.Delete, "/v1/pods", "ns", name, "", pod(name)), &count)
@@ -196,7 +197,7 @@ func TestNodeRestrictionOfPods(t *testing.T) {
 		"resourceName: r, requestName: q}]}"
 	const allocatable = "nodeAllocatableResourceClaimStatuses: [{resourceClaimName: a, containers: [c], " +
 		"mapping: [{name: cpu, quantity: 1}]}]"
-	all := []string{"{}", "{" + claims + "}", "{resourceClaimStatuses: [{name: a}]}",
+	all := []string{"{}", "{resourceClaimStatuses: []}", "{" + claims + "}", "{resourceClaimStatuses: [{name: a}]}",
 		"{resourceClaimStatuses: [{name: a, resourceClaimName: c}]}", "{" + extended + "}",
 		"{extendedResourceClaimStatus: {resourceClaimName: b, requestMappings: []}}", "{" + allocatable + "}",
 		"{phase: Running}"}
@@ -298,12 +299,15 @@ func TestNodeRestrictionOfNodes(t *testing.T) {
 		}
 	}
 	w.compareNode(t, nodeAttempt(admission.Create, "storage.k8s.io/v1/csinodes", "", "", csi("n1"), ""), &count)
-	w = nodeWorld(t, func(w *world) { w.gates = map[string]bool{"CSIVolumeHealth": true} })
 	spec := csi("n1")
 	other := doc("storage.k8s.io/v1", "CSINode", "", "n1", nil, "spec", "{drivers: [{name: a, nodeID: b}]}")
-	w.compareNode(t, nodeAttempt(admission.Update, "storage.k8s.io/v1/csinodes/status", "", "n1", spec, spec), &count)
-	w.compareNode(t, nodeAttempt(admission.Update, "storage.k8s.io/v1/csinodes/status", "", "n1", other, spec), &count)
-	w.compareNode(t, nodeAttempt(admission.Delete, "storage.k8s.io/v1/csinodes/status", "", "n1", "", spec), &count)
+	for _, healthy := range []bool{false, true} {
+		w = nodeWorld(t, func(w *world) { w.gates = map[string]bool{"CSIVolumeHealth": healthy} })
+		for _, now := range []string{spec, other} {
+			w.compareNode(t, nodeAttempt(admission.Update, "storage.k8s.io/v1/csinodes/status", "", "n1", now, spec), &count)
+		}
+		w.compareNode(t, nodeAttempt(admission.Delete, "storage.k8s.io/v1/csinodes/status", "", "n1", "", spec), &count)
+	}
 	count.atLeast(t, 0, 400, 200)
 }
 
