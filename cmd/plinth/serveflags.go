@@ -149,7 +149,7 @@ func etcdFlags(c *settings) []row {
 		{"etcd-servers-overrides", list(new([]string)), refused, "another store for some types", ""},
 		{"lease-reuse-duration-seconds", integer64(&c.LeaseReuseSeconds), works,
 			"how long objects that expire share a lease of etcd", ""},
-		{"storage-backend", oneOf(new(string), "", "etcd3"), works, "what --etcd-servers are", ""},
+		{"storage-backend", oneOf(new(string), "", "etcd3"), ignored, "there is one kind of etcd", ""},
 		{"storage-media-type", oneOf(&c.StorageMediaType, "application/json", "application/yaml",
 			"application/vnd.kubernetes.protobuf"), works, "the form of built-in objects in etcd; YAML is not supported", ""},
 		{"watch-cache", boolean(new(true)), ignored, memory, ""},

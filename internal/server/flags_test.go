@@ -379,6 +379,12 @@ func TestEtcdServers(t *testing.T) {
 		}
 		return s
 	}
+	twice := quiet(t.TempDir())
+	twice.DataDirGiven, twice.EtcdServers = true, []string{at}
+	if _, err := Start(t.Context(), twice); err == nil || !strings.Contains(err.Error(),
+		"--data-dir and --etcd-servers: only one of them") {
+		t.Errorf("two directories: %v", err)
+	}
 	s := with("/registry")
 	body := jsonObject{"metadata": map[string]any{"name": "kept"}}
 	if _, _, err := clientOf(t, s).do(t.Context(), http.MethodPost, "/api/v1/namespaces", "application/json", body,
