@@ -130,8 +130,7 @@ func (c *Config) listen(ctx context.Context, text string) (net.Listener, error) 
 }
 
 // ErrNoStub means that the server at a URL is not a stub.
-var ErrNoStub = errors.New(
-	"what answers there is no stub of this program, and a real etcd as the store is not there yet")
+var ErrNoStub = errors.New("what answers there is no stub of this program")
 
 // Find asks the stub at a URL for its marker. It waits for the stub to come up, until ctx ends.
 func Find(ctx context.Context, at string, config *tls.Config) (Marker, error) {
