@@ -163,6 +163,9 @@ func (w *Writer) commit(t *transaction, pre []store.Precondition) (store.Revisio
 			if err := w.arrive(w.ctx, answer.Header.Revision); err != nil {
 				return store.Revisions{}, err
 			}
+		case errors.Is(err, rpctypes.ErrLeaseNotFound):
+			// It ended sooner than its time, with an etcd that was restored: the next attempt has another one.
+			w.leases.drop()
 		case isTransient(err):
 			lost = true
 			if failed := w.readAgain(end); failed != nil {
@@ -388,6 +391,9 @@ func (w *Writer) outcome(all []*sent) int64 {
 // isTransient says whether an error of a request leaves open whether it was carried out, or will pass: all errors of
 // the connection, of time, and of members without a leader. What etcd refuses it has not carried out.
 func isTransient(err error) bool {
+	if errors.Is(err, store.ErrClosed) {
+		return false
+	}
 	switch err := rpctypes.Error(err).(type) { //nolint:errorlint // rpctypes.Error returns this type itself
 	case rpctypes.EtcdError:
 		switch err.Code() {

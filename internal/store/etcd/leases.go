@@ -56,3 +56,10 @@ func (l *leases) until(ctx context.Context, at time.Time) (clientv3.LeaseID, err
 	l.id, l.ends, l.keys = answer.ID, now.Add(time.Duration(answer.TTL)*time.Second), 1
 	return l.id, nil
 }
+
+// drop makes the next key have a new lease.
+func (l *leases) drop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ends = time.Time{}
+}

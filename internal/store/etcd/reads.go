@@ -104,7 +104,7 @@ func (w *Writer) same(cluster uint64, revision, had int64) error {
 	}
 	err := fmt.Errorf("%w (cluster %x at revision %d, before %x at %d)", errOther, cluster, revision, w.id, had)
 	w.breakOff(err)
-	return err
+	return fmt.Errorf("%w: %w", store.ErrClosed, err)
 }
 
 // Fresh is store.Others.Fresh.
