@@ -415,8 +415,9 @@ func miscFlags(c *settings) []row {
 		{"allow-privileged", boolean(&c.AllowPrivileged), works,
 			"privileged containers are allowed; false is an error: they cannot be refused yet",
 			"nothing here runs containers"},
-		{"apiserver-count", integer(&c.APIServerCount), works,
-			"how many servers share an etcd, for --endpoint-reconciler-type=master-count", ""},
+		{"apiserver-count", integer(&c.APIServerCount), plinthOnly,
+			"how many servers share an etcd, for --endpoint-reconciler-type=master-count; the reference has it, too, and does " +
+				"not list it, as it is deprecated", ""},
 		{"coordinated-leadership-lease-duration", duration(new(15 * time.Second)), ignored, election, ""},
 		{"coordinated-leadership-renew-deadline", duration(new(10 * time.Second)), ignored, election, ""},
 		{"coordinated-leadership-retry-period", duration(new(2 * time.Second)), ignored, election, ""},
