@@ -262,7 +262,8 @@ func TestKwokctl(t *testing.T) {
 	}
 }
 
-// An API server whose --etcd-servers is a real etcd stores its objects there, and the stub refuses the directory of one.
+// An API server whose --etcd-servers is a real etcd stores its objects there, and the stub refuses the directory of
+// one.
 //
 // SPEC: RUN-1
 func TestRealEtcd(t *testing.T) {
