@@ -142,7 +142,11 @@ func (s *Store) Recover(ctx context.Context) (recovered, left int, err error) {
 		return 0, 0, nil
 	}
 	var still []Key
-	for part := range slices.Chunk(*keys, recoverAtOnce) {
+	atOnce := recoverAtOnce
+	if s.Others != nil { // it may not commit two of them together
+		atOnce = 1
+	}
+	for part := range slices.Chunk(*keys, atOnce) {
 		if err != nil {
 			still = append(still, part...)
 			continue

@@ -218,10 +218,7 @@ func (w *sequencer) sequence(ctx context.Context, pre []Precondition, changes []
 	for i, ch := range changes {
 		w.put(b, c, ch.Key, versions[i])
 	}
-	if seals != nil {
-		counters := make([]*Seal, len(c.Records)-len(changes)) // which are never encrypted
-		c.Seals = append(counters, seals...)
-	}
+	c.Seals = seals
 	// A commit without changes takes a revision, too, so that its success can be distinguished from that of the commit
 	// before it.
 	if len(c.Records) == 0 {

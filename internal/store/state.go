@@ -185,9 +185,10 @@ func (s *State) Apply(commits ...*Commit) {
 func (s *State) Restart(c *Commit) {
 	var w wakeups
 	defer w.wake()
-	s.apply([]*Commit{c}, &w)
+	// One step: a cursor that read the commit before the history was cut would go on after it.
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.change([]*Commit{c}, &w)
 	h := &s.history
 	h.horizon = s.revision
 	for h.marks.len() > 0 {
@@ -238,12 +239,17 @@ func (w *wakeups) wake() {
 // but perhaps not whole.
 func (s *State) apply(commits []*Commit, w *wakeups) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.change(commits, w)
+}
+
+// change is apply for a caller that holds mu.
+func (s *State) change(commits []*Commit, w *wakeups) {
 	whole := false
 	defer func() {
 		if !whole {
 			s.end(w)
 		}
-		s.mu.Unlock()
 	}()
 	// The history is last: it removes the groups that this record wakes from the feeds, and the watchers that are woken
 	// must find the new state.

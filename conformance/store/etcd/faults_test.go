@@ -398,7 +398,7 @@ func TestNoSpace(t *testing.T) {
 	putPlain(t, s, pod("a"), "small")
 }
 
-// Objects that expire are deleted by etcd, a little later than asked for, and many share a lease.
+// Objects that expire are deleted by etcd, no sooner than asked for, and many share a lease.
 //
 // SPEC: URI-10
 func TestExpiry(t *testing.T) {
@@ -408,31 +408,36 @@ func TestExpiry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := time.Now().Add(3 * time.Second)
-	for i := range 20 {
-		sidecar := storetest.Describe(pod("x"), []byte("e"))
+	expiring := func(name string, at time.Time) {
+		t.Helper()
+		k := store.Key{Resource: "/events", Name: name}
+		sidecar := storetest.Describe(k, []byte("e"))
 		sidecar.Expire = at
-		k := store.Key{Resource: "/events", Name: fmt.Sprint("e", i)}
 		if _, err := s.Commit(t.Context(), nil, []store.Change{{Key: k, Data: []byte("e"), Sidecar: sidecar}}); err != nil {
 			t.Fatal(err)
 		}
 	}
+	for i := range 20 {
+		expiring(fmt.Sprint("late", i), time.Now().Add(time.Hour))
+	}
+	// A lease is used for a minute, so that these share one, or two of a slow machine.
 	leases, err := direct(t, p.URL).Leases(t.Context())
-	if err != nil || len(leases.Leases) == 0 || len(leases.Leases) > 3 {
+	if err != nil || len(leases.Leases) == 0 || len(leases.Leases) > 10 {
 		t.Errorf("%d leases for 20 objects, %v", len(leases.Leases), err)
 	}
-	deleted := 0
-	for deleted < 20 {
+	at := time.Now().Add(3 * time.Second)
+	expiring("soon", at)
+	for gone := false; !gone; {
 		records, err := c.Next(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, r := range records {
-			if r.New == nil {
-				deleted++
-				if now := time.Now(); now.Before(at) {
-					t.Errorf("%s was deleted %s too early", r.Key, at.Sub(now))
-				}
+			if r.New != nil {
+				continue
+			}
+			if gone = true; r.Key.Name != "soon" || time.Now().Before(at) {
+				t.Errorf("%s was deleted %s before its time", r.Key, time.Until(at))
 			}
 		}
 	}
@@ -441,27 +446,31 @@ func TestExpiry(t *testing.T) {
 // Of several servers that compact, one does it in each interval, by the key of the reference's protocol.
 func TestCompactor(t *testing.T) {
 	p := startEtcd(t, reference.EtcdOptions{})
-	often := func(c *etcd.Config) { c.CompactionInterval = 300 * time.Millisecond }
+	const interval, writes = 100 * time.Millisecond, 24
+	often := func(c *etcd.Config) { c.CompactionInterval = interval }
+	began := time.Now()
 	s, other := openPlain(t, p.URL, often), openPlain(t, p.URL, often)
 	d := direct(t, p.URL)
-	began := time.Now()
-	for i := range 40 {
-		putPlain(t, s, pod("a"), fmt.Sprint(i))
-		putPlain(t, other, pod("b"), fmt.Sprint(i))
-		time.Sleep(50 * time.Millisecond)
+	written, compacted := int64(0), int64(0)
+	eventually(t, "the key is written often enough", func() error {
+		putPlain(t, s, pod("a"), "x")
+		putPlain(t, other, pod("b"), "x")
+		answer, err := d.Get(t.Context(), "compact_rev_key")
+		if err != nil || len(answer.Kvs) == 0 {
+			return fmt.Errorf("%v", err)
+		}
+		written = answer.Kvs[0].Version
+		if compacted, err = strconv.ParseInt(string(answer.Kvs[0].Value), 10, 64); err == nil && written < writes {
+			err = fmt.Errorf("%d writes", written)
+		}
+		return err
+	})
+	// If each of them wrote the key at each of its turns, there were two in an interval. A slow machine has fewer.
+	if intervals := int64(time.Since(began)/interval) + 1; written > intervals*3/2 {
+		t.Errorf("the key was written %d times in %d intervals", written, intervals)
 	}
-	answer, err := d.Get(t.Context(), "compact_rev_key")
-	if err != nil || len(answer.Kvs) != 1 {
-		t.Fatal(answer, err)
-	}
-	kv := answer.Kvs[0]
-	intervals := int64(time.Since(began) / (300 * time.Millisecond))
-	if kv.Version < intervals/2 || kv.Version > 2*intervals+2 {
-		t.Errorf("the key was written %d times in %d intervals", kv.Version, intervals)
-	}
-	compacted, err := strconv.ParseInt(string(kv.Value), 10, 64)
-	if err != nil || compacted == 0 || compacted >= s.Revision() {
-		t.Errorf("compacted up to %q of %d", kv.Value, s.Revision())
+	if compacted <= 2 || compacted >= s.Revision() {
+		t.Errorf("compacted up to %d of %d", compacted, s.Revision())
 	}
 	if _, err := d.Get(t.Context(), "/registry/|pods/a", clientv3.WithRev(2)); err == nil {
 		t.Error("the history is whole")

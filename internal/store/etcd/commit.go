@@ -116,10 +116,10 @@ func (w *Writer) transaction(ctx context.Context, changes []store.Change) (*tran
 // encode is the value of a change.
 func (e *Cluster) encode(ctx context.Context, ch *store.Change) ([]byte, error) {
 	plain, err := e.config.Layout.Encode(ch.Key, ch.Data)
-	if err != nil || e.sealing == nil || e.whole(ch.Key) != nil {
+	if err != nil || e.config.Sealing == nil || e.whole(ch.Key) != nil {
 		return plain, err
 	}
-	seal, err := e.sealing.Seal(ctx, ch.Key.Resource)
+	seal, err := e.config.Sealing.Seal(ctx, ch.Key.Resource)
 	if err != nil {
 		return nil, &store.SealError{Key: ch.Key, Err: err}
 	}
@@ -207,7 +207,7 @@ func (w *Writer) compare(t *transaction, pre []store.Precondition, sure bool) (a
 		if a, err = w.judge(t, pre, sure); err == nil || sure {
 			return a, err
 		}
-		newest, failed := w.newest(w.ctx)
+		newest, failed := w.revision() // not newest, which refuses once the writer is being closed
 		if failed == nil {
 			failed = w.arrive(w.ctx, newest)
 		}

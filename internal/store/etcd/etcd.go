@@ -64,8 +64,10 @@ type Config struct {
 	TLS       *tls.Config // nil: the default, for URLs of https
 	Prefix    string      // of all keys, "/registry"
 	Layout    Layout
-	Sealing   store.Sealing // nil: values are not encrypted, and those that are cannot be read
-	Bits      *Bits         // nil: every key of the state is one of etcd
+	// Sealing encrypts the values, each bound to its key of etcd; nil: they are not encrypted, and those that are cannot
+	// be read.
+	Sealing store.Sealing
+	Bits    *Bits // nil: every key of the state is one of etcd
 	// Apart are resources whose keys are committed on their own, because others follow them on a watch of their own: they
 	// take a change of such a key and of another one for two, and expect the order in which they would make them.
 	Apart []string
@@ -100,9 +102,7 @@ type Cluster struct {
 	config Config
 	client *clientv3.Client
 	prefix string // ends with "/"
-	// sealing encrypts the values; nil: they are not encrypted. It is bound to the keys of etcd.
-	sealing store.Sealing
-	id      uint64 // of the cluster
+	id     uint64 // of the cluster
 
 	streams atomic.Int64 // of watches, so far
 }
@@ -122,13 +122,14 @@ func Connect(ctx context.Context, c Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w", err)
 	}
-	e := &Cluster{config: c, client: client, prefix: path.Join("/", c.Prefix) + "/",
-		sealing: c.Sealing}
+	e := &Cluster{config: c, client: client, prefix: path.Join("/", c.Prefix) + "/"}
 	if e.prefix == "//" {
 		e.prefix = "/"
 	}
 	for {
-		answer, err := e.probe(ctx)
+		soon, cancel := context.WithTimeout(ctx, 2*time.Second)
+		answer, err := e.probe(soon)
+		cancel()
 		if err == nil {
 			e.id = answer.Header.ClusterId
 			return e, nil
@@ -145,14 +146,12 @@ func Connect(ctx context.Context, c Config) (*Cluster, error) {
 
 // probe reads the key that the reference reads to find out whether etcd answers; it need not exist.
 func (e *Cluster) probe(ctx context.Context) (*clientv3.GetResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
 	return e.client.Get(ctx, e.prefix+"health", clientv3.WithLimit(1))
 }
 
 // Check returns nil if etcd answers before ctx ends.
 func (e *Cluster) Check(ctx context.Context) error {
-	_, err := e.client.Get(ctx, e.prefix+"health", clientv3.WithLimit(1))
+	_, err := e.probe(ctx)
 	return err
 }
 
@@ -197,7 +196,7 @@ type Writer struct {
 // Open opens a store with the objects that etcd has now. loaded is called when it has them, before it follows etcd; it
 // may be nil. Open returns ctx.Err() if ctx ends first.
 func (e *Cluster) Open(ctx context.Context, c store.Config, loaded func(*store.State)) (*store.Store, error) {
-	c.Sealing, c.Opened = e.sealing, e.config.Layout.Decode
+	c.Sealing, c.Opened = e.config.Sealing, e.config.Layout.Decode
 	w := &Writer{Cluster: e, sent: map[string][]*sent{}, closing: make(chan struct{}),
 		turns: make(chan struct{}, 1), now: c.Now}
 	if w.now == nil {

@@ -29,32 +29,38 @@ func (e *Cluster) ownStream(ctx context.Context) context.Context {
 //
 //	state = the objects of etcd at the state's revision
 func (w *Writer) follow() {
-	for w.ctx.Err() == nil {
-		// It ends when the member that it is connected to loses its leader, and goes on at another one.
-		ctx := w.ownStream(clientv3.WithRequireLeader(w.ctx))
-		w.watching.Store(&ctx)
-		changes := w.client.Watch(ctx, w.prefix, clientv3.WithPrefix(),
-			clientv3.WithRev(w.state.Revision()+1), clientv3.WithProgressNotify())
-		for answer := range changes {
-			err := answer.Err()
-			if errors.Is(err, rpctypes.ErrCompacted) {
-				err = w.reload()
-			} else if err == nil {
-				err = w.receive(&answer)
-			}
-			if errors.Is(err, errOther) {
-				return // what this etcd has are other objects
-			}
-			if err != nil {
-				w.config.Logger.Warn("the watch of etcd has ended, and is begun again", "error", err)
-				break
-			}
-		}
+	for w.ctx.Err() == nil && w.followOnce() {
 		select {
 		case <-w.ctx.Done():
 		case <-time.After(progressEvery):
 		}
 	}
+}
+
+// followOnce follows etcd until its watch ends, and says whether to begin another one.
+func (w *Writer) followOnce() (again bool) {
+	// It ends when the member that it is connected to loses its leader, and goes on at another one.
+	ctx, stop := context.WithCancel(w.ownStream(clientv3.WithRequireLeader(w.ctx)))
+	defer stop()
+	w.watching.Store(&ctx)
+	changes := w.client.Watch(ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithRev(w.state.Revision()+1),
+		clientv3.WithProgressNotify())
+	for answer := range changes {
+		err := answer.Err()
+		if errors.Is(err, rpctypes.ErrCompacted) {
+			err = w.reload()
+		} else if err == nil {
+			err = w.receive(&answer)
+		}
+		if errors.Is(err, errOther) {
+			return false // what this etcd has are other objects
+		}
+		if err != nil {
+			w.config.Logger.Warn("the watch of etcd has ended, and is begun again", "error", err)
+			break
+		}
+	}
+	return true
 }
 
 // receive applies the changes of one answer of the watch, which has whole revisions.
@@ -150,8 +156,8 @@ var errEncrypted = errors.New("identity transformer tried to read encrypted data
 func (e *Cluster) decode(k store.Key, value []byte) (data []byte, is *store.Sidecar) {
 	is, plain := &store.Sidecar{}, value
 	var err error
-	if e.sealing != nil && e.whole(k) == nil {
-		if plain, is.SealedBy, err = e.sealing.Open(k, value); err != nil {
+	if e.config.Sealing != nil && e.whole(k) == nil {
+		if plain, is.SealedBy, err = e.config.Sealing.Open(k, value); err != nil {
 			is.Undecrypted, is.Unreadable = true, err
 			return value, is
 		}

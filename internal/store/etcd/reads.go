@@ -35,6 +35,11 @@ type read struct {
 
 // newest is a revision of etcd that is no older than the newest one at the time of the call.
 func (w *Writer) newest(ctx context.Context) (int64, error) {
+	w.life.RLock()
+	if w.closed {
+		w.life.RUnlock()
+		return 0, store.ErrClosed
+	}
 	w.reads.mu.Lock()
 	r := w.reads.next
 	if r == nil {
@@ -46,6 +51,7 @@ func (w *Writer) newest(ctx context.Context) (int64, error) {
 		}
 	}
 	w.reads.mu.Unlock()
+	w.life.RUnlock()
 	select {
 	case <-r.done:
 		return r.revision, r.err

@@ -1,0 +1,84 @@
+package etcd
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"plinth/conformance/internal/harness"
+	"plinth/conformance/internal/reference"
+)
+
+// Servers that share an etcd keep to a quota together: of many Pods that are created through both at once, as many
+// succeed as the quota allows, and its status says so at the end. A second quota of the namespace, which cannot be
+// written in the same transaction, does not change that.
+//
+// SPEC: AUTH-5, STORE-2
+func TestQuotas(t *testing.T) {
+	p := startEtcd(t, reference.EtcdOptions{})
+	both := []*server{on(t, harness.Plinth, p.URL), on(t, harness.Plinth, p.URL)}
+	const most, tries, writers = 20, 8, 8
+	for _, name := range []string{"first", "second"} {
+		if _, err := both[0].Resource(quotas).Namespace("default").Create(t.Context(), object(t,
+			`{apiVersion: v1, kind: ResourceQuota, metadata: {name: %s}, spec: {hard: {pods: "%d"}}}`, name, most),
+			metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the other server knows of the quota", func() error {
+			_, err := both[1].Resource(quotas).Namespace("default").Get(t.Context(), name, metav1.GetOptions{})
+			return err
+		})
+	}
+	var made, refused atomic.Int64
+	var wait sync.WaitGroup
+	for w := range writers {
+		wait.Go(func() {
+			for i := range tries {
+				_, err := both[(w+i)%2].Resource(pods).Namespace("default").Create(t.Context(), object(t,
+					`{apiVersion: v1, kind: Pod, metadata: {name: p%d-%d}, spec: {containers: [{name: c, image: i}]}}`, w, i),
+					metav1.CreateOptions{})
+				switch {
+				case err == nil:
+					made.Add(1)
+				case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
+					refused.Add(1)
+				default:
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	list, err := both[0].Resource(pods).Namespace("default").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != int(made.Load()) || made.Load() > most || made.Load()+refused.Load() != tries*writers {
+		t.Fatalf("%d made, %d refused, %d there, %v", made.Load(), refused.Load(), len(list.Items), err)
+	}
+	// What was recorded for a Pod that then was not made is counted anew, so that the rest can be made.
+	for i := 0; made.Load() < most; i++ {
+		eventually(t, "there is room", func() error {
+			_, err := both[i%2].Resource(pods).Namespace("default").Create(t.Context(), object(t,
+				`{apiVersion: v1, kind: Pod, metadata: {name: later-%d}, spec: {containers: [{name: c, image: i}]}}`, i),
+				metav1.CreateOptions{})
+			return err
+		})
+		made.Add(1)
+	}
+	for _, name := range []string{"first", "second"} {
+		eventually(t, "the status of "+name+" is right", func() error {
+			q, err := both[1].Resource(quotas).Namespace("default").Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			status, _ := q.Object["status"].(map[string]any)
+			if used, _ := status["used"].(map[string]any); used["pods"] != fmt.Sprint(most) {
+				return fmt.Errorf("the status is %v", status)
+			}
+			return nil
+		})
+	}
+}
