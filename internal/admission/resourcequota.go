@@ -29,11 +29,12 @@ import (
 // is judged at once, and again when the commit gets its place in the order of commits (Attributes.Limit). The limit is
 // spec.hard; the reference takes what its controller has copied to status.hard.
 type resourceQuota struct {
-	store   *store.Store
-	now     engine.Clock
-	limited []limitedResource
-	rules   recent.Cache[string, *quota.Rule]
-	classes *view.View[*quota.Classes]
+	store    *store.Store
+	registry *engine.Registry
+	now      engine.Clock
+	limited  []limitedResource
+	rules    recent.Cache[string, *quota.Rule]
+	classes  *view.View[*quota.Classes]
 }
 
 // resourceQuotaConfiguration is the configuration of the plugin.
@@ -57,7 +58,7 @@ type limitedResource struct {
 // newResourceQuota makes the plugin.
 func newResourceQuota(c *Config) (steps, error) {
 	limited, err := limitedResources(c.Configurations["ResourceQuota"])
-	q := &resourceQuota{store: c.Store, now: c.Now, limited: limited, classes: quota.ClassesOf(c.Store)}
+	q := &resourceQuota{store: c.Store, registry: c.Registry, now: c.Now, limited: limited, classes: quota.ClassesOf(c.Store)}
 	return steps{validate: q.validate}, err
 }
 
@@ -193,7 +194,8 @@ func (q *resourceQuota) limits(ctx context.Context, a *engine.Attributes) (*engi
 		return nil, nil
 	}
 	limits.Refuse = func(over []store.Over) error { return exceeded(a, limits, named, over) }
-	return &engine.Limits{Limits: limits, Record: func() []engine.StatusOfOther { return q.record(limits, named) }}, nil
+	return &engine.Limits{Limits: limits, Of: q.registry.Builtin().Find("", "v1", "resourcequotas"),
+		Record: func() []engine.StatusOfOther { return q.record(limits, named) }}, nil
 }
 
 // recorded sets what the status of a quota has recorded, by whichever server, as the least that is used. Where no other

@@ -105,8 +105,9 @@ type Limits struct {
 	// Record returns the statuses in which the commit records what it adds. They are written before the object, or with
 	// it, where other processes write to the store: no sequencer there judges sums, and servers agree by the objects
 	// alone. A status that another server has changed meanwhile makes the commit fail, and the limits are judged again.
-	// What was recorded for a commit that then failed counts until it is counted anew.
+	// What was recorded for a commit that then failed counts until it is counted anew. Of is the type of their objects.
 	Record func() []StatusOfOther
+	Of     *Resource
 }
 
 // Limit makes the commit depend on limits: of returns them, nil if there are none. A request that would pass them is
@@ -137,9 +138,8 @@ func (d *draft) stayWithin(ctx context.Context) error {
 			e.limits = limits.Limits
 			break
 		}
-		of := d.registry.Now().Find("", "v1", "resourcequotas")
 		for _, status := range limits.Record() {
-			n, err := d.otherStatus(ctx, of, status)
+			n, err := d.otherStatus(ctx, limits.Of, status)
 			if err != nil {
 				return err
 			}

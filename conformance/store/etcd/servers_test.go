@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -65,16 +64,7 @@ func atOnceWith(t *testing.T, etcd string, flags []string, kinds ...harness.Kind
 		t.Fatal(err)
 	}
 	for _, s := range all {
-		config, err := s.Config()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if s.Interface, err = dynamic.NewForConfig(config); err != nil {
-			t.Fatal(err)
-		}
-		if s.discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
-			t.Fatal(err)
-		}
+		s.connect(t)
 	}
 	return all
 }

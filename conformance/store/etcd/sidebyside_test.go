@@ -42,6 +42,13 @@ type server struct {
 func on(t *testing.T, kind harness.Kind, etcd string, flags ...string) *server {
 	t.Helper()
 	s := &server{Server: harness.Run(t, harness.Options{Kind: kind, Etcd: etcd, Flags: flags})}
+	s.connect(t)
+	return s
+}
+
+// connect makes the clients of a server.
+func (s *server) connect(t *testing.T) {
+	t.Helper()
 	config, err := s.Config()
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +59,6 @@ func on(t *testing.T, kind harness.Kind, etcd string, flags ...string) *server {
 	if s.discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
 		t.Fatal(err)
 	}
-	return s
 }
 
 func resource(group, version, name string) schema.GroupVersionResource {
