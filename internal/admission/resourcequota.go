@@ -58,7 +58,8 @@ type limitedResource struct {
 // newResourceQuota makes the plugin.
 func newResourceQuota(c *Config) (steps, error) {
 	limited, err := limitedResources(c.Configurations["ResourceQuota"])
-	q := &resourceQuota{store: c.Store, registry: c.Registry, now: c.Now, limited: limited, classes: quota.ClassesOf(c.Store)}
+	q := &resourceQuota{store: c.Store, registry: c.Registry, now: c.Now, limited: limited,
+		classes: quota.ClassesOf(c.Store)}
 	return steps{validate: q.validate}, err
 }
 

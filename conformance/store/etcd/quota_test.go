@@ -55,7 +55,8 @@ func TestQuotas(t *testing.T) {
 	}
 	wait.Wait()
 	list, err := both[0].Resource(pods).Namespace("default").List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(list.Items) != int(made.Load()) || made.Load() > most || made.Load()+refused.Load() != tries*writers {
+	if err != nil || len(list.Items) != int(made.Load()) || made.Load() > most ||
+		made.Load()+refused.Load() != tries*writers {
 		t.Fatalf("%d made, %d refused, %d there, %v", made.Load(), refused.Load(), len(list.Items), err)
 	}
 	// What was recorded for a Pod that then was not made is counted anew, so that the rest can be made.
