@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand"
 	"slices"
 	"sync"
@@ -131,9 +132,10 @@ func eventually(t testing.TB, what string, holds func() error) {
 	t.Fatalf("%s: %v", what, last)
 }
 
-// TestSideBySide has many clients write through Plinth and through a kube-apiserver on one etcd, with every verb. At
-// the end each object is equal through both, managedFields and resourceVersions included; and a watch through either
-// has seen the same changes in the same order.
+// TestSideBySide has many clients write through Plinth and through a kube-apiserver on one etcd, with every verb, while
+// Events expire, a quota counts, namespaces and owners are deleted, and a definition changes. At the end each object is
+// equal through both, managedFields and resourceVersions included; no address is given twice; and a watch through
+// either has seen the same changes in the same order. Then each works alone on what the other one has written.
 //
 // SPEC: STORE-3
 func TestSideBySide(t *testing.T) {
@@ -141,8 +143,8 @@ func TestSideBySide(t *testing.T) {
 		t.Skip("needs the reference: CONFORMANCE_REFERENCE=1")
 	}
 	p := startEtcd(t, reference.EtcdOptions{})
-	ours := on(t, harness.Plinth, p.URL, "--service-cluster-ip-range=10.0.0.0/16")
-	theirs := on(t, harness.Reference, p.URL)
+	ours := on(t, harness.Plinth, p.URL, "--service-cluster-ip-range=10.0.0.0/16", "--event-ttl=20s")
+	theirs := on(t, harness.Reference, p.URL, "--event-ttl=20s")
 	both := []*server{ours, theirs}
 	ctx := t.Context()
 
@@ -156,29 +158,76 @@ func TestSideBySide(t *testing.T) {
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range both {
-		eventually(t, "widgets are served", func() error {
-			_, err := s.Resource(widgets).Namespace("n0").List(ctx, metav1.ListOptions{})
-			return err
-		})
+	prepare(t, ours)
+	for _, of := range []schema.GroupVersionResource{widgets, gadgetKind} {
+		for _, s := range both {
+			eventually(t, of.Resource+" are served", func() error {
+				_, err := s.Resource(of).Namespace("n0").List(ctx, metav1.ListOptions{})
+				return err
+			})
+		}
 	}
+	settled(t, theirs)
 
-	watched := []schema.GroupVersionResource{configMaps, deployments, widgets}
+	watched := []schema.GroupVersionResource{configMaps, deployments, widgets, services, pods, events, namespaces, quotas}
 	follow := make([]*follower, 0, len(watched)*len(both))
 	for _, of := range watched {
 		for _, s := range both {
 			follow = append(follow, newFollower(t, s, of))
 		}
 	}
+	writeBeside(t, both)
+	settled(t, theirs)
+	compareAll(t, ours, theirs)
+	noAddressTwice(t, theirs)
+	for i := 0; i < len(follow); i += 2 {
+		compareFollowers(t, follow[i], follow[i+1])
+		follow[i].end()
+		follow[i+1].end()
+	}
+
+	stopped := func(s *server) {
+		if err := s.Stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stopped(theirs)
+	alone(t, ours, "ours")
+	stopped(ours)
+	theirs = on(t, harness.Reference, p.URL)
+	alone(t, theirs, "theirs")
+	compareAll(t, on(t, harness.Plinth, p.URL, "--service-cluster-ip-range=10.0.0.0/16"), theirs)
+}
+
+// writeBeside has workers write through both servers for as long as the flag says.
+func writeBeside(t *testing.T, both []*server) {
+	t.Helper()
+	ctx := t.Context()
 	done, stop := context.WithTimeout(ctx, *beside)
 	defer stop()
 	var wait sync.WaitGroup
 	var written atomic.Int64
+	working := func() bool { return done.Err() == nil && !t.Failed() }
 	for n := range 8 {
 		w := &worker{t: t, servers: both, random: rand.New(rand.NewSource(int64(n))), written: &written}
 		wait.Go(func() {
-			for done.Err() == nil && !t.Failed() {
+			for working() {
 				w.step(ctx)
+			}
+		})
+	}
+	for i, name := range slices.Sorted(maps.Keys(chores)) {
+		w := &worker{t: t, servers: both, random: rand.New(rand.NewSource(int64(100 + i))), written: &written}
+		wait.Go(func() {
+			round := 0
+			for ; working(); round++ {
+				if err := chores[name](w, ctx, round); err != nil {
+					t.Errorf("%s, round %d: %v", name, round, err)
+				}
+			}
+			t.Logf("%d rounds of %s", round, name)
+			if round < 2 {
+				t.Errorf("only %d rounds of %s", round, name)
 			}
 		})
 	}
@@ -186,10 +235,6 @@ func TestSideBySide(t *testing.T) {
 	t.Logf("%d writes", written.Load())
 	if written.Load() < 100 {
 		t.Errorf("only %d writes have succeeded", written.Load())
-	}
-	compareAll(t, ours, theirs)
-	for i := 0; i < len(follow); i += 2 {
-		compareFollowers(t, follow[i], follow[i+1])
 	}
 }
 
@@ -397,26 +442,31 @@ func differ(t *testing.T, ours, theirs *server, of schema.GroupVersionResource, 
 type follower struct {
 	server *server
 	of     schema.GroupVersionResource
+	cancel context.CancelFunc
 	mu     sync.Mutex
 	seen   []string
 	last   string
 }
 
+// end ends the watch.
+func (f *follower) end() { f.cancel() }
+
 func newFollower(t *testing.T, s *server, of schema.GroupVersionResource) *follower {
 	t.Helper()
-	f := &follower{server: s, of: of}
+	ctx, cancel := context.WithCancel(t.Context())
+	f := &follower{server: s, of: of, cancel: cancel}
 	list, err := s.Resource(of).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := s.Resource(of).Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
+	w, err := s.Resource(of).Watch(ctx, metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	go func() {
 		for e := range w.ResultChan() {
 			u, ok := e.Object.(*unstructured.Unstructured)
-			if e.Type == watch.Error && t.Context().Err() != nil {
+			if e.Type == watch.Error && ctx.Err() != nil {
 				return
 			}
 			if e.Type == watch.Error || !ok {
