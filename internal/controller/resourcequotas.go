@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"plinth/internal/admission/quota"
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
@@ -25,7 +27,23 @@ type ResourceQuotas struct {
 	Store    *store.Store
 	Busy     *Busy // nil: nobody asks
 	Logger   *slog.Logger
+
+	lowerings map[store.Key]lowering // that wait, where other processes write, too
 }
+
+// lowering is a status that says more than is used, as it is seen by this controller for the first time.
+type lowering struct {
+	revision int64 // of the quota
+	since    time.Time
+}
+
+// lowerAfter is how long a quota on a shared store has to stand unchanged before its status.used is lowered.
+//
+// The problem: a kube-apiserver writes what an object will use into the status, and then the object. In between, the
+// status says more than is used. Who lowers it then takes back the room that the object has got, and the next object
+// gets it, too: one more than the quota allows. It does not say that it will write the object, so all that can be done
+// is to wait for longer than it takes.
+const lowerAfter = 500 * time.Millisecond
 
 // publishEvery is the least time between two statuses of a quota: many changes share one.
 const publishEvery = 200 * time.Millisecond
@@ -44,6 +62,7 @@ func earlier(a, b time.Time) time.Time {
 
 // Run works until ctx ends.
 func (c *ResourceQuotas) Run(ctx context.Context) {
+	c.lowerings = map[store.Key]lowering{}
 	failed, published, recount := 0, func() {}, time.Now().Add(recountEvery)
 	view := quota.ClassesOf(c.Store)
 	classes, changed := view.Now(), make(chan struct{}, 1)
@@ -59,13 +78,17 @@ func (c *ResourceQuotas) Run(ctx context.Context) {
 		}
 		namespaces, changes, next := c.Store.Limited(seen)
 		var last error
+		var later time.Time // when a status that waits is lowered; zero: none waits
 		for _, namespace := range namespaces {
-			err := c.publish(ctx, namespace, classes)
+			due, err := c.publish(ctx, namespace, classes)
 			for err == errRecorded && ctx.Err() == nil {
-				err = c.publish(ctx, namespace, classes)
+				due, err = c.publish(ctx, namespace, classes)
 			}
 			if err != nil {
 				last = err
+			}
+			if !due.IsZero() {
+				later = earlier(later, due)
 			}
 		}
 		published()
@@ -80,7 +103,13 @@ func (c *ResourceQuotas) Run(ctx context.Context) {
 			}
 			wait, stop = context.WithTimeout(ctx, retry(failed))
 		default:
-			failed, seen = 0, changes
+			failed = 0
+			if later.IsZero() {
+				seen = changes
+				clear(c.lowerings)
+			} else {
+				next = earlier(next, later)
+			}
 			if c.Store.Others != nil {
 				// What was recorded for a write that then failed changes no sum, so that all are counted anew.
 				next = earlier(next, recount)
@@ -125,20 +154,25 @@ func (c *ResourceQuotas) followClasses(ctx context.Context, changed chan<- struc
 	}
 }
 
-// publish brings the statuses of the quotas of a namespace up to date.
-func (c *ResourceQuotas) publish(ctx context.Context, namespace string, classes *quota.Classes) error {
+// publish brings the statuses of the quotas of a namespace up to date. Some may have to wait: until due.
+func (c *ResourceQuotas) publish(ctx context.Context, namespace string, classes *quota.Classes) (due time.Time,
+	err error) {
 	of := c.Registry.Builtin().Find("", "v1", "resourcequotas")
 	rules, _, err := c.Store.Rules(ctx, namespace)
 	if err != nil || of == nil {
-		return err
+		return due, err
 	}
 	for _, rule := range rules {
 		status, err := c.status(namespace, rule, classes)
 		if err != nil || status.IsNull() {
-			return err
+			return due, err
 		}
 		obj, err := engine.ObjectOf(rule.Version)
 		if err != nil || object.Equal(obj.At("status"), status) {
+			continue
+		}
+		if at := c.lowersAt(rule.Version, obj.At("status", "used"), status.At("used")); !at.IsZero() {
+			due = earlier(due, at)
 			continue
 		}
 		body := object.Fields("metadata", object.Fields("resourceVersion",
@@ -151,13 +185,40 @@ func (c *ResourceQuotas) publish(ctx context.Context, namespace string, classes 
 		patch := engine.Patch{Type: engine.MergePatch, Body: object.AppendJSON(nil, body)}
 		_, err = c.Engine.Patch(ctx, rq, patch)
 		if apierr.Is(err, apierr.Conflict) && c.Store.Others != nil {
-			return errRecorded
+			return due, errRecorded
 		}
 		if err := unlessChanged(nil, err); err != nil {
-			return err
+			return due, err
 		}
 	}
-	return nil
+	return due, nil
+}
+
+// lowersAt is when the status of a quota may be changed: zero for now.
+func (c *ResourceQuotas) lowersAt(of *store.Version, old, next object.Value) time.Time {
+	if c.Store.Others == nil {
+		return time.Time{}
+	}
+	lowers := slices.ContainsFunc(next.Members(), func(m object.Member) bool {
+		was, err := resource.ParseQuantity(old.At(m.Key).Str())
+		is, failed := resource.ParseQuantity(m.Value.Str())
+		return err == nil && failed == nil && is.Cmp(was) < 0
+	})
+	if !lowers {
+		delete(c.lowerings, of.Key)
+		return time.Time{}
+	}
+	waits := c.lowerings[of.Key]
+	if waits.revision != of.Revision {
+		waits = lowering{of.Revision, time.Now()}
+		c.lowerings[of.Key] = waits
+	}
+	at := waits.since.Add(lowerAfter)
+	if time.Now().Before(at) {
+		return at
+	}
+	delete(c.lowerings, of.Key)
+	return time.Time{}
 }
 
 // errRecorded says that a request has recorded what it uses in a status (engine.Limits) at the moment at which that was

@@ -26,13 +26,15 @@ import (
 	"plinth/internal/store/storetest"
 )
 
-// line is the network between a store and etcd: it can be cut, and it loses answers.
+// line is the network between a store and etcd: it can be cut, it loses answers, and it delays them.
 type line struct {
 	listener net.Listener
 	to       string
 	cut      atomic.Bool
 	// loses is how many of a thousand pieces of answers are lost, with their connection.
 	loses atomic.Int64
+	// delay is how long each piece of an answer takes, in ns.
+	delay atomic.Int64
 
 	mu    sync.Mutex
 	conns map[net.Conn]bool
@@ -87,6 +89,7 @@ func (l *line) serve(near net.Conn) {
 		if err != nil || rand.Int63n(1000) < l.loses.Load() {
 			return
 		}
+		time.Sleep(time.Duration(l.delay.Load()))
 		if _, err := near.Write(buffer[:n]); err != nil {
 			return
 		}
@@ -178,7 +181,16 @@ func TestLostAnswers(t *testing.T) {
 	l := newLine(t, p.URL)
 	s := openPlain(t, l.URL())
 	l.loses.Store(60)
-	const writers, rounds, numbers = 6, 60, 3
+	increment(t, s, 60, func() {})
+	l.loses.Store(0)
+	same(t, s, p.URL)
+}
+
+// increment has writers add to a few numbers, each as often as rounds says, while something is done to etcd. Each
+// increment that was reported counts once, and each that failed at most once.
+func increment(t *testing.T, s *store.Store, rounds int, meanwhile func()) {
+	t.Helper()
+	const writers, numbers = 6, 3
 	var wait sync.WaitGroup
 	var done, doubtful atomic.Int64
 	for n := range writers {
@@ -205,9 +217,11 @@ func TestLostAnswers(t *testing.T) {
 			}
 		})
 	}
+	meanwhile()
 	wait.Wait()
-	l.loses.Store(0)
-	same(t, s, p.URL)
+	if _, err := s.Fresh(t.Context(), store.Key{}, true); err != nil {
+		t.Fatal(err)
+	}
 	sum := int64(0)
 	for n := range numbers {
 		v, _ := s.Get(pod(fmt.Sprint("n", n)))
@@ -217,7 +231,8 @@ func TestLostAnswers(t *testing.T) {
 		value, _ := strconv.Atoi(string(v.Data))
 		sum += int64(value)
 	}
-	if sum < done.Load() || sum > done.Load()+doubtful.Load() || done.Load() < writers*rounds*9/10 {
+	t.Logf("%d increments, %d doubtful ones", done.Load(), doubtful.Load())
+	if sum < done.Load() || sum > done.Load()+doubtful.Load() || done.Load() < int64(writers*rounds*9/10) {
 		t.Errorf("the sum is %d after %d reported increments and %d doubtful ones", sum, done.Load(), doubtful.Load())
 	}
 }

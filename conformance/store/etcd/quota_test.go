@@ -6,9 +6,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"plinth/conformance/internal/harness"
 	"plinth/conformance/internal/reference"
@@ -81,5 +84,45 @@ func TestQuotas(t *testing.T) {
 			}
 			return nil
 		})
+	}
+}
+
+// What a kube-apiserver has written into the status of a quota for an object that it is about to write is not taken back
+// at once, though no object uses it yet.
+//
+// SPEC: AUTH-5, STORE-3
+func TestQuotaIsLoweredLate(t *testing.T) {
+	s := on(t, harness.Plinth, startEtcd(t, reference.EtcdOptions{}).URL)
+	in := s.Resource(quotas).Namespace("default")
+	if _, err := in.Create(t.Context(), object(t,
+		`{apiVersion: v1, kind: ResourceQuota, metadata: {name: q}, spec: {hard: {pods: "9"}}}`),
+		metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	used := func() string {
+		q, err := in.Get(t.Context(), "q", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		value, _, _ := unstructured.NestedString(q.Object, "status", "used", "pods")
+		return value
+	}
+	await := func(want string) {
+		eventually(t, "the status says "+want, func() error {
+			if got := used(); got != want {
+				return fmt.Errorf("%s Pods are used", got)
+			}
+			return nil
+		})
+	}
+	await("0")
+	began := time.Now()
+	if _, err := in.Patch(t.Context(), "q", types.MergePatchType, []byte(`{"status":{"used":{"pods":"5"}}}`),
+		metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	await("0")
+	if took := time.Since(began); took < 500*time.Millisecond {
+		t.Errorf("what another server has recorded is taken back after %v", took)
 	}
 }

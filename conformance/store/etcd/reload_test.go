@@ -1,73 +1,12 @@
 package etcd
 
 import (
-	"io"
-	"net"
 	"slices"
-	"strings"
-	"sync"
 	"testing"
 
 	"plinth/conformance/internal/reference"
 	"plinth/internal/store"
 )
-
-// link is a connection to etcd that tests cut and restore.
-type link struct {
-	listener net.Listener
-	to       string
-
-	mu    sync.Mutex
-	cut   bool
-	conns []net.Conn
-}
-
-func newLink(t *testing.T, url string) *link {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	k := &link{listener: l, to: strings.TrimPrefix(url, "http://")}
-	t.Cleanup(func() { k.set(true); l.Close() })
-	go func() {
-		for {
-			from, err := l.Accept()
-			if err != nil {
-				return
-			}
-			k.serve(from)
-		}
-	}()
-	return k
-}
-
-func (k *link) serve(from net.Conn) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	to, err := net.Dial("tcp", k.to)
-	if err != nil || k.cut {
-		from.Close()
-		return
-	}
-	k.conns = append(k.conns, from, to)
-	go func() { io.Copy(to, from); to.Close() }()
-	go func() { io.Copy(from, to); from.Close() }()
-}
-
-// set cuts or restores the link.
-func (k *link) set(cut bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.cut = cut; cut {
-		for _, c := range k.conns {
-			c.Close()
-		}
-		k.conns = nil
-	}
-}
-
-func (k *link) url() string { return "http://" + k.listener.Addr().String() }
 
 // A state that has missed changes which etcd does not have any more becomes what etcd has: keys, bits and their
 // revisions. Its watches end.
@@ -75,8 +14,8 @@ func (k *link) url() string { return "http://" + k.listener.Addr().String() }
 // SPEC: STORE-2, WATCH-1
 func TestReload(t *testing.T) {
 	url := startEtcd(t, reference.EtcdOptions{}).URL
-	k := newLink(t, url)
-	far, near := open(t, k.url()), open(t, url)
+	k := newLine(t, url)
+	far, near := open(t, k.URL()), open(t, url)
 	put(t, near, printNames(nil))
 	for name, bit := range map[string]int{"kept": 1, "replaced": 2, "removed": 3} {
 		if err := takes(t, near, name, bit); err != nil {
@@ -91,7 +30,7 @@ func TestReload(t *testing.T) {
 	defer cursor.Close()
 	kept, _ := far.Get(bitHolder("kept"))
 
-	k.set(true)
+	k.Cut(true)
 	if err := gives(t, near, "removed", 3); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +46,7 @@ func TestReload(t *testing.T) {
 	if _, err := client.Compact(t.Context(), near.Revision()); err != nil {
 		t.Fatal(err)
 	}
-	k.set(false)
+	k.Cut(false)
 	if _, err := cursor.Next(t.Context()); err != store.ErrCompacted {
 		t.Errorf("the watch ends with %v", err)
 	}

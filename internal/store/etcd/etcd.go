@@ -35,6 +35,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -134,7 +135,7 @@ func Connect(ctx context.Context, c Config) (*Cluster, error) {
 			e.id = answer.Header.ClusterId
 			return e, nil
 		}
-		if ctx.Err() != nil || !isTransient(err) {
+		if ctx.Err() != nil || !isTransient(err) || isUntrusted(err) {
 			return nil, errors.Join(fmt.Errorf("etcd: %v does not answer: %w", c.Endpoints, err), client.Close())
 		}
 		select {
@@ -142,6 +143,12 @@ func Connect(ctx context.Context, c Config) (*Cluster, error) {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// isUntrusted says whether a connection has failed because one side does not accept the certificate of the other one,
+// which waiting does not change. The client has no error of its own for it, so the prefixes of Go's TLS are looked for.
+func isUntrusted(err error) bool {
+	return strings.Contains(err.Error(), "x509: ") || strings.Contains(err.Error(), "tls: ")
 }
 
 // probe reads the key that the reference reads to find out whether etcd answers; it need not exist.
@@ -173,7 +180,7 @@ type Writer struct {
 	state  *store.State
 	leases leases
 
-	watching atomic.Pointer[context.Context] // of the watch that feeds the state
+	watching atomic.Pointer[watching] // that feeds the state
 
 	ctx  context.Context // ends when the writer is closed
 	quit context.CancelFunc

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -37,15 +38,31 @@ func (w *Writer) follow() {
 	}
 }
 
+// watching is a watch of etcd.
+type watching struct {
+	ctx   context.Context
+	stop  context.CancelFunc
+	heard atomic.Int64 // when the last answer came, or the watch was begun, in ns since 1970
+}
+
+// hear records that etcd has answered.
+func (w *watching) hear() { w.heard.Store(time.Now().UnixNano()) }
+
+// silentSince says whether nothing has come since a time.
+func (w *watching) silentSince(t time.Time) bool { return w.heard.Load() < t.UnixNano() }
+
 // followOnce follows etcd until its watch ends, and says whether to begin another one.
 func (w *Writer) followOnce() (again bool) {
 	// It ends when the member that it is connected to loses its leader, and goes on at another one.
-	ctx, stop := context.WithCancel(w.ownStream(clientv3.WithRequireLeader(w.ctx)))
-	defer stop()
-	w.watching.Store(&ctx)
-	changes := w.client.Watch(ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithRev(w.state.Revision()+1),
+	watch := &watching{}
+	watch.ctx, watch.stop = context.WithCancel(w.ownStream(clientv3.WithRequireLeader(w.ctx)))
+	defer watch.stop()
+	watch.hear()
+	w.watching.Store(watch)
+	changes := w.client.Watch(watch.ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithRev(w.state.Revision()+1),
 		clientv3.WithProgressNotify())
 	for answer := range changes {
+		watch.hear()
 		err := answer.Err()
 		if errors.Is(err, rpctypes.ErrCompacted) {
 			err = w.reload()

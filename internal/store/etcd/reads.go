@@ -78,10 +78,26 @@ func (w *Writer) readAll() {
 	}
 }
 
+// attemptTimeout bounds the first attempt to read etcd's revision; each further one may take twice as long. The client
+// sends each to the next member: one that has been frozen is found out by its connection only after 40 s.
+const attemptTimeout = time.Second
+
 // revision reads etcd's revision: that of a range without keys, which costs etcd least.
 func (w *Writer) revision() (int64, error) {
-	had := w.state.Revision()
 	ctx, cancel := context.WithTimeout(w.ctx, requestTimeout)
+	defer cancel()
+	for timeout := attemptTimeout; ; timeout *= 2 {
+		revision, err := w.revisionWithin(ctx, timeout)
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return revision, err
+		}
+	}
+}
+
+// revisionWithin is one attempt of revision. The error of an attempt that took too long is context.DeadlineExceeded.
+func (w *Writer) revisionWithin(ctx context.Context, timeout time.Duration) (int64, error) {
+	had := w.state.Revision()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	began := time.Now()
 	answer, err := w.client.Get(ctx, w.prefix, clientv3.WithLimit(1), clientv3.WithKeysOnly())
@@ -89,6 +105,9 @@ func (w *Writer) revision() (int64, error) {
 	if err != nil {
 		if w.ctx.Err() != nil {
 			return 0, store.ErrClosed
+		}
+		if ctx.Err() != nil {
+			err = context.DeadlineExceeded
 		}
 		return 0, fmt.Errorf("etcd: %w", err)
 	}
@@ -140,14 +159,19 @@ const (
 	progressEvery = 100 * time.Millisecond
 )
 
+// silence is how long a watch that is asked for its progress may say nothing before another one is begun, at the next
+// member: the one that it is connected to may be frozen.
+const silence = 2 * time.Second
+
 // arrive waits until the state has a revision of etcd. Most of the time a change brings it within a millisecond. If the
 // revision is of a key outside of the prefix, no change does, and a progress request asks how far the watch is.
 func (w *Writer) arrive(ctx context.Context, revision int64) error {
 	if w.state.Revision() >= revision {
 		return nil
 	}
+	began := time.Now()
 	if waited := w.config.Observe.Waited; waited != nil {
-		defer func(began time.Time) { waited(time.Since(began)) }(time.Now())
+		defer func() { waited(time.Since(began)) }()
 	}
 	for wait := progressAfter; ; wait = min(2*wait, progressEvery) {
 		soon, cancel := context.WithTimeout(ctx, wait)
@@ -159,9 +183,18 @@ func (w *Writer) arrive(ctx context.Context, revision int64) error {
 		if w.ctx.Err() != nil {
 			return store.ErrClosed
 		}
-		// An error means that the watch is being restored, which will bring the revision.
-		if watching := w.watching.Load(); watching != nil {
-			_ = w.client.RequestProgress(*watching)
+		watch := w.watching.Load()
+		if watch == nil {
+			continue
 		}
+		if long := time.Now().Add(-silence); began.Before(long) && watch.silentSince(long) {
+			if w.watching.CompareAndSwap(watch, nil) {
+				w.config.Logger.Warn("the watch of etcd says nothing, and is begun again", "revision", revision)
+				watch.stop()
+			}
+			continue
+		}
+		// An error means that the watch is being restored, which will bring the revision.
+		_ = w.client.RequestProgress(watch.ctx)
 	}
 }

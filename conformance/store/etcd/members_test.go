@@ -1,0 +1,212 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"plinth/conformance/internal/reference"
+	"plinth/internal/store"
+	"plinth/internal/store/etcd"
+)
+
+// member is one etcd of a cluster of several.
+type member struct {
+	*reference.EtcdProcess
+	options reference.EtcdOptions
+}
+
+// freeURL is a URL at which nothing listens now.
+func freeURL(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return "http://" + l.Addr().String()
+}
+
+// startMembers starts a cluster of n members.
+func startMembers(t *testing.T, n int) []*member {
+	t.Helper()
+	var cluster []string
+	members := make([]*member, n)
+	for i := range members {
+		peer, name := freeURL(t), fmt.Sprint("m", i)
+		cluster = append(cluster, name+"="+peer)
+		members[i] = &member{options: reference.EtcdOptions{Dir: t.TempDir(), URL: freeURL(t), Flags: []string{"--name", name,
+			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster"}}}
+	}
+	for _, m := range members {
+		m.options.Flags = append(m.options.Flags, strings.Join(cluster, ","))
+		m.EtcdProcess = startEtcd(t, m.options)
+	}
+	return members
+}
+
+func (m *member) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	if err := m.Command.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func urls(members []*member) (all []string) {
+	for _, m := range members {
+		all = append(all, m.URL)
+	}
+	return all
+}
+
+// onMembers opens a store on a cluster.
+func onMembers(t *testing.T, members []*member) *store.Store {
+	t.Helper()
+	return openPlain(t, "", func(c *etcd.Config) { c.Endpoints = urls(members) })
+}
+
+// A member that is killed, the leader among them, or frozen, holds up writes for some time at most. None that was
+// acknowledged is lost, and none is made twice.
+//
+// SPEC: STORE-1, STORE-2
+func TestMembersGone(t *testing.T) {
+	members := startMembers(t, 3)
+	s := onMembers(t, members)
+	increment(t, s, 300, func() {
+		for _, m := range members {
+			time.Sleep(300 * time.Millisecond)
+			m.signal(t, syscall.SIGKILL)
+			_ = m.Command.Wait()
+			time.Sleep(300 * time.Millisecond)
+			m.EtcdProcess = startEtcd(t, m.options)
+			awaitHealth(t, m.URL)
+			m.signal(t, syscall.SIGSTOP)
+			time.Sleep(2 * time.Second)
+			m.signal(t, syscall.SIGCONT)
+			awaitHealth(t, m.URL)
+		}
+	})
+	same(t, s, members[0].URL)
+}
+
+// awaitHealth waits until a member takes part.
+func awaitHealth(t *testing.T, url string) {
+	t.Helper()
+	client := direct(t, url)
+	eventually(t, "the member takes part", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := client.Get(ctx, "health")
+		return err
+	})
+}
+
+// While one member is frozen, whichever it is, a read that has to be current sees what was written to the others: it
+// waits neither for the frozen member to answer, nor for a watch that is connected to it.
+//
+// SPEC: STORE-2
+func TestStaleMember(t *testing.T) {
+	members := startMembers(t, 3)
+	s := onMembers(t, members)
+	for i, m := range members {
+		var others []string
+		for _, o := range members {
+			if o != m {
+				others = append(others, o.URL)
+			}
+		}
+		beside, err := clientv3.New(clientv3.Config{Endpoints: others, Logger: zap.NewNop()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer beside.Close()
+		m.signal(t, syscall.SIGSTOP)
+		k, want := pod("seen"), fmt.Sprint("value ", i)
+		eventually(t, "the others take a write", func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			at, _ := plain{}.Path(k)
+			value, err := plain{}.Encode(k, []byte(want))
+			if err == nil {
+				_, err = beside.Put(ctx, "/registry/"+at, string(value))
+			}
+			return err
+		})
+		// The connection would be found to be dead after 40 s.
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		began := time.Now()
+		if _, err := s.Fresh(ctx, k, true); err != nil {
+			t.Errorf("member %d is frozen: %v", i, err)
+		} else if v, _ := s.Get(k); v == nil || string(v.Data) != want {
+			t.Errorf("member %d is frozen: the state has %v, etcd %s", i, v, want)
+		}
+		t.Logf("with member %d frozen, a current read takes %v", i, time.Since(began))
+		m.signal(t, syscall.SIGCONT)
+		awaitHealth(t, m.URL)
+	}
+	increment(t, s, 5, func() {})
+}
+
+// An etcd that takes 200 ms to answer costs each write that, and all reads that wait at one time share the requests:
+// their number does not grow with that of the readers. Other reads do not wait at all.
+//
+// SPEC: STORE-1
+func TestSlowEtcd(t *testing.T) {
+	p := startEtcd(t, reference.EtcdOptions{})
+	l := newLine(t, p.URL)
+	var gets, writes atomic.Int64
+	s := openPlain(t, l.URL(), func(c *etcd.Config) {
+		c.Observe.Request = func(operation, _ string, _ time.Duration, _ error) {
+			if operation == "get" {
+				gets.Add(1)
+			} else {
+				writes.Add(1)
+			}
+		}
+	})
+	putPlain(t, s, pod("before"), "1")
+	l.delay.Store(int64(200 * time.Millisecond))
+	writes.Store(0)
+	began := time.Now()
+	putPlain(t, s, pod("slow"), "1")
+	if n := writes.Load(); n != 1 {
+		t.Errorf("a slow write takes %d requests", n)
+	}
+	if took := time.Since(began); took < 200*time.Millisecond {
+		t.Errorf("a write took %v: etcd is not slow", took)
+	}
+	gets.Store(0)
+	var wait sync.WaitGroup
+	var current atomic.Int64
+	release := make(chan struct{})
+	for range 500 {
+		wait.Go(func() {
+			<-release
+			if _, err := s.Fresh(t.Context(), store.Key{}, true); err == nil {
+				current.Add(1)
+			}
+		})
+	}
+	close(release)
+	wait.Wait()
+	if n := current.Load(); n != 500 {
+		t.Errorf("%d of 500 reads are current", n)
+	}
+	// One for the first, and one for those that came while it was on its way. More only if some come later.
+	if n := gets.Load(); n < 1 || n > 20 {
+		t.Errorf("500 reads have made %d requests", n)
+	}
+	increment(t, s, 3, func() {})
+	l.delay.Store(0)
+	same(t, s, p.URL)
+}
