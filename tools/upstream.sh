@@ -3,6 +3,7 @@
 # PLINTH, a package at a time, and leaves what each of them said in a temporary folder. What the real kube-apiserver
 # passes there is in TESTS/baseline.json: everything else is left out. A test that fails is a figure and no error of this
 # script; that a package could not be run is one.
+# With UPSTREAM_ETCD=PROGRAM each server has its objects in an etcd of its own.
 set -eu
 tests=$1 plinth=$2
 shift 2
@@ -19,7 +20,32 @@ export PLINTH="$results/plinth"
 cat >"$PLINTH" <<PROGRAM
 #!/bin/sh
 case " \$* " in *" --authorization-"[mc]*) ;; *) set -- "\$@" --authorization-mode=AlwaysAllow ;; esac
+${UPSTREAM_ETCD:+. $results/etcd.sh}
 exec $program "\$@" --controllers=-garbage-collector-controller
+PROGRAM
+# The server takes the place of this shell, and the etcd ends with it. Its data is below the folder of --data-dir, so that
+# a server that is started again finds it; --storage gives way to it.
+cat >"$results/etcd.sh" <<PROGRAM
+if [ "\$1" = serve ] && [ "\${2:-}" != --help ]; then
+	dir= skip=
+	for a; do
+		shift
+		case \$skip\$a in
+		--data-dir) skip=dir ;;
+		--storage) skip=storage ;;
+		dir*) dir=\$a skip= ;;
+		storage*) skip= ;;
+		*) set -- "\$@" "\$a" ;;
+		esac
+	done
+	mkdir -p "\$dir"
+	at=\$(mktemp -d "$results/e.XXXX") # the path of a socket must be short
+	setpriv --pdeathsig KILL ${UPSTREAM_ETCD:-} --data-dir "\$dir/etcd" --log-level error --unsafe-no-fsync \
+		--listen-client-urls "unix://\$at/c" --advertise-client-urls "unix://\$at/c" \
+		--listen-peer-urls "unix://\$at/p" --initial-advertise-peer-urls "unix://\$at/p" \
+		--initial-cluster "default=unix://\$at/p" >"\$at/log" 2>&1 &
+	set -- "\$@" --data-dir "\$dir" --etcd-servers "unix://\$at/c"
+fi
 PROGRAM
 chmod +x "$PLINTH"
 failed=0

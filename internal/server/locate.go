@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"plinth/internal/etcdstub"
 )
@@ -23,7 +24,8 @@ func (c *Config) locate(ctx context.Context) error {
 		return err
 	}
 	at := c.EtcdServers[0]
-	if c.onEtcd = len(c.EtcdServers) > 1; c.onEtcd {
+	// The stub is one server, and it has an address of TCP; an etcd may have a socket of its host: unix:///PATH.
+	if c.onEtcd = len(c.EtcdServers) > 1 || strings.HasPrefix(at, "unix:"); c.onEtcd {
 		return nil
 	}
 	found, err := etcdstub.Find(ctx, at, config)
@@ -41,8 +43,12 @@ func (c *Config) locate(ctx context.Context) error {
 	return nil
 }
 
-// etcdTLS is the TLS configuration for --etcd-servers.
+// etcdTLS is the TLS configuration for --etcd-servers; nil if no flag configures any: a socket of this host may have TLS,
+// and has it only then.
 func (c *Config) etcdTLS() (*tls.Config, error) {
+	if c.EtcdCAFile == "" && c.EtcdCertFile == "" {
+		return nil, nil
+	}
 	config := &tls.Config{}
 	if c.EtcdCAFile != "" {
 		config.RootCAs = x509.NewCertPool()
