@@ -146,7 +146,8 @@ func etcdFlags(c *settings) []row {
 		{"etcd-servers", list(&c.EtcdServers), works,
 			"the URLs of an etcd in which all objects are stored, comma-separated; or the URL of the etcd stub " +
 				"(docs/envtest.md), which names a data directory", ""},
-		{"etcd-servers-overrides", list(new([]string)), refused, "another store for some types", ""},
+		{"etcd-servers-overrides", list(&c.EtcdServersOverrides), works,
+			"another etcd for Events: /events#URL;URL", ""},
 		{"lease-reuse-duration-seconds", integer64(&c.LeaseReuseSeconds), works,
 			"how long objects that expire share a lease of etcd", ""},
 		{"storage-backend", oneOf(new(string), "", "etcd3"), ignored, "there is one kind of etcd", ""},

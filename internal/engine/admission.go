@@ -127,7 +127,7 @@ func (d *draft) stayWithin(ctx context.Context) error {
 		if err != nil || limits == nil {
 			return err
 		}
-		err = d.store.Within(limits.Limits)
+		err = d.main().store.Within(limits.Limits)
 		if _, other := lost(err); other && ctx.Err() == nil {
 			continue
 		}

@@ -72,7 +72,7 @@ func (e *Engine) Dependents(uid string, yield func(*Object) bool) { e.store.Depe
 
 // Stored returns the newest version of an object as it is stored; nil if there is none.
 func (e *Engine) Stored(ctx context.Context, k Key) (*Object, error) {
-	v, _, err := e.store.Live(ctx, k, true)
+	v, _, err := e.at(k.Resource).store.Live(ctx, k, true)
 	if err != nil {
 		return nil, commitFailed(err)
 	}

@@ -63,7 +63,7 @@ func (t *transaction) add(d *draft) {
 	t.drafts = append(append(append(t.drafts, d), e.records...), e.others...)
 	t.records = append(t.records, e.records...)
 	for _, parent := range []*store.Version{e.namespace, e.definition} {
-		if parent != nil {
+		if parent != nil && d.first == nil { // what is in another store cannot be a fence (elsewhere.go)
 			t.fences = append(t.fences, store.Fence(parent))
 		}
 	}
@@ -98,9 +98,9 @@ func (t *transaction) add(d *draft) {
 // Every verb relies on commit to leave out the changes of a dry run (DRY-1): only the name of a new object is checked
 // for being free. Other code reads the flag where a dry run claims nothing or has another response.
 func (e *Engine) commit(ctx context.Context, t *transaction) error {
-	before, after := t.split(e.store.Atomic)
+	before, after := t.split()
 	for i, d := range before {
-		if err := e.commitOnce(ctx, &transaction{drafts: []*draft{d}}); err != nil {
+		if err := d.commitOnce(ctx, &transaction{drafts: []*draft{d}}); err != nil {
 			e.takeBack(ctx, before[:i])
 			return err
 		}
@@ -111,25 +111,27 @@ func (e *Engine) commit(ctx context.Context, t *transaction) error {
 	}
 	for _, d := range after {
 		// What is left behind is found by those who look for it (split); the write itself has succeeded.
-		_ = e.commitOnce(ctx, &transaction{drafts: []*draft{d}})
+		_ = d.commitOnce(ctx, &transaction{drafts: []*draft{d}})
 	}
 	return nil
 }
 
 // split takes those drafts out of a transaction that the store does not commit together with the others, because they
-// are of the same resource: the second address of a Service, definitions that get a name which this one gives up. They
-// are committed one by one, in the order of the reference, which has a transaction for each object:
+// are of the same resource: the second address of a Service, definitions that get a name which this one gives up; or
+// because they are in another store. They are committed one by one, in the order of the reference, which has a
+// transaction for each object:
 //
 //	what the object takes   before it    a crash in between leaves a claim without an object, or a quota that counts more
 //	everything else         after it     leaves a claim of an object that is gone, or a status that is out of date
 //
 // Both are harmless until they are repaired: claims by the controllers that compare them with their objects, the status
 // of a definition by its next write, or at the next start of a server.
-func (t *transaction) split(atomic func(a, b store.Key) bool) (before, after []*draft) {
+func (t *transaction) split() (before, after []*draft) {
+	apart := func(a, b *draft) bool { return a.store != b.store || !a.store.Atomic(a.key(), b.key()) }
 	kept := t.drafts[:0:0]
 	for i, d := range t.drafts {
 		switch {
-		case i == 0 || !slices.ContainsFunc(kept, func(k *draft) bool { return !atomic(k.key(), d.key()) }):
+		case i == 0 || !slices.ContainsFunc(kept, func(k *draft) bool { return apart(k, d) }):
 			kept = append(kept, d)
 		case d.live == nil || slices.Contains(t.records, d):
 			before = append(before, d)
@@ -148,7 +150,7 @@ func (e *Engine) takeBack(ctx context.Context, committed []*draft) {
 		if d.dry || d.live != nil {
 			continue
 		}
-		_, _ = e.store.Commit(context.WithoutCancel(ctx),
+		_, _ = d.store.Commit(context.WithoutCancel(ctx),
 			[]store.Precondition{{Key: d.key(), Revision: d.committed}}, []store.Change{{Key: d.key()}})
 	}
 }

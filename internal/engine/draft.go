@@ -103,12 +103,13 @@ func (d *draft) warn(texts ...string) { d.warnings.texts = append(d.warnings.tex
 
 // draft makes a draft for a request, without a live version.
 func (e *Engine) draft(rq *Request, operation Operation) *draft {
-	return &draft{input: &input{Engine: e, rq: rq, dry: rq.DryRun, warnings: &warnings{}}, operation: operation}
+	in := &input{Engine: e.of(rq.Resource), rq: rq, dry: rq.DryRun, warnings: &warnings{}}
+	return &draft{input: in, operation: operation}
 }
 
 // beside makes a draft of another object that changes because of this one, with its time and its warnings.
 func (d *draft) beside(rq *Request) *draft {
-	return &draft{input: &input{Engine: d.Engine, rq: rq, dry: d.dry, warnings: d.warnings}, now: d.now}
+	return &draft{input: &input{Engine: d.of(rq.Resource), rq: rq, dry: d.dry, warnings: d.warnings}, now: d.now}
 }
 
 // onto begins an attempt: it copies the draft, and gives the copy the live version as it is now. With sure, the store

@@ -17,6 +17,8 @@ type Config struct {
 	// KeepFinalizers makes deletes add no finalizers for their propagation. It is set when no garbage collector runs,
 	// since those finalizers would never be removed.
 	KeepFinalizers bool
+	// Elsewhere are the stores of kinds whose objects are in another one than Store, by path (Kind.Path).
+	Elsewhere map[string]*store.Store
 }
 
 // Engine implements the verbs on the objects of a store. All methods may be called concurrently: the store orders
@@ -29,6 +31,9 @@ type Engine struct {
 	// admission and keepFinalizers are as in Config.
 	admission      Admission
 	keepFinalizers bool
+	// first is the engine of the first store, nil: it is this one, and elsewhere are those of the others (elsewhere.go).
+	first     *Engine
+	elsewhere map[string]*Engine
 }
 
 // New makes an engine.
@@ -36,9 +41,11 @@ func New(c Config) *Engine {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Engine{
+	e := &Engine{
 		store: c.Store, registry: c.Registry, now: c.Now, admission: c.Admission, keepFinalizers: c.KeepFinalizers,
 	}
+	e.addElsewhere(c.Elsewhere)
+	return e
 }
 
 // splitKey splits the name in a key into namespace and name. A name cannot contain "/", so one without it is that of a

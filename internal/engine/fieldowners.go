@@ -20,7 +20,7 @@ import (
 // object of the maximum size. It is therefore computed for the first maxGoesWith managers that apply; if there are
 // more, the document says so (incomplete).
 func (e *Engine) Ownership(ctx context.Context, rq *Request) (document object.Value, text string, err error) {
-	v, _, err := e.store.Live(ctx, rq.key(), true)
+	v, _, err := e.of(rq.Resource).store.Live(ctx, rq.key(), true)
 	if err != nil {
 		return object.Nil, "", commitFailed(err)
 	}

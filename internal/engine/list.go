@@ -27,6 +27,7 @@ import (
 // The snapshot never changes and needs no lock, so a client that reads slowly does not hold up writers; it only keeps
 // the versions of the snapshot in memory.
 func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collection, error) {
+	e = e.of(rq.Resource)
 	sel, err := rq.selects(o)
 	if err != nil {
 		return nil, err

@@ -41,9 +41,10 @@ func (d *draft) requireParents(ctx context.Context) error {
 // state, that is enough, since the fence is checked by the commit; a dry run has no commit, so it reads the newest
 // version at once.
 func (d *draft) prerequisite(ctx context.Context, key store.Key, uid string) (*store.Version, error) {
-	v, current, err := d.store.Live(ctx, key, d.dry)
+	parents := d.main().store
+	v, current, err := parents.Live(ctx, key, d.dry)
 	if err == nil && !current && (v == nil || v.Sidecar.Deleting || uid != "" && v.Sidecar.UID != uid) {
-		v, _, err = d.store.Live(ctx, key, true)
+		v, _, err = parents.Live(ctx, key, true)
 	}
 	if err != nil {
 		return nil, commitFailed(err)

@@ -77,6 +77,7 @@ type Watch struct {
 //
 // A watch from before the life of the kind is refused with 410: the events from then have another form.
 func (e *Engine) Watch(ctx context.Context, rq *Request, o WatchOptions) (*Watch, error) {
+	e = e.of(rq.Resource)
 	sel, err := rq.selects(o.ListOptions)
 	if err != nil {
 		return nil, err

@@ -36,14 +36,16 @@ type Config struct {
 	EtcdPrefix                string
 	EtcdCAFile                string
 	EtcdCertFile, EtcdKeyFile string
-	StorageTimeout            time.Duration
-	StorageMediaType          string        // of the values of built-in types in etcd; "": protobuf
-	EtcdCompactionInterval    time.Duration // 0: this server does not compact the history of etcd
-	EtcdHealthTimeout         time.Duration // of the check etcd
-	EtcdReadyTimeout          time.Duration // of the check etcd-readiness
-	EtcdSizeInterval          time.Duration // how often etcd is asked for its size
-	LeaseReuseSeconds         int64         // how long keys that expire share a lease of etcd
-	onEtcd                    bool          // EtcdServers is a real etcd; set by locate
+	// EtcdServersOverrides are those of --etcd-servers-overrides: "/events#URL;URL" is another etcd for Events.
+	EtcdServersOverrides   []string
+	StorageTimeout         time.Duration
+	StorageMediaType       string        // of the values of built-in types in etcd; "": protobuf
+	EtcdCompactionInterval time.Duration // 0: this server does not compact the history of etcd
+	EtcdHealthTimeout      time.Duration // of the check etcd
+	EtcdReadyTimeout       time.Duration // of the check etcd-readiness
+	EtcdSizeInterval       time.Duration // how often etcd is asked for its size
+	LeaseReuseSeconds      int64         // how long keys that expire share a lease of etcd
+	onEtcd                 bool          // EtcdServers is a real etcd; set by locate
 
 	// EncryptionProviderConfig is a file: which resources are encrypted on disk, and how; "": none. EncryptionReload
 	// reloads it when it changes.
@@ -212,6 +214,12 @@ func (c *Config) validate() error {
 		refuse("--storage: %s cannot be combined with --etcd-servers, which is the place of the objects", c.Storage)
 	case len(c.EtcdServers) == 0 && c.DataDir == "" && c.Storage != "memory" && c.Log == nil:
 		refuse("--etcd-servers or --data-dir: one of them is needed, as the place of the objects")
+	}
+	if _, err := c.eventServers(); err != nil {
+		errs = append(errs, err)
+	}
+	if len(c.EtcdServersOverrides) > 0 && len(c.EtcdServers) == 0 {
+		refuse("--etcd-servers-overrides: there is no --etcd-servers for all other objects")
 	}
 	if c.StorageMediaType == "application/yaml" {
 		refuse("--storage-media-type: application/yaml is not supported; values in YAML are read")

@@ -140,18 +140,25 @@ func (s *Server) openEtcd(ctx context.Context, define engine.Define) (_ *store.S
 		}
 		sealing = s.encryption
 	}
-	if s.etcd, err = etcd.Connect(ctx, etcd.Config{
+	is := etcd.Config{
 		Endpoints: c.EtcdServers, TLS: tls, Prefix: c.EtcdPrefix, Logger: c.Logger,
 		Layout: layout, Bits: portBits(s.nodePorts), Sealing: sealing, Observe: s.etcdMetrics.observe(),
 		// A kube-apiserver repairs a Service whose IPAddress it has not seen yet.
 		Apart:      []string{addresses.IPAddresses},
 		LeaseReuse: time.Duration(c.LeaseReuseSeconds) * time.Second, CompactionInterval: c.EtcdCompactionInterval,
-	}); err != nil {
+	}
+	if len(c.EtcdServersOverrides) > 0 {
+		is.Layout = splitLayout{layout, false}
+	}
+	if s.etcd, err = etcd.Connect(ctx, is); err != nil {
 		return nil, fmt.Errorf("--etcd-servers: %w", err)
 	}
 	config := store.Config{
 		Describe: engine.Describe(s.registry), HistoryBytes: c.WatchHistoryBytes, Logger: c.Logger,
 		Now: c.Now, Charge: (&quota.Charges{Registry: s.registry}).Of, Rules: quota.Quotas,
+	}
+	if s.elsewhere, err = s.openElsewhere(ctx, is, config); err != nil {
+		return nil, err
 	}
 	defined, err := s.etcd.Peek(ctx, config, crd.Path)
 	if err != nil {

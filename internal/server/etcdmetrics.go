@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"plinth/internal/store"
 	"plinth/internal/store/etcd"
 )
 
@@ -91,9 +92,14 @@ func (s *Server) storeHealthy(timeout time.Duration) func(context.Context) error
 	if s.etcd == nil {
 		return func(context.Context) error { return s.store.Healthy() }
 	}
-	health := &etcdHealth{cluster: s.etcd}
+	return etcdHealthy(s.etcd, s.store, timeout)
+}
+
+// etcdHealthy returns why a store in an etcd cannot be used.
+func etcdHealthy(cluster *etcd.Cluster, of *store.Store, timeout time.Duration) func(context.Context) error {
+	health := &etcdHealth{cluster: cluster}
 	return func(ctx context.Context) error {
-		if err := s.store.Healthy(); err != nil {
+		if err := of.Healthy(); err != nil {
 			return err
 		}
 		return health.check(ctx, timeout)

@@ -450,6 +450,18 @@ func TestRefusedSettings(t *testing.T) {
 			c.Storage, c.EtcdServers = "memory",
 				[]string{"http://a"}
 		},
+		"--etcd-servers-overrides: \"events#http://a\" is not of the form": func(c *Config) {
+			c.EtcdServersOverrides = []string{"events#http://a"}
+		},
+		"--etcd-servers-overrides: \"/events#http://a;\" is not of the form": func(c *Config) {
+			c.EtcdServersOverrides = []string{"/events#http://a;"}
+		},
+		"--etcd-servers-overrides: /pods cannot be in another etcd": func(c *Config) {
+			c.EtcdServersOverrides = []string{"/pods#http://a"}
+		},
+		"--etcd-servers-overrides: there is no --etcd-servers": func(c *Config) {
+			c.EtcdServersOverrides = []string{"/events#http://a"}
+		},
 		"--etcd-servers or --data-dir":                     func(c *Config) { c.DataDir, c.Storage = "", "embedded" },
 		"--etcd-certfile and --etcd-keyfile go together":   func(c *Config) { c.EtcdCertFile = "a" },
 		"--tls-min-version":                                func(c *Config) { c.TLSMinVersion = "1.2" },

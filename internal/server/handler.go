@@ -36,7 +36,7 @@ func (s *Server) newHandler() (http.Handler, error) {
 	if !s.features.On(features.ComponentFlagz) {
 		flagz = nil
 	}
-	m := newMetrics(s.store, s.registry, s.audit, s.storeSize)
+	m := newMetrics(s.store, s.elsewhere, s.registry, s.audit, s.storeSize)
 	m.registry.MustRegister(s.certificateMetrics.requested, s.certificateMetrics.honored)
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "plinth_compiled_expressions",
 		Help: "Expressions of custom types and of policies that are compiled."},
@@ -145,6 +145,7 @@ func (s *Server) checks() []httpapi.Check {
 		{Name: "etcd", Run: s.storeHealthy(s.config.EtcdHealthTimeout)}, // the name is the reference's
 		{Name: "etcd-readiness", ReadyOnly: true, Run: s.storeHealthy(s.config.EtcdReadyTimeout)},
 	}
+	all = append(all, s.elsewhere.checks(&s.config)...)
 	all = append(all, s.encryption.checks()...)
 	return append(all, []httpapi.Check{
 		{Name: "loopback-serving-certificate", LiveOnly: true,

@@ -35,6 +35,9 @@ func (c *Config) locate(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--etcd-servers: %s: %w", at, err)
 	}
+	if len(c.EtcdServersOverrides) > 0 {
+		return errors.New("--etcd-servers-overrides: --etcd-servers is the etcd stub, which names one place for all objects")
+	}
 	if c.DataDirGiven {
 		return errors.New("--data-dir and --etcd-servers: only one of them can say where the objects are")
 	}
@@ -43,8 +46,8 @@ func (c *Config) locate(ctx context.Context) error {
 	return nil
 }
 
-// etcdTLS is the TLS configuration for --etcd-servers; nil if no flag configures any: a socket of this host may have TLS,
-// and has it only then.
+// etcdTLS is the TLS configuration for --etcd-servers; nil if no flag configures any: a socket of this host may have
+// TLS, and has it only then.
 func (c *Config) etcdTLS() (*tls.Config, error) {
 	if c.EtcdCAFile == "" && c.EtcdCertFile == "" {
 		return nil, nil

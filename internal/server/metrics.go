@@ -74,7 +74,8 @@ var (
 
 // newMetrics creates the metrics of one server. Each server has a separate registry, because a process may run several
 // servers.
-func newMetrics(s *store.Store, types *engine.Registry, auditor *audit.Auditor, size func() int64) *metrics {
+func newMetrics(s *store.Store, elsewhere *elsewhere, types *engine.Registry, auditor *audit.Auditor,
+	size func() int64) *metrics {
 	labels := []string{"component", "group", "version", "resource", "subresource", "scope", "verb"}
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
@@ -117,7 +118,7 @@ func newMetrics(s *store.Store, types *engine.Registry, auditor *audit.Auditor, 
 	}
 	m.registry.MustRegister(m.requests, m.duration, m.sizes, m.inFlight, m.watches, m.dropped, m.events, m.sent,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		&storeMetrics{s, types, size}, newAuditMetrics(auditor))
+		&storeMetrics{s, elsewhere, types, size}, newAuditMetrics(auditor))
 	m.registry.MustRegister(m.access.all()...)
 	m.health.MustRegister(m.checks, m.checked)
 	return m
@@ -215,9 +216,10 @@ func (m *metrics) handler(registry prometheus.Gatherer, logger *slog.Logger) htt
 
 // storeMetrics reads the store's statistics when /metrics is requested.
 type storeMetrics struct {
-	store *store.Store
-	types *engine.Registry
-	size  func() int64 // the bytes of the files of the store
+	store     *store.Store
+	elsewhere *elsewhere // nil: the store has all objects
+	types     *engine.Registry
+	size      func() int64 // the bytes of the files of the store
 }
 
 // storeGauge is one of the store's statistics as a metric.
@@ -272,6 +274,12 @@ func (f *storeMetrics) Collect(to chan<- prometheus.Metric) {
 	if err != nil {
 		return // the server is closing
 	}
+	count := func(path string) int { return snapshot.Count(path, "") }
+	if e := f.elsewhere; e != nil {
+		if events, err := e.store.Snapshot(0); err == nil {
+			count = func(path string) int { return snapshot.Count(path, "") + events.Count(path, "") }
+		}
+	}
 	counted := map[string]bool{}
 	for r := range f.types.Now().All() {
 		if r.Virtual() || counted[r.Stored.Path] {
@@ -279,7 +287,7 @@ func (f *storeMetrics) Collect(to chan<- prometheus.Metric) {
 		}
 		counted[r.Stored.Path] = true
 		group, resource, _ := strings.Cut(r.Stored.Path, "/")
-		to <- prometheus.MustNewConstMetric(objectsDesc, prometheus.GaugeValue, float64(snapshot.Count(r.Stored.Path, "")),
+		to <- prometheus.MustNewConstMetric(objectsDesc, prometheus.GaugeValue, float64(count(r.Stored.Path)),
 			group, resource)
 	}
 }

@@ -22,7 +22,7 @@ func TestMetricsOfDeletedTypes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	m := newMetrics(s, registry, nil, func() int64 { return 0 })
+	m := newMetrics(s, nil, registry, nil, func() int64 { return 0 })
 	hooks := m.hooks()
 	pods := httpapi.Observation{Verb: "GET", Version: "v1", Resource: "pods", Code: 200}
 	m.request(pods)

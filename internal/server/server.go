@@ -56,6 +56,7 @@ type Server struct {
 	started      time.Time
 	store        *store.Store
 	etcd         *etcd.Cluster // nil: the store is embedded
+	elsewhere    *elsewhere    // nil: the store has all objects
 	etcdMetrics  *etcdMetrics
 	etcdSize     etcdSize
 	nodePorts    *etcdform.NodePorts
@@ -222,6 +223,7 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	s.engine = engine.New(engine.Config{
 		Store: s.store, Registry: s.registry, Now: c.Now, Admission: admit, KeepFinalizers: !c.GarbageCollection,
+		Elsewhere: s.elsewhere.stores(),
 	})
 	if c.Image == nil {
 		// The server starts although some Services could not be repaired: it serves the others.
@@ -546,6 +548,7 @@ func (s *Server) Close() error {
 	errs = append(errs, s.audit.Close(ctx)) // after the last request, so that its event is written, too
 	s.work.Wait()
 	s.expressions.Close()
+	errs = append(errs, s.elsewhere.close())
 	if s.store != nil {
 		errs = append(errs, s.store.Close())
 	}

@@ -53,8 +53,8 @@ func found(t *testing.T, dir, name string) *authority.Authority {
 	return a
 }
 
-// An etcd whose certificate is of another authority, or which does not accept the one of the server, is an error at once
-// that says so. With the right ones the server starts.
+// An etcd whose certificate is of another authority, or which does not accept the one of the server, is an error at
+// once that says so. With the right ones the server starts.
 //
 // SPEC: STORE-2
 func TestWrongCertificates(t *testing.T) {

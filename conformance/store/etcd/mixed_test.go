@@ -360,8 +360,8 @@ func noAddressTwice(t *testing.T, s *server) {
 	}
 }
 
-// alone has one server, without the other, change every ConfigMap, Deployment, Service and Widget that both have written:
-// each is as it was, but for the change.
+// alone has one server, without the other, change all that both have written: each object is as it was, but for the
+// change.
 func alone(t *testing.T, s *server, key string) {
 	t.Helper()
 	changed := 0

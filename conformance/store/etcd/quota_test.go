@@ -87,8 +87,8 @@ func TestQuotas(t *testing.T) {
 	}
 }
 
-// What a kube-apiserver has written into the status of a quota for an object that it is about to write is not taken back
-// at once, though no object uses it yet.
+// What a kube-apiserver has written into the status of a quota, for an object that it is about to write, is not taken
+// back at once, though no object uses it yet.
 //
 // SPEC: AUTH-5, STORE-3
 func TestQuotaIsLoweredLate(t *testing.T) {
