@@ -13,8 +13,8 @@ import (
 )
 
 // eventsPath is the path of the kind whose objects may be in another etcd. Events are many, nothing depends on them,
-// and they expire, so they are what --etcd-servers-overrides is used for. All other objects are followed together: by the
-// views, by garbage collection and by quotas.
+// and they expire, so they are what --etcd-servers-overrides is used for. All other objects are followed together: by
+// the views, by garbage collection and by quotas.
 const eventsPath = "/events"
 
 // elsewhere is the etcd of --etcd-servers-overrides, and the store of the Events in it.
