@@ -13,7 +13,10 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"plinth/conformance/internal/harness"
 	"plinth/conformance/internal/reference"
 	"plinth/internal/store"
 	"plinth/internal/store/etcd"
@@ -209,4 +212,55 @@ func TestSlowEtcd(t *testing.T) {
 	increment(t, s, 3, func() {})
 	l.delay.Store(0)
 	same(t, s, p.URL)
+}
+
+// Two clusters of servers that share an etcd, each below a prefix of its own, do not see each other: neither keys nor
+// changes. Reads stay current although most revisions of etcd are of the other prefix.
+//
+// SPEC: STORE-2
+func TestForeignPrefix(t *testing.T) {
+	p := startEtcd(t, reference.EtcdOptions{})
+	ours := on(t, harness.Plinth, p.URL)
+	other := on(t, harness.Plinth, p.URL, "--etcd-prefix=/other")
+	// A prefix that begins with that of another one is another one.
+	longer := on(t, harness.Plinth, p.URL, "--etcd-prefix=/registry2")
+	all := []*server{ours, other, longer}
+	for i, s := range all {
+		if _, err := s.Resource(configMaps).Namespace("default").Create(t.Context(), object(t,
+			`{apiVersion: v1, kind: ConfigMap, metadata: {name: of-%d}}`, i), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := newFollower(t, ours, configMaps)
+	for range 50 {
+		if _, err := other.Resource(configMaps).Namespace("default").Patch(t.Context(), "of-1", types.MergePatchType,
+			fmt.Appendf(nil, `{"data":{"a":"%d"}}`, time.Now().UnixNano()), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := ours.Resource(configMaps).Namespace("default").Get(t.Context(), "of-0", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, s := range all {
+		list, err := s.Resource(configMaps).Namespace("default").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, item := range list.Items {
+			if name := item.GetName(); strings.HasPrefix(name, "of-") && name != fmt.Sprint("of-", i) {
+				t.Errorf("server %d has %s", i, name)
+			}
+		}
+	}
+	if _, err := ours.Resource(configMaps).Namespace("default").Patch(t.Context(), "of-0", types.MergePatchType,
+		[]byte(`{"data":{"last":"yes"}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the last change is seen", func() error {
+		if n := len(seen.events()); n != 1 {
+			return fmt.Errorf("%d changes", n)
+		}
+		return nil
+	})
 }
