@@ -1,0 +1,166 @@
+package forward
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/proxy"
+	"k8s.io/klog/v2"
+	"k8s.io/streaming/pkg/httpstream"
+
+	"plinth/internal/access"
+	"plinth/internal/apierr"
+)
+
+// Target is the server that gets one request, and how it gets it. The zero value of every field but Location and
+// Transport is what most targets have. The fields are those of proxy.UpgradeAwareHandler, whose comments are more
+// complete.
+type Target struct {
+	// Location is the URL of the request at the other server. Its query is not used: that of the request is.
+	Location *url.URL
+	// Transport sends the request. For upgrades, it is an *http.Transport, or wraps one (WrappedRoundTripper): they need
+	// its dialer and its TLSClientConfig.
+	Transport http.RoundTripper
+	// Rewrite sets the headers X-Forwarded-*, and changes the URLs in Location headers and in HTML that name the other
+	// server, so that a client gets there through this one.
+	Rewrite bool
+	// UpgradeOnly refuses a request that does not upgrade its connection.
+	UpgradeOnly bool
+	// RefuseRedirects answers 502 in place of a redirect.
+	RefuseRedirects bool
+	// OwnHost sends the host of the Location as the Host header; otherwise that of the client is sent.
+	OwnHost bool
+	// RequestPath sends the path of the request instead of that of the Location; with AppendPath, behind that.
+	RequestPath, AppendPath bool
+	// BytesPerSecond limits an upgraded connection in each direction; 0: there is no limit.
+	BytesPerSecond int64
+	// User is whom the headers X-Remote-* name. Nil: none are set, and those of the client are removed all the same.
+	User *access.User
+	// Logger notes why an answer broke off. Nil: slog.Default.
+	Logger *slog.Logger
+}
+
+// maxHTML is the size of an HTML page whose URLs are rewritten, which takes place in memory.
+const maxHTML = 8 << 20
+
+// Forward sends the request to the target, and the answer to w. It returns when all of the answer is sent, or when one
+// side of an upgraded connection has closed it. If it returns an error, nothing was sent. An error that the reference
+// answers with a Status is an *apierr.Error; it answers others with 500 or 503, whatever it forwards to.
+func (t *Target) Forward(w http.ResponseWriter, r *http.Request) error {
+	x := &exchange{Target: t}
+	upgrade := httpstream.IsUpgradeRequest(r)
+	// The libraries log what they return or pass on, too.
+	out := r.WithContext(klog.NewContext(r.Context(), klog.Logger{}))
+	out.Header = r.Header.Clone()
+	removeRemote(out.Header)
+	if upgrade { // ReverseProxy does it for other requests
+		removeHopByHop(out.Header)
+		t.identify(out.Header)
+	}
+	location := *t.Location
+	location.RawQuery = r.URL.RawQuery
+	handler := proxy.NewUpgradeAwareHandler(&location, x, t.Rewrite, t.UpgradeOnly, x)
+	handler.RejectForwardingRedirects = t.RefuseRedirects
+	handler.UseLocationHost = t.OwnHost
+	handler.UseRequestLocation, handler.AppendLocationPath = t.RequestPath, t.AppendPath
+	handler.MaxBytesPerSec = t.BytesPerSecond
+	handler.ServeHTTP(w, out)
+	if x.failed == nil && x.broken != nil {
+		logger := t.Logger
+		if logger == nil {
+			logger = slog.Default()
+		}
+		logger.Debug("an answer of another server broke off", "server", t.Location.Host, "error", x.broken)
+		panic(http.ErrAbortHandler) // unless ReverseProxy has done so already
+	}
+	return convert(x.failed)
+}
+
+// exchange is one request on its way. It is the RoundTripper that ReverseProxy calls, and the one that is told of
+// errors.
+type exchange struct {
+	*Target
+	failed error // before anything was sent
+	broken error // while the body was sent
+}
+
+// Error is proxy.ErrorResponder.
+func (x *exchange) Error(_ http.ResponseWriter, _ *http.Request, err error) { x.failed = err }
+
+// WrappedRoundTripper lets the library reach the dialer of the transport.
+func (x *exchange) WrappedRoundTripper() http.RoundTripper { return x.Transport }
+
+// RoundTrip sends the request with the headers of the user. They are set here, and not before: a client can name any
+// header in Connection, and ReverseProxy has removed those.
+func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
+	x.identify(r.Header) // they are ReverseProxy's own copy
+	answer, err := x.Transport.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	b := &body{ReadCloser: answer.Body, of: x, left: -1}
+	kind, _, _ := strings.Cut(answer.Header.Get("Content-Type"), ";")
+	if x.Rewrite && strings.TrimSpace(kind) == "text/html" {
+		b.left = maxHTML
+	}
+	answer.Body = b
+	return answer, nil
+}
+
+// body notes why an answer broke off. ReverseProxy prints such an error, unless it is that the request was cancelled.
+type body struct {
+	io.ReadCloser
+	of   *exchange
+	left int64 // bytes that may follow; negative: any number
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left >= 0 {
+		if b.left -= int64(n); b.left < 0 {
+			return n, fmt.Errorf("a page of more than %d bytes cannot be rewritten", maxHTML)
+		}
+	}
+	if err == nil || err == io.EOF { // io.Copy compares in this way, too
+		return n, err
+	}
+	b.of.broken = err
+	return n, context.Canceled
+}
+
+// convert makes an *apierr.Error of an error of the reference's library that has a Status.
+func convert(err error) error {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return err
+	}
+	s := status.Status()
+	return &apierr.Error{Code: int(s.Code), Reason: apierr.Reason(s.Reason), Message: s.Message}
+}
+
+// hopByHop are the headers for one connection only, as in ReverseProxy, but for those that make it an upgrade.
+var hopByHop = []string{"Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer",
+	"Transfer-Encoding"}
+
+// removeHopByHop removes the headers for one connection only from a request that upgrades its connection.
+func removeHopByHop(h http.Header) {
+	for _, list := range h["Connection"] {
+		for name := range strings.SplitSeq(list, ",") {
+			if name = textproto.TrimString(name); name != "" && !strings.EqualFold(name, "upgrade") {
+				h.Del(name)
+			}
+		}
+	}
+	for _, name := range hopByHop {
+		h.Del(name)
+	}
+	h["Connection"] = []string{"Upgrade"}
+}

@@ -1,0 +1,60 @@
+package forward
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// The headers by which another server knows the user of a request.
+const (
+	remoteUser  = "X-Remote-User"
+	remoteUID   = "X-Remote-Uid"
+	remoteGroup = "X-Remote-Group"
+	remoteExtra = "X-Remote-Extra-"
+)
+
+// removeRemote removes the headers by which the client may try to be someone else.
+func removeRemote(h http.Header) {
+	for name := range h {
+		switch canonical := http.CanonicalHeaderKey(name); {
+		case canonical == remoteUser, canonical == remoteUID, canonical == remoteGroup,
+			len(name) >= len(remoteExtra) && strings.EqualFold(name[:len(remoteExtra)], remoteExtra):
+			delete(h, name)
+		}
+	}
+}
+
+// identify replaces the headers of the user.
+func (t *Target) identify(h http.Header) {
+	removeRemote(h)
+	if t.User == nil {
+		return
+	}
+	h.Set(remoteUser, t.User.Name)
+	if t.User.UID != "" {
+		h.Set(remoteUID, t.User.UID)
+	}
+	for _, group := range t.User.Groups {
+		h.Add(remoteGroup, group)
+	}
+	for key, values := range t.User.Extra {
+		for _, value := range values {
+			h.Add(remoteExtra+escapeKey(key), value)
+		}
+	}
+}
+
+// escapeKey makes the name of a header of a key: each byte that it may not have, and %, is escaped with %.
+func escapeKey(key string) string {
+	var b strings.Builder
+	for i := 0; i < len(key); i++ {
+		switch c := key[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("!#$&'*+-.^_`|~", c) >= 0:
+			b.WriteByte(c)
+		default:
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}
