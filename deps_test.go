@@ -147,6 +147,7 @@ var outside = map[string][]string{
 		"internal/admission/webhooks",
 		"internal/builtin/columns", "internal/builtin", "internal/builtin/convert",
 		"internal/builtin/gotypes", "internal/builtin/warnings", "internal/scale"},
+	"k8s.io/kube-aggregator/":         {"internal/builtin"},
 	"k8s.io/apiextensions-apiserver/": {"internal/builtin", "internal/builtin/gotypes", "internal/etcdform"},
 	"google.golang.org/protobuf/": {"internal/cel", "internal/encryption", "internal/proto", "internal/wire",
 		"plinthtest"},

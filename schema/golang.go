@@ -269,6 +269,10 @@ func (b *batch) withMarkers(t *Type, m Markers, f *Field) *Type {
 		if m.MapType == "" {
 			return t
 		}
+	case Bytes: // a list in Go, so it may have its marker, which OpenAPI publishes
+		if m.ListType == "" {
+			return t
+		}
 	default:
 		return t
 	}

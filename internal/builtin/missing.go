@@ -31,6 +31,4 @@ var Missing = []Absent{
 	{Resource: "pods", Subresource: "portforward", Why: noNodes, Methods: connects, Connect: true, Creates: true},
 	{Resource: "pods", Subresource: "proxy", Why: noNodes, Methods: anything, Connect: true, Below: true},
 	{Resource: "services", Subresource: "proxy", Why: noNodes, Methods: anything, Connect: true, Below: true},
-	{Group: "apiregistration.k8s.io", Resource: "apiservices",
-		Why: "aggregation of other API servers is not served yet"},
 }

@@ -37,8 +37,11 @@ func modelName(group, version, kind string) string {
 	if group == "" {
 		group = "core"
 	}
-	if group == "apiextensions.k8s.io" { // a separate module
+	switch group { // separate modules
+	case "apiextensions.k8s.io":
 		return "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions." + version + "." + kind
+	case "apiregistration.k8s.io":
+		return "io.k8s.kube-aggregator.pkg.apis.apiregistration." + version + "." + kind
 	}
 	group, _, _ = strings.Cut(group, ".")
 	return "io.k8s.api." + group + "." + version + "." + kind

@@ -49,7 +49,7 @@ var withoutRules = []string{
 var withoutWarnings = []string{
 	"Binding", "ComponentStatus", "ConfigMap", "Event", "LimitRange",
 	"Namespace",
-	"apiextensions.k8s.io CustomResourceDefinition",
+	"apiextensions.k8s.io CustomResourceDefinition", "apiregistration.k8s.io APIService",
 	"apps ControllerRevision",
 	"authentication.k8s.io SelfSubjectReview", "authentication.k8s.io TokenReview",
 	"authorization.k8s.io LocalSubjectAccessReview", "authorization.k8s.io SelfSubjectAccessReview",

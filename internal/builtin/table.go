@@ -62,7 +62,7 @@ func (c *Config) validation() validation.Options {
 // groups lists the built-in API groups, in the order in which the reference's discovery has them.
 func groups(c Config) []group {
 	return []group{
-		core(c), apps(), events(c), authentication(c), authorization(c), autoscaling(), batch(),
+		core(c), apiregistration(c), apps(), events(c), authentication(c), authorization(c), autoscaling(), batch(),
 		certificates(c), networking(), policy(), rbac(c), storage(), admissionregistration(), apiextensions(c),
 		scheduling(),
 		coordination(), nodes(), discovery(), resources(c), flowcontrol(), storagemigration(),

@@ -85,8 +85,8 @@ func TestTableIsTheReferences(t *testing.T) {
 	for key := range ours {
 		t.Errorf("%s is not among the reference's", key)
 	}
-	if served != 71 {
-		t.Errorf("%d types are served, 71 should be", served)
+	if served != 72 {
+		t.Errorf("%d types are served, 72 should be", served)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestCreateOnUpdateAndUnconditionalUpdate(t *testing.T) {
 		t.Errorf("created by PUT: %v, want %v", creates, wantCreates)
 	}
 	wantConditional := []string{
-		"clustertrustbundles", "csidrivers", "csinodes", "csistoragecapacities", "customresourcedefinitions",
+		"apiservices", "clustertrustbundles", "csidrivers", "csinodes", "csistoragecapacities", "customresourcedefinitions",
 		"devicetaintrules", "leases",
 		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations",
 		"podcertificaterequests", "poddisruptionbudgets", "runtimeclasses", "storageversionmigrations",
@@ -204,8 +204,8 @@ func TestStatusWithoutTables(t *testing.T) {
 			found = append(found, r.Group+"/"+r.Name)
 		}
 	}
-	if want := []string{"resource.k8s.io/devicetaintrules", "resource.k8s.io/resourceclaims"}; !slices.Equal(found,
-		want) {
+	if want := []string{"apiregistration.k8s.io/apiservices", "resource.k8s.io/devicetaintrules",
+		"resource.k8s.io/resourceclaims"}; !slices.Equal(found, want) {
 		t.Errorf("without Tables are %q", found)
 	}
 }

@@ -83,7 +83,9 @@ func New(c Config) *Documents {
 	d.customKinds = sync.OnceValue(func() map[string][]gvk {
 		var versions []*groupVersion
 		for _, served := range engine.NewRegistry(c.Registry.Now().Builtin()).Now().GroupVersions() {
-			if served.Group != "apiextensions.k8s.io" { // the reference's scheme for custom types does not contain this group
+			switch served.Group {
+			case "apiextensions.k8s.io", "apiregistration.k8s.io": // not in the reference's scheme for custom types
+			default:
 				versions = append(versions, newGroupVersion(served))
 			}
 		}

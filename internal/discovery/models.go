@@ -270,7 +270,7 @@ func (b *builder) property(parent *schema.Type, f *schema.Field) object.Value {
 		switch t.Kind {
 		case schema.Map:
 			members = append(members, mapType(t))
-		case schema.List:
+		case schema.List, schema.Bytes:
 			word := [...]string{schema.Atomic: "atomic", schema.Set: "set", schema.Associative: "map"}[t.ListType]
 			members = append(members, object.Member{Key: "x-kubernetes-list-type", Value: object.StringOf(word)})
 			members = appendStrings(members, "x-kubernetes-list-map-keys", t.ListKeys)

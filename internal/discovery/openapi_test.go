@@ -116,9 +116,6 @@ func openAPI2Scope(v object.Value) object.Value {
 	keep("paths", func(path string) bool {
 		return isAbsent(path) || strings.HasPrefix(path, "/openid/") || strings.HasPrefix(path, "/.well-known/")
 	})
-	keep("definitions", func(name string) bool {
-		return strings.HasPrefix(name, "io.k8s.kube-aggregator.")
-	})
 	return v
 }
 

@@ -28,8 +28,8 @@ var (
 	token     = flag.String("token", "admintoken", "bearer token for it")
 )
 
-// absent are the groups that the reference serves and this server does not yet: the one of aggregated API servers.
-var absent = []string{"apiregistration.k8s.io"}
+// absent are the groups that the reference serves and this server does not yet.
+var absent []string
 
 var aggregatedJSON = mediaJSON + aggregatedParams
 

@@ -10,8 +10,8 @@ import (
 // apiServiceVersion is the version in which APIServices are stored.
 const apiServiceVersion = "apiregistration.k8s.io/v1"
 
-// apiService has the fields of an APIService in their order. Plinth has no such kind, but a kube-apiserver on the same
-// etcd writes one for each group version.
+// apiService has the fields of an APIService in their order, for a server that does not serve them (--runtime-config):
+// other servers on the same etcd write one for each group version.
 type apiService struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty" protobuf:"bytes,1,opt,name=metadata"`

@@ -64,7 +64,7 @@ func New(registry *engine.Registry, mediaType string) *Form {
 		switch {
 		case p.path == definitions:
 			p.values = definition
-		case mediaType == JSON:
+		case mediaType == JSON, p.path == apiServices: // the reference stores APIServices as JSON in any case
 			p.values = goJSON
 		}
 		f.add(p)

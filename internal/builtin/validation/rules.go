@@ -112,6 +112,8 @@ var (
 	PodCertificateRequest = Kind{create: podCertificateCreate, update: podCertificateUpdate,
 		status: podCertificateStatus}
 
+	APIService = Kind{create: apiServiceCreate, update: apiServiceUpdate, status: apiServiceStatus}
+
 	StorageVersionMigration = Kind{create: migrationCreate, update: migrationUpdate, status: migrationStatus}
 
 	ControllerRevision = Kind{create: controllerRevisionCreate, update: controllerRevisionUpdate}

@@ -59,10 +59,12 @@ var packages = []string{
 	"k8s.io/apimachinery/pkg/apis/meta/v1",
 	"k8s.io/apimachinery/pkg/runtime",
 	"k8s.io/apimachinery/pkg/util/intstr",
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1",
 }
 
 // undocumented are the packages whose types have no SwaggerDoc method, so that the table has their descriptions.
-var undocumented = []string{"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"}
+var undocumented = []string{"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1",
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"}
 
 // lender is the package whose constants other packages use in their own: AddressType(v1.IPv4Protocol). It has to be
 // read before those packages.
