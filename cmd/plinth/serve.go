@@ -23,6 +23,7 @@ func defaults(program string) *settings {
 	s := &settings{Config: server.Defaults(), logLevel: "info", verbosity: "0", logFormat: "text", version: "false"}
 	if program == kubeAPIServer {
 		s.DataDir, s.BindAddress, s.CertDir, s.Controllers = "", "0.0.0.0", "/var/run/kubernetes", nil
+		s.Aggregation.OwnAuthority = false
 	}
 	return s
 }

@@ -406,13 +406,13 @@ func logFlags(c *settings) []row {
 
 func miscFlags(c *settings) []row {
 	const (
-		aggregator = "there is no aggregation of other API servers yet"
-		election   = "there is no coordinated leader election"
-		kubelets   = "kubelets are not called yet"
-		peers      = "servers do not call each other"
+		election = "there is no coordinated leader election"
+		kubelets = "kubelets are not called yet"
+		peers    = "servers do not call each other"
 	)
 	return []row{
-		{"aggregator-reject-forwarding-redirect", boolean(new(true)), ignored, aggregator, ""},
+		{"aggregator-reject-forwarding-redirect", boolean(&c.Aggregation.RejectRedirects), works,
+			"redirects of aggregated API servers are answered with 502 and not passed on", ""},
 		{"allow-privileged", boolean(&c.AllowPrivileged), works,
 			"privileged containers are allowed; false is an error: they cannot be refused yet",
 			"nothing here runs containers"},
@@ -422,7 +422,9 @@ func miscFlags(c *settings) []row {
 		{"coordinated-leadership-lease-duration", duration(new(15 * time.Second)), ignored, election, ""},
 		{"coordinated-leadership-renew-deadline", duration(new(10 * time.Second)), ignored, election, ""},
 		{"coordinated-leadership-retry-period", duration(new(2 * time.Second)), ignored, election, ""},
-		{"enable-aggregator-routing", boolean(new(bool)), ignored, aggregator, ""},
+		{"enable-aggregator-routing", boolean(&c.Aggregation.EndpointsOnly), works,
+			"requests to aggregated API servers never go to the cluster IP of a Service; without it, they go there if the " +
+				"Service has no EndpointSlices, and otherwise to its endpoints, too", ""},
 		{"enable-logs-handler", boolean(new(bool)), ignored, "the log goes to standard error and is not served", ""},
 		{"endpoint-reconciler-type", oneOf(&c.EndpointReconciler, "master-count", "lease", "none"), works,
 			"how the Service kubernetes gets its endpoints: none: not at all; on the embedded store the other two mean this " +
@@ -444,8 +446,11 @@ func miscFlags(c *settings) []row {
 			"where other servers reach this one; \"\": --advertise-address", ""},
 		{"peer-advertise-port", text(&c.PeerAdvertisePort), works, "the port of --peer-advertise-ip", ""},
 		{"peer-ca-file", text(new(string)), ignored, peers, ""},
-		{"proxy-client-cert-file", text(new(string)), ignored, aggregator, ""},
-		{"proxy-client-key-file", text(new(string)), ignored, aggregator, ""},
+		{"proxy-client-cert-file", text(&c.Aggregation.ClientCertFile), works,
+			"the client certificate by which aggregated API servers know this one; it is read again for each connection. By " +
+				"default one is made in the data directory, unless --requestheader-client-ca-file is set; started as " +
+				"kube-apiserver, none", ""},
+		{"proxy-client-key-file", text(&c.Aggregation.ClientKeyFile), works, "the key of that certificate", ""},
 		{"service-account-signing-endpoint", text(new(string)), refused, "tokens that an external signer signs", ""},
 		{"service-account-signing-key-file", text(&c.ServiceAccounts.SigningKeyFile), works,
 			"the private key that signs tokens of service accounts; by default one is generated in the data directory, unless " +

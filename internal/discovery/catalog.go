@@ -14,14 +14,22 @@ import (
 	"plinth/internal/engine"
 )
 
-// groupOrder is the order of the built-in groups in the reference's discovery documents, which follows the priorities
-// of its APIServices. Other groups come after them, sorted by name.
-var groupOrder = []string{
-	"apiregistration.k8s.io", "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "autoscaling",
-	"batch", "certificates.k8s.io", "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "storage.k8s.io",
-	"admissionregistration.k8s.io", "apiextensions.k8s.io", "scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io",
-	"discovery.k8s.io", "resource.k8s.io", "flowcontrol.apiserver.k8s.io", "storagemigration.k8s.io",
+// groupPriorities are the priorities of the built-in groups in discovery: those of their APIServices in the reference.
+// Equal ones, and those of other groups, are sorted by name.
+var groupPriorities = map[string]int{
+	"apiregistration.k8s.io": 20000, "apps": 17800, "events.k8s.io": 17750, "authentication.k8s.io": 17700,
+	"authorization.k8s.io": 17600, "autoscaling": 17500, "batch": 17400, "certificates.k8s.io": 17300,
+	"networking.k8s.io": 17200, "policy": 17100, "rbac.authorization.k8s.io": 17000, "storage.k8s.io": 16800,
+	"admissionregistration.k8s.io": 16700, "apiextensions.k8s.io": 16700, "scheduling.k8s.io": 16600,
+	"coordination.k8s.io": 16500, "node.k8s.io": 16300, "discovery.k8s.io": 16200, "resource.k8s.io": 16200,
+	"flowcontrol.apiserver.k8s.io": 16100, "storagemigration.k8s.io": 15800,
 }
+
+// The priorities of the groups and versions of custom types.
+const (
+	customGroupPriority   = 1000
+	customVersionPriority = 100
+)
 
 // catalog holds what is served at one moment, in the order of discovery.
 type catalog struct {
@@ -81,12 +89,22 @@ func newCatalog(types *engine.Types, remotes []*Remote, old *catalog) *catalog {
 		}
 		c.add(gv, old)
 	}
-	sort.Slice(c.groups, func(i, j int) bool { return groupLess(c.groups[i].name, c.groups[j].name) })
+	sort.Slice(c.groups, func(i, j int) bool {
+		a, b := c.groups[i], c.groups[j]
+		if p, q := a.priority(), b.priority(); p != q {
+			return p > q
+		}
+		return a.name < b.name
+	})
 	for _, g := range c.byName {
-		// Sorted as kubectl sorts versions: GA before beta before alpha, then the highest number. The first is
-		// preferred.
+		// Versions of one priority are sorted as kubectl sorts them: GA before beta before alpha, then the highest number.
+		// The first is preferred.
 		sort.Slice(g.versions, func(i, j int) bool {
-			return version.CompareKubeAwareVersionStrings(g.versions[i].version, g.versions[j].version) > 0
+			a, b := g.versions[i], g.versions[j]
+			if p, q := a.priority(), b.priority(); p != q {
+				return p > q
+			}
+			return version.CompareKubeAwareVersionStrings(a.version, b.version) > 0
 		})
 	}
 	return c
@@ -134,15 +152,25 @@ func listed(resources []*engine.Resource) []*engine.Resource {
 	return slices.DeleteFunc(slices.Clone(resources), custom)
 }
 
-func groupLess(a, b string) bool {
-	i, j := slices.Index(groupOrder, a), slices.Index(groupOrder, b)
-	switch {
-	case i >= 0 && j >= 0:
-		return i < j
-	case i >= 0 || j >= 0:
-		return i >= 0
+// priority is the highest one of the group's versions.
+func (g *group) priority() int {
+	highest := groupPriorities[g.name]
+	for _, gv := range g.versions {
+		switch {
+		case gv.remote != nil:
+			highest = max(highest, gv.remote.GroupPriority)
+		case highest == 0:
+			highest = customGroupPriority
+		}
 	}
-	return a < b
+	return highest
+}
+
+func (gv *groupVersion) priority() int {
+	if gv.remote != nil {
+		return gv.remote.VersionPriority
+	}
+	return customVersionPriority
 }
 
 // find returns the group version of this name, or nil. c may be nil.

@@ -6,6 +6,9 @@ import "plinth/object"
 // not change: for other documents another Remote takes its place.
 type Remote struct {
 	Group, Version string
+	// GroupPriority and VersionPriority are those of its APIService: the place of the group among all groups, and of the
+	// version in it. A higher one comes first.
+	GroupPriority, VersionPriority int
 	// Discovery is its entry in aggregated discovery (an APIVersionDiscovery), which also says how fresh it is.
 	Discovery object.Value
 	// OpenAPI3 is its OpenAPI v3 document, as JSON. Nil: it has none.

@@ -15,7 +15,7 @@ func remote(group, version, kind string) *Remote {
 	text := object.StringOf
 	path := "/apis/" + group + "/" + version + "/things"
 	return &Remote{
-		Group: group, Version: version,
+		Group: group, Version: version, GroupPriority: 1000, VersionPriority: 100,
 		Discovery: object.Fields("version", text(version), "resources", object.ListOf(object.Fields(
 			"resource", text("things"), "responseKind", responseKind("", "", kind), "scope", text("Cluster"),
 			"singularResource", text(""), "verbs", object.Strings("get"))), "freshness", text("Stale")),

@@ -63,7 +63,7 @@ func (t *Target) Forward(w http.ResponseWriter, r *http.Request) error {
 	removeRemote(out.Header)
 	if upgrade { // ReverseProxy does it for other requests
 		removeHopByHop(out.Header)
-		t.identify(out.Header)
+		Identify(out.Header, t.User)
 	}
 	location := *t.Location
 	location.RawQuery = r.URL.RawQuery
@@ -101,7 +101,7 @@ func (x *exchange) WrappedRoundTripper() http.RoundTripper { return x.Transport 
 // RoundTrip sends the request with the headers of the user. They are set here, and not before: a client can name any
 // header in Connection, and ReverseProxy has removed those.
 func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
-	x.identify(r.Header) // they are ReverseProxy's own copy
+	Identify(r.Header, x.User) // they are ReverseProxy's own copy
 	answer, err := x.Transport.RoundTrip(r)
 	if err != nil {
 		return nil, err

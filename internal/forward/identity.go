@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"plinth/internal/access"
 )
 
 // The headers by which another server knows the user of a request.
@@ -25,20 +27,20 @@ func removeRemote(h http.Header) {
 	}
 }
 
-// identify replaces the headers of the user.
-func (t *Target) identify(h http.Header) {
+// Identify replaces the headers that name the user; nil: there are none then.
+func Identify(h http.Header, user *access.User) {
 	removeRemote(h)
-	if t.User == nil {
+	if user == nil {
 		return
 	}
-	h.Set(remoteUser, t.User.Name)
-	if t.User.UID != "" {
-		h.Set(remoteUID, t.User.UID)
+	h.Set(remoteUser, user.Name)
+	if user.UID != "" {
+		h.Set(remoteUID, user.UID)
 	}
-	for _, group := range t.User.Groups {
+	for _, group := range user.Groups {
 		h.Add(remoteGroup, group)
 	}
-	for key, values := range t.User.Extra {
+	for key, values := range user.Extra {
 		for _, value := range values {
 			h.Add(remoteExtra+escapeKey(key), value)
 		}

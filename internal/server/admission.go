@@ -29,7 +29,7 @@ func (s *Server) admission() (engine.Admission, error) {
 		Now: c.Now, Configurations: configurations,
 		NotReadyTolerationSeconds:    c.NotReadyTolerationSeconds,
 		UnreachableTolerationSeconds: c.UnreachableTolerationSeconds,
-		Endpoint:                     s.webhooks().Endpoint,
+		Endpoint:                     s.services().Endpoint,
 		InProcess:                    c.Webhooks,
 		Expressions:                  &s.expressions,
 		Metrics:                      s.admissionMetrics.hooks(),

@@ -60,7 +60,11 @@ func (s *Server) bootstrap(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.createMissing(ctx, all); err != nil {
+	local := s.localAPIServices()
+	if err := s.createMissing(ctx, append(all, local...)); err != nil {
+		return err
+	}
+	if err := s.deleteObsoleteAPIServices(ctx, local); err != nil {
 		return err
 	}
 	inherited, err := s.inherited(ctx)

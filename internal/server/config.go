@@ -71,7 +71,8 @@ type Config struct {
 
 	Audit           audit.Options // which requests are recorded, and where
 	FrontProxy      FrontProxy
-	BootstrapTokens bool // accept tokens in Secrets of type bootstrap.kubernetes.io/token
+	Aggregation     Aggregation // how group versions are forwarded to other API servers
+	BootstrapTokens bool        // accept tokens in Secrets of type bootstrap.kubernetes.io/token
 	ServiceAccounts ServiceAccounts
 	APIAudiences    []string // a token has to be for one of these; empty: the issuers of ServiceAccounts
 
@@ -193,6 +194,7 @@ func Defaults() Config {
 		RequestTimeout: time.Minute, MinRequestTimeout: 1800, EventTTL: time.Hour,
 		PriorityAndFairness: true, MaxRequestsInflight: 400, MaxMutatingInflight: 200,
 		WatchHistoryBytes: 512 << 20,
+		Aggregation:       Aggregation{OwnAuthority: true, RejectRedirects: true},
 		Logger:            slog.Default(),
 	}
 }
@@ -257,6 +259,7 @@ func (c *Config) validate() error {
 		refuse("%w", err)
 	}
 	c.validateControllers(refuse)
+	c.validateAggregation(refuse)
 	if _, err := c.allocator(); err != nil {
 		refuse("%w", err)
 	}

@@ -189,15 +189,29 @@ func (s *Server) enabledControllers() (rows []controllerRow) {
 	return rows
 }
 
+// ownControllers are parts of the API server in the reference, too, so --controllers does not disable them.
+func (s *Server) ownControllers(definitions *controller.Definitions) []func(context.Context) {
+	registration := &controller.Registration{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger,
+		Busy: &s.busy}
+	availability := &controller.Availability{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger,
+		Now: s.config.Now, Service: s.findService, Slices: s.endpointSlices, Check: s.aggregator.Check, Busy: &s.busy}
+	return []func(context.Context){definitions.Run, registration.Run, availability.Run}
+}
+
 // control starts the enabled controllers, and the one of definitions, which is a part of the API server. On etcd they
 // run in one of all servers: the elected one.
 func (s *Server) control(definitions *controller.Definitions) {
+	s.run(func() {
+		controller.Follow(s.closing, s.engine, s.config.Logger, s.registry.Builtin().Find("apiregistration.k8s.io", "v1",
+			"apiservices"), func() { s.aggregator.Changed(s.closing) })
+		s.aggregator.Wait()
+	})
 	if s.etcd != nil {
 		s.run(func() { definitions.Follow(s.closing) })
 		s.elect(definitions)
 		return
 	}
-	for _, run := range append(s.controllers(), definitions.Run) {
+	for _, run := range append(s.controllers(), s.ownControllers(definitions)...) {
 		s.run(func() { run(s.closing) })
 	}
 }

@@ -37,7 +37,7 @@ func (s *Server) elect(definitions *controller.Definitions) {
 			Name: s.identity + "_" + uuid.NewString(), Read: lock.read, Write: lock.write, Wake: wake, Logger: s.config.Logger,
 			Work: func(ctx context.Context) {
 				var work sync.WaitGroup
-				for _, run := range append(s.controllers(), definitions.Run) {
+				for _, run := range append(s.controllers(), s.ownControllers(definitions)...) {
 					work.Go(func() { run(ctx) })
 				}
 				work.Wait()

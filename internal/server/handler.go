@@ -63,12 +63,16 @@ func (s *Server) newHandler() (http.Handler, error) {
 		Engine: s.engine, Registry: s.registry,
 		Documents: discovery.New(discovery.Config{
 			Registry: s.registry, Version: version(), ServerAddress: s.advertised(), Model: builtin.Model,
-			NoCBOR: !s.features.On(features.CBORServingAndStorage),
+			NoCBOR:  !s.features.On(features.CBORServingAndStorage),
+			Remotes: s.aggregator.Remotes,
 		}),
-		Authenticate:   s.auth.Authenticate,
-		Impersonate:    impersonation.New(s.policy, s.features.On(features.ConstrainedImpersonation)).Impersonate,
-		Authorizer:     s.policy,
-		Auditor:        s.audit,
+		Authenticate: s.auth.Authenticate,
+		Impersonate:  impersonation.New(s.policy, s.features.On(features.ConstrainedImpersonation)).Impersonate,
+		Authorizer:   s.policy,
+		Auditor:      s.audit,
+		Backends: func(group, version, _, _ string) httpapi.Backend {
+			return s.aggregator.Forwards(group, version)
+		},
 		Missing:        s.missing,
 		Handlers:       s.handlers(m, limits),
 		Pages:          s.accountPages(),

@@ -12,19 +12,34 @@ import (
 	"plinth/object"
 )
 
+// trusted is the content of the ConfigMap extension-apiserver-authentication. Certificates that other servers have added
+// stay until they expire.
+func (s *Server) trusted(live object.Value) object.Value {
+	const clients, proxies = "client-ca-file", "requestheader-client-ca-file"
+	set := append(s.frontProxy.published(), object.Member{Key: clients,
+		Value: object.StringOf(s.bundle(live.At(clients).Str(), s.clients))})
+	if len(s.frontProxy.authority) > 0 {
+		set = append(set, object.Member{Key: proxies,
+			Value: object.StringOf(s.bundle(live.At(proxies).Str(), s.frontProxy.authority))})
+	}
+	if live.IsNull() {
+		live = object.MapOf()
+	}
+	return live.Edit(set)
+}
+
 // ensureConfigMaps creates or updates the ConfigMaps that describe the server to other programs: the authorities of
-// client certificates, and the date since which the use of tokens in Secrets is recorded.
+// client certificates and of servers that forward requests, and the date since which the use of tokens in Secrets is recorded.
 func (s *Server) ensureConfigMaps(ctx context.Context) error {
-	const name, key = "extension-apiserver-authentication", "client-ca-file"
+	const name = "extension-apiserver-authentication"
 	config := func(name string, data object.Value, revise func(object.Value) object.Value) initial {
 		return initial{version: "v1", resource: "configmaps", namespace: "kube-system", name: name,
 			body: object.Fields("data", data), revise: revise}
 	}
 	since := func() object.Value { return object.StringOf(s.clock().UTC().Format(time.DateOnly)) }
 	return s.createMissing(ctx, []initial{
-		config(name, object.Fields(key, object.StringOf(s.bundle(""))), func(live object.Value) object.Value {
-			// Certificates that other servers have added stay until they expire.
-			return live.WithAt(object.StringOf(s.bundle(live.At("data", key).Str())), "data", key)
+		config(name, s.trusted(object.MapOf()), func(live object.Value) object.Value {
+			return live.With("data", s.trusted(live.At("data")))
 		}),
 		config(access.LegacyTokenTracking, object.Fields(access.LegacyTokenTrackingSince, since()),
 			func(live object.Value) object.Value {
@@ -36,10 +51,10 @@ func (s *Server) ensureConfigMaps(ctx context.Context) error {
 	})
 }
 
-// bundle joins the certificates in text with the authorities of clients, as PEM, without duplicates and expired ones.
-func (s *Server) bundle(text string) string {
+// bundle joins the certificates in two texts, as PEM, without duplicates and expired ones.
+func (s *Server) bundle(text string, more []byte) string {
 	var all []*x509.Certificate
-	for _, from := range [][]byte{[]byte(text), s.clients} {
+	for _, from := range [][]byte{[]byte(text), more} {
 		for block, rest := pem.Decode(from); block != nil; block, rest = pem.Decode(rest) {
 			certificate, err := x509.ParseCertificate(block.Bytes)
 			if err == nil && block.Type == "CERTIFICATE" && s.clock().Before(certificate.NotAfter) &&

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -35,10 +36,11 @@ type pair struct{ cert, key []byte }
 // pki is the server's own certificate authority and the certificates that it has signed. Keys are ECDSA, because
 // generating an RSA key would take a third of the start budget.
 type pki struct {
-	dir string // "": nothing is kept
-	now time.Time
-	ca  *x509.Certificate
-	key *ecdsa.PrivateKey
+	dir  string // "": nothing is kept
+	name string // of the authority; "": plinth-ca
+	now  time.Time
+	ca   *x509.Certificate
+	key  *ecdsa.PrivateKey
 	// caPEM is the authority's certificate, for kubeconfigs.
 	caPEM []byte
 }
@@ -176,7 +178,7 @@ func (p *pki) finishAuthority() (pair, error) {
 }
 
 func (p *pki) newAuthority(key *ecdsa.PrivateKey) (pair, error) {
-	template := p.template(pkix.Name{CommonName: "plinth-ca"}, caLife)
+	template := p.template(pkix.Name{CommonName: cmp.Or(p.name, "plinth-ca")}, caLife)
 	template.IsCA, template.BasicConstraintsValid = true, true
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
 	made, err := sign(template, template, key, key)

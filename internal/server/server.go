@@ -26,6 +26,7 @@ import (
 	"plinth/internal/access"
 	"plinth/internal/addresses"
 	"plinth/internal/admission/quota"
+	"plinth/internal/aggregation"
 	"plinth/internal/audit"
 	"plinth/internal/auth"
 	"plinth/internal/auth/oidc"
@@ -78,6 +79,8 @@ type Server struct {
 	audit              *audit.Auditor // nil if auditing is off
 	issuer             *serviceaccount.Issuer
 	verifier           *serviceaccount.Verifier
+	frontProxy         *frontProxy
+	aggregator         *aggregation.Aggregator
 	pki                *pki   // the server's own certificate authority
 	authority          []byte // the authority by which clients verify this server, as PEM; written to kubeconfigs
 	// jwt verifies the tokens of OpenID Connect issuers, issuerMetrics counts them. Both are nil if neither an issuer nor
@@ -237,6 +240,10 @@ func (s *Server) open(ctx context.Context) error {
 	if err := s.authorities(); err != nil {
 		return err
 	}
+	if err := s.openFrontProxy(); err != nil {
+		return err
+	}
+	s.aggregator = s.newAggregator()
 	if !c.InProcess {
 		if s.listener = c.Listener; s.listener == nil {
 			if s.listener, err = c.listen(ctx); err != nil {

@@ -12,23 +12,33 @@ import (
 	"plinth/object"
 )
 
-// webhooks creates the clients that call webhooks. They look up Services and EndpointSlices in this server's own
-// store.
-func (s *Server) webhooks() *webhook.Clients {
-	services := &webhook.Services{Service: s.service, Slices: s.endpointSlices}
-	return &webhook.Clients{Endpoint: services.Endpoint, InProcess: s.config.Webhooks}
+// services resolves Services to addresses, for webhooks and for aggregated API servers. They are looked up in this
+// server's own store.
+func (s *Server) services() *webhook.Services {
+	return &webhook.Services{Service: s.service, Slices: s.endpointSlices}
 }
 
-// service reads a Service.
+// webhooks creates the clients that call webhooks.
+func (s *Server) webhooks() *webhook.Clients {
+	return &webhook.Clients{Endpoint: s.services().Endpoint, InProcess: s.config.Webhooks}
+}
+
+// service reads a Service. That it does not exist is no error of the API for whoever needs it.
 func (s *Server) service(ctx context.Context, namespace, name string) (object.Value, error) {
+	service, err := s.findService(ctx, namespace, name)
+	if apierr.Is(err, apierr.NotFound) {
+		return object.Nil, fmt.Errorf("service %q not found", name)
+	}
+	return service, err
+}
+
+// findService reads a Service.
+func (s *Server) findService(ctx context.Context, namespace, name string) (object.Value, error) {
 	r := s.registry.Builtin().Find("", "v1", "services")
 	if r == nil {
 		return object.Nil, fmt.Errorf("services are not served here")
 	}
 	result, err := s.engine.Get(ctx, &engine.Request{Resource: r, Namespace: namespace, Name: name}, "")
-	if apierr.Is(err, apierr.NotFound) {
-		return object.Nil, fmt.Errorf("service %q not found", name)
-	}
 	if err != nil {
 		return object.Nil, err
 	}

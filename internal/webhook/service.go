@@ -11,7 +11,7 @@ import (
 	"plinth/object"
 )
 
-// Services resolves Services to addresses, for Clients.Endpoint.
+// Services resolves Services to addresses, for Clients.Endpoint and for aggregated API servers.
 //
 // ClusterIPs are routed by kube-proxy on a node; without one, such as when this server runs alone, they are not
 // reachable. Therefore a random ready address of the EndpointSlices is used, and the ClusterIP only if the Service has
@@ -21,6 +21,8 @@ type Services struct {
 	Service func(ctx context.Context, namespace, name string) (object.Value, error)
 	// Slices returns the EndpointSlices of a Service.
 	Slices func(ctx context.Context, namespace, service string) ([]object.Value, error)
+	// NoClusterIP fails for a Service without EndpointSlices, in place of its ClusterIP.
+	NoClusterIP bool
 }
 
 // Endpoint returns an address HOST:PORT at which a port of a Service is served. Its errors are those of the reference.
@@ -54,7 +56,7 @@ func (s *Services) Endpoint(ctx context.Context, namespace, name string, port in
 	switch {
 	case len(ready) > 0:
 		return ready[rand.IntN(len(ready))], nil
-	case len(endpoints) > 0 || ip == "" || ip == "None":
+	case len(endpoints) > 0 || ip == "" || ip == "None" || s.NoClusterIP:
 		return "", fmt.Errorf("no endpoints available for service %q", name)
 	}
 	return join(ip, port), nil

@@ -5,4 +5,6 @@ import "plinth/object"
 // APIService defaults an APIService.
 func APIService(obj object.Value) object.Value { return partOf(obj, "spec", apiServiceSpec) }
 
-func apiServiceSpec(spec object.Value) object.Value { return optionalOf(spec, "service", webhookService) }
+func apiServiceSpec(spec object.Value) object.Value {
+	return optionalOf(spec, "service", webhookService)
+}

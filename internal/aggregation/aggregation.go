@@ -1,0 +1,109 @@
+package aggregation
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"plinth/internal/access"
+	"plinth/internal/discovery"
+	"plinth/internal/forward"
+	"plinth/internal/store"
+	"plinth/internal/view"
+)
+
+// Path is the resource part of the keys of APIServices in the store.
+const Path = "apiregistration.k8s.io/apiservices"
+
+// discoveryTimeout limits the requests for a discovery document of a backend: they come from clients that want to know
+// everything that is served, and that are not to wait for one server.
+const discoveryTimeout = 5 * time.Second
+
+// Config has what an Aggregator needs. Endpoint is required.
+type Config struct {
+	// Endpoint returns an address HOST:PORT at which a port of a Service is served.
+	Endpoint func(ctx context.Context, namespace, service string, port int64) (string, error)
+	// Certificate returns the client certificate by which backends know this server. Nil: there is none, and backends do
+	// not believe what it says of users.
+	Certificate func() (*tls.Certificate, error)
+	// Dial opens connections to backends; nil: a net.Dialer.
+	Dial forward.Dial
+	// FollowRedirects passes redirects of backends on to clients, instead of answering with 502.
+	FollowRedirects bool
+	// NoUID leaves X-Remote-Uid out (feature gate RemoteRequestHeaderUID).
+	NoUID  bool
+	Logger *slog.Logger
+}
+
+// Aggregator knows the backends. Its methods may be called concurrently.
+type Aggregator struct {
+	Config
+	routes *view.View[routes]
+
+	remotes  atomic.Pointer[[]*discovery.Remote] // what was fetched last
+	fetchers fetchers
+}
+
+// New returns an Aggregator for the APIServices of a store.
+func New(c Config, s *store.Store) *Aggregator {
+	a := &Aggregator{Config: c}
+	a.routes = view.New(s.Collection(Path), a.compile)
+	return a
+}
+
+// Forwards answers the requests to a group version; nil if this server serves it itself.
+func (a *Aggregator) Forwards(group, version string) func(http.ResponseWriter, *http.Request, *access.Attributes) error {
+	if r := a.routes.Now()[groupVersion{group, version}]; r != nil {
+		return r.forward
+	}
+	return nil
+}
+
+// forward sends a request to the backend. Errors of this server are in plain text, as in the reference.
+func (r *route) forward(w http.ResponseWriter, in *http.Request, asked *access.Attributes) error {
+	const unavailable = "service unavailable"
+	if !r.available {
+		http.Error(w, unavailable, http.StatusServiceUnavailable)
+		return nil
+	}
+	transport, err := r.backend.connect()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return nil
+	}
+	ctx := in.Context()
+	a := r.backend.of
+	address, err := a.Endpoint(ctx, r.backend.namespace, r.backend.name, r.backend.port)
+	if err != nil || !isHostPort(address) {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		a.Logger.Debug("no address of a backend is known", "service", r.backend, "address", address, "error", err)
+		http.Error(w, unavailable, http.StatusServiceUnavailable)
+		return nil
+	}
+	if !asked.IsResource { // it is the path of the group version
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, discoveryTimeout)
+		defer cancel()
+	}
+	location := &url.URL{Scheme: "https", Host: address, Path: in.URL.Path, RawQuery: in.URL.Query().Encode()}
+	out := in.WithContext(ctx)
+	out.URL = location
+	user := asked.User
+	if a.NoUID {
+		user.UID = ""
+	}
+	target := forward.Target{Location: location, Transport: transport, Rewrite: true,
+		RefuseRedirects: !a.FollowRedirects, User: &user, Logger: a.Logger}
+	err = target.Forward(w, out)
+	if err == nil || in.Context().Err() != nil {
+		return err
+	}
+	http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	return nil
+}

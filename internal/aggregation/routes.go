@@ -1,0 +1,163 @@
+package aggregation
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/base64"
+	"iter"
+	"maps"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"plinth/internal/forward"
+	"plinth/internal/view"
+	"plinth/internal/webhook"
+	"plinth/object"
+)
+
+// groupVersion is the key of a route.
+type groupVersion struct{ group, version string }
+
+// routes are all group versions that go to backends; nil if there are none.
+type routes map[groupVersion]*route
+
+// route is one group version. It does not change: for a changed APIService another takes its place.
+type route struct {
+	groupVersion
+	uid                     string // of the APIService
+	backend                 *backend
+	available               bool
+	groupPriority, priority int64
+}
+
+// backend is how a server is reached. APIServices that say the same of it share one, and with it the connections.
+type backend struct {
+	spec            string // what identifies it: its service and how it is verified, as JSON
+	namespace, name string
+	port            int64
+	of              *Aggregator
+	bundle          []byte
+	insecure        bool
+	once            sync.Once
+	transport       *http.Transport
+	failed          error // why there is no transport
+}
+
+// compile makes the routes; it is a view.Compile.
+func (a *Aggregator) compile(before routes, changes iter.Seq[view.Change]) routes {
+	now := before
+	change := func(name string, to *route) {
+		var old groupVersion
+		for key, r := range now {
+			if r.name() == name {
+				old = key
+			}
+		}
+		if old == (groupVersion{}) && to == nil {
+			return
+		}
+		changed := maps.Clone(now)
+		delete(changed, old)
+		if to != nil {
+			if changed == nil {
+				changed = routes{}
+			}
+			changed[to.groupVersion] = to
+		}
+		if now = changed; len(now) == 0 {
+			now = nil
+		}
+	}
+	for c := range changes {
+		// Most APIServices are local. They are not parsed.
+		if c.Version == nil || c.Version.Sidecar.Unreadable != nil || !bytes.Contains(c.Version.Data, []byte(`"service":{`)) {
+			change(c.Name, nil)
+			continue
+		}
+		obj, err := object.ParseJSON(c.Version.Data)
+		if err != nil || obj.Value.At("spec", "service").IsNull() {
+			change(c.Name, nil)
+			continue
+		}
+		change(c.Name, a.route(obj.Value, now))
+	}
+	return now
+}
+
+// name is the name of the APIService.
+func (r *route) name() string { return r.version + "." + r.group }
+
+// route makes the route of an APIService. It takes the backend of another one that is reached in the same way.
+func (a *Aggregator) route(obj object.Value, known routes) *route {
+	spec := obj.At("spec")
+	r := &route{
+		groupVersion: groupVersion{spec.At("group").Str(), spec.At("version").Str()}, uid: obj.At("metadata", "uid").Str(),
+		groupPriority: spec.At("groupPriorityMinimum").Int(), priority: spec.At("versionPriority").Int(),
+		available: isAvailable(obj), backend: a.backend(spec),
+	}
+	for _, other := range known {
+		if other.backend.spec == r.backend.spec {
+			r.backend = other.backend
+		}
+	}
+	return r
+}
+
+// isAvailable says whether the condition Available of an APIService is true.
+func isAvailable(obj object.Value) bool {
+	for _, c := range obj.At("status", "conditions").Items() {
+		if c.At("type").Str() == "Available" {
+			return c.At("status").Str() == "True"
+		}
+	}
+	return false
+}
+
+// backend is the backend of the spec of an APIService.
+func (a *Aggregator) backend(spec object.Value) *backend {
+	service := spec.At("service")
+	bundle, _ := base64.StdEncoding.DecodeString(spec.At("caBundle").Str()) // decoding the request has checked it
+	b := &backend{
+		namespace: service.At("namespace").Str(), name: service.At("name").Str(), port: service.At("port").Int(),
+		of: a, bundle: bundle, insecure: spec.At("insecureSkipTLSVerify").Bool(),
+	}
+	if service.At("port").IsNull() { // stored by an older server
+		b.port = 443
+	}
+	b.spec = string(object.AppendJSON(nil, object.ListOf(service, spec.At("caBundle"), spec.At("insecureSkipTLSVerify"))))
+	return b
+}
+
+// String is the service of the backend.
+func (b *backend) String() string {
+	return b.namespace + "/" + b.name + ":" + strconv.FormatInt(b.port, 10)
+}
+
+// connect returns the transport to the backend. Its certificate has to be for the name of the service, at whatever
+// address that is.
+func (b *backend) connect() (*http.Transport, error) {
+	b.once.Do(func() {
+		config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: b.name + "." + b.namespace + ".svc",
+			InsecureSkipVerify: b.insecure}
+		if len(b.bundle) > 0 {
+			if config.RootCAs, b.failed = webhook.CABundle(b.bundle); b.failed != nil {
+				return
+			}
+		}
+		if b.of.Certificate != nil {
+			config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+				return b.of.Certificate()
+			}
+		}
+		b.transport = forward.NewTransport(config, b.of.Dial)
+	})
+	return b.transport, b.failed
+}
+
+// isHostPort says whether an address can be the host of a URL.
+func isHostPort(address string) bool {
+	_, _, err := net.SplitHostPort(address)
+	return err == nil
+}
