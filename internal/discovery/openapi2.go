@@ -146,6 +146,7 @@ func (d *Documents) openAPI2(c *catalog, protobuf bool) *Document {
 	if protobuf {
 		w.message, mediaType = openAPI2Message(), mediaOpenAPI2
 	}
+	remotes := d.renamed(c, builtin)
 	b := newBuilder(d, newDialect2(), builtin, groupVersionKinds(builtin))
 	w.document(func() {
 		w.value("swagger", object.StringOf("2.0"))
@@ -153,14 +154,15 @@ func (d *Documents) openAPI2(c *catalog, protobuf bool) *Document {
 		w.fields("paths", func(emit func(path string, item object.Value)) {
 			emit = once(emit)
 			for _, p := range d.v3Documents(c) {
-				if p.version != nil && (p.version.remote != nil || p.version.isCustom()) {
+				if p.version != nil && (p.version.remote != nil || p.version.isCustom()) ||
+					p.version == nil && c.isRemote(strings.TrimPrefix(p.name, "apis/")) {
 					continue
 				}
 				for _, item := range p.paths(d) {
 					emit(item.path, b.path(item))
 				}
 			}
-			for _, r := range c.remotes {
+			for _, r := range remotes {
 				emitAll(emit, r.Paths)
 			}
 			for _, gv := range custom {
@@ -173,7 +175,7 @@ func (d *Documents) openAPI2(c *catalog, protobuf bool) *Document {
 		w.fields("definitions", func(emit func(name string, model object.Value)) {
 			emit = once(emit)
 			b.models(emit)
-			for _, r := range c.remotes {
+			for _, r := range remotes {
 				emitAll(emit, r.Definitions)
 			}
 			for _, gv := range custom {

@@ -20,7 +20,8 @@ func remote(group, version, kind string) *Remote {
 			"resource", text("things"), "responseKind", responseKind("", "", kind), "scope", text("Cluster"),
 			"singularResource", text(""), "verbs", object.Strings("get"))), "freshness", text("Stale")),
 		OpenAPI3: []byte(`{"openapi":"3.0.0","paths":{"` + path + `":{}}}`),
-		Paths:    []object.Member{{Key: path, Value: object.Fields("get", object.Fields("description", text(kind)))}},
+		Paths: []object.Member{{Key: path, Value: object.Fields("get", object.Fields("description", text(kind),
+			"schema", object.Fields("$ref", text("#/definitions/"+modelObjectMeta))))}},
 		Definitions: []object.Member{
 			{Key: "example." + kind, Value: object.Fields("type", text("object"))},
 			{Key: modelObjectMeta, Value: object.Fields("type", text("string"))},
@@ -99,13 +100,18 @@ func TestDocumentsHaveRemoteGroupVersions(t *testing.T) {
 	}
 	v2 := get("/openapi/v2", "")
 	if paths := v2.At("paths"); paths.At("/apis/metrics.example/v1/things", "get", "description").Str() != "Metric" ||
-		paths.At("/apis/metrics.example/").IsNull() || !paths.At("/apis/apps/v1/deployments").IsNull() ||
+		!paths.At("/apis/metrics.example/").IsNull() || !paths.At("/apis/apps/v1/deployments").IsNull() ||
 		paths.At("/apis/batch/v1/jobs").IsNull() {
 		t.Error("the paths of OpenAPI v2 are not those that are served")
 	}
 	if models := v2.At("definitions"); models.At("example.Batch", "type").Str() != "object" ||
-		models.At(modelObjectMeta, "type").Str() != "object" {
+		models.At(modelObjectMeta, "type").Str() != "object" || models.At(modelObjectMeta+"_v2", "type").Str() != "string" ||
+		!models.At(modelObjectMeta+"_v3").IsNull() {
 		t.Error("the definitions of OpenAPI v2 are not those of the engine and of the backends")
+	}
+	if schema := v2.At("paths", "/apis/metrics.example/v1/things", "get", "schema", "$ref").Str(); schema !=
+		"#/definitions/"+modelObjectMeta+"_v2" {
+		t.Errorf("a definition with another name is referred to as %q", schema)
 	}
 	if doc, _, err := d.Get("/openapi/v2", mediaOpenAPI2); err != nil {
 		t.Error(err)
