@@ -44,6 +44,19 @@ type Namespaces struct {
 	Logger   *slog.Logger
 	Now      func() time.Time // nil: time.Now
 	Busy     *Busy            // nil: nobody asks
+	// Elsewhere deletes the objects of a namespace that other API servers have, and says what is left. Nil: there are no
+	// such servers.
+	Elsewhere func(ctx context.Context, namespace string, user access.User) Elsewhere
+}
+
+// Elsewhere is what other API servers have in a namespace.
+type Elsewhere struct {
+	// Remaining are the numbers of objects by "RESOURCE.GROUP", Finalizers those of objects that have a finalizer.
+	Remaining, Finalizers map[string]int
+	// Stale are the group versions of which it is not known what they have.
+	Stale []string
+	// Failed are the errors of deleting and counting.
+	Failed []error
 }
 
 // Run works until ctx ends.
@@ -59,7 +72,8 @@ func (c *Namespaces) emptier() *emptier {
 		e.now = time.Now
 	}
 	e.empty = func(ctx context.Context, o *engine.Object) (leftovers, error) {
-		return (&namespacePass{emptier: e, types: c.Registry.Now(), name: o.Key.Name, uid: o.Sidecar.UID}).run(ctx)
+		return (&namespacePass{emptier: e, types: c.Registry.Now(), name: o.Key.Name, uid: o.Sidecar.UID,
+			elsewhere: c.Elsewhere}).run(ctx)
 	}
 	return e
 }
@@ -79,11 +93,15 @@ type namespacePass struct {
 	types *engine.Types
 	name  string
 	uid   string
+	// elsewhere is Namespaces.Elsewhere.
+	elsewhere func(ctx context.Context, namespace string, user access.User) Elsewhere
 
 	left       leftovers
 	remaining  map[string]int // objects left, by "RESOURCE.GROUP"
 	finalizers map[string]int // objects left that have a finalizer
 	failed     []error
+	stale      []string // group versions of other API servers that could not be looked at
+	others     int      // objects left at other API servers
 }
 
 // run deletes the contents of the namespace, reports in its status what is left, and removes the finalizer when the
@@ -114,6 +132,9 @@ func (p *namespacePass) run(ctx context.Context) (leftovers, error) {
 		for _, k := range kinds {
 			p.kind(ctx, k, inBackground)
 		}
+		if p.elsewhere != nil {
+			p.others = p.add(p.elsewhere(ctx, p.name, p.user))
+		}
 	}
 	if ctx.Err() != nil {
 		return p.left, ctx.Err()
@@ -121,10 +142,38 @@ func (p *namespacePass) run(ctx context.Context) (leftovers, error) {
 	if err := p.report(ctx); err != nil {
 		return p.left, errors.Join(append(p.failed, err)...)
 	}
-	if p.left.count() > 0 || len(p.failed) > 0 {
+	switch { // nothing tells of a change at other API servers: an error makes another pass
+	case len(p.stale) > 0:
+		return p.left, errors.Join(append(p.failed, undiscovered(p.stale))...)
+	case p.left.count() == 0 && len(p.failed) == 0 && p.others > 0:
+		return p.left, fmt.Errorf("%d objects are left at other API servers", p.others)
+	case p.left.count() > 0 || len(p.failed) > 0:
 		return p.left, errors.Join(p.failed...)
 	}
 	return p.left, p.finalize(ctx)
+}
+
+// add counts what is left at other API servers, and returns the number of objects.
+func (p *namespacePass) add(found Elsewhere) (all int) {
+	for name, n := range found.Remaining {
+		p.remaining[name] += n
+		all += n
+	}
+	for name, n := range found.Finalizers {
+		p.finalizers[name] += n
+	}
+	p.failed = append(p.failed, found.Failed...)
+	p.stale = found.Stale
+	return all
+}
+
+// undiscovered says of which group versions it is not known what they have, in the words of the reference.
+func undiscovered(stale []string) error {
+	var texts []string
+	for _, gv := range stale {
+		texts = append(texts, gv+": stale GroupVersion discovery: "+gv)
+	}
+	return fmt.Errorf("unable to retrieve the complete list of server APIs: %s", strings.Join(texts, ", "))
 }
 
 // namespacedKind is a namespaced kind: one resource that serves it, and the names "RESOURCE.GROUP" under which its
@@ -317,7 +366,7 @@ func (p *namespacePass) write(ctx context.Context, subresource string, change fu
 
 // report writes to the status what is left, and why.
 func (p *namespacePass) report(ctx context.Context) error {
-	now := conditions(p.failed, p.remaining, p.finalizers)
+	now := conditions(p.stale, p.failed, p.remaining, p.finalizers)
 	return p.write(ctx, "status", func(live object.Value) object.Value {
 		before := live.At("status", "conditions")
 		after := amend(before, now, p.now())
@@ -350,9 +399,9 @@ func (p *namespacePass) finalize(ctx context.Context) error {
 type condition struct{ name, status, reason, message string }
 
 // conditions returns the conditions of a namespace after a pass, in the words and the order of the reference: what
-// has failed, and how many objects are left by "RESOURCE.GROUP" and by finalizer. Discovery never fails here, as no
-// type is served by another server.
-func conditions(failed []error, remaining, finalizers map[string]int) []condition {
+// has failed, and how many objects are left by "RESOURCE.GROUP" and by finalizer. Discovery fails for group versions
+// of other API servers alone.
+func conditions(stale []string, failed []error, remaining, finalizers map[string]int) []condition {
 	list := []condition{
 		{"NamespaceDeletionDiscoveryFailure", "False",
 			"ResourcesDiscovered", "All resources successfully discovered"},
@@ -364,6 +413,10 @@ func conditions(failed []error, remaining, finalizers map[string]int) []conditio
 			"ContentRemoved", "All content successfully removed"},
 		{"NamespaceFinalizersRemaining", "False",
 			"ContentHasNoFinalizers", "All content-preserving finalizers finished"},
+	}
+	if len(stale) > 0 {
+		list[0].status, list[0].reason = "True", "DiscoveryFailed"
+		list[0].message = fmt.Sprintf("Discovery failed for some groups, %d failing: %v", len(stale), undiscovered(stale))
 	}
 	if len(failed) > 0 {
 		var texts []string

@@ -493,16 +493,16 @@ func TestOnlyWhatWasListedIsDeleted(t *testing.T) {
 func TestConditions(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	other := object.Fields("type", object.StringOf("Other"), "status", object.StringOf("True"))
-	list := amend(object.ListOf(other), conditions(nil, nil, nil), now)
+	list := amend(object.ListOf(other), conditions(nil, nil, nil, nil), now)
 	if list.Len() != 6 || !object.Equal(list.Items()[0], other) {
 		t.Fatalf("conditions are %s", object.AppendJSON(nil, list))
 	}
-	if again := amend(list, conditions(nil, map[string]int{}, nil), now.Add(time.Hour)); !object.Equal(again, list) {
+	if again := amend(list, conditions(nil, nil, map[string]int{}, nil), now.Add(time.Hour)); !object.Equal(again, list) {
 		t.Errorf("the same is said otherwise: %s", object.AppendJSON(nil, again))
 	}
 	failed := []error{errors.New("b"), errors.New("a")}
-	list = amend(list, conditions(failed, map[string]int{"pods.": 2}, nil), now.Add(time.Hour))
-	list = amend(list, conditions(nil, map[string]int{"pods.": 1}, nil), now.Add(2*time.Hour))
+	list = amend(list, conditions(nil, failed, map[string]int{"pods.": 2}, nil), now.Add(time.Hour))
+	list = amend(list, conditions(nil, nil, map[string]int{"pods.": 1}, nil), now.Add(2*time.Hour))
 	want := map[string]string{
 		"NamespaceDeletionContentFailure": "False 2026-01-02T05:04:05Z All content successfully deleted, may be waiting on finalization",
 		"NamespaceContentRemaining":       "True 2026-01-02T04:04:05Z Some resources are remaining: pods. has 1 resource instances",
