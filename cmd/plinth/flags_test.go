@@ -173,10 +173,10 @@ func TestParse(t *testing.T) {
 		"--colour=red":      "unknown flag: --colour",
 		"--insecure-port=0": "unknown flag: --insecure-port",
 		"here":              "takes no arguments",
-		"--authorization-policy-file=/x --cert_dir=": "--authorization-policy-file asks for authorization by a policy file, which is not there yet",
-		"--watch-cache=maybe":                        "invalid argument",
-		"--service-node-port-range=x":                "no range of ports",
-		"--peer-advertise-ip=here":                   "no IP address",
+		"--service-account-signing-endpoint=/x --cert_dir=": "--service-account-signing-endpoint asks for tokens that an external signer signs, which is not there yet",
+		"--watch-cache=maybe":                               "invalid argument",
+		"--service-node-port-range=x":                       "no range of ports",
+		"--peer-advertise-ip=here":                          "no IP address",
 	} {
 		var out strings.Builder
 		if _, err := configure(kubeAPIServer, strings.Fields(line), &out); err == nil ||

@@ -327,10 +327,11 @@ func authorizationFlags(c *settings) []row {
 			"a file with the authorizers in their order: an AuthorizationConfiguration of apiserver.config.k8s.io; " +
 				"it is reloaded when it changes, and replaces the other flags of this section", ""},
 		{"authorization-mode", list(&c.AuthorizationModes), works,
-			"the authorizers, asked in this order: AlwaysAllow, AlwaysDeny, Node, RBAC, Webhook; the group system:masters may do " +
-				"everything, Node is for kubelets; ABAC is an error",
+			"the authorizers, asked in this order: ABAC, AlwaysAllow, AlwaysDeny, Node, RBAC, Webhook; the group system:masters " +
+				"may do everything, Node is for kubelets",
 			"with AlwaysAllow every user with credentials may do everything"},
-		{"authorization-policy-file", text(new(string)), refused, "authorization by a policy file", ""},
+		{"authorization-policy-file", text(&c.AuthorizationPolicyFile), works,
+			"for --authorization-mode=ABAC: a file with a policy in JSON in each line", ""},
 		{"authorization-webhook-cache-authorized-ttl", duration(&hook.AuthorizedTTL), works,
 			"how long a webhook's answer that allows a request is cached", ""},
 		{"authorization-webhook-cache-unauthorized-ttl", duration(&hook.UnauthorizedTTL), works,

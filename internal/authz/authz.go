@@ -5,8 +5,8 @@
 // --authorization-mode, or is the file --authorization-config, which is reloaded when it changes. Members of
 // system:masters may do everything, whatever the configuration says: they are allowed before any authorizer is asked.
 //
-// [RoleBased] implements the mode RBAC, nodes the mode Node (for kubelets), and hook the mode Webhook. In every mode
-// the package also refuses writes of roles and bindings that would grant more than the writer has (see
+// [RoleBased] implements the mode RBAC, nodes the mode Node (for kubelets), hook the mode Webhook, and
+// attributePolicies the mode ABAC. In every mode the package also refuses writes of roles and bindings that would grant more than the writer has (see
 // [Authority.PermitRole]).
 //
 // Roles, bindings, Pods and volumes are read through views of the store: values compiled from a collection, shared by
@@ -16,7 +16,6 @@ package authz
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -41,7 +40,7 @@ const (
 	Node        Mode = "Node"
 	RBAC        Mode = "RBAC"
 	Webhook     Mode = "Webhook"
-	ABAC        Mode = "ABAC" // not implemented: it is refused
+	ABAC        Mode = "ABAC"
 )
 
 // lister is an authorizer that can list what a user may do in a namespace.
@@ -60,9 +59,10 @@ type named struct {
 
 // Authority is the authorizer of the server. Its zero value allows nothing, except to members of system:masters.
 type Authority struct {
-	roles   RoleBased
-	nodes   nodes
-	options Options
+	roles    RoleBased
+	nodes    nodes
+	policies attributePolicies // of the mode ABAC
+	options  Options
 	// first are the types of the authorizers of the first configuration, without webhooks. Later configurations must
 	// have them, too.
 	first []Mode
@@ -77,8 +77,9 @@ type chain []named
 
 // Options are the settings that do not depend on the configuration.
 type Options struct {
-	Logger  *slog.Logger // nil: slog.Default
-	Metrics Metrics
+	Logger     *slog.Logger // nil: slog.Default
+	PolicyFile string       // of the mode ABAC
+	Metrics    Metrics
 	// RetryDelay is the first delay before a webhook is called again after an error; 0: webhook.RetryDelay.
 	RetryDelay time.Duration
 }
@@ -108,6 +109,12 @@ func New(c *AuthorizationConfiguration, o Options) (*Authority, error) {
 		if a.Type != Webhook {
 			y.first = append(y.first, a.Type)
 		}
+		if a.Type == ABAC {
+			var err error
+			if y.policies, err = loadPolicies(o.PolicyFile, o.Logger); err != nil {
+				return nil, err
+			}
+		}
 	}
 	made, err := y.build(c)
 	if err != nil {
@@ -134,15 +141,11 @@ func (y *Authority) build(c *AuthorizationConfiguration) (chain, error) {
 				return nil, err
 			}
 			of = hook
-		case Node, RBAC:
+		case Node, RBAC, ABAC:
 			if !slices.Contains(y.first, a.Type) {
 				return nil, fmt.Errorf("authorizer type %s is not allowed if it was not enabled at initial server startup", a.Type)
 			}
-			if of = &y.roles; a.Type == Node {
-				of = &y.nodes
-			}
-		case ABAC:
-			return nil, errABAC
+			of = map[Mode]lister{Node: &y.nodes, RBAC: &y.roles, ABAC: y.policies}[a.Type]
 		default:
 			return nil, fmt.Errorf("unknown authorization mode %s specified", a.Type)
 		}
@@ -154,8 +157,6 @@ func (y *Authority) build(c *AuthorizationConfiguration) (chain, error) {
 	}
 	return all, nil
 }
-
-var errABAC = errors.New("the authorization mode ABAC is not implemented: use RBAC, Node or Webhook")
 
 // authorizers returns the current authorizers.
 func (y *Authority) authorizers() chain {

@@ -49,8 +49,7 @@ type AuthorizationWebhook struct {
 	AuthorizedTTL, UnauthorizedTTL time.Duration
 }
 
-// validateModes refuses the values of --authorization-mode and its related flags that the reference refuses, and the
-// mode ABAC.
+// validateModes refuses the values of --authorization-mode and its related flags that the reference refuses.
 func (c *Config) validateModes(refuse func(format string, args ...any)) {
 	if c.AuthorizationConfig != "" {
 		return // the file replaces the modes
@@ -63,13 +62,16 @@ func (c *Config) validateModes(refuse func(format string, args ...any)) {
 		switch {
 		case !authz.ValidMode(mode):
 			refuse("authorization-mode %q is not a valid mode", mode)
-		case mode == authz.ABAC:
-			refuse("--authorization-mode asks for ABAC, which is not there yet")
+		case mode == authz.ABAC && c.AuthorizationPolicyFile == "":
+			refuse("authorization-mode ABAC's authorization policy file not passed")
 		case mode == authz.Webhook && c.AuthorizationWebhook.ConfigFile == "":
 			refuse("authorization-mode Webhook's authorization config file not passed")
 		case slices.Contains(modes[:i], mode):
 			refuse("authorization-mode %q has mode specified more than once", c.AuthorizationModes)
 		}
+	}
+	if c.AuthorizationPolicyFile != "" && !slices.Contains(modes, authz.ABAC) {
+		refuse("cannot specify --authorization-policy-file without mode ABAC")
 	}
 	if c.AuthorizationWebhook.ConfigFile != "" && !slices.Contains(modes, authz.Webhook) {
 		refuse("cannot specify --authorization-webhook-config-file without mode Webhook")
@@ -103,7 +105,9 @@ func (s *Server) authorization() (follow func(), err error) {
 			"any kubelet may write the Nodes and the status of the Pods of all others", "plugin", "NodeRestriction")
 	}
 	s.authzMetrics = newAuthorizationMetrics()
-	if s.policy, err = authz.New(config, authz.Options{Logger: c.Logger, Metrics: s.authzMetrics.hooks()}); err != nil {
+	s.policy, err = authz.New(config, authz.Options{Logger: c.Logger, PolicyFile: c.AuthorizationPolicyFile,
+		Metrics: s.authzMetrics.hooks()})
+	if err != nil {
 		return nil, err
 	}
 	return func() {

@@ -82,7 +82,9 @@ type Config struct {
 
 	AnonymousAuth      bool     // requests without credentials are from system:anonymous; false: they are refused
 	AnonymousAuthGiven bool     // whether AnonymousAuth was set explicitly
-	AuthorizationModes []string // AlwaysAllow, AlwaysDeny, Node, RBAC, Webhook: the authorizers, in order
+	AuthorizationModes []string // ABAC, AlwaysAllow, AlwaysDeny, Node, RBAC, Webhook: the authorizers, in order
+	// AuthorizationPolicyFile has the policies of the mode ABAC.
+	AuthorizationPolicyFile string
 	// AuthorizationWebhook configures the mode Webhook. AuthorizationConfig is a file that replaces AuthorizationModes
 	// and AuthorizationWebhook. It is reloaded when it changes.
 	AuthorizationWebhook AuthorizationWebhook

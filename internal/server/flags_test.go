@@ -415,9 +415,14 @@ func TestEtcdServers(t *testing.T) {
 // SPEC: RUN-1
 func TestRefusedSettings(t *testing.T) {
 	for want, change := range map[string]func(*Config){
-		"--authorization-mode asks for ABAC": func(c *Config) {
-			c.AuthorizationModes = []string{"RBAC",
-				"ABAC"}
+		"ABAC's authorization policy file not passed": func(c *Config) {
+			c.AuthorizationModes = []string{"RBAC", "ABAC"}
+		},
+		"cannot specify --authorization-policy-file without mode ABAC": func(c *Config) {
+			c.AuthorizationPolicyFile = "/nowhere"
+		},
+		"open /elsewhere: no such file": func(c *Config) {
+			c.AuthorizationModes, c.AuthorizationPolicyFile = []string{"ABAC"}, "/elsewhere"
 		},
 		"Webhook's authorization config file not": func(c *Config) {
 			c.AuthorizationModes = []string{"RBAC",
