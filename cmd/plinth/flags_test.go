@@ -159,7 +159,7 @@ func TestStatuses(t *testing.T) {
 			}
 		}
 		if program == kubeAPIServer && (count[works] < 75 || count[ignored] < 30 || count[refused] < 3 ||
-			count[plinthOnly] != 7) ||
+			count[plinthOnly] != 8) ||
 			program == etcd && count[works]+count[ignored]+count[refused] < 100 ||
 			program == testProgram && count[works]+count[plinthOnly] != len(ofServe)+3 {
 			t.Errorf("%s has %v", program, count)

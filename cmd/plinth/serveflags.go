@@ -408,7 +408,6 @@ func logFlags(c *settings) []row {
 func miscFlags(c *settings) []row {
 	const (
 		election = "there is no coordinated leader election"
-		kubelets = "kubelets are not called yet"
 		peers    = "servers do not call each other"
 	)
 	return []row{
@@ -431,18 +430,20 @@ func miscFlags(c *settings) []row {
 			"how the Service kubernetes gets its endpoints: none: not at all; on the embedded store the other two mean this " +
 				"server; on etcd, lease: all servers that renew their keys, and master-count: as many as --apiserver-count", ""},
 		{"event-ttl", duration(&c.EventTTL), works, "how long Events are kept", ""},
-		{"kubelet-certificate-authority", text(new(string)), ignored, kubelets, ""},
-		{"kubelet-client-certificate", text(new(string)), ignored, kubelets, ""},
-		{"kubelet-client-key", text(new(string)), ignored, kubelets, ""},
-		{"kubelet-preferred-address-types", list(new([]string{
-			"Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP",
-		})),
-			ignored, kubelets, ""},
-		{"kubelet-timeout", duration(new(5 * time.Second)), ignored, kubelets, ""},
+		{"kubelet-certificate-authority", text(&c.Kubelets.CAFile), works,
+			"the authorities of kubelets' certificates; \"\": these certificates are not verified", ""},
+		{"kubelet-client-certificate", text(&c.Kubelets.CertFile), works,
+			"the client certificate for kubelets; it is read anew for each connection", ""},
+		{"kubelet-client-key", text(&c.Kubelets.KeyFile), works, "its key", ""},
+		{"kubelet-port", integer(&c.Kubelets.Port), plinthOnly,
+			"the port of kubelets whose Node names none; the reference has it, too, and does not list it, as it is deprecated", ""},
+		{"kubelet-preferred-address-types", list(&c.Kubelets.AddressTypes), works,
+			"by which of its addresses a kubelet is reached: the first of these types that its Node has", ""},
+		{"kubelet-timeout", duration(new(5 * time.Second)), ignored, "the reference does not use it either", ""},
 		{"kubernetes-service-node-port", integer(&c.ServiceNodePort), works,
 			"the node port of the Service kubernetes; 0: none", ""},
-		{"max-connection-bytes-per-sec", integer64(new(int64)), ignored,
-			"there are no connections to nodes yet", ""},
+		{"max-connection-bytes-per-sec", integer64(&c.ConnectionBytesPerSecond), works,
+			"the limit of an upgraded connection to a kubelet, a Pod or a Service, in each direction; 0: none", ""},
 		{"peer-advertise-ip", address(&c.PeerAdvertiseIP), works,
 			"where other servers reach this one; \"\": --advertise-address", ""},
 		{"peer-advertise-port", text(&c.PeerAdvertisePort), works, "the port of --peer-advertise-ip", ""},

@@ -102,11 +102,12 @@ func TestRefusedPolicyFiles(t *testing.T) {
 		policyLine(`{"readonly":"true"}`):     "json: cannot unmarshal string into Go struct field PolicySpec.spec.readonly of type bool",
 		`{"kind":"Policy","apiVersion":"v9"}`: `no kind "Policy" is registered for version "v9"`,
 		`{"apiVersion":"v9"}`:                 `no kind "Policy" is registered for version "v9"`,
-		`{"kind":"Role","apiVersion":"abac.authorization.kubernetes.io/v1beta1"}`: `no kind "Role" is registered for version "abac.authorization.kubernetes.io/v1beta1"`,
-		`{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","user":"u"}`:    "converting (v1beta1.Policy) to (v0.Policy): unknown conversion",
-		`{"kind":"Policy","apiVersion":"a/b/c"}`:                                  "unexpected GroupVersion string: a/b/c",
-		"\tuser: a":                                                               "yaml: found character that cannot start any token",
-		`{"user":"` + strings.Repeat("x", 70000) + `"}`:                           "bufio.Scanner: token too long",
+		strings.Replace(policyLine("{}"), "Policy", "Role", 1): `no kind "Role" is registered for version "` +
+			`abac.authorization.kubernetes.io/v1beta1"`,
+		`{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","user":"u"}`: "converting (v1beta1.Policy) to (v0.Policy): unknown conversion",
+		`{"kind":"Policy","apiVersion":"a/b/c"}`:                               "unexpected GroupVersion string: a/b/c",
+		"	user: a":                                                             "yaml: found character that cannot start any token",
+		`{"user":"` + strings.Repeat("x", 70000) + `"}`:                        "bufio.Scanner: token too long",
 	} {
 		file := policyFile(t, good, line, good)
 		_, err := New(FromModes([]Mode{ABAC}, nil), Options{PolicyFile: file, Logger: slog.New(slog.DiscardHandler)})

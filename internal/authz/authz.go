@@ -6,8 +6,8 @@
 // system:masters may do everything, whatever the configuration says: they are allowed before any authorizer is asked.
 //
 // [RoleBased] implements the mode RBAC, nodes the mode Node (for kubelets), hook the mode Webhook, and
-// attributePolicies the mode ABAC. In every mode the package also refuses writes of roles and bindings that would grant more than the writer has (see
-// [Authority.PermitRole]).
+// attributePolicies the mode ABAC. In every mode the package also refuses writes of roles and bindings that would
+// grant more than the writer has (see [Authority.PermitRole]).
 //
 // Roles, bindings, Pods and volumes are read through views of the store: values compiled from a collection, shared by
 // all requests and never changed (package view). RBAC and Node take no lock on the path of a request but that of a

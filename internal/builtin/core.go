@@ -7,6 +7,7 @@ import (
 	"plinth/internal/builtin/defaults"
 	"plinth/internal/builtin/validation"
 	"plinth/internal/builtin/warnings"
+	"plinth/internal/engine"
 	"plinth/internal/features"
 	"plinth/object"
 )
@@ -47,6 +48,7 @@ func core(c Config) group {
 				"podPreemptionPolicy"))},
 			fields: []selectable{truth("spec.unschedulable")},
 			table:  columns.Nodes,
+			more:   []*engine.Subresource{proxied[corev1.NodeProxyOptions]("NodeProxyOptions")},
 		},
 		{
 			name: "persistentvolumeclaims", kind: "PersistentVolumeClaim", short: "pvc",

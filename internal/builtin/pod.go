@@ -45,7 +45,8 @@ func pods(c Config) kind {
 			r.GracefulDelete = podGrace
 			r.OldFields = map[string]string{"spec.host": "spec.nodeName"}
 			r.Subresources = slices.Concat(r.Subresources,
-				podSubresources(r, c.Features, validation.Pod.Rules(c.validation()).Running), podOperations(c.Now))
+				podSubresources(r, c.Features, validation.Pod.Rules(c.validation()).Running), podOperations(c.Now),
+				podConnections(c.Features))
 		},
 	}
 }

@@ -27,6 +27,7 @@ func services() kind {
 			text("spec.type"),
 		},
 		table: columns.Services, answersDeleted: true,
+		more: []*engine.Subresource{proxied[corev1.ServiceProxyOptions]("ServiceProxyOptions")},
 	}
 }
 

@@ -238,6 +238,21 @@ type Subresource struct {
 	// Eviction makes a POST delete the object, unless budgets forbid it, instead of writing it; nil for all other
 	// subresources.
 	Eviction *Eviction
+	// Connection says that requests are sent on to a node, a Pod or a Service; nil: the engine answers them.
+	Connection *Connection
+}
+
+// Connection is a subresource whose requests are sent on to a node, a Pod or a Service.
+type Connection struct {
+	// Options makes the options of a connection (PodExecOptions) from the query of its URL, and from the path below the
+	// subresource. An error means that the query is invalid.
+	Options func(query map[string][]string, below string) (object.Value, error)
+	// Admitted says that admission sees a connection (OperationConnect).
+	Admitted bool
+	// Below says that there are URLs below that of the subresource, and that a request may have any HTTP method.
+	Below bool
+	// Creates says that the user needs the verb create, whatever the HTTP method is.
+	Creates bool
 }
 
 // APIVersion is "apps/v1", or "v1" in the core group.

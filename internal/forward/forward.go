@@ -24,8 +24,10 @@ import (
 // Transport is what most targets have. The fields are those of proxy.UpgradeAwareHandler, whose comments are more
 // complete.
 type Target struct {
-	// Location is the URL of the request at the other server. Its query is not used: that of the request is.
+	// Location is the URL of the request at the other server. Unless OwnQuery is set, its query is not used: that of the
+	// request is. OwnQuery is for upgrades alone.
 	Location *url.URL
+	OwnQuery bool
 	// Transport sends the request. For upgrades, it is an *http.Transport, or wraps one (WrappedRoundTripper): they need
 	// its dialer and its TLSClientConfig.
 	Transport http.RoundTripper
@@ -66,7 +68,9 @@ func (t *Target) Forward(w http.ResponseWriter, r *http.Request) error {
 		Identify(out.Header, t.User)
 	}
 	location := *t.Location
-	location.RawQuery = r.URL.RawQuery
+	if !t.OwnQuery {
+		location.RawQuery = r.URL.RawQuery
+	}
 	handler := proxy.NewUpgradeAwareHandler(&location, x, t.Rewrite, t.UpgradeOnly, x)
 	handler.RejectForwardingRedirects = t.RefuseRedirects
 	handler.UseLocationHost = t.OwnHost

@@ -39,9 +39,6 @@ type Config struct {
 	// Backends finds who answers the requests to a group version, or to some of its resources or subresources. A resource
 	// of "" is the path of the group version itself. Nil, and a nil result: the engine answers.
 	Backends func(group, version, resource, subresource string) Backend
-	// Missing explains why a subresource that the API has does not work here: log and exec need a node, for example. ok is
-	// false for subresources that the API does not have. Nil: there are none.
-	Missing func(resource *engine.Resource, subresource string) (m Missing, ok bool)
 
 	// Handlers serve paths outside of the API, and take precedence over this package: "/metrics", or "/console/" for
 	// everything below it. They are authorized by path.
@@ -93,15 +90,6 @@ type Page struct {
 	Type    string // the media type
 	Caching string // the Cache-Control header
 	Make    func() ([]byte, error)
-}
-
-// Missing is a subresource that the API has and this server does not.
-type Missing struct {
-	Why     string
-	Methods []string // the HTTP methods that the reference serves
-	Connect bool     // it is a connection, which cannot be dry-run
-	Below   bool     // it has URLs below its own
-	Creates bool     // it requires the verb create, whatever the method
 }
 
 // Check is one health check.
@@ -213,9 +201,6 @@ func (c *Config) validate() error {
 	}
 	if c.Acquire == nil {
 		c.Acquire = NewSlots(0, nil).Acquire
-	}
-	if c.Missing == nil {
-		c.Missing = func(*engine.Resource, string) (Missing, bool) { return Missing{}, false }
 	}
 	if c.Closing == nil {
 		c.Closing = context.Background()

@@ -292,7 +292,7 @@ func (rs *requestState) ask() {
 
 // answer forwards the request, calls the verb, or serves a path outside of the resources.
 func (h *Handler) answer(rs *requestState) error {
-	if rs.backend != nil {
+	if rs.backend != nil && !h.connection(rs) {
 		return h.forward(rs)
 	}
 	if !rs.info.isResource {

@@ -55,7 +55,6 @@ func TestRefusals(t *testing.T) {
 		{"URI-2", "GET", configMaps + "/a%2Fb", "", "", 404, noPath},
 		{"URI-7", "GET", configMaps + "/one/status", "", "", 404, noPath},
 		{"URI-7", "GET", "/api/v1/namespaces/default/pods/one/status/more", "", "", 404, noPath},
-		{"URI-7", "GET", "/api/v1/namespaces/default/pods/one/log", "", "", 404, `pods "one" not found`},
 		{"URI-2", "GET", "/api/v1/proxy/namespaces/default/services/one", "", "", 404, noPath},
 		{"URI-2", "GET", "/apis/authorization.k8s.io/v1/localsubjectaccessreviews", "", "", 404, noPath},
 		// SPEC: URI-6
@@ -787,27 +786,42 @@ func TestForms(t *testing.T) {
 	}
 }
 
+// A connection is refused before anything is sent on; without a backend nothing is sent on at all.
+//
 // SPEC: URI-7
-func TestMissingSubresource(t *testing.T) {
+func TestConnectionsAreChecked(t *testing.T) {
 	s := newServer(t, nil)
-	s.makePods(1)
-	const pod = "/api/v1/namespaces/default/pods/pod-00000"
+	const pod = "/api/v1/namespaces/default/pods/a"
 	const noPath, noMethod = "the server could not find the requested resource",
 		"the server does not allow this method on the requested resource"
+	const nowhere = " of pods is not available here: there are no nodes"
 	for _, c := range []struct {
-		method, path string
-		code         int
-		message      string
+		method, path, accept string
+		code                 int
+		message              string
 	}{
-		{"GET", pod + "/log", 501, `log of pods "pod-00000" is not available here: there are no nodes`},
-		{"GET", pod + "/log?dryRun=All", 501, `log of pods "pod-00000" is not available here: there are no nodes`},
-		{"GET", pod + "x/log", 404, `pods "pod-00000x" not found`},
-		{"POST", pod + "x/log", 405, noMethod},
-		{"GET", pod + "/log/x", 404, noPath},
-		{"GET", pod + "/exec?dryRun=All", 400, "dryRun is not supported"},
-		{"GET", pod + "/proxy/x", 501, `proxy of pods "pod-00000" is not available here: there are no nodes`},
+		{"GET", pod + "/log", "", 501, "log" + nowhere},
+		{"GET", pod + "/log?dryRun=All", "", 501, "log" + nowhere},
+		{"GET", pod + "/log?tailLines=x", "", 400, `strconv.ParseInt: parsing "x": invalid syntax`},
+		{"GET", pod + "/log", "text/html", 406, "406: Not Acceptable\n\nAvailable representations: text/plain, " +
+			"application/json, application/yaml, application/vnd.kubernetes.protobuf, application/cbor"},
+		{"GET", pod + "/log", "text/plain", 406, "only the following media types are accepted: application/json, " +
+			"application/yaml, application/vnd.kubernetes.protobuf, application/cbor"},
+		{"POST", pod + "/log", "", 405, noMethod},
+		{"GET", pod + "/log/x", "", 404, noPath},
+		{"GET", pod + "/exec?dryRun=All", "", 400, "dryRun is not supported"},
+		{"GET", pod + "/exec?stdin=1", "", 501, "exec" + nowhere},
+		{"POST", pod + "/exec/x", "", 404, noPath},
+		{"PUT", pod + "/exec", "", 405, noMethod},
+		{"POST", pod + "/portforward?ports=70000", "", 400,
+			`cannot convert to []int32: strconv.ParseUint: parsing "70000": value out of range`},
+		{"GET", pod + "/proxy/x", "", 501, "proxy" + nowhere},
+		{"OPTIONS", pod + "/proxy/", "", 501, "proxy" + nowhere},
+		{"GET", "/api/v1/namespaces/default/pods//proxy/", "", 400, "name must be provided"},
+		{"GET", "/api/v1/pods/a/proxy/x", "", 404, noPath},
+		{"GET", "/api/v1/watch/namespaces/default/pods/a/proxy/x", "", 404, noPath},
 	} {
-		if got := s.do(c.method, c.path, ""); got.code != c.code || got.message() != c.message {
+		if got := s.do(c.method, c.path, "", "Accept", c.accept); got.code != c.code || got.message() != c.message {
 			t.Errorf("%s %s: %d %s", c.method, c.path, got.code, got.body)
 		}
 	}

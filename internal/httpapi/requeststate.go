@@ -134,6 +134,9 @@ func (rs *requestState) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	rs.code = http.StatusSwitchingProtocols
 	rs.record.Answers(rs.code)
 	rs.dropSlot()
+	if rs.backend != nil {
+		connection = newUpgraded(connection, rs.h.Closing)
+	}
 	return connection, buffered, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,6 +47,9 @@ func (rs *requestState) negotiate() (wire.Media, error) {
 	available := rs.h.offer.MediaTypes()
 	if rs.info.verb == "list" || rs.info.verb == "watch" {
 		available = rs.h.offer.CollectionTypes()
+	}
+	if rs.subresource != nil && rs.subresource.Connection != nil { // a log, which is text
+		available = slices.Concat([]string{"text/plain"}, available)
 	}
 	offer := rs.offer()
 	offer.NoTables = !rs.resource.Tables(rs.subresource)

@@ -146,11 +146,6 @@ func serveOn(t testing.TB, at *pipes, settings store.Config, change func(*Config
 			}
 			return access.NoOpinion, "", nil
 		}),
-		Missing: func(r *engine.Resource, subresource string) (Missing, bool) {
-			m := Missing{Why: "there are no nodes", Methods: []string{"GET"}, Connect: subresource != "log",
-				Below: subresource == "proxy"}
-			return m, r.Name == "pods" && (subresource == "log" || subresource == "exec" || subresource == "proxy")
-		},
 		Checks: []Check{{Name: "ping", Run: func(context.Context) error { return nil }}},
 		Logger: slog.New(slog.DiscardHandler),
 	}

@@ -1,14 +1,11 @@
 package httpapi
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 
-	"plinth/internal/access"
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
-	"plinth/object"
 )
 
 // verbs is the table of what can be done to resources. Entries without a function are verbs of the API that this server
@@ -78,10 +75,10 @@ func (h *Handler) routeSubresource(rs *requestState) (func(*Handler, *requestSta
 	if info.watchPath {
 		return nil, apierr.NewNoSuchPath()
 	}
-	if m, ok := h.Missing(r, info.subresource); ok {
-		return nil, h.missing(rs, m)
-	}
 	rs.subresource = r.Subresource(info.subresource)
+	if rs.subresource != nil && rs.subresource.Connection != nil {
+		return routeConnection(rs)
+	}
 	if rs.subresource == nil && r.Stored != nil && r.Stored.Custom {
 		return nil, apierr.NewNotFound(r.Type(), info.name)
 	}
@@ -95,56 +92,6 @@ func (h *Handler) routeSubresource(rs *requestState) (func(*Handler, *requestSta
 		return nil, apierr.NewMethodNotAllowed()
 	}
 	return verbs[info.verb], nil
-}
-
-// missing answers for a subresource that the API has and this server does not (URI-7). It refuses a request as the
-// reference would, and answers 404 if the object does not exist.
-func (h *Handler) missing(rs *requestState, m Missing) error {
-	r, info := rs.resource, &rs.info
-	switch {
-	case info.rest != "" && !m.Below:
-		return apierr.NewNoSuchPath()
-	case !slices.Contains(m.Methods, rs.r.Method):
-		return apierr.NewMethodNotAllowed()
-	case m.Connect && len(rs.query()["dryRun"]) > 0:
-		return apierr.NewBadRequest("dryRun is not supported")
-	}
-	if m.Creates && info.verb != "create" {
-		if err := h.mayCreate(rs); err != nil {
-			return err
-		}
-	}
-	rq := rs.request()
-	if m.Connect {
-		connection := *rq
-		connection.Subresource = &engine.Subresource{Name: info.subresource}
-		result, err := h.Engine.Connect(rs.ctx, &connection, object.Nil)
-		rs.warn(result.GetWarnings())
-		if err != nil {
-			return err
-		}
-	}
-	if _, err := h.Engine.Get(rs.ctx, rq, ""); err != nil {
-		return err
-	}
-	return notImplemented(fmt.Sprintf("%s of %s %q is not available here: %s", info.subresource, r.Name, info.name, m.Why),
-		&apierr.Details{Name: info.name, Group: r.Group, Kind: r.Name})
-}
-
-// mayCreate refuses a request that was authorized for another verb unless its user also has the verb create: a browser
-// opens a WebSocket by GET, and a user who may only read Pods must not run commands in them. As in the reference, the
-// message is the reason of the authorizer alone.
-func (h *Handler) mayCreate(rs *requestState) error {
-	a := rs.asked
-	a.Verb = "create"
-	switch decision, reason, err := h.Authorizer.Authorize(rs.ctx, &a); {
-	case decision == access.Allow:
-		return nil
-	case err != nil:
-		return err
-	default:
-		return apierr.NewForbidden(rs.resource.Type(), rs.info.name, reason)
-	}
 }
 
 // notImplemented is 501: the API has it, this server does not.

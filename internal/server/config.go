@@ -15,6 +15,7 @@ import (
 	"plinth/internal/audit"
 	"plinth/internal/authz"
 	"plinth/internal/features"
+	"plinth/internal/nodes"
 	"plinth/internal/store"
 	"plinth/internal/webhook"
 )
@@ -99,6 +100,11 @@ type Config struct {
 	// How long a Pod stays on a node that is not ready or not reachable, unless it says so itself.
 	NotReadyTolerationSeconds, UnreachableTolerationSeconds int64
 	AllowPrivileged                                         bool
+
+	// Kubelets says how kubelets are reached. ConnectionBytesPerSecond limits an upgraded connection to a kubelet, a
+	// Pod or a Service in each direction; 0: there is no limit.
+	Kubelets                 nodes.Kubelets
+	ConnectionBytesPerSecond int64
 
 	// GarbageCollection says whether deletes add and remove the finalizers foregroundDeletion and orphan. Whether this
 	// server runs a garbage collector is decided by Controllers.
@@ -189,6 +195,8 @@ func Defaults() Config {
 		TokenWebhook:    TokenWebhook{Version: "v1beta1", CacheTTL: 2 * time.Minute},
 		OIDC:            OIDC{UsernameClaim: "sub", SigningAlgs: []string{"RS256"}},
 		AnonymousAuth:   true, AuthorizationModes: []string{"RBAC"}, AllowPrivileged: true,
+		Kubelets: nodes.Kubelets{Port: 10250, AddressTypes: []string{"Hostname", "InternalDNS", "InternalIP", "ExternalDNS",
+			"ExternalIP"}},
 		NotReadyTolerationSeconds: 300, UnreachableTolerationSeconds: 300,
 		AuthorizationWebhook: AuthorizationWebhook{
 			Version: "v1beta1", AuthorizedTTL: authz.AuthorizedTTL, UnauthorizedTTL: authz.UnauthorizedTTL,

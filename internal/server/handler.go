@@ -16,7 +16,6 @@ import (
 
 	"plinth/internal/builtin"
 	"plinth/internal/discovery"
-	"plinth/internal/engine"
 	"plinth/internal/features"
 	"plinth/internal/httpapi"
 	"plinth/internal/impersonation"
@@ -66,14 +65,11 @@ func (s *Server) newHandler() (http.Handler, error) {
 			NoCBOR:  !s.features.On(features.CBORServingAndStorage),
 			Remotes: s.aggregator.Remotes,
 		}),
-		Authenticate: s.auth.Authenticate,
-		Impersonate:  impersonation.New(s.policy, s.features.On(features.ConstrainedImpersonation)).Impersonate,
-		Authorizer:   s.policy,
-		Auditor:      s.audit,
-		Backends: func(group, version, _, _ string) httpapi.Backend {
-			return s.aggregator.Forwards(group, version)
-		},
-		Missing:        s.missing,
+		Authenticate:   s.auth.Authenticate,
+		Impersonate:    impersonation.New(s.policy, s.features.On(features.ConstrainedImpersonation)).Impersonate,
+		Authorizer:     s.policy,
+		Auditor:        s.audit,
+		Backends:       s.backends,
 		Handlers:       s.handlers(m, limits),
 		Pages:          s.accountPages(),
 		Checks:         s.checks(),
@@ -115,17 +111,6 @@ func (s *Server) handlers(m *metrics, limits *limitedMetrics) map[string]http.Ha
 		maps.Copy(all, profiles())
 	}
 	return all
-}
-
-// missing says why a part of the built-in API is not served.
-func (s *Server) missing(r *engine.Resource, subresource string) (_ httpapi.Missing, ok bool) {
-	for _, m := range builtin.Missing {
-		if m.Group == r.Group && m.Resource == r.Name && m.Subresource == subresource {
-			return httpapi.Missing{Why: m.Why, Methods: m.Methods, Connect: m.Connect, Below: m.Below,
-				Creates: m.Creates && s.features.On(features.AuthorizePodWebsocketUpgradeCreatePermission)}, true
-		}
-	}
-	return httpapi.Missing{}, false
 }
 
 // expired returns an error after the server's own certificate has expired. A restart creates a new one.

@@ -241,7 +241,8 @@ func TestConnectingNeedsCreate(t *testing.T) {
 		}
 		for _, subresource := range []string{"exec", "attach", "portforward"} {
 			at := pods + "/p/" + subresource
-			there := asked{"jane", "GET " + at, "", 501, "is not available here"}
+			const unbound = "pod p does not have a host assigned"
+			there := asked{"jane", "GET " + at, "", 400, unbound}
 			gone := asked{"jane", "GET " + pods + "/none/" + subresource, "", 404, "not found"}
 			if gate {
 				there.code, there.says = 403, `"message":"pods \"p\" is forbidden: "`
@@ -250,11 +251,11 @@ func TestConnectingNeedsCreate(t *testing.T) {
 			steps = append(steps, there, gone,
 				asked{"jane", "POST " + at, "", 403, `cannot create resource \"pods/` + subresource},
 				asked{"jane", "GET " + at + "?dryRun=All", "", 400, "dryRun is not supported"},
-				asked{"bob", "GET " + at, "", 501, "is not available here"},
-				asked{"bob", "POST " + at, "", 501, "is not available here"})
+				asked{"bob", "GET " + at, "", 400, unbound},
+				asked{"bob", "POST " + at, "", 400, unbound})
 		}
-		steps = append(steps, asked{"jane", "GET " + pods + "/p/log", "", 501, ""},
-			asked{"jane", "GET " + pods + "/p/proxy", "", 501, ""})
+		steps = append(steps, asked{"jane", "GET " + pods + "/p/log", "", 204, ""},
+			asked{"jane", "GET " + pods + "/p/proxy", "", 400, "address not allowed"})
 		for _, step := range steps {
 			step.check(t, s)
 		}

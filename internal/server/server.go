@@ -41,6 +41,7 @@ import (
 	"plinth/internal/engine"
 	"plinth/internal/etcdform"
 	"plinth/internal/features"
+	"plinth/internal/nodes"
 	"plinth/internal/store"
 	"plinth/internal/store/etcd"
 	"plinth/internal/store/filelog"
@@ -110,6 +111,7 @@ type Server struct {
 	leave   context.CancelFunc
 	work    sync.WaitGroup
 	busy    controller.Busy
+	nodes   *nodes.Nodes // sends requests on to nodes, Pods and Services
 	// encryption is nil without --encryption-provider-config.
 	encryption *encryptionAtRest
 }
@@ -262,6 +264,9 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	if s.audit, err = audit.New(c.Audit, c.Logger); err != nil {
+		return err
+	}
+	if s.nodes, err = s.newNodes(); err != nil {
 		return err
 	}
 	s.closing, s.quit = context.WithCancel(context.WithoutCancel(ctx))

@@ -22,8 +22,8 @@ import (
 	"plinth/internal/authz"
 )
 
-// policyLines are lines of policy files of all sorts. Those in the reference's internal version, which it reads with the
-// names of its Go fields, are left out: it is not a format.
+// policyLines are lines of policy files of all sorts. Those in the reference's internal version, which it reads with
+// the names of its Go fields, are left out: it is not a format.
 var policyLines = []string{
 	`{"user":"a"}`, `{user: a}`, `user: a`, `{"user":1}`, `{"user":"a",`, `x`, `[1]`, `"x"`, `1`, `null`, `true`, `{}`,
 	`{"apiVersion":"v0"}`, `{"kind":"Policy","user":"a"}`, `{"kind":"Nope"}`, `{"kind":3}`, `{"KIND":"Nope"}`,

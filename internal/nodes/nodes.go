@@ -1,0 +1,103 @@
+package nodes
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+
+	"k8s.io/klog/v2"
+
+	"plinth/internal/access"
+	"plinth/internal/apierr"
+	"plinth/internal/forward"
+	"plinth/object"
+)
+
+// Config has what Nodes reads, and how it reaches kubelets.
+type Config struct {
+	// Object reads a Pod, a Node or a Service, and EndpointSlices those of a Service. Their errors are answers.
+	Object         func(ctx context.Context, resource, namespace, name string) (object.Value, error)
+	EndpointSlices func(ctx context.Context, namespace, service string) ([]object.Value, error)
+
+	Kubelets Kubelets
+	// IPv6 says that the first range of cluster IPs is one of IPv6: of a Service in both families, those endpoints are
+	// preferred.
+	IPv6 bool
+	// BytesPerSecond limits an upgraded connection in each direction; 0: there is no limit.
+	BytesPerSecond int64
+	// The feature gates of these names.
+	TranslateStreamCloseWebsocketRequests, PortForwardWebsockets bool
+	ExtendWebSocketsToKubelet, PodLogsQuerySplitStreams          bool
+
+	// Dial opens connections, and Lookup finds the addresses of a Node's name. Nil: those of package net.
+	Dial   forward.Dial
+	Lookup func(ctx context.Context, host string) ([]net.IPAddr, error)
+	Logger *slog.Logger // nil: slog.Default
+}
+
+// Kubelets says how kubelets are reached.
+type Kubelets struct {
+	AddressTypes []string // of Nodes, the preferred ones first
+	Port         int      // of a Node whose status has none
+	// CertFile and KeyFile are the client certificate; it is read anew for each connection, so that it can be renewed.
+	// "": kubelets are asked without one.
+	CertFile, KeyFile string
+	CAFile            string // the authorities of kubelets; "": their certificates are not verified
+}
+
+// Nodes sends requests on.
+type Nodes struct {
+	Config
+	transports transports
+}
+
+// Backend answers a request, as httpapi.Backend.
+type Backend = func(w http.ResponseWriter, r *http.Request, asked *access.Attributes) error
+
+// New creates a Nodes, or returns an error if a file of Kubelets is not what it should be.
+func New(c Config) (*Nodes, error) {
+	if c.Lookup == nil {
+		c.Lookup = net.DefaultResolver.LookupIPAddr
+	}
+	if err := c.Kubelets.check(); err != nil {
+		return nil, err
+	}
+	n := &Nodes{Config: c}
+	n.transports.of = n
+	return n, nil
+}
+
+// Backend returns who answers requests to a subresource of the core group; nil: nobody here.
+func (n *Nodes) Backend(resource, subresource string) Backend {
+	var serve Backend
+	switch resource + "/" + subresource {
+	case "pods/log":
+		serve = n.log
+	case "pods/exec", "pods/attach", "pods/portforward":
+		serve = n.shell
+	case "pods/proxy":
+		serve = n.podProxy
+	case "nodes/proxy":
+		serve = n.nodeProxy
+	case "services/proxy":
+		serve = n.serviceProxy
+	default:
+		return nil
+	}
+	return func(w http.ResponseWriter, r *http.Request, asked *access.Attributes) error {
+		// The libraries log what they return, too.
+		return answerable(serve(w, r.WithContext(klog.NewContext(r.Context(), klog.Logger{})), asked))
+	}
+}
+
+// answerable returns the error as the reference answers it: its text alone, if it is not an error of the API.
+func answerable(err error) error {
+	var known *apierr.Error
+	if err == nil || errors.As(err, &known) || errors.Is(err, context.Canceled) ||
+		errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return &apierr.Error{Code: http.StatusInternalServerError, Message: err.Error()}
+}
