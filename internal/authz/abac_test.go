@@ -104,6 +104,7 @@ func TestRefusedPolicyFiles(t *testing.T) {
 		`{"apiVersion":"v9"}`:                 `no kind "Policy" is registered for version "v9"`,
 		strings.Replace(policyLine("{}"), "Policy", "Role", 1): `no kind "Role" is registered for version "` +
 			`abac.authorization.kubernetes.io/v1beta1"`,
+
 		`{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","user":"u"}`: "converting (v1beta1.Policy) to (v0.Policy): unknown conversion",
 		`{"kind":"Policy","apiVersion":"a/b/c"}`:                               "unexpected GroupVersion string: a/b/c",
 		"	user: a":                                                             "yaml: found character that cannot start any token",
