@@ -32,6 +32,7 @@ require (
 	github.com/shopspring/decimal v1.4.0 // indirect
 	github.com/spf13/cast v1.10.0 // indirect
 	gomodules.xyz/jsonpatch/v2 v2.5.0 // indirect
+	k8s.io/cri-streaming v0.37.1 // indirect
 )
 
 require (
