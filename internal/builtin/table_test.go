@@ -39,12 +39,6 @@ func facts(t *testing.T) []fact {
 	return all
 }
 
-func missing(group, resource, subresource string) bool {
-	return slices.ContainsFunc(Missing, func(a Absent) bool {
-		return a.Group == group && a.Resource == resource && a.Subresource == subresource
-	})
-}
-
 // factOf describes one of our types as the reference's discovery does.
 func factOf(r *engine.Resource) fact {
 	f := fact{
@@ -70,12 +64,7 @@ func TestTableIsTheReferences(t *testing.T) {
 	}
 	served := 0
 	for _, f := range facts(t) {
-		if missing(f.Group, f.Resource, "") {
-			continue
-		}
 		served++
-		f.Subresources = slices.DeleteFunc(f.Subresources,
-			func(s subfact) bool { return missing(f.Group, f.Resource, s.Name) })
 		key := f.Group + "/" + f.Version + "/" + f.Resource
 		if want := fmt.Sprint(f); ours[key] != want {
 			t.Errorf("%s\n have %s\n want %s", key, ours[key], want)
@@ -87,23 +76,6 @@ func TestTableIsTheReferences(t *testing.T) {
 	}
 	if served != 72 {
 		t.Errorf("%d types are served, 72 should be", served)
-	}
-}
-
-// Every entry of Missing is a resource or subresource of the reference.
-func TestMissingIsTheReferences(t *testing.T) {
-	all := facts(t)
-	for _, a := range Missing {
-		known := slices.ContainsFunc(all, func(f fact) bool {
-			return f.Group == a.Group && f.Resource == a.Resource && (a.Subresource == "" ||
-				slices.ContainsFunc(f.Subresources, func(s subfact) bool { return s.Name == a.Subresource }))
-		})
-		if !known {
-			t.Errorf("the reference has no %s/%s/%s", a.Group, a.Resource, a.Subresource)
-		}
-		if a.Why == "" {
-			t.Errorf("nobody says why %s/%s is missing", a.Resource, a.Subresource)
-		}
 	}
 }
 

@@ -1,8 +1,6 @@
 package discovery
 
 import (
-	"slices"
-	"strings"
 	"testing"
 
 	"plinth/internal/builtin"
@@ -21,24 +19,19 @@ func newDocuments(resources []*engine.Resource) *Documents {
 
 // SPEC: URI-8
 func TestDiscoveryIsTheReferences(t *testing.T) {
-	compareDiscovery(t, recordedResources(t), func(group, name string) bool { return false })
+	compareDiscovery(t, recordedResources(t))
 }
 
 // SPEC: URI-8
 func TestDiscoveryOfBuiltinTypes(t *testing.T) {
-	compareDiscovery(t, builtin.Resources(builtin.Config{}), func(group, name string) bool {
-		return slices.ContainsFunc(builtin.Missing, func(a builtin.Absent) bool {
-			return a.Group == group && name == strings.TrimSuffix(a.Resource+"/"+a.Subresource, "/")
-		})
-	})
+	compareDiscovery(t, builtin.Resources(builtin.Config{}))
 }
 
-// compareDiscovery compares all discovery documents of these types with the reference's, except for the types in
-// missing: resources by name, subresources as "pods/log".
-func compareDiscovery(t *testing.T, resources []*engine.Resource, missing func(group, name string) bool) {
+// compareDiscovery compares all discovery documents of these types with the reference's.
+func compareDiscovery(t *testing.T, resources []*engine.Resource) {
 	d := newDocuments(resources)
 	for _, want := range recordedDiscovery(t) {
-		if isAbsent(want.path) || want.path == "/version" {
+		if want.path == "/version" {
 			continue
 		}
 		doc, ok, err := d.Get(want.path, want.accept)
@@ -55,41 +48,11 @@ func compareDiscovery(t *testing.T, resources []*engine.Resource, missing func(g
 		}
 		expected := parse(t, []byte(want.body))
 		switch expected.At("kind").Str() {
-		case "APIGroupList":
-			expected = without(expected, "groups")
-		case "APIGroupDiscoveryList":
-			expected = without(expected, "items")
-			expected = withoutMissing(expected, missing)
-		case "APIResourceList":
-			group, _, _ := strings.Cut(expected.At("groupVersion").Str(), "/")
-			if group == "v1" {
-				group = ""
-			}
-			expected = filter(expected, "resources", func(r object.Value) bool { return !missing(group, r.At("name").Str()) })
 		case "APIVersions":
 			expected = expected.With("serverAddressByClientCIDRs", parse(t, body).At("serverAddressByClientCIDRs"))
 		}
 		diff(t, want.path, expected, parse(t, body))
 	}
-}
-
-// withoutMissing drops the missing types from aggregated discovery.
-func withoutMissing(v object.Value, missing func(group, name string) bool) object.Value {
-	return edit(v, "items", func(g object.Value) object.Value {
-		group := g.At("metadata", "name").Str()
-		return edit(g, "versions", func(version object.Value) object.Value {
-			version = filter(version, "resources", func(r object.Value) bool { return !missing(group, r.At("resource").Str()) })
-			return edit(version, "resources", func(r object.Value) object.Value {
-				r = filter(r, "subresources", func(s object.Value) bool {
-					return !missing(group, r.At("resource").Str()+"/"+s.At("subresource").Str())
-				})
-				if r.At("subresources").Len() == 0 {
-					r = r.Without("subresources")
-				}
-				return r
-			})
-		})
-	})
 }
 
 func edit(v object.Value, list string, change func(object.Value) object.Value) object.Value {

@@ -102,21 +102,15 @@ func normal(place string, v object.Value, served func(group, version string) boo
 	return v
 }
 
-// openAPI2Scope drops absent groups, and paths that are not served yet, from a document of OpenAPI 2.0.
+// openAPI2Scope drops the paths of tokens, which are not served here, from a document of OpenAPI 2.0.
 func openAPI2Scope(v object.Value) object.Value {
-	keep := func(key string, absent func(name string) bool) {
-		var kept []object.Member
-		for _, m := range v.At(key).Members() {
-			if !absent(m.Key) {
-				kept = append(kept, m)
-			}
+	var kept []object.Member
+	for _, m := range v.At("paths").Members() {
+		if !strings.HasPrefix(m.Key, "/openid/") && !strings.HasPrefix(m.Key, "/.well-known/") {
+			kept = append(kept, m)
 		}
-		v = v.With(key, object.MapOf(kept...))
 	}
-	keep("paths", func(path string) bool {
-		return isAbsent(path) || strings.HasPrefix(path, "/openid/") || strings.HasPrefix(path, "/.well-known/")
-	})
-	return v
+	return v.With("paths", object.MapOf(kept...))
 }
 
 // facts are the hashes of the parts of a document, small enough to be recorded.

@@ -28,9 +28,6 @@ var (
 	token     = flag.String("token", "admintoken", "bearer token for it")
 )
 
-// absent are the groups that the reference serves and this server does not yet.
-var absent []string
-
 var aggregatedJSON = mediaJSON + aggregatedParams
 
 // ask gets a document from the reference.
@@ -127,7 +124,7 @@ func recordedResources(t testing.TB) []*engine.Resource {
 	byHash, kinds := map[string]*engine.Resource{}, map[*engine.Resource]string{}
 	for _, doc := range recordedDiscovery(t) {
 		v := parse(t, []byte(doc.body))
-		if v.At("kind").Str() != "APIResourceList" || isAbsent(doc.path) {
+		if v.At("kind").Str() != "APIResourceList" {
 			continue
 		}
 		group, version, ok := strings.Cut(v.At("groupVersion").Str(), "/")
@@ -178,31 +175,10 @@ func recordedResources(t testing.TB) []*engine.Resource {
 	return all
 }
 
-func isAbsent(path string) bool {
-	for _, g := range absent {
-		if strings.HasPrefix(path, "/apis/"+g) {
-			return true
-		}
-	}
-	return false
-}
-
 func texts(list object.Value) []string {
 	var s []string
 	for _, item := range list.Items() {
 		s = append(s, item.Str())
 	}
 	return s
-}
-
-// without drops the items of a list that represent absent groups.
-func without(v object.Value, list string) object.Value {
-	var kept []object.Value
-	for _, item := range v.At(list).Items() {
-		name := item.At("name").Str() + item.At("metadata", "name").Str()
-		if !isAbsent("/apis/"+name) || name == "" {
-			kept = append(kept, item)
-		}
-	}
-	return v.With(list, object.ListOf(kept...))
 }
