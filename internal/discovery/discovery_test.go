@@ -55,14 +55,6 @@ func compareDiscovery(t *testing.T, resources []*engine.Resource) {
 	}
 }
 
-func edit(v object.Value, list string, change func(object.Value) object.Value) object.Value {
-	var items []object.Value
-	for _, item := range v.At(list).Items() {
-		items = append(items, change(item))
-	}
-	return v.With(list, object.ListOf(items...))
-}
-
 func filter(v object.Value, list string, keep func(object.Value) bool) object.Value {
 	var items []object.Value
 	for _, item := range v.At(list).Items() {
