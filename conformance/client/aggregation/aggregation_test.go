@@ -1,0 +1,362 @@
+package aggregation
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"plinth/conformance/internal/authority"
+	"plinth/conformance/internal/harness"
+	"plinth/conformance/internal/modules"
+	"plinth/conformance/internal/reference"
+)
+
+func TestMain(m *testing.M) { harness.Main(m) }
+
+const (
+	sample  = "/apis/wardle.example.com/v1alpha1"
+	service = "/apis/apiregistration.k8s.io/v1/apiservices/v1alpha1.wardle.example.com"
+	// discovery is the media type of aggregated discovery.
+	discovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+	table     = "application/json;as=Table;v=v1;g=meta.k8s.io"
+	merge     = "application/merge-patch+json"
+)
+
+// The sample server is served through Plinth as it is through the reference.
+//
+// SPEC: EXT-2, URI-8
+func TestSampleServer(t *testing.T) {
+	if os.Getenv("AGGREGATION") == "" {
+		t.Skip("AGGREGATION is not set")
+	}
+	source := t.TempDir()
+	if err := modules.Copy(source, map[string]string{".": "k8s.io/sample-apiserver@v0." +
+		strings.TrimPrefix(reference.Kubernetes, "1.")}); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(t.TempDir(), "sample-apiserver")
+	build := exec.Command("go", "build", "-mod=mod", "-o", program, ".")
+	build.Dir = source
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	there, here := session(t, harness.Reference, program), session(t, harness.Plinth, program)
+	if len(there) != len(here) {
+		t.Fatalf("%d answers, %d of the reference", len(here), len(there))
+	}
+	for i := range there {
+		if here[i] != there[i] {
+			t.Errorf("Plinth:\n%s\nthe reference:\n%s", here[i], there[i])
+		}
+	}
+}
+
+// site is the sample server beside one server.
+type site struct {
+	testing.TB
+	server  *harness.Server
+	program string
+	etcd    string
+	port    string
+	files   string // the folder of its certificate
+	ca      []byte
+	process *exec.Cmd
+	answers []string
+}
+
+// session does the same at one of the servers, and returns the answers.
+func session(t *testing.T, kind harness.Kind, program string) []string {
+	t.Helper()
+	s := &site{TB: t, program: program, files: t.TempDir()}
+	var flags []string
+	if kind == harness.Reference {
+		flags = s.frontProxy()
+	}
+	s.server = harness.Run(t, harness.Options{Kind: kind, Flags: flags})
+	started, err := reference.StartEtcd(context.Background(), reference.EtcdOptions{Dir: t.TempDir()})
+	s.must(err)
+	t.Cleanup(func() {
+		started.Command.Process.Kill()
+		started.Command.Wait()
+	})
+	s.etcd = started.URL
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	s.must(err)
+	s.port = fmt.Sprint(listener.Addr().(*net.TCPAddr).Port)
+	s.must(listener.Close())
+	s.certify()
+	s.start()
+	s.register()
+	s.use()
+	s.end()
+	return s.answers
+}
+
+func (s *site) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// write writes a certificate and its key.
+func (s *site) write(name string, made *tls.Certificate) {
+	key, err := x509.MarshalPKCS8PrivateKey(made.PrivateKey)
+	s.must(err)
+	for file, block := range map[string]*pem.Block{name + ".crt": {Type: "CERTIFICATE", Bytes: made.Certificate[0]},
+		name + ".key": {Type: "PRIVATE KEY", Bytes: key}} {
+		s.must(os.WriteFile(filepath.Join(s.files, file), pem.EncodeToMemory(block), 0o600))
+	}
+}
+
+// frontProxy makes what Plinth makes itself: an authority for forwarded requests, and a client certificate of it.
+func (s *site) frontProxy() []string {
+	by, err := authority.New("front-proxy", time.Hour)
+	s.must(err)
+	made, err := by.Sign(pkix.Name{CommonName: "front-proxy-client"}, nil)
+	s.must(err)
+	s.write("proxy", made)
+	file := func(name string) string { return filepath.Join(s.files, name) }
+	s.must(os.WriteFile(file("proxy-ca.crt"), by.PEM(), 0o600))
+	return []string{"--proxy-client-cert-file=" + file("proxy.crt"), "--proxy-client-key-file=" + file("proxy.key"),
+		"--requestheader-client-ca-file=" + file("proxy-ca.crt"), "--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-username-headers=X-Remote-User", "--requestheader-uid-headers=X-Remote-Uid",
+		"--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-"}
+}
+
+// certify makes the certificate of the sample server, for the name of its Service.
+func (s *site) certify() {
+	by, err := authority.New("serving", time.Hour)
+	s.must(err)
+	made, err := by.Sign(pkix.Name{CommonName: "server"}, func(c *x509.Certificate) {
+		c.ExtKeyUsage, c.DNSNames = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, []string{"api.wardle.svc"}
+	})
+	s.must(err)
+	s.write("serving", made)
+	s.ca = by.PEM()
+}
+
+// start starts the sample server.
+func (s *site) start() {
+	log, err := os.OpenFile(filepath.Join(s.files, "sample.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	s.must(err)
+	defer log.Close()
+	config := s.server.Kubeconfig
+	s.process = exec.Command(s.program, "--secure-port", s.port, "--bind-address", "127.0.0.1", "--tls-cert-file",
+		filepath.Join(s.files, "serving.crt"), "--tls-private-key-file", filepath.Join(s.files, "serving.key"), "--kubeconfig",
+		config, "--authentication-kubeconfig", config, "--authorization-kubeconfig", config, "--etcd-servers", s.etcd)
+	s.process.Stdout, s.process.Stderr = log, log
+	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	s.must(s.process.Start())
+	process := s.process
+	s.Cleanup(func() {
+		process.Process.Kill()
+		process.Wait()
+		if s.Failed() {
+			text, _ := os.ReadFile(log.Name())
+			s.Logf("the end of the sample server's log:\n%s", text[max(0, len(text)-2000):])
+		}
+	})
+}
+
+// do sends a request, and returns the code and the body of the answer.
+func (s *site) do(method, path, body, contentType, accept string, header ...string) (int, string) {
+	s.Helper()
+	request, err := http.NewRequest(method, s.server.URL+path, strings.NewReader(body))
+	s.must(err)
+	request.Header.Set("Authorization", "Bearer "+harness.AdminToken)
+	request.Header.Set("Content-Type", contentType)
+	request.Header.Set("Accept", accept)
+	for i := 0; i+1 < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+	}
+	answer, err := s.server.Client().Do(request)
+	s.must(err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	s.must(err)
+	return answer.StatusCode, string(text)
+}
+
+// say sends a request, and notes the answer.
+func (s *site) say(method, path, body, contentType, accept string, header ...string) {
+	s.Helper()
+	code, text := s.do(method, path, body, contentType, accept, header...)
+	s.answers = append(s.answers, fmt.Sprintf("%s %s %s: %d\n%s", method, path, accept, code, s.normal(text)))
+}
+
+func (s *site) get(path string) { s.Helper(); s.say("GET", path, "", "", "application/json") }
+
+var (
+	times     = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`)
+	uids      = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}`)
+	revisions = regexp.MustCompile(`"resourceVersion":"\d+"`)
+	ports     = regexp.MustCompile(`127\.0\.0\.1:\d+|localhost:\d+|\[::1\]:\d+`)
+)
+
+// normal is an answer without what differs between two runs.
+func (s *site) normal(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) { // a watch sends several
+		lines = append(lines, line)
+	}
+	if json.Valid([]byte(text)) {
+		lines = []string{text}
+	}
+	for i, line := range lines {
+		var v any
+		if json.Unmarshal([]byte(line), &v) == nil {
+			if sorted, err := json.Marshal(v); err == nil {
+				lines[i] = string(sorted)
+			}
+		}
+		for _, r := range []*regexp.Regexp{times, uids, revisions, ports} {
+			lines[i] = r.ReplaceAllString(lines[i], "~")
+		}
+	}
+	return strings.TrimSpace(strings.ReplaceAll(strings.Join(lines, "\n"), base64.StdEncoding.EncodeToString(s.ca), "CA"))
+}
+
+// until waits until an answer contains a text.
+func (s *site) until(path, accept, text string) {
+	s.Helper()
+	var last string
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if _, last = s.do("GET", path, "", "", accept); strings.Contains(s.compact(last), text) {
+			return
+		}
+	}
+	s.Fatalf("%s: no %s in\n%s", path, text, last)
+}
+
+// compact is JSON without white space.
+func (s *site) compact(text string) string {
+	var b bytes.Buffer
+	if json.Compact(&b, []byte(text)) != nil {
+		return text
+	}
+	return b.String()
+}
+
+// register creates the Service and the APIService of the sample server.
+func (s *site) register() {
+	if code, text := s.do("POST", "/api/v1/namespaces", `{"metadata":{"name":"wardle"}}`, "application/json",
+		"application/json"); code != http.StatusCreated {
+		s.Fatalf("%d %s", code, text)
+	}
+	spec := `"group":"wardle.example.com","version":"v1alpha1","groupPriorityMinimum":1000,"versionPriority":15,` +
+		`"service":{"namespace":"wardle","name":"api","port":` + s.port + `},"caBundle":"` +
+		base64.StdEncoding.EncodeToString(s.ca) + `"`
+	if code, text := s.do("POST", "/apis/apiregistration.k8s.io/v1/apiservices",
+		`{"metadata":{"name":"v1alpha1.wardle.example.com"},"spec":{`+spec+`}}`, "application/json",
+		"application/json"); code != http.StatusCreated {
+		s.Fatalf("%d %s", code, text)
+	}
+	s.until(service, "application/json", `"reason":"ServiceNotFound"`)
+	s.get(sample)
+	s.get("/apis/wardle.example.com")
+	s.document(discovery)
+	if code, text := s.do("POST", "/api/v1/namespaces/wardle/services", `{"metadata":{"name":"api"},"spec":`+
+		`{"type":"ExternalName","externalName":"127.0.0.1"}}`, "application/json", "application/json"); code !=
+		http.StatusCreated {
+		s.Fatalf("%d %s", code, text)
+	}
+	s.until(service, "application/json", `"status":"True"`)
+	s.until("/apis", discovery, `"resource":"fischers"`)
+}
+
+// document notes what a discovery document says of the sample server.
+func (s *site) document(accept string) {
+	s.Helper()
+	_, text := s.do("GET", "/apis", "", "", accept)
+	var list struct{ Items, Groups []map[string]any }
+	s.must(json.Unmarshal([]byte(text), &list))
+	for i, group := range append(list.Items, list.Groups...) {
+		name := fmt.Sprint(group["name"], group["metadata"])
+		if strings.Contains(name, "wardle") {
+			found, _ := json.Marshal(group)
+			s.answers = append(s.answers, fmt.Sprintf("/apis %s: %d: %s", accept, i, found))
+		}
+	}
+}
+
+// use does what clients do with the objects of the sample server.
+func (s *site) use() {
+	const objects = sample + "/namespaces/default/flunders"
+	flunder := func(name string) string {
+		return `{"apiVersion":"wardle.example.com/v1alpha1","kind":"Flunder","metadata":{"name":"` + name +
+			`"},"spec":{"reference":"x"}}`
+	}
+	s.get(service)
+	for _, path := range []string{sample, sample + "/", "/apis/wardle.example.com", sample + "/flunders", sample + "/nothing",
+		"/apis/wardle.example.com/v9", "/openapi/v3" + sample} {
+		s.get(path)
+	}
+	s.document(discovery)
+	s.document("application/json")
+	s.say("POST", objects, flunder("a"), "application/json", "application/json")
+	s.say("POST", objects, flunder("a"), "application/json", "application/json")
+	s.say("POST", objects, `{`, "application/json", "application/json")
+	s.get(objects + "/a")
+	s.say("PATCH", objects+"/a", `{"metadata":{"labels":{"a":"b"}}}`, merge, "application/json")
+	s.say("GET", sample+"/flunders", "", "", table)
+	s.say("GET", sample+"/flunders?watch=1&timeoutSeconds=1", "", "", "application/json")
+	// Whoever a client says that it is, the sample server is told who it is.
+	s.say("GET", objects+"/a", "", "", "application/json", "Impersonate-User", "eve", "X-Remote-User", "admin",
+		"X-Remote-Group", "system:masters")
+	s.say("DELETE", objects+"/a", "", "application/json", "application/json")
+	// A namespace that has an object of the sample server.
+	s.do("POST", "/api/v1/namespaces", `{"metadata":{"name":"gone"}}`, "application/json", "application/json")
+	s.say("POST", sample+"/namespaces/gone/flunders", flunder("b"), "application/json", "application/json")
+}
+
+// end stops and kills the sample server.
+func (s *site) end() {
+	s.must(s.process.Process.Signal(syscall.SIGSTOP))
+	s.until(service, "application/json", `"reason":"FailedDiscoveryCheck"`)
+	s.get(sample + "/flunders")
+	s.until("/apis", discovery, `"Stale"`)
+	s.document(discovery)
+	if code, text := s.do("GET", "/readyz", "", "", ""); code != http.StatusOK {
+		s.Errorf("/readyz: %d %s", code, text)
+	}
+	s.must(s.process.Process.Signal(syscall.SIGCONT))
+	s.until(service, "application/json", `"status":"True"`)
+	s.must(s.process.Process.Kill())
+	s.process.Wait()
+	s.until(service, "application/json", "connection refused")
+	s.get(service)
+	s.get(sample + "/flunders")
+	s.start()
+	s.until(service, "application/json", `"status":"True"`)
+	s.until("/apis", discovery, `"resource":"fischers"`)
+	s.get(sample + "/flunders")
+	if s.server.Kind == harness.Plinth { // the reference's namespaces are emptied by another program
+		s.do("DELETE", "/api/v1/namespaces/gone", "", "application/json", "application/json")
+		s.until("/api/v1/namespaces/gone", "application/json", `"code":404`)
+		if _, text := s.do("GET", sample+"/namespaces/gone/flunders", "", "", "application/json"); !strings.Contains(
+			s.compact(text), `"items":[]`) {
+			s.Errorf("the namespace is gone, and not its objects: %s", text)
+		}
+	}
+	s.do("DELETE", service, "", "application/json", "application/json")
+	s.until("/apis/wardle.example.com", "application/json", "404 page not found")
+	s.get(sample + "/flunders")
+}

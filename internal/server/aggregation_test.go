@@ -1,0 +1,414 @@
+package server
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+const apiServices = "/apis/apiregistration.k8s.io/v1/apiservices"
+
+// backend is an aggregated API server behind the service "back", which serves the group version back.example.com/v1. It
+// verifies the client certificates of servers that forward to it by what they publish.
+type backend struct {
+	*httptest.Server
+	bundle string
+	port   int
+	answer atomic.Pointer[http.HandlerFunc] // in place of what a good one answers; nil: that
+	seen   atomic.Pointer[http.Request]     // the last request for things
+}
+
+func newBackend(t *testing.T, clients string) *backend {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"back.default.svc"}, IsCA: true,
+		BasicConstraintsValid: true,
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &backend{
+		bundle: base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})),
+	}
+	b.Server = httptest.NewUnstartedServer(b)
+	b.EnableHTTP2, b.Config.ErrorLog = true, log.New(io.Discard, "", 0)
+	b.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: key}}}
+	if clients != "" {
+		b.TLS.ClientAuth, b.TLS.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
+		b.TLS.ClientCAs.AppendCertsFromPEM([]byte(clients))
+	}
+	b.StartTLS()
+	t.Cleanup(b.Close)
+	address, err := url.Parse(b.URL)
+	if err == nil {
+		b.port, err = strconv.Atoi(address.Port())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if answer := b.answer.Load(); answer != nil {
+		(*answer)(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	switch r.URL.Path {
+	case "/apis/back.example.com/v1":
+		io.WriteString(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"back.example.com/v1","resources":[`+
+			`{"name":"things/status","kind":"Thing","verbs":["get"],"namespaced":true},{"name":"things","singularName":"thing",`+
+			`"namespaced":true,"kind":"Thing","verbs":["get","list","delete"],"shortNames":["th"]}]}`)
+	case "/apis/back.example.com/v1/things":
+		b.seen.Store(r)
+		io.WriteString(w, `{"kind":"ThingList","apiVersion":"back.example.com/v1","metadata":{},"items":[]}`)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// behave changes what the backend answers.
+func (b *backend) behave(answer http.HandlerFunc) { b.answer.Store(&answer) }
+
+// service is the APIService of the backend.
+func (b *backend) service() jsonObject {
+	return jsonObject{"metadata": map[string]any{"name": "v1.back.example.com"}, "spec": map[string]any{
+		"group": "back.example.com", "version": "v1", "groupPriorityMinimum": 2000, "versionPriority": 20,
+		"caBundle": b.bundle, "service": map[string]any{"namespace": "default", "name": "back", "port": b.port}}}
+}
+
+// eventually waits until a condition holds.
+func (c *testClient) eventually(what string, holds func() bool) {
+	c.t.Helper()
+	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			c.t.Fatalf("not seen: %s", what)
+		}
+	}
+}
+
+// available waits until the condition of the backend has a status and a reason.
+func (c *testClient) available(want string) (message string) {
+	c.t.Helper()
+	c.eventually(want, func() bool {
+		got := c.must(200, "GET", apiServices+"/v1.back.example.com", nil)
+		list, _ := got.at("status", "conditions").([]any)
+		if len(list) > 0 {
+			message = jsonObject(list[0].(map[string]any)).text("message")
+		}
+		return conditionOf(got, "Available") == want
+	})
+	return message
+}
+
+// entry is aggregated discovery from the group version of the backend on.
+func (c *testClient) entry() string {
+	c.t.Helper()
+	request, err := http.NewRequestWithContext(c.ctx, "GET", c.url+"/apis", nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	request.Header.Set("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+	answer, err := c.Do(request)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	_, entry, _ := strings.Cut(string(text), `{"metadata":{"name":"back.example.com"},"versions":[`)
+	return entry
+}
+
+// plain sends a request, and returns the code and the text of the answer.
+func (c *testClient) plain(path string, header ...string) (int, string) {
+	c.t.Helper()
+	request, err := http.NewRequestWithContext(c.ctx, "GET", c.url+path, nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		request.Header.Add(header[i], header[i+1])
+	}
+	answer, err := c.Do(request)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return answer.StatusCode, strings.TrimSpace(string(text))
+}
+
+const things = "/apis/back.example.com/v1/things"
+
+// serveBackend starts a server and a backend that trusts it.
+func serveBackend(t *testing.T) (*testClient, *Server, *backend) {
+	t.Helper()
+	c, s := serveDefinitions(t)
+	trusted := c.must(200, "GET", "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication", nil)
+	b := newBackend(t, trusted.text("data", "requestheader-client-ca-file"))
+	return c, s, b
+}
+
+// register makes the Service and the APIService of a backend.
+func (c *testClient) register(b *backend) {
+	c.t.Helper()
+	c.must(201, "POST", apiServices, b.service())
+	if message := c.available("False ServiceNotFound"); message != `service/back in "default" is not present` {
+		c.t.Error(message)
+	}
+	if code, text := c.plain(things); code != 503 || text != "service unavailable" {
+		c.t.Errorf("without a Service: %d %s", code, text)
+	}
+	c.must(201, "POST", "/api/v1/namespaces/default/services", jsonObject{"metadata": map[string]any{"name": "back"},
+		"spec": map[string]any{"type": "ExternalName", "externalName": "127.0.0.1"}})
+	if message := c.available("True Passed"); message != "all checks passed" {
+		c.t.Error(message)
+	}
+}
+
+// Requests go to the backend, which knows who sends them: by the client certificate that the server has published, and
+// by headers that clients cannot set. What it serves is in discovery.
+//
+// SPEC: EXT-2, URI-8
+func TestAggregation(t *testing.T) {
+	c, s, b := serveBackend(t)
+	c.register(b)
+	if list := c.must(200, "GET", things, nil); list.text("kind") != "ThingList" {
+		t.Errorf("%v", list)
+	}
+	c.plain(things, "X-Remote-User", "eve", "X-Remote-Group", "system:nodes", "X-Remote-Extra-Scope", "all")
+	seen := b.seen.Load()
+	if user, groups := seen.Header["X-Remote-User"], seen.Header["X-Remote-Group"]; fmt.Sprint(user) != "[plinth-admin]" ||
+		strings.Contains(fmt.Sprint(groups), "nodes") || !strings.Contains(fmt.Sprint(groups), "system:masters") ||
+		seen.Header["X-Remote-Extra-Scope"] != nil {
+		t.Errorf("the backend is told of %v %v", user, groups)
+	}
+	if name := seen.TLS.PeerCertificates[0].Subject.CommonName; name != "front-proxy-client" {
+		t.Errorf("the backend is asked by %s", name)
+	}
+	c.eventually("the backend's resources in discovery", func() bool {
+		return strings.HasPrefix(c.entry(), `{"freshness":"Current","resources":[{"resource":"things","responseKind":`+
+			`{"group":"","kind":"Thing","version":""},"scope":"Namespaced","shortNames":["th"],"singularResource":"thing",`+
+			`"subresources":[{"responseKind":{"group":"","kind":"Thing","version":""},"subresource":"status","verbs":["get"]}],`+
+			`"verbs":["get","list","delete"]}],"version":"v1"}`)
+	})
+	if group := c.must(200, "GET", "/apis/back.example.com", nil); group.text("preferredVersion", "version") != "v1" {
+		t.Errorf("%v", group)
+	}
+	if code, text := c.plain("/apis/back.example.com/v2"); code != 404 {
+		t.Errorf("another version: %d %s", code, text)
+	}
+	// What is deleted is gone.
+	c.must(200, "DELETE", apiServices+"/v1.back.example.com", nil)
+	if code, _ := c.plain(things); code != 404 {
+		t.Errorf("without its APIService: %d", code)
+	}
+	c.eventually("no group in discovery", func() bool {
+		code, _ := c.plain("/apis/back.example.com")
+		return code == 404
+	})
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Whatever a backend does, requests of others are answered, and it is said what is wrong.
+//
+// SPEC: EXT-2
+func TestBadBackends(t *testing.T) {
+	c, _, b := serveBackend(t)
+	c.register(b)
+	c.eventually("the backend's resources in discovery", func() bool { return strings.Contains(c.entry(), "things") })
+	stop := make(chan bool)
+	defer close(stop)
+	for _, bad := range []struct {
+		name   string
+		answer http.HandlerFunc
+		code   int // of a request before the server knows that it is bad
+		text   string
+		wrong  string // in the condition; "": it is not noticed there
+	}{
+		{"garbage", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{[") }, 200, "{[", ""},
+		{"another form", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+			io.WriteString(w, `{"items":[{"metadata":{"name":"back.example.com"},"versions":[1,{"version":"v1","resources":`+
+				`[7,{"resource":{},"verbs":"get","scope":["x"],"subresources":{"a":1}},{"verbs":[{"a":[]}]}]}]}]}`)
+		}, 200, "", ""},
+		{"errors", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 500) }, 500, "no", "bad status from"},
+		{"a redirect", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://169.254.169.254/latest/meta-data", http.StatusFound)
+		}, 502, "the backend attempted to redirect this request, which is not permitted", "bad status from"},
+		{"no answer", func(_ http.ResponseWriter, r *http.Request) {
+			select {
+			case <-r.Context().Done():
+			case <-stop:
+			}
+		}, 504, "", "Client.Timeout exceeded"},
+	} {
+		b.behave(bad.answer)
+		if code, text := c.plain(things + "?timeout=1s"); code != bad.code || !strings.Contains(text, bad.text) {
+			t.Errorf("%s: %d %s", bad.name, code, text)
+		}
+		// Any change makes the server look at the backend again.
+		patch := jsonObject{"metadata": map[string]any{"name": "back"}, "spec": map[string]any{"type": "ExternalName",
+			"externalName": "127.0.0.1", "sessionAffinity": "None"}}
+		patch["metadata"].(map[string]any)["annotations"] = map[string]any{"now": bad.name}
+		c.must(200, "PUT", "/api/v1/namespaces/default/services/back", patch)
+		if bad.wrong != "" {
+			if message := c.available("False FailedDiscoveryCheck"); !strings.Contains(message, bad.wrong) {
+				t.Errorf("%s: %s", bad.name, message)
+			}
+			if code, text := c.plain(things); code != 503 || text != "service unavailable" {
+				t.Errorf("%s, known: %d %s", bad.name, code, text)
+			}
+			c.eventually("stale", func() bool { return strings.HasPrefix(c.entry(), `{"freshness":"Stale","version":"v1"}`) })
+		}
+		began := time.Now()
+		for _, path := range []string{"/apis", "/apis/apps/v1", "/openapi/v2", "/readyz", "/api/v1/namespaces"} {
+			if code, text := c.plain(path); code != 200 {
+				t.Errorf("%s: %s: %d %s", bad.name, path, code, text)
+			}
+		}
+		for _, accept := range []string{"application/vnd.kubernetes.protobuf", "application/yaml"} {
+			if code, _ := c.plain("/apis", "Accept", accept+";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"); code != 200 {
+				t.Errorf("%s: discovery as %s: %d", bad.name, accept, code)
+			}
+		}
+		if took := time.Since(began); took > 20*time.Second { // it is milliseconds, unless something waits for the backend
+			t.Errorf("%s: requests beside it took %v", bad.name, took)
+		}
+		b.answer.Store(nil)
+		c.must(200, "PUT", "/api/v1/namespaces/default/services/back", patch)
+		c.available("True Passed")
+	}
+}
+
+// A backend with a certificate of another authority, or of another name, gets no requests.
+//
+// SPEC: EXT-2
+func TestCertificatesOfBackends(t *testing.T) {
+	c, _, b := serveBackend(t)
+	c.register(b)
+	other := newBackend(t, "")
+	change := func(key string, value any) {
+		t.Helper()
+		live := c.must(200, "GET", apiServices+"/v1.back.example.com", nil)
+		spec := live["spec"].(map[string]any)
+		if spec[key] = value; value == nil {
+			delete(spec, key)
+		}
+		c.must(200, "PUT", apiServices+"/v1.back.example.com", live)
+	}
+	change("caBundle", other.bundle)
+	if message := c.available("False FailedDiscoveryCheck"); !strings.Contains(message, "x509: certificate signed by") {
+		t.Error(message)
+	}
+	change("caBundle", nil)
+	c.eventually("the authorities of the system", func() bool {
+		return strings.Contains(c.available("False FailedDiscoveryCheck"), "x509")
+	})
+	change("insecureSkipTLSVerify", true)
+	c.available("True Passed")
+	if code, text := c.plain(things); code != 200 {
+		t.Errorf("%d %s", code, text)
+	}
+}
+
+// Each group version has an APIService. Those of definitions are kept as they should be, unless somebody has taken them
+// over; those of built-in group versions are written when the server starts.
+//
+// SPEC: EXT-2
+func TestLocalAPIServices(t *testing.T) {
+	config := quiet(t.TempDir())
+	c, s := serveFrom(t, config)
+	at := func(name string) string { return apiServices + "/" + name }
+	label := func(obj jsonObject) string { return obj.text("metadata", "labels", automanaged) }
+	if apps := c.must(200, "GET", at("v1.apps"), nil); label(apps) != "onstart" ||
+		conditionOf(apps, "Available") != "True Local" || fmt.Sprint(apps["spec"]) !=
+		"map[group:apps groupPriorityMinimum:17800 version:v1 versionPriority:15]" {
+		t.Errorf("%v", apps)
+	}
+	c.must(201, "POST", definitions, definitionOf("a.example.com", "widgets", "Widget"))
+	const widgets = "v1.a.example.com"
+	exists := func(name string) bool { code, _ := c.plain(at(name)); return code == 200 }
+	c.eventually("an APIService of the definition", func() bool { return exists(widgets) })
+	made := c.must(200, "GET", at(widgets), nil)
+	const right = "map[group:a.example.com groupPriorityMinimum:1000 version:v1 versionPriority:100]"
+	if label(made) != "true" || fmt.Sprint(made["spec"]) != right {
+		t.Errorf("%v", made)
+	}
+	made["spec"].(map[string]any)["versionPriority"] = 7
+	c.must(200, "PUT", at(widgets), made)
+	c.eventually("the APIService is repaired", func() bool {
+		return fmt.Sprint(c.must(200, "GET", at(widgets), nil)["spec"]) == right
+	})
+	c.must(200, "DELETE", at(widgets), nil)
+	c.eventually("the APIService is made again", func() bool { return exists(widgets) })
+	c.must(200, "DELETE", at("v1.batch"), nil)
+	wrong := c.must(200, "GET", at("v1.apps"), nil)
+	wrong["spec"].(map[string]any)["versionPriority"] = 7
+	c.must(200, "PUT", at("v1.apps"), wrong)
+	c.must(201, "POST", apiServices, jsonObject{"metadata": map[string]any{"name": "v1.old.example.com",
+		"labels": map[string]any{automanaged: "onstart"}}, "spec": map[string]any{"group": "old.example.com", "version": "v1",
+		"groupPriorityMinimum": 1, "versionPriority": 1}})
+	c.must(201, "POST", apiServices, jsonObject{"metadata": map[string]any{"name": "v1.false.example.com",
+		"labels": map[string]any{automanaged: "true"}}, "spec": map[string]any{"group": "false.example.com", "version": "v1",
+		"groupPriorityMinimum": 1, "versionPriority": 1}})
+	c.eventually("what no definition serves is deleted", func() bool { return !exists("v1.false.example.com") })
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	c, _ = serveFrom(t, config)
+	if !exists("v1.batch") || exists("v1.old.example.com") {
+		t.Error("the start does not make and delete APIServices")
+	}
+	if apps := c.must(200, "GET", at("v1.apps"), nil); apps.text("spec", "versionPriority") != "" &&
+		fmt.Sprint(apps.at("spec", "versionPriority")) != "15" {
+		t.Errorf("the start does not repair %v", apps)
+	}
+	mine := c.must(200, "GET", at(widgets), nil)
+	delete(mine["metadata"].(map[string]any), "labels")
+	mine["spec"].(map[string]any)["versionPriority"] = 7
+	c.must(200, "PUT", at(widgets), mine)
+	c.must(200, "DELETE", definitions+"/widgets.a.example.com", nil)
+	c.eventually("the definition is gone", func() bool {
+		code, _ := c.plain(definitions + "/widgets.a.example.com")
+		return code == 404
+	})
+	c.must(201, "POST", definitions, definitionOf("b.example.com", "widgets", "Widget"))
+	c.eventually("an APIService of the next definition", func() bool { return exists("v1.b.example.com") })
+	if !exists(widgets) {
+		t.Error("an APIService that somebody has taken over is deleted")
+	}
+	c.must(200, "DELETE", definitions+"/widgets.b.example.com", nil)
+	c.eventually("the APIService is deleted with its definition", func() bool { return !exists("v1.b.example.com") })
+}
