@@ -231,7 +231,8 @@ func TestEndOfWatch(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if n := p.current().Store().Stats().Cursors; n > 7 { // the history's, those of the cleanup of definitions and those of APIServices
+		// The history's, those of the cleanup of definitions, and those of APIServices.
+		if n := p.current().Store().Stats().Cursors; n > 7 {
 			t.Errorf("%d cursors are left", n)
 		}
 		next, end = c.watch(configMaps + "?watch=true&timeoutSeconds=5")

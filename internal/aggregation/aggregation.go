@@ -19,16 +19,16 @@ import (
 // Path is the resource part of the keys of APIServices in the store.
 const Path = "apiregistration.k8s.io/apiservices"
 
-// discoveryTimeout limits the requests for a discovery document of a backend: they come from clients that want to know
-// everything that is served, and that are not to wait for one server.
+// discoveryTimeout limits the requests for a discovery document of a backend: they come from clients that want to
+// know everything that is served, and that are not to wait for one server.
 const discoveryTimeout = 5 * time.Second
 
 // Config has what an Aggregator needs. Endpoint is required.
 type Config struct {
 	// Endpoint returns an address HOST:PORT at which a port of a Service is served.
 	Endpoint func(ctx context.Context, namespace, service string, port int64) (string, error)
-	// Certificate returns the client certificate by which backends know this server. Nil: there is none, and backends do
-	// not believe what it says of users.
+	// Certificate returns the client certificate by which backends know this server. Nil: there is none, and backends
+	// do not believe what it says of users.
 	Certificate func() (*tls.Certificate, error)
 	// Dial opens connections to backends; nil: a net.Dialer.
 	Dial forward.Dial
@@ -56,7 +56,8 @@ func New(c Config, s *store.Store) *Aggregator {
 }
 
 // Forwards answers the requests to a group version; nil if this server serves it itself.
-func (a *Aggregator) Forwards(group, version string) func(http.ResponseWriter, *http.Request, *access.Attributes) error {
+func (a *Aggregator) Forwards(group, version string) func(http.ResponseWriter, *http.Request,
+	*access.Attributes) error {
 	if r := a.routes.Now()[groupVersion{group, version}]; r != nil {
 		return r.forward
 	}
@@ -70,19 +71,19 @@ func (r *route) forward(w http.ResponseWriter, in *http.Request, asked *access.A
 		http.Error(w, unavailable, http.StatusServiceUnavailable)
 		return nil
 	}
-	transport, err := r.backend.connect()
+	transport, err := r.server.connect()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return nil
 	}
 	ctx := in.Context()
-	a := r.backend.of
-	address, err := a.Endpoint(ctx, r.backend.namespace, r.backend.name, r.backend.port)
+	a := r.server.of
+	address, err := a.Endpoint(ctx, r.server.namespace, r.server.name, r.server.port)
 	if err != nil || !isHostPort(address) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		a.Logger.Debug("no address of a backend is known", "service", r.backend, "address", address, "error", err)
+		a.Logger.Debug("no address of a backend is known", "service", r.server, "address", address, "error", err)
 		http.Error(w, unavailable, http.StatusServiceUnavailable)
 		return nil
 	}

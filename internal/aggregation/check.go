@@ -27,9 +27,9 @@ const (
 func (a *Aggregator) Check(ctx context.Context, obj object.Value) (wrong, err error) {
 	spec := obj.At("spec")
 	key := groupVersion{spec.At("group").Str(), spec.At("version").Str()}
-	b := a.backend(spec)
-	if r := a.routes.Now()[key]; r != nil && r.backend.spec == b.spec {
-		b = r.backend // with its connections
+	b := a.serverOf(spec)
+	if r := a.routes.Now()[key]; r != nil && r.server.spec == b.spec {
+		b = r.server // with its connections
 	}
 	transport, err := b.connect()
 	if err != nil {
@@ -61,7 +61,7 @@ func (gv groupVersion) path() string {
 }
 
 // ask sends one request of a check.
-func (b *backend) ask(ctx context.Context, client *http.Client, path string) error {
+func (b *server) ask(ctx context.Context, client *http.Client, path string) error {
 	address, err := b.of.Endpoint(ctx, b.namespace, b.name, b.port)
 	if err != nil {
 		return err

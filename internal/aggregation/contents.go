@@ -142,7 +142,7 @@ func (r *route) list(ctx context.Context, path string, user *access.User, each f
 func (r *route) send(ctx context.Context, method, path string, user *access.User) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	b := r.backend
+	b := r.server
 	transport, err := b.connect()
 	if err != nil {
 		return nil, err

@@ -14,9 +14,9 @@
 //
 // # What a backend can do
 //
-// A backend may be slow, dead or wrong, so nothing that concerns others waits for it. Its documents are fetched in the
-// background ([Aggregator.Changed]), each group version on a goroutine of its own, within limits of time and size; those that
-// were fetched last are published, and marked as stale. Whether a backend is available is checked by a controller
-// (package controller), with [Aggregator.Check], and written to the status of its APIService. While it is not, its
-// requests are answered with 503 and do not leave this server.
+// A backend may be slow, dead or wrong, so nothing that concerns others waits for it. Its documents are fetched in
+// the background ([Aggregator.Changed]), each group version on a goroutine of its own, within limits of time and
+// size; those that were fetched last are published, and marked as stale. Whether a backend is available is checked by
+// a controller (package controller), with [Aggregator.Check], and written to the status of its APIService. While it
+// is not, its requests are answered with 503 and do not leave this server.
 package aggregation

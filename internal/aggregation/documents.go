@@ -49,8 +49,8 @@ type fetchers struct {
 	by     map[groupVersion]*fetcher
 }
 
-// Changed begins to fetch the documents of new routes, and forgets those of routes that are gone. It is called when an
-// APIService may have changed, and returns at once; what it begins ends with ctx, which is the same in all calls.
+// Changed begins to fetch the documents of new routes, and forgets those of routes that are gone. It is called when
+// an APIService may have changed, and returns at once; what it begins ends with ctx, which is the same in all calls.
 func (a *Aggregator) Changed(ctx context.Context) {
 	now := a.routes.Now()
 	f := &a.fetchers
@@ -201,7 +201,7 @@ func (r *route) documents(ctx context.Context) (*discovery.Remote, error) {
 		remote.Paths, remote.Definitions = nil, nil
 	}
 	if err := errors.Join(noThird, noSecond); err != nil && ctx.Err() == nil {
-		r.backend.of.Logger.Debug("an aggregated API server has no OpenAPI documents", "apiservice", r.name(), "error", err)
+		r.server.of.Logger.Debug("an aggregated API server has no OpenAPI documents", "apiservice", r.name(), "error", err)
 	}
 	return remote, nil
 }
@@ -219,7 +219,7 @@ func (r *route) get(ctx context.Context, path, accept string, user *access.User,
 	mediaType string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	b := r.backend
+	b := r.server
 	transport, err := b.connect()
 	if err != nil {
 		return nil, "", err
@@ -307,8 +307,8 @@ func (r *route) discovery(ctx context.Context) (object.Value, error) {
 	return none.With("resources", entriesOf(list.Value.At("resources"))), nil
 }
 
-// decoded returns an entry of aggregated discovery with those members alone that it may have, each of its type: what a
-// backend sends may be anything. Each resource and subresource gets a responseKind: there are clients that need it.
+// decoded returns an entry of aggregated discovery with those members alone that it may have, each of its type: what
+// a backend sends may be anything. Each resource and subresource gets a responseKind: there are clients that need it.
 func decoded(entry object.Value) object.Value {
 	var resources []object.Value
 	for _, resource := range entry.At("resources").Items() {

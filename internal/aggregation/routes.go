@@ -27,13 +27,13 @@ type routes map[groupVersion]*route
 type route struct {
 	groupVersion
 	uid                     string // of the APIService
-	backend                 *backend
+	server                  *server
 	available               bool
 	groupPriority, priority int64
 }
 
-// backend is how a server is reached. APIServices that say the same of it share one, and with it the connections.
-type backend struct {
+// server is how a backend is reached. APIServices that say the same of it share one, and with it the connections.
+type server struct {
 	spec            string // what identifies it: its service and how it is verified, as JSON
 	namespace, name string
 	port            int64
@@ -95,11 +95,11 @@ func (a *Aggregator) route(obj object.Value, known routes) *route {
 	r := &route{
 		groupVersion: groupVersion{spec.At("group").Str(), spec.At("version").Str()}, uid: obj.At("metadata", "uid").Str(),
 		groupPriority: spec.At("groupPriorityMinimum").Int(), priority: spec.At("versionPriority").Int(),
-		available: isAvailable(obj), backend: a.backend(spec),
+		available: isAvailable(obj), server: a.serverOf(spec),
 	}
 	for _, other := range known {
-		if other.backend.spec == r.backend.spec {
-			r.backend = other.backend
+		if other.server.spec == r.server.spec {
+			r.server = other.server
 		}
 	}
 	return r
@@ -115,11 +115,11 @@ func isAvailable(obj object.Value) bool {
 	return false
 }
 
-// backend is the backend of the spec of an APIService.
-func (a *Aggregator) backend(spec object.Value) *backend {
+// serverOf is the backend of the spec of an APIService.
+func (a *Aggregator) serverOf(spec object.Value) *server {
 	service := spec.At("service")
 	bundle, _ := base64.StdEncoding.DecodeString(spec.At("caBundle").Str()) // decoding the request has checked it
-	b := &backend{
+	b := &server{
 		namespace: service.At("namespace").Str(), name: service.At("name").Str(), port: service.At("port").Int(),
 		of: a, bundle: bundle, insecure: spec.At("insecureSkipTLSVerify").Bool(),
 	}
@@ -131,13 +131,13 @@ func (a *Aggregator) backend(spec object.Value) *backend {
 }
 
 // String is the service of the backend.
-func (b *backend) String() string {
+func (b *server) String() string {
 	return b.namespace + "/" + b.name + ":" + strconv.FormatInt(b.port, 10)
 }
 
 // connect returns the transport to the backend. Its certificate has to be for the name of the service, at whatever
 // address that is.
-func (b *backend) connect() (*http.Transport, error) {
+func (b *server) connect() (*http.Transport, error) {
 	b.once.Do(func() {
 		config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: b.name + "." + b.namespace + ".svc",
 			InsecureSkipVerify: b.insecure}

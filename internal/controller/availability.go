@@ -315,8 +315,8 @@ func (c *Availability) record(ctx context.Context, live *engine.Object, obj obje
 	return unlessChanged(c.Engine.Update(ctx, rq, object.Parsed{Value: withRevision(body, live)}))
 }
 
-// Follow calls changed when the objects of a type have changed, and at first for those that exist, until ctx ends. It is
-// for parts of a server that have something to do in each server.
+// Follow calls changed when the objects of a type have changed, and at first for those that exist, until ctx ends. It
+// is for parts of a server that have something to do in each server.
 func Follow(ctx context.Context, e *engine.Engine, logger *slog.Logger, of *engine.Resource, changed func()) {
 	(&follower{engine: e, logger: logger, name: "follow", types: []*engine.Resource{of},
 		sync: func(context.Context, *engine.Resource, *engine.Object, bool) (time.Duration, error) {

@@ -13,9 +13,9 @@ import (
 	"plinth/object"
 )
 
-// Registration keeps an APIService for each group version that definitions serve. It is a part of the API server itself
-// in the reference, too (crdregistration and autoregister). Those of built-in group versions are written when the server
-// starts.
+// Registration keeps an APIService for each group version that definitions serve. It is a part of the API server
+// itself in the reference, too (crdregistration and autoregister). Those of built-in group versions are written when
+// the server starts.
 type Registration struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
@@ -30,8 +30,8 @@ type Registration struct {
 	specs   map[string]object.Value    // by APIService
 }
 
-// automanaged is the label of the APIServices that servers write; the value true is that of those which are kept as they
-// should be at any time.
+// automanaged is the label of the APIServices that servers write; the value true is that of those which are kept as
+// they should be at any time.
 const (
 	automanaged       = "kube-aggregator.kubernetes.io/automanaged"
 	managedContinuous = "true"
@@ -144,8 +144,8 @@ func (c *Registration) specOf(group, version object.Value) string {
 	return name
 }
 
-// wants returns the spec of an APIService; null if no definition serves its group version. A definition that was deleted
-// between learn and the watch is still noted, so each is looked up.
+// wants returns the spec of an APIService; null if no definition serves its group version. A definition that was
+// deleted between learn and the watch is still noted, so each is looked up.
 func (c *Registration) wants(ctx context.Context, name string) (object.Value, error) {
 	c.mu.Lock()
 	spec, by := c.specs[name], slices.Collect(maps.Keys(c.wanted[name]))
@@ -159,8 +159,8 @@ func (c *Registration) wants(ctx context.Context, name string) (object.Value, er
 	return object.Nil, nil
 }
 
-// keep creates, changes or deletes an APIService. One that somebody has made, or has taken over by removing the label,
-// is left alone.
+// keep creates, changes or deletes an APIService. One that somebody has made, or has taken over by removing the
+// label, is left alone.
 func (c *Registration) keep(ctx context.Context, name string) error {
 	wanted, err := c.wants(ctx, name)
 	if err != nil {
@@ -194,5 +194,6 @@ func (c *Registration) keep(ctx context.Context, name string) error {
 	case object.Equal(obj.At("spec"), wanted):
 		return nil
 	}
-	return unlessChanged(c.Engine.Update(ctx, rq, object.Parsed{Value: withRevision(obj.With("spec", wanted), live.Object)}))
+	body := withRevision(obj.With("spec", wanted), live.Object)
+	return unlessChanged(c.Engine.Update(ctx, rq, object.Parsed{Value: body}))
 }

@@ -479,12 +479,18 @@ func testForwardedUpgrades(t *testing.T) {
 	<-ended
 	socket, in = open("GET", connected+"/exec")
 	talk(socket, in, "again")
+	plain, screen := open("GET", forwarded+"/a/screen")
+	talk(plain, screen, "after its deadline")
 	shut()
 	<-ended
-	if _, err := in.ReadByte(); err == nil {
-		t.Error("the connection outlives the server")
+	<-ended
+	for _, left := range []*bufio.Reader{in, screen} {
+		if _, err := left.ReadByte(); err == nil {
+			t.Error("the connection outlives the server")
+		}
 	}
 	socket.Close()
+	plain.Close()
 }
 
 // A backend that fails, breaks off or panics fails its own request alone; half an answer does not look like a whole

@@ -24,8 +24,8 @@ import (
 
 // Aggregation configures how group versions are forwarded to other API servers.
 type Aggregation struct {
-	// ClientCertFile and ClientKeyFile are the client certificate by which those know this server. "": with OwnAuthority,
-	// one of an authority that the server makes for this purpose; otherwise there is none.
+	// ClientCertFile and ClientKeyFile are the client certificate by which those know this server. "": with
+	// OwnAuthority, one of an authority that the server makes for this purpose; otherwise there is none.
 	ClientCertFile, ClientKeyFile string
 	OwnAuthority                  bool
 	// RejectRedirects answers redirects with an error instead of passing them on.
@@ -46,8 +46,8 @@ type frontProxy struct {
 	certificate *tls.Certificate // as it was read last; nil: there is none
 }
 
-// openFrontProxy reads the certificates for forwarding, or makes them: an authority and a client certificate, apart from
-// those of clients, since who has such a certificate can act as everybody.
+// openFrontProxy reads the certificates for forwarding, or makes them: an authority and a client certificate, apart
+// from those of clients, since who has such a certificate can act as everybody.
 func (s *Server) openFrontProxy() (err error) {
 	c := &s.config
 	f := &frontProxy{files: [2]string{c.Aggregation.ClientCertFile, c.Aggregation.ClientKeyFile}}
@@ -93,8 +93,8 @@ func (s *Server) openFrontProxy() (err error) {
 	return nil
 }
 
-// client returns the client certificate. It is read again for each connection, so that a renewed one is used without a
-// restart; one that cannot be read leaves the one before in use.
+// client returns the client certificate. It is read again for each connection, so that a renewed one is used without
+// a restart; one that cannot be read leaves the one before in use.
 func (f *frontProxy) client() (*tls.Certificate, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -113,7 +113,8 @@ func (f *frontProxy) client() (*tls.Certificate, error) {
 	return f.certificate, nil
 }
 
-// published is the part of the ConfigMap extension-apiserver-authentication by which other API servers believe this one.
+// published is the part of the ConfigMap extension-apiserver-authentication by which other API servers believe this
+// one.
 func (f *frontProxy) published() (members []object.Member) {
 	if len(f.authority) == 0 {
 		return nil
@@ -197,8 +198,8 @@ func (s *Server) localAPIServices() (all []initial) {
 	return all
 }
 
-// deleteObsoleteAPIServices deletes the APIServices that earlier servers have written at their start, of group versions
-// that are not served any more.
+// deleteObsoleteAPIServices deletes the APIServices that earlier servers have written at their start, of group
+// versions that are not served any more.
 func (s *Server) deleteObsoleteAPIServices(ctx context.Context, wanted []initial) error {
 	r := s.registry.Builtin().Find("apiregistration.k8s.io", "v1", "apiservices")
 	if r == nil {

@@ -12,8 +12,8 @@ import (
 	"plinth/object"
 )
 
-// trusted is the content of the ConfigMap extension-apiserver-authentication. Certificates that other servers have added
-// stay until they expire.
+// trusted is the content of the ConfigMap extension-apiserver-authentication. Certificates that other servers have
+// added stay until they expire.
 func (s *Server) trusted(live object.Value) object.Value {
 	const clients, proxies = "client-ca-file", "requestheader-client-ca-file"
 	set := append(s.frontProxy.published(), object.Member{Key: clients,
@@ -29,7 +29,8 @@ func (s *Server) trusted(live object.Value) object.Value {
 }
 
 // ensureConfigMaps creates or updates the ConfigMaps that describe the server to other programs: the authorities of
-// client certificates and of servers that forward requests, and the date since which the use of tokens in Secrets is recorded.
+// client certificates and of servers that forward requests, and the date since which the use of tokens in Secrets is
+// recorded.
 func (s *Server) ensureConfigMaps(ctx context.Context) error {
 	const name = "extension-apiserver-authentication"
 	config := func(name string, data object.Value, revise func(object.Value) object.Value) initial {

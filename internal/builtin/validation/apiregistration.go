@@ -42,7 +42,8 @@ func apiServiceCreate(f *errorList, obj object.Value) {
 // apiServiceName demands that the name of an APIService is that of its group version.
 func (f *errorList) apiServiceName(metadata object.Value, required string) {
 	for _, member := range []string{"generateName", "name"} {
-		if name := text(metadata, member); name != "" && name != required && len(objectmeta.PathSegmentErrors(name, false)) == 0 {
+		name := text(metadata, member)
+		if name != "" && name != required && len(objectmeta.PathSegmentErrors(name, false)) == 0 {
 			f.Invalid((*fielderrors.Place)(nil).To("metadata").To(member), name,
 				fmt.Sprintf("must be `spec.version+\".\"+spec.group`: %q", required))
 		}
