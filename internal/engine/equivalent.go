@@ -36,9 +36,13 @@ func (t *Types) Equivalents(r *Resource, subresource string) []*Resource {
 }
 
 // Body returns the group, version and kind of what a create or an update of the type, or of its subresource if that is
-// not "", has as its body.
+// not "", has as its body; of a connection, which has no body, its options.
 func (r *Resource) Body(subresource string) (group, version, kind string) {
-	group, version, kind, _ = (&Request{Resource: r, Subresource: r.Subresource(subresource)}).bodyType()
+	s := r.Subresource(subresource)
+	if s != nil && s.Connection != nil {
+		return s.Group, s.Version, s.Kind
+	}
+	group, version, kind, _ = (&Request{Resource: r, Subresource: s}).bodyType()
 	return group, version, kind
 }
 
