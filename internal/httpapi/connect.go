@@ -2,8 +2,11 @@ package httpapi
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/gorilla/websocket"
 
 	"plinth/internal/access"
 	"plinth/internal/apierr"
@@ -49,6 +52,10 @@ func (h *Handler) connect(rs *requestState) error {
 	if c.Admitted && len(rs.query()["dryRun"]) > 0 {
 		return apierr.NewBadRequest("dryRun is not supported")
 	}
+	if ofAnotherPage(rs.r) {
+		return &apierr.Error{Code: http.StatusForbidden, Reason: apierr.Forbidden,
+			Message: "a page of another origin cannot open a WebSocket with a client certificate"}
+	}
 	below := ""
 	if c.Below {
 		below = info.below()
@@ -79,6 +86,18 @@ func (h *Handler) connect(rs *requestState) error {
 			&apierr.Details{Name: info.name, Group: info.group, Kind: info.resource})
 	}
 	return h.forward(rs)
+}
+
+// ofAnotherPage says whether a browser opens a WebSocket for a page of another origin, with the client certificate that
+// it sends for any page: such a page could run commands as the user of the browser. With a token, which a page has to
+// know, it may. Watches make the same difference (upgrade); the reference makes none.
+func ofAnotherPage(r *http.Request) bool {
+	origin := r.Header.Get("Origin")
+	if origin == "" || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 || !websocket.IsWebSocketUpgrade(r) {
+		return false
+	}
+	page, err := url.Parse(origin)
+	return err != nil || !strings.EqualFold(page.Host, r.Host)
 }
 
 // below is the path below the subresource, with the slash at the end that the URL has; "" if there is none.
