@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -115,11 +114,10 @@ func (n *nodeRestriction) pod(ctx context.Context, a *engine.Attributes, node st
 		if a.Operation != engine.OperationCreate {
 			return forbidden(a, "unexpected operation "+a.Operation.String())
 		}
-		name := cmp.Or(a.Name, a.Object.At("metadata", "name").Str())
-		if name == "" {
+		if a.Name == "" {
 			return forbidden(a, "could not determine pod from request data")
 		}
-		pod, err := n.storedPod(ctx, a.Request.Namespace, name)
+		pod, err := n.storedPod(ctx, a.Request.Namespace, a.Name)
 		if err == nil && nodeName(pod) != node {
 			err = forbidden(a, fmt.Sprintf("node %s can only evict pods with spec.nodeName set to itself", node))
 		}
@@ -250,8 +248,18 @@ func projectedReference(volume object.Value) (string, error) {
 	return "", nil
 }
 
-// same says whether two lists or maps are equal; an empty one is as good as none.
-func same(a, b object.Value) bool { return a.Len() == 0 && b.Len() == 0 || object.Equal(a, b) }
+// same says whether two values are equal, where an empty list is as good as none: some fields are always written.
+func same(a, b object.Value) bool {
+	switch {
+	case a.Kind() == object.List || b.Kind() == object.List:
+		return slices.EqualFunc(a.Items(), b.Items(), same)
+	case a.Kind() == object.Map:
+		return slices.EqualFunc(a.Members(), b.Members(), func(m, n object.Member) bool {
+			return m.Key == n.Key && same(m.Value, n.Value)
+		})
+	}
+	return object.Equal(a, b)
+}
 
 // podStatus limits writes of the status of Pods to those on the node, and to what a kubelet knows.
 func podStatus(a *engine.Attributes, node string) error {
@@ -267,7 +275,7 @@ func podStatus(a *engine.Attributes, node string) error {
 		return forbidden(a, fmt.Sprintf("node %q cannot update labels through pod status", node))
 	case !same(before.At("resourceClaimStatuses"), after.At("resourceClaimStatuses")):
 		return forbidden(a, fmt.Sprintf("node %q cannot update resource claim statues", node))
-	case !object.Equal(before.At("extendedResourceClaimStatus"), after.At("extendedResourceClaimStatus")):
+	case !same(before.At("extendedResourceClaimStatus"), after.At("extendedResourceClaimStatus")):
 		return forbidden(a, fmt.Sprintf("node %q cannot update extended resource claim status", node))
 	case !same(before.At("nodeAllocatableResourceClaimStatuses"), after.At("nodeAllocatableResourceClaimStatuses")):
 		return forbidden(a, fmt.Sprintf("node %q cannot update node allocatable resource claim statuses", node))
@@ -296,7 +304,7 @@ func claimStatus(a *engine.Attributes, node string) error {
 		return claim.With("metadata", meta.Without("resourceVersion").Without("managedFields"))
 	}
 	before, after := rest(a.Old), rest(a.Object)
-	if object.Equal(before, after) {
+	if same(before, after) {
 		return nil
 	}
 	var differ []string
@@ -329,7 +337,7 @@ func ownNode(a *engine.Attributes, node string) error {
 		}
 	case engine.OperationUpdate:
 		switch {
-		case !source.IsNull() && !object.Equal(source, old.At("spec", "configSource")):
+		case !source.IsNull() && !same(source, old.At("spec", "configSource")):
 			return refuse("node %q is not allowed to update configSource to a new non-nil configSource", node)
 		case !same(now.At("spec", "taints"), old.At("spec", "taints")):
 			return refuse("node %q is not allowed to modify taints", node)
@@ -363,18 +371,15 @@ func forbiddenLabels(now, old object.Value) []string {
 	return slices.Sorted(maps.Keys(wrong))
 }
 
-// kubeletMayLabel says whether a kubelet may set a label on its Node: none of Kubernetes except for those that it sets,
-// and none with which an administrator restricts nodes.
+// kubeletMayLabel says whether a kubelet may set a label on its Node: none of Kubernetes except for those that it sets.
+// Those with which an administrator restricts nodes (node-restriction.kubernetes.io) are of Kubernetes.
 func kubeletMayLabel(key string) bool {
 	prefix, _, prefixed := strings.Cut(key, "/")
 	if !prefixed {
 		prefix = ""
 	}
 	within := func(domain string) bool { return prefix == domain || strings.HasSuffix(prefix, "."+domain) }
-	switch {
-	case within(corev1.LabelNamespaceNodeRestriction):
-		return false
-	case !within("kubernetes.io") && !within("k8s.io"):
+	if !within("kubernetes.io") && !within("k8s.io") {
 		return true
 	}
 	return slices.Contains(kubeletLabels, key) || within(corev1.LabelNamespaceSuffixKubelet) ||
@@ -609,20 +614,12 @@ func (n *nodeRestriction) podSigner(ctx context.Context, a *engine.Attributes, p
 		signer))
 }
 
-// nameOf is the name that a request is about.
-func nameOf(a *engine.Attributes) string {
-	if a.Operation == engine.OperationCreate {
-		return a.Object.At("metadata", "name").Str()
-	}
-	return a.Name
-}
-
 // ownLease limits writes of Leases to that of the node.
 func ownLease(a *engine.Attributes, node string) error {
 	if a.Request.Namespace != corev1.NamespaceNodeLease {
 		return forbidden(a, fmt.Sprintf("can only access leases in the %q system namespace", corev1.NamespaceNodeLease))
 	}
-	if nameOf(a) != node {
+	if a.Name != node {
 		return forbidden(a, "can only access node lease with the same name as the requesting node")
 	}
 	return nil
@@ -631,7 +628,7 @@ func ownLease(a *engine.Attributes, node string) error {
 // ownCSINode limits writes of CSINodes to that of the node.
 func (n *nodeRestriction) ownCSINode(a *engine.Attributes, node string) error {
 	switch {
-	case nameOf(a) != node:
+	case a.Name != node:
 		return forbidden(a, "can only access CSINode with the same name as the requesting node")
 	case subresource(a) != "status":
 		return nil
@@ -639,7 +636,7 @@ func (n *nodeRestriction) ownCSINode(a *engine.Attributes, node string) error {
 		return forbidden(a, "CSIVolumeHealth feature gate is disabled")
 	case a.Operation != engine.OperationUpdate:
 		return unexpected(a)
-	case !object.Equal(a.Old.At("spec"), a.Object.At("spec")):
+	case !same(a.Old.At("spec"), a.Object.At("spec")):
 		return forbidden(a, fmt.Sprintf("node %q is not allowed to modify CSINode spec via status", node))
 	}
 	return nil

@@ -157,7 +157,7 @@ func TestNodeRestrictionOfPods(t *testing.T) {
 		"scaleIO: {gateway: a, system: b, secretRef: {}}", "storageos: {}", "vsphereVolume: {volumePath: a}",
 		"configMap: {name: a}", "secret: {secretName: a}", "csi: {driver: a}", "glusterfs: {endpoints: a, path: b}",
 		"persistentVolumeClaim: {claimName: a}", "ephemeral: {volumeClaimTemplate: {spec: {}}}",
-		"azureFile: {secretName: a, shareName: b}", "configMap: {}", "azureFile: {shareName: b}",
+		"azureFile: {secretName: a, shareName: b}", "configMap: {}", "azureFile: {shareName: b}", "secret: {}",
 		"projected: {sources: []}", "projected: {sources: [{downwardAPI: {}}]}",
 		"projected: {sources: [{downwardAPI: {}}, {configMap: {}}]}", "projected: {sources: [{secret: {}}]}",
 		"projected: {sources: [{serviceAccountToken: {path: a}}]}",
@@ -200,6 +200,11 @@ func TestNodeRestrictionOfPods(t *testing.T) {
 	all := []string{"{}", "{resourceClaimStatuses: []}", "{" + claims + "}", "{resourceClaimStatuses: [{name: a}]}",
 		"{resourceClaimStatuses: [{name: a, resourceClaimName: c}]}", "{" + extended + "}",
 		"{extendedResourceClaimStatus: {resourceClaimName: b, requestMappings: []}}", "{" + allocatable + "}",
+		"{extendedResourceClaimStatus: {resourceClaimName: b}}", "{extendedResourceClaimStatus: {}}",
+		"{nodeAllocatableResourceClaimStatuses: [{resourceClaimName: a, containers: [c], mapping: [{name: cpu, " +
+			"quantity: 1000m}]}]}",
+		"{nodeAllocatableResourceClaimStatuses: [{resourceClaimName: a, containers: []}]}",
+		"{nodeAllocatableResourceClaimStatuses: [{resourceClaimName: a, mapping: []}]}",
 		"{phase: Running}"}
 	for _, before := range all {
 		for _, after := range all {
@@ -209,8 +214,10 @@ func TestNodeRestrictionOfPods(t *testing.T) {
 	}
 	w.compareNode(t, nodeAttempt(admission.Update, "/v1/pods/status", "ns", "here", status("{a: b}", "n1", "{}"),
 		status("", "n1", "{}")), &count)
-	w.compareNode(t, nodeAttempt(admission.Update, "/v1/pods/status", "ns", "here", status("{a: b}", "n1", "{}"),
-		status("{a: b}", "n1", "{}")), &count)
+	for _, labels := range []string{"{a: b}", "{c: b}"} {
+		w.compareNode(t, nodeAttempt(admission.Update, "/v1/pods/status", "ns", "here", status("{a: b}", "n1", "{}"),
+			status(labels, "n1", "{}")), &count)
+	}
 	w.compareNode(t, nodeAttempt(admission.Update, "/v1/pods/status", "ns", "here", status("{}", "n2", "{}"),
 		status("", "n2", "{}")), &count)
 	w.compareNode(t, nodeAttempt(admission.Create, "/v1/pods/status", "ns", "here", status("{}", "n1", "{}"), ""),
@@ -299,16 +306,29 @@ func TestNodeRestrictionOfNodes(t *testing.T) {
 		}
 	}
 	w.compareNode(t, nodeAttempt(admission.Create, "storage.k8s.io/v1/csinodes", "", "", csi("n1"), ""), &count)
-	spec := csi("n1")
-	other := doc("storage.k8s.io/v1", "CSINode", "", "n1", nil, "spec", "{drivers: [{name: a, nodeID: b}]}")
-	for _, healthy := range []bool{false, true} {
-		w = nodeWorld(t, func(w *world) { w.gates = map[string]bool{"CSIVolumeHealth": healthy} })
-		for _, now := range []string{spec, other} {
-			w.compareNode(t, nodeAttempt(admission.Update, "storage.k8s.io/v1/csinodes/status", "", "n1", now, spec), &count)
-		}
-		w.compareNode(t, nodeAttempt(admission.Delete, "storage.k8s.io/v1/csinodes/status", "", "n1", "", spec), &count)
-	}
 	count.atLeast(t, 0, 400, 200)
+}
+
+// SPEC: AUTH-3
+func TestNodeRestrictionOfCSINodes(t *testing.T) {
+	count := tally{}
+	csi := func(drivers string) string {
+		return doc("storage.k8s.io/v1", "CSINode", "", "n1", nil, "spec", "{"+drivers+"}")
+	}
+	all := []string{csi("drivers: []"), csi(""), csi("drivers: [{name: a, nodeID: b}]"),
+		csi("drivers: [{name: a, nodeID: b, allocatable: {count: 1}}]"),
+		csi("drivers: [{name: a, nodeID: b, allocatable: {}}]"), csi("drivers: [{name: a, nodeID: b, topologyKeys: []}]")}
+	for _, healthy := range []bool{false, true} {
+		w := nodeWorld(t, func(w *world) { w.gates = map[string]bool{"CSIVolumeHealth": healthy} })
+		for _, old := range all {
+			for _, now := range all {
+				w.compareNode(t, nodeAttempt(admission.Update, "storage.k8s.io/v1/csinodes/status", "", "n1", now, old), &count)
+				w.compareNode(t, nodeAttempt(admission.Update, "storage.k8s.io/v1/csinodes", "", "n1", now, old), &count)
+			}
+			w.compareNode(t, nodeAttempt(admission.Delete, "storage.k8s.io/v1/csinodes/status", "", "n1", "", old), &count)
+		}
+	}
+	count.atLeast(t, 0, 100, 50)
 }
 
 // SPEC: AUTH-3
