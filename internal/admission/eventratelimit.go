@@ -104,7 +104,7 @@ func eventLimits(text []byte) ([]*eventLimit, error) {
 	var errs field.ErrorList
 	path := field.NewPath("limits")
 	if len(c.Limits) == 0 {
-		errs = append(errs, field.Invalid(path, "", "must not be empty"))
+		errs = append(errs, field.Invalid(path, c.Limits, "must not be empty"))
 	}
 	for i, l := range c.Limits {
 		at := path.Index(i)

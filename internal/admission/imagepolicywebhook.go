@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -67,8 +68,18 @@ const (
 	imageAnswers = 1024
 )
 
-// newImagePolicyWebhook makes the plugin. Its configuration has no kind.
+// newImagePolicyWebhook makes the plugin.
 func newImagePolicyWebhook(c *Config) (steps, error) {
+	p, err := imagePolicyOf(c.Configurations["ImagePolicyWebhook"])
+	if err != nil {
+		return steps{}, err
+	}
+	p.now = c.Now
+	return steps{validate: p.validate}, nil
+}
+
+// imagePolicyOf reads the configuration of the plugin, which has no kind.
+func imagePolicyOf(text []byte) (*imagePolicy, error) {
 	var configuration struct {
 		ImagePolicy struct {
 			KubeConfigFile                  string
@@ -76,42 +87,37 @@ func newImagePolicyWebhook(c *Config) (steps, error) {
 			DefaultAllow                    bool
 		}
 	}
-	text := c.Configurations["ImagePolicyWebhook"]
 	if len(text) == 0 {
-		return steps{}, errors.New("no config specified")
+		return nil, errors.New("no config specified")
 	}
 	if err := yaml.Unmarshal(text, &configuration); err != nil {
-		return steps{}, err
+		return nil, err
 	}
 	from := &configuration.ImagePolicy
-	p := &imagePolicy{now: c.Now, defaultAllow: from.DefaultAllow,
-		answers: recent.Cache[string, *imageAnswer]{Limit: imageAnswers}}
+	p := &imagePolicy{defaultAllow: from.DefaultAllow, answers: recent.Cache[string, *imageAnswer]{Limit: imageAnswers}}
 	for _, setting := range []struct {
-		name             string
 		value            int64
 		unit, least, def time.Duration
 		most             time.Duration
 		into             *time.Duration
 	}{
-		{"backoff", from.RetryBackoff, time.Millisecond, 1, 500 * time.Millisecond, 5 * time.Minute, &p.backoff},
-		{"allow cache", from.AllowTTL, time.Second, time.Second, 5 * time.Minute, 30 * time.Minute, &p.allowTTL},
-		{"deny cache", from.DenyTTL, time.Second, time.Second, 30 * time.Second, 30 * time.Minute, &p.denyTTL},
+		{from.RetryBackoff, time.Millisecond, 1, 500 * time.Millisecond, 5 * time.Minute, &p.backoff},
+		{from.AllowTTL, time.Second, time.Second, 5 * time.Minute, 30 * time.Minute, &p.allowTTL},
+		{from.DenyTTL, time.Second, time.Second, 30 * time.Second, 30 * time.Minute, &p.denyTTL},
 	} {
 		switch d := time.Duration(setting.value) * setting.unit; {
 		case setting.value == -1: // none
 		case setting.value == 0:
 			*setting.into = setting.def
-		case d < setting.least || d > setting.most || d/setting.unit != time.Duration(setting.value):
-			return steps{}, fmt.Errorf("valid value is between %v and %v, got %v", setting.least, setting.most, d)
+		case d < setting.least || d > setting.most:
+			return nil, fmt.Errorf("valid value is between %v and %v, got %v", setting.least, setting.most, d)
 		default:
 			*setting.into = d
 		}
 	}
 	var err error
-	if p.remote, err = webhook.FromKubeconfig(from.KubeConfigFile); err != nil {
-		return steps{}, err
-	}
-	return steps{validate: p.validate}, nil
+	p.remote, err = webhook.FromKubeconfig(from.KubeConfigFile)
+	return p, err
 }
 
 func (p *imagePolicy) validate(ctx context.Context, a *engine.Attributes) error {
@@ -177,11 +183,12 @@ func (p *imagePolicy) ask(ctx context.Context, question []byte) (*imageAnswer, e
 		if err != nil {
 			return err
 		}
-		review = imageReview{}
 		if err := kubejson.UnmarshalCaseSensitivePreserveInts(text, &review); err != nil {
 			return err
 		}
-		if review.Kind != "ImageReview" || review.APIVersion != imageReviewVersion {
+		// An answer need not say what it is.
+		if cmp.Or(review.Kind, "ImageReview") != "ImageReview" ||
+			cmp.Or(review.APIVersion, imageReviewVersion) != imageReviewVersion {
 			return fmt.Errorf("the webhook answered with a %s of %s, want an ImageReview of %s", review.Kind,
 				review.APIVersion, imageReviewVersion)
 		}

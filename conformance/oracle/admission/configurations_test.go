@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,6 +28,12 @@ func TestConfigurations(t *testing.T) {
 		return fmt.Sprintf("apiVersion: %s\nkind: %s\n%s\n", apiVersion, kind, text)
 	}
 	const limited = "limitedResources: [{resource: pods}]"
+	events := func(limits string) string {
+		return "apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\nlimits: [" + limits + "]\n"
+	}
+	images := func(text string) string {
+		return fmt.Sprintf("imagePolicy: {kubeConfigFile: %s, %s}\n", newImageHook(t).client, text)
+	}
 	refused, accepted := 0, 0
 	for _, c := range []struct{ plugin, text string }{
 		{"PodSecurity", ""},
@@ -51,20 +58,50 @@ func TestConfigurations(t *testing.T) {
 		{"ResourceQuota", quota("resourcequota.admission.k8s.io/v1alpha1", "Configuration", limited)},
 		{"ResourceQuota", quota("apiserver.config.k8s.io/v1", "ResourceQuotaConfiguration",
 			"limitedResources: [{}, {resource: pods}, {}]")},
+		{"ResourceQuota", ""},
+		{"ResourceQuota", quota("apiserver.config.k8s.io/v1", "Configuration", limited)},
+		{"ResourceQuota", quota("resourcequota.admission.k8s.io/v1", "Configuration", limited)},
+		{"ResourceQuota", quota("resourcequota.admission.k8s.io/v1beta1", "ResourceQuotaConfiguration", limited)},
+		{"ResourceQuota", quota("apiserver.config.k8s.io/v1", "ResourceQuotaConfiguration", "limitedResources: {}")},
+		{"ResourceQuota", quota("apiserver.config.k8s.io/v1", "ResourceQuotaConfiguration", limited+"\nunknown: 1")},
+		{"ResourceQuota", quota("apiserver.config.k8s.io/v1", "ResourceQuotaConfiguration",
+			"limitedResources: [{resource: pods, matchContains: [resourcequota.admission.k8s.io/]}]")},
+		{"ResourceQuota", quota("resourcequota.admission.k8s.io/v1beta1", "Configuration", limited+"\nunknown: 1")},
+		{"EventRateLimit", ""},
+		{"EventRateLimit", events("")},
+		{"EventRateLimit", events("{type: Server, qps: 1, burst: 1}")},
+		{"EventRateLimit", events("{type: Namespace, qps: 1, burst: 1}, {type: User, qps: 1, burst: 1, cacheSize: 1}, " +
+			"{type: SourceAndObject, qps: 2, burst: 2, cacheSize: 9}")},
+		{"EventRateLimit", events("{type: Server, qps: 1, burst: 0}")},
+		{"EventRateLimit", events("{type: Server, qps: 1, burst: -1}, {type: User, qps: -2, burst: 0}")},
+		{"EventRateLimit", events("{type: Server, qps: 0, burst: 1}")},
+		{"EventRateLimit", events("{type: Server, qps: 1, burst: 1, cacheSize: -1}")},
+		{"EventRateLimit", events("{type: Server, qps: 1, burst: 1}, {type: User, qps: 1, burst: 1, cacheSize: -1}")},
+		{"EventRateLimit", events("{type: Other, qps: 1, burst: 1}")},
+		{"EventRateLimit", events("{qps: 1, burst: 1}, {type: server, qps: 1, burst: 1}")},
+		{"EventRateLimit", strings.Replace(events("{type: Server, qps: 1, burst: 1}"), "v1alpha1", "v1", 1)},
+		{"EventRateLimit", strings.Replace(events("{type: Server, qps: 1, burst: 1}"), "Configuration", "Other", 1)},
+		{"EventRateLimit", events("{type: Server, qps: 1, burst: 1}") + "other: 1\n"},
+		{"EventRateLimit", events("{type: Server, qps: [], burst: 1}")},
+		{"ImagePolicyWebhook", ""},
+		{"ImagePolicyWebhook", images("allowTTL: 1, denyTTL: 1800, retryBackoff: 1, defaultAllow: true, other: 1")},
+		{"ImagePolicyWebhook", images("allowTTL: 1800, denyTTL: 1, retryBackoff: 300000")},
+		{"ImagePolicyWebhook", images("allowTTL: -1, denyTTL: -1, retryBackoff: -1")},
+		{"ImagePolicyWebhook", images("allowTTL: 0, denyTTL: 0, retryBackoff: 0")},
+		{"ImagePolicyWebhook", images("allowTTL: -2")},
+		{"ImagePolicyWebhook", images("allowTTL: 1801")},
+		{"ImagePolicyWebhook", images("denyTTL: -2")},
+		{"ImagePolicyWebhook", images("denyTTL: 1801")},
+		{"ImagePolicyWebhook", images("retryBackoff: -2")},
+		{"ImagePolicyWebhook", images("retryBackoff: 300001")},
+		{"ImagePolicyWebhook", images("retryBackoff: 300001, allowTTL: -2, denyTTL: -2")},
+		{"ImagePolicyWebhook", images("allowTTL: -2, denyTTL: 1801")},
+		{"ImagePolicyWebhook", images("allowTTL: 9223372036854775807")},
+		{"ImagePolicyWebhook", images("allowTTL: 20000000000")},
+		{"ImagePolicyWebhook", images("allowTTL: 18446744075")}, // more than 64 bits of nanoseconds: a second
+		{"ImagePolicyWebhook", "[\n"},
 	} {
-		w := (&world{plugin: "AlwaysAdmit"}).build(t)
-		var text io.Reader // nil: none
-		if c.text != "" {
-			text = strings.NewReader(c.text)
-		}
-		registered := c.plugin
-		if registered == "ResourceQuota" {
-			registered = quotaReferenceName
-		}
-		_, theirs := register.InitPlugin(registered, text, w.initializer(w.client,
-			informers.NewSharedInformerFactory(w.client, 0), utilfeature.DefaultFeatureGate, nil))
-		_, mine := ours.New(ours.Config{Selection: ours.Selection{Only: []string{c.plugin}}, Store: w.stored,
-			Registry: w.registry, Configurations: map[string][]byte{c.plugin: []byte(c.text)}})
+		theirs, mine := configured(t, c.plugin, c.text)
 		if theirs == nil {
 			accepted++
 		} else {
@@ -77,10 +114,39 @@ func TestConfigurations(t *testing.T) {
 	if refused < 4 || accepted < 4 {
 		t.Errorf("%d are refused, %d accepted", refused, accepted)
 	}
+	// What cannot be read is refused by both, in other words.
+	for _, text := range []string{"imagePolicy: {}\n", "imagePolicy: {kubeConfigFile: /none}\n",
+		images("allowTTL: 1.5")} {
+		if theirs, mine := configured(t, "ImagePolicyWebhook", text); theirs == nil || mine == nil {
+			t.Errorf("%s\nreference: %v\nours:      %v", text, theirs, mine)
+		}
+	}
+}
+
+// configured makes a plugin with a configuration, "" for none, on both sides.
+func configured(t *testing.T, plugin, text string) (theirs, mine error) {
+	t.Helper()
+	w := (&world{plugin: "AlwaysAdmit"}).build(t)
+	var reader io.Reader // nil: none
+	if text != "" {
+		reader = strings.NewReader(text)
+	}
+	registered := plugin
+	if registered == "ResourceQuota" {
+		registered = quotaReferenceName
+	}
+	_, theirs = register.InitPlugin(registered, reader, w.initializer(w.client,
+		informers.NewSharedInformerFactory(w.client, 0), utilfeature.DefaultFeatureGate, nil))
+	_, mine = ours.New(ours.Config{Selection: ours.Selection{Only: []string{plugin}}, Store: w.stored,
+		Registry: w.registry, Configurations: map[string][]byte{plugin: []byte(text)}})
+	return theirs, mine
 }
 
 // onlyGo is what errors of configurations say of the reference's source, or of Go types.
-var onlyGo = regexp.MustCompile(` in scheme "[^"]*"$|Go struct field \w*`)
+var onlyGo = regexp.MustCompile(` in scheme "[^"]*"$|Go struct field \w*| of type \S+$`)
+
+// supported are the values that an error lists. The reference lists those of EventRateLimit in an order by chance.
+var supported = regexp.MustCompile(`supported values: "\w+"(, "\w+")*`)
 
 // textOf is the text of an error behind the name of the plugin; "" for nil.
 func textOf(err error) string {
@@ -88,7 +154,11 @@ func textOf(err error) string {
 		return ""
 	}
 	_, text, _ := strings.Cut(err.Error(), ": ")
-	return onlyGo.ReplaceAllString(text, "")
+	return supported.ReplaceAllStringFunc(onlyGo.ReplaceAllString(text, ""), func(list string) string {
+		values := strings.Split(strings.TrimPrefix(list, "supported values: "), ", ")
+		slices.Sort(values)
+		return strings.Join(values, ", ")
+	})
 }
 
 // The reference ignores a configuration of PodNodeSelector that it cannot read, and lets the Pods of all namespaces run

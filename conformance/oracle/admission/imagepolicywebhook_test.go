@@ -47,13 +47,14 @@ func (h *imageHook) answer(w http.ResponseWriter, r *http.Request) {
 		Spec             json.RawMessage
 	}
 	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Kind != "ImageReview" ||
-		r.Header.Get("Authorization") != "Bearer secret" {
+		review.APIVersion != "imagepolicy.k8s.io/v1alpha1" || r.Header.Get("Authorization") != "Bearer secret" {
 		http.Error(w, "no review", http.StatusBadRequest)
 		return
 	}
 	text := string(review.Spec)
 	h.mu.Lock()
 	h.asked[text]++
+	again := h.asked[text]%2 == 0
 	h.mu.Unlock()
 	status := `{"allowed":true}`
 	has := func(image string) bool { return strings.Contains(text, `"image":"`+image) }
@@ -68,7 +69,22 @@ func (h *imageHook) answer(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte("garbage"))
 		return
 	case has("kind"):
-		_, _ = w.Write([]byte(`{"kind":"Pod","apiVersion":"v1"}`))
+		_, _ = w.Write([]byte(`{"kind":"Pod","apiVersion":"imagepolicy.k8s.io/v1alpha1","status":{"allowed":true}}`))
+		return
+	case has("version"):
+		_, _ = w.Write([]byte(`{"kind":"ImageReview","apiVersion":"imagepolicy.k8s.io/v1","status":{"allowed":true}}`))
+		return
+	case has("bare"):
+		_, _ = w.Write([]byte(`{"status":{"allowed":true}}`))
+		return
+	case has("unkind"):
+		_, _ = w.Write([]byte(`{"apiVersion":"imagepolicy.k8s.io/v1alpha1","status":{"allowed":true}}`))
+		return
+	case has("unversioned"):
+		_, _ = w.Write([]byte(`{"kind":"ImageReview","status":{"allowed":true}}`))
+		return
+	case has("busy") && !again: // the second answer allows the image
+		w.WriteHeader(http.StatusInternalServerError)
 		return
 	case has("denied"):
 		status = `{"allowed":false}`
@@ -91,10 +107,14 @@ func TestImagePolicyWebhook(t *testing.T) {
 		// The text of a failure is that of the library of the client.
 		w := (&world{plugin: "ImagePolicyWebhook", until: `pods "p" is forbidden: `, configuration: "imagePolicy: {" +
 			strings.TrimSuffix("kubeConfigFile: "+h.client+", "+more, ", ") + "}\n"}).build(t)
-		images := []string{"allowed", "missing", "garbage", "kind", "denied", "reason", "noted"}
+		images := []string{"allowed", "missing", "garbage", "kind", "version", "bare", "unkind", "unversioned", "denied",
+			"reason", "noted"}
+		if strings.Contains(more, "retryBackoff: 1,") {
+			images = append(images, "busy")
+		}
 		for range 2 {
 			for _, image := range images {
-				meta := []string{"annotations", "{my.image-policy.k8s.io/break-glass: x, other: z}"}
+				meta := []string{"annotations", "{my.image-policy.k8s.io/break-glass: x, my.image-policy.k8s.io/more: a, other: z}"}
 				for _, spec := range [][]string{{"containers", "[{name: c, image: " + image + "}]"},
 					{"initContainers", "[{name: a, image: " + image + "}]"},
 					{"containers", "[{name: c, image: allowed}, {name: d, image: " + image + "}]"}} {
@@ -119,9 +139,22 @@ func TestImagePolicyWebhook(t *testing.T) {
 			}
 		}
 	}
+	// The texts of other refusals are the reference's. Ours names what it is that is no review.
+	plain := newImageHook(t)
+	w := (&world{plugin: "ImagePolicyWebhook",
+		configuration: "imagePolicy: {kubeConfigFile: " + plain.client + "}\n"}).build(t)
+	for _, image := range []string{"denied", "reason", "noted", "allowed"} {
+		w.compare(t, ofPod(admission.Create, pod(nil, "containers", "[{name: c, image: "+image+"}]"), ""), &count)
+	}
+	const other = "the webhook answered with a Pod of imagepolicy.k8s.io/v1alpha1, want an ImageReview of " +
+		"imagepolicy.k8s.io/v1alpha1"
+	kind := ofPod(admission.Create, pod(nil, "containers", "[{name: c, image: kind}]"), "")
+	if r := w.runOurs(t, kind).refusal; r == nil || !strings.HasSuffix(r.message, other) {
+		t.Errorf("ours says %+v, want %q", r, other)
+	}
 	// If the webhook fails and that allows everything, the reference annotates the Pod, too, though it validates.
 	h := newImageHook(t)
-	w := (&world{plugin: "ImagePolicyWebhook", refusals: true,
+	w = (&world{plugin: "ImagePolicyWebhook", refusals: true,
 		configuration: "imagePolicy: {kubeConfigFile: " + h.client + ", retryBackoff: 1, defaultAllow: true}\n"}).build(t)
 	for _, image := range []string{"garbage", "missing", "allowed", "denied"} {
 		w.compare(t, ofPod(admission.Create, pod(nil, "containers", "[{name: c, image: "+image+"}]"), ""), &count)
