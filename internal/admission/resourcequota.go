@@ -115,11 +115,10 @@ func changesUse(a *engine.Attributes) bool {
 		return sub == nil
 	case about(a, "", "pods", "resize"):
 		return true
-	case sub != nil: // the status of a claim may change what it uses, and is not refused
-		return false
 	case about(a, "", "pods", ""):
 		return quota.Terminating(a.Object) != quota.Terminating(a.Old)
 	}
+	// The status of a claim may change what it uses, and is not refused.
 	return about(a, "", "services", "") || about(a, "", "persistentvolumeclaims", "") ||
 		about(a, "resource.k8s.io", "resourceclaims", "")
 }
@@ -163,6 +162,10 @@ func (q *resourceQuota) limits(ctx context.Context, a *engine.Attributes) (*engi
 		d.old = quota.Use(path, a.Old)
 		d.adds = more(d.uses, q.usesOf(a, d, d.old))
 	}
+	scopes, err := q.limitedScopes(d.now.Class)
+	if err != nil {
+		return nil, nil // as in the reference: nothing is limited then
+	}
 	limits := &store.Limits{Namespace: a.Request.Namespace, Generation: generation}
 	cover := coverage{}
 	var named []namedLimits
@@ -186,8 +189,8 @@ func (q *resourceQuota) limits(ctx context.Context, a *engine.Attributes) (*engi
 	if negative := negatives(d.uses); len(negative) > 0 {
 		return nil, forbidden(a, "quota usage is negative for resource(s): "+strings.Join(negative, ","))
 	}
-	if cover.adds || !cover.interesting && len(d.adds) > 0 {
-		if err := q.covered(a, d, &cover); err != nil {
+	if cover.adds || len(d.adds) > 0 {
+		if err := q.covered(a, d, &cover, scopes); err != nil {
 			return nil, err
 		}
 	}
@@ -257,10 +260,9 @@ func (q *resourceQuota) rule(text string) (*quota.Rule, error) {
 
 // coverage is what the rules of a namespace cover of the needs of one request.
 type coverage struct {
-	names       map[string]bool                    // amounts that a rule limits
-	scopes      map[corev1.ResourceQuotaScope]bool // scopes of rules that the object matches
-	adds        bool                               // a rule limits something that the request adds
-	interesting bool                               // a rule matches the object
+	names  map[string]bool                    // amounts that a rule limits
+	scopes map[corev1.ResourceQuotaScope]bool // scopes of rules that the object matches
+	adds   bool                               // the request adds something for a rule that matches the object
 }
 
 // ruleLimits returns the limits that a rule sets for a request.
@@ -291,7 +293,6 @@ func (q *resourceQuota) ruleLimits(a *engine.Attributes, d *demand, r *quota.Rul
 	if !matches || len(names) == 0 {
 		return nil, nil
 	}
-	slices.Sort(names)
 	if about(a, "", "pods", "") || about(a, "", "pods", "resize") {
 		limited := func(name string) bool { return slices.Contains(names, name) }
 		if lacks := quota.Missing(a.Object, limited); lacks != "" {
@@ -304,7 +305,6 @@ func (q *resourceQuota) ruleLimits(a *engine.Attributes, d *demand, r *quota.Rul
 	for _, name := range names {
 		cover.names[name] = true
 	}
-	cover.interesting = true
 	// An object that the rule did not count before is new to it.
 	adds := d.adds
 	if d.old != nil && !r.Counts(d.old.Class) {
@@ -329,23 +329,31 @@ func counts(r *quota.Rule) func(class string) bool {
 	return r.Counts
 }
 
-// covered refuses a request that needs a quota, by the configuration of the plugin, and has none.
-func (q *resourceQuota) covered(a *engine.Attributes, d *demand, cover *coverage) error {
-	r := a.Request.Resource
-	var names []string
-	var scopes []corev1.ScopedResourceSelectorRequirement
+// limitedScopes are the scopes that an object of a class matches and that need a quota, by the configuration.
+func (q *resourceQuota) limitedScopes(class string) (scopes []corev1.ScopedResourceSelectorRequirement, err error) {
 	for i := range q.limited {
-		l := &q.limited[i]
-		for j := range l.scopes {
-			s := &l.scopes[j]
-			is, err := s.Matches(d.now.Class)
+		for j := range q.limited[i].scopes {
+			s := &q.limited[i].scopes[j]
+			is, err := s.Matches(class)
 			if err != nil {
-				return nil // as in the reference: nothing is limited then
+				return nil, err
 			}
-			if is && !cover.scopes[s.ScopeName] {
+			if is {
 				scopes = append(scopes, s.ScopedResourceSelectorRequirement)
 			}
 		}
+	}
+	return scopes, nil
+}
+
+// covered refuses a request that needs a quota, by the configuration of the plugin, and has none. scopes are the
+// limited ones that the object matches.
+func (q *resourceQuota) covered(a *engine.Attributes, d *demand, cover *coverage,
+	scopes []corev1.ScopedResourceSelectorRequirement) error {
+	r := a.Request.Resource
+	var names []string
+	for i := range q.limited {
+		l := &q.limited[i]
 		if l.APIGroup != r.Group || l.Resource != r.Name {
 			continue
 		}
@@ -361,6 +369,9 @@ func (q *resourceQuota) covered(a *engine.Attributes, d *demand, cover *coverage
 		slices.Sort(names)
 		return forbidden(a, "insufficient quota to consume: "+strings.Join(names, ","))
 	}
+	scopes = slices.DeleteFunc(scopes, func(s corev1.ScopedResourceSelectorRequirement) bool {
+		return cover.scopes[s.ScopeName]
+	})
 	if len(scopes) > 0 {
 		return unknown(fmt.Sprintf("insufficient quota to match these scopes: %v", scopes))
 	}

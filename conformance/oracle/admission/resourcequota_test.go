@@ -446,3 +446,100 @@ func TestResourceQuotaOfExtendedResources(t *testing.T) {
 	}
 	count.atLeast(t, 0, 1000, 1000)
 }
+
+// strictConfiguration limits resources under names of other groups and other resources, and some twice.
+const strictConfiguration = `
+apiVersion: apiserver.config.k8s.io/v1
+kind: ResourceQuotaConfiguration
+limitedResources:
+- {resource: pods, matchContains: [memory]}
+- {resource: pods, matchContains: [cpu, memory]}
+- {resource: nodes, matchContains: [count/]}
+- {resource: namespaces, matchContains: [count/]}
+- {resource: events, matchContains: [count/]}
+- {apiGroup: example.com, resource: configmaps, matchContains: [count/]}
+- {resource: secrets, matchContains: [count/]}
+`
+
+// Few requests need a quota: of most operations, subresources and types none is looked at. These are all over every
+// limit.
+//
+// SPEC: AUTH-5
+func TestResourceQuotaOfFewRequests(t *testing.T) {
+	count := tally{}
+	const containers = "[{name: c, image: i, resources: {requests: {cpu: %s, memory: 1Gi}, " +
+		"limits: {cpu: 2, memory: 1Gi}}}]"
+	version := []string{"resourceVersion", quoted("1")}
+	pod := func(cpu, deadline string) string {
+		return doc("v1", "Pod", "ns", "new", version, "spec", fields("containers", fmt.Sprintf(containers, cpu),
+			"activeDeadlineSeconds", deadline, "priorityClassName", "high"), "status", "{qosClass: Burstable}")
+	}
+	service := func(kind string) string {
+		return doc("v1", "Service", "ns", "new", version, "spec", "{type: "+kind+", ports: [{name: a, port: 80}]}")
+	}
+	claim := func(size, allocated string) string {
+		return doc("v1", "PersistentVolumeClaim", "ns", "new", version, "spec",
+			"{accessModes: [ReadWriteOnce], resources: {requests: {storage: "+size+"}}}", "status",
+			fields("allocatedResources", allocated))
+	}
+	devices := func(n string) string {
+		return doc("resource.k8s.io/v1", "ResourceClaim", "ns", "new", version, "spec", "{devices: {requests: [{name: r, "+
+			"exactly: {deviceClassName: gpu, allocationMode: ExactCount, count: "+n+"}}]}}")
+	}
+	plain := func(kind string) string { return doc("v1", kind, "ns", "new", version) }
+	const claims, deviceClaims = "/v1/persistentvolumeclaims", "resource.k8s.io/v1/resourceclaims"
+	requests := []struct{ path, object, old string }{ // a create without an old object, a delete without a new one
+		{"/v1/pods", pod("1", ""), ""}, {"/v1/pods", pod("-1", ""), ""}, {"/v1/pods", pod("1", ""), pod("1", "")},
+		{"/v1/pods", pod("1", "5"), pod("1", "")}, {"/v1/pods", pod("1", ""), pod("1", "5")}, {"/v1/pods", "", pod("1", "")},
+		{"/v1/pods/resize", pod("2", ""), pod("1", "")}, {"/v1/pods/resize", pod("1", ""), pod("2", "")},
+		{"/v1/pods/status", pod("2", "5"), pod("1", "")}, {"/v1/pods/ephemeralcontainers", pod("2", "5"), pod("1", "")},
+		{"/v1/pods/binding", doc("v1", "Binding", "ns", "new", nil, "target", "{name: n1}"), ""},
+		{"/v1/pods/eviction", doc("policy/v1", "Eviction", "ns", "new", nil), ""},
+		{"/v1/services", service("NodePort"), ""}, {"/v1/services", service("LoadBalancer"), service("ClusterIP")},
+		{"/v1/services", service("NodePort"), service("NodePort")}, {"/v1/services", "", service("NodePort")},
+		{"/v1/services/status", service("LoadBalancer"), service("ClusterIP")},
+		{claims, claim("1Gi", ""), ""}, {claims, claim("2Gi", ""), claim("1Gi", "")},
+		{claims + "/status", claim("1Gi", "{storage: 5Gi}"), claim("1Gi", "")},
+		{deviceClaims, devices("2"), ""}, {deviceClaims, devices("2"), devices("1")},
+		{deviceClaims + "/status", devices("2"), devices("1")},
+		{"/v1/configmaps", plain("ConfigMap"), ""}, {"/v1/configmaps", plain("ConfigMap"), plain("ConfigMap")},
+		{"/v1/configmaps", "", plain("ConfigMap")}, {"/v1/secrets", plain("Secret"), ""},
+		{"/v1/events", doc("v1", "Event", "ns", "new", nil, "involvedObject", "{kind: Pod}"), ""},
+		{"events.k8s.io/v1/events", doc("events.k8s.io/v1", "Event", "ns", "new", nil), ""},
+		{"/v1/nodes", doc("v1", "Node", "", "new", nil), ""}, {"/v1/namespaces", doc("v1", "Namespace", "", "new", nil), ""},
+		{"authorization.k8s.io/v1/localsubjectaccessreviews", doc("authorization.k8s.io/v1", "LocalSubjectAccessReview",
+			"ns", "", nil, "spec", "{user: jane}"), ""},
+	}
+	const all = "{pods: 0, count/pods: 0, requests.cpu: 1, limits.memory: 1, services: 0, services.nodeports: 0, " +
+		"services.loadbalancers: 0, persistentvolumeclaims: 0, requests.storage: 1, configmaps: 0, count/events: 0, " +
+		"count/events.events.k8s.io: 0, gpu.deviceclass.resource.k8s.io/devices: 0, count/nodes: 0, count/secrets: 0}"
+	wrong := "{matchExpressions: [{scopeName: PriorityClass, operator: In}]}"
+	for _, quota := range []string{"", fields("hard", all), fields("hard", "{cpu: 1, memory: 1Gi}"),
+		fields("hard", all, "scopes", "[Terminating]"), fields("hard", all, "scopes", "[NotTerminating, NotBestEffort]"),
+		fields("hard", all, "scopeSelector", wrong), fields("hard", "{cpu: 5}", "scopeSelector",
+			"{matchExpressions: [{scopeName: PriorityClass, operator: In, values: [high]}]}")} {
+		for _, configuration := range []string{"", strictConfiguration, quotaConfiguration, strictConfiguration +
+			"- {resource: pods, matchScopes: [{scopeName: PriorityClass, operator: In}]}\n"} {
+			w := &world{plugin: "ResourceQuota", registered: quotaReferenceName, validateOnly: true,
+				configuration: configuration}
+			if quota != "" {
+				w.objects = []string{doc("v1", "ResourceQuota", "ns", "a", nil, "spec", quota)}
+			}
+			w.build(t)
+			for _, request := range requests {
+				a := nodeAttempt(admission.Update, request.path, "ns", "new", request.object, request.old)
+				switch {
+				case request.old == "":
+					a.operation = admission.Create
+				case request.object == "":
+					a.operation = admission.Delete
+				}
+				if a.resource == "nodes" || a.resource == "namespaces" {
+					a.namespace = ""
+				}
+				w.compare(t, a, &count)
+			}
+		}
+	}
+	count.atLeast(t, 0, 500, 100)
+}
