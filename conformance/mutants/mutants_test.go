@@ -60,22 +60,22 @@ var targets = []target{
 // the packages below it, are no targets yet.
 var admissionFiles = []string{
 	"alwaysdeny.go", "alwayspullimages.go", "certificates.go", "clustertrustbundleattest.go", "defaultclass.go",
-	"defaultingressclass.go", "defaulttolerationseconds.go", "denyserviceexternalips.go",
-	"extendedresourcetoleration.go", "limitpodhardantiaffinitytopology.go", "limitranger.go", "namespaceexists.go",
-	"namespacelifecycle.go", "nodedeclaredfeaturevalidator.go", "ownerreferencespermissionenforcement.go",
+	"defaultingressclass.go", "defaulttolerationseconds.go", "denyserviceexternalips.go", "eventratelimit.go",
+	"extendedresourcetoleration.go", "imagepolicywebhook.go", "limitpodhardantiaffinitytopology.go",
+	"limitranger.go", "namespaceautoprovision.go", "namespaceexists.go", "namespacelifecycle.go",
+	"nodedeclaredfeaturevalidator.go", "noderestriction.go", "ownerreferencespermissionenforcement.go",
 	"podnodeselector.go", "podresizevalidator.go", "pods.go", "podsecurity.go", "podsecurityconfiguration.go",
-	"podsecuritymetrics.go", "podsecuritypods.go", "podtolerationrestriction.go", "podtopologylabels.go", "priority.go",
-	"runtimeclass.go", "serviceaccount.go", "storage.go", "taintnodesbycondition.go",
+	"podsecuritymetrics.go", "podsecuritypods.go", "podtolerationrestriction.go", "podtopologylabels.go",
+	"priority.go", "resourcequota.go", "runtimeclass.go", "serviceaccount.go", "storage.go",
+	"taintnodesbycondition.go",
 }
 
 // admissionOthers are tests of what has other files.
 var admissionOthers = []string{
-	"TestBudgetsOfPolicies", "TestEventRateLimit", "TestImagePolicyWebhook", "TestMutatingAdmissionPolicy",
-	"TestMutatingPolicies", "TestMutatingWebhooks", "TestNamespaceAutoProvision", "TestPoliciesChangeMeanwhile",
-	"TestPoliciesHoldAtOnce", "TestResourceQuota", "TestSlowWebhook", "TestStaticManifests", "TestStaticPolicies",
-	"TestStaticWebhooks", "TestTypeChecking", "TestValidatingAdmissionPolicy", "TestWebhookAnswers",
-	"TestWebhooksAreNotAskedAboutThemselves",
-	"TestWhatWebhooksSee", "TestWhichWebhooks",
+	"TestBudgetsOfPolicies", "TestMutatingAdmissionPolicy", "TestMutatingPolicies", "TestMutatingWebhooks",
+	"TestPoliciesChangeMeanwhile", "TestPoliciesHoldAtOnce", "TestSlowWebhook", "TestStaticManifests",
+	"TestStaticPolicies", "TestStaticWebhooks", "TestTypeChecking", "TestValidatingAdmissionPolicy",
+	"TestWebhookAnswers", "TestWebhooksAreNotAskedAboutThemselves", "TestWhatWebhooksSee", "TestWhichWebhooks",
 }
 
 // admissionTests are the tests of the oracle that find all differences by comparing outcomes; TestMutants there runs
@@ -86,10 +86,13 @@ var admissionTests = []string{
 	"TestDefaultStorageClass", "TestDefaultTolerationSeconds", "TestDenyServiceExternalIPs",
 	"TestExtendedResourceToleration", "TestKindsOfOwners", "TestLimitPodHardAntiAffinityTopology", "TestLimitRanger",
 	"TestLimitRangerAsIn138", "TestNamespaceExists", "TestNamespaceLifecycle", "TestNodeDeclaredFeatureValidator",
-	"TestOtherRequests", "TestOwnersOfRandomObjects", "TestPersistentVolumeClaimResize", "TestPodNodeSelector",
-	"TestPodResizeValidator", "TestPodSecurity", "TestPodSecurityOfExistingPods", "TestPodSecurityOfFewRequests",
-	"TestPodTolerationRestriction", "TestPodTopologyLabels", "TestPriority",
-	"TestRuntimeClass", "TestServiceAccount", "TestStorageObjectInUseProtection", "TestTaintNodesByCondition",
+	"TestNodeRestrictionOfCSINodes", "TestNodeRestrictionOfCertificates", "TestNodeRestrictionOfClaims",
+	"TestNodeRestrictionOfNodes", "TestNodeRestrictionOfPods", "TestNodeRestrictionOfTokens", "TestOtherRequests",
+	"TestOwnersOfRandomObjects", "TestPersistentVolumeClaimResize", "TestPodNodeSelector", "TestPodResizeValidator",
+	"TestPodSecurity", "TestPodSecurityOfExistingPods", "TestPodSecurityOfFewRequests",
+	"TestPodTolerationRestriction", "TestPodTopologyLabels", "TestPriority", "TestResourceQuota",
+	"TestResourceQuotaOfExtendedResources", "TestResourceQuotaOfFewRequests", "TestRuntimeClass",
+	"TestServiceAccount", "TestStorageObjectInUseProtection", "TestTaintNodesByCondition",
 	"TestTolerationsOfNamespaces",
 }
 

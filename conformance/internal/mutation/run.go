@@ -134,8 +134,8 @@ func (p *Program) InProcess(mutants []int, tests []string, global func(mutant in
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		return nil, err
 	}
-	out, err := p.run(time.Hour, []string{"PLINTH_MUTANTS_OPEN=" + file}, "-test.run", "^"+inProcess+"$",
-		"-test.timeout", "1h")
+	out, err := p.run(time.Hour, []string{"PLINTH_MUTANTS_OPEN=" + file}, "-test.run",
+		"^"+inProcess+"$/^("+strings.Join(p.about(mutants, tests, global), "|")+")$", "-test.timeout", "1h")
 	if err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, out)
 	}
@@ -154,6 +154,21 @@ func (p *Program) InProcess(mutants []int, tests []string, global func(mutant in
 		}
 	}
 	return left, nil
+}
+
+// about are those of the tests that reach one of the mutants. Every test reaches global ones: if there are no others,
+// all tests are about them. They are the names of the subtests of TestMutants, if it has any.
+func (p *Program) about(mutants []int, tests []string, global func(mutant int) bool) []string {
+	var reaching []string
+	for _, n := range mutants {
+		if !global(n) {
+			reaching = append(reaching, p.reaching[n]...)
+		}
+	}
+	if len(reaching) == 0 {
+		return tests
+	}
+	return slices.DeleteFunc(slices.Clone(tests), func(t string) bool { return !slices.Contains(reaching, t) })
 }
 
 // inProcess is the test that tries mutants in one process.

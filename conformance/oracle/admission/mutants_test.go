@@ -3,10 +3,10 @@
 package admission
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"plinth/internal/mutants"
 )
@@ -31,6 +31,7 @@ var compared = map[string]func(*testing.T){
 	"TestNamespaceExists":                  TestNamespaceExists,
 	"TestNamespaceLifecycle":               TestNamespaceLifecycle,
 	"TestNodeDeclaredFeatureValidator":     TestNodeDeclaredFeatureValidator,
+	"TestNodeRestrictionOfCSINodes":        TestNodeRestrictionOfCSINodes,
 	"TestNodeRestrictionOfCertificates":    TestNodeRestrictionOfCertificates,
 	"TestNodeRestrictionOfClaims":          TestNodeRestrictionOfClaims,
 	"TestNodeRestrictionOfNodes":           TestNodeRestrictionOfNodes,
@@ -47,6 +48,9 @@ var compared = map[string]func(*testing.T){
 	"TestPodTolerationRestriction":         TestPodTolerationRestriction,
 	"TestPodTopologyLabels":                TestPodTopologyLabels,
 	"TestPriority":                         TestPriority,
+	"TestResourceQuota":                    TestResourceQuota,
+	"TestResourceQuotaOfExtendedResources": TestResourceQuotaOfExtendedResources,
+	"TestResourceQuotaOfFewRequests":       TestResourceQuotaOfFewRequests,
 	"TestRuntimeClass":                     TestRuntimeClass,
 	"TestServiceAccount":                   TestServiceAccount,
 	"TestStorageObjectInUseProtection":     TestStorageObjectInUseProtection,
@@ -61,7 +65,7 @@ func TestMutants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	trial := &trial{Recorder: r, tried: map[int]int{}, spent: map[int]time.Duration{}}
+	trial := &trial{Recorder: r, tried: map[int]int{}, made: map[int]int{}}
 	tryMutants = trial.try
 	defer func() { tryMutants = nil }()
 	names := make([]string, 0, len(compared))
@@ -71,6 +75,7 @@ func TestMutants(t *testing.T) {
 	slices.Sort(names)
 	for _, name := range names {
 		clear(trial.tried)
+		clear(trial.made)
 		t.Run(name, compared[name])
 	}
 	if err := r.Save(); err != nil {
@@ -82,28 +87,29 @@ func TestMutants(t *testing.T) {
 type trial struct {
 	*mutants.Recorder
 	world *world
-	// made are the mutants that are reached as our side is made. Those in the values of variables count as such, if they
-	// are about the plugin.
-	made []int
+	// first are the mutants that are reached as our side is made. Those in the values of variables count as such, if
+	// they are about the plugin.
+	first []int
 	// files are those whose mutants the attempts reach; globals are tried if they are in one of them.
 	files map[string]bool
-	// tried counts how often a test has made our side for a mutant, and spent is how long its attempts took: one may
-	// wait.
-	tried map[int]int
-	spent map[int]time.Duration
+	// tried counts the attempts of a test with a mutant, and made how often our side was made for it: for a world, or for
+	// the mutants in the values of variables for a test.
+	tried, made map[int]int
 }
 
-// mostSpent is how long attempts with a mutant may take together.
-const mostSpent = 10 * time.Second
+// mostTried is how many attempts of a test are tried on a mutant.
+const mostTried = 20_000
 
-// mostMade is how often a test makes our side for a mutant: that takes longer than an attempt.
+// mostMade is how often our side of a world is made for a mutant: that takes longer than an attempt.
 const mostMade = 400
 
 // enter begins with another world.
 func (m *trial) enter(t testing.TB, w *world) {
 	m.world = w
-	m.made, m.files = nil, map[string]bool{}
-	m.made = reached(func() {
+	// What a plugin depends on differs from world to world; the values of variables do not.
+	maps.DeleteFunc(m.made, func(n int, _ int) bool { return !slices.Contains(mutants.Globals, n) })
+	m.first, m.files = nil, map[string]bool{}
+	m.first = reached(func() {
 		if err := w.remake(); err != nil {
 			t.Fatal(err)
 		}
@@ -148,16 +154,19 @@ func (m *trial) try(t testing.TB, w *world, run func() outcome) outcome {
 		m.files[fileOf(n)] = true
 	}
 	for _, n := range again {
-		if m.Open[n] && m.spent[n] < mostSpent && m.differs(n, says, run, false) {
+		if !m.Open[n] || m.tried[n] >= mostTried {
+			continue
+		}
+		if m.tried[n]++; m.differs(n, says, run, false) {
 			m.settle(t, n, says, run, same)
 		}
 	}
 	// What the world has computed before, as it was made or by an earlier attempt, is computed again.
 	for _, n := range m.others(once, again) {
-		if !m.Open[n] || m.tried[n] > mostMade || m.spent[n] >= mostSpent {
+		if !m.Open[n] || m.made[n] >= mostMade {
 			continue
 		}
-		if m.tried[n]++; m.differs(n, says, run, true) {
+		if m.made[n]++; m.differs(n, says, run, true) {
 			delete(m.Open, n)
 		}
 		mutants.Set(0)
@@ -187,7 +196,7 @@ func (m *trial) settle(t testing.TB, n int, says string, run func() outcome, sam
 
 // others are the mutants that need a world that is made with them.
 func (m *trial) others(once, again []int) []int {
-	all := slices.Clone(m.made)
+	all := slices.Clone(m.first)
 	for _, n := range once {
 		if _, found := slices.BinarySearch(again, n); !found {
 			all = append(all, n)
@@ -207,9 +216,7 @@ const budget = 1 << 20
 
 // differs says whether a mutant changes the result of an attempt, in a world that is made with it if remake is set.
 func (m *trial) differs(n int, says string, run func() outcome, remake bool) (differs bool) {
-	began := time.Now()
 	defer func() {
-		m.spent[n] += time.Since(began)
 		mutants.Active, mutants.Budget = 0, 0
 		if recover() != nil {
 			differs = true

@@ -2,12 +2,17 @@ package admission
 
 import (
 	"testing"
+	"testing/synctest"
 
 	"k8s.io/apiserver/pkg/admission"
 )
 
+// The time is that of synctest: nobody waits for the account default.
+//
 // SPEC: AUTH-3
-func TestServiceAccount(t *testing.T) {
+func TestServiceAccount(t *testing.T) { synctest.Test(t, testServiceAccount) }
+
+func testServiceAccount(t *testing.T) {
 	account := func(name string, meta []string, rest ...string) string {
 		return doc("v1", "ServiceAccount", "ns", name, meta, rest...)
 	}
@@ -62,7 +67,9 @@ func TestServiceAccount(t *testing.T) {
 // The account default of a namespace is waited for, on both sides.
 //
 // SPEC: AUTH-3
-func TestServiceAccountIsAwaited(t *testing.T) {
+func TestServiceAccountIsAwaited(t *testing.T) { synctest.Test(t, testServiceAccountIsAwaited) }
+
+func testServiceAccountIsAwaited(t *testing.T) {
 	w := (&world{plugin: "ServiceAccount"}).build(t)
 	count := tally{}
 	w.compareOne(t, ofPod(admission.Create, pod(nil), ""), &count)
