@@ -158,7 +158,7 @@ func TestStatuses(t *testing.T) {
 				}
 			}
 		}
-		if program == kubeAPIServer && (count[works] < 75 || count[ignored] < 30 || count[refused] < 3 ||
+		if program == kubeAPIServer && (count[works] < 140 || count[ignored] < 20 || count[refused] < 1 ||
 			count[plinthOnly] != 8) ||
 			program == etcd && count[works]+count[ignored]+count[refused] < 100 ||
 			program == testProgram && count[works]+count[plinthOnly] != len(ofServe)+3 {
