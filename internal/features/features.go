@@ -83,6 +83,7 @@ var used = []Gate{
 	PodTopologyLabelsAdmission,
 	PortForwardWebsockets,
 	ServiceAccountNodeAudienceRestriction,
+	RemoteRequestHeaderUID,
 	ShardedListAndWatch,
 	StatefulSetRecreateStrategy,
 	StorageVersionMigrator,

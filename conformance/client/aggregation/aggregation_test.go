@@ -306,6 +306,7 @@ func (s *site) use() {
 			`"},"spec":{"reference":"x"}}`
 	}
 	s.get(service)
+	s.until("/openapi/v3"+sample, "application/json", `"title":"Wardle"`)
 	for _, path := range []string{sample, sample + "/", "/apis/wardle.example.com", sample + "/flunders",
 		sample + "/nothing",
 		"/apis/wardle.example.com/v9", "/openapi/v3" + sample} {
