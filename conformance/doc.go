@@ -8,7 +8,7 @@
 //     attempts (every URL, with few permissions or wrong credentials), discovery, realcrds (definitions that are in
 //     use), initial (the objects of a new server), audit, tokens, authentication.
 //   - oracle: do our functions return what upstream's do, for generated input? schema, defaults, validation, builtin,
-//     columns, crd, custom, cel, merge, patches, authorization, encryption, etcdform, features.
+//     columns, crd, custom, cel, merge, patches, apiregistration, authorization, encryption, etcdform, features.
 //   - client: do real clients and programs work? clientgo, cbor, kubectl, apply, envtest, plinthtest, cluster,
 //     collection, certificates, operators, policies, aggregation, languages.
 //   - load: what happens under load and crashes, and what does it cost? reading, soak, bench.
