@@ -46,8 +46,7 @@ GLLUV0RO78uEYfoxvwIgG2ZmyIp+KjdBBL9qRZne+G9uWfEOCYUPhsE0m4N5PaQ=
 
 // absent are the types whose objects the reference has and Plinth has not, with the reason.
 var absent = map[string]string{
-	"apiservices.apiregistration.k8s.io": "aggregation of other API servers is not served",
-	"componentstatuses":                  "they are no objects: the reference makes them up when they are asked for, and Plinth likewise",
+	"componentstatuses": "they are no objects: the reference makes them up when they are asked for, and Plinth likewise",
 }
 
 // elsewhere is the group whose objects are compared by conformance/oracle/authorization.
@@ -172,7 +171,11 @@ func start(t *testing.T, kind harness.Kind) *harness.Server {
 		t.Fatal(err)
 	}
 	// The harness runs the reference with this range.
-	flags := []string{"--client-ca-file=" + ca, "--service-cluster-ip-range=10.0.0.0/16"}
+	flags := []string{"--client-ca-file=" + ca, "--service-cluster-ip-range=10.0.0.0/16",
+		// Without them, Plinth makes an authority for forwarded requests.
+		"--requestheader-client-ca-file=" + ca, "--requestheader-allowed-names=proxy",
+		"--requestheader-username-headers=X-Remote-User", "--requestheader-uid-headers=X-Remote-Uid",
+		"--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-"}
 	// no controller manager runs beside the reference, and without "*" only the named controllers run
 	if kind == harness.Plinth {
 		flags = append(flags, "--controllers=-service-cidr-controller")
