@@ -34,8 +34,8 @@ func TestAPIServiceErrors(t *testing.T) {
 		{`{metadata: {name: a}, spec: {}}`,
 			"metadata.name: Invalid value: \"a\": must be `spec.version+\".\"+spec.group`: \".\"\n" +
 				"spec.group: Required value: only v1 may have an empty group and it better be legacy kube\n" +
-				"spec.version: Invalid value: \"\": " + label + "\n" + group + "0: must be positive and less than 20000\n" + priority +
-				"0: must be positive and less than 1000"},
+				"spec.version: Invalid value: \"\": " + label + "\n" + group + "0: must be positive and less than 20000\n" +
+				priority + "0: must be positive and less than 1000"},
 		{`{metadata: {generateName: a, name: afq8rs}, spec: {group: A_b, version: V1, groupPriorityMinimum: 20001,
 			versionPriority: -1, caBundle: YWJj, insecureSkipTLSVerify: true}}`,
 			"metadata.generateName: Invalid value: \"a\": must be `spec.version+\".\"+spec.group`: \"V1.A_b\"\n" +
