@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -34,7 +35,9 @@ type cluster struct {
 // newCluster makes a cluster whose kubelet, Pods and Services are this handler.
 func newCluster(t *testing.T, handler http.HandlerFunc, change func(*Config)) *cluster {
 	t.Helper()
-	secure, plain := httptest.NewTLSServer(handler), httptest.NewServer(handler)
+	secure, plain := httptest.NewUnstartedServer(handler), httptest.NewServer(handler)
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // connections that end early
+	secure.StartTLS()
 	t.Cleanup(secure.Close)
 	t.Cleanup(plain.Close)
 	x := &cluster{objects: map[string]object.Value{}}

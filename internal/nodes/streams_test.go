@@ -1,0 +1,259 @@
+package nodes
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream/spdy"
+
+	"plinth/internal/access"
+)
+
+// shellKubelet is a kubelet whose command repeats its input in upper case, complains, and ends with the exit code 3.
+// gone gets a value when the client of the command "wait" has gone.
+func shellKubelet(t *testing.T, gone chan<- bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("command") == "refuse" {
+			http.Error(w, "no such container", http.StatusNotFound)
+			return
+		}
+		if _, err := httpstream.Handshake(r, w, []string{"v4.channel.k8s.io"}); err != nil {
+			t.Error(err)
+			return
+		}
+		streams := make(chan httpstream.Stream, 5)
+		connection := spdy.NewResponseUpgrader().UpgradeResponse(w, r,
+			func(s httpstream.Stream, _ <-chan struct{}) error { streams <- s; return nil })
+		if connection == nil {
+			return
+		}
+		defer connection.Close()
+		byType := map[string]httpstream.Stream{}
+		want := 1
+		for _, name := range []string{"input", "output", "error", "tty"} {
+			if r.URL.Query().Get(name) == "1" {
+				want++
+			}
+		}
+		for len(byType) < want {
+			s := <-streams
+			byType[s.Headers().Get(corev1.StreamType)] = s
+		}
+		if r.URL.Query().Get("command") == "wait" {
+			fmt.Fprint(byType[corev1.StreamTypeStdout], "running")
+			_, _ = io.Copy(io.Discard, byType[corev1.StreamTypeError]) // it is reset
+			gone <- true
+			return
+		}
+		if in := byType[corev1.StreamTypeStdin]; in != nil {
+			text, err := io.ReadAll(in)
+			if err != nil {
+				t.Error(err)
+			}
+			fmt.Fprint(byType[corev1.StreamTypeStdout], strings.ToUpper(string(text)))
+		}
+		fmt.Fprint(byType[corev1.StreamTypeStderr], "complaint")
+		fmt.Fprint(byType[corev1.StreamTypeError], `{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[`+
+			`{"reason":"ExitCode","message":"3"}]}}`)
+		for _, s := range byType {
+			s.Close()
+		}
+		<-connection.CloseChan() // the client reads all of it first
+	}
+}
+
+// serve serves the requests of a cluster over TCP.
+func (x *cluster) serve(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		parts := strings.Split(r.URL.Path, "/")
+		asked := &access.Attributes{Path: r.URL.Path, Namespace: parts[4], Resource: parts[5], Name: parts[6],
+			Subresource: parts[7]}
+		if err := x.Backend(asked.Resource, asked.Subresource)(w, r, asked); err != nil {
+			http.Error(w, err.Error(), http.StatusTeapot)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func dialSocket(t *testing.T, url string, protocols ...string) *websocket.Conn {
+	t.Helper()
+	dialer := &websocket.Dialer{Subprotocols: protocols, WriteBufferSize: 1 << 20} // each message is one frame
+	socket, answer, err := dialer.DialContext(t.Context(), strings.Replace(url, "http", "ws", 1), nil)
+	if err != nil {
+		t.Fatalf("%v %v", answer, err)
+	}
+	t.Cleanup(func() { socket.Close() })
+	return socket
+}
+
+func withShells(c *Config) {
+	c.TranslateStreamCloseWebsocketRequests, c.PortForwardWebsockets, c.ExtendWebSocketsToKubelet = true, true, true
+}
+
+// A WebSocket of a command is translated into the streams of a kubelet, and its end into a Status.
+//
+// SPEC: URI-7
+func TestCommandsOverWebSockets(t *testing.T) {
+	for _, limit := range []int64{0, 1 << 20} {
+		x := newCluster(t, shellKubelet(t, nil), func(c *Config) { withShells(c); c.BytesPerSecond = limit })
+		socket := dialSocket(t, x.serve(t)+pods+"p/exec?command=x&stdin=1&stdout=1&stderr=1", "v5.channel.k8s.io",
+			"v4.channel.k8s.io")
+		if socket.Subprotocol() != "v5.channel.k8s.io" {
+			t.Errorf("protocol %q", socket.Subprotocol())
+		}
+		large := strings.Repeat("text ", 20000)
+		for _, message := range []string{"\x00" + large, "\x00end", "\xff\x00"} { // the last closes the channel
+			if err := socket.WriteMessage(websocket.BinaryMessage, []byte(message)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var got [5]bytes.Buffer
+		for {
+			_, message, err := socket.ReadMessage()
+			if err != nil {
+				break
+			}
+			got[message[0]].Write(message[1:])
+		}
+		var status metav1.Status
+		if err := json.Unmarshal(got[3].Bytes(), &status); err != nil {
+			t.Fatal(err)
+		}
+		if got[1].String() != strings.ToUpper(large)+"END" || got[2].String() != "complaint" ||
+			status.Status != "Failure" || status.Details.Causes[0].Message != "3" {
+			t.Errorf("%d bytes, %q, %+v", got[1].Len(), &got[2], status)
+		}
+	}
+}
+
+// The channel of errors says that a kubelet refuses a command. A kubelet that declares it gets the WebSocket itself.
+//
+// SPEC: URI-7
+func TestCommandsThatAreNotTranslated(t *testing.T) {
+	x := newCluster(t, shellKubelet(t, nil), withShells)
+	url := x.serve(t) + pods + "p/exec?command=refuse&stdout=1"
+	socket := dialSocket(t, url, "v5.channel.k8s.io")
+	for {
+		_, message, err := socket.ReadMessage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if message[0] == 3 {
+			if !strings.Contains(string(message), "unable to upgrade connection: no such container") {
+				t.Errorf("%s", message)
+			}
+			break
+		}
+	}
+	x.add("nodes//node-a", `{"status":{"addresses":[{"type":"InternalIP","address":"192.0.2.1"}],
+		"declaredFeatures":["ExtendWebSocketsToKubelet"]}}`)
+	_, answer, err := websocket.DefaultDialer.DialContext(t.Context(), strings.Replace(url, "http", "ws", 1), nil)
+	if err == nil || answer.StatusCode != http.StatusNotFound {
+		t.Errorf("%v, %v", answer, err)
+	}
+}
+
+// A client that goes away ends the connection to the kubelet, also while the command is silent.
+//
+// SPEC: URI-7
+func TestClientsThatGoAway(t *testing.T) {
+	gone := make(chan bool, 1)
+	x := newCluster(t, shellKubelet(t, gone), withShells)
+	socket := dialSocket(t, x.serve(t)+pods+"p/exec?command=wait&stdout=1", "v5.channel.k8s.io")
+	for message := ""; message != "\x01running"; {
+		_, got, err := socket.ReadMessage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		message = string(got)
+	}
+	socket.Close()
+	select {
+	case <-gone:
+	case <-time.After(10 * time.Second):
+		t.Error("the kubelet still serves a client that has gone")
+	}
+}
+
+// A port over a WebSocket is the SPDY of a kubelet within messages. One that upgrades nothing, or something else, is
+// refused.
+//
+// SPEC: URI-7
+func TestTunnels(t *testing.T) {
+	answers := map[string]string{
+		"p": "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n" +
+			"X-Stream-Protocol-Version: portforward.k8s.io\r\n\r\nfirst",
+		"h2c":    "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+		"plain":  "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+		"refuse": "HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\nSet-Cookie: a=b\r\n\r\nno",
+	}
+	x := newCluster(t, func(w http.ResponseWriter, r *http.Request) {
+		connection, buffered, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer connection.Close()
+		pod := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+		fmt.Fprint(connection, answers[pod])
+		if pod == "p" {
+			echo(connection, buffered.Reader)
+		}
+	}, withShells)
+	for pod := range answers {
+		if pod != "p" {
+			x.add("pods/default/"+pod, `{"metadata":{"name":"`+pod+`"},"spec":{"nodeName":"node-a"}}`)
+		}
+	}
+	url := x.serve(t)
+	socket := dialSocket(t, url+pods+"p/portforward", "SPDY/3.1+portforward.k8s.io")
+	if socket.Subprotocol() != "SPDY/3.1+portforward.k8s.io" {
+		t.Errorf("protocol %q", socket.Subprotocol())
+	}
+	for _, part := range []string{"", "second", strings.Repeat("third", 10000)} {
+		if part == "" {
+			part = "first" // it came with the answer
+		} else if err := socket.WriteMessage(websocket.BinaryMessage, []byte(part)); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for len(got) < len(part) {
+			_, message, err := socket.ReadMessage()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += string(message)
+		}
+		if got != part {
+			t.Errorf("%.20q came back", got)
+		}
+	}
+	for pod, want := range map[string]string{"h2c": "500 unable to upgrade: missing upgrade headers in response\n",
+		"plain": "418 invalid upgrade response: status code 200\n", "refuse": "403 no"} {
+		_, answer, err := (&websocket.Dialer{Subprotocols: []string{"SPDY/3.1+portforward.k8s.io"}}).DialContext(t.Context(),
+			strings.Replace(url, "http", "ws", 1)+pods+pod+"/portforward", nil)
+		if err == nil {
+			t.Fatalf("%s is a WebSocket", pod)
+		}
+		text, _ := io.ReadAll(answer.Body)
+		if got := fmt.Sprint(answer.StatusCode, " ", string(text)); got != want || answer.Header.Get("Set-Cookie") != "" {
+			t.Errorf("%s: %q %v", pod, got, answer.Header)
+		}
+	}
+}
+
+func echo(to net.Conn, from io.Reader) { _, _ = io.Copy(to, from) }
