@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -258,7 +257,7 @@ func TestLogsThatAreRefused(t *testing.T) {
 		case "500":
 			http.Error(w, "why", 500)
 		default:
-			http.Error(w, "why", 403)
+			http.Error(w, "why", http.StatusForbidden)
 		}
 	}, nil)
 	for code, want := range map[string]string{
@@ -311,8 +310,7 @@ func TestCertificatesOfKubelets(t *testing.T) {
 	if err != nil || w.Body.String() != "log" {
 		t.Errorf("without verification: %q, %v", w.Body, err)
 	}
-	var config *tls.Config
-	config = x.transports.config(nil)
+	config := x.transports.config(nil)
 	if config.GetClientCertificate != nil || !config.InsecureSkipVerify {
 		t.Error("there is no client certificate")
 	}
