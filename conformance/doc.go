@@ -10,7 +10,7 @@
 //   - oracle: do our functions return what upstream's do, for generated input? schema, defaults, validation, builtin,
 //     columns, crd, custom, cel, merge, patches, apiregistration, authorization, encryption, etcdform, features.
 //   - client: do real clients and programs work? clientgo, cbor, kubectl, apply, envtest, plinthtest, cluster,
-//     collection, certificates, operators, policies, aggregation, languages.
+//     collection, certificates, nodes, operators, policies, aggregation, languages.
 //   - load: what happens under load and crashes, and what does it cost? reading, soak, bench.
 //   - mutants: is a change of the rules noticed by the product's own tests?
 //   - programs builds the programs that some of these tests run.

@@ -107,8 +107,10 @@ func TestRefusedPolicyFiles(t *testing.T) {
 
 		`{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","user":"u"}`: "converting (v1beta1.Policy) to (v0.Policy): unknown conversion",
 		`{"kind":"Policy","apiVersion":"a/b/c"}`:                               "unexpected GroupVersion string: a/b/c",
-		"	user: a":                                                             "yaml: found character that cannot start any token",
-		`{"user":"` + strings.Repeat("x", 70000) + `"}`:                        "bufio.Scanner: token too long",
+
+		"\tuser: a": "yaml: found character that cannot start any token",
+
+		`{"user":"` + strings.Repeat("x", 70000) + `"}`: "bufio.Scanner: token too long",
 	} {
 		file := policyFile(t, good, line, good)
 		_, err := New(FromModes([]Mode{ABAC}, nil), Options{PolicyFile: file, Logger: slog.New(slog.DiscardHandler)})

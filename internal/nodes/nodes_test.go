@@ -387,9 +387,10 @@ func TestStatusOfACommand(t *testing.T) {
 		`{"status":"Failure","reason":"NonZeroExitCode"}`:                                                              "Failure Internal error occurred: error stream protocol error: details must be set",
 		`{"status":"Failure","reason":"NonZeroExitCode","details":{}}`:                                                 "Failure Internal error occurred: error stream protocol error: no ExitCode cause given",
 		`{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"777"}]}}`: `Failure Internal error occurred: error stream protocol error: invalid exit code value "777"`,
-		`{"status":"Failure","message":"why"}`:                                                                         "Failure Internal error occurred: why",
-		`{"status":"?"}`:                                                                                               "Failure Internal error occurred: error stream protocol error: unknown error",
-		`{`:                                                                                                            `Failure Internal error occurred: error stream protocol error: unexpected end of JSON input in "{"`,
+
+		`{"status":"Failure","message":"why"}`: "Failure Internal error occurred: why",
+		`{"status":"?"}`:                       "Failure Internal error occurred: error stream protocol error: unknown error",
+		`{`:                                    `Failure Internal error occurred: error stream protocol error: unexpected end of JSON input in "{"`,
 	} {
 		if got := statusOf([]byte(sent)); got.Status+" "+got.Message != want {
 			t.Errorf("%s: %s %s", sent, got.Status, got.Message)

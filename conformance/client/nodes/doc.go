@@ -1,6 +1,6 @@
-// Package nodes runs kubectl's commands that end at a node, a Pod or a Service: logs, exec, attach, cp, port-forward and
-// get --raw …/proxy/…, against a kubelet of package containers. testdata/session.txt has what they print, with their
-// exit status, with the reference:
+// Package nodes runs kubectl's commands that end at a node, a Pod or a Service: logs, exec, attach, cp, port-forward
+// and get --raw …/proxy/…, against a kubelet of package containers. testdata/session.txt has what they print with the
+// reference, and their exit status:
 //
 //	go test ./client/nodes                              compare Plinth with the records
 //	go test ./client/nodes -rewrite                     record anew what kubectl prints with the reference

@@ -36,7 +36,8 @@ type Node struct {
 
 // New starts a node that listens at all addresses.
 func New(dir string) (*Node, error) {
-	n := &Node{dir: dir, Kubelet: httptest.NewUnstartedServer(nil), Pod: httptest.NewUnstartedServer(http.HandlerFunc(echo))}
+	n := &Node{dir: dir, Kubelet: httptest.NewUnstartedServer(nil),
+		Pod: httptest.NewUnstartedServer(http.HandlerFunc(echo))}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/containerLogs/{namespace}/{pod}/{container}", logs)
 	mux.HandleFunc("/exec/{namespace}/{pod}/{container}", n.serveExec)
