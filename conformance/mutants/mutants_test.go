@@ -53,7 +53,7 @@ var targets = []target{
 	{pkg: "internal/builtin/convert", tests: []string{"internal/builtin/convert"}, least: 300},
 	{pkg: "internal/proto", tests: []string{"internal/proto"}, least: 800},
 	{pkg: "internal/admission", tests: []string{"conformance/oracle/admission", "internal/admission"},
-		files: admissionFiles, inProcess: admissionTests, skip: admissionOthers, least: 400},
+		files: admissionFiles, inProcess: admissionTests, skip: admissionOthers, least: 3_000},
 }
 
 // admissionFiles are the plugins whose mutants are tried. The files of package admission that are not among them, and
