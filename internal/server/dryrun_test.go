@@ -432,6 +432,9 @@ var operations = map[string]string{
 
 // subresource rehearses the writes of a subresource.
 func (h *rehearsal) subresource(s *specimen, sub *engine.Subresource) {
+	if sub.Connection != nil {
+		return // it is sent on, and nothing is written here
+	}
 	path := s.path + "/" + sub.Name
 	does := func(verb string) bool { return slices.Contains(sub.Verbs, verb) }
 	if does("create") {

@@ -115,6 +115,7 @@ var clientFaults = []string{
 	"Non-matching dry-run options in request and content",
 	"This pod has more than one PodDisruptionBudget",
 	"duplicate nodePort",
+	"no preferred addresses found", // of a Node that has none
 }
 
 // runScript sends the requests of a script to a new server.
@@ -169,7 +170,7 @@ func judge(r *http.Request, w *httptest.ResponseRecorder) error {
 		return told("panic")
 	}
 	switch w.Code {
-	case http.StatusNotImplemented, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	case http.StatusNotImplemented, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 	default:
 		if w.Code >= 500 && !slices.ContainsFunc(clientFaults,
 			func(told string) bool { return strings.Contains(body, told) }) {
