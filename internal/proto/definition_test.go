@@ -47,7 +47,8 @@ func TestDefinitions(t *testing.T) {
 		text         string
 		golang, back kindOf
 	}{
-		definitions:                            {definition, &apiextensions.CustomResourceDefinition{}, &apiextensions.CustomResourceDefinition{}},
+		definitions: {definition, &apiextensions.CustomResourceDefinition{},
+			&apiextensions.CustomResourceDefinition{}},
 		"apiregistration.k8s.io.v1.APIService": {service, &apiregistration.APIService{}, &apiregistration.APIService{}},
 	} {
 		t.Run(name, func(t *testing.T) { compareGenerated(t, kinds()[name].Schema(), c.text, c.golang, c.back) })
