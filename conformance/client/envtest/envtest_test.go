@@ -256,8 +256,8 @@ func TestKwokctl(t *testing.T) {
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("%v\n%s", err, log)
 		}
-		if n := strings.Count(log.String(), "flags without effect are ignored"); n != 1 {
-			t.Errorf("%d messages name flags without effect:\n%s", n, log)
+		if strings.Contains(log.String(), "flags without effect are ignored") {
+			t.Errorf("some flags have no effect:\n%s", log)
 		}
 	}
 }

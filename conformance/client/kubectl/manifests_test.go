@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"io"
 	"io/fs"
 	"os"
@@ -37,9 +36,6 @@ var manifests = []struct {
 // refused are objects that Plinth is known to refuse, with the reason. The test fails if one of them is accepted.
 var refused = map[string]string{}
 
-// unserved are kinds that are not served yet (EXT-2). The test fails if one of them is served, or has no manifest.
-var unserved = map[string]int{"APIService": 0}
-
 // preRelease matches versions that the reference does not serve by default.
 var preRelease = regexp.MustCompile(`v\d+(alpha|beta)\d+$`)
 
@@ -59,12 +55,6 @@ func TestManifests(t *testing.T) {
 			objects := collect(t, m.module, m.version, m.under)
 			if len(objects) < m.least {
 				t.Fatalf("%s@%s holds %d objects, at least %d are expected", m.module, m.version, len(objects), m.least)
-			}
-			served := strings.Fields(r.run("kubectl api-resources --no-headers", ""))
-			for kind := range unserved {
-				if slices.Contains(served, kind) && server.Kind == harness.Plinth {
-					t.Errorf("%s is said not to be served, and is", kind)
-				}
 			}
 			var file bytes.Buffer
 			var names []string
@@ -101,11 +91,6 @@ func TestManifests(t *testing.T) {
 			complain(t, "get", r.run("kubectl get -f all.yaml", ""))
 			complain(t, "delete", r.run("kubectl delete -f all.yaml --wait=false --ignore-not-found", ""))
 		})
-	}
-	for kind, n := range unserved {
-		if n == 0 && !strings.Contains(flag.Lookup("test.run").Value.String(), "/") {
-			t.Errorf("%s is left out, and there is no manifest of it", kind)
-		}
 	}
 }
 
@@ -166,10 +151,6 @@ func collect(t *testing.T, module, version string, under []string) []object {
 				}
 				for _, o := range found {
 					key := o.Kind + "/" + o.Metadata.Name
-					if _, left := unserved[o.Kind]; left {
-						unserved[o.Kind]++
-						continue
-					}
 					if !seen[key] && o.Metadata.Name != "" && !preRelease.MatchString(o.APIVersion) {
 						seen[key] = true
 						objects = append(objects, o)
