@@ -59,7 +59,7 @@ func (f *errorList) apiServiceServer(spec object.Value, p *fielderrors.Place) {
 			f.Invalid(p.To("caBundle"), fmt.Sprintf("%d bytes", bundle), "local APIServices may not have a caBundle")
 		}
 		if insecure {
-			f.Invalid(p.To("insecureSkipTLSVerify"), insecure, "local APIServices may not have insecureSkipTLSVerify")
+			f.Invalid(p.To("insecureSkipTLSVerify"), true, "local APIServices may not have insecureSkipTLSVerify")
 		}
 		return
 	}
@@ -69,7 +69,7 @@ func (f *errorList) apiServiceServer(spec object.Value, p *fielderrors.Place) {
 		f.Invalid(p.To("service").To("port"), port, "port is not valid: "+utilvalidation.InclusiveRangeError(1, maxPort))
 	}
 	if insecure && bundle > 0 {
-		f.Invalid(p.To("insecureSkipTLSVerify"), insecure, "may not be true if caBundle is present")
+		f.Invalid(p.To("insecureSkipTLSVerify"), true, "may not be true if caBundle is present")
 	}
 }
 
