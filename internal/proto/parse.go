@@ -370,8 +370,9 @@ func maxReach(length int) int { return 4096 + 16*length }
 // once more, a body could double the work at each level; and reading each together with those before it takes time
 // quadratic in their number.
 type parts struct {
-	field *schema.Field
-	bytes []byte
+	field   *schema.Field
+	bytes   []byte
+	several bool // bytes are those of several messages, each of which is whole
 }
 
 type list struct {
@@ -410,7 +411,7 @@ func (c *collector) field(s *slot, f wireField) error {
 		l := slotOf(&c.maps, s.field)
 		l.entries = append(l.entries, entry)
 	case t.Kind == schema.Struct, t.Kind == schema.IntOrString, t.Kind == schema.Quantity, t.Kind == schema.Any:
-		c.part(s.field, f.bytes)
+		return c.part(s.field, f.bytes)
 	default: // if it is repeated, the last one counts
 		v, err := value(t, f, c.depth)
 		if err != nil {
@@ -421,15 +422,35 @@ func (c *collector) field(s *slot, f wireField) error {
 	return nil
 }
 
-// part records a part of a message.
-func (c *collector) part(field *schema.Field, b []byte) {
+// part records a part of a message. Of several, each has to be whole: the last field of one may not go on in the next.
+func (c *collector) part(field *schema.Field, b []byte) error {
 	for i := range c.parts {
-		if p := &c.parts[i]; p.field == field {
-			p.bytes = append(p.bytes, b...)
-			return
+		p := &c.parts[i]
+		if p.field != field {
+			continue
 		}
+		if !p.several {
+			if err := wholeFields(p.bytes); err != nil {
+				return err
+			}
+		}
+		p.bytes, p.several = append(p.bytes, b...), true
+		return wholeFields(b)
 	}
-	c.parts = append(c.parts, parts{field, slices.Clip(b)})
+	c.parts = append(c.parts, parts{field: field, bytes: slices.Clip(b)})
+	return nil
+}
+
+// wholeFields returns an error unless bytes are a sequence of fields.
+func wholeFields(b []byte) error {
+	for len(b) > 0 {
+		n, err := fieldSize(b)
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
 }
 
 func slotOf(all *[]list, field *schema.Field) *list {

@@ -302,3 +302,23 @@ func TestReachOfEntries(t *testing.T) {
 		t.Error("one byte more is read")
 	}
 }
+
+// The parts of a message that arrives twice are read as one, but each has to be whole: its last field does not go on in
+// the next part.
+// SPEC: MED-3
+func TestPartsAreWhole(t *testing.T) {
+	service := kinds()["core.v1.Service"].Schema()
+	name := []byte("\x52\x05abcde") // spec.externalName
+	part := func(b []byte) []byte { return append([]byte{0x12, byte(len(b))}, b...) }
+	for cut := range len(name) + 1 {
+		v, err := proto.ParseMessage(service, append(part(name[:cut]), part(name[cut:])...))
+		whole := cut == 0 || cut == len(name)
+		if whole && (err != nil || v.At("spec", "externalName").Str() != "abcde") || !whole && err == nil {
+			t.Errorf("cut at %d: %v, %v", cut, v, err)
+		}
+	}
+	twice := append(append(part(name), part([]byte("\x52\x01x"))...), part([]byte("\x52\x05y"))...)
+	if _, err := proto.ParseMessage(service, twice); err == nil {
+		t.Error("the third part is read, and is not whole")
+	}
+}

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	kjson "sigs.k8s.io/json"
@@ -21,7 +20,7 @@ import (
 )
 
 var (
-	seed  = flag.Uint64("seed", 0, "seed of the random cases; 0 takes the time")
+	seed  = flag.Uint64("seed", 1, "seed of the random cases")
 	cases = flag.Int("cases", 4000, "number of random cases")
 )
 
@@ -215,9 +214,6 @@ func TestNoObject(t *testing.T) {
 func TestMutatedVectorsDecodeAsUpstream(t *testing.T) {
 	list := vectors.All(t)
 	start := *seed
-	if start == 0 {
-		start = uint64(time.Now().UnixNano())
-	}
 	var refused, unknown, fine int
 	for i := range *cases {
 		random := rand.New(rand.NewPCG(start, uint64(i)))
