@@ -30,11 +30,12 @@ type Registration struct {
 	specs   map[string]object.Value    // by APIService
 }
 
-// automanaged is the label of the APIServices that servers write; the value true is that of those which are kept as
-// they should be at any time.
+// Automanaged is the label of the APIServices that servers write, and its values: once at each start, and whenever one
+// has changed.
 const (
-	automanaged       = "kube-aggregator.kubernetes.io/automanaged"
-	managedContinuous = "true"
+	Automanaged       = "kube-aggregator.kubernetes.io/Automanaged"
+	ManagedOnStart    = "onstart"
+	ManagedContinuous = "true"
 )
 
 // The priorities of the group versions of definitions.
@@ -175,7 +176,7 @@ func (c *Registration) keep(ctx context.Context, name string) error {
 		made := *rq
 		made.Name = ""
 		_, err = c.Engine.Create(ctx, &made, object.Parsed{Value: object.Fields("metadata", object.Fields("labels",
-			object.Fields(automanaged, object.StringOf(managedContinuous)), "name", object.StringOf(name)), "spec", wanted)})
+			object.Fields(Automanaged, object.StringOf(ManagedContinuous)), "name", object.StringOf(name)), "spec", wanted)})
 		if apierr.Is(err, apierr.AlreadyExists) {
 			return nil // it is seen next
 		}
@@ -184,7 +185,7 @@ func (c *Registration) keep(ctx context.Context, name string) error {
 		return err
 	}
 	obj, err := engine.ObjectOf(live.Object)
-	if err != nil || obj.At("metadata", "labels", automanaged).Str() != managedContinuous ||
+	if err != nil || obj.At("metadata", "labels", Automanaged).Str() != ManagedContinuous ||
 		!obj.At("metadata", "deletionTimestamp").IsNull() {
 		return err
 	}

@@ -101,12 +101,12 @@ func (e *Engine) commit(ctx context.Context, t *transaction) error {
 	before, after := t.split()
 	for i, d := range before {
 		if err := d.commitOnce(ctx, &transaction{drafts: []*draft{d}}); err != nil {
-			e.takeBack(ctx, before[:i])
+			takeBack(ctx, before[:i])
 			return err
 		}
 	}
 	if err := e.commitOnce(ctx, t); err != nil {
-		e.takeBack(ctx, before)
+		takeBack(ctx, before)
 		return err
 	}
 	for _, d := range after {
@@ -145,7 +145,7 @@ func (t *transaction) split() (before, after []*draft) {
 
 // takeBack removes objects that were committed for another one which then was not. It does what it can: an object that
 // cannot be removed now is repaired like one that a crash leaves.
-func (e *Engine) takeBack(ctx context.Context, committed []*draft) {
+func takeBack(ctx context.Context, committed []*draft) {
 	for _, d := range committed {
 		if d.dry || d.live != nil {
 			continue

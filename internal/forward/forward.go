@@ -57,15 +57,21 @@ const maxHTML = 8 << 20
 // side of an upgraded connection has closed it. If it returns an error, nothing was sent. An error that the reference
 // answers with a Status is an *apierr.Error; it answers others with 500 or 503, whatever it forwards to.
 func (t *Target) Forward(w http.ResponseWriter, r *http.Request) error {
-	x := &exchange{Target: t}
+	x := &exchange{Target: t, transport: t.Transport}
 	upgrade := httpstream.IsUpgradeRequest(r)
 	// The libraries log what they return or pass on, too.
 	out := r.WithContext(klog.NewContext(r.Context(), klog.Logger{}))
 	out.Header = r.Header.Clone()
 	removeRemote(out.Header)
 	if upgrade { // ReverseProxy does it for other requests
-		removeHopByHop(out.Header)
+		CleanUpgrade(out.Header)
 		Identify(out.Header, t.User)
+	}
+	if plain, ok := t.Transport.(*http.Transport); ok && upgrade {
+		// The library waits for the answer to an upgrade whatever becomes of the request.
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		x.transport = EndingWith(ctx, plain)
 	}
 	location := *t.Location
 	if !t.OwnQuery {
@@ -92,21 +98,22 @@ func (t *Target) Forward(w http.ResponseWriter, r *http.Request) error {
 // errors.
 type exchange struct {
 	*Target
-	failed error // before anything was sent
-	broken error // while the body was sent
+	transport http.RoundTripper
+	failed    error // before anything was sent
+	broken    error // while the body was sent
 }
 
 // Error is proxy.ErrorResponder.
 func (x *exchange) Error(_ http.ResponseWriter, _ *http.Request, err error) { x.failed = err }
 
 // WrappedRoundTripper lets the library reach the dialer of the transport.
-func (x *exchange) WrappedRoundTripper() http.RoundTripper { return x.Transport }
+func (x *exchange) WrappedRoundTripper() http.RoundTripper { return x.transport }
 
 // RoundTrip sends the request with the headers of the user. They are set here, and not before: a client can name any
 // header in Connection, and ReverseProxy has removed those.
 func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 	Identify(r.Header, x.User) // they are ReverseProxy's own copy
-	answer, err := x.Transport.RoundTrip(r)
+	answer, err := x.transport.RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}
@@ -154,8 +161,10 @@ func convert(err error) error {
 var hopByHop = []string{"Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer",
 	"Transfer-Encoding"}
 
-// removeHopByHop removes the headers for one connection only from a request that upgrades its connection.
-func removeHopByHop(h http.Header) {
+// CleanUpgrade removes what is not passed on from a request that upgrades its connection: the headers for one
+// connection only, and those by which a client may try to be someone else.
+func CleanUpgrade(h http.Header) {
+	removeRemote(h)
 	for _, list := range h["Connection"] {
 		for name := range strings.SplitSeq(list, ",") {
 			if name = textproto.TrimString(name); name != "" && !strings.EqualFold(name, "upgrade") {

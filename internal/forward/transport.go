@@ -11,6 +11,19 @@ import (
 // Dial opens connections, as net.Dialer.DialContext.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
+// EndingWith returns a transport for upgrades, whose connections are closed when ctx ends.
+func EndingWith(ctx context.Context, t *http.Transport) *http.Transport {
+	ending := t.Clone()
+	ending.DialContext = func(dialing context.Context, network, address string) (net.Conn, error) {
+		connection, err := t.DialContext(dialing, network, address)
+		if err == nil {
+			context.AfterFunc(ctx, func() { connection.Close() })
+		}
+		return connection, err
+	}
+	return ending
+}
+
 // NewTransport returns a transport with the settings of the reference's. Nil: a net.Dialer dials. Answers are passed on
 // as they come: they are not decompressed.
 func NewTransport(config *tls.Config, dial Dial) *http.Transport {

@@ -71,15 +71,14 @@ func (k *kubelet) location(path string, query url.Values) *url.URL {
 // websockets says whether the kubelet translates WebSockets itself.
 func (k *kubelet) websockets() bool { return slices.Contains(k.features, "ExtendWebSocketsToKubelet") }
 
-// check reads the files, so that the server does not start with wrong ones.
+// check reads the client certificate, so that the server does not start with a wrong one.
 func (k *Kubelets) check() error {
 	if k.CertFile != "" || k.KeyFile != "" {
 		if _, err := tls.LoadX509KeyPair(k.CertFile, k.KeyFile); err != nil {
 			return fmt.Errorf("--kubelet-client-certificate and --kubelet-client-key: %w", err)
 		}
 	}
-	_, err := k.authorities()
-	return err
+	return nil
 }
 
 // authorities are those that sign the certificates of kubelets; nil: nobody knows them.
@@ -101,48 +100,38 @@ func (k *Kubelets) authorities() (*x509.CertPool, error) {
 // transports are made when they are first used: most servers never need them.
 type transports struct {
 	of                          *Nodes
+	authorities                 *x509.CertPool // of kubelets; nil: nobody knows them
 	verified, unverified, plain lazyTransport
 	pair                        atomic.Pointer[tls.Certificate] // the last client certificate that could be read
 }
 
 type lazyTransport struct {
-	once   sync.Once
-	made   *http.Transport
-	failed error
+	once sync.Once
+	made *http.Transport
 }
 
-func (l *lazyTransport) get(make func() (*tls.Config, error), dial forward.Dial) (*http.Transport, error) {
+func (l *lazyTransport) get(config func() *tls.Config, dial forward.Dial) *http.Transport {
 	l.once.Do(func() {
-		config, err := make()
-		if l.failed = err; err == nil {
-			l.made = forward.NewTransport(config, dial)
-			l.made.Proxy = http.ProxyFromEnvironment
-		}
+		l.made = forward.NewTransport(config(), dial)
+		l.made.Proxy = http.ProxyFromEnvironment
 	})
-	return l.made, l.failed
+	return l.made
 }
 
 // kubelets is the transport to kubelets.
-func (t *transports) kubelets() (*http.Transport, error) {
-	return t.verified.get(func() (*tls.Config, error) {
-		pool, err := t.of.Kubelets.authorities()
-		if err != nil {
-			return nil, err
-		}
-		return t.config(pool), nil
-	}, t.of.Dial)
+func (t *transports) kubelets() *http.Transport {
+	return t.verified.get(func() *tls.Config { return t.config(t.authorities) }, t.of.Dial)
 }
 
 // insecure is the transport to kubelets whose certificates are not verified.
-func (t *transports) insecure() (*http.Transport, error) {
-	return t.unverified.get(func() (*tls.Config, error) { return t.config(nil), nil }, t.of.Dial)
+func (t *transports) insecure() *http.Transport {
+	return t.unverified.get(func() *tls.Config { return t.config(nil) }, t.of.Dial)
 }
 
 // proxied is the transport to Pods and Services.
-func (t *transports) proxied() (*http.Transport, error) {
-	return t.plain.get(func() (*tls.Config, error) {
-		return &tls.Config{InsecureSkipVerify: true}, nil // they are known by address only
-	}, t.of.Dial)
+func (t *transports) proxied() *http.Transport {
+	// They are known by address only.
+	return t.plain.get(func() *tls.Config { return &tls.Config{InsecureSkipVerify: true} }, t.of.Dial)
 }
 
 // config is the TLS configuration for kubelets. Without authorities, certificates are not verified.

@@ -58,12 +58,8 @@ func (n *Nodes) log(w http.ResponseWriter, r *http.Request, asked *access.Attrib
 	if options.InsecureSkipTLSVerifyBackend {
 		get = n.transports.insecure
 	}
-	transport, err := get()
-	if err != nil {
-		return err
-	}
 	path := fmt.Sprintf("/containerLogs/%s/%s/%s", asked.Namespace, asked.Name, container)
-	return copyLog(w, r, k.location(path, n.logQuery(&options)).String(), transport, asked.Name, options.Follow)
+	return copyLog(w, r, k.location(path, n.logQuery(&options)).String(), get(), asked.Name, options.Follow)
 }
 
 // validateLog returns the errors of the options.

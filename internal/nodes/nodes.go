@@ -66,7 +66,9 @@ func New(c Config) (*Nodes, error) {
 	}
 	n := &Nodes{Config: c}
 	n.transports.of = n
-	return n, nil
+	var err error
+	n.transports.authorities, err = c.Kubelets.authorities()
+	return n, err
 }
 
 // Backend returns who answers requests to a subresource of the core group; nil: nobody here.

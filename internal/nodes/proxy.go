@@ -36,11 +36,7 @@ func (n *Nodes) nodeProxy(w http.ResponseWriter, r *http.Request, asked *access.
 		return apierr.NewBadRequest(err.Error())
 	}
 	if port == "" || port == k.port {
-		transport, err := n.transports.kubelets()
-		if err != nil {
-			return err
-		}
-		return n.proxy(w, r, asked, k.location("", nil), transport)
+		return n.proxy(w, r, asked, k.location("", nil), n.transports.kubelets())
 	}
 	return n.proxyPlain(w, r, asked, &url.URL{Scheme: scheme, Host: net.JoinHostPort(k.host, port)})
 }
@@ -187,11 +183,7 @@ func (n *Nodes) isPod(ctx context.Context, namespace string, endpoint object.Val
 
 // proxyPlain sends a request on to a Pod or a Service.
 func (n *Nodes) proxyPlain(w http.ResponseWriter, r *http.Request, asked *access.Attributes, at *url.URL) error {
-	transport, err := n.transports.proxied()
-	if err != nil {
-		return err
-	}
-	return n.proxy(w, r, asked, at, transport)
+	return n.proxy(w, r, asked, at, n.transports.proxied())
 }
 
 // proxy sends a request on, with the path below the subresource.

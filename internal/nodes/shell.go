@@ -41,10 +41,7 @@ func (n *Nodes) shell(w http.ResponseWriter, r *http.Request, asked *access.Attr
 	if err != nil {
 		return err
 	}
-	transport, err := n.transports.kubelets()
-	if err != nil {
-		return err
-	}
+	transport := n.transports.kubelets()
 	at := k.location(path, query)
 	switch {
 	case n.ExtendWebSocketsToKubelet && k.websockets():

@@ -189,6 +189,44 @@ func TestClientsThatGoAway(t *testing.T) {
 	}
 }
 
+// A client that goes away also ends the connection to a kubelet that has not answered yet.
+//
+// SPEC: URI-7
+func TestKubeletsThatDoNotAnswer(t *testing.T) {
+	asked, gone := make(chan bool, 1), make(chan bool, 1)
+	x := newCluster(t, func(w http.ResponseWriter, _ *http.Request) {
+		connection, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer connection.Close()
+		asked <- true
+		_, _ = io.Copy(io.Discard, connection)
+		gone <- true
+	}, withShells)
+	address := strings.TrimPrefix(x.serve(t), "http://")
+	const socket = "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n" +
+		"Sec-WebSocket-Protocol: "
+	for path, upgrade := range map[string]string{
+		"exec?command=x&stdout=1": socket + "v5.channel.k8s.io", "portforward": socket + "SPDY/3.1+portforward.k8s.io",
+		"attach?stdout=1": "Upgrade: SPDY/3.1"} {
+		client, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(client, "GET %sp/%s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n%s\r\n\r\n", pods, path, upgrade)
+		for _, end := range []chan bool{asked, gone} {
+			select {
+			case <-end:
+			case <-time.After(time.Minute):
+				t.Fatalf("%s: the kubelet is not asked, or still serves a client that has gone", path)
+			}
+			client.Close()
+		}
+	}
+}
+
 // A port over a WebSocket is the SPDY of a kubelet within messages. One that upgrades nothing, or something else, is
 // refused.
 //

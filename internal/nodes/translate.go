@@ -22,6 +22,8 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 	"k8s.io/streaming/pkg/httpstream/wsstream"
+
+	"plinth/internal/forward"
 )
 
 const (
@@ -48,7 +50,7 @@ func (n *Nodes) translate(w http.ResponseWriter, r *http.Request, at *url.URL, t
 		return nil // the library has answered
 	}
 	defer socket.Close()
-	status := n.run(ctx, channels, at, transport, s)
+	status := n.run(ctx, channels, at, forward.EndingWith(ctx, transport), s)
 	text, err := json.Marshal(status)
 	if err != nil {
 		return nil // a Status can be encoded

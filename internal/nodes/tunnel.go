@@ -2,6 +2,7 @@ package nodes
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/proxy"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
+
+	"plinth/internal/forward"
 )
 
 // refusalTime is how long the answer of a kubelet that does not upgrade the connection may take.
@@ -30,7 +33,9 @@ func (n *Nodes) tunnel(w http.ResponseWriter, r *http.Request, at *url.URL, tran
 		http.Error(w, "unable to upgrade: no tunneling spdy protocols provided", http.StatusBadRequest)
 		return nil
 	}
-	connection, err := proxy.DialURL(r.Context(), at, transport)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel() // it ends a connection to a kubelet that does not answer
+	connection, err := proxy.DialURL(ctx, at, forward.EndingWith(ctx, transport))
 	if err != nil {
 		return fmt.Errorf("error dialing backend: %w", err)
 	}
@@ -81,23 +86,17 @@ func innerProtocols(r *http.Request) (inner []string) {
 func tunnelRequest(r *http.Request, at *url.URL, inner []string) *http.Request {
 	out := utilnet.CloneRequest(r)
 	out.Method, out.URL, out.Body, out.ContentLength = http.MethodPost, at, nil, 0
+	forward.CleanUpgrade(out.Header)
 	for name := range out.Header {
-		switch {
-		case strings.HasPrefix(name, "Sec-Websocket-"), strings.HasPrefix(name, "X-Remote-"), hopByHop[name]:
+		if strings.HasPrefix(name, "Sec-Websocket-") {
 			delete(out.Header, name)
 		}
 	}
-	out.Header.Set(httpstream.HeaderConnection, httpstream.HeaderUpgrade)
 	out.Header.Set(httpstream.HeaderUpgrade, spdy.HeaderSpdy31)
 	out.Header[httpstream.HeaderProtocolVersion] = inner
 	utilnet.AppendForwardedForHeader(out)
 	return out
 }
-
-// hopByHop are the headers for one connection only.
-var hopByHop = map[string]bool{"Proxy-Connection": true, "Keep-Alive": true, "Proxy-Authenticate": true,
-	"Proxy-Authorization": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Connection": true,
-	"Upgrade": true}
 
 // refuseTunnel passes on why a kubelet does not upgrade the connection.
 func refuseTunnel(w http.ResponseWriter, answer *http.Response, connection net.Conn) error {

@@ -17,6 +17,7 @@ import (
 	"plinth/internal/aggregation"
 	"plinth/internal/apierr"
 	"plinth/internal/builtin"
+	"plinth/internal/controller"
 	"plinth/internal/engine"
 	"plinth/internal/features"
 	"plinth/object"
@@ -158,13 +159,6 @@ func (s *Server) newAggregator() *aggregation.Aggregator {
 	}, s.store)
 }
 
-// The label of APIServices that servers write, and its values: once at each start, and whenever it has changed.
-const (
-	automanaged        = "kube-aggregator.kubernetes.io/automanaged"
-	managedOnStart     = "onstart"
-	managedContinously = "true"
-)
-
 // localAPIServices are the APIServices of the built-in group versions that are served.
 func (s *Server) localAPIServices() (all []initial) {
 	for _, gv := range s.registry.Builtin().GroupVersions() {
@@ -182,11 +176,11 @@ func (s *Server) localAPIServices() (all []initial) {
 		wanted := object.MapOf(spec...)
 		all = append(all, initial{
 			group: "apiregistration.k8s.io", version: "v1", resource: "apiservices", name: gv.Version + "." + gv.Group,
-			body: object.Fields("metadata", object.Fields("labels", object.Fields(automanaged, text(managedOnStart))),
+			body: object.Fields("metadata", object.Fields("labels", object.Fields(controller.Automanaged, text(controller.ManagedOnStart))),
 				"spec", wanted),
 			revise: func(live object.Value) object.Value {
-				switch live.At("metadata", "labels", automanaged).Str() {
-				case managedOnStart, managedContinously:
+				switch live.At("metadata", "labels", controller.Automanaged).Str() {
+				case controller.ManagedOnStart, controller.ManagedContinuous:
 					if !object.Equal(live.At("spec"), wanted) {
 						return live.With("spec", wanted)
 					}
@@ -210,7 +204,7 @@ func (s *Server) deleteObsoleteAPIServices(ctx context.Context, wanted []initial
 		known[i.name] = true
 	}
 	list, err := s.engine.List(ctx, &engine.Request{Resource: r}, engine.ListOptions{
-		Labels: labels.SelectorFromSet(labels.Set{automanaged: managedOnStart})})
+		Labels: labels.SelectorFromSet(labels.Set{controller.Automanaged: controller.ManagedOnStart})})
 	var errs []error
 	if apierr.Is(err, apierr.StoreReadError) {
 		s.config.Logger.Warn("APIServices that nobody needs any more may be left", "error", err)

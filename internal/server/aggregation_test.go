@@ -1,17 +1,11 @@
 package server
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/base64"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -20,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"plinth/internal/controller"
 )
 
 const apiServices = "/apis/apiregistration.k8s.io/v1/apiservices"
@@ -36,24 +32,12 @@ type backend struct {
 
 func newBackend(t *testing.T, clients string) *backend {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"back.default.svc"}, IsCA: true,
-		BasicConstraintsValid: true,
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &backend{
-		bundle: base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})),
-	}
+	b := &backend{}
+	var serving tls.Certificate
+	serving, b.bundle = selfSigned(t, "back.default.svc")
 	b.Server = httptest.NewUnstartedServer(b)
 	b.EnableHTTP2, b.Config.ErrorLog = true, log.New(io.Discard, "", 0)
-	b.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: key}}}
+	b.TLS = &tls.Config{Certificates: []tls.Certificate{serving}}
 	if clients != "" {
 		b.TLS.ClientAuth, b.TLS.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
 		b.TLS.ClientCAs.AppendCertsFromPEM([]byte(clients))
@@ -75,6 +59,11 @@ func (b *backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		(*answer)(w, r)
 		return
 	}
+	b.good(w, r)
+}
+
+// good is what a good backend answers.
+func (b *backend) good(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	switch r.URL.Path {
 	case "/apis/back.example.com/v1":
@@ -273,10 +262,18 @@ func TestBadBackends(t *testing.T) {
 			}
 		}, 504, "", "Client.Timeout exceeded"},
 	} {
-		b.behave(bad.answer)
+		// At first for these requests alone: so no check tells the server that the backend is bad.
+		b.behave(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == things {
+				bad.answer(w, r)
+			} else {
+				b.good(w, r)
+			}
+		})
 		if code, text := c.plain(things + "?timeout=1s"); code != bad.code || !strings.Contains(text, bad.text) {
 			t.Errorf("%s: %d %s", bad.name, code, text)
 		}
+		b.behave(bad.answer)
 		// Any change makes the server look at the backend again.
 		patch := jsonObject{"metadata": map[string]any{"name": "back"}, "spec": map[string]any{"type": "ExternalName",
 			"externalName": "127.0.0.1", "sessionAffinity": "None"}}
@@ -351,7 +348,7 @@ func TestLocalAPIServices(t *testing.T) {
 	config := quiet(t.TempDir())
 	c, s := serveFrom(t, config)
 	at := func(name string) string { return apiServices + "/" + name }
-	label := func(obj jsonObject) string { return obj.text("metadata", "labels", automanaged) }
+	label := func(obj jsonObject) string { return obj.text("metadata", "labels", controller.Automanaged) }
 	if apps := c.must(200, "GET", at("v1.apps"), nil); label(apps) != "onstart" ||
 		conditionOf(apps, "Available") != "True Local" || fmt.Sprint(apps["spec"]) !=
 		"map[group:apps groupPriorityMinimum:17800 version:v1 versionPriority:15]" {
@@ -378,10 +375,10 @@ func TestLocalAPIServices(t *testing.T) {
 	wrong["spec"].(map[string]any)["versionPriority"] = 7
 	c.must(200, "PUT", at("v1.apps"), wrong)
 	c.must(201, "POST", apiServices, jsonObject{"metadata": map[string]any{"name": "v1.old.example.com",
-		"labels": map[string]any{automanaged: "onstart"}}, "spec": map[string]any{"group": "old.example.com", "version": "v1",
+		"labels": map[string]any{controller.Automanaged: "onstart"}}, "spec": map[string]any{"group": "old.example.com", "version": "v1",
 		"groupPriorityMinimum": 1, "versionPriority": 1}})
 	c.must(201, "POST", apiServices, jsonObject{"metadata": map[string]any{"name": "v1.false.example.com",
-		"labels": map[string]any{automanaged: "true"}}, "spec": map[string]any{"group": "false.example.com", "version": "v1",
+		"labels": map[string]any{controller.Automanaged: "true"}}, "spec": map[string]any{"group": "false.example.com", "version": "v1",
 		"groupPriorityMinimum": 1, "versionPriority": 1}})
 	c.eventually("what no definition serves is deleted", func() bool { return !exists("v1.false.example.com") })
 	if err := s.Close(); err != nil {

@@ -29,26 +29,32 @@ type converter struct {
 	lies   atomic.Bool
 }
 
-func newConverter(t *testing.T) *converter {
+// selfSigned makes a certificate of a server behind a Service, which is its own authority; bundle is that for a caBundle.
+func selfSigned(t *testing.T, name string) (made tls.Certificate, bundle string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"hook.default.svc"}, IsCA: true,
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{name}, IsCA: true,
 		BasicConstraintsValid: true,
 	}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &converter{
-		sizes:  make(chan int, 100),
-		bundle: base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})),
-	}
+	return tls.Certificate{Certificate: [][]byte{cert}, PrivateKey: key},
+		base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}))
+}
+
+func newConverter(t *testing.T) *converter {
+	t.Helper()
+	c := &converter{sizes: make(chan int, 100)}
+	var serving tls.Certificate
+	serving, c.bundle = selfSigned(t, "hook.default.svc")
 	c.Server = httptest.NewUnstartedServer(c)
-	c.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: key}}}
+	c.TLS = &tls.Config{Certificates: []tls.Certificate{serving}}
 	c.Config.SetKeepAlivesEnabled(false) // a service is looked up for each connection
 	c.StartTLS()
 	t.Cleanup(c.Close)

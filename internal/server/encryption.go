@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -110,14 +111,22 @@ func (e *encryptionAtRest) Current(resource string) (uint32, bool) {
 const recoverInterval = 10 * time.Second
 
 // recover makes objects readable that could not be decrypted when the server started, as soon as they can be, and has
-// the store encrypt all versions again when the current keys are not those of the versions.
-func (e *encryptionAtRest) recover(ctx context.Context, s *store.Store, interval time.Duration) {
+// the stores encrypt all versions again when the current keys are not those of the versions.
+func (e *encryptionAtRest) recover(ctx context.Context, interval time.Duration, stores []*store.Store) {
 	ticker := time.NewTicker(cmp.Or(interval, recoverInterval))
 	defer ticker.Stop()
 	e.rotated()
-	s.Reseal()
+	for _, s := range stores {
+		s.Reseal()
+	}
 	for told := false; ; {
-		switch recovered, left, err := s.Recover(ctx); {
+		var recovered, left int
+		var err error
+		for _, s := range stores {
+			more, still, failed := s.Recover(ctx)
+			recovered, left, err = recovered+more, left+still, errors.Join(err, failed)
+		}
+		switch {
 		case err != nil && ctx.Err() == nil:
 			e.logger.Warn("objects that can be decrypted again could not be written", "number", left, "error", err)
 		case recovered > 0:
@@ -133,7 +142,9 @@ func (e *encryptionAtRest) recover(ctx context.Context, s *store.Store, interval
 		case <-ticker.C:
 		}
 		if e.rotated() {
-			s.Reseal()
+			for _, s := range stores {
+				s.Reseal()
+			}
 		}
 	}
 }

@@ -290,7 +290,11 @@ func (s *Server) open(ctx context.Context) error {
 	})
 	reload()
 	if s.encryption != nil {
-		s.run(func() { s.encryption.recover(s.closing, s.store, c.encryptionInterval) })
+		stores := []*store.Store{s.store}
+		if s.elsewhere != nil {
+			stores = append(stores, s.elsewhere.store)
+		}
+		s.run(func() { s.encryption.recover(s.closing, c.encryptionInterval, stores) })
 	}
 	for _, follow := range s.follow {
 		s.run(func() { follow(s.closing) })

@@ -34,15 +34,7 @@ func (s *Server) service(ctx context.Context, namespace, name string) (object.Va
 
 // findService reads a Service.
 func (s *Server) findService(ctx context.Context, namespace, name string) (object.Value, error) {
-	r := s.registry.Builtin().Find("", "v1", "services")
-	if r == nil {
-		return object.Nil, fmt.Errorf("services are not served here")
-	}
-	result, err := s.engine.Get(ctx, &engine.Request{Resource: r, Namespace: namespace, Name: name}, "")
-	if err != nil {
-		return object.Nil, err
-	}
-	return engine.ObjectOf(result.Object)
+	return s.coreObject(ctx, "services", namespace, name)
 }
 
 // endpointSlices reads the EndpointSlices of a Service.

@@ -33,8 +33,8 @@ const countedPods = 6
 const countedQuota = `{apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: counted},
 spec: {hard: {pods: "6", count/configmaps: "4", services.nodeports: "2"}}}`
 
-// any is one of the servers.
-func (w *worker) any() *server { return w.servers[w.random.Intn(len(w.servers))] }
+// either is one of the two servers.
+func (w *worker) either() *server { return w.servers[w.random.Intn(len(w.servers))] }
 
 // tolerate returns nil for the errors that concurrent clients cause.
 func tolerate(err error, also ...int32) error {
@@ -53,7 +53,7 @@ func tolerate(err error, also ...int32) error {
 // more than the quota allows.
 func (w *worker) counted(ctx context.Context, round int) error {
 	ns, name := "counted", fmt.Sprint("c", w.random.Intn(12))
-	s := w.any()
+	s := w.either()
 	var err error
 	switch w.random.Intn(5) {
 	case 0, 1:
@@ -73,7 +73,7 @@ metadata: {name: %s}, spec: {type: NodePort, ports: [{port: 80}]}}`, name), meta
 	if round%10 != 0 {
 		return nil
 	}
-	list, err := w.any().Resource(pods).Namespace(ns).List(ctx, metav1.ListOptions{})
+	list, err := w.either().Resource(pods).Namespace(ns).List(ctx, metav1.ListOptions{})
 	if err == nil && len(list.Items) > countedPods {
 		err = fmt.Errorf("%d Pods, the quota allows %d", len(list.Items), countedPods)
 	}
@@ -84,13 +84,13 @@ metadata: {name: %s}, spec: {type: NodePort, ports: [{port: 80}]}}`, name), meta
 // gone for both.
 func (w *worker) namespaces(ctx context.Context, round int) error {
 	name := fmt.Sprintf("short-%d", round)
-	maker, remover := w.any(), w.any()
+	maker, remover := w.either(), w.either()
 	if _, err := maker.Resource(namespaces).Create(ctx, object(w.t,
 		`{apiVersion: v1, kind: Namespace, metadata: {name: %s}}`, name), metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	for i := range 5 {
-		s := w.any()
+		s := w.either()
 		_, err := s.Resource(configMaps).Namespace(name).Create(ctx, object(w.t,
 			`{apiVersion: v1, kind: ConfigMap, metadata: {name: o%d, finalizers: []}}`, i), metav1.CreateOptions{})
 		if err == nil {
@@ -139,13 +139,13 @@ func (w *worker) gone(ctx context.Context, what string, read func(*server) error
 func (w *worker) owners(ctx context.Context, round int) error {
 	const ns = "n0"
 	name := fmt.Sprintf("owner-%d", round)
-	owner, err := w.any().Resource(configMaps).Namespace(ns).Create(ctx, object(w.t,
+	owner, err := w.either().Resource(configMaps).Namespace(ns).Create(ctx, object(w.t,
 		`{apiVersion: v1, kind: ConfigMap, metadata: {name: %s}}`, name), metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
 	for i := range 3 {
-		if _, err := w.any().Resource(widgets).Namespace(ns).Create(ctx, object(w.t, `{apiVersion: stable.example.com/v1,
+		if _, err := w.either().Resource(widgets).Namespace(ns).Create(ctx, object(w.t, `{apiVersion: stable.example.com/v1,
 kind: Widget, metadata: {name: %s-%d, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: %s, uid: %s,
 blockOwnerDeletion: true}]}}`, name, i, name, owner.GetUID()), metav1.CreateOptions{}); err != nil {
 			return err
@@ -153,7 +153,7 @@ blockOwnerDeletion: true}]}}`, name, i, name, owner.GetUID()), metav1.CreateOpti
 	}
 	how := []metav1.DeletionPropagation{metav1.DeletePropagationForeground, metav1.DeletePropagationBackground,
 		metav1.DeletePropagationOrphan}[round%3]
-	if err := w.any().Resource(configMaps).Namespace(ns).Delete(ctx, name,
+	if err := w.either().Resource(configMaps).Namespace(ns).Delete(ctx, name,
 		metav1.DeleteOptions{PropagationPolicy: &how}); err != nil {
 		return err
 	}
@@ -166,14 +166,14 @@ blockOwnerDeletion: true}]}}`, name, i, name, owner.GetUID()), metav1.CreateOpti
 	for i := range 3 {
 		dependent := fmt.Sprintf("%s-%d", name, i)
 		if how == metav1.DeletePropagationOrphan {
-			live, err := w.any().Resource(widgets).Namespace(ns).Get(ctx, dependent, metav1.GetOptions{})
+			live, err := w.either().Resource(widgets).Namespace(ns).Get(ctx, dependent, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
 			if n := len(live.GetOwnerReferences()); n != 0 {
 				return fmt.Errorf("the orphan %s has %d owners", dependent, n)
 			}
-			if err := w.any().Resource(widgets).Namespace(ns).Delete(ctx, dependent, metav1.DeleteOptions{}); err != nil {
+			if err := w.either().Resource(widgets).Namespace(ns).Delete(ctx, dependent, metav1.DeleteOptions{}); err != nil {
 				return err
 			}
 		}
@@ -214,7 +214,7 @@ spec:
 // gadgets changes a definition while objects of it are written.
 func (w *worker) gadgets(ctx context.Context, round int) error {
 	if round%20 == 0 {
-		s := w.any()
+		s := w.either()
 		live, err := s.Resource(definitions).Get(ctx, "gadgets.stable.example.com", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -226,10 +226,10 @@ func (w *worker) gadgets(ctx context.Context, round int) error {
 	name := fmt.Sprint("g", w.random.Intn(8))
 	switch w.random.Intn(3) {
 	case 0:
-		err := w.any().Resource(gadgetKind).Namespace("n1").Delete(ctx, name, metav1.DeleteOptions{})
+		err := w.either().Resource(gadgetKind).Namespace("n1").Delete(ctx, name, metav1.DeleteOptions{})
 		return tolerate(err)
 	default:
-		_, err := w.any().Resource(gadgetKind).Namespace("n1").Patch(ctx, name, types.ApplyPatchType, fmt.Appendf(nil,
+		_, err := w.either().Resource(gadgetKind).Namespace("n1").Patch(ctx, name, types.ApplyPatchType, fmt.Appendf(nil,
 			`{"apiVersion":"stable.example.com/v1","kind":"Gadget","metadata":{"name":%q},"spec":{"f%d":%d}}`, name,
 			w.random.Intn(5), w.random.Intn(9)), metav1.PatchOptions{FieldManager: "g", Force: new(true)})
 		// Unknown for the moment in which a server takes up the definition; a field that the definition does not have now
@@ -241,7 +241,7 @@ func (w *worker) gadgets(ctx context.Context, round int) error {
 // services changes the type and the kind of address of Services.
 func (w *worker) services(ctx context.Context, _ int) error {
 	name := fmt.Sprint("changing-", w.random.Intn(6))
-	s := w.any()
+	s := w.either()
 	spec := w.one(`{"type":"ClusterIP","ports":[{"port":80}]}`, `{"type":"NodePort","ports":[{"port":80},{"port":81,"name":"b"}]}`,
 		`{"type":"ClusterIP","clusterIP":"None","ports":[{"port":80}]}`, `{"type":"ExternalName","externalName":"e.example.com"}`,
 		`{"type":"LoadBalancer","ports":[{"port":80}],"externalTrafficPolicy":"Local"}`)
@@ -277,14 +277,14 @@ func named(spec string) string {
 // sweeps makes a collection and deletes it by its label.
 func (w *worker) sweeps(ctx context.Context, _ int) error {
 	for range 4 {
-		_, err := w.any().Resource(configMaps).Namespace("n1").Create(ctx, object(w.t,
+		_, err := w.either().Resource(configMaps).Namespace("n1").Create(ctx, object(w.t,
 			`{apiVersion: v1, kind: ConfigMap, metadata: {generateName: swept-, labels: {swept: "yes"}}}`), metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
 	}
 	// A server may delete what the other one has deleted at that moment.
-	return tolerate(w.any().Resource(configMaps).Namespace("n1").DeleteCollection(ctx, metav1.DeleteOptions{},
+	return tolerate(w.either().Resource(configMaps).Namespace("n1").DeleteCollection(ctx, metav1.DeleteOptions{},
 		metav1.ListOptions{LabelSelector: "swept=yes"}))
 }
 
