@@ -1,20 +1,16 @@
 package aggregation
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"plinth/internal/access"
 	"plinth/internal/discovery"
-	"plinth/internal/forward"
 	"plinth/object"
 )
 
@@ -29,13 +25,18 @@ type Contents struct {
 }
 
 const (
-	// requestTimeout limits a request about the objects of a namespace.
+	// requestTimeout limits a request about the objects of a namespace, and emptyTimeout all of them to one backend: one
+	// whose lists never end would hold up the deletion of other namespaces.
 	requestTimeout = 30 * time.Second
+	emptyTimeout   = 2 * time.Minute
 	// pageSize is how many objects are counted with one request.
 	pageSize = 500
 
 	mediaMetadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 )
+
+// deletion are the options of the deletes.
+var deletion = []byte(`{"apiVersion":"v1","kind":"DeleteOptions","propagationPolicy":"Background"}`)
 
 // Empty deletes the objects of a namespace at all backends, as a user, and counts those that are left.
 func (a *Aggregator) Empty(ctx context.Context, namespace string, user access.User) Contents {
@@ -50,11 +51,13 @@ func (a *Aggregator) Empty(ctx context.Context, namespace string, user access.Us
 			c.Stale = append(c.Stale, remote.Group+"/"+remote.Version)
 			continue
 		}
+		limited, cancel := context.WithTimeout(ctx, emptyTimeout)
 		for _, name := range emptied(remote) {
-			if err := r.empty(ctx, namespace, name, &user, &c); err != nil {
+			if err := r.empty(limited, namespace, name, &user, &c); err != nil {
 				c.Failed = append(c.Failed, err)
 			}
 		}
+		cancel()
 	}
 	for key := range routes { // a route whose documents nobody has asked for yet
 		if !slices.ContainsFunc(a.Remotes(), func(r *discovery.Remote) bool {
@@ -86,7 +89,7 @@ func emptied(remote *discovery.Remote) (names []string) {
 func (r *route) empty(ctx context.Context, namespace, resource string, user *access.User, c *Contents) error {
 	path := r.path() + "/namespaces/" + namespace + "/" + resource
 	var refused errStatus
-	_, err := r.send(ctx, http.MethodDelete, path, user)
+	_, err := r.request(ctx, http.MethodDelete, path, deletion, user)
 	if errors.As(err, &refused) && (refused.code == http.StatusMethodNotAllowed || refused.code == http.StatusNotFound) {
 		err = r.deleteEach(ctx, path, user)
 	}
@@ -106,7 +109,7 @@ func (r *route) empty(ctx context.Context, namespace, resource string, user *acc
 func (r *route) deleteEach(ctx context.Context, path string, user *access.User) error {
 	return r.list(ctx, path, user, func(item object.Value) error {
 		name := item.At("metadata", "name").Str()
-		_, err := r.send(ctx, http.MethodDelete, path+"/"+url.PathEscape(name), user)
+		_, err := r.request(ctx, http.MethodDelete, path+"/"+url.PathEscape(name), deletion, user)
 		if refused := (errStatus{}); errors.As(err, &refused) && refused.code == http.StatusNotFound {
 			return nil
 		}
@@ -117,8 +120,8 @@ func (r *route) deleteEach(ctx context.Context, path string, user *access.User) 
 // list calls each with all objects of a collection.
 func (r *route) list(ctx context.Context, path string, user *access.User, each func(item object.Value) error) error {
 	for next := ""; ; {
-		body, err := r.send(ctx, http.MethodGet, fmt.Sprintf("%s?limit=%d&continue=%s", path, pageSize,
-			url.QueryEscape(next)), user)
+		body, err := r.request(ctx, http.MethodGet, fmt.Sprintf("%s?limit=%d&continue=%s", path, pageSize,
+			url.QueryEscape(next)), nil, user)
 		if err != nil {
 			return err
 		}
@@ -138,44 +141,10 @@ func (r *route) list(ctx context.Context, path string, user *access.User, each f
 	}
 }
 
-// send sends a request about objects to the backend, and returns the body of its answer.
-func (r *route) send(ctx context.Context, method, path string, user *access.User) ([]byte, error) {
+// request sends a request about objects to the backend, and returns the body of its answer.
+func (r *route) request(ctx context.Context, method, path string, content []byte, user *access.User) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	b := r.server
-	transport, err := b.connect()
-	if err != nil {
-		return nil, err
-	}
-	address, err := b.of.Endpoint(ctx, b.namespace, b.name, b.port)
-	if err != nil {
-		return nil, err
-	}
-	var sent io.Reader
-	if method == http.MethodDelete {
-		sent = bytes.NewReader([]byte(`{"apiVersion":"v1","kind":"DeleteOptions","propagationPolicy":"Background"}`))
-	}
-	request, err := http.NewRequestWithContext(ctx, method, "https://"+address+path, sent)
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Accept", mediaMetadata+", "+mediaJSON)
-	request.Header.Set("Content-Type", mediaJSON)
-	forward.Identify(request.Header, user)
-	answer, err := transport.RoundTrip(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxDocument+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(body) > maxDocument:
-		return nil, fmt.Errorf("%s: more than %d bytes", path, maxDocument)
-	case answer.StatusCode < http.StatusOK || answer.StatusCode >= http.StatusMultipleChoices:
-		path, _, _ = strings.Cut(path, "?")
-		return nil, errStatus{path, answer.StatusCode}
-	}
-	return body, nil
+	body, _, err := r.send(ctx, method, path, mediaMetadata+", "+mediaJSON, content, user)
+	return body, err
 }

@@ -1,13 +1,13 @@
 package aggregation
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -219,6 +219,13 @@ func (r *route) get(ctx context.Context, path, accept string, user *access.User,
 	mediaType string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	return r.send(ctx, http.MethodGet, path, accept, nil, user)
+}
+
+// send sends a request of this server itself to the backend, and returns the body of its answer. Redirects are not
+// followed.
+func (r *route) send(ctx context.Context, method, path, accept string, content []byte, user *access.User) (body []byte,
+	mediaType string, err error) {
 	b := r.server
 	transport, err := b.connect()
 	if err != nil {
@@ -228,22 +235,22 @@ func (r *route) get(ctx context.Context, path, accept string, user *access.User,
 	if err != nil {
 		return nil, "", err
 	}
-	location, err := url.Parse("https://" + address + path)
-	if err != nil {
-		return nil, "", err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, location.String(), nil)
+	request, err := http.NewRequestWithContext(ctx, method, "https://"+address+path, bytes.NewReader(content))
 	if err != nil {
 		return nil, "", err
 	}
 	request.Header.Set("Accept", accept)
+	if content != nil {
+		request.Header.Set("Content-Type", mediaJSON)
+	}
 	forward.Identify(request.Header, user)
-	answer, err := transport.RoundTrip(request) // redirects are not followed
+	answer, err := transport.RoundTrip(request)
 	if err != nil {
 		return nil, "", err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	if answer.StatusCode != http.StatusOK {
+	path, _, _ = strings.Cut(path, "?")
+	if answer.StatusCode < http.StatusOK || answer.StatusCode >= http.StatusMultipleChoices {
 		return nil, "", errStatus{path, answer.StatusCode}
 	}
 	body, err = io.ReadAll(io.LimitReader(answer.Body, maxDocument+1))

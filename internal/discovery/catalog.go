@@ -14,23 +14,6 @@ import (
 	"plinth/internal/engine"
 )
 
-// groupPriorities are the priorities of the built-in groups in discovery: those of their APIServices in the reference.
-// Equal ones, and those of other groups, are sorted by name.
-var groupPriorities = map[string]int{
-	"apiregistration.k8s.io": 20000, "apps": 17800, "events.k8s.io": 17750, "authentication.k8s.io": 17700,
-	"authorization.k8s.io": 17600, "autoscaling": 17500, "batch": 17400, "certificates.k8s.io": 17300,
-	"networking.k8s.io": 17200, "policy": 17100, "rbac.authorization.k8s.io": 17000, "storage.k8s.io": 16800,
-	"admissionregistration.k8s.io": 16700, "apiextensions.k8s.io": 16700, "scheduling.k8s.io": 16600,
-	"coordination.k8s.io": 16500, "node.k8s.io": 16300, "discovery.k8s.io": 16200, "resource.k8s.io": 16200,
-	"flowcontrol.apiserver.k8s.io": 16100, "storagemigration.k8s.io": 15800,
-}
-
-// The priorities of the groups and versions of custom types.
-const (
-	customGroupPriority   = 1000
-	customVersionPriority = 100
-)
-
 // catalog holds what is served at one moment, in the order of discovery.
 type catalog struct {
 	types           *engine.Types
@@ -101,7 +84,9 @@ func newCatalog(types *engine.Types, remotes []*Remote, old *catalog) *catalog {
 		// The first is preferred.
 		sort.Slice(g.versions, func(i, j int) bool {
 			a, b := g.versions[i], g.versions[j]
-			if p, q := a.priority(), b.priority(); p != q {
+			_, p := a.priorities()
+			_, q := b.priorities()
+			if p != q {
 				return p > q
 			}
 			return version.CompareKubeAwareVersionStrings(a.version, b.version) > 0
@@ -153,24 +138,26 @@ func listed(resources []*engine.Resource) []*engine.Resource {
 }
 
 // priority is the highest one of the group's versions.
-func (g *group) priority() int {
-	highest := groupPriorities[g.name]
+func (g *group) priority() (highest int64) {
 	for _, gv := range g.versions {
-		switch {
-		case gv.remote != nil:
-			highest = max(highest, gv.remote.GroupPriority)
-		case highest == 0:
-			highest = customGroupPriority
-		}
+		ofGroup, _ := gv.priorities()
+		highest = max(highest, ofGroup)
 	}
 	return highest
 }
 
-func (gv *groupVersion) priority() int {
+// priorities are those of the APIService of a group version.
+func (gv *groupVersion) priorities() (ofGroup, ofVersion int64) {
 	if gv.remote != nil {
-		return gv.remote.VersionPriority
+		return int64(gv.remote.GroupPriority), int64(gv.remote.VersionPriority)
 	}
-	return customVersionPriority
+	if ofGroup, ofVersion, ok := Priorities(gv.group, gv.version); ok {
+		return ofGroup, ofVersion
+	}
+	if gv.group == ownGroup {
+		return ownGroupPriority, customVersionPriority
+	}
+	return customGroupPriority, customVersionPriority
 }
 
 // find returns the group version of this name, or nil. c may be nil.

@@ -16,8 +16,8 @@ import (
 
 	"plinth/internal/aggregation"
 	"plinth/internal/apierr"
-	"plinth/internal/builtin"
 	"plinth/internal/controller"
+	"plinth/internal/discovery"
 	"plinth/internal/engine"
 	"plinth/internal/features"
 	"plinth/object"
@@ -162,7 +162,7 @@ func (s *Server) newAggregator() *aggregation.Aggregator {
 // localAPIServices are the APIServices of the built-in group versions that are served.
 func (s *Server) localAPIServices() (all []initial) {
 	for _, gv := range s.registry.Builtin().GroupVersions() {
-		ofGroup, ofVersion, ok := builtin.Priorities(gv.Group, gv.Version)
+		ofGroup, ofVersion, ok := discovery.Priorities(gv.Group, gv.Version)
 		if !ok {
 			continue
 		}

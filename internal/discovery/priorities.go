@@ -1,7 +1,16 @@
-package builtin
+package discovery
 
-// priority is where a group version is in discovery: the group among the groups, and the version in its group.
+// priority is where a group version is in discovery: the group among the groups, and the version in its group. Higher
+// ones come first, and equal ones are sorted by name.
 type priority struct{ group, version int64 }
+
+// The priorities of custom types, and of the group of APIServices, which has no APIService itself.
+const (
+	customGroupPriority   = 1000
+	customVersionPriority = 100
+	ownGroup              = "apiregistration.k8s.io"
+	ownGroupPriority      = 20000
+)
 
 // groupPriorities are those of the reference (DefaultGenericAPIServicePriorities of pkg/controlplane/apiserver, and
 // apiVersionPriorities of cmd/kube-apiserver). A group version that is missing has no APIService.
