@@ -3,12 +3,10 @@ package aggregation
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
@@ -116,23 +114,13 @@ func (s *site) must(err error) {
 	}
 }
 
-// write writes a certificate and its key.
-func (s *site) write(name string, made *tls.Certificate) {
-	key, err := x509.MarshalPKCS8PrivateKey(made.PrivateKey)
-	s.must(err)
-	for file, block := range map[string]*pem.Block{name + ".crt": {Type: "CERTIFICATE", Bytes: made.Certificate[0]},
-		name + ".key": {Type: "PRIVATE KEY", Bytes: key}} {
-		s.must(os.WriteFile(filepath.Join(s.files, file), pem.EncodeToMemory(block), 0o600))
-	}
-}
-
 // frontProxy makes what Plinth makes itself: an authority for forwarded requests, and a client certificate of it.
 func (s *site) frontProxy() []string {
 	by, err := authority.New("front-proxy", time.Hour)
 	s.must(err)
 	made, err := by.Sign(pkix.Name{CommonName: "front-proxy-client"}, nil)
 	s.must(err)
-	s.write("proxy", made)
+	s.must(authority.Write(s.files, "proxy", made))
 	file := func(name string) string { return filepath.Join(s.files, name) }
 	s.must(os.WriteFile(file("proxy-ca.crt"), by.PEM(), 0o600))
 	return []string{"--proxy-client-cert-file=" + file("proxy.crt"), "--proxy-client-key-file=" + file("proxy.key"),
@@ -149,7 +137,7 @@ func (s *site) certify() {
 		c.ExtKeyUsage, c.DNSNames = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, []string{"api.wardle.svc"}
 	})
 	s.must(err)
-	s.write("serving", made)
+	s.must(authority.Write(s.files, "serving", made))
 	s.ca = by.PEM()
 }
 

@@ -3,9 +3,7 @@ package operators
 import (
 	"bytes"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -116,15 +114,9 @@ func (s *site) must(err error) {
 func (s *site) certify() {
 	made, ca, err := authority.Serving()
 	s.must(err)
-	key, err := x509.MarshalPKCS8PrivateKey(made.PrivateKey)
-	s.must(err)
 	dir := s.TempDir()
 	s.certificate, s.key, s.ca = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), ca
-	write := func(file, kind string, der []byte) {
-		s.must(os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
-	}
-	write(s.certificate, "CERTIFICATE", made.Certificate[0])
-	write(s.key, "PRIVATE KEY", key)
+	s.must(authority.Write(dir, "tls", made))
 }
 
 // install creates what the operator's chart and manifests contain.

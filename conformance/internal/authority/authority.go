@@ -11,6 +11,8 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net"
+	"os"
+	"path/filepath"
 	"time"
 )
 
@@ -81,6 +83,20 @@ func (a *Authority) Sign(subject pkix.Name, change func(*x509.Certificate), abov
 		made.Certificate = append(made.Certificate, by.Cert.Raw)
 	}
 	return made, err
+}
+
+// Write writes a certificate and its key into a folder, as NAME.crt and NAME.key.
+func Write(dir, name string, made *tls.Certificate) error {
+	key, err := x509.MarshalPKCS8PrivateKey(made.PrivateKey)
+	if err != nil {
+		return err
+	}
+	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: made.Certificate[0]})
+	if err := os.WriteFile(filepath.Join(dir, name+".crt"), cert, 0o600); err != nil {
+		return err
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})
+	return os.WriteFile(filepath.Join(dir, name+".key"), text, 0o600)
 }
 
 // Serving makes a certificate of a new authority for a server on this machine, that is valid for an hour. It also

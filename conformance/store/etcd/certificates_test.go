@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"net"
 	"os"
 	"os/exec"
@@ -25,18 +24,11 @@ func certify(t *testing.T, by *authority.Authority, dir, name string) {
 		c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 		c.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
 	})
+	if err == nil {
+		err = authority.Write(dir, name, made)
+	}
 	if err != nil {
 		t.Fatal(err)
-	}
-	key, err := x509.MarshalPKCS8PrivateKey(made.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for file, block := range map[string]*pem.Block{name + ".crt": {Type: "CERTIFICATE", Bytes: made.Certificate[0]},
-		name + ".key": {Type: "PRIVATE KEY", Bytes: key}} {
-		if err := os.WriteFile(filepath.Join(dir, file), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 
