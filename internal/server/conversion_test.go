@@ -29,7 +29,8 @@ type converter struct {
 	lies   atomic.Bool
 }
 
-// selfSigned makes a certificate of a server behind a Service, which is its own authority; bundle is that for a caBundle.
+// selfSigned makes a certificate of a server behind a Service, which is its own authority; bundle is that for a
+// caBundle.
 func selfSigned(t *testing.T, name string) (made tls.Certificate, bundle string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
