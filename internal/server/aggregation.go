@@ -174,10 +174,10 @@ func (s *Server) localAPIServices() (all []initial) {
 			spec = append(spec, object.Member{Key: "group", Value: text(gv.Group)})
 		}
 		wanted := object.MapOf(spec...)
+		labels := object.Fields(controller.Automanaged, text(controller.ManagedOnStart))
 		all = append(all, initial{
 			group: "apiregistration.k8s.io", version: "v1", resource: "apiservices", name: gv.Version + "." + gv.Group,
-			body: object.Fields("metadata", object.Fields("labels", object.Fields(controller.Automanaged, text(controller.ManagedOnStart))),
-				"spec", wanted),
+			body: object.Fields("metadata", object.Fields("labels", labels), "spec", wanted),
 			revise: func(live object.Value) object.Value {
 				switch live.At("metadata", "labels", controller.Automanaged).Str() {
 				case controller.ManagedOnStart, controller.ManagedContinuous:

@@ -374,12 +374,12 @@ func TestLocalAPIServices(t *testing.T) {
 	wrong := c.must(200, "GET", at("v1.apps"), nil)
 	wrong["spec"].(map[string]any)["versionPriority"] = 7
 	c.must(200, "PUT", at("v1.apps"), wrong)
-	c.must(201, "POST", apiServices, jsonObject{"metadata": map[string]any{"name": "v1.old.example.com",
-		"labels": map[string]any{controller.Automanaged: "onstart"}}, "spec": map[string]any{"group": "old.example.com", "version": "v1",
-		"groupPriorityMinimum": 1, "versionPriority": 1}})
-	c.must(201, "POST", apiServices, jsonObject{"metadata": map[string]any{"name": "v1.false.example.com",
-		"labels": map[string]any{controller.Automanaged: "true"}}, "spec": map[string]any{"group": "false.example.com", "version": "v1",
-		"groupPriorityMinimum": 1, "versionPriority": 1}})
+	for name, managed := range map[string]string{"old": controller.ManagedOnStart, "false": controller.ManagedContinuous} {
+		group := name + ".example.com"
+		c.must(201, "POST", apiServices, jsonObject{"metadata": map[string]any{"name": "v1." + group,
+			"labels": map[string]any{controller.Automanaged: managed}}, "spec": map[string]any{"group": group, "version": "v1",
+			"groupPriorityMinimum": 1, "versionPriority": 1}})
+	}
 	c.eventually("what no definition serves is deleted", func() bool { return !exists("v1.false.example.com") })
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
