@@ -110,6 +110,18 @@ func (e *encryptionAtRest) Current(resource string) (uint32, bool) {
 // interval.
 const recoverInterval = 10 * time.Second
 
+// recoverEncrypted starts recover, if objects are encrypted.
+func (s *Server) recoverEncrypted() {
+	if s.encryption == nil {
+		return
+	}
+	stores := []*store.Store{s.store}
+	if s.elsewhere != nil {
+		stores = append(stores, s.elsewhere.store)
+	}
+	s.run(func() { s.encryption.recover(s.closing, s.config.encryptionInterval, stores) })
+}
+
 // recover makes objects readable that could not be decrypted when the server started, as soon as they can be, and has
 // the stores encrypt all versions again when the current keys are not those of the versions.
 func (e *encryptionAtRest) recover(ctx context.Context, interval time.Duration, stores []*store.Store) {

@@ -289,13 +289,7 @@ func (s *Server) open(ctx context.Context) error {
 		Busy: &s.busy, Shared: s.etcd != nil,
 	})
 	reload()
-	if s.encryption != nil {
-		stores := []*store.Store{s.store}
-		if s.elsewhere != nil {
-			stores = append(stores, s.elsewhere.store)
-		}
-		s.run(func() { s.encryption.recover(s.closing, c.encryptionInterval, stores) })
-	}
+	s.recoverEncrypted()
 	for _, follow := range s.follow {
 		s.run(func() { follow(s.closing) })
 	}
