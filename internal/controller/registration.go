@@ -33,7 +33,7 @@ type Registration struct {
 // Automanaged is the label of the APIServices that servers write, and its values: once at each start, and whenever one
 // has changed.
 const (
-	Automanaged       = "kube-aggregator.kubernetes.io/Automanaged"
+	Automanaged       = "kube-aggregator.kubernetes.io/automanaged"
 	ManagedOnStart    = "onstart"
 	ManagedContinuous = "true"
 )
