@@ -144,7 +144,7 @@ func (p *Plane) History(o Ref) []Revision {
 }
 
 func revisionOf(v *store.Version, revision int64, deleted bool) Revision {
-	return Revision{ResourceVersion: revision, Deleted: deleted, Object: v.Data}
+	return Revision{ResourceVersion: revision, Deleted: deleted, Object: v.Data()}
 }
 
 // key is the key of an object in the store.
@@ -194,7 +194,7 @@ func (p *Plane) Wait(t testing.TB, o Ref, holds func(object []byte) bool) {
 		revision := s.Revision()
 		var text []byte
 		if v, ok := s.Get(k); ok {
-			text = v.Data
+			text = v.Data()
 		}
 		if holds(text) {
 			return
@@ -210,7 +210,7 @@ func parse(v *store.Version) object.Value {
 	if v == nil {
 		return object.Nil
 	}
-	parsed, err := object.ParseJSON(v.Data)
+	parsed, err := object.ParseJSON(v.Data())
 	if err != nil {
 		panic(fmt.Sprintf("plinthtest: %s is no JSON: %v", v.Key, err)) // the store has nothing else
 	}

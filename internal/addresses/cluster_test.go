@@ -180,7 +180,7 @@ func (c *cluster) consistent() {
 	}
 	claimed := map[string]string{}
 	for name, v := range c.all("plinth/claims") {
-		claimed[name] = string(v.Data)
+		claimed[name] = string(v.Data())
 	}
 	if !maps.Equal(ports, claimed) {
 		c.Errorf("Services have ports %v, and claimed are %v", ports, claimed)

@@ -146,6 +146,6 @@ func (o *objects) parse(ctx context.Context, r *engine.Resource, v *store.Versio
 		return object.Nil, apierr.From(err)
 	}
 	obj = obj.WithAt(object.StringOf(strconv.FormatInt(v.Revision, 10)), "metadata", "resourceVersion")
-	o.parsed.Set(key, obj, len(v.Data))
+	o.parsed.Set(key, obj, v.Len())
 	return obj, nil
 }

@@ -31,7 +31,7 @@ func read(v *store.Version) (object.Value, error) {
 	if v.Sidecar.Unreadable != nil {
 		return object.Nil, v.Sidecar.Unreadable
 	}
-	parsed, err := object.ParseJSON(bytes.Clone(v.Data))
+	parsed, err := object.ParseJSON(bytes.Clone(v.Data()))
 	return parsed.Value, err
 }
 

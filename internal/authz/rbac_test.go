@@ -150,8 +150,7 @@ func TestManyBindingsOfAGroupAreDeleted(t *testing.T) {
 	text := []byte(binding1("ClusterRole", "r", `{"kind":"Group","name":"g"}`))
 	for i := range put {
 		name := fmt.Sprint("b", i)
-		put[i] = view.Change{Name: name, Version: &store.Version{Key: store.Key{Name: name}, Data: text,
-			Sidecar: &store.Sidecar{}}}
+		put[i] = view.Change{Name: name, Version: store.NewVersion(store.Key{Name: name}, 0, text, &store.Sidecar{})}
 		remove[i].Name = name
 	}
 	all := compileBindings(nil, slices.Values(put))

@@ -105,7 +105,7 @@ func (p *aggregationPass) aggregate(ctx context.Context) error {
 // visit updates a role if it is an aggregated one, after the aggregated roles that it selects. A role that was visited
 // before is skipped.
 func (p *aggregationPass) visit(ctx context.Context, name string) {
-	if p.visited[name] || !bytes.Contains(p.roles[name].Data, []byte(`"aggregationRule":{`)) {
+	if p.visited[name] || !bytes.Contains(p.roles[name].Data(), []byte(`"aggregationRule":{`)) {
 		return
 	}
 	p.visited[name] = true
@@ -178,7 +178,7 @@ func parsed(o *engine.Object) (object.Value, error) {
 	if o.Sidecar.Unreadable != nil {
 		return object.Nil, o.Sidecar.Unreadable
 	}
-	p, err := object.ParseJSON(bytes.Clone(o.Data))
+	p, err := object.ParseJSON(bytes.Clone(o.Data()))
 	return p.Value, err
 }
 

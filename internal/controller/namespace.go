@@ -309,7 +309,7 @@ func nodeOf(pod *engine.Object) string {
 
 // finalizers returns the finalizers of an object; none of an unreadable one, about which the list returns an error.
 func finalizers(o *engine.Object) (names []string) {
-	parsed, err := object.ParseMembers(o.Data, "metadata")
+	parsed, err := object.ParseMembers(o.Data(), "metadata")
 	if err != nil {
 		return nil
 	}

@@ -105,7 +105,7 @@ func (b *bench) there(resource, namespace, name string) (object.Value, bool) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	parsed, err := object.ParseJSON(got.Object.Data)
+	parsed, err := object.ParseJSON(got.Object.Data())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -233,7 +233,7 @@ func (c *Protection) each(ctx context.Context, of *engine.Resource, namespace, n
 		return err
 	}
 	for o := range list.Items {
-		if !bytes.Contains(o.Data, []byte(name)) {
+		if !bytes.Contains(o.Data(), []byte(name)) {
 			continue // most objects are not parsed
 		}
 		obj, err := parsed(o)

@@ -52,7 +52,7 @@ func TestServiceCIDRs(t *testing.T) {
 				}
 				t.Fatal(err)
 			}
-			last = string(result.Object.Data)
+			last = string(result.Object.Data())
 			met := len(says) > 0
 			for _, say := range says {
 				met = met && strings.Contains(last, say)

@@ -135,7 +135,7 @@ func TestServicePorts(t *testing.T) {
 		if err := c.Repair(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if v, ok := b.store.Get(key); !ok || string(v.Data) != want {
+		if v, ok := b.store.Get(key); !ok || string(v.Data()) != want {
 			t.Errorf("the bitmap is %v, want %q", v, want)
 		}
 	}
@@ -197,7 +197,7 @@ func TestServiceAddresses(t *testing.T) {
 		}
 		b.put(ip("10.0.0.2"), nil)
 		relabelled, _ := b.store.Get(ip("10.0.0.3"))
-		b.put(ip("10.0.0.3"), []byte(strings.ReplaceAll(string(relabelled.Data), `"IPv4"`, `"IPv6"`)))
+		b.put(ip("10.0.0.3"), []byte(strings.ReplaceAll(string(relabelled.Data()), `"IPv4"`, `"IPv6"`)))
 		orphan := func(name string) {
 			b.put(ip(name), fmt.Appendf(nil, `{"apiVersion":"networking.k8s.io/v1","kind":"IPAddress",`+
 				`"metadata":{"creationTimestamp":%q,"labels":{"ipaddress.kubernetes.io/ip-family":"IPv4",`+
@@ -220,8 +220,8 @@ func TestServiceAddresses(t *testing.T) {
 			}
 		}
 		has("after a pass", "10.0.0.77")
-		if again, _ := b.store.Get(ip("10.0.0.3")); !strings.Contains(string(again.Data), `"IPv4"`) {
-			t.Errorf("the wrong label stays: %s", again.Data)
+		if again, _ := b.store.Get(ip("10.0.0.3")); !strings.Contains(string(again.Data()), `"IPv4"`) {
+			t.Errorf("the wrong label stays: %s", again.Data())
 		}
 
 		ctx, cancel := context.WithCancel(t.Context())

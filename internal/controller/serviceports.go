@@ -95,7 +95,7 @@ func (c *ServicePorts) round(ctx context.Context) (*addresses.PortRound, error) 
 	var reserved []int64
 	pre := store.Absent(c.Key)
 	if bitmap != nil {
-		value, pre = bitmap.Data, store.At(bitmap)
+		value, pre = bitmap.Data(), store.At(bitmap)
 		if reserved, err = c.Bitmap.Ports(value); err != nil {
 			return nil, fmt.Errorf("the reserved node ports cannot be read: %w", err)
 		}

@@ -154,7 +154,7 @@ func (c *TokenCleaner) unmounted(ctx context.Context, o *engine.Object, _ object
 		return false, err
 	}
 	for pod := range list.Items {
-		if !bytes.Contains(pod.Data, []byte(`"`+secret+`"`)) {
+		if !bytes.Contains(pod.Data(), []byte(`"`+secret+`"`)) {
 			continue // most Pods are not parsed
 		}
 		obj, err := parsed(pod)

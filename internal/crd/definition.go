@@ -84,7 +84,7 @@ func outline(v *store.Version) object.Value {
 	if v.Sidecar.Unreadable != nil {
 		return object.Nil
 	}
-	parsed, err := object.ParseJSON(object.AppendOutline(nil, v.Data, "schema", "managedFields"))
+	parsed, err := object.ParseJSON(object.AppendOutline(nil, v.Data(), "schema", "managedFields"))
 	if err != nil {
 		return object.Nil
 	}

@@ -68,7 +68,7 @@ func (d *Definitions) read(v *store.Version) *definitionText {
 	}
 	t.once.Do(func() {
 		t.outline = outline(v)
-		t.spec = maphash.Bytes(seed, object.MemberText(v.Data, "spec"))
+		t.spec = maphash.Bytes(seed, object.MemberText(v.Data(), "spec"))
 		t.written = &written{version: v}
 		group := t.outline.At("spec", "group").Str()
 		for i, version := range t.outline.At("spec", "versions").Items() {

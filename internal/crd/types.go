@@ -68,7 +68,7 @@ type written struct {
 // text is the text of a version: an item of spec.versions.
 func (w *written) text(index int) []byte {
 	w.once.Do(func() {
-		w.texts = object.ItemTexts(object.MemberText(object.MemberText(w.version.Data, "spec"), "versions"))
+		w.texts = object.ItemTexts(object.MemberText(object.MemberText(w.version.Data(), "spec"), "versions"))
 	})
 	return w.texts[index]
 }

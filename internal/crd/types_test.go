@@ -22,8 +22,8 @@ func lazyTypeOf(of *types, i, size int) *lazyType {
 	text := fmt.Sprintf(
 		`{"spec":{"versions":[{"schema":{"openAPIV3Schema":{"type":"object","description":"%s","properties":{"f%d":{"type":"string"}}}}}]}}`,
 		strings.Repeat("x", size), i)
-	return &lazyType{of: of, written: &written{version: &store.Version{
-		Key: store.Key{Resource: Path, Name: fmt.Sprint(i)}, Data: []byte(text)}}, apiVersion: "a/v1"}
+	return &lazyType{of: of, written: &written{version: store.NewVersion(
+		store.Key{Resource: Path, Name: fmt.Sprint(i)}, 0, []byte(text), nil)}, apiVersion: "a/v1"}
 }
 
 // Compiled schemas are bounded by the size of their source text; those in use stay, and dropped ones are compiled
@@ -98,8 +98,8 @@ func TestTypesAreFoundAgain(t *testing.T) {
 func TestTypesThatCannotBe(t *testing.T) {
 	of := &types{metadata: gotypes.Of[metav1.ObjectMeta]}
 	l := lazyTypeOf(of, 0, 1)
-	l.written.version.Data = []byte(
-		`{"spec":{"versions":[{"schema":{"openAPIV3Schema":{"type":"object","properties":{"a":{"type":"strange"}}}}}]}}`)
+	l.written.version = store.NewVersion(l.written.version.Key, 0, []byte(
+		`{"spec":{"versions":[{"schema":{"openAPIV3Schema":{"type":"object","properties":{"a":{"type":"strange"}}}}}]}}`), nil)
 	parsed, err := object.ParseJSON([]byte(`{"apiVersion":"a/v1","kind":"A","metadata":{"name":"a"},"a":{"b":1}}`))
 	if err != nil {
 		t.Fatal(err)
@@ -126,8 +126,7 @@ func TestManyVersions(t *testing.T) {
 			`"metadata":{"name":"as.b.c","uid":"%s"},"spec":{"group":"b.c","names":{"kind":"A","plural":"as"},`+
 			`"scope":"Namespaced","versions":[%s]},"status":{"acceptedNames":{"kind":"A","plural":"as"},"conditions":[`+
 			`{"status":"True","type":"Established"}%s]}}`, uid, strings.Join(all, ","), condition)
-		return &store.Version{Key: store.Key{Resource: Path, Name: "as.b.c"}, Data: []byte(text),
-			Sidecar: &store.Sidecar{UID: uid}}
+		return store.NewVersion(store.Key{Resource: Path, Name: "as.b.c"}, 0, []byte(text), &store.Sidecar{UID: uid})
 	}
 	d := New(gotypes.Of[metav1.ObjectMeta])
 	first := definition("1", "string", "")
@@ -151,8 +150,8 @@ func TestManyVersions(t *testing.T) {
 			}
 			textParsed.Store(0)
 			after := d.Define(step.v, before)
-			if got := int(textParsed.Load()); got > step.texts*len(step.v.Data) {
-				t.Errorf("%d bytes of a definition of %d were parsed", got, len(step.v.Data))
+			if got := int(textParsed.Load()); got > step.texts*step.v.Len() {
+				t.Errorf("%d bytes of a definition of %d were parsed", got, step.v.Len())
 			}
 			if len(after) != versions || after[0].Stored.DefinitionUID != step.v.Sidecar.UID {
 				t.Fatalf("%d versions of %q", len(after), after[0].Stored.DefinitionUID)
@@ -166,8 +165,8 @@ func TestManyVersions(t *testing.T) {
 					t.Fatalf("version %d is %q", i, name)
 				}
 			}
-			if got := int(textParsed.Load()); got > len(step.v.Data) || invariants.Enabled && got == 0 {
-				t.Errorf("%d bytes of a definition of %d were parsed for all of its versions", got, len(step.v.Data))
+			if got := int(textParsed.Load()); got > step.v.Len() || invariants.Enabled && got == 0 {
+				t.Errorf("%d bytes of a definition of %d were parsed for all of its versions", got, step.v.Len())
 			}
 			first = step.v
 		})
@@ -180,10 +179,10 @@ func TestManyVersions(t *testing.T) {
 func TestDefinedAgain(t *testing.T) {
 	d := New(gotypes.Of[metav1.ObjectMeta])
 	definition := func(uid string) *store.Version {
-		return &store.Version{Key: store.Key{Resource: Path, Name: "as.b.c"}, Sidecar: &store.Sidecar{UID: uid}, Data: []byte(
+		return store.NewVersion(store.Key{Resource: Path, Name: "as.b.c"}, 0, []byte(
 			`{"spec":{"group":"b.c","scope":"Cluster","versions":[{"name":"v1","schema":{"openAPIV3Schema":{"type":"object"}},` +
 				`"served":true,"storage":true}]},"status":{"acceptedNames":{"kind":"A","plural":"as"},` +
-				`"conditions":[{"status":"True","type":"Established"}]}}`)}
+				`"conditions":[{"status":"True","type":"Established"}]}}`), &store.Sidecar{UID: uid})
 	}
 	first := d.Define(definition("1"), nil)
 	if same := d.Define(definition("1"), first); same[0] != first[0] {

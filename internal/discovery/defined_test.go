@@ -46,7 +46,7 @@ func (d *defined) registry(builtin []*engine.Resource) *engine.Registry {
 		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		return d.types[string(v.Data)]
+		return d.types[string(v.Data())]
 	})
 	return r
 }

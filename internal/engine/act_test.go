@@ -59,7 +59,7 @@ func TestBindAndEvict(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return parse(t, string(r.Object.Data)).Value
+		return parse(t, string(r.Object.Data())).Value
 	}
 	bound := get()
 	if bound.At("spec", "nodeName").Str() != "node-1" || bound.At("metadata", "generation").Int() != 1 ||
@@ -127,7 +127,7 @@ func TestEvictionsShareABudget(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		marked := strings.Contains(string(live.Object.Data), `"DisruptionTarget"`)
+		marked := strings.Contains(string(live.Object.Data()), `"DisruptionTarget"`)
 		if marked != live.Object.Sidecar.Deleting {
 			t.Errorf("p%d is marked as deleted: %v, has DisruptionTarget: %v; should be equal",
 				i, live.Object.Sidecar.Deleting, marked)
@@ -140,7 +140,7 @@ func TestEvictionsShareABudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	status := parse(t, string(live.Object.Data)).Value.At("status")
+	status := parse(t, string(live.Object.Data())).Value.At("status")
 	if done.Load() != allowed || gone != allowed || status.At("disruptedPods").Len() != allowed ||
 		status.At("disruptionsAllowed").Int() != 0 {
 		t.Errorf("the budget allowed %d evictions, %d succeeded, %d Pods are deleted; status of the budget: %s",

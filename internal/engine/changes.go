@@ -101,7 +101,7 @@ func HeadOf(v *Object) (object.Value, error) {
 	if o := LayoutOf(v).origin.Load(); o != nil {
 		return o.obj, nil
 	}
-	parsed, err := object.ParseMembers(v.Data, "apiVersion", "kind", "metadata")
+	parsed, err := object.ParseMembers(v.Data(), "apiVersion", "kind", "metadata")
 	if err != nil {
 		return object.Nil, err
 	}

@@ -262,7 +262,7 @@ func (d *draft) giveBack(ctx context.Context, c *Claim) error {
 	if c.Companion == nil {
 		// The bytes of a claim name its holder. If they do not, the object is the holder: it has the value. If they do not
 		// decrypt, no other object can have taken the value since.
-		if len(live.Data) == 0 || live.Sidecar.Undecrypted || bytes.Equal(live.Data, []byte(d.key().Name)) {
+		if live.Len() == 0 || live.Sidecar.Undecrypted || bytes.Equal(live.Data(), []byte(d.key().Name)) {
 			d.effects.claimed.pre = append(d.effects.claimed.pre, store.At(live))
 			d.effects.claimed.changes = append(d.effects.claimed.changes, store.Change{Key: c.Key})
 		}

@@ -215,9 +215,9 @@ func (d *draft) storeChange() store.Change {
 	change := store.Change{Key: d.key()}
 	switch renewed := d.effects.renewed; {
 	case !d.remove:
-		change.Data, change.Sidecar = d.next.Data, d.next.Sidecar
+		change.Data, change.Sidecar = d.next.Data(), d.next.Sidecar
 	case renewed != nil:
-		change.Data, change.Sidecar = renewed.Data, renewed.Sidecar
+		change.Data, change.Sidecar = renewed.Data(), renewed.Sidecar
 	}
 	return change
 }

@@ -111,7 +111,7 @@ func TestWritesUnderAChangedDefinition(t *testing.T) {
 	}
 	deleting := *definition.Sidecar
 	deleting.Deleting, deleting.Form = true, deleting.Form+2
-	if _, err := b.store.Commit(t.Context(), nil, []store.Change{{Key: definition.Key, Data: definition.Data,
+	if _, err := b.store.Commit(t.Context(), nil, []store.Change{{Key: definition.Key, Data: definition.Data(),
 		Sidecar: &deleting}}); err != nil {
 		t.Fatal(err)
 	}

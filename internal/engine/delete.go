@@ -231,7 +231,7 @@ func (d *draft) removeNow(ctx context.Context, graceful bool) (*Result, error) {
 	}
 	if rq.Resource.DeleteReturnsObject {
 		// A new Version: the live one is shared by all readers, and its revision must not change.
-		last := &store.Version{Key: d.live.Key, Data: d.live.Data, Sidecar: d.live.Sidecar}
+		last := d.live.At(0)
 		if graceful {
 			var err error
 			if last, err = d.version(ctx, rq.Resource, d.live, rq.Resource.mark(d.obj, 0, d.now), false, d.now); err != nil {

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"strings"
 	"time"
@@ -481,7 +480,7 @@ func (r *Resource) released(obj object.Value) bool {
 // migration works.
 func (d *draft) unchanged() bool {
 	return d.live != nil && !d.remove && d.rq.Resource.Stored.current(d.live) && !d.store.Stale(d.live) &&
-		bytes.Equal(d.next.Data, d.live.Data) && d.effects.claimed.none()
+		d.next.Equal(d.live) && d.effects.claimed.none()
 }
 
 // answer is the response: the object as committed; for a dry run, as it would be, at the live revision; if the write

@@ -113,7 +113,7 @@ func (b *bench) create(text string) *Result {
 
 func (b *bench) value(r *Result) object.Value {
 	b.Helper()
-	p, err := object.ParseJSON(r.Object.Data)
+	p, err := object.ParseJSON(r.Object.Data())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -305,7 +305,7 @@ func TestDeleteWaitsForFinalizers(t *testing.T) {
 	meta := b.value(marked).At("metadata")
 	if meta.At("deletionTimestamp").Str() != "2026-01-02T03:04:05Z" ||
 		meta.At("deletionGracePeriodSeconds").Kind() != object.Int || meta.At("generation").Int() != 2 {
-		t.Errorf("the object marked as deleted is %s", marked.Object.Data)
+		t.Errorf("the object marked as deleted is %s", marked.Object.Data())
 	}
 	again := b.must(b.Delete(t.Context(), b.request("a"), DeleteOptions{}))
 	if again.Object.Revision != marked.Object.Revision {
@@ -319,7 +319,7 @@ func TestDeleteWaitsForFinalizers(t *testing.T) {
 	last := b.must(b.Patch(t.Context(), b.request("a"), Patch{Type: MergePatch,
 		Body: []byte(`{"metadata":{"finalizers":null}}`)}))
 	if last.Object.Revision != one.Object.Revision || b.value(last).At("metadata", "finalizers").Len() != 0 {
-		t.Errorf("the write that removed the object returned revision %d, %s", last.Object.Revision, last.Object.Data)
+		t.Errorf("the write that removed the object returned revision %d, %s", last.Object.Revision, last.Object.Data())
 	}
 	_, err = b.Get(t.Context(), b.request("a"), "")
 	b.wants(err, 404, "")
@@ -666,12 +666,12 @@ func TestOwnersListedTwice(t *testing.T) {
 	rq := b.request("")
 	made := b.must(b.Create(t.Context(), rq, b.parse(`{"metadata":{"name":"a","ownerReferences":[`+owner+
 		`,{"apiVersion":"v1","kind":"A","name":"b","uid":"u"},`+owner+`]}}`)))
-	parsed, err := object.ParseJSON(made.Object.Data)
+	parsed, err := object.ParseJSON(made.Object.Data())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n := parsed.Value.At("metadata", "ownerReferences").Len(); n != 2 {
-		t.Errorf("%d owner references are stored, should be 2: %s", n, made.Object.Data)
+		t.Errorf("%d owner references are stored, should be 2: %s", n, made.Object.Data())
 	}
 	if warnings := made.Warnings; len(warnings) != 1 || !strings.HasSuffix(warnings[0], "duplicate UID(s) observed: u") {
 		t.Errorf("warnings are %q", warnings)

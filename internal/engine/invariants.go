@@ -42,7 +42,7 @@ func (d *draft) assertCommit() {
 		return
 	}
 	// The bytes are asserted, and not d.obj: they are what is stored.
-	parsed, err := object.ParseJSON(bytes.Clone(d.next.Data))
+	parsed, err := object.ParseJSON(bytes.Clone(d.next.Data()))
 	assert(err == nil, "%s: %v", d.key(), err)
 	next := parsed.Value
 	meta, key := next.At("metadata"), d.key()
@@ -56,7 +56,7 @@ func (d *draft) assertCommit() {
 	assert(!versioned, "%s is stored with a resourceVersion", key)
 	if d.live == nil {
 		assert(meta.At("uid").Str() != "" && !meta.At("creationTimestamp").IsNull() && !deleting(next),
-			"%s is created as %s", key, d.next.Data)
+			"%s is created as %s", key, d.next.Data())
 		return
 	}
 	if d.old.IsNull() {

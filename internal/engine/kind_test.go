@@ -109,7 +109,7 @@ func TestObjectsOfAnOldForm(t *testing.T) {
 		result := b.must(b.Get(t.Context(), in(c.as, "a"), ""))
 		if got := b.value(result); !strings.Contains(string(object.AppendJSON(nil, got)), `"spec":`+c.want) ||
 			got.At("apiVersion").Str() != c.as.APIVersion() || result.Object.Revision != made.Object.Revision {
-			t.Errorf("read in %s it is %s", c.as.Version, result.Object.Data)
+			t.Errorf("read in %s it is %s", c.as.Version, result.Object.Data())
 		}
 		list, err := b.List(t.Context(), in(c.as, ""), ListOptions{})
 		if err != nil {
@@ -118,8 +118,8 @@ func TestObjectsOfAnOldForm(t *testing.T) {
 		listed := 0
 		for item := range list.Items {
 			listed++
-			if !strings.HasPrefix(string(item.Data), `{"apiVersion":"`+c.as.APIVersion()+`"`) {
-				t.Errorf("listed as %s: %s", c.as.Version, item.Data)
+			if !strings.HasPrefix(string(item.Data()), `{"apiVersion":"`+c.as.APIVersion()+`"`) {
+				t.Errorf("listed as %s: %s", c.as.Version, item.Data())
 			}
 		}
 		field := map[*Resource]string{v1: "spec.color", v2: "spec.paint"}[c.as]
@@ -148,9 +148,9 @@ func TestObjectsOfAnOldForm(t *testing.T) {
 		t.Errorf("revisions %d, %d, %d: only the first empty patch should write",
 			made.Object.Revision, first.Object.Revision, again.Object.Revision)
 	}
-	if live, _ := b.store.Get(in(v2, "a").key()); !strings.HasPrefix(string(live.Data),
+	if live, _ := b.store.Get(in(v2, "a").key()); !strings.HasPrefix(string(live.Data()),
 		`{"apiVersion":"test.example/v2"`) {
-		t.Errorf("the stored object is %s, should be of v2", live.Data)
+		t.Errorf("the stored object is %s, should be of v2", live.Data())
 	}
 	if got := b.value(first).At("spec", "size").Str(); got != "medium" { // it was defaulted as a body of v2
 		t.Errorf("the size after the write is %q, should be the default of v2", got)
@@ -185,7 +185,7 @@ func TestObjectsOfAnOldSchema(t *testing.T) {
 	}
 	defer w.Close()
 	events, err := w.Next(t.Context())
-	if err != nil || len(events) != 1 || !strings.Contains(string(events[0].Object.Data), `"size":"medium"`) {
+	if err != nil || len(events) != 1 || !strings.Contains(string(events[0].Object.Data()), `"size":"medium"`) {
 		t.Errorf("the initial events are %v, %v; should be one with the new default", events, err)
 	}
 	v3 := *v2

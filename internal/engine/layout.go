@@ -80,7 +80,7 @@ const (
 // keep gives a new version its origin, and removes those of the oldest versions while there are too many. Only the
 // caller has the version yet, so its origin may be set before the lock is taken.
 func (c *origins) keep(v *store.Version, o *origin) {
-	is := originOf{layout: LayoutOf(v), bytes: len(v.Data)}
+	is := originOf{layout: LayoutOf(v), bytes: v.Len()}
 	is.layout.origin.Store(o)
 	c.mu.Lock()
 	defer c.mu.Unlock()

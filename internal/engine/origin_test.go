@@ -50,7 +50,7 @@ func TestOriginsAreBounded(t *testing.T) {
 			if i < len(made)-1 && !b.origins(made[i+1]) {
 				t.Errorf("%s: an older version has an origin, and a newer one does not", when)
 			}
-			kept, bytes = kept+1, bytes+len(made[i].Object.Data)
+			kept, bytes = kept+1, bytes+made[i].Object.Len()
 		}
 		if kept == 0 || kept > keptOrigins || kept > 1 && bytes > maxOriginBytes || kept > b.recent.count ||
 			bytes > b.recent.bytes {
@@ -101,7 +101,7 @@ func TestOriginsChangeNothing(t *testing.T) {
 			if b == kept && b.origins(result) {
 				found++
 			}
-			return strings.ReplaceAll(string(result.Object.Data), result.Object.Sidecar.UID, "UID")
+			return strings.ReplaceAll(string(result.Object.Data()), result.Object.Sidecar.UID, "UID")
 		}
 		got, want := step(kept), step(parsed)
 		if got != want {

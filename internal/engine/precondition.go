@@ -72,6 +72,6 @@ func (rq *Request) variant(stored, shown *Object) uint64 {
 		return stamp
 	}
 	h := fnv.New64a()
-	h.Write(shown.Data) // never fails
+	h.Write(shown.Data()) // never fails
 	return stamp ^ h.Sum64() | 1
 }

@@ -74,10 +74,10 @@ func (rq *Request) presentAll(ctx context.Context, all []*Object) (made int, err
 				return made, err
 			}
 			all[i] = shown
-			made += len(shown.Data)
+			made += shown.Len()
 			continue
 		}
-		if batch, bytes = append(batch, i), bytes+len(v.Data); bytes >= maxConverted {
+		if batch, bytes = append(batch, i), bytes+v.Len(); bytes >= maxConverted {
 			n, err := rq.presentTogether(ctx, all, batch)
 			if made += n; err != nil {
 				return made, err
@@ -119,7 +119,7 @@ func (rq *Request) presentTogether(ctx context.Context, all []*Object, batch []i
 		if all[i], err = remade(all[i], objects[n]); err != nil {
 			return made, err
 		}
-		made += len(all[i].Data)
+		made += all[i].Len()
 	}
 	return made, nil
 }
@@ -137,7 +137,7 @@ func remade(v *store.Version, obj object.Value) (*Object, error) {
 	layout := s.Extra
 	*s = *v.Sidecar
 	s.Extra = layout
-	return &store.Version{Key: v.Key, Revision: v.Revision, Data: data, Sidecar: s}, nil
+	return store.NewVersion(v.Key, v.Revision, data, s), nil
 }
 
 // representation makes the body of a response from the object; nil: the response is the object.

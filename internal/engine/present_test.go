@@ -41,8 +41,8 @@ func TestConversionsTogether(t *testing.T) {
 			return nil, err
 		}
 		for item := range c.Items {
-			if !strings.Contains(string(item.Data), `"paint":"red"`) {
-				t.Errorf("the item was not converted: %s", item.Data)
+			if !strings.Contains(string(item.Data()), `"paint":"red"`) {
+				t.Errorf("the item was not converted: %s", item.Data())
 			}
 			names = append(names, item.Key.Name)
 		}
@@ -77,9 +77,9 @@ func TestConversionsTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, e := range events {
-			if e.Type != Modified || e.Record != nil || !strings.Contains(string(e.Object.Data),
+			if e.Type != Modified || e.Record != nil || !strings.Contains(string(e.Object.Data()),
 				`"apiVersion":"test.example/v2"`) {
-				t.Errorf("event %v: %s", e.Type, e.Object.Data)
+				t.Errorf("event %v: %s", e.Type, e.Object.Data())
 			}
 		}
 		if last := calls[len(calls)-1]; last != len(events) {
@@ -148,7 +148,7 @@ func TestAWaitThatEndsDuringAConversion(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, e := range events {
-			told += e.Type.String() + " " + string(e.Object.Data)
+			told += e.Type.String() + " " + string(e.Object.Data())
 		}
 		return told
 	}

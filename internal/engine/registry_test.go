@@ -65,7 +65,7 @@ func (d *definitions) define(v *store.Version, before []*Resource) []*Resource {
 	d.mu.Lock()
 	d.asked[v.Key.Name]++
 	d.mu.Unlock()
-	words := strings.Fields(string(v.Data))
+	words := strings.Fields(string(v.Data()))
 	if len(words) < 3 {
 		return nil
 	}
@@ -228,7 +228,7 @@ func (d *definitions) model(sn *store.Snapshot, builtin []*Resource) []string {
 		kinds[r.Stored.Path] = []string{r.Group + " " + r.Name + " " + r.Version + " stored"}
 	}
 	sn.Ascend(definitionCollection, "", "", func(v *store.Version) bool {
-		words := strings.Fields(string(v.Data))
+		words := strings.Fields(string(v.Data()))
 		path := words[0] + "/" + words[1]
 		if kinds[path] == nil {
 			for i, version := range words[2:] {

@@ -151,7 +151,7 @@ func (e *Engine) version(
 	if s.Unreadable != nil {
 		return nil, s.Unreadable
 	}
-	v := &store.Version{Key: before.Key, Data: data, Sidecar: s}
+	v := store.NewVersion(before.Key, 0, data, s)
 	if k.TTL > 0 {
 		s.Expire = now.Add(k.TTL)
 	}
@@ -229,7 +229,7 @@ func (r *Resource) Value(ctx context.Context, v *store.Version) (object.Value, e
 func (r *Resource) parsed(v *store.Version) (obj object.Value, settled bool, err error) {
 	if o := LayoutOf(v).origin.Load(); o != nil && v.Sidecar.Unreadable == nil {
 		if invariants.Enabled {
-			o.check(v.Data)
+			o.check(v.Data())
 		}
 		return o.obj, o.settled != nil && o.settled == r.Schema(), nil
 	}
@@ -271,7 +271,7 @@ func ObjectOf(v *store.Version) (object.Value, error) {
 	if o := LayoutOf(v).origin.Load(); o != nil {
 		return o.obj, nil
 	}
-	parsed, err := object.ParseJSON(v.Data)
+	parsed, err := object.ParseJSON(v.Data())
 	if err != nil {
 		return object.Nil, unreadable(v, err)
 	}

@@ -48,13 +48,13 @@ func (d *draft) fit(ctx context.Context, before *store.Version) error {
 // requestSize is a lower bound of the length of the request by which etcd would store a version in the place of the
 // version with the revision before. Built-in objects are measured as protobuf, in which the reference stores them.
 func requestSize(k *Kind, v *store.Version, before int64) (int, error) {
-	size := len(v.Data)
+	size := v.Len()
 	if size <= measuredFrom {
 		return size, nil
 	}
 	if t := k.Storage.Schema(); !k.Custom && t.Kind == schema.Struct { // an object without a Struct type has no message
 		var err error
-		if size, err = proto.Size(t, v.Data); err != nil {
+		if size, err = proto.Size(t, v.Data()); err != nil {
 			return 0, err
 		}
 	}

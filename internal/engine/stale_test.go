@@ -180,7 +180,7 @@ func TestVerbsOnWhatIsNotKnownYet(t *testing.T) {
 				err := s.here.store.Commit(t.Context(), nil, []store.Change{{Key: key, Data: []byte(`{"metadata":`)}}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := s.there.store.Commit(t.Context(), nil, []store.Change{{Key: key, Data: good.Data}}); err != nil {
+			if _, err := s.there.store.Commit(t.Context(), nil, []store.Change{{Key: key, Data: good.Data()}}); err != nil {
 				t.Fatal(err)
 			}
 			s.here.must(s.here.patch("a", `{"spec":{"n":2}}`))

@@ -130,7 +130,7 @@ func (d *draft) giveAllBack(ctx context.Context, snapshot *store.Snapshot) error
 	var found []Claim
 	name := []byte(d.key().Name)
 	over := ascend(ctx, snapshot, claims, "", "", func(v *store.Version) bool {
-		if bytes.Equal(v.Data, name) {
+		if bytes.Equal(v.Data(), name) {
 			found = append(found, Claim{Key: v.Key})
 		}
 		return true

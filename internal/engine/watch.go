@@ -231,7 +231,7 @@ func (w *Watch) nextInitial(ctx, wait context.Context) error {
 		if selected {
 			w.emit(Added, v, v.Revision, nil)
 			if !w.rq.presented(v) {
-				converted += len(v.Data)
+				converted += v.Len()
 			}
 		}
 		return true

@@ -20,7 +20,7 @@ func widgets(v *store.Version, _ []*engine.Resource) []*engine.Resource {
 	if v == nil {
 		return nil
 	}
-	version := string(v.Data)
+	version := string(v.Data())
 	field := func(name string, typ *schema.Type) schema.Field { return schema.Field{Name: name, Type: typ} }
 	text := &schema.Type{Kind: schema.String}
 	metadata := &schema.Type{Kind: schema.Any}

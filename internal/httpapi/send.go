@@ -202,7 +202,7 @@ func (rs *requestState) replyWith(code int, media wire.Media, rq *engine.Request
 // made is how many bytes of the object of an answer belong to this answer alone.
 func (rs *requestState) made(result *engine.Result) int {
 	if result.Made || rs.dryRun {
-		return len(result.Object.Data)
+		return result.Object.Len()
 	}
 	return 0
 }

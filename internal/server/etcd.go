@@ -193,7 +193,7 @@ func (s *Server) repairClaims(ctx context.Context) error {
 	s.allocator.PortsReady = func() error {
 		var value []byte
 		if v, ok := s.store.Get(portRange); ok {
-			value = v.Data
+			value = v.Data()
 		}
 		return s.nodePorts.Check(value)
 	}

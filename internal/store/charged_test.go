@@ -14,7 +14,7 @@ import (
 // notesCharge charges versions of the resource "noted" nothing, and notes their text.
 func notesCharge(v *Version) *Charge {
 	if v.Key.Resource == "noted" {
-		return &Charge{Note: string(v.Data)}
+		return &Charge{Note: string(v.Data())}
 	}
 	return testCharge(v)
 }

@@ -137,7 +137,7 @@ func testNoRoom(t *testing.T) {
 	if err := <-next; err != nil {
 		t.Fatal(err)
 	}
-	if v, ok := s.Get(a); !ok || string(v.Data) != "3" || v.Revision != 2 {
+	if v, ok := s.Get(a); !ok || string(v.Data()) != "3" || v.Revision != 2 {
 		t.Error(v)
 	}
 }

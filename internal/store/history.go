@@ -74,7 +74,7 @@ func (r *Record) memory() int64 {
 	if r.Old == nil {
 		return record
 	}
-	return record + version + int64(len(r.Old.Data))
+	return record + version + int64(r.Old.Len())
 }
 
 // history is the newest records, as many as memory holds, and the start of the history in the log.
@@ -200,10 +200,10 @@ func (h *history) add(r *Record, woken []*group) []*group {
 func changeBytes(r *Record) int64 {
 	n := int64(len(r.Key.Resource) + len(r.Key.Name) + 40)
 	if r.New != nil {
-		n += int64(len(r.New.Data))
+		n += int64(r.New.Len())
 	}
 	if r.Old != nil {
-		n += int64(len(r.Old.Data))
+		n += int64(r.Old.Len())
 	}
 	return n
 }
@@ -212,9 +212,9 @@ func changeBytes(r *Record) int64 {
 // not: the bound is then on the number of records, and readers that store a form need no lock to count it.
 func memoBytesOf(r *Record) int64 {
 	if r.New != nil {
-		return int64(len(r.New.Data)) + 100
+		return int64(r.New.Len()) + 100
 	}
-	return int64(len(r.Old.Data)) + 100
+	return int64(r.Old.Len()) + 100
 }
 
 // trim drops history outside of the window at a time, in three steps: it moves the horizon to the newest mark that is

@@ -161,7 +161,7 @@ func testLogFails(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if v, ok := s.Get(a); !ok || string(v.Data) != "1" || s.Revision() != 2 {
+	if v, ok := s.Get(a); !ok || string(v.Data()) != "1" || s.Revision() != 2 {
 		t.Error(v)
 	}
 	if sn, err := s.Snapshot(0); err != nil || sn.Count("/pods", "") != 1 {

@@ -47,7 +47,7 @@ func (s *Store) contents(t *testing.T) string {
 	var text strings.Builder
 	for resource := range sn.Resources {
 		sn.Ascend(resource, "", "", func(v *Version) bool {
-			fmt.Fprintf(&text, "%s %s\n", v.Key, v.Data)
+			fmt.Fprintf(&text, "%s %s\n", v.Key, v.Data())
 			return true
 		})
 	}

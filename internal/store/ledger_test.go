@@ -28,7 +28,7 @@ func (instant) Close() error                            { return nil }
 // testCharge reads a charge from bytes: "rule LIMIT" is a rule, and "CLASS AMOUNT [SECONDS]" counts an amount, until a
 // time in seconds if there is one, and then 1.
 func testCharge(v *Version) *Charge {
-	words := strings.Fields(string(v.Data))
+	words := strings.Fields(string(v.Data()))
 	if v.Key.Resource == "rules" {
 		return &Charge{Rule: words[1]}
 	}

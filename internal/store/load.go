@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"runtime"
@@ -22,7 +21,7 @@ import (
 // that is reused; other goroutines copy the versions of full batches to their final place. That opens a large store
 // in two thirds of the time (docs/decisions/0007).
 //
-//	v.Data is set by copier.finish at the latest; it is not read before that
+//	the bytes of v are set by copier.finish at the latest; they are not read before that
 //
 // Sidecars are computed at the end, in parallel: many versions are overwritten during the replay, and computing their
 // sidecars would be wasted. Until then Sidecar has what the log has stored, and expires the expiry.
@@ -70,7 +69,8 @@ func (s *State) load(from *Checkpoint) (expire []*Version, err error) {
 
 // loadCheckpoint copies the versions of a checkpoint and of the commits after it.
 func (s *State) loadCheckpoint(from *Checkpoint) (expire []*Version, err error) {
-	l := &loader{state: s, expires: map[Key]time.Time{}, stored: map[stored]*Sidecar{}}
+	l := &loader{state: s, expires: map[Key]time.Time{}, stored: map[stored]*Sidecar{},
+		copies: copier{packer: &s.packer}}
 	err = l.read(from)
 	l.copies.finish()
 	if err != nil {
@@ -141,7 +141,7 @@ func (l *loader) restore(k Key, lent *Version, revision int64) {
 	}
 	t.names.Set(v.Key.Name, v)
 	// The version is in its place already; only its bytes follow.
-	l.copies.add(v, lent.Data)
+	l.copies.add(v, lent.Data())
 	if lent.Sidecar.Expire.IsZero() {
 		delete(l.expires, v.Key)
 	} else {
@@ -164,7 +164,7 @@ func (l *loader) describe() {
 		t.names.Scan(func(_ string, v *Version) bool {
 			// Counted here and not in restore, where most versions are overwritten by later ones.
 			live = append(live, v)
-			s.live.bytes += int64(len(v.Data))
+			s.live.bytes += int64(v.Len())
 			return true
 		})
 		return true
@@ -176,10 +176,15 @@ func (l *loader) describe() {
 	for w := range workers {
 		part := live[len(live)*w/workers : len(live)*(w+1)/workers]
 		wait.Go(func() {
+			var buffer []byte
 			for _, v := range part {
 				is := *v.Sidecar
 				is.Expire = l.expires[v.Key]
-				v.Sidecar = s.DescribeStored(v.Key, v.Data, &is)
+				data := v.DataIn(buffer[:0])
+				v.Sidecar = s.DescribeStored(v.Key, data, &is)
+				if v.base != nil {
+					buffer = data
+				}
 			}
 		})
 	}
@@ -220,7 +225,7 @@ func (s *State) findHorizon() error {
 // few enough for the processor's cache.
 const copyBatchBytes = 256 << 10
 
-// copier gives versions copies of lent bytes. The zero value is ready to use. All versions have their bytes when finish
+// copier gives versions copies of lent bytes. All versions have their bytes when finish
 // returns. For a store that fits into one batch no goroutine is started.
 //
 // A batch is owned by one goroutine at a time, and handed over by two channels: the reader fills it, a worker copies
@@ -234,6 +239,8 @@ type copier struct {
 	// made is the number of batches that exist.
 	made int
 	work sync.WaitGroup
+
+	packer *packer
 }
 
 // copyBatch is versions and their bytes, one after another: those of version i end at ends[i], where those of version
@@ -269,7 +276,7 @@ func (c *copier) next() *copyBatch {
 		for range workers {
 			c.work.Go(func() {
 				for b := range c.full {
-					b.copy()
+					b.copy(c.packer)
 					c.free <- b
 				}
 			})
@@ -285,12 +292,12 @@ func (c *copier) next() *copyBatch {
 	return c.filling
 }
 
-// copy gives the versions their bytes, each in a separate allocation, so that one live version does not keep a batch;
-// then it empties the batch.
-func (b *copyBatch) copy() {
+// copy gives the versions their bytes, packed, and each in a separate allocation, so that one live version does not keep
+// a batch; then it empties the batch.
+func (b *copyBatch) copy(packer *packer) {
 	begin := 0
 	for i, v := range b.versions {
-		v.Data = bytes.Clone(b.bytes[begin:b.ends[i]])
+		packer.set(v, b.bytes[begin:b.ends[i]], true)
 		begin = b.ends[i]
 	}
 	clear(b.versions)
@@ -301,7 +308,7 @@ func (b *copyBatch) copy() {
 // wait for ever.
 func (c *copier) finish() {
 	if c.filling != nil {
-		c.filling.copy()
+		c.filling.copy(c.packer)
 		c.filling = nil
 	}
 	if c.full != nil {

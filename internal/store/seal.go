@@ -172,7 +172,7 @@ func (s *Store) recover(ctx context.Context, keys []Key) (recovered int, unread 
 		if !found || !v.Sidecar.Undecrypted {
 			continue
 		}
-		plain, _, err := s.config.Sealing.Open(k, v.Data)
+		plain, _, err := s.config.Sealing.Open(k, v.Data())
 		if err != nil {
 			unread = append(unread, k)
 			continue

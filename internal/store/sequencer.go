@@ -151,7 +151,7 @@ func (w *sequencer) versions(changes []Change) ([]*Version, error) {
 		if ch.Sidecar == nil {
 			ch.Sidecar = w.state.config.Describe(ch.Key, ch.Data)
 		}
-		versions[i] = &Version{Key: ch.Key, Data: ch.Data, Sidecar: ch.Sidecar}
+		versions[i] = w.state.NewVersion(ch.Key, 0, ch.Data, ch.Sidecar)
 		if w.state.limited(ch.Key) {
 			w.state.charge(versions[i])
 		}

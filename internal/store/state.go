@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"plinth/internal/invariants"
+	"plinth/internal/recent"
 )
 
 // Config configures a State, and the embedded writer of Open.
@@ -106,6 +107,7 @@ type State struct {
 	history   history
 	owners    owners
 	ledgers   ledgers
+	packer    packer
 	revision  int64
 	recent    []*Snapshot // the snapshots that are kept, with rebuilt: see recentSnapshots
 	rebuilt   *Snapshot
@@ -141,6 +143,7 @@ func newState(c Config, from *Checkpoint, log Replayer) (_ *State, expire []*Ver
 		live:    newVersions(),
 		owners:  newOwners(),
 		ledgers: ledgers{changed: make(chan struct{}, 1)},
+		packer:  packer{bases: recent.Cache[Key, *base]{Limit: baseBytes / 2}},
 		trimmed: make(chan struct{}, 1),
 		history: history{
 			maxAge:       int64(c.HistoryAge),
@@ -548,7 +551,6 @@ func (s *State) copyVersion(k Key, lent *Version) *Version {
 	if lent == nil {
 		return nil
 	}
-	v := &Version{Key: k, Revision: lent.Revision, Data: bytes.Clone(lent.Data)}
-	v.Sidecar = s.DescribeStored(k, v.Data, lent.Sidecar)
-	return v
+	data := bytes.Clone(lent.Data())
+	return NewVersion(k, lent.Revision, data, s.DescribeStored(k, data, lent.Sidecar))
 }

@@ -57,7 +57,6 @@ package store
 import (
 	"errors"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
@@ -102,17 +101,6 @@ type Sidecar struct {
 	Unreadable error
 	// Extra is for the code that computes the sidecar.
 	Extra any
-}
-
-// Version is one stored state of one object. It is immutable once it is committed, and shared by the state, snapshots,
-// records and all readers; it stays in memory as long as any of them has it.
-type Version struct {
-	Key      Key
-	Revision int64 // of the change that wrote it
-	Data     []byte
-	Sidecar  *Sidecar
-
-	charge atomic.Pointer[Charge] // State.charge; nil: not computed
 }
 
 // Change is one write within a commit: new bytes, or a deletion when Data is nil. The store keeps all that it points

@@ -91,11 +91,11 @@ func (vs *versions) set(k Key, v *Version, revision int64) {
 	}
 	if old != nil {
 		vs.count--
-		vs.bytes -= int64(len(old.Data))
+		vs.bytes -= int64(old.Len())
 	}
 	if v != nil {
 		vs.count++
-		vs.bytes += int64(len(v.Data))
+		vs.bytes += int64(v.Len())
 	}
 }
 
@@ -159,7 +159,7 @@ func (vs *versions) check(newest int64) {
 					resource, name, v.Key, v.Revision, t.changed)
 			}
 			count++
-			bytes += int64(len(v.Data))
+			bytes += int64(v.Len())
 			return true
 		})
 		return true

@@ -70,7 +70,7 @@ func (c *texts) compile(before map[string]string, changes iter.Seq[view.Change])
 		if ch.Version == nil {
 			delete(after, ch.Name)
 		} else {
-			after[ch.Name] = string(ch.Version.Data)
+			after[ch.Name] = string(ch.Version.Data())
 		}
 	}
 	return after
@@ -80,7 +80,7 @@ func (c *texts) compile(before map[string]string, changes iter.Seq[view.Change])
 func model(sn *store.Snapshot) map[string]string {
 	all := map[string]string{}
 	sn.Ascend(collection, "", "", func(v *store.Version) bool {
-		all[v.Key.Name] = string(v.Data)
+		all[v.Key.Name] = string(v.Data())
 		return true
 	})
 	return all
@@ -207,10 +207,10 @@ func TestObjectsAreParsedWhenAsked(t *testing.T) {
 	var parsed atomic.Int64
 	parse := func(v *store.Version) (int, error) {
 		parsed.Add(1)
-		if string(v.Data) == "bad" {
+		if string(v.Data()) == "bad" {
 			return 0, errors.New("bad")
 		}
-		return len(v.Data), nil
+		return v.Len(), nil
 	}
 	type things map[string]*view.Parsed[int]
 	v := view.New(s.Collection(collection), func(before things, changes iter.Seq[view.Change]) things {

@@ -101,8 +101,7 @@ func sentIn(e *engine.Event) *engine.Object {
 	if e.Type != engine.Deleted || e.Object.Revision == e.Revision {
 		return e.Object
 	}
-	o := e.Object
-	return &engine.Object{Key: o.Key, Revision: e.Revision, Data: o.Data, Sidecar: o.Sidecar}
+	return e.Object.At(e.Revision)
 }
 
 // Append prints an event.

@@ -11,7 +11,7 @@ import (
 func (f *Events) appendMessage(dst []byte, o *engine.Object, e *engine.Event) ([]byte, error) {
 	v := partialEnvelope(f.media.Version)
 	if f.media.Form == Plain {
-		v = proto.EnvelopeOf(o.Data)
+		v = envelopeOf(o)
 	}
 	message, err := f.message(o, e)
 	if err != nil {
@@ -33,7 +33,7 @@ func (f *Events) addMessage(p *Parts, o *engine.Object, e *engine.Event) error {
 	if f.media.Lean {
 		message, shared = proto.AppendLean(nil, message), false
 	}
-	p.Buf = appendWatchEventHead(p.Buf, proto.EnvelopeOf(o.Data), e.Type.String(), len(message))
+	p.Buf = appendWatchEventHead(p.Buf, envelopeOf(o), e.Type.String(), len(message))
 	p.add(message, shared)
 	p.Buf = append(p.Buf, proto.EnvelopeTail...)
 	return nil

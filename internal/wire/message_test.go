@@ -48,8 +48,7 @@ func configMap(t *testing.T, name string, revision int64) (*engine.Object, corev
 	if err := apiruntime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &typed); err != nil {
 		t.Fatal(err)
 	}
-	return &engine.Object{Key: store.Key{Resource: "/configmaps", Name: "default/" + name}, Revision: revision, Data: data,
-		Sidecar: engine.NewSidecar(at)}, typed
+	return store.NewVersion(store.Key{Resource: "/configmaps", Name: "default/" + name}, revision, data, engine.NewSidecar(at)), typed
 }
 
 // enclosed is the encoding of an object by the generated code, in its envelope.

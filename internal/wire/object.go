@@ -8,21 +8,21 @@ import (
 )
 
 // Size is the approximate length of a printed object.
-func Size(o *engine.Object) int { return len(o.Data) + len(`"resourceVersion":"9223372036854775807",`) }
+func Size(o *engine.Object) int { return o.Len() + len(`"resourceVersion":"9223372036854775807",`) }
 
 // AppendObject prints an object, without managedFields if lean is set.
 func AppendObject(dst []byte, o *engine.Object, lean bool) []byte {
-	return appendPart(dst, o, 0, len(o.Data), lean)
+	return appendPart(dst, o, 0, o.Len(), lean)
 }
 
 // AppendItem prints an object as an item of its kind's list: without its type (MED-8).
 func AppendItem(dst []byte, o *engine.Object, lean bool) []byte {
-	return appendPart(append(dst, '{'), o, engine.LayoutOf(o).Item, len(o.Data), lean)
+	return appendPart(append(dst, '{'), o, engine.LayoutOf(o).Item, o.Len(), lean)
 }
 
 // AppendPartial prints the metadata of an object alone (MED-7).
 func AppendPartial(dst []byte, o *engine.Object, version string, lean bool) []byte {
-	return appendPartial(dst, o, version, endOfMetadata(o), lean)
+	return appendPartial(dst, o, version, endOfMetadata(o, dst[len(dst):]), lean)
 }
 
 // appendPartial is AppendPartial for callers that know where the metadata ends.
@@ -38,13 +38,14 @@ func appendPartial(dst []byte, o *engine.Object, version string, end int, lean b
 func appendPart(dst []byte, o *engine.Object, from, to int, lean bool) []byte {
 	at := engine.LayoutOf(o)
 	if lean && at.ManagedEnd > 0 {
-		dst = append(dst, o.Data[from:at.Managed]...)
+		dst = o.Append(dst, from, at.Managed)
 		from = at.ManagedEnd
 	}
 	if o.Revision == 0 { // of a dry run: it has no revision
-		return append(dst, o.Data[from:to]...)
+		return o.Append(dst, from, to)
 	}
-	return object.AppendVersioned(dst, o.Data[from:to], at.Splice-from, o.Revision)
+	dst = object.AppendVersioned(o.Append(dst, from, at.Splice), nil, 0, o.Revision)
+	return o.Append(dst, at.Splice, to)
 }
 
 // appendType begins an object of the group meta.k8s.io.
@@ -59,12 +60,13 @@ func appendType(dst []byte, kind, version string) []byte {
 // metadataKey follows the type in a canonical object.
 const metadataKey = `"metadata":`
 
-// endOfMetadata is the offset after the metadata of an object.
-func endOfMetadata(o *engine.Object) int {
+// endOfMetadata is the offset after the metadata of an object. buffer is empty, and may be written to.
+func endOfMetadata(o *engine.Object, buffer []byte) int {
+	data := o.DataIn(buffer)
 	item := engine.LayoutOf(o).Item
 	start := item + len(metadataKey)
-	end := endOfMap(o.Data, start)
-	if end < 0 || string(o.Data[item:start]) != metadataKey {
+	end := endOfMap(data, start)
+	if end < 0 || string(data[item:start]) != metadataKey {
 		panic(fmt.Sprintf("wire: %s is not canonical: its metadata is not in front", o.Key))
 	}
 	return end

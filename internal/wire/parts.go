@@ -45,7 +45,7 @@ const (
 )
 
 // Long says whether an object is long enough to be sent in parts.
-func Long(o *engine.Object) bool { return len(o.Data) > longObject }
+func Long(o *engine.Object) bool { return o.Len() > longObject }
 
 // Len is the length of the text.
 func (p *Parts) Len() int { return len(p.Buf) + p.length }
@@ -102,13 +102,13 @@ func (p *Parts) Object(o *engine.Object, lean bool) { p.part(o, 0, lean) }
 func (p *Parts) part(o *engine.Object, from int, lean bool) {
 	at := engine.LayoutOf(o)
 	if lean && at.ManagedEnd > 0 {
-		p.add(o.Data[from:at.Managed], true)
+		p.add(o.Data()[from:at.Managed], true)
 		from = at.ManagedEnd
 	}
 	if o.Revision != 0 { // a dry run has none
-		p.add(o.Data[from:at.Splice], true)
+		p.add(o.Data()[from:at.Splice], true)
 		p.Buf = object.AppendVersioned(p.Buf, nil, 0, o.Revision)
 		from = at.Splice
 	}
-	p.add(o.Data[from:], true)
+	p.add(o.Data()[from:], true)
 }

@@ -23,7 +23,7 @@ func stored(t testing.TB, text string, revision int64) *engine.Object {
 	if !ok {
 		t.Fatalf("Locate fails on %s", data)
 	}
-	return &engine.Object{Data: data, Revision: revision, Sidecar: engine.NewSidecar(at)}
+	return store.NewVersion(store.Key{}, revision, data, engine.NewSidecar(at))
 }
 
 const thing = `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"annotations":{"a}":"\"}{\\"},"name":"x","uid":"u"},"spec":{"n":1}}`
@@ -55,7 +55,7 @@ func TestObject(t *testing.T) {
 		`{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":`+versioned+`}`)
 
 	dry := stored(t, thing, 0)
-	check(t, "dry object", AppendObject(nil, dry, false), string(dry.Data))
+	check(t, "dry object", AppendObject(nil, dry, false), string(dry.Data()))
 	if got := string(AppendPartial(nil, dry, "v1", false)); strings.Contains(got, "resourceVersion") {
 		t.Errorf("a dry run has no resourceVersion: %s", got)
 	}

@@ -26,7 +26,7 @@ func (c *EncodedCache) message(t Type, o *engine.Object) ([]byte, error) {
 	if known := encoded(o, slotMessage); known != nil {
 		return known, nil
 	}
-	b, err := proto.AppendMessage(nil, t, o.Data, engine.LayoutOf(o).Splice, o.Revision)
+	b, err := proto.AppendMessage(nil, t, o.Data(), engine.LayoutOf(o).Splice, o.Revision)
 	if err == nil {
 		c.keep(o, slotMessage, b)
 	}
@@ -44,7 +44,12 @@ func AppendProtobuf(dst []byte, t Type, o *engine.Object, lean bool) ([]byte, er
 	if lean {
 		b = proto.AppendLean(nil, b)
 	}
-	return proto.EnvelopeOf(o.Data).Append(dst, b), nil
+	return envelopeOf(o).Append(dst, b), nil
+}
+
+// envelopeOf is the envelope of an object, whose bytes begin with its type.
+func envelopeOf(o *engine.Object) proto.Envelope {
+	return proto.EnvelopeOf(o.Append(make([]byte, 0, 128), 0, engine.LayoutOf(o).Item))
 }
 
 // AppendProtobufPartial appends the metadata of an object alone (MED-7).
@@ -72,7 +77,7 @@ func partialMessage(o *engine.Object) ([]byte, error) {
 	}
 	at := engine.LayoutOf(o)
 	start := at.Item + len(metadataKey)
-	return proto.AppendMetadata(nil, gotypes.Of[metav1.ObjectMeta](), o.Data[start:], at.Splice-start, o.Revision)
+	return proto.AppendMetadata(nil, gotypes.Of[metav1.ObjectMeta](), o.Data()[start:], at.Splice-start, o.Revision)
 }
 
 // message is the message of a ListMeta.

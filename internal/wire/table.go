@@ -153,7 +153,7 @@ func (t *Table) Arrange(items iter.Seq[*engine.Object]) (iter.Seq[*engine.Object
 }
 
 func parse(o *engine.Object) (object.Value, error) {
-	parsed, err := object.ParseJSON(o.Data)
+	parsed, err := object.ParseJSON(o.Data())
 	if err != nil {
 		return object.Nil, fmt.Errorf("the stored object %s: %w", o.Key, err)
 	}
@@ -194,7 +194,7 @@ func (t *Table) printed(o *engine.Object, cache *EncodedCache) ([]byte, error) {
 	if marked {
 		cells[0] = cells[0].(string) + " (default)"
 	}
-	row := binary.LittleEndian.AppendUint32(make([]byte, 0, 160), uint32(endOfMetadata(o)))
+	row := binary.LittleEndian.AppendUint32(make([]byte, 0, 160), uint32(endOfMetadata(o, nil)))
 	row = appendText(row, cells)
 	if !marked {
 		cache.keepRow(o, t.by, bytes.Clone(row))

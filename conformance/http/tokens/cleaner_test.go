@@ -214,7 +214,7 @@ func all[T runtime.Object](h *history, resource string, empty func() T) (list []
 	}
 	for o := range result.Items {
 		obj := empty()
-		if err := json.Unmarshal(o.Data, obj); err != nil {
+		if err := json.Unmarshal(o.Data(), obj); err != nil {
 			h.t.Fatal(err)
 		}
 		list = append(list, obj)

@@ -155,10 +155,8 @@ func asStored(t *testing.T, r *engine.Resource, value object.Value) *engine.Obje
 	if !ok {
 		t.Fatalf("%s is no stored object", data)
 	}
-	return &engine.Object{
-		Key: store.Key{Resource: r.Stored.Path, Name: value.At("metadata", "name").Str()}, Data: data, Revision: 1,
-		Sidecar: engine.NewSidecar(at),
-	}
+	return store.NewVersion(store.Key{Resource: r.Stored.Path, Name: value.At("metadata", "name").Str()}, 1, data,
+		engine.NewSidecar(at))
 }
 
 var encoded = wire.NewEncodedCache(1 << 20)

@@ -61,8 +61,8 @@ func define(t *testing.T, version map[string]any) *engine.Resource {
 	if !ok {
 		t.Fatal("the definition is not canonical")
 	}
-	v := &store.Version{Key: store.Key{Resource: crd.Path, Name: "gadgets.columns.example.com"}, Data: data,
-		Sidecar: engine.NewSidecar(at)}
+	v := store.NewVersion(store.Key{Resource: crd.Path, Name: "gadgets.columns.example.com"}, 0, data,
+		engine.NewSidecar(at))
 	defined := crd.New(gotypes.Of[metav1.ObjectMeta]).Define(v, nil)
 	if len(defined) != 1 {
 		t.Fatalf("%d types are defined by %s", len(defined), data)

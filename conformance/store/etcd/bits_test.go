@@ -90,8 +90,8 @@ func live(t *testing.T, s *store.State) []string {
 	}
 	all := []string{}
 	sn.Ascend("bit", "", "", func(v *store.Version) bool {
-		if len(v.Data) != 0 || v.Data == nil {
-			t.Errorf("%s has the bytes %q", v.Key, v.Data)
+		if v.Len() != 0 || v.Data() == nil {
+			t.Errorf("%s has the bytes %q", v.Key, v.Data())
 		}
 		all = append(all, v.Key.Name)
 		return true

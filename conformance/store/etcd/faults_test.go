@@ -200,7 +200,7 @@ func increment(t *testing.T, s *store.Store, rounds int, meanwhile func()) {
 				for {
 					before, revision := 0, int64(0)
 					if v, ok := s.Get(k); ok {
-						before, _ = strconv.Atoi(string(v.Data))
+						before, _ = strconv.Atoi(string(v.Data()))
 						revision = v.Revision
 					}
 					_, err := s.Commit(context.Background(), []store.Precondition{{Key: k, Revision: revision}},
@@ -228,7 +228,7 @@ func increment(t *testing.T, s *store.Store, rounds int, meanwhile func()) {
 		if v == nil {
 			t.Fatal("a number is gone")
 		}
-		value, _ := strconv.Atoi(string(v.Data))
+		value, _ := strconv.Atoi(string(v.Data()))
 		sum += int64(value)
 	}
 	t.Logf("%d increments, %d doubtful ones", done.Load(), doubtful.Load())
@@ -259,7 +259,7 @@ func TestEtcdGone(t *testing.T) {
 	if _, err := s.Fresh(short, store.Key{}, true); err == nil {
 		t.Error("a read is current although etcd is gone")
 	}
-	if v, ok := s.Get(pod("before")); !ok || string(v.Data) != "x" {
+	if v, ok := s.Get(pod("before")); !ok || string(v.Data()) != "x" {
 		t.Error("the state is gone with etcd")
 	}
 	written := make(chan error, 1)

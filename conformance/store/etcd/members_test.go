@@ -150,7 +150,7 @@ func TestStaleMember(t *testing.T) {
 		began := time.Now()
 		if _, err := s.Fresh(ctx, k, true); err != nil {
 			t.Errorf("member %d is frozen: %v", i, err)
-		} else if v, _ := s.Get(k); v == nil || string(v.Data) != want {
+		} else if v, _ := s.Get(k); v == nil || string(v.Data()) != want {
 			t.Errorf("member %d is frozen: the state has %v, etcd %s", i, v, want)
 		}
 		t.Logf("with member %d frozen, a current read takes %v", i, time.Since(began))

@@ -64,7 +64,7 @@ func (b *Bits) names(whole *store.Version) []string {
 	if whole == nil {
 		return nil
 	}
-	names, err := b.Names(whole.Data)
+	names, err := b.Names(whole.Data())
 	if err != nil {
 		return nil
 	}
@@ -73,8 +73,7 @@ func (b *Bits) names(whole *store.Version) []string {
 
 // version is the version of a key whose bit is set.
 func (b *Bits) version(name string, revision int64) *store.Version {
-	return &store.Version{Key: store.Key{Resource: b.Resource, Name: name}, Revision: revision, Data: []byte{},
-		Sidecar: &store.Sidecar{}}
+	return store.NewVersion(store.Key{Resource: b.Resource, Name: name}, revision, []byte{}, &store.Sidecar{})
 }
 
 // records are the changes that bring live keys, in the order of their names, to what a bitmap says. With renew, those
@@ -176,7 +175,7 @@ func (w *Writer) addBits(a *attempt, t *transaction, whole *store.Version) (err 
 	b := w.config.Bits
 	revision, data := int64(0), []byte(nil)
 	if whole != nil {
-		revision, data = whole.Revision, whole.Data
+		revision, data = whole.Revision, whole.Data()
 	}
 	a.compares = append(a.compares, clientv3.Compare(clientv3.ModRevision(w.prefix+w.wholePath()), "=", revision))
 	if !t.changesBits() {

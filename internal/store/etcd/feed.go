@@ -138,7 +138,7 @@ func (w *Writer) apply(revision int64, events []*clientv3.Event) error {
 				continue
 			}
 		case mine != nil:
-			r.New = &store.Version{Key: r.Key, Revision: revision, Data: mine.data, Sidecar: mine.sidecar}
+			r.New = w.state.NewVersion(r.Key, revision, mine.data, mine.sidecar)
 		default:
 			r.New = w.version(r.Key, e.Kv)
 		}
@@ -159,7 +159,7 @@ func (w *Writer) apply(revision int64, events []*clientv3.Event) error {
 // unreadable object.
 func (w *Writer) version(k store.Key, kv *mvccpb.KeyValue) *store.Version {
 	data, is := w.decode(k, kv.Value)
-	return &store.Version{Key: k, Revision: kv.ModRevision, Data: data, Sidecar: w.state.DescribeStored(k, data, is)}
+	return w.state.NewVersion(k, kv.ModRevision, data, w.state.DescribeStored(k, data, is))
 }
 
 // encrypted is the beginning of values that are encrypted.

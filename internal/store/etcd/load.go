@@ -152,7 +152,7 @@ func (e *Cluster) undescribed(kv *mvccpb.KeyValue) *store.Version {
 		return nil
 	}
 	data, is := e.decode(k, kv.Value)
-	return &store.Version{Key: k, Revision: kv.ModRevision, Data: data, Sidecar: is}
+	return store.NewVersion(k, kv.ModRevision, data, is)
 }
 
 // reload brings a state that has missed changes, because etcd compacted them, to what etcd has now. The changes in

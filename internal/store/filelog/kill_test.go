@@ -107,8 +107,8 @@ func TestKill(t *testing.T) {
 		}
 		for _, a := range acked {
 			v, ok := s.Get(store.Key{Resource: "/pods", Name: a.name})
-			if !ok || v.Revision != a.revision-1 || len(v.Data) != a.size ||
-				!strings.HasPrefix(string(v.Data), a.name) {
+			if !ok || v.Revision != a.revision-1 || v.Len() != a.size ||
+				!strings.HasPrefix(string(v.Data()), a.name) {
 				t.Fatalf("round %d: %s was acknowledged at %d, the store has %v", round, a.name, a.revision, v)
 			}
 		}
@@ -118,9 +118,9 @@ func TestKill(t *testing.T) {
 			t.Fatal(err)
 		}
 		sn.Ascend("/nodes", "", "", func(v *store.Version) bool {
-			if p, ok := s.Get(store.Key{Resource: "/pods", Name: string(v.Data)}); !ok || p.Revision != v.Revision-1 {
+			if p, ok := s.Get(store.Key{Resource: "/pods", Name: string(v.Data())}); !ok || p.Revision != v.Revision-1 {
 				t.Errorf("%s names %s at %d, whose commit also wrote a Pod; the store has %v",
-					v.Key, v.Data, v.Revision, p)
+					v.Key, v.Data(), v.Revision, p)
 			}
 			return true
 		})

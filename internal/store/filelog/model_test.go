@@ -105,7 +105,7 @@ func (m *model) apply(state map[string]string, revision int64) {
 func stateOf(sn *store.Snapshot) map[string]string {
 	state := map[string]string{}
 	sn.Ascend("/pods", "", "", func(v *store.Version) bool {
-		state[v.Key.Name] = fmt.Sprintf("%d %s", v.Revision, v.Data)
+		state[v.Key.Name] = fmt.Sprintf("%d %s", v.Revision, v.Data())
 		return true
 	})
 	return state
@@ -152,12 +152,12 @@ func (m *model) check(s *store.Store, acked int64) error {
 			return fmt.Errorf("history after %d: %w", c.Revision(), err)
 		}
 		for _, r := range records {
-			if r.Old != nil && state[r.Key.Name] != fmt.Sprintf("%d %s", r.Old.Revision, r.Old.Data) {
-				return fmt.Errorf("%s at %d was %s", r.Key, r.Revision, r.Old.Data)
+			if r.Old != nil && state[r.Key.Name] != fmt.Sprintf("%d %s", r.Old.Revision, r.Old.Data()) {
+				return fmt.Errorf("%s at %d was %s", r.Key, r.Revision, r.Old.Data())
 			}
 			delete(state, r.Key.Name)
 			if r.New != nil {
-				state[r.Key.Name] = fmt.Sprintf("%d %s", r.Revision, r.New.Data)
+				state[r.Key.Name] = fmt.Sprintf("%d %s", r.Revision, r.New.Data())
 			}
 		}
 	}
@@ -183,7 +183,7 @@ func (m *model) adopt(s *store.Store, revision int64) error {
 		for _, r := range records {
 			there[r.Revision] = r.Key.Name + " "
 			if r.New != nil {
-				there[r.Revision] += string(r.New.Data)
+				there[r.Revision] += string(r.New.Data())
 			}
 		}
 	}

@@ -187,12 +187,12 @@ func appendRecord(b []byte, r *store.Record, sealed bool, seal *store.Seal) []by
 	b = appendString(b, r.Key.Name)
 	var data []byte
 	if r.New != nil {
-		data = r.New.Data
+		data = r.New.Data()
 		b = is.append(b, flags, newExpires, newForm)
 		b = appendPart(b, r.Key, data, seals&newSealed != 0, seal)
 	}
 	if r.Old != nil {
-		old := r.Old.Data
+		old := r.Old.Data()
 		head, tail := 0, 0
 		switch {
 		case seals&oldWithheld != 0:
@@ -258,7 +258,7 @@ func appendVersion(b []byte, v *store.Version, sealed bool, seal *store.Seal) []
 	b = appendString(b, v.Key.Name)
 	b = binary.AppendUvarint(b, uint64(v.Revision))
 	b = is.append(b, flags, newExpires, newForm)
-	return appendPart(b, v.Key, v.Data, encrypt, seal)
+	return appendPart(b, v.Key, v.Data(), encrypt, seal)
 }
 
 // appendHead appends the first payload of a checkpoint: its revision, and the extent of the history.
@@ -329,7 +329,7 @@ func checkPayload(payload []byte, c *store.Commit, sealing store.Sealing) {
 	// An old version may have been withheld, or have been undecrypted before and not be now.
 	same := func(a, b *store.Version, old bool) bool {
 		return a == nil && b == nil || a != nil && b != nil && a.Revision == b.Revision &&
-			(bytes.Equal(a.Data, b.Data) || old && (a.Sidecar.Undecrypted || b.Sidecar.Undecrypted)) &&
+			(bytes.Equal(a.Data(), b.Data()) || old && (a.Sidecar.Undecrypted || b.Sidecar.Undecrypted)) &&
 			a.Sidecar.Form == b.Sidecar.Form && a.Sidecar.Expire.Equal(b.Sidecar.Expire)
 	}
 	for i, r := range have.Records {
@@ -455,7 +455,7 @@ func (p *parser) record(d *decoder, m *recordBuffer) {
 			data = p.unseal(r.Key, data, &m.is)
 		}
 		r.New = &m.new
-		m.new = store.Version{Key: r.Key, Data: data, Sidecar: &m.is}
+		m.new.Lend(r.Key, 0, data, &m.is)
 	}
 	// A created object: the record has no further fields.
 	if flags&hasOld == 0 {
@@ -469,7 +469,7 @@ func (p *parser) record(d *decoder, m *recordBuffer) {
 	head, tail, middle := int(d.uvarint()), int(d.uvarint()), d.bytes()
 	r.Old = &m.old
 	if p.oldUnread(r, seals, head+tail, &middle, &m.was) {
-		m.old = store.Version{Key: r.Key, Revision: revision, Data: middle, Sidecar: &m.was}
+		m.old.Lend(r.Key, revision, middle, &m.was)
 		return
 	}
 	// A payload with a correct checksum may still be wrong, and must not make the parser read beyond the new version.
@@ -481,7 +481,7 @@ func (p *parser) record(d *decoder, m *recordBuffer) {
 	// no longer written to. The capacity is cut, so that an append cannot overwrite the next one.
 	begin := len(p.old)
 	p.old = append(append(append(p.old, data[:head]...), middle...), data[len(data)-tail:]...)
-	m.old = store.Version{Key: r.Key, Revision: revision, Data: p.old[begin:len(p.old):len(p.old)], Sidecar: &m.was}
+	m.old.Lend(r.Key, revision, p.old[begin:len(p.old):len(p.old)], &m.was)
 }
 
 // versions yields the versions in a payload of a checkpoint, each in the same memory: the caller copies those that it
@@ -498,16 +498,16 @@ func (p *parser) versions(payload []byte, yield func(*store.Version) bool) (enou
 	var m recordBuffer
 	for range count {
 		flags, seals := d.byte(), d.seals()
-		m.new.Key = d.key()
-		m.new.Revision = int64(d.uvarint())
+		key, revision := d.key(), int64(d.uvarint())
 		m.is = d.meta(flags, newExpires, newForm)
-		m.new.Data, m.new.Sidecar = d.bytes(), &m.is
+		data := d.bytes()
 		if d.bad {
 			return false, errPayload
 		}
 		if seals&newSealed != 0 {
-			m.new.Data = p.unseal(m.new.Key, m.new.Data, &m.is)
+			data = p.unseal(key, data, &m.is)
 		}
+		m.new.Lend(key, revision, data, &m.is)
 		if !yield(&m.new) {
 			return true, nil
 		}

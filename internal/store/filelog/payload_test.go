@@ -13,7 +13,7 @@ import (
 )
 
 func version(data string, revision int64, expire time.Time) *store.Version {
-	return &store.Version{Revision: revision, Data: []byte(data), Sidecar: &store.Sidecar{Expire: expire}}
+	return store.NewVersion(store.Key{}, revision, []byte(data), &store.Sidecar{Expire: expire})
 }
 
 func formed(form uint64, v *store.Version) *store.Version {
@@ -35,11 +35,11 @@ func TestPayload(t *testing.T) {
 		if have == nil || want == nil {
 			return
 		}
-		if have.Key != key || have.Revision != want.Revision || have.Data == nil ||
-			string(have.Data) != string(want.Data) ||
+		if have.Key != key || have.Revision != want.Revision || have.Data() == nil ||
+			string(have.Data()) != string(want.Data()) ||
 			!have.Sidecar.Expire.Equal(want.Sidecar.Expire) || have.Sidecar.Form != want.Sidecar.Form {
 			t.Errorf("%s: the %s version is %s at %d: %q, %+v",
-				name, which, have.Key, have.Revision, have.Data, have.Sidecar)
+				name, which, have.Key, have.Revision, have.Data(), have.Sidecar)
 		}
 	}
 	for name, r := range map[string]*store.Record{
@@ -108,7 +108,7 @@ func TestCheckpointPayloads(t *testing.T) {
 		var have []string
 		enough, err := p.versions(b, func(v *store.Version) bool {
 			have = append(have, fmt.Sprintf("%s@%d=%s %d %d",
-				v.Key, v.Revision, v.Data, v.Sidecar.Form, v.Sidecar.Expire.Unix()))
+				v.Key, v.Revision, v.Data(), v.Sidecar.Form, v.Sidecar.Expire.Unix()))
 			return len(have) <= stop
 		})
 		all := []string{"/pods/na@5=a 1 1", "/pods/n@5= 0 0", "/pods/nc@5=c 1 1"}

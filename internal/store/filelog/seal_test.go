@@ -119,15 +119,15 @@ func TestSealedPayload(t *testing.T) {
 			t.Fatal(name, err)
 		}
 		got := have.Records[0]
-		if r.New != nil && (string(got.New.Data) != mark || got.New.Sidecar.SealedBy != 'x' || got.New.Sidecar.Undecrypted ||
+		if r.New != nil && (string(got.New.Data()) != mark || got.New.Sidecar.SealedBy != 'x' || got.New.Sidecar.Undecrypted ||
 			got.New.Sidecar.Form != r.New.Sidecar.Form) {
 			t.Errorf("%s: %+v", name, got.New)
 		}
-		if r.Old != nil && (!bytes.Equal(got.Old.Data, r.Old.Data) || got.Old.Revision != 5 ||
+		if r.Old != nil && (!bytes.Equal(got.Old.Data(), r.Old.Data()) || got.Old.Revision != 5 ||
 			got.Old.Sidecar.Undecrypted != r.Old.Sidecar.Undecrypted || got.Old.Sidecar.Form != r.Old.Sidecar.Form) {
 			t.Errorf("%s: %+v", name, got.Old)
 		}
-		if string(have.Records[1].New.Data) != "in clear" || have.Records[1].New.Sidecar.SealedBy != 0 {
+		if string(have.Records[1].New.Data()) != "in clear" || have.Records[1].New.Sidecar.SealedBy != 0 {
 			t.Errorf("%s: %+v", name, have.Records[1].New)
 		}
 
@@ -137,7 +137,7 @@ func TestSealedPayload(t *testing.T) {
 			t.Fatal(name, err)
 		}
 		if got = have.Records[0]; r.New != nil && (got.New.Sidecar.Unreadable != errSealed || got.New.Revision != 9 ||
-			bytes.Contains(got.New.Data, []byte("mark"))) || r.Old != nil && (!got.Old.Sidecar.Undecrypted ||
+			bytes.Contains(got.New.Data(), []byte("mark"))) || r.Old != nil && (!got.Old.Sidecar.Undecrypted ||
 			got.Old.Revision != 5) {
 			if name != "the same" { // its old version has no bytes of its own
 				t.Errorf("%s: without a key %+v", name, got)
@@ -285,8 +285,8 @@ func TestSealedCheckpoint(t *testing.T) {
 	s.keys["y"] = true
 	st = s.open(t, fs)
 	for name, want := range map[string]string{"a": "{the first mark}", "b": "{the third mark}"} {
-		if v, _ := st.Get(store.Key{Resource: "/secrets", Name: name}); string(v.Data) != want || v.Sidecar.SealedBy != 'y' {
-			t.Errorf("%s is %q: %+v", name, v.Data, v.Sidecar)
+		if v, _ := st.Get(store.Key{Resource: "/secrets", Name: name}); string(v.Data()) != want || v.Sidecar.SealedBy != 'y' {
+			t.Errorf("%s is %q: %+v", name, v.Data(), v.Sidecar)
 		}
 	}
 
@@ -354,8 +354,8 @@ func TestRecover(t *testing.T) {
 	}
 	found := 0
 	sn.Ascend("/secrets", "", "", func(v *store.Version) bool {
-		if found++; v.Sidecar.Undecrypted || string(v.Data) != "{}" {
-			t.Errorf("%s is %q", v.Key, v.Data)
+		if found++; v.Sidecar.Undecrypted || string(v.Data()) != "{}" {
+			t.Errorf("%s is %q", v.Key, v.Data())
 		}
 		return true
 	})

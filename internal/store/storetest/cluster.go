@@ -142,7 +142,7 @@ func (r *Replica) Commit(ctx context.Context, pre []store.Precondition, changes 
 	}
 	versions := make([]*store.Version, len(changes))
 	for i, ch := range changes {
-		versions[i] = &store.Version{Key: ch.Key, Data: ch.Data, Sidecar: ch.Sidecar}
+		versions[i] = store.NewVersion(ch.Key, 0, ch.Data, ch.Sidecar)
 		if ch.Data != nil && ch.Sidecar == nil {
 			versions[i].Sidecar = r.state.Describe(ch.Key, ch.Data, time.Time{}, 0)
 		}
@@ -233,12 +233,12 @@ func (r *Replica) feed(n int) {
 			if record.Old, _ = r.state.Get(v.Key); record.Old != nil {
 				record.Key = record.Old.Key
 			}
-			if v.Data != nil {
+			if v.Data() != nil {
 				mine := v.Sidecar
 				if from.by != r { // received as bytes
-					mine = r.state.Describe(v.Key, v.Data, v.Sidecar.Expire, v.Sidecar.Form)
+					mine = r.state.Describe(v.Key, v.Data(), v.Sidecar.Expire, v.Sidecar.Form)
 				}
-				record.New = &store.Version{Key: record.Key, Revision: record.Revision, Data: v.Data, Sidecar: mine}
+				record.New = store.NewVersion(record.Key, record.Revision, v.Data(), mine)
 			}
 			c.Records = append(c.Records, record)
 		}
@@ -314,11 +314,11 @@ func (c *Cluster) commit(ctx context.Context, by *Replica, pre []store.Precondit
 		revisions.Step = 1
 	}
 	for i, v := range changes {
-		if v.Data == nil {
+		if v.Data() == nil {
 			delete(c.live, v.Key)
 			continue
 		}
-		c.live[v.Key] = &store.Version{Key: v.Key, Revision: revisions.Of(i), Data: v.Data, Sidecar: v.Sidecar}
+		c.live[v.Key] = v.At(revisions.Of(i))
 	}
 	c.revision = revisions.Of(max(0, len(changes)-1))
 	c.commits = append(c.commits,

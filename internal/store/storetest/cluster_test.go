@@ -60,12 +60,12 @@ func TestStaleReads(t *testing.T) {
 	writers[0].Hold(true)
 	last := b.put(pod("p"), "2")
 	v, current, err := a.Live(t.Context(), pod("p"), false)
-	if err != nil || string(v.Data) != "1" || current {
-		t.Fatalf("the live version is %s, current %v, %v", v.Data, current, err)
+	if err != nil || string(v.Data()) != "1" || current {
+		t.Fatalf("the live version is %s, current %v, %v", v.Data(), current, err)
 	}
 	v, current, err = a.Live(t.Context(), pod("p"), true)
-	if err != nil || string(v.Data) != "2" || !current || a.Revision() != last {
-		t.Fatalf("the live version is %s, current %v, %v", v.Data, current, err)
+	if err != nil || string(v.Data()) != "2" || !current || a.Revision() != last {
+		t.Fatalf("the live version is %s, current %v, %v", v.Data(), current, err)
 	}
 	checkSidecar(t, v)
 	// Its own commit is visible at once, with all commits before it.
@@ -93,7 +93,7 @@ func TestConflictsOfOthers(t *testing.T) {
 				before, _ := x.Get(pod("n"))
 				number := 0
 				if before != nil {
-					number, _ = strconv.Atoi(string(before.Data))
+					number, _ = strconv.Atoi(string(before.Data()))
 				}
 				pre := store.Precondition{Key: pod("n"), Revision: revisionOf(before)}
 				_, err := x.Commit(context.Background(), []store.Precondition{pre},
@@ -123,8 +123,8 @@ func TestConflictsOfOthers(t *testing.T) {
 		t.Errorf("%d commits and %d conflicts: one version caused two conflicts of a writer", won.Load(), lost.Load())
 	}
 	v, _, err := stores[0].Live(t.Context(), pod("n"), true)
-	if err != nil || string(v.Data) != strconv.Itoa(3*rounds) {
-		t.Errorf("%s, %v", v.Data, err)
+	if err != nil || string(v.Data()) != strconv.Itoa(3*rounds) {
+		t.Errorf("%s, %v", v.Data(), err)
 	}
 }
 

@@ -48,7 +48,7 @@ func testCommit(t *testing.T, b Implementation) {
 		if s := drain(t, c); s != want {
 			t.Fatalf("%q, should be %q", s, want)
 		}
-		if v, ok := x.Get(pod("a")); !ok || string(v.Data) != data || v.Revision != int64(i+2) {
+		if v, ok := x.Get(pod("a")); !ok || string(v.Data()) != data || v.Revision != int64(i+2) {
 			t.Fatal(v)
 		}
 	}
@@ -66,11 +66,11 @@ func testCommit(t *testing.T, b Implementation) {
 		t.Fatal("a commit that changes one key twice was accepted")
 	}
 	x.put(pod("a"), "")
-	if v, ok := x.Get(pod("a")); !ok || v.Data == nil || len(v.Data) != 0 {
+	if v, ok := x.Get(pod("a")); !ok || v.Data() == nil || v.Len() != 0 {
 		t.Fatal("a version with empty data reads as deleted")
 	}
 	if x.reopen() {
-		if v, ok := x.Get(pod("a")); !ok || len(v.Data) != 0 || v.Revision != last+1 || x.Revision() != last+1 {
+		if v, ok := x.Get(pod("a")); !ok || v.Len() != 0 || v.Revision != last+1 || x.Revision() != last+1 {
 			t.Fatal(v, ok)
 		}
 	}
@@ -360,7 +360,7 @@ func testParallelSums(t *testing.T, b Implementation) {
 				for done := false; !done; {
 					n, revision := 0, int64(0)
 					if v, ok := x.Get(k); ok {
-						n, _ = strconv.Atoi(string(v.Data))
+						n, _ = strconv.Atoi(string(v.Data()))
 						revision = v.Revision
 					}
 					_, err := x.Commit(context.Background(), []store.Precondition{{Key: k, Revision: revision}},
@@ -379,7 +379,7 @@ func testParallelSums(t *testing.T, b Implementation) {
 	c := x.watch("/pods", "", 1)
 	for sum < writers*rounds {
 		for _, r := range next(t, c) {
-			n, _ := strconv.Atoi(string(r.New.Data))
+			n, _ := strconv.Atoi(string(r.New.Data()))
 			if n != counts[r.Key.Name]+1 || r.Revision != last+1 {
 				t.Fatalf("%s goes from %d to %d, revision %d to %d", r.Key, counts[r.Key.Name], n, last, r.Revision)
 			}
@@ -391,8 +391,8 @@ func testParallelSums(t *testing.T, b Implementation) {
 	wait.Wait()
 	x.reopen()
 	for name, n := range counts {
-		if v, ok := x.Get(pod(name)); !ok || string(v.Data) != strconv.Itoa(n) {
-			t.Errorf("%s is %s, should be %d", name, v.Data, n)
+		if v, ok := x.Get(pod(name)); !ok || string(v.Data()) != strconv.Itoa(n) {
+			t.Errorf("%s is %s, should be %d", name, v.Data(), n)
 		}
 	}
 }

@@ -18,7 +18,7 @@ func dependents(t testing.TB, x *testStore, uid string) string {
 	var b strings.Builder
 	x.Dependents(uid, func(v *store.Version) bool {
 		checkSidecar(t, v)
-		fmt.Fprintf(&b, "%s@%d=%s\n", v.Key, v.Revision, v.Data)
+		fmt.Fprintf(&b, "%s@%d=%s\n", v.Key, v.Revision, v.Data())
 		return true
 	})
 	return b.String()
@@ -117,7 +117,7 @@ func testDependentsManyWriters(t *testing.T, b Implementation) {
 				of := map[string]int{} // by namespace; each has none or both of its objects
 				x.Dependents("alpha", func(v *store.Version) bool {
 					if !slices.Contains(v.Sidecar.Owners, "alpha") {
-						t.Errorf("%s is %s", v.Key, v.Data)
+						t.Errorf("%s is %s", v.Key, v.Data())
 					}
 					namespace, _, _ := strings.Cut(v.Key.Name, "/")
 					of[namespace]++

@@ -185,8 +185,8 @@ func (p *workload) same(k store.Key, v *store.Version, found bool, data string, 
 		p.t.Fatalf("%s exists: %t, should be %t", k, found, ok)
 	}
 	if found {
-		if string(v.Data) != data || v.Revision != since || v.Key != k {
-			p.t.Fatalf("%s is %s at %d, should be %s at %d", v.Key, v.Data, v.Revision, data, since)
+		if string(v.Data()) != data || v.Revision != since || v.Key != k {
+			p.t.Fatalf("%s is %s at %d, should be %s at %d", v.Key, v.Data(), v.Revision, data, since)
 		}
 		checkSidecar(p.t, v)
 	}
@@ -224,7 +224,7 @@ func (p *workload) list() {
 	var have []string
 	sn.Ascend(resource, prefix, from, func(v *store.Version) bool {
 		checkSidecar(p.t, v)
-		have = append(have, fmt.Sprintf("%s@%d=%s", v.Key.Name, v.Revision, v.Data))
+		have = append(have, fmt.Sprintf("%s@%d=%s", v.Key.Name, v.Revision, v.Data()))
 		return true
 	})
 	if strings.Join(have, "\n") != strings.Join(want, "\n") {

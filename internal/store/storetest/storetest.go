@@ -236,11 +236,11 @@ func pod(name string) store.Key { return store.Key{Resource: "/pods", Name: name
 func line(r *store.Record) string {
 	switch {
 	case r.Old == nil:
-		return fmt.Sprintf("%d +%s=%s", r.Revision, r.Key, r.New.Data)
+		return fmt.Sprintf("%d +%s=%s", r.Revision, r.Key, r.New.Data())
 	case r.New == nil:
-		return fmt.Sprintf("%d -%s=%s", r.Revision, r.Key, r.Old.Data)
+		return fmt.Sprintf("%d -%s=%s", r.Revision, r.Key, r.Old.Data())
 	}
-	return fmt.Sprintf("%d ~%s=%s→%s", r.Revision, r.Key, r.Old.Data, r.New.Data)
+	return fmt.Sprintf("%d ~%s=%s→%s", r.Revision, r.Key, r.Old.Data(), r.New.Data())
 }
 
 func lines(records []*store.Record) string {
@@ -289,7 +289,7 @@ func checkRecord(t testing.TB, r *store.Record) {
 
 func checkSidecar(t testing.TB, v *store.Version) {
 	t.Helper()
-	want, have := Describe(v.Key, v.Data), v.Sidecar
+	want, have := Describe(v.Key, v.Data()), v.Sidecar
 	if have == nil || have.UID != want.UID || have.Extra != want.Extra || have.Deleting != want.Deleting ||
 		!slices.Equal(have.Owners, want.Owners) {
 		t.Fatalf("%s at %d has the sidecar %+v instead of %+v", v.Key, v.Revision, have, want)

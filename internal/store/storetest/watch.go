@@ -35,8 +35,8 @@ func testSnapshotStays(t *testing.T, b Implementation) {
 	for range 20 {
 		n := 0
 		sn.Ascend("/pods", "", "", func(v *store.Version) bool {
-			if string(v.Data) != "old" {
-				t.Errorf("%s is %s", v.Key, v.Data)
+			if string(v.Data()) != "old" {
+				t.Errorf("%s is %s", v.Key, v.Data())
 			}
 			n++
 			return true
@@ -75,7 +75,7 @@ func testCollectionRevision(t *testing.T, b Implementation) {
 			sn := x.snapshot(revision, "/pods")
 			have := ""
 			sn.Ascend("/pods", "", "", func(v *store.Version) bool {
-				have += v.Key.Name + "=" + string(v.Data) +
+				have += v.Key.Name + "=" + string(v.Data()) +
 					" "
 				return true
 			})
@@ -535,7 +535,7 @@ func testWindow(t *testing.T, b Implementation) {
 		if s := drain(t, x.watch("/pods", "", 2)); s != "3 ~/pods/a=1→2\n" {
 			t.Fatal(s)
 		}
-		if v, ok := x.snapshot(2, "/pods").Get(pod("a")); !ok || string(v.Data) != "1" {
+		if v, ok := x.snapshot(2, "/pods").Get(pod("a")); !ok || string(v.Data()) != "1" {
 			t.Fatal(v, ok)
 		}
 	}
@@ -547,7 +547,7 @@ func testWindow(t *testing.T, b Implementation) {
 	if n := x.Stats().Records; n != 0 {
 		t.Fatalf("%d records are still in memory", n)
 	}
-	if v, ok := x.Get(pod("a")); !ok || string(v.Data) != "2" {
+	if v, ok := x.Get(pod("a")); !ok || string(v.Data()) != "2" {
 		t.Fatal("live objects were removed with the history")
 	}
 }
