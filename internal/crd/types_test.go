@@ -180,8 +180,8 @@ func TestDefinedAgain(t *testing.T) {
 	d := New(gotypes.Of[metav1.ObjectMeta])
 	definition := func(uid string) *store.Version {
 		return store.NewVersion(store.Key{Resource: Path, Name: "as.b.c"}, 0, []byte(
-			`{"spec":{"group":"b.c","scope":"Cluster","versions":[{"name":"v1","schema":{"openAPIV3Schema":{"type":"object"}},` +
-				`"served":true,"storage":true}]},"status":{"acceptedNames":{"kind":"A","plural":"as"},` +
+			`{"spec":{"group":"b.c","scope":"Cluster","versions":[{"name":"v1","schema":{"openAPIV3Schema":{"type":"object"}},`+
+				`"served":true,"storage":true}]},"status":{"acceptedNames":{"kind":"A","plural":"as"},`+
 				`"conditions":[{"status":"True","type":"Established"}]}}`), &store.Sidecar{UID: uid})
 	}
 	first := d.Define(definition("1"), nil)

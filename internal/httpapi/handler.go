@@ -13,6 +13,7 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/apierr"
+	"plinth/internal/stack"
 	"plinth/internal/wire"
 )
 
@@ -70,14 +71,14 @@ var filters = [...]func(*Handler, *requestState) error{
 }
 
 // ServeHTTP answers one request. CORS preflights are answered before the filters: a browser sends them without
-// credentials, and the answer shows only what the operator has configured. growStack is called when a body follows, so
-// that the stack grows once, and not in steps while the body is parsed.
+// credentials, and the answer shows only what the operator has configured. The stack grows when a body follows, so
+// that it grows once, and not in steps while the body is parsed.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.preflight(w, r) {
 		return
 	}
 	if r.ContentLength != 0 {
-		growStack()
+		stack.Grow()
 	}
 	rs := &requestState{h: h, w: w, r: r, ctx: r.Context(), began: time.Now()}
 	defer rs.end()

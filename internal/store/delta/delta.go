@@ -63,8 +63,8 @@ func Append(dst, base, text []byte, limit int) (delta []byte, ok bool) {
 				continue
 			}
 		}
-		back := commonSuffix(base[:found], text[done:at])
-		length := back + commonPrefix(base[found:], text[at:])
+		back := CommonSuffix(base[:found], text[done:at])
+		length := back + CommonPrefix(base[found:], text[at:])
 		if length < shortest {
 			at++
 			continue
@@ -96,12 +96,14 @@ func appendPiece(delta, own []byte, length, offset int) []byte {
 	return delta
 }
 
-// commonPrefix is the number of bytes with which a and b begin alike.
-func commonPrefix(a, b []byte) int {
+// CommonPrefix is the number of bytes with which a and b begin alike. It compares eight bytes at a time: the first
+// difference is where the XOR of two words has its first set bit. Words are read as little-endian, so the first byte of a
+// prefix is in the lowest bits, and the last byte of a suffix (CommonSuffix) in the highest ones.
+func CommonPrefix(a, b []byte) int {
 	n, most := 0, min(len(a), len(b))
 	for ; n+8 <= most; n += 8 {
-		if differ := binary.LittleEndian.Uint64(a[n:]) ^ binary.LittleEndian.Uint64(b[n:]); differ != 0 {
-			return n + bits.TrailingZeros64(differ)/8
+		if x := binary.LittleEndian.Uint64(a[n:]) ^ binary.LittleEndian.Uint64(b[n:]); x != 0 {
+			return n + bits.TrailingZeros64(x)/8
 		}
 	}
 	for n < most && a[n] == b[n] {
@@ -110,9 +112,14 @@ func commonPrefix(a, b []byte) int {
 	return n
 }
 
-// commonSuffix is the number of bytes with which a and b end alike.
-func commonSuffix(a, b []byte) int {
+// CommonSuffix is the number of bytes with which a and b end alike.
+func CommonSuffix(a, b []byte) int {
 	n, most := 0, min(len(a), len(b))
+	for ; n+8 <= most; n += 8 {
+		if x := binary.LittleEndian.Uint64(a[len(a)-n-8:]) ^ binary.LittleEndian.Uint64(b[len(b)-n-8:]); x != 0 {
+			return n + bits.LeadingZeros64(x)/8
+		}
+	}
 	for n < most && a[len(a)-1-n] == b[len(b)-1-n] {
 		n++
 	}

@@ -84,6 +84,37 @@ func TestLength(t *testing.T) {
 	}
 }
 
+// TestCommonEnds compares the fast functions with obvious ones.
+func TestCommonEnds(t *testing.T) {
+	rng := rand.New(rand.NewSource(1))
+	text := func() []byte {
+		b := bytes.Repeat([]byte("a"), rng.Intn(40))
+		for range rng.Intn(3) {
+			if len(b) > 0 {
+				b[rng.Intn(len(b))] = 'b'
+			}
+		}
+		return b
+	}
+	for range 20000 {
+		a, b := text(), text()
+		n := 0
+		for n < min(len(a), len(b)) && a[n] == b[n] {
+			n++
+		}
+		if got := CommonPrefix(a, b); got != n {
+			t.Fatalf("%q and %q begin with the same %d bytes, not %d", a, b, n, got)
+		}
+		n = 0
+		for n < min(len(a), len(b)) && a[len(a)-1-n] == b[len(b)-1-n] {
+			n++
+		}
+		if got := CommonSuffix(a, b); got != n {
+			t.Fatalf("%q and %q end with the same %d bytes, not %d", a, b, n, got)
+		}
+	}
+}
+
 func FuzzAppend(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"name":"web-1"}}`), []byte(`{"metadata":{"name":"web-25"}}`), 100)
 	f.Add([]byte(strings.Repeat("0123456789abcdef", 9)), []byte("0123456789abcdef!0123456789abcdef"), 20)

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"slices"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"plinth/internal/store"
 )
@@ -165,7 +165,7 @@ func (w *Writer) turn(ctx context.Context, t *transaction) (done func(), err err
 
 // attempt is what a transaction depends on and writes besides its values, as of one look at the state.
 type attempt struct {
-	compares []clientv3.Cmp
+	compares []*etcdserverpb.Compare
 	bits     []byte // the new bitmap; nil: it does not change
 }
 
@@ -177,7 +177,7 @@ func (w *Writer) addBits(a *attempt, t *transaction, whole *store.Version) (err 
 	if whole != nil {
 		revision, data = whole.Revision, whole.Data()
 	}
-	a.compares = append(a.compares, clientv3.Compare(clientv3.ModRevision(w.prefix+w.wholePath()), "=", revision))
+	a.compares = append(a.compares, isAt(w.prefix+w.wholePath(), revision))
 	if !t.changesBits() {
 		return nil
 	}

@@ -7,11 +7,13 @@ import (
 	"slices"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"plinth/internal/stack"
 	"plinth/internal/store"
 )
 
@@ -66,6 +68,7 @@ func (w *Writer) Commit(ctx context.Context, pre []store.Precondition, changes [
 	}
 	found := make(chan outcome, 1)
 	go func() {
+		stack.Grow() // gRPC takes more than a new goroutine has
 		defer w.commits.Done()
 		defer done()
 		given, err := w.commit(t, pre)
@@ -220,7 +223,7 @@ func (w *Writer) compare(t *transaction, pre []store.Precondition, sure bool) (a
 // judge is one round of compare. The bitmap is read before the versions of its bits: if it is still the newest one when
 // etcd compares it, so are they.
 func (w *Writer) judge(t *transaction, pre []store.Precondition, sure bool) (a attempt, err error) {
-	a.compares = make([]clientv3.Cmp, 0, len(pre)+1)
+	a.compares = make([]*etcdserverpb.Compare, 0, len(pre)+1)
 	var whole *store.Version
 	if w.config.Bits != nil {
 		whole, _ = w.state.Get(w.config.Bits.Whole)
@@ -247,7 +250,7 @@ func (w *Writer) judge(t *transaction, pre []store.Precondition, sure bool) (a a
 		if err := p.Holds(live); err != nil && !(p.Type == store.ThisRevision && !sure) {
 			return a, err
 		}
-		a.compares = append(a.compares, clientv3.Compare(clientv3.ModRevision(w.prefix+at), "=", revision))
+		a.compares = append(a.compares, isAt(w.prefix+at, revision))
 	}
 	if bits {
 		err = w.addBits(&a, t, whole)
@@ -255,40 +258,53 @@ func (w *Writer) judge(t *transaction, pre []store.Precondition, sure bool) (a a
 	return a, err
 }
 
-// execute sends a transaction to etcd.
-func (w *Writer) execute(t *transaction, a attempt) (*clientv3.TxnResponse, error) {
+// execute sends a transaction to etcd, as a message: clientv3's own transactions copy each part of it several times.
+func (w *Writer) execute(t *transaction, a attempt) (*etcdserverpb.TxnResponse, error) {
 	ctx, cancel := context.WithTimeout(w.ctx, requestTimeout)
 	defer cancel()
-	var puts []clientv3.OpOption
+	lease := clientv3.NoLease
 	if !t.expire.IsZero() {
-		lease, err := w.leases.until(ctx, t.expire)
-		if err != nil {
+		var err error
+		if lease, err = w.leases.until(ctx, t.expire); err != nil {
 			return nil, err
 		}
-		puts = append(puts, clientv3.WithLease(lease))
 	}
-	ops := make([]clientv3.Op, len(t.changes))
+	ops := make([]*etcdserverpb.RequestOp, len(t.changes), len(t.changes)+1)
 	for i, at := range t.paths {
 		switch {
 		case t.values[i] == nil:
-			ops[i] = clientv3.OpDelete(w.prefix + at)
+			ops[i] = &etcdserverpb.RequestOp{Request: &etcdserverpb.RequestOp_RequestDeleteRange{
+				RequestDeleteRange: &etcdserverpb.DeleteRangeRequest{Key: []byte(w.prefix + at)}}}
 		case t.changes[i].Sidecar.Expire.IsZero():
-			ops[i] = clientv3.OpPut(w.prefix+at, string(t.values[i]))
+			ops[i] = put(w.prefix+at, t.values[i], clientv3.NoLease)
 		default:
-			ops[i] = clientv3.OpPut(w.prefix+at, string(t.values[i]), puts...)
+			ops[i] = put(w.prefix+at, t.values[i], lease)
 		}
 	}
 	if a.bits != nil {
-		ops = append(ops, clientv3.OpPut(w.prefix+w.wholePath(), string(a.bits)))
+		ops = append(ops, put(w.prefix+w.wholePath(), a.bits, clientv3.NoLease))
 	}
 	began := time.Now()
 	had := w.state.Revision()
-	answer, err := w.client.Txn(ctx).If(a.compares...).Then(ops...).Commit()
+	answer, err := w.kv.Txn(ctx, &etcdserverpb.TxnRequest{Compare: a.compares, Success: ops})
+	err = clientv3.ContextError(ctx, err)
 	w.config.Observe.request(t.operation(), t.resource(), began, err)
 	if err == nil {
 		err = w.same(answer.Header.ClusterId, answer.Header.Revision, had)
 	}
 	return answer, err
+}
+
+// isAt is the comparison that a key was last written at a revision; 0: that there is none.
+func isAt(key string, revision int64) *etcdserverpb.Compare {
+	return &etcdserverpb.Compare{Result: etcdserverpb.Compare_EQUAL, Target: etcdserverpb.Compare_MOD, Key: []byte(key),
+		TargetUnion: &etcdserverpb.Compare_ModRevision{ModRevision: revision}}
+}
+
+// put is the operation that writes a value.
+func put(key string, value []byte, lease clientv3.LeaseID) *etcdserverpb.RequestOp {
+	return &etcdserverpb.RequestOp{Request: &etcdserverpb.RequestOp_RequestPut{
+		RequestPut: &etcdserverpb.PutRequest{Key: []byte(key), Value: value, Lease: int64(lease)}}}
 }
 
 // operation is what a transaction is called in metrics, as in the reference.

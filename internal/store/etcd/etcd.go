@@ -40,6 +40,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -102,8 +103,9 @@ func (o *Observe) request(operation, resource string, began time.Time, err error
 type Cluster struct {
 	config Config
 	client *clientv3.Client
-	prefix string // ends with "/"
-	id     uint64 // of the cluster
+	kv     etcdserverpb.KVClient // the same connection
+	prefix string                // ends with "/"
+	id     uint64                // of the cluster
 
 	streams atomic.Int64 // of watches, so far
 }
@@ -123,7 +125,7 @@ func Connect(ctx context.Context, c Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w", err)
 	}
-	e := &Cluster{config: c, client: client, prefix: path.Join("/", c.Prefix) + "/"}
+	e := &Cluster{config: c, client: client, kv: clientv3.RetryKVClient(client), prefix: path.Join("/", c.Prefix) + "/"}
 	if e.prefix == "//" {
 		e.prefix = "/"
 	}

@@ -5,12 +5,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/bits"
 	"time"
 	"unsafe"
 
 	"plinth/internal/invariants"
 	"plinth/internal/store"
+	"plinth/internal/store/delta"
 )
 
 // This file turns commits and versions into bytes and back. Its requirements:
@@ -185,22 +185,24 @@ func appendRecord(b []byte, r *store.Record, sealed bool, seal *store.Seal) []by
 	}
 	b = appendString(b, r.Key.Resource)
 	b = appendString(b, r.Key.Name)
-	var data []byte
 	if r.New != nil {
-		data = r.New.Data()
 		b = is.append(b, flags, newExpires, newForm)
-		b = appendPart(b, r.Key, data, seals&newSealed != 0, seal)
+		b = appendText(b, r.New, seals&newSealed != 0, seal)
 	}
 	if r.Old != nil {
+		var data []byte
+		if r.New != nil {
+			data = r.New.Data()
+		}
 		old := r.Old.Data()
 		head, tail := 0, 0
 		switch {
 		case seals&oldWithheld != 0:
 			old = nil
 		case !r.Old.Sidecar.Undecrypted:
-			head = commonPrefix(old, data)
+			head = delta.CommonPrefix(old, data)
 			// Computed for the rest after the head, so that head and tail do not overlap in either version.
-			tail = commonSuffix(old[head:], data[head:])
+			tail = delta.CommonSuffix(old[head:], data[head:])
 		}
 		b = binary.AppendUvarint(b, uint64(r.Old.Revision))
 		b = was.append(b, flags, oldExpires, oldForm)
@@ -238,6 +240,14 @@ func appendPart(b []byte, k store.Key, part []byte, encrypt bool, seal *store.Se
 	return appendBytes(b, seal.Append(nil, k, part))
 }
 
+// appendText appends the bytes of a version as a part.
+func appendText(b []byte, v *store.Version, encrypt bool, seal *store.Seal) []byte {
+	if encrypt {
+		return appendPart(b, v.Key, v.Data(), true, seal)
+	}
+	return v.Append(binary.AppendUvarint(b, uint64(v.Len())), 0, v.Len())
+}
+
 // appendVersion appends one version of a checkpoint: flags, resource, name, revision, expiry, form, data. There is no
 // old version: a checkpoint is a state and has no history.
 //
@@ -258,7 +268,7 @@ func appendVersion(b []byte, v *store.Version, sealed bool, seal *store.Seal) []
 	b = appendString(b, v.Key.Name)
 	b = binary.AppendUvarint(b, uint64(v.Revision))
 	b = is.append(b, flags, newExpires, newForm)
-	return appendPart(b, v.Key, v.Data(), encrypt, seal)
+	return appendText(b, v, encrypt, seal)
 }
 
 // appendHead appends the first payload of a checkpoint: its revision, and the extent of the history.
@@ -283,36 +293,6 @@ func appendString(b []byte, s string) []byte {
 
 func appendBytes(b, s []byte) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
-}
-
-// commonPrefix and commonSuffix return how many bytes two versions share at one end. They compare eight bytes at a
-// time, as they read all bytes of every update: the first difference is where the XOR of two words has its first set
-// bit. Words are read as little-endian, so the first byte of a prefix is in the lowest bits, and the last byte of a
-// suffix in the highest ones.
-func commonPrefix(a, b []byte) int {
-	n, i := min(len(a), len(b)), 0
-	for ; i+8 <= n; i += 8 {
-		if x := binary.LittleEndian.Uint64(a[i:]) ^ binary.LittleEndian.Uint64(b[i:]); x != 0 {
-			return i + bits.TrailingZeros64(x)/8
-		}
-	}
-	for i < n && a[i] == b[i] {
-		i++
-	}
-	return i
-}
-
-func commonSuffix(a, b []byte) int {
-	n, i := min(len(a), len(b)), 0
-	for ; i+8 <= n; i += 8 {
-		if x := binary.LittleEndian.Uint64(a[len(a)-i-8:]) ^ binary.LittleEndian.Uint64(b[len(b)-i-8:]); x != 0 {
-			return i + bits.LeadingZeros64(x)/8
-		}
-	}
-	for i < n && a[len(a)-i-1] == b[len(b)-i-1] {
-		i++
-	}
-	return i
 }
 
 // checkPayload fails unless a payload reads back as the commit from which it was made. It runs for every commit if

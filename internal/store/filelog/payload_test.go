@@ -1,9 +1,7 @@
 package filelog
 
 import (
-	"bytes"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -141,37 +139,6 @@ func TestParsingAllocatesNothing(t *testing.T) {
 		}
 	}); n > 0 {
 		t.Errorf("%v allocations for 50 records, should be none", n)
-	}
-}
-
-// TestCommonEnds compares the fast functions with obvious ones.
-func TestCommonEnds(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	text := func() []byte {
-		b := bytes.Repeat([]byte("a"), rng.IntN(40))
-		for range rng.IntN(3) {
-			if len(b) > 0 {
-				b[rng.IntN(len(b))] = 'b'
-			}
-		}
-		return b
-	}
-	for range 20000 {
-		a, b := text(), text()
-		n := 0
-		for n < min(len(a), len(b)) && a[n] == b[n] {
-			n++
-		}
-		if got := commonPrefix(a, b); got != n {
-			t.Fatalf("%q and %q begin with the same %d bytes, not %d", a, b, n, got)
-		}
-		n = 0
-		for n < min(len(a), len(b)) && a[len(a)-1-n] == b[len(b)-1-n] {
-			n++
-		}
-		if got := commonSuffix(a, b); got != n {
-			t.Fatalf("%q and %q end with the same %d bytes, not %d", a, b, n, got)
-		}
 	}
 }
 
