@@ -111,7 +111,7 @@ var allowed = map[string][]string{
 		"internal/engine", "internal/invariants", "internal/proto", "internal/store"},
 	"internal/httpapi": {"object", "internal/access", "internal/audit", "internal/apierr", "internal/engine",
 		"internal/fielderrors", "internal/invariants", "internal/objectmeta", "internal/proto", "internal/shard",
-		"internal/wire", "internal/discovery"},
+		"internal/stack", "internal/wire", "internal/discovery"},
 	"internal/encryption":            {"internal/configfile", "internal/recent"},
 	"internal/encryption/plugintest": {},
 	"internal/election":              {},

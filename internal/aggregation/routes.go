@@ -72,7 +72,8 @@ func (a *Aggregator) compile(before routes, changes iter.Seq[view.Change]) route
 	}
 	for c := range changes {
 		// Most APIServices are local. They are not parsed.
-		if c.Version == nil || c.Version.Sidecar.Unreadable != nil || !bytes.Contains(c.Version.Data(), []byte(`"service":{`)) {
+		if c.Version == nil || c.Version.Sidecar.Unreadable != nil ||
+			!bytes.Contains(c.Version.Data(), []byte(`"service":{`)) {
 			change(c.Name, nil)
 			continue
 		}

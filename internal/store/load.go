@@ -292,8 +292,8 @@ func (c *copier) next() *copyBatch {
 	return c.filling
 }
 
-// copy gives the versions their bytes, packed, and each in a separate allocation, so that one live version does not keep
-// a batch; then it empties the batch.
+// copy gives the versions their bytes, packed, and each in a separate allocation, so that one live version does not
+// keep a batch; then it empties the batch.
 func (b *copyBatch) copy(packer *packer) {
 	begin := 0
 	for i, v := range b.versions {

@@ -16,13 +16,13 @@ type base struct{ bytes []byte }
 //
 // The problem: most of the memory of a server is the objects, and of that most is what they have in common with others:
 // the Pods of a Deployment, their managedFields, the Leases of nodes. So a version keeps its delta from an earlier
-// version of an object like it (package delta), its base. A Pod of 3,300 bytes takes 250 this way. All that reads it gets
-// the bytes put together again (Version.Data, Version.Append), which for a list is as fast as a copy.
+// version of an object like it (package delta), its base. A Pod of 3,300 bytes takes 250 this way. All that reads it
+// gets the bytes put together again (Version.Data, Version.Append), which for a list is nearly as fast as a copy.
 //
-// An object is like those whose names differ in the last part only, as those are that one controller makes: of
+// An object is like those whose names differ in the last part only, as the names do that one controller makes:
 // default/web-5d59d67564-x2x7k and default/web-5d59d67564-k9zqd. The first of them is their base. It stays the base,
-// even if its object is gone, until a version comes that has little in common with it: a Pod that has begun to run has a
-// status, which the first one had not. Then that version takes its place.
+// even if its object is gone, until a version comes that has little in common with it: a Pod that runs has a status,
+// which the first one had not. Then that version takes its place.
 //
 // In the worst case each base is kept by one delta alone, because all other objects like it are gone. Even then a
 // version takes no more than two and a half times its bytes:
@@ -74,7 +74,8 @@ func (p *packer) set(v *Version, data []byte, lent bool) {
 	v.data = data
 }
 
-// like is the part of a key that those of objects like it have in common: without what follows the last hyphen or slash.
+// like is the part of a key that those of objects like it have in common: without what follows the last hyphen or
+// slash.
 func like(k Key) Key {
 	return Key{Resource: k.Resource, Name: k.Name[:strings.LastIndexAny(k.Name, "-/")+1]}
 }

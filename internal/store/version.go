@@ -27,8 +27,8 @@ func NewVersion(key Key, revision int64, data []byte, sidecar *Sidecar) *Version
 	return &Version{Key: key, Revision: revision, data: data, Sidecar: sidecar}
 }
 
-// Lend makes v another version, whose bytes the caller goes on to use. It is for logs, which lend the versions that they
-// read; nobody else may have v.
+// Lend makes v another version, whose bytes the caller goes on to use. It is for logs, which lend the versions that
+// they read; nobody else may have v.
 func (v *Version) Lend(key Key, revision int64, data []byte, sidecar *Sidecar) {
 	*v = Version{Key: key, Revision: revision, data: data, Sidecar: sidecar}
 }
@@ -47,8 +47,8 @@ func (v *Version) Data() []byte {
 	return v.Append(make([]byte, 0, v.Len()), 0, v.Len())
 }
 
-// DataIn is Data for callers that have a buffer: if the bytes have to be put together, they are appended to buffer, which
-// is empty. Callers that use the buffer again may not keep the bytes.
+// DataIn is Data for callers that have a buffer: if the bytes have to be put together, they are appended to buffer,
+// which is empty. Callers that use the buffer again may not keep the bytes.
 func (v *Version) DataIn(buffer []byte) []byte {
 	if v.base == nil {
 		return v.data

@@ -48,7 +48,8 @@ func configMap(t *testing.T, name string, revision int64) (*engine.Object, corev
 	if err := apiruntime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &typed); err != nil {
 		t.Fatal(err)
 	}
-	return store.NewVersion(store.Key{Resource: "/configmaps", Name: "default/" + name}, revision, data, engine.NewSidecar(at)), typed
+	k := store.Key{Resource: "/configmaps", Name: "default/" + name}
+	return store.NewVersion(k, revision, data, engine.NewSidecar(at)), typed
 }
 
 // enclosed is the encoding of an object by the generated code, in its envelope.

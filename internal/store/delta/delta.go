@@ -9,9 +9,9 @@
 //	length, { n, n bytes, m, offset in the base }      all numbers unsigned varints; m is 0 in the last piece at most
 //
 // To find the pieces, the base is cut into windows of eight bytes, and a table has for each hash of a window where it
-// is. The text is searched byte by byte for windows of the base; where one is found, the piece is extended to both sides
-// as far as both texts agree. So every common piece of 15 bytes is found unless its windows are somewhere else in the
-// base, too, and no common piece of less than 8. Most differences are names, UIDs and times, of which many are as
+// is. The text is searched byte by byte for windows of the base; where one is found, the piece is extended to both
+// sides as far as both texts agree. So every common piece of 15 bytes is found unless its windows are somewhere else in
+// the base, too, and no common piece of less than 8. Most differences are names, UIDs and times, of which many are as
 // long in the base: so after a piece the base is compared first where the text would go on if nothing was longer or
 // shorter, without the table.
 package delta
@@ -38,8 +38,8 @@ type table [1 << tableBits]uint16
 // hash is that of a window.
 func hash(w uint64) uint64 { return w * 0x9E3779B97F4A7C15 >> (64 - tableBits) }
 
-// Append appends the delta of a text to dst. ok is false if it would be longer than limit, or one of the texts is longer
-// than MaxLength; then dst is returned as it was, though bytes behind its end may have been written.
+// Append appends the delta of a text to dst. ok is false if it would be longer than limit, or one of the texts is
+// longer than MaxLength; then dst is returned as it was, though bytes behind its end may have been written.
 func Append(dst, base, text []byte, limit int) (delta []byte, ok bool) {
 	if len(base) > MaxLength || len(text) > MaxLength {
 		return dst, false
@@ -97,8 +97,8 @@ func appendPiece(delta, own []byte, length, offset int) []byte {
 }
 
 // CommonPrefix is the number of bytes with which a and b begin alike. It compares eight bytes at a time: the first
-// difference is where the XOR of two words has its first set bit. Words are read as little-endian, so the first byte of a
-// prefix is in the lowest bits, and the last byte of a suffix (CommonSuffix) in the highest ones.
+// difference is where the XOR of two words has its first set bit. Words are read as little-endian, so the first byte of
+// a prefix is in the lowest bits, and the last byte of a suffix (CommonSuffix) in the highest ones.
 func CommonPrefix(a, b []byte) int {
 	n, most := 0, min(len(a), len(b))
 	for ; n+8 <= most; n += 8 {

@@ -187,7 +187,7 @@ func appendRecord(b []byte, r *store.Record, sealed bool, seal *store.Seal) []by
 	b = appendString(b, r.Key.Name)
 	if r.New != nil {
 		b = is.append(b, flags, newExpires, newForm)
-		b = appendText(b, r.New, seals&newSealed != 0, seal)
+		b = appendText(b, r.Key, r.New, seals&newSealed != 0, seal)
 	}
 	if r.Old != nil {
 		var data []byte
@@ -241,9 +241,9 @@ func appendPart(b []byte, k store.Key, part []byte, encrypt bool, seal *store.Se
 }
 
 // appendText appends the bytes of a version as a part.
-func appendText(b []byte, v *store.Version, encrypt bool, seal *store.Seal) []byte {
+func appendText(b []byte, k store.Key, v *store.Version, encrypt bool, seal *store.Seal) []byte {
 	if encrypt {
-		return appendPart(b, v.Key, v.Data(), true, seal)
+		return appendPart(b, k, v.Data(), true, seal)
 	}
 	return v.Append(binary.AppendUvarint(b, uint64(v.Len())), 0, v.Len())
 }
@@ -268,7 +268,7 @@ func appendVersion(b []byte, v *store.Version, sealed bool, seal *store.Seal) []
 	b = appendString(b, v.Key.Name)
 	b = binary.AppendUvarint(b, uint64(v.Revision))
 	b = is.append(b, flags, newExpires, newForm)
-	return appendText(b, v, encrypt, seal)
+	return appendText(b, v.Key, v, encrypt, seal)
 }
 
 // appendHead appends the first payload of a checkpoint: its revision, and the extent of the history.

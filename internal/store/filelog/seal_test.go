@@ -119,8 +119,8 @@ func TestSealedPayload(t *testing.T) {
 			t.Fatal(name, err)
 		}
 		got := have.Records[0]
-		if r.New != nil && (string(got.New.Data()) != mark || got.New.Sidecar.SealedBy != 'x' || got.New.Sidecar.Undecrypted ||
-			got.New.Sidecar.Form != r.New.Sidecar.Form) {
+		if r.New != nil && (string(got.New.Data()) != mark || got.New.Sidecar.SealedBy != 'x' ||
+			got.New.Sidecar.Undecrypted || got.New.Sidecar.Form != r.New.Sidecar.Form) {
 			t.Errorf("%s: %+v", name, got.New)
 		}
 		if r.Old != nil && (!bytes.Equal(got.Old.Data(), r.Old.Data()) || got.Old.Revision != 5 ||
@@ -285,7 +285,8 @@ func TestSealedCheckpoint(t *testing.T) {
 	s.keys["y"] = true
 	st = s.open(t, fs)
 	for name, want := range map[string]string{"a": "{the first mark}", "b": "{the third mark}"} {
-		if v, _ := st.Get(store.Key{Resource: "/secrets", Name: name}); string(v.Data()) != want || v.Sidecar.SealedBy != 'y' {
+		v, _ := st.Get(store.Key{Resource: "/secrets", Name: name})
+		if string(v.Data()) != want || v.Sidecar.SealedBy != 'y' {
 			t.Errorf("%s is %q: %+v", name, v.Data(), v.Sidecar)
 		}
 	}
