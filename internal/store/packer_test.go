@@ -12,7 +12,7 @@ import (
 
 // podText is the bytes of an object of a template: a part that all have, and a name.
 func podText(template, name string) []byte {
-	return []byte(strings.Repeat(template+" is what all objects of the template have. ", 20) + name)
+	return []byte(strings.Repeat(template+" ", 1+800/len(template)) + name)
 }
 
 // Objects that are alike take little memory, and have the bytes that they were made with.
