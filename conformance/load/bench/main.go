@@ -39,6 +39,7 @@ func run() error {
 		"compare builds of Plinth, a comma between them, with the first of them, instead of Plinth with the reference; flags may stand behind a build")
 	turns := flag.Int("turns", 200, "the number of turns of such a comparison")
 	pods := flag.Int("pods", 5000, "the number of Pods")
+	objects := flag.Int("objects", 10000, "the number of objects at a restart")
 	etcd := flag.Bool("etcd", false, "store Plinth's objects in an etcd, too, and measure both servers without their etcd")
 	flag.Parse()
 	if *etcd {
@@ -75,7 +76,7 @@ func run() error {
 		if *only != "" && string(kind) != *only {
 			continue
 		}
-		b := &bench{kind: kind, dir: filepath.Join(*dir, string(kind)), pods: *pods, profiles: *profile,
+		b := &bench{kind: kind, dir: filepath.Join(*dir, string(kind)), pods: *pods, objects: *objects, profiles: *profile,
 			results: map[string]result{}, tallies: map[string]*tally{}}
 		benches, results[kind] = append(benches, b), b.results
 	}

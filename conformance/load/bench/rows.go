@@ -16,6 +16,7 @@ import (
 
 	"plinth/conformance/internal/harness"
 	"plinth/conformance/internal/load"
+	"plinth/conformance/internal/reference"
 )
 
 // bench measures one server.
@@ -26,6 +27,8 @@ type bench struct {
 	more    []string // its flags
 	dir     string
 	pods    int
+	objects int
+	etcd    string // the address of one that goes on when the server is started again; "": the server's ends with it
 	// profiles is the folder for profiles; "" for none.
 	profiles string
 	results  map[string]result
@@ -183,7 +186,7 @@ func (b *bench) comings(ctx context.Context, wanted func(key string) bool) error
 func (b *bench) start(folder string) error {
 	var err error
 	b.server, err = harness.Start(harness.Options{Kind: b.kind, Program: b.program, Dir: filepath.Join(b.dir, folder),
-		Fsync: true, Flags: append(b.flags(), b.more...)})
+		Fsync: true, Flags: append(b.flags(), b.more...), Etcd: b.etcd})
 	if err != nil {
 		return err
 	}
@@ -218,8 +221,24 @@ func (b *bench) starts(ctx context.Context) error {
 	return nil
 }
 
-// startAgain measures a restart with 10,000 objects, after a kill: the median of three.
+// startAgain measures a restart with many objects, after a kill: the median of three.
 func (b *bench) startAgain(ctx context.Context) error {
+	if harness.WithoutEtcd {
+		dir := filepath.Join(b.dir, "etcd")
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		etcd, err := reference.StartEtcd(ctx, reference.EtcdOptions{Dir: dir, Fsync: true})
+		if err != nil {
+			return err
+		}
+		b.etcd = etcd.URL
+		defer func() {
+			b.etcd = ""
+			etcd.Command.Process.Kill()
+			etcd.Command.Wait()
+		}()
+	}
 	if err := b.start("again"); err != nil {
 		return err
 	}
@@ -227,7 +246,7 @@ func (b *bench) startAgain(ctx context.Context) error {
 	if err := b.client.Namespace(ctx, namespace); err != nil {
 		return err
 	}
-	err := load.Each(connections, 10000, func(i int) error {
+	err := load.Each(connections, b.objects, func(i int) error {
 		body := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c-%d"},"data":{"k":"%s"}}`, i,
 			strings.Repeat("x", 1000))
 		_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPost,
