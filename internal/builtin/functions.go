@@ -54,3 +54,17 @@ func untimed(fill func(object.Value) object.Value) Functions {
 	}
 	return Functions{Defaults: func(obj object.Value, _ time.Time) object.Value { return fill(obj) }}
 }
+
+// Every is c with all versions of all kinds served, and the feature gates on that kinds need: for tests that compare
+// each of them with the reference.
+func (c Config) Every() Config {
+	for _, g := range groups(Config{}) {
+		for i := range g.kinds {
+			for _, gate := range g.kinds[i].gates {
+				c.Features = c.Features.With(gate, true)
+			}
+		}
+	}
+	c.Serves = func(_, _, _ string, _ bool) bool { return true }
+	return c
+}

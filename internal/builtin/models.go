@@ -43,6 +43,9 @@ func modelName(group, version, kind string) string {
 	case "apiregistration.k8s.io":
 		return "io.k8s.kube-aggregator.pkg.apis.apiregistration." + version + "." + kind
 	}
+	if group == "internal.apiserver.k8s.io" {
+		group = "apiserverinternal"
+	}
 	group, _, _ = strings.Cut(group, ".")
 	return "io.k8s.api." + group + "." + version + "." + kind
 }

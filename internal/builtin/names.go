@@ -1,6 +1,8 @@
 package builtin
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -34,6 +36,25 @@ func label(name string, prefix bool) []string {
 
 // segment is the rule of kinds whose names need only be valid segments of a URL.
 func segment(name string, prefix bool) []string { return content.IsPathSegmentName(name) }
+
+// configKey is the rule of LeaseCandidates: that of a key of a ConfigMap.
+func configKey(name string, prefix bool) []string { return utilvalidation.IsConfigMapKey(name) }
+
+// groupResource is the rule of StorageVersions, which are named after what they describe: GROUP.RESOURCE.
+func groupResource(name string, prefix bool) []string {
+	at := strings.LastIndexByte(name, '.')
+	if at < 0 {
+		return []string{"name must be in the form of <group>.<resource>"}
+	}
+	var wrong []string
+	for _, fault := range utilvalidation.IsDNS1123Subdomain(name[:at]) {
+		wrong = append(wrong, "the group segment "+fault)
+	}
+	for _, fault := range utilvalidation.IsDNS1035Label(name[at+1:]) {
+		wrong = append(wrong, "the resource segment "+fault)
+	}
+	return wrong
+}
 
 // address is the rule of IPAddresses, whose name is the address in its canonical form.
 func address(name string, prefix bool) []string {

@@ -11,7 +11,7 @@ import (
 
 // resetsOf are the fields that writes to an endpoint of the built-in type of this name cannot change.
 func resetsOf(group, resource, subresource string) map[string]merge.Set {
-	for _, r := range Resources(Config{}) {
+	for _, r := range Resources(Config{}.Every()) {
 		if r.Group != group || r.Name != resource {
 			continue
 		}
@@ -66,7 +66,7 @@ func TestResets(t *testing.T) {
 // SPEC: SSA-14
 func TestResetsOfServedTypes(t *testing.T) {
 	served := map[string]bool{}
-	for _, r := range Resources(Config{}) {
+	for _, r := range Resources(Config{}.Every()) {
 		endpoint := r.Group + " " + r.Name + "/"
 		served[endpoint] = true
 		hasStatus := slices.ContainsFunc(r.Subresources, func(s *engine.Subresource) bool { return s.Name == "status" })

@@ -65,7 +65,8 @@ func groups(c Config) []group {
 		core(c), apiregistration(c), apps(), events(c), authentication(c), authorization(c), autoscaling(), batch(),
 		certificates(c), networking(), policy(), rbac(c), storage(), admissionregistration(), apiextensions(c),
 		scheduling(),
-		coordination(), nodes(), discovery(), resources(c), flowcontrol(), storagemigration(),
+		coordination(), nodes(), discovery(), resources(c), flowcontrol(), apiserverinternal(),
+		storagemigration(),
 	}
 }
 

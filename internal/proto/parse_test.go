@@ -38,7 +38,7 @@ var apiModule = sync.OnceValues(func() (string, error) {
 // kinds are the built-in types by the names of their vectors: "apps.v1.Deployment".
 func kinds() map[string]*engine.Resource {
 	all := map[string]*engine.Resource{}
-	for _, r := range builtin.Resources(builtin.Config{}) {
+	for _, r := range builtin.Resources(builtin.Config{}.Every()) {
 		group := r.Group
 		if group == "" {
 			group = "core"

@@ -20,6 +20,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/admissionregistration/validatingadmissionpolicy"
 	"k8s.io/kubernetes/pkg/registry/admissionregistration/validatingadmissionpolicybinding"
 	"k8s.io/kubernetes/pkg/registry/admissionregistration/validatingwebhookconfiguration"
+	"k8s.io/kubernetes/pkg/registry/apiserverinternal/storageversion"
 	"k8s.io/kubernetes/pkg/registry/apps/controllerrevision"
 	"k8s.io/kubernetes/pkg/registry/apps/daemonset"
 	"k8s.io/kubernetes/pkg/registry/apps/deployment"
@@ -32,6 +33,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/certificates/clustertrustbundle"
 	"k8s.io/kubernetes/pkg/registry/certificates/podcertificaterequest"
 	"k8s.io/kubernetes/pkg/registry/coordination/lease"
+	"k8s.io/kubernetes/pkg/registry/coordination/leasecandidate"
 	"k8s.io/kubernetes/pkg/registry/core/configmap"
 	"k8s.io/kubernetes/pkg/registry/core/endpoint"
 	"k8s.io/kubernetes/pkg/registry/core/event"
@@ -170,7 +172,8 @@ var Of = map[schema.GroupKind]Strategies{
 	{Group: "certificates.k8s.io", Kind: "PodCertificateRequest"}: withStatus(requests,
 		podcertificaterequest.NewStatusStrategy(requests, anybody{}, clock.NewFakePassiveClock(chainBegins))),
 
-	{Group: "coordination.k8s.io", Kind: "Lease"}: plain(lease.Strategy),
+	{Group: "coordination.k8s.io", Kind: "Lease"}:          plain(lease.Strategy),
+	{Group: "coordination.k8s.io", Kind: "LeaseCandidate"}: plain(leasecandidate.Strategy),
 
 	{Group: "discovery.k8s.io", Kind: "EndpointSlice"}: plain(endpointslice.Strategy),
 
@@ -179,6 +182,9 @@ var Of = map[schema.GroupKind]Strategies{
 	{Group: "flowcontrol.apiserver.k8s.io",
 		Kind: "PriorityLevelConfiguration"}: withStatus(prioritylevelconfiguration.Strategy,
 		prioritylevelconfiguration.StatusStrategy),
+
+	{Group: "internal.apiserver.k8s.io", Kind: "StorageVersion"}: withStatus(storageversion.Strategy,
+		storageversion.StatusStrategy),
 
 	{Group: "networking.k8s.io", Kind: "Ingress"}:       withStatus(ingress.Strategy, ingress.StatusStrategy),
 	{Group: "networking.k8s.io", Kind: "IngressClass"}:  plain(ingressclass.Strategy),

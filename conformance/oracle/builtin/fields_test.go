@@ -41,7 +41,7 @@ var onlyUpstream = []string{"spec.host"}
 // SPEC: LIST-7
 func TestSelectableNames(t *testing.T) {
 	names := []string{"spec.foo", "metadata.foo", "name", "spec.host", "status.replicas", "status.podIPs"}
-	for _, r := range builtin.Resources(builtin.Config{}) {
+	for _, r := range builtin.Resources(builtin.Config{}.Every()) {
 		if r.Fields != nil {
 			for _, p := range r.Fields(object.Nil) {
 				names = append(names, p.Name)

@@ -40,7 +40,7 @@ var elsewhere = []string{"apiextensions.k8s.io", "apiregistration.k8s.io"}
 func each(t *testing.T, f func(t *testing.T, k kindUnderTest)) {
 	all := vectorsByKind(t)
 	unserved := maps.Clone(strategies.Of)
-	for _, r := range builtin.Resources(builtin.Config{}) {
+	for _, r := range builtin.Resources(builtin.Config{}.Every()) {
 		gvk := schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
 		upstream, known := strategies.Of[gvk.GroupKind()]
 		if !r.Has("update") || slices.Contains(elsewhere, r.Group) {

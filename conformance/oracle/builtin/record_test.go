@@ -37,7 +37,7 @@ func init() { mutants.Again(1<<30, serve) }
 
 func serve() {
 	served = map[schema.GroupVersionKind]*engine.Resource{}
-	for _, r := range builtin.Resources(builtin.Config{}) {
+	for _, r := range builtin.Resources(builtin.Config{}.Every()) {
 		served[schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}] = r
 		if s := r.Subresource("scale"); s != nil {
 			served[schema.GroupVersionKind{Group: s.Group, Version: s.Version, Kind: s.Kind}] = &engine.Resource{

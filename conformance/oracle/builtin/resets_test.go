@@ -54,20 +54,23 @@ func (p place) String() string {
 // filters are, by API version, the fields that a write to an endpoint may own.
 type filters = map[fieldpath.APIVersion]fieldpath.Filter
 
+// notYet are the versions of resources that the reference serves with --runtime-config and this server does not yet.
+var notYet = []string{
+	"resource.k8s.io/v1alpha3 devicetaintrules", "resource.k8s.io/v1alpha3 resourcepoolstatusrequests",
+	"resource.k8s.io/v1beta1 deviceclasses", "resource.k8s.io/v1beta1 resourceclaims",
+	"resource.k8s.io/v1beta1 resourceclaimtemplates", "resource.k8s.io/v1beta1 resourceslices",
+}
+
 // SPEC: SSA-14
 func TestResets(t *testing.T) {
 	served, kinds := map[place]bool{}, map[schema.GroupResource][]schema.GroupVersionKind{}
 	resets := map[place]map[string]merge.Set{}
-	// The filters are by all versions, also those that are not served by default.
-	for _, r := range builtin.Resources(builtin.Config{Serves: func(_, _, _ string, _ bool) bool { return true }}) {
-		gvr := schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Name}
-		kinds[gvr.GroupResource()] = append(kinds[gvr.GroupResource()], gvr.GroupVersion().WithKind(r.Kind))
-	}
-	for _, r := range builtin.Resources(builtin.Config{}) {
+	for _, r := range builtin.Resources(builtin.Config{}.Every()) {
 		if slices.Contains(elsewhere, r.Group) {
 			continue
 		}
 		gvr := schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Name}
+		kinds[gvr.GroupResource()] = append(kinds[gvr.GroupResource()], gvr.GroupVersion().WithKind(r.Kind))
 		served[place{gvr, ""}], resets[place{gvr, ""}] = true, r.Resets
 		for _, s := range r.Subresources {
 			served[place{gvr, s.Name}], resets[place{gvr, s.Name}] = true, s.Resets
@@ -85,6 +88,12 @@ func TestResets(t *testing.T) {
 	}
 	compared := 0
 	for e, theirs := range upstream {
+		if at := e.GroupVersion().String() + " " + e.Resource; slices.Contains(notYet, at) {
+			if served[e] {
+				t.Errorf("%v is served: remove it from notYet", e)
+			}
+			continue
+		}
 		if !served[e] {
 			t.Errorf("%v: not served", e)
 			continue
@@ -225,13 +234,16 @@ func resetsOf(t *testing.T) map[place]filters {
 	}
 	all := map[place]filters{}
 	for _, p := range providers {
-		group, err := p.NewRESTStorage(controlplane.DefaultAPIResourceConfigSource(), withoutStorage{})
+		group, err := p.NewRESTStorage(everyVersion(), withoutStorage{})
 		if err != nil {
 			t.Fatalf("%s: %v", p.GroupName(), err)
 		}
 		for version, storages := range group.VersionedResourcesStorageMap {
 			for path, storage := range storages {
 				t.Cleanup(storage.Destroy)
+				if removed(t, p.GroupName(), version, storage) {
+					continue
+				}
 				resource, subresource, _ := strings.Cut(path, "/")
 				e := place{schema.GroupVersionResource{Group: p.GroupName(), Version: version, Resource: resource}, subresource}
 				all[e] = filters{}
@@ -245,6 +257,34 @@ func resetsOf(t *testing.T) map[place]filters {
 		}
 	}
 	return all
+}
+
+// removed says whether the API server leaves an endpoint out because its version is gone in this release.
+func removed(t *testing.T, group, version string, storage rest.Storage) bool {
+	t.Helper()
+	gv := schema.GroupVersion{Group: group, Version: version}
+	if kind, of := storage.(rest.GroupVersionKindProvider); of {
+		gv = kind.GroupVersionKind(gv).GroupVersion()
+	}
+	typed, err := legacyscheme.Scheme.ConvertToVersion(storage.New(), gv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of, known := typed.(interface{ APILifecycleRemoved() (major, minor int) })
+	if !known {
+		return false
+	}
+	major, minor := of.APILifecycleRemoved()
+	return fmt.Sprintf("%d.%d", major, minor) <= builtin.Release // both have two digits after the point
+}
+
+// everyVersion turns on all versions that upstream can serve.
+func everyVersion() *serverstorage.ResourceConfig {
+	config := controlplane.DefaultAPIResourceConfigSource()
+	for version := range config.GroupVersionConfigs {
+		config.EnableVersions(version)
+	}
+	return config
 }
 
 // apiServer returns the configuration of an API server without a store. The storage of Services needs a client, but no

@@ -21,7 +21,7 @@ var reductions = flag.Int("reductions", 60, "how many parts of each example are 
 // Examples with one part left out, in JSON and in protobuf, are read with the defaults of their version, and written as
 // the reference writes them. SPEC: STORE-3, VAL-4
 func TestReducedVectors(t *testing.T) {
-	registry := engine.NewRegistry(builtin.Resources(builtin.Config{}))
+	registry := engine.NewRegistry(builtin.Resources(builtin.Config{}.Every()))
 	form := etcdform.New(registry, runtime.ContentTypeProtobuf)
 	rows := kinds(t, registry, runtime.ContentTypeProtobuf)
 	compared := 0

@@ -49,7 +49,7 @@ type kindUnderTest struct {
 // kindsUnderTest pairs each kind that we serve with upstream's strategies for it; a kind without any is left out.
 func kindsUnderTest(t testing.TB) []*kindUnderTest {
 	var kinds []*kindUnderTest
-	for _, r := range builtin.Resources(builtin.Config{}) {
+	for _, r := range builtin.Resources(builtin.Config{}.Every()) {
 		gvk := schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
 		upstream, ok := strategies.Of[gvk.GroupKind()]
 		if !ok {

@@ -59,7 +59,8 @@ var (
 
 	HorizontalPodAutoscaler = Kind{create: autoscalerCreate, update: autoscalerUpdate, status: autoscalerStatus}
 
-	Lease = Kind{create: leaseCreate, update: leaseUpdate}
+	Lease          = Kind{create: leaseCreate, update: leaseUpdate}
+	LeaseCandidate = Kind{create: candidateCreate, update: candidateUpdate}
 
 	EndpointSlice = Kind{create: endpointSliceCreate, update: endpointSliceUpdate}
 
@@ -113,6 +114,8 @@ var (
 		status: podCertificateStatus}
 
 	APIService = Kind{create: apiServiceCreate, update: apiServiceUpdate, status: apiServiceStatus}
+
+	StorageVersion = Kind{create: qualifiedCreate, status: storageVersionStatus}
 
 	StorageVersionMigration = Kind{create: migrationCreate, update: migrationUpdate, status: migrationStatus}
 

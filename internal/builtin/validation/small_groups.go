@@ -12,19 +12,8 @@ import (
 	"plinth/object"
 )
 
-// This file has the rules of groups with one small kind: coordination.k8s.io, scheduling.k8s.io, node.k8s.io, policy,
+// This file has the rules of groups with one small kind: scheduling.k8s.io, node.k8s.io, policy,
 // storagemigration.k8s.io.
-
-func leaseCreate(f *errorList, obj object.Value) { // its finalizers need no domain
-	p := (*fielderrors.Place)(nil).To("spec")
-	spec := obj.At("spec")
-	if seconds := spec.At("leaseDurationSeconds"); !seconds.IsNull() && seconds.Int() <= 0 {
-		f.Invalid(p.To("leaseDurationSeconds"), seconds.Int(), "must be greater than 0")
-	}
-	f.nonNegativeMembers(spec, p, "leaseTransitions")
-}
-
-func leaseUpdate(f *errorList, obj, _ object.Value) { leaseCreate(f, obj) }
 
 const (
 	systemPriority       = "system-"

@@ -23,7 +23,7 @@ func TestRecordedWarnings(t *testing.T) {
 		t.Fatal(err)
 	}
 	served := map[string]*engine.Resource{}
-	for _, r := range builtin.Resources(builtin.Config{}) {
+	for _, r := range builtin.Resources(builtin.Config{}.Every()) {
 		served[r.APIVersion()+" "+r.Kind] = r
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")[3:]

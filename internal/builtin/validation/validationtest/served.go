@@ -37,7 +37,7 @@ func (s Served) under(gates string) (map[string]*engine.Resource, error) {
 		return nil, err
 	}
 	s[gates] = map[string]*engine.Resource{}
-	for _, r := range builtin.Resources(builtin.Config{Features: set, Now: certificatesBegin}) {
+	for _, r := range builtin.Resources(builtin.Config{Features: set, Now: certificatesBegin}.Every()) {
 		s[gates][r.APIVersion()+" "+r.Kind] = r
 	}
 	return s[gates], nil
