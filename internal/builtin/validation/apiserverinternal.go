@@ -26,7 +26,7 @@ func storageVersionStatus(f *errorList, obj, _ object.Value) {
 		}
 		f.serverStorageVersion(server, p)
 	}
-	f.commonEncoding(status.At("commonEncodingVersion"), servers.Items(), p.To("commonEncodingVersion"))
+	f.commonVersion(status.At("commonEncodingVersion"), servers.Items(), p.To("commonEncodingVersion"))
 	f.storageConditions(status.At("conditions"), p)
 }
 
@@ -58,8 +58,8 @@ func (f *errorList) apiVersion(p *fielderrors.Place, s string) {
 	}
 }
 
-// commonEncoding demands that the common version is set exactly if all servers encode in it.
-func (f *errorList) commonEncoding(common object.Value, servers []object.Value, p *fielderrors.Place) {
+// commonVersion demands that the common version is set exactly if all servers encode in it.
+func (f *errorList) commonVersion(common object.Value, servers []object.Value, p *fielderrors.Place) {
 	agreed, have := len(servers) > 0, ""
 	for i, server := range servers {
 		encoding := text(server, "encodingVersion")
