@@ -125,7 +125,7 @@ var allowed = map[string][]string{
 	"internal/invariants": {},
 	"internal/mutants":    {},
 	"internal/controller": {"object", "internal/access", "internal/addresses", "internal/admission/policies",
-		"internal/admission/quota",
+		"internal/admission/quota", "internal/aggregation",
 		"internal/apierr", "internal/store",
 		"internal/engine"},
 	"internal/server": {"*"},

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"plinth/internal/access"
+	"plinth/internal/aggregation"
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
 	"plinth/object"
@@ -44,19 +45,9 @@ type Namespaces struct {
 	Logger   *slog.Logger
 	Now      func() time.Time // nil: time.Now
 	Busy     *Busy            // nil: nobody asks
-	// Elsewhere deletes the objects of a namespace that other API servers have, and says what is left. Nil: there are no
-	// such servers.
-	Elsewhere func(ctx context.Context, namespace string, user access.User) Elsewhere
-}
-
-// Elsewhere is what other API servers have in a namespace.
-type Elsewhere struct {
-	// Remaining are the numbers of objects by "RESOURCE.GROUP", Finalizers those of objects that have a finalizer.
-	Remaining, Finalizers map[string]int
-	// Stale are the group versions of which it is not known what they have.
-	Stale []string
-	// Failed are the errors of deleting and counting.
-	Failed []error
+	// Backends deletes the objects of a namespace that aggregated API servers have, and says what is left. Nil: there are
+	// no such servers.
+	Backends func(ctx context.Context, namespace string, user access.User) aggregation.Contents
 }
 
 // Run works until ctx ends.
@@ -73,7 +64,7 @@ func (c *Namespaces) emptier() *emptier {
 	}
 	e.empty = func(ctx context.Context, o *engine.Object) (leftovers, error) {
 		return (&namespacePass{emptier: e, types: c.Registry.Now(), name: o.Key.Name, uid: o.Sidecar.UID,
-			elsewhere: c.Elsewhere}).run(ctx)
+			backends: c.Backends}).run(ctx)
 	}
 	return e
 }
@@ -93,8 +84,8 @@ type namespacePass struct {
 	types *engine.Types
 	name  string
 	uid   string
-	// elsewhere is Namespaces.Elsewhere.
-	elsewhere func(ctx context.Context, namespace string, user access.User) Elsewhere
+	// backends is Namespaces.Backends.
+	backends func(ctx context.Context, namespace string, user access.User) aggregation.Contents
 
 	left       leftovers
 	remaining  map[string]int // objects left, by "RESOURCE.GROUP"
@@ -132,8 +123,8 @@ func (p *namespacePass) run(ctx context.Context) (leftovers, error) {
 		for _, k := range kinds {
 			p.kind(ctx, k, inBackground)
 		}
-		if p.elsewhere != nil {
-			p.others = p.add(p.elsewhere(ctx, p.name, p.user))
+		if p.backends != nil {
+			p.others = p.add(p.backends(ctx, p.name, p.user))
 		}
 	}
 	if ctx.Err() != nil {
@@ -154,7 +145,7 @@ func (p *namespacePass) run(ctx context.Context) (leftovers, error) {
 }
 
 // add counts what is left at other API servers, and returns the number of objects.
-func (p *namespacePass) add(found Elsewhere) (all int) {
+func (p *namespacePass) add(found aggregation.Contents) (all int) {
 	for name, n := range found.Remaining {
 		p.remaining[name] += n
 		all += n

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"plinth/internal/access"
 	"plinth/internal/authz"
 	"plinth/internal/controller"
 )
@@ -28,10 +27,7 @@ var controllerTable = []controllerRow{
 	{"namespace-controller", "namespace", "empties namespaces that are being deleted",
 		func(s *Server) func(context.Context) {
 			return (&controller.Namespaces{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger,
-				Now: s.config.Now, Busy: &s.busy,
-				Elsewhere: func(ctx context.Context, namespace string, user access.User) controller.Elsewhere {
-					return controller.Elsewhere(s.aggregator.Empty(ctx, namespace, user))
-				}}).Run
+				Now: s.config.Now, Busy: &s.busy, Backends: s.aggregator.Empty}).Run
 		}},
 	{"garbage-collector-controller", "garbagecollector", "deletes objects whose owners are gone",
 		func(s *Server) func(context.Context) {
