@@ -42,7 +42,9 @@ type Config struct {
 // Aggregator knows the backends. Its methods may be called concurrently.
 type Aggregator struct {
 	Config
-	routes *view.View[routes]
+	Counters     Counters
+	routes       *view.View[routes]
+	availability *view.View[map[string]bool]
 
 	remotes  atomic.Pointer[[]*discovery.Remote] // what was fetched last
 	fetchers fetchers
@@ -52,6 +54,7 @@ type Aggregator struct {
 func New(c Config, s *store.Store) *Aggregator {
 	a := &Aggregator{Config: c}
 	a.routes = view.New(s.Collection(Path), a.compile)
+	a.availability = view.New(s.Collection(Path), compileAvailability)
 	return a
 }
 
@@ -100,7 +103,8 @@ func (r *route) forward(w http.ResponseWriter, in *http.Request, asked *access.A
 		user.UID = ""
 	}
 	target := forward.Target{Location: location, Transport: transport, Rewrite: true,
-		RefuseRedirects: !a.FollowRedirects, User: &user, Logger: a.Logger}
+		RefuseRedirects: !a.FollowRedirects, User: &user, Logger: a.Logger,
+		Answered: a.Counters.count}
 	err = target.Forward(w, out)
 	if err == nil || in.Context().Err() != nil {
 		return err

@@ -30,6 +30,8 @@ type Availability struct {
 	// Check asks the server of an APIService. wrong is why it is not available; err, why it could not be asked.
 	Check func(ctx context.Context, obj object.Value) (wrong, err error)
 	Busy  *Busy // nil: nobody asks
+	// Lost is told of an APIService that was available and is not any more. Nil: nobody is told.
+	Lost func(name, reason string)
 
 	types   *engine.Types
 	of      *engine.Resource
@@ -312,7 +314,11 @@ func (c *Availability) record(ctx context.Context, live *engine.Object, obj obje
 	rq := &engine.Request{Resource: c.of, Name: live.Key.Name, Subresource: c.of.Subresource("status"), User: serverItself,
 		FieldManager: "kube-apiserver"}
 	body := obj.WithAt(object.ListOf(conditions...), "status", "conditions")
-	return unlessChanged(c.Engine.Update(ctx, rq, object.Parsed{Value: withRevision(body, live)}))
+	result, err := c.Engine.Update(ctx, rq, object.Parsed{Value: withRevision(body, live)})
+	if err == nil && c.Lost != nil && findingIn(obj).status == "True" && is.status != "True" {
+		c.Lost(live.Key.Name, is.reason)
+	}
+	return unlessChanged(result, err)
 }
 
 // Follow calls changed when the objects of a type have changed, and at first for those that exist, until ctx ends. It

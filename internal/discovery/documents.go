@@ -59,7 +59,12 @@ type counters struct {
 	aggregated atomic.Int64 // parts of aggregated discovery
 	openAPI    atomic.Int64 // OpenAPI v3 documents, including those of single paths
 	sections   atomic.Int64 // sections of OpenAPI v2
+	catalogs   atomic.Int64 // catalogs made
 }
+
+// Aggregations is how many times the groups of the server and of its backends were put together, because some of them
+// had changed when a client asked for a document.
+func (d *Documents) Aggregations() int64 { return d.counters.catalogs.Load() }
 
 // New returns Documents that have printed nothing yet.
 func New(c Config) *Documents {
@@ -187,6 +192,7 @@ func (d *Documents) catalog() *catalog {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.current == nil || d.current.types != types || !slices.Equal(d.current.remotes, remotes) {
+		d.counters.catalogs.Add(1)
 		d.current = newCatalog(types, remotes, d.current)
 	}
 	return d.current

@@ -46,6 +46,9 @@ type Target struct {
 	BytesPerSecond int64
 	// User is whom the headers X-Remote-* name. Nil: none are set, and those of the client are removed all the same.
 	User *access.User
+	// Answered is told of the answer to a request that does not upgrade its connection, before it is passed on, or why
+	// there is none. Nil: nobody is told.
+	Answered func(answer *http.Response, err error)
 	// Logger notes why an answer broke off. Nil: slog.Default.
 	Logger *slog.Logger
 }
@@ -114,6 +117,9 @@ func (x *exchange) WrappedRoundTripper() http.RoundTripper { return x.transport 
 func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 	Identify(r.Header, x.User) // they are ReverseProxy's own copy
 	answer, err := x.transport.RoundTrip(r)
+	if x.Answered != nil {
+		x.Answered(answer, err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -410,3 +410,52 @@ func TestLocalAPIServices(t *testing.T) {
 	c.must(200, "DELETE", definitions+"/widgets.b.example.com", nil)
 	c.eventually("the APIService is deleted with its definition", func() bool { return !exists("v1.b.example.com") })
 }
+
+// Metrics say which APIServices are unavailable, and how often they became so.
+//
+// SPEC: RUN-3, EXT-2
+func TestMetricsOfBackends(t *testing.T) {
+	c, _, b := serveBackend(t)
+	c.register(b)
+	const name = `{name="v1.back.example.com"`
+	metrics := func() string { _, text := c.plain("/metrics"); return text }
+	has := func(lines ...string) {
+		t.Helper()
+		text := metrics()
+		for _, line := range lines {
+			if !strings.Contains(text, "\n"+line+"\n") {
+				t.Errorf("no line %s", line)
+			}
+		}
+	}
+	has("aggregator_unavailable_apiservice"+name+"} 0", `aggregator_unavailable_apiservice{name="v1."} 0`,
+		"apiserver_kube_aggregator_x509_missing_san_total 0", "apiserver_kube_aggregator_x509_insecure_sha1_total 0")
+	if text := metrics(); strings.Contains(text, "aggregator_unavailable_apiservice_total") {
+		t.Error("one that has never been available is counted")
+	}
+	b.behave(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 500) })
+	service := jsonObject{"metadata": map[string]any{"name": "back", "annotations": map[string]any{"look": "again"}},
+		"spec": map[string]any{"type": "ExternalName", "externalName": "127.0.0.1"}}
+	c.must(200, "PUT", "/api/v1/namespaces/default/services/back", service)
+	c.available("False FailedDiscoveryCheck")
+	c.eventually("it is counted", func() bool {
+		return strings.Contains(metrics(), "aggregator_unavailable_apiservice_total"+name+`,reason="FailedDiscoveryCheck"} 1`)
+	})
+	has("aggregator_unavailable_apiservice" + name + "} 1")
+	c.must(200, "DELETE", apiServices+"/v1.back.example.com", nil)
+	if strings.Contains(metrics(), "aggregator_unavailable_apiservice"+name) {
+		t.Error("an APIService that is deleted has a metric")
+	}
+	count := func() string {
+		_, after, _ := strings.Cut(metrics(), "\naggregator_discovery_aggregation_count_total ")
+		number, _, _ := strings.Cut(after, "\n")
+		return number
+	}
+	c.plain("/apis")
+	before := count()
+	if c.plain("/apis"); before == "" || count() != before {
+		t.Errorf("%s aggregations, and then %s", before, count())
+	}
+	c.must(201, "POST", definitions, definitionOf("m.example.com", "widgets", "Widget"))
+	c.eventually("the discovery is put together again", func() bool { c.plain("/apis"); return count() != before })
+}

@@ -194,7 +194,8 @@ func (s *Server) ownControllers(definitions *controller.Definitions) []func(cont
 	registration := &controller.Registration{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger,
 		Busy: &s.busy}
 	availability := &controller.Availability{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger,
-		Now: s.config.Now, Service: s.findService, Slices: s.endpointSlices, Check: s.aggregator.Check, Busy: &s.busy}
+		Now: s.config.Now, Service: s.findService, Slices: s.endpointSlices, Check: s.aggregator.Check, Busy: &s.busy,
+		Lost: s.aggregationMetrics.unavailable}
 	return []func(context.Context){definitions.Run, registration.Run, availability.Run}
 }
 

@@ -58,13 +58,14 @@ func (s *Server) newHandler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	documents := discovery.New(discovery.Config{
+		Registry: s.registry, Version: version(), ServerAddress: s.advertised(), Model: builtin.Model,
+		NoCBOR:  !s.features.On(features.CBORServingAndStorage),
+		Remotes: s.aggregator.Remotes,
+	})
+	m.registry.MustRegister(s.aggregationMetrics.all(s.aggregator, documents)...)
 	return httpapi.New(httpapi.Config{
-		Engine: s.engine, Registry: s.registry,
-		Documents: discovery.New(discovery.Config{
-			Registry: s.registry, Version: version(), ServerAddress: s.advertised(), Model: builtin.Model,
-			NoCBOR:  !s.features.On(features.CBORServingAndStorage),
-			Remotes: s.aggregator.Remotes,
-		}),
+		Engine: s.engine, Registry: s.registry, Documents: documents,
 		Authenticate:   s.auth.Authenticate,
 		Impersonate:    impersonation.New(s.policy, s.features.On(features.ConstrainedImpersonation)).Impersonate,
 		Authorizer:     s.policy,

@@ -82,6 +82,7 @@ type Server struct {
 	verifier           *serviceaccount.Verifier
 	frontProxy         *frontProxy
 	aggregator         *aggregation.Aggregator
+	aggregationMetrics *aggregationMetrics
 	pki                *pki   // the server's own certificate authority
 	authority          []byte // the authority by which clients verify this server, as PEM; written to kubeconfigs
 	// jwt verifies the tokens of OpenID Connect issuers, issuerMetrics counts them. Both are nil if neither an issuer nor
@@ -245,7 +246,7 @@ func (s *Server) open(ctx context.Context) error {
 	if err := s.openFrontProxy(); err != nil {
 		return err
 	}
-	s.aggregator = s.newAggregator()
+	s.aggregator, s.aggregationMetrics = s.newAggregator(), newAggregationMetrics()
 	if !c.InProcess {
 		if s.listener = c.Listener; s.listener == nil {
 			if s.listener, err = c.listen(ctx); err != nil {

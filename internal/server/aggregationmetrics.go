@@ -1,0 +1,62 @@
+package server
+
+import (
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plinth/internal/aggregation"
+	"plinth/internal/discovery"
+)
+
+// aggregationMetrics are the metrics of APIServices and of the servers behind them. Names and labels are the
+// reference's.
+type aggregationMetrics struct{ lost *prometheus.CounterVec }
+
+func newAggregationMetrics() *aggregationMetrics {
+	return &aggregationMetrics{lost: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "aggregator_unavailable_apiservice_total", Help: "APIServices that became unavailable, by the reason.",
+	}, []string{"name", "reason"})}
+}
+
+// unavailable counts an APIService that is not available any more.
+func (f *aggregationMetrics) unavailable(name, reason string) {
+	f.lost.WithLabelValues(name, reason).Inc()
+}
+
+func (f *aggregationMetrics) all(a *aggregation.Aggregator, d *discovery.Documents) []prometheus.Collector {
+	counter := func(name, help string, value func() float64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, value)
+	}
+	of := func(count *atomic.Int64) func() float64 { return func() float64 { return float64(count.Load()) } }
+	return []prometheus.Collector{f.lost, &unavailableMetric{a},
+		counter("aggregator_discovery_aggregation_count_total",
+			"How many times the discovery documents of all servers were put together.",
+			func() float64 { return float64(d.Aggregations()) }),
+		counter("apiserver_kube_aggregator_x509_missing_san_total",
+			"Requests to aggregated servers whose certificate has no subject alternative name.", of(&a.Counters.MissingSAN)),
+		counter("apiserver_kube_aggregator_x509_insecure_sha1_total",
+			"Requests to aggregated servers with a certificate that is signed with SHA-1.", of(&a.Counters.InsecureSHA1)),
+	}
+}
+
+// unavailableMetric says of each APIService whether it is unavailable. It reads the objects, so every server reports
+// the same, although only one of several asks the backends.
+type unavailableMetric struct{ of *aggregation.Aggregator }
+
+var unavailableDescription = prometheus.NewDesc("aggregator_unavailable_apiservice",
+	"1 for an APIService that is unavailable, 0 for one that is available.", []string{"name"}, nil)
+
+// Describe is prometheus.Collector.
+func (m *unavailableMetric) Describe(to chan<- *prometheus.Desc) { to <- unavailableDescription }
+
+// Collect is prometheus.Collector.
+func (m *unavailableMetric) Collect(to chan<- prometheus.Metric) {
+	for name, available := range m.of.Availability() {
+		value := 1.0
+		if available {
+			value = 0
+		}
+		to <- prometheus.MustNewConstMetric(unavailableDescription, prometheus.GaugeValue, value, name)
+	}
+}
