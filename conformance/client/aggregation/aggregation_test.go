@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -318,6 +319,30 @@ func (s *site) use() {
 	s.say("POST", sample+"/namespaces/gone/flunders", flunder("b"), "application/json", "application/json")
 }
 
+// metrics notes which metrics there are of APIServices and backends. Only the gauges have the same values in two runs:
+// how often a backend that is not there yet is asked depends on the moment.
+func (s *site) metrics() {
+	s.Helper()
+	_, text := s.do("GET", "/metrics", "", "", "")
+	var lines []string
+	for line := range strings.Lines(text) {
+		series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		name, _, _ := strings.Cut(series, "{")
+		if !strings.HasPrefix(name, "aggregator_") && !strings.HasPrefix(name, "apiserver_kube_aggregator_") {
+			continue
+		}
+		if name == "aggregator_unavailable_apiservice" {
+			series += " " + value
+		}
+		lines = append(lines, series)
+	}
+	slices.Sort(lines)
+	if len(lines) < 20 { // of each local group version, too
+		s.Errorf("%d metrics of APIServices", len(lines))
+	}
+	s.answers = append(s.answers, "/metrics\n"+strings.Join(lines, "\n"))
+}
+
 // end stops and kills the sample server.
 func (s *site) end() {
 	s.must(s.process.Process.Signal(syscall.SIGSTOP))
@@ -339,6 +364,7 @@ func (s *site) end() {
 	s.until(service, "application/json", `"status":"True"`)
 	s.until("/apis", discovery, `"resource":"fischers"`)
 	s.get(sample + "/flunders")
+	s.metrics()
 	if s.server.Kind == harness.Plinth { // the reference's namespaces are emptied by another program
 		s.do("DELETE", "/api/v1/namespaces/gone", "", "application/json", "application/json")
 		s.until("/api/v1/namespaces/gone", "application/json", `"code":404`)
