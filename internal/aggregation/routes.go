@@ -9,8 +9,10 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 
+	"plinth/internal/discovery"
 	"plinth/internal/forward"
 	"plinth/internal/view"
 	"plinth/internal/webhook"
@@ -85,6 +87,41 @@ func (a *Aggregator) compile(before routes, changes iter.Seq[view.Change]) route
 		change(c.Name, a.route(obj.Value, now))
 	}
 	return now
+}
+
+// Edited are the priorities that others have given to local APIServices, for discovery.Config.
+func (a *Aggregator) Edited() *discovery.Edited { return a.edited.Now() }
+
+// compileEdited is a view.Compile.
+func compileEdited(before *discovery.Edited, changes iter.Seq[view.Change]) *discovery.Edited {
+	now := map[[2]string]discovery.Priority{}
+	if before != nil {
+		now = maps.Clone(before.By)
+	}
+	for c := range changes {
+		version, group, _ := strings.Cut(c.Name, ".")
+		key := [2]string{group, version}
+		delete(now, key)
+		if c.Version == nil || c.Version.Sidecar.Unreadable != nil {
+			continue
+		}
+		obj, err := object.ParseJSON(c.Version.Data())
+		spec := obj.Value.At("spec")
+		if err != nil || !spec.At("service").IsNull() {
+			continue
+		}
+		p := discovery.Priority{Group: spec.At("groupPriorityMinimum").Int(), Version: spec.At("versionPriority").Int()}
+		if p != discovery.DefaultPriority(group, version) {
+			now[key] = p
+		}
+	}
+	switch {
+	case len(now) == 0:
+		return nil
+	case before != nil && maps.Equal(now, before.By):
+		return before
+	}
+	return &discovery.Edited{By: now}
 }
 
 // name is the name of the APIService.

@@ -52,14 +52,14 @@ func BenchmarkOpenAPI2Protobuf(b *testing.B) {
 func BenchmarkIndex(b *testing.B) {
 	d := openAPIDocuments(b)
 	for b.Loop() {
-		d.index(newCatalog(d.registry.Now(), nil, nil))
+		d.index(newCatalog(d.registry.Now(), nil, nil, nil))
 	}
 }
 
 func BenchmarkAggregated(b *testing.B) {
 	d := openAPIDocuments(b)
 	for b.Loop() {
-		d.aggregated(newCatalog(d.registry.Now(), nil, nil), "apis", mediaJSON)
+		d.aggregated(newCatalog(d.registry.Now(), nil, nil, nil), "apis", mediaJSON)
 	}
 }
 

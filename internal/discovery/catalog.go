@@ -22,6 +22,9 @@ type catalog struct {
 	groups          []*group // the named ones
 	byName          map[string]*group
 	representations representations
+
+	edited *Edited // for legacyGroups
+	legacy func() *legacyGroups
 }
 
 // group is one API group with its versions, the preferred one first.
@@ -53,8 +56,9 @@ type storageVersion struct{ group, version, kind string }
 
 // newCatalog sorts the types of the engine and the group versions of backends. It takes what is unchanged from the old
 // catalog.
-func newCatalog(types *engine.Types, remotes []*Remote, old *catalog) *catalog {
-	c := &catalog{types: types, remotes: remotes, byName: map[string]*group{}}
+func newCatalog(types *engine.Types, remotes []*Remote, edited *Edited, old *catalog) *catalog {
+	c := &catalog{types: types, remotes: remotes, edited: edited, byName: map[string]*group{}}
+	c.legacy = sync.OnceValue(c.legacyOrder)
 	for _, r := range remotes {
 		gv := old.find(r.Group, r.Version)
 		if gv == nil || gv.remote != r {
@@ -151,13 +155,8 @@ func (gv *groupVersion) priorities() (ofGroup, ofVersion int64) {
 	if gv.remote != nil {
 		return int64(gv.remote.GroupPriority), int64(gv.remote.VersionPriority)
 	}
-	if ofGroup, ofVersion, ok := Priorities(gv.group, gv.version); ok {
-		return ofGroup, ofVersion
-	}
-	if gv.group == ownGroup {
-		return ownGroupPriority, customVersionPriority
-	}
-	return customGroupPriority, customVersionPriority
+	p := DefaultPriority(gv.group, gv.version)
+	return p.Group, p.Version
 }
 
 // find returns the group version of this name, or nil. c may be nil.

@@ -21,6 +21,9 @@ type Config struct {
 	Registry *engine.Registry
 	// Remotes returns the group versions that backends serve, in a slice that does not change. Nil: there are none.
 	Remotes func() []*Remote
+	// Edited returns the priorities that others have given to the group versions that the engine serves. Nil: there are
+	// none.
+	Edited  func() *Edited
 	Version Version
 	// ServerAddress is the host and port in the document of /api.
 	ServerAddress string
@@ -35,6 +38,7 @@ type Config struct {
 type Documents struct {
 	registry    *engine.Registry
 	remotes     func() []*Remote
+	edited      func() *Edited
 	version     Version
 	versionJSON []byte // the document of /version
 	address     string
@@ -74,8 +78,11 @@ func New(c Config) *Documents {
 	if c.Remotes == nil {
 		c.Remotes = func() []*Remote { return nil }
 	}
+	if c.Edited == nil {
+		c.Edited = func() *Edited { return nil }
+	}
 	d := &Documents{
-		registry: c.Registry, remotes: c.Remotes, version: c.Version, versionJSON: object.AppendJSON(nil, c.Version.value()),
+		registry: c.Registry, remotes: c.Remotes, edited: c.Edited, version: c.Version, versionJSON: object.AppendJSON(nil, c.Version.value()),
 		address: c.ServerAddress, model: c.Model, media: mediaTypesOf(c.NoCBOR), roots: rootPathDocuments(),
 	}
 	d.builtinKinds = sync.OnceValue(func() map[string][]gvk {
@@ -188,12 +195,13 @@ func (d *Documents) Paths() []string {
 
 // catalog returns the catalog of what is served now.
 func (d *Documents) catalog() *catalog {
-	types, remotes := d.registry.Now(), d.remotes()
+	types, remotes, edited := d.registry.Now(), d.remotes(), d.edited()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.current == nil || d.current.types != types || !slices.Equal(d.current.remotes, remotes) {
+	if d.current == nil || d.current.types != types || d.current.edited != edited ||
+		!slices.Equal(d.current.remotes, remotes) {
 		d.counters.catalogs.Add(1)
-		d.current = newCatalog(types, remotes, d.current)
+		d.current = newCatalog(types, remotes, edited, d.current)
 	}
 	return d.current
 }

@@ -1,8 +1,11 @@
 package discovery
 
 import (
+	"cmp"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/version"
 
 	"plinth/internal/engine"
 	"plinth/object"
@@ -24,7 +27,7 @@ func (d *Documents) legacy(parts []string, accept string) (doc *Document, ok boo
 			return nil, false, nil
 		}
 	case len(parts) == 2:
-		if g = c.group(parts[1]); g == nil || parts[1] == "" {
+		if g = c.legacy().byName[parts[1]]; g == nil || parts[1] == "" {
 			return nil, false, nil
 		}
 	}
@@ -104,10 +107,56 @@ func (d *Documents) versions(c *catalog) object.Value {
 	)
 }
 
+// legacyGroups are the named groups with their versions in the order of the documents that are not aggregated.
+type legacyGroups struct {
+	groups []*group
+	byName map[string]*group
+}
+
+// legacyOrder sorts them as their APIServices say: a group is where the first of its APIServices is, by priority and then
+// by name, which begins with the version.
+func (c *catalog) legacyOrder() *legacyGroups {
+	priorityOf := func(gv *groupVersion) Priority {
+		if c.edited != nil && gv.remote == nil {
+			if p, ok := c.edited.By[[2]string{gv.group, gv.version}]; ok {
+				return p
+			}
+		}
+		ofGroup, ofVersion := gv.priorities()
+		return Priority{ofGroup, ofVersion}
+	}
+	l := &legacyGroups{byName: map[string]*group{}}
+	type place struct {
+		priority int64
+		name     string
+	}
+	places := make(map[*group]place, len(c.groups))
+	for _, g := range c.groups {
+		sorted := &group{name: g.name, versions: slices.Clone(g.versions)}
+		slices.SortFunc(sorted.versions, func(a, b *groupVersion) int {
+			return cmp.Or(cmp.Compare(priorityOf(b).Version, priorityOf(a).Version),
+				version.CompareKubeAwareVersionStrings(b.version, a.version))
+		})
+		first := place{priority: -1}
+		for _, gv := range g.versions {
+			p := place{priorityOf(gv).Group, gv.version + "." + gv.group}
+			if p.priority > first.priority || p.priority == first.priority && p.name < first.name {
+				first = p
+			}
+		}
+		places[sorted] = first
+		l.groups, l.byName[g.name] = append(l.groups, sorted), sorted
+	}
+	slices.SortFunc(l.groups, func(a, b *group) int {
+		return cmp.Or(cmp.Compare(places[b].priority, places[a].priority), strings.Compare(places[a].name, places[b].name))
+	})
+	return l
+}
+
 // groupList is /apis.
 func (c *catalog) groupList() object.Value {
-	groups := make([]object.Value, len(c.groups))
-	for i, g := range c.groups {
+	groups := make([]object.Value, len(c.legacy().groups))
+	for i, g := range c.legacy().groups {
 		groups[i] = g.value(false)
 	}
 	return object.Fields("kind", object.StringOf("APIGroupList"), "apiVersion", object.StringOf("v1"), "groups",

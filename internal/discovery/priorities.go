@@ -4,6 +4,28 @@ package discovery
 // ones come first, and equal ones are sorted by name.
 type priority struct{ group, version int64 }
 
+// Priority is the same, of an APIService.
+type Priority struct{ Group, Version int64 }
+
+// Edited are the priorities of local APIServices whose priorities are not DefaultPriority, by group and version. It does
+// not change: for other priorities another Edited takes its place. Nil: there are none.
+//
+// They count in the documents that are not aggregated alone. In the reference those are made from the APIServices, and
+// the aggregated ones from what the server itself says of its group versions.
+type Edited struct{ By map[[2]string]Priority }
+
+// DefaultPriority is the priority of a group version that this server serves itself, unless somebody has edited its
+// APIService.
+func DefaultPriority(group, version string) Priority {
+	if ofGroup, ofVersion, ok := Priorities(group, version); ok {
+		return Priority{ofGroup, ofVersion}
+	}
+	if group == ownGroup {
+		return Priority{ownGroupPriority, customVersionPriority}
+	}
+	return Priority{customGroupPriority, customVersionPriority}
+}
+
 // The priorities of custom types, and of the group of APIServices, which has no APIService itself.
 const (
 	customGroupPriority   = 1000

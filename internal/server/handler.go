@@ -61,7 +61,7 @@ func (s *Server) newHandler() (http.Handler, error) {
 	documents := discovery.New(discovery.Config{
 		Registry: s.registry, Version: version(), ServerAddress: s.advertised(), Model: builtin.Model,
 		NoCBOR:  !s.features.On(features.CBORServingAndStorage),
-		Remotes: s.aggregator.Remotes,
+		Remotes: s.aggregator.Remotes, Edited: s.aggregator.Edited,
 	})
 	m.registry.MustRegister(s.aggregationMetrics.all(s.aggregator, documents)...)
 	return httpapi.New(httpapi.Config{

@@ -319,6 +319,53 @@ func (s *site) use() {
 	s.say("POST", sample+"/namespaces/gone/flunders", flunder("b"), "application/json", "application/json")
 }
 
+// priorities changes those of local APIServices, and notes the order of the discovery documents.
+func (s *site) priorities() {
+	s.Helper()
+	type document struct {
+		Groups []struct {
+			Name             string
+			PreferredVersion struct{ Version string }
+		}
+		Items []struct {
+			Metadata struct{ Name string }
+			Versions []struct{ Version string }
+		}
+	}
+	read := func() (groups document) {
+		for _, accept := range []string{"application/json", discovery} {
+			_, text := s.do("GET", "/apis", "", "", accept)
+			s.must(json.Unmarshal([]byte(text), &groups))
+		}
+		return groups
+	}
+	const services = "/apis/apiregistration.k8s.io/v1/apiservices/"
+	for _, edit := range [][2]string{{"v1.autoscaling", `"versionPriority":31`}, {"v1.batch", `"groupPriorityMinimum":17900`},
+		{"v1.apps", `"groupPriorityMinimum":1`}, {"v1.policy", `"groupPriorityMinimum":1000`},
+		{"v2.autoscaling", `"groupPriorityMinimum":1000`}, {"v1.autoscaling", `"groupPriorityMinimum":1000`}} {
+		code, text := s.do("PATCH", services+edit[0], `{"spec":{`+edit[1]+`}}`, merge, "application/json")
+		if code != http.StatusOK {
+			s.Fatalf("%d %s", code, text)
+		}
+	}
+	// The last two edits put autoscaling among the last groups, and apps is behind all.
+	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		groups := read()
+		names := map[string]int{}
+		for i, g := range groups.Groups {
+			names[g.Name] = i
+		}
+		if names["apps"] == len(names)-1 && names["autoscaling"] > names["discovery.k8s.io"] {
+			s.answers = append(s.answers, fmt.Sprint(groups))
+			break
+		}
+		if time.Now().After(end) {
+			s.Fatalf("the edits are not seen in %v", groups)
+		}
+	}
+	s.get("/apis/autoscaling")
+}
+
 // metrics notes which metrics there are of APIServices and backends. Only the gauges have the same values in two runs:
 // how often a backend that is not there yet is asked depends on the moment.
 func (s *site) metrics() {
@@ -365,6 +412,7 @@ func (s *site) end() {
 	s.until("/apis", discovery, `"resource":"fischers"`)
 	s.get(sample + "/flunders")
 	s.metrics()
+	s.priorities()
 	if s.server.Kind == harness.Plinth { // the reference's namespaces are emptied by another program
 		s.do("DELETE", "/api/v1/namespaces/gone", "", "application/json", "application/json")
 		s.until("/api/v1/namespaces/gone", "application/json", `"code":404`)
