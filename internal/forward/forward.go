@@ -123,6 +123,10 @@ func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	if answer.StatusCode == http.StatusSwitchingProtocols {
+		// Nobody asked for it: Forward sends upgrades in another way. ReverseProxy refuses it, and leaves the connection open.
+		_ = answer.Body.Close()
+	}
 	b := &body{ReadCloser: answer.Body, of: x, left: -1}
 	kind, _, _ := strings.Cut(answer.Header.Get("Content-Type"), ";")
 	if x.Rewrite && strings.TrimSpace(kind) == "text/html" {

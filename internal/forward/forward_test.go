@@ -288,3 +288,31 @@ func TestRedirects(t *testing.T) {
 		t.Errorf("%v %s", answer, text)
 	}
 }
+
+// Another server that switches protocols although nobody has asked for it gets no connection that stays open.
+func TestUnaskedUpgrades(t *testing.T) {
+	closed := make(chan error, 1)
+	address := proxied(t, func(w http.ResponseWriter, _ *http.Request) {
+		connection, in, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			closed <- err
+			return
+		}
+		defer connection.Close()
+		io.WriteString(connection, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+		_, err = io.Copy(io.Discard, in)
+		closed <- err
+	}, func(target *Target) {
+		plain := target.Transport.(*http.Transport).Clone()
+		plain.ForceAttemptHTTP2, plain.TLSClientConfig.NextProtos = false, nil
+		target.Transport = plain
+	}, nil)
+	answer, _, _ := send(t, address, "GET /a HTTP/1.1\nHost: x\n\n")
+	if text := read(t, answer.Body); answer.StatusCode != http.StatusServiceUnavailable ||
+		!strings.Contains(text, "backend tried to switch protocol") {
+		t.Errorf("%v %s", answer, text)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+}
