@@ -17,8 +17,8 @@ import (
 )
 
 // Counters count the requests that were forwarded to backends whose certificate has an outdated form, whether it was
-// accepted or refused. One without subject alternative names, or signed with SHA-1, is refused if it is verified, unless
-// GODEBUG says otherwise.
+// accepted or refused. One without subject alternative names, or signed with SHA-1, is refused if it is verified,
+// unless GODEBUG says otherwise.
 type Counters struct{ MissingSAN, InsecureSHA1 atomic.Int64 }
 
 var subjectAlternativeNames = asn1.ObjectIdentifier{2, 5, 29, 17}

@@ -45,9 +45,9 @@ type Namespaces struct {
 	Logger   *slog.Logger
 	Now      func() time.Time // nil: time.Now
 	Busy     *Busy            // nil: nobody asks
-	// Backends deletes the objects of a namespace that aggregated API servers have, and says what is left. Nil: there are
+	// AtOthers deletes the objects of a namespace that aggregated API servers have, and says what is left. Nil: there are
 	// no such servers.
-	Backends func(ctx context.Context, namespace string, user access.User) aggregation.Contents
+	AtOthers func(ctx context.Context, namespace string, user access.User) aggregation.Contents
 }
 
 // Run works until ctx ends.
@@ -64,7 +64,7 @@ func (c *Namespaces) emptier() *emptier {
 	}
 	e.empty = func(ctx context.Context, o *engine.Object) (leftovers, error) {
 		return (&namespacePass{emptier: e, types: c.Registry.Now(), name: o.Key.Name, uid: o.Sidecar.UID,
-			backends: c.Backends}).run(ctx)
+			atOthers: c.AtOthers}).run(ctx)
 	}
 	return e
 }
@@ -84,8 +84,8 @@ type namespacePass struct {
 	types *engine.Types
 	name  string
 	uid   string
-	// backends is Namespaces.Backends.
-	backends func(ctx context.Context, namespace string, user access.User) aggregation.Contents
+	// atOthers is Namespaces.AtOthers.
+	atOthers func(ctx context.Context, namespace string, user access.User) aggregation.Contents
 
 	left       leftovers
 	remaining  map[string]int // objects left, by "RESOURCE.GROUP"
@@ -123,8 +123,8 @@ func (p *namespacePass) run(ctx context.Context) (leftovers, error) {
 		for _, k := range kinds {
 			p.kind(ctx, k, inBackground)
 		}
-		if p.backends != nil {
-			p.others = p.add(p.backends(ctx, p.name, p.user))
+		if p.atOthers != nil {
+			p.others = p.add(p.atOthers(ctx, p.name, p.user))
 		}
 	}
 	if ctx.Err() != nil {

@@ -82,8 +82,9 @@ func New(c Config) *Documents {
 		c.Edited = func() *Edited { return nil }
 	}
 	d := &Documents{
-		registry: c.Registry, remotes: c.Remotes, edited: c.Edited, version: c.Version, versionJSON: object.AppendJSON(nil, c.Version.value()),
-		address: c.ServerAddress, model: c.Model, media: mediaTypesOf(c.NoCBOR), roots: rootPathDocuments(),
+		registry: c.Registry, remotes: c.Remotes, edited: c.Edited, version: c.Version,
+		versionJSON: object.AppendJSON(nil, c.Version.value()), address: c.ServerAddress, model: c.Model,
+		media: mediaTypesOf(c.NoCBOR), roots: rootPathDocuments(),
 	}
 	d.builtinKinds = sync.OnceValue(func() map[string][]gvk {
 		kinds := map[string][]gvk{}

@@ -113,8 +113,8 @@ type legacyGroups struct {
 	byName map[string]*group
 }
 
-// legacyOrder sorts them as their APIServices say: a group is where the first of its APIServices is, by priority and then
-// by name, which begins with the version.
+// legacyOrder sorts them as their APIServices say: a group is where the first of its APIServices is, by priority and
+// then by name, which begins with the version.
 func (c *catalog) legacyOrder() *legacyGroups {
 	priorityOf := func(gv *groupVersion) Priority {
 		if c.edited != nil && gv.remote == nil {

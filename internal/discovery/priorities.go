@@ -7,8 +7,8 @@ type priority struct{ group, version int64 }
 // Priority is the same, of an APIService.
 type Priority struct{ Group, Version int64 }
 
-// Edited are the priorities of local APIServices whose priorities are not DefaultPriority, by group and version. It does
-// not change: for other priorities another Edited takes its place. Nil: there are none.
+// Edited are the priorities of local APIServices whose priorities are not DefaultPriority, by group and version. It
+// does not change: for other priorities another Edited takes its place. Nil: there are none.
 //
 // They count in the documents that are not aggregated alone. In the reference those are made from the APIServices, and
 // the aggregated ones from what the server itself says of its group versions.

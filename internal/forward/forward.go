@@ -124,7 +124,7 @@ func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if answer.StatusCode == http.StatusSwitchingProtocols {
-		// Nobody asked for it: Forward sends upgrades in another way. ReverseProxy refuses it, and leaves the connection open.
+		// Nobody asked for it: upgrades are sent in another way. ReverseProxy refuses it, and leaves the connection open.
 		_ = answer.Body.Close()
 	}
 	b := &body{ReadCloser: answer.Body, of: x, left: -1}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,7 @@ func (n *Nodes) log(w http.ResponseWriter, r *http.Request, asked *access.Attrib
 	if err := gotypes.Query(r.URL.Query(), &options); err != nil {
 		return apierr.NewBadRequest(err.Error())
 	}
+	n.Metrics.Log(options.InsecureSkipTLSVerifyBackend)
 	if n.PodLogsQuerySplitStreams && options.Stream == nil {
 		every := corev1.LogStreamAll
 		options.Stream = &every
@@ -59,7 +61,11 @@ func (n *Nodes) log(w http.ResponseWriter, r *http.Request, asked *access.Attrib
 		get = n.transports.insecure
 	}
 	path := fmt.Sprintf("/containerLogs/%s/%s/%s", asked.Namespace, asked.Name, container)
-	return copyLog(w, r, k.location(path, n.logQuery(&options)).String(), get(), asked.Name, options.Follow)
+	err = copyLog(w, r, k.location(path, n.logQuery(&options)).String(), get(), asked.Name, options.Follow)
+	if failed := (*url.Error)(nil); errors.As(err, &failed) && strings.Contains(err.Error(), "x509:") {
+		n.Metrics.LogUnverified() // the texts of kubelets are in other errors
+	}
+	return err
 }
 
 // validateLog returns the errors of the options.

@@ -35,6 +35,40 @@ type Config struct {
 	Dial   forward.Dial
 	Lookup func(ctx context.Context, host string) ([]net.IPAddr, error)
 	Logger *slog.Logger // nil: slog.Default
+
+	Metrics Metrics
+}
+
+// Metrics are told of requests. A nil function is not called.
+type Metrics struct {
+	// Streaming is told of a request to exec, attach or portforward, and whether the kubelet gets a WebSocket itself.
+	Streaming func(subresource string, toKubelet bool)
+	// Translated is told of the code with which a WebSocket of exec or attach that this server translates has ended, and
+	// Tunneled, of the code with which one of portforward was answered.
+	Translated, Tunneled func(code int)
+	// Log is told of a request for a log, and whether the kubelet's certificate counts; LogUnverified, of one that has
+	// failed because of that.
+	Log           func(insecure bool)
+	LogUnverified func()
+}
+
+// fill sets the functions that are nil.
+func (m *Metrics) fill() {
+	if m.Streaming == nil {
+		m.Streaming = func(string, bool) {}
+	}
+	if m.Translated == nil {
+		m.Translated = func(int) {}
+	}
+	if m.Tunneled == nil {
+		m.Tunneled = func(int) {}
+	}
+	if m.Log == nil {
+		m.Log = func(bool) {}
+	}
+	if m.LogUnverified == nil {
+		m.LogUnverified = func() {}
+	}
 }
 
 // Kubelets says how kubelets are reached.
@@ -64,6 +98,7 @@ func New(c Config) (*Nodes, error) {
 	if err := c.Kubelets.check(); err != nil {
 		return nil, err
 	}
+	c.Metrics.fill()
 	n := &Nodes{Config: c}
 	n.transports.of = n
 	var err error

@@ -301,14 +301,22 @@ func TestCertificatesOfKubelets(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
+	var counted []string
 	x := newCluster(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "log") },
-		func(c *Config) { c.Kubelets.CAFile = ca })
+		func(c *Config) {
+			c.Kubelets.CAFile = ca
+			c.Metrics.Log = func(insecure bool) { counted = append(counted, fmt.Sprint(insecure)) }
+			c.Metrics.LogUnverified = func() { counted = append(counted, "unverified") }
+		})
 	if _, err := x.ask(t, http.MethodGet, pods+"p/log"); err == nil || !strings.Contains(err.Error(), "192.0.2.1") {
 		t.Errorf("a certificate for another name: %v", err)
 	}
 	w, err := x.ask(t, http.MethodGet, pods+"p/log?insecureSkipTLSVerifyBackend=true")
 	if err != nil || w.Body.String() != "log" {
 		t.Errorf("without verification: %q, %v", w.Body, err)
+	}
+	if want := []string{"false", "unverified", "true"}; !slices.Equal(counted, want) {
+		t.Errorf("%v is counted, want %v", counted, want)
 	}
 	config := x.transports.config(nil)
 	if config.GetClientCertificate != nil || !config.InsecureSkipVerify {

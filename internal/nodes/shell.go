@@ -43,8 +43,13 @@ func (n *Nodes) shell(w http.ResponseWriter, r *http.Request, asked *access.Attr
 	}
 	transport := n.transports.kubelets()
 	at := k.location(path, query)
+	toKubelet := n.ExtendWebSocketsToKubelet && k.websockets()
+	if asked.Subresource == "portforward" && n.PortForwardWebsockets ||
+		asked.Subresource != "portforward" && n.TranslateStreamCloseWebsocketRequests {
+		n.Metrics.Streaming(asked.Subresource, toKubelet)
+	}
 	switch {
-	case n.ExtendWebSocketsToKubelet && k.websockets():
+	case toKubelet:
 	case asked.Subresource == "portforward":
 		if n.PortForwardWebsockets && wsstream.IsWebSocketRequestWithTunnelingProtocol(r) {
 			return n.tunnel(w, r, at, transport)

@@ -295,3 +295,46 @@ func TestTunnels(t *testing.T) {
 }
 
 func echo(to net.Conn, from io.Reader) { _, _ = io.Copy(to, from) }
+
+// The refusal of a kubelet is an error of this server in the channel of errors, and is counted so; that of a tunnel is
+// passed on with its code.
+//
+// SPEC: URI-7
+func TestRefusalsAreCounted(t *testing.T) {
+	const refusal = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"not here","code":403}`
+	codes, tunneled := make(chan int, 1), make(chan int, 2)
+	x := newCluster(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		io.WriteString(w, refusal)
+	}, func(c *Config) {
+		withShells(c)
+		c.Metrics.Translated = func(code int) { codes <- code }
+		c.Metrics.Tunneled = func(code int) { tunneled <- code }
+	})
+	url := x.serve(t) + pods + "p/"
+	socket := dialSocket(t, url+"exec?command=x&stdout=1", "v5.channel.k8s.io")
+	for {
+		_, message, err := socket.ReadMessage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if message[0] != 3 {
+			continue
+		}
+		var status metav1.Status
+		if err := json.Unmarshal(message[1:], &status); err != nil || status.Code != 500 ||
+			!strings.Contains(status.Message, "unable to upgrade connection: not here") {
+			t.Errorf("%s, %v", message, err)
+		}
+		break
+	}
+	if code := <-codes; code != http.StatusInternalServerError {
+		t.Errorf("%d is counted", code)
+	}
+	dialer := websocket.Dialer{Subprotocols: []string{"SPDY/3.1+portforward.k8s.io"}}
+	_, answer, err := dialer.DialContext(t.Context(), strings.Replace(url, "http", "ws", 1)+"portforward?ports=80", nil)
+	if err == nil || answer.StatusCode != http.StatusForbidden || <-tunneled != http.StatusForbidden {
+		t.Errorf("a tunnel: %v, %v", answer, err)
+	}
+}

@@ -47,10 +47,12 @@ func (n *Nodes) translate(w http.ResponseWriter, r *http.Request, at *url.URL, t
 	defer cancel()
 	channels, socket, err := openSocket(&hijacker{w, cancel}, r, s)
 	if err != nil {
+		n.Metrics.Translated(http.StatusBadRequest)
 		return nil // the library has answered
 	}
 	defer socket.Close()
-	status := n.run(ctx, channels, at, forward.EndingWith(ctx, transport), s)
+	status, code := n.run(ctx, channels, at, forward.EndingWith(ctx, transport), s)
+	n.Metrics.Translated(code)
 	text, err := json.Marshal(status)
 	if err != nil {
 		return nil // a Status can be encoded
@@ -97,22 +99,26 @@ func openSocket(w http.ResponseWriter, r *http.Request, s streams) ([]io.ReadWri
 	return channels, socket, nil
 }
 
-// run runs a command at a kubelet, or attaches to one, and returns how it ended.
+// run runs a command at a kubelet, or attaches to one, and returns how it ended, and the code that is counted for it: a
+// command that fails is no error of this server.
 func (n *Nodes) run(ctx context.Context, channels []io.ReadWriteCloser, at *url.URL, transport *http.Transport,
-	s streams) *metav1.Status {
+	s streams) (status *metav1.Status, code int) {
 	connection, err := dialStreams(ctx, at, transport)
 	if err != nil {
-		return internal(err)
+		return internal(err), http.StatusInternalServerError
 	}
 	defer connection.Close()
 	ended := make(chan *metav1.Status, 1)
 	go func() { ended <- n.join(connection, channels, s) }()
 	select {
-	case status := <-ended:
-		return status
+	case status = <-ended:
 	case <-ctx.Done():
-		return internal(ctx.Err())
+		status = internal(ctx.Err())
 	}
+	if status.Status == metav1.StatusSuccess || status.Reason == remotecommand.NonZeroExitCodeReason {
+		return status, http.StatusOK
+	}
+	return status, http.StatusInternalServerError
 }
 
 // internal is the Status of an error that is not the command's.

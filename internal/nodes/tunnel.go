@@ -30,6 +30,7 @@ const refusalTime = 10 * time.Second
 func (n *Nodes) tunnel(w http.ResponseWriter, r *http.Request, at *url.URL, transport *http.Transport) error {
 	inner := innerProtocols(r)
 	if len(inner) == 0 {
+		n.Metrics.Tunneled(http.StatusBadRequest)
 		http.Error(w, "unable to upgrade: no tunneling spdy protocols provided", http.StatusBadRequest)
 		return nil
 	}
@@ -49,6 +50,7 @@ func (n *Nodes) tunnel(w http.ResponseWriter, r *http.Request, at *url.URL, tran
 		return err
 	}
 	if answer.StatusCode != http.StatusSwitchingProtocols {
+		n.Metrics.Tunneled(answer.StatusCode)
 		return refuseTunnel(w, answer, connection)
 	}
 	upgraded := func(header, want string) bool {
@@ -56,6 +58,7 @@ func (n *Nodes) tunnel(w http.ResponseWriter, r *http.Request, at *url.URL, tran
 	}
 	if !upgraded(httpstream.HeaderConnection, httpstream.HeaderUpgrade) ||
 		!upgraded(httpstream.HeaderUpgrade, spdy.HeaderSpdy31) {
+		n.Metrics.Tunneled(http.StatusInternalServerError)
 		http.Error(w, "unable to upgrade: missing upgrade headers in response", http.StatusInternalServerError)
 		return nil
 	}
@@ -65,8 +68,10 @@ func (n *Nodes) tunnel(w http.ResponseWriter, r *http.Request, at *url.URL, tran
 	}
 	socket, err := upgrader.Upgrade(w, r, nil)
 	if err != nil {
+		n.Metrics.Tunneled(http.StatusInternalServerError)
 		return nil // the library has answered
 	}
+	n.Metrics.Tunneled(http.StatusSwitchingProtocols)
 	n.copyTunnel(socket, connection, in)
 	return nil
 }

@@ -27,7 +27,7 @@ var controllerTable = []controllerRow{
 	{"namespace-controller", "namespace", "empties namespaces that are being deleted",
 		func(s *Server) func(context.Context) {
 			return (&controller.Namespaces{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger,
-				Now: s.config.Now, Busy: &s.busy, Backends: s.aggregator.Empty}).Run
+				Now: s.config.Now, Busy: &s.busy, AtOthers: s.aggregator.Empty}).Run
 		}},
 	{"garbage-collector-controller", "garbagecollector", "deletes objects whose owners are gone",
 		func(s *Server) func(context.Context) {

@@ -64,6 +64,7 @@ func (s *Server) newHandler() (http.Handler, error) {
 		Remotes: s.aggregator.Remotes, Edited: s.aggregator.Edited,
 	})
 	m.registry.MustRegister(s.aggregationMetrics.all(s.aggregator, documents)...)
+	m.registry.MustRegister(s.nodeMetrics.all()...)
 	return httpapi.New(httpapi.Config{
 		Engine: s.engine, Registry: s.registry, Documents: documents,
 		Authenticate:   s.auth.Authenticate,

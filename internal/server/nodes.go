@@ -26,6 +26,7 @@ func (s *Server) newNodes() (*nodes.Nodes, error) {
 		ExtendWebSocketsToKubelet:             s.features.On(features.ExtendWebSocketsToKubelet),
 		PodLogsQuerySplitStreams:              s.features.On(features.PodLogsQuerySplitStreams),
 		Logger:                                c.Logger,
+		Metrics:                               s.nodeMetrics.hooks(),
 	})
 }
 

@@ -83,6 +83,7 @@ type Server struct {
 	frontProxy         *frontProxy
 	aggregator         *aggregation.Aggregator
 	aggregationMetrics *aggregationMetrics
+	nodeMetrics        *nodeMetrics
 	pki                *pki   // the server's own certificate authority
 	authority          []byte // the authority by which clients verify this server, as PEM; written to kubeconfigs
 	// jwt verifies the tokens of OpenID Connect issuers, issuerMetrics counts them. Both are nil if neither an issuer nor
@@ -267,6 +268,7 @@ func (s *Server) open(ctx context.Context) error {
 	if s.audit, err = audit.New(c.Audit, c.Logger); err != nil {
 		return err
 	}
+	s.nodeMetrics = newNodeMetrics()
 	if s.nodes, err = s.newNodes(); err != nil {
 		return err
 	}

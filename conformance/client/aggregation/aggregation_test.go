@@ -340,9 +340,10 @@ func (s *site) priorities() {
 		return groups
 	}
 	const services = "/apis/apiregistration.k8s.io/v1/apiservices/"
-	for _, edit := range [][2]string{{"v1.autoscaling", `"versionPriority":31`}, {"v1.batch", `"groupPriorityMinimum":17900`},
-		{"v1.apps", `"groupPriorityMinimum":1`}, {"v1.policy", `"groupPriorityMinimum":1000`},
-		{"v2.autoscaling", `"groupPriorityMinimum":1000`}, {"v1.autoscaling", `"groupPriorityMinimum":1000`}} {
+	for _, edit := range [][2]string{{"v1.autoscaling", `"versionPriority":31`},
+		{"v1.batch", `"groupPriorityMinimum":17900`}, {"v1.apps", `"groupPriorityMinimum":1`},
+		{"v1.policy", `"groupPriorityMinimum":1000`}, {"v2.autoscaling", `"groupPriorityMinimum":1000`},
+		{"v1.autoscaling", `"groupPriorityMinimum":1000`}} {
 		code, text := s.do("PATCH", services+edit[0], `{"spec":{`+edit[1]+`}}`, merge, "application/json")
 		if code != http.StatusOK {
 			s.Fatalf("%d %s", code, text)

@@ -84,8 +84,8 @@ var attempts = []attempt{
 	{"an upgrade without a header", "GET @/x HTTP/1.1\r\nUpgrade: websocket\r\n\r\n", ok},
 	{"a redirect", "GET @/x HTTP/1.1\r\n\r\n", "HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/latest/\r\n" +
 		"Content-Length: 0\r\nConnection: close\r\n\r\n"},
-	{"an answer that is hop by hop", "GET @/x HTTP/1.1\r\n\r\n", "HTTP/1.1 200 OK\r\nConnection: close, X-A\r\nX-A: a\r\n" +
-		"Keep-Alive: 1\r\nProxy-Authenticate: a\r\nX-B: b\r\nContent-Length: 2\r\n\r\nok"},
+	{"an answer that is hop by hop", "GET @/x HTTP/1.1\r\n\r\n", "HTTP/1.1 200 OK\r\nConnection: close, X-A\r\n" +
+		"X-A: a\r\nKeep-Alive: 1\r\nProxy-Authenticate: a\r\nX-B: b\r\nContent-Length: 2\r\n\r\nok"},
 	{"an answer behind the answer", "GET @/x HTTP/1.1\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n" +
 		"okHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"},
 	{"an answer that switches unasked", "GET @/x HTTP/1.1\r\n\r\n", switched},
