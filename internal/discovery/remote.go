@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -90,7 +91,10 @@ func (d *Documents) renamed(c *catalog, builtin []*groupVersion) []*Remote {
 			name := m.Key
 			for n := 2; ; n++ {
 				other, taken := known[name]
-				if !taken && (name == m.Key || !own[name]) || taken && sameModel(other, m.Value) {
+				_, ownWords := undocumented[m.Key]
+				same := taken && (sameModel(other, m.Value) ||
+					ownWords && sameModel(undescribedModel(other), undescribedModel(m.Value)))
+				if !taken && (name == m.Key || !own[name]) || same {
 					break
 				}
 				name = m.Key + "_v" + strconv.Itoa(n)
@@ -107,6 +111,22 @@ func (d *Documents) renamed(c *catalog, builtin []*groupVersion) []*Remote {
 		}
 	}
 	return all
+}
+
+// undescribedModel returns a definition without descriptions, with its required properties sorted. It is for those that
+// this server describes in words of its own (undocumented): one of a backend is the same if it is so without.
+func undescribedModel(model object.Value) object.Value {
+	var properties []object.Member
+	for _, m := range model.At("properties").Members() {
+		properties = append(properties, object.Member{Key: m.Key, Value: m.Value.Without("description")})
+	}
+	var required []string
+	for _, name := range model.At("required").Items() {
+		required = append(required, name.Str())
+	}
+	slices.Sort(required)
+	return model.Without("description").With("properties", object.MapOf(properties...)).
+		With("required", object.Strings(required...))
 }
 
 const gvkMember = "x-kubernetes-group-version-kind"

@@ -128,3 +128,36 @@ func TestDocumentsHaveRemoteGroupVersions(t *testing.T) {
 		t.Error("apps/v1 is not the engine's again")
 	}
 }
+
+// Definitions such as that of watch events have descriptions of this server's own. Those of a backend are the same all
+// the same, and get no other names, unless they differ in more.
+//
+// SPEC: URI-8
+func TestWatchEventsOfBackendsAreNotRenamed(t *testing.T) {
+	for _, row := range []struct{ kind, want string }{{"string", modelWatch}, {"integer", modelWatch + "_v2"}} {
+		r := remote("a.example.com", "v1", "Thing")
+		event := parse(t, []byte(`{"description":"Event","properties":{"object":{"$ref":"#/definitions/`+
+			`io.k8s.apimachinery.pkg.runtime.RawExtension","description":"Object"},"type":{"type":"`+row.kind+`"}},"required":`+
+			`["type","object"],"type":"object"}`))
+		const quantity = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+		r.Definitions = []object.Member{{Key: modelWatch, Value: event}, {Key: quantity, Value: object.Fields("description",
+			object.StringOf("Quantity"), "type", object.StringOf("string"))}}
+		r.Paths[0].Value = object.Fields("$ref", object.StringOf("#/definitions/"+modelWatch))
+		d := New(Config{Registry: engine.NewRegistry(builtin.Resources(builtin.Config{})), Version: testVersion,
+			Model: builtin.Model, Remotes: func() []*Remote { return []*Remote{r} }})
+		doc, _, err := d.Get("/openapi/v2", mediaJSON)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := doc.Plain()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := parse(t, text).At("paths", r.Paths[0].Key, "$ref").Str(); got != "#/definitions/"+row.want {
+			t.Errorf("%s: %s", row.kind, got)
+		}
+		if strings.Contains(string(text), quantity+"_v2") {
+			t.Error("quantities have another name")
+		}
+	}
+}

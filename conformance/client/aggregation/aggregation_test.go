@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -301,6 +302,7 @@ func (s *site) use() {
 		"/apis/wardle.example.com/v9", "/openapi/v3" + sample} {
 		s.get(path)
 	}
+	s.openAPI()
 	s.document(discovery)
 	s.document("application/json")
 	s.say("POST", objects, flunder("a"), "application/json", "application/json")
@@ -317,6 +319,40 @@ func (s *site) use() {
 	// A namespace that has an object of the sample server.
 	s.do("POST", "/api/v1/namespaces", `{"metadata":{"name":"gone"}}`, "application/json", "application/json")
 	s.say("POST", sample+"/namespaces/gone/flunders", flunder("b"), "application/json", "application/json")
+}
+
+// openAPI notes what the OpenAPI documents have of the sample server: its paths and definitions in version 2, and in
+// version 3 where its document is, which has a hash in its URL.
+func (s *site) openAPI() {
+	s.Helper()
+	s.until("/openapi/v2", "application/json", sample+"/flunders")
+	_, text := s.do("GET", "/openapi/v2", "", "", "application/json")
+	var document struct{ Paths, Definitions map[string]json.RawMessage }
+	s.must(json.Unmarshal([]byte(text), &document))
+	found := 0
+	for _, part := range []map[string]json.RawMessage{document.Paths, document.Definitions} {
+		for _, name := range slices.Sorted(maps.Keys(part)) {
+			if strings.Contains(name, "wardle") {
+				found++
+				s.answers = append(s.answers, "/openapi/v2 "+name+": "+s.normal(string(part[name])))
+			}
+		}
+	}
+	if found < 10 {
+		s.Errorf("%d paths and definitions of the sample server", found)
+	}
+	_, text = s.do("GET", "/openapi/v3", "", "", "application/json")
+	var index struct {
+		Paths map[string]struct{ ServerRelativeURL string }
+	}
+	s.must(json.Unmarshal([]byte(text), &index))
+	url := index.Paths[strings.TrimPrefix(sample, "/")].ServerRelativeURL
+	path, hash, _ := strings.Cut(url, "?hash=")
+	if hash == "" {
+		s.Errorf("there is no hash in %q", url)
+	}
+	code, text := s.do("GET", url, "", "", "application/json")
+	s.answers = append(s.answers, fmt.Sprintf("%s?hash: %d\n%s", path, code, s.normal(text)))
 }
 
 // priorities changes those of local APIServices, and notes the order of the discovery documents.
