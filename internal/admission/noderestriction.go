@@ -459,8 +459,9 @@ var migrated = [][2]string{{"awsElasticBlockStore", "ebs.csi.aws.com"}, {"azureD
 	{"gcePersistentDisk", "pd.csi.storage.gke.io"}, {"portworxVolume", "pxd.portworx.com"},
 	{"vsphereVolume", "csi.vsphere.vmware.com"}}
 
-// driverOf is the CSI driver of a volume of a Pod, or of a PersistentVolume, by its source; "": it has none.
-func driverOf(source object.Value) (string, error) {
+// driverOf is the CSI driver of a volume of a Pod, or of a PersistentVolume, by its source; "": it has none. persistent
+// is the PersistentVolume, null for a volume of a Pod.
+func driverOf(source, persistent object.Value) (string, error) {
 	if csi := source.At("csi"); !csi.IsNull() {
 		return csi.At("driver").Str(), nil
 	}
@@ -470,7 +471,7 @@ func driverOf(source object.Value) (string, error) {
 	}
 	for _, row := range migrated {
 		if !source.At(row[0]).IsNull() {
-			return row[1], nil
+			return row[1], untranslatable(source, persistent)
 		}
 	}
 	return "", nil
@@ -507,7 +508,7 @@ func (n *nodeRestriction) driverOfVolume(ctx context.Context, pod, volume object
 	case !volume.At("ephemeral", "volumeClaimTemplate").IsNull():
 		name = pod.At("metadata", "name").Str() + "-" + volume.At("name").Str()
 	case volume.At("persistentVolumeClaim").IsNull():
-		return driverOf(volume)
+		return driverOf(volume, object.Value{})
 	}
 	claim, err := n.stored(ctx, kindOf{"", "v1", "persistentvolumeclaims"}, pod.At("metadata", "namespace").Str(), name)
 	if err != nil {
@@ -517,7 +518,7 @@ func (n *nodeRestriction) driverOfVolume(ctx context.Context, pod, volume object
 	if err != nil {
 		return "", err
 	}
-	return driverOf(bound.At("spec"))
+	return driverOf(bound.At("spec"), bound)
 }
 
 // driverAsks says whether a CSI driver asks for tokens for an audience.

@@ -45,6 +45,30 @@ func (w *world) compareNode(t *testing.T, a attempt, count *tally) {
 var migratedDrivers = []string{"disk.csi.azure.com", "file.csi.azure.com", "cinder.csi.openstack.org",
 	"pxd.portworx.com", "csi.vsphere.vmware.com"}
 
+// translatedVolumes are volumes of the tree, each bound to a claim of its name: of some the translation to CSI fails.
+func translatedVolumes() (objects []string) {
+	zones := func(zones string) []string { return []string{"labels", "{topology.kubernetes.io/zone: " + zones + "}"} }
+	for _, v := range []struct {
+		name     string
+		metadata []string
+		source   string
+	}{
+		{"file", nil, "azureFile: {secretName: s, shareName: x}"},
+		{"secret", nil, "azureFile: {secretName: s, shareName: x, secretNamespace: ns}"},
+		{"claimed", nil, "claimRef: {namespace: ns, name: claimed}, azureFile: {secretName: s, shareName: x}"},
+		{"zones", zones("us-east1-a__us-west1-a"), "gcePersistentDisk: {pdName: x}"},
+		{"lettered", zones("a__b"), "gcePersistentDisk: {pdName: x}"},
+		{"zone", zones("us-east1-a__us-east1-b"), "gcePersistentDisk: {pdName: x}"},
+	} {
+		objects = append(objects,
+			doc("v1", "PersistentVolumeClaim", "ns", v.name, nil, "spec", "{volumeName: "+v.name+
+				", accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}"),
+			doc("v1", "PersistentVolume", "", v.name, v.metadata, "spec",
+				"{accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}, "+v.source+"}"))
+	}
+	return objects
+}
+
 // nodeWorld is two nodes with a Pod on each.
 func nodeWorld(t *testing.T, change func(*world)) *world {
 	w := &world{plugin: "NodeRestriction", objects: []string{
@@ -67,6 +91,17 @@ func nodeWorld(t *testing.T, change func(*world)) *world {
 			"{nodeName: n1, serviceAccountName: sa, containers: [{name: c, image: i}], "+
 				"volumes: [{name: d, azureDisk: {diskName: x, diskURI: z}}, {name: t, projected: {sources: "+
 				"[{serviceAccountToken: {audience: vault, path: p}}]}}]}"),
+		doc("v1", "Pod", "ns", "odd", nil, "spec",
+			"{nodeName: n1, serviceAccountName: sa, containers: [{name: c, image: i}], "+
+				"volumes: [{name: a, awsElasticBlockStore: {volumeID: 'aws://zone/vol/x'}}, "+
+				"{name: b, awsElasticBlockStore: {volumeID: 'aws://%zz/vol-x'}}, "+
+				"{name: f, persistentVolumeClaim: {claimName: file}}, {name: z, persistentVolumeClaim: {claimName: zones}}, "+
+				"{name: l, persistentVolumeClaim: {claimName: lettered}}]}"),
+		doc("v1", "Pod", "ns", "even", nil, "spec",
+			"{nodeName: n1, serviceAccountName: sa, containers: [{name: c, image: i}], "+
+				"volumes: [{name: a, awsElasticBlockStore: {volumeID: 'aws://zone/vol-x/'}}, "+
+				"{name: f, persistentVolumeClaim: {claimName: secret}}, {name: g, persistentVolumeClaim: {claimName: claimed}}, "+
+				"{name: z, persistentVolumeClaim: {claimName: zone}}]}"),
 		doc("v1", "Pod", "ns", "there", nil, "spec",
 			"{nodeName: n2, serviceAccountName: sa, containers: [{name: c, image: i}]}"),
 		doc("v1", "Pod", "ns", "mirror", []string{"annotations", "{kubernetes.io/config.mirror: x}"}, "spec",
@@ -92,6 +127,7 @@ func nodeWorld(t *testing.T, change func(*world)) *world {
 		doc("storage.k8s.io/v1", "CSIDriver", "", "pd.csi.storage.gke.io", nil, "spec",
 			"{tokenRequests: [{audience: gce}]}"),
 	}}
+	w.objects = append(w.objects, translatedVolumes()...)
 	for _, name := range migratedDrivers {
 		w.objects = append(w.objects, doc("storage.k8s.io/v1", "CSIDriver", "", name, nil, "spec",
 			"{tokenRequests: [{audience: "+name+"}]}"))
@@ -397,7 +433,7 @@ func TestNodeRestrictionOfTokens(t *testing.T) {
 		for _, audiences := range []string{"", "[vault]", "[other]", "[vault, other]", "[inline]", "[bound]",
 			"[tree]", "[gce]",
 			"[granted]"} {
-			for _, pod := range []string{"here", "shared", "there", "lost", "none"} {
+			for _, pod := range []string{"here", "shared", "odd", "even", "there", "lost", "none"} {
 				w.compareNode(t, token(bound(pod, "uid-"+pod), audiences), &count)
 			}
 		}
