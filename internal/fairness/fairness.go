@@ -1,0 +1,348 @@
+package fairness
+
+import (
+	"context"
+	"iter"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"plinth/internal/access"
+	"plinth/internal/store"
+	"plinth/internal/view"
+)
+
+// Config is what a Fairness needs.
+type Config struct {
+	Seats int // of all levels together
+	// The collections of the two types. Nil: there are only the mandatory objects.
+	Schemas, Levels *store.Collection
+}
+
+// Fairness classifies requests and gives them seats. Its methods may be called concurrently.
+//
+// The configuration is as new as the store: each request compares the values of two views with those that the newest
+// configuration was made of. So an object takes effect with the next request.
+//
+//	newest.schemas, newest.levels = the values of the views when it was made
+//	levels has the levels of newest, and those that have lost their object and still have requests
+type Fairness struct {
+	seats   int
+	schemas func() *schemaSet
+	specs   func() *levelSet
+	newest  atomic.Pointer[config]
+
+	mu       sync.Mutex
+	levels   map[string]*Level
+	total    int     // Σ nominal of levels
+	fraction float64 // the factor of the last division
+}
+
+// config is an immutable configuration.
+type config struct {
+	schemas *schemaSet
+	levels  *levelSet
+	matches []match // in the order of precedence; the last one takes all that no other one takes
+}
+
+// match is a flow schema and its level.
+type match struct {
+	schema *Schema
+	level  *Level
+	use    *use
+	exempt bool
+	queues bool // the level has more than one, so that flows matter
+	uid    []string
+	widest int
+}
+
+// New makes a Fairness.
+func New(c Config) *Fairness {
+	f := &Fairness{seats: c.Seats, levels: map[string]*Level{}}
+	f.schemas = func() *schemaSet { return noSchemas }
+	f.specs = func() *levelSet { return noLevels }
+	if c.Schemas != nil {
+		f.schemas = view.New(c.Schemas, compileSchemas).Now
+	}
+	if c.Levels != nil {
+		f.specs = view.New(c.Levels, compileLevels).Now
+	}
+	return f
+}
+
+var (
+	noSchemas = &schemaSet{}
+	noLevels  = &levelSet{}
+)
+
+// The mandatory objects, for when they are missing in the store: nobody can lock everybody out by deleting them.
+var (
+	everything = func(groups ...string) []rule {
+		r := rule{
+			resources: []resourceRule{{verbs: names{all: true}, groups: names{all: true}, resources: names{all: true},
+				namespaces: names{all: true}, clusterScope: true}},
+			paths: []pathRule{{names{all: true}, []string{"*"}}},
+		}
+		for _, g := range groups {
+			r.subjects = append(r.subjects, subject{kind: "Group", name: g})
+		}
+		return []rule{r}
+	}
+	mandatorySchemas = map[string]*Schema{
+		Exempt: {Name: Exempt, Level: Exempt, precedence: 1, rules: everything(access.Masters), uidHeader: []string{""}},
+		CatchAll: {Name: CatchAll, Level: CatchAll, precedence: 10000, method: "ByUser", uidHeader: []string{""},
+			rules: everything(access.Unauthenticated, access.Authenticated)},
+	}
+	mandatoryLevels = map[string]*levelSpec{
+		Exempt:   {Name: Exempt, exempt: true, shape: Shape{Queues: -1}},
+		CatchAll: {Name: CatchAll, shares: 5},
+	}
+)
+
+// now returns the current configuration.
+func (f *Fairness) now() *config {
+	schemas, levels := f.schemas(), f.specs()
+	if c := f.newest.Load(); c != nil && c.schemas == schemas && c.levels == levels {
+		return c
+	}
+	return f.digest()
+}
+
+// digest makes the current configuration: levels are added, changed, or left to end, and the seats are divided anew.
+func (f *Fairness) digest() *config {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := &config{schemas: f.schemas(), levels: f.specs()}
+	if last := f.newest.Load(); last != nil && c.schemas == last.schemas && c.levels == last.levels {
+		return last
+	}
+	specs := maps.Clone(c.levels.all)
+	if specs == nil {
+		specs = map[string]*levelSpec{}
+	}
+	for name, spec := range mandatoryLevels {
+		if specs[name] != nil {
+			continue
+		}
+		if held := f.levels[name]; held != nil { // its object is gone; it goes on as it was
+			spec = held.spec
+		}
+		specs[name] = spec
+	}
+	now := time.Now()
+	for name, spec := range specs {
+		l := f.levels[name]
+		if l == nil {
+			l = newLevel(now, spec)
+			f.levels[name] = l
+		}
+		l.spec, l.quiescing, l.uidHeader = spec, false, []string{spec.UID}
+	}
+	for name, l := range f.levels {
+		if specs[name] == nil {
+			l.quiescing = true
+		}
+	}
+	f.assign()
+	for _, s := range withMandatory(c.schemas.all, specs) {
+		l := f.levels[s.Level]
+		c.matches = append(c.matches, match{schema: s, level: l, use: l.useOf(s.Name), exempt: l.spec.exempt,
+			queues: l.spec.shape.Queues > 1, uid: l.uidHeader, widest: l.widest})
+	}
+	f.newest.Store(c)
+	return c
+}
+
+// withMandatory returns the schemas whose levels exist, with the mandatory ones.
+func withMandatory(all []*Schema, specs map[string]*levelSpec) []*Schema {
+	usable := make([]*Schema, 0, len(all)+2)
+	found := map[string]bool{}
+	for _, s := range all {
+		if specs[s.Level] != nil {
+			usable = append(usable, s)
+			found[s.Name] = true
+		}
+	}
+	if !found[Exempt] {
+		usable = slices.Insert(usable, 0, mandatorySchemas[Exempt])
+	}
+	if !found[CatchAll] {
+		usable = append(usable, mandatorySchemas[CatchAll])
+	}
+	return usable
+}
+
+// widestShare bounds the estimate of one request, as a part of the seats of its level.
+const widestShare = 0.15
+
+// assign computes the seats that the levels have by their configuration, removes those that have ended, and divides the
+// seats. The caller holds mu.
+func (f *Fairness) assign() {
+	var shares float64
+	for name, l := range f.levels {
+		if l.quiescing && l.idle() {
+			delete(f.levels, name)
+			continue
+		}
+		shares += float64(l.spec.shares)
+	}
+	f.total = 0
+	for _, l := range f.levels {
+		l.nominal = 0
+		if shares > 0 {
+			l.nominal = int(math.Ceil(float64(f.seats) * float64(l.spec.shares) / shares))
+		}
+		lendable := int(math.Round(float64(l.nominal) * float64(l.spec.lendable) / 100))
+		l.least, l.most = l.nominal-lendable, l.nominal+f.seats
+		if percent := l.spec.borrowing; percent != nil {
+			l.most = l.nominal + int(math.Round(float64(l.nominal)*float64(*percent)/100))
+		}
+		f.total += l.nominal
+		if l.widest = 0; l.spec.shape.Queues > 0 {
+			l.widest = max(1, min(int(math.Ceil(float64(l.nominal)*widestShare)), l.nominal/l.spec.shape.HandSize))
+		}
+		if l.current < 0 { // new
+			l.current = l.nominal - lendable/2
+		}
+	}
+	f.divide()
+}
+
+// smoothing is how much of the demand of earlier periods remains after one: half of it after five minutes.
+const smoothing = 0.977
+
+// divide divides the seats anew by the demand since the last call. The caller holds mu.
+func (f *Fairness) divide() {
+	left, least, low := f.total, 0, 0
+	var limited []*Level
+	var wants []want
+	for _, l := range f.sorted() {
+		l.last = l.observe()
+		if l.last.seconds > 0 {
+			envelope := l.last.mean + l.last.deviation
+			l.smoothed = max(envelope, smoothing*l.smoothed+(1-smoothing)*envelope)
+		}
+		highest := int(math.Round(l.last.highest))
+		if l.spec.exempt {
+			l.current = max(l.least, highest)
+			left -= l.current
+			continue
+		}
+		lowest := max(l.least, min(l.nominal, highest))
+		l.target = max(float64(lowest), l.smoothed)
+		limited = append(limited, l)
+		wants = append(wants, want{l.target, float64(lowest), float64(l.most)})
+		least, low = least+l.least, low+lowest
+	}
+	f.fraction = 0
+	switch {
+	case left <= least:
+		for _, l := range limited {
+			l.current = l.least
+		}
+	case left <= low:
+		part := float64(left-least) / float64(low-least)
+		for i, l := range limited {
+			l.current = l.least + int(math.Round((wants[i].low-float64(l.least))*part))
+		}
+	default:
+		if parts, fraction, err := divide(f.total, wants); err == nil { // otherwise all stay as they are
+			f.fraction = fraction
+			for i, l := range limited {
+				l.current = int(math.Round(parts[i]))
+			}
+		}
+	}
+	for _, l := range f.levels {
+		l.configure(l.spec.shape, l.current)
+	}
+}
+
+// sorted yields the levels by name.
+func (f *Fairness) sorted() iter.Seq2[string, *Level] {
+	return func(yield func(string, *Level) bool) {
+		for _, name := range slices.Sorted(maps.Keys(f.levels)) {
+			if !yield(name, f.levels[name]) {
+				return
+			}
+		}
+	}
+}
+
+// adjustment is how often the seats are divided by demand.
+const adjustment = 10 * time.Second
+
+// Run divides the seats every ten seconds until ctx ends.
+func (f *Fairness) Run(ctx context.Context) {
+	ticker := time.NewTicker(adjustment)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			f.now()
+			f.mu.Lock()
+			f.adjust()
+			f.mu.Unlock()
+		}
+	}
+}
+
+// adjust divides the seats by demand. A level that has ended leaves its seats to the others. The caller holds mu.
+func (f *Fairness) adjust() {
+	for _, l := range f.levels {
+		if l.quiescing && l.idle() {
+			f.assign()
+			return
+		}
+	}
+	f.divide()
+}
+
+// Class is the flow schema and the level of a request.
+type Class struct{ match *match }
+
+// Match classifies a request.
+func (f *Fairness) Match(a *access.Attributes) Class {
+	c := f.now()
+	for i := range c.matches {
+		if c.matches[i].schema.matches(a) {
+			return Class{&c.matches[i]}
+		}
+	}
+	for i := range c.matches { // a user of neither system:authenticated nor system:unauthenticated
+		if c.matches[i].schema.Name == CatchAll {
+			return Class{&c.matches[i]}
+		}
+	}
+	panic("fairness: no catch-all") // withMandatory adds it
+}
+
+// UIDs are the UIDs of the flow schema and of the level, as values of headers.
+func (c Class) UIDs() (schema, level []string) { return c.match.schema.uidHeader, c.match.uid }
+
+// Names are the names of the flow schema and of the level.
+func (c Class) Names() (schema, level string) { return c.match.schema.Name, c.match.level.Name }
+
+// Exempt says whether the level has no limit.
+func (c Class) Exempt() bool { return c.match.exempt }
+
+// Widest is how many seats a request may be estimated at; 0: the level does not say.
+func (c Class) Widest() int { return c.match.widest }
+
+// Acquire waits until the request has the seats of t.Work, at most until the given time. If it is refused, retryAfter
+// is the number of seconds after which the client should try again. Otherwise it is 0, and the caller has to call
+// t.Release at the end. about is asked for by dumps, and must not change before.
+func (c Class) Acquire(ctx context.Context, t *Ticket, about *access.Attributes, until time.Time) (retryAfter int) {
+	m := c.match
+	var hash uint64
+	if m.queues && !m.exempt {
+		t.flow, hash = m.schema.flow(about)
+	}
+	t.about = about
+	return m.level.acquire(ctx, t, m.use, hash, until)
+}

@@ -1,0 +1,271 @@
+package fairness
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Level is a priority level: Queues with a lock, in which requests wait. The fields of its configuration belong to
+// Fairness.mu.
+type Level struct {
+	Name string
+
+	mu      sync.Mutex
+	queues  *Queues
+	uses    map[string]*use // by flow schema
+	refusal refusals
+
+	// Guarded by Fairness.mu:
+	spec                          *levelSpec
+	nominal, least, most, current int // seats
+	target, smoothed              float64
+	last                          period
+	quiescing                     bool // it has no object any more, and ends when it is idle
+	uidHeader                     []string
+	widest                        int // seats that one request may be estimated at; 0: no limit
+}
+
+// use counts the requests of one flow schema at a level, under the lock of the level.
+type use struct {
+	schema           string
+	executed         uint64
+	refused          [3]uint64 // by refusalReasons
+	waiting          int
+	waitingSeats     int
+	executing, seats int
+	waits            [2]histogram // of refused and of executed requests
+	reads, writes    histogram    // durations of execution
+	estimates        histogram
+}
+
+// The reasons of refusals, as the reference's metric names them.
+const (
+	queueFull = iota
+	noSeat
+	timeOut
+)
+
+var refusalReasons = [...]string{"queue-full", "concurrency-limit", "time-out"}
+
+// Buckets of the histograms, as in the reference.
+var (
+	secondBuckets = []float64{0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30}
+	seatBuckets   = []float64{1, 2, 4, 8, 16, 32, 64, 100}
+)
+
+// histogram counts values. Its zero value has no buckets until the first one.
+type histogram struct {
+	counts [14]uint64 // not cumulative; the last one is of those above all bounds
+	sum    float64
+	n      uint64
+}
+
+func (h *histogram) add(bounds []float64, value float64) {
+	i := 0
+	for i < len(bounds) && value > bounds[i] {
+		i++
+	}
+	h.counts[i]++
+	h.sum += value
+	h.n++
+}
+
+// newLevel makes a level without seats: Fairness.assign sets them.
+func newLevel(now time.Time, spec *levelSpec) *Level {
+	return &Level{Name: spec.Name, queues: NewQueues(now, spec.shape, 0), uses: map[string]*use{},
+		refusal: refusals{after: 1}, spec: spec, current: -1}
+}
+
+// useOf returns the counts of a flow schema.
+func (l *Level) useOf(schema string) *use {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	u := l.uses[schema]
+	if u == nil {
+		u = &use{schema: schema}
+		l.uses[schema] = u
+	}
+	return u
+}
+
+// acquire waits until the request has seats, at most until the given time. If it is refused, retryAfter is the number
+// of seconds after which the client should try again; otherwise it is 0, and the caller has to call Release.
+func (l *Level) acquire(ctx context.Context, t *Ticket, u *use, hash uint64, until time.Time) (retryAfter int) {
+	t.use = u
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	seats := t.Work.Max()
+	u.estimates.add(seatBuckets, float64(seats))
+	u.waiting++
+	u.waitingSeats += seats
+	dispatched, ok := l.queues.Arrive(now, t, hash)
+	if !ok {
+		reason := queueFull
+		if l.queues.shape.Queues < 1 {
+			reason = noSeat
+		}
+		return l.refuse(now, t, reason)
+	}
+	l.wake(dispatched)
+	if t.state == waiting {
+		l.wait(ctx, t, until.Sub(now))
+		if t.state == waiting {
+			now = time.Now()
+			l.queues.Leave(now, t)
+			return l.refuse(now, t, timeOut)
+		}
+		now = t.started
+	}
+	if !l.queues.exempt() {
+		u.waits[1].add(secondBuckets, now.Sub(t.arrived).Seconds())
+	}
+	t.level = l
+	return 0
+}
+
+// wait waits until the ticket is dispatched. It gives the lock back meanwhile.
+func (l *Level) wait(ctx context.Context, t *Ticket, limit time.Duration) {
+	t.wake = make(chan struct{})
+	l.mu.Unlock()
+	timer := time.NewTimer(limit)
+	select {
+	case <-t.wake:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	timer.Stop()
+	l.mu.Lock()
+	t.wake = nil
+}
+
+// refuse counts a refusal.
+func (l *Level) refuse(now time.Time, t *Ticket, reason int) (retryAfter int) {
+	t.use.waiting--
+	t.use.waitingSeats -= t.Work.Max()
+	t.use.refused[reason]++
+	if !l.queues.exempt() {
+		t.use.waits[0].add(secondBuckets, now.Sub(t.arrived).Seconds())
+	}
+	return l.refusal.add(now.Unix())
+}
+
+// wake wakes the requests that were dispatched.
+func (l *Level) wake(dispatched []*Ticket) {
+	for _, t := range dispatched {
+		u := t.use
+		u.waiting--
+		u.waitingSeats -= t.estimated
+		u.executing++
+		u.executed++
+		u.seats += t.Work.Max()
+		if t.wake != nil {
+			close(t.wake)
+		}
+	}
+}
+
+// Release gives the seats back, if the ticket has any. write says whether the request was a write, for the metrics.
+func (t *Ticket) Release(write bool) {
+	l := t.level
+	if l == nil {
+		return
+	}
+	t.level = nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	u := t.use
+	took := now.Sub(t.started).Seconds()
+	if write {
+		u.writes.add(secondBuckets, took)
+	} else {
+		u.reads.add(secondBuckets, took)
+	}
+	seats := t.Work.Max()
+	dispatched, lingers := l.queues.Finish(now, t)
+	u.executing--
+	t.about = nil
+	if lingers == nil {
+		u.seats -= seats
+	} else {
+		time.AfterFunc(lingers.For, func() { l.free(u, lingers) })
+	}
+	l.wake(dispatched)
+}
+
+// free frees the seats of a request whose final time is over.
+func (l *Level) free(u *use, lingers *Lingering) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	u.seats -= lingers.seats
+	l.wake(l.queues.Release(time.Now(), lingers))
+}
+
+// configure changes the shape and the number of seats.
+func (l *Level) configure(shape Shape, limit int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wake(l.queues.Configure(time.Now(), shape, limit))
+}
+
+// idle says whether the level has no requests.
+func (l *Level) idle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.queues.Idle()
+}
+
+// observe returns the demand since the last call.
+func (l *Level) observe() period {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.queues.demand.reset(time.Now())
+}
+
+// refusals finds after how many seconds refused clients should try again. As TCP does with its window, it doubles the
+// time while many are refused, and lowers it in steps of a second when few are.
+//
+//	1 ≤ after ≤ longestRetry
+//	history has the refusals of the seconds before second, oldest first
+type refusals struct {
+	history []secondCount
+	second  int64
+	count   int64
+	after   int64
+	raised  int64 // the second of the last increase
+}
+
+type secondCount struct{ second, count int64 }
+
+// longestRetry is the longest Retry-After, in seconds.
+const longestRetry = 32
+
+// add counts a refusal, and returns the Retry-After.
+func (r *refusals) add(second int64) int {
+	if second == r.second {
+		r.count++
+		return int(r.after)
+	}
+	r.history = append(r.history, secondCount{r.second, r.count})
+	keep := min(2*r.after, longestRetry)
+	last := r.second
+	r.history = slices.DeleteFunc(r.history, func(c secondCount) bool { return last-c.second > keep })
+	r.second, r.count = second, 1
+	var lately int64
+	for _, c := range r.history {
+		if second-c.second <= r.after && c.second < second {
+			lately += c.count
+		}
+	}
+	switch {
+	case second-r.raised >= r.after && lately >= 3*r.after:
+		r.after = min(2*r.after, longestRetry)
+		r.raised = second
+	case lately < r.after && r.after > 1:
+		r.after--
+	}
+	return int(r.after)
+}

@@ -1,0 +1,532 @@
+package fairness
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"plinth/internal/access"
+	"plinth/internal/invariants"
+)
+
+// SeatSeconds is an amount of work, in units of 1e-8 seat-seconds. Differences may be negative: they wrap around, and
+// adding them wraps back.
+type SeatSeconds uint64
+
+const seatSecondScale = 1e8
+
+// work is the amount of work of so many seats in a duration.
+func work(seats float64, d time.Duration) SeatSeconds {
+	return SeatSeconds(int64(math.Round(seats * float64(d) / (1e9 / seatSecondScale))))
+}
+
+// per is the duration in which so many seats do this work.
+func (s SeatSeconds) per(seats int) time.Duration {
+	return time.Duration(float64(s) / float64(seats) * (float64(time.Second) / seatSecondScale))
+}
+
+// String is the amount with its unit, in the form of the reference's dumps.
+func (s SeatSeconds) String() string {
+	return fmt.Sprintf("%d.%08dss", uint64(s)/seatSecondScale, uint64(s)%seatSecondScale)
+}
+
+// serviceTime is how long a request is assumed to take until it has ended.
+const serviceTime = 3 * time.Millisecond
+
+// Work is an estimate of what a request needs.
+type Work struct {
+	Seats int // while it is served; at least 1
+	// FinalSeats are occupied after the answer for FinalTime: for the watches that the request has woken.
+	FinalSeats int
+	FinalTime  time.Duration
+}
+
+// Max is how many seats are reserved for the request, from its dispatch to the end of its final time.
+func (w *Work) Max() int { return max(w.Seats, w.FinalSeats) }
+
+// total is the estimate of all its work.
+func (w *Work) total() SeatSeconds {
+	return work(float64(w.Seats), serviceTime) + w.final()
+}
+
+func (w *Work) final() SeatSeconds { return work(float64(w.FinalSeats), w.FinalTime) }
+
+// Shape is how the requests of a level wait.
+type Shape struct {
+	Queues   int // 0: requests do not wait, those for which there is no seat are refused; -1: no limit
+	HandSize int
+	Length   int // how many requests may wait in one queue
+}
+
+func (s *Shape) check() error {
+	if s.Queues <= 0 {
+		return nil
+	}
+	return checkHand(s.Queues, s.HandSize)
+}
+
+// Ticket is one request in Queues. Its zero value is ready for Arrive. It is linked into lists, and must not be copied
+// between Arrive and Finish or Leave.
+type Ticket struct {
+	Work Work
+
+	state      ticketState
+	total      SeatSeconds // of Work as it was on arrival
+	estimated  int         // Work.Max() on arrival
+	queue      *queue      // nil: it did not pass through a queue
+	arrived    time.Time
+	started    time.Time
+	arrivalR   SeatSeconds // R when it arrived
+	next, prev *Ticket     // in a list of queue, or in Queues.unqueued
+
+	// What Level adds: wake is closed when the ticket is dispatched that waits; level is where it executes.
+	wake  chan struct{}
+	level *Level
+	use   *use
+	flow  string             // the distinguisher
+	about *access.Attributes // for dumps
+}
+
+type ticketState uint8
+
+const (
+	idle ticketState = iota
+	waiting
+	executing
+)
+
+// Executing says whether the request may be served now.
+func (t *Ticket) Executing() bool { return t.state == executing }
+
+// tickets is a list, oldest first.
+type tickets struct {
+	first, last *Ticket
+	n           int
+}
+
+func (l *tickets) push(t *Ticket) {
+	t.prev, t.next = l.last, nil
+	if l.last == nil {
+		l.first = t
+	} else {
+		l.last.next = t
+	}
+	l.last = t
+	l.n++
+}
+
+func (l *tickets) remove(t *Ticket) {
+	if t.prev == nil {
+		l.first = t.next
+	} else {
+		t.prev.next = t.next
+	}
+	if t.next == nil {
+		l.last = t.prev
+	} else {
+		t.next.prev = t.prev
+	}
+	t.next, t.prev = nil, nil
+	l.n--
+}
+
+// queue is one of the queues of a level.
+type queue struct {
+	waiting, executing tickets
+	index              int  // in Queues.all
+	backlog            int  // its index in Queues.backlogs while tickets wait
+	removed            bool // from Queues.all
+	seats              int  // in use, by requests executing and in their final time
+	// Sums over the tickets that wait:
+	waitingSeats, waitingMax int
+	waitingWork              SeatSeconds
+	// nextR is the virtual time at which its next request is dispatched.
+	nextR SeatSeconds
+}
+
+func (q *queue) active() bool { return q.waiting.n > 0 || q.executing.n > 0 }
+
+// Queues are the seats of one level and the requests that wait for them.
+//
+// The problem: seats are to be divided equally among the queues that want them, whatever the number and the size of
+// their requests. As in fair queuing of packets, a virtual time R runs at the rate at which one queue would get
+// seat-seconds if all that want some were served at the same time (rate). Each queue has the virtual time at which its
+// next request begins (nextR), which advances by the work of each request. The next request to be dispatched is the one
+// that would be the first to end. Different from a packet, the length of a request is not known when it begins. It is
+// assumed to be serviceTime, and nextR is corrected when it has ended.
+//
+// A queue cannot save up what it did not use: nextR is at least the arrival of its oldest waiting request (bound).
+//
+//	seatsInUse    = Σ Work.Max() of the tickets that execute or are in their final time
+//	seatsWaiting  = Σ Work.Max() of the tickets that wait
+//	waiting       = Σ waiting.n of the queues
+//	active        = number of queues in all that are active
+//	queuedSeats   = Σ seats + waitingMax of the queues in all
+//	q in backlogs ⇔ q.waiting.n > 0
+//
+// The reference computes the sums from all queues each time, of which there are often 128. Here a request that does not
+// wait costs the same for any number of queues.
+type Queues struct {
+	shape Shape
+	limit int // of seats
+
+	all      []*queue // may be longer than shape.Queues until the others are empty
+	backlogs []*queue // those in which tickets wait, in no order
+	unqueued tickets  // those that execute and did not pass through a queue
+
+	r    SeatSeconds
+	last time.Time // when r was computed
+
+	robin    int // index of the queue that was last dispatched from
+	enqueued int // how many tickets have ever been given to a queue, or refused by one
+
+	waiting, executing       int
+	seatsInUse, seatsWaiting int
+	active, queuedSeats      int
+	demand                   demand
+
+	dispatched []*Ticket // by the operation under way
+
+	// Counts since the start, for dumps.
+	served, refused, timedOut int
+}
+
+// NewQueues returns the queues of a level. The shape must be valid.
+func NewQueues(now time.Time, shape Shape, limit int) *Queues {
+	q := &Queues{last: now, demand: demand{last: now}}
+	q.Configure(now, shape, limit)
+	return q
+}
+
+// Configure changes the shape and the number of seats, and returns the tickets that are dispatched by that. Tickets that
+// wait stay in their queues. Queues in excess are removed when they are empty.
+func (q *Queues) Configure(now time.Time, shape Shape, limit int) []*Ticket {
+	q.advance(now)
+	for i := len(q.all); i < shape.Queues; i++ {
+		q.all = append(q.all, &queue{index: i})
+	}
+	if shape.Queues <= 0 { // tickets may still wait: the other parameters remain
+		shape.HandSize, shape.Length = q.shape.HandSize, q.shape.Length
+	}
+	q.shape, q.limit = shape, limit
+	return q.dispatch(now)
+}
+
+// Arrive adds a ticket. It is refused (ok is false), waits, or is dispatched: then it is among those returned, perhaps
+// with others.
+func (q *Queues) Arrive(now time.Time, t *Ticket, hash uint64) (dispatched []*Ticket, ok bool) {
+	q.advance(now)
+	t.arrived, t.arrivalR = now, q.r
+	t.total, t.estimated = t.Work.total(), t.Work.Max()
+	if q.shape.Queues < 1 {
+		if !q.accommodates(t.Work.Max()) {
+			q.refused++
+			return nil, false
+		}
+		q.dispatched = q.dispatched[:0]
+		q.unqueued.push(t)
+		q.start(now, t)
+		q.noteDemand(now)
+		return q.dispatched, true
+	}
+	to := q.choose(hash)
+	defer q.bound(to)
+	if q.seatsInUse >= q.limit && to.waiting.n >= q.shape.Length {
+		q.refused++
+		return nil, false
+	}
+	q.enqueue(t, to)
+	q.noteDemand(now)
+	return q.dispatch(now), true
+}
+
+// Leave removes a ticket that waits, because it has waited too long or its client is gone.
+func (q *Queues) Leave(now time.Time, t *Ticket) {
+	q.advance(now)
+	if invariants.Enabled && t.state != waiting {
+		invariants.Fail("fairness: a ticket leaves that does not wait")
+	}
+	from := t.queue
+	q.dequeue(t)
+	t.state = idle
+	q.refused++
+	q.timedOut++
+	q.noteDemand(now)
+	q.bound(from)
+}
+
+// Finish ends the execution of a ticket, and returns the tickets that are dispatched by that. If it has a final time
+// (lingers is not nil), its seats stay in use until lingers is passed to Release.
+func (q *Queues) Finish(now time.Time, t *Ticket) (dispatched []*Ticket, lingers *Lingering) {
+	q.advance(now)
+	if invariants.Enabled && t.state != executing {
+		invariants.Fail("fairness: a ticket finishes that does not execute")
+	}
+	q.executing--
+	t.state = idle
+	held := Lingering{queue: t.queue, seats: t.Work.Max(), For: t.Work.FinalTime}
+	if from := t.queue; from != nil {
+		was := from.active()
+		from.executing.remove(t)
+		q.noteActive(from, was)
+		// The request has taken another time than was assumed.
+		from.nextR -= work(float64(t.Work.Seats), serviceTime-now.Sub(t.started))
+		q.bound(from)
+	} else {
+		q.unqueued.remove(t)
+	}
+	if held.For <= 0 {
+		q.free(now, &held)
+	} else {
+		lingers = new(held)
+	}
+	return q.dispatch(now), lingers
+}
+
+// Lingering is the seats of a ticket in its final time.
+type Lingering struct {
+	queue *queue
+	seats int
+	For   time.Duration
+}
+
+// Release frees the seats of a ticket whose final time is over.
+func (q *Queues) Release(now time.Time, l *Lingering) []*Ticket {
+	q.advance(now)
+	q.free(now, l)
+	return q.dispatch(now)
+}
+
+func (q *Queues) free(now time.Time, l *Lingering) {
+	q.seatsInUse -= l.seats
+	q.noteDemand(now)
+	from := l.queue
+	if from == nil {
+		return
+	}
+	from.seats -= l.seats
+	if !from.removed {
+		q.queuedSeats -= l.seats
+		q.removeEmpty(from)
+	}
+}
+
+// exempt says whether there is no limit.
+func (q *Queues) exempt() bool { return q.shape.Queues < 0 }
+
+// Idle says whether no ticket waits or executes.
+func (q *Queues) Idle() bool { return q.waiting == 0 && q.executing == 0 }
+
+// advance computes R. It comes first in each operation: the state so far has lasted until now.
+func (q *Queues) advance(now time.Time) {
+	since := now.Sub(q.last)
+	q.last = now
+	if q.active == 0 {
+		return
+	}
+	rate := min(float64(q.queuedSeats), float64(q.limit)) / float64(q.active)
+	if q.r += work(rate, since); q.r >= epoch+epoch/2 {
+		q.rewind()
+	}
+}
+
+// epoch is what is subtracted from all virtual times before R overflows.
+const epoch = SeatSeconds(math.MaxUint64 / 2)
+
+func (q *Queues) rewind() {
+	q.r -= epoch
+	for _, one := range q.all {
+		if !one.active() { // its time may be old, and is set when a ticket arrives
+			one.nextR = 0
+			continue
+		}
+		one.nextR -= epoch
+		for t := one.waiting.first; t != nil; t = t.next {
+			t.arrivalR -= epoch
+		}
+	}
+}
+
+// choose returns the queue of a flow's hand in which the least work waits. Flows whose hands overlap begin at different
+// cards.
+func (q *Queues) choose(hash uint64) *queue {
+	var cards [maxHandSize]int
+	hand := cards[:q.shape.HandSize]
+	deal(hash, q.shape.Queues, hand)
+	offset := q.enqueued % len(hand)
+	q.enqueued++
+	var best *queue
+	for i := range hand {
+		one := q.all[hand[(offset+i)%len(hand)]]
+		if best == nil || one.waitingWork < best.waitingWork {
+			best = one
+		}
+	}
+	return best
+}
+
+func (q *Queues) enqueue(t *Ticket, to *queue) {
+	was := to.active()
+	if !was {
+		to.nextR = q.r
+	}
+	if to.waiting.n == 0 {
+		to.backlog = len(q.backlogs)
+		q.backlogs = append(q.backlogs, to)
+	}
+	t.queue, t.state = to, waiting
+	to.waiting.push(t)
+	q.noteActive(to, was)
+	seats := t.Work.Max()
+	to.waitingSeats += t.Work.Seats
+	to.waitingMax += seats
+	to.waitingWork += t.total
+	q.queuedSeats += seats
+	q.waiting++
+	q.seatsWaiting += seats
+}
+
+// dequeue takes a ticket out of its queue.
+func (q *Queues) dequeue(t *Ticket) {
+	from := t.queue
+	was := from.active()
+	from.waiting.remove(t)
+	if from.waiting.n == 0 {
+		last := q.backlogs[len(q.backlogs)-1]
+		q.backlogs[from.backlog], last.backlog = last, from.backlog
+		q.backlogs = q.backlogs[:len(q.backlogs)-1]
+	}
+	q.noteActive(from, was)
+	seats := t.Work.Max()
+	from.waitingSeats -= t.Work.Seats
+	from.waitingMax -= seats
+	from.waitingWork -= t.total
+	q.queuedSeats -= seats
+	q.waiting--
+	q.seatsWaiting -= seats
+}
+
+// noteActive counts a queue that has become active or inactive.
+func (q *Queues) noteActive(one *queue, was bool) {
+	switch is := one.active(); {
+	case is && !was:
+		q.active++
+	case was && !is:
+		q.active--
+	}
+}
+
+func (q *Queues) noteDemand(now time.Time) { q.demand.set(now, float64(q.seatsInUse+q.seatsWaiting)) }
+
+// dispatch begins as many requests as there are seats.
+func (q *Queues) dispatch(now time.Time) []*Ticket {
+	q.dispatched = q.dispatched[:0]
+	for q.waiting > 0 && q.seatsInUse < q.limit && q.dispatchOne(now) {
+	}
+	if invariants.Enabled {
+		q.check()
+	}
+	return q.dispatched
+}
+
+// dispatchOne dispatches the ticket that would end first in virtual time. If there are not enough seats for it, none is
+// dispatched, so that a wide request does not wait forever for narrow ones. Among equals, the queue that comes first
+// after the last one dispatched wins.
+func (q *Queues) dispatchOne(now time.Time) bool {
+	var best *queue
+	var bestEnd SeatSeconds
+	bestAfter := 0
+	for _, one := range q.backlogs {
+		end := one.nextR + one.waiting.first.total
+		after := one.index - q.robin - 1
+		if after < 0 {
+			after += len(q.all)
+		}
+		if best == nil || end < bestEnd || end == bestEnd && after < bestAfter {
+			best, bestEnd, bestAfter = one, end, after
+		}
+	}
+	t := best.waiting.first
+	if !q.accommodates(t.Work.Max()) {
+		return false
+	}
+	q.robin = best.index
+	q.dequeue(t)
+	if t.Work.FinalSeats > q.limit { // the same work on fewer seats
+		final := t.Work.final()
+		t.Work.FinalSeats = q.limit
+		t.Work.FinalTime = final.per(q.limit)
+	}
+	was := best.active()
+	best.executing.push(t)
+	q.noteActive(best, was)
+	q.start(now, t)
+	q.noteDemand(now)
+	best.seats += t.Work.Max()
+	q.queuedSeats += t.Work.Max()
+	best.nextR += t.total
+	q.bound(best)
+	return true
+}
+
+// start begins the execution of a ticket.
+func (q *Queues) start(now time.Time, t *Ticket) {
+	t.state, t.started = executing, now
+	q.executing++
+	q.seatsInUse += t.Work.Max()
+	q.dispatched = append(q.dispatched, t)
+}
+
+// accommodates says whether there are so many free seats. A request that needs more than there are at all begins when
+// no other one executes.
+func (q *Queues) accommodates(seats int) bool {
+	switch {
+	case q.exempt():
+		return true
+	case seats > q.limit:
+		return q.executing == 0
+	}
+	return q.seatsInUse+seats <= q.limit
+}
+
+// bound sees to it that the next request of a queue is not dispatched before it arrived, in virtual time.
+func (q *Queues) bound(one *queue) {
+	if t := one.waiting.first; t != nil && one.nextR < t.arrivalR {
+		one.nextR = t.arrivalR
+	}
+}
+
+// removeEmpty removes a queue without requests if there are more than there should be.
+func (q *Queues) removeEmpty(one *queue) {
+	if len(q.all) <= q.shape.Queues || one.active() {
+		return
+	}
+	one.removed = true
+	q.queuedSeats -= one.seats // of other requests in their final time
+	q.all = append(q.all[:one.index], q.all[one.index+1:]...)
+	for _, later := range q.all[one.index:] {
+		later.index--
+	}
+	if q.robin >= one.index {
+		q.robin--
+	}
+}
+
+// check computes the sums from scratch.
+func (q *Queues) check() {
+	waits, seats, active := 0, 0, 0
+	for i, one := range q.all {
+		waits += one.waiting.n
+		seats += one.seats + one.waitingMax
+		if one.active() {
+			active++
+		}
+		if one.index != i || one.removed || one.waiting.n > 0 && q.backlogs[one.backlog] != one {
+			invariants.Fail("fairness: queue %d is not where it should be", i)
+		}
+	}
+	if waits != q.waiting || seats != q.queuedSeats || active != q.active || q.seatsInUse < 0 || q.executing < 0 {
+		invariants.Fail("fairness: %d waiting, %d seats, %d active; should be %d, %d, %d", q.waiting, q.queuedSeats,
+			q.active, waits, seats, active)
+	}
+}
