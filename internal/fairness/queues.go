@@ -230,12 +230,13 @@ func (q *Queues) Arrive(now time.Time, t *Ticket, hash uint64) (dispatched []*Ti
 		return q.dispatched, true
 	}
 	to := q.choose(hash)
-	defer q.bound(to)
 	if q.seatsInUse >= q.limit && to.waiting.n >= q.shape.Length {
+		q.bound(to)
 		q.refused++
 		return nil, false
 	}
 	q.enqueue(t, to)
+	q.bound(to)
 	q.noteDemand(now)
 	return q.dispatch(now), true
 }
