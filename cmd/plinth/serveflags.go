@@ -253,8 +253,8 @@ func featureFlags(c *settings) []row {
 		{"debug-socket-path", text(&c.DebugSocket), works,
 			"a Unix socket that serves /debug/pprof to every process that may open it", ""},
 		{"enable-priority-and-fairness", boolean(&c.PriorityAndFairness), works,
-			"one limit for all requests, the sum of both --max-…-inflight; further requests are refused at once, as there " +
-				"are no queues yet", ""},
+			"divide the sum of both --max-…-inflight among priority levels, in which requests wait for their turn; false: " +
+				"each of the two is a limit, and further requests are refused at once", ""},
 		{"profiling", boolean(&c.Profiling), works,
 			"serve /debug/pprof to users whom authorization allows it", "off unless it is asked for"},
 	}

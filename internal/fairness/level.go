@@ -36,7 +36,7 @@ type use struct {
 	waitingSeats     int
 	executing, seats int
 	waits            [2]histogram // of refused and of executed requests
-	reads, writes    histogram    // durations of execution
+	regular, watches histogram    // durations of execution
 	estimates        histogram
 }
 
@@ -167,8 +167,8 @@ func (l *Level) wake(dispatched []*Ticket) {
 	}
 }
 
-// Release gives the seats back, if the ticket has any. write says whether the request was a write, for the metrics.
-func (t *Ticket) Release(write bool) {
+// Release gives the seats back, if the ticket has any. watch says whether the request is a watch, for the metrics.
+func (t *Ticket) Release(watch bool) {
 	l := t.level
 	if l == nil {
 		return
@@ -179,10 +179,10 @@ func (t *Ticket) Release(write bool) {
 	now := time.Now()
 	u := t.use
 	took := now.Sub(t.started).Seconds()
-	if write {
-		u.writes.add(secondBuckets, took)
+	if watch {
+		u.watches.add(secondBuckets, took)
 	} else {
-		u.reads.add(secondBuckets, took)
+		u.regular.add(secondBuckets, took)
 	}
 	seats := t.Work.Max()
 	dispatched, lingers := l.queues.Finish(now, t)

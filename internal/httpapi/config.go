@@ -13,6 +13,7 @@ import (
 	"plinth/internal/audit"
 	"plinth/internal/discovery"
 	"plinth/internal/engine"
+	"plinth/internal/fairness"
 )
 
 // Config has the parts that a Handler connects, and its limits.
@@ -36,6 +37,12 @@ type Config struct {
 	// gets a nil release. It is called before authorization, but after the body has been read if a verb reads it. Nil:
 	// there is no limit on requests under way.
 	Acquire func(ctx context.Context, class Class, asked *access.Attributes) (release func(), err error)
+	// Fairness decides instead of Acquire which requests are served, which wait and which are refused. Nil: there is no
+	// priority and fairness.
+	Fairness *fairness.Fairness
+	// Stats returns the figures of the objects of a type, by which Fairness knows what a list costs; nil if they are not
+	// objects of this server.
+	Stats func(group, version, resource string) *fairness.Stats
 	// Backends finds who answers the requests to a group version, or to some of its resources or subresources. A resource
 	// of "" is the path of the group version itself. Nil, and a nil result: the engine answers.
 	Backends func(group, version, resource, subresource string) Backend

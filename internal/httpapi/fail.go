@@ -31,6 +31,7 @@ func (e *plainError) Error() string { return e.text }
 //	error                          answer
 //	*apierr.Error                  its Status; Retry-After if it says after how many seconds to try again
 //	*plainError, errNotAPath       plain text, as in the reference
+//	*tooMany                       plain text with Retry-After, as in the reference
 //	the end of the context         504
 //	anything else                  500 InternalError; logged as an error of the server
 //
@@ -59,6 +60,10 @@ func (h *Handler) fail(rs *requestState, err error) {
 	if plain := (*plainError)(nil); errors.As(err, &plain) {
 		h.report(&h.logs.failures, rs, slog.LevelError, "a request has failed", "code", plain.code, "error", clip(plain.text))
 		http.Error(rs, access.EscapeHTML(plain.text), plain.code)
+		return
+	}
+	if many := (*tooMany)(nil); errors.As(err, &many) {
+		many.send(rs)
 		return
 	}
 	status := wireError(err)

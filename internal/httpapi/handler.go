@@ -13,6 +13,7 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/apierr"
+	"plinth/internal/fairness"
 	"plinth/internal/stack"
 	"plinth/internal/wire"
 )
@@ -26,6 +27,8 @@ type Handler struct {
 	offer  wire.Offer   // how answers can be written and bodies read
 	bodies atomic.Int64 // bytes of memory that the bodies of requests without a slot take, see requestState.held
 	stalls stalls       // the writes that wait for their clients
+	// watchers are the watches under way, for the estimates of writes.
+	watchers fairness.Watchers
 }
 
 // New makes a handler, or returns what is wrong with the configuration.
@@ -113,6 +116,7 @@ func (rs *requestState) end() {
 	rs.limit.end()
 	rs.dropBody()
 	rs.dropSlot()
+	rs.forgetWatcher()
 	if rs.counted && rs.h.Metrics.InFlight != nil {
 		rs.h.Metrics.InFlight(rs.class, -1)
 	}
@@ -208,7 +212,7 @@ func (h *Handler) authenticate(rs *requestState) error {
 	return nil
 }
 
-// limitInFlight takes the slot of the request, or refuses it when too many are under way.
+// limitInFlight takes the slot of the request, or its seats, or refuses it when too many are under way.
 //
 // A verb that reads a body takes the slot itself, when the body has arrived (readBody). Clients that send slowly would
 // otherwise hold slots while they send, and a few hundred of them would keep all others out.
@@ -217,21 +221,31 @@ func (h *Handler) limitInFlight(rs *requestState) error {
 		h.Metrics.InFlight(rs.class, 1)
 	}
 	rs.ask()
+	if rs.needsSeats() {
+		rs.classify()
+	}
 	if rs.sendsBody() && rs.readsBody() {
 		return nil
 	}
 	return rs.acquire()
 }
 
-// acquire takes the slot of the request.
+// acquire takes the slot of the request, or its seats.
 func (rs *requestState) acquire() (err error) {
+	switch {
+	case rs.needsSeats():
+		return rs.takeSeats()
+	case rs.h.Fairness != nil:
+		return nil
+	}
 	rs.release, err = rs.h.Acquire(rs.ctx, rs.class, &rs.asked)
 	rs.rejected = err != nil
 	return err
 }
 
-// dropSlot gives the slot back.
+// dropSlot gives the slot back, or the seats.
 func (rs *requestState) dropSlot() {
+	rs.dropSeats()
 	if rs.release != nil {
 		rs.release()
 		rs.release = nil

@@ -55,7 +55,7 @@ func (rs *requestState) readBody() ([]byte, error) {
 	if err == nil {
 		err = rs.acquire()
 	}
-	if err != nil || rs.release != nil { // the body is not used, or the slot bounds it
+	if err != nil || rs.bounded() { // the body is not used, or the slot bounds it
 		rs.dropBody()
 	}
 	return body, err

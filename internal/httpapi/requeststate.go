@@ -12,6 +12,7 @@ import (
 	"plinth/internal/access"
 	"plinth/internal/audit"
 	"plinth/internal/engine"
+	"plinth/internal/fairness"
 )
 
 // requestState is one request and its answer. It is also the ResponseWriter that handlers of other packages get. Only
@@ -20,6 +21,7 @@ import (
 //
 //	code ≠ 0  ⇔  the header of the answer was sent, so an error can no longer become the answer
 //	release ≠ nil  ⇔  the request holds a slot, which end gives back
+//	ticket ≠ nil   ⇔  the request holds seats, which end gives back
 type requestState struct {
 	h   *Handler
 	w   http.ResponseWriter
@@ -37,6 +39,9 @@ type requestState struct {
 	asked    access.Attributes // the attributes that are authorized, see ask
 	counted  bool              // in Metrics.InFlight
 	release  func()            // gives the slot back; nil: the request holds none
+	flow     fairness.Class    // with priority and fairness
+	ticket   *fairness.Ticket  // its seats; nil: the request holds none
+	watcher  bool              // counted in Handler.watchers
 	held     int64             // bytes of its body that are counted in Handler.bodies
 	bodyRead bool              // the body has been read to its end, or reading it has failed
 	rejected bool

@@ -254,6 +254,9 @@ func (w *watching) begin() error {
 // run writes events until the watch is over. The caller sends its error in the stream.
 func (w *watching) run() error {
 	for {
+		if w.rs.ticket != nil && w.Revision() != 0 { // the initial events have been sent
+			w.rs.dropSlot()
+		}
 		events, err := w.NextUntil(w.ctx, w.tick)
 		switch {
 		case errors.Is(err, engine.ErrOver), err != nil && w.over():

@@ -13,17 +13,14 @@ import (
 	"plinth/object"
 )
 
-// slots returns the slots of requests under way: one number for all if priority and fairness are on, as in the
-// reference, and otherwise separate ones for reads and writes.
+// slots returns the slots of requests under way for a server without priority and fairness: separate ones for reads and
+// writes.
 func (c *Config) slots() *httpapi.Slots {
-	if c.PriorityAndFairness {
-		return httpapi.NewSlots(c.MaxRequestsInflight+c.MaxMutatingInflight, nil)
-	}
 	return httpapi.NewSlots(c.MaxRequestsInflight, &c.MaxMutatingInflight)
 }
 
-// The objects of API priority and fairness that every server has. Plinth does not act on them, but clients look for
-// them.
+// The objects of API priority and fairness that every server has. They are brought up to date at the start and every
+// minute.
 //
 // The two mandatory objects of each type (exempt, catch-all) always have the spec given here. The suggested ones are
 // kept up to date only while their annotation autoupdate-spec is "true". An administrator who wants to change one sets
@@ -76,7 +73,7 @@ func flowControl(now func() object.Value) (all []initial) {
 		if line.kind == "FlowSchema" {
 			level := spec.At("priorityLevelConfiguration", "name").Str()
 			one.statusManager = flowControlConsumer
-			one.status = func(live object.Value) object.Value { return notDangling(live, level, now) }
+			one.status = func(live object.Value) object.Value { return dangling(live, level, true, now) }
 		}
 		all = append(all, one)
 	}
@@ -98,17 +95,21 @@ func revisedFlowControl(live, spec object.Value, mandatory bool) object.Value {
 	return live
 }
 
-// notDangling is the status to apply to a FlowSchema whose priority level exists; null if the live object has it
-// already.
-func notDangling(live object.Value, level string, now func() object.Value) object.Value {
+// dangling is the status to apply to a FlowSchema, which says whether its priority level exists; null if the live
+// object has it already.
+func dangling(live object.Value, level string, exists bool, now func() object.Value) object.Value {
 	text := object.StringOf
-	message := fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q and it exists",
-		level)
-	if c := conditionIn(live, "Dangling"); c.At("status").Str() == "False" && c.At("message").Str() == message {
+	status, reason, rest := "False", "Found", "and it exists"
+	if !exists {
+		status, reason, rest = "True", "NotFound", "but there is no such object"
+	}
+	message := fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q %s", level, rest)
+	if c := conditionIn(live, "Dangling"); c.At("status").Str() == status && c.At("reason").Str() == reason &&
+		c.At("message").Str() == message {
 		return object.Nil
 	}
-	return object.Fields("conditions", object.ListOf(object.Fields("type", text("Dangling"), "status", text("False"),
-		"reason", text("Found"), "message", text(message), "lastTransitionTime", now())))
+	return object.Fields("conditions", object.ListOf(object.Fields("type", text("Dangling"), "status", text(status),
+		"reason", text(reason), "message", text(message), "lastTransitionTime", now())))
 }
 
 // deleteObsoleteFlowControl deletes objects that an earlier release created and flowControlText no longer has. Only

@@ -50,6 +50,9 @@ func (s *Server) newHandler() (http.Handler, error) {
 	if s.encryption != nil {
 		m.registry.MustRegister(s.encryption.metrics.all()...)
 	}
+	if s.fairness != nil {
+		m.registry.MustRegister(fairnessMetrics{s.fairness})
+	}
 	m.registry.MustRegister(s.etcdMetrics.collectors()...)
 	m.registry.MustRegister(s.authzMetrics.all()...)
 	m.registry.MustRegister(s.admissionMetrics.all()...)
@@ -77,7 +80,7 @@ func (s *Server) newHandler() (http.Handler, error) {
 		Checks:         s.checks(),
 		Statusz:        statusz,
 		Flagz:          flagz,
-		RequestTimeout: c.RequestTimeout, Acquire: c.slots().Acquire,
+		RequestTimeout: c.RequestTimeout, Acquire: c.slots().Acquire, Fairness: s.fairness, Stats: s.stats.of,
 		MinRequestTimeout: max(1, time.Duration(c.MinRequestTimeout)*time.Second), // 0 would be httpapi's own default
 		BookmarkInterval:  c.BookmarkInterval,
 		StrictTransport:   strings.Join(c.StrictTransport, "; "),
@@ -108,6 +111,9 @@ func (s *Server) handlers(m *metrics, limits *limitedMetrics) map[string]http.Ha
 	all := map[string]http.Handler{
 		"/metrics":      m.handler(limits.of(m.registry), s.config.Logger),
 		"/metrics/slis": m.handler(limits.of(m.health), s.config.Logger),
+	}
+	if s.fairness != nil {
+		maps.Copy(all, fairnessPages(s.fairness))
 	}
 	if s.config.Profiling {
 		maps.Copy(all, profiles())

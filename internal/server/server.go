@@ -40,6 +40,7 @@ import (
 	"plinth/internal/durable"
 	"plinth/internal/engine"
 	"plinth/internal/etcdform"
+	"plinth/internal/fairness"
 	"plinth/internal/features"
 	"plinth/internal/nodes"
 	"plinth/internal/store"
@@ -116,6 +117,8 @@ type Server struct {
 	nodes   *nodes.Nodes // sends requests on to nodes, Pods and Services
 	// encryption is nil without --encryption-provider-config.
 	encryption *encryptionAtRest
+	fairness   *fairness.Fairness // nil without --enable-priority-and-fairness
+	stats      *typeStats
 }
 
 // Serve starts a server, prints its address to out, and runs it until ctx is cancelled, or until it accepts no more
@@ -241,6 +244,7 @@ func (s *Server) open(ctx context.Context) error {
 			return err
 		}
 	}
+	s.openFairness()
 	if err := s.authorities(); err != nil {
 		return err
 	}
@@ -280,6 +284,10 @@ func (s *Server) open(ctx context.Context) error {
 	if s.handler, err = s.newHandler(); err != nil {
 		return err
 	}
+	if s.fairness != nil {
+		s.run(func() { s.fairness.Run(s.closing) })
+	}
+	s.run(func() { s.maintainFlowControl(s.closing) })
 	s.failed = make(chan error, 1)
 	if s.listener != nil {
 		s.accept()

@@ -1,0 +1,234 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plinth/internal/apierr"
+	"plinth/internal/controller"
+	"plinth/internal/engine"
+	"plinth/internal/fairness"
+	"plinth/internal/store"
+)
+
+// openFairness makes the part that decides which requests are served, and the figures that it needs.
+func (s *Server) openFairness() {
+	s.stats = &typeStats{server: s, cached: map[string]cachedStats{}}
+	if c := &s.config; c.PriorityAndFairness {
+		s.fairness = fairness.New(fairness.Config{
+			Seats:   c.MaxRequestsInflight + c.MaxMutatingInflight,
+			Schemas: s.store.Collection(fairness.Group + "/flowschemas"),
+			Levels:  s.store.Collection(fairness.Group + "/prioritylevelconfigurations"),
+		})
+	}
+}
+
+// maintenance is how often the objects of priority and fairness are brought up to date.
+const maintenance = time.Minute
+
+// maintainFlowControl keeps the objects of priority and fairness up to date until ctx ends: the mandatory and the
+// suggested ones every minute, and the condition Dangling of the FlowSchemas whenever one or a level has changed.
+func (s *Server) maintainFlowControl(ctx context.Context) {
+	if s.config.Image != nil || !s.config.PriorityAndFairness {
+		return
+	}
+	changed := make(chan struct{}, 1)
+	for _, resource := range flowControlResources {
+		if of := s.registry.Builtin().Find(flowControlGroup, "v1", resource); of != nil {
+			s.run(func() {
+				controller.Follow(ctx, s.engine, s.config.Logger, of, func() {
+					select {
+					case changed <- struct{}{}:
+					default: // the loop below has not yet looked
+					}
+				})
+			})
+		}
+	}
+	ticker := time.NewTicker(maintenance)
+	defer ticker.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if err = s.createMissing(ctx, flowControl(s.now)); err == nil {
+				err = s.deleteObsoleteFlowControl(ctx)
+			}
+		case <-changed:
+			err = s.updateDangling(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			s.config.Logger.Warn("objects of priority and fairness are not up to date", "error", err)
+		}
+	}
+}
+
+// updateDangling writes the condition Dangling of every FlowSchema in which it is wrong.
+func (s *Server) updateDangling(ctx context.Context) error {
+	types := s.registry.Builtin()
+	schemas, levels := types.Find(flowControlGroup, "v1", "flowschemas"),
+		types.Find(flowControlGroup, "v1", "prioritylevelconfigurations")
+	if schemas == nil || levels == nil {
+		return nil
+	}
+	list, err := s.engine.List(ctx, &engine.Request{Resource: schemas}, engine.ListOptions{})
+	if apierr.Is(err, apierr.StoreReadError) { // one of them is unreadable
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for item := range list.Items {
+		live, err := engine.ObjectOf(item)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		level := live.At("spec", "priorityLevelConfiguration", "name").Str()
+		_, exists := s.store.Get(store.Key{Resource: levels.Stored.Path, Name: level})
+		status := dangling(live, level, exists, s.now)
+		if status.IsNull() {
+			continue
+		}
+		rq := &engine.Request{Resource: schemas, Name: item.Key.Name, OwnStart: true}
+		if err := s.applyStatus(ctx, rq, flowControlConsumer, status); err != nil && !apierr.Is(err, apierr.NotFound) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// typeStats has the number and the average size of the objects of each type. They are computed anew when they are
+// needed and older than statsAge.
+type typeStats struct {
+	server *Server
+	mu     sync.Mutex
+	cached map[string]cachedStats // by the path of the type in the store
+}
+
+type cachedStats struct {
+	fairness.Stats
+	at time.Time
+}
+
+const (
+	statsAge    = 5 * time.Second
+	statsSample = 32 // how many objects are measured for their average
+)
+
+// of returns the figures of a type; nil if it has no objects in this server.
+func (t *typeStats) of(group, version, resource string) *fairness.Stats {
+	r := t.server.registry.Now().Find(group, version, resource)
+	if r == nil || r.Virtual() {
+		return nil
+	}
+	path, now := r.Stored.Path, time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c, ok := t.cached[path]; ok && now.Sub(c.at) < statsAge {
+		return &c.Stats
+	}
+	snapshot := t.server.store.Collection(path).Snapshot()
+	c := cachedStats{at: now, Stats: fairness.Stats{Objects: int64(snapshot.Count(path, ""))}}
+	n, bytes := 0, 0
+	snapshot.Ascend(path, "", "", func(v *store.Version) bool {
+		bytes += v.Len()
+		n++
+		return n < statsSample
+	})
+	if n > 0 {
+		c.Bytes = int64(bytes / n)
+	}
+	if len(t.cached) > 10_000 { // definitions come and go
+		clear(t.cached)
+	}
+	t.cached[path] = c
+	return &c.Stats
+}
+
+// fairnessPages are the debugging pages of the reference.
+func fairnessPages(f *fairness.Fairness) map[string]http.Handler {
+	const at = "/debug/api_priority_and_fairness/"
+	page := func(write func(w http.ResponseWriter, r *http.Request) error) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			_ = write(w, r) // the client is gone
+		})
+	}
+	return map[string]http.Handler{
+		at + "dump_priority_levels": page(func(w http.ResponseWriter, _ *http.Request) error { return f.DumpLevels(w) }),
+		at + "dump_queues":          page(func(w http.ResponseWriter, _ *http.Request) error { return f.DumpQueues(w) }),
+		at + "dump_requests": page(func(w http.ResponseWriter, r *http.Request) error {
+			return f.DumpRequests(w, r.URL.Query().Get("includeRequestDetails") != "")
+		}),
+	}
+}
+
+// fairnessMetrics reads the figures of fairness when /metrics is requested.
+type fairnessMetrics struct{ fairness *fairness.Fairness }
+
+// fairnessDescs are the metrics by their names without the prefix, as in the reference.
+var fairnessDescs = func() map[string]*prometheus.Desc {
+	level, flow := []string{"priority_level"}, []string{"priority_level", "flow_schema"}
+	with := func(label string) []string { return append(append([]string{}, flow...), label) }
+	all := map[string]*prometheus.Desc{}
+	for _, m := range []struct {
+		name   string
+		labels []string
+		help   string
+	}{
+		{"nominal_limit_seats", level, "Seats that a level has by its configuration."},
+		{"lower_limit_seats", level, "Seats that a level has at least."},
+		{"upper_limit_seats", level, "Seats that a level has at most."},
+		{"current_limit_seats", level, "Seats that a level has now."},
+		{"demand_seats_high_watermark", level, "The most seats that were wanted at one time in the last ten seconds."},
+		{"demand_seats_average", level, "Seats that were wanted on average in the last ten seconds."},
+		{"demand_seats_stdev", level, "The standard deviation of the seats that were wanted in the last ten seconds."},
+		{"demand_seats_smoothed", level, "Seats that were wanted, smoothed over minutes."},
+		{"target_seats", level, "Seats that a level should have by its demand."},
+		{"current_r", level, "The virtual time of the queues."},
+		{"seat_fair_frac", nil, "The part of their demand that all levels get."},
+		{"dispatched_requests_total", flow, "Requests that were executed."},
+		{"rejected_requests_total", with("reason"), "Requests that were refused."},
+		{"current_inqueue_requests", flow, "Requests that wait."},
+		{"current_inqueue_seats", flow, "Seats that requests wait for."},
+		{"current_executing_requests", flow, "Requests that are executed."},
+		{"current_executing_seats", flow, "Seats in use."},
+		{"request_wait_duration_seconds", with("execute"), "How long requests have waited."},
+		{"request_execution_seconds", with("type"), "How long requests were executed, watches until their initial events."},
+		{"work_estimated_seats", flow, "Seats that requests were estimated at."},
+	} {
+		all[m.name] = prometheus.NewDesc("apiserver_flowcontrol_"+m.name, m.help, m.labels, nil)
+	}
+	return all
+}()
+
+// Describe implements prometheus.Collector.
+func (m fairnessMetrics) Describe(to chan<- *prometheus.Desc) {
+	for _, desc := range fairnessDescs {
+		to <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m fairnessMetrics) Collect(to chan<- prometheus.Metric) {
+	m.fairness.Figures(func(f fairness.Figure) {
+		desc := fairnessDescs[f.Name]
+		switch {
+		case f.Counts != nil:
+			to <- prometheus.MustNewConstHistogram(desc, f.Samples, f.Sum, f.Counts, f.Labels...)
+		case len(f.Name) > 6 && f.Name[len(f.Name)-6:] == "_total":
+			to <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, f.Value, f.Labels...)
+		default:
+			to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, f.Value, f.Labels...)
+		}
+	})
+}
