@@ -180,7 +180,8 @@ func (r *resourceRule) matchesResource(a *access.Attributes) bool {
 		return r.resources.has(a.Resource)
 	}
 	for _, one := range r.resources.list {
-		if rest, ok := strings.CutPrefix(one, a.Resource); ok && len(rest) > 0 && rest[0] == '/' && rest[1:] == a.Subresource {
+		rest, ok := strings.CutPrefix(one, a.Resource)
+		if ok && strings.HasPrefix(rest, "/") && rest[1:] == a.Subresource {
 			return true
 		}
 	}

@@ -229,9 +229,9 @@ func (l *Level) observe() period {
 // time while many are refused, and lowers it in steps of a second when few are.
 //
 //	1 ≤ after ≤ longestRetry
-//	history has the refusals of the seconds before second, oldest first
+//	seconds has the refusals of the seconds before second, oldest first
 type refusals struct {
-	history []secondCount
+	seconds []secondCount
 	second  int64
 	count   int64
 	after   int64
@@ -249,13 +249,13 @@ func (r *refusals) add(second int64) int {
 		r.count++
 		return int(r.after)
 	}
-	r.history = append(r.history, secondCount{r.second, r.count})
+	r.seconds = append(r.seconds, secondCount{r.second, r.count})
 	keep := min(2*r.after, longestRetry)
 	last := r.second
-	r.history = slices.DeleteFunc(r.history, func(c secondCount) bool { return last-c.second > keep })
+	r.seconds = slices.DeleteFunc(r.seconds, func(c secondCount) bool { return last-c.second > keep })
 	r.second, r.count = second, 1
 	var lately int64
-	for _, c := range r.history {
+	for _, c := range r.seconds {
 		if second-c.second <= r.after && c.second < second {
 			lately += c.count
 		}

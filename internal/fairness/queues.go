@@ -198,8 +198,8 @@ func NewQueues(now time.Time, shape Shape, limit int) *Queues {
 	return q
 }
 
-// Configure changes the shape and the number of seats, and returns the tickets that are dispatched by that. Tickets that
-// wait stay in their queues. Queues in excess are removed when they are empty.
+// Configure changes the shape and the number of seats, and returns the tickets that are dispatched by that. Tickets
+// that wait stay in their queues. Queues in excess are removed when they are empty.
 func (q *Queues) Configure(now time.Time, shape Shape, limit int) []*Ticket {
 	q.advance(now)
 	for i := len(q.all); i < shape.Queues; i++ {

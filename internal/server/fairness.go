@@ -28,15 +28,23 @@ func (s *Server) openFairness() {
 	}
 }
 
+// runFairness starts the division of seats and the maintenance of the objects.
+func (s *Server) runFairness() {
+	if s.fairness == nil {
+		return
+	}
+	s.run(func() { s.fairness.Run(s.closing) })
+	if s.config.Image == nil {
+		s.run(func() { s.maintainFlowControl(s.closing) })
+	}
+}
+
 // maintenance is how often the objects of priority and fairness are brought up to date.
 const maintenance = time.Minute
 
 // maintainFlowControl keeps the objects of priority and fairness up to date until ctx ends: the mandatory and the
 // suggested ones every minute, and the condition Dangling of the FlowSchemas whenever one or a level has changed.
 func (s *Server) maintainFlowControl(ctx context.Context) {
-	if s.config.Image != nil || !s.config.PriorityAndFairness {
-		return
-	}
 	changed := make(chan struct{}, 1)
 	for _, resource := range flowControlResources {
 		if of := s.registry.Builtin().Find(flowControlGroup, "v1", resource); of != nil {

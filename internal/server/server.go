@@ -235,14 +235,8 @@ func (s *Server) open(ctx context.Context) error {
 		Store: s.store, Registry: s.registry, Now: c.Now, Admission: admit, KeepFinalizers: !c.GarbageCollection,
 		Elsewhere: s.elsewhere.stores(),
 	})
-	if c.Image == nil {
-		// The server starts although some Services could not be repaired: it serves the others.
-		if err := errors.Join(s.repairClaims(ctx), allocator.Adopt(ctx, s.engine, s.store)); err != nil {
-			c.Logger.Warn("some Services are without what they should have", "error", err)
-		}
-		if err := s.bootstrap(ctx); err != nil {
-			return err
-		}
+	if err := s.fill(ctx); err != nil {
+		return err
 	}
 	s.openFairness()
 	if err := s.authorities(); err != nil {
@@ -284,10 +278,6 @@ func (s *Server) open(ctx context.Context) error {
 	if s.handler, err = s.newHandler(); err != nil {
 		return err
 	}
-	if s.fairness != nil {
-		s.run(func() { s.fairness.Run(s.closing) })
-	}
-	s.run(func() { s.maintainFlowControl(s.closing) })
 	s.failed = make(chan error, 1)
 	if s.listener != nil {
 		s.accept()
@@ -299,6 +289,7 @@ func (s *Server) open(ctx context.Context) error {
 		Engine: s.engine, Registry: s.registry, Logger: c.Logger, Objects: definitions.Stored, Finalizer: crd.Finalizer,
 		Busy: &s.busy, Shared: s.etcd != nil,
 	})
+	s.runFairness()
 	reload()
 	s.recoverEncrypted()
 	for _, follow := range s.follow {
@@ -309,6 +300,18 @@ func (s *Server) open(ctx context.Context) error {
 		s.joinPeers(ctx)
 	}
 	return s.keepLease()
+}
+
+// fill repairs the objects of the store and adds the initial ones, unless it is the image of another server.
+func (s *Server) fill(ctx context.Context) error {
+	if s.config.Image != nil {
+		return nil
+	}
+	// The server starts although some Services could not be repaired: it serves the others.
+	if err := errors.Join(s.repairClaims(ctx), s.allocator.Adopt(ctx, s.engine, s.store)); err != nil {
+		s.config.Logger.Warn("some Services are without what they should have", "error", err)
+	}
+	return s.bootstrap(ctx)
 }
 
 // writeOwn writes the objects that say how to reach the server. The API works without them, so an error is logged and

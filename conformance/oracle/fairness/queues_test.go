@@ -229,7 +229,9 @@ func (u *theirs) configure(_ time.Time, s *step) {
 }
 
 func configOf(s *fairness.Shape) fairqueuing.QueuingConfig {
-	return fairqueuing.QueuingConfig{Name: "x", DesiredNumQueues: s.Queues, HandSize: s.HandSize, QueueLengthLimit: s.Length}
+	return fairqueuing.QueuingConfig{
+		Name: "x", DesiredNumQueues: s.Queues, HandSize: s.HandSize, QueueLengthLimit: s.Length,
+	}
 }
 
 // gauge is a metric that nobody reads.
