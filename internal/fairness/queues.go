@@ -188,7 +188,7 @@ type Queues struct {
 	dispatched []*Ticket // by the operation under way
 
 	// Counts since the start, for dumps.
-	served, refused, timedOut int
+	refused, timedOut int
 }
 
 // NewQueues returns the queues of a level. The shape must be valid.
