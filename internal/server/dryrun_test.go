@@ -323,7 +323,7 @@ func TestDryRuns(t *testing.T) {
 	c := Defaults()
 	c.DataDir, c.Storage, c.SecurePort, c.Logger = t.TempDir(), "memory", 0, slog.New(slog.DiscardHandler)
 	c.TokenAuthFile = tokenFile(t, c.DataDir)
-	c.Controllers = nil // their writes would be mistaken for those of a dry run
+	c.Controllers, c.PriorityAndFairness = nil, false // their writes would be mistaken for those of a dry run
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	c.Now = func() time.Time { return at }
 	s, err := Start(context.Background(), c)
