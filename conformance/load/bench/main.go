@@ -124,7 +124,7 @@ var (
 
 var budget = []row{
 	{"start-first", "start to ready, first start", seconds, 0.15, true, 2.75},
-	{"start-again", "start to ready, restart with 10,000 objects", seconds, 0.5, true, 2.75},
+	{"start-again", "start to ready, restart with 10,000 objects (-objects)", seconds, 0.5, true, 2.75},
 	{"rss-idle", "resident memory, idle", mebibyte, 36, true, 0},
 	{"rss-pods", "resident memory, 5,000 two-container Pods added", mebibyte, 90, true, 0},
 	{"create", "server CPU per Pod created (durable)", millis, 0.19, true, 1.9},

@@ -18,9 +18,24 @@ import (
 	"plinth/internal/store"
 )
 
-// pageKeys is how many keys are read at a time: enough that a round trip does not matter, and few enough that the pages
-// in memory do not, either.
-const pageKeys = 2000
+// etcd counts all keys of a range for each page of it, those of later pages included: n pages cost n²/2 looks at its
+// index, so that pages should be large. But three of them are in memory at a time, and values have between a hundred
+// bytes and a megabyte. So the number of keys of a page follows from the size of those before it.
+const (
+	firstPage = 1000    // keys
+	pageBytes = 8 << 20 // what a page should have
+	minPage   = 50
+	maxPage   = 10_000 // as many as the reference asks for
+)
+
+// nextPage is how many keys are asked for after a page.
+func nextPage(kvs []*mvccpb.KeyValue) int64 {
+	bytes := 0
+	for _, kv := range kvs {
+		bytes += len(kv.Key) + len(kv.Value)
+	}
+	return int64(min(max(minPage, len(kvs)*pageBytes/max(bytes, 1)), maxPage))
+}
 
 // page is consecutive keys of etcd at the revision of the load.
 type page struct {
@@ -36,9 +51,9 @@ func (e *Cluster) pages(ctx context.Context, under string) <-chan page {
 	go func() {
 		defer close(pages)
 		from, end := e.prefix+under, clientv3.GetPrefixRangeEnd(e.prefix+under)
-		for revision := int64(0); ; {
+		for revision, keys := int64(0), int64(firstPage); ; {
 			began := time.Now()
-			answer, err := e.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(pageKeys),
+			answer, err := e.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(keys),
 				clientv3.WithRev(revision))
 			e.config.Observe.request("list", "", began, err)
 			p := page{err: err}
@@ -56,7 +71,7 @@ func (e *Cluster) pages(ctx context.Context, under string) <-chan page {
 			if err != nil || !answer.More {
 				return
 			}
-			from = string(answer.Kvs[len(answer.Kvs)-1].Key) + "\x00"
+			from, keys = string(answer.Kvs[len(answer.Kvs)-1].Key)+"\x00", nextPage(answer.Kvs)
 		}
 	}()
 	return pages
