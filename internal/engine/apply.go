@@ -200,7 +200,7 @@ func (rq *Request) notTyped(intent object.Value, err error) error {
 // Scale before the merge (scaleWithManagers), the two Scales are merged, and the paths are translated back.
 func (d *draft) merge(ctx context.Context, intent object.Value) error {
 	rq, sub := d.rq, d.rq.Subresource
-	k, live := rq.merging(ctx), d.old
+	k, live := d.merging(ctx), d.old
 	scale := sub != nil && sub.Replicas != nil
 	if scale {
 		var err error

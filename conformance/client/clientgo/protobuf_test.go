@@ -209,8 +209,9 @@ func bare(obj runtime.Object) runtime.Object {
 func TestProtobufInformers(t *testing.T) {
 	// The owners of the objects do not exist, so the garbage collector must not run; one Service needs addresses of both
 	// families. Among the objects are webhooks that nobody serves, limits and a quota, so admission must not apply them.
+	// Priority and fairness would write the status of a FlowSchema between its creation and its read.
 	server := harness.RunTarget(t, "--controllers=-garbage-collector-controller", "--admission-control=NamespaceLifecycle",
-		"--service-cluster-ip-range=10.0.0.0/16,fd00::/112")
+		"--enable-priority-and-fairness=false", "--service-cluster-ip-range=10.0.0.0/16,fd00::/112")
 	config, heard := protobufConfig(t, server)
 	plain := jsonConfig(t, server)
 	plain.QPS, plain.WarningHandler = -1, rest.NoWarnings{}
