@@ -158,30 +158,48 @@ func (p *pod) serve() {
 			connection.SetDeadline(time.Now().Add(20 * time.Second))
 			in := bufio.NewReader(connection)
 			var all bytes.Buffer
-			for !bytes.HasSuffix(all.Bytes(), []byte("\r\n\r\n")) {
-				b, err := in.ReadByte()
-				if err != nil {
-					break
+			until := func(over func([]byte) bool) {
+				for !over(all.Bytes()) {
+					b, err := in.ReadByte()
+					if err != nil {
+						return
+					}
+					all.WriteByte(b)
 				}
-				all.WriteByte(b)
 			}
+			until(func(text []byte) bool { return bytes.HasSuffix(text, []byte("\r\n\r\n")) })
+			until(hasBody(all.String()))
 			p.mu.Lock()
 			answer := p.answer
 			p.mu.Unlock()
 			io.WriteString(connection, answer)
 			if answer != "" { // until the server closes the connection, or the sentinel has come through it
-				for !bytes.HasSuffix(all.Bytes(), []byte("Sentinel: 1\r\n\r\n")) {
-					b, err := in.ReadByte()
-					if err != nil {
-						break
-					}
-					all.WriteByte(b)
-				}
+				until(func(text []byte) bool { return bytes.HasSuffix(text, []byte("Sentinel: 1\r\n\r\n")) })
 			}
 			p.mu.Lock()
 			p.seen = append(p.seen, all.String())
 			p.mu.Unlock()
 		}()
+	}
+}
+
+// hasBody says whether a text has the whole body of the request that begins with head. An answer before it could end
+// the sending of the rest. The bodies of upgrades come after the answer.
+func hasBody(head string) func(text []byte) bool {
+	length, chunked := 0, false
+	for line := range strings.SplitSeq(head, "\r\n") {
+		switch name, value, _ := strings.Cut(line, ": "); name {
+		case "Upgrade":
+			return func([]byte) bool { return true }
+		case "Content-Length":
+			length, _ = strconv.Atoi(value)
+		case "Transfer-Encoding":
+			chunked = true
+		}
+	}
+	return func(text []byte) bool {
+		body := text[len(head):]
+		return len(body) >= length && (!chunked || bytes.HasSuffix(body, []byte("0\r\n\r\n")))
 	}
 }
 
