@@ -190,7 +190,7 @@ func Pod(namespace, name string, serial int) []byte {
 
 const podTemplate = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"NAME","namespace":"NAMESPACE","labels":{"app":"web","pod-template-hash":"5d59d67564","serial":"SERIAL"}},` +
 	`"spec":{"containers":[{"name":"web","image":"registry.example.com/team/web:v1.25.3","ports":[{"containerPort":8080,"name":"http"}],` +
-	`"env":[{"name":"LOG_LEVEL","value":"info"},{"name":"POD_NAME","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}}],` +
+	`"env":[{"name":"LOG_LEVEL","value":"info"},{"name":"POD","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}}],` +
 	`"resources":{"requests":{"cpu":"100m","memory":"128Mi"},"limits":{"cpu":"500m","memory":"256Mi"}},` +
 	`"readinessProbe":{"httpGet":{"path":"/healthz","port":"http"},"periodSeconds":5}},` +
 	`{"name":"proxy","image":"registry.example.com/mesh/proxy:v1.20.1","args":["--drain","30s"],` +
