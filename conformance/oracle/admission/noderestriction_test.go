@@ -59,6 +59,8 @@ func translatedVolumes() (objects []string) {
 		{"zones", zones("us-east1-a__us-west1-a"), "gcePersistentDisk: {pdName: x}"},
 		{"lettered", zones("a__b"), "gcePersistentDisk: {pdName: x}"},
 		{"zone", zones("us-east1-a__us-east1-b"), "gcePersistentDisk: {pdName: x}"},
+		{"former", []string{"labels", "{failure-domain.beta.kubernetes.io/zone: us-east1-a__us-west1-a, " +
+			"topology.kubernetes.io/zone: us-east1-a}"}, "gcePersistentDisk: {pdName: x}"},
 	} {
 		objects = append(objects,
 			doc("v1", "PersistentVolumeClaim", "ns", v.name, nil, "spec", "{volumeName: "+v.name+
@@ -95,11 +97,14 @@ func nodeWorld(t *testing.T, change func(*world)) *world {
 			"{nodeName: n1, serviceAccountName: sa, containers: [{name: c, image: i}], "+
 				"volumes: [{name: a, awsElasticBlockStore: {volumeID: 'aws://zone/vol/x'}}, "+
 				"{name: b, awsElasticBlockStore: {volumeID: 'aws://%zz/vol-x'}}, "+
+				"{name: c, awsElasticBlockStore: {volumeID: 'aws://zone/vol-x/y'}}, "+
+				"{name: p, persistentVolumeClaim: {claimName: former}}, "+
 				"{name: f, persistentVolumeClaim: {claimName: file}}, {name: z, persistentVolumeClaim: {claimName: zones}}, "+
 				"{name: l, persistentVolumeClaim: {claimName: lettered}}]}"),
 		doc("v1", "Pod", "ns", "even", nil, "spec",
 			"{nodeName: n1, serviceAccountName: sa, containers: [{name: c, image: i}], "+
 				"volumes: [{name: a, awsElasticBlockStore: {volumeID: 'aws://zone/vol-x/'}}, "+
+				"{name: b, awsElasticBlockStore: {volumeID: vol/x}}, {name: i, azureFile: {secretName: s, shareName: x}}, "+
 				"{name: f, persistentVolumeClaim: {claimName: secret}}, {name: g, persistentVolumeClaim: {claimName: claimed}}, "+
 				"{name: z, persistentVolumeClaim: {claimName: zone}}]}"),
 		doc("v1", "Pod", "ns", "there", nil, "spec",

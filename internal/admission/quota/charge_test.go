@@ -87,7 +87,8 @@ func TestSharedCharges(t *testing.T) {
 	}
 	claim := func(owner string) *store.Charge {
 		return of(resourceClaims, fmt.Sprintf(claimText, `,"annotations":{`+
-			`"resource.kubernetes.io/extended-resource-claim":"true"},"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"`+owner+`","controller":true}]`,
+			`"resource.kubernetes.io/extended-resource-claim":"true"},"ownerReferences":[{"apiVersion":"v1","kind":"Pod",`+
+			`"name":"p","uid":"`+owner+`","controller":true}]`,
 			`"exactly":{"deviceClassName":"gpu","allocationMode":"ExactCount","count":1}`))
 	}
 	if a, b := claim("a"), claim("b"); a.Note == b.Note {
