@@ -83,13 +83,9 @@ func resourcesOf(pod object.Value) *corev1.Pod {
 	typed.Spec.Resources = requirements(spec.At("resources"))
 	typed.Status.ContainerStatuses = containerStatuses(status.At("containerStatuses"))
 	typed.Status.InitContainerStatuses = containerStatuses(status.At("initContainerStatuses"))
-	typed.Status.Resources = requirements(status.At("resources"))
-	typed.Status.AllocatedResources = resourceList(status.At("allocatedResources"))
 	for _, c := range status.At("conditions").Items() {
 		typed.Status.Conditions = append(typed.Status.Conditions, corev1.PodCondition{
-			Type: corev1.PodConditionType(c.At("type").Str()), Status: corev1.ConditionStatus(c.At("status").Str()),
-			Reason: c.At("reason").Str(),
-		})
+			Type: corev1.PodConditionType(c.At("type").Str()), Reason: c.At("reason").Str()})
 	}
 	return typed
 }
