@@ -78,7 +78,8 @@ type setHash struct {
 	ambiguous bool // the set has an element whose text does not follow from its value
 }
 
-// add adds the nodes of a set, and the way back from each level, to the hash. It ends at a set that is too large.
+// add adds the nodes of a set to the hash, and behind each the number of nodes on the level below it. It ends at a set
+// that is too large.
 func (h *setHash) add(s Set) {
 	if h.nodes += len(s.nodes); h.nodes > maxPrinted {
 		return

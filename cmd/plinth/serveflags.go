@@ -91,11 +91,11 @@ func genericFlags(c *settings) []row {
 				"several servers: 0 to 0.02", ""},
 		{"livez-grace-period", duration(new(time.Duration)), ignored, "a server that answers has started", ""},
 		{"max-mutating-requests-inflight", integer(&c.MaxMutatingInflight), works,
-			"this and --max-requests-inflight are added up to one limit of requests at the same time, without watches; " +
-				"if --enable-priority-and-fairness is false, the limit for writing requests alone (0: no limit)", ""},
+			"this and --max-requests-inflight are added up to the seats that priority and fairness divides; if " +
+				"--enable-priority-and-fairness is false, the limit for writing requests alone (0: no limit)", ""},
 		{"max-requests-inflight", integer(&c.MaxRequestsInflight), works,
-			"this and --max-mutating-requests-inflight are added up to one limit of requests at the same time, without " +
-				"watches; if --enable-priority-and-fairness is false, the limit for reading requests alone (0: no limit)", ""},
+			"this and --max-mutating-requests-inflight are added up to the seats that priority and fairness divides; if " +
+				"--enable-priority-and-fairness is false, the limit for reading requests alone (0: no limit)", ""},
 		{"min-compatibility-version", list(new([]string)), ignored, compatible, ""},
 		{"min-request-timeout", integer(&c.MinRequestTimeout), works,
 			"the shortest time of a watch without timeoutSeconds, in seconds; such a watch ends at a random time " +

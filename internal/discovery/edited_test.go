@@ -6,7 +6,6 @@ import (
 
 	"plinth/internal/builtin"
 	"plinth/internal/engine"
-	"plinth/object"
 )
 
 // Priorities that somebody has edited change the order of the documents that are not aggregated, and of those alone.
@@ -19,18 +18,7 @@ func TestEditedPriorities(t *testing.T) {
 			return []*Remote{remote("b.example.com", "v1", "Thing"), remote("a.example.com", "v2", "Thing")}
 		},
 		Edited: func() *Edited { return edited }})
-	get := func(path, accept string) object.Value {
-		t.Helper()
-		doc, ok, err := d.Get(path, accept)
-		if !ok || err != nil {
-			t.Fatalf("%s: %v, %v", path, ok, err)
-		}
-		text, err := doc.Plain()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return parse(t, text)
-	}
+	get := getter(t, d)
 	groups := func() (names []string) {
 		for _, g := range get("/apis", mediaJSON).At("groups").Items() {
 			names = append(names, g.At("name").Str())

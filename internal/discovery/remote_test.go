@@ -29,15 +29,9 @@ func remote(group, version, kind string) *Remote {
 	}
 }
 
-// The documents have the group versions of backends beside those of the engine, in every encoding, and in place of
-// those that both have. They follow a change of either, and what did not change is not printed again.
-//
-// SPEC: URI-8
-func TestDocumentsHaveRemoteGroupVersions(t *testing.T) {
-	var remotes []*Remote
-	d := New(Config{Registry: engine.NewRegistry(builtin.Resources(builtin.Config{})), Version: testVersion,
-		Remotes: func() []*Remote { return remotes }})
-	get := func(path, accept string) object.Value {
+// getter returns a function that returns a document.
+func getter(t *testing.T, d *Documents) func(path, accept string) object.Value {
+	return func(path, accept string) object.Value {
 		t.Helper()
 		doc, ok, err := d.Get(path, accept)
 		if !ok || err != nil {
@@ -49,6 +43,17 @@ func TestDocumentsHaveRemoteGroupVersions(t *testing.T) {
 		}
 		return parse(t, text)
 	}
+}
+
+// The documents have the group versions of backends beside those of the engine, in every encoding, and in place of
+// those that both have. They follow a change of either, and what did not change is not printed again.
+//
+// SPEC: URI-8
+func TestDocumentsHaveRemoteGroupVersions(t *testing.T) {
+	var remotes []*Remote
+	d := New(Config{Registry: engine.NewRegistry(builtin.Resources(builtin.Config{})), Version: testVersion,
+		Remotes: func() []*Remote { return remotes }})
+	get := getter(t, d)
 	names := func(path, accept, list string, name ...string) (all []string) {
 		t.Helper()
 		for _, item := range get(path, accept).At(list).Items() {

@@ -36,9 +36,6 @@ type Schema struct {
 	uidHeader  []string
 }
 
-// Header is the UID as the value of a header.
-func (s *Schema) Header() []string { return s.uidHeader }
-
 // rule matches a request whose user is one of the subjects, and that one of the resource rules or path rules matches.
 type rule struct {
 	subjects  []subject

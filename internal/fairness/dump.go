@@ -137,8 +137,9 @@ type Figure struct {
 	Sum     float64
 }
 
-// Figures calls yield with the current values of all metrics.
-func (f *Fairness) Figures(yield func(Figure)) {
+// Figures returns the current values of all metrics.
+func (f *Fairness) Figures() (all []Figure) {
+	yield := func(one Figure) { all = append(all, one) }
 	f.every(func(l *Level) {
 		number := func(name string, value float64, labels ...string) {
 			yield(Figure{Name: name, Labels: append([]string{l.Name}, labels...), Value: value})
@@ -180,6 +181,7 @@ func (f *Fairness) Figures(yield func(Figure)) {
 	fraction := f.fraction
 	f.mu.Unlock()
 	yield(Figure{Name: "seat_fair_frac", Value: fraction})
+	return all
 }
 
 func (l *Level) sortedUses() []*use {

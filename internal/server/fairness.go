@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,12 +13,13 @@ import (
 	"plinth/internal/controller"
 	"plinth/internal/engine"
 	"plinth/internal/fairness"
+	"plinth/internal/recent"
 	"plinth/internal/store"
 )
 
 // openFairness makes the part that decides which requests are served, and the figures that it needs.
 func (s *Server) openFairness() {
-	s.stats = &typeStats{server: s, cached: map[string]cachedStats{}}
+	s.stats = &typeStats{server: s}
 	if c := &s.config; c.PriorityAndFairness {
 		s.fairness = fairness.New(fairness.Config{
 			Seats:   c.MaxRequestsInflight + c.MaxMutatingInflight,
@@ -118,10 +119,10 @@ func (s *Server) updateDangling(ctx context.Context) error {
 // needed and older than statsAge.
 type typeStats struct {
 	server *Server
-	mu     sync.Mutex
-	cached map[string]cachedStats // by the path of the type in the store
+	cached recent.Cache[string, *cachedStats] // by the path of the type in the store
 }
 
+// cachedStats does not change.
 type cachedStats struct {
 	fairness.Stats
 	at time.Time
@@ -139,13 +140,11 @@ func (t *typeStats) of(group, version, resource string) *fairness.Stats {
 		return nil
 	}
 	path, now := r.Stored.Path, time.Now()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if c, ok := t.cached[path]; ok && now.Sub(c.at) < statsAge {
+	if c, ok := t.cached.Get(path); ok && now.Sub(c.at) < statsAge {
 		return &c.Stats
 	}
 	snapshot := t.server.store.Collection(path).Snapshot()
-	c := cachedStats{at: now, Stats: fairness.Stats{Objects: int64(snapshot.Count(path, ""))}}
+	c := &cachedStats{at: now, Stats: fairness.Stats{Objects: int64(snapshot.Count(path, ""))}}
 	n, bytes := 0, 0
 	snapshot.Ascend(path, "", "", func(v *store.Version) bool {
 		bytes += v.Len()
@@ -155,10 +154,7 @@ func (t *typeStats) of(group, version, resource string) *fairness.Stats {
 	if n > 0 {
 		c.Bytes = int64(bytes / n)
 	}
-	if len(t.cached) > 10_000 { // definitions come and go
-		clear(t.cached)
-	}
-	t.cached[path] = c
+	t.cached.Set(path, c, 1)
 	return &c.Stats
 }
 
@@ -228,15 +224,15 @@ func (m fairnessMetrics) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m fairnessMetrics) Collect(to chan<- prometheus.Metric) {
-	m.fairness.Figures(func(f fairness.Figure) {
+	for _, f := range m.fairness.Figures() {
 		desc := fairnessDescs[f.Name]
 		switch {
 		case f.Counts != nil:
 			to <- prometheus.MustNewConstHistogram(desc, f.Samples, f.Sum, f.Counts, f.Labels...)
-		case len(f.Name) > 6 && f.Name[len(f.Name)-6:] == "_total":
+		case strings.HasSuffix(f.Name, "_total"):
 			to <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, f.Value, f.Labels...)
 		default:
 			to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, f.Value, f.Labels...)
 		}
-	})
+	}
 }
