@@ -83,7 +83,7 @@ var allowed = map[string][]string{
 	"internal/builtin/validation": {"object", "internal/cel", "internal/fielderrors", "internal/objectmeta",
 		"internal/webhook"},
 	"internal/builtin/columns":  {"object", "internal/engine"},
-	"internal/builtin/warnings": {"object", "internal/engine"},
+	"internal/builtin/warnings": {"object", "internal/engine", "internal/objectmeta"},
 	"internal/crd/validation": {"object", "schema", "internal/fielderrors", "internal/objectmeta",
 		"internal/webhook"},
 	"internal/webhook": {"object", "internal/fielderrors", "internal/objectmeta"},

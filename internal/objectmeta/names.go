@@ -1,10 +1,13 @@
 package objectmeta
 
 import (
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+
+	"plinth/object"
 )
 
 // Most forms of names have two functions. Is… says without regular expressions and without allocation whether a name is
@@ -80,6 +83,12 @@ func IsNativeResource(name string) bool {
 // IsExtendedResource says whether a resource is not Kubernetes's own, and has a name that quotas can prefix.
 func IsExtendedResource(name string) bool {
 	return !IsNativeResource(name) && !strings.HasPrefix(name, "requests.") && IsLabelKey("requests."+name)
+}
+
+// HasKeyWith says whether a key of a map begins with a prefix, as annotations that name a container do: without one,
+// nobody has to look for that of each container.
+func HasKeyWith(m object.Value, prefix string) bool {
+	return slices.ContainsFunc(m.Members(), func(of object.Member) bool { return strings.HasPrefix(of.Key, prefix) })
 }
 
 // LabelErrors returns the errors of a DNS label.

@@ -263,5 +263,16 @@ func tagOf(number int, typ protowire.Type) []byte {
 	return protowire.AppendTag(nil, protowire.Number(number), typ)
 }
 
-// find is the index of a field.
-func (p *plan) find(name string) (int, bool) { return slices.BinarySearch(p.names, name) }
+// find is the index of a field. from is the index behind the field that was found last: the members of stored objects
+// ascend, so nearly always the field is among the few from there on.
+func (p *plan) find(from int, name string) (int, bool) {
+	if from > 0 && p.names[from-1] >= name {
+		from = 0
+	}
+	for i := from; i < len(p.names); i++ {
+		if p.names[i] >= name {
+			return i, p.names[i] == name
+		}
+	}
+	return len(p.names), false
+}

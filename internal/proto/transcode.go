@@ -124,6 +124,7 @@ func (e *transcoder) message(p *plan) {
 	e.pos++
 	start, base := len(e.buf), len(e.cuts)
 	e.cuts = append(e.cuts, make([]cut, len(p.fields))...)
+	next := 0 // where the search for the next member begins
 	for e.peek() == '"' {
 		if e.pos == e.splice {
 			e.version(p, base)
@@ -132,7 +133,10 @@ func (e *transcoder) message(p *plan) {
 		if e.pos++; e.pos >= len(e.in) { // a colon
 			break
 		}
-		at, known := p.find(string(key))
+		at, known := p.find(next, string(key))
+		if next = at; known {
+			next++
+		}
 		if !known || p.fields[at].none {
 			e.skip()
 		} else {
@@ -186,7 +190,7 @@ func (e *transcoder) arrange(dst []byte, p *plan, order []step, cuts []cut) []by
 
 // version appends resourceVersion to the metadata.
 func (e *transcoder) version(p *plan, base int) {
-	at, _ := p.find("resourceVersion")
+	at, _ := p.find(0, "resourceVersion")
 	from := len(e.buf)
 	var digits [20]byte
 	text := strconv.AppendInt(digits[:0], e.revision, 10)

@@ -109,7 +109,8 @@ func encryptedServers(t *testing.T, etcd string, providers []encrypted) []*serve
 
 // writeAndRewrite makes an object of a type through each server, and has the other one read all there are and update
 // them with nothing.
-func writeAndRewrite(t *testing.T, etcd string, both []*server, of schema.GroupVersionResource, turn int, now encrypted) {
+func writeAndRewrite(t *testing.T, etcd string, both []*server, of schema.GroupVersionResource, turn int,
+	now encrypted) {
 	t.Helper()
 	var follow []*follower
 	for _, s := range both {

@@ -19,6 +19,7 @@ const (
 	tolerationsAnnotation = "scheduler.alpha.kubernetes.io/tolerations"
 	deletionCost          = "controller.kubernetes.io/pod-deletion-cost"
 	seccompPodAnnotation  = "seccomp.security.alpha.kubernetes.io/pod"
+	anyProfile            = "container." // what the next two begin with
 	seccompAnnotations    = "container.seccomp.security.alpha.kubernetes.io/"
 	appArmorAnnotations   = "container.apparmor.security.beta.kubernetes.io/"
 )

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"plinth/internal/fielderrors"
+	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
@@ -138,6 +139,9 @@ func (f *errorList) profilesAgree(annotations, spec object.Value, p *fielderrors
 	if annotation, ok := annotations.Get(seccompPodAnnotation); ok {
 		f.profileAgrees("seccomp", annotation.Str(), spec.At("securityContext", "seccompProfile"),
 			p.To("securityContext").To("seccompProfile"))
+	}
+	if !objectmeta.HasKeyWith(annotations, anyProfile) {
+		return
 	}
 	for _, kind := range containerLists {
 		for i, container := range spec.At(kind).Items() {

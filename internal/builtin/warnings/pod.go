@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
+	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
@@ -14,6 +15,7 @@ const (
 	hostnames      = "this is used in Pod names and hostnames"
 	podHostname    = "this is used in the Pod's hostname"
 	notALabel      = "metadata.name: %s, which can result in surprising behavior; a DNS label is recommended: %v"
+	anyProfile     = "container." // what seccompPrefix and appArmorPrefix begin with
 	seccompPrefix  = "container.seccomp.security.alpha.kubernetes.io/"
 	useSeccomp     = `%smetadata.annotations[%s]: non-functional in v1.27+; use the "seccompProfile" field instead`
 	useAppArmor    = `%smetadata.annotations[%s]: deprecated since v1.30; use the "appArmorProfile" field instead`
@@ -188,9 +190,10 @@ var containerLists = [...]string{"initContainers", "containers", "ephemeralConta
 // not in a template.
 func containers(prefix string, spec, meta object.Value) (warnings []string) {
 	annotations := meta.At("annotations")
+	annotated := objectmeta.HasKeyWith(annotations, anyProfile)
 	for _, list := range containerLists {
 		for i, c := range spec.At(list).Items() {
-			if annotations.Len() > 0 {
+			if annotated {
 				warnings = append(warnings, annotatedContainer(prefix, c, spec, annotations)...)
 			}
 			resources := c.At("resources")
@@ -236,7 +239,7 @@ func annotatedContainer(prefix string, c, spec, annotations object.Value) (warni
 // the Pod does not set the same profile. It does not matter whether the annotation could be copied to the field.
 func oldAppArmor(obj, sent object.Value) (warnings []string) {
 	annotations := sent.At("metadata", "annotations")
-	if annotations.Len() == 0 || obj.At("spec", "os", "name").Str() == "windows" {
+	if !objectmeta.HasKeyWith(annotations, appArmorPrefix) || obj.At("spec", "os", "name").Str() == "windows" {
 		return nil
 	}
 	ofPod := sent.At("spec", "securityContext", "appArmorProfile")
@@ -292,7 +295,7 @@ func (p port) path(prefix string) string {
 
 // ports warns of ports that overlap: first of numbers, then of names.
 func ports(prefix string, spec object.Value) (warnings []string) {
-	var all []port
+	all := make([]port, 0, 8) // of most Pods, on the stack
 	for _, list := range containerLists {
 		for i, c := range spec.At(list).Items() {
 			for j, value := range c.At("ports").Items() {
