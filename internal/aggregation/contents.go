@@ -96,18 +96,19 @@ func (r *route) empty(ctx context.Context, namespace, resource string, user *acc
 	if err != nil {
 		return err
 	}
-	return r.list(ctx, path, user, func(item object.Value) error {
+	_, err = r.list(ctx, path, user, func(item object.Value) error {
 		c.Remaining[resource+"."+r.group]++
 		for _, f := range item.At("metadata", "finalizers").Items() {
 			c.Finalizers[f.Str()]++
 		}
 		return nil
 	})
+	return err
 }
 
 // deleteEach deletes the objects of a collection one by one.
 func (r *route) deleteEach(ctx context.Context, path string, user *access.User) error {
-	return r.list(ctx, path, user, func(item object.Value) error {
+	_, err := r.list(ctx, path, user, func(item object.Value) error {
 		name := item.At("metadata", "name").Str()
 		_, err := r.request(ctx, http.MethodDelete, path+"/"+url.PathEscape(name), deletion, user)
 		if refused := (errStatus{}); errors.As(err, &refused) && refused.code == http.StatusNotFound {
@@ -115,28 +116,33 @@ func (r *route) deleteEach(ctx context.Context, path string, user *access.User) 
 		}
 		return err
 	})
+	return err
 }
 
-// list calls each with all objects of a collection.
-func (r *route) list(ctx context.Context, path string, user *access.User, each func(item object.Value) error) error {
+// list calls each with all objects of a collection, and returns the revision of the list.
+func (r *route) list(ctx context.Context, path string, user *access.User, each func(item object.Value) error) (
+	revision string, err error) {
 	for next := ""; ; {
 		body, err := r.request(ctx, http.MethodGet, fmt.Sprintf("%s?limit=%d&continue=%s", path, pageSize,
 			url.QueryEscape(next)), nil, user)
 		if err != nil {
-			return err
+			return "", err
 		}
 		list, err := object.ParseJSON(body)
 		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+			return "", fmt.Errorf("%s: %w", path, err)
 		}
 		for _, item := range list.Value.At("items").Items() {
 			if err := each(item); err != nil {
-				return err
+				return "", err
 			}
 		}
-		before := next
-		if next = list.Value.At("metadata", "continue").Str(); next == "" || next == before {
-			return nil
+		before, meta := next, list.Value.At("metadata")
+		if next = meta.At("continue").Str(); next == "" {
+			return meta.At("resourceVersion").Str(), nil
+		}
+		if next == before {
+			return "", fmt.Errorf("%s: the same part of the list again", path)
 		}
 	}
 }
@@ -145,6 +151,7 @@ func (r *route) list(ctx context.Context, path string, user *access.User, each f
 func (r *route) request(ctx context.Context, method, path string, content []byte, user *access.User) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	body, _, err := r.send(ctx, method, path, mediaMetadata+", "+mediaJSON, content, user)
+	body, _, err := r.exchange(ctx, call{method: method, path: path, accept: mediaMetadata + ", " + mediaJSON,
+		content: content, user: user})
 	return body, err
 }

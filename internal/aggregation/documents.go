@@ -2,6 +2,7 @@ package aggregation
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"plinth/internal/access"
+	"plinth/internal/apierr"
 	"plinth/internal/discovery"
 	"plinth/internal/forward"
 	"plinth/object"
@@ -47,6 +49,8 @@ type fetchers struct {
 	work   sync.WaitGroup
 	closed bool
 	by     map[groupVersion]*fetcher
+	// changed is closed when something else is published. Nil: nobody waits for it.
+	changed chan struct{}
 }
 
 // Changed begins to fetch the documents of new routes, and forgets those of routes that are gone. It is called when
@@ -111,6 +115,10 @@ func (a *Aggregator) publish() {
 		return
 	}
 	a.remotes.Store(&all)
+	if a.fetchers.changed != nil {
+		close(a.fetchers.changed)
+		a.fetchers.changed = nil
+	}
 }
 
 // Remotes are the documents of all backends, for discovery.Config.
@@ -206,10 +214,11 @@ func (r *route) documents(ctx context.Context) (*discovery.Remote, error) {
 	return remote, nil
 }
 
-// errStatus is the code of an answer that is no success.
+// errStatus is the code of an answer that is no success, and the reason if it is a Status.
 type errStatus struct {
-	path string
-	code int
+	path   string
+	code   int
+	reason apierr.Reason
 }
 
 func (e errStatus) Error() string { return fmt.Sprintf("%s: status code %d", e.path, e.code) }
@@ -219,46 +228,71 @@ func (r *route) get(ctx context.Context, path, accept string, user *access.User,
 	mediaType string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return r.send(ctx, http.MethodGet, path, accept, nil, user)
+	return r.exchange(ctx, call{method: http.MethodGet, path: path, accept: accept, user: user})
 }
 
-// send sends a request of this server itself to the backend, and returns the body of its answer. Redirects are not
-// followed.
-func (r *route) send(ctx context.Context, method, path, accept string, content []byte, user *access.User) (body []byte,
-	mediaType string, err error) {
-	b := r.server
-	transport, err := b.connect()
-	if err != nil {
-		return nil, "", err
-	}
-	address, err := b.of.Endpoint(ctx, b.namespace, b.name, b.port)
-	if err != nil {
-		return nil, "", err
-	}
-	request, err := http.NewRequestWithContext(ctx, method, "https://"+address+path, bytes.NewReader(content))
-	if err != nil {
-		return nil, "", err
-	}
-	request.Header.Set("Accept", accept)
-	if content != nil {
-		request.Header.Set("Content-Type", mediaJSON)
-	}
-	forward.Identify(request.Header, user)
-	answer, err := transport.RoundTrip(request)
+// call is a request of this server itself to a backend.
+type call struct {
+	method, path, accept string
+	content              []byte // nil: there is none
+	contentType          string // "": JSON
+	user                 *access.User
+	limit                int // of the size of the answer; 0: maxDocument
+}
+
+// exchange sends a request to the backend, and returns the body of its answer. Redirects are not followed.
+func (r *route) exchange(ctx context.Context, c call) (body []byte, mediaType string, err error) {
+	answer, err := r.open(ctx, c)
 	if err != nil {
 		return nil, "", err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	path, _, _ = strings.Cut(path, "?")
-	if answer.StatusCode < http.StatusOK || answer.StatusCode >= http.StatusMultipleChoices {
-		return nil, "", errStatus{path, answer.StatusCode}
-	}
-	body, err = io.ReadAll(io.LimitReader(answer.Body, maxDocument+1))
-	if err == nil && len(body) > maxDocument {
-		err = fmt.Errorf("%s: more than %d bytes", path, maxDocument)
+	limit := cmp.Or(c.limit, maxDocument)
+	body, err = io.ReadAll(io.LimitReader(answer.Body, int64(limit)+1))
+	if err == nil && len(body) > limit {
+		path, _, _ := strings.Cut(c.path, "?")
+		err = fmt.Errorf("%s: more than %d bytes", path, limit)
 	}
 	return body, answer.Header.Get("Content-Type"), err
 }
+
+// open sends a request to the backend, and returns its answer if that is a success.
+func (r *route) open(ctx context.Context, c call) (*http.Response, error) {
+	b := r.server
+	transport, err := b.connect()
+	if err != nil {
+		return nil, err
+	}
+	address, err := b.of.Endpoint(ctx, b.namespace, b.name, b.port)
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, c.method, "https://"+address+c.path, bytes.NewReader(c.content))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", c.accept)
+	if c.content != nil {
+		request.Header.Set("Content-Type", cmp.Or(c.contentType, mediaJSON))
+	}
+	forward.Identify(request.Header, c.user)
+	answer, err := transport.RoundTrip(request)
+	if err != nil || answer.StatusCode >= http.StatusOK && answer.StatusCode < http.StatusMultipleChoices {
+		return answer, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	path, _, _ := strings.Cut(c.path, "?")
+	refused := errStatus{path: path, code: answer.StatusCode}
+	if text, err := io.ReadAll(io.LimitReader(answer.Body, maxStatus)); err == nil {
+		if status, err := object.ParseJSON(text); err == nil && status.Value.At("kind").Str() == "Status" {
+			refused.reason = apierr.Reason(strings.Clone(status.Value.At("reason").Str()))
+		}
+	}
+	return nil, refused
+}
+
+// maxStatus is how much is read of an answer that is no success.
+const maxStatus = 64 << 10
 
 const (
 	mediaJSON       = "application/json"

@@ -20,25 +20,33 @@ const collectManager = "kube-controller-manager"
 // attempts is how often a task is executed in a row while it ends with a conflict.
 const attempts = 10
 
-// do executes a task. Each attempt reads the newest version of the object.
-func (c *collector) do(ctx context.Context, t task, known notes) (err error) {
+// do executes a task on an object of this server. No backend is asked: if one has to be, the task goes on to the
+// worklist of that backend, so that what concerns this server alone never waits for another one.
+func (c *collector) do(ctx context.Context, t task, known notes) error {
+	err := c.perform(ctx, t, known, false)
+	var of *askError
+	if errors.As(err, &of) {
+		of.work.add(t, known)
+		return nil
+	}
+	return err
+}
+
+// perform executes a task; ask says whether backends may be asked. Each attempt reads the newest version of the object.
+func (c *collector) perform(ctx context.Context, t task, known notes, ask bool) (err error) {
+	if t.what != examine && c.unsettled() {
+		return nil // it is added again when they are
+	}
 	for range attempts {
-		var o *engine.Object
-		if o, err = c.Engine.Stored(ctx, t.key); err != nil || o == nil {
-			return err
+		var obj *taskObject
+		if obj, err = c.load(ctx, t.key, t.of); err != nil || obj == nil {
+			break
 		}
-		r := c.collectable(t.key.Resource)
-		if r == nil || o.Sidecar.Unreadable != nil {
-			return nil
-		}
-		obj := &taskObject{collector: c, r: r, o: o}
-		if obj.head, err = engine.HeadOf(o); err != nil {
-			return err
-		}
+		obj.ask = ask
 		switch t.what {
 		case examine:
 			err = obj.examine(ctx, known)
-			known.seen = false
+			known.seen = known.seen && errors.As(err, new(*askError))
 		case release:
 			err = obj.release(ctx)
 		case orphan:
@@ -57,15 +65,46 @@ func (c *collector) do(ctx context.Context, t task, known notes) (err error) {
 // taskObject is the object of a task, as it was read.
 type taskObject struct {
 	*collector
-	r    *engine.Resource
-	o    *engine.Object
-	head object.Value
+	// of is the type of an object that a backend has. Nil: it is an object of this server, which is o of the type r.
+	of *backendType
+	r  *engine.Resource
+	o  *engine.Object
+
+	head                object.Value
+	at                  place
+	name, uid, revision string
+	apiVersion, kind    string
+	ask                 bool // backends may be asked
+}
+
+// load reads an object; nil if there is none that can be collected.
+func (c *collector) load(ctx context.Context, k engine.Key, of *backendType) (*taskObject, error) {
+	if of != nil {
+		return of.load(ctx, k)
+	}
+	o, err := c.Engine.Stored(ctx, k)
+	if err != nil || o == nil {
+		return nil, err
+	}
+	r := c.collectable(k.Resource)
+	if r == nil || o.Sidecar.Unreadable != nil {
+		return nil, nil
+	}
+	return c.taskObject(r, o)
+}
+
+// taskObject returns an object of this server as that of a task.
+func (c *collector) taskObject(r *engine.Resource, o *engine.Object) (t *taskObject, err error) {
+	rq := r.RequestFor(o.Key)
+	t = &taskObject{collector: c, r: r, o: o, at: place{rq.Namespace, r.Namespaced}, name: rq.Name,
+		uid: o.Sidecar.UID, revision: strconv.FormatInt(o.Revision, 10), apiVersion: r.APIVersion(), kind: r.Kind}
+	t.head, err = engine.HeadOf(o)
+	return t, err
 }
 
 func (t *taskObject) request() *engine.Request {
-	rq := t.r.RequestFor(t.o.Key)
-	rq.User, rq.FieldManager = t.user, collectManager
-	return rq
+	return &engine.Request{Resource: t.r, Namespace: t.at.namespace, Name: t.name, User: t.user,
+		FieldManager: collectManager}
 }
 
 // examine deletes the object if it is garbage, and otherwise removes the references to owners that are gone. The action
@@ -77,15 +116,18 @@ func (t *taskObject) request() *engine.Request {
 //
 // An object is skipped if it is being deleted already, or if it is unknown whether one of its owners is gone.
 func (t *taskObject) examine(ctx context.Context, known notes) error {
-	if t.o.Sidecar.Deleting || len(t.o.Sidecar.Owners) == 0 {
+	refs := references(t.head)
+	if len(refs) == 0 || !t.head.At("metadata", "deletionTimestamp").IsNull() {
 		return nil
 	}
-	refs := references(t.head)
 	by := map[ownerState][]reference{}
 	var absent []reference
 	var failed error
 	for _, ref := range refs {
-		where, err := t.find(ctx, t.o, ref, known.gone)
+		where, err := t.find(ctx, t.at, ref, known.gone, t.ask)
+		if errors.As(err, new(*askError)) {
+			return err
+		}
 		if errors.Is(err, errInNamespace) || err == nil && where == ownerGone {
 			absent = append(absent, ref)
 		}
@@ -127,21 +169,23 @@ func (t *taskObject) examine(ctx context.Context, known notes) error {
 
 // hasDependents says whether the object has dependents.
 func (t *taskObject) hasDependents() (any bool) {
-	t.Engine.Dependents(t.o.Sidecar.UID, func(d *engine.Object) bool {
-		any = t.collectable(d.Key.Resource) != nil
-		return !any
+	t.dependents(t.uid, func(dependent) bool {
+		any = true
+		return false
 	})
 	return any
 }
 
 // delete deletes the object, on the precondition that it has not changed since it was read.
 func (t *taskObject) delete(ctx context.Context, how engine.Propagation) error {
+	if t.of != nil {
+		return t.of.delete(ctx, t, how)
+	}
 	if err := t.pace.Wait(ctx); err != nil {
 		return err
 	}
 	_, err := t.Engine.Delete(ctx, t.request(), engine.DeleteOptions{
-		PropagationPolicy: string(how),
-		PreconditionUID:   t.o.Sidecar.UID, PreconditionRV: strconv.FormatInt(t.o.Revision, 10),
+		PropagationPolicy: string(how), PreconditionUID: t.uid, PreconditionRV: t.revision,
 	})
 	return err
 }
@@ -165,12 +209,12 @@ func (t *taskObject) delete(ctx context.Context, how engine.Propagation) error {
 // deleted in the background. The reference does the same, as its delete has the precondition that the references have
 // not changed.
 func (t *taskObject) deleteInForeground(ctx context.Context, refs []reference) error {
-	if t.closesCycle(t.o) && slices.ContainsFunc(refs, func(r reference) bool { return r.blocks }) {
+	if t.closesCycle(t.uid) && slices.ContainsFunc(refs, func(r reference) bool { return r.blocks }) {
 		if err := t.unblock(ctx); err != nil {
 			return err
 		}
 		for _, ref := range refs {
-			if err := t.releaseOwner(ctx, ref.uid); err != nil {
+			if err := t.releaseOwner(ctx, ref.uid, t.ask); err != nil {
 				return err
 			}
 		}
@@ -179,12 +223,11 @@ func (t *taskObject) deleteInForeground(ctx context.Context, refs []reference) e
 	return t.delete(ctx, engine.Foreground)
 }
 
-// closesCycle says whether an object may close a cycle of objects that wait for each other: a dependent of it waits.
-func (c *collector) closesCycle(o *engine.Object) (closes bool) {
-	c.Engine.Dependents(o.Sidecar.UID, func(d *engine.Object) bool {
-		if c.collectable(d.Key.Resource) != nil {
-			closes, _ = finalizing(d)
-		}
+// closesCycle says whether the object with a UID may close a cycle of objects that wait for each other: a dependent of
+// it waits.
+func (c *collector) closesCycle(uid string) (closes bool) {
+	c.dependents(uid, func(d dependent) bool {
+		closes = d.waits()
 		return !closes
 	})
 	return closes
@@ -194,14 +237,17 @@ func (c *collector) closesCycle(o *engine.Object) (closes bool) {
 var errUnblocked = errors.New("the owners of the object are not blocked by it any more")
 
 // releaseOwner executes the task release of an owner at once, because a dependent no longer blocks it.
-func (c *collector) releaseOwner(ctx context.Context, uid string) (err error) {
+func (c *collector) releaseOwner(ctx context.Context, uid string, ask bool) (err error) {
 	c.mu.Lock()
 	w := c.waiting[uid]
 	c.mu.Unlock()
 	if w == nil {
 		return nil
 	}
-	if err = c.do(ctx, task{release, w.key}, notes{}); apierr.Is(err, apierr.Conflict) {
+	if w.of != nil && !ask {
+		return &askError{w.of}
+	}
+	if err = c.perform(ctx, task{release, w.key, w.of}, notes{}, ask); apierr.Is(err, apierr.Conflict) {
 		return nil // other clients keep changing it, and each change leads to a release
 	}
 	return err
@@ -256,18 +302,21 @@ func listOrNull(items []object.Value) object.Value {
 // patch changes metadata of the object, on the precondition that it has not changed since it was read, and makes the
 // result the object of the task.
 func (t *taskObject) patch(ctx context.Context, metadata object.Value) error {
+	metadata = metadata.With("uid", object.StringOf(t.uid)).With("resourceVersion", object.StringOf(t.revision))
+	body := object.Fields("metadata", metadata)
+	if t.of != nil {
+		return t.of.patch(ctx, t, body)
+	}
 	if err := t.pace.Wait(ctx); err != nil {
 		return err
 	}
-	metadata = metadata.With("uid", object.StringOf(t.o.Sidecar.UID)).
-		With("resourceVersion", object.StringOf(strconv.FormatInt(t.o.Revision, 10)))
 	result, err := t.Engine.Patch(ctx, t.request(), engine.Patch{
-		Type: engine.MergePatch, Body: object.AppendJSON(nil, object.Fields("metadata", metadata)),
+		Type: engine.MergePatch, Body: object.AppendJSON(nil, body),
 	})
 	if err != nil {
 		return err
 	}
-	t.o = result.Object
+	t.o, t.revision = result.Object, strconv.FormatInt(result.Object.Revision, 10)
 	return nil
 }
 
@@ -282,14 +331,20 @@ func (t *taskObject) patch(ctx context.Context, metadata object.Value) error {
 //	                             was being deleted, or closes a cycle
 //
 // One that closes a cycle is examined after its owners were released (deleteInForeground).
+// A dependent that a backend has was added to the worklist of that backend when the object began to wait. It is not
+// examined here, so that the object does not wait for the backend.
 func (t *taskObject) release(ctx context.Context) error {
-	if waits, _ := finalizing(t.o); !waits || t.blocked(ctx) {
+	if waits, _ := finalizing(t.head); !waits || t.blocked(ctx) {
 		return nil
 	}
-	t.Engine.Dependents(t.o.Sidecar.UID, func(d *engine.Object) bool {
-		if !d.Sidecar.Deleting && !t.closesCycle(d) {
+	t.dependents(t.uid, func(d dependent) bool {
+		if d.of == nil && !d.o.Sidecar.Deleting && !t.closesCycle(d.uid) {
 			// An error does not hold back the object: the dependent's own task is tried again.
-			_ = t.do(ctx, task{examine, d.Key}, notes{})
+			if t.ask {
+				_ = t.perform(ctx, task{what: examine, key: d.key}, notes{}, true)
+			} else {
+				_ = t.do(ctx, task{what: examine, key: d.key}, notes{})
+			}
 		}
 		return ctx.Err() == nil
 	})
@@ -302,18 +357,20 @@ func (t *taskObject) release(ctx context.Context) error {
 // quadratic in their number. So the collector remembers one that blocks, and looks for another one only when that is
 // gone. It remembers the last one in the order of the index, as that one is deleted last.
 func (t *taskObject) blocked(ctx context.Context) bool {
-	uid := t.o.Sidecar.UID
+	if t.backends.block(t.collector, t.uid) {
+		return true
+	}
 	blocks := func(d *engine.Object) bool {
-		if d == nil || d.Sidecar.Unreadable != nil || !slices.Contains(d.Sidecar.Owners, uid) ||
+		if d == nil || d.Sidecar.Unreadable != nil || !slices.Contains(d.Sidecar.Owners, t.uid) ||
 			t.collectable(d.Key.Resource) == nil {
 			return false
 		}
 		head, err := engine.HeadOf(d)
 		return err == nil && slices.ContainsFunc(references(head),
-			func(r reference) bool { return r.uid == uid && r.blocks })
+			func(r reference) bool { return r.uid == t.uid && r.blocks })
 	}
 	t.mu.Lock()
-	w := t.waiting[uid]
+	w := t.waiting[t.uid]
 	var last engine.Key
 	if w != nil {
 		last = w.blocker
@@ -325,7 +382,7 @@ func (t *taskObject) blocked(ctx context.Context) bool {
 		}
 	}
 	last = engine.Key{}
-	t.Engine.Dependents(uid, func(d *engine.Object) bool {
+	t.Engine.Dependents(t.uid, func(d *engine.Object) bool {
 		if blocks(d) {
 			last = d.Key
 		}
@@ -341,23 +398,31 @@ func (t *taskObject) blocked(ctx context.Context) bool {
 
 // orphan removes the references of all dependents to the object, and then the finalizer orphan from it.
 func (t *taskObject) orphan(ctx context.Context) error {
-	if _, leaves := finalizing(t.o); !leaves {
+	if _, leaves := finalizing(t.head); !leaves {
 		return nil
 	}
 	var failed firstError
+	done := map[*backendObject]bool{}
 	for any := true; any; { // until no dependent was created meanwhile
 		any = false
 		var work sync.WaitGroup
 		slots := make(chan struct{}, tasksAtOnce)
-		t.Engine.Dependents(t.o.Sidecar.UID, func(d *engine.Object) bool {
-			if t.collectable(d.Key.Resource) == nil {
-				return true
+		t.dependents(t.uid, func(d dependent) bool {
+			if d.of != nil {
+				if !t.ask {
+					failed.set(&askError{d.of})
+					return false
+				}
+				if done[d.other] { // its backend has not told of the change yet
+					return true
+				}
+				done[d.other] = true
 			}
 			any = true
 			slots <- struct{}{}
 			work.Go(func() {
 				defer func() { <-slots }()
-				if err := t.leave(ctx, d.Key); err != nil {
+				if err := t.leave(ctx, d); err != nil {
 					failed.set(err)
 				}
 			})
@@ -372,16 +437,15 @@ func (t *taskObject) orphan(ctx context.Context) error {
 }
 
 // leave removes the references of a dependent to the object.
-func (t *taskObject) leave(ctx context.Context, dependent engine.Key) (err error) {
+func (t *taskObject) leave(ctx context.Context, d dependent) (err error) {
 	for range attempts {
-		d := &taskObject{collector: t.collector, r: t.collectable(dependent.Resource)}
-		if d.o, err = t.Engine.Stored(ctx, dependent); err != nil || d.o == nil || d.r == nil {
-			return err
+		var obj *taskObject
+		if obj, err = t.load(ctx, d.key, d.of); err == nil {
+			if obj == nil {
+				return nil
+			}
+			err = obj.forget(ctx, []reference{{uid: t.uid}})
 		}
-		if d.head, err = engine.HeadOf(d.o); err != nil {
-			return err
-		}
-		err = d.forget(ctx, []reference{{uid: t.o.Sidecar.UID}})
 		if apierr.Is(err, apierr.NotFound) {
 			return nil
 		}
@@ -418,8 +482,8 @@ func (t *taskObject) reportNamespaces(ctx context.Context, refs []reference) err
 	}
 	lookups := 0
 	for _, ref := range refs[:min(len(refs), maxReported)] {
-		of := t.ownerResource(ref)
-		if of == nil || !of.Namespaced {
+		of := t.Registry.Now().OfKind(ref.apiVersion, ref.kind)
+		if of == nil || of.Stored == nil || !of.Namespaced {
 			continue
 		}
 		for namespace := range list.Items {
@@ -440,8 +504,7 @@ func (t *taskObject) reportNamespaces(ctx context.Context, refs []reference) err
 
 // reportNamespace writes the Event for one reference.
 func (t *taskObject) reportNamespace(ctx context.Context, ref reference, events *engine.Resource) {
-	rq := t.request()
-	namespace := rq.Namespace
+	namespace := t.at.namespace
 	if namespace == "" {
 		namespace = "default"
 	}
@@ -451,14 +514,14 @@ func (t *taskObject) reportNamespace(ctx context.Context, ref reference, events 
 	const component = "garbage-collector-controller"
 	event := object.Fields(
 		"metadata", object.Fields("name", text(fmt.Sprintf("%s.%x",
-			rq.Name, now.UnixNano())), "namespace", text(namespace)),
+			t.name, now.UnixNano())), "namespace", text(namespace)),
 		"involvedObject", object.Fields(
-			"apiVersion", text(t.r.APIVersion()), "kind", text(t.r.Kind),
-			"name", text(rq.Name), "namespace", text(rq.Namespace),
-			"uid", text(t.o.Sidecar.UID)),
+			"apiVersion", text(t.apiVersion), "kind", text(t.kind),
+			"name", text(t.name), "namespace", text(t.at.namespace),
+			"uid", text(t.uid)),
 		"reason", text("OwnerRefInvalidNamespace"), "type", text("Warning"),
 		"message", text(fmt.Sprintf("ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
-			ref.apiVersion, ref.kind, rq.Namespace, ref.name, ref.uid, rq.Namespace)),
+			ref.apiVersion, ref.kind, t.at.namespace, ref.name, ref.uid, t.at.namespace)),
 		"source", object.Fields("component",
 			text(component)), "reportingComponent", text(component), "reportingInstance", text(""),
 		"firstTimestamp", stamp, "lastTimestamp", stamp, "count", object.IntOf(1),
@@ -466,6 +529,6 @@ func (t *taskObject) reportNamespace(ctx context.Context, ref reference, events 
 	create := &engine.Request{Resource: events, Namespace: namespace, User: t.user, FieldManager: collectManager}
 	if _, err := t.Engine.Create(ctx, create, object.Parsed{Value: event}); err != nil {
 		t.Logger.Debug("an event could not be written", "event", "OwnerRefInvalidNamespace", "object",
-			t.o.Key.String(), "error", err)
+			t.name, "error", err)
 	}
 }

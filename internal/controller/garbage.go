@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"plinth/internal/access"
+	"plinth/internal/aggregation"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -50,12 +52,16 @@ import (
 //
 // Memory does not grow with the number of objects. It holds the objects that wait for dependents, the types of owners
 // that are not served, and the tasks on the worklist.
+//
+// Objects of aggregated API servers can be owners and dependents, too: see backends.
 type Garbage struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
 	Logger   *slog.Logger
 	Now      func() time.Time // nil: time.Now
 	Busy     *Busy            // nil: nobody asks
+	// Aggregator knows the backends. Nil: there are none.
+	Aggregator *aggregation.Aggregator
 }
 
 // The kinds of tasks.
@@ -83,12 +89,15 @@ type collector struct {
 	missingMore bool
 	followed    atomic.Int64 // the revision of the last change that was read
 	lost        bool         // an unreadable object was deleted: any object may be its dependent, so all are examined
+	backends    backends
+	renewal     renewal
 }
 
 // waiter is an object that waits for its dependents to be deleted.
 type waiter struct {
 	key     engine.Key
-	blocker engine.Key // a dependent that blocked its deletion when release last looked
+	of      *backendType // of the object, if a backend has it
+	blocker engine.Key   // a dependent that blocked its deletion when release last looked
 }
 
 // ownerType is the type of an owner as a reference names it.
@@ -105,6 +114,13 @@ func (g *Garbage) Run(ctx context.Context) { g.collector(ctx).run(ctx) }
 
 func (c *collector) run(ctx context.Context) {
 	defer c.work.wait()
+	var following sync.WaitGroup
+	defer following.Wait()
+	if c.Aggregator != nil {
+		found := c.Aggregator.Inventory()
+		c.backends.settled = len(found.Silent)+len(found.Resources) == 0
+		following.Go(func() { c.followBackends(ctx) })
+	}
 	for first := true; ctx.Err() == nil; first = false {
 		if err := c.follow(ctx, first); err != nil && ctx.Err() == nil {
 			c.Logger.Warn("following all objects failed, trying again", "error", err)
@@ -116,8 +132,9 @@ func (c *collector) run(ctx context.Context) {
 func (g *Garbage) collector(ctx context.Context) *collector {
 	c := &collector{
 		Garbage: g, user: serviceAccount("generic-garbage-collector"), pace: newPace(),
-		waiting: map[string]*waiter{}, missing: map[ownerType]bool{},
+		waiting: map[string]*waiter{}, missing: map[ownerType]bool{}, backends: newBackends(),
 	}
+	c.backends.settled = g.Aggregator == nil
 	if g.Now == nil {
 		g.Now = time.Now
 	}
@@ -133,16 +150,23 @@ func (c *collector) follow(ctx context.Context, first bool) error {
 	c.mu.Lock()
 	clear(c.missing)
 	c.missingMore, c.lost = false, false
-	clear(c.waiting)
+	maps.DeleteFunc(c.waiting, func(_ string, w *waiter) bool { return w.of == nil })
 	c.mu.Unlock()
+	until, ended := c.renewal.begin(ctx)
+	defer ended()
 	changes, err := c.Engine.Changes(ctx, func(o *engine.Object) { c.changed(ctx, nil, o, first) })
 	if err != nil {
 		return err
 	}
 	defer changes.Close()
 	c.followed.Store(changes.Revision())
+	c.reviewBackends(ctx)
+	c.renewal.examined()
 	for {
-		records, err := changes.Next(ctx)
+		records, err := changes.Next(until)
+		if until.Err() != nil && ctx.Err() == nil {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -208,11 +232,11 @@ func (c *collector) gone(old *engine.Object) {
 	c.mu.Unlock()
 	c.queueOwners(old.Sidecar.Owners)
 	var d *deletedOwner
-	c.Engine.Dependents(uid, func(o *engine.Object) bool {
+	c.dependents(uid, func(o dependent) bool {
 		if d == nil {
 			d = deletedOwnerOf(old)
 		}
-		c.work.add(task{examine, o.Key}, notes{gone: []*deletedOwner{d}})
+		o.examine(notes{gone: []*deletedOwner{d}})
 		return true
 	})
 }
@@ -254,7 +278,7 @@ func (c *collector) queueOwners(uids []string) {
 	}
 	for _, uid := range uids {
 		if w := c.waiting[uid]; w != nil {
-			c.work.add(task{release, w.key}, notes{})
+			c.add(task{release, w.key, w.of}, notes{})
 		}
 	}
 }
@@ -284,13 +308,13 @@ func (c *collector) changed(ctx context.Context, old, now *engine.Object, observ
 		return
 	}
 	if c.suspicious(ctx, now) {
-		c.work.add(task{examine, now.Key}, notes{seen: observed})
+		c.work.add(task{what: examine, key: now.Key}, notes{seen: observed})
 	}
 }
 
 // deleting handles a change of an object that is being deleted.
 func (c *collector) deleting(o *engine.Object) {
-	waits, leaves := finalizing(o)
+	waits, leaves := isFinalizing(o)
 	uid := o.Sidecar.UID
 	c.mu.Lock()
 	begins := waits && c.waiting[uid] == nil
@@ -303,23 +327,31 @@ func (c *collector) deleting(o *engine.Object) {
 	c.mu.Unlock()
 	switch {
 	case leaves:
-		c.work.add(task{orphan, o.Key}, notes{})
+		c.work.add(task{what: orphan, key: o.Key}, notes{})
 	case begins:
-		c.Engine.Dependents(uid, func(d *engine.Object) bool {
-			c.work.add(task{examine, d.Key}, notes{})
+		c.dependents(uid, func(d dependent) bool {
+			d.examine(notes{})
 			return true
 		})
-		c.work.add(task{release, o.Key}, notes{})
+		c.work.add(task{what: release, key: o.Key}, notes{})
 	}
 }
 
-// finalizing says whether an object that is being deleted waits for its dependents, or orphans them.
-func finalizing(o *engine.Object) (waits, leaves bool) {
+// isFinalizing is finalizing of an object of this server.
+func isFinalizing(o *engine.Object) (waits, leaves bool) {
 	if !o.Sidecar.Deleting {
 		return false, false
 	}
 	head, err := engine.HeadOf(o)
 	if err != nil {
+		return false, false
+	}
+	return finalizing(head)
+}
+
+// finalizing says whether an object that is being deleted waits for its dependents, or orphans them.
+func finalizing(head object.Value) (waits, leaves bool) {
+	if head.At("metadata", "deletionTimestamp").IsNull() {
 		return false, false
 	}
 	for _, f := range head.At("metadata", "finalizers").Items() {
@@ -330,15 +362,21 @@ func finalizing(o *engine.Object) (waits, leaves bool) {
 }
 
 // suspicious says whether an object with new references has to be examined: one of them names no existing owner, or
-// one that waits for its dependents and that it now blocks.
+// one that waits for its dependents and that it now blocks, or one whose backend has to be asked.
 func (c *collector) suspicious(ctx context.Context, o *engine.Object) bool {
 	head, err := engine.HeadOf(o)
-	if err != nil {
+	r := c.Registry.Now().OfPath(o.Key.Resource)
+	if err != nil || r == nil {
 		return false
 	}
+	return c.areSuspicious(ctx, place{r.RequestFor(o.Key).Namespace, r.Namespaced}, references(head))
+}
+
+// areSuspicious is suspicious of the references of an object at a place.
+func (c *collector) areSuspicious(ctx context.Context, at place, refs []reference) bool {
 	found := false
-	for _, ref := range references(head) {
-		switch where, err := c.find(ctx, o, ref, nil); {
+	for _, ref := range refs {
+		switch where, err := c.find(ctx, at, ref, nil, false); {
 		case err != nil:
 			found = found || !errors.Is(err, errNotServed)
 		case where == ownerGone:
@@ -348,6 +386,12 @@ func (c *collector) suspicious(ctx context.Context, o *engine.Object) bool {
 		}
 	}
 	return found
+}
+
+// place is where an object is: in a namespace, if its type has some.
+type place struct {
+	namespace  string
+	namespaced bool
 }
 
 // reference is one of an object's ownerReferences.
@@ -385,25 +429,30 @@ var (
 	errInNamespace = errors.New("an object of no namespace refers to an owner in a namespace")
 )
 
-// find returns the state of an owner of an object. A namespaced owner is in the namespace of the object.
-func (c *collector) find(ctx context.Context, o *engine.Object, ref reference,
-	gone []*deletedOwner) (ownerState, error) {
-	r := c.Registry.Now().OfPath(o.Key.Resource)
-	if r == nil {
-		return 0, errNotServed
-	}
-	namespace := r.RequestFor(o.Key).Namespace
-	if slices.ContainsFunc(gone, func(d *deletedOwner) bool { return d.isNamedBy(ref, namespace) }) {
+// find returns the state of an owner of an object. A namespaced owner is in the namespace of the object. Backends are
+// asked only if ask is set; otherwise, if one has to be asked, the error is an *askError.
+func (c *collector) find(ctx context.Context, at place, ref reference, gone []*deletedOwner, ask bool) (ownerState,
+	error) {
+	if slices.ContainsFunc(gone, func(d *deletedOwner) bool { return d.isNamedBy(ref, at.namespace) }) {
 		return ownerGone, nil
+	}
+	if of := c.ownerBackend(ref); of != nil {
+		if of.resource.Namespaced && !at.namespaced {
+			return 0, errInNamespace
+		}
+		if !ask {
+			return 0, &askError{of}
+		}
+		return of.find(ctx, at.namespace, ref)
 	}
 	of := c.ownerResource(ref)
 	if of == nil {
 		return 0, errNotServed
 	}
-	if of.Namespaced && !r.Namespaced {
+	if of.Namespaced && !at.namespaced {
 		return 0, errInNamespace
 	}
-	owner, err := c.Engine.Stored(ctx, of.Key(namespace, ref.name))
+	owner, err := c.Engine.Stored(ctx, of.Key(at.namespace, ref.name))
 	switch {
 	case err != nil:
 		return 0, err
@@ -414,7 +463,7 @@ func (c *collector) find(ctx context.Context, o *engine.Object, ref reference,
 	case owner.Sidecar.UID != ref.uid:
 		return ownerGone, nil
 	}
-	if waits, _ := finalizing(owner); waits {
+	if waits, _ := isFinalizing(owner); waits {
 		return ownerWaits, nil
 	}
 	return ownerStays, nil
@@ -432,14 +481,19 @@ func (c *collector) ownerResource(ref reference) *engine.Resource {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.missing) >= maxMissing {
-		c.missingMore = true
-	} else {
-		c.missing[ownerType{strings.Clone(ref.apiVersion), strings.Clone(ref.kind)}] = true
-	}
+	c.miss(ownerType{strings.Clone(ref.apiVersion), strings.Clone(ref.kind)})
 	// If the type was added since it was looked up, no later change would show that it was missing.
 	if r = c.Registry.Now().OfKind(ref.apiVersion, ref.kind); r == nil || r.Stored == nil {
 		return nil
 	}
 	return r
+}
+
+// miss records a type of owners that is not served. The caller holds mu.
+func (c *collector) miss(t ownerType) {
+	if len(c.missing) >= maxMissing {
+		c.missingMore = true
+	} else {
+		c.missing[t] = true
+	}
 }

@@ -473,7 +473,10 @@ func TestBlockerIsRemembered(t *testing.T) {
 		t.Fatal(err)
 	}
 	blocker("b")
-	of := &taskObject{collector: y.running, r: rq.Resource, o: o}
+	of, err := y.running.taskObject(rq.Resource, o)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if blocked := of.blocked(t.Context()); !blocked || blocker("") != "default/b" {
 		t.Errorf("it is blocked: %v, by %s", blocked, blocker(""))
 	}

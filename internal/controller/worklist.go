@@ -29,6 +29,7 @@ type worklist struct {
 type task struct {
 	what taskKind
 	key  engine.Key
+	of   *backendType // of the object, if a backend has it
 }
 
 // taskKind is the kind of work.

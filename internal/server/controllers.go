@@ -32,7 +32,7 @@ var controllerTable = []controllerRow{
 	{"garbage-collector-controller", "garbagecollector", "deletes objects whose owners are gone",
 		func(s *Server) func(context.Context) {
 			return (&controller.Garbage{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Now: s.config.Now,
-				Busy: &s.busy}).Run
+				Busy: &s.busy, Aggregator: s.aggregator}).Run
 		}},
 	{"service-cidr-controller", "service-cidr-controller", "keeps ServiceCIDRs whose addresses are in use",
 		func(s *Server) func(context.Context) {
