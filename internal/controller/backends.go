@@ -178,14 +178,16 @@ func (c *collector) followBackends(ctx context.Context) {
 	defer work.Wait()
 	late := time.NewTimer(settleTimeout)
 	defer late.Stop()
+	found := c.Aggregator.Inventory()
+	c.adjust(ctx, found, &work)
 	for timeout := false; ; {
-		found := c.Aggregator.Inventory()
-		c.adjust(ctx, found, &work)
 		c.settle(timeout || !found.Awaited && c.allTried())
 		select {
 		case <-ctx.Done():
 			return
 		case <-found.Changed:
+			found = c.Aggregator.Inventory()
+			c.adjust(ctx, found, &work)
 		case <-c.backends.progress:
 		case <-late.C:
 			timeout = true
