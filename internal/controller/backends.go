@@ -341,7 +341,7 @@ func (t *backendType) follow(ctx context.Context) error {
 	}
 	t.sync(ctx, listed)
 	for short := 0; ; {
-		began := time.Now()
+		began, before := time.Now(), revision
 		err := t.watch(ctx, &revision)
 		switch {
 		case ctx.Err() != nil:
@@ -349,7 +349,7 @@ func (t *backendType) follow(ctx context.Context) error {
 		case errors.Is(err, errDoubted), errors.Is(err, aggregation.ErrExpired):
 			return err
 		}
-		if time.Since(began) > steadyTime {
+		if time.Since(began) > steadyTime || revision != before {
 			short = 0
 		}
 		// The next watch goes on where this one has ended, so nothing is missed.

@@ -3,14 +3,17 @@ package server
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -336,4 +339,130 @@ func (p *backedServer) restart(c Config) {
 	}
 	p.testClient, p.front = serveFrom(p.whole, c)
 	p.serves()
+}
+
+// owned is what a backend answers that has things with owners: discovery, and other handlers for the rest.
+func (b *backend) owned(list, watch, get http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.URL.Path == "/apis/back.example.com/v1":
+			io.WriteString(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"back.example.com/v1","resources":[`+
+				`{"name":"things","singularName":"thing","namespaced":true,"kind":"Thing","verbs":["get","list","watch",`+
+				`"delete","patch"]}]}`)
+		case r.URL.Path == things && r.URL.Query().Get("watch") != "":
+			watch(w, r)
+		case r.URL.Path == things:
+			list(w, r)
+		case strings.HasSuffix(r.URL.Path, "/things/a"):
+			get(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	}
+}
+
+// Whatever a backend does whose objects are followed: local objects are collected as before; those that objects of the
+// backend own, as far as is known, stay; memory does not grow, and the backend is not asked without a pause. When it is
+// good again, what it does not have any more is collected.
+//
+// SPEC: DEL-5, EXT-2
+func TestGarbageBesideBadBackends(t *testing.T) {
+	c, _, b := serveBackend(t)
+	stop := make(chan bool)
+	defer close(stop)
+	text := func(body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) }
+	}
+	hang := func(w http.ResponseWriter, r *http.Request) {
+		w.(http.Flusher).Flush()
+		select {
+		case <-r.Context().Done():
+		case <-stop:
+		}
+	}
+	endless := func(body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			for r.Context().Err() == nil {
+				if _, err := io.WriteString(w, body); err != nil {
+					return
+				}
+			}
+		}
+	}
+	meta := `"metadata":{"namespace":"default","name":"a","uid":"1","resourceVersion":"1"}`
+	parts := 0
+	good := text(`{"kind":"ThingList","metadata":{"resourceVersion":"5"},"items":[]}`)
+	missing := func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(404)
+		io.WriteString(w, `{"kind":"Status","code":404,"reason":"NotFound"}`)
+	}
+	b.behave(b.owned(good, hang, text(`{"kind":"Thing",`+meta+`}`)))
+	c.register(b)
+	c.eventually("the backend's resources in discovery", func() bool { return strings.Contains(c.entry(), "things") })
+	c.must(201, "POST", configMaps, ownedBy("kept", "back.example.com/v1", "Thing", "a", "1"))
+	for i, bad := range []struct {
+		name             string
+		list, watch, get http.HandlerFunc
+	}{
+		{"lists are garbage", text("{["), hang, hang},
+		{"lists are of another form", text(`{"items":[1,{"metadata":7}]}`), hang, text(`{}`)},
+		{"lists have no revision", text(`{"items":[]}`), hang, text(`[]`)},
+		{"lists never end", func(w http.ResponseWriter, r *http.Request) {
+			parts++
+			fmt.Fprintf(w, `{"metadata":{"resourceVersion":"1","continue":"%d"},"items":[]}`, parts)
+		}, hang, hang},
+		{"an endless page", endless(strings.Repeat("[", 1000)), hang, hang},
+		{"lists hang", hang, hang, hang},
+		{"errors", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 500) }, hang,
+			func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 500) }},
+		{"watches are garbage", good, text("{["), text("<html>")},
+		{"watches end at once", good, text(""), hang},
+		{"an endless event", good, endless(`{"a":`), endless(`[`)},
+		{"events never end", good, endless(`{"type":"MODIFIED","object":{` + meta + `}}`), hang},
+		{"no revision is known", good, text(`{"type":"ERROR","object":{"code":410}}`), http.NotFound},
+		{"another object", good, hang, text(`{"metadata":{"namespace":"default","name":"b","uid":"2","resourceVersion":"1"}}`)},
+	} {
+		var asked atomic.Int64
+		counted := func(answer http.HandlerFunc) http.HandlerFunc {
+			return func(w http.ResponseWriter, r *http.Request) { asked.Add(1); answer(w, r) }
+		}
+		list := counted(bad.list)
+		if bad.name == "lists never end" {
+			list = bad.list // one list asks for many parts
+		}
+		b.behave(b.owned(list, counted(bad.watch), counted(bad.get)))
+		b.CloseClientConnections() // which ends the watch
+		before, began := heap(), time.Now()
+		for n := range 4 {
+			owner := c.must(201, "POST", configMaps, jsonObject{"metadata": map[string]any{"name": "owner"}})
+			c.must(201, "POST", configMaps, ownedBy("dependent", "v1", "ConfigMap", "owner", owner.text("metadata", "uid")))
+			c.must(201, "POST", configMaps, ownedBy(fmt.Sprint("other", i, "-", n), "back.example.com/v1", "Thing", "a", "1"))
+			c.must(200, "DELETE", configMaps+"/owner?propagationPolicy=Foreground", nil)
+			c.gone(configMaps + "/owner")
+			c.gone(configMaps + "/dependent")
+			time.Sleep(100 * time.Millisecond)
+		}
+		c.stays(configMaps + "/kept")
+		c.stays(configMaps + fmt.Sprint("/other", i, "-", 0))
+		took := time.Since(began)
+		if n := asked.Load(); n > int64(100*took.Seconds()) {
+			t.Errorf("%s: it was asked %d times in %v", bad.name, n, took)
+		}
+		if grown := heap() - before; grown > 64<<20 {
+			t.Errorf("%s: %d MiB", bad.name, grown>>20)
+		}
+	}
+	b.behave(b.owned(good, hang, missing))
+	b.CloseClientConnections()
+	c.gone(configMaps + "/kept")
+	c.gone(configMaps + "/other0-0")
+}
+
+// heap is the size of the objects in use.
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
