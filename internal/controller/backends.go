@@ -24,9 +24,9 @@ import (
 // index and no history of this server; and a backend may be slow, wrong or away while objects here are to be collected.
 //
 // Each resource of a backend that can be listed, watched and deleted is followed: its metadata is listed, and then
-// watched. Only objects that have owners, or that wait for dependents or orphan them, are remembered, so memory does not
-// grow with the number of the others. The rest of the collector sees one graph: collector.dependents yields dependents
-// from the store's index and from this one.
+// watched. Only objects that have owners, or that wait for dependents or orphan them, are remembered, so memory does
+// not grow with the number of the others. The rest of the collector sees one graph: collector.dependents yields
+// dependents from the store's index and from this one.
 //
 // An owner that a backend has exists if a GET says so, and it is gone if a GET or an event of the watch says so; that a
 // list does not have it is no proof. While a backend cannot be asked, it is unknown whether its objects exist, and
@@ -41,17 +41,17 @@ type backends struct {
 	// All are guarded by collector.mu.
 	types      map[aggregation.Resource]*backendType
 	dependents map[string]map[*backendObject]bool // by the UID of an owner
-	// settled is set when all backends that answer have been listed, or have had their time. Before, whether an object
-	// has dependents is unknown, so none is released, and no dependents are orphaned. held is set if one should have been.
-	settled, held bool
+	// listed is set when all backends that answer have been listed, or have had their time. Before, whether an object has
+	// dependents is unknown, so none is released, and no dependents are orphaned. held is set if one should have been.
+	listed, held bool
 
 	progress chan struct{} // receives when a type is listed, or its list has failed
 	pace     *rate.Limiter // of writes to backends
 }
 
 const (
-	// settleTimeout is how long the collector waits for its first lists of backends, as in the reference.
-	settleTimeout = 30 * time.Second
+	// firstTimeout is how long the collector waits for its first lists of backends, as in the reference.
+	firstTimeout = 30 * time.Second
 	// maxFollowed is how many objects of one type are remembered. A type that has more is not followed.
 	maxFollowed = 250_000
 	// A list or watch that fails after steadyTime is the first failure.
@@ -156,12 +156,12 @@ func (b *backends) block(c *collector, uid string) bool {
 	return false
 }
 
-// unsettled says whether the dependents of objects are unknown yet, and has it noted that a task is held.
-func (c *collector) unsettled() bool {
+// incomplete says whether the dependents of objects are unknown yet, and has it noted that a task is held.
+func (c *collector) incomplete() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.backends.held = c.backends.held || !c.backends.settled
-	return !c.backends.settled
+	c.backends.held = c.backends.held || !c.backends.listed
+	return !c.backends.listed
 }
 
 // askError means that a backend has to be asked.
@@ -176,12 +176,12 @@ var errDoubted = errors.New("a request has failed")
 func (c *collector) followBackends(ctx context.Context) {
 	var work sync.WaitGroup
 	defer work.Wait()
-	late := time.NewTimer(settleTimeout)
+	late := time.NewTimer(firstTimeout)
 	defer late.Stop()
 	found := c.Aggregator.Inventory()
 	c.adjust(ctx, found, &work)
 	for timeout := false; ; {
-		c.settle(timeout || !found.Awaited && c.allTried())
+		c.complete(timeout || !found.Awaited && c.allTried())
 		select {
 		case <-ctx.Done():
 			return
@@ -263,14 +263,14 @@ func (c *collector) allTried() bool {
 	return true
 }
 
-// settle notes that the collector knows the dependents of all objects.
-func (c *collector) settle(now bool) {
+// complete notes that the collector knows the dependents of all objects.
+func (c *collector) complete(now bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !now || c.backends.settled {
+	if !now || c.backends.listed {
 		return
 	}
-	c.backends.settled = true
+	c.backends.listed = true
 	if c.backends.held {
 		c.renewal.again()
 	}

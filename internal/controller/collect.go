@@ -34,7 +34,7 @@ func (c *collector) do(ctx context.Context, t task, known notes) error {
 
 // perform executes a task; ask says whether backends may be asked. Each attempt reads the newest version of the object.
 func (c *collector) perform(ctx context.Context, t task, known notes, ask bool) (err error) {
-	if t.what != examine && c.unsettled() {
+	if t.what != examine && c.incomplete() {
 		return nil // it is added again when they are
 	}
 	for range attempts {

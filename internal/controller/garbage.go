@@ -118,7 +118,7 @@ func (c *collector) run(ctx context.Context) {
 	defer following.Wait()
 	if c.Aggregator != nil {
 		found := c.Aggregator.Inventory()
-		c.backends.settled = len(found.Silent)+len(found.Resources) == 0
+		c.backends.listed = len(found.Silent)+len(found.Resources) == 0
 		following.Go(func() { c.followBackends(ctx) })
 	}
 	for first := true; ctx.Err() == nil; first = false {
@@ -134,7 +134,7 @@ func (g *Garbage) collector(ctx context.Context) *collector {
 		Garbage: g, user: serviceAccount("generic-garbage-collector"), pace: newPace(),
 		waiting: map[string]*waiter{}, missing: map[ownerType]bool{}, backends: newBackends(),
 	}
-	c.backends.settled = g.Aggregator == nil
+	c.backends.listed = g.Aggregator == nil
 	if g.Now == nil {
 		g.Now = time.Now
 	}

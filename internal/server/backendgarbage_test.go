@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// backedServer is a server and its backend, which is another server. The backend serves a.example.com/v1, and collects no
-// garbage itself: it does not know the objects of the first one.
+// backedServer is a server and its backend, which is another server. The backend serves a.example.com/v1, and collects
+// no garbage itself: it does not know the objects of the first one.
 type backedServer struct {
 	*testClient
 	whole       *testing.T // not one of its parts

@@ -41,23 +41,19 @@ const (
 
 // The sample server is served through Plinth as it is through the reference.
 //
-// SPEC: EXT-2, URI-8
+// SPEC: EXT-2, URI-8, DEL-5
 func TestSampleServer(t *testing.T) {
 	if os.Getenv("AGGREGATION") == "" {
 		t.Skip("AGGREGATION is not set")
 	}
-	source := t.TempDir()
-	if err := modules.Copy(source, map[string]string{".": "k8s.io/sample-apiserver@v0." +
-		strings.TrimPrefix(reference.Kubernetes, "1.")}); err != nil {
-		t.Fatal(err)
-	}
-	program := filepath.Join(t.TempDir(), "sample-apiserver")
-	build := exec.Command("go", "build", "-mod=mod", "-o", program, ".")
-	build.Dir = source
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	program := build(t, "k8s.io/sample-apiserver@v0."+strings.TrimPrefix(reference.Kubernetes, "1."), ".")
 	there, here := session(t, harness.Reference, program), session(t, harness.Plinth, program)
+	compare(t, here, there)
+}
+
+// compare reports the answers that differ.
+func compare(t *testing.T, here, there []string) {
+	t.Helper()
 	if len(there) != len(here) {
 		t.Fatalf("%d answers, %d of the reference", len(here), len(there))
 	}
@@ -66,6 +62,22 @@ func TestSampleServer(t *testing.T) {
 			t.Errorf("Plinth:\n%s\nthe reference:\n%s", here[i], there[i])
 		}
 	}
+}
+
+// build builds a program of a module, as it is published.
+func build(t *testing.T, module, path string) string {
+	t.Helper()
+	source := t.TempDir()
+	if err := modules.Copy(source, map[string]string{".": module}); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(t.TempDir(), "backend")
+	build := exec.Command("go", "build", "-mod=mod", "-o", program, path)
+	build.Dir, build.Env = source, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return program
 }
 
 // site is the sample server beside one server.
@@ -97,16 +109,23 @@ func session(t *testing.T, kind harness.Kind, program string) []string {
 		started.Command.Wait()
 	})
 	s.etcd = started.URL
+	s.choosePort()
+	s.certify("api.wardle.svc")
+	s.start()
+	s.register()
+	s.use()
+	s.garbage()
+	s.end()
+	return s.answers
+}
+
+// choosePort chooses the port of the backend.
+func (s *site) choosePort() {
+	s.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	s.must(err)
 	s.port = fmt.Sprint(listener.Addr().(*net.TCPAddr).Port)
 	s.must(listener.Close())
-	s.certify()
-	s.start()
-	s.register()
-	s.use()
-	s.end()
-	return s.answers
 }
 
 func (s *site) must(err error) {
@@ -131,12 +150,12 @@ func (s *site) frontProxy() []string {
 		"--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-"}
 }
 
-// certify makes the certificate of the sample server, for the name of its Service.
-func (s *site) certify() {
+// certify makes the certificate of the backend, for the name of its Service.
+func (s *site) certify(name string) {
 	by, err := authority.New("serving", time.Hour)
 	s.must(err)
 	made, err := by.Sign(pkix.Name{CommonName: "server"}, func(c *x509.Certificate) {
-		c.ExtKeyUsage, c.DNSNames = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, []string{"api.wardle.svc"}
+		c.ExtKeyUsage, c.DNSNames = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, []string{name}
 	})
 	s.must(err)
 	s.must(authority.Write(s.files, "serving", made))
@@ -145,14 +164,19 @@ func (s *site) certify() {
 
 // start starts the sample server.
 func (s *site) start() {
-	log, err := os.OpenFile(filepath.Join(s.files, "sample.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	s.run("--etcd-servers", s.etcd)
+}
+
+// run starts the backend with the flags that all have, and more.
+func (s *site) run(flags ...string) {
+	log, err := os.OpenFile(filepath.Join(s.files, "backend.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	s.must(err)
 	defer log.Close()
 	config := s.server.Kubeconfig
-	s.process = exec.Command(s.program, "--secure-port", s.port, "--bind-address", "127.0.0.1", "--tls-cert-file",
-		filepath.Join(s.files, "serving.crt"), "--tls-private-key-file", filepath.Join(s.files, "serving.key"),
-		"--kubeconfig", config,
-		"--authentication-kubeconfig", config, "--authorization-kubeconfig", config, "--etcd-servers", s.etcd)
+	s.process = exec.Command(s.program, append([]string{"--secure-port", s.port, "--bind-address", "127.0.0.1",
+		"--tls-cert-file", filepath.Join(s.files, "serving.crt"), "--tls-private-key-file",
+		filepath.Join(s.files, "serving.key"), "--kubeconfig", config, "--authentication-kubeconfig", config,
+		"--authorization-kubeconfig", config}, flags...)...)
 	s.process.Stdout, s.process.Stderr = log, log
 	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	s.must(s.process.Start())
@@ -162,7 +186,7 @@ func (s *site) start() {
 		process.Wait()
 		if s.Failed() {
 			text, _ := os.ReadFile(log.Name())
-			s.Logf("the end of the sample server's log:\n%s", text[max(0, len(text)-2000):])
+			s.Logf("the end of the backend's log:\n%s", text[max(0, len(text)-2000):])
 		}
 	})
 }
