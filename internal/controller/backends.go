@@ -752,7 +752,7 @@ func (r *renewal) begin(ctx context.Context) (until context.Context, ended func(
 func (r *renewal) examined() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.took = time.Since(r.began)
+	r.took = max(1, time.Since(r.began))
 	if r.asked {
 		r.later()
 	}

@@ -28,16 +28,38 @@ func TestDiscoveryBesideChangingBackends(t *testing.T) {
 		}
 	}
 	defer close(stop)
+	endless := func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			if _, err := io.WriteString(w, "[[[["); err != nil {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	distrusted := func() { // its certificate is not of the authority that is expected
+		live := c.must(200, "GET", apiServices+"/v1.back.example.com", nil)
+		live["spec"].(map[string]any)["caBundle"] = newBackend(t, "").bundle
+		c.must(200, "PUT", apiServices+"/v1.back.example.com", live)
+		b.CloseClientConnections()
+	}
 	for _, state := range []struct {
 		name   string
 		answer http.HandlerFunc
-		change bool // the state of the backend is another one from time to time
+		change bool   // the state of the backend is another one from time to time
+		begin  func() // nil: nothing else happens
 	}{
-		{"good", b.good, false},
-		{"changing", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 500) }, true},
-		{"hanging", hang, false},
+		{"good", b.good, false, nil},
+		{"changing", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 500) }, true, nil},
+		{"garbage", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{[") }, false, nil},
+		{"endless", endless, false, nil},
+		{"hanging", hang, false, nil},
+		{"distrusted", b.good, false, distrusted},
+		{"gone", b.good, false, func() { b.Listener.Close(); b.CloseClientConnections() }},
 	} {
 		b.behave(state.answer)
+		if state.begin != nil {
+			state.begin()
+		}
 		done := make(chan bool)
 		var changes, readers sync.WaitGroup
 		changes.Go(func() { c.disturb(b, state.answer, state.change, done) })
