@@ -4,6 +4,8 @@ import (
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	resourcev1alpha3 "k8s.io/api/resource/v1alpha3"
+	resourcev1beta1 "k8s.io/api/resource/v1beta1"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 
 	"plinth/internal/authz"
@@ -27,6 +29,7 @@ func resources(c Config) group {
 			versions: []version{
 				of[resourcev1.DeviceClass, resourcev1.DeviceClassList](),
 				of[resourcev1beta2.DeviceClass, resourcev1beta2.DeviceClassList](),
+				of[resourcev1beta1.DeviceClass, resourcev1beta1.DeviceClassList](),
 			},
 			cluster:    true,
 			rules:      validation.DeviceClass,
@@ -39,9 +42,8 @@ func resources(c Config) group {
 			untouched: statusAlone,
 			versions: []version{
 				of[resourcev1.DeviceTaintRule, resourcev1.DeviceTaintRuleList](),
-				of[resourcev1beta2.DeviceTaintRule, resourcev1beta2.DeviceTaintRuleList]().but(func(k *kind) {
-					k.conditional, k.answersDeleted = false, true // v1 was the occasion to change both
-				}),
+				of[resourcev1beta2.DeviceTaintRule, resourcev1beta2.DeviceTaintRuleList]().but(legacyTaintRule),
+				of[resourcev1alpha3.DeviceTaintRule, resourcev1alpha3.DeviceTaintRuleList]().but(legacyTaintRule),
 			},
 			cluster:     true,
 			conditional: true, status: statusOnly, plainStatus: true, onUpdate: dateTaint(c.Now), generation: spec,
@@ -101,6 +103,9 @@ func resources(c Config) group {
 		},
 	}}
 }
+
+// legacyTaintRule is what DeviceTaintRules were before v1, which was the occasion to change both.
+func legacyTaintRule(k *kind) { k.conditional, k.answersDeleted = false, true }
 
 // noSliceField is the error for a field that is not selectable.
 func noSliceField(version string) func(name string) string {

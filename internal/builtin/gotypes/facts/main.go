@@ -51,6 +51,8 @@ var packages = []string{
 	"k8s.io/api/policy/v1",
 	"k8s.io/api/rbac/v1",
 	"k8s.io/api/resource/v1",
+	"k8s.io/api/resource/v1alpha3",
+	"k8s.io/api/resource/v1beta1",
 	"k8s.io/api/resource/v1beta2",
 	"k8s.io/api/scheduling/v1",
 	"k8s.io/api/scheduling/v1alpha3",
