@@ -29,8 +29,6 @@ var older = map[string]string{
 	"rbac.authorization.k8s.io/clusterroles":                         "v1beta1",
 	"rbac.authorization.k8s.io/rolebindings":                         "v1beta1",
 	"rbac.authorization.k8s.io/roles":                                "v1beta1",
-	"resource.k8s.io/deviceclasses":                                  "v1beta1",
-	"resource.k8s.io/devicetaintrules":                               "v1alpha3",
 	"scheduling.k8s.io/priorityclasses":                              "v1beta1",
 	"storage.k8s.io/csidrivers":                                      "v1beta1",
 	"storage.k8s.io/csinodes":                                        "v1beta1",
