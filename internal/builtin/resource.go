@@ -74,6 +74,19 @@ func resources(c Config) group {
 			answersDeleted: true,
 		},
 		{
+			name: "resourcepoolstatusrequests", kind: "ResourcePoolStatusRequest",
+			versions: []version{
+				of[resourcev1alpha3.ResourcePoolStatusRequest, resourcev1alpha3.ResourcePoolStatusRequestList](),
+			},
+			cluster:  true,
+			defaults: defaults.ResourcePoolStatusRequest, rules: validation.ResourcePoolStatusRequest,
+			untouched:   statusAlone,
+			conditional: true, status: statusOnly, plainStatus: true,
+			onCreate: func(obj object.Value) object.Value { return obj.Without("status") },
+			gated:    []gated{below("spec", behind(features.DRAPartitionableDevicesType, "defaultPartitionTypeAttribute"))},
+			table:    columns.ResourcePoolStatusRequests, answersDeleted: true,
+		},
+		{
 			name: "resourceslices", kind: "ResourceSlice",
 			versions: []version{
 				of[resourcev1.ResourceSlice, resourcev1.ResourceSliceList](),

@@ -70,6 +70,7 @@ var withoutWarnings = []string{
 	"rbac.authorization.k8s.io Role", "rbac.authorization.k8s.io RoleBinding",
 	"resource.k8s.io DeviceClass", "resource.k8s.io DeviceTaintRule",
 	"resource.k8s.io ResourceClaim", "resource.k8s.io ResourceClaimTemplate",
+	"resource.k8s.io ResourcePoolStatusRequest",
 	"scheduling.k8s.io PriorityClass",
 	"storage.k8s.io CSINode", "storage.k8s.io VolumeAttachment",
 	"storage.k8s.io VolumeAttributesClass",

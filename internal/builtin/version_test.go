@@ -29,7 +29,7 @@ var unlistedVersions = []string{
 // unlistedKinds are the stored resources of the reference that have no row yet.
 var unlistedKinds = []string{
 	"lifecycle.k8s.io/evictionrequests", "lifecycle.k8s.io/evictions",
-	"resource.k8s.io/resourcepoolstatusrequests", "scheduling.k8s.io/compositepodgroups",
+	"scheduling.k8s.io/compositepodgroups",
 	"scheduling.k8s.io/podgroups", "scheduling.k8s.io/workloads",
 }
 

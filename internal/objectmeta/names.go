@@ -107,6 +107,14 @@ func SubdomainErrors(s string) []string {
 	return utilvalidation.IsDNS1123Subdomain(s)
 }
 
+// LongNameErrors is SubdomainErrors with the messages of generated rules.
+func LongNameErrors(s string) []string {
+	if IsSubdomain(s) {
+		return nil
+	}
+	return content.IsDNS1123Subdomain(s)
+}
+
 // LabelKeyErrors returns the errors of a label key.
 func LabelKeyErrors(s string) []string {
 	if IsLabelKey(s) {

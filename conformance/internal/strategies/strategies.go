@@ -67,6 +67,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/resource/devicetaintrule"
 	"k8s.io/kubernetes/pkg/registry/resource/resourceclaim"
 	"k8s.io/kubernetes/pkg/registry/resource/resourceclaimtemplate"
+	"k8s.io/kubernetes/pkg/registry/resource/resourcepoolstatusrequest"
 	"k8s.io/kubernetes/pkg/registry/resource/resourceslice"
 	"k8s.io/kubernetes/pkg/registry/scheduling/priorityclass"
 	"k8s.io/kubernetes/pkg/registry/storage/csidriver"
@@ -207,7 +208,9 @@ var Of = map[schema.GroupKind]Strategies{
 		devicetaintrule.StatusStrategy),
 	{Group: "resource.k8s.io", Kind: "ResourceClaim"}:         withStatus(claims, resourceclaim.NewStatusStrategy(claims)),
 	{Group: "resource.k8s.io", Kind: "ResourceClaimTemplate"}: plain(resourceclaimtemplate.NewStrategy(administrative{})),
-	{Group: "resource.k8s.io", Kind: "ResourceSlice"}:         plain(resourceslice.Strategy),
+	{Group: "resource.k8s.io", Kind: "ResourcePoolStatusRequest"}: withStatus(resourcepoolstatusrequest.Strategy,
+		resourcepoolstatusrequest.StatusStrategy),
+	{Group: "resource.k8s.io", Kind: "ResourceSlice"}: plain(resourceslice.Strategy),
 
 	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}: plain(priorityclass.Strategy),
 

@@ -98,6 +98,8 @@ var kinds = []struct {
 	{"resource.k8s.io/v1 ResourceClaimTemplate", ResourceClaimTemplate,
 		`{"spec": {"spec": {"devices": {"requests": [{"firstAvailable": [{"count": 2}]}]}}}}`,
 		`{"spec": {"spec": {"devices": {"requests": [{"firstAvailable": [{"allocationMode": "ExactCount", "count": 2}]}]}}}}`},
+	{"resource.k8s.io/v1alpha3 ResourcePoolStatusRequest", ResourcePoolStatusRequest, `{"spec": {"driver": "d"}}`,
+		`{"spec": {"driver": "d", "limit": 100}}`},
 	{"resource.k8s.io/v1 ResourceSlice", atStart(ResourceSlice), `{"spec": {"devices": [{"taints": [{}]}]}}`,
 		`{"spec": {"devices": [{"taints": [{"timeAdded": "1970-01-01T00:00:00Z"}]}]}}`},
 	{"scheduling.k8s.io/v1 PriorityClass", PriorityClass, `{"value": 1}`,

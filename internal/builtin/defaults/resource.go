@@ -73,6 +73,18 @@ func DeviceTaintRule(obj object.Value, now time.Time) object.Value {
 	})
 }
 
+// ResourcePoolStatusRequest defaults a ResourcePoolStatusRequest.
+func ResourcePoolStatusRequest(obj object.Value) object.Value {
+	return partOf(obj, "spec", func(spec object.Value) object.Value {
+		w := over(spec)
+		w.pointer("limit", object.IntOf(defaultPools))
+		return w.done()
+	})
+}
+
+// defaultPools is how many pools a ResourcePoolStatusRequest asks about if it does not say.
+const defaultPools = 100
+
 // ResourceSlice defaults a ResourceSlice: timeAdded of its devices' taints is now.
 func ResourceSlice(obj object.Value, now time.Time) object.Value {
 	return partOf(obj, "spec", func(spec object.Value) object.Value {

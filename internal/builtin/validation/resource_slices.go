@@ -64,6 +64,11 @@ func (f *errorList) declaredPoolName(p *fielderrors.Place, name string) {
 		f.Required(p, "")
 		return
 	}
+	f.declaredPoolSegments(p, name)
+}
+
+// declaredPoolSegments is declaredPoolName for a name that may be empty: it has one empty segment then.
+func (f *errorList) declaredPoolSegments(p *fielderrors.Place, name string) {
 	if len(name) > utilvalidation.DNS1123SubdomainMaxLength {
 		f.TooLong(p, utilvalidation.DNS1123SubdomainMaxLength)
 	}
@@ -72,7 +77,7 @@ func (f *errorList) declaredPoolName(p *fielderrors.Place, name string) {
 			f.Invalid(p, name, fmt.Sprintf("segment %d: must not be empty", i))
 			continue
 		}
-		for _, detail := range objectmeta.SubdomainErrors(part) {
+		for _, detail := range objectmeta.LongNameErrors(part) {
 			f.Invalid(p, part, fmt.Sprintf("segment %d: %s", i, detail))
 		}
 	}
@@ -438,7 +443,7 @@ func (f *errorList) declaredAttributeName(name string, p *fielderrors.Place) {
 			if len(parts[0]) > maxDriverName {
 				f.TooLong(p, maxDriverName)
 			}
-			for _, detail := range objectmeta.SubdomainErrors(parts[0]) {
+			for _, detail := range objectmeta.LongNameErrors(parts[0]) {
 				f.Invalid(p, parts[0], "prefix: "+detail)
 			}
 		}

@@ -88,7 +88,9 @@ var (
 	DeviceTaintRule       = Kind{create: taintRuleCreate, update: taintRuleUpdate, status: taintRuleStatus}
 	ResourceClaim         = Kind{create: resourceClaimCreate, update: resourceClaimUpdate, status: resourceClaimStatus}
 	ResourceClaimTemplate = Kind{create: claimTemplateCreate, update: claimTemplateUpdate}
-	ResourceSlice         = Kind{create: resourceSliceCreate, update: resourceSliceUpdate}
+
+	ResourcePoolStatusRequest = Kind{create: poolRequestCreate, update: poolRequestUpdate, status: poolRequestStatus}
+	ResourceSlice             = Kind{create: resourceSliceCreate, update: resourceSliceUpdate}
 
 	PriorityClass = Kind{create: priorityClassCreate, update: priorityClassUpdate}
 

@@ -16,7 +16,7 @@ type goField struct {
 	member string      // ours
 	zero   string      // printed for a member that omitempty leaves out; "": null
 	inner  []goField   // the fields of a struct, of the structs in a list, or of the struct behind a pointer
-	order  []string    // of the members of a type that does have JSON names
+	order  []string    // of the members of a type that does have JSON names, or of those in a list
 	inline []jsonField // the members of an embedded struct, which are shown beside the other fields where they are set
 }
 
@@ -53,11 +53,14 @@ func appendGo(dst []byte, v object.Value, fields []goField) []byte {
 			continue
 		}
 		dst = append(object.AppendString(dst, field.name), ':')
-		if member := v.At(field.member); member.IsNull() && field.zero != "" {
+		switch member := v.At(field.member); {
+		case member.IsNull() && field.zero != "":
 			dst = append(dst, field.zero...)
-		} else if len(field.order) > 0 {
+		case len(field.order) > 0 && member.Kind() == object.List:
+			dst = appendOrdered(dst, member, members(field.order...))
+		case len(field.order) > 0:
 			dst = fielderrors.AppendShown(dst, member, field.order)
-		} else {
+		default:
 			dst = appendGo(dst, member, field.inner)
 		}
 	}
