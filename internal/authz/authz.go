@@ -27,6 +27,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"plinth/internal/access"
+	"plinth/internal/features"
 	"plinth/internal/store"
 )
 
@@ -80,6 +81,7 @@ type Options struct {
 	Logger     *slog.Logger // nil: slog.Default
 	PolicyFile string       // of the mode ABAC
 	Metrics    Metrics
+	Features   features.Set // the bootstrap policy depends on them
 	// RetryDelay is the first delay before a webhook is called again after an error; 0: webhook.RetryDelay.
 	RetryDelay time.Duration
 }
@@ -105,6 +107,7 @@ func New(c *AuthorizationConfiguration, o Options) (*Authority, error) {
 		o.Logger = slog.Default()
 	}
 	y := &Authority{options: o, now: c}
+	y.nodes.rules = sync.OnceValue(func() []Rule { return nodeRules(o.Features) })
 	for _, a := range c.Authorizers {
 		if a.Type != Webhook {
 			y.first = append(y.first, a.Type)

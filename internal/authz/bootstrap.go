@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"plinth/internal/features"
 	"plinth/object"
 )
 
@@ -18,7 +19,8 @@ import (
 //	gives KIND NAME               the role of a binding
 //	to KIND [NAMESPACE/]NAME      a subject of a binding
 //
-// Lists are separated by commas, and "-" is the group "".
+// Lists are separated by commas, and "-" is the group "". A line with "if GATES" before it belongs to the policy if all
+// these feature gates are on: the object, or the rule. An item of a list that ends in ?GATE does if this gate is on.
 //
 //go:embed bootstrap.txt
 var bootstrapText string
@@ -33,8 +35,54 @@ type Default struct {
 // autoUpdate is the annotation that keeps the server from updating a default role or binding, if it is "false".
 const autoUpdate = "rbac.authorization.kubernetes.io/autoupdate"
 
+// policyGates are the feature gates that the bootstrap policy names.
+var policyGates = [...]features.Gate{
+	features.CSIVolumeHealth,
+	features.ClusterTrustBundle,
+	features.ComponentFlagz,
+	features.ComponentStatusz,
+	features.CompositePodGroup,
+	features.DRADeviceTaintRules,
+	features.DRADeviceTaints,
+	features.DRAResourceClaimGranularStatusAuthorization,
+	features.DRAResourcePoolStatus,
+	features.DRAWorkloadResourceClaims,
+	features.EvictionRequestAPI,
+	features.GenericWorkload,
+	features.KubeletServiceAccountTokenForCredentialProviders,
+	features.PodCertificateRequest,
+	features.StorageVersionAPI,
+	features.StorageVersionMigrator,
+	features.WorkloadWithJob,
+}
+
+// gateOn says whether a gate that the bootstrap policy names is on.
+func gateOn(set features.Set, name string) bool {
+	for _, gate := range policyGates {
+		if gate.String() == name {
+			return set.On(gate)
+		}
+	}
+	return false
+}
+
+// unless returns a line without its condition; ok is false if that is not met.
+func unless(line string, set features.Set) (rest string, ok bool) {
+	condition, conditional := strings.CutPrefix(line, "if ")
+	if !conditional {
+		return line, true
+	}
+	gates, rest, _ := strings.Cut(condition, " ")
+	for gate := range strings.SplitSeq(gates, ",") {
+		if !gateOn(set, gate) {
+			return "", false
+		}
+	}
+	return rest, true
+}
+
 // Bootstrap lists the roles and bindings of the bootstrap policy, in the order in which the reference creates them.
-func Bootstrap() (all []Default) {
+func Bootstrap(set features.Set) (all []Default) {
 	text := bootstrapText
 	for text != "" {
 		var head string
@@ -46,24 +94,35 @@ func Bootstrap() (all []Default) {
 		for end < len(text) && text[end] == '\t' {
 			end += strings.IndexByte(text[end:], '\n') + 1
 		}
+		body := text[:end]
+		text = text[end:]
+		head, ok := unless(head, set)
+		if !ok {
+			continue
+		}
 		kind, name, _ := strings.Cut(head, " ")
 		d := Default{Resource: strings.ToLower(kind) + "s", Name: name}
 		if namespace, name, ok := strings.Cut(name, "/"); ok {
 			d.Namespace, d.Name = namespace, name
 		}
-		d.Body = d.body(text[:end])
-		all, text = append(all, d), text[end:]
+		d.Body = d.body(body, set)
+		all = append(all, d)
 	}
 	return all
 }
 
 // body creates the object from its indented lines.
-func (d *Default) body(text string) object.Value {
+func (d *Default) body(text string, set features.Set) object.Value {
+	items := func(list string) []string { return items(list, set) }
 	str := object.StringOf
 	labels := object.Fields("kubernetes.io/bootstrapping", str("rbac-defaults"))
 	var selectors, rules, subjects []object.Value
 	var ref object.Value
 	for line := range strings.Lines(text) {
+		line, ok := unless(line[1:], set)
+		if !ok {
+			continue
+		}
 		w := strings.Fields(line)
 		switch w[0] {
 		case "label":
@@ -111,11 +170,15 @@ func (d *Default) body(text string) object.Value {
 	return obj
 }
 
-func items(list string) []string {
-	all := strings.Split(list, ",")
-	for i := range all {
-		if all[i] == "-" {
-			all[i] = ""
+func items(list string, set features.Set) (all []string) {
+	for item := range strings.SplitSeq(list, ",") {
+		item, gate, gated := strings.Cut(item, "?")
+		switch {
+		case gated && !gateOn(set, gate):
+		case item == "-":
+			all = append(all, "")
+		default:
+			all = append(all, item)
 		}
 	}
 	return all

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/selection"
 
 	"plinth/internal/access"
+	"plinth/internal/features"
 	"plinth/internal/store"
 	"plinth/internal/view"
 )
@@ -43,6 +43,7 @@ const (
 // changes of a Pod's status cost almost nothing. Because views are as new as the store, a kubelet may read a Secret as
 // soon as the Pod is bound to its node; with informers it may be refused for a moment.
 type nodes struct {
+	rules   func() []Rule // of the bootstrap role system:node
 	store   collections
 	pods    *view.View[*podsOfNodes]
 	volumes *view.View[*volumes]
@@ -61,14 +62,14 @@ func (n *nodes) open(s collections) {
 }
 
 // nodeRules returns the rules of the bootstrap role system:node.
-var nodeRules = sync.OnceValue(func() []Rule {
-	for _, d := range Bootstrap() {
+func nodeRules(set features.Set) []Rule {
+	for _, d := range Bootstrap(set) {
 		if d.Resource == "clusterroles" && d.Name == "system:node" {
 			return rulesOf(d.Body.At("rules"))
 		}
 	}
 	return nil
-})
+}
 
 // NodeOf returns the name of a kubelet's node; ok is false if the user is not a kubelet.
 func NodeOf(u *access.User) (name string, ok bool) {
@@ -134,7 +135,7 @@ func (n *nodes) decide(node string, a *access.Attributes) (ok bool, why string) 
 			return n.certificateRequest(node, a)
 		}
 	}
-	return slices.ContainsFunc(nodeRules(), func(r Rule) bool { return r.allows(a) }), ""
+	return slices.ContainsFunc(n.rules(), func(r Rule) bool { return r.allows(a) }), ""
 }
 
 // gets allows a GET of one object that is related to the node.

@@ -106,7 +106,7 @@ func (s *Server) authorization() (follow func(), err error) {
 	}
 	s.authzMetrics = newAuthorizationMetrics()
 	s.policy, err = authz.New(config, authz.Options{Logger: c.Logger, PolicyFile: c.AuthorizationPolicyFile,
-		Metrics: s.authzMetrics.hooks()})
+		Metrics: s.authzMetrics.hooks(), Features: s.features})
 	if err != nil {
 		return nil, err
 	}

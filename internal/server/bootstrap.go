@@ -74,7 +74,7 @@ func (s *Server) bootstrap(ctx context.Context) error {
 	if err := s.createMissing(ctx, inherited); err != nil {
 		return err
 	}
-	if err := s.createMissing(ctx, bootstrapPolicy()); err != nil { // after the namespaces, in which some of them are
+	if err := s.createMissing(ctx, s.bootstrapPolicy()); err != nil { // after the namespaces, in which some of them are
 		return err
 	}
 	return s.deleteObsoleteFlowControl(ctx)

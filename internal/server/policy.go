@@ -10,7 +10,7 @@ import (
 
 // inherited lists the missing roles and bindings that inherit from existing ones, see [authz.Default.Inherit].
 func (s *Server) inherited(ctx context.Context) (all []initial, err error) {
-	for _, d := range authz.Bootstrap() {
+	for _, d := range authz.Bootstrap(s.features) {
 		if d.Ancestor() == "" {
 			continue
 		}
@@ -39,8 +39,8 @@ func (s *Server) inherited(ctx context.Context) (all []initial, err error) {
 
 // bootstrapPolicy lists the RBAC roles and bindings that every server has. As in the reference they are brought up to
 // date at each start, and are not watched afterwards.
-func bootstrapPolicy() (all []initial) {
-	for _, d := range authz.Bootstrap() {
+func (s *Server) bootstrapPolicy() (all []initial) {
+	for _, d := range authz.Bootstrap(s.features) {
 		all = append(all, initial{
 			group: authz.RBACGroup, version: "v1", resource: d.Resource, namespace: d.Namespace, name: d.Name, body: d.Body,
 			revise: func(live object.Value) object.Value {
