@@ -22,6 +22,8 @@ var (
 	only   = flag.String("only", "", "try the mutants of these packages alone, separated by commas")
 	inFile = flag.String("file", "",
 		"with -all: try the mutants of these files alone, separated by commas; of the others the file in testdata is right")
+	named = flag.String("tests", "", "with -all: run these tests alone, separated by commas: a mutant that only another "+
+		"test notices counts as unnoticed")
 )
 
 // target is a package with rules, and the packages whose tests are to notice its mutants.
@@ -37,6 +39,8 @@ type target struct {
 	sample int
 	// skip are tests that do not test the rules or take too long to be run for each mutant, and files without rules.
 	skip []string
+	// just are the only tests that are run; nil: all.
+	just []string
 	// least is the minimum number of mutants: if fewer are found, the search for them is broken.
 	least int
 }
@@ -57,20 +61,34 @@ var targets = []target{
 	{pkg: "internal/proto", tests: []string{"internal/proto"}, least: 800},
 	{pkg: "internal/admission", tests: []string{"conformance/oracle/admission", "internal/admission"},
 		files: admissionFiles, inProcess: admissionTests, skip: admissionOthers, least: 3_000},
+	{pkg: "internal/admission/quota", tests: []string{"conformance/oracle/admission", "internal/admission/quota"},
+		just: quotaTests, inProcess: quotaAttempts, least: 600},
 }
+
+// quotaAttempts are the tests whose attempts use quotas, or what else is in their package.
+var quotaAttempts = []string{
+	"TestDefaultStorageClass", "TestLimitRanger", "TestPersistentVolumeClaimResize", "TestPodResizeValidator",
+	"TestResourceQuota", "TestResourceQuotaOfExtendedResources", "TestResourceQuotaOfFewRequests",
+}
+
+// quotaTests are those, and the tests of the package. Each world has a store with charges, so every test of plugins
+// would reach their mutants.
+var quotaTests = append(quotaAttempts[:len(quotaAttempts):len(quotaAttempts)], "TestCharges", "TestClasses",
+	"TestEndOfPods", "TestNamesOfLimits", "TestParseRule", "TestQuantity", "TestRequiredRequests",
+	"TestSharedCharges", "TestUseOfObjects")
 
 // admissionFiles are the plugins whose mutants are tried. The files of package admission that are not among them, and
 // the packages below it, are no targets yet.
 var admissionFiles = []string{
-	"alwaysdeny.go", "alwayspullimages.go", "certificates.go", "clustertrustbundleattest.go", "defaultclass.go",
-	"defaultingressclass.go", "defaulttolerationseconds.go", "denyserviceexternalips.go", "eventratelimit.go",
-	"extendedresourcetoleration.go", "imagepolicywebhook.go", "limitpodhardantiaffinitytopology.go",
-	"limitranger.go", "namespaceautoprovision.go", "namespaceexists.go", "namespacelifecycle.go",
-	"nodedeclaredfeaturevalidator.go", "noderestriction.go", "ownerreferencespermissionenforcement.go",
-	"podnodeselector.go", "podresizevalidator.go", "pods.go", "podsecurity.go", "podsecurityconfiguration.go",
-	"podsecuritymetrics.go", "podsecuritypods.go", "podtolerationrestriction.go", "podtopologylabels.go",
-	"priority.go", "resourcequota.go", "runtimeclass.go", "serviceaccount.go", "storage.go",
-	"taintnodesbycondition.go",
+	"alwaysdeny.go", "alwayspullimages.go", "certificates.go", "clustertrustbundleattest.go", "csitranslation.go",
+	"defaultclass.go", "defaultingressclass.go", "defaulttolerationseconds.go", "denyserviceexternalips.go",
+	"eventratelimit.go", "extendedresourcetoleration.go", "imagepolicywebhook.go",
+	"limitpodhardantiaffinitytopology.go", "limitranger.go", "namespaceautoprovision.go", "namespaceexists.go",
+	"namespacelifecycle.go", "nodedeclaredfeaturevalidator.go", "noderestriction.go",
+	"ownerreferencespermissionenforcement.go", "podnodeselector.go", "podresizevalidator.go", "pods.go",
+	"podsecurity.go", "podsecurityconfiguration.go", "podsecuritymetrics.go", "podsecuritypods.go",
+	"podtolerationrestriction.go", "podtopologylabels.go", "priority.go", "resourcequota.go", "runtimeclass.go",
+	"serviceaccount.go", "storage.go", "taintnodesbycondition.go",
 }
 
 // admissionOthers are tests of what has other files.
@@ -160,7 +178,8 @@ func TestEveryPackageIsATarget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	packages := map[string]bool{"internal/admission": true, "internal/crd/validation": true, "internal/proto": true}
+	packages := map[string]bool{"internal/admission": true, "internal/admission/quota": true,
+		"internal/crd/validation": true, "internal/proto": true}
 	for _, file := range rules {
 		packages[strings.TrimPrefix(filepath.ToSlash(filepath.Dir(file)), "../../")] = true
 	}
@@ -218,7 +237,10 @@ func (target *target) try(t *testing.T, root string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := program.Trace(pkg, skip); err != nil {
+		if err := program.Trace(pkg, func(test string) bool {
+			return skip(test) || target.just != nil && !slices.Contains(target.just, test) ||
+				*named != "" && !slices.Contains(strings.Split(*named, ","), test)
+		}); err != nil {
 			t.Fatal(err)
 		}
 		programs = append(programs, program)
