@@ -111,7 +111,8 @@ func (m *admissionMetrics) all() []prometheus.Collector {
 		m.validated.took, m.mutated.checks, m.mutated.took)
 }
 
-// typeOf is the label type of most metrics; those of webhooks call validating admission otherwise.
+// typeOf is the label type of most metrics; those of webhooks call validating admission otherwise, but for the requests
+// that match conditions exclude.
 func typeOf(mutating bool) string {
 	if mutating {
 		return "admit"
@@ -144,9 +145,10 @@ func (m *admissionMetrics) hooks() admission.Metrics {
 			},
 			FailedOpen: func(name string, mutating bool) { m.failOpen.WithLabelValues(name, webhookType(mutating)).Inc() },
 			ConditionsRun: func(name string, mutating bool, operation engine.Operation, failed int, took time.Duration) {
-				m.conditions.WithLabelValues(name, "webhook", typeOf(mutating), operation.String()).Observe(took.Seconds())
+				labels := []string{name, "webhook", webhookType(mutating), operation.String()}
+				m.conditions.WithLabelValues(labels...).Observe(took.Seconds())
 				if failed > 0 {
-					m.conditionErrors.WithLabelValues(name, "webhook", typeOf(mutating), operation.String()).Add(float64(failed))
+					m.conditionErrors.WithLabelValues(labels...).Add(float64(failed))
 				}
 			},
 			ConditionsExcluded: func(name string, mutating bool, operation engine.Operation) {

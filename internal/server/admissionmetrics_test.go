@@ -59,6 +59,7 @@ func TestMetricsOfAdmission(t *testing.T) {
 		"applyConfiguration": {"expression": "Object{}"}}]}}`, 201)
 	send(group+"mutatingadmissionpolicybindings", `{"metadata": {"name": "b"}, "spec": {"policyName": "m"}}`, 201)
 	send("/api/v1/namespaces/default/secrets", `{"metadata": {"name": "s"}}`, 422)
+	send("/api/v1/namespaces/default/secrets", `{"metadata": {"name": "other"}}`, 201) // its conditions are timed
 	shows := func(name, labels string) bool {
 		has := func(line string) bool { return strings.Contains(line, labels) }
 		return slices.ContainsFunc(metricsOf(t, client, name), has)

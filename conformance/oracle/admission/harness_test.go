@@ -53,6 +53,9 @@ type world struct {
 	plugin string
 	// registered is the name of the reference's plugin in register; "": the same.
 	registered string
+	// others are plugins that are on, too, in any order; hooks answers the webhooks. Only worlds with webhooks have them.
+	others []string
+	hooks  *hookServer
 	// objects are what is stored, each a document (YAML or JSON) with apiVersion and kind.
 	objects []string
 	// gates are feature gates that are not at their defaults.
@@ -123,6 +126,7 @@ type outcome struct {
 	object      object.Value
 	warnings    []string
 	annotations map[string]string
+	asked       []string // of webhooks
 	refusal     *refusal
 }
 
@@ -157,6 +161,13 @@ func (w *world) build(t testing.TB) *world {
 	t.Cleanup(func() { close(stop) })
 	if strings.HasSuffix(w.plugin, "AdmissionPolicy") {
 		w.reference = w.policies(stored, client, factory)
+		w.buildOurs(t, gates)
+		return w
+	}
+	if w.hooks != nil {
+		w.reference = w.hooked(t, w.initializer(client, factory, gates, stop))
+		factory.Start(stop)
+		factory.WaitForCacheSync(stop)
 		w.buildOurs(t, gates)
 		return w
 	}
@@ -241,7 +252,7 @@ func (w *world) makeOurs(ctx context.Context, set features.Set, objects []store.
 		configuration[w.plugin] = []byte(w.configuration)
 	}
 	w.chain, err = ours.New(ours.Config{
-		Selection: ours.Selection{Only: []string{w.plugin}}, Store: opened, Registry: w.registry, Features: set,
+		Selection: ours.Selection{Only: append([]string{w.plugin}, w.others...)}, Store: opened, Registry: w.registry, Features: set,
 		Now: time.Now, Version: version.Get().String(), Configurations: configuration, CreateNamespace: w.createNamespace,
 		NotReadyTolerationSeconds: 300, UnreachableTolerationSeconds: 300, Metrics: w.metrics,
 	})
@@ -396,7 +407,7 @@ func (w *world) runReference(t testing.TB, a attempt) outcome {
 		a.options, a.dry, &a.user)
 	recorded := &warner{}
 	ctx := warning.WithWarningRecorder(audit.WithAuditContext(t.Context()), recorded)
-	if err := audit.AuditContextFrom(ctx).Init(audit.RequestAuditConfig{Level: auditapi.LevelMetadata},
+	if err := audit.AuditContextFrom(ctx).Init(audit.RequestAuditConfig{Level: w.auditLevel()},
 		nil); err != nil {
 		t.Fatal(err)
 	}
@@ -411,6 +422,7 @@ func (w *world) runReference(t testing.TB, a attempt) outcome {
 	}
 	result := outcome{warnings: recorded.texts, annotations: map[string]string{}}
 	maps.Copy(result.annotations, audit.AuditContextFrom(ctx).GetEventAnnotations())
+	w.ask(&result)
 	if err != nil {
 		result.refusal = refusalOf(t, *responsewriters.ErrorToAPIStatus(err))
 		return result
@@ -421,6 +433,26 @@ func (w *world) runReference(t testing.TB, a attempt) outcome {
 		}
 	}
 	return result
+}
+
+// auditLevel is that of the requests of a world: patches of webhooks are noted only above the level of most.
+func (w *world) auditLevel() auditapi.Level {
+	if w.hooks != nil {
+		return auditapi.LevelRequest
+	}
+	return auditapi.LevelMetadata
+}
+
+// ask notes what webhooks were asked. Validating ones are asked, and warn, in an order by chance.
+func (w *world) ask(result *outcome) {
+	if w.hooks == nil {
+		return
+	}
+	ordered := w.plugin == "MutatingAdmissionWebhook"
+	result.asked = w.hooks.take(ordered)
+	if !ordered {
+		slices.Sort(result.warnings)
+	}
 }
 
 // annotations takes the annotations of ours.
@@ -493,6 +525,7 @@ func (w *world) admit(t testing.TB, attributes *engine.Attributes, notes annotat
 		err = w.chain.Validate(t.Context(), attributes)
 	}
 	result := outcome{warnings: attributes.Warned(), annotations: notes}
+	w.ask(&result)
 	if err != nil {
 		var status metav1.Status
 		if err := json.Unmarshal(object.AppendJSON(nil, apierr.From(err).Status()), &status); err != nil {
@@ -577,6 +610,9 @@ func (o outcome) String() string {
 	for _, key := range slices.Sorted(maps.Keys(o.annotations)) {
 		fmt.Fprintf(&b, "annotation: %s=%q\n", key, o.annotations[key])
 	}
+	for _, asked := range o.asked {
+		fmt.Fprintf(&b, "asked: %s\n", asked)
+	}
 	return b.String()
 }
 
@@ -611,6 +647,9 @@ func (w *world) comparable(o outcome) outcome {
 	}
 	if w.until != "" {
 		o.refusal.cut(w.until)
+	}
+	if w.hooks != nil && o.refusal != nil {
+		o.refusal.message, o.refusal.causes = withoutChance(o.refusal.message), withoutChance(o.refusal.causes)
 	}
 	return o
 }
@@ -647,7 +686,7 @@ const foreign = "foreign.example.com"
 func (w *world) elsewhere(t testing.TB, a attempt) {
 	t.Helper()
 	switch w.plugin {
-	case "MutatingAdmissionPolicy", "ValidatingAdmissionPolicy", "ResourceQuota": // they look at all types
+	case "MutatingAdmissionWebhook", "ValidatingAdmissionWebhook", "MutatingAdmissionPolicy", "ValidatingAdmissionPolicy", "ResourceQuota": // they look at all types
 		return
 	case "EventRateLimit": // it remembers attempts
 		return

@@ -567,6 +567,9 @@ var texts = []string{
 	"failed to configure policy", "failed to configure binding", "no such attribute", "autoscaling/v",
 	"may not mutate atomic", "field not declared in schema", "duplicate entries", "JSON Patch", "type mismatch",
 	"strict decoding", "out of bounds", "could not marshal",
+	"asked: ", "denied the request", "does not support dry run", "failed-open", "known AdmissionReview",
+	"invalid webhook response", "failed to call webhook", "round_1", "undecodable patch",
+	"attempted to modify the object",
 }
 
 func (n reach) add(o outcome) {

@@ -260,17 +260,17 @@ func (s *session) meets(c *step, of *program, q *hooks.Question, param object.Va
 	on.Request, on.Namespace = s.see(q).conditions, object.Nil
 	began := time.Now()
 	holds, failed, stop := of.scope.Evaluate(s.ctx, on, cel.MatchConditionsBudget).Holds(of.conditions)
+	if holds && len(failed) == 0 {
+		return true, nil
+	}
 	s.metrics.ConditionsRun(c.policy.name, q.Operation, len(failed), time.Since(began))
 	if stop != nil {
-		failed, holds = []error{stop}, true
+		holds, failed = true, []error{stop}
 	}
-	if !holds || len(failed) == 0 {
-		return holds, nil
+	if holds && !c.ignore { // no condition is false, but some are errors
+		return false, utilerrors.NewAggregate(failed)
 	}
-	if c.ignore {
-		return false, nil
-	}
-	return false, utilerrors.NewAggregate(failed)
+	return false, nil
 }
 
 // Metrics are told of what happens. Nil functions are not called.
@@ -278,7 +278,8 @@ type Metrics struct {
 	// Checked is told of the result of an expression: the kind of its error (compile_error, out_of_budget, invalid_error
 	// or no_error), and for validating policies the action (allow, deny, audit, warn).
 	Checked func(policy, binding, failure, action string, took time.Duration)
-	// ConditionsRun is told how long the match conditions of a policy took, and how many failed.
+	// ConditionsRun is told how long the match conditions of a policy took, and how many failed, unless all hold, as in
+	// the reference.
 	ConditionsRun func(policy string, operation engine.Operation, failed int, took time.Duration)
 }
 

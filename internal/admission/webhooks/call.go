@@ -63,7 +63,7 @@ func (p *Plugin) call(ctx context.Context, h *hook, q *hooks.Question) (*answer,
 	}
 	review, err := readReview(text, h.version)
 	if err != nil {
-		return failed(http.StatusInternalServerError, "failed to call webhook: %w", err)
+		return failed(http.StatusServiceUnavailable, "failed to call webhook: %w", err)
 	}
 	a, err := readAnswer(review, h.version, uid, p.mutating)
 	if err != nil {

@@ -55,25 +55,19 @@ func (p *Plugin) meets(ctx context.Context, h *hook, q *hooks.Question) (bool, e
 	}
 	began := time.Now()
 	holds, failed, stop := scope.Evaluate(ctx, input(q), cel.MatchConditionsBudget).Holds(conditions)
-	p.metrics.ConditionsRun(h.name, p.mutating, q.Operation, len(failed), time.Since(began))
-	switch {
-	case stop != nil:
-		return p.unmet(h, q.Attributes, []error{stop})
-	case !holds:
-		p.metrics.ConditionsExcluded(h.name, p.mutating, q.Operation)
-	case len(failed) > 0:
-		return p.unmet(h, q.Attributes, failed)
+	if holds && len(failed) == 0 {
+		return true, nil
 	}
-	return holds, nil
+	p.metrics.ConditionsRun(h.name, p.mutating, q.Operation, len(failed), time.Since(began))
+	if stop != nil {
+		holds, failed = true, []error{stop}
+	}
+	if holds && !h.ignore { // no condition is false, but some are errors
+		return false, apierr.NewForbidden(q.Request.Resource.Type(), q.Name, utilerrors.NewAggregate(failed).Error())
+	}
+	p.metrics.ConditionsExcluded(h.name, p.mutating, q.Operation)
+	return false, nil
 }
 
 // scope is that of match conditions.
 var scope = cel.NewScope(false, false)
-
-// unmet applies the failure policy to errors of match conditions.
-func (p *Plugin) unmet(h *hook, a *engine.Attributes, failed []error) (bool, error) {
-	if h.ignore {
-		return false, nil
-	}
-	return false, apierr.NewForbidden(a.Request.Resource.Type(), a.Name, utilerrors.NewAggregate(failed).Error())
-}

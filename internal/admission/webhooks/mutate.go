@@ -3,9 +3,11 @@ package webhooks
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"net/http"
 	"time"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
 	"plinth/internal/admission/hooks"
 	"plinth/internal/apierr"
@@ -103,15 +105,11 @@ func (p *Plugin) mutate(ctx context.Context, c *candidate, q *hooks.Question, r 
 	if len(answer.patch) == 0 {
 		return false, nil
 	}
-	undecodable := func(err error) error {
-		err = fmt.Errorf("received undecodable patch in webhook response: %w", hooks.PatchError(err))
-		return &callError{c.name, err, 503}
-	}
-	if err := patch.CheckSyntax(answer.patch); err != nil {
-		return false, undecodable(err)
-	}
-	var operations []json.RawMessage
-	if err := json.Unmarshal(answer.patch, &operations); err == nil && len(operations) == 0 {
+	switch operations, err := jsonpatch.DecodePatch(answer.patch); {
+	case err != nil:
+		err = fmt.Errorf("received undecodable patch in webhook response: %w", err)
+		return false, &callError{c.name, err, http.StatusServiceUnavailable}
+	case len(operations) == 0:
 		return false, nil
 	}
 	switch {
@@ -122,9 +120,6 @@ func (p *Plugin) mutate(ctx context.Context, c *candidate, q *hooks.Question, r 
 		return false, &callError{c.name, fmt.Errorf("unsupported patch type %q", answer.patchType), 400}
 	}
 	patched, err := patch.JSON(q.Now, answer.patch, ctx.Err)
-	if errors.Is(err, patch.ErrMalformed) {
-		return false, undecodable(err)
-	}
 	if err != nil {
 		return false, apierr.NewInternal(hooks.PatchError(err))
 	}

@@ -108,8 +108,8 @@ type Metrics struct {
 	Rejected func(name string, mutating bool, operation engine.Operation, kind string, code int)
 	// FailedOpen is told of each failure that the failure policy ignores.
 	FailedOpen func(name string, mutating bool)
-	// ConditionsRun is told how long the match conditions of a hook took, and how many failed; ConditionsExcluded of
-	// each request that they keep from the hook.
+	// ConditionsRun is told how long the match conditions of a hook took, and how many failed, unless all hold, as in the
+	// reference; ConditionsExcluded of each request that they keep from the hook.
 	ConditionsRun      func(name string, mutating bool, operation engine.Operation, failed int, took time.Duration)
 	ConditionsExcluded func(name string, mutating bool, operation engine.Operation)
 }
