@@ -63,7 +63,27 @@ var targets = []target{
 		files: admissionFiles, inProcess: admissionTests, skip: admissionOthers, least: 3_000},
 	{pkg: "internal/admission/quota", tests: []string{"conformance/oracle/admission", "internal/admission/quota"},
 		just: quotaTests, inProcess: quotaAttempts, least: 600},
+	{pkg: "internal/admission/hooks", tests: []string{"conformance/oracle/admission", "internal/admission"},
+		just: hookTests, inProcess: hookAttempts, least: 200},
+	{pkg: "internal/admission/webhooks", tests: []string{"conformance/oracle/admission", "internal/admission"},
+		just: hookTests, inProcess: hookAttempts, least: 250},
+	{pkg: "internal/admission/policies", tests: []string{"conformance/oracle/admission", "internal/admission",
+		"internal/admission/policies"}, just: hookTests, inProcess: hookAttempts, least: 350},
 }
+
+// hookAttempts are the tests whose attempts are about webhooks and policies.
+var hookAttempts = []string{
+	"TestChainsOfPlugins", "TestMutatingAdmissionPolicy", "TestMutatingAdmissionWebhook",
+	"TestValidatingAdmissionPolicy", "TestValidatingAdmissionWebhook",
+}
+
+// hookTests are those, and others of webhooks and policies.
+var hookTests = append(hookAttempts[:len(hookAttempts):len(hookAttempts)], "TestBudgetsOfPolicies", "TestDearSteps", "TestExemptTypes",
+	"TestKindsOfParamsThatWereNeverThere", "TestMetricsOfWebhooks", "TestMutatingPolicies", "TestMutatingWebhooks",
+	"TestPartsOfObjectsInPatches", "TestPoliciesAreCompiledWhenTheyMatch", "TestPoliciesChangeMeanwhile",
+	"TestPoliciesHoldAtOnce", "TestSlowWebhook", "TestStaticManifests", "TestStaticPolicies", "TestStaticWebhooks",
+	"TestTypeChecking", "TestWebhookAnswers", "TestWebhooksAreNotAskedAboutThemselves", "TestWhatWebhooksSee",
+	"TestWhichWebhooks")
 
 // quotaAttempts are the tests whose attempts use quotas, or what else is in their package.
 var quotaAttempts = []string{
@@ -77,8 +97,7 @@ var quotaTests = append(quotaAttempts[:len(quotaAttempts):len(quotaAttempts)], "
 	"TestEndOfPods", "TestNamesOfLimits", "TestParseRule", "TestQuantity", "TestRequiredRequests",
 	"TestSharedCharges", "TestUseOfObjects")
 
-// admissionFiles are the plugins whose mutants are tried. The files of package admission that are not among them, and
-// the packages below it, are no targets yet.
+// admissionFiles are the files whose mutants are tried: all.
 var admissionFiles = []string{
 	"alwaysdeny.go", "alwayspullimages.go", "certificates.go", "clustertrustbundleattest.go", "csitranslation.go",
 	"defaultclass.go", "defaultingressclass.go", "defaulttolerationseconds.go", "denyserviceexternalips.go",

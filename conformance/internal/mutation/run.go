@@ -22,11 +22,19 @@ type Program struct {
 	binary, dir string
 	// reaching holds the tests that reach a mutant, by its number, in the order of specific.
 	reaching map[int][]string
-	// patience is the time limit of a run with a mutant. A run that exceeds it is repeated with four times the limit; if
-	// it exceeds that, too, the mutant counts as noticed.
-	patience time.Duration
-	// took is how long all tests took together without a mutant.
-	took time.Duration
+	// times are how long the tests took without a mutant, took is the sum.
+	times map[string]time.Duration
+	took  time.Duration
+}
+
+// patience is the time limit of a run of tests with a mutant. A run that exceeds it is repeated with four times the
+// limit; if it exceeds that, too, the mutant counts as noticed.
+func (p *Program) patience(tests []string) time.Duration {
+	limit := 3 * time.Second
+	for _, test := range tests {
+		limit += 10 * p.times[test]
+	}
+	return limit
 }
 
 // Build builds the tests of a package under an overlay. path is the import path of a package of the module in the
@@ -45,7 +53,8 @@ func Build(dir, overlay, path, out string) (*Program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("go list %s: %w", path, err)
 	}
-	return &Program{binary: binary, dir: strings.TrimSpace(string(folder)), reaching: map[int][]string{}}, nil
+	return &Program{binary: binary, dir: strings.TrimSpace(string(folder)), reaching: map[int][]string{},
+		times: map[string]time.Duration{}}, nil
 }
 
 // Trace runs each test by itself, without a mutant, and records which mutants of a package it reaches. It leaves out
@@ -66,9 +75,8 @@ func (p *Program) Trace(pkg *Package, skip func(test string) bool) error {
 			"^"+test+"$"); err != nil {
 			return fmt.Errorf("%s fails without any mutant: %w\n%s", test, err, out)
 		}
-		took := time.Since(start)
-		p.patience = max(p.patience, 3*time.Second+10*took)
-		p.took += took
+		p.times[test] = time.Since(start)
+		p.took += p.times[test]
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return err
@@ -194,9 +202,10 @@ func (p *Program) notices(mutant int, tests []string) (bool, error) {
 	if len(tests) == 0 {
 		return false, nil
 	}
-	_, err := p.try(mutant, tests, p.patience)
+	limit := p.patience(tests)
+	_, err := p.try(mutant, tests, limit)
 	if errors.Is(err, context.DeadlineExceeded) { // the test hangs, or the machine is busy
-		_, err = p.try(mutant, tests, 4*p.patience)
+		_, err = p.try(mutant, tests, 4*limit)
 	}
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) && !errors.Is(err, context.DeadlineExceeded) {

@@ -18,6 +18,7 @@ var compared = map[string]func(*testing.T){
 	"TestCertificateApproval":              TestCertificateApproval,
 	"TestCertificateSigning":               TestCertificateSigning,
 	"TestCertificateSubjectRestriction":    TestCertificateSubjectRestriction,
+	"TestChainsOfPlugins":                  TestChainsOfPlugins,
 	"TestClusterTrustBundleAttest":         TestClusterTrustBundleAttest,
 	"TestDefaultIngressClass":              TestDefaultIngressClass,
 	"TestDefaultStorageClass":              TestDefaultStorageClass,
@@ -28,6 +29,8 @@ var compared = map[string]func(*testing.T){
 	"TestLimitPodHardAntiAffinityTopology": TestLimitPodHardAntiAffinityTopology,
 	"TestLimitRanger":                      TestLimitRanger,
 	"TestLimitRangerAsIn138":               TestLimitRangerAsIn138,
+	"TestMutatingAdmissionPolicy":          TestMutatingAdmissionPolicy,
+	"TestMutatingAdmissionWebhook":         TestMutatingAdmissionWebhook,
 	"TestNamespaceExists":                  TestNamespaceExists,
 	"TestNamespaceLifecycle":               TestNamespaceLifecycle,
 	"TestNodeDeclaredFeatureValidator":     TestNodeDeclaredFeatureValidator,
@@ -56,6 +59,8 @@ var compared = map[string]func(*testing.T){
 	"TestStorageObjectInUseProtection":     TestStorageObjectInUseProtection,
 	"TestTaintNodesByCondition":            TestTaintNodesByCondition,
 	"TestTolerationsOfNamespaces":          TestTolerationsOfNamespaces,
+	"TestValidatingAdmissionPolicy":        TestValidatingAdmissionPolicy,
+	"TestValidatingAdmissionWebhook":       TestValidatingAdmissionWebhook,
 }
 
 // TestMutants runs the attempts of the tests above on each mutant, in one process, and reports those for which our

@@ -59,6 +59,8 @@ func translatedVolumes() (objects []string) {
 		{"zones", zones("us-east1-a__us-west1-a"), "gcePersistentDisk: {pdName: x}"},
 		{"lettered", zones("a__b"), "gcePersistentDisk: {pdName: x}"},
 		{"zone", zones("us-east1-a__us-east1-b"), "gcePersistentDisk: {pdName: x}"},
+		{"alone", zones("somewhere"), "gcePersistentDisk: {pdName: x}"},
+		{"elsewhere", zones("a__b"), "azureFile: {secretName: s, shareName: x, secretNamespace: ns}"},
 		{"former", []string{"labels", "{failure-domain.beta.kubernetes.io/zone: us-east1-a__us-west1-a, " +
 			"topology.kubernetes.io/zone: us-east1-a}"}, "gcePersistentDisk: {pdName: x}"},
 	} {
@@ -98,6 +100,7 @@ func nodeWorld(t *testing.T, change func(*world)) *world {
 				"volumes: [{name: a, awsElasticBlockStore: {volumeID: 'aws://zone/vol/x'}}, "+
 				"{name: b, awsElasticBlockStore: {volumeID: 'aws://%zz/vol-x'}}, "+
 				"{name: c, awsElasticBlockStore: {volumeID: 'aws://zone/vol-x/y'}}, "+
+				"{name: h, awsElasticBlockStore: {volumeID: 'aws://zone/nvol-x'}}, "+
 				"{name: p, persistentVolumeClaim: {claimName: former}}, "+
 				"{name: f, persistentVolumeClaim: {claimName: file}}, {name: z, persistentVolumeClaim: {claimName: zones}}, "+
 				"{name: l, persistentVolumeClaim: {claimName: lettered}}]}"),
@@ -106,7 +109,8 @@ func nodeWorld(t *testing.T, change func(*world)) *world {
 				"volumes: [{name: a, awsElasticBlockStore: {volumeID: 'aws://zone/vol-x/'}}, "+
 				"{name: b, awsElasticBlockStore: {volumeID: vol/x}}, {name: i, azureFile: {secretName: s, shareName: x}}, "+
 				"{name: f, persistentVolumeClaim: {claimName: secret}}, {name: g, persistentVolumeClaim: {claimName: claimed}}, "+
-				"{name: z, persistentVolumeClaim: {claimName: zone}}]}"),
+				"{name: z, persistentVolumeClaim: {claimName: zone}}, {name: k, persistentVolumeClaim: {claimName: alone}}, "+
+				"{name: e, persistentVolumeClaim: {claimName: elsewhere}}]}"),
 		doc("v1", "Pod", "ns", "there", nil, "spec",
 			"{nodeName: n2, serviceAccountName: sa, containers: [{name: c, image: i}]}"),
 		doc("v1", "Pod", "ns", "mirror", []string{"annotations", "{kubernetes.io/config.mirror: x}"}, "spec",

@@ -16,8 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	webhookinit "k8s.io/apiserver/pkg/admission/plugin/webhook/initializer"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
 	genericwebhook "k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/component-base/metrics/legacyregistry"
 	controlplane "k8s.io/kubernetes/pkg/controlplane/apiserver/admission"
@@ -26,8 +28,11 @@ import (
 	"k8s.io/kubernetes/pkg/kubeapiserver/options"
 
 	ours "plinth/internal/admission"
+	"plinth/internal/admission/hooks"
 	"plinth/internal/admission/webhooks"
+	"plinth/internal/builtin"
 	"plinth/internal/engine"
+	"plinth/internal/webhook"
 )
 
 // hookServer answers the webhooks of both sides: the last part of the path says how. It keeps what it was asked.
@@ -181,7 +186,7 @@ func (h *hookServer) answer(w http.ResponseWriter, r *http.Request) {
 	_ = json.Unmarshal(text, &whole) // it was read above
 	asked, _ := json.Marshal(pruned(whole))
 	h.mu.Lock()
-	h.asked = append(h.asked, r.URL.String()+" "+strings.ReplaceAll(string(asked), review.Request.UID, "UID"))
+	h.asked = append(h.asked, r.URL.RequestURI()+" "+strings.ReplaceAll(string(asked), review.Request.UID, "UID"))
 	h.mu.Unlock()
 	code, body := answerOf(way, review.APIVersion, review.Request.UID)
 	if strings.HasPrefix(body, "{") {
@@ -189,6 +194,23 @@ func (h *hookServer) answer(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(code)
 	_, _ = io.WriteString(w, body)
+}
+
+// RoundTrip answers the webhooks of our side without a network: our side is made anew for each mutant.
+func (h *hookServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	recorder := httptest.NewRecorder()
+	h.answer(recorder, r)
+	response := recorder.Result()
+	response.Request = r
+	return response, nil
+}
+
+// here are the webhooks that our side asks in the process; nil: it has none.
+func (w *world) here() webhook.InProcess {
+	if w.hooks == nil {
+		return nil
+	}
+	return func(string) http.RoundTripper { return w.hooks }
 }
 
 // pruned is a value without the members that are empty: the reference writes those of its Go types.
@@ -425,13 +447,14 @@ func hookAttempts() []attempt {
 		all = append(all, of(operation, "v1", "Namespace", "namespaces"))
 	}
 	const group = "admissionregistration.k8s.io/v1"
-	return append(all,
+	all = append(all,
 		of(admission.Create, group, "ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),
 		of(admission.Update, group, "MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
 		of(admission.Delete, group, "ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
 		of(admission.Create, group, "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings"),
 		of(admission.Create, "authentication.k8s.io/v1", "TokenReview", "tokenreviews"),
 		of(admission.Create, "authorization.k8s.io/v1", "SubjectAccessReview", "subjectaccessreviews"))
+	return all
 }
 
 // compareHooked compares a random attempt.
@@ -473,6 +496,34 @@ func TestChainsOfPlugins(t *testing.T) {
 		}
 	}
 	count.atLeast(t, 60, 60, 200)
+}
+
+// The types about which webhooks and policies are not asked, in each of their versions, are those of the reference.
+//
+// SPEC: AUTH-3
+func TestExemptTypes(t *testing.T) {
+	registry, counted := engine.NewRegistry(builtin.Resources(builtin.Config{})), map[string]int{}
+	for r := range registry.Now().All() {
+		other := *r
+		other.Group = foreign
+		for _, of := range []*engine.Resource{r, &other} {
+			gvk := schema.GroupVersionKind{Group: of.Group, Version: of.Version, Kind: of.Kind}
+			gvr := schema.GroupVersionResource{Group: of.Group, Version: of.Version, Resource: of.Name}
+			review := slices.Contains(exclusion.Excluded(), gvr.GroupResource())
+			configures := rules.IsExemptAdmissionConfigurationResource(admission.NewAttributesRecord(nil, nil, gvk, "", "",
+				gvr, "", admission.Create, nil, false, nil))
+			policy := configures && strings.Contains(of.Kind, "Policy")
+			have := []bool{hooks.IsReview(of), hooks.IsConfiguration(of), hooks.IsPolicy(of)}
+			if want := []bool{review, configures, policy}; !slices.Equal(have, want) {
+				t.Errorf("%v is a review, configures admission, and is a policy: %v, want %v", gvr, have, want)
+			}
+			counted[fmt.Sprint(review, configures, policy)]++
+		}
+	}
+	if counted["true false false"] != len(exclusion.Excluded()) || counted["false true false"] < 2 ||
+		counted["false true true"] < 4 {
+		t.Errorf("%v", counted)
+	}
 }
 
 // The metrics of webhooks count the same.
