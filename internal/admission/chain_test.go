@@ -19,7 +19,9 @@ type script struct {
 	notes []string
 }
 
-func (s *script) note(format string, args ...any) { s.notes = append(s.notes, fmt.Sprintf(format, args...)) }
+func (s *script) note(format string, args ...any) {
+	s.notes = append(s.notes, fmt.Sprintf(format, args...))
+}
 
 // observe notes what an Observe is told.
 func (s *script) observe(what string) Observe {

@@ -110,6 +110,15 @@ func TestCharges(t *testing.T) {
 		{Quotas, "{", "count/resourcequotas=1 resourcequotas=1"},
 		{resourceClaims, fmt.Sprintf(claimText, "", `"exactly":{`+gpus+`}`),
 			"count/resourceclaims.resource.k8s.io=1 gpu.deviceclass.resource.k8s.io/devices=2"},
+		{resourceClaims, fmt.Sprintf(claimText, "", `"exactly":{"deviceClassName":"gpu",`+
+			`"allocationMode":"ExactCount","count":3000}`),
+			"count/resourceclaims.resource.k8s.io=1 gpu.deviceclass.resource.k8s.io/devices=3k"},
+		{resourceClaims, fmt.Sprintf(claimText, "", `"newer":{}`), "count/resourceclaims.resource.k8s.io=1"},
+		{services, `{"spec":{"type":"LoadBalancer","ports":[{"port":1},{"port":2}]}}`,
+			"count/services=1 services=1 services.loadbalancers=1 services.nodeports=2"},
+		{claims, `{"spec":{"resources":{"requests":{"storage":"1Gi"}}},` +
+			`"status":{"allocatedResources":{"storage":"1073741824"}}}`,
+			"count/persistentvolumeclaims=1 persistentvolumeclaims=1 requests.storage=1Gi"},
 		{resourceClaims, "{", "count/resourceclaims.resource.k8s.io=1"},
 	} {
 		for range 2 {
@@ -170,8 +179,32 @@ func TestParseRule(t *testing.T) {
 			t.Errorf("%q counts: %t", class, have)
 		}
 	}
-	if _, err := ParseRule("q\x00{"); err == nil || !strings.HasPrefix(err.Error(), "resource quota q: ") {
+	if _, err := ParseRule("q\x00{"); err == nil ||
+		err.Error() != "resource quota q: unexpected end of JSON input" {
 		t.Errorf("%v", err)
+	}
+}
+
+// The classes of objects, by which their charges are told apart.
+//
+// SPEC: AUTH-5
+func TestClassesOfObjects(t *testing.T) {
+	for _, c := range []struct{ path, text, want string }{
+		{pods, `{}`, "Pnnn"},
+		{pods, `{"spec":{"activeDeadlineSeconds":1,"priorityClassName":"high"},"status":{"qosClass":"BestEffort"}}`,
+			"Pyynhigh"},
+		{claims, `{}`, "C"},
+		{claims, `{"spec":{"volumeAttributesClassName":"b"},"status":{"currentVolumeAttributesClassName":"a",` +
+			`"modifyVolumeStatus":{"targetVolumeAttributesClassName":"b"}}}`, "Ca,b"},
+		{services, `{}`, ""},
+	} {
+		parsed, err := object.ParseJSON([]byte(c.text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if have := Use(c.path, parsed.Value).Class; have != c.want {
+			t.Errorf("%s %s has the class %q, want %q", c.path, c.text, have, c.want)
+		}
 	}
 }
 

@@ -51,12 +51,9 @@ func useClaim(claim object.Value) *store.Charge {
 	if asked := claim.At("spec", "resources", "requests", "storage"); !asked.IsNull() {
 		size := Quantity(asked)
 		// More may be allocated than is asked for: while a claim grows, or after that was taken back.
-		if allocated := claim.At("status", "allocatedResources", "storage"); !allocated.IsNull() {
-			if q := Quantity(allocated); q.Cmp(size) > 0 {
-				size = q
-			}
+		if allocated := Quantity(claim.At("status", "allocatedResources", "storage")); allocated.Cmp(size) > 0 {
+			size = allocated
 		}
-		size = size.DeepCopy()
 		size.RoundUp(0)
 		add(corev1.ResourceRequestsStorage, size)
 	}
@@ -93,7 +90,8 @@ func useResourceClaim(claim object.Value) amounts {
 			for class, n := range most {
 				add(class, n)
 			}
-		} else if exactly := request.At("exactly"); !exactly.IsNull() {
+		} else {
+			exactly := request.At("exactly") // null in a newer version: no devices
 			add(exactly.At("deviceClassName").Str(), devices(exactly))
 		}
 	}

@@ -26,8 +26,8 @@ type Rule struct {
 // Scope is a condition on what is counted.
 type Scope struct {
 	corev1.ScopedResourceSelectorRequirement
-	selector labels.Selector
-	err      error // of the selector
+	selector labels.Selector // of the names of classes; nil: an object has to have one
+	err      error           // of the selector
 }
 
 // ruleText is the text of a quota as a rule: a change of another part of it changes no rule.
@@ -62,9 +62,12 @@ func ParseRule(text string) (*Rule, error) {
 // NewScope makes a scope. An error of its values is one of each object that it is compared with, as in the reference.
 func NewScope(e corev1.ScopedResourceSelectorRequirement) Scope {
 	s := Scope{ScopedResourceSelectorRequirement: e}
+	if e.Operator == corev1.ScopeSelectorOpExists {
+		return s
+	}
 	op, known := map[corev1.ScopeSelectorOperator]selection.Operator{
 		corev1.ScopeSelectorOpIn: selection.In, corev1.ScopeSelectorOpNotIn: selection.NotIn,
-		corev1.ScopeSelectorOpExists: selection.Exists, corev1.ScopeSelectorOpDoesNotExist: selection.DoesNotExist,
+		corev1.ScopeSelectorOpDoesNotExist: selection.DoesNotExist,
 	}[e.Operator]
 	if !known {
 		s.err = fmt.Errorf("%q is not a valid scope selector operator", e.Operator)
@@ -147,13 +150,12 @@ func (s *Scope) Matches(class string) (bool, error) {
 
 // selects says whether the selector of the scope selects one of the names of classes, or none if there are none.
 func (s *Scope) selects(names []string) (bool, error) {
-	if s.Operator == corev1.ScopeSelectorOpExists {
-		return len(names) > 0, nil
-	}
-	if s.err != nil {
+	switch {
+	case s.err != nil:
 		return false, fmt.Errorf("failed to parse and convert selector: %w", s.err)
-	}
-	if len(names) == 0 {
+	case s.selector == nil:
+		return len(names) > 0, nil
+	case len(names) == 0:
 		return s.selector.Matches(labels.Set{}), nil
 	}
 	return slices.ContainsFunc(names, func(name string) bool {
@@ -161,10 +163,10 @@ func (s *Scope) selects(names []string) (bool, error) {
 	}), nil
 }
 
-// Counts says whether the rule counts the objects of a class. A scope with an error counts none.
+// Counts says whether the rule counts the objects of a class. A scope with an error matches none.
 func (r *Rule) Counts(class string) bool {
 	for i := range r.Scopes {
-		if is, err := r.Scopes[i].Matches(class); err != nil || !is {
+		if is, _ := r.Scopes[i].Matches(class); !is {
 			return false
 		}
 	}
