@@ -145,11 +145,7 @@ func Forbidden(a *engine.Attributes, why string) *apierr.Error {
 	return apierr.NewForbidden(a.Request.Resource.Type(), name, why)
 }
 
-// PatchError is an error of a JSON Patch as the reference words it: without its kind.
+// PatchError is an error of a JSON Patch that cannot be applied, as the reference words it: without its kind.
 func PatchError(err error) error {
-	text := err.Error()
-	for _, kind := range []error{patch.ErrMalformed, patch.ErrUnprocessable} {
-		text = strings.TrimPrefix(text, kind.Error()+": ")
-	}
-	return errors.New(text)
+	return errors.New(strings.TrimPrefix(err.Error(), patch.ErrUnprocessable.Error()+": "))
 }

@@ -105,7 +105,7 @@ func namespaceLabels(ctx context.Context, namespace NamespaceReader, a *engine.A
 		name = a.Name
 	}
 	if name == "" {
-		return nil, !ofNamespace, nil
+		return nil, true, nil
 	}
 	ns, err := namespace(ctx, name)
 	switch {
