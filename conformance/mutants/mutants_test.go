@@ -63,27 +63,30 @@ var targets = []target{
 		files: admissionFiles, inProcess: admissionTests, skip: admissionOthers, least: 3_000},
 	{pkg: "internal/admission/quota", tests: []string{"conformance/oracle/admission", "internal/admission/quota"},
 		just: quotaTests, inProcess: quotaAttempts, least: 600},
-	{pkg: "internal/admission/hooks", tests: []string{"conformance/oracle/admission", "internal/admission"},
-		just: hookTests, inProcess: hookAttempts, least: 200},
-	{pkg: "internal/admission/webhooks", tests: []string{"conformance/oracle/admission", "internal/admission"},
-		just: hookTests, inProcess: hookAttempts, least: 250},
+	{pkg: "internal/admission/hooks", tests: []string{"conformance/oracle/admission", "internal/admission",
+		"internal/admission/hooks"}, just: hookTests, inProcess: hookAttempts, least: 300},
+	{pkg: "internal/admission/webhooks", tests: []string{"conformance/oracle/admission", "internal/admission",
+		"internal/admission/webhooks"}, just: hookTests, inProcess: hookAttempts, least: 400},
 	{pkg: "internal/admission/policies", tests: []string{"conformance/oracle/admission", "internal/admission",
-		"internal/admission/policies"}, just: hookTests, inProcess: hookAttempts, least: 350},
+		"internal/admission/policies"}, just: hookTests, inProcess: hookAttempts, least: 600},
 }
 
 // hookAttempts are the tests whose attempts are about webhooks and policies.
 var hookAttempts = []string{
-	"TestChainsOfPlugins", "TestMutatingAdmissionPolicy", "TestMutatingAdmissionWebhook",
-	"TestValidatingAdmissionPolicy", "TestValidatingAdmissionWebhook",
+	"TestAnswersOfWebhooks", "TestChainsOfPlugins", "TestConditionsOfWebhooks", "TestMutatingAdmissionPolicy",
+	"TestMutatingAdmissionWebhook", "TestReinvocationOfWebhooks", "TestReviewsAndWebhooks",
+	"TestValidatingAdmissionPolicy", "TestValidatingAdmissionWebhook", "TestWebhooksInFiles",
 }
 
 // hookTests are those, and others of webhooks and policies.
-var hookTests = append(hookAttempts[:len(hookAttempts):len(hookAttempts)], "TestBudgetsOfPolicies", "TestDearSteps", "TestExemptTypes",
-	"TestKindsOfParamsThatWereNeverThere", "TestMetricsOfWebhooks", "TestMutatingPolicies", "TestMutatingWebhooks",
-	"TestPartsOfObjectsInPatches", "TestPoliciesAreCompiledWhenTheyMatch", "TestPoliciesChangeMeanwhile",
-	"TestPoliciesHoldAtOnce", "TestSlowWebhook", "TestStaticManifests", "TestStaticPolicies", "TestStaticWebhooks",
-	"TestTypeChecking", "TestWebhookAnswers", "TestWebhooksAreNotAskedAboutThemselves", "TestWhatWebhooksSee",
-	"TestWhichWebhooks")
+var hookTests = append(hookAttempts[:len(hookAttempts):len(hookAttempts)], "TestBudgetsOfPolicies",
+	"TestCanceledRequests", "TestConfigurationsChange", "TestDearSteps", "TestErrorsBeforeCalls", "TestExemptTypes",
+	"TestForbidden", "TestKindsOfParamsThatWereNeverThere", "TestMetricsOfWebhooks", "TestMutatingPolicies",
+	"TestMutatingWebhooks", "TestNamespaceOfRequests", "TestNoMetrics", "TestPartsOfObjectsInPatches", "TestPasses",
+	"TestPoliciesAreCompiledWhenTheyMatch", "TestPoliciesChangeMeanwhile", "TestPoliciesHoldAtOnce", "TestQuestions",
+	"TestRefusals", "TestReviewed", "TestScopes", "TestSelectors", "TestSlowWebhook", "TestStaticManifests",
+	"TestStaticPolicies", "TestStaticWebhooks", "TestTypeChecking", "TestUnreadableReviews", "TestWebhookAnswers",
+	"TestWebhooksAreNotAskedAboutThemselves", "TestWhatWebhooksSee", "TestWhichWebhooks")
 
 // quotaAttempts are the tests whose attempts use quotas, or what else is in their package.
 var quotaAttempts = []string{

@@ -15,11 +15,13 @@ import (
 var compared = map[string]func(*testing.T){
 	"TestAlwaysDeny":                       TestAlwaysDeny,
 	"TestAlwaysPullImages":                 TestAlwaysPullImages,
+	"TestAnswersOfWebhooks":                TestAnswersOfWebhooks,
 	"TestCertificateApproval":              TestCertificateApproval,
 	"TestCertificateSigning":               TestCertificateSigning,
 	"TestCertificateSubjectRestriction":    TestCertificateSubjectRestriction,
 	"TestChainsOfPlugins":                  TestChainsOfPlugins,
 	"TestClusterTrustBundleAttest":         TestClusterTrustBundleAttest,
+	"TestConditionsOfWebhooks":             TestConditionsOfWebhooks,
 	"TestDefaultIngressClass":              TestDefaultIngressClass,
 	"TestDefaultStorageClass":              TestDefaultStorageClass,
 	"TestDefaultTolerationSeconds":         TestDefaultTolerationSeconds,
@@ -51,9 +53,11 @@ var compared = map[string]func(*testing.T){
 	"TestPodTolerationRestriction":         TestPodTolerationRestriction,
 	"TestPodTopologyLabels":                TestPodTopologyLabels,
 	"TestPriority":                         TestPriority,
+	"TestReinvocationOfWebhooks":           TestReinvocationOfWebhooks,
 	"TestResourceQuota":                    TestResourceQuota,
 	"TestResourceQuotaOfExtendedResources": TestResourceQuotaOfExtendedResources,
 	"TestResourceQuotaOfFewRequests":       TestResourceQuotaOfFewRequests,
+	"TestReviewsAndWebhooks":               TestReviewsAndWebhooks,
 	"TestRuntimeClass":                     TestRuntimeClass,
 	"TestServiceAccount":                   TestServiceAccount,
 	"TestStorageObjectInUseProtection":     TestStorageObjectInUseProtection,
@@ -61,6 +65,7 @@ var compared = map[string]func(*testing.T){
 	"TestTolerationsOfNamespaces":          TestTolerationsOfNamespaces,
 	"TestValidatingAdmissionPolicy":        TestValidatingAdmissionPolicy,
 	"TestValidatingAdmissionWebhook":       TestValidatingAdmissionWebhook,
+	"TestWebhooksInFiles":                  TestWebhooksInFiles,
 }
 
 // TestMutants runs the attempts of the tests above on each mutant, in one process, and reports those for which our
