@@ -20,8 +20,8 @@ type admissionConfiguration struct {
 		Name string `json:"name"`
 		// Path is that of a file with the configuration of the plugin, relative to this file. Configuration is the
 		// configuration itself, and precedes it.
-		Path          string          `json:"path"`
-		Configuration json.RawMessage `json:"configuration"`
+		Path          string           `json:"path"`
+		Configuration *json.RawMessage `json:"configuration"`
 	} `json:"plugins"`
 }
 
@@ -36,10 +36,11 @@ func LoadConfigurations(file string) (map[string][]byte, error) {
 	var c admissionConfiguration
 	lenient, err := configfile.Decode(text, "AdmissionConfiguration",
 		[]string{"apiserver.config.k8s.io/v1", "apiserver.k8s.io/v1alpha1"}, &c)
+	var other *configfile.KindError
+	if errors.As(err, &other) && isLegacy(text) {
+		return map[string][]byte{"ImagePolicyWebhook": text, "PodNodeSelector": text}, nil
+	}
 	if err != nil {
-		if legacy := legacyConfiguration(text); legacy != nil {
-			return legacy, nil
-		}
 		return nil, err
 	}
 	if err := configfile.Strict(lenient); err != nil {
@@ -48,32 +49,33 @@ func LoadConfigurations(file string) (map[string][]byte, error) {
 	all := map[string][]byte{}
 	var errs []error
 	for _, p := range c.Plugins {
-		if all[p.Name] != nil {
+		if _, again := all[p.Name]; again {
 			continue
 		}
-		of := []byte(p.Configuration)
-		if len(of) == 0 && p.Path != "" {
+		all[p.Name] = nil
+		switch {
+		case p.Configuration != nil:
+			all[p.Name] = *p.Configuration
+		case p.Path != "":
 			path := p.Path
 			if !filepath.IsAbs(path) {
 				path = filepath.Join(filepath.Dir(file), path)
 			}
-			if of, err = os.ReadFile(path); err != nil {
+			if all[p.Name], err = os.ReadFile(path); err != nil {
 				errs = append(errs, fmt.Errorf("the configuration of admission plugin %s: %w", p.Name, err))
 			}
 		}
-		all[p.Name] = of
 	}
 	return all, errors.Join(errs...)
 }
 
-// legacyConfiguration takes a text as the configuration of the two plugins that had one of no kind; nil: it is neither.
-func legacyConfiguration(text []byte) map[string][]byte {
+// isLegacy says whether a text is the configuration of one of the two plugins that had one of no kind.
+func isLegacy(text []byte) bool {
 	var members map[string]any
-	if yaml.Unmarshal(text, &members) != nil || members["kind"] != nil {
-		return nil
+	if yaml.Unmarshal(text, &members) != nil {
+		return false
 	}
-	if members["imagePolicy"] == nil && members["podNodeSelectorPluginConfig"] == nil {
-		return nil
-	}
-	return map[string][]byte{"ImagePolicyWebhook": text, "PodNodeSelector": text}
+	_, images := members["imagePolicy"]
+	_, selectors := members["podNodeSelectorPluginConfig"]
+	return images || selectors
 }

@@ -39,13 +39,11 @@ func Decode(text []byte, kind string, versions []string, into any) (lenient []er
 	}
 	switch {
 	case head.Kind == "":
-		//lint:ignore ST1005 the reference's words
-		return nil, fmt.Errorf("Object 'Kind' is missing in '%s'", text)
+		return nil, &KindError{fmt.Sprintf("Object 'Kind' is missing in '%s'", text)}
 	case head.APIVersion == "":
-		//lint:ignore ST1005 the reference's words
-		return nil, fmt.Errorf("Object 'apiVersion' is missing in '%s'", text)
+		return nil, &KindError{fmt.Sprintf("Object 'apiVersion' is missing in '%s'", text)}
 	case head.Kind != kind || !slices.Contains(versions, head.APIVersion):
-		return nil, fmt.Errorf("no kind %q is registered for version %q", head.Kind, head.APIVersion)
+		return nil, &KindError{fmt.Sprintf("no kind %q is registered for version %q", head.Kind, head.APIVersion)}
 	}
 	unknown, err := json.UnmarshalStrict(converted, into)
 	if err != nil {
@@ -53,6 +51,11 @@ func Decode(text []byte, kind string, versions []string, into any) (lenient []er
 	}
 	return append(lenient, unknown...), nil
 }
+
+// KindError is the error of Decode for a text that does not say its kind and version, or says others.
+type KindError struct{ message string }
+
+func (e *KindError) Error() string { return e.message }
 
 // Head has the apiVersion and kind of an object, as metav1.TypeMeta.
 type Head struct{ APIVersion, Kind string }
