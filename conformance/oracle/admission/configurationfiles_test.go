@@ -40,7 +40,8 @@ func TestConfigurationFiles(t *testing.T) {
 	accepted, refused := 0, 0
 	for _, text := range []string{
 		"", "{}", "[]", "a: b", ": :", head, head + "plugins: []\n", head + "plugins: 5\n", head + "others: []\n",
-		"apiVersion: apiserver.k8s.io/v1alpha1\nkind: AdmissionConfiguration\nplugins: [{name: PodSecurity, path: other.yaml}]\n",
+		"apiVersion: apiserver.k8s.io/v1alpha1\nkind: AdmissionConfiguration\n" +
+			"plugins: [{name: PodSecurity, path: other.yaml}]\n",
 		"apiVersion: apiserver.config.k8s.io/v1beta1\nkind: AdmissionConfiguration\n",
 		"apiVersion: apiserver.config.k8s.io/v1\nkind: Other\n",
 		head + "plugins: [{name: PodSecurity, path: other.yaml}, {name: Nobody, path: " + absolute + "}]\n",

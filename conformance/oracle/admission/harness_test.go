@@ -252,8 +252,9 @@ func (w *world) makeOurs(ctx context.Context, set features.Set, objects []store.
 		configuration[w.plugin] = []byte(w.configuration)
 	}
 	w.chain, err = ours.New(ours.Config{
-		Selection: ours.Selection{Only: append([]string{w.plugin}, w.others...)}, Store: opened, Registry: w.registry, Features: set,
-		Now: time.Now, Version: version.Get().String(), Configurations: configuration, CreateNamespace: w.createNamespace,
+		Selection: ours.Selection{Only: append([]string{w.plugin}, w.others...)}, Store: opened, Registry: w.registry,
+		Features: set,
+		Now:      time.Now, Version: version.Get().String(), Configurations: configuration, CreateNamespace: w.createNamespace,
 		NotReadyTolerationSeconds: 300, UnreachableTolerationSeconds: 300, Metrics: w.metrics, InProcess: w.here(),
 	})
 	w.engine = engine.New(engine.Config{Store: opened, Registry: w.registry, Admission: w.chain})
@@ -686,7 +687,8 @@ const foreign = "foreign.example.com"
 func (w *world) elsewhere(t testing.TB, a attempt) {
 	t.Helper()
 	switch w.plugin {
-	case "MutatingAdmissionWebhook", "ValidatingAdmissionWebhook", "MutatingAdmissionPolicy", "ValidatingAdmissionPolicy", "ResourceQuota": // they look at all types
+	case "MutatingAdmissionWebhook", "ValidatingAdmissionWebhook", "MutatingAdmissionPolicy",
+		"ValidatingAdmissionPolicy", "ResourceQuota": // they look at all types
 		return
 	case "EventRateLimit": // it remembers attempts
 		return
