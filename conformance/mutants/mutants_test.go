@@ -64,7 +64,7 @@ var targets = []target{
 	{pkg: "internal/admission/quota", tests: []string{"conformance/oracle/admission", "internal/admission/quota"},
 		just: quotaTests, inProcess: quotaAttempts, least: 600},
 	{pkg: "internal/admission/hooks", tests: []string{"conformance/oracle/admission", "internal/admission",
-		"internal/admission/hooks"}, just: hookTests, inProcess: hookAttempts, least: 300},
+		"internal/admission/hooks"}, just: hookTests, inProcess: hookAttempts, least: 250},
 	{pkg: "internal/admission/webhooks", tests: []string{"conformance/oracle/admission", "internal/admission",
 		"internal/admission/webhooks"}, just: hookTests, inProcess: hookAttempts, least: 400},
 	{pkg: "internal/admission/policies", tests: []string{"conformance/oracle/admission", "internal/admission",
@@ -97,7 +97,7 @@ var quotaAttempts = []string{
 // quotaTests are those, and the tests of the package. Each world has a store with charges, so every test of plugins
 // would reach their mutants.
 var quotaTests = append(quotaAttempts[:len(quotaAttempts):len(quotaAttempts)], "TestCharges", "TestClasses",
-	"TestClassesOfObjects", "TestEndOfPods", "TestNamesOfLimits", "TestParseRule", "TestQuantity", "TestRequiredRequests",
+	"TestClassesOfObjects", "TestEndOfPods", "TestExtendedAmounts", "TestNamesOfLimits", "TestParseRule", "TestQuantity", "TestRequiredRequests",
 	"TestSharedCharges", "TestUseOfObjects")
 
 // admissionFiles are the files whose mutants are tried: all.

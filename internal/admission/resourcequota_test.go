@@ -26,7 +26,7 @@ func newQuotaStage(t *testing.T, objects ...string) (*stage, *resourceQuota) {
 	t.Helper()
 	registry := engine.NewRegistry(builtin.Resources(builtin.Config{}))
 	opened, err := store.Open(store.Config{Log: memlog.New(), Describe: engine.Describe(registry),
-		Charge: (&quota.Charges{Registry: registry}).Of, Rules: quota.Quotas})
+		Charge: (&quota.Charges{}).Of, Rules: quota.Quotas})
 	if err != nil {
 		t.Fatal(err)
 	}

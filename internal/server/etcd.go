@@ -155,7 +155,7 @@ func (s *Server) openEtcd(ctx context.Context, define engine.Define) (_ *store.S
 	}
 	config := store.Config{
 		Describe: engine.Describe(s.registry), HistoryBytes: c.WatchHistoryBytes, Logger: c.Logger,
-		Now: c.Now, Charge: (&quota.Charges{Registry: s.registry}).Of, Rules: quota.Quotas,
+		Now: c.Now, Charge: (&quota.Charges{}).Of, Rules: quota.Quotas,
 	}
 	if s.elsewhere, err = s.openElsewhere(ctx, is, config); err != nil {
 		return nil, err

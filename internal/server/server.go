@@ -489,7 +489,7 @@ func (s *Server) openStore(ctx context.Context, define engine.Define) (_ *store.
 	}
 	opened, err := store.Open(store.Config{
 		Log: log, Sealing: sealing, Describe: engine.Describe(s.registry), HistoryBytes: c.WatchHistoryBytes,
-		Logger: c.Logger, Now: c.Now, Charge: (&quota.Charges{Registry: s.registry}).Of, Rules: quota.Quotas,
+		Logger: c.Logger, Now: c.Now, Charge: (&quota.Charges{}).Of, Rules: quota.Quotas,
 	})
 	if err != nil {
 		return nil, errors.Join(err, log.Close())

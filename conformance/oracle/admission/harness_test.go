@@ -234,7 +234,7 @@ func (w *world) buildOurs(t testing.TB, gates featuregate.FeatureGate) {
 // makeOurs makes a store with these objects, and the chain on it.
 func (w *world) makeOurs(ctx context.Context, set features.Set, objects []store.Change) error {
 	opened, err := store.Open(store.Config{Log: memlog.New(), Describe: engine.Describe(w.registry),
-		Charge: (&quota.Charges{Registry: w.registry}).Of, Rules: quota.Quotas})
+		Charge: (&quota.Charges{}).Of, Rules: quota.Quotas})
 	if err != nil {
 		return err
 	}

@@ -110,6 +110,9 @@ func TestUseOfObjects(t *testing.T) {
 	special := []string{
 		doc("v1", "Pod", "ns", "p", nil, "spec", "{activeDeadlineSeconds: 0, containers: [{name: a, image: i}]}",
 			"status", "{qosClass: BestEffort}"),
+		doc("v1", "Pod", "ns", "p", nil, "spec", "{activeDeadlineSeconds: -1, containers: [{name: a, image: i, resources: "+
+			"{requests: {storage: 1, kubernetes.io/x: 2, example.com/x: 3, deviceclass.resource.kubernetes.io/x: 4, x: 5, "+
+			"requests.example.com/x: 6}}}]}", "status", "{qosClass: Burstable}"),
 		doc("v1", "PersistentVolumeClaim", "ns", "c", []string{"annotations",
 			"{volume.beta.kubernetes.io/storage-class: ''}"}, "spec", "{storageClassName: gold}"),
 		doc("v1", "PersistentVolumeClaim", "ns", "c", nil, "spec", "{volumeAttributesClassName: slow}",

@@ -188,7 +188,7 @@ func (r extended) podNamed(name string) string {
 }
 
 func (r extended) resourceClaimNamed(name string) string {
-	pod, flaw := r.one("p1", "p1", "p1", "p2"), r.IntN(12) // most claims have none
+	pod, flaw := r.one("p1", "p1", "p1", "p1", "p2", "p2", "gone"), r.IntN(12) // most claims have none
 	flawed := func(number int, right, wrong string) string {
 		if flaw == number {
 			return wrong

@@ -19,7 +19,7 @@ func BenchmarkFirstQuota(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		s, err := store.Open(store.Config{Log: memlog.New(), Describe: engine.Describe(registry),
-			Charge: (&Charges{Registry: registry}).Of, Rules: Quotas})
+			Charge: (&Charges{}).Of, Rules: Quotas})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -4,7 +4,6 @@
 package quota
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"time"
@@ -53,18 +52,17 @@ func CountName(path string) string {
 
 // Charges computes charges. It may be used concurrently.
 type Charges struct {
-	Registry *engine.Registry
-
 	counts recent.Cache[string, *store.Charge] // by store resource
 	shared recent.Cache[string, *store.Charge] // by the text of the charge: most Pods of a namespace are alike
 }
 
-// Of is store.Config.Charge. An object that cannot be read counts as one.
+// Of is store.Config.Charge. An object that cannot be read counts as one. All versions in which one is stored have the
+// members that Use reads.
 func (c *Charges) Of(v *store.Version) *store.Charge {
 	path := v.Key.Resource
 	switch path {
 	case pods, claims, services, resourceClaims, Quotas:
-		obj, err := c.read(v)
+		obj, err := engine.ObjectOf(v)
 		if err != nil {
 			break
 		}
@@ -83,17 +81,6 @@ func (c *Charges) Of(v *store.Version) *store.Charge {
 	count := &store.Charge{Amounts: counts(path)}
 	c.counts.Set(path, count, 1)
 	return count
-}
-
-// read returns the object of a version; that of a ResourceClaim may be stored in another version than the one that Use
-// reads.
-func (c *Charges) read(v *store.Version) (object.Value, error) {
-	if v.Key.Resource == resourceClaims {
-		if r := c.Registry.Builtin().Find("resource.k8s.io", "v1", "resourceclaims"); r != nil {
-			return r.Value(context.Background(), v)
-		}
-	}
-	return engine.ObjectOf(v)
 }
 
 // share returns an equal charge that is known already, or this one.

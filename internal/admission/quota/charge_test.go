@@ -19,7 +19,7 @@ import (
 func newStore(t *testing.T) (*Charges, *store.Store, func(resource, name, text string) *store.Version) {
 	t.Helper()
 	registry := engine.NewRegistry(builtin.Resources(builtin.Config{}))
-	charges := &Charges{Registry: registry}
+	charges := &Charges{}
 	s, err := store.Open(store.Config{Log: memlog.New(), Describe: engine.Describe(registry), Charge: charges.Of,
 		Rules: Quotas})
 	if err != nil {
@@ -79,6 +79,9 @@ func TestSharedCharges(t *testing.T) {
 	if pod("", "1", "") != first {
 		t.Error("charges that are alike are two")
 	}
+	if config := func() *store.Charge { return of("/configmaps", `{}`) }; config() != config() {
+		t.Error("the charges of what only counts are two")
+	}
 	quota := `{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"q","namespace":"ns"},` +
 		`"spec":{"hard":{"pods":"%d"}}}`
 	one, two := of(Quotas, fmt.Sprintf(quota, 1)), of(Quotas, fmt.Sprintf(quota, 2))
@@ -107,6 +110,9 @@ func TestCharges(t *testing.T) {
 		{"apps/deployments", `{"metadata":{"name":"x","namespace":"ns"}}`, "count/deployments.apps=1"},
 		{pods, fmt.Sprintf(podText, "", "2", ""), "count/pods=1 cpu=2 pods=1 requests.cpu=2"},
 		{pods, "{", "count/pods=1"},
+		{pods, `{"spec":{"containers":[{"name":"c"}]}}`, "count/pods=1 pods=1"},
+		{resourceClaims, strings.Replace(fmt.Sprintf(claimText, "", `"exactly":{`+gpus+`}`), "/v1", "/v1beta2", 1),
+			"count/resourceclaims.resource.k8s.io=1 gpu.deviceclass.resource.k8s.io/devices=2"},
 		{Quotas, "{", "count/resourcequotas=1 resourcequotas=1"},
 		{resourceClaims, fmt.Sprintf(claimText, "", `"exactly":{`+gpus+`}`),
 			"count/resourceclaims.resource.k8s.io=1 gpu.deviceclass.resource.k8s.io/devices=2"},
@@ -126,6 +132,11 @@ func TestCharges(t *testing.T) {
 				t.Errorf("%s %s\nis charged %q\nwant %q", c.resource, c.text, have, c.want)
 			}
 		}
+	}
+	sum := one
+	sum.Add(number(999))
+	if sum.String() != "1k" {
+		t.Errorf("a thousand objects are %s", sum.String())
 	}
 	for _, resource := range []string{"/events", "events.k8s.io/events", internal + "x"} {
 		if charge := charges.Of(&store.Version{Key: store.Key{Resource: resource, Name: "ns/x"}}); charge != nil {
@@ -153,6 +164,13 @@ func TestEndOfPods(t *testing.T) {
 		if have := amountsOf(AmountsAt(charge, at)); have != want {
 			t.Errorf("at %v it counts %q, want %q", at, have, want)
 		}
+	}
+	if parsed, err = object.ParseJSON(fmt.Appendf(nil, podText,
+		`,"deletionGracePeriodSeconds":5,"deletionTimestamp":"tomorrow"`, "2", "")); err != nil {
+		t.Fatal(err)
+	}
+	if charge := Use(pods, parsed.Value); !charge.Until.IsZero() {
+		t.Errorf("without a time, it counts until %v", charge.Until)
 	}
 }
 
@@ -238,17 +256,43 @@ func TestClasses(t *testing.T) {
 		t.Error("limits are on no class")
 	}
 	for _, step := range []struct{ name, text, want string }{
-		{"a", class("a", `"extendedResourceName":"example.com/gpu"`), "true true false"},
-		{"b", class("b", `"extendedResourceName":"example.com/nic"`), "true true true"},
-		{"a", class("a", ``), "false true true"},
-		{"b", "{", "false true false"},
-		{"a", "", "false false false"},
+		{"a", class("a", `"extendedResourceName":"example.com/gpu"`), "true true false false"},
+		{"b", class("b", `"extendedResourceName":"example.com/nic"`), "true true true true"},
+		{"a", class("a", ``), "false true true true"},
+		{"b", "{", "false true false false"},
+		{"a", "", "false false false false"},
 	} {
 		put(ClassesPath, step.name, step.text)
 		classes := view.Now()
-		have := fmt.Sprint(classes.Concern(gpu), classes.Concern(made), classes.Concern(nic))
+		have := fmt.Sprint(classes.Concern(gpu), classes.Concern(made), classes.Concern(nic),
+			classes.Concern("requests.deviceclass.resource.kubernetes.io/b"))
 		if have != step.want || classes.Concern("requests.") || classes.Concern("example.com/nic") {
 			t.Errorf("after %s %s: %s, want %s", step.name, step.text, have, step.want)
 		}
+	}
+}
+
+// What a claim counts as extended resources, besides its devices: under the name of each class, and of the resource that
+// the class is.
+//
+// SPEC: AUTH-5
+func TestExtendedAmounts(t *testing.T) {
+	parsed, err := object.ParseJSON([]byte(`{"spec":{"devices":{"requests":[` +
+		`{"name":"a","exactly":{"deviceClassName":"gpu","allocationMode":"ExactCount","count":2}},` +
+		`{"name":"b","exactly":{"deviceClassName":"nic","allocationMode":"ExactCount","count":1}}]}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const start = "count/resourceclaims.resource.k8s.io=1 gpu.deviceclass.resource.k8s.io/devices=2 " +
+		"nic.deviceclass.resource.k8s.io/devices=1 requests.deviceclass.resource.kubernetes.io/gpu=2 " +
+		"requests.deviceclass.resource.kubernetes.io/nic=1"
+	charge := Use(resourceClaims, parsed.Value)
+	var none *Classes
+	if have := amountsOf(none.Extend("r", charge, nil)); have != start {
+		t.Errorf("without classes: %s", have)
+	}
+	classes := &Classes{map[string]string{"gpu": "example.com/gpu", "nic": ""}}
+	if have := amountsOf(classes.Extend("r", charge, nil)); have != start+" requests.example.com/gpu=2" {
+		t.Errorf("with classes: %s", have)
 	}
 }

@@ -203,7 +203,7 @@ func (c *claim) pod(in *store.Charged, oldest map[string]*claim) *store.Charge {
 		return nil
 	}
 	v, charge := in.Get(store.Key{Resource: pods, Name: in.Namespace + "/" + of.pod})
-	if v == nil || v.Sidecar == nil || v.Sidecar.UID != of.uid {
+	if v == nil || v.Sidecar.UID != of.uid {
 		return nil
 	}
 	if named, ok := charge.Note.(claimOf); ok {

@@ -93,15 +93,9 @@ func resourcesOf(pod object.Value) *corev1.Pod {
 func containers(list object.Value) []corev1.Container {
 	all := make([]corev1.Container, 0, list.Len())
 	for _, c := range list.Items() {
-		typed := corev1.Container{Name: c.At("name").Str()}
-		if resources := requirements(c.At("resources")); resources != nil {
-			typed.Resources = *resources
-		}
-		if policy := c.At("restartPolicy"); !policy.IsNull() {
-			always := corev1.ContainerRestartPolicy(policy.Str())
-			typed.RestartPolicy = &always
-		}
-		all = append(all, typed)
+		policy := corev1.ContainerRestartPolicy(c.At("restartPolicy").Str()) // "" is as none
+		all = append(all, corev1.Container{Name: c.At("name").Str(), Resources: *requirements(c.At("resources")),
+			RestartPolicy: &policy})
 	}
 	return all
 }
@@ -115,10 +109,8 @@ func containerStatuses(list object.Value) []corev1.ContainerStatus {
 	return all
 }
 
+// requirements reads ResourceRequirements; null has none.
 func requirements(v object.Value) *corev1.ResourceRequirements {
-	if v.IsNull() {
-		return nil
-	}
 	return &corev1.ResourceRequirements{Requests: resourceList(v.At("requests")), Limits: resourceList(v.At("limits"))}
 }
 
@@ -139,10 +131,7 @@ func Quantity(v object.Value) resource.Quantity {
 	if v.Kind() != object.String {
 		text = string(object.AppendJSON(nil, v))
 	}
-	q, err := resource.ParseQuantity(text)
-	if err != nil {
-		return resource.Quantity{}
-	}
+	q, _ := resource.ParseQuantity(text) // with an error it is zero
 	return q
 }
 
