@@ -97,7 +97,8 @@ var quotaAttempts = []string{
 // quotaTests are those, and the tests of the package. Each world has a store with charges, so every test of plugins
 // would reach their mutants.
 var quotaTests = append(quotaAttempts[:len(quotaAttempts):len(quotaAttempts)], "TestCharges", "TestClasses",
-	"TestClassesOfObjects", "TestEndOfPods", "TestExtendedAmounts", "TestNamesOfLimits", "TestParseRule", "TestQuantity", "TestRequiredRequests",
+	"TestClassesOfObjects", "TestEndOfPods", "TestExtendedAmounts", "TestNamesOfLimits", "TestParseRule",
+	"TestQuantity", "TestRequiredRequests",
 	"TestSharedCharges", "TestUseOfObjects")
 
 // admissionFiles are the files whose mutants are tried: all.

@@ -33,7 +33,7 @@ func (s *script) observe(what string) Observe {
 	}
 }
 
-// newScript makes a chain of plugins, each "NAME:STEPS": a mutates, p mutates in passes, v validates. fail are the calls
+// newScript makes a chain of plugins, each "NAME:STEPS": a mutates, p mutates in passes, v validates. fail are calls
 // that refuse a request, want those that want a second pass: "NAME:STEP:PASS", of which the pass is 0 if there is only
 // one.
 func newScript(plugins, fail, want string) *script {

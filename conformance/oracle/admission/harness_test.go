@@ -254,7 +254,8 @@ func (w *world) makeOurs(ctx context.Context, set features.Set, objects []store.
 	w.chain, err = ours.New(ours.Config{
 		Selection: ours.Selection{Only: append([]string{w.plugin}, w.others...)}, Store: opened, Registry: w.registry,
 		Features: set,
-		Now:      time.Now, Version: version.Get().String(), Configurations: configuration, CreateNamespace: w.createNamespace,
+		Now:      time.Now, Version: version.Get().String(), Configurations: configuration,
+		CreateNamespace:           w.createNamespace,
 		NotReadyTolerationSeconds: 300, UnreachableTolerationSeconds: 300, Metrics: w.metrics, InProcess: w.here(),
 	})
 	w.engine = engine.New(engine.Config{Store: opened, Registry: w.registry, Admission: w.chain})

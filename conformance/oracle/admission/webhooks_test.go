@@ -186,7 +186,8 @@ func (h *hookServer) answer(w http.ResponseWriter, r *http.Request) {
 	_ = json.Unmarshal(text, &whole) // it was read above
 	asked, _ := json.Marshal(pruned(whole))
 	h.mu.Lock()
-	h.asked = append(h.asked, r.URL.Path+" "+limitOf(r.URL.Query().Get("timeout"))+" "+strings.ReplaceAll(string(asked), review.Request.UID, "UID"))
+	h.asked = append(h.asked, r.URL.Path+" "+limitOf(r.URL.Query().Get("timeout"))+" "+
+		strings.ReplaceAll(string(asked), review.Request.UID, "UID"))
 	h.mu.Unlock()
 	code, body := answerOf(way, review.APIVersion, review.Request.UID)
 	if strings.HasPrefix(body, "{") {
@@ -196,7 +197,7 @@ func (h *hookServer) answer(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, body)
 }
 
-// limitOf is the time limit that a webhook is told, in tens of seconds: it is less by the time that the server has taken.
+// limitOf is the time limit that a webhook is told, in tens of seconds: it is less by the time that has passed.
 func limitOf(timeout string) string {
 	limit, err := time.ParseDuration(timeout)
 	if err != nil || limit != limit.Truncate(time.Second) {

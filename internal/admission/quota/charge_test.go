@@ -272,8 +272,8 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// What a claim counts as extended resources, besides its devices: under the name of each class, and of the resource that
-// the class is.
+// What a claim counts as extended resources, besides its devices: under the name of each class, and of the resource
+// that the class is.
 //
 // SPEC: AUTH-5
 func TestExtendedAmounts(t *testing.T) {

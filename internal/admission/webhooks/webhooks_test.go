@@ -265,7 +265,8 @@ func TestErrorsBeforeCalls(t *testing.T) {
 		scaler.Stored.Convert = func(context.Context, []object.Value, *engine.Version) ([]object.Value, error) {
 			return nil, fmt.Errorf("it is broken")
 		}
-		b.put(t, "a", strings.NewReplacer(`"pods"`, `"horizontalpodautoscalers"`, `["v1"],"operations"`, `["v2"],"operations"`,
+		b.put(t, "a", strings.NewReplacer(`"pods"`, `"horizontalpodautoscalers"`, `["v1"],"operations"`,
+			`["v2"],"operations"`,
 			`"sideEffects"`, `"matchPolicy":"Equivalent","sideEffects"`).Replace(configurationOf("a", "one")))
 		err = b.ask(t.Context(), func(rq *engine.Request) {
 			rq.Resource = b.types.Find("autoscaling", "v1", "horizontalpodautoscalers")
