@@ -81,7 +81,8 @@ var hookAttempts = []string{
 // hookTests are those, and others of webhooks and policies.
 var hookTests = append(hookAttempts[:len(hookAttempts):len(hookAttempts)], "TestBudgetsOfPolicies",
 	"TestCanceledRequests", "TestConfigurationsChange", "TestDearSteps", "TestErrorsBeforeCalls", "TestExemptTypes",
-	"TestForbidden", "TestKindsOfParamsThatWereNeverThere", "TestMetricsOfWebhooks", "TestMutatingPolicies",
+	"TestForbidden", "TestKindsOfParamsThatWereNeverThere", "TestMetricsOfPolicies", "TestMetricsOfWebhooks",
+	"TestMutatingPolicies",
 	"TestMutatingWebhooks", "TestNamespaceOfRequests", "TestNoMetrics", "TestPartsOfObjectsInPatches", "TestPasses",
 	"TestPoliciesAreCompiledWhenTheyMatch", "TestPoliciesChangeMeanwhile", "TestPoliciesHoldAtOnce", "TestQuestions",
 	"TestRefusals", "TestReviewed", "TestScopes", "TestSelectors", "TestSlowWebhook", "TestStaticManifests",

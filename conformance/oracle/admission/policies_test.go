@@ -33,6 +33,7 @@ import (
 	"k8s.io/kubernetes/pkg/generated/openapi"
 
 	"plinth/conformance/internal/scheme"
+	ours "plinth/internal/admission"
 )
 
 // The policies of the reference are compiled by its own functions, which it does not export.
@@ -524,8 +525,13 @@ func policyObjects() []string {
 }
 
 func policyWorld(t *testing.T, kind string, objects ...string) *world {
+	return measuredPolicies(t, kind, ours.Metrics{}, objects...)
+}
+
+// measuredPolicies is policyWorld with metrics of ours.
+func measuredPolicies(t *testing.T, kind string, metrics ours.Metrics, objects ...string) *world {
 	return (&world{
-		plugin: kind, objects: append(policyObjects(), objects...), reason: "because", ofGo: true,
+		plugin: kind, metrics: metrics, objects: append(policyObjects(), objects...), reason: "because", ofGo: true,
 		allow: func(verb, _, _, _, _, _ string) bool { return verb != "list" && verb != "get" },
 	}).build(t)
 }

@@ -1,0 +1,120 @@
+package admission
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	ours "plinth/internal/admission"
+	"plinth/internal/admission/policies"
+	"plinth/internal/engine"
+)
+
+// policyMetrics are the metrics of policies that are compared, and their labels in the order of a series. Durations are
+// counted.
+var policyMetrics = map[string][]string{
+	"validating_admission_policy_check_total":            {"policy", "policy_binding", "error_type", "enforcement_action"},
+	"validating_admission_policy_check_duration_seconds": {"policy", "policy_binding", "error_type", "enforcement_action"},
+	"mutating_admission_policy_check_total":              {"policy", "policy_binding", "error_type"},
+	"mutating_admission_policy_check_duration_seconds":   {"policy", "policy_binding", "error_type"},
+	"admission_match_condition_evaluation_errors_total":  {"kind", "name", "type", "operation"},
+	"admission_match_condition_evaluation_seconds":       {"kind", "name", "type", "operation"},
+}
+
+// gatherPolicies reads the reference's metrics.
+func gatherPolicies(t *testing.T) map[string]int {
+	t.Helper()
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	figures := map[string]int{}
+	for _, family := range families {
+		name := strings.TrimPrefix(family.GetName(), "apiserver_")
+		for _, m := range family.GetMetric() {
+			values, series := map[string]string{}, name
+			for _, l := range m.GetLabel() {
+				values[l.GetName()] = l.GetValue()
+			}
+			for _, label := range policyMetrics[name] {
+				series += " " + values[label]
+			}
+			if policyMetrics[name] != nil && values["kind"] != "webhook" {
+				figures[series] += int(m.GetCounter().GetValue()) + int(m.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	return figures
+}
+
+// countPolicies are metrics of ours that count.
+func countPolicies(figures map[string]int) ours.Metrics {
+	add := func(n int, of ...string) {
+		if n > 0 {
+			figures[strings.Join(of, " ")] += n
+		}
+	}
+	hooks := func(validating bool) policies.Metrics {
+		return policies.Metrics{
+			Checked: func(policy, binding, failure, action string, _ time.Duration) {
+				for _, metric := range []string{"check_total", "check_duration_seconds"} {
+					if validating {
+						add(1, "validating_admission_policy_"+metric, policy, binding, failure, action)
+					} else {
+						add(1, "mutating_admission_policy_"+metric, policy, binding, failure)
+					}
+				}
+			},
+			ConditionsRun: func(policy string, operation engine.Operation, failed int, _ time.Duration) {
+				add(1, "admission_match_condition_evaluation_seconds", "policy", policy, "validate", operation.String())
+				add(failed, "admission_match_condition_evaluation_errors_total", "policy", policy, "validate",
+					operation.String())
+			},
+		}
+	}
+	return ours.Metrics{Validating: hooks(true), Mutating: hooks(false)}
+}
+
+// The metrics of policies count the same.
+//
+// SPEC: AUTH-3
+func TestMetricsOfPolicies(t *testing.T) {
+	figures, count := map[string]int{}, tally{}
+	before := gatherPolicies(t)
+	for seed := range uint64(80) {
+		for _, kind := range []string{"ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"} {
+			r := seeded(9<<32 + seed)
+			objects, attempts := r.validatingPolicy("one"), policyAttempts()
+			if kind == "MutatingAdmissionPolicy" {
+				objects, attempts = r.mutatingPolicy("one"), attempts[:len(attempts)-converted]
+			}
+			w := measuredPolicies(t, kind, countPolicies(figures), objects...)
+			for range 6 {
+				w.compare(t, attempts[r.IntN(len(attempts))], &count)
+			}
+		}
+	}
+	theirs := gatherPolicies(t)
+	for name := range theirs {
+		if theirs[name] -= before[name]; theirs[name] == 0 {
+			delete(theirs, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(theirs)) {
+		if theirs[name] != figures[name] {
+			t.Errorf("%s: %d there, %d here", name, theirs[name], figures[name])
+		}
+		delete(figures, name)
+	}
+	for name, n := range figures {
+		t.Errorf("%s: none there, %d here", name, n)
+	}
+	if len(theirs) < 20 {
+		t.Errorf("the reference has only %d series of metrics: %s", len(theirs), fmt.Sprint(theirs))
+	}
+}
