@@ -191,7 +191,9 @@ func TestForbidden(t *testing.T) {
 		{"n", `{"metadata":{"name":"m"}}`, "n"}, {"", `{"metadata":{"name":"m","generateName":"g"}}`, "m"},
 		{"", `{"metadata":{"generateName":"g"}}`, "g"}, {"", `{}`, "Unknown"},
 	} {
-		err := Forbidden(p.of(t, "", "v1", "pods", "ns", c.name, engine.OperationCreate, c.text, ""), "no")
+		a := p.of(t, "", "v1", "pods", "ns", c.name, engine.OperationCreate, c.text, "")
+		a.Name = c.name // "" if the name of the object is generated
+		err := Forbidden(a, "no")
 		if want := fmt.Sprintf("pods %q is forbidden: no", c.want); err.Message != want || err.Code != 403 {
 			t.Errorf("%d %s, want %s", err.Code, err.Message, want)
 		}
