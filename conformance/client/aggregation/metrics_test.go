@@ -112,7 +112,7 @@ func autoscaled(t *testing.T, kind harness.Kind, program string) []string {
 	s.nodes(config, client, usage)
 	s.choosePort()
 	s.certify("metrics-server.kube-system.svc")
-	s.run("--metric-resolution=10s", "--kubelet-insecure-tls", "--kubelet-use-node-status-port",
+	s.run("--metric-resolution=10s", "--kubelet-request-timeout=5s", "--kubelet-insecure-tls", "--kubelet-use-node-status-port",
 		"--kubelet-preferred-address-types=InternalIP")
 	s.serveMetrics()
 	s.workload()
@@ -154,12 +154,17 @@ func roughly(text string) string {
 // nodes runs the nodes of the cluster.
 func (s *site) nodes(config *rest.Config, client kubernetes.Interface, usage *atomic.Int64) {
 	s.Helper()
-	simulated := &kubelet.Kubelet{Nodes: harness.Nodes, RunTime: time.Second,
+	simulated := &kubelet.Kubelet{Ports: map[string]int{}, Nodes: harness.Nodes, RunTime: time.Second,
 		Client: func(name string) (kubernetes.Interface, error) {
 			own := rest.AnonymousClientConfig(config)
 			own.BearerToken, own.QPS, own.Burst = harness.NodeToken(name), 500, 1000
 			return kubernetes.NewForConfig(own)
 		}}
+	for _, name := range harness.Nodes {
+		m := httptest.NewTLSServer(&machine{client: client, name: name, usage: usage, used: map[string]float64{}})
+		s.Cleanup(m.Close)
+		simulated.Ports[name] = m.Listener.Addr().(*net.TCPAddr).Port
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- simulated.Run(ctx) }()
@@ -169,17 +174,6 @@ func (s *site) nodes(config *rest.Config, client kubernetes.Interface, usage *at
 			s.Error(err)
 		}
 	})
-	for _, name := range harness.Nodes {
-		m := httptest.NewTLSServer(&machine{client: client, name: name, usage: usage, used: map[string]float64{}})
-		s.Cleanup(m.Close)
-		port := m.Listener.Addr().(*net.TCPAddr).Port
-		body := fmt.Sprintf(`{"status":{"addresses":[{"type":"InternalIP","address":"127.0.0.1"}],"daemonEndpoints":`+
-			`{"kubeletEndpoint":{"Port":%d}}}}`, port)
-		s.soon("the node "+name, func() bool {
-			code, _ := s.do("PATCH", "/api/v1/nodes/"+name+"/status", body, merge, "application/json")
-			return code == http.StatusOK
-		})
-	}
 }
 
 // serveMetrics registers metrics-server.

@@ -50,6 +50,8 @@ type Kubelet struct {
 	RunTime time.Duration
 	// Read is called for each object that a node has read for a Pod, as KIND/NAME; nil disables it.
 	Read func(node string, pod *core.Pod, what string)
+	// Ports are those at which the nodes serve, at 127.0.0.1. Nil: they do not.
+	Ports map[string]int
 
 	address atomic.Int64 // of the last Pod
 }
@@ -167,6 +169,10 @@ func (n *node) beat(ctx context.Context) error {
 			condition(core.NodeDiskPressure, core.ConditionFalse, "KubeletHasNoDiskPressure"),
 			condition(core.NodePIDPressure, core.ConditionFalse, "KubeletHasSufficientPID"),
 		}}
+	if port := n.Ports[n.name]; port != 0 {
+		status.Addresses = []core.NodeAddress{{Type: core.NodeInternalIP, Address: "127.0.0.1"}}
+		status.DaemonEndpoints.KubeletEndpoint.Port = int32(port)
+	}
 	patch, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {
 		return err
