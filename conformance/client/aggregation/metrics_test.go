@@ -112,8 +112,8 @@ func autoscaled(t *testing.T, kind harness.Kind, program string) []string {
 	s.nodes(config, client, usage)
 	s.choosePort()
 	s.certify("metrics-server.kube-system.svc")
-	s.run("--metric-resolution=10s", "--kubelet-request-timeout=5s", "--kubelet-insecure-tls", "--kubelet-use-node-status-port",
-		"--kubelet-preferred-address-types=InternalIP")
+	s.run("--metric-resolution=10s", "--kubelet-request-timeout=5s", "--kubelet-insecure-tls",
+		"--kubelet-use-node-status-port", "--kubelet-preferred-address-types=InternalIP")
 	s.serveMetrics()
 	s.workload()
 
