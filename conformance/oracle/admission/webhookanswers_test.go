@@ -48,7 +48,7 @@ func hookConfiguration(kind, name string, hooks ...string) string {
 func answering(t *testing.T, h *hookServer, kind string, metrics ours.Metrics) (w *world, names []string) {
 	var hooks []string
 	for _, way := range slices.Concat(keys(hookWays), keys(hookPatches), keys(hookRefusals)) {
-		for _, version := range []string{"v1", "v1beta1"} {
+		for _, version := range []string{"v1", "v1beta1", "v2"} { // v2: it is not asked
 			for _, policy := range []string{"Fail", "Ignore"} {
 				name := strings.ToLower(way + "-" + version + "-" + policy)
 				names = append(names, name)
