@@ -62,7 +62,7 @@ var targets = []target{
 	{pkg: "internal/admission", tests: []string{"conformance/oracle/admission", "internal/admission"},
 		files: admissionFiles, inProcess: admissionTests, skip: admissionOthers, least: 3_000},
 	{pkg: "internal/admission/quota", tests: []string{"conformance/oracle/admission", "internal/admission/quota"},
-		just: quotaTests, inProcess: quotaAttempts, least: 600},
+		just: quotaTests, inProcess: quotaAttempts, least: 500},
 	{pkg: "internal/admission/hooks", tests: []string{"conformance/oracle/admission", "internal/admission",
 		"internal/admission/hooks"}, just: hookTests, inProcess: hookAttempts, least: 250},
 	{pkg: "internal/admission/webhooks", tests: []string{"conformance/oracle/admission", "internal/admission",
