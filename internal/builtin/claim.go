@@ -3,6 +3,11 @@ package builtin
 import (
 	"sync"
 
+	resourcev1beta1 "k8s.io/api/resource/v1beta1"
+
+	"plinth/internal/builtin/convert"
+	"plinth/internal/builtin/defaults"
+	"plinth/internal/builtin/validation"
 	"plinth/internal/features"
 	"plinth/object"
 )
@@ -34,6 +39,35 @@ var claimFeatures = sync.OnceValue(func() *tree {
 	return grow(behind(features.DRADerivedAttributes,
 		"devices.requests[].exactly.derivedAttributes", "devices.requests[].firstAvailable[].derivedAttributes"))
 })
+
+// flatClaimFeatures is claimFeatures in v1beta1.
+var flatClaimFeatures = sync.OnceValue(func() *tree {
+	return grow(behind(features.DRADerivedAttributes,
+		"devices.requests[].derivedAttributes", "devices.requests[].firstAvailable[].derivedAttributes"))
+})
+
+// claimsV1beta1 are the ResourceClaims of v1beta1, in which the fields of the member exactly of a request are in the
+// request itself.
+func claimsV1beta1() version {
+	v := of[resourcev1beta1.ResourceClaim, resourcev1beta1.ResourceClaimList]()
+	return v.by(convert.ResourceClaimV1beta1ToV1, convert.ResourceClaimV1ToV1beta1).but(func(k *kind) {
+		k.defaults, k.gated = defaults.ResourceClaimV1beta1, []gated{grown("spec", flatClaimFeatures)}
+		k.rules = validation.ResourceClaim.Flat(func(obj object.Value) object.Value {
+			return converted(obj, convert.ResourceClaimV1beta1ToV1)
+		})
+	})
+}
+
+// claimTemplatesV1beta1 are the ResourceClaimTemplates of v1beta1.
+func claimTemplatesV1beta1() version {
+	v := of[resourcev1beta1.ResourceClaimTemplate, resourcev1beta1.ResourceClaimTemplateList]()
+	return v.by(convert.ResourceClaimTemplateV1beta1ToV1, convert.ResourceClaimTemplateV1ToV1beta1).but(func(k *kind) {
+		k.defaults, k.gated = defaults.ResourceClaimTemplateV1beta1, []gated{grown("spec.spec", flatClaimFeatures)}
+		k.rules = validation.ResourceClaimTemplate.Flat(func(obj object.Value) object.Value {
+			return converted(obj, convert.ResourceClaimTemplateV1beta1ToV1)
+		})
+	})
+}
 
 // device identifies a device, or a share of one.
 type device struct{ driver, pool, device, share string }

@@ -54,6 +54,7 @@ func resources(c Config) group {
 			versions: []version{
 				of[resourcev1.ResourceClaim, resourcev1.ResourceClaimList](),
 				of[resourcev1beta2.ResourceClaim, resourcev1beta2.ResourceClaimList](),
+				claimsV1beta1(),
 			},
 			defaults: defaults.ResourceClaim, rules: validation.ResourceClaim,
 			untouched: statusAlone,
@@ -69,6 +70,7 @@ func resources(c Config) group {
 			versions: []version{
 				of[resourcev1.ResourceClaimTemplate, resourcev1.ResourceClaimTemplateList](),
 				of[resourcev1beta2.ResourceClaimTemplate, resourcev1beta2.ResourceClaimTemplateList](),
+				claimTemplatesV1beta1(),
 			},
 			gated: []gated{grown("spec.spec", claimFeatures)}, table: columns.ResourceClaimTemplates,
 			answersDeleted: true,

@@ -17,8 +17,6 @@ import (
 // unlistedVersions are versions of the kinds below that no row has: those that the reference serves with
 // --runtime-config and this server not yet, and those whose Go types know no release but that no server installs.
 var unlistedVersions = []string{
-	"resource.k8s.io/v1beta1 ResourceClaim",
-	"resource.k8s.io/v1beta1 ResourceClaimTemplate",
 	"resource.k8s.io/v1beta1 ResourceSlice",
 
 	"node.k8s.io/v1alpha1 RuntimeClass",

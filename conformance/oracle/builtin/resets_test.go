@@ -56,8 +56,7 @@ type filters = map[fieldpath.APIVersion]fieldpath.Filter
 
 // notYet are the versions of resources that the reference serves with --runtime-config and this server does not yet.
 var notYet = []string{
-	"resource.k8s.io/v1beta1 resourceclaims",
-	"resource.k8s.io/v1beta1 resourceclaimtemplates", "resource.k8s.io/v1beta1 resourceslices",
+	"resource.k8s.io/v1beta1 resourceslices",
 }
 
 // SPEC: SSA-14

@@ -31,6 +31,22 @@ var conversions = []conversion{
 		convert.PodCertificateRequestV1ToV1beta1},
 	{"PodCertificateRequestV1beta1ToV1", certificate("v1beta1"), certificate("v1"),
 		convert.PodCertificateRequestV1beta1ToV1},
+	{"ResourceClaimV1ToV1beta1", devices("v1", "ResourceClaim"), devices("v1beta1", "ResourceClaim"),
+		convert.ResourceClaimV1ToV1beta1},
+	{"ResourceClaimV1beta1ToV1", devices("v1beta1", "ResourceClaim"), devices("v1", "ResourceClaim"),
+		convert.ResourceClaimV1beta1ToV1},
+	{"ResourceClaimTemplateV1ToV1beta1", devices("v1", "ResourceClaimTemplate"),
+		devices("v1beta1", "ResourceClaimTemplate"), convert.ResourceClaimTemplateV1ToV1beta1},
+	{"ResourceClaimTemplateV1beta1ToV1", devices("v1beta1", "ResourceClaimTemplate"),
+		devices("v1", "ResourceClaimTemplate"), convert.ResourceClaimTemplateV1beta1ToV1},
+	{"ResourceSliceV1ToV1beta1", devices("v1", "ResourceSlice"), devices("v1beta1", "ResourceSlice"),
+		convert.ResourceSliceV1ToV1beta1},
+	{"ResourceSliceV1beta1ToV1", devices("v1beta1", "ResourceSlice"), devices("v1", "ResourceSlice"),
+		convert.ResourceSliceV1beta1ToV1},
+}
+
+func devices(version, kind string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "resource.k8s.io", Version: version, Kind: kind}
 }
 
 func hpa(version string) schema.GroupVersionKind {

@@ -264,8 +264,6 @@ var unread = []string{
 	"rbac.authorization.k8s.io/v1alpha1 ClusterRoleBinding",
 	"rbac.authorization.k8s.io/v1alpha1 Role",
 	"rbac.authorization.k8s.io/v1alpha1 RoleBinding",
-	"resource.k8s.io/v1beta1 ResourceClaim",
-	"resource.k8s.io/v1beta1 ResourceClaimTemplate",
 	"resource.k8s.io/v1beta1 ResourceSlice",
 	"storage.k8s.io/v1alpha1 VolumeAttachment",
 }

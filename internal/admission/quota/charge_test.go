@@ -125,6 +125,8 @@ func TestCharges(t *testing.T) {
 		{claims, `{"spec":{"resources":{"requests":{"storage":"1Gi"}}},` +
 			`"status":{"allocatedResources":{"storage":"1073741824"}}}`,
 			"count/persistentvolumeclaims=1 persistentvolumeclaims=1 requests.storage=1Gi"},
+		{resourceClaims, fmt.Sprintf(claimText, "", gpus), // of v1beta1
+			"count/resourceclaims.resource.k8s.io=1 gpu.deviceclass.resource.k8s.io/devices=2"},
 		{resourceClaims, "{", "count/resourceclaims.resource.k8s.io=1"},
 	} {
 		for range 2 {

@@ -91,8 +91,11 @@ func useResourceClaim(claim object.Value) amounts {
 				add(class, n)
 			}
 		} else {
-			exactly := request.At("exactly") // null in a newer version: no devices
-			add(exactly.At("deviceClassName").Str(), devices(exactly))
+			of := request.At("exactly") // null in a newer version: no devices
+			if class := request.At("deviceClassName"); class.Len() > 0 {
+				of = request // of v1beta1
+			}
+			add(of.At("deviceClassName").Str(), devices(of))
 		}
 	}
 	return all

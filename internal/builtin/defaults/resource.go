@@ -21,6 +21,41 @@ func ResourceClaimTemplate(obj object.Value) object.Value {
 	})
 }
 
+// ResourceClaimV1beta1 defaults a ResourceClaim of v1beta1.
+func ResourceClaimV1beta1(obj object.Value) object.Value {
+	w := over(obj)
+	w.part("spec", resourceClaimSpecV1beta1)
+	w.part("status", resourceClaimStatus)
+	return w.done()
+}
+
+// ResourceClaimTemplateV1beta1 defaults a ResourceClaimTemplate of v1beta1.
+func ResourceClaimTemplateV1beta1(obj object.Value) object.Value {
+	return partOf(obj, "spec", func(template object.Value) object.Value {
+		return partOf(template, "spec", resourceClaimSpecV1beta1)
+	})
+}
+
+func resourceClaimSpecV1beta1(spec object.Value) object.Value {
+	return partOf(spec, "devices", func(devices object.Value) object.Value {
+		return listOf(devices, "requests", deviceRequestV1beta1)
+	})
+}
+
+// deviceRequestV1beta1 defaults a request that has either alternatives or the fields of a request for one class.
+func deviceRequestV1beta1(request object.Value) object.Value {
+	w := over(request)
+	if mode := request.At("allocationMode").Str(); request.At("deviceClassName").Len() > 0 {
+		w.text("allocationMode", "ExactCount")
+		if mode == "" || mode == "ExactCount" {
+			w.number("count", 1)
+		}
+	}
+	w.list("firstAvailable", exactDeviceRequest)
+	w.list("tolerations", deviceToleration)
+	return w.done()
+}
+
 func resourceClaimSpec(spec object.Value) object.Value { return partOf(spec, "devices", deviceClaim) }
 
 func deviceClaim(devices object.Value) object.Value {

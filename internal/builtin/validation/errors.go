@@ -11,6 +11,7 @@ import (
 type errorList struct {
 	fielderrors.Errors
 	Options
+	flat bool // the object comes from a version in which a request for devices has no member exactly (Kind.Flat)
 }
 
 // changed is the error for a change of an immutable member, if the reference does not print its value.

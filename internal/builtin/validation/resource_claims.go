@@ -103,6 +103,33 @@ func (f *errorList) uniqueItems(items object.Value, key string, p *fielderrors.P
 	}
 }
 
+// uniqueRequests is uniqueItems for the requests of a claim.
+func (f *errorList) uniqueRequests(requests object.Value, p *fielderrors.Place) {
+	if !f.flat {
+		f.uniqueItems(requests, "name", p, requestOrder)
+		return
+	}
+	var names seen
+	for i, request := range requests.Items() {
+		if names.add(text(request, "name")) {
+			shown := request.With("deviceClassName", object.StringOf("")) // that of alternatives
+			if exactly := request.At("exactly"); !exactly.IsNull() {
+				shown = request.Edit(exactly.Members(), "exactly")
+			}
+			f.Duplicate(p.Item(i), jsonForm{shown, flatRequestOrder})
+		}
+	}
+}
+
+// generated is the place of a member for generated rules: in a version whose members are flat, the fields of the member
+// are in the value itself.
+func (f *errorList) generated(p *fielderrors.Place, member string) *fielderrors.Place {
+	if f.flat {
+		return p
+	}
+	return p.To(member)
+}
+
 func named(item object.Value) string { return text(item, "name") }
 
 func itself(item object.Value) string { return item.Str() }
@@ -114,7 +141,7 @@ func (f *errorList) deviceClaimSpec(spec object.Value, p *fielderrors.Place) {
 		for i, request := range requests.Items() {
 			f.deviceRequest(request, c, at.Item(i))
 		}
-		f.uniqueItems(requests, "name", at, requestOrder)
+		f.uniqueRequests(requests, at)
 	}
 	if constraints, at := devices.At("constraints"), at.To("constraints"); !f.tooMany(constraints, maxDeviceItems, at) {
 		for i, constraint := range constraints.Items() {
@@ -174,7 +201,7 @@ func (f *errorList) deviceRequest(request object.Value, c deviceClaim, p *fielde
 		f.Required(p, "exactly one of `exactly` or `firstAvailable` is required")
 	case alternatives.Len() > 0 && !exactly.IsNull():
 		f.Invalid(p, nil, "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set")
-		f.declaredRequest(exactly, false, p.To("exactly"))
+		f.declaredRequest(exactly, false, f.generated(p, "exactly"))
 		if at := p.To("firstAvailable"); !f.tooMany(alternatives, maxSubRequests, at) {
 			for i, alternative := range alternatives.Items() {
 				f.declaredRequest(alternative, true, at.Item(i))
@@ -189,11 +216,11 @@ func (f *errorList) deviceRequest(request object.Value, c deviceClaim, p *fielde
 		for i, alternative := range alternatives.Items() {
 			sub := text(alternative, "name")
 			f.label(at.Item(i).To("name"), sub)
-			f.exactRequest(alternative, c, name+"/"+sub, at.Item(i))
+			f.exactRequest(alternative, c, name+"/"+sub, at.Item(i), at.Item(i))
 		}
 		f.uniqueItems(alternatives, "name", at, alternativeOrder)
 	default:
-		f.exactRequest(exactly, c, name, p.To("exactly"))
+		f.exactRequest(exactly, c, name, p.To("exactly"), f.generated(p, "exactly"))
 	}
 }
 
@@ -223,15 +250,18 @@ func (f *errorList) declaredToleration(toleration object.Value, p *fielderrors.P
 	}
 }
 
-// exactRequest checks the fields that a request and an alternative share.
-func (f *errorList) exactRequest(request object.Value, c deviceClaim, name string, p *fielderrors.Place) {
+// exactRequest checks the fields that a request and an alternative share. Generated rules have it at declared.
+func (f *errorList) exactRequest(request object.Value, c deviceClaim, name string, p, declared *fielderrors.Place) {
 	if class := text(request, "deviceClassName"); class == "" {
 		f.Required(p.To("deviceClassName"), "")
 	} else {
 		f.subdomain(p.To("deviceClassName"), class)
 	}
-	f.deviceSelectors(request.At("selectors"), false, p.To("selectors"))
-	f.derivedAttributes(request.At("derivedAttributes"), c, name, p.To("derivedAttributes"))
+	if selectors := request.At("selectors"); !f.tooMany(selectors, maxDeviceItems, declared.To("selectors")) {
+		f.deviceSelectors(selectors, false, p.To("selectors"))
+	}
+	f.derivedAttributes(request.At("derivedAttributes"), c, name, p.To("derivedAttributes"),
+		declared.To("derivedAttributes"))
 	count := number(request, "count")
 	switch mode := text(request, "allocationMode"); mode {
 	case "All":
@@ -240,16 +270,18 @@ func (f *errorList) exactRequest(request object.Value, c deviceClaim, name strin
 		}
 	case "ExactCount":
 		f.positive(p.To("count"), count)
-	default:
+	case "": // generated rules leave it to the others
 		f.Unsupported(p.To("allocationMode"), mode, allocationModes)
+	default:
+		f.Unsupported(declared.To("allocationMode"), mode, allocationModes)
 	}
-	f.deviceTolerations(request.At("tolerations"), p.To("tolerations"))
+	f.deviceTolerations(request.At("tolerations"), p.To("tolerations"), declared.To("tolerations"))
 }
 
-func (f *errorList) deviceTolerations(tolerations object.Value, p *fielderrors.Place) {
+func (f *errorList) deviceTolerations(tolerations object.Value, p, declared *fielderrors.Place) {
 	for i, toleration := range tolerations.Items() {
 		p := p.Item(i)
-		f.declaredToleration(toleration, p)
+		f.declaredToleration(toleration, declared.Item(i))
 		value := text(toleration, "value")
 		switch text(toleration, "operator") {
 		case "Exists":
@@ -264,9 +296,6 @@ func (f *errorList) deviceTolerations(tolerations object.Value, p *fielderrors.P
 
 // deviceSelectors checks selectors; stored ones have been compiled before, and are not checked again.
 func (f *errorList) deviceSelectors(selectors object.Value, stored bool, p *fielderrors.Place) {
-	if f.tooMany(selectors, maxDeviceItems, p) {
-		return
-	}
 	for i, selector := range selectors.Items() {
 		at := p.Item(i).To("cel")
 		if !has(selector, "cel") {
@@ -295,10 +324,11 @@ func (f *errorList) deviceExpression(expression string, p *fielderrors.Place) {
 
 // derivedAttributes checks the attributes that a request computes. If there are too many, the generated rules end, and
 // the other rules continue.
-func (f *errorList) derivedAttributes(attributes object.Value, c deviceClaim, request string, p *fielderrors.Place) {
-	tooMany := f.tooMany(attributes, maxDeviceItems, p)
+func (f *errorList) derivedAttributes(attributes object.Value, c deviceClaim, request string,
+	p, declared *fielderrors.Place) {
+	tooMany := f.tooMany(attributes, maxDeviceItems, declared)
 	for i, attribute := range attributes.Items() {
-		p := p.Item(i)
+		p, declared := p.Item(i), declared.Item(i)
 		name, expression := text(attribute, "name"), text(attribute, "expression")
 		if name != "" && !c.constrains(name, request) {
 			f.Invalid(p.To("name"), fielderrors.Word(name),
@@ -311,11 +341,11 @@ func (f *errorList) derivedAttributes(attributes object.Value, c deviceClaim, re
 			continue
 		}
 		if name == "" {
-			f.Required(p.To("name"), "")
+			f.Required(declared.To("name"), "")
 		} else {
-			f.declaredAttributeName(name, p.To("name"))
+			f.declaredAttributeName(name, declared.To("name"))
 		}
-		f.requiredText(p.To("expression"), expression)
+		f.requiredText(declared.To("expression"), expression)
 	}
 	f.unique(attributes, named, p)
 }
@@ -514,7 +544,7 @@ func (f *errorList) allocation(allocation object.Value, c deviceClaim, p *fielde
 			f.declaredPoolName(p.To("pool"), text(result, "pool"))
 			f.label(p.To("device"), text(result, "device"))
 			f.bindingConditions(result, p)
-			f.deviceTolerations(result.At("tolerations"), p.To("tolerations"))
+			f.deviceTolerations(result.At("tolerations"), p.To("tolerations"), p.To("tolerations"))
 			f.shareID(p.To("shareID"), result.At("shareID"))
 			f.skippedOperations(result.At("skipNodeOperations"), p.To("skipNodeOperations"))
 		}
@@ -545,7 +575,9 @@ func deviceClassUpdate(f *errorList, obj, old object.Value) {
 // deviceClass checks a class. Unchanged selectors and configurations have been checked before.
 func (f *errorList) deviceClass(spec, old object.Value) {
 	at := (*fielderrors.Place)(nil).To("spec")
-	f.deviceSelectors(spec.At("selectors"), same(spec.At("selectors"), old.At("selectors")), at.To("selectors"))
+	if selectors, at := spec.At("selectors"), at.To("selectors"); !f.tooMany(selectors, maxDeviceItems, at) {
+		f.deviceSelectors(selectors, same(selectors, old.At("selectors")), at)
+	}
 	stored := same(spec.At("config"), old.At("config"))
 	if configs, at := spec.At("config"), at.To("config"); !f.tooMany(configs, maxDeviceItems, at) {
 		for i, config := range configs.Items() {

@@ -141,6 +141,25 @@ func (k Kind) Converted(convert func(object.Value) object.Value) Kind {
 	}
 }
 
+// Flat is Converted for a version in which the fields of the member exactly of a request for devices are in the request
+// itself. Generated rules check the object in its own version, and so name and print its fields as they are there.
+func (k Kind) Flat(convert func(object.Value) object.Value) Kind {
+	return Kind{
+		create: func(f *errorList, obj object.Value) {
+			f.flat = true
+			k.create(f, convert(obj))
+		},
+		update: func(f *errorList, obj, old object.Value) {
+			f.flat = true
+			k.update(f, convert(obj), convert(old))
+		},
+		status: func(f *errorList, obj, old object.Value) {
+			f.flat = true
+			k.status(f, convert(obj), convert(old))
+		},
+	}
+}
+
 // Options say how strict the rules are. The zero value is the reference's default.
 type Options struct {
 	// SloppyAddresses accepts addresses and ranges that only some programs can parse: 010.0.0.1, and 10.0.0.1/24 for a

@@ -159,7 +159,7 @@ var (
 	derivedFields      = []goField{{name: "Name", member: "name"}, {name: "Expression", member: "expression"}}
 	exactRequestFields = []goField{{name: "DeviceClassName", member: "deviceClassName"},
 		{name: "Selectors", member: "selectors", inner: selectorFields},
-		{name: "AllocationMode", member: "allocationMode"}, {name: "Count", member: "count", zero: "0"},
+		{name: "AllocationMode", member: "allocationMode", zero: `""`}, {name: "Count", member: "count", zero: "0"},
 		{name: "AdminAccess", member: "adminAccess"}, {name: "Tolerations", member: "tolerations",
 			inner: tolerationFields},
 		{name: "Capacity", member: "capacity", inner: capacityFields},
@@ -255,4 +255,7 @@ var (
 	alternativeOrder = slices.Concat(members("name"), requestDetails)
 	requestOrder     = slices.Concat(members("name"), []jsonField{{"exactly", requestDetails},
 		{"firstAvailable", alternativeOrder}})
+	flatRequestOrder = slices.Concat(members("name", "deviceClassName", "selectors", "allocationMode", "count",
+		"adminAccess"), []jsonField{{"firstAvailable", alternativeOrder}, {"tolerations", tolerationOrder}},
+		members("capacity"), []jsonField{{"derivedAttributes", members("name", "expression")}})
 )
