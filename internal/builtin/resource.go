@@ -8,7 +8,6 @@ import (
 	resourcev1beta1 "k8s.io/api/resource/v1beta1"
 	resourcev1beta2 "k8s.io/api/resource/v1beta2"
 
-	"plinth/internal/authz"
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/defaults"
 	"plinth/internal/builtin/validation"
@@ -19,10 +18,6 @@ import (
 
 // resources is the group of dynamic resource allocation.
 func resources(c Config) group {
-	permitStatus := authz.PermitClaimStatus
-	if !c.Features.On(features.DRAResourceClaimGranularStatusAuthorization) {
-		permitStatus = nil
-	}
 	return group{"resource.k8s.io", []kind{
 		{
 			name: "deviceclasses", kind: "DeviceClass",
@@ -58,11 +53,12 @@ func resources(c Config) group {
 			},
 			defaults: defaults.ResourceClaim, rules: validation.ResourceClaim,
 			untouched: statusAlone,
-			status:    statusOnly, plainStatus: true, onStatus: dropFreedDevices, permitStatus: permitStatus,
+			status:    statusOnly, plainStatus: true, onStatus: dropFreedDevices, permitStatus: c.permitClaimStatus,
 			gated: []gated{grown("spec", claimFeatures)},
 			gatedStatus: []gated{below("status", behind(features.DRAOptionalNodeOperations,
 				"allocation.devices.results[].skipNodeOperations"))},
 			table: columns.ResourceClaims, answersDeleted: true,
+			special: c.adminAccess("spec", "devices", "requests"),
 		},
 		{
 			name: "resourceclaimtemplates", kind: "ResourceClaimTemplate",
@@ -74,6 +70,7 @@ func resources(c Config) group {
 			},
 			gated: []gated{grown("spec.spec", claimFeatures)}, table: columns.ResourceClaimTemplates,
 			answersDeleted: true,
+			special:        c.adminAccess("spec", "spec", "devices", "requests"),
 		},
 		{
 			name: "resourcepoolstatusrequests", kind: "ResourcePoolStatusRequest",

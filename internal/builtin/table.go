@@ -37,6 +37,9 @@ type Config struct {
 	// Authority decides what users may do, for reviews and for writes of roles and bindings. Nil: reviews deny everything,
 	// and roles and bindings are not restricted.
 	Authority *authz.Authority
+	// NamespaceLabel returns the value of a label of a namespace, "" without one, for content that only namespaces with a
+	// label may have; nil: all may.
+	NamespaceLabel func(ctx context.Context, namespace, label string) (string, error)
 	// Definitions adds the behaviour of custom resource definitions to their type; nil: they are stored, and do not
 	// define types.
 	Definitions func(r *engine.Resource)

@@ -6,7 +6,9 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/admission"
+	"plinth/internal/apierr"
 	"plinth/internal/engine"
+	"plinth/internal/store"
 	"plinth/object"
 )
 
@@ -51,4 +53,17 @@ func (s *Server) createNamespace(ctx context.Context, name string) error {
 	body := object.Fields("metadata", object.Fields("name", object.StringOf(name)))
 	_, err := s.engine.Create(ctx, rq, object.Parsed{Value: body})
 	return err
+}
+
+// namespaceLabel returns the value of a label of a namespace, as of the newest revision.
+func (s *Server) namespaceLabel(ctx context.Context, namespace, label string) (string, error) {
+	v, _, err := s.store.Live(ctx, store.Key{Resource: engine.Namespaces, Name: namespace}, true)
+	if err != nil {
+		return "", err
+	}
+	if v == nil {
+		return "", apierr.NewNotFound(apierr.Type{Name: "namespaces"}, namespace)
+	}
+	value, _ := engine.Labels{Of: v.Sidecar}.Lookup(label)
+	return value, nil
 }

@@ -212,7 +212,7 @@ func (s *Server) open(ctx context.Context) error {
 		EventTTL: c.EventTTL, Now: c.Now, Authenticate: s.reviewToken, Tokens: s.answerToken,
 		NoTokens: !s.accountKeys.Signs(),
 		Features: s.features, Definitions: definitions.Complete, Addresses: allocator, Authority: s.policy,
-		Issued: s.certificateMetrics.issued,
+		Issued: s.certificateMetrics.issued, NamespaceLabel: s.namespaceLabel,
 	})
 	if err != nil {
 		return err
