@@ -102,7 +102,9 @@ var quotaTests = append(quotaAttempts[:len(quotaAttempts):len(quotaAttempts)], "
 	"TestQuantity", "TestRequiredRequests",
 	"TestSharedCharges", "TestUseOfObjects")
 
-// admissionFiles are the files whose mutants are tried: all.
+// admissionFiles are the files of the plugins, whose mutants are tried. Those of the chain, of what it reads and of its
+// configuration are not tried yet: admission.go, chain.go, configuration.go, manifests.go, objects.go, policies.go and
+// webhooks.go.
 var admissionFiles = []string{
 	"alwaysdeny.go", "alwayspullimages.go", "certificates.go", "clustertrustbundleattest.go", "csitranslation.go",
 	"defaultclass.go", "defaultingressclass.go", "defaulttolerationseconds.go", "denyserviceexternalips.go",
