@@ -56,6 +56,9 @@ const (
 	maxFollowed = 250_000
 	// A list or watch that fails after steadyTime is the first failure.
 	steadyTime = time.Minute
+	// maxShort bounds how many short watches in a row count, and so the time until the next one, to 4 s: a watch is one
+	// request, and until it is there nothing is known of what goes at the backend.
+	maxShort = 3
 )
 
 func newBackends() backends {
@@ -295,19 +298,22 @@ func (t *backendType) run(ctx context.Context) {
 		if failed++; failed == 1 && !errors.Is(err, aggregation.ErrUnavailable) {
 			t.Logger.Info("objects of an aggregated API server cannot be followed", "resource", t.path(), "error", err)
 		}
-		t.rest(ctx, retry(failed))
+		failed = t.rest(ctx, failed)
 	}
 }
 
-// rest waits for a time, or until the backend has changed.
-func (t *backendType) rest(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
+// rest waits after a number of failures in a row, and returns that number: none if the backend has changed meanwhile.
+// So one that was away for long is not waited for when it is back and its first answer is an error.
+func (t *backendType) rest(ctx context.Context, failed int) int {
+	timer := time.NewTimer(retry(failed))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 	case <-t.wake:
+		return 0
 	case <-timer.C:
 	}
+	return failed
 }
 
 // path names the type.
@@ -353,8 +359,7 @@ func (t *backendType) follow(ctx context.Context) error {
 			short = 0
 		}
 		// The next watch goes on where this one has ended, so nothing is missed.
-		short++
-		t.rest(ctx, retry(short))
+		short = t.rest(ctx, min(short+1, maxShort))
 	}
 }
 

@@ -195,7 +195,7 @@ func (c *testClient) unknown(path string) {
 // gone waits until a path is no longer served.
 func (c *testClient) gone(path string) {
 	c.t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		code, _, err := c.do(c.ctx, http.MethodGet, path, "", nil, 200, 404)
 		if err != nil {
 			c.t.Fatal(err)
