@@ -47,7 +47,8 @@ type Request struct {
 	Body                []byte
 	ContentType, Accept string
 	Header              http.Header
-	Token               string // "" for the administrator's
+	Token               string    // "" for the administrator's
+	Stream              io.Reader // the body, instead of Body
 }
 
 // Start sends a request on the next connection and returns the open response. Any status but 2xx is a StatusError.
@@ -55,6 +56,8 @@ func (c *Client) Start(ctx context.Context, rq Request) (*http.Response, error) 
 	var body io.Reader
 	if rq.Body != nil {
 		body = bytes.NewReader(rq.Body)
+	} else if rq.Stream != nil {
+		body = rq.Stream
 	}
 	request, err := http.NewRequestWithContext(ctx, rq.Method, c.URL+rq.Path, body)
 	if err != nil {
@@ -69,7 +72,7 @@ func (c *Client) Start(ctx context.Context, rq Request) (*http.Response, error) 
 	if rq.Accept != "" {
 		request.Header.Set("Accept", rq.Accept)
 	}
-	if rq.Body != nil {
+	if body != nil {
 		request.Header.Set("Content-Type", "application/json")
 		if rq.ContentType != "" {
 			request.Header.Set("Content-Type", rq.ContentType)

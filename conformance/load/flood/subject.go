@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"plinth/conformance/internal/load"
+)
+
+// prepare makes the objects and the two users.
+func (s *subject) prepare(ctx context.Context, many int) error {
+	c := load.New(s.server, 4)
+	defer c.Close()
+	for _, name := range []string{"few", "many", "written", "other"} {
+		if err := c.Namespace(ctx, name); err != nil {
+			return err
+		}
+	}
+	const rbac = "/apis/rbac.authorization.k8s.io/v1/"
+	post := func(path, body string) ([]byte, error) {
+		return c.Do(ctx, load.Request{Method: http.MethodPost, Path: path, Body: []byte(body)})
+	}
+	if _, err := post(rbac+"clusterroles",
+		`{"metadata":{"name":"flood"},"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["*"]}]}`); err != nil {
+		return err
+	}
+	for name, token := range map[string]*string{"flood": &s.flood, "other": &s.other} {
+		const accounts = "/api/v1/namespaces/other/serviceaccounts"
+		_, err := post(accounts, fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
+		_, second := post(rbac+"clusterrolebindings", fmt.Sprintf(`{"metadata":{"name":%q},"roleRef":{"kind":"ClusterRole",
+			"apiGroup":"rbac.authorization.k8s.io","name":"flood"},"subjects":[{"kind":"ServiceAccount","name":%[1]q,
+			"namespace":"other"}]}`, name))
+		answer, third := post(accounts+"/"+name+"/token", `{"spec":{}}`)
+		if err := errors.Join(err, second, third); err != nil {
+			return err
+		}
+		var request struct{ Status struct{ Token string } }
+		if err := json.Unmarshal(answer, &request); err != nil {
+			return err
+		}
+		*token = request.Status.Token
+	}
+	if _, err := post(configMaps("other"), `{"metadata":{"name":"one"},"data":{"k":"v"}}`); err != nil {
+		return err
+	}
+	body := fmt.Sprintf(`{"metadata":{"generateName":"c-"},"data":{"k":%q}}`, strings.Repeat("x", 1000))
+	return load.Each(16, few+many, func(i int) error {
+		namespace := "few"
+		if i >= few {
+			namespace = "many"
+		}
+		_, err := post(configMaps(namespace), body)
+		return err
+	})
+}
+
+// measure prints a row: the GETs of the other user beside a flood.
+func (s *subject) measure(f row, flooded *subject, lasts time.Duration) error {
+	var done func() (string, error)
+	if f.ask != nil {
+		var err error
+		if done, err = flooded.load(f.name); err != nil {
+			return err
+		}
+	}
+	gets := exec.Command("nice", "-n", "-15", os.Args[0], probeCommand, s.server.URL, s.other, lasts.String())
+	gets.Stderr = os.Stderr
+	text, err := gets.Output()
+	if err != nil {
+		return err
+	}
+	rate := "–"
+	if done != nil {
+		if rate, err = done(); err != nil {
+			return err
+		}
+	}
+	var took probed
+	if err := json.Unmarshal(text, &took); err != nil {
+		return err
+	}
+	if f.ask == nil {
+		s.alone = took.P99
+	}
+	fmt.Printf("%-28s %-10s %6d %7.2f ms %7.2f ms %13.1f×  %s\n", f.name, s.name, took.N, millis(took.P50),
+		millis(took.P99), took.P99.Seconds()/s.alone.Seconds(), rate)
+	return nil
+}
+
+func millis(d time.Duration) float64 { return d.Seconds() * 1000 }
+
+// load starts the process of a flood. The function that is returned ends it, and says how much was done.
+func (s *subject) load(name string) (func() (string, error), error) {
+	cmd := exec.Command(os.Args[0], loadCommand, s.server.URL, s.flood, name)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	lines := bufio.NewReader(out)
+	if _, err := lines.ReadString('\n'); err != nil {
+		return nil, errors.Join(err, cmd.Wait())
+	}
+	return func() (string, error) {
+		in.Close()
+		line, err := lines.ReadString('\n')
+		if err := errors.Join(err, cmd.Wait()); err != nil {
+			return "", err
+		}
+		var rate float64
+		var refused int
+		if _, err := fmt.Sscan(line, &rate, &refused); err != nil {
+			return "", err
+		}
+		if refused > 0 {
+			return fmt.Sprintf("%.1f/s, %d refused", rate, refused), nil
+		}
+		return fmt.Sprintf("%.1f/s", rate), nil
+	}, nil
+}
+
+func summary(took []time.Duration) probed {
+	slices.Sort(took)
+	n := len(took)
+	return probed{N: n, P50: took[n/2], P99: took[n*99/100]}
+}
