@@ -11,7 +11,7 @@
 //     columns, crd, custom, cel, merge, patches, apiregistration, authorization, encryption, etcdform, features.
 //   - client: do real clients and programs work? clientgo, cbor, kubectl, apply, envtest, plinthtest, cluster,
 //     collection, certificates, nodes, operators, policies, aggregation, languages.
-//   - load: what happens under load and crashes, and what does it cost? reading, soak, bench.
+//   - load: what happens under load and crashes, and what does it cost? reading, soak, bench, flood.
 //   - mutants: is a change of the rules noticed by the product's own tests?
 //   - programs builds the programs that some of these tests run.
 //

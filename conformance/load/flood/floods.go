@@ -23,7 +23,7 @@ const (
 	loadCommand  = "load"
 
 	few       = 400      // objects of a short list
-	bodySize  = 29 << 16 // bytes of a large body; it is refused after it has been decoded, as an object may not be so large
+	bodySize  = 29 << 16 // bytes of a large body; it is decoded, and then refused, as no object may be so large
 	bodyPiece = 32 << 10
 	bodyPause = 20 * time.Millisecond // between two pieces
 )
@@ -39,6 +39,7 @@ type row struct {
 var floods = []row{
 	{"alone", 0, nil, false},
 	{"100 list 400 of a neighbour", 100, lists("few"), true},
+	{"100 list 16,000 of a neighbour", 100, lists("many"), true},
 	{"100 list 400", 100, lists("few"), false},
 	{"100 list 16,000", 100, lists("many"), false},
 	{"50 write", 50, write, false},
@@ -107,8 +108,8 @@ func sendSlowly(ctx context.Context, c *load.Client, token string, i int64) erro
 	return err
 }
 
-// flood is the process of the flooding user: URL, TOKEN, and the name of the row. It runs until its standard input ends,
-// and then prints how many requests were answered in a second.
+// flood is the process of the flooding user: URL, TOKEN, and the name of the row. It runs until its standard input
+// ends, and then prints how many requests were answered in a second.
 func flood(args []string) error {
 	url, token, name := args[0], args[1], args[2]
 	ctx := context.Background()

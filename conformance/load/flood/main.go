@@ -1,17 +1,15 @@
-// Command flood measures how long the GETs of one user take while another user floods the server: alone, beside lists,
-// writes, starts of watches and slow bodies. It prints, for each kind of flood and each server, the GETs' p50 and p99,
-// p99 against that of the GETs alone, and how much of the flood the server has done.
+// Command flood measures how long the GETs of one user take while another user floods the server: alone, beside
+// lists, writes, starts of watches and slow bodies. It prints, for each kind of flood and each server, the GETs'
+// p50 and p99, p99 against that of the GETs alone, and how much of the flood the server has done.
 //
-// The reference, Plinth, and other builds of Plinth (-programs) get the same floods in turn, on the same machine. All
-// figures of a server are of one start.
+// The reference, Plinth, and other builds of Plinth (-programs) get the same floods in turn, on the same machine.
+// All figures of a server are of one start.
 //
-// Clients and server share the machine, and a flood keeps its client as busy as the server. Who measures in the process
-// of the flood measures that client: its GETs wait for its own goroutines. Who measures in another process, but on the
-// processors of the flood, measures the scheduler of the kernel. Therefore three processes run on two sets of processors:
-// the servers have the first half of the processors (one of two). The client of the flood and the client of the GETs
-// have the others, and the latter has a higher priority, which it hardly uses. The row "idle server" shows the floor of the
-// method: GETs to a server while its neighbour is flooded by lists, on processors that the idle server does not share
-// with the flooded one, if there are enough.
+// Clients and servers share the machine, and a flood keeps its client as busy as the server. Who measures in the
+// process of the flood measures that client: its GETs wait for its own goroutines. So the client of the flood and
+// that of the GETs are two processes. Both have the second half of the processors, and the latter a higher
+// priority, which it hardly uses; the servers have all processors. What is left of the clients' effect is the floor
+// of the method: the rows "of a neighbour" are GETs to an idle server while another one is flooded.
 package main
 
 import (
@@ -105,7 +103,7 @@ func run() error {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
-	fmt.Printf("%-28s %-10s %6s %10s %10s %14s  %s\n", "flood", "server", "GETs", "p50", "p99", "against alone", "flood")
+	fmt.Printf("%-30s %-10s %6s %10s %10s %14s  %s\n", "flood", "server", "GETs", "p50", "p99", "against alone", "flood")
 	for _, f := range floods {
 		if f.ask != nil && !wanted.MatchString(f.name) {
 			continue

@@ -91,7 +91,7 @@ func (s *subject) measure(f row, flooded *subject, lasts time.Duration) error {
 	if f.ask == nil {
 		s.alone = took.P99
 	}
-	fmt.Printf("%-28s %-10s %6d %7.2f ms %7.2f ms %13.1f×  %s\n", f.name, s.name, took.N, millis(took.P50),
+	fmt.Printf("%-30s %-10s %6d %7.2f ms %7.2f ms %13.1f×  %s\n", f.name, s.name, took.N, millis(took.P50),
 		millis(took.P99), took.P99.Seconds()/s.alone.Seconds(), rate)
 	return nil
 }
