@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"time"
@@ -168,15 +171,43 @@ const (
 	readEvery = 4 * time.Millisecond
 )
 
-// reads reads a Pod again and again until it is stopped, and then returns the 99th percentile of how long that took, in
-// milliseconds.
+// readCommand is the argument with which this program is a reader of the server at the URL that follows.
+const readCommand = "read"
+
+// reads starts a process that reads Pods again and again until it is stopped, and then returns the 99th percentile of
+// how long that took, in milliseconds. In this process a read would wait for the goroutines of the load that it is to
+// be compared with.
 func (b *bench) reads() (stop func() (p99 float64, err error)) {
+	fail := func(err error) func() (float64, error) { return func() (float64, error) { return 0, err } }
+	cmd := exec.Command(os.Args[0], readCommand, b.server.URL)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return fail(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return fail(err)
+	}
+	if err := cmd.Start(); err != nil {
+		return fail(err)
+	}
+	return func() (p99 float64, err error) {
+		in.Close()
+		_, err = fmt.Fscan(out, &p99)
+		return p99, errors.Join(err, cmd.Wait())
+	}
+}
+
+// read is that process: it reads until its input ends, and prints the percentile.
+func read(url string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	var reading sync.WaitGroup
 	var mu sync.Mutex
 	var took []float64
 	var failed error
-	client := load.New(b.server, readers)
+	client := load.New(&harness.Server{URL: url}, readers)
+	defer client.Close()
 	for i := range readers {
 		reading.Go(func() {
 			ticker := time.NewTicker(readEvery)
@@ -192,13 +223,12 @@ func (b *bench) reads() (stop func() (p99 float64, err error)) {
 			}
 		})
 	}
-	return func() (float64, error) {
-		cancel()
-		reading.Wait()
-		client.Close()
-		if failed != nil {
-			return 0, failed
-		}
-		return quantile(took, 0.99), nil
+	_, err := io.Copy(io.Discard, os.Stdin)
+	cancel()
+	reading.Wait()
+	if err := errors.Join(err, failed); err != nil {
+		return err
 	}
+	_, err = fmt.Println(quantile(took, 0.99))
+	return err
 }

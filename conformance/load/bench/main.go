@@ -24,7 +24,11 @@ import (
 )
 
 func main() {
-	if err := run(); err != nil {
+	work := run
+	if len(os.Args) == 3 && os.Args[1] == readCommand {
+		work = func() error { return read(os.Args[2]) }
+	}
+	if err := work(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
