@@ -28,6 +28,8 @@ func main() {
 	if len(os.Args) == 3 && os.Args[1] == readCommand {
 		work = func() error { return read(os.Args[2]) }
 	}
+	for len(os.Args) == 2 && os.Args[1] == spinCommand {
+	}
 	if err := work(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
