@@ -2,14 +2,11 @@ package admission
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/component-base/metrics/legacyregistry"
 
 	ours "plinth/internal/admission"
 )
@@ -71,7 +68,7 @@ func TestPodSecurity(t *testing.T) {
 // SPEC: AUTH-3
 func TestPodSecurityMetrics(t *testing.T) {
 	r, count := seeded(16), tally{}
-	before, figures := gather(t), map[string]int{}
+	before, figures := gatherPodSecurity(t), map[string]int{}
 	for _, configuration := range securityConfigurations {
 		for i := range 24 {
 			labels := r.securityLabels()
@@ -86,50 +83,21 @@ func TestPodSecurityMetrics(t *testing.T) {
 			}
 		}
 	}
-	theirs := gather(t)
-	for name := range theirs {
-		if theirs[name] -= before[name]; theirs[name] == 0 {
-			delete(theirs, name)
-		}
-	}
-	if len(theirs) < 40 {
-		t.Errorf("the reference has only %d series of metrics", len(theirs))
-	}
-	for _, name := range slices.Sorted(maps.Keys(theirs)) {
-		if theirs[name] != figures[name] {
-			t.Errorf("%s: %d there, %d here", name, theirs[name], figures[name])
-		}
-		delete(figures, name)
-	}
-	for name, n := range figures {
-		t.Errorf("%s: none there, %d here", name, n)
-	}
+	compareMetrics(t, before, gatherPodSecurity(t), figures, 40)
 }
 
-// gather reads the reference's counters of PodSecurity.
-func gather(t *testing.T) map[string]int {
+// gatherPodSecurity reads the reference's counters of PodSecurity.
+func gatherPodSecurity(t *testing.T) map[string]int {
 	t.Helper()
-	families, err := legacyregistry.DefaultGatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	figures := map[string]int{}
-	for _, family := range families {
-		name, ok := strings.CutPrefix(family.GetName(), "pod_security_")
+	return gather(t, func(metric string, labels map[string]string) string {
+		name, ok := strings.CutPrefix(metric, "pod_security_")
 		if !ok {
-			continue
+			return ""
 		}
-		for _, m := range family.GetMetric() {
-			labels := map[string]string{}
-			for _, l := range m.GetLabel() {
-				labels[l.GetName()] = l.GetValue()
-			}
-			of := ours.SecuredRequest{Resource: labels["resource"], Subresource: labels["subresource"]}
-			figures[series(name, labels["request_operation"], of, labels["mode"], labels["policy_level"],
-				labels["policy_version"], labels["decision"]+labels["fatal"])] += int(m.GetCounter().GetValue())
-		}
-	}
-	return figures
+		of := ours.SecuredRequest{Resource: labels["resource"], Subresource: labels["subresource"]}
+		return series(name, labels["request_operation"], of, labels["mode"], labels["policy_level"],
+			labels["policy_version"], labels["decision"]+labels["fatal"])
+	})
 }
 
 func series(name, operation string, of ours.SecuredRequest, more ...string) string {

@@ -1,14 +1,9 @@
 package admission
 
 import (
-	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"k8s.io/component-base/metrics/legacyregistry"
 
 	ours "plinth/internal/admission"
 	"plinth/internal/admission/policies"
@@ -29,27 +24,13 @@ var policyMetrics = map[string][]string{
 // gatherPolicies reads the reference's metrics.
 func gatherPolicies(t *testing.T) map[string]int {
 	t.Helper()
-	families, err := legacyregistry.DefaultGatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	figures := map[string]int{}
-	for _, family := range families {
-		name := strings.TrimPrefix(family.GetName(), "apiserver_")
-		for _, m := range family.GetMetric() {
-			values, series := map[string]string{}, name
-			for _, l := range m.GetLabel() {
-				values[l.GetName()] = l.GetValue()
-			}
-			for _, label := range policyMetrics[name] {
-				series += " " + values[label]
-			}
-			if policyMetrics[name] != nil && values["kind"] != "webhook" {
-				figures[series] += int(m.GetCounter().GetValue()) + int(m.GetHistogram().GetSampleCount())
-			}
+	return gather(t, func(metric string, labels map[string]string) string {
+		name := strings.TrimPrefix(metric, "apiserver_")
+		if policyMetrics[name] == nil || labels["kind"] == "webhook" {
+			return ""
 		}
-	}
-	return figures
+		return seriesOf(name, labels, policyMetrics[name])
+	})
 }
 
 // countPolicies are metrics of ours that count.
@@ -99,22 +80,5 @@ func TestMetricsOfPolicies(t *testing.T) {
 			}
 		}
 	}
-	theirs := gatherPolicies(t)
-	for name := range theirs {
-		if theirs[name] -= before[name]; theirs[name] == 0 {
-			delete(theirs, name)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(theirs)) {
-		if theirs[name] != figures[name] {
-			t.Errorf("%s: %d there, %d here", name, theirs[name], figures[name])
-		}
-		delete(figures, name)
-	}
-	for name, n := range figures {
-		t.Errorf("%s: none there, %d here", name, n)
-	}
-	if len(theirs) < 20 {
-		t.Errorf("the reference has only %d series of metrics: %s", len(theirs), fmt.Sprint(theirs))
-	}
+	compareMetrics(t, before, gatherPolicies(t), figures, 20)
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -21,7 +20,6 @@ import (
 	webhookinit "k8s.io/apiserver/pkg/admission/plugin/webhook/initializer"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
 	genericwebhook "k8s.io/apiserver/pkg/util/webhook"
-	"k8s.io/component-base/metrics/legacyregistry"
 	controlplane "k8s.io/kubernetes/pkg/controlplane/apiserver/admission"
 	kubeadmission "k8s.io/kubernetes/pkg/kubeapiserver/admission"
 	"k8s.io/kubernetes/pkg/kubeapiserver/admission/exclusion"
@@ -557,24 +555,7 @@ func TestMetricsOfWebhooks(t *testing.T) {
 		w, names = conditional(t, h, kind, countHooks(figures))
 		w.compareConditions(t, names, &count)
 	}
-	theirs := gatherHooks(t)
-	for name := range theirs {
-		if theirs[name] -= before[name]; theirs[name] == 0 {
-			delete(theirs, name)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(theirs)) {
-		if theirs[name] != figures[name] {
-			t.Errorf("%s: %d there, %d here", name, theirs[name], figures[name])
-		}
-		delete(figures, name)
-	}
-	for name, n := range figures {
-		t.Errorf("%s: none there, %d here", name, n)
-	}
-	if len(theirs) < 100 {
-		t.Errorf("the reference has only %d series of metrics", len(theirs))
-	}
+	compareMetrics(t, before, gatherHooks(t), figures, 100)
 }
 
 // hookMetrics are the metrics that are compared, and their labels in the order of a series. Durations are counted.
@@ -591,30 +572,13 @@ var hookMetrics = map[string][]string{
 // gatherHooks reads the reference's metrics.
 func gatherHooks(t *testing.T) map[string]int {
 	t.Helper()
-	families, err := legacyregistry.DefaultGatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	figures := map[string]int{}
-	for _, family := range families {
-		name := strings.TrimPrefix(family.GetName(), "apiserver_admission_")
-		labels, ok := hookMetrics[name]
-		if !ok {
-			continue
+	return gather(t, func(metric string, labels map[string]string) string {
+		name := strings.TrimPrefix(metric, "apiserver_admission_")
+		if hookMetrics[name] == nil {
+			return ""
 		}
-		for _, m := range family.GetMetric() {
-			values := map[string]string{}
-			for _, l := range m.GetLabel() {
-				values[l.GetName()] = l.GetValue()
-			}
-			series := name
-			for _, label := range labels {
-				series += " " + values[label]
-			}
-			figures[series] += int(m.GetCounter().GetValue()) + int(m.GetHistogram().GetSampleCount())
-		}
-	}
-	return figures
+		return seriesOf(name, labels, hookMetrics[name])
+	})
 }
 
 // countHooks are metrics of ours that count.
