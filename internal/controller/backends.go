@@ -56,8 +56,8 @@ const (
 	maxFollowed = 250_000
 	// A list or watch that fails after steadyTime is the first failure.
 	steadyTime = time.Minute
-	// maxShort bounds how many short watches in a row count, and so the time until the next one, to 4 s: a watch is one
-	// request, and until it is there nothing is known of what goes at the backend.
+	// maxShort bounds how many short watches in a row count, so that the next one begins after 4 s at most: a watch is one
+	// request, and deletions at the backend are not seen without it.
 	maxShort = 3
 )
 
@@ -282,7 +282,7 @@ func (c *collector) complete(now bool) {
 // run follows the type until ctx ends.
 func (t *backendType) run(ctx context.Context) {
 	defer t.work.wait()
-	for failed := 0; ctx.Err() == nil; {
+	for failed, said := 0, false; ctx.Err() == nil; {
 		began := time.Now()
 		err := t.follow(ctx)
 		if ctx.Err() != nil {
@@ -293,12 +293,13 @@ func (t *backendType) run(ctx context.Context) {
 		t.mu.Unlock()
 		signal(t.backends.progress)
 		if time.Since(began) > steadyTime {
-			failed = 0
+			failed, said = 0, false
 		}
-		if failed++; failed == 1 && !errors.Is(err, aggregation.ErrUnavailable) {
+		if !said && !errors.Is(err, aggregation.ErrUnavailable) {
+			said = true
 			t.Logger.Info("objects of an aggregated API server cannot be followed", "resource", t.path(), "error", err)
 		}
-		failed = t.rest(ctx, failed)
+		failed = t.rest(ctx, failed+1)
 	}
 }
 

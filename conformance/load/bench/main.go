@@ -25,10 +25,11 @@ import (
 
 func main() {
 	work := run
-	if len(os.Args) == 3 && os.Args[1] == readCommand {
+	switch {
+	case len(os.Args) == 3 && os.Args[1] == readCommand:
 		work = func() error { return read(os.Args[2]) }
-	}
-	for len(os.Args) == 2 && os.Args[1] == spinCommand {
+	case len(os.Args) == 2 && os.Args[1] == spinCommand:
+		work = spin
 	}
 	if err := work(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
+	"sync/atomic"
 	"time"
 
 	"plinth/conformance/internal/load"
@@ -153,8 +155,12 @@ func (b *bench) dearPolicy(ctx context.Context) error {
 	b.set("policies-get", beside/before)
 	// One of the server's processors is busy for such a request. The floor is what a process of its own costs that keeps
 	// one busy.
-	spin := exec.Command(os.Args[0], spinCommand)
-	if err := spin.Start(); err != nil {
+	cmd := exec.Command(os.Args[0], spinCommand)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
 		return err
 	}
 	busy = b.reads()
@@ -162,16 +168,20 @@ func (b *bench) dearPolicy(ctx context.Context) error {
 	floor, err := busy()
 	fmt.Fprintf(os.Stderr, "%s: GETs take %.2f ms (p99) alone, %.2f beside the policy, %.2f beside a busy process\n",
 		b.kind, before, beside, floor)
-	return errors.Join(err, spin.Process.Kill(), ignoreExit(spin.Wait()))
+	return errors.Join(err, in.Close(), cmd.Wait())
 }
 
-// spinCommand is the argument with which this program keeps a processor busy until it is killed.
+// spinCommand is the argument with which this program keeps a processor busy.
 const spinCommand = "spin"
 
-// ignoreExit ignores that a process was killed.
-func ignoreExit(err error) error {
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		return nil
+// spin is that process: it ends with its input, and so with the process that has started it.
+func spin() error {
+	var ended atomic.Bool
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		ended.Store(true)
+	}()
+	for !ended.Load() {
 	}
-	return err
+	return nil
 }

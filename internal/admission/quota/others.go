@@ -92,7 +92,7 @@ func useResourceClaim(claim object.Value) amounts {
 			}
 		} else {
 			of := request.At("exactly") // null in a newer version: no devices
-			if class := request.At("deviceClassName"); class.Len() > 0 {
+			if request.At("deviceClassName").Len() > 0 {
 				of = request // of v1beta1
 			}
 			add(of.At("deviceClassName").Str(), devices(of))
