@@ -174,5 +174,8 @@ func run(ctx context.Context, program cel.Program, vars interpreter.Activation) 
 			value, details, err = nil, nil, fmt.Errorf("internal error: %v", r)
 		}
 	}()
-	return program.ContextEval(ctx, vars)
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	return program.Eval(vars)
 }

@@ -87,6 +87,5 @@ func (libraries) ProgramOptions() []cel.ProgramOption {
 		cel.CostLimit(limits.PerCallLimit),
 		cel.CostTrackerOptions(interpreter.PresenceTestHasCost(false)),
 		cel.CostTracking(&library.CostEstimator{}),
-		cel.InterruptCheckFrequency(limits.CheckFrequency),
 	}
 }

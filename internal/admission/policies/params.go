@@ -43,12 +43,15 @@ func (p *Plugin) paramKind(of *policy) (paramKind, error) {
 	return paramKind{}, fmt.Errorf("failed to find resource referenced by paramKind: '%s, Kind=%s'", apiVersion, kind)
 }
 
+// noParams is what a policy without params is evaluated with, once.
+var noParams = []object.Value{object.Nil}
+
 // params returns the params that a binding names, for a request in a namespace: null alone if the policy or the binding
 // names none, and nothing if there are none and that is no error.
 func (p *Plugin) params(ctx context.Context, kind paramKind, ref object.Value, namespace string) ([]object.Value,
 	error) {
 	if kind.none || ref.IsNull() {
-		return []object.Value{object.Nil}, nil
+		return noParams, nil
 	}
 	in := ref.At("namespace").Str()
 	if kind.of.Namespaced {

@@ -119,7 +119,7 @@ func (v *validating) evaluate(s *step, of *program, q *hooks.Question, param obj
 		}
 		results[i] = result{holds: holds, err: err, took: time.Since(began)}
 	}
-	messages, stop := v.messages(values, of, results, on)
+	stop := v.messages(values, of, results, on)
 	annotations, spent := v.annotations(of, q, param)
 	if spent != nil {
 		v.failed(s, 0, spent.Error(), 0)
@@ -133,8 +133,8 @@ func (v *validating) evaluate(s *step, of *program, q *hooks.Question, param obj
 		case stop != nil:
 			v.failed(s, i, fmt.Sprintf("failed messageExpression: %v", stop), r.took)
 		case !r.holds:
-			v.decide(s, i, &decision{message: messages[i], reason: of.validations[i].reason, took: r.took,
-				failure: failureOf(messages[i])})
+			v.decide(s, i, &decision{message: r.text, reason: of.validations[i].reason, took: r.took,
+				failure: failureOf(r.text)})
 		}
 	}
 	for i, r := range annotations {
@@ -142,7 +142,7 @@ func (v *validating) evaluate(s *step, of *program, q *hooks.Question, param obj
 	}
 }
 
-// result is that of one expression.
+// result is that of one expression. text is the value of an annotation, or the message of a validation that is false.
 type result struct {
 	holds bool
 	text  string
@@ -150,35 +150,37 @@ type result struct {
 	took  time.Duration
 }
 
-// messages are the messages of the validations that are false. The expressions of all messages are evaluated, as their
+// messages sets the messages of the validations that are false. The expressions of all messages are evaluated, as their
 // cost counts. stop says that it did: then there are no messages, and even a validation that holds is an error.
 func (v *validating) messages(values *cel.Evaluation, of *program, results []result, on *cel.AdmissionInput) (
-	messages []string, stop error) {
-	messages = make([]string, len(results))
-	unauthorized := *on
-	unauthorized.Unauthorized = true
-	values = values.Continue(&unauthorized)
+	stop error) {
+	var composed *cel.Evaluation
 	for i := range of.validations {
-		rule := &of.validations[i]
+		rule, r := &of.validations[i], &results[i]
 		if rule.message != nil {
-			// An error is none of the request: there is another message.
-			text, _, stop := values.Text(rule.message)
-			if stop != nil {
-				return nil, stop
+			if composed == nil {
+				unauthorized := *on
+				unauthorized.Unauthorized = true
+				composed = values.Continue(&unauthorized)
 			}
-			messages[i] = usable(text)
+			// An error is none of the request: there is another message.
+			text, _, stop := composed.Text(rule.message)
+			if stop != nil {
+				return stop
+			}
+			r.text = usable(text)
 		}
-		if results[i].holds || results[i].err != nil {
+		if r.holds || r.err != nil {
 			continue // nobody asks for it
 		}
-		if messages[i] == "" {
-			messages[i] = strings.TrimSpace(rule.text)
+		if r.text == "" {
+			r.text = strings.TrimSpace(rule.text)
 		}
-		if messages[i] == "" {
-			messages[i] = "failed expression: " + strings.TrimSpace(rule.source)
+		if r.text == "" {
+			r.text = "failed expression: " + strings.TrimSpace(rule.source)
 		}
 	}
-	return messages, nil
+	return nil
 }
 
 // usable is the message that an expression has made; "" if it is too long, or has several lines.
