@@ -34,7 +34,7 @@ type compared struct {
 var comparedRows = []compared{
 	{"apply", 20, (*bench).apply},
 	{"create", 20, (*bench).createAlone},
-	{"create-32", 320, (*bench).create},
+	{"create-32", 2000, (*bench).create},
 	{"get", 50, (*bench).getAlone},
 	{"get-8", 100, (*bench).get},
 	{"patch-hot", 40, (*bench).patchHot},

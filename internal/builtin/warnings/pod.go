@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
 	"plinth/internal/objectmeta"
 	"plinth/object"
@@ -24,7 +23,7 @@ const (
 
 // name warns of names that become host names and are not DNS labels.
 func name(obj object.Value, use string) []string {
-	wrong := utilvalidation.IsDNS1123Label(obj.At("metadata", "name").Str())
+	wrong := objectmeta.LabelErrors(obj.At("metadata", "name").Str())
 	if len(wrong) == 0 {
 		return nil
 	}
