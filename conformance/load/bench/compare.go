@@ -34,9 +34,10 @@ type compared struct {
 var comparedRows = []compared{
 	{"apply", 20, (*bench).apply},
 	{"create", 20, (*bench).createAlone},
-	{"create-32", 2000, (*bench).create},
+	{"create-32", 640, (*bench).create},
 	{"get", 50, (*bench).getAlone},
 	{"get-8", 100, (*bench).get},
+	{"list", 20, (*bench).listAlone},
 	{"patch-hot", 40, (*bench).patchHot},
 	{"watch", 10, (*bench).watchTurn},
 }
@@ -208,6 +209,19 @@ func (b *bench) createAlone(ctx context.Context, from, to int) error {
 		for i := from; i < to; i++ {
 			_, err := b.one.Discard(ctx, load.Request{Method: http.MethodPost, Path: podsPath,
 				Body: load.Pod(namespace, fmt.Sprint("lone-", i), 0)})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// listAlone reads a hundred Pods, one list after the other.
+func (b *bench) listAlone(ctx context.Context, from, to int) error {
+	return b.spend("list", to-from, func() error {
+		for range to - from {
+			_, err := b.one.Discard(ctx, load.Request{Method: http.MethodGet, Path: podsPath + "?limit=100"})
 			if err != nil {
 				return err
 			}
