@@ -75,7 +75,7 @@ var targets = []target{
 var hookAttempts = []string{
 	"TestAnswersOfWebhooks", "TestChainsOfPlugins", "TestConditionsOfWebhooks", "TestMutatingAdmissionPolicy",
 	"TestMutatingAdmissionWebhook", "TestReinvocationOfWebhooks", "TestReviewsAndWebhooks",
-	"TestValidatingAdmissionPolicy", "TestValidatingAdmissionWebhook", "TestWebhooksInFiles",
+	"TestValidatingAdmissionPolicy", "TestValidatingAdmissionWebhook", "TestWebhooksInFiles", "TestWhereBudgetsEnd",
 }
 
 // hookTests are those, and others of webhooks and policies.
@@ -86,7 +86,8 @@ var hookTests = append(hookAttempts[:len(hookAttempts):len(hookAttempts)], "Test
 	"TestMutatingWebhooks", "TestNamespaceOfRequests", "TestNoMetrics", "TestPartsOfObjectsInPatches", "TestPasses",
 	"TestPoliciesAreCompiledWhenTheyMatch", "TestPoliciesChangeMeanwhile", "TestPoliciesHoldAtOnce", "TestQuestions",
 	"TestRefusals", "TestReviewed", "TestScopes", "TestSelectors", "TestSlowWebhook", "TestStaticManifests",
-	"TestStaticPolicies", "TestStaticWebhooks", "TestTypeChecking", "TestUnreadableReviews", "TestWebhookAnswers",
+	"TestStaticOfTheSameName", "TestStaticPolicies", "TestStaticWebhooks", "TestTypeChecking", "TestUnreadableReviews",
+	"TestWebhookAnswers",
 	"TestWebhooksAreNotAskedAboutThemselves", "TestWhatWebhooksSee", "TestWhichWebhooks")
 
 // quotaAttempts are the tests whose attempts use quotas, or what else is in their package.

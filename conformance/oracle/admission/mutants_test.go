@@ -66,6 +66,7 @@ var compared = map[string]func(*testing.T){
 	"TestValidatingAdmissionPolicy":        TestValidatingAdmissionPolicy,
 	"TestValidatingAdmissionWebhook":       TestValidatingAdmissionWebhook,
 	"TestWebhooksInFiles":                  TestWebhooksInFiles,
+	"TestWhereBudgetsEnd":                  TestWhereBudgetsEnd,
 }
 
 // TestMutants runs the attempts of the tests above on each mutant, in one process, and reports those for which our

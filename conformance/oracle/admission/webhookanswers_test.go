@@ -89,6 +89,7 @@ var hookConditions = [][]string{
 	{"object.data.text.matches(object.data.pattern)"}, {"false", "object.data.text.matches(object.data.pattern)"},
 	{"object.nothing", "object.data.text.matches(object.data.pattern)"}, {"request.name == 'long'", "has(request.uid)"},
 	{"authorizer.requestResource.check('delete').allowed()"}, {"namespaceObject == null"},
+	{"[1].includes(1)"}, {"[1].includes(2)"}, // a function that only expressions have that are stored
 }
 
 // conditional is a world with a webhook for each list of conditions and failure policy, and their names.
@@ -131,16 +132,18 @@ func TestConditionsOfWebhooks(t *testing.T) {
 }
 
 // A webhook that was not asked in the first pass is not asked in the second, though it would be about the object now.
-// The one that was asked, is: after each change by a webhook behind it, but not after a change of its own.
+// The one that was asked, is: after each change by a webhook behind it, but not after a change of its own. One that
+// has failed was asked, and two of the same name are two.
 //
 // SPEC: AUTH-3
 func TestReinvocationOfWebhooks(t *testing.T) {
 	h, count, reached := newHookServer(t), tally{}, reach{}
-	hook := func(name, way, selector, policy string) string {
-		return fields("name", name+".example.com", "clientConfig", h.client(way), "rules", `[{apiGroups: ["*"], `+
-			`apiVersions: ["*"], operations: ["*"], resources: ["*"]}]`, "objectSelector", selector, "sideEffects", "None",
-			"admissionReviewVersions", "[v1]", "reinvocationPolicy", policy)
+	hook := func(name, way, selector, policy string, more ...string) string {
+		return fields(append([]string{"name", name + ".example.com", "clientConfig", h.client(way), "rules",
+			`[{apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: ["*"]}]`, "objectSelector", selector,
+			"sideEffects", "None", "admissionReviewVersions", "[v1]", "reinvocationPolicy", policy}, more...)...)
 	}
+	const ofWeb = `[{name: c, expression: "object.?metadata.?labels.?app.orValue('') == 'web'"}]`
 	const web = "{matchLabels: {app: web}}"
 	for _, hooks := range [][]string{
 		{hook("a", "warn", web, "IfNeeded"), hook("b", "label-app", "", "Never")},
@@ -150,6 +153,9 @@ func TestReinvocationOfWebhooks(t *testing.T) {
 		{hook("a", "warn", "", "IfNeeded"), hook("b", "same", "", "IfNeeded")},
 		{hook("a", "warn", "", "IfNeeded"), hook("b", "unlabel", web, "IfNeeded"), hook("c", "label-app", "", "IfNeeded")},
 		{hook("a", "container", "", "IfNeeded"), hook("b", "container", "", "IfNeeded"), hook("c", "warn", "", "IfNeeded")},
+		{hook("a", "warn", "", "IfNeeded", "matchConditions", ofWeb), hook("b", "label-app", "", "Never")},
+		{hook("a", "status-500", "", "IfNeeded", "failurePolicy", "Ignore"), hook("b", "label-app", "", "Never")},
+		{hook("a", "warn", "", "IfNeeded"), hook("a", "label-app", "", "IfNeeded")},
 	} {
 		w := webhookWorld(t, h, "Mutating", ours.Metrics{}, hookConfiguration("Mutating", "all", hooks...))
 		for _, labels := range []string{"", "{app: web}", "{app: other}"} {
@@ -158,8 +164,8 @@ func TestReinvocationOfWebhooks(t *testing.T) {
 			reached.add(w.compare(t, a, &count))
 		}
 	}
-	count.atLeast(t, 15, 2, 0)
-	reached.atLeast(t, map[string]int{"round_1": 10})
+	count.atLeast(t, 20, 2, 0)
+	reached.atLeast(t, map[string]int{"round_1": 15})
 }
 
 // Without the gate, webhooks are asked about reviews of access, too.

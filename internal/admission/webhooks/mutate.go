@@ -149,9 +149,6 @@ type patchAnnotation struct {
 }
 
 func annotation(v any) string {
-	text, err := json.Marshal(v)
-	if err != nil { // it was parsed from JSON
-		return err.Error()
-	}
+	text, _ := json.Marshal(v) // it has texts, and a patch that was parsed as JSON
 	return string(text)
 }

@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
@@ -126,6 +127,15 @@ func configurationOf(name string, all ...string) string {
 
 // ask asks the webhooks about a Pod.
 func (b *bench) ask(ctx context.Context, change func(*engine.Request)) error {
+	a := b.create(change)
+	if b.mutating {
+		return b.Admit(ctx, a, &hooks.Passes{})
+	}
+	return b.Validate(ctx, a)
+}
+
+// create is a request that creates a Pod.
+func (b *bench) create(change func(*engine.Request)) *engine.Attributes {
 	b.asked, b.told, b.notes = nil, nil, noted{}
 	rq := &engine.Request{Resource: b.types.Find("", "v1", "pods"), Namespace: "ns", Name: "p",
 		User: access.User{Name: "jane"}, Annotations: b.notes}
@@ -134,11 +144,7 @@ func (b *bench) ask(ctx context.Context, change func(*engine.Request)) error {
 	}
 	obj := object.Fields("apiVersion", object.StringOf("v1"), "kind", object.StringOf("Pod"), "metadata",
 		object.Fields("name", object.StringOf("p")))
-	a := b.Attributes(rq, engine.OperationCreate, obj, object.Nil)
-	if b.mutating {
-		return b.Admit(ctx, a, &hooks.Passes{})
-	}
-	return b.Validate(ctx, a)
+	return b.Attributes(rq, engine.OperationCreate, obj, object.Nil)
 }
 
 // Configurations hold from the request after their write on, in the order of their names, and those that cannot be read
@@ -165,6 +171,36 @@ func TestConfigurationsChange(t *testing.T) {
 	b.put(t, "a", configurationOf("a", "a1"))
 	if err := b.ask(t.Context(), func(rq *engine.Request) { rq.OwnStart = true }); err != nil || len(b.asked) > 0 {
 		t.Errorf("as the server starts: %v, asked %v", err, b.asked)
+	}
+}
+
+// A configuration in a file is another one than that of the same name in the API: only the webhook of the file is asked
+// again after a change by that of the API.
+//
+// SPEC: AUTH-3
+func TestStaticOfTheSameName(t *testing.T) {
+	b := newBench(t, true)
+	text := configurationOf("a", `one ,"reinvocationPolicy":"IfNeeded"`)
+	parsed, err := object.ParseJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.SetStatic([]object.Value{parsed.Value})
+	b.put(t, "a", text)
+	b.answer = func(_, uid string) string {
+		if len(b.asked) != 2 {
+			return allowed(uid)
+		}
+		patch := base64.StdEncoding.EncodeToString([]byte(`[{"op":"add","path":"/metadata/labels","value":{"a":"b"}}]`))
+		return strings.Replace(allowed(uid), "true", `true,"patchType":"JSONPatch","patch":"`+patch+`"`, 1)
+	}
+	a, passes := b.create(nil), &hooks.Passes{}
+	if err := b.Admit(t.Context(), a, passes); err != nil || !passes.Wanted || len(b.asked) != 2 {
+		t.Errorf("the first pass: %v, wants a second: %t, asked %v", err, passes.Wanted, b.asked)
+	}
+	passes.Second = true
+	if err := b.Admit(t.Context(), a, passes); err != nil || len(b.asked) != 3 {
+		t.Errorf("the second pass: %v, asked %v", err, b.asked)
 	}
 }
 
