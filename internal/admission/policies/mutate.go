@@ -111,8 +111,8 @@ func (m *mutating) apply(s *step, of *program, param object.Value) error {
 		m.problem(s, "Invalid", err)
 		return nil
 	}
-	id := s.policy.name + "/" + s.binding.name + "/" + param.At("metadata", "namespace").Str() + "/" +
-		param.At("metadata", "name").Str()
+	// The params of a binding are in one namespace, in one request.
+	id := s.policy.name + "/" + s.binding.name + "/" + param.At("metadata", "name").Str()
 	if !meets || m.second && !m.Again(id) {
 		return nil
 	}
@@ -121,7 +121,7 @@ func (m *mutating) apply(s *step, of *program, param object.Value) error {
 			break
 		}
 		began := time.Now()
-		changed, err := m.mutate(&of.mutations[i], of, q, value)
+		err := m.mutate(&of.mutations[i], of, q, value)
 		failure := noError
 		if err != nil {
 			failure = failureOf(err.Error())
@@ -136,10 +136,6 @@ func (m *mutating) apply(s *step, of *program, param object.Value) error {
 			continue
 		}
 		m.mutated = true
-		if !changed {
-			continue
-		}
-		m.Changed()
 		if q, err = m.asked.In(m.ctx, s.in); err != nil {
 			return apierr.NewInternal(err)
 		}
@@ -150,8 +146,8 @@ func (m *mutating) apply(s *step, of *program, param object.Value) error {
 	return nil
 }
 
-// mutate applies one mutation, and says whether that has changed the object.
-func (m *mutating) mutate(step *mutation, of *program, q *hooks.Question, param object.Value) (bool, error) {
+// mutate applies one mutation to the object.
+func (m *mutating) mutate(step *mutation, of *program, q *hooks.Question, param object.Value) error {
 	on := m.input(q, param)
 	on.Namespace = m.whole
 	values := of.scope.Evaluate(m.ctx, on, cel.PolicyBudget)
@@ -159,39 +155,39 @@ func (m *mutating) mutate(step *mutation, of *program, q *hooks.Question, param 
 	if step.patch != nil {
 		operations, err := values.Patch(step.patch)
 		if err != nil {
-			return false, err
+			return err
 		}
 		made, err = patch.JSON(q.Now, operations, m.ctx.Err)
 		switch {
 		case errors.Is(err, jsonpatch.ErrTestFailed):
-			return false, nil // as the reference has it: then the patch is not for this object
+			return nil // as the reference has it: then the patch is not for this object
 		case err != nil:
-			return false, fmt.Errorf("JSON Patch: %w", hooks.PatchError(err))
+			return fmt.Errorf("JSON Patch: %w", hooks.PatchError(err))
 		}
 	} else {
 		intent, err := values.Intent(step.intent)
 		if err != nil {
-			return false, err
+			return err
 		}
 		intent = intent.With("apiVersion", q.Now.At("apiVersion")).With("kind", q.Now.At("kind"))
 		if made, err = merge.Overlay(q.Now, intent, q.BodySchema(q.Type)); err != nil {
-			return false, fmt.Errorf("error applying patch: %w", err)
+			return fmt.Errorf("error applying patch: %w", err)
 		}
 	}
 	// As in the reference, a patch may not add a field to a built-in type that it does not have.
 	strict := step.patch != nil && q.Type.Written == nil
-	next, changed, err := q.Admitted(m.ctx, made, q.Now, q.Type, strict)
+	next, _, err := q.Admitted(m.ctx, made, q.Now, q.Type, strict)
 	switch {
 	case err != nil && step.patch == nil:
 		version := q.Now.At("apiVersion").Str()
 		if !strings.Contains(version, "/") {
 			version = "/" + version
 		}
-		return false, fmt.Errorf("unable to convert unstructured object to %s, Kind=%s: %w", version,
+		return fmt.Errorf("unable to convert unstructured object to %s, Kind=%s: %w", version,
 			q.Now.At("kind").Str(), err)
 	case err != nil:
-		return false, apierr.NewInternal(err)
+		return apierr.NewInternal(err)
 	}
 	m.asked.Replace(next)
-	return changed, nil
+	return nil
 }

@@ -94,10 +94,10 @@ type candidate struct {
 func newSet(policies *named[policy], bindings *named[binding]) *set {
 	s := &set{policies: policies, bindings: bindings, matched: &recent.Cache[hooks.URL, []candidate]{}}
 	of := map[string][]*binding{}
-	for b := range bindings.each() {
+	for _, b := range bindings.read() {
 		of[b.policy] = append(of[b.policy], b)
 	}
-	for p := range policies.each() {
+	for _, p := range policies.read() {
 		if len(of[p.name]) > 0 {
 			s.all = append(s.all, bound{p, of[p.name]})
 		}
@@ -131,15 +131,15 @@ type entry[T any] struct {
 	get  func() (*T, error)
 }
 
-// each are the objects. One that cannot be read is left out: the informers of the reference would not have it, either.
-func (n *named[T]) each() iter.Seq[*T] {
-	return func(yield func(*T) bool) {
-		for _, e := range n.all {
-			if v, err := e.get(); err == nil && !yield(v) {
-				return
-			}
+// read returns the objects. One that cannot be read is left out: the informers of the reference would not have it,
+// either.
+func (n *named[T]) read() (all []*T) {
+	for _, e := range n.all {
+		if v, err := e.get(); err == nil {
+			all = append(all, v)
 		}
 	}
+	return all
 }
 
 // compile returns a view.Compile of objects that parse reads.

@@ -324,8 +324,6 @@ func (v *validating) publish() {
 	if len(v.failures) == 0 {
 		return
 	}
-	text, err := json.Marshal(v.failures[:min(len(v.failures), maxFailures)])
-	if err == nil { // texts and numbers can be printed
-		v.asked.Annotate("validation.policy.admission.k8s.io/validation_failure", string(text))
-	}
+	text, _ := json.Marshal(v.failures[:min(len(v.failures), maxFailures)]) // texts and numbers can be printed
+	v.asked.Annotate("validation.policy.admission.k8s.io/validation_failure", string(text))
 }
