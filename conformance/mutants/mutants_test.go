@@ -73,8 +73,9 @@ var targets = []target{
 
 // hookAttempts are the tests whose attempts are about webhooks and policies.
 var hookAttempts = []string{
-	"TestAnswersOfWebhooks", "TestChainsOfPlugins", "TestConditionsOfWebhooks", "TestMutatingAdmissionPolicy",
-	"TestMutatingAdmissionWebhook", "TestReinvocationOfWebhooks", "TestReviewsAndWebhooks",
+	"TestAnswersOfWebhooks", "TestCasesOfMutatingPolicies", "TestCasesOfValidatingPolicies", "TestChainsOfPlugins",
+	"TestConditionsOfWebhooks", "TestMutatingAdmissionPolicy", "TestMutatingAdmissionWebhook",
+	"TestReinvocationOfWebhooks", "TestReviewsAndWebhooks",
 	"TestValidatingAdmissionPolicy", "TestValidatingAdmissionWebhook", "TestWebhooksInFiles", "TestWhereBudgetsEnd",
 }
 

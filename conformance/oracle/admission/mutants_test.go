@@ -16,6 +16,8 @@ var compared = map[string]func(*testing.T){
 	"TestAlwaysDeny":                       TestAlwaysDeny,
 	"TestAlwaysPullImages":                 TestAlwaysPullImages,
 	"TestAnswersOfWebhooks":                TestAnswersOfWebhooks,
+	"TestCasesOfMutatingPolicies":          TestCasesOfMutatingPolicies,
+	"TestCasesOfValidatingPolicies":        TestCasesOfValidatingPolicies,
 	"TestCertificateApproval":              TestCertificateApproval,
 	"TestCertificateSigning":               TestCertificateSigning,
 	"TestCertificateSubjectRestriction":    TestCertificateSubjectRestriction,

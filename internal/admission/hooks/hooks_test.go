@@ -276,9 +276,9 @@ func TestSelectors(t *testing.T) {
 		{team, `{}`, ns(engine.OperationUpdate, ""), "false"}, {team, `{}`, ns(engine.OperationUpdate, "status"), "true"},
 		{team, `{}`, ns(engine.OperationDelete, ""), "true"},
 		{`{"matchExpressions":[{"key":"c","operator":"Bad"}]}`, `{}`, pod("", ""),
-			`false "Bad" is not a valid label selector operator`},
+			`false Internal error occurred: "Bad" is not a valid label selector operator`},
 		{`{}`, `{"matchExpressions":[{"key":"c","operator":"Bad"}]}`, pod("", ""),
-			`false "Bad" is not a valid label selector operator`},
+			`false Internal error occurred: "Bad" is not a valid label selector operator`},
 	} {
 		s := SelectorsOf(parsed(t, fmt.Sprintf(`{"namespaceSelector":%s,"objectSelector":%s}`, c.namespaces, c.objects)))
 		selected, err := s.Select(t.Context(), func(_ context.Context, name string) (object.Value, error) {
@@ -297,9 +297,6 @@ func TestSelectors(t *testing.T) {
 		if have != c.want {
 			t.Errorf("%s and %s of %s %s: %s, want %s", c.namespaces, c.objects, c.of.Request.Resource.Name, c.of.Operation,
 				have, c.want)
-		}
-		if s.Broken() != (err != nil && c.namespaces != team) {
-			t.Errorf("%s and %s are broken: %t", c.namespaces, c.objects, s.Broken())
 		}
 	}
 }

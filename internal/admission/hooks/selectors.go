@@ -28,9 +28,6 @@ func SelectorsOf(v object.Value) (s Selectors) {
 	return s
 }
 
-// Broken says that a selector could not be read, which the error of each Select is then.
-func (s *Selectors) Broken() bool { return s.err != nil }
-
 // Selector reads a LabelSelector. An empty one selects everything, and so does null.
 func Selector(v object.Value) (labels.Selector, error) {
 	var of metav1.LabelSelector
@@ -71,11 +68,11 @@ func LabelsOf(a *engine.Attributes) *Labels {
 	return l
 }
 
-// Select says whether the selectors select a request by the labels of its object and of its namespace. An error is one
-// of the selectors, or says why the namespace could not be read.
+// Select says whether the selectors select a request by the labels of its object and of its namespace. An error is an
+// internal one if a selector could not be read, or says why the namespace could not be read.
 func (s *Selectors) Select(ctx context.Context, namespace NamespaceReader, l *Labels) (bool, error) {
 	if s.err != nil {
-		return false, s.err
+		return false, apierr.NewInternal(s.err)
 	}
 	// The labels of the object are looked at first although an error about the namespace precedes: a hook whose other
 	// selector does not select is none of the request's business.

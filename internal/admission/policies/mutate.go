@@ -30,8 +30,15 @@ func (p *Plugin) Admit(ctx context.Context, a *engine.Attributes, passes *hooks.
 	}
 	m := mutating{session: p.session(ctx, a), Calls: passes.Begin("policies", a.Object), second: passes.Second}
 	for i := range steps {
-		if steps[i].err != nil {
-			m.problem(&steps[i], "", steps[i].err)
+		s := &steps[i]
+		if s.err == nil {
+			// The object must be there in each version before the first policy changes it.
+			if _, err := m.asked.In(ctx, s.in); err != nil {
+				s.binding, s.err = nil, fmt.Errorf("failed to configure policy: %w", err)
+			}
+		}
+		if s.err != nil {
+			m.problem(s, "", s.err)
 		}
 	}
 	defer func() { m.End(a.Object) }()
@@ -83,6 +90,9 @@ func (m *mutating) problem(s *step, reason string, err error) {
 
 // step applies the mutations of a policy, with the params of one binding.
 func (m *mutating) step(s *step) error {
+	if len(s.params) == 0 {
+		return nil
+	}
 	if err := m.readNamespace(); err != nil {
 		return apierr.From(err)
 	}
@@ -99,8 +109,7 @@ func (m *mutating) step(s *step) error {
 func (m *mutating) apply(s *step, of *program, param object.Value) error {
 	q, err := m.asked.In(m.ctx, s.in)
 	if err != nil {
-		m.problem(&step{candidate: s.candidate}, "", fmt.Errorf("failed to configure policy: %w", err))
-		return nil
+		return apierr.NewInternal(err)
 	}
 	value := param
 	if s.typed && !param.IsNull() {

@@ -164,9 +164,11 @@ func (p *Plugin) steps(ctx context.Context, a *engine.Attributes) (all []step) {
 			continue
 		}
 		for _, b := range c.bindings {
-			if params, err := p.bound(ctx, b, kind, a, labels); err != nil {
+			params, is, err := p.bound(ctx, b, kind, a, labels)
+			switch {
+			case err != nil:
 				wrong(c, b, "binding", err)
-			} else if len(params) > 0 {
+			case is:
 				all = append(all, step{candidate: c, binding: b, params: params, typed: kind.typed()})
 			}
 		}
@@ -174,16 +176,17 @@ func (p *Plugin) steps(ctx context.Context, a *engine.Attributes) (all []step) {
 	return all
 }
 
-// bound returns the params that a request is evaluated with by a binding of its policy; none if it is not for the
-// request.
+// bound returns the params that a request is evaluated with by a binding of its policy. is says that the binding is for
+// the request; there may be no params then.
 func (p *Plugin) bound(ctx context.Context, b *binding, kind paramKind, a *engine.Attributes, labels *hooks.Labels) (
-	[]object.Value, error) {
+	params []object.Value, is bool, err error) {
 	if b.matcher != nil {
 		if in, err := p.matches(ctx, b.matcher, a, labels, nil); in == nil || err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
-	return p.params(ctx, kind, b.ref, hooks.NamespaceOf(a))
+	params, err = p.params(ctx, kind, b.ref, hooks.NamespaceOf(a))
+	return params, true, err
 }
 
 // session is what the evaluations of one request have in common.

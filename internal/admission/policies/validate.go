@@ -77,22 +77,25 @@ func failureOf(text string) string {
 	return invalidError
 }
 
-// step evaluates a policy with the params of one binding.
+// step evaluates a policy with the params of one binding. Without any it reads the namespace all the same, as in the
+// reference: the request is refused if there is none.
 func (v *validating) step(s *step) error {
+	var q *hooks.Question
+	if len(s.params) > 0 {
+		var err error
+		if q, err = v.asked.In(v.ctx, s.in); err != nil {
+			if !s.ignore {
+				v.deny(s, &decision{message: fmt.Sprintf(
+					"failed to configure binding: failed to convert object version: %v", err)})
+			}
+			return nil
+		}
+	}
 	if err := v.readNamespace(); err != nil {
 		return apierr.From(err)
 	}
-	q, err := v.asked.In(v.ctx, s.in)
-	if err != nil {
-		if !s.ignore {
-			v.deny(s, &decision{message: fmt.Sprintf(
-				"failed to configure binding: failed to convert object version: %v", err)})
-		}
-		return nil
-	}
-	of := s.program.Get()
 	for _, param := range s.params {
-		v.evaluate(s, of, q, param)
+		v.evaluate(s, s.program.Get(), q, param)
 	}
 	return nil
 }

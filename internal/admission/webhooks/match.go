@@ -37,15 +37,6 @@ func (s *set) candidates(types *engine.Types, u hooks.URL) []candidate {
 	return found
 }
 
-// selects says whether the selectors of a hook select a request.
-func (p *Plugin) selects(ctx context.Context, h *hook, labels *hooks.Labels) (bool, error) {
-	selected, err := h.selectors.Select(ctx, p.namespace, labels)
-	if err != nil && h.selectors.Broken() {
-		err = apierr.NewInternal(err)
-	}
-	return selected, err
-}
-
 // meets says whether the match conditions of a hook hold. An error of one of them counts only if no other is false;
 // then the failure policy decides whether the request is refused or the hook is not called.
 func (p *Plugin) meets(ctx context.Context, h *hook, q *hooks.Question) (bool, error) {

@@ -63,7 +63,7 @@ func (r *round) place(c *candidate) string {
 // admitBy asks one hook, if it is for the request, and says whether that has changed the object.
 func (p *Plugin) admitBy(ctx context.Context, c *candidate, r *round) (called, changed bool, err error) {
 	a := r.asked.Attributes
-	if selected, err := p.selects(ctx, c.hook, r.labels); !selected || err != nil {
+	if selected, err := c.selectors.Select(ctx, p.namespace, r.labels); !selected || err != nil {
 		return false, false, err
 	}
 	q, err := r.asked.In(ctx, c.in)

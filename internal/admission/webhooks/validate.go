@@ -23,7 +23,7 @@ func (p *Plugin) Validate(ctx context.Context, a *engine.Attributes) error {
 	var calls []*verdict
 	for i := range all {
 		c := &all[i]
-		if selected, err := p.selects(ctx, c.hook, labels); err != nil {
+		if selected, err := c.selectors.Select(ctx, p.namespace, labels); err != nil {
 			return err
 		} else if !selected {
 			continue
