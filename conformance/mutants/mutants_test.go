@@ -74,17 +74,16 @@ var targets = []target{
 // hookAttempts are the tests whose attempts are about webhooks and policies.
 var hookAttempts = []string{
 	"TestAnswersOfWebhooks", "TestCasesOfMutatingPolicies", "TestCasesOfValidatingPolicies", "TestChainsOfPlugins",
-	"TestConditionsOfWebhooks", "TestMutatingAdmissionPolicy", "TestMutatingAdmissionWebhook",
-	"TestReinvocationOfWebhooks", "TestReviewsAndWebhooks",
+	"TestConditionsOfWebhooks", "TestMetricsOfPolicies", "TestMetricsOfWebhooks", "TestMutatingAdmissionPolicy",
+	"TestMutatingAdmissionWebhook", "TestReinvocationOfWebhooks", "TestReviewsAndWebhooks",
 	"TestValidatingAdmissionPolicy", "TestValidatingAdmissionWebhook", "TestWebhooksInFiles", "TestWhereBudgetsEnd",
 }
 
 // hookTests are those, and others of webhooks and policies.
 var hookTests = append(hookAttempts[:len(hookAttempts):len(hookAttempts)], "TestBudgetsOfPolicies",
-	"TestCanceledRequests", "TestConfigurationsChange", "TestDearSteps", "TestErrorsBeforeCalls", "TestExemptTypes",
-	"TestForbidden", "TestKindsOfParamsThatWereNeverThere", "TestMetricsOfPolicies", "TestMetricsOfWebhooks",
-	"TestMutatingPolicies",
-	"TestMutatingWebhooks", "TestNamespaceOfRequests", "TestNoMetrics", "TestPartsOfObjectsInPatches", "TestPasses",
+	"TestCanceledRequests", "TestConfigurationsChange", "TestDearSteps", "TestErrorsBeforeCalls", "TestErrorsOfPolicies", "TestExemptTypes", "TestExpressionsAreCounted",
+	"TestForbidden", "TestKindsOfParamsThatWereNeverThere", "TestMutatingPolicies", "TestMutatingWebhooks",
+	"TestNamespaceOfRequests", "TestNoMetrics", "TestPartsOfObjectsInPatches", "TestPasses",
 	"TestPoliciesAreCompiledWhenTheyMatch", "TestPoliciesChangeMeanwhile", "TestPoliciesHoldAtOnce", "TestQuestions",
 	"TestRefusals", "TestReviewed", "TestScopes", "TestSelectors", "TestSlowWebhook", "TestStaticManifests",
 	"TestStaticOfTheSameName", "TestStaticPolicies", "TestStaticWebhooks", "TestTypeChecking", "TestUnreadableReviews",

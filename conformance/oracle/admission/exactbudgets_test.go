@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"k8s.io/apiserver/pkg/admission"
-
-	ours "plinth/internal/admission"
 )
 
 // These expressions cost any number by the lengths of their texts: the first a tenth of that of a text, times a hundred
@@ -95,6 +93,6 @@ func TestWhereBudgetsEnd(t *testing.T) {
 		bindingOf(kind, "b", "p")).bound(t, request, over)
 	h := newHookServer(t)
 	request.options = optionsOf(admission.Create)
-	webhookWorld(t, h, "Validating", ours.Metrics{}, hookConfiguration("Validating", "all", labeledHook(h, "h", "allow",
+	webhookWorld(t, h, "Validating", nil, hookConfiguration("Validating", "all", labeledHook(h, "h", "allow",
 		"sideEffects", "None", "admissionReviewVersions", "[v1]", "matchConditions", conditions))).bound(t, request, over)
 }

@@ -80,8 +80,9 @@ type world struct {
 	unordered bool
 	// refusals says that only refusals are compared: both sides leave the object, which is none that is stored.
 	refusals bool
-	// metrics are those of ours.
+	// metrics are those of ours, and figures what they count; nil: they count nothing.
 	metrics ours.Metrics
+	figures *figures
 	// ofGo says that messages name what only Go has: internal errors are compared without theirs, and wrong types
 	// without the value, which the reference prints as Go does.
 	ofGo bool
@@ -657,16 +658,16 @@ func (w *world) comparable(o outcome) outcome {
 }
 
 // tryMutants, if not nil, runs our plugin on an attempt without a mutant, for the result, and then with mutants
-// (TestMutants).
-var tryMutants func(t testing.TB, w *world, run func() outcome) outcome
+// (TestMutants). want is what the result is to be as text; "": another one than that of the reference.
+var tryMutants func(t testing.TB, w *world, want string, run func() outcome) outcome
 
-// comparableOurs runs our plugin.
-func (w *world) comparableOurs(t testing.TB, a attempt) outcome {
+// comparableOurs runs our plugin. want is as for tryMutants.
+func (w *world) comparableOurs(t testing.TB, a attempt, want string) outcome {
 	t.Helper()
 	ours := w.ours(t, a)
 	run := func() outcome { return w.comparable(ours()) }
 	if tryMutants != nil {
-		return tryMutants(t, w, run)
+		return tryMutants(t, w, want, run)
 	}
 	return run()
 }
@@ -709,7 +710,8 @@ func (w *world) elsewhere(t testing.TB, a attempt) {
 // compareOne is compare for one attempt.
 func (w *world) compareOne(t testing.TB, a attempt, count *tally) outcome {
 	t.Helper()
-	theirs, mine := w.comparable(w.runReference(t, a)), w.comparableOurs(t, a)
+	theirs := w.comparable(w.runReference(t, a))
+	mine := w.comparableOurs(t, a, theirs.String())
 	if mine.String() != theirs.String() {
 		t.Errorf("%s %s/%s %s\nobject %s\nold %s\n--- reference\n%s--- ours\n%s", a.operation, a.resource,
 			a.subresource,
@@ -731,7 +733,7 @@ func (w *world) compareOne(t testing.TB, a attempt, count *tally) outcome {
 // whose reason stands where it is called.
 func (w *world) differs(t testing.TB, a attempt, message string) {
 	t.Helper()
-	theirs, mine := w.runReference(t, a), w.comparableOurs(t, a)
+	theirs, mine := w.runReference(t, a), w.comparableOurs(t, a, "")
 	if theirs.refusal == nil || !strings.HasSuffix(theirs.refusal.message, message) || mine.refusal != nil {
 		t.Errorf("the difference is not there any more:\n--- reference\n%s--- ours\n%s", theirs, mine)
 	}

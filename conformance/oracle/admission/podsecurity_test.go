@@ -68,7 +68,7 @@ func TestPodSecurity(t *testing.T) {
 // SPEC: AUTH-3
 func TestPodSecurityMetrics(t *testing.T) {
 	r, count := seeded(16), tally{}
-	before, figures := gatherPodSecurity(t), map[string]int{}
+	before, counted := gatherPodSecurity(t), &figures{of: map[string]int{}}
 	for _, configuration := range securityConfigurations {
 		for i := range 24 {
 			labels := r.securityLabels()
@@ -77,13 +77,13 @@ func TestPodSecurityMetrics(t *testing.T) {
 			}
 			w := (&world{plugin: "PodSecurity", configuration: configuration, objects: []string{
 				namespaceDoc("ns", "", labels), namespaceDoc("exempt", "", r.securityLabels()),
-			}, metrics: countInto(figures)}).build(t)
+			}, metrics: countInto(counted.of)}).build(t)
 			for range 4 {
 				w.comparePodSecurity(t, r, &count)
 			}
 		}
 	}
-	compareMetrics(t, before, gatherPodSecurity(t), figures, 40)
+	compareMetrics(t, before, gatherPodSecurity(t), counted, 40)
 }
 
 // gatherPodSecurity reads the reference's counters of PodSecurity.
@@ -106,9 +106,9 @@ func series(name, operation string, of ours.SecuredRequest, more ...string) stri
 }
 
 // countInto are metrics of ours that count.
-func countInto(figures map[string]int) ours.Metrics {
+func countInto(counts map[string]int) ours.Metrics {
 	count := func(name string, of ours.SecuredRequest, more ...string) {
-		figures[series(name, of.Operation.String(), of, more...)]++
+		counts[series(name, of.Operation.String(), of, more...)]++
 	}
 	return ours.Metrics{PodSecurity: ours.PodSecurityMetrics{
 		Evaluated: func(of ours.SecuredRequest, mode, level, version string, allowed bool) {

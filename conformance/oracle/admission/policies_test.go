@@ -525,13 +525,17 @@ func policyObjects() []string {
 }
 
 func policyWorld(t *testing.T, kind string, objects ...string) *world {
-	return measuredPolicies(t, kind, ours.Metrics{}, objects...)
+	return measuredPolicies(t, kind, nil, objects...)
 }
 
-// measuredPolicies is policyWorld with metrics of ours.
-func measuredPolicies(t *testing.T, kind string, metrics ours.Metrics, objects ...string) *world {
+// measuredPolicies is policyWorld with metrics of ours that count; nil: without any.
+func measuredPolicies(t *testing.T, kind string, f *figures, objects ...string) *world {
+	var metrics ours.Metrics
+	if f != nil {
+		metrics = countPolicies(f)
+	}
 	return (&world{
-		plugin: kind, metrics: metrics, objects: append(policyObjects(), objects...), reason: "because", ofGo: true,
+		plugin: kind, metrics: metrics, figures: f, objects: append(policyObjects(), objects...), reason: "because", ofGo: true,
 		allow: func(verb, _, _, _, _, _ string) bool { return verb != "list" && verb != "get" },
 	}).build(t)
 }

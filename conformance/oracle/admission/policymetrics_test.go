@@ -34,26 +34,21 @@ func gatherPolicies(t *testing.T) map[string]int {
 }
 
 // countPolicies are metrics of ours that count.
-func countPolicies(figures map[string]int) ours.Metrics {
-	add := func(n int, of ...string) {
-		if n > 0 {
-			figures[strings.Join(of, " ")] += n
-		}
-	}
+func countPolicies(f *figures) ours.Metrics {
 	hooks := func(validating bool) policies.Metrics {
 		return policies.Metrics{
 			Checked: func(policy, binding, failure, action string, _ time.Duration) {
 				for _, metric := range []string{"check_total", "check_duration_seconds"} {
 					if validating {
-						add(1, "validating_admission_policy_"+metric, policy, binding, failure, action)
+						f.add(1, "validating_admission_policy_"+metric, policy, binding, failure, action)
 					} else {
-						add(1, "mutating_admission_policy_"+metric, policy, binding, failure)
+						f.add(1, "mutating_admission_policy_"+metric, policy, binding, failure)
 					}
 				}
 			},
 			ConditionsRun: func(policy string, operation engine.Operation, failed int, _ time.Duration) {
-				add(1, "admission_match_condition_evaluation_seconds", "policy", policy, "validate", operation.String())
-				add(failed, "admission_match_condition_evaluation_errors_total", "policy", policy, "validate",
+				f.add(1, "admission_match_condition_evaluation_seconds", "policy", policy, "validate", operation.String())
+				f.add(failed, "admission_match_condition_evaluation_errors_total", "policy", policy, "validate",
 					operation.String())
 			},
 		}
@@ -65,7 +60,7 @@ func countPolicies(figures map[string]int) ours.Metrics {
 //
 // SPEC: AUTH-3
 func TestMetricsOfPolicies(t *testing.T) {
-	figures, count := map[string]int{}, tally{}
+	counted, count := &figures{}, tally{}
 	before := gatherPolicies(t)
 	for seed := range uint64(80) {
 		for _, kind := range []string{"ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"} {
@@ -74,11 +69,11 @@ func TestMetricsOfPolicies(t *testing.T) {
 			if kind == "MutatingAdmissionPolicy" {
 				objects, attempts = r.mutatingPolicy("one"), attempts[:len(attempts)-converted]
 			}
-			w := measuredPolicies(t, kind, countPolicies(figures), objects...)
+			w := measuredPolicies(t, kind, counted, objects...)
 			for range 6 {
 				w.compare(t, attempts[r.IntN(len(attempts))], &count)
 			}
 		}
 	}
-	compareMetrics(t, before, gatherPolicies(t), figures, 20)
+	compareMetrics(t, before, gatherPolicies(t), counted, 20)
 }

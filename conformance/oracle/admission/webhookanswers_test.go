@@ -10,8 +10,6 @@ import (
 	"testing"
 
 	"k8s.io/apiserver/pkg/admission"
-
-	ours "plinth/internal/admission"
 )
 
 // labeledHook is a webhook that is asked about objects with the label hook=NAME.
@@ -45,7 +43,7 @@ func hookConfiguration(kind, name string, hooks ...string) string {
 }
 
 // answering is a world with a webhook for each way to answer, version of reviews and failure policy, and their names.
-func answering(t *testing.T, h *hookServer, kind string, metrics ours.Metrics) (w *world, names []string) {
+func answering(t *testing.T, h *hookServer, kind string, f *figures) (w *world, names []string) {
 	var hooks []string
 	for _, way := range slices.Concat(keys(hookWays), keys(hookPatches), keys(hookRefusals)) {
 		for _, version := range []string{"v1", "v1beta1", "v2"} { // v2: it is not asked
@@ -57,7 +55,7 @@ func answering(t *testing.T, h *hookServer, kind string, metrics ours.Metrics) (
 			}
 		}
 	}
-	return webhookWorld(t, h, kind, metrics, hookConfiguration(kind, "all", hooks...)), names
+	return webhookWorld(t, h, kind, f, hookConfiguration(kind, "all", hooks...)), names
 }
 
 // compareAnswers compares each way to answer a create and a delete.
@@ -76,7 +74,7 @@ func TestAnswersOfWebhooks(t *testing.T) {
 	h := newHookServer(t)
 	for _, kind := range []string{"Validating", "Mutating"} {
 		count := tally{}
-		w, names := answering(t, h, kind, ours.Metrics{})
+		w, names := answering(t, h, kind, nil)
 		w.compareAnswers(t, names, &count)
 		count.atLeast(t, map[string]int{"Mutating": 20}[kind], 100, 100)
 	}
@@ -93,7 +91,7 @@ var hookConditions = [][]string{
 }
 
 // conditional is a world with a webhook for each list of conditions and failure policy, and their names.
-func conditional(t *testing.T, h *hookServer, kind string, metrics ours.Metrics) (w *world, names []string) {
+func conditional(t *testing.T, h *hookServer, kind string, f *figures) (w *world, names []string) {
 	var hooks []string
 	for i, conditions := range hookConditions {
 		var items []string
@@ -107,7 +105,7 @@ func conditional(t *testing.T, h *hookServer, kind string, metrics ours.Metrics)
 				"admissionReviewVersions", "[v1]", "matchConditions", "["+strings.Join(items, ", ")+"]"))
 		}
 	}
-	return webhookWorld(t, h, kind, metrics, hookConfiguration(kind, "all", hooks...)), names
+	return webhookWorld(t, h, kind, f, hookConfiguration(kind, "all", hooks...)), names
 }
 
 // compareConditions compares each list of conditions.
@@ -125,7 +123,7 @@ func TestConditionsOfWebhooks(t *testing.T) {
 	h := newHookServer(t)
 	for _, kind := range []string{"Validating", "Mutating"} {
 		count := tally{}
-		w, names := conditional(t, h, kind, ours.Metrics{})
+		w, names := conditional(t, h, kind, nil)
 		w.compareConditions(t, names, &count)
 		count.atLeast(t, 0, 10, 8)
 	}
@@ -157,7 +155,7 @@ func TestReinvocationOfWebhooks(t *testing.T) {
 		{hook("a", "status-500", "", "IfNeeded", "failurePolicy", "Ignore"), hook("b", "label-app", "", "Never")},
 		{hook("a", "warn", "", "IfNeeded"), hook("a", "label-app", "", "IfNeeded")},
 	} {
-		w := webhookWorld(t, h, "Mutating", ours.Metrics{}, hookConfiguration("Mutating", "all", hooks...))
+		w := webhookWorld(t, h, "Mutating", nil, hookConfiguration("Mutating", "all", hooks...))
 		for _, labels := range []string{"", "{app: web}", "{app: other}"} {
 			a := hookAttempts()[0]
 			a.object = pod([]string{"labels", labels})

@@ -363,28 +363,32 @@ func (r random) hookConfigurations(h *hookServer, kind string, first, others []s
 	return all
 }
 
-// webhookWorld is a world with configurations of webhooks.
-func webhookWorld(t *testing.T, h *hookServer, kind string, metrics ours.Metrics, objects ...string) *world {
+// webhookWorld is a world with configurations of webhooks, and with metrics that count; nil: without any.
+func webhookWorld(t *testing.T, h *hookServer, kind string, f *figures, objects ...string) *world {
+	var metrics ours.Metrics
+	if f != nil {
+		metrics = countHooks(f)
+	}
 	return (&world{
 		plugin: kind + "AdmissionWebhook", objects: append(policyObjects(), objects...), reason: "because", hooks: h,
 		allow:   func(verb, _, _, _, _, _ string) bool { return verb != "list" && verb != "get" },
-		metrics: metrics,
+		metrics: metrics, figures: f,
 	}).build(t)
 }
 
 // validatingHooks is a world of random validating webhooks. Not more than one of them refuses a request: the reference
 // answers with the refusal that it gets first.
-func validatingHooks(t *testing.T, h *hookServer, r random, metrics ours.Metrics) *world {
+func validatingHooks(t *testing.T, h *hookServer, r random, f *figures) *world {
 	ways := append(keys(hookRefusals), "set", "empty-patch", "allow")
-	return webhookWorld(t, h, "Validating", metrics, r.hookConfigurations(h, "Validating", ways,
+	return webhookWorld(t, h, "Validating", f, r.hookConfigurations(h, "Validating", ways,
 		[]string{"allow", "allow-too", "warn"})...)
 }
 
 // mutatingHooks is a world of random mutating webhooks.
-func mutatingHooks(t *testing.T, h *hookServer, r random, metrics ours.Metrics) *world {
+func mutatingHooks(t *testing.T, h *hookServer, r random, f *figures) *world {
 	ways := append(append(keys(hookWays), keys(hookPatches)...), "set", "label", "label-app", "unlabel", "image",
 		"container", "data")
-	return webhookWorld(t, h, "Mutating", metrics, r.hookConfigurations(h, "Mutating",
+	return webhookWorld(t, h, "Mutating", f, r.hookConfigurations(h, "Mutating",
 		append(keys(hookRefusals), ways...), ways)...)
 }
 
@@ -396,7 +400,7 @@ func TestValidatingAdmissionWebhook(t *testing.T) {
 	h, count, reached := newHookServer(t), tally{}, reach{}
 	for seed := range uint64(150) {
 		r := seeded(5<<32 + seed)
-		w := validatingHooks(t, h, r, ours.Metrics{})
+		w := validatingHooks(t, h, r, nil)
 		for range 16 {
 			reached.add(w.compareHooked(t, r, seed, &count))
 		}
@@ -412,7 +416,7 @@ func TestMutatingAdmissionWebhook(t *testing.T) {
 	h, count, reached := newHookServer(t), tally{}, reach{}
 	for seed := range uint64(200) {
 		r := seeded(6<<32 + seed)
-		w := mutatingHooks(t, h, r, ours.Metrics{})
+		w := mutatingHooks(t, h, r, nil)
 		for range 16 {
 			reached.add(w.compareHooked(t, r, seed, &count))
 		}
@@ -538,24 +542,23 @@ func TestExemptTypes(t *testing.T) {
 //
 // SPEC: AUTH-3
 func TestMetricsOfWebhooks(t *testing.T) {
-	h, count, figures := newHookServer(t), tally{}, map[string]int{}
+	h, count, counted := newHookServer(t), tally{}, &figures{}
 	before := gatherHooks(t)
 	for seed := range uint64(6) {
 		r := seeded(8<<32 + seed)
-		for _, w := range []*world{validatingHooks(t, h, r, countHooks(figures)),
-			mutatingHooks(t, h, r, countHooks(figures))} {
+		for _, w := range []*world{validatingHooks(t, h, r, counted), mutatingHooks(t, h, r, counted)} {
 			for range 16 {
 				w.compareHooked(t, r, seed, &count)
 			}
 		}
 	}
 	for _, kind := range []string{"Validating", "Mutating"} {
-		w, names := answering(t, h, kind, countHooks(figures))
+		w, names := answering(t, h, kind, counted)
 		w.compareAnswers(t, names, &count)
-		w, names = conditional(t, h, kind, countHooks(figures))
+		w, names = conditional(t, h, kind, counted)
 		w.compareConditions(t, names, &count)
 	}
-	compareMetrics(t, before, gatherHooks(t), figures, 100)
+	compareMetrics(t, before, gatherHooks(t), counted, 100)
 }
 
 // hookMetrics are the metrics that are compared, and their labels in the order of a series. Durations are counted.
@@ -582,33 +585,25 @@ func gatherHooks(t *testing.T) map[string]int {
 }
 
 // countHooks are metrics of ours that count.
-func countHooks(figures map[string]int) ours.Metrics {
-	var mu sync.Mutex
-	add := func(n int, of ...any) {
-		mu.Lock()
-		defer mu.Unlock()
-		if n > 0 {
-			figures[strings.TrimSuffix(fmt.Sprintln(of...), "\n")] += n
-		}
-	}
+func countHooks(f *figures) ours.Metrics {
 	excluded := map[bool]string{true: "admit", false: "validate"}
 	of := map[bool]string{true: "admit", false: "validating"}
 	return ours.Metrics{
 		Webhooks: webhooks.Metrics{
 			Called: func(name string, mutating bool, operation engine.Operation, rejected bool, code int, _ time.Duration) {
-				add(1, "webhook_request_total", name, of[mutating], operation, code, rejected)
-				add(1, "webhook_admission_duration_seconds", name, of[mutating], operation, rejected)
+				f.add(1, "webhook_request_total", name, of[mutating], operation, code, rejected)
+				f.add(1, "webhook_admission_duration_seconds", name, of[mutating], operation, rejected)
 			},
 			Rejected: func(name string, mutating bool, operation engine.Operation, kind string, code int) {
-				add(1, "webhook_rejection_count", name, of[mutating], operation, kind, code)
+				f.add(1, "webhook_rejection_count", name, of[mutating], operation, kind, code)
 			},
-			FailedOpen: func(name string, mutating bool) { add(1, "webhook_fail_open_count", name, of[mutating]) },
+			FailedOpen: func(name string, mutating bool) { f.add(1, "webhook_fail_open_count", name, of[mutating]) },
 			ConditionsRun: func(name string, mutating bool, operation engine.Operation, failed int, _ time.Duration) {
-				add(1, "match_condition_evaluation_seconds", name, of[mutating], operation)
-				add(failed, "match_condition_evaluation_errors_total", name, of[mutating], operation)
+				f.add(1, "match_condition_evaluation_seconds", name, of[mutating], operation)
+				f.add(failed, "match_condition_evaluation_errors_total", name, of[mutating], operation)
 			},
 			ConditionsExcluded: func(name string, mutating bool, operation engine.Operation) {
-				add(1, "match_condition_exclusions_total", name, excluded[mutating], operation)
+				f.add(1, "match_condition_exclusions_total", name, excluded[mutating], operation)
 			},
 		},
 	}
