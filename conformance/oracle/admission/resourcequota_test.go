@@ -445,6 +445,29 @@ func TestResourceQuotaOfExtendedResources(t *testing.T) {
 		}
 	}
 	count.atLeast(t, 0, 1000, 1000)
+	// A Pod counts for its oldest claim, whatever the names.
+	claim := func(name, created, devices string) string {
+		return doc("resource.k8s.io/v1", "ResourceClaim", "ns", name, []string{"creationTimestamp", quoted(created),
+			"annotations", "{resource.kubernetes.io/extended-resource-claim: 'true'}", "ownerReferences",
+			"[{apiVersion: v1, kind: Pod, name: p1, uid: uid-p1, controller: true}]"}, "spec",
+			"{devices: {requests: [{name: a, exactly: {deviceClassName: gpu, allocationMode: ExactCount, count: "+devices+"}}]}}")
+	}
+	of := func(name, devices string) string {
+		list := "{example.com/gpu: " + devices + "}"
+		return doc("v1", "Pod", "ns", name, []string{"resourceVersion", quoted("1")}, "spec", fields("containers", "["+
+			fields("name", "c", "image", "i", "resources", fields("requests", list, "limits", list))+"]"), "status",
+			"{phase: Running, qosClass: Burstable}")
+	}
+	few := tally{}
+	for hard := range 8 {
+		w := (&world{plugin: "ResourceQuota", registered: quotaReferenceName, validateOnly: true, objects: []string{
+			doc("v1", "ResourceQuota", "ns", "a", nil, "spec", fmt.Sprintf("{hard: {requests.example.com/gpu: %d}}", hard)),
+			of("p1", "2"), claim("r1", "2021-01-01T00:00:00Z", "3"), claim("r2", "2020-01-01T00:00:00Z", "1"),
+			class("gpu", "example.com/gpu")}}).build(t)
+		w.compare(t, attempt{operation: admission.Create, version: "v1", resource: "pods", namespace: "ns", name: "new",
+			object: of("new", "1")}, &few)
+	}
+	few.atLeast(t, 0, 2, 2)
 }
 
 // strictConfiguration limits resources under names of other groups and other resources, and some twice.

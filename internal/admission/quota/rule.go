@@ -109,7 +109,7 @@ func claimClass(claim object.Value) string {
 		claim.At("spec", "volumeAttributesClassName"), claim.At("status", "currentVolumeAttributesClassName"),
 		claim.At("status", "modifyVolumeStatus", "targetVolumeAttributesClassName"),
 	} {
-		if name := v.Str(); name != "" && !slices.Contains(names, name) {
+		if name := v.Str(); !slices.Contains(names, name) { // "" if it is absent, which Matches leaves out
 			names = append(names, name)
 		}
 	}
