@@ -81,14 +81,16 @@ var hookAttempts = []string{
 
 // hookTests are those, and others of webhooks and policies.
 var hookTests = append(hookAttempts[:len(hookAttempts):len(hookAttempts)], "TestBudgetsOfPolicies",
-	"TestCanceledRequests", "TestConfigurationsChange", "TestDearSteps", "TestErrorsBeforeCalls", "TestErrorsOfPolicies", "TestExemptTypes", "TestExpressionsAreCounted",
-	"TestForbidden", "TestKindsOfParamsThatWereNeverThere", "TestMutatingPolicies", "TestMutatingWebhooks",
-	"TestNamespaceOfRequests", "TestNoMetrics", "TestPartsOfObjectsInPatches", "TestPasses",
-	"TestPoliciesAreCompiledWhenTheyMatch", "TestPoliciesChangeMeanwhile", "TestPoliciesHoldAtOnce", "TestQuestions",
-	"TestRefusals", "TestReviewed", "TestScopes", "TestSelectors", "TestSlowWebhook", "TestStaticManifests",
-	"TestStaticOfTheSameName", "TestStaticPolicies", "TestStaticWebhooks", "TestTypeChecking", "TestUnreadableReviews",
-	"TestWebhookAnswers",
-	"TestWebhooksAreNotAskedAboutThemselves", "TestWhatWebhooksSee", "TestWhichWebhooks")
+	"TestCanceledRequests", "TestConfigurationsChange", "TestConversionAfterAChange", "TestDearSteps",
+	"TestErrorsBeforeCalls", "TestErrorsOfPolicies", "TestExemptRequests", "TestExemptTypes",
+	"TestExpressionsAreCounted", "TestForbidden", "TestKindsOfParams", "TestKindsOfParamsThatWereNeverThere",
+	"TestMutatingPolicies", "TestMutatingWebhooks", "TestNamespaceOfRequests", "TestNoMetrics",
+	"TestOtherNamespaces", "TestParamsOfTypesThatAreGone", "TestPartsOfObjectsInPatches", "TestPasses",
+	"TestPoliciesAreCompiledWhenTheyMatch", "TestPoliciesChange", "TestPoliciesChangeMeanwhile",
+	"TestPoliciesHoldAtOnce", "TestQuestions", "TestRefusals", "TestReviewed", "TestScopes", "TestSecondPass",
+	"TestSelectors", "TestSlowWebhook", "TestStaticManifests", "TestStaticOfTheSameName", "TestStaticPolicies",
+	"TestStaticWebhooks", "TestTypeChecking", "TestUnknownFieldsOfPatches", "TestUnreadableReviews",
+	"TestWebhookAnswers", "TestWebhooksAreNotAskedAboutThemselves", "TestWhatWebhooksSee", "TestWhichWebhooks")
 
 // quotaAttempts are the tests whose attempts use quotas, or what else is in their package.
 var quotaAttempts = []string{
