@@ -66,31 +66,47 @@ var targets = []target{
 	{pkg: "internal/admission/hooks", tests: []string{"conformance/oracle/admission", "internal/admission",
 		"internal/admission/hooks"}, just: hookTests, inProcess: hookAttempts, least: 250},
 	{pkg: "internal/admission/webhooks", tests: []string{"conformance/oracle/admission", "internal/admission",
-		"internal/admission/webhooks"}, just: hookTests, inProcess: hookAttempts, least: 400},
+		"internal/admission/webhooks"}, just: webhookTests, inProcess: webhookAttempts, least: 400},
 	{pkg: "internal/admission/policies", tests: []string{"conformance/oracle/admission", "internal/admission",
-		"internal/admission/policies"}, just: hookTests, inProcess: hookAttempts, least: 600},
+		"internal/admission/policies"}, just: policyTests, inProcess: policyAttempts, least: 600},
 }
 
-// hookAttempts are the tests whose attempts are about webhooks and policies.
-var hookAttempts = []string{
-	"TestAnswersOfWebhooks", "TestCasesOfMutatingPolicies", "TestCasesOfValidatingPolicies", "TestChainsOfPlugins",
-	"TestConditionsOfWebhooks", "TestMetricsOfPolicies", "TestMetricsOfWebhooks", "TestMutatingAdmissionPolicy",
+// webhookAttempts are the tests whose attempts are about webhooks, policyAttempts those about policies.
+var webhookAttempts = []string{
+	"TestAnswersOfWebhooks", "TestChainsOfPlugins", "TestConditionsOfWebhooks", "TestMetricsOfWebhooks",
 	"TestMutatingAdmissionWebhook", "TestReinvocationOfWebhooks", "TestReviewsAndWebhooks",
-	"TestValidatingAdmissionPolicy", "TestValidatingAdmissionWebhook", "TestWebhooksInFiles", "TestWhereBudgetsEnd",
+	"TestValidatingAdmissionWebhook", "TestWebhooksInFiles", "TestWhereBudgetsEnd",
 }
 
-// hookTests are those, and others of webhooks and policies.
-var hookTests = append(hookAttempts[:len(hookAttempts):len(hookAttempts)], "TestBudgetsOfPolicies",
-	"TestCanceledRequests", "TestConfigurationsChange", "TestConversionAfterAChange", "TestDearSteps",
-	"TestErrorsBeforeCalls", "TestErrorsOfPolicies", "TestExemptRequests", "TestExemptTypes",
-	"TestExpressionsAreCounted", "TestForbidden", "TestKindsOfParams", "TestKindsOfParamsThatWereNeverThere",
-	"TestMutatingPolicies", "TestMutatingWebhooks", "TestNamespaceOfRequests", "TestNoMetrics",
-	"TestOtherNamespaces", "TestParamsOfTypesThatAreGone", "TestPartsOfObjectsInPatches", "TestPasses",
-	"TestPoliciesAreCompiledWhenTheyMatch", "TestPoliciesChange", "TestPoliciesChangeMeanwhile",
-	"TestPoliciesHoldAtOnce", "TestQuestions", "TestRefusals", "TestReviewed", "TestScopes", "TestSecondPass",
-	"TestSelectors", "TestSlowWebhook", "TestStaticManifests", "TestStaticOfTheSameName", "TestStaticPolicies",
-	"TestStaticWebhooks", "TestTypeChecking", "TestUnknownFieldsOfPatches", "TestUnreadableReviews",
-	"TestWebhookAnswers", "TestWebhooksAreNotAskedAboutThemselves", "TestWhatWebhooksSee", "TestWhichWebhooks")
+var policyAttempts = []string{
+	"TestCasesOfMutatingPolicies", "TestCasesOfValidatingPolicies", "TestMetricsOfPolicies",
+	"TestMutatingAdmissionPolicy", "TestValidatingAdmissionPolicy", "TestWhereBudgetsEnd",
+}
+
+// webhookTests are the first, and others of webhooks; policyTests the second, and others of policies.
+var webhookTests = slices.Concat(webhookAttempts, []string{
+	"TestCanceledRequests", "TestConfigurationsChange", "TestErrorsBeforeCalls", "TestErrorsOfTheAPIInCalls",
+	"TestMutatingWebhooks", "TestNoMetrics", "TestRefusals", "TestSlowWebhook", "TestStaticManifests",
+	"TestStaticOfTheSameName", "TestStaticWebhooks", "TestUnreadableReviews", "TestWebhookAnswers",
+	"TestWebhooksAreNotAskedAboutThemselves", "TestWhatWebhooksSee", "TestWhichWebhooks",
+})
+
+var policyTests = slices.Concat(policyAttempts, []string{
+	"TestBudgetsOfPolicies", "TestConversionAfterAChange", "TestDearSteps", "TestErrorsOfPolicies",
+	"TestExemptRequests", "TestExpressionsAreCounted", "TestKindsOfParams", "TestKindsOfParamsThatWereNeverThere",
+	"TestMutatingPolicies", "TestNoMetrics", "TestOtherNamespaces", "TestParamsOfTypesThatAreGone",
+	"TestPartsOfObjectsInPatches", "TestPoliciesAreCompiledWhenTheyMatch", "TestPoliciesChange",
+	"TestPoliciesChangeMeanwhile", "TestPoliciesHoldAtOnce", "TestSecondPass", "TestStaticPolicies",
+	"TestTypeChecking", "TestUnknownFieldsOfPatches",
+})
+
+// hookTests are all of them, and those of what webhooks and policies have in common.
+var hookAttempts = slices.Concat(webhookAttempts, policyAttempts)
+
+var hookTests = slices.Concat(webhookTests, policyTests, []string{
+	"TestExemptTypes", "TestForbidden", "TestNamespaceOfRequests", "TestPasses", "TestQuestions", "TestReviewed",
+	"TestScopes", "TestSelectors",
+})
 
 // quotaAttempts are the tests whose attempts use quotas, or what else is in their package.
 var quotaAttempts = []string{

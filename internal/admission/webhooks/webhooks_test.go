@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -34,6 +35,8 @@ type bench struct {
 	notes  noted // audit annotations
 	told   []string
 	answer func(path, uid string) string
+	// failure is an error of the transport.
+	failure error
 }
 
 type noted map[string]string
@@ -53,7 +56,7 @@ func (b *bench) RoundTrip(r *http.Request) (*http.Response, error) {
 	b.asked = append(b.asked, strings.TrimPrefix(r.URL.Path, "/"))
 	b.mu.Unlock()
 	answer := b.answer(strings.TrimPrefix(r.URL.Path, "/"), uid)
-	if err := r.Context().Err(); err != nil {
+	if err := cmp.Or(b.failure, r.Context().Err()); err != nil {
 		return nil, err
 	}
 	recorder := httptest.NewRecorder()
@@ -277,6 +280,21 @@ func TestCanceledRequests(t *testing.T) {
 		want := fmt.Sprintf("called one %t false 503, failed open one %t", mutating, mutating)
 		if told := strings.Join(b.told, ", "); told != want {
 			t.Errorf("told %q, want %q", told, want)
+		}
+	}
+}
+
+// An error of a call is an internal one, also if it is one of the API, as that of a Service that is not there.
+//
+// SPEC: AUTH-3
+func TestErrorsOfTheAPIInCalls(t *testing.T) {
+	for _, mutating := range []bool{true, false} {
+		b := newBench(t, mutating)
+		b.put(t, "a", configurationOf("a", "one"))
+		b.failure = apierr.NewNotFound(apierr.Type{Name: "services"}, "s")
+		err := b.ask(t.Context(), nil)
+		if apierr.From(err).Code != http.StatusInternalServerError || !strings.HasSuffix(err.Error(), "not found") {
+			t.Errorf("%v", err)
 		}
 	}
 }
