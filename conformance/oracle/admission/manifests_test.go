@@ -69,8 +69,11 @@ func TestStaticManifests(t *testing.T) {
 		{"a.yaml": good, "dir.yaml/x.yaml": "garbage"},
 	} {
 		dir := writeManifests(t, files)
-		_, theirs := loader.LoadValidatingManifests(dir)
-		mine := loadOurs(t, "ValidatingAdmissionWebhook", "WebhookAdmissionConfiguration", dir)
+		loaded, theirs := loader.LoadValidatingManifests(dir)
+		hash, mine := loadOurs(t, "ValidatingAdmissionWebhook", "WebhookAdmissionConfiguration", dir)
+		if theirs == nil && hash != loaded.Hash {
+			t.Errorf("%v\nthe hash is %q, want %q", files, hash, loaded.Hash)
+		}
 		if !sameManifestError(theirs, mine) {
 			t.Errorf("%v\nreference: %v\nours: %v", files, theirs, mine)
 		}
@@ -84,7 +87,7 @@ func TestStaticManifests(t *testing.T) {
 		t.Errorf("%d directories were accepted, %d refused", accepted, refused)
 	}
 	for _, dir := range []string{"relative", "/does/not/exist", "/dev/null"} {
-		if loadOurs(t, "ValidatingAdmissionWebhook", "WebhookAdmissionConfiguration", dir) == nil {
+		if _, err := loadOurs(t, "ValidatingAdmissionWebhook", "WebhookAdmissionConfiguration", dir); err == nil {
 			t.Errorf("%s is accepted", dir)
 		}
 	}
@@ -97,12 +100,24 @@ func TestStaticPolicies(t *testing.T) {
 		`{expression: '[JSONPatch{op: "remove", path: "/data"}]'}}], `
 	for _, k := range []struct {
 		kind, other, more, actions string
-		load                       func(dir string) error
+		load                       func(dir string) (hash string, err error)
 	}{
 		{"ValidatingAdmissionPolicy", "MutatingAdmissionPolicy", validations, ", validationActions: [Deny]",
-			func(dir string) error { _, err := policies.LoadValidatingManifestsFromDirectory(dir); return err }},
+			func(dir string) (string, error) {
+				loaded, err := policies.LoadValidatingManifestsFromDirectory(dir)
+				if err != nil {
+					return "", err
+				}
+				return loaded.Hash, nil
+			}},
 		{"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy", mutations, "",
-			func(dir string) error { _, err := policies.LoadMutatingManifestsFromDirectory(dir); return err }},
+			func(dir string) (string, error) {
+				loaded, err := policies.LoadMutatingManifestsFromDirectory(dir)
+				if err != nil {
+					return "", err
+				}
+				return loaded.Hash, nil
+			}},
 	} {
 		policy := func(name, more string) string {
 			return fmt.Sprintf("{apiVersion: admissionregistration.k8s.io/v1, kind: %s, metadata: {name: %s}, spec: {%s"+
@@ -134,7 +149,11 @@ func TestStaticPolicies(t *testing.T) {
 			{"a.yaml": policy(a, "") + "\n---\n" + policy("b.static.k8s.io", ""), "c.json": "{}"},
 		} {
 			dir := writeManifests(t, files)
-			theirs, mine := k.load(dir), loadOurs(t, k.kind, k.kind+"Configuration", dir)
+			want, theirs := k.load(dir)
+			hash, mine := loadOurs(t, k.kind, k.kind+"Configuration", dir)
+			if theirs == nil && hash != want {
+				t.Errorf("%s %v\nthe hash is %q, want %q", k.kind, files, hash, want)
+			}
 			if !sameManifestError(theirs, mine) {
 				t.Errorf("%s %v\nreference: %v\nours: %v", k.kind, files, theirs, mine)
 			}
@@ -193,8 +212,8 @@ func writeManifests(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// loadOurs starts our plugin with a directory.
-func loadOurs(t *testing.T, plugin, kind, dir string) error {
+// loadOurs starts our plugin with a directory, and returns the hash that its metrics are told.
+func loadOurs(t *testing.T, plugin, kind, dir string) (hash string, err error) {
 	registry := engine.NewRegistry(builtin.Resources(builtin.Config{}))
 	opened, err := store.Open(store.Config{Log: memlog.New(), Describe: engine.Describe(registry)})
 	if err != nil {
@@ -204,6 +223,7 @@ func loadOurs(t *testing.T, plugin, kind, dir string) error {
 	settings, _ := json.Marshal(map[string]string{"apiVersion": "apiserver.config.k8s.io/v1",
 		"kind": kind, "staticManifestsDir": dir})
 	_, err = ours.New(ours.Config{Selection: ours.Selection{Only: []string{plugin}}, Store: opened,
-		Registry: registry, Features: features.Set{}, Configurations: map[string][]byte{plugin: settings}})
-	return err
+		Registry: registry, Features: features.Set{}, Configurations: map[string][]byte{plugin: settings},
+		Metrics: ours.Metrics{Loaded: func(_, of string, _ error) { hash = of }}})
+	return hash, err
 }
