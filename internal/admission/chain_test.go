@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"plinth/internal/admission/hooks"
@@ -118,6 +119,37 @@ func TestChain(t *testing.T) {
 			t.Errorf("%s: %s, want %q", c.plugins, said, c.err)
 		}
 	}
+}
+
+// What is observed is how long each plugin has taken, and all of them together.
+//
+// SPEC: AUTH-3
+func TestTimesOfChains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var times []string
+		observe := func(what string) Observe {
+			return func(_ engine.Operation, _ bool, took time.Duration) {
+				times = append(times, fmt.Sprint(what, " ", took))
+			}
+		}
+		takes := func(d time.Duration) func(context.Context, *engine.Attributes) error {
+			return func(context.Context, *engine.Attributes) error { time.Sleep(d); return nil }
+		}
+		c := chain{admitted: observe("admit"), validated: observe("validate")}
+		for i, d := range []time.Duration{time.Second, time.Minute, time.Hour} {
+			c.plugins = append(c.plugins, pluginSteps{steps{admit: takes(d), validate: takes(d)},
+				observe(fmt.Sprint("admit ", i)), observe(fmt.Sprint("validate ", i))})
+		}
+		a := &engine.Attributes{}
+		if err := errors.Join(c.admit(t.Context(), a), c.validate(t.Context(), a)); err != nil {
+			t.Fatal(err)
+		}
+		const want = "admit 0 1s, admit 1 1m0s, admit 2 1h0m0s, admit 1h1m1s, validate 0 1s, validate 1 1m0s, " +
+			"validate 2 1h0m0s, validate 1h1m1s"
+		if have := strings.Join(times, ", "); have != want {
+			t.Errorf("observed %s, want %s", have, want)
+		}
+	})
 }
 
 // Metrics that are nil are not called, and the others stay.
