@@ -276,6 +276,18 @@ func TestErrorsOfPolicies(t *testing.T) {
 				t.Errorf("%t, failurePolicy %s: %s", mutating, failure, have)
 			}
 		}
+		// Without params nothing is validated, and nothing converted; an error before that is the one that counts.
+		b.add(t, mutating, "a", scalers.Replace(everything)+rules+`,"paramKind":{"apiVersion":"v1","kind":"ConfigMap"}`,
+			`,"validationActions":["Deny"],"paramRef":{"name":"x","parameterNotFoundAction":"Allow"}`)
+		fail = 1
+		if have := ask(b, b.of(t, v1, `{"maxReplicas":1}`)); strings.HasSuffix(have, "it is broken") != mutating {
+			t.Errorf("%t, without params: %s", mutating, have)
+		}
+		b.add(t, mutating, "a", scalers.Replace(everything)+rules+`,"paramKind":{"apiVersion":"v1","kind":"None"}`, "")
+		fail = 1
+		if have := ask(b, b.of(t, v1, `{"maxReplicas":1}`)); !strings.HasSuffix(have, "/v1, Kind=None'") {
+			t.Errorf("%t, with params of no kind: %s", mutating, have)
+		}
 	}
 }
 
