@@ -18,8 +18,8 @@ import (
 	"plinth/object"
 )
 
-// A directory is loaded again when it has changed: the objects are replaced if all of them can be read, and what is told
-// of it is told once.
+// A directory is loaded again when it has changed: the objects are replaced if all of them can be read, and what is
+// told of it is told once.
 //
 // SPEC: AUTH-3
 func TestManifestsAreFollowed(t *testing.T) {

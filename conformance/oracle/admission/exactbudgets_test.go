@@ -65,7 +65,9 @@ func TestWhereBudgetsEnd(t *testing.T) {
 		}
 		return quoted(dearSearch)
 	}
-	conditions := listOf(few+1, func(i int) string { return fields("name", fmt.Sprint("c", i), "expression", expression(i)) })
+	conditions := listOf(few+1, func(i int) string {
+		return fields("name", fmt.Sprint("c", i), "expression", expression(i))
+	})
 	annotations := listOf(many+1, func(i int) string {
 		return fields("key", fmt.Sprint("k", i), "valueExpression", quoted(strings.Trim(expression(i), `"`)+" ? 'a' : 'b'"))
 	})

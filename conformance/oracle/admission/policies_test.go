@@ -535,7 +535,8 @@ func measuredPolicies(t *testing.T, kind string, f *figures, objects ...string) 
 		metrics = countPolicies(f)
 	}
 	return (&world{
-		plugin: kind, metrics: metrics, figures: f, objects: append(policyObjects(), objects...), reason: "because", ofGo: true,
+		plugin: kind, metrics: metrics, figures: f, objects: append(policyObjects(), objects...), reason: "because",
+		ofGo:  true,
 		allow: func(verb, _, _, _, _, _ string) bool { return verb != "list" && verb != "get" },
 	}).build(t)
 }

@@ -345,8 +345,8 @@ func TestParamsOfTypesThatAreGone(t *testing.T) {
 	}
 	b.put(t, pathOf(false, "policybindings"), "a", "{"+kindOf(false, "Binding", "a")+`,"spec":{"policyName":"a",`+
 		`"validationActions":["Deny"],"paramRef":{"name":"x","parameterNotFoundAction":"Deny"}}}`)
-	if err := b.Validate(t.Context(), b.pod(t)); err == nil || !strings.HasSuffix(err.Error(), "no params found for policy "+
-		"binding with `Deny` parameterNotFoundAction") {
+	if err := b.Validate(t.Context(), b.pod(t)); err == nil || !strings.HasSuffix(err.Error(),
+		"no params found for policy binding with `Deny` parameterNotFoundAction") {
 		t.Errorf("without the type: %v", err)
 	}
 	b.types = with
@@ -411,8 +411,8 @@ func TestUnknownFieldsOfPatches(t *testing.T) {
 	}
 }
 
-// A policy that was called and has changed nothing is not called again if the object is the same in the second pass, and
-// is called again if it is not.
+// A policy that was called and has changed nothing is not called again if the object is the same in the second pass,
+// and is called again if it is not.
 //
 // SPEC: AUTH-3
 func TestSecondPass(t *testing.T) {
