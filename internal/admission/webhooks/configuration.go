@@ -51,7 +51,7 @@ type set struct {
 
 // configuration is one object with webhooks.
 type configuration struct {
-	name  string
+	name  string // of one in the API
 	hooks func() ([]*hook, error)
 }
 

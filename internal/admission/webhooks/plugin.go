@@ -58,12 +58,11 @@ func New(c Config) *Plugin {
 func (p *Plugin) SetStatic(all []object.Value) {
 	var configurations []*configuration
 	for _, obj := range all {
-		name := obj.At("metadata", "name").Str()
 		all := hooksOf(obj)
 		for _, h := range all {
 			h.id = "manifest/" + h.id
 		}
-		configurations = append(configurations, &configuration{name, func() ([]*hook, error) { return all, nil }})
+		configurations = append(configurations, &configuration{hooks: func() ([]*hook, error) { return all, nil }})
 	}
 	p.static.Store(newSet(configurations))
 }
