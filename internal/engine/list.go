@@ -77,6 +77,22 @@ func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collect
 	return c, rq.readable(ctx, snapshot, within, sel)
 }
 
+// ListStored reads the versions of all objects of a type as they are stored, from a snapshot that is as new as the newest
+// write: none is converted, and those that cannot be read are among them.
+func (e *Engine) ListStored(ctx context.Context, r *Resource) (*Collection, error) {
+	e = e.of(r)
+	if err := e.fresh(ctx); err != nil {
+		return nil, err
+	}
+	snapshot, err := e.store.Snapshot(0)
+	if err != nil {
+		return nil, err
+	}
+	c := &Collection{Revision: snapshot.Revision()}
+	c.Items = func(yield func(*Object) bool) { c.cut = ascend(ctx, snapshot, r.Stored.Path, "", "", yield) }
+	return c, nil
+}
+
 // askEvery is how many versions a loop reads before it checks again whether the request was cancelled: such a check
 // takes longer than reading a version.
 const askEvery = 64

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tidwall/btree"
+	"k8s.io/apimachinery/pkg/version"
 
 	"plinth/internal/invariants"
 	"plinth/internal/store"
@@ -323,6 +324,23 @@ func (t *Types) Find(group, version, resource string) *Resource {
 		return nil
 	}
 	return gv.Resources[i]
+}
+
+// Named returns the type of this name in the version of the group that clients prefer by its name, or nil.
+func (t *Types) Named(group, resource string) (preferred *Resource) {
+	from, _ := slices.BinarySearchFunc(t.groups, group, func(gv *GroupVersion, group string) int {
+		return strings.Compare(gv.Group, group)
+	})
+	for _, gv := range t.groups[from:] {
+		if gv.Group != group {
+			break
+		}
+		r := t.Find(group, gv.Version, resource)
+		if r != nil && (preferred == nil || version.CompareKubeAwareVersionStrings(r.Version, preferred.Version) > 0) {
+			preferred = r
+		}
+	}
+	return preferred
 }
 
 // GroupVersion returns the group version of this name, or nil.

@@ -91,6 +91,11 @@ var controllerTable = []controllerRow{
 		func(s *Server) func(context.Context) {
 			return (&controller.PolicyStatus{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger}).Run
 		}},
+	{"storage-version-migrator-controller", "svm", "stores objects again for StorageVersionMigrations",
+		func(s *Server) func(context.Context) {
+			return (&controller.Migrations{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger,
+				Now: s.config.Now, Busy: &s.busy}).Run
+		}},
 	protectionRow(controller.ProtectedClaims, "persistentvolumeclaim-protection-controller", "pvc-protection",
 		"keeps claims that Pods use"),
 	protectionRow(controller.ProtectedVolumes, "persistentvolume-protection-controller", "pv-protection",
