@@ -32,6 +32,8 @@ type Config struct {
 	Model func(name string) *schema.Type
 	// NoCBOR removes CBOR from all documents (feature gate CBORServingAndStorage).
 	NoCBOR bool
+	// NoStorageHashes leaves storageVersionHash out for built-in types (feature gate StorageVersionHash).
+	NoStorageHashes bool
 }
 
 // Documents creates and keeps the documents. Its methods may be called concurrently.
@@ -43,6 +45,7 @@ type Documents struct {
 	versionJSON []byte // the document of /version
 	address     string
 	model       func(name string) *schema.Type
+	noHashes    bool
 	media       *mediaTypes
 	roots       []*v3Document // see rootPathDocuments
 
@@ -84,7 +87,7 @@ func New(c Config) *Documents {
 	d := &Documents{
 		registry: c.Registry, remotes: c.Remotes, edited: c.Edited, version: c.Version,
 		versionJSON: object.AppendJSON(nil, c.Version.value()), address: c.ServerAddress, model: c.Model,
-		media: mediaTypesOf(c.NoCBOR), roots: rootPathDocuments(),
+		noHashes: c.NoStorageHashes, media: mediaTypesOf(c.NoCBOR), roots: rootPathDocuments(),
 	}
 	d.builtinKinds = sync.OnceValue(func() map[string][]gvk {
 		kinds := map[string][]gvk{}

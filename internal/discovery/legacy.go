@@ -46,7 +46,7 @@ func (d *Documents) legacy(parts []string, accept string) (doc *Document, ok boo
 	case gv != nil:
 		return represent(mediaType, &gv.representations, "resources", "APIResourceList", func() object.Value {
 			d.counters.lists.Add(1)
-			return gv.resourceList(c.types)
+			return gv.resourceList(c.types, d.noHashes)
 		}), true, nil
 	case g != nil:
 		return represent(mediaType, nil, "", "APIGroup", func() object.Value { return g.value(true) }), true, nil
@@ -182,14 +182,18 @@ func (g *group) value(typed bool) object.Value {
 
 // resourceList is /apis/G/V: resources and subresources in one list that is sorted by name. As in the reference, the
 // subresources of a custom type are not sorted: status comes before scale.
-func (gv *groupVersion) resourceList(types *engine.Types) object.Value {
+func (gv *groupVersion) resourceList(types *engine.Types, noHashes bool) object.Value {
 	type entry struct {
 		order string
 		value object.Value
 	}
 	var entries []entry
 	for _, r := range gv.resources {
-		entries = append(entries, entry{r.Name, gv.resource(r, storageVersionOf(r))})
+		stored := storageVersionOf(r)
+		if noHashes && !isCustom(r) || isCustom(r) && types.OfPath(r.Stored.Path).Served != r.Stored.Storage {
+			stored = storageVersion{} // as in the reference, if no version that is served is the stored one
+		}
+		entries = append(entries, entry{r.Name, gv.resource(r, stored)})
 		for _, s := range r.Subresources {
 			name := r.Name + "/" + s.Name
 			e := entry{name, subresource(r, s, name)}

@@ -93,6 +93,7 @@ var used = []Gate{
 	ShardedListAndWatch,
 	StatefulSetRecreateStrategy,
 	StorageVersionAPI,
+	StorageVersionHash,
 	StorageVersionMigrator,
 	StrictIPCIDRValidation,
 	TranslateStreamCloseWebsocketRequests,

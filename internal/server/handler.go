@@ -63,8 +63,9 @@ func (s *Server) newHandler() (http.Handler, error) {
 	}
 	documents := discovery.New(discovery.Config{
 		Registry: s.registry, Version: version(), ServerAddress: s.advertised(), Model: builtin.Model,
-		NoCBOR:  !s.features.On(features.CBORServingAndStorage),
-		Remotes: s.aggregator.Remotes, Edited: s.aggregator.Edited,
+		NoCBOR:          !s.features.On(features.CBORServingAndStorage),
+		NoStorageHashes: !s.features.On(features.StorageVersionHash),
+		Remotes:         s.aggregator.Remotes, Edited: s.aggregator.Edited,
 	})
 	m.registry.MustRegister(s.aggregationMetrics.all(s.aggregator, documents)...)
 	m.registry.MustRegister(s.nodeMetrics.all()...)
