@@ -109,6 +109,33 @@ type row struct {
 	on     bool   // by default, in the reference
 	locked bool   // cannot be changed
 	needs  []Gate // must be on if this one is
+	// eras are what the gate was and is, the newest last, if releases that can be emulated differ; nil: they do not.
+	eras []era
+}
+
+// era is what a gate is from a release on, in servers that have to be compatible with no older one than another.
+type era struct {
+	since, compatible Release // the zero Release: all
+	stage             stage
+	on, locked        bool
+}
+
+// at is what a gate is in a server that emulates a release.
+func (g Gate) at(v Versions) era {
+	r := g.row()
+	e := era{stage: r.stage, on: r.on, locked: r.locked}
+	if len(r.eras) > 0 {
+		e = era{stage: preAlpha}
+	}
+	for _, later := range r.eras {
+		if !later.since.After(v.Emulated) && !later.compatible.After(v.Compatible) {
+			e = later
+		}
+	}
+	if on, ok := differs[g]; ok && e.stage != preAlpha {
+		e.on = on
+	}
+	return e
 }
 
 type stage uint8
@@ -167,10 +194,13 @@ func (s Set) With(g Gate, on bool) Set {
 	return s
 }
 
+// Parse is Versions.Parse of this release.
+func Parse(text string) (set Set, ignored []string, err error) { return Current.Parse(text) }
+
 // Parse parses the value of --feature-gates, "A=true,B=false", and applies it to the defaults. Its errors are those of
 // the reference. ignored has the names of the gates that have no effect in this program, but that the text names or
 // changes through AllAlpha and AllBeta.
-func Parse(text string) (set Set, ignored []string, err error) {
+func (v Versions) Parse(text string) (set Set, ignored []string, err error) {
 	asked, err := read(text)
 	if err != nil {
 		return Set{}, nil, err
@@ -183,11 +213,12 @@ func Parse(text string) (set Set, ignored []string, err error) {
 			return Set{}, nil, fmt.Errorf("unrecognized feature gate: %s", name)
 		}
 		on := asked[name]
-		switch row := g.row(); {
-		case row.locked && row.on != on:
-			wrong = append(wrong, fmt.Errorf("cannot set feature gate %s to %t, feature is locked to %t", name, on, row.on))
-		case row.stage == preAlpha:
-			wrong = append(wrong, fmt.Errorf("cannot set feature gate %s to %t, feature is PreAlpha in this release", name, on))
+		switch is := g.at(v); {
+		case is.locked && is.on != on:
+			wrong = append(wrong, fmt.Errorf("cannot set feature gate %s to %t, feature is locked to %t", name, on, is.on))
+		case is.stage == preAlpha:
+			wrong = append(wrong, fmt.Errorf("cannot set feature gate %s to %t, feature is PreAlpha at emulated version %s, "+
+				"min compatibility version %s", name, on, v.Emulated, v.Compatible))
 		default:
 			named[g] = on
 		}
@@ -195,12 +226,13 @@ func Parse(text string) (set Set, ignored []string, err error) {
 	if len(wrong) > 0 {
 		return Set{}, nil, utilerrors.NewAggregate(wrong)
 	}
-	set = resolve(named)
+	set = v.resolve(named)
 	if err := set.missing(); err != nil {
 		return Set{}, nil, err
 	}
+	defaults := v.Defaults()
 	for g := range gates {
-		if _, ok := named[g]; (ok || set.isChanged(g)) && !slices.Contains(used, g) && g != AllAlpha && g != AllBeta {
+		if _, ok := named[g]; (ok || set.On(g) != defaults.On(g)) && !slices.Contains(used, g) && g != AllAlpha && g != AllBeta {
 			ignored = append(ignored, g.String())
 		}
 	}
@@ -251,15 +283,24 @@ func read(text string) (map[string]bool, error) {
 	return asked, nil
 }
 
+// Defaults are the gates that are on without --feature-gates.
+func (v Versions) Defaults() (set Set) {
+	for g := range gates {
+		set = set.With(g, g.at(v).on)
+	}
+	return set
+}
+
 // resolve returns the Set for the named gates: AllAlpha and AllBeta set the gates of their stage that are not named.
-func resolve(named map[Gate]bool) (set Set) {
+func (v Versions) resolve(named map[Gate]bool) Set {
+	set := v.Defaults()
 	for all, of := range map[Gate]stage{AllAlpha: alpha, AllBeta: beta} {
 		on, ok := named[all]
 		if !ok {
 			continue
 		}
 		for g := range gates {
-			if g != AllAlpha && g != AllBeta && g.row().stage == of {
+			if g != AllAlpha && g != AllBeta && g.at(v).stage == of {
 				set = set.With(g, on)
 			}
 		}

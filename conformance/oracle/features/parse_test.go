@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/component-base/compatibility"
 	"k8s.io/component-base/featuregate"
@@ -34,12 +35,13 @@ func TestParseIsThatOfTheReference(t *testing.T) {
 	})
 	random := rand.New(rand.NewPCG(1, 2))
 	accepted, refused := 0, map[string]int{}
+	versions := features.Current
 	compare := func(text string) {
 		t.Helper()
-		theirs, theirErr := reference(t, text)
-		ours, _, err := features.Parse(text)
+		theirs, theirErr := reference(t, versions, text)
+		ours, _, err := versions.Parse(text)
 		if !slices.Equal(each(err), each(theirErr)) {
-			t.Errorf("%q: error\n%v\nthat of the reference\n%v", text, err, theirErr)
+			t.Errorf("%v %q: error\n%v\nthat of the reference\n%v", versions, text, err, theirErr)
 			return
 		}
 		if err != nil {
@@ -60,7 +62,7 @@ func TestParseIsThatOfTheReference(t *testing.T) {
 				continue
 			}
 			if ours.On(g) != theirs.Enabled(feature) {
-				t.Errorf("%q: %s is %v, in the reference %v", text, name, ours.On(g), theirs.Enabled(feature))
+				t.Errorf("%v %q: %s is %v, in the reference %v", versions, text, name, ours.On(g), theirs.Enabled(feature))
 			}
 		}
 	}
@@ -76,11 +78,18 @@ func TestParseIsThatOfTheReference(t *testing.T) {
 	} {
 		compare(text)
 	}
-	for _, name := range names {
-		compare(name + "=true")
-		compare(name + "=false")
+	for _, versions = range emulated() {
+		for _, text := range []string{"", "AllAlpha=true", "AllBeta=false", "AllAlpha=true,AllBeta=true"} {
+			compare(text)
+		}
+		for _, name := range names {
+			compare(name + "=true")
+			compare(name + "=false")
+		}
 	}
+	all := emulated()
 	for range 500 {
+		versions = all[random.IntN(len(all))]
 		var entries []string
 		for range 1 + random.IntN(3) {
 			entries = append(entries, fmt.Sprintf("%s=%t", names[random.IntN(len(names))], random.IntN(2) == 0))
@@ -90,7 +99,7 @@ func TestParseIsThatOfTheReference(t *testing.T) {
 	t.Log(accepted, refused)
 	if accepted < 500 || refused["cannot"] < 20 || refused["missing"] < 1 || refused["invalid"] < 2 ||
 		refused["unrecognized"] < 3 ||
-		refused["component"] < 2 || refused["set"] < 1 || refused["depends"] < 20 {
+		refused["component"] < 2 || refused["set"] < 1 || refused["depends"] < 20 || refused["prealpha"] < 100 {
 		t.Errorf("only %d texts were accepted, and %v were refused", accepted, refused)
 	}
 }
@@ -109,17 +118,21 @@ func firstWord(err error) string {
 	if strings.Contains(err.Error(), "depends on") {
 		return "depends"
 	}
+	if strings.Contains(err.Error(), "PreAlpha") {
+		return "prealpha"
+	}
 	word, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "["), " ")
 	return word
 }
 
 // reference parses the flag as kube-apiserver does.
-func reference(t *testing.T, text string) (featuregate.FeatureGate, error) {
+func reference(t *testing.T, v features.Versions, text string) (featuregate.FeatureGate, error) {
 	t.Helper()
 	gates := registry(t)
 	components := compatibility.NewComponentGlobalsRegistry()
-	versions := compatibility.NewEffectiveVersionFromString("1.37", "", "")
-	versions.SetMinCompatibilityVersion(version.MustParse("1.36"))
+	versions := compatibility.NewEffectiveVersionFromString("1.37", "1.34", "1.34")
+	versions.SetEmulationVersion(version.MustParse(v.Emulated.String()))
+	versions.SetMinCompatibilityVersion(version.MustParse(v.Compatible.String()))
 	if err := components.Register("kube", versions, gates); err != nil {
 		t.Fatal(err)
 	}
@@ -134,4 +147,62 @@ func set(t *testing.T, components compatibility.ComponentGlobalsRegistry, text s
 		return err
 	}
 	return components.Set()
+}
+
+// emulated are the pairs of releases that a server can be told to behave like.
+func emulated() (all []features.Versions) {
+	for e := features.Oldest; !e.After(features.Current.Emulated); e.Minor++ {
+		for c := features.Oldest; !c.After(e); c.Minor++ {
+			all = append(all, features.Versions{Emulated: e, Compatible: c})
+		}
+	}
+	return all
+}
+
+// The two flags are refused with the same messages, or mean the same releases.
+//
+// SPEC: RUN-4
+func TestVersionsAreThoseOfTheReference(t *testing.T) {
+	lists := [][]string{nil, {"1.34"}, {"1.35"}, {"1.36"}, {"kube=1.36"}, {" kube = 1.36 "}, {"1.37"}, {"1.37.0"}, {"v1.36"},
+		{"1.33"}, {"1.38"}, {"2.0"}, {"1"}, {"x"}, {"1.36.1"}, {"kube=1.36.1"}, {"wardle=1.36"}, {"1.36", "kube=1.36"},
+		{"1.36", "1.35"}, {"kube="}, {"=1.36"}}
+	accepted, refused := 0, 0
+	for _, emulated := range lists {
+		for _, compatible := range lists {
+			components := compatibility.NewComponentGlobalsRegistry()
+			theirs := compatibility.NewEffectiveVersionFromString("1.37", "1.34", "1.34")
+			if err := components.Register("kube", theirs, registry(t)); err != nil {
+				t.Fatal(err)
+			}
+			flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+			components.AddFlags(flags)
+			for name, list := range map[string][]string{"emulated-version": emulated, "min-compatibility-version": compatible} {
+				for _, value := range list {
+					if err := flags.Set(name, value); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			theirErr := components.Set()
+			if theirErr == nil {
+				theirErr = utilerrors.NewAggregate(components.Validate())
+			}
+			ours, err := features.ParseVersions(emulated, compatible)
+			if !slices.Equal(each(err), each(theirErr)) {
+				t.Errorf("%q, %q: error\n%v\nthat of the reference\n%v", emulated, compatible, err, theirErr)
+			}
+			if err != nil {
+				refused++
+				continue
+			}
+			accepted++
+			if ours.Emulated.String() != theirs.EmulationVersion().String() ||
+				ours.Compatible.String() != theirs.MinCompatibilityVersion().String() {
+				t.Errorf("%q, %q: %v, in the reference %v", emulated, compatible, ours, theirs)
+			}
+		}
+	}
+	if accepted < 50 || refused < 200 {
+		t.Errorf("%d were accepted and %d refused", accepted, refused)
+	}
 }

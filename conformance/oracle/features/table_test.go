@@ -11,12 +11,15 @@ import (
 	"slices"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/util/version"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/featuregate"
 	logs "k8s.io/component-base/logs/api/v1"
 	metrics "k8s.io/component-base/metrics/features"
 	_ "k8s.io/controller-manager/pkg/features/register" // kube-apiserver links this package, too
 	_ "k8s.io/kubernetes/pkg/features"
+
+	"plinth/internal/features"
 )
 
 // registry returns the registry that kube-apiserver fills while it starts.
@@ -107,6 +110,14 @@ func table(t *testing.T, registry featuregate.MutableVersionedFeatureGate) []byt
 			}
 			fmt.Fprint(&text, "}")
 		}
+		if history := registry.GetAllVersioned()[name]; changes(history) {
+			fmt.Fprint(&text, ", eras: []era{")
+			for _, is := range history {
+				fmt.Fprintf(&text, "{%s, %s, %s, %t, %t}, ", release(is.Version), release(is.MinCompatibilityVersion),
+					stages[string(is.PreRelease)], is.Default, is.LockToDefault)
+			}
+			fmt.Fprint(&text, "}")
+		}
 		fmt.Fprint(&text, "},\n")
 	}
 	fmt.Fprint(&text, "}\n")
@@ -115,4 +126,21 @@ func table(t *testing.T, registry featuregate.MutableVersionedFeatureGate) []byt
 		t.Fatal(err)
 	}
 	return formatted
+}
+
+// changes says whether a gate is not the same in all releases that can be emulated.
+func changes(history featuregate.VersionedSpecs) bool {
+	oldest := version.MajorMinor(uint(features.Oldest.Major), uint(features.Oldest.Minor))
+	return slices.ContainsFunc(history, func(is featuregate.FeatureSpec) bool {
+		return is.Version.GreaterThan(oldest) ||
+			is.MinCompatibilityVersion != nil && is.MinCompatibilityVersion.GreaterThan(oldest)
+	})
+}
+
+// release prints a Release as Go.
+func release(v *version.Version) string {
+	if v == nil {
+		return "Release{}"
+	}
+	return fmt.Sprintf("Release{%d, %d}", v.Major(), v.Minor())
 }
