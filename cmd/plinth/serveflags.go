@@ -72,7 +72,6 @@ func plinthFlags(c *settings) []row {
 }
 
 func genericFlags(c *settings) []row {
-	const compatible = "this server emulates no release but its own, 1.37"
 	return []row{
 		{"advertise-address", address(&c.AdvertiseAddress), works,
 			"the server's IP address in discovery documents and in the endpoints of the Service kubernetes; " +
@@ -80,8 +79,10 @@ func genericFlags(c *settings) []row {
 				"by default the one that it listens on", ""},
 		{"cors-allowed-origins", list(&c.CORSAllowedOrigins), works,
 			"regular expressions for the origins of web pages that may send requests (CORS)", ""},
-		{"emulated-version", list(new([]string)), ignored, compatible, ""},
-		{"emulation-forward-compatible", boolean(new(bool)), ignored, compatible, ""},
+		{"emulated-version", list(&c.EmulatedVersion), works,
+			"the release to behave like, 1.34 to 1.37: what is served, and the defaults of feature gates", ""},
+		{"emulation-forward-compatible", boolean(&c.EmulationForward), works,
+			"serve versions of types that came after the emulated release, if a lower one is served, except alpha ones", ""},
 		{"external-hostname", text(&c.ExternalHostname), works,
 			"the server's host in discovery documents", ""},
 		{"feature-gates", list(&c.FeatureGates), works,
@@ -96,12 +97,14 @@ func genericFlags(c *settings) []row {
 		{"max-requests-inflight", integer(&c.MaxRequestsInflight), works,
 			"this and --max-mutating-requests-inflight are added up to the seats that priority and fairness divides; if " +
 				"--enable-priority-and-fairness is false, the limit for reading requests alone (0: no limit)", ""},
-		{"min-compatibility-version", list(new([]string)), ignored, compatible, ""},
+		{"min-compatibility-version", list(&c.MinCompatibilityVersion), works,
+			"the oldest release that has to be able to read what is stored; by default the one before the emulated one", ""},
 		{"min-request-timeout", integer(&c.MinRequestTimeout), works,
 			"the shortest time of a watch without timeoutSeconds, in seconds; such a watch ends at a random time " +
 				"between this and twice this", ""},
 		{"request-timeout", duration(&c.RequestTimeout), works, "the time limit of a request other than a watch", ""},
-		{"runtime-config-emulation-forward-compatible", boolean(new(bool)), ignored, compatible, ""},
+		{"runtime-config-emulation-forward-compatible", boolean(&c.RuntimeConfigForward), works,
+			"serve what --runtime-config names, also if it came after the emulated release", ""},
 		{"shutdown-delay-duration", duration(&c.ShutdownDelay), works,
 			"how long the server still serves after it is told to end; /readyz fails in that time", ""},
 		{"shutdown-send-retry-after", boolean(new(bool)), ignored,

@@ -25,8 +25,10 @@ import (
 type Config struct {
 	EventTTL time.Duration    // how long Events live; 0: one hour
 	Now      func() time.Time // nil: time.Now
-	// Features are the feature gates; the zero Set is the defaults.
+	// Features are the feature gates; the zero Set is the defaults of this release.
 	Features features.Set
+	// Versions are the releases that the server behaves like; the zero Versions: its own.
+	Versions features.Versions
 	// Authenticate returns the user of a token, for TokenReviews.
 	Authenticate Authenticate
 	// Tokens answers TokenRequests. With NoTokens they are not served.
@@ -47,8 +49,11 @@ type Config struct {
 	// is valid for about that duration; nil disables it.
 	Issued func(signer string, honored bool)
 	// Serves says whether a version of a resource is served, given whether it is by default. It is asked once about each
-	// that this release has and no feature gate hides. Nil: those are served that are by default.
+	// that the emulated release has and no feature gate hides. Nil: those are served that are by default.
 	Serves func(group, version, resource string, byDefault bool) bool
+	// Later says the same of a version that a later release than the emulated one has brought; lower means that a version
+	// below it is served that is no alpha. Nil: none is served.
+	Later func(group, version, resource string, since features.Release, lower bool) bool
 }
 
 // validation returns the options of the validation.
@@ -80,6 +85,12 @@ func Resources(c Config) []*engine.Resource {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Versions == (features.Versions{}) {
+		c.Versions = features.Current
+	}
+	if c.Later == nil {
+		c.Later = func(_, _, _ string, _ features.Release, _ bool) bool { return false }
 	}
 	if c.Serves == nil {
 		c.Serves = func(_, _, _ string, byDefault bool) bool { return byDefault }
@@ -126,10 +137,11 @@ type storedKind struct {
 func (b *builder) add(group string, k *kind) {
 	served, stable := make([]*engine.Resource, len(k.versions)), false
 	rows, virtual := make([]*kind, len(k.versions)), false
+	wanted := b.wanted(group, k)
 	for i := range k.versions {
 		v := &k.versions[i]
 		rows[i], stable = k.in(v), stable || v.onByDefault()
-		if !v.there() || !b.config.Serves(group, v.name, k.name, v.onByDefault()) {
+		if !wanted[i] {
 			continue
 		}
 		served[i] = rows[i].resource(group, b.config)
@@ -140,11 +152,26 @@ func (b *builder) add(group string, k *kind) {
 	if virtual || !found && !stable {
 		return
 	}
-	if i := k.storage(); served[i] == nil {
+	if i := k.storage(b.config.Versions); served[i] == nil {
 		served[i] = rows[i].resource(group, b.config)
 		b.hidden = append(b.hidden, served[i])
 	}
 	b.store(group, k, rows, served)
+}
+
+// wanted says which versions of a kind are served. The lower ones are first, as a higher one may depend on them.
+func (b *builder) wanted(group string, k *kind) []bool {
+	wanted, lower := make([]bool, len(k.versions)), false
+	for i, v := range slices.Backward(k.versions) {
+		switch there, later := v.there(b.config.Versions.Emulated); {
+		case there:
+			wanted[i] = b.config.Serves(group, v.name, k.name, v.onByDefault())
+		case later:
+			wanted[i] = b.config.Later(group, v.name, k.name, v.introduced(), lower)
+		}
+		lower = lower || wanted[i] && !strings.Contains(v.name, "alpha")
+	}
+	return wanted
 }
 
 // store sets the kind in the store of the versions of a row. A row whose path is that of one before it adds its
@@ -164,7 +191,7 @@ func (b *builder) store(group string, k *kind, rows []*kind, served []*engine.Re
 	path := cmp.Or(k.path, group+"/"+k.name)
 	in := b.stored[path]
 	if in == nil {
-		in = &storedKind{Kind: engine.NewKind(path, versions[k.storage():], "Kubernetes "+Release)}
+		in = &storedKind{Kind: engine.NewKind(path, versions[k.storage(b.config.Versions):], "Kubernetes "+Release)}
 		in.Versions, in.TTL, in.ReferenceStorage = nil, k.ttl, k.referenceStorage
 		b.stored[path] = in
 	}

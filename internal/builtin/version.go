@@ -22,7 +22,7 @@ import (
 // Since when there is a version, and when it is removed, is declared by its Go type (k8s.io/api,
 // zz_generated.prerelease-lifecycle.go) and not repeated here. What follows from that:
 //
-//	there    ⇔  introduced ≤ current < removed, and the gates of the kind are on
+//	there    ⇔  introduced ≤ emulated < removed, and the gates of the kind are on
 //	served   ⇔  there, and turned on: by --runtime-config, or because it is stable (onByDefault)
 //	stored      the rule of kind.storage
 //
@@ -64,38 +64,25 @@ func (v version) but(adapt func(k *kind)) version {
 	return v
 }
 
-// release is a release of Kubernetes: {1, 37}. The zero release is none.
-type release struct{ major, minor int }
+// current is the release to which these types belong.
+var current = features.Current.Emulated
 
-// The release to which these types belong, and the oldest one that has to be able to read what they store: the
-// reference's defaults of --emulated-version and --min-compatibility-version.
-var (
-	current    = release{1, 37}
-	compatible = release{1, 36}
-)
-
-func releaseOf(major, minor int) release { return release{major, minor} }
-
-func (r release) after(other release) bool {
-	return r.major > other.major || r.major == other.major && r.minor > other.minor
-}
-
-func (r release) String() string { return fmt.Sprintf("v%d.%d", r.major, r.minor) }
+func releaseOf(major, minor int) features.Release { return features.Release{Major: major, Minor: minor} }
 
 // introduced is the release that brought the version; none: every release has it.
-func (v *version) introduced() release {
+func (v *version) introduced() features.Release {
 	if t, ok := v.lifecycle.(interface{ APILifecycleIntroduced() (major, minor int) }); ok {
 		return releaseOf(t.APILifecycleIntroduced())
 	}
-	return release{}
+	return features.Release{}
 }
 
 // removed is the first release that does not serve the version; none: it is not known yet.
-func (v *version) removed() release {
+func (v *version) removed() features.Release {
 	if t, ok := v.lifecycle.(interface{ APILifecycleRemoved() (major, minor int) }); ok {
 		return releaseOf(t.APILifecycleRemoved())
 	}
-	return release{}
+	return features.Release{}
 }
 
 // onByDefault says whether the version is served without --runtime-config: stable versions are, as in the reference.
@@ -103,13 +90,13 @@ func (v *version) onByDefault() bool {
 	return !strings.Contains(v.name, "alpha") && !strings.Contains(v.name, "beta")
 }
 
-// there says whether this release can serve the version. A stable version is not looked up: none is removed.
-func (v *version) there() bool {
-	if v.onByDefault() {
-		return true
+// there says whether a release serves the version, and later whether only a later one does.
+func (v *version) there(emulated features.Release) (there, later bool) {
+	if removed := v.removed(); removed != (features.Release{}) && !removed.After(emulated) {
+		return false, false
 	}
-	removed := v.removed()
-	return !v.introduced().after(current) && (removed == release{} || removed.after(current))
+	later = v.introduced().After(emulated)
+	return !later, later
 }
 
 // deprecated is the warning for requests in a version that is not stable, in the words of the reference
@@ -120,12 +107,12 @@ func (v *version) deprecated(apiVersion, kind string) string {
 		return ""
 	}
 	since := releaseOf(t.APILifecycleDeprecated())
-	if since.after(current) {
+	if since.After(current) {
 		return ""
 	}
-	text := fmt.Sprintf("%s %s is deprecated in %s+", apiVersion, kind, since)
-	if removed := v.removed(); removed != (release{}) {
-		text += fmt.Sprintf(", unavailable in %s+", removed)
+	text := fmt.Sprintf("%s %s is deprecated in v%s+", apiVersion, kind, since)
+	if removed := v.removed(); removed != (features.Release{}) {
+		text += fmt.Sprintf(", unavailable in v%s+", removed)
 	}
 	if t, ok := v.lifecycle.(interface {
 		APILifecycleReplacement() schema.GroupVersionKind
@@ -140,17 +127,17 @@ func (v *version) deprecated(apiVersion, kind string) string {
 // (k8s.io/apiserver/pkg/server/storage/resource_encoding_config.go): the first version, other than alpha ones, that the
 // oldest compatible release knows; else the first that this release knows. The reference has a list of exceptions that
 // come before the rule; today they name the versions that the rule yields (TestStoredVersionsAreTheReferences).
-func (k *kind) storage() int {
+func (k *kind) storage(v features.Versions) int {
 	if len(k.versions) == 1 {
 		return 0
 	}
 	for i := range k.versions {
-		if v := &k.versions[i]; !strings.Contains(v.name, "alpha") && !v.introduced().after(compatible) {
+		if !strings.Contains(k.versions[i].name, "alpha") && !k.versions[i].introduced().After(v.Compatible) {
 			return i
 		}
 	}
 	for i := range k.versions {
-		if !k.versions[i].introduced().after(current) {
+		if !k.versions[i].introduced().After(v.Emulated) {
 			return i
 		}
 	}

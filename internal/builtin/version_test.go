@@ -51,7 +51,7 @@ func TestRowsHaveAllVersions(t *testing.T) {
 				}
 				v := version{name: gv.Version, lifecycle: made}
 				removed := v.removed()
-				if v.introduced().after(current) || removed != (release{}) && !removed.after(current) {
+				if v.introduced().After(current) || removed != (features.Release{}) && !removed.After(current) {
 					continue
 				}
 				if name := gv.String() + " " + k.kind; slices.Contains(left, name) {
@@ -64,7 +64,7 @@ func TestRowsHaveAllVersions(t *testing.T) {
 			for j := range k.versions {
 				v := &k.versions[j]
 				have = append(have, v.name)
-				if !v.there() {
+				if there, _ := v.there(current); !there {
 					t.Errorf("%s: %s is not there", k.name, v.name)
 				}
 				checked++
@@ -178,7 +178,7 @@ func TestStorageRule(t *testing.T) {
 		{[]version{{name: "v2"}, {name: "v1"}}, "v2"},
 	} {
 		k := kind{versions: c.versions}
-		if got := k.versions[k.storage()].name; got != c.want {
+		if got := k.versions[k.storage(features.Current)].name; got != c.want {
 			t.Errorf("%v are stored as %s, not %s", c.versions, got, c.want)
 		}
 	}

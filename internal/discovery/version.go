@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"cmp"
 	"runtime"
 
 	"plinth/object"
@@ -10,6 +11,8 @@ import (
 // GitVersion as a semantic version.
 type Version struct {
 	Major, Minor string // "1", "37"
+	// EmulationMajor and EmulationMinor are the version that this server behaves like; "": its own.
+	EmulationMajor, EmulationMinor string
 	// MinCompatibilityMajor and MinCompatibilityMinor are the oldest version that this server is compatible with.
 	MinCompatibilityMajor, MinCompatibilityMinor string
 	GitVersion                                   string // "v1.37.1+plinth"
@@ -17,14 +20,16 @@ type Version struct {
 }
 
 // short is the version in OpenAPI documents: "1.37".
-func (v Version) short() string { return v.Major + "." + v.Minor }
+func (v Version) short() string {
+	return cmp.Or(v.EmulationMajor, v.Major) + "." + cmp.Or(v.EmulationMinor, v.Minor)
+}
 
 func (v Version) value() object.Value {
 	members := []object.Member{
 		{Key: "major", Value: object.StringOf(v.Major)},
 		{Key: "minor", Value: object.StringOf(v.Minor)},
-		{Key: "emulationMajor", Value: object.StringOf(v.Major)},
-		{Key: "emulationMinor", Value: object.StringOf(v.Minor)},
+		{Key: "emulationMajor", Value: object.StringOf(cmp.Or(v.EmulationMajor, v.Major))},
+		{Key: "emulationMinor", Value: object.StringOf(cmp.Or(v.EmulationMinor, v.Minor))},
 		{Key: "gitVersion", Value: object.StringOf(v.GitVersion)},
 		{Key: "gitCommit", Value: object.StringOf(v.GitCommit)},
 		{Key: "gitTreeState", Value: object.StringOf(v.GitTreeState)},

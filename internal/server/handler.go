@@ -28,7 +28,7 @@ func (s *Server) newHandler() (http.Handler, error) {
 	if s.features.On(features.ComponentStatusz) {
 		statusz = &httpapi.Statusz{
 			Started: s.started, GoVersion: runtime.Version(),
-			BinaryVersion: strings.TrimPrefix(Version, "v"), Emulation: version().Major + "." + version().Minor,
+			BinaryVersion: strings.TrimPrefix(Version, "v"), Emulation: s.releases.Emulated.String(),
 		}
 	}
 	flagz := c.Flags
@@ -62,7 +62,7 @@ func (s *Server) newHandler() (http.Handler, error) {
 		return nil, err
 	}
 	documents := discovery.New(discovery.Config{
-		Registry: s.registry, Version: version(), ServerAddress: s.advertised(), Model: builtin.Model,
+		Registry: s.registry, Version: version(s.releases), ServerAddress: s.advertised(), Model: builtin.Model,
 		NoCBOR:          !s.features.On(features.CBORServingAndStorage),
 		NoStorageHashes: !s.features.On(features.StorageVersionHash),
 		Remotes:         s.aggregator.Remotes, Edited: s.aggregator.Edited,

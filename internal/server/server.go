@@ -56,6 +56,7 @@ const drainTime = 10 * time.Second
 type Server struct {
 	config       Config
 	features     features.Set
+	releases     features.Versions // that it behaves like
 	started      time.Time
 	store        *store.Store
 	etcd         *etcd.Cluster // nil: the store is embedded
@@ -167,6 +168,10 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	releases, err := c.releases()
+	if err != nil {
+		return nil, err
+	}
 	if len(ignored) > 0 {
 		c.Logger.Warn("feature gates that mean nothing here are ignored", "gates", ignored)
 	}
@@ -179,7 +184,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 			return nil, err
 		}
 	}
-	s := &Server{config: c, features: set}
+	s := &Server{config: c, features: set, releases: releases}
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -211,7 +216,7 @@ func (s *Server) open(ctx context.Context) error {
 	types, err := c.enabled(builtin.Config{
 		EventTTL: c.EventTTL, Now: c.Now, Authenticate: s.reviewToken, Tokens: s.answerToken,
 		NoTokens: !s.accountKeys.Signs(),
-		Features: s.features, Definitions: definitions.Complete, Addresses: allocator, Authority: s.policy,
+		Features: s.features, Versions: s.releases, Definitions: definitions.Complete, Addresses: allocator, Authority: s.policy,
 		Issued: s.certificateMetrics.issued, NamespaceLabel: s.namespaceLabel,
 	})
 	if err != nil {

@@ -2,20 +2,21 @@ package server
 
 import (
 	"runtime/debug"
+	"strconv"
 
 	"plinth/internal/discovery"
+	"plinth/internal/features"
 )
 
 // Version is the version of the Kubernetes API that this server implements; the suffix names the implementation.
 const Version = "v1.37.1+plinth"
 
-// version is the content of /version.
-func version() discovery.Version {
-	v := discovery.Version{
-		Major: "1", Minor: "37", GitVersion: Version,
-		MinCompatibilityMajor: "1", MinCompatibilityMinor: "36",
-		GitTreeState: "clean",
-	}
+// version is the content of /version of a server that behaves like these releases.
+func version(like features.Versions) discovery.Version {
+	v := discovery.Version{Major: "1", Minor: "37", GitVersion: Version, GitTreeState: "clean"}
+	v.EmulationMajor, v.EmulationMinor = strconv.Itoa(like.Emulated.Major), strconv.Itoa(like.Emulated.Minor)
+	v.MinCompatibilityMajor = strconv.Itoa(like.Compatible.Major)
+	v.MinCompatibilityMinor = strconv.Itoa(like.Compatible.Minor)
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v

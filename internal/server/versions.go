@@ -9,6 +9,7 @@ import (
 
 	"plinth/internal/builtin"
 	"plinth/internal/engine"
+	"plinth/internal/features"
 )
 
 // runtimeConfig is the parsed --runtime-config: whether a key is on.
@@ -71,10 +72,29 @@ func (asked runtimeConfig) wants(group, version, resource string, byDefault bool
 // that are not there.
 func (c *Config) enabled(types builtin.Config) ([]*engine.Resource, error) {
 	asked, err := c.versions()
-	if err != nil || len(asked) == 0 {
+	if err != nil || len(asked) == 0 && !c.EmulationForward {
 		return builtin.Resources(types), err
 	}
-	there := map[string]bool{}
+	there, later := map[string]bool{}, map[string]bool{}
+	var tooNew error
+	types.Later = func(group, version, resource string, since features.Release, lower bool) bool {
+		wanted := asked.wants(group, version, resource, !strings.Contains(version, "beta"))
+		if alpha := strings.Contains(version, "alpha"); c.EmulationForward && lower && !alpha && wanted {
+			return true
+		}
+		later[group+"/"+version] = true
+		ofResource := asked[group+"/"+version+"/"+resource]
+		if c.RuntimeConfigForward && (ofResource || asked[group+"/"+version]) {
+			there[group+"/"+version], there[group+"/"+version+"/"+resource] = true, true
+			return wanted
+		}
+		if ofResource && tooNew == nil {
+			tooNew = fmt.Errorf("cannot enable resource %s/%s, Resource=%s in runtime-config because it is introduced at %s "+
+				"after the current version %s. Consider setting --runtime-config-emulation-forward-compatible=true", group,
+				version, resource, since, types.Versions.Emulated)
+		}
+		return false
+	}
 	types.Serves = func(group, version, resource string, byDefault bool) bool {
 		wanted := asked.wants(group, version, resource, byDefault)
 		if key := group + "/" + version; !there[key] {
@@ -87,6 +107,17 @@ func (c *Config) enabled(types builtin.Config) ([]*engine.Resource, error) {
 		return wanted
 	}
 	served := builtin.Resources(types)
+	if tooNew != nil {
+		return nil, tooNew
+	}
+	for key, on := range asked {
+		// As the reference, not if a later release has only some of the types of the version.
+		if on && later[key] && !there[key] {
+			return nil, fmt.Errorf("cannot enable version %s in runtime-config because all the resources have been introduced "+
+				"after the current version %s. Consider setting --runtime-config-emulation-forward-compatible=true", key,
+				types.Versions.Emulated)
+		}
+	}
 	if !slices.ContainsFunc(served, func(r *engine.Resource) bool { return r.Group == "" && r.Name == "namespaces" }) {
 		return nil, fmt.Errorf("--runtime-config: nothing works without the namespaces of v1")
 	}
