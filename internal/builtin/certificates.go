@@ -49,7 +49,7 @@ func certificates(c Config) group {
 			},
 		},
 		{
-			name: "clustertrustbundles", kind: "ClusterTrustBundle",
+			name: "clustertrustbundles", kind: "ClusterTrustBundle", stored: "v1beta1",
 			gates: []features.Gate{features.ClusterTrustBundle},
 			rules: validation.ClusterTrustBundle,
 			versions: []version{
@@ -61,7 +61,7 @@ func certificates(c Config) group {
 			table:  columns.ClusterTrustBundles,
 		},
 		{
-			name: "podcertificaterequests", kind: "PodCertificateRequest",
+			name: "podcertificaterequests", kind: "PodCertificateRequest", stored: "v1beta1",
 			gates:    []features.Gate{features.PodCertificateRequest},
 			defaults: defaults.PodCertificateRequest, rules: validation.PodCertificateRequest,
 			untouched: statusAlone,

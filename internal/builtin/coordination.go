@@ -13,7 +13,7 @@ import (
 func coordination() group {
 	return group{"coordination.k8s.io", []kind{
 		{
-			name: "leasecandidates", kind: "LeaseCandidate",
+			name: "leasecandidates", kind: "LeaseCandidate", stored: "v1beta1",
 			versions: []version{
 				of[coordinationv1beta1.LeaseCandidate, coordinationv1beta1.LeaseCandidateList](),
 				of[coordinationv1alpha2.LeaseCandidate, coordinationv1alpha2.LeaseCandidateList](),

@@ -2,6 +2,7 @@ package builtin
 
 import (
 	networkingv1 "k8s.io/api/networking/v1"
+	networkingv1beta1 "k8s.io/api/networking/v1beta1"
 
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/defaults"
@@ -27,10 +28,13 @@ func networking() group {
 		},
 		{
 			name: "ipaddresses", kind: "IPAddress", short: "ip",
-			versions: []version{of[networkingv1.IPAddress, networkingv1.IPAddressList]()},
-			rules:    validation.IPAddress,
-			cluster:  true,
-			naming:   address, table: columns.IPAddresses,
+			versions: []version{
+				of[networkingv1.IPAddress, networkingv1.IPAddressList](),
+				of[networkingv1beta1.IPAddress, networkingv1beta1.IPAddressList](),
+			},
+			rules:   validation.IPAddress,
+			cluster: true,
+			naming:  address, table: columns.IPAddresses,
 		},
 		{
 			name: "networkpolicies", kind: "NetworkPolicy", short: "netpol",
@@ -40,7 +44,10 @@ func networking() group {
 		},
 		{
 			name: "servicecidrs", kind: "ServiceCIDR",
-			versions:  []version{of[networkingv1.ServiceCIDR, networkingv1.ServiceCIDRList]()},
+			versions: []version{
+				of[networkingv1.ServiceCIDR, networkingv1.ServiceCIDRList](),
+				of[networkingv1beta1.ServiceCIDR, networkingv1beta1.ServiceCIDRList](),
+			},
 			cluster:   true,
 			rules:     validation.ServiceCIDR,
 			untouched: statusAlone,

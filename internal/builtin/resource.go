@@ -32,7 +32,7 @@ func resources(c Config) group {
 			generation: spec, table: columns.DeviceClasses, answersDeleted: true,
 		},
 		{
-			name: "devicetaintrules", kind: "DeviceTaintRule",
+			name: "devicetaintrules", kind: "DeviceTaintRule", stored: "v1beta2",
 			timed: defaults.DeviceTaintRule, rules: validation.DeviceTaintRule,
 			untouched: statusAlone,
 			versions: []version{
@@ -73,7 +73,7 @@ func resources(c Config) group {
 			special:        c.adminAccess("spec", "spec", "devices", "requests"),
 		},
 		{
-			name: "resourcepoolstatusrequests", kind: "ResourcePoolStatusRequest",
+			name: "resourcepoolstatusrequests", kind: "ResourcePoolStatusRequest", stored: "v1alpha3",
 			versions: []version{
 				of[resourcev1alpha3.ResourcePoolStatusRequest, resourcev1alpha3.ResourcePoolStatusRequestList](),
 			},

@@ -2,6 +2,7 @@ package builtin
 
 import (
 	storagev1 "k8s.io/api/storage/v1"
+	storagev1beta1 "k8s.io/api/storage/v1beta1"
 
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/defaults"
@@ -51,9 +52,12 @@ func storage() group {
 		},
 		{
 			name: "volumeattributesclasses", kind: "VolumeAttributesClass", short: "vac",
-			rules:    validation.VolumeAttributesClass,
-			versions: []version{of[storagev1.VolumeAttributesClass, storagev1.VolumeAttributesClassList]()},
-			cluster:  true, table: columns.VolumeAttributesClasses,
+			rules: validation.VolumeAttributesClass,
+			versions: []version{
+				of[storagev1.VolumeAttributesClass, storagev1.VolumeAttributesClassList](),
+				of[storagev1beta1.VolumeAttributesClass, storagev1beta1.VolumeAttributesClassList](),
+			},
+			cluster: true, table: columns.VolumeAttributesClasses,
 			answersDeleted: true,
 		},
 	}}

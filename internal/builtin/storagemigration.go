@@ -12,7 +12,7 @@ import (
 func storagemigration() group {
 	return group{"storagemigration.k8s.io", []kind{
 		{
-			name: "storageversionmigrations", kind: "StorageVersionMigration",
+			name: "storageversionmigrations", kind: "StorageVersionMigration", stored: "v1beta1",
 			gates:     []features.Gate{features.StorageVersionMigrator},
 			rules:     validation.StorageVersionMigration,
 			untouched: statusAlone,

@@ -225,6 +225,7 @@ type kind struct {
 	short      string // short names, separated by spaces
 	categories []string
 	versions   []version
+	stored     string          // the version in which objects are stored; "": the one of the rule (kind.storage)
 	version    *version        // one of them, of which this copy of the row is (in)
 	gates      []features.Gate // that must be on
 

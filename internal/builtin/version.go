@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"reflect"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -67,7 +68,9 @@ func (v version) but(adapt func(k *kind)) version {
 // current is the release to which these types belong.
 var current = features.Current.Emulated
 
-func releaseOf(major, minor int) features.Release { return features.Release{Major: major, Minor: minor} }
+func releaseOf(major, minor int) features.Release {
+	return features.Release{Major: major, Minor: minor}
+}
 
 // introduced is the release that brought the version; none: every release has it.
 func (v *version) introduced() features.Release {
@@ -124,12 +127,15 @@ func (v *version) deprecated(apiVersion, kind string) string {
 }
 
 // storage returns the index of the version in which objects are stored, by the rule of the reference
-// (k8s.io/apiserver/pkg/server/storage/resource_encoding_config.go): the first version, other than alpha ones, that the
-// oldest compatible release knows; else the first that this release knows. The reference has a list of exceptions that
-// come before the rule; today they name the versions that the rule yields (TestStoredVersionsAreTheReferences).
+// (k8s.io/apiserver/pkg/server/storage/resource_encoding_config.go): the version that the reference's list of exceptions
+// names; else the first version, other than alpha ones, that the oldest compatible release knows; else the first that
+// the emulated release knows.
 func (k *kind) storage(v features.Versions) int {
 	if len(k.versions) == 1 {
 		return 0
+	}
+	if k.stored != "" {
+		return slices.IndexFunc(k.versions, func(v version) bool { return v.name == k.stored })
 	}
 	for i := range k.versions {
 		if !strings.Contains(k.versions[i].name, "alpha") && !k.versions[i].introduced().After(v.Compatible) {
