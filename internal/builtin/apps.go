@@ -9,6 +9,7 @@ import (
 	"plinth/internal/builtin/defaults"
 	"plinth/internal/builtin/validation"
 	"plinth/internal/builtin/warnings"
+	"plinth/internal/features"
 	"plinth/object"
 )
 
@@ -37,8 +38,9 @@ func apps() group {
 			versions:  []version{of[appsv1.Deployment, appsv1.DeploymentList]()},
 			alias:     deploymentAliases,
 			status:    statusNotLabels, onStatus: keepRollback, gated: podGates("spec.template.spec"),
-			generation: specAndAnnotations,
-			table:      columns.Deployments, blank: noReplicas,
+			gatedStatus: terminatingReplicas(),
+			generation:  specAndAnnotations,
+			table:       columns.Deployments, blank: noReplicas,
 			scale: selectorOf,
 		},
 		{
@@ -47,7 +49,7 @@ func apps() group {
 			untouched: statusApart,
 			versions:  []version{of[appsv1.ReplicaSet, appsv1.ReplicaSetList]()},
 			status:    statusAndMeta, gated: podGates("spec.template.spec"), generation: spec,
-			table: columns.ReplicaSets, blank: noReplicas,
+			gatedStatus: terminatingReplicas(), table: columns.ReplicaSets, blank: noReplicas,
 			scale: selectorOf,
 		},
 		{
@@ -57,11 +59,18 @@ func apps() group {
 			versions:  []version{of[appsv1.StatefulSet, appsv1.StatefulSetList]()},
 			naming:    label, alias: statefulSetAliases,
 			status: statusAndMeta,
-			gated:  podGates("spec.template.spec"), generation: spec,
-			table: columns.StatefulSets, blank: noReplicas,
+			gated: append(podGates("spec.template.spec"), below("spec.updateStrategy.rollingUpdate",
+				behind(features.MaxUnavailableStatefulSet, "maxUnavailable"))),
+			generation: spec,
+			table:      columns.StatefulSets, blank: noReplicas,
 			scale: selectorOf,
 		},
 	}}
+}
+
+// terminatingReplicas is the field of the status of Deployments and ReplicaSets that belongs to a feature.
+func terminatingReplicas() []gated {
+	return []gated{below("status", behind(features.DeploymentReplicaSetTerminatingReplicas, "terminatingReplicas"))}
 }
 
 // noReplicas returns the blank object of bookmarks (engine.Resource) with the number of replicas, 0, which the

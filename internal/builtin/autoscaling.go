@@ -10,6 +10,7 @@ import (
 	"plinth/internal/builtin/defaults"
 	"plinth/internal/builtin/validation"
 	"plinth/internal/engine"
+	"plinth/internal/features"
 	"plinth/object"
 )
 
@@ -22,7 +23,9 @@ func autoscaling() group {
 		},
 		defaults: defaults.HorizontalPodAutoscalerV2, rules: validation.HorizontalPodAutoscaler,
 		untouched: statusApart,
-		status:    statusAndMeta, generation: spec, table: columns.HorizontalPodAutoscalers,
+		gated: []gated{below("spec.behavior", behind(features.HPAConfigurableTolerance, "scaleDown.tolerance",
+			"scaleUp.tolerance"))},
+		status: statusAndMeta, generation: spec, table: columns.HorizontalPodAutoscalers,
 	}}}
 }
 
@@ -37,7 +40,9 @@ func autoscalersV1() version {
 			return v2.table.Cells(asV2(obj))
 		}}
 		v1.generation = func(obj object.Value) object.Value { return spec(asV2(obj)) }
+		v1.gated = nil // v2 has them
 		v1.special = func(r *engine.Resource) {
+			v2.features = v1.features
 			r.PrepareCreate = func(obj object.Value, by access.User) object.Value {
 				return asV1(v2.prepareCreate(asV2(obj), by))
 			}

@@ -32,7 +32,7 @@ func batch() group {
 			untouched: statusApart,
 			status:    statusAndMeta, onCreate: newJob, generation: spec,
 			gated: append(podGates("spec.template.spec"),
-				below("spec", behind(features.WorkloadWithJob, "scheduling"))),
+				below("spec", behind(features.WorkloadWithJob, "scheduling"), behind(features.JobManagedBy, "managedBy"))),
 			fields:       []selectable{number("status.successful", "status", "succeeded")},
 			unknownField: func(name string) string { return fmt.Sprintf("field label %q not supported for Job", name) },
 			table:        columns.Jobs, propagation: orphans,

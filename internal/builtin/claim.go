@@ -34,17 +34,26 @@ func dropFreedDevices(obj, old object.Value) object.Value {
 	return obj.WithAt(object.ListOf(left...), "status", "devices")
 }
 
-// claimFeatures are the features of a ResourceClaim's spec that are off by default.
-var claimFeatures = sync.OnceValue(func() *tree {
-	return grow(behind(features.DRADerivedAttributes,
-		"devices.requests[].exactly.derivedAttributes", "devices.requests[].firstAvailable[].derivedAttributes"))
-})
+// claimFeatures are the features of a ResourceClaim's spec, and flatClaimFeatures the same in v1beta1.
+var (
+	claimFeatures     = sync.OnceValue(func() *tree { return claimTree("exactly.") })
+	flatClaimFeatures = sync.OnceValue(func() *tree { return claimTree("") })
+)
 
-// flatClaimFeatures is claimFeatures in v1beta1.
-var flatClaimFeatures = sync.OnceValue(func() *tree {
-	return grow(behind(features.DRADerivedAttributes,
-		"devices.requests[].derivedAttributes", "devices.requests[].firstAvailable[].derivedAttributes"))
-})
+// claimTree are the features of a ResourceClaim's spec; exactly is where the fields of a request are.
+func claimTree(exactly string) *tree {
+	inRequests := func(gate features.Gate, field string, more ...string) feature {
+		return behind(gate, append(more, "devices.requests[]."+exactly+field,
+			"devices.requests[].firstAvailable[]."+field)...)
+	}
+	return grow(
+		inRequests(features.DRADerivedAttributes, "derivedAttributes"),
+		inRequests(features.DRADeviceTaints, "tolerations"),
+		inRequests(features.DRAConsumableCapacity, "capacity", "devices.constraints[].distinctAttribute"),
+		behind(features.DRAAdminAccess, "devices.requests[]."+exactly+"adminAccess"),
+		behind(features.DRAPrioritizedList, "devices.requests[].firstAvailable"),
+	)
+}
 
 // claimsV1beta1 are the ResourceClaims of v1beta1, in which the fields of the member exactly of a request are in the
 // request itself.

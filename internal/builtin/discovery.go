@@ -7,6 +7,7 @@ import (
 	"plinth/internal/builtin/defaults"
 	"plinth/internal/builtin/validation"
 	"plinth/internal/builtin/warnings"
+	"plinth/internal/features"
 	"plinth/object"
 )
 
@@ -18,6 +19,7 @@ func discovery() group {
 			defaults: defaults.EndpointSlice, rules: validation.EndpointSlice, warnings: warnings.EndpointSlice,
 			onCreate:   func(obj object.Value) object.Value { return dropTopology(obj, object.Nil) },
 			onUpdate:   dropTopology,
+			gated:      []gated{below("", behind(features.PreferSameTrafficDistribution, "endpoints[].hints.forNodes"))},
 			generation: sliceAndLabels,
 			table:      columns.EndpointSlices,
 		},

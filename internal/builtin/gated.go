@@ -3,14 +3,16 @@ package builtin
 import (
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"plinth/internal/features"
 	"plinth/object"
 )
 
-// feature is the fields of one feature that is off by default, as paths: "volumes[].emptyDir.mode". A step [] stands
-// for each item of a list, {} for each member of a map. The value of a step that ends in ? is dropped, too, if it is
-// then empty.
+// feature is the fields of one feature, as paths: "volumes[].emptyDir.mode". A step [] stands for each item of a list,
+// {} for each member of a map. The value of a step that ends in ? is dropped, too, if it is then empty. A last step
+// "restartPolicy!Always" is no field of the feature if it has the value Always, and "procMount=Default" gets the value
+// Default instead of being dropped.
 type feature struct {
 	gate   features.Gate
 	fields []string
@@ -43,16 +45,45 @@ func grown(place string, tree func() *tree) gated {
 type tree struct {
 	root  *branch
 	gates []features.Gate // of the features, in the order of the bits of branch.leaf
+	last  atomic.Pointer[cutting]
 }
 
-// off is the features whose gates are off.
-func (t *tree) off(set features.Set) (off uint64) {
+// cutting is what is left of a tree if only the fields of features are looked at that are off: few, as most are on. A
+// server asks for one Set only, so the last one is kept.
+type cutting struct {
+	set  features.Set
+	root *branch // nil: all features are on
+}
+
+// off returns the branches of the features whose gates are off; nil: there are none.
+func (t *tree) off(set features.Set) *branch {
+	if c := t.last.Load(); c != nil && c.set == set {
+		return c.root
+	}
+	var off uint64
 	for i, gate := range t.gates {
 		if !set.On(gate) {
 			off |= 1 << i
 		}
 	}
-	return off
+	c := &cutting{set: set, root: t.root.only(off)}
+	t.last.Store(c)
+	return c.root
+}
+
+// only returns the branches that have fields of some features; nil: there are none.
+func (b *branch) only(features uint64) *branch {
+	kept := *b
+	kept.leaf, kept.next = b.leaf&features, nil
+	for _, n := range b.next {
+		if n := n.only(features); n != nil {
+			kept.next = append(kept.next, n)
+		}
+	}
+	if kept.leaf == 0 && kept.next == nil {
+		return nil
+	}
+	return &kept
 }
 
 // branch is all paths that begin with the same steps, so that one walk over an object tries them all.
@@ -60,7 +91,10 @@ type branch struct {
 	step  string // "[]", "{}" or a key
 	frail bool   // dropped when it is left empty
 	leaf  uint64 // the features that have a field here, one bit each
-	next  []*branch
+	// allowed is a value with which the field belongs to no feature; "": there is none. reset: the field gets it.
+	allowed string
+	reset   bool
+	next    []*branch
 }
 
 const (
@@ -87,20 +121,24 @@ func grow(features ...feature) *tree {
 
 func (b *branch) child(step string) *branch {
 	step, frail := strings.CutSuffix(step, "?")
+	step, allowed, reset := strings.Cut(step, "=")
+	if !reset {
+		step, allowed, _ = strings.Cut(step, "!")
+	}
 	for _, n := range b.next {
 		if n.step == step {
 			n.frail = n.frail || frail
 			return n
 		}
 	}
-	n := &branch{step: step, frail: frail}
+	n := &branch{step: step, frail: frail, allowed: allowed, reset: reset}
 	b.next = append(b.next, n)
 	return n
 }
 
 // uses returns the features that have a field in a value.
 func (b *branch) uses(v object.Value) (found uint64) {
-	if v.IsNull() {
+	if v.IsNull() || b.allowed != "" && v.Str() == b.allowed {
 		return 0
 	}
 	found = b.leaf
@@ -143,6 +181,8 @@ func (b *branch) cut(v object.Value, features uint64) object.Value {
 			member, ok := v.Get(n.step)
 			switch {
 			case !ok || n.uses(member)&features == 0:
+			case n.leaf&features != 0 && n.reset:
+				v = v.With(n.step, object.StringOf(n.allowed))
 			case n.leaf&features != 0:
 				v = v.Without(n.step)
 			default:
@@ -159,19 +199,22 @@ func (b *branch) cut(v object.Value, features uint64) object.Value {
 
 // drop drops the fields of features that are off and that old does not use.
 func (g gated) drop(obj, old object.Value, set features.Set) object.Value {
-	tree := g.tree()
+	root := g.tree().off(set)
+	if root == nil {
+		return obj
+	}
 	part := obj.At(g.at...)
-	off := tree.root.uses(part)
+	off := root.uses(part)
 	if off != 0 {
-		off &= tree.off(set) &^ tree.root.uses(old.At(g.at...))
+		off &^= root.uses(old.At(g.at...))
 	}
 	if off == 0 {
 		return obj
 	}
 	if len(g.at) == 0 {
-		return tree.root.cut(obj, off)
+		return root.cut(obj, off)
 	}
-	return obj.WithAt(tree.root.cut(part, off), g.at...)
+	return obj.WithAt(root.cut(part, off), g.at...)
 }
 
 // dropGated drops the fields of features that are off from all these places.

@@ -28,7 +28,7 @@ func holding(path []string) object.Value {
 func has(v object.Value, path []string) bool {
 	switch {
 	case len(path) == 0:
-		return !v.IsNull()
+		return v.Str() == "kept"
 	case path[0] == everyItem:
 		return v.Len() == 1 && has(v.Items()[0], path[1:])
 	case path[0] == everyMember:
@@ -92,6 +92,9 @@ func TestGatesDecideOnTheirFields(t *testing.T) {
 							{"on", object.Nil, features.Set{}.With(gate, true), true},
 							{"on, on update", old, features.Set{}.With(gate, true), true},
 						} {
+							if i == 0 && path[0] == "status" && !c.old.IsNull() {
+								c.expected = has(c.old, path) // an update of the main URL does not change the status
+							}
 							if got := prepare(sent, c.old, c.set); has(got, path) != c.expected {
 								t.Errorf("%s, %s is %s: %v becomes %s", name, gate, c.state, path, show(got))
 							}
@@ -101,7 +104,7 @@ func TestGatesDecideOnTheirFields(t *testing.T) {
 			}
 		}
 	})
-	if fields < 300 || len(gates) < 18 {
+	if fields < 800 || len(gates) < 50 {
 		t.Errorf("only %d fields of %d gates were there", fields, len(gates))
 	}
 }

@@ -22,13 +22,10 @@ func pods(c Config) kind {
 		defaults: defaults.Pod, rules: validation.Pod, warnings: warnings.Pod,
 		untouched: map[string]string{"": "status", "status": "spec metadata.deletionTimestamp metadata.ownerReferences"},
 		status:    statusNotOwners, onCreate: newPod, onUpdate: keepPodResources, onStatus: keepPodStatus,
-		clearable: [][]string{{"status", "resourceClaimStatuses"}, {"status", "nodeAllocatableResourceClaimStatuses"}},
-		gated:     podGates("spec"),
-		gatedStatus: []gated{below("status",
-			behind(features.DRANodeAllocatableResources, "nodeAllocatableResourceClaimStatuses"),
-			behind(features.CSIVolumeHealth, "volumeHealth"),
-		)},
-		generation: spec,
+		clearable:   [][]string{{"status", "resourceClaimStatuses"}, {"status", "nodeAllocatableResourceClaimStatuses"}},
+		gated:       podGates("spec"),
+		gatedStatus: []gated{grown("status", podStatusFeatures)},
+		generation:  spec,
 		fields: []selectable{
 			truth("spec.hostNetwork"),
 			text("spec.nodeName"),
@@ -79,18 +76,58 @@ func podGrace(obj object.Value, asked *int64) (seconds int64, graceful bool) {
 	return seconds, true
 }
 
-// podFeatures are the features of a Pod's spec that are off by default.
-var podFeatures = sync.OnceValue(func() *tree {
-	inContainers := func(gate features.Gate, fields ...string) feature {
-		var paths []string
-		for _, list := range []string{"containers[].", "initContainers[].", "ephemeralContainers[]."} {
-			for _, field := range fields {
-				paths = append(paths, list+field)
-			}
+// behindEach returns the feature behind a gate that has these fields in the items of each list.
+func behindEach(lists []string, gate features.Gate, fields ...string) feature {
+	var paths []string
+	for _, list := range lists {
+		for _, field := range fields {
+			paths = append(paths, list+"[]."+field)
 		}
-		return behind(gate, paths...)
+	}
+	return behind(gate, paths...)
+}
+
+// podStatusFeatures are the features of a Pod's status.
+var podStatusFeatures = sync.OnceValue(func() *tree {
+	inContainers := func(gate features.Gate, fields ...string) feature {
+		return behindEach([]string{"containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"}, gate,
+			fields...)
 	}
 	return grow(
+		behind(features.DRANodeAllocatableResources, "nodeAllocatableResourceClaimStatuses"),
+		behind(features.CSIVolumeHealth, "volumeHealth"),
+		behind(features.InPlacePodLevelResourcesVerticalScaling, "resources", "allocatedResources"),
+		behind(features.DRAExtendedResource, "extendedResourceClaimStatus"),
+		behind(features.PodObservedGenerationTracking, "observedGeneration", "conditions[].observedGeneration"),
+		inContainers(features.ResourceHealthStatus, "allocatedResourcesStatus"),
+		inContainers(features.ResourceHealthStatusMessage, "allocatedResourcesStatus[].resources[].message"),
+		inContainers(features.ImageVolumeWithDigest, "volumeMounts[].volumeStatus"),
+	)
+})
+
+// podFeatures are the features of a Pod's spec.
+var podFeatures = sync.OnceValue(func() *tree {
+	inContainers := func(gate features.Gate, fields ...string) feature {
+		return behindEach([]string{"containers", "initContainers", "ephemeralContainers"}, gate, fields...)
+	}
+	restartRules := inContainers(features.ContainerRestartRules, "restartPolicyRules")
+	restartRules.fields = append(restartRules.fields, "containers[].restartPolicy", "ephemeralContainers[].restartPolicy",
+		"initContainers[].restartPolicy!Always")
+	claims := inContainers(features.DynamicResourceAllocation, "resources.claims")
+	claims.fields = append(claims.fields, "resourceClaims")
+	return grow(
+		restartRules, claims,
+		behind(features.UserNamespacesSupport, "hostUsers"),
+		behind(features.SupplementalGroupsPolicy, "securityContext.supplementalGroupsPolicy"),
+		behind(features.SELinuxChangePolicy, "securityContext.seLinuxChangePolicy"),
+		behind(features.PodLevelResources, "resources"),
+		behind(features.MatchLabelKeysInPodTopologySpread, "topologySpreadConstraints[].matchLabelKeys"),
+		behind(features.ClusterTrustBundleProjection, "volumes[].projected.sources[].clusterTrustBundle"),
+		behind(features.PodCertificateRequest, "volumes[].projected.sources[].podCertificate"),
+		behind(features.HostnameOverride, "hostnameOverride"),
+		inContainers(features.ProcMountType, "securityContext.procMount=Default"),
+		inContainers(features.InPlacePodVerticalScaling, "resizePolicy"),
+		inContainers(features.EnvFiles, "env[].valueFrom.fileKeyRef"),
 		inContainers(features.ContainerStopSignals, "lifecycle?.stopSignal"),
 		inContainers(features.GRPCContainerProbeTLS, "livenessProbe.grpc.mode", "readinessProbe.grpc.mode",
 			"startupProbe.grpc.mode"),

@@ -69,7 +69,7 @@ func TestParse(t *testing.T) {
 		{text: "WatchList", err: "missing bool value for WatchList"},
 		{text: "WatchList=maybe",
 			err: `invalid value of WatchList=maybe, err: strconv.ParseBool: parsing "maybe": invalid syntax`},
-		{text: "DRAAdminAccess=true", on: []Gate{DRAAdminAccess}, ignored: "DRAAdminAccess"},
+		{text: "DRAAdminAccess=true", on: []Gate{DRAAdminAccess}},
 		{text: "DRAAdminAccess=false", err: "cannot set feature gate DRAAdminAccess to false, feature is locked to true"},
 		{text: "WorkloadWithJob=true",
 			err: "WorkloadWithJob is enabled, but depends on features that are disabled: [GenericWorkload]"},
