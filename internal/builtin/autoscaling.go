@@ -14,7 +14,7 @@ import (
 	"plinth/object"
 )
 
-func autoscaling() group {
+func autoscaling(c Config) group {
 	return group{"autoscaling", []kind{{
 		name: "horizontalpodautoscalers", kind: "HorizontalPodAutoscaler", short: "hpa", categories: []string{"all"},
 		versions: []version{
@@ -25,8 +25,16 @@ func autoscaling() group {
 		untouched: statusApart,
 		gated: []gated{below("spec.behavior", behind(features.HPAConfigurableTolerance, "scaleDown.tolerance",
 			"scaleUp.tolerance"))},
-		status: statusAndMeta, generation: spec, table: columns.HorizontalPodAutoscalers,
+		status: statusAndMeta, generation: c.autoscalerGeneration(), table: columns.HorizontalPodAutoscalers,
 	}}}
+}
+
+// autoscalerGeneration is the part of an autoscaler whose change makes a new generation, if its gate is on.
+func (c Config) autoscalerGeneration() func(obj object.Value) object.Value {
+	if !c.Features.On(features.HPAGeneration) {
+		return nil
+	}
+	return spec
 }
 
 // autoscalersV1 has some fields of spec and status in annotations. Therefore an object is converted to the other
@@ -39,7 +47,9 @@ func autoscalersV1() version {
 		v1.table = columns.Table{Columns: v2.table.Columns, Cells: func(obj object.Value) []any {
 			return v2.table.Cells(asV2(obj))
 		}}
-		v1.generation = func(obj object.Value) object.Value { return spec(asV2(obj)) }
+		if v2.generation != nil {
+			v1.generation = func(obj object.Value) object.Value { return spec(asV2(obj)) }
+		}
 		v1.gated = nil // v2 has them
 		v1.special = func(r *engine.Resource) {
 			v2.features = v1.features

@@ -11,13 +11,13 @@ import (
 	"plinth/internal/features"
 )
 
-func storage() group {
+func storage(c Config) group {
 	return group{"storage.k8s.io", []kind{
 		{
 			name: "csidrivers", kind: "CSIDriver",
 			versions: []version{of[storagev1.CSIDriver, storagev1.CSIDriverList]()},
 			cluster:  true,
-			defaults: defaults.CSIDriver, rules: validation.CSIDriver, warnings: warnings.CSIDriver,
+			defaults: defaults.CSIDriver, rules: validation.CSIDriver, warnings: c.driverWarnings(),
 			gated: []gated{below("spec",
 				behind(features.SELinuxMountReadWriteOncePod, "seLinuxMount"),
 				behind(features.MutableCSINodeAllocatableCount, "nodeAllocatableUpdatePeriodSeconds"),
@@ -71,4 +71,12 @@ func storage() group {
 			answersDeleted: true,
 		},
 	}}
+}
+
+// driverWarnings are the warnings about CSIDrivers, which recommend a field of a feature.
+func (c Config) driverWarnings() warnings.Rules {
+	if !c.Features.On(features.CSIServiceAccountTokenSecrets) {
+		return warnings.Rules{}
+	}
+	return warnings.CSIDriver
 }

@@ -63,6 +63,8 @@ func (c *Config) validation() validation.Options {
 		FixedJobResources:    !c.Features.On(features.MutablePodResourcesForSuspendedJobs),
 		FixedJobScheduling:   !c.Features.On(features.MutableSchedulingDirectivesForSuspendedJobs),
 		StatefulSetsRecreate: c.Features.On(features.StatefulSetRecreateStrategy),
+		NoFileKeys:           !c.Features.On(features.EnvFiles),
+		NoScaleToZero:        !c.Features.On(features.HPAScaleToZero),
 		Now:                  c.Now,
 	}
 }
@@ -70,8 +72,8 @@ func (c *Config) validation() validation.Options {
 // groups lists the built-in API groups, in the order in which the reference's discovery has them.
 func groups(c Config) []group {
 	return []group{
-		core(c), apiregistration(c), apps(), events(c), authentication(c), authorization(c), autoscaling(), batch(),
-		certificates(c), networking(), policy(), rbac(c), storage(), admissionregistration(), apiextensions(c),
+		core(c), apiregistration(c), apps(), events(c), authentication(c), authorization(c), autoscaling(c), batch(),
+		certificates(c), networking(), policy(), rbac(c), storage(c), admissionregistration(), apiextensions(c),
 		scheduling(),
 		coordination(), nodes(), discovery(), resources(c), flowcontrol(), apiserverinternal(),
 		storagemigration(),

@@ -90,6 +90,8 @@ var used = []Gate{
 	GenericWorkload,
 	H2CContainerProbe,
 	HPAConfigurableTolerance,
+	HPAGeneration,
+	HPAScaleToZero,
 	HostnameOverride,
 	ImageVolumeWithDigest,
 	InPlacePodLevelResourcesVerticalScaling,

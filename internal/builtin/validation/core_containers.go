@@ -264,6 +264,8 @@ func (f *errorList) valueFrom(from object.Value, value string, p *fielderrors.Pl
 		f.fileKeyRef(file, p.To("fileKeyRef"))
 	}
 	switch {
+	case sources == 0 && f.NoFileKeys:
+		f.Invalid(p, "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`")
 	case sources == 0:
 		f.Invalid(p, "",
 			"must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`")

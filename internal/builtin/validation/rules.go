@@ -173,6 +173,10 @@ type Options struct {
 	FixedJobScheduling bool
 	// StatefulSetsRecreate accepts the update strategy Recreate (gate StatefulSetRecreateStrategy).
 	StatefulSetsRecreate bool
+	// NoFileKeys says that variables cannot be from files (gate EnvFiles, turned off).
+	NoFileKeys bool
+	// NoScaleToZero refuses autoscalers with minReplicas 0, unless they had it before (gate HPAScaleToZero, turned off).
+	NoScaleToZero bool
 	// Now is the clock with which the beginning of a pod certificate is compared when it is issued. Nil accepts any
 	// time.
 	Now func() time.Time
