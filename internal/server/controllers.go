@@ -96,6 +96,11 @@ var controllerTable = []controllerRow{
 			return (&controller.Migrations{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger,
 				Now: s.config.Now, Busy: &s.busy}).Run
 		}},
+	{"storageversion-garbage-collector-controller", "storage-version-gc",
+		"removes what API servers that are gone have said about how they store objects",
+		func(s *Server) func(context.Context) {
+			return s.storageVersions().Run
+		}},
 	protectionRow(controller.ProtectedClaims, "persistentvolumeclaim-protection-controller", "pvc-protection",
 		"keeps claims that Pods use"),
 	protectionRow(controller.ProtectedVolumes, "persistentvolume-protection-controller", "pv-protection",
@@ -109,6 +114,11 @@ func protectionRow(kind controller.ProtectedKind, name, alias, does string) cont
 	return controllerRow{name, alias, does, func(s *Server) func(context.Context) {
 		return (&controller.Protection{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Kind: kind}).Run
 	}}
+}
+
+// storageVersions configures the records of how servers store objects. Without the feature gate there are none.
+func (s *Server) storageVersions() *controller.StorageVersions {
+	return &controller.StorageVersions{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Now: s.clock}
 }
 
 // certificateRequests configures the controllers of CertificateSigningRequests. A certificate is valid for a year at

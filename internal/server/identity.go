@@ -28,6 +28,7 @@ const (
 	identityLabel    = "apiserver.kubernetes.io/identity"
 	identityDuration = time.Hour // until a Lease expires, and between two searches for expired ones
 	identityRenewal  = 10 * time.Second
+	publishEvery     = 10 * time.Minute // how the server stores objects
 
 	microTime = "2006-01-02T15:04:05.000000Z" // metav1.MicroTime
 )
@@ -114,12 +115,18 @@ func (l *lease) run(ctx context.Context) {
 	l.logError(ctx, "deleting an old", l.delete(ctx))
 	renewal := time.NewTicker(identityRenewal)
 	defer renewal.Stop()
-	var swept time.Time
+	var swept, published time.Time
 	for {
-		l.logError(ctx, "renewing the", l.renew(ctx))
-		if now := l.server.clock(); now.Sub(swept) >= identityDuration {
+		err := l.renew(ctx)
+		l.logError(ctx, "renewing the", err)
+		now := l.server.clock()
+		if now.Sub(swept) >= identityDuration {
 			swept = now
 			l.logError(ctx, "deleting an expired", l.sweep(ctx))
+		}
+		if err == nil && now.Sub(published) >= publishEvery {
+			published = now
+			l.publish(ctx)
 		}
 		select {
 		case <-renewal.C:
@@ -130,6 +137,16 @@ func (l *lease) run(ctx context.Context) {
 		l.logError(last, "deleting the", l.delete(last))
 		cancel()
 		return
+	}
+}
+
+// publish says how the server stores objects. It follows the Lease, without which the records would be removed.
+func (l *lease) publish(ctx context.Context) {
+	if !l.server.features.On(features.StorageVersionAPI) {
+		return
+	}
+	if err := l.server.storageVersions().Publish(ctx, l.server.identity); err != nil && ctx.Err() == nil {
+		l.server.config.Logger.Warn("publishing how objects are stored", "error", err)
 	}
 }
 
