@@ -127,9 +127,9 @@ func (v *version) deprecated(apiVersion, kind string) string {
 }
 
 // storage returns the index of the version in which objects are stored, by the rule of the reference
-// (k8s.io/apiserver/pkg/server/storage/resource_encoding_config.go): the version that the reference's list of exceptions
-// names; else the first version, other than alpha ones, that the oldest compatible release knows; else the first that
-// the emulated release knows.
+// (k8s.io/apiserver/pkg/server/storage/resource_encoding_config.go): the version that the reference's list of
+// exceptions names; else the first version, other than alpha ones, that the oldest compatible release knows; else the
+// first that the emulated release knows.
 func (k *kind) storage(v features.Versions) int {
 	if len(k.versions) == 1 {
 		return 0

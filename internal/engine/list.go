@@ -77,8 +77,8 @@ func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collect
 	return c, rq.readable(ctx, snapshot, within, sel)
 }
 
-// ListStored reads the versions of all objects of a type as they are stored, from a snapshot that is as new as the newest
-// write: none is converted, and those that cannot be read are among them.
+// ListStored reads the versions of all objects of a type as they are stored, from a snapshot that is as new as the
+// newest write: none is converted, and those that cannot be read are among them.
 func (e *Engine) ListStored(ctx context.Context, r *Resource) (*Collection, error) {
 	e = e.of(r)
 	if err := e.fresh(ctx); err != nil {

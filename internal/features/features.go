@@ -270,7 +270,8 @@ func (v Versions) Parse(text string) (set Set, ignored []string, err error) {
 	}
 	defaults := v.Defaults()
 	for g := range gates {
-		if _, ok := named[g]; (ok || set.On(g) != defaults.On(g)) && !slices.Contains(used, g) && g != AllAlpha && g != AllBeta {
+		_, ok := named[g]
+		if (ok || set.On(g) != defaults.On(g)) && !slices.Contains(used, g) && g != AllAlpha && g != AllBeta {
 			ignored = append(ignored, g.String())
 		}
 	}

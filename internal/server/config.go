@@ -134,25 +134,26 @@ type Config struct {
 	CORSAllowedOrigins []string // regular expressions; empty: no CORS headers are sent
 	RuntimeConfig      []string // "GROUP/VERSION=true", "api/beta=false"
 
-	FeatureGates []string // "A=true", "B=false"
 	// EmulatedVersion and MinCompatibilityVersion are the releases that the server behaves like: "1.36", "kube=1.36".
 	EmulatedVersion, MinCompatibilityVersion []string
 	// EmulationForward serves versions of resources that a later release than the emulated one has brought if a lower
 	// version is served, and RuntimeConfigForward those that RuntimeConfig names.
 	EmulationForward, RuntimeConfigForward bool
-	StrictTransport                        []string      // directives of the Strict-Transport-Security header; empty: no header is sent
-	RequestTimeout                         time.Duration // of requests other than watches
-	MinRequestTimeout                      int           // shortest time of a watch without timeoutSeconds, in seconds
-	PriorityAndFairness                    bool          // the two limits below are added up to one; false: each counts separately
-	MaxRequestsInflight                    int           // reading requests at the same time; 0: no limit
-	MaxMutatingInflight                    int           // writing requests at the same time; 0: no limit
-	GoawayChance                           float64       // the share of HTTP/2 requests after which the connection is closed
-	ShutdownDelay                          time.Duration // how long the server still serves after it is asked to stop
-	EventTTL                               time.Duration // how long Events are kept
-	WatchHistoryBytes                      int64         // size of the watch history on disk
-	Profiling                              bool          // serve /debug/pprof, to users who are authorized to get it
-	ContentionProfiling                    bool          // record blocking profiles, if Profiling is on
-	DebugSocket                            string        // a Unix socket that serves /debug/pprof; "": none
+
+	FeatureGates        []string      // "A=true", "B=false"
+	StrictTransport     []string      // directives of the Strict-Transport-Security header; empty: no header is sent
+	RequestTimeout      time.Duration // of requests other than watches
+	MinRequestTimeout   int           // shortest time of a watch without timeoutSeconds, in seconds
+	PriorityAndFairness bool          // the two limits below are added up to one; false: each counts separately
+	MaxRequestsInflight int           // reading requests at the same time; 0: no limit
+	MaxMutatingInflight int           // writing requests at the same time; 0: no limit
+	GoawayChance        float64       // the share of HTTP/2 requests after which the connection is closed
+	ShutdownDelay       time.Duration // how long the server still serves after it is asked to stop
+	EventTTL            time.Duration // how long Events are kept
+	WatchHistoryBytes   int64         // size of the watch history on disk
+	Profiling           bool          // serve /debug/pprof, to users who are authorized to get it
+	ContentionProfiling bool          // record blocking profiles, if Profiling is on
+	DebugSocket         string        // a Unix socket that serves /debug/pprof; "": none
 
 	// What a server gets as values if it shares its process with others, instead of a port and files. With these and
 	// neither DataDir nor WriteKubeconfig it writes nothing.

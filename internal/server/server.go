@@ -216,7 +216,8 @@ func (s *Server) open(ctx context.Context) error {
 	types, err := c.enabled(builtin.Config{
 		EventTTL: c.EventTTL, Now: c.Now, Authenticate: s.reviewToken, Tokens: s.answerToken,
 		NoTokens: !s.accountKeys.Signs(),
-		Features: s.features, Versions: s.releases, Definitions: definitions.Complete, Addresses: allocator, Authority: s.policy,
+		Features: s.features, Versions: s.releases, Definitions: definitions.Complete, Addresses: allocator,
+		Authority: s.policy,
 		Issued: s.certificateMetrics.issued, NamespaceLabel: s.namespaceLabel,
 	})
 	if err != nil {

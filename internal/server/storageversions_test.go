@@ -24,8 +24,8 @@ func (c *testClient) waitFor(what string, check func() error) {
 	c.t.Fatalf("%s: %v", what, err)
 }
 
-// With its feature gate, a server says of each built-in resource how it stores it. Records of servers that have no Lease
-// are removed, with the object if none is left.
+// With its feature gate, a server says of each built-in resource how it stores it. Records of servers that have no
+// Lease are removed, with the object if none is left.
 //
 // SPEC: RUN-4
 func TestStorageVersions(t *testing.T) {

@@ -44,8 +44,9 @@ widgets.example.com StorageMigrating False MigrationSucceeded 2 The migration ha
 widgets.example.com storedVersions v2
 `
 
-// StorageVersionMigrations are done by Plinth's controller as by the real kube-controller-manager, which works on Plinth
-// as on the reference: 10,000 custom objects that are stored in v1 are stored in v2 afterwards, in the keys of etcd.
+// StorageVersionMigrations are done by Plinth's controller as by the real kube-controller-manager, which works on
+// Plinth as on the reference: 10,000 custom objects that are stored in v1 are stored in v2 afterwards, in the keys of
+// etcd.
 //
 // SPEC: RUN-4, EXT-1
 func TestStorageMigration(t *testing.T) {
@@ -270,7 +271,8 @@ func (s *migrationScene) say(ctx context.Context) (string, error) {
 				ObservedGeneration: c.ObservedGeneration, Message: c.Message})
 		}
 	}
-	lines = append(lines, fmt.Sprintln(definition.Name, "storedVersions", strings.Join(definition.Status.StoredVersions, ",")))
+	stored := strings.Join(definition.Status.StoredVersions, ",")
+	lines = append(lines, fmt.Sprintln(definition.Name, "storedVersions", stored))
 	slices.Sort(lines)
 	return strings.Join(lines, ""), err
 }
