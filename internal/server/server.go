@@ -218,7 +218,7 @@ func (s *Server) open(ctx context.Context) error {
 		NoTokens: !s.accountKeys.Signs(),
 		Features: s.features, Versions: s.releases, Definitions: definitions.Complete, Addresses: allocator,
 		Authority: s.policy,
-		Issued: s.certificateMetrics.issued, NamespaceLabel: s.namespaceLabel,
+		Issued:    s.certificateMetrics.issued, NamespaceLabel: s.namespaceLabel,
 	})
 	if err != nil {
 		return err
