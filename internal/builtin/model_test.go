@@ -33,9 +33,9 @@ func TestModelNames(t *testing.T) {
 func TestLists(t *testing.T) {
 	there := 0
 	all := func(_, _, _ string, _ bool) bool { return true }
-	served := Resources(Config{Serves: all})
+	served := Resources(Config{Serves: all}.Every())
 	before := Config{Serves: all, Versions: features.Versions{Emulated: features.Release{Major: 1, Minor: 36}}}
-	for _, r := range Resources(before) { // what this release does not serve any more
+	for _, r := range Resources(before.Every()) { // what this release does not serve any more
 		same := func(o *engine.Resource) bool { return o.Type() == r.Type() && o.Version == r.Version }
 		if !slices.ContainsFunc(served, same) {
 			served = append(served, r)

@@ -31,6 +31,8 @@ var withoutDefaults = []string{
 	"policy PodDisruptionBudget",
 	"rbac.authorization.k8s.io ClusterRole", "rbac.authorization.k8s.io Role",
 	"resource.k8s.io DeviceClass",
+	"scheduling.k8s.io CompositePodGroup", "scheduling.k8s.io PodGroup", // without a gate
+	"scheduling.k8s.io Workload",
 	"storage.k8s.io CSINode", "storage.k8s.io CSIStorageCapacity",
 	"storage.k8s.io VolumeAttributesClass",
 	"storagemigration.k8s.io StorageVersionMigration",
@@ -71,7 +73,8 @@ var withoutWarnings = []string{
 	"resource.k8s.io DeviceClass", "resource.k8s.io DeviceTaintRule",
 	"resource.k8s.io ResourceClaim", "resource.k8s.io ResourceClaimTemplate",
 	"resource.k8s.io ResourcePoolStatusRequest",
-	"scheduling.k8s.io PriorityClass",
+	"scheduling.k8s.io CompositePodGroup", "scheduling.k8s.io PodGroup",
+	"scheduling.k8s.io PriorityClass", "scheduling.k8s.io Workload",
 	"storage.k8s.io CSINode", "storage.k8s.io VolumeAttachment",
 	"storage.k8s.io VolumeAttributesClass",
 	"storagemigration.k8s.io StorageVersionMigration",

@@ -54,6 +54,8 @@ type Config struct {
 	// Later says the same of a version that a later release than the emulated one has brought; lower means that a version
 	// below it is served that is no alpha. Nil: none is served.
 	Later func(group, version, resource string, since features.Release, lower bool) bool
+	// everyKind makes kinds whose feature gates are off, too ([Config.Every]).
+	everyKind bool
 }
 
 // validation returns the options of the validation.
@@ -65,6 +67,9 @@ func (c *Config) validation() validation.Options {
 		StatefulSetsRecreate: c.Features.On(features.StatefulSetRecreateStrategy),
 		NoFileKeys:           !c.Features.On(features.EnvFiles),
 		NoScaleToZero:        !c.Features.On(features.HPAScaleToZero),
+		CompositePodGroups:   c.Features.On(features.CompositePodGroup),
+		GroupPreemption:      c.Features.On(features.PodGroupPreemptionPolicy),
+		TopologyConstraints:  c.Features.On(features.TopologyAwareWorkloadScheduling),
 		Now:                  c.Now,
 	}
 }
@@ -74,7 +79,7 @@ func groups(c Config) []group {
 	return []group{
 		core(c), apiregistration(c), apps(), events(c), authentication(c), authorization(c), autoscaling(c), batch(),
 		certificates(c), networking(), policy(), rbac(c), storage(c), admissionregistration(), apiextensions(c),
-		scheduling(),
+		scheduling(c),
 		coordination(), nodes(), discovery(), resources(c), flowcontrol(), apiserverinternal(),
 		storagemigration(),
 	}
@@ -100,7 +105,7 @@ func Resources(c Config) []*engine.Resource {
 	b := builder{config: c, stored: map[string]*storedKind{}}
 	for _, g := range groups(c) {
 		for i := range g.kinds {
-			if k := &g.kinds[i]; k.on(c.Features) {
+			if k := &g.kinds[i]; c.everyKind || k.on(c.Features) {
 				b.add(g.name, k)
 			}
 		}

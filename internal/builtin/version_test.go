@@ -29,8 +29,6 @@ var unlistedVersions = []string{
 // unlistedKinds are the stored resources of the reference that have no row yet.
 var unlistedKinds = []string{
 	"lifecycle.k8s.io/evictionrequests", "lifecycle.k8s.io/evictions",
-	"scheduling.k8s.io/compositepodgroups",
-	"scheduling.k8s.io/podgroups", "scheduling.k8s.io/workloads",
 }
 
 // emulated are the releases that can be emulated.

@@ -69,7 +69,10 @@ import (
 	"k8s.io/kubernetes/pkg/registry/resource/resourceclaimtemplate"
 	"k8s.io/kubernetes/pkg/registry/resource/resourcepoolstatusrequest"
 	"k8s.io/kubernetes/pkg/registry/resource/resourceslice"
+	"k8s.io/kubernetes/pkg/registry/scheduling/compositepodgroup"
+	"k8s.io/kubernetes/pkg/registry/scheduling/podgroup"
 	"k8s.io/kubernetes/pkg/registry/scheduling/priorityclass"
+	"k8s.io/kubernetes/pkg/registry/scheduling/workload"
 	"k8s.io/kubernetes/pkg/registry/storage/csidriver"
 	"k8s.io/kubernetes/pkg/registry/storage/csinode"
 	"k8s.io/kubernetes/pkg/registry/storage/csistoragecapacity"
@@ -106,6 +109,9 @@ var (
 	policies = validatingadmissionpolicy.NewStrategy(nil, nil)
 	claims   = resourceclaim.NewStrategy(administrative{}, anybody{})
 	requests = podcertificaterequest.NewStrategy()
+
+	podGroups  = podgroup.NewStrategy()
+	composites = compositepodgroup.NewStrategy()
 
 	// unresolved resolves the kind of a binding's parameters, which only has to exist: no permissions are checked.
 	unresolved = resolver.ResourceResolverFunc(func(schema.GroupVersionKind) (schema.GroupVersionResource, error) {
@@ -212,7 +218,11 @@ var Of = map[schema.GroupKind]Strategies{
 		resourcepoolstatusrequest.StatusStrategy),
 	{Group: "resource.k8s.io", Kind: "ResourceSlice"}: plain(resourceslice.Strategy),
 
+	{Group: "scheduling.k8s.io", Kind: "CompositePodGroup"}: withStatus(composites,
+		compositepodgroup.NewStatusStrategy(composites)),
+	{Group: "scheduling.k8s.io", Kind: "PodGroup"}:      withStatus(podGroups, podgroup.NewStatusStrategy(podGroups)),
 	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}: plain(priorityclass.Strategy),
+	{Group: "scheduling.k8s.io", Kind: "Workload"}:      plain(workload.Strategy),
 
 	{Group: "storage.k8s.io", Kind: "CSIDriver"}:          plain(csidriver.Strategy),
 	{Group: "storage.k8s.io", Kind: "CSINode"}:            withStatus(csinode.Strategy, csinode.StatusStrategy),

@@ -29,3 +29,10 @@ func endpointSlicePort(port object.Value) object.Value {
 func PriorityClass(obj object.Value) object.Value {
 	return pointerOf(obj, "preemptionPolicy", object.StringOf("PreemptLowerPriority"))
 }
+
+// GroupPreemption defaults a PodGroup or a CompositePodGroup while the gate PodGroupPreemptionPolicy is on.
+func GroupPreemption(obj object.Value) object.Value {
+	return partOf(obj, "spec", func(spec object.Value) object.Value {
+		return pointerOf(spec, "preemptionPolicy", object.StringOf("PreemptLowerPriority"))
+	})
+}

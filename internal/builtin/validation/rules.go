@@ -92,7 +92,10 @@ var (
 	ResourcePoolStatusRequest = Kind{create: poolRequestCreate, update: poolRequestUpdate, status: poolRequestStatus}
 	ResourceSlice             = Kind{create: resourceSliceCreate, update: resourceSliceUpdate}
 
-	PriorityClass = Kind{create: priorityClassCreate, update: priorityClassUpdate}
+	CompositePodGroup = Kind{create: compositeGroupCreate, update: compositeGroupUpdate, status: compositeGroupStatus}
+	PodGroup          = Kind{create: podGroupCreate, update: podGroupUpdate, status: podGroupStatus}
+	PriorityClass     = Kind{create: priorityClassCreate, update: priorityClassUpdate}
+	Workload          = Kind{create: workloadCreate, update: workloadUpdate}
 
 	CSIDriver             = Kind{create: csiDriverCreate, update: csiDriverUpdate}
 	CSINode               = Kind{create: csiNodeCreate, update: csiNodeUpdate, status: finalizersOnly.status}
@@ -177,6 +180,13 @@ type Options struct {
 	NoFileKeys bool
 	// NoScaleToZero refuses autoscalers with minReplicas 0, unless they had it before (gate HPAScaleToZero, turned off).
 	NoScaleToZero bool
+	// CompositePodGroups accepts PodGroups with a parent, and Workloads with templates of CompositePodGroups (gate
+	// CompositePodGroup).
+	CompositePodGroups bool
+	// GroupPreemption accepts preemption policies of groups of pods (gate PodGroupPreemptionPolicy).
+	GroupPreemption bool
+	// TopologyConstraints accepts PodGroups with constraints (gate TopologyAwareWorkloadScheduling).
+	TopologyConstraints bool
 	// Now is the clock with which the beginning of a pod certificate is compared when it is issued. Nil accepts any
 	// time.
 	Now func() time.Time
