@@ -31,7 +31,6 @@ var withoutDefaults = []string{
 	"policy PodDisruptionBudget",
 	"rbac.authorization.k8s.io ClusterRole", "rbac.authorization.k8s.io Role",
 	"resource.k8s.io DeviceClass",
-	"scheduling.k8s.io CompositePodGroup", "scheduling.k8s.io PodGroup", // without a gate
 	"scheduling.k8s.io Workload",
 	"storage.k8s.io CSINode", "storage.k8s.io CSIStorageCapacity",
 	"storage.k8s.io VolumeAttributesClass",

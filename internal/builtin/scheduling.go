@@ -13,10 +13,8 @@ import (
 )
 
 func scheduling(c Config) group {
-	var preemption func(obj object.Value) object.Value
-	if c.Features.On(features.PodGroupPreemptionPolicy) {
-		preemption = defaults.GroupPreemption
-	}
+	preempts := c.Features.On(features.PodGroupPreemptionPolicy)
+	podGroup := func(obj object.Value) object.Value { return defaults.PodGroup(obj, preempts) }
 	return group{"scheduling.k8s.io", []kind{
 		{
 			name: "compositepodgroups", kind: "CompositePodGroup",
@@ -24,12 +22,11 @@ func scheduling(c Config) group {
 			versions: []version{
 				of[schedulingv1alpha3.CompositePodGroup, schedulingv1alpha3.CompositePodGroupList](),
 			},
-			defaults: preemption, rules: validation.CompositePodGroup,
+			defaults: podGroup, rules: validation.CompositePodGroup,
 			untouched:   statusAlone,
 			conditional: true, status: statusOnly, plainStatus: true,
-			onCreate: func(obj object.Value) object.Value { return obj.Without("status") },
-			gated:    []gated{below("spec", behind(features.PodGroupPreemptionPolicy, "preemptionPolicy"))},
-			table:    columns.CompositePodGroups,
+			gated: []gated{below("spec", behind(features.PodGroupPreemptionPolicy, "preemptionPolicy"))},
+			table: columns.CompositePodGroups,
 		},
 		{
 			name: "podgroups", kind: "PodGroup",
@@ -38,10 +35,9 @@ func scheduling(c Config) group {
 				of[schedulingv1beta1.PodGroup, schedulingv1beta1.PodGroupList](),
 				of[schedulingv1alpha3.PodGroup, schedulingv1alpha3.PodGroupList](),
 			},
-			defaults: preemption, rules: validation.PodGroup,
+			defaults: podGroup, rules: validation.PodGroup,
 			untouched:   statusAlone,
 			conditional: true, status: statusOnly, plainStatus: true, onStatus: c.dropClaimStatuses,
-			onCreate: func(obj object.Value) object.Value { return obj.Without("status") },
 			gated: []gated{below("spec",
 				behind(features.CompositePodGroup, "parentCompositePodGroupName"),
 				behind(features.TopologyAwareWorkloadScheduling, "schedulingConstraints"),

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/apiserver/pkg/util/compatibility"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
@@ -57,6 +58,19 @@ type filters = map[fieldpath.APIVersion]fieldpath.Filter
 // notYet are the versions of resources that the reference serves with --runtime-config and this server does not yet.
 var notYet = []string{
 	"resource.k8s.io/v1beta1 resourceslices",
+	"lifecycle.k8s.io/v1alpha1 evictionrequests", "lifecycle.k8s.io/v1alpha1 evictions",
+}
+
+// kindGates are the gates of upstream without which it does not serve some kinds.
+const kindGates = "CompositePodGroup,EvictionRequestAPI,GenericWorkload,TopologyAwareWorkloadScheduling"
+
+// setKindGates turns them on or off.
+func setKindGates(t *testing.T, on bool) {
+	t.Helper()
+	text := strings.ReplaceAll(kindGates, ",", fmt.Sprintf("=%t,", on)) + fmt.Sprintf("=%t", on)
+	if err := utilfeature.DefaultMutableFeatureGate.Set(text); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // SPEC: SSA-14
@@ -230,6 +244,8 @@ func resetsOf(t *testing.T) map[place]filters {
 	if err != nil {
 		t.Fatal(err)
 	}
+	setKindGates(t, true)
+	defer setKindGates(t, false)
 	all := map[place]filters{}
 	for _, p := range providers {
 		group, err := p.NewRESTStorage(everyVersion(), withoutStorage{})

@@ -30,9 +30,18 @@ func PriorityClass(obj object.Value) object.Value {
 	return pointerOf(obj, "preemptionPolicy", object.StringOf("PreemptLowerPriority"))
 }
 
-// GroupPreemption defaults a PodGroup or a CompositePodGroup while the gate PodGroupPreemptionPolicy is on.
-func GroupPreemption(obj object.Value) object.Value {
+// PodGroup defaults a PodGroup or a CompositePodGroup of scheduling.k8s.io. preempts says that the gate
+// PodGroupPreemptionPolicy is on.
+func PodGroup(obj object.Value, preempts bool) object.Value {
 	return partOf(obj, "spec", func(spec object.Value) object.Value {
-		return pointerOf(spec, "preemptionPolicy", object.StringOf("PreemptLowerPriority"))
+		w := over(spec)
+		w.pointer("disruptionMode", singly)
+		if preempts {
+			w.pointer("preemptionPolicy", object.StringOf("PreemptLowerPriority"))
+		}
+		return w.done()
 	})
 }
+
+// singly is the mode in which what is in a group is disrupted one by one.
+var singly = object.Fields("single", object.MapOf())
