@@ -27,7 +27,7 @@ type plugin struct {
 	name string
 	// on: it is on by default in the reference.
 	on bool
-	// new makes the functions of the plugin; nil: Plinth does not have it yet.
+	// new makes the functions of the plugin.
 	new func(c *Config) (steps, error)
 }
 
@@ -101,7 +101,7 @@ var plugins = []plugin{
 	{name: "ExtendedResourceToleration", new: always(steps{admit: extendedResourceToleration})},
 	{name: "DefaultStorageClass", on: true, new: newDefaultStorageClass},
 	{name: "StorageObjectInUseProtection", on: true, new: always(steps{admit: storageObjectInUseProtection})},
-	{name: "PodGroupProtection", on: true},
+	{name: "PodGroupProtection", on: true, new: newPodGroupProtection},
 	{name: "OwnerReferencesPermissionEnforcement", new: newOwnerReferencesPermissionEnforcement},
 	{name: "PersistentVolumeClaimResize", on: true, new: newPersistentVolumeClaimResize},
 	{name: "RuntimeClass", on: true, new: newRuntimeClass},
@@ -138,21 +138,15 @@ func (s *Selection) on(p *plugin) bool {
 
 // On says whether the plugin of that name runs.
 func (s *Selection) On(name string) bool {
-	return slices.ContainsFunc(plugins, func(p plugin) bool { return p.name == name && p.new != nil && s.on(&p) })
+	return slices.ContainsFunc(plugins, func(p plugin) bool { return p.name == name && s.on(&p) })
 }
 
-// Known says whether there is a plugin of that name in the reference, and here whether Plinth has it.
-func Known(name string) (known, here bool) {
-	for i := range plugins {
-		if plugins[i].name == name {
-			return true, plugins[i].new != nil
-		}
-	}
-	return false, false
+// Known says whether there is a plugin of that name.
+func Known(name string) bool {
+	return slices.ContainsFunc(plugins, func(p plugin) bool { return p.name == name })
 }
 
-// New makes the chain of the plugins that are on. Plugins that Plinth does not have are skipped: the caller refuses
-// configurations that enable one by name (Known). The error is one of the configuration of a plugin.
+// New makes the chain of the plugins that are on. The error is one of the configuration of a plugin.
 func New(c Config) (engine.Admission, error) {
 	c.objects = newObjects(c.Store, c.Registry)
 	if c.Now == nil {
@@ -163,7 +157,7 @@ func New(c Config) (engine.Admission, error) {
 	var errs []error
 	for i := range plugins {
 		p := &plugins[i]
-		if !c.on(p) || p.new == nil {
+		if !c.on(p) {
 			continue
 		}
 		s, err := p.new(&c)

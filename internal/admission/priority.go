@@ -9,13 +9,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"plinth/internal/engine"
+	"plinth/internal/features"
 	"plinth/object"
 )
 
-// priority is the plugin Priority: it computes the priority of a Pod from its PriorityClass, and sees to it that at
-// most one class is the default.
+// priority is the plugin Priority: it computes the priority of a Pod, and of a group of Pods, from its PriorityClass,
+// and sees to it that at most one class is the default.
 type priority struct {
-	objects *objects
+	objects  *objects
+	features features.Set
 	// fallback returns the default class; null: there is none.
 	fallback func() object.Value
 }
@@ -23,7 +25,7 @@ type priority struct {
 var priorityClasses = kindOf{schedulingv1.GroupName, "v1", "priorityclasses"}
 
 func newPriority(c *Config) (steps, error) {
-	p := &priority{objects: c.objects}
+	p := &priority{objects: c.objects, features: c.Features}
 	p.fallback = c.objects.defaultOf(priorityClasses,
 		func(obj object.Value) bool { return obj.At("globalDefault").Bool() }, lowest)
 	return steps{admit: p.admit, validate: p.validate}, nil
@@ -39,6 +41,14 @@ func lowest(a, b object.Value) bool {
 }
 
 func (p *priority) admit(ctx context.Context, a *engine.Attributes) error {
+	if a.Operation == engine.OperationCreate && a.Request.Resource.Group == schedulingv1.GroupName {
+		switch {
+		case about(a, schedulingv1.GroupName, "podgroups", ""):
+			return p.group(ctx, a, features.GenericWorkload, "pod group")
+		case about(a, schedulingv1.GroupName, "compositepodgroups", ""):
+			return p.group(ctx, a, features.CompositePodGroup, "composite pod group")
+		}
+	}
 	switch {
 	case !about(a, "", "pods", ""):
 		return nil
@@ -65,6 +75,35 @@ func (p *priority) admit(ctx context.Context, a *engine.Attributes) error {
 		if given := spec.At("preemptionPolicy"); !given.IsNull() && given.Str() != policy {
 			return forbidden(a, fmt.Sprintf("the string value of PreemptionPolicy (%s) must not be provided in pod spec; "+
 				"priority admission controller computed %s from the given PriorityClass name", given.Str(), policy))
+		}
+		set = append(set, object.Member{Key: "preemptionPolicy", Value: object.StringOf(policy)})
+	}
+	a.Object = a.Object.With("spec", spec.Edit(set))
+	return nil
+}
+
+// group computes the priority of a PodGroup or a CompositePodGroup, if the gate of the type is on.
+func (p *priority) group(ctx context.Context, a *engine.Attributes, gate features.Gate, what string) error {
+	if !p.features.On(gate) {
+		return nil
+	}
+	spec := a.Object.At("spec")
+	name, value, policy, err := p.resolve(ctx, a, spec.At("priorityClassName").Str())
+	if err != nil {
+		return err
+	}
+	if given := spec.At("priority"); !given.IsNull() && given.Int() != value {
+		return forbidden(a, fmt.Sprintf("priority set in the %s (%d) must match the priority computed (%d) based on the "+
+			"priority class set in the spec", what, given.Int(), value))
+	}
+	set := []object.Member{{Key: "priority", Value: object.IntOf(value)}}
+	if name != "" {
+		set = append(set, object.Member{Key: "priorityClassName", Value: object.StringOf(name)})
+	}
+	if p.features.On(features.PodGroupPreemptionPolicy) && policy != "" {
+		if given := spec.At("preemptionPolicy"); !given.IsNull() && given.Str() != policy {
+			return forbidden(a, fmt.Sprintf("the string value of PreemptionPolicy (%s) must not be provided in %s spec; "+
+				"priority admission controller computed %s from the given PriorityClass name", given.Str(), what, policy))
 		}
 		set = append(set, object.Member{Key: "preemptionPolicy", Value: object.StringOf(policy)})
 	}

@@ -52,13 +52,18 @@ func storageObjectInUseProtection(_ context.Context, a *engine.Attributes) error
 	if a.Operation != engine.OperationCreate || finalizer == "" || a.Request.Subresource != nil {
 		return nil
 	}
+	protect(a, finalizer)
+	return nil
+}
+
+// protect adds a finalizer to the object, unless it has it.
+func protect(a *engine.Attributes, finalizer string) {
 	all := a.Object.At("metadata", "finalizers").Items()
 	if slices.ContainsFunc(all, func(v object.Value) bool { return v.Str() == finalizer }) {
-		return nil
+		return
 	}
 	all = append(all[:len(all):len(all)], object.StringOf(finalizer))
 	a.Object = a.Object.WithAt(object.ListOf(all...), "metadata", "finalizers")
-	return nil
 }
 
 // newPersistentVolumeClaimResize makes the plugin PersistentVolumeClaimResize: only a bound claim grows, and only if

@@ -39,7 +39,13 @@ func newBench(t *testing.T) *bench {
 // newBenchOn is newBench with a store that change has changed.
 func newBenchOn(t *testing.T, change func(*store.Store)) *bench {
 	t.Helper()
-	b := &bench{T: t, registry: engine.NewRegistry(builtin.Resources(builtin.Config{EventTTL: time.Hour}))}
+	return newBenchOf(t, builtin.Config{EventTTL: time.Hour}, change)
+}
+
+// newBenchOf is newBenchOn with these types.
+func newBenchOf(t *testing.T, types builtin.Config, change func(*store.Store)) *bench {
+	t.Helper()
+	b := &bench{T: t, registry: engine.NewRegistry(builtin.Resources(types))}
 	s, err := store.Open(store.Config{Log: memlog.New(), Describe: engine.Describe(b.registry)})
 	if err != nil {
 		t.Fatal(err)

@@ -15,12 +15,12 @@ import (
 	"plinth/object"
 )
 
-// Protection keeps objects of storage that are deleted until nothing uses them any more: the admission plugin
-// StorageObjectInUseProtection gives each a finalizer, and Protection takes it away. It gives the finalizer to objects
-// that were made without the plugin, too.
+// Protection keeps objects that are deleted until nothing uses them any more: the admission plugins
+// StorageObjectInUseProtection and PodGroupProtection give each a finalizer, and Protection takes it away. It gives the
+// finalizer to objects that were made without the plugin, too, other than PodGroups.
 //
 //	deleting, and has the finalizer, and not in use  ⇒  the finalizer is removed
-//	not deleting, and has no finalizer               ⇒  it is added
+//	not deleting, and has no finalizer               ⇒  it is added, unless the object is a PodGroup
 //
 // Most of the time no object waits. Only while one does, the types whose objects may use it are followed.
 type Protection struct {
@@ -50,24 +50,30 @@ const (
 	ProtectedClaims ProtectedKind = iota
 	ProtectedVolumes
 	ProtectedAttributesClasses
+	ProtectedPodGroups
 )
 
 // protected has, for each kind, its group and resource, the finalizer, the name of the controller and its
 // ServiceAccount.
-var protected = [...]struct{ group, resource, finalizer, name, account string }{
-	ProtectedClaims: {"", "persistentvolumeclaims", "kubernetes.io/pvc-protection",
+var protected = [...]struct{ group, version, resource, finalizer, name, account string }{
+	ProtectedClaims: {"", "v1", "persistentvolumeclaims", "kubernetes.io/pvc-protection",
 		"persistentvolumeclaim-protection-controller", "pvc-protection-controller"},
-	ProtectedVolumes: {"", "persistentvolumes", "kubernetes.io/pv-protection",
+	ProtectedVolumes: {"", "v1", "persistentvolumes", "kubernetes.io/pv-protection",
 		"persistentvolume-protection-controller", "pv-protection-controller"},
-	ProtectedAttributesClasses: {"storage.k8s.io", "volumeattributesclasses", "kubernetes.io/vac-protection",
+	ProtectedAttributesClasses: {"storage.k8s.io", "v1", "volumeattributesclasses", "kubernetes.io/vac-protection",
 		"volumeattributesclass-protection-controller", "volumeattributesclass-protection-controller"},
+	ProtectedPodGroups: {"scheduling.k8s.io", "v1beta1", "podgroups", "scheduling.k8s.io/podgroup-protection",
+		"podgroup-protection-controller", "podgroup-protection-controller"},
 }
 
 // Run works until ctx ends.
 func (c *Protection) Run(ctx context.Context) {
 	row := &protected[c.Kind]
 	types := c.Registry.Builtin()
-	c.of, c.pods = types.Find(row.group, "v1", row.resource), types.Find("", "v1", "pods")
+	c.of, c.pods = types.Find(row.group, row.version, row.resource), types.Find("", "v1", "pods")
+	if c.of == nil && c.Kind == ProtectedPodGroups {
+		c.of = types.Find(row.group, "v1alpha3", row.resource)
+	}
 	c.claims, c.volumes = types.Find("", "v1", "persistentvolumeclaims"), types.Find("", "v1", "persistentvolumes")
 	c.user, c.waiting = serviceAccount(row.account), map[string]*engine.Object{}
 	switch c.Kind {
@@ -79,6 +85,8 @@ func (c *Protection) Run(ctx context.Context) {
 		}
 	case ProtectedAttributesClasses:
 		c.uses, c.users = c.classInUse, []*engine.Resource{c.claims, c.volumes}
+	case ProtectedPodGroups:
+		c.uses, c.users = c.groupInUse, []*engine.Resource{c.pods}
 	}
 	(&follower{
 		engine: c.Engine, logger: c.Logger, name: row.name, types: []*engine.Resource{c.of},
@@ -108,7 +116,7 @@ func (c *Protection) look(ctx context.Context, o *engine.Object) error {
 	all := head.At("metadata", "finalizers").Items()
 	i := slices.IndexFunc(all, func(v object.Value) bool { return v.Str() == finalizer })
 	switch {
-	case !o.Sidecar.Deleting && i < 0:
+	case !o.Sidecar.Deleting && i < 0 && c.Kind != ProtectedPodGroups:
 		return c.patch(ctx, o, append(all[:len(all):len(all)], object.StringOf(finalizer)))
 	case !o.Sidecar.Deleting || i < 0:
 		c.forget(o)
@@ -189,8 +197,7 @@ func (c *Protection) followOnce(ctx context.Context, of *engine.Resource) error 
 		if err != nil {
 			return err
 		}
-		// A Pod lets go of a claim when it goes, a claim of a class by any change.
-		if of == c.pods && !slices.ContainsFunc(events, func(e engine.Event) bool { return e.Type == engine.Deleted }) {
+		if of == c.pods && !slices.ContainsFunc(events, c.letsGo) {
 			continue
 		}
 		for _, o := range c.waitingNow() {
@@ -199,6 +206,15 @@ func (c *Protection) followOnce(ctx context.Context, of *engine.Resource) error 
 			}
 		}
 	}
+}
+
+// letsGo says whether a Pod may have let go of what it used: of a claim when it goes, of its group when it ends, too.
+func (c *Protection) letsGo(e engine.Event) bool {
+	if e.Type == engine.Deleted || c.Kind != ProtectedPodGroups {
+		return e.Type == engine.Deleted
+	}
+	pod, err := parsed(e.Object)
+	return err == nil && hasEnded(pod)
 }
 
 func (c *Protection) waitingNow() []*engine.Object {
@@ -282,6 +298,22 @@ func controlledBy(obj object.Value, uid string) bool {
 	return slices.ContainsFunc(obj.At("metadata", "ownerReferences").Items(), func(o object.Value) bool {
 		return o.At("controller").Bool() && o.At("uid").Str() == uid
 	})
+}
+
+// groupInUse says whether a Pod that has not ended belongs to a PodGroup.
+func (c *Protection) groupInUse(ctx context.Context, group object.Value) (used bool, err error) {
+	name := group.At("metadata", "name").Str()
+	err = c.each(ctx, c.pods, group.At("metadata", "namespace").Str(), name, func(pod object.Value) bool {
+		used = !hasEnded(pod) && pod.At("spec", "schedulingGroup", "podGroupName").Str() == name
+		return !used
+	})
+	return used, err
+}
+
+// hasEnded says whether a Pod has succeeded or failed.
+func hasEnded(pod object.Value) bool {
+	phase := pod.At("status", "phase").Str()
+	return phase == "Succeeded" || phase == "Failed"
 }
 
 // classInUse says whether a claim or a volume has a VolumeAttributesClass, or is about to get it.

@@ -1,23 +1,32 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"plinth/internal/apierr"
+	"plinth/internal/builtin"
 	"plinth/internal/engine"
+	"plinth/internal/features"
+	"plinth/internal/store"
 	"plinth/object"
 )
 
-// A claim stays while a Pod on a node uses it, a volume while it is bound, and a class while a claim or a volume has
-// it.
+// A claim stays while a Pod on a node uses it, a volume while it is bound, a class while a claim or a volume has it, and
+// a PodGroup while it has a Pod that has not ended.
 //
 // SPEC: DEL-1
 func TestProtection(t *testing.T) {
-	b := newBench(t)
+	set, _, err := features.Parse("GenericWorkload=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBenchOf(t, builtin.Config{Features: set}.Every(), func(*store.Store) {})
 	ctx, cancel := context.WithCancel(t.Context())
 	var work sync.WaitGroup
 	for kind := range ProtectedKind(len(protected)) {
@@ -27,8 +36,10 @@ func TestProtection(t *testing.T) {
 	}
 	defer func() { cancel(); work.Wait() }()
 	to := func(resource, namespace, name string) *engine.Request {
-		group := map[string]string{"volumeattributesclasses": "storage.k8s.io"}[resource]
-		return &engine.Request{Resource: b.registry.Now().Find(group, "v1", resource), Namespace: namespace, Name: name}
+		group := map[string]string{"volumeattributesclasses": "storage.k8s.io", "podgroups": "scheduling.k8s.io"}[resource]
+		version := map[string]string{"podgroups": "v1beta1"}[resource]
+		return &engine.Request{Resource: b.registry.Now().Find(group, cmp.Or(version, "v1"), resource),
+			Namespace: namespace, Name: name}
 	}
 	create := func(resource, namespace, name, rest string) {
 		t.Helper()
@@ -114,4 +125,54 @@ func TestProtection(t *testing.T) {
 	stays("volumeattributesclasses", "", "fast")
 	remove("persistentvolumeclaims", "default", "d")
 	until("volumeattributesclasses", "", "fast", true)
+
+	const group = `,"spec":{"schedulingPolicy":{"basic":{}}}`
+	const protects = `,"finalizers":["scheduling.k8s.io/podgroup-protection","example.com/other"]`
+	member := func(name, group string) {
+		t.Helper()
+		create("pods", "default", name, `,"spec":{"nodeName":"n1","schedulingGroup":{"podGroupName":"`+group+
+			`"},"containers":[{"name":"c","image":"i"}]}`)
+	}
+	create("podgroups", "default", "bare", group)
+	if has, gone := finalizer("podgroups", "default", "bare"); has || gone { // that is for the plugin to do
+		t.Errorf("a PodGroup without the finalizer: has %v, gone %v", has, gone)
+	}
+	remove("podgroups", "default", "bare")
+	until("podgroups", "default", "bare", true)
+	create("podgroups", "default", `gang"`+protects+`,"namespace":"default`, group)
+	member("one", "gang")
+	member("two", "gang")
+	member("three", "gang-two")
+	remove("podgroups", "default", "gang")
+	stays("podgroups", "default", "gang")
+	remove("pods", "default", "one")
+	stays("podgroups", "default", "gang")
+	ended := to("pods", "default", "two")
+	ended.Subresource = ended.Resource.Subresource("status")
+	if _, err := b.Patch(ctx, ended, engine.Patch{Type: engine.MergePatch,
+		Body: []byte(`{"status":{"phase":"Succeeded"}}`)}); err != nil {
+		t.Fatal(err)
+	}
+	finalizers := func() (all []string) {
+		result, err := b.Get(ctx, to("podgroups", "default", "gang"), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		obj, err := parsed(result.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range obj.At("metadata", "finalizers").Items() {
+			all = append(all, v.Str())
+		}
+		return all
+	}
+	for deadline := time.Now().Add(20 * time.Second); len(finalizers()) > 1; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the finalizer of a PodGroup whose last Pod has ended stays")
+		}
+	}
+	if left := finalizers(); !slices.Equal(left, []string{"example.com/other"}) {
+		t.Errorf("left are %q", left)
+	}
 }

@@ -25,14 +25,12 @@ func (c *Config) validateAccess() error {
 		"--disable-admission-plugins": c.DisableAdmission,
 	} {
 		for _, name := range plugins {
-			switch known, here := admission.Known(name); {
-			case !known:
+			switch {
+			case !admission.Known(name):
 				refuse("%s: there is no admission plugin %q", flag, name)
 			case flag == "--disable-admission-plugins":
 			case slices.Contains(c.EnableAdmission, name) && slices.Contains(c.DisableAdmission, name):
 				refuse("%s: %s is disabled, too", flag, name)
-			case !here:
-				refuse("%s asks for %s, which is not there yet", flag, name)
 			}
 		}
 	}

@@ -107,9 +107,11 @@ var controllerTable = []controllerRow{
 		"keeps volumes that are bound"),
 	protectionRow(controller.ProtectedAttributesClasses, "volumeattributesclass-protection-controller",
 		"volumeattributesclass-protection-controller", "keeps VolumeAttributesClasses that claims or volumes have"),
+	protectionRow(controller.ProtectedPodGroups, "podgroup-protection-controller", "podgroup-protection-controller",
+		"keeps PodGroups that have Pods which have not ended"),
 }
 
-// protectionRow is the row of a controller that protects a kind of storage objects.
+// protectionRow is the row of a controller that protects a kind of objects.
 func protectionRow(kind controller.ProtectedKind, name, alias, does string) controllerRow {
 	return controllerRow{name, alias, does, func(s *Server) func(context.Context) {
 		return (&controller.Protection{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Kind: kind}).Run

@@ -436,14 +436,7 @@ func TestRefusedSettings(t *testing.T) {
 		"open /nowhere: no such file":               func(c *Config) { c.AuthorizationConfig = "/nowhere" },
 		`authorization-mode "rbac" is not a valid`:  func(c *Config) { c.AuthorizationModes = []string{"rbac"} },
 
-		"--enable-admission-plugins asks for PodGroupProtection": func(c *Config) {
-			c.EnableAdmission = []string{"NamespaceLifecycle", "PodGroupProtection"}
-		},
-
 		`there is no admission plugin "Nope"`: func(c *Config) { c.DisableAdmission = []string{"Nope"} },
-		"--admission-control asks for PodGroupProtection": func(c *Config) {
-			c.AdmissionControl = []string{"PodGroupProtection"}
-		},
 		"--admission-control goes with neither": func(c *Config) {
 			c.AdmissionControl, c.DisableAdmission = []string{"AlwaysAdmit"}, []string{"Priority"}
 		},

@@ -206,7 +206,8 @@ func (w *world) buildOurs(t testing.TB, gates featuregate.FeatureGate) {
 		}
 		set = set.With(g, gates.Enabled(featuregate.Feature(name)))
 	}
-	w.registry = engine.NewRegistry(builtin.Resources(builtin.Config{Features: set}))
+	w.registry = engine.NewRegistry(builtin.Resources(builtin.Config{Features: set,
+		Serves: func(group, _, _ string, byDefault bool) bool { return byDefault || group == "scheduling.k8s.io" }}))
 	if w.createNamespace == nil {
 		w.createNamespace = w.makeNamespace
 	}

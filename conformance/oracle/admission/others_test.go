@@ -210,6 +210,44 @@ func TestDefaultStorageClass(t *testing.T) {
 	count.atLeast(t, 3, 20, 0)
 }
 
+// podGroup is a PodGroup or a CompositePodGroup.
+func podGroup(kind, version string, meta []string, spec ...string) string {
+	return doc("scheduling.k8s.io/"+version, kind, "ns", "x", meta, "spec", fields(spec...))
+}
+
+// SPEC: AUTH-3
+func TestPodGroupProtection(t *testing.T) {
+	count := tally{}
+	for _, on := range []bool{true, false} {
+		w := (&world{plugin: "PodGroupProtection", gates: map[string]bool{"GenericWorkload": on}}).build(t)
+		for _, version := range []string{"v1beta1", "v1alpha3"} {
+			for _, kind := range []string{"PodGroup", "Workload"} {
+				if !on {
+					continue // the types are not served
+				}
+				for _, finalizers := range []string{"", "[a.b/c]", "[scheduling.k8s.io/podgroup-protection]",
+					"[a.b/c, scheduling.k8s.io/podgroup-protection]"} {
+					text := podGroup(kind, version, []string{"finalizers", finalizers})
+					a := attempt{operation: admission.Create, group: "scheduling.k8s.io", version: version,
+						resource: strings.ToLower(kind) + "s", namespace: "ns", name: "x", object: text}
+					w.compare(t, a, &count)
+					w.elsewhere(t, a)
+					a.operation, a.old = admission.Update, text
+					w.compare(t, a, &count)
+					if kind == "PodGroup" {
+						a.operation, a.subresource = admission.Update, "status"
+						w.compare(t, a, &count)
+						a.operation, a.old = admission.Create, ""
+						w.compare(t, a, &count)
+					}
+				}
+			}
+		}
+		w.compare(t, ofPod(admission.Create, pod(nil), ""), &count)
+	}
+	count.atLeast(t, 4, 20, 0)
+}
+
 // SPEC: AUTH-3
 func TestStorageObjectInUseProtection(t *testing.T) {
 	w := (&world{plugin: "StorageObjectInUseProtection"}).build(t)

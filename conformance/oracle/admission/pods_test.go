@@ -2,9 +2,13 @@ package admission
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apiserver/pkg/admission"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
 )
 
 func (r random) container(name string, images bool) string {
@@ -162,6 +166,71 @@ func TestPriority(t *testing.T) {
 			resource: "priorityclasses", name: "high", old: class("high", "100", "", "")}, &count)
 	}
 	count.atLeast(t, 100, 100, 50)
+}
+
+// The priorities of PodGroups and CompositePodGroups.
+//
+// SPEC: AUTH-3
+func TestPriorityOfGroups(t *testing.T) {
+	class := func(name, value, global, policy string) string {
+		return doc("scheduling.k8s.io/v1", "PriorityClass", "", name, nil, "value", value, "globalDefault", global,
+			"preemptionPolicy", policy)
+	}
+	classes := []string{class("high", "100", "", ""), class("never", "50", "", "Never")}
+	count := tally{}
+	for _, gates := range []map[string]bool{
+		{"GenericWorkload": true},
+		{"GenericWorkload": true, "PodGroupPreemptionPolicy": true},
+		{"GenericWorkload": true, "PodGroupPreemptionPolicy": true, "TopologyAwareWorkloadScheduling": true,
+			"CompositePodGroup": true},
+	} {
+		restore := globalGates(t, gates)
+		for _, objects := range [][]string{classes, append(slices.Clone(classes), class("d", "7", "true", ""))} {
+			w := (&world{plugin: "Priority", objects: slices.Clone(objects), gates: gates}).build(t)
+			for _, of := range [][2]string{{"PodGroup", "v1beta1"}, {"PodGroup", "v1alpha3"},
+				{"CompositePodGroup", "v1alpha3"}} {
+				kind, version := of[0], of[1]
+				if kind == "CompositePodGroup" && !gates[kind] {
+					continue // not served
+				}
+				group := func(name, priority, policy string) string {
+					return podGroup(kind, version, nil, "priorityClassName", name, "priority", priority,
+						"preemptionPolicy", policy, "schedulingPolicy", "{basic: {}}")
+				}
+				for _, name := range []string{"", "high", "never", "none"} {
+					for _, priority := range []string{"", "0", "7", "50", "100"} {
+						for _, policy := range []string{"", "Never", "PreemptLowerPriority"} {
+							text := group(name, priority, policy)
+							a := attempt{operation: admission.Create, group: "scheduling.k8s.io", version: version,
+								resource: strings.ToLower(kind) + "s", namespace: "ns", name: "x", object: text}
+							w.compare(t, a, &count)
+							w.elsewhere(t, a)
+							a.operation, a.old = admission.Update, group("high", "3", "Never")
+							w.compare(t, a, &count)
+						}
+					}
+				}
+			}
+		}
+		restore()
+	}
+	count.atLeast(t, 100, 100, 50)
+}
+
+// globalGates turns gates of the reference on for code that does not ask the ones of its plugin.
+func globalGates(t *testing.T, gates map[string]bool) (restore func()) {
+	t.Helper()
+	before := map[string]bool{}
+	for name := range gates {
+		before[name] = utilfeature.DefaultFeatureGate.Enabled(featuregate.Feature(name))
+	}
+	set := func(to map[string]bool) {
+		if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(gates)
+	return func() { set(before) }
 }
 
 // SPEC: AUTH-3

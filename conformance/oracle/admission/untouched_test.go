@@ -41,7 +41,7 @@ func TestOtherRequests(t *testing.T) {
 		"DenyServiceExternalIPs", "ExtendedResourceToleration", "LimitPodHardAntiAffinityTopology", "LimitRanger",
 		"NamespaceExists", "NamespaceLifecycle", "NodeDeclaredFeatureValidator", "NodeRestriction",
 		"OwnerReferencesPermissionEnforcement",
-		"PersistentVolumeClaimResize", "PodNodeSelector", "PodResizeValidator", "PodSecurity",
+		"PersistentVolumeClaimResize", "PodGroupProtection", "PodNodeSelector", "PodResizeValidator", "PodSecurity",
 		"PodTolerationRestriction", "PodTopologyLabels", "Priority",
 		"RuntimeClass", "StorageObjectInUseProtection", "TaintNodesByCondition",
 	}
