@@ -99,13 +99,13 @@ func (c *Compiler) Type(t reflect.Type) *Type {
 // that depend on complete types are left to finish.
 type batch struct {
 	*Compiler
-	made   []*Type      // those of this batch, incomplete until finish
-	copies []structCopy // see structCopy
+	made   []*Type    // those of this batch, incomplete until finish
+	copies []typeCopy // see typeCopy
 }
 
-// structCopy is a struct type to which a field has added a marker. from may not have its fields yet when the copy is
-// made, as it may contain the field: finish copies them.
-type structCopy struct{ to, from *Type }
+// typeCopy is a struct, a list or a map to which a field has added a marker. from may not have its fields or its
+// elements yet when the copy is made, as it may contain the field: finish copies them.
+type typeCopy struct{ to, from *Type }
 
 // compile returns the type that stands for t, known or new. A new one is entered before anything below it is compiled,
 // so that a type which refers to itself finds itself. Named types have markers, besides those of the fields that use
@@ -159,12 +159,14 @@ func (b *batch) shape(out *Type, t reflect.Type, ofFields map[string]Markers) {
 			out.Kind = Bytes
 			return
 		}
-		out.Kind, out.Elem, out.Wrapped = List, b.compile(t.Elem()), isMessage(t)
+		out.Kind, out.Wrapped = List, isMessage(t) // first: the elements may have fields of this type
+		out.Elem = b.compile(t.Elem())
 	case reflect.Map:
 		if t.Key().Kind() != reflect.String {
 			panic(fmt.Sprintf("schema: keys of %v are no strings", t))
 		}
-		out.Kind, out.Elem = Map, b.compile(t.Elem())
+		out.Kind = Map
+		out.Elem = b.compile(t.Elem())
 	case reflect.Struct:
 		out.Kind = Struct
 		b.fields(out, t, ofFields, "", nil)
@@ -282,9 +284,7 @@ func (b *batch) withMarkers(t *Type, m Markers, f *Field) *Type {
 	if marked.Kind == List && !marked.Marked && f.PatchMergeKey != "" {
 		marked.ListType, marked.ListKeys = Associative, []string{f.PatchMergeKey}
 	}
-	if marked.Kind == Struct {
-		b.copies = append(b.copies, structCopy{to: &marked, from: t})
-	}
+	b.copies = append(b.copies, typeCopy{to: &marked, from: t})
 	b.made = append(b.made, &marked)
 	return &marked
 }
@@ -317,11 +317,11 @@ func (t *Type) mark(m Markers, strategy string) {
 // computation starts with false everywhere and repeats until no value changes, which takes at most as many rounds as
 // types are nested. A type that contains only itself correctly stays false: it has no default.
 //
-// The copies of structs get their fields first, as all later steps need fields. complete is set last: from then on
+// The copies get their fields and elements first, as all later steps need fields. complete is set last: from then on
 // other goroutines may read the type, once mu is released.
 func (b *batch) finish() {
 	for _, c := range b.copies {
-		c.to.Fields, c.to.names = c.from.Fields, c.from.names
+		c.to.Fields, c.to.names, c.to.Elem = c.from.Fields, c.from.names, c.from.Elem
 	}
 	done := map[*Type]bool{}
 	for _, t := range b.made {

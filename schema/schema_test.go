@@ -501,3 +501,30 @@ func TestCompilingBesideDecoding(t *testing.T) {
 	c.Type(reflect.TypeFor[other]())
 	<-ended
 }
+
+type forest struct {
+	Trees []tree `json:"trees"`
+}
+
+type tree struct {
+	Name  string            `json:"name"`
+	Below []tree            `json:"below,omitempty"`
+	Under map[string][]tree `json:"under,omitempty"`
+}
+
+// A list whose items have a list of the same Go type has its markers at each level, also if the type is first met as
+// that of the list.
+func TestRecursiveLists(t *testing.T) {
+	byName := Markers{ListType: "map", ListKeys: []string{"name"}}
+	outer := FromGo(reflect.TypeFor[forest](), markersOf{"forest": {"Trees": byName}, "tree": {"Below": byName}})
+	list := outer.Field("trees").Type
+	for level := range 3 {
+		if list.Kind != List || list.ListType != Associative || list.Elem == nil || list.Elem.Kind != Struct {
+			t.Fatalf("level %d: %+v", level, list)
+		}
+		if under := list.Elem.Field("under").Type; under.Elem.Elem != list.Elem || under.Elem.ListType != Atomic {
+			t.Errorf("level %d: a list without markers is %+v", level, under.Elem)
+		}
+		list = list.Elem.Field("below").Type
+	}
+}

@@ -210,7 +210,7 @@ func (j jsonForm) MarshalJSON() ([]byte, error) { return appendOrdered(nil, j.va
 
 func appendOrdered(dst []byte, v object.Value, fields []jsonField) []byte {
 	switch {
-	case fields == nil:
+	case fields == nil || v.IsNull():
 		return object.AppendJSON(dst, v)
 	case v.Kind() == object.List:
 		dst = append(dst, '[')
