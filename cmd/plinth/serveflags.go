@@ -369,7 +369,7 @@ func admissionFlags(c *settings) []row {
 	const tolerations = "the seconds for which a Pod that does not say so itself stays on a node that is "
 	return []row{
 		{"admission-control", list(&c.AdmissionControl), works,
-			"the only admission plugins that are on; one that Plinth does not have yet is an error", ""},
+			"the only admission plugins that are on", ""},
 		{"admission-control-config-file", text(&c.AdmissionConfig), works,
 			"the configurations of admission plugins: an AdmissionConfiguration", ""},
 		{"default-not-ready-toleration-seconds", integer64(&c.NotReadyTolerationSeconds), works,
@@ -379,7 +379,7 @@ func admissionFlags(c *settings) []row {
 		{"disable-admission-plugins", list(&c.DisableAdmission), works,
 			"admission plugins that are off", ""},
 		{"enable-admission-plugins", list(&c.EnableAdmission), works,
-			"admission plugins that are on; one that Plinth does not have yet is an error", ""},
+			"admission plugins that are on", ""},
 	}
 }
 
