@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"text/tabwriter"
@@ -109,7 +108,7 @@ func printComparison(programs []string, turns int, costs map[string][][]float64)
 				ratios[turn] = cost[turn] / costs[r.key][0][turn]
 			}
 			fmt.Fprintf(out, "%s: %s\t%.1f µs\t%.3f\t%.3f – %.3f\t%.3f\t\n", r.key, shown(programs[i]),
-				1000*quantile(cost, 0.5), quantile(ratios, 0.5), quantile(ratios, 0.25), quantile(ratios, 0.75),
+				1000*load.Quantile(cost, 0.5), load.Quantile(ratios, 0.5), load.Quantile(ratios, 0.25), load.Quantile(ratios, 0.75),
 				sum(cost)/sum(costs[r.key][0]))
 		}
 	}
@@ -131,11 +130,6 @@ func sum(values []float64) (total float64) {
 		total += v
 	}
 	return total
-}
-
-func quantile(values []float64, q float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 
 // hot is the collection of the object that patch-hot patches; no watches are on it.

@@ -6,12 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"plinth/conformance/internal/controlplane"
@@ -165,70 +161,12 @@ func ignore(stop func() (float64, error)) error {
 	return err
 }
 
-// readers read at a fixed rate, so that a slow read does not delay the others.
-const (
-	readers   = 4
-	readEvery = 4 * time.Millisecond
-)
-
-// readCommand is the argument with which this program is a reader of the server at the URL that follows.
-const readCommand = "read"
-
-// reads starts a process that reads Pods again and again until it is stopped, and then returns the 99th percentile of
-// how long that took, in milliseconds. In this process a read would wait for the goroutines of the load that it is to
-// be compared with.
+// reads starts a process that reads Pods until it is stopped, and then returns the 99th percentile of how long that
+// took, in milliseconds.
 func (b *bench) reads() (stop func() (p99 float64, err error)) {
-	fail := func(err error) func() (float64, error) { return func() (float64, error) { return 0, err } }
-	cmd := exec.Command(os.Args[0], readCommand, b.server.URL)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return fail(err)
+	end := load.Reads(b.server, podsPath+"/"+podPattern, 4)
+	return func() (float64, error) {
+		took, err := end()
+		return took.P99, err
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return fail(err)
-	}
-	if err := cmd.Start(); err != nil {
-		return fail(err)
-	}
-	return func() (p99 float64, err error) {
-		in.Close()
-		_, err = fmt.Fscan(out, &p99)
-		return p99, errors.Join(err, cmd.Wait())
-	}
-}
-
-// read is that process: it reads until its input ends, and prints the percentile.
-func read(url string) error {
-	ctx, cancel := context.WithCancel(context.Background())
-	var reading sync.WaitGroup
-	var mu sync.Mutex
-	var took []float64
-	var failed error
-	client := load.New(&harness.Server{URL: url}, readers)
-	defer client.Close()
-	for i := range readers {
-		reading.Go(func() {
-			ticker := time.NewTicker(readEvery)
-			defer ticker.Stop()
-			for ctx.Err() == nil {
-				due := <-ticker.C
-				_, err := client.Discard(context.Background(),
-					load.Request{Method: http.MethodGet, Path: podsPath + "/" + podName(i)})
-				mu.Lock()
-				failed = errors.Join(failed, err)
-				took = append(took, float64(time.Since(due).Microseconds())/1000)
-				mu.Unlock()
-			}
-		})
-	}
-	_, err := io.Copy(io.Discard, os.Stdin)
-	cancel()
-	reading.Wait()
-	if err := errors.Join(err, failed); err != nil {
-		return err
-	}
-	_, err = fmt.Println(quantile(took, 0.99))
-	return err
 }

@@ -21,17 +21,19 @@ import (
 	"text/tabwriter"
 
 	"plinth/conformance/internal/harness"
+	"plinth/conformance/internal/load"
 )
 
 func main() {
 	work := run
-	switch {
-	case len(os.Args) == 3 && os.Args[1] == readCommand:
-		work = func() error { return read(os.Args[2]) }
-	case len(os.Args) == 2 && os.Args[1] == spinCommand:
+	if len(os.Args) == 2 && os.Args[1] == spinCommand {
 		work = spin
 	}
-	if err := work(); err != nil {
+	reader, err := load.Reading(os.Args)
+	if !reader {
+		err = work()
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}

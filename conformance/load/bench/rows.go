@@ -305,7 +305,10 @@ func (b *bench) rssPods(context.Context) error {
 	return nil
 }
 
-func podName(i int) string { return fmt.Sprintf("web-5d59d67564-%05d", i) }
+// podPattern is the name of a Pod, with its index.
+const podPattern = "web-5d59d67564-%05d"
+
+func podName(i int) string { return fmt.Sprintf(podPattern, i) }
 
 func (b *bench) get(ctx context.Context, from, to int) error {
 	return b.spend("get", to-from, func() error {

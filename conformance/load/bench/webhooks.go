@@ -150,7 +150,7 @@ func (b *bench) hookedTurn(ctx context.Context, server *httptest.Server, turn in
 	if turn > 0 {
 		fmt.Fprintf(os.Stderr, "%s: a create %.3f ms, with webhooks %.3f ms\n", b.kind, plain, with)
 		b.hookCosts = append(b.hookCosts, with-plain)
-		b.results["hooks"] = result{value: quantile(b.hookCosts, 0.5)}
+		b.results["hooks"] = result{value: load.Quantile(b.hookCosts, 0.5)}
 	}
 	return b.unconfigure(ctx, "hooks")
 }
