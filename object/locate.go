@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"unicode/utf8"
+	"unsafe"
 
 	"plinth/internal/invariants"
 )
@@ -92,7 +93,8 @@ func (at *Places) inMetadata(data []byte, pos int) bool {
 }
 
 // keyAt reads the key at pos and returns the offset of its value. If the data ends earlier, the offset is len(data).
-// The keys that callers search have no escapes, so the text between the quotes is compared unchanged.
+// The keys that callers search have no escapes, so the text between the quotes is compared unchanged. The key is a part
+// of data.
 func keyAt(data []byte, pos int) (string, int) {
 	end := skipString(data, pos)
 	if invariants.Enabled {
@@ -101,7 +103,8 @@ func keyAt(data []byte, pos int) (string, int) {
 	if end > len(data) || end-pos < 2 {
 		return "", len(data)
 	}
-	return string(data[pos+1 : end-1]), end + 1
+	key := data[pos+1 : end-1]
+	return unsafe.String(unsafe.SliceData(key), len(key)), end + 1
 }
 
 // bytesPassed counts the bytes that skip and keyAt have passed, if invariants are on. Tests check with it that a search
@@ -155,15 +158,18 @@ func skipValue(data []byte, pos int) int {
 // skipString returns the offset behind the string whose quote is at pos. It passes a backslash together with the next
 // character, so that the quote of \" does not end the string; the four digits of \u contain no quote.
 func skipString(data []byte, pos int) int {
-	for pos++; pos < len(data); pos++ {
-		switch data[pos] {
-		case '\\':
-			pos++
-		case '"':
+	for pos++; ; {
+		switch pos = special(data, pos); {
+		case pos >= len(data):
+			return len(data)
+		case data[pos] == '"':
 			return pos + 1
+		case data[pos] == '\\':
+			pos += 2
+		default: // a control character
+			pos++
 		}
 	}
-	return len(data)
 }
 
 // AppendVersioned copies stored bytes with their resourceVersion inserted: revision 7 at the Splice of the object above

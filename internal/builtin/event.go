@@ -26,7 +26,7 @@ func coreEvents(c Config) kind {
 			text("involvedObject.uid"),
 			text("reason"),
 			text("reportingComponent"),
-			{name: "source", value: eventSource},
+			{name: "source", value: eventSource, paths: [][]string{{"source", "component"}, {"reportingComponent"}}},
 			text("type"),
 		},
 		table: columns.CoreEvents,

@@ -11,11 +11,24 @@ import (
 // selectable is a field that lists and watches can be selected by (LIST-7).
 type selectable struct {
 	name string
-	// path is the field that value reads; nil if value reads several.
+	// path is the field that value reads; nil if value reads several, which are in paths.
 	path []string
 	// value returns the field of an object as text. If value is nil, the field is known but always empty, as in the
 	// reference.
 	value func(obj object.Value) string
+	paths [][]string
+}
+
+// pathsOf are the paths that selected reads.
+func pathsOf(fields []selectable) [][]string {
+	paths := [][]string{}
+	for _, f := range fields {
+		if f.path != nil {
+			paths = append(paths, f.path)
+		}
+		paths = append(paths, f.paths...)
+	}
+	return paths
 }
 
 // selected returns the values of the fields in obj, sorted by name as the fields are. For a null obj it returns the
@@ -36,19 +49,23 @@ func selected(fields []selectable, obj object.Value) []store.Pair {
 // text is a selectable field that holds text. The path is that of the name, unless another one is given.
 func text(name string, path ...string) selectable {
 	path = pathOf(name, path)
-	return selectable{name, path, func(obj object.Value) string { return obj.At(path...).Str() }}
+	return selectable{name: name, path: path, value: func(obj object.Value) string { return obj.At(path...).Str() }}
 }
 
 // number is a selectable field that holds an integer; an absent one is 0.
 func number(name string, path ...string) selectable {
 	path = pathOf(name, path)
-	return selectable{name, path, func(obj object.Value) string { return strconv.FormatInt(obj.At(path...).Int(), 10) }}
+	return selectable{name: name, path: path, value: func(obj object.Value) string {
+		return strconv.FormatInt(obj.At(path...).Int(), 10)
+	}}
 }
 
 // truth is a selectable field that holds a boolean; an absent one is false.
 func truth(name string, path ...string) selectable {
 	path = pathOf(name, path)
-	return selectable{name, path, func(obj object.Value) string { return strconv.FormatBool(obj.At(path...).Bool()) }}
+	return selectable{name: name, path: path, value: func(obj object.Value) string {
+		return strconv.FormatBool(obj.At(path...).Bool())
+	}}
 }
 
 func pathOf(name string, path []string) []string {

@@ -34,7 +34,7 @@ func pods(c Config) kind {
 			text("spec.serviceAccountName"),
 			text("status.nominatedNodeName"),
 			text("status.phase"),
-			{name: "status.podIP", value: podIP},
+			{name: "status.podIP", value: podIP, paths: [][]string{{"status", "podIP"}, {"status", "podIPs"}}},
 			{name: "status.podIPs"},
 		},
 		table: columns.Pods, answersDeleted: true,

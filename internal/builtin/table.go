@@ -325,6 +325,7 @@ func (k *kind) unserved(group string, c Config) *engine.Resource {
 	r.Default = k.defaulting(c.Now)
 	if len(k.fields) > 0 {
 		r.Fields = func(obj object.Value) []store.Pair { return selected(k.fields, obj) }
+		r.FieldPaths = pathsOf(k.fields)
 	}
 	return r
 }
@@ -344,7 +345,7 @@ func (k *kind) resource(group string, c Config) *engine.Resource {
 		Default:     r.Default, Generation: k.generation,
 	}
 	r.Reading = engine.Reading{
-		Fields: r.Fields, UnknownField: k.unknownField, Blank: k.blank,
+		Fields: r.Fields, FieldPaths: r.FieldPaths, UnknownField: k.unknownField, Blank: k.blank,
 		Columns: k.table.Columns, Cells: k.table.Cells, IsDefault: k.table.IsDefault, RowOrder: k.table.RowOrder,
 	}
 	r.Model = modelName(group, r.Version, k.kind)

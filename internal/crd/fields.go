@@ -50,5 +50,18 @@ func selectableOf(version object.Value) func(obj object.Value) []store.Pair {
 	}
 }
 
+// selectablePaths are the paths that selectableOf reads; nil if one of them is more than the names of members.
+func selectablePaths(version object.Value) [][]string {
+	paths := [][]string{}
+	for _, f := range version.At("selectableFields").Items() {
+		text := f.At("jsonPath").Str()
+		if !plainPath(text) {
+			return nil
+		}
+		paths = append(paths, strings.Split(text[1:], "."))
+	}
+	return paths
+}
+
 // unknownField is the error for a field that cannot be selected (engine.Reading.UnknownField).
 func unknownField(name string) string { return "field label not supported: " + name }

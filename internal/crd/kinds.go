@@ -306,6 +306,7 @@ func (c *custom) resource(definition, version object.Value, from *origin, all *c
 	r.WarnUpdate = finalizerWarnings
 	r.Columns, r.Cells = columnsOf(version)
 	r.Fields, r.UnknownField = selectableOf(version), unknownField
+	r.FieldPaths = selectablePaths(version)
 	if c.hasStatus {
 		r.Resets = map[string]merge.Set{c.apiVersion: merge.Fields("status")}
 		r.Subresources = append(r.Subresources, c.status(r, all))

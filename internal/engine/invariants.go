@@ -235,3 +235,13 @@ func (c *origins) assertBounds() {
 	assert(c.count <= keptOrigins && sum == c.bytes && (sum <= maxOriginBytes || c.count == 1),
 		"%d origins of %d bytes are kept, %d are counted", c.count, sum, c.bytes)
 }
+
+// assertDescribed asserts that a sidecar that was made of a part of an object is that of the whole object.
+func assertDescribed(k *Kind, data []byte, s *store.Sidecar) {
+	parsed, err := object.ParseJSON(bytes.Clone(data))
+	assert(err == nil, "%s is described, and is no JSON: %v", data, err)
+	whole := sidecar(k, parsed.Value, data, &store.Sidecar{})
+	assert(s.UID == whole.UID && s.Deleting == whole.Deleting && s.Form == whole.Form && s.Selection == whole.Selection &&
+		slices.Equal(s.Labels, whole.Labels) && slices.Equal(s.Fields, whole.Fields) && slices.Equal(s.Owners, whole.Owners),
+		"the sidecar of a part is %+v, of the whole %+v: %s", s, whole, data)
+}

@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"plinth/internal/invariants"
@@ -105,8 +106,12 @@ type Version struct {
 	Schema func() *schema.Type
 	// Default fills in what the reference's defaulting functions fill in; nil: there are no defaults.
 	Default func(obj object.Value) object.Value
-	// Fields are the selectable fields of a Resource; nil: none.
-	Fields func(obj object.Value) []store.Pair
+	// Fields are the selectable fields of a Resource; nil: none. FieldPaths are the paths that it reads; nil: any.
+	Fields     func(obj object.Value) []store.Pair
+	FieldPaths [][]string
+
+	describedOnce sync.Once
+	describedPart *object.Part // see described
 
 	// selection is the hash of what determines Fields; 0 if there are none (see store.Sidecar.Selection).
 	selection uint64
@@ -115,7 +120,8 @@ type Version struct {
 // VersionOf is the version of a kind that a resource serves. The names of its selectable fields determine the result of
 // Fields for an object, so their hash shows whether the fields in a sidecar are current.
 func VersionOf(r *Resource) *Version {
-	v := &Version{APIVersion: r.APIVersion(), Schema: r.Schema, Default: r.Default, Fields: r.Fields}
+	v := &Version{APIVersion: r.APIVersion(), Schema: r.Schema, Default: r.Default, Fields: r.Fields,
+		FieldPaths: r.FieldPaths}
 	if r.Fields != nil {
 		names := []string{v.APIVersion}
 		for _, field := range r.Fields(object.Nil) {

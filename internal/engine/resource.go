@@ -157,6 +157,8 @@ type Reading struct {
 	// Fields returns the selectable fields other than metadata.name and metadata.namespace, sorted by name (LIST-7),
 	// with their values in obj. Called with a null value it returns the names alone.
 	Fields func(obj object.Value) []store.Pair
+	// FieldPaths are the paths that Fields reads, so that a restart need not parse all of each object; nil: any.
+	FieldPaths [][]string
 	// OldFields maps deprecated names of some fields, which old clients use, to their current names.
 	OldFields map[string]string
 	// UnknownField returns the error text for a field that is not selectable; nil: the text of most types.

@@ -18,8 +18,9 @@ import (
 )
 
 // Describe returns the function by which a store makes the sidecars of versions that it reads from its log, or that
-// another server has written. At a restart it runs for every object, so it parses no more than the sidecar needs: if
-// the kind has no selectable fields, the metadata alone.
+// another server has written. At a restart it runs for every object, and takes most of its time, so it parses no more
+// than the sidecar needs: a few members of the metadata, and those with selectable fields (Version.described). The rest
+// is checked, as an object that cannot be read must be known before a client reads it.
 //
 // It never fails: bytes that are not an object get the sidecar of an unreadable one, because a server that does not
 // start would be worse than one that lacks an object (unreadable.go). It is called without a lock of the engine,
@@ -28,16 +29,48 @@ func Describe(registry *Registry) func(store.Key, []byte) *store.Sidecar {
 	return func(key store.Key, data []byte) *store.Sidecar {
 		// The kind may no longer be served; its objects are kept all the same, and have owners.
 		k := registry.Now().Kind(key.Resource)
-		parse := object.ParseJSON
-		if k == nil || k.Storage.Fields == nil { // no fields: the sidecar needs the metadata alone
-			parse = func(data []byte) (object.Parsed, error) { return object.ParseMembers(data, "apiVersion", "metadata") }
+		part := describedMetadata
+		if k != nil {
+			part = k.Storage.described()
 		}
-		parsed, err := parse(data)
-		if err != nil {
-			return unreadableSidecar(err)
+		var s *store.Sidecar
+		if obj, at, ok := object.ParsePart(data, part); ok {
+			s = sidecarAt(k, obj, at, &store.Sidecar{})
+		} else {
+			parsed, err := object.ParseJSON(data)
+			if err != nil {
+				return unreadableSidecar(err)
+			}
+			s = sidecar(k, parsed.Value, data, &store.Sidecar{})
 		}
-		return sidecar(k, parsed.Value, data, &store.Sidecar{})
+		if invariants.Enabled {
+			assertDescribed(k, data, s)
+		}
+		return s
 	}
+}
+
+// The paths that a sidecar is made of, besides those of the selectable fields.
+var (
+	describedPaths = [][]string{{"apiVersion"}, {"metadata", "deletionTimestamp"}, {"metadata", "labels"},
+		{"metadata", "ownerReferences"}, {"metadata", "uid"}}
+	describedMetadata = object.NewPart(describedPaths...)
+	describedAll      = object.NewPart() // a part of nothing: all is parsed
+)
+
+// described is the part of an object from which its sidecar is made.
+func (v *Version) described() *object.Part {
+	v.describedOnce.Do(func() {
+		switch {
+		case v.Fields == nil:
+			v.describedPart = describedMetadata
+		case v.FieldPaths == nil:
+			v.describedPart = describedAll
+		default:
+			v.describedPart = object.NewPart(slices.Concat(describedPaths, v.FieldPaths)...)
+		}
+	})
+	return v.describedPart
 }
 
 // sidecar extracts from an object the data that reads and watches need: a list by a label, the wake-up of a watch and
@@ -62,6 +95,11 @@ func sidecar(k *Kind, obj object.Value, data []byte, before *store.Sidecar) *sto
 	if !ok {
 		return unreadableSidecar(fmt.Errorf("the stored bytes are no canonical object"))
 	}
+	return sidecarAt(k, obj, at, before)
+}
+
+// sidecarAt is sidecar with the places of the printed bytes. It reads no more of obj than described says.
+func sidecarAt(k *Kind, obj object.Value, at object.Places, before *store.Sidecar) *store.Sidecar {
 	meta := obj.At("metadata")
 	s := NewSidecar(at)
 	// These are shared with the version before, and replaced below if they differ.
