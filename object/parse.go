@@ -251,7 +251,7 @@ func keep[T any](slab *[]T, collected []T, left int) []T {
 		return slices.Clone(collected)
 	}
 	if cap(*slab)-len(*slab) < len(collected) {
-		*slab = make([]T, 0, min(slabSize, len(collected)+left/4))
+		*slab = make([]T, 0, min(slabSize, len(collected)+left/16))
 	}
 	start := len(*slab)
 	*slab = append(*slab, collected...)

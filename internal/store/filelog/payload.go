@@ -190,11 +190,16 @@ func appendRecord(b []byte, r *store.Record, sealed bool, seal *store.Seal) []by
 		b = appendText(b, r.Key, r.New, seals&newSealed != 0, seal)
 	}
 	if r.Old != nil {
+		// Most versions are deltas, and to put their bytes together takes memory: those of the new one are in b already.
 		var data []byte
-		if r.New != nil {
+		switch {
+		case r.New != nil && seals&newSealed != 0:
 			data = r.New.Data()
+		case r.New != nil:
+			data = b[len(b)-r.New.Len():]
 		}
-		old := r.Old.Data()
+		var buffer [4 << 10]byte // stays on the stack, as encryption gets a copy
+		old := r.Old.DataIn(buffer[:0])
 		head, tail := 0, 0
 		switch {
 		case seals&oldWithheld != 0:
@@ -209,7 +214,11 @@ func appendRecord(b []byte, r *store.Record, sealed bool, seal *store.Seal) []by
 		b = binary.AppendUvarint(b, uint64(head))
 		b = binary.AppendUvarint(b, uint64(tail))
 		middle := old[head : len(old)-tail]
-		b = appendPart(b, r.Key, middle, seals&oldSealed != 0 && !r.Old.Sidecar.Undecrypted && len(middle) > 0, seal)
+		if seals&oldSealed != 0 && !r.Old.Sidecar.Undecrypted && len(middle) > 0 {
+			b = appendPart(b, r.Key, bytes.Clone(middle), true, seal)
+		} else {
+			b = appendBytes(b, middle)
+		}
 	}
 	return b
 }
