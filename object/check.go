@@ -122,8 +122,8 @@ func areHex(digits []byte) bool {
 }
 
 // special returns the offset of the next byte of a string that is a quote, a backslash or a control character,
-// len(data) if there is none. It compares eight bytes at a time: in each byte of x-0x01… &^ x, the highest bit is set where the
-// byte of x is 0, and above the lowest such byte perhaps in others, which does not matter for the first one.
+// len(data) if there is none. It compares eight bytes at a time: in each byte of x-0x01… &^ x, the highest bit is set
+// where the byte of x is 0, and above the lowest such byte perhaps in others, which does not matter for the first one.
 func special(data []byte, pos int) int {
 	const (
 		ones  = 0x0101010101010101

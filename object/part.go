@@ -55,10 +55,10 @@ func (p *Part) find(key string) (int, bool) {
 }
 
 // ParsePart parses a part of a stored object, and checks the rest. A restart has to know the labels and a few fields of
-// each object, which are a hundredth of it, and to notice when one cannot be read; a parse of all of it takes four times
-// as long.
+// each object, which are a hundredth of it, and to notice when one cannot be read; a parse of all of it takes four
+// times as long.
 //
-//	ok  ⇒  data is a JSON object, its values at the paths are those of the result, and at is what Locate returns
+//	ok  ⇒  data is a JSON object, its values at the paths are those of v, and at is what Locate returns
 //
 // It is not ok for bytes that are no stored object, and for a few others: those that this package has not printed
 // (white space, keys with escapes), and very deep ones.
