@@ -257,8 +257,19 @@ func (f *Fairness) divide() {
 		}
 	}
 	for _, l := range f.levels {
-		l.configure(l.spec.shape, l.current)
+		l.configure(withKept(l.spec.shape, l.current), l.current)
 	}
+}
+
+// keptPart is the part of the seats of a level that are kept for flows without any, see Queues.
+const keptPart = 16
+
+// withKept adds the number of seats that are kept. Where all flows have the same queues, none are.
+func withKept(shape Shape, seats int) Shape {
+	if shape.Queues > shape.HandSize {
+		shape.Kept = seats / keptPart
+	}
+	return shape
 }
 
 // sorted yields the levels by name.

@@ -56,6 +56,7 @@ type Shape struct {
 	Queues   int // 0: requests do not wait, those for which there is no seat are refused; -1: no limit
 	HandSize int
 	Length   int // how many requests may wait in one queue
+	Kept     int // seats of the limit for queues that have none, see Queues
 }
 
 func (s *Shape) check() error {
@@ -74,6 +75,7 @@ type Ticket struct {
 	total      SeatSeconds // of Work as it was on arrival
 	estimated  int         // Work.Max() on arrival
 	queue      *queue      // nil: it did not pass through a queue
+	kept       bool        // it has seats that are kept, see Queues
 	arrived    time.Time
 	started    time.Time
 	arrivalR   SeatSeconds // R when it arrived
@@ -157,6 +159,14 @@ func (q *queue) active() bool { return q.waiting.n > 0 || q.executing.n > 0 }
 //
 // A queue cannot save up what it did not use: nextR is at least the arrival of its oldest waiting request (bound).
 //
+// That is the reference's algorithm, and its weakness is long requests. When one flow has taken all seats for lists of
+// a second, another flow's first request waits until one of them ends, and then its turn may not have come: nextR of
+// the flood's queues is behind until their requests end. So a part of the seats is kept (Shape.Kept; 0 is the
+// reference): only queues without any seat take them, each for one short request. The order of all other requests does
+// not change: both parts are counted separately, so that none of the others waits for a request with a kept seat.
+//
+//	keptInUse     = the part of seatsInUse of the tickets with kept seats
+//	open()        = limit − kept ≥ seatsInUse − keptInUse, unless a request is too wide, see accommodates
 //	seatsInUse    = Σ Work.Max() of the tickets that execute or are in their final time
 //	seatsWaiting  = Σ Work.Max() of the tickets that wait
 //	waiting       = Σ waiting.n of the queues
@@ -182,6 +192,7 @@ type Queues struct {
 
 	waiting, executing       int
 	seatsInUse, seatsWaiting int
+	keptInUse, keptExecuting int
 	active, queuedSeats      int
 	demand                   demand
 
@@ -230,7 +241,7 @@ func (q *Queues) Arrive(now time.Time, t *Ticket, hash uint64) (dispatched []*Ti
 		return q.dispatched, true
 	}
 	to := q.choose(hash)
-	if q.seatsInUse >= q.limit && to.waiting.n >= q.shape.Length {
+	if q.seatsInUse-q.keptInUse >= q.open() && to.waiting.n >= q.shape.Length {
 		q.bound(to)
 		q.refused++
 		return nil, false
@@ -265,7 +276,10 @@ func (q *Queues) Finish(now time.Time, t *Ticket) (dispatched []*Ticket, lingers
 	}
 	q.executing--
 	t.state = idle
-	held := Lingering{queue: t.queue, seats: t.Work.Max(), For: t.Work.FinalTime}
+	held := Lingering{queue: t.queue, seats: t.Work.Max(), kept: t.kept, For: t.Work.FinalTime}
+	if t.kept {
+		q.keptExecuting--
+	}
 	if from := t.queue; from != nil {
 		was := from.active()
 		from.executing.remove(t)
@@ -288,6 +302,7 @@ func (q *Queues) Finish(now time.Time, t *Ticket) (dispatched []*Ticket, lingers
 type Lingering struct {
 	queue *queue
 	seats int
+	kept  bool
 	For   time.Duration
 }
 
@@ -300,6 +315,9 @@ func (q *Queues) Release(now time.Time, l *Lingering) []*Ticket {
 
 func (q *Queues) free(now time.Time, l *Lingering) {
 	q.seatsInUse -= l.seats
+	if l.kept {
+		q.keptInUse -= l.seats
+	}
 	q.noteDemand(now)
 	from := l.queue
 	if from == nil {
@@ -431,32 +449,29 @@ func (q *Queues) dispatch(now time.Time) []*Ticket {
 }
 
 // dispatchOne dispatches the ticket that would end first in virtual time. If there are not enough seats for it, none is
-// dispatched, so that a wide request does not wait forever for narrow ones. Among equals, the queue that comes first
-// after the last one dispatched wins.
+// dispatched but those that may have kept seats, so that a wide request does not wait forever for narrow ones.
 func (q *Queues) dispatchOne(now time.Time) bool {
-	var best *queue
-	var bestEnd SeatSeconds
-	bestAfter := 0
-	for _, one := range q.backlogs {
-		end := one.nextR + one.waiting.first.total
-		after := one.index - q.robin - 1
-		if after < 0 {
-			after += len(q.all)
+	best, kept := q.next(false), false
+	if !q.accommodates(best.waiting.first.Work.Max()) {
+		if q.keptInUse >= q.shape.Kept {
+			return false
 		}
-		if best == nil || end < bestEnd || end == bestEnd && after < bestAfter {
-			best, bestEnd, bestAfter = one, end, after
+		best, kept = q.next(true), true
+		if best == nil {
+			return false
 		}
 	}
 	t := best.waiting.first
-	if !q.accommodates(t.Work.Max()) {
-		return false
-	}
 	q.robin = best.index
 	q.dequeue(t)
 	if t.Work.FinalSeats > q.limit { // the same work on fewer seats
 		final := t.Work.final()
 		t.Work.FinalSeats = q.limit
 		t.Work.FinalTime = final.per(q.limit)
+	}
+	if t.kept = kept; kept {
+		q.keptExecuting++
+		q.keptInUse += t.Work.Max()
 	}
 	was := best.active()
 	best.executing.push(t)
@@ -470,6 +485,40 @@ func (q *Queues) dispatchOne(now time.Time) bool {
 	return true
 }
 
+// next returns the queue whose first ticket would end first, of all, or of those that may take kept seats; nil: there
+// is none. Among equals, the one that comes first after the last one dispatched wins.
+func (q *Queues) next(kept bool) *queue {
+	var best *queue
+	var bestEnd SeatSeconds
+	bestAfter := 0
+	for _, one := range q.backlogs {
+		if kept && !q.mayKeep(one) {
+			continue
+		}
+		end := one.nextR + one.waiting.first.total
+		after := one.index - q.robin - 1
+		if after < 0 {
+			after += len(q.all)
+		}
+		if best == nil || end < bestEnd || end == bestEnd && after < bestAfter {
+			best, bestEnd, bestAfter = one, end, after
+		}
+	}
+	return best
+}
+
+// shortest is the part of the kept seats that a request may take, or one.
+const shortest = 4
+
+// mayKeep says whether a queue has no seats, and its first ticket may take kept ones.
+func (q *Queues) mayKeep(one *queue) bool {
+	seats := one.waiting.first.Work.Max()
+	return one.seats == 0 && seats <= max(1, q.shape.Kept/shortest) && q.keptInUse+seats <= q.shape.Kept
+}
+
+// open is the seats that are not kept.
+func (q *Queues) open() int { return q.limit - q.shape.Kept }
+
 // start begins the execution of a ticket.
 func (q *Queues) start(now time.Time, t *Ticket) {
 	t.state, t.started = executing, now
@@ -478,16 +527,16 @@ func (q *Queues) start(now time.Time, t *Ticket) {
 	q.dispatched = append(q.dispatched, t)
 }
 
-// accommodates says whether there are so many free seats. A request that needs more than there are at all begins when
-// no other one executes.
+// accommodates says whether there are so many free seats, without those that are kept. A request that needs more than
+// there are at all begins when no other one executes.
 func (q *Queues) accommodates(seats int) bool {
 	switch {
 	case q.exempt():
 		return true
-	case seats > q.limit:
-		return q.executing == 0
+	case seats > q.open():
+		return q.executing == q.keptExecuting
 	}
-	return q.seatsInUse+seats <= q.limit
+	return q.seatsInUse-q.keptInUse+seats <= q.open()
 }
 
 // bound sees to it that the next request of a queue is not dispatched before it arrived, in virtual time.
@@ -526,7 +575,8 @@ func (q *Queues) check() {
 			invariants.Fail("fairness: queue %d is not where it should be", i)
 		}
 	}
-	if waits != q.waiting || seats != q.queuedSeats || active != q.active || q.seatsInUse < 0 || q.executing < 0 {
+	if waits != q.waiting || seats != q.queuedSeats || active != q.active || q.seatsInUse < 0 || q.executing < 0 ||
+		q.keptInUse < 0 || q.keptExecuting < 0 || q.keptInUse > q.seatsInUse {
 		invariants.Fail("fairness: %d waiting, %d seats, %d active; should be %d, %d, %d", q.waiting, q.queuedSeats,
 			q.active, waits, seats, active)
 	}

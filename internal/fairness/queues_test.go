@@ -88,6 +88,70 @@ func TestTurns(t *testing.T) {
 }
 
 // SPEC: AUTH-6
+// A flood of long lists does not take all seats: the short request of a flow without seats is dispatched at once, its
+// second one waits for its turn, and so does a wide one. No list waits for the kept seats.
+func TestKeptSeats(t *testing.T) {
+	q := NewQueues(start, Shape{Queues: 64, HandSize: 1, Length: 1000, Kept: 4}, 64)
+	var lists []*Ticket
+	for range 20 {
+		lists = append(lists, arrive(t, q, 0, 0, 10))
+	}
+	for i, list := range lists {
+		if list.Executing() != (i < 6) {
+			t.Fatalf("of 64 seats, ten for each list, list %d has seats: %t", i, list.Executing())
+		}
+	}
+	short := arrive(t, q, 1, 1, 1)
+	second, wide := arrive(t, q, 1, 1, 1), arrive(t, q, 1, 2, 10)
+	if !short.Executing() || second.Executing() || wide.Executing() {
+		t.Fatalf("beside the flood: short %t, second %t, wide %t", short.Executing(), second.Executing(), wide.Executing())
+	}
+	if got, _ := q.Finish(at(2), short); len(got) != 1 || got[0] != second {
+		t.Errorf("when the first one has ended, %v were dispatched", got)
+	}
+	for hash := uint64(3); hash < 6; hash++ {
+		if !arrive(t, q, 3, hash, 1).Executing() {
+			t.Errorf("there are four kept seats, and flow %d waits", hash)
+		}
+	}
+	if arrive(t, q, 4, 7, 1).Executing() {
+		t.Error("more seats were taken than are kept")
+	}
+	got, _ := q.Finish(at(1000), lists[0])
+	if len(got) == 0 || q.keptInUse != 4 || q.seatsInUse > 64 {
+		t.Errorf("a list has ended beside four kept seats: %d dispatched, %d seats", len(got), q.seatsInUse)
+	}
+	for _, c := range []struct {
+		shape       Shape
+		seats, want int
+	}{
+		{Shape{Queues: 128, HandSize: 6}, 245, 15},
+		{Shape{Queues: 128, HandSize: 6}, 15, 0},
+		{Shape{Queues: 6, HandSize: 6}, 245, 0},
+		{Shape{Queues: -1}, 245, 0},
+		{Shape{}, 245, 0},
+	} {
+		if got := withKept(c.shape, c.seats).Kept; got != c.want {
+			t.Errorf("%+v of %d seats keeps %d", c.shape, c.seats, got)
+		}
+	}
+}
+
+// SPEC: AUTH-6
+// A request that is wider than all seats but the kept ones begins alone, whatever has kept seats.
+func TestWideBesideKept(t *testing.T) {
+	q := NewQueues(start, Shape{Queues: 64, HandSize: 1, Length: 9, Kept: 4}, 64)
+	first := arrive(t, q, 0, 0, 60)
+	wide := arrive(t, q, 0, 1, 62)
+	if !arrive(t, q, 0, 2, 1).Executing() || wide.Executing() {
+		t.Fatal("the short one has a kept seat, and the wide one waits")
+	}
+	if q.Finish(at(9), first); !wide.Executing() {
+		t.Error("the wide one waits for a kept seat")
+	}
+}
+
+// SPEC: AUTH-6
 // Without queues a request is refused when there is no seat; with queues, when the queue is full, too.
 func TestRefusals(t *testing.T) {
 	q := NewQueues(start, Shape{}, 2)
@@ -190,7 +254,9 @@ func TestAnyHistory(t *testing.T) {
 				moved(q.Release(at(now), linger[0]))
 				linger = linger[1:]
 			case n == 11:
-				moved(q.Configure(at(now), Shape{Queues: random.IntN(7), HandSize: 1, Length: 3}, random.IntN(8)))
+				limit := random.IntN(8)
+				moved(q.Configure(at(now), Shape{Queues: random.IntN(7), HandSize: 1, Length: 3, Kept: random.IntN(limit + 1)},
+					limit))
 			}
 		}
 		moved(q.Configure(at(now), Shape{Queues: 1, HandSize: 1, Length: 3}, 8))
@@ -206,7 +272,8 @@ func TestAnyHistory(t *testing.T) {
 			}
 			moved(dispatched)
 		}
-		if len(waits) != 0 || !q.Idle() || q.seatsInUse != 0 || q.seatsWaiting != 0 || q.queuedSeats != 0 || q.active != 0 {
+		if len(waits) != 0 || !q.Idle() || q.seatsInUse != 0 || q.seatsWaiting != 0 || q.queuedSeats != 0 || q.active != 0 ||
+			q.keptInUse != 0 || q.keptExecuting != 0 {
 			t.Fatalf("seed %d: %d wait, %d seats in use, %d wanted, %d active", seed, len(waits), q.seatsInUse,
 				q.seatsWaiting, q.active)
 		}
