@@ -138,7 +138,7 @@ func flood(args []string) error {
 		return err
 	}
 	n, took := done.Load()-before, time.Since(began)
-	fmt.Printf("%.1f %d\n", float64(n)/took.Seconds(), refused.Load())
+	fmt.Printf("%.1f %d %d\n", float64(n)/took.Seconds(), refused.Load(), n)
 	return nil
 }
 

@@ -65,12 +65,16 @@ func (s *subject) prepare(ctx context.Context, many int) error {
 
 // measure prints a row: the GETs of the other user beside a flood.
 func (s *subject) measure(f row, flooded *subject, lasts time.Duration) error {
-	var done func() (string, error)
+	var done func() (string, float64, error)
 	if f.ask != nil {
 		var err error
 		if done, err = flooded.load(f.name); err != nil {
 			return err
 		}
+	}
+	before, err := load.CPU(flooded.server)
+	if err != nil {
+		return err
 	}
 	gets := exec.Command("nice", "-n", "-15", os.Args[0], probeCommand, s.server.URL, s.other, lasts.String())
 	gets.Stderr = os.Stderr
@@ -80,9 +84,15 @@ func (s *subject) measure(f row, flooded *subject, lasts time.Duration) error {
 	}
 	rate := "–"
 	if done != nil {
-		if rate, err = done(); err != nil {
+		after, err := load.CPU(flooded.server)
+		if err != nil {
 			return err
 		}
+		var n float64
+		if rate, n, err = done(); err != nil {
+			return err
+		}
+		rate += fmt.Sprintf(", %.2f ms", millis(after-before)/max(1, n))
 	}
 	var took probed
 	if err := json.Unmarshal(text, &took); err != nil {
@@ -98,8 +108,9 @@ func (s *subject) measure(f row, flooded *subject, lasts time.Duration) error {
 
 func millis(d time.Duration) float64 { return d.Seconds() * 1000 }
 
-// load starts the process of a flood. The function that is returned ends it, and says how much was done.
-func (s *subject) load(name string) (func() (string, error), error) {
+// load starts the process of a flood. The function that is returned ends it, and says how much was done in a second,
+// and how many requests these were.
+func (s *subject) load(name string) (func() (string, float64, error), error) {
 	cmd := exec.Command(os.Args[0], loadCommand, s.server.URL, s.flood, name)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -117,21 +128,21 @@ func (s *subject) load(name string) (func() (string, error), error) {
 	if _, err := lines.ReadString('\n'); err != nil {
 		return nil, errors.Join(err, cmd.Wait())
 	}
-	return func() (string, error) {
+	return func() (string, float64, error) {
 		in.Close()
 		line, err := lines.ReadString('\n')
 		if err := errors.Join(err, cmd.Wait()); err != nil {
-			return "", err
+			return "", 0, err
 		}
-		var rate float64
+		var rate, n float64
 		var refused int
-		if _, err := fmt.Sscan(line, &rate, &refused); err != nil {
-			return "", err
+		if _, err := fmt.Sscan(line, &rate, &refused, &n); err != nil {
+			return "", 0, err
 		}
 		if refused > 0 {
-			return fmt.Sprintf("%.1f/s, %d refused", rate, refused), nil
+			return fmt.Sprintf("%.1f/s, %d refused", rate, refused), n, nil
 		}
-		return fmt.Sprintf("%.1f/s", rate), nil
+		return fmt.Sprintf("%.1f/s", rate), n, nil
 	}, nil
 }
 
