@@ -9,8 +9,8 @@ import (
 	"plinth/internal/features"
 )
 
-// groupProtection is the finalizer of the plugin PodGroupProtection. The controller podgroup-protection-controller takes
-// it away when the group is deleted and has no running Pods any more.
+// groupProtection is the finalizer of the plugin PodGroupProtection. The controller podgroup-protection-controller
+// takes it away when the group is deleted and has no running Pods any more.
 const groupProtection = "scheduling.k8s.io/podgroup-protection"
 
 // newPodGroupProtection makes the plugin PodGroupProtection: each new PodGroup has the finalizer.

@@ -190,19 +190,17 @@ func (r *route) remote(entry object.Value, current bool) *discovery.Remote {
 		VersionPriority: int(r.priority), Discovery: entry.With("freshness", object.StringOf(freshness))}
 }
 
-// errUnavailable is the error of asking a backend that is known not to answer.
-var errUnavailable = errors.New("it is not available")
-
 // documents asks the backend for its documents. With an error they say that the group version is there, and no more.
+// One that is not available is asked what it serves, as in the reference, but not for OpenAPI.
 func (r *route) documents(ctx context.Context) (*discovery.Remote, error) {
-	if !r.available {
-		return r.unknown(), errUnavailable
-	}
 	entry, err := r.discovery(ctx)
 	if err != nil {
 		return r.unknown(), err
 	}
 	remote := r.remote(entry, true)
+	if !r.available {
+		return remote, nil
+	}
 	var noThird, noSecond error
 	remote.OpenAPI3, noThird = r.openAPI3(ctx)
 	if remote.Paths, remote.Definitions, noSecond = r.openAPI2(ctx); noSecond != nil {

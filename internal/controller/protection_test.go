@@ -17,8 +17,8 @@ import (
 	"plinth/object"
 )
 
-// A claim stays while a Pod on a node uses it, a volume while it is bound, a class while a claim or a volume has it, and
-// a PodGroup while it has a Pod that has not ended.
+// A claim stays while a Pod on a node uses it, a volume while it is bound, a class while a claim or a volume has it,
+// and a PodGroup while it has a Pod that has not ended.
 //
 // SPEC: DEL-1
 func TestProtection(t *testing.T) {

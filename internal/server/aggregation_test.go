@@ -229,6 +229,36 @@ func TestAggregation(t *testing.T) {
 	}
 }
 
+// A backend that is not available is asked what it serves, too: a group may be in discovery whose requests are refused.
+//
+// SPEC: EXT-2, URI-8
+func TestDiscoveryOfUnavailableBackends(t *testing.T) {
+	c, _, b := serveBackend(t)
+	c.register(b)
+	list := `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[{"metadata":{"name":` +
+		`"back.example.com"},"versions":[{"version":"v1","resources":[{"resource":"others","scope":"Cluster",` +
+		`"responseKind":{"group":"","version":"","kind":"Other"},"verbs":["get"]}]}]}]}`
+	b.behave(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/apis" {
+			http.Error(w, "no", 500)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+		io.WriteString(w, list)
+	})
+	c.must(200, "PUT", "/api/v1/namespaces/default/services/back", jsonObject{"metadata": map[string]any{"name": "back",
+		"annotations": map[string]any{"now": "bad"}}, "spec": map[string]any{"type": "ExternalName",
+		"externalName": "127.0.0.1"}})
+	c.available("False FailedDiscoveryCheck")
+	c.eventually("its other resources", func() bool {
+		entry := c.entry()
+		return strings.HasPrefix(entry, `{"freshness":"Current"`) && strings.Contains(entry, `"resource":"others"`)
+	})
+	if code, _ := c.plain("/apis/back.example.com/v1/others"); code != 503 {
+		t.Errorf("a request to it: %d", code)
+	}
+}
+
 // Whatever a backend does, requests of others are answered, and it is said what is wrong.
 //
 // SPEC: EXT-2

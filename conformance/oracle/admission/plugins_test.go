@@ -29,8 +29,7 @@ func here(t *testing.T, s ours.Selection) []string {
 //
 // SPEC: AUTH-3
 func TestTableOfPlugins(t *testing.T) {
-	const missing = "PodGroupProtection" // is not here yet
-	all := slices.DeleteFunc(slices.Clone(options.AllOrderedPlugins), func(name string) bool { return name == missing })
+	all := options.AllOrderedPlugins
 	if have := here(t, ours.Selection{Only: options.AllOrderedPlugins}); !slices.Equal(have, all) {
 		t.Errorf("the plugins are\n%q, want\n%q", have, all)
 	}
@@ -48,9 +47,8 @@ func TestTableOfPlugins(t *testing.T) {
 		t.Errorf("with others these are on:\n%q, want\n%q", have, some)
 	}
 	for _, name := range append(options.AllOrderedPlugins, "Nobody") {
-		known, made := ours.Known(name)
-		if known != (name != "Nobody") || made != slices.Contains(all, name) {
-			t.Errorf("%s is known: %t, and is here: %t", name, known, made)
+		if known := ours.Known(name); known != (name != "Nobody") {
+			t.Errorf("%s is known: %t", name, known)
 		}
 		if on := (&ours.Selection{}).On(name); on != slices.Contains(byDefault, name) {
 			t.Errorf("%s is on: %t", name, on)
