@@ -190,26 +190,27 @@ func (r *route) remote(entry object.Value, current bool) *discovery.Remote {
 		VersionPriority: int(r.priority), Discovery: entry.With("freshness", object.StringOf(freshness))}
 }
 
-// documents asks the backend for its documents. With an error they say that the group version is there, and no more.
-// One that is not available is asked what it serves, as in the reference, but not for OpenAPI.
+// documents asks the backend for its documents. With an error, discovery says that the group version is there, and no
+// more; OpenAPI is another matter. As in the reference, a backend that is not available is asked what it serves, but
+// not for OpenAPI.
 func (r *route) documents(ctx context.Context) (*discovery.Remote, error) {
+	remote := r.unknown()
 	entry, err := r.discovery(ctx)
-	if err != nil {
-		return r.unknown(), err
+	if err == nil {
+		remote = r.remote(entry, true)
 	}
-	remote := r.remote(entry, true)
 	if !r.available {
-		return remote, nil
+		return remote, err
 	}
 	var noThird, noSecond error
 	remote.OpenAPI3, noThird = r.openAPI3(ctx)
 	if remote.Paths, remote.Definitions, noSecond = r.openAPI2(ctx); noSecond != nil {
 		remote.Paths, remote.Definitions = nil, nil
 	}
-	if err := errors.Join(noThird, noSecond); err != nil && ctx.Err() == nil {
-		r.server.of.Logger.Debug("an aggregated API server has no OpenAPI documents", "apiservice", r.name(), "error", err)
+	if none := errors.Join(noThird, noSecond); none != nil && ctx.Err() == nil {
+		r.server.of.Logger.Debug("an aggregated API server has no OpenAPI documents", "apiservice", r.name(), "error", none)
 	}
-	return remote, nil
+	return remote, err
 }
 
 // errStatus is the code of an answer that is no success, and the reason if it is a Status.

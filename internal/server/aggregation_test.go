@@ -257,6 +257,18 @@ func TestDiscoveryOfUnavailableBackends(t *testing.T) {
 	if code, _ := c.plain("/apis/back.example.com/v1/others"); code != 503 {
 		t.Errorf("a request to it: %d", code)
 	}
+	// One that is available and does not say what it serves is asked for OpenAPI.
+	b.behave(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, `{"swagger":"2.0","info":{"title":"t","version":"1"},"paths":{"/apis/back.example.com/v1/odd/":{}}}`)
+	})
+	c.must(200, "PUT", "/api/v1/namespaces/default/services/back", jsonObject{"metadata": map[string]any{"name": "back",
+		"annotations": map[string]any{"now": "odd"}}, "spec": map[string]any{"type": "ExternalName",
+		"externalName": "127.0.0.1"}})
+	c.available("True Passed")
+	c.eventually("its paths in OpenAPI", func() bool {
+		_, text := c.plain("/openapi/v2")
+		return strings.Contains(text, `"/apis/back.example.com/v1/odd/"`)
+	})
 }
 
 // Whatever a backend does, requests of others are answered, and it is said what is wrong.
