@@ -58,28 +58,10 @@ func (p *priority) admit(ctx context.Context, a *engine.Attributes) error {
 	case a.Operation != engine.OperationCreate:
 		return nil
 	}
-	spec := a.Object.At("spec")
-	name, value, policy, err := p.resolve(ctx, a, spec.At("priorityClassName").Str())
-	if err != nil {
-		return err
-	}
-	if given := spec.At("priority"); !given.IsNull() && given.Int() != value {
-		return forbidden(a, fmt.Sprintf("the integer value of priority (%d) must not be provided in pod spec; priority "+
-			"admission controller computed %d from the given PriorityClass name", given.Int(), value))
-	}
-	set := []object.Member{{Key: "priority", Value: object.IntOf(value)}}
-	if name != spec.At("priorityClassName").Str() {
-		set = append(set, object.Member{Key: "priorityClassName", Value: object.StringOf(name)})
-	}
-	if policy != "" {
-		if given := spec.At("preemptionPolicy"); !given.IsNull() && given.Str() != policy {
-			return forbidden(a, fmt.Sprintf("the string value of PreemptionPolicy (%s) must not be provided in pod spec; "+
-				"priority admission controller computed %s from the given PriorityClass name", given.Str(), policy))
-		}
-		set = append(set, object.Member{Key: "preemptionPolicy", Value: object.StringOf(policy)})
-	}
-	a.Object = a.Object.With("spec", spec.Edit(set))
-	return nil
+	return p.compute(ctx, a, "pod", true, func(given, value int64) string {
+		return fmt.Sprintf("the integer value of priority (%d) must not be provided in pod spec; priority "+
+			"admission controller computed %d from the given PriorityClass name", given, value)
+	})
 }
 
 // group computes the priority of a PodGroup or a CompositePodGroup, if the gate of the type is on.
@@ -87,20 +69,29 @@ func (p *priority) group(ctx context.Context, a *engine.Attributes, gate feature
 	if !p.features.On(gate) {
 		return nil
 	}
+	return p.compute(ctx, a, what, p.features.On(features.PodGroupPreemptionPolicy), func(given, value int64) string {
+		return fmt.Sprintf("priority set in the %s (%d) must match the priority computed (%d) based on the priority "+
+			"class set in the spec", what, given, value)
+	})
+}
+
+// compute sets the priority in a spec, and the preemption policy if preempts. differs is the error of a spec that has
+// another priority.
+func (p *priority) compute(ctx context.Context, a *engine.Attributes, what string, preempts bool,
+	differs func(given, value int64) string) error {
 	spec := a.Object.At("spec")
 	name, value, policy, err := p.resolve(ctx, a, spec.At("priorityClassName").Str())
 	if err != nil {
 		return err
 	}
 	if given := spec.At("priority"); !given.IsNull() && given.Int() != value {
-		return forbidden(a, fmt.Sprintf("priority set in the %s (%d) must match the priority computed (%d) based on the "+
-			"priority class set in the spec", what, given.Int(), value))
+		return forbidden(a, differs(given.Int(), value))
 	}
 	set := []object.Member{{Key: "priority", Value: object.IntOf(value)}}
-	if name != "" {
+	if name != spec.At("priorityClassName").Str() {
 		set = append(set, object.Member{Key: "priorityClassName", Value: object.StringOf(name)})
 	}
-	if p.features.On(features.PodGroupPreemptionPolicy) && policy != "" {
+	if preempts && policy != "" {
 		if given := spec.At("preemptionPolicy"); !given.IsNull() && given.Str() != policy {
 			return forbidden(a, fmt.Sprintf("the string value of PreemptionPolicy (%s) must not be provided in %s spec; "+
 				"priority admission controller computed %s from the given PriorityClass name", given.Str(), what, policy))

@@ -1,6 +1,8 @@
 package builtin
 
 import (
+	"slices"
+
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
@@ -93,22 +95,20 @@ func (c Config) dropFromWorkload(obj, old object.Value) object.Value {
 // dropFromTemplates drops them from what holds templates: a spec, or a composite template. The templates of PodGroups
 // in a spec (and those in a template) correspond to those of the old object by their position, composite ones by name.
 func (c Config) dropFromTemplates(of, old object.Value) object.Value {
-	composite := of.At(compositeTemplates)
 	if !c.Features.On(features.CompositePodGroup) && old.At(compositeTemplates).Len() == 0 {
-		of, composite = of.Without(compositeTemplates), object.Nil
+		of = of.Without(compositeTemplates)
 	}
 	before := map[string]object.Value{}
 	for _, template := range old.At(compositeTemplates).Items() {
 		before[template.At("name").Str()] = template // of several, the last one
 	}
-	for i, template := range composite.Items() {
+	of = withItems(of, compositeTemplates, func(_ int, template object.Value) object.Value {
 		was := before[template.At("name").Str()]
 		template = c.dropMembers(template, was, behind(features.PodGroupPreemptionPolicy, "preemptionPolicy"))
-		composite = composite.WithItem(i, c.dropFromTemplates(template, was))
-	}
-	of = withPart(of, compositeTemplates, composite)
-	groups, were := of.At(groupTemplates), old.At(groupTemplates).Items()
-	for i, template := range groups.Items() {
+		return c.dropFromTemplates(template, was)
+	})
+	were := old.At(groupTemplates).Items()
+	return withItems(of, groupTemplates, func(i int, template object.Value) object.Value {
 		was := object.Nil
 		if i < len(were) {
 			was = were[i]
@@ -116,12 +116,23 @@ func (c Config) dropFromTemplates(of, old object.Value) object.Value {
 		if !c.Features.On(features.TopologyAwareWorkloadScheduling) && was.At("schedulingConstraints").IsNull() {
 			template = template.With("schedulingConstraints", object.Nil) // always written
 		}
-		groups = groups.WithItem(i, c.dropMembers(template, was,
+		return c.dropMembers(template, was,
 			behind(features.DRAWorkloadResourceClaims, "resourceClaims"),
-			behind(features.PodGroupPreemptionPolicy, "preemptionPolicy"),
-		))
+			behind(features.PodGroupPreemptionPolicy, "preemptionPolicy"))
+	})
+}
+
+// withItems changes each item of a list, if there is one.
+func withItems(of object.Value, key string, change func(i int, item object.Value) object.Value) object.Value {
+	list := of.At(key)
+	if list.IsNull() {
+		return of
 	}
-	return withPart(of, groupTemplates, groups)
+	items := slices.Clone(list.Items())
+	for i, item := range items {
+		items[i] = change(i, item)
+	}
+	return of.With(key, object.ListOf(items...))
 }
 
 // dropMembers drops the members of features that are off and that old has not.

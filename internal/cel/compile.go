@@ -165,8 +165,8 @@ func evaluate(ctx context.Context, program cel.Program, vars interpreter.Activat
 	return out
 }
 
-// run evaluates an expression. Every failure is an error, including a panic. The environment limits the cost, and a
-// cancelled context ends the evaluation.
+// run evaluates an expression, unless its context has ended. Every failure is an error, including a panic. Nothing
+// interrupts an evaluation: the environment limits its cost.
 func run(ctx context.Context, program cel.Program, vars interpreter.Activation) (value ref.Val,
 	details *cel.EvalDetails, err error) {
 	defer func() {

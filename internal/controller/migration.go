@@ -89,7 +89,7 @@ func (m *migrator) changed(_ context.Context, _ *engine.Resource, o *engine.Obje
 	if err != nil {
 		return 0, nil // it is mended or deleted by somebody else
 	}
-	m.work.add(task{what: promote, key: s.resource}, notes{})
+	m.work.add(task{what: promote, key: s.of()}, notes{})
 	if !gone {
 		m.work.add(task{what: migrate, key: o.Key}, notes{})
 	}
@@ -114,9 +114,9 @@ func (m *migrator) do(ctx context.Context, t task, _ notes) error {
 
 // migration is a StorageVersionMigration as it was read.
 type migration struct {
-	o        *engine.Object
-	obj      object.Value
-	resource engine.Key // its group and the name of the resource, which is no key of an object
+	o               *engine.Object
+	obj             object.Value
+	group, resource string // what is migrated
 }
 
 func readMigration(o *engine.Object) (*migration, error) {
@@ -124,11 +124,14 @@ func readMigration(o *engine.Object) (*migration, error) {
 	if err != nil {
 		return nil, err
 	}
-	resource := obj.At("spec", "resource")
-	return &migration{o, obj, engine.Key{Resource: resource.At("group").Str(), Name: resource.At("resource").Str()}}, nil
+	of := obj.At("spec", "resource")
+	return &migration{o, obj, of.At("group").Str(), of.At("resource").Str()}, nil
 }
 
 func (s *migration) name() string { return s.o.Key.Name }
+
+// of is the key of the tasks that are about the resource: it is no key of an object.
+func (s *migration) of() engine.Key { return engine.Key{Resource: s.group, Name: s.resource} }
 
 // is says whether a condition has the status True.
 func (s *migration) is(condition string) bool {
@@ -152,41 +155,14 @@ func (s *migration) age(now time.Time) time.Duration {
 	return now.Sub(created)
 }
 
-// migrationCondition is what a condition says.
-type migrationCondition struct {
-	kind, status, reason, message string
-	generation                    int64
-}
-
 // set changes a condition of a migration, and says whether it was different.
-func (m *migrator) set(s *migration, c migrationCondition) (changed bool) {
-	text := object.StringOf
-	conditions := s.obj.At("status", "conditions").Items()
-	since := text(m.Now().UTC().Format(time.RFC3339))
-	members := []object.Member{{Key: "type", Value: text(c.kind)}, {Key: "status", Value: text(c.status)},
-		{Key: "reason", Value: text(c.reason)}, {Key: "message", Value: text(c.message)}}
-	if c.generation != 0 {
-		members = append(members, object.Member{Key: "observedGeneration", Value: object.IntOf(c.generation)})
+func (m *migrator) set(s *migration, c condition) (changed bool) {
+	before := s.obj.At("status", "conditions")
+	after := amend(before, []condition{c}, m.Now())
+	if object.Equal(before, after) {
+		return false
 	}
-	set := func(since object.Value) object.Value {
-		return object.MapOf(append(members, object.Member{Key: "lastTransitionTime", Value: since})...)
-	}
-	for i, has := range conditions {
-		if has.At("type").Str() != c.kind {
-			continue
-		}
-		if has.At("status").Str() == c.status {
-			since = has.At("lastTransitionTime")
-		}
-		if has.At("status").Str() == c.status && has.At("reason").Str() == c.reason &&
-			has.At("message").Str() == c.message && has.At("observedGeneration").Int() == c.generation {
-			return false
-		}
-		s.obj = s.obj.WithAt(s.obj.At("status", "conditions").WithItem(i, set(since)), "status", "conditions")
-		return true
-	}
-	all := append(append([]object.Value{}, conditions...), set(since))
-	s.obj = s.obj.WithAt(object.ListOf(all...), "status", "conditions")
+	s.obj = s.obj.WithAt(after, "status", "conditions")
 	return true
 }
 
@@ -218,7 +194,7 @@ func (m *migrator) promote(ctx context.Context, resource engine.Key) error {
 	runs := false
 	for o := range list.Items {
 		s, err := readMigration(o)
-		if err != nil || s.resource != resource {
+		if err != nil || s.of() != resource {
 			continue
 		}
 		switch {
@@ -251,14 +227,14 @@ func (m *migrator) run(ctx context.Context, s *migration) error {
 		return err
 	}
 	if definition != nil {
-		err := m.mark(ctx, definition, migrationCondition{status: "True", reason: migrationRunning,
+		err := m.mark(ctx, definition, condition{status: "True", reason: migrationRunning,
 			message: fmt.Sprintf("Migration %s is running", s.name())}, object.Nil)
 		if err != nil {
 			return err
 		}
 	}
 	if conditionOf(s.obj, "Running").At("status").Str() != "False" {
-		m.set(s, migrationCondition{kind: "Running", status: "True", reason: migrationRunning, message: isRunning})
+		m.set(s, condition{name: "Running", status: "True", reason: migrationRunning, message: isRunning})
 	}
 	return m.write(ctx, s)
 }
@@ -275,7 +251,7 @@ func (m *migrator) finish(ctx context.Context, s *migration) error {
 			return err
 		}
 		// As in the reference, the stored versions are set after a failure, too.
-		c := migrationCondition{status: "False", reason: "MigrationFailed", message: "The migration has failed"}
+		c := condition{status: "False", reason: "MigrationFailed", message: "The migration has failed"}
 		stored, same := object.Nil, conditionOf(obj, "StorageMigrating")
 		unchanged := !same.IsNull() && same.At("observedGeneration").Int() == obj.At("metadata", "generation").Int()
 		if unchanged {
@@ -293,7 +269,7 @@ func (m *migrator) finish(ctx context.Context, s *migration) error {
 			return err
 		}
 	}
-	m.set(s, migrationCondition{kind: "Running", status: "False", reason: "MigrationCompleted", message: completed,
+	m.set(s, condition{name: "Running", status: "False", reason: "MigrationCompleted", message: completed,
 		generation: s.obj.At("metadata", "generation").Int()})
 	return m.write(ctx, s)
 }
@@ -310,7 +286,7 @@ func storedVersion(definition object.Value) object.Value {
 
 // definition returns the definition of the resource of a migration; nil if there is none.
 func (m *migrator) definition(ctx context.Context, s *migration) (*engine.Object, error) {
-	rq := &engine.Request{Resource: m.definitions, Name: s.resource.Name + "." + s.resource.Resource, User: m.user}
+	rq := &engine.Request{Resource: m.definitions, Name: s.resource + "." + s.group, User: m.user}
 	result, err := m.Engine.Get(ctx, rq, "")
 	if apierr.Is(err, apierr.NotFound) {
 		return nil, nil
@@ -323,7 +299,7 @@ func (m *migrator) definition(ctx context.Context, s *migration) (*engine.Object
 
 // mark sets the condition StorageMigrating of a definition, and its storedVersions unless stored is null.
 func (m *migrator) mark(
-	ctx context.Context, definition *engine.Object, c migrationCondition, stored object.Value,
+	ctx context.Context, definition *engine.Object, c condition, stored object.Value,
 ) error {
 	obj, err := engine.ObjectOf(definition)
 	if err != nil {
@@ -357,10 +333,10 @@ func (m *migrator) migrate(ctx context.Context, name string) error {
 		return nil
 	}
 	revision := s.obj.At("status", "resourceVersion").Str()
-	r := m.Registry.Now().Named(s.resource.Resource, s.resource.Name)
+	r := m.Registry.Now().Named(s.group, s.resource)
 	switch {
 	case r == nil && s.age(m.Now()) < mayCome:
-		return fmt.Errorf("no resource %s of the group %q is served", s.resource.Name, s.resource.Resource)
+		return fmt.Errorf("no resource %s of the group %q is served", s.resource, s.group)
 	case r == nil && revision == "":
 		return m.fail(ctx, s, "resource does not exist in discovery")
 	case r == nil:
@@ -389,7 +365,7 @@ const unhandled = "migration encountered unhandled error: "
 // fail ends a migration.
 func (m *migrator) fail(ctx context.Context, s *migration, message string) error {
 	m.Logger.Warn("a migration has failed", "controller", migrationController, "migration", s.name(), "error", message)
-	if !m.set(s, migrationCondition{kind: "Failed", status: "True", reason: migrationFailed, message: message}) {
+	if !m.set(s, condition{name: "Failed", status: "True", reason: migrationFailed, message: message}) {
 		return nil
 	}
 	return m.write(ctx, s)
@@ -447,7 +423,7 @@ func (m *migrator) rewrite(ctx context.Context, s *migration, r *engine.Resource
 		return err
 	}
 	running := m.setRunning(s, left, total, nil)
-	succeeded := migrationCondition{kind: "Succeeded", status: "True", reason: migrationSucceeded, message: completed}
+	succeeded := condition{name: "Succeeded", status: "True", reason: migrationSucceeded, message: completed}
 	if !m.set(s, succeeded) && !running {
 		return nil
 	}
@@ -467,7 +443,7 @@ func (m *migrator) setRunning(s *migration, left, total int, transient error) (c
 	if transient != nil {
 		message += "; transient error: " + transient.Error()
 	}
-	return m.set(s, migrationCondition{kind: "Running", status: "True", reason: migrationRunning, message: message})
+	return m.set(s, condition{name: "Running", status: "True", reason: migrationRunning, message: message})
 }
 
 // patch writes an object again, unless it has changed. It passes admission like any patch.

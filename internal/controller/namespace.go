@@ -386,24 +386,28 @@ func (p *namespacePass) finalize(ctx context.Context) error {
 	})
 }
 
-// condition is a condition of a namespace, without its time.
-type condition struct{ name, status, reason, message string }
+// condition is a condition of an object, without its time.
+type condition struct {
+	name, status, reason, message string
+	generation                    int64 // observedGeneration; 0: none
+	renewed                       bool  // its time is that of now, though its status is the same
+}
 
 // conditions returns the conditions of a namespace after a pass, in the words and the order of the reference: what
 // has failed, and how many objects are left by "RESOURCE.GROUP" and by finalizer. Discovery fails for group versions
 // of other API servers alone.
 func conditions(stale []string, failed []error, remaining, finalizers map[string]int) []condition {
 	list := []condition{
-		{"NamespaceDeletionDiscoveryFailure", "False",
-			"ResourcesDiscovered", "All resources successfully discovered"},
-		{"NamespaceDeletionGroupVersionParsingFailure", "False",
-			"ParsedGroupVersions", "All legacy kube types successfully parsed"},
-		{"NamespaceDeletionContentFailure", "False",
-			"ContentDeleted", "All content successfully deleted, may be waiting on finalization"},
-		{"NamespaceContentRemaining", "False",
-			"ContentRemoved", "All content successfully removed"},
-		{"NamespaceFinalizersRemaining", "False",
-			"ContentHasNoFinalizers", "All content-preserving finalizers finished"},
+		{name: "NamespaceDeletionDiscoveryFailure", status: "False", reason: "ResourcesDiscovered",
+			message: "All resources successfully discovered"},
+		{name: "NamespaceDeletionGroupVersionParsingFailure", status: "False", reason: "ParsedGroupVersions",
+			message: "All legacy kube types successfully parsed"},
+		{name: "NamespaceDeletionContentFailure", status: "False", reason: "ContentDeleted",
+			message: "All content successfully deleted, may be waiting on finalization"},
+		{name: "NamespaceContentRemaining", status: "False", reason: "ContentRemoved",
+			message: "All content successfully removed"},
+		{name: "NamespaceFinalizersRemaining", status: "False", reason: "ContentHasNoFinalizers",
+			message: "All content-preserving finalizers finished"},
 	}
 	if len(stale) > 0 {
 		list[0].status, list[0].reason = "True", "DiscoveryFailed"
@@ -440,8 +444,8 @@ func counts(numbers map[string]int, format string) string {
 	return strings.Join(texts, ", ")
 }
 
-// amend updates a list of conditions. The time of a condition changes only with its status; conditions of other types
-// stay.
+// amend updates a list of conditions. The time of a condition changes only with its status, or if it is renewed;
+// conditions of other types stay.
 func amend(list object.Value, said []condition, now time.Time) object.Value {
 	items := slices.Clone(list.Items())
 	for _, c := range said {
@@ -449,14 +453,18 @@ func amend(list object.Value, said []condition, now time.Time) object.Value {
 		i := slices.IndexFunc(items, func(item object.Value) bool { return item.At("type").Str() == c.name })
 		if i < 0 {
 			i, items = len(items), append(items, object.MapOf())
-		} else if items[i].At("status").Str() == c.status {
+		} else if items[i].At("status").Str() == c.status && !c.renewed {
 			time = items[i].At("lastTransitionTime")
 		}
-		items[i] = items[i].Edit([]object.Member{
+		set := []object.Member{
 			{Key: "type", Value: object.StringOf(c.name)}, {Key: "status", Value: object.StringOf(c.status)},
 			{Key: "reason", Value: object.StringOf(c.reason)}, {Key: "message", Value: object.StringOf(c.message)},
 			{Key: "lastTransitionTime", Value: time},
-		})
+		}
+		if c.generation != 0 {
+			set = append(set, object.Member{Key: "observedGeneration", Value: object.IntOf(c.generation)})
+		}
+		items[i] = items[i].Edit(set)
 	}
 	return object.ListOf(items...)
 }

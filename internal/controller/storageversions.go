@@ -150,7 +150,6 @@ func (c *StorageVersions) write(ctx context.Context, of *engine.Resource, o *eng
 // status is that of an object with these records: the version that all servers store, if they agree, and a condition
 // that says whether they do.
 func (c *StorageVersions) status(obj object.Value, records []object.Value) object.Value {
-	text := object.StringOf
 	status := obj.At("status").With("storageVersions", object.ListOf(records...)).Without("commonEncodingVersion")
 	before, common := obj.At("status", "commonEncodingVersion").Str(), ""
 	for i, r := range records {
@@ -161,32 +160,14 @@ func (c *StorageVersions) status(obj object.Value, records []object.Value) objec
 			break
 		}
 	}
-	set := object.Fields("type", text("AllEncodingVersionsEqual"), "status", text("False"),
-		"reason", text("CommonEncodingVersionUnset"), "message", text("Common encoding version unset"))
+	agree := condition{name: "AllEncodingVersionsEqual", status: "False", reason: "CommonEncodingVersionUnset",
+		message: "Common encoding version unset", generation: obj.At("metadata", "generation").Int()}
 	if common != "" {
-		status = status.With("commonEncodingVersion", text(common))
-		set = object.Fields("type", text("AllEncodingVersionsEqual"), "status", text("True"),
-			"reason", text("CommonEncodingVersionSet"), "message", text("Common encoding version set"))
+		status = status.With("commonEncodingVersion", object.StringOf(common))
+		agree.status, agree.reason, agree.message = "True", "CommonEncodingVersionSet", "Common encoding version set"
+		agree.renewed = before != "" && before != common
 	}
-	if generation := obj.At("metadata", "generation"); !generation.IsNull() {
-		set = set.With("observedGeneration", generation)
-	}
-	since := text(c.Now().UTC().Format(time.RFC3339))
-	conditions := slices.Clone(obj.At("status", "conditions").Items())
-	at := slices.IndexFunc(conditions, func(has object.Value) bool {
-		return has.At("type").Str() == "AllEncodingVersionsEqual"
-	})
-	if at < 0 {
-		conditions = append(conditions, set.With("lastTransitionTime", since))
-	} else {
-		has := conditions[at]
-		moved := before != "" && common != "" && before != common
-		if has.At("status").Str() == set.At("status").Str() && !moved {
-			since = has.At("lastTransitionTime")
-		}
-		conditions[at] = set.With("lastTransitionTime", since)
-	}
-	return status.With("conditions", object.ListOf(conditions...))
+	return status.With("conditions", amend(obj.At("status", "conditions"), []condition{agree}, c.Now()))
 }
 
 // Run removes the records of servers that are gone, until ctx ends.

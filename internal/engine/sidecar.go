@@ -33,8 +33,14 @@ func Describe(registry *Registry) func(store.Key, []byte) *store.Sidecar {
 		if k != nil {
 			part = k.Storage.described()
 		}
+		var obj object.Value
+		var at object.Places
+		ok := part != nil
+		if ok {
+			obj, at, ok = object.ParsePart(data, part)
+		}
 		var s *store.Sidecar
-		if obj, at, ok := object.ParsePart(data, part); ok {
+		if ok {
 			s = sidecarAt(k, obj, at, &store.Sidecar{})
 		} else {
 			parsed, err := object.ParseJSON(data)
@@ -55,18 +61,15 @@ var (
 	describedPaths = [][]string{{"apiVersion"}, {"metadata", "deletionTimestamp"}, {"metadata", "labels"},
 		{"metadata", "ownerReferences"}, {"metadata", "uid"}}
 	describedMetadata = object.NewPart(describedPaths...)
-	describedAll      = object.NewPart() // a part of nothing: all is parsed
 )
 
-// described is the part of an object from which its sidecar is made.
+// described is the part of an object from which its sidecar is made; nil: all of it.
 func (v *Version) described() *object.Part {
 	v.describedOnce.Do(func() {
 		switch {
 		case v.Fields == nil:
 			v.describedPart = describedMetadata
-		case v.FieldPaths == nil:
-			v.describedPart = describedAll
-		default:
+		case v.FieldPaths != nil:
 			v.describedPart = object.NewPart(slices.Concat(describedPaths, v.FieldPaths)...)
 		}
 	})

@@ -3,6 +3,7 @@ package server
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -88,14 +89,29 @@ func (b *backend) service() jsonObject {
 		"caBundle": b.bundle, "service": map[string]any{"namespace": "default", "name": "back", "port": b.port}}}
 }
 
+// waitFor calls check until it returns nil.
+func (c *testClient) waitFor(what string, check func() error) {
+	c.t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			c.t.Fatalf("%s: %v", what, err)
+		}
+	}
+}
+
 // eventually waits until a condition holds.
 func (c *testClient) eventually(what string, holds func() bool) {
 	c.t.Helper()
-	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			c.t.Fatalf("not seen: %s", what)
+	c.waitFor(what, func() error {
+		if !holds() {
+			return errors.New("not seen")
 		}
-	}
+		return nil
+	})
 }
 
 // available waits until the condition of the backend has a status and a reason.

@@ -5,24 +5,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"plinth/internal/engine"
 )
 
 const storageVersions = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions"
-
-// waitFor calls check until it returns nil.
-func (c *testClient) waitFor(what string, check func() error) {
-	c.t.Helper()
-	var err error
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if err = check(); err == nil {
-			return
-		}
-	}
-	c.t.Fatalf("%s: %v", what, err)
-}
 
 // With its feature gate, a server says of each built-in resource how it stores it. Records of servers that have no
 // Lease are removed, with the object if none is left.

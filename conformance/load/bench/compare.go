@@ -19,9 +19,9 @@ import (
 // run at the same time and take short turns at the same work, in an order that changes with every turn, so that other
 // load on the machine affects each of them. Compared are the ratios of the costs in each turn: their median, with the
 // quartiles. The ratio of the sums over all turns contains what few turns pay for all, such as garbage collections, and
-// the noise of the machine. Two copies of one build show the resolution of the method. The name of a
-// build may be followed by flags, separated by blanks: one build with and without a flag shows its cost. The name
-// "reference" stands for the reference.
+// the noise of the machine. Two copies of one build show the resolution of the method. The name of a build may be
+// followed by flags, separated by blanks: one build with and without a flag shows its cost. The name "reference" stands
+// for the reference.
 
 // compared is one row: n units of work a turn, and the function that does them.
 type compared struct {

@@ -71,7 +71,7 @@ func (s *subject) watch(ctx context.Context, of string, n, reached int, selector
 	var events atomic.Int64
 	part := "watchers-" + of
 	err = s.spend(part, n, "open", n, func() error {
-		return load.Each(runtime.GOMAXPROCS(0), n, func(i int) error {
+		return load.Each(runtime.NumCPU(), n, func(i int) error {
 			response, err := readers.Start(ctx, load.Request{Method: http.MethodGet,
 				Path: configMaps + "?" + selector(i) + "watch=1&resourceVersion=" + load.ResourceVersion(list)})
 			if err != nil {
