@@ -50,18 +50,16 @@ widgets.example.com storedVersions v2
 //
 // SPEC: RUN-4, EXT-1
 func TestStorageMigration(t *testing.T) {
-	modes := []struct {
+	type mode struct {
 		name    string
 		options harness.Options
 		manager bool
-	}{
-		{"Plinth's controller", harness.Options{Kind: harness.Plinth}, false},
-		{"kube-controller-manager on Plinth", harness.Options{Kind: harness.Plinth,
-			Flags: []string{"--controllers=-namespace-controller", "--disable-admission-plugins=ServiceAccount"}}, true},
 	}
-	if harness.WantReference() {
-		modes = append(modes, modes[1])
-		modes[2].name, modes[2].options = "kube-controller-manager on the reference", harness.Options{Kind: harness.Reference}
+	modes := []mode{{"Plinth's controller", harness.Options{Kind: harness.Plinth}, false}}
+	if harness.WantReference() { // the manager waits for a minute, too
+		modes = append(modes, mode{"kube-controller-manager on Plinth", harness.Options{Kind: harness.Plinth,
+			Flags: []string{"--controllers=-namespace-controller", "--disable-admission-plugins=ServiceAccount"}}, true},
+			mode{"kube-controller-manager on the reference", harness.Options{Kind: harness.Reference}, true})
 	}
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
