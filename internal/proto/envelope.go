@@ -77,9 +77,9 @@ func AppendObject(dst []byte, t *schema.Type, data []byte) ([]byte, error) {
 func AppendStored(
 	dst []byte, t *schema.Type, data []byte, fieldsV1 func(dst, text []byte) []byte,
 ) ([]byte, error) {
-	e := transcoders.Get().(*transcoder)
+	e := newTranscoder(data)
 	defer e.release()
-	e.in, e.pos, e.err, e.splice, e.revision, e.fieldsV1 = data, 0, nil, -1, 0, fieldsV1
+	e.fieldsV1 = fieldsV1
 	if e.message(planOf(t)); e.err != nil {
 		return dst, e.err
 	}

@@ -14,7 +14,7 @@ import (
 // plan is a struct type as the transcoder needs it: its fields by JSON name, and their order in the message. It is
 // immutable once it has been returned.
 //
-// Invariants (broken): names strictly ascend (find searches by name); order strictly ascends by number at each level,
+// Invariants (broken): names strictly ascend (as the members of stored objects do); order strictly ascends by number at each level,
 // as in the generated code; and each field that protobuf carries is in order exactly once.
 type plan struct {
 	goName string
@@ -264,15 +264,18 @@ func tagOf(number int, typ protowire.Type) []byte {
 }
 
 // find is the index of a field. from is the index behind the field that was found last: the members of stored objects
-// ascend, so nearly always the field is among the few from there on.
-func (p *plan) find(from int, name string) (int, bool) {
-	if from > 0 && p.names[from-1] >= name {
-		from = 0
-	}
-	for i := from; i < len(p.names); i++ {
-		if p.names[i] >= name {
-			return i, p.names[i] == name
+// ascend, so nearly always the field is among the few from there on. Names are compared for equality, which nearly
+// always their lengths decide.
+func (p *plan) find(from int, name []byte) (int, bool) {
+	for i, candidate := range p.names[from:] {
+		if candidate == string(name) {
+			return from + i, true
 		}
 	}
-	return len(p.names), false
+	for i, candidate := range p.names[:from] {
+		if candidate == string(name) {
+			return i, true
+		}
+	}
+	return from, false
 }

@@ -41,6 +41,9 @@ type transcoder struct {
 	tmp  []byte // scratch buffer: for the order of fields, and to unescape text
 	cuts []cut  // a run for each open message, by the index of the field
 	err  error
+	// escape is the first backslash behind the beginning of an earlier text; len(in) if there is none. So
+	// texts without escapes, which nearly all are, are not searched for them one by one.
+	escape int
 
 	splice   int // offset at which resourceVersion is inserted; -1: it is not inserted
 	revision int64
@@ -81,14 +84,20 @@ func Size(t *schema.Type, data []byte) (int, error) {
 
 // transcode makes a message; it is in buf until the transcoder is released.
 func transcode(t *schema.Type, data []byte, splice int, revision int64) (*transcoder, error) {
-	e := transcoders.Get().(*transcoder)
-	e.in, e.pos, e.err = data, 0, nil
-	e.splice, e.revision = splice, revision
-	if revision == 0 {
-		e.splice = -1
+	e := newTranscoder(data)
+	if revision != 0 {
+		e.splice, e.revision = splice, revision
 	}
 	e.message(planOf(t))
 	return e, e.err
+}
+
+// newTranscoder returns a transcoder from the pool.
+func newTranscoder(data []byte) *transcoder {
+	e := transcoders.Get().(*transcoder)
+	e.in, e.pos, e.escape, e.err = data, 0, 0, nil
+	e.splice, e.revision = -1, 0
+	return e
 }
 
 // release returns the buffers to the pool, unless they have grown very large.
@@ -115,11 +124,26 @@ func (e *transcoder) peek() byte {
 	return 0
 }
 
-// message appends the message of the JSON object at pos, without its length.
+// message appends the message of the JSON object at pos.
 func (e *transcoder) message(p *plan) {
+	if start := len(e.buf); e.fields(p) {
+		e.buf = append(e.buf[:start], e.tmp...)
+	}
+}
+
+// sized appends the message of the JSON object at pos, and its length before it.
+func (e *transcoder) sized(p *plan) {
+	if start := len(e.buf); e.fields(p) {
+		e.buf = append(binary.AppendUvarint(e.buf[:start], uint64(len(e.tmp))), e.tmp...)
+	}
+}
+
+// fields reads the JSON object at pos, and makes its message, which is in tmp and has to take the place of what is
+// behind buf now. It returns false if there is none.
+func (e *transcoder) fields(p *plan) bool {
 	if e.peek() != '{' {
 		e.fail(&schema.Type{Kind: schema.Struct}, p.goName+" is no JSON object")
-		return
+		return false
 	}
 	e.pos++
 	start, base := len(e.buf), len(e.cuts)
@@ -133,7 +157,7 @@ func (e *transcoder) message(p *plan) {
 		if e.pos++; e.pos >= len(e.in) { // a colon
 			break
 		}
-		at, known := p.find(next, string(key))
+		at, known := p.find(next, key)
 		if next = at; known {
 			next++
 		}
@@ -155,7 +179,7 @@ func (e *transcoder) message(p *plan) {
 	}
 	if e.peek() != '}' {
 		e.fail(&schema.Type{Kind: schema.Struct}, p.goName+" does not end")
-		return
+		return false
 	}
 	e.pos++
 	if invariants.Enabled {
@@ -166,8 +190,8 @@ func (e *transcoder) message(p *plan) {
 		}
 	}
 	e.tmp = e.arrange(e.tmp[:0], p, p.order, e.cuts[base:])
-	e.buf = append(e.buf[:start], e.tmp...)
 	e.cuts = e.cuts[:base]
+	return true
 }
 
 // arrange appends the fields of a message in order: those that were found, and the absent bytes of the others.
@@ -190,7 +214,7 @@ func (e *transcoder) arrange(dst []byte, p *plan, order []step, cuts []cut) []by
 
 // version appends resourceVersion to the metadata.
 func (e *transcoder) version(p *plan, base int) {
-	at, _ := p.find(0, "resourceVersion")
+	at, _ := p.find(0, []byte("resourceVersion"))
 	from := len(e.buf)
 	var digits [20]byte
 	text := strconv.AppendInt(digits[:0], e.revision, 10)
@@ -276,11 +300,11 @@ func (e *transcoder) element(of *element) {
 		e.bool(of.t)
 	case schema.Float:
 		e.float(of.t)
+	case schema.Struct:
+		e.sized(of.plan)
 	default:
 		start := len(e.buf)
 		switch of.t.Kind {
-		case schema.Struct:
-			e.message(of.plan)
 		case schema.List:
 			e.list(of.item.tag, &of.item.of)
 		case schema.Any:
@@ -342,9 +366,7 @@ func (e *transcoder) either(of *element) {
 		fallthrough
 	case c == '{':
 		e.buf = append(e.buf, tagOf(either.ObjectNumber, protowire.BytesType)...)
-		start := len(e.buf)
-		e.message(of.plan)
-		e.buf = insertLength(e.buf, start)
+		e.sized(of.plan)
 	case either.Other.Kind == schema.List:
 		e.list(of.item.tag, &of.item.of)
 	default:
@@ -440,7 +462,13 @@ func (e *transcoder) text() []byte {
 		return nil
 	}
 	end += start
-	if bytes.IndexByte(e.in[start:end], '\\') < 0 {
+	if e.escape < start {
+		e.escape = len(e.in)
+		if at := bytes.IndexByte(e.in[start:], '\\'); at >= 0 {
+			e.escape = start + at
+		}
+	}
+	if e.escape >= end {
 		e.pos = end + 1
 		return e.in[start:end]
 	}
