@@ -14,8 +14,8 @@ import (
 // plan is a struct type as the transcoder needs it: its fields by JSON name, and their order in the message. It is
 // immutable once it has been returned.
 //
-// Invariants (broken): names strictly ascend (as the members of stored objects do); order strictly ascends by number at each level,
-// as in the generated code; and each field that protobuf carries is in order exactly once.
+// Invariants (broken): names strictly ascend (as the members of stored objects do); order strictly ascends by number at
+// each level, as in the generated code; and each field that protobuf carries is in order exactly once.
 type plan struct {
 	goName string
 	names  []string  // of fields
