@@ -45,7 +45,7 @@ type Aggregator struct {
 	Counters     Counters
 	routes       *view.View[routes]
 	availability *view.View[map[string]bool]
-	edited       *view.View[*discovery.Edited]
+	local        *view.View[*discovery.Local]
 
 	remotes  atomic.Pointer[[]*discovery.Remote] // what was fetched last
 	fetchers fetchers
@@ -56,7 +56,7 @@ func New(c Config, s *store.Store) *Aggregator {
 	a := &Aggregator{Config: c}
 	a.routes = view.New(s.Collection(Path), a.compile)
 	a.availability = view.New(s.Collection(Path), compileAvailability)
-	a.edited = view.New(s.Collection(Path), compileEdited)
+	a.local = view.New(s.Collection(Path), compileLocal)
 	return a
 }
 

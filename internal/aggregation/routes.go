@@ -89,11 +89,19 @@ func (a *Aggregator) compile(before routes, changes iter.Seq[view.Change]) route
 	return now
 }
 
-// Edited are the priorities that others have given to local APIServices, for discovery.Config.
-func (a *Aggregator) Edited() *discovery.Edited { return a.edited.Now() }
+// Automanaged is the label of the APIServices that servers write, and its values: once at each start, and whenever one
+// has changed.
+const (
+	Automanaged       = "kube-aggregator.kubernetes.io/automanaged"
+	ManagedOnStart    = "onstart"
+	ManagedContinuous = "true"
+)
 
-// compileEdited is a view.Compile.
-func compileEdited(before *discovery.Edited, changes iter.Seq[view.Change]) *discovery.Edited {
+// Local are the APIServices without a service, for discovery.Config.
+func (a *Aggregator) Local() *discovery.Local { return a.local.Now() }
+
+// compileLocal is a view.Compile.
+func compileLocal(before *discovery.Local, changes iter.Seq[view.Change]) *discovery.Local {
 	now := map[[2]string]discovery.Priority{}
 	if before != nil {
 		now = maps.Clone(before.By)
@@ -102,7 +110,13 @@ func compileEdited(before *discovery.Edited, changes iter.Seq[view.Change]) *dis
 		version, group, _ := strings.Cut(c.Name, ".")
 		key := [2]string{group, version}
 		delete(now, key)
-		if c.Version == nil || c.Version.Sidecar.Unreadable != nil {
+		if c.Version == nil {
+			continue
+		}
+		if c.Version.Sidecar.Unreadable != nil {
+			if _, _, builtin := discovery.Priorities(group, version); builtin {
+				now[key] = discovery.DefaultPriority(group, version) // it is there, whatever it says
+			}
 			continue
 		}
 		obj, err := object.ParseJSON(c.Version.Data())
@@ -111,17 +125,20 @@ func compileEdited(before *discovery.Edited, changes iter.Seq[view.Change]) *dis
 			continue
 		}
 		p := discovery.Priority{Group: spec.At("groupPriorityMinimum").Int(), Version: spec.At("versionPriority").Int()}
-		if p != discovery.DefaultPriority(group, version) {
+		// That of a definition comes and goes with the definition, a moment later. It says nothing that the definition
+		// does not say, and discovery is not to be printed twice.
+		defined := obj.Value.At("metadata", "labels", Automanaged).Str() == ManagedContinuous
+		if !defined || p != discovery.DefaultPriority(group, version) {
 			now[key] = p
 		}
 	}
 	switch {
-	case len(now) == 0:
+	case before == nil && len(now) == 0:
 		return nil
 	case before != nil && maps.Equal(now, before.By):
 		return before
 	}
-	return &discovery.Edited{By: now}
+	return &discovery.Local{By: now}
 }
 
 // name is the name of the APIService.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"plinth/internal/aggregation"
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
 	"plinth/object"
@@ -29,14 +30,6 @@ type Registration struct {
 	wanted  map[string]map[string]bool // by APIService: the definitions that serve its group version
 	specs   map[string]object.Value    // by APIService
 }
-
-// Automanaged is the label of the APIServices that servers write, and its values: once at each start, and whenever one
-// has changed.
-const (
-	Automanaged       = "kube-aggregator.kubernetes.io/automanaged"
-	ManagedOnStart    = "onstart"
-	ManagedContinuous = "true"
-)
 
 // The priorities of the group versions of definitions.
 const (
@@ -176,7 +169,7 @@ func (c *Registration) keep(ctx context.Context, name string) error {
 		made := *rq
 		made.Name = ""
 		_, err = c.Engine.Create(ctx, &made, object.Parsed{Value: object.Fields("metadata", object.Fields("labels",
-			object.Fields(Automanaged, object.StringOf(ManagedContinuous)), "name", object.StringOf(name)), "spec", wanted)})
+			object.Fields(aggregation.Automanaged, object.StringOf(aggregation.ManagedContinuous)), "name", object.StringOf(name)), "spec", wanted)})
 		if apierr.Is(err, apierr.AlreadyExists) {
 			return nil // it is seen next
 		}
@@ -185,7 +178,7 @@ func (c *Registration) keep(ctx context.Context, name string) error {
 		return err
 	}
 	obj, err := engine.ObjectOf(live.Object)
-	if err != nil || obj.At("metadata", "labels", Automanaged).Str() != ManagedContinuous ||
+	if err != nil || obj.At("metadata", "labels", aggregation.Automanaged).Str() != aggregation.ManagedContinuous ||
 		!obj.At("metadata", "deletionTimestamp").IsNull() {
 		return err
 	}

@@ -23,7 +23,7 @@ type catalog struct {
 	byName          map[string]*group
 	representations representations
 
-	edited *Edited // for legacyGroups
+	local  *Local // for legacyGroups
 	legacy func() *legacyGroups
 }
 
@@ -56,8 +56,8 @@ type storageVersion struct{ group, version, kind string }
 
 // newCatalog sorts the types of the engine and the group versions of backends. It takes what is unchanged from the old
 // catalog.
-func newCatalog(types *engine.Types, remotes []*Remote, edited *Edited, old *catalog) *catalog {
-	c := &catalog{types: types, remotes: remotes, edited: edited, byName: map[string]*group{}}
+func newCatalog(types *engine.Types, remotes []*Remote, local *Local, old *catalog) *catalog {
+	c := &catalog{types: types, remotes: remotes, local: local, byName: map[string]*group{}}
 	c.legacy = sync.OnceValue(c.legacyOrder)
 	for _, r := range remotes {
 		gv := old.find(r.Group, r.Version)

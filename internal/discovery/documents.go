@@ -21,9 +21,8 @@ type Config struct {
 	Registry *engine.Registry
 	// Remotes returns the group versions that backends serve, in a slice that does not change. Nil: there are none.
 	Remotes func() []*Remote
-	// Edited returns the priorities that others have given to the group versions that the engine serves. Nil: there are
-	// none.
-	Edited  func() *Edited
+	// Local returns the APIServices without a service. Nil: none has been written.
+	Local   func() *Local
 	Version Version
 	// ServerAddress is the host and port in the document of /api.
 	ServerAddress string
@@ -40,7 +39,7 @@ type Config struct {
 type Documents struct {
 	registry    *engine.Registry
 	remotes     func() []*Remote
-	edited      func() *Edited
+	local       func() *Local
 	version     Version
 	versionJSON []byte // the document of /version
 	address     string
@@ -81,11 +80,11 @@ func New(c Config) *Documents {
 	if c.Remotes == nil {
 		c.Remotes = func() []*Remote { return nil }
 	}
-	if c.Edited == nil {
-		c.Edited = func() *Edited { return nil }
+	if c.Local == nil {
+		c.Local = func() *Local { return nil }
 	}
 	d := &Documents{
-		registry: c.Registry, remotes: c.Remotes, edited: c.Edited, version: c.Version,
+		registry: c.Registry, remotes: c.Remotes, local: c.Local, version: c.Version,
 		versionJSON: object.AppendJSON(nil, c.Version.value()), address: c.ServerAddress, model: c.Model,
 		noHashes: c.NoStorageHashes, media: mediaTypesOf(c.NoCBOR), roots: rootPathDocuments(),
 	}
@@ -199,13 +198,13 @@ func (d *Documents) Paths() []string {
 
 // catalog returns the catalog of what is served now.
 func (d *Documents) catalog() *catalog {
-	types, remotes, edited := d.registry.Now(), d.remotes(), d.edited()
+	types, remotes, local := d.registry.Now(), d.remotes(), d.local()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.current == nil || d.current.types != types || d.current.edited != edited ||
+	if d.current == nil || d.current.types != types || d.current.local != local ||
 		!slices.Equal(d.current.remotes, remotes) {
 		d.counters.catalogs.Add(1)
-		d.current = newCatalog(types, remotes, edited, d.current)
+		d.current = newCatalog(types, remotes, local, d.current)
 	}
 	return d.current
 }

@@ -114,43 +114,70 @@ type legacyGroups struct {
 }
 
 // legacyOrder sorts them as their APIServices say: a group is where the first of its APIServices is, by priority and
-// then by name, which begins with the version.
+// then by name, which begins with the version. A group version without an APIService is left out. If all of a group
+// are, the server itself answers for it, which knows of no APIServices: such a group is in byName alone.
 func (c *catalog) legacyOrder() *legacyGroups {
-	priorityOf := func(gv *groupVersion) Priority {
-		if c.edited != nil && gv.remote == nil {
-			if p, ok := c.edited.By[[2]string{gv.group, gv.version}]; ok {
-				return p
-			}
-		}
-		ofGroup, ofVersion := gv.priorities()
-		return Priority{ofGroup, ofVersion}
-	}
 	l := &legacyGroups{byName: map[string]*group{}}
 	type place struct {
 		priority int64
 		name     string
 	}
-	places := make(map[*group]place, len(c.groups))
-	for _, g := range c.groups {
-		sorted := &group{name: g.name, versions: slices.Clone(g.versions)}
-		slices.SortFunc(sorted.versions, func(a, b *groupVersion) int {
-			return cmp.Or(cmp.Compare(priorityOf(b).Version, priorityOf(a).Version),
+	places := map[*group]place{}
+	for name, versions := range c.versionsOfServices() {
+		present := slices.DeleteFunc(slices.Clone(versions), c.local.lacks)
+		g := &group{name: name, versions: present}
+		l.byName[name] = g
+		if len(present) == 0 {
+			g.versions = versions
+		} else {
+			l.groups = append(l.groups, g)
+		}
+		slices.SortFunc(g.versions, func(a, b *groupVersion) int {
+			return cmp.Or(cmp.Compare(c.placed(b).Version, c.placed(a).Version),
 				version.CompareKubeAwareVersionStrings(b.version, a.version))
 		})
 		first := place{priority: -1}
 		for _, gv := range g.versions {
-			p := place{priorityOf(gv).Group, gv.version + "." + gv.group}
+			p := place{c.placed(gv).Group, gv.version + "." + gv.group}
 			if p.priority > first.priority || p.priority == first.priority && p.name < first.name {
 				first = p
 			}
 		}
-		places[sorted] = first
-		l.groups, l.byName[g.name] = append(l.groups, sorted), sorted
+		places[g] = first
 	}
 	slices.SortFunc(l.groups, func(a, b *group) int {
 		return cmp.Or(cmp.Compare(places[b].priority, places[a].priority), strings.Compare(places[a].name, places[b].name))
 	})
 	return l
+}
+
+// versionsOfServices are the versions of all named groups: of those that are served, and of those that only an
+// APIService says to be.
+func (c *catalog) versionsOfServices() map[string][]*groupVersion {
+	all := make(map[string][]*groupVersion, len(c.groups))
+	for _, g := range c.groups {
+		all[g.name] = slices.Clone(g.versions)
+	}
+	if c.local == nil {
+		return all
+	}
+	for key := range c.local.By {
+		if group, version := key[0], key[1]; group != "" && c.find(group, version) == nil {
+			all[group] = append(all[group], &groupVersion{group: group, version: version})
+		}
+	}
+	return all
+}
+
+// placed is the priority of a group version in these documents.
+func (c *catalog) placed(gv *groupVersion) Priority {
+	if c.local != nil && gv.remote == nil {
+		if p, ok := c.local.By[[2]string{gv.group, gv.version}]; ok {
+			return p
+		}
+	}
+	ofGroup, ofVersion := gv.priorities()
+	return Priority{ofGroup, ofVersion}
 }
 
 // groupList is /apis.

@@ -7,14 +7,29 @@ type priority struct{ group, version int64 }
 // Priority is the same, of an APIService.
 type Priority struct{ Group, Version int64 }
 
-// Edited are the priorities of local APIServices whose priorities are not DefaultPriority, by group and version. It
-// does not change: for other priorities another Edited takes its place. Nil: there are none.
+// Local are the APIServices without a service, by group and version, with their priorities. Those of definitions that
+// have DefaultPriority may be missing. It does not change: for other APIServices another Local takes its place. Nil: none
+// has been written yet, and each group version that the engine serves counts as having one with DefaultPriority.
 //
-// They count in the documents that are not aggregated alone. In the reference those are made from the APIServices, and
-// the aggregated ones from what the server itself says of its group versions.
-type Edited struct{ By map[[2]string]Priority }
+// They count in the documents that are not aggregated alone. In the reference those are made from the APIServices: a
+// built-in group version is not in them while somebody has deleted its APIService, and one that nobody serves is if it
+// has one. The aggregated documents are made from what the server itself says of its group versions.
+type Local struct{ By map[[2]string]Priority }
 
-// DefaultPriority is the priority of a group version that this server serves itself, unless somebody has edited its
+// lacks says whether the APIService of a group version is missing, and with it the group version.
+func (l *Local) lacks(gv *groupVersion) bool {
+	if l == nil || gv.remote != nil {
+		return false
+	}
+	key := [2]string{gv.group, gv.version}
+	if _, builtin := groupPriorities[key]; !builtin {
+		return false
+	}
+	_, found := l.By[key]
+	return !found
+}
+
+// DefaultPriority is the priority of a group version that this server serves itself, unless somebody has local its
 // APIService.
 func DefaultPriority(group, version string) Priority {
 	if ofGroup, ofVersion, ok := Priorities(group, version); ok {

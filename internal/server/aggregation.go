@@ -16,7 +16,6 @@ import (
 
 	"plinth/internal/aggregation"
 	"plinth/internal/apierr"
-	"plinth/internal/controller"
 	"plinth/internal/discovery"
 	"plinth/internal/engine"
 	"plinth/internal/features"
@@ -174,13 +173,13 @@ func (s *Server) localAPIServices() (all []initial) {
 			spec = append(spec, object.Member{Key: "group", Value: text(gv.Group)})
 		}
 		wanted := object.MapOf(spec...)
-		labels := object.Fields(controller.Automanaged, text(controller.ManagedOnStart))
+		labels := object.Fields(aggregation.Automanaged, text(aggregation.ManagedOnStart))
 		all = append(all, initial{
 			group: "apiregistration.k8s.io", version: "v1", resource: "apiservices", name: gv.Version + "." + gv.Group,
 			body: object.Fields("metadata", object.Fields("labels", labels), "spec", wanted),
 			revise: func(live object.Value) object.Value {
-				switch live.At("metadata", "labels", controller.Automanaged).Str() {
-				case controller.ManagedOnStart, controller.ManagedContinuous:
+				switch live.At("metadata", "labels", aggregation.Automanaged).Str() {
+				case aggregation.ManagedOnStart, aggregation.ManagedContinuous:
 					if !object.Equal(live.At("spec"), wanted) {
 						return live.With("spec", wanted)
 					}
@@ -204,7 +203,7 @@ func (s *Server) deleteObsoleteAPIServices(ctx context.Context, wanted []initial
 		known[i.name] = true
 	}
 	list, err := s.engine.List(ctx, &engine.Request{Resource: r}, engine.ListOptions{
-		Labels: labels.SelectorFromSet(labels.Set{controller.Automanaged: controller.ManagedOnStart})})
+		Labels: labels.SelectorFromSet(labels.Set{aggregation.Automanaged: aggregation.ManagedOnStart})})
 	var errs []error
 	if apierr.Is(err, apierr.StoreReadError) {
 		s.config.Logger.Warn("APIServices that nobody needs any more may be left", "error", err)

@@ -406,7 +406,7 @@ func TestLocalAPIServices(t *testing.T) {
 	config := quiet(t.TempDir())
 	c, s := serveFrom(t, config)
 	at := func(name string) string { return apiServices + "/" + name }
-	label := func(obj jsonObject) string { return obj.text("metadata", "labels", controller.Automanaged) }
+	label := func(obj jsonObject) string { return obj.text("metadata", "labels", aggregation.Automanaged) }
 	if apps := c.must(200, "GET", at("v1.apps"), nil); label(apps) != "onstart" ||
 		conditionOf(apps, "Available") != "True Local" || fmt.Sprint(apps["spec"]) !=
 		"map[group:apps groupPriorityMinimum:17800 version:v1 versionPriority:15]" {
@@ -432,10 +432,10 @@ func TestLocalAPIServices(t *testing.T) {
 	wrong := c.must(200, "GET", at("v1.apps"), nil)
 	wrong["spec"].(map[string]any)["versionPriority"] = 7
 	c.must(200, "PUT", at("v1.apps"), wrong)
-	for name, managed := range map[string]string{"old": controller.ManagedOnStart, "false": controller.ManagedContinuous} {
+	for name, managed := range map[string]string{"old": aggregation.ManagedOnStart, "false": aggregation.ManagedContinuous} {
 		group := name + ".example.com"
 		c.must(201, "POST", apiServices, jsonObject{"metadata": map[string]any{"name": "v1." + group,
-			"labels": map[string]any{controller.Automanaged: managed}}, "spec": map[string]any{"group": group, "version": "v1",
+			"labels": map[string]any{aggregation.Automanaged: managed}}, "spec": map[string]any{"group": group, "version": "v1",
 			"groupPriorityMinimum": 1, "versionPriority": 1}})
 	}
 	c.eventually("what no definition serves is deleted", func() bool { return !exists("v1.false.example.com") })

@@ -65,7 +65,7 @@ func (s *Server) newHandler() (http.Handler, error) {
 		Registry: s.registry, Version: version(s.releases), ServerAddress: s.advertised(), Model: builtin.Model,
 		NoCBOR:          !s.features.On(features.CBORServingAndStorage),
 		NoStorageHashes: !s.features.On(features.StorageVersionHash),
-		Remotes:         s.aggregator.Remotes, Edited: s.aggregator.Edited,
+		Remotes:         s.aggregator.Remotes, Local: s.aggregator.Local,
 	})
 	m.registry.MustRegister(s.aggregationMetrics.all(s.aggregator, documents)...)
 	m.registry.MustRegister(s.nodeMetrics.all()...)

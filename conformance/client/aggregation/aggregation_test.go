@@ -425,6 +425,34 @@ func (s *site) priorities() {
 		}
 	}
 	s.get("/apis/autoscaling")
+	// The list of groups is that of the APIServices, and the server itself answers for a group that has none.
+	groups := func() string {
+		_, text := s.do("GET", "/apis", "", "", "application/json")
+		return s.compact(text)
+	}
+	for _, name := range []string{"v1.batch", "v1.autoscaling", "v1."} {
+		if code, text := s.do("DELETE", services+name, "", "application/json", "application/json"); code != http.StatusOK {
+			s.Fatalf("%d %s", code, text)
+		}
+	}
+	code, text := s.do("POST", strings.TrimSuffix(services, "/"), `{"metadata":{"name":"v1.none.example.com"},"spec":{`+
+		`"group":"none.example.com","version":"v1","groupPriorityMinimum":17450,"versionPriority":5}}`, "application/json",
+		"application/json")
+	if code != http.StatusCreated {
+		s.Fatalf("%d %s", code, text)
+	}
+	for end := time.Now().Add(time.Minute); strings.Contains(groups(), `"name":"batch"`) ||
+		strings.Contains(groups(), `"autoscaling/v1"`) || !strings.Contains(groups(), "none.example.com"); {
+		if time.Now().After(end) {
+			s.Fatalf("the deletes are not seen in %s", groups())
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	for _, path := range []string{"/apis", "/apis/batch", "/apis/autoscaling", "/apis/none.example.com",
+		"/apis/none.example.com/v1", "/api", "/apis/batch/v1"} {
+		s.get(path)
+	}
+	s.document(discovery)
 }
 
 // metrics notes which metrics there are of APIServices and backends. Only the gauges have the same values in two runs:
