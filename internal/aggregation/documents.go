@@ -14,6 +14,9 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"plinth/internal/access"
 	"plinth/internal/apierr"
 	"plinth/internal/discovery"
@@ -31,6 +34,10 @@ const (
 	// maxDocument is the size of the largest document that is read.
 	maxDocument = 32 << 20
 )
+
+// listReader is the user of the requests for the list of resources, of backends without aggregated discovery. Unlike
+// that of other requests (itself), it is in no group, as in the reference.
+var listReader = access.User{Name: itself.Name}
 
 // specReader is the user of the requests for OpenAPI documents.
 var specReader = access.User{Name: "system:aggregator"}
@@ -202,10 +209,14 @@ func (r *route) documents(ctx context.Context) (*discovery.Remote, error) {
 	if !r.available {
 		return remote, err
 	}
-	var noThird, noSecond error
+	var noThird error
+	second, noSecond := r.openAPI2(ctx)
+	if noSecond == nil {
+		remote.Paths, remote.Definitions = r.partOf(second)
+	}
 	remote.OpenAPI3, noThird = r.openAPI3(ctx)
-	if remote.Paths, remote.Definitions, noSecond = r.openAPI2(ctx); noSecond != nil {
-		remote.Paths, remote.Definitions = nil, nil
+	if refused := (errStatus{}); errors.As(noThird, &refused) && refused.code == http.StatusNotFound && noSecond == nil {
+		remote.OpenAPI3, noThird = object.AppendJSON(nil, OpenAPI3(second)), nil
 	}
 	if none := errors.Join(noThird, noSecond); none != nil && ctx.Err() == nil {
 		r.server.of.Logger.Debug("an aggregated API server has no OpenAPI documents", "apiservice", r.name(), "error", none)
@@ -213,11 +224,13 @@ func (r *route) documents(ctx context.Context) (*discovery.Remote, error) {
 	return remote, err
 }
 
-// errStatus is the code of an answer that is no success, and the reason if it is a Status.
+// errStatus is the code of an answer that is no success, with the reason and message of its Status. If it is none,
+// these are what the reference's clients make of the code.
 type errStatus struct {
-	path   string
-	code   int
-	reason apierr.Reason
+	path    string
+	code    int
+	reason  apierr.Reason
+	message string
 }
 
 func (e errStatus) Error() string { return fmt.Sprintf("%s: status code %d", e.path, e.code) }
@@ -281,13 +294,27 @@ func (r *route) open(ctx context.Context, c call) (*http.Response, error) {
 	}
 	defer func() { _ = answer.Body.Close() }()
 	path, _, _ := strings.Cut(c.path, "?")
-	refused := errStatus{path: path, code: answer.StatusCode}
-	if text, err := io.ReadAll(io.LimitReader(answer.Body, maxStatus)); err == nil {
-		if status, err := object.ParseJSON(text); err == nil && status.Value.At("kind").Str() == "Status" {
-			refused.reason = apierr.Reason(strings.Clone(status.Value.At("reason").Str()))
-		}
+	return nil, refusal(answer, c.method, path)
+}
+
+// refusal reads an answer that is no success.
+func refusal(answer *http.Response, method, path string) errStatus {
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxStatus))
+	if err != nil {
+		text = nil
 	}
-	return nil, refused
+	if parsed, err := object.ParseJSON(text); err == nil && parsed.Value.At("kind").Str() == "Status" &&
+		parsed.Value.At("reason").Str() != "" {
+		return errStatus{path, answer.StatusCode, apierr.Reason(strings.Clone(parsed.Value.At("reason").Str())),
+			strings.Clone(parsed.Value.At("message").Str())}
+	}
+	said := "unknown"
+	if kind := answer.Header.Get("Content-Type"); kind == "" || strings.HasPrefix(kind, "text/") {
+		said = strings.TrimSpace(string(text))
+	}
+	status := apierrors.NewGenericServerResponse(answer.StatusCode, method, schema.GroupResource{}, "", said, 0, true).
+		Status()
+	return errStatus{path, answer.StatusCode, apierr.Reason(status.Reason), status.Message}
 }
 
 // maxStatus is how much is read of an answer that is no success.
@@ -334,7 +361,7 @@ func (r *route) discovery(ctx context.Context) (object.Value, error) {
 	case err != nil && (!errors.As(err, &refused) || refused.code == http.StatusServiceUnavailable):
 		return none, err
 	}
-	if body, _, err = r.get(ctx, r.path(), mediaJSON, &itself, discoveryTimeout); err != nil {
+	if body, _, err = r.get(ctx, r.path(), mediaJSON, &listReader, discoveryTimeout); err != nil {
 		return none, err
 	}
 	list, err := object.ParseJSON(body)
@@ -459,18 +486,21 @@ func (r *route) openAPI3(ctx context.Context) ([]byte, error) {
 	return object.AppendJSON(nil, document.Value), nil
 }
 
-// openAPI2 returns the paths of the group version in the OpenAPI v2 document of the backend, and the definitions that
-// they need.
-func (r *route) openAPI2(ctx context.Context) (paths, definitions []object.Member, err error) {
+// openAPI2 returns the OpenAPI v2 document of the backend.
+func (r *route) openAPI2(ctx context.Context) (object.Value, error) {
 	body, _, err := r.get(ctx, "/openapi/v2", mediaJSON, &specReader, specTimeout)
 	if err != nil {
-		return nil, nil, err
+		return object.Nil, err
 	}
 	document, err := object.ParseJSON(body)
-	if err != nil {
-		return nil, nil, err
-	}
-	all, needed := document.Value.At("definitions"), map[string]bool{}
+	return document.Value, err
+}
+
+const definitionsPrefix = "#/definitions/"
+
+// partOf returns the paths of the group version in an OpenAPI v2 document, and the definitions that they need.
+func (r *route) partOf(document object.Value) (paths, definitions []object.Member) {
+	all, needed := document.At("definitions"), map[string]bool{}
 	var need func(v object.Value)
 	need = func(v object.Value) {
 		switch v.Kind() {
@@ -480,7 +510,7 @@ func (r *route) openAPI2(ctx context.Context) (paths, definitions []object.Membe
 			}
 		case object.Map:
 			for _, m := range v.Members() {
-				name, ok := strings.CutPrefix(m.Value.Str(), "#/definitions/")
+				name, ok := strings.CutPrefix(m.Value.Str(), definitionsPrefix)
 				if m.Key != "$ref" || !ok {
 					need(m.Value)
 				} else if definition := all.At(name); !needed[name] && !definition.IsNull() {
@@ -490,7 +520,7 @@ func (r *route) openAPI2(ctx context.Context) (paths, definitions []object.Membe
 			}
 		}
 	}
-	for _, m := range document.Value.At("paths").Members() {
+	for _, m := range document.At("paths").Members() {
 		if strings.HasPrefix(m.Key, r.path()+"/") {
 			paths = append(paths, m)
 			need(m.Value)
@@ -499,5 +529,5 @@ func (r *route) openAPI2(ctx context.Context) (paths, definitions []object.Membe
 	for _, name := range slices.Sorted(maps.Keys(needed)) {
 		definitions = append(definitions, object.Member{Key: name, Value: all.At(name)})
 	}
-	return paths, definitions, nil
+	return paths, definitions
 }

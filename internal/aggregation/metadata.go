@@ -29,6 +29,8 @@ type Resource struct {
 	// Followed is set if its objects can be listed, watched and deleted, and no version of its group that clients prefer
 	// has it, too.
 	Followed bool
+	// Migratable is set if its objects can be listed, patched and updated.
+	Migratable bool
 }
 
 // APIVersion is the apiVersion of its objects.
@@ -103,7 +105,8 @@ func readable(remote *discovery.Remote) (all []Resource) {
 		}
 		r := Resource{Group: remote.Group, Version: remote.Version, Name: entry.At("resource").Str(),
 			Kind: entry.At("responseKind", "kind").Str(), Namespaced: entry.At("scope").Str() == "Namespaced",
-			Followed: verbs["list"] && verbs["watch"] && verbs["delete"]}
+			Followed:   verbs["list"] && verbs["watch"] && verbs["delete"],
+			Migratable: verbs["list"] && verbs["patch"] && verbs["update"]}
 		if verbs["get"] && r.Kind != "" && r.Name != "" && url.PathEscape(r.Name) == r.Name {
 			all = append(all, r)
 		}
@@ -112,6 +115,8 @@ func readable(remote *discovery.Remote) (all []Resource) {
 }
 
 const (
+	nowhere = "fake-svm-namespace" // see Latest
+
 	mediaObjectMetadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 	mediaMergePatch     = "application/merge-patch+json"
 
@@ -134,13 +139,18 @@ var (
 // Metadata reads and writes the metadata of the objects of one resource. Errors that the backend answers are
 // *apierr.Error; the others say that it did not answer, or not in a form that can be used.
 type Metadata struct {
+	// FieldManager owns what patches change. "": the name of this program does.
+	FieldManager string
+
 	of       *Aggregator
 	resource Resource
 	user     access.User
 }
 
 // Metadata gives a user access to the objects of a resource.
-func (a *Aggregator) Metadata(r Resource, user access.User) *Metadata { return &Metadata{a, r, user} }
+func (a *Aggregator) Metadata(r Resource, user access.User) *Metadata {
+	return &Metadata{of: a, resource: r, user: user}
+}
 
 // route is where requests go now.
 func (m *Metadata) route() (*route, error) {
@@ -169,6 +179,9 @@ func (m *Metadata) send(ctx context.Context, c call, namespace, name string) (ob
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	c.path, c.accept, c.user, c.limit = m.path(r, namespace, name), mediaObjectMetadata+", "+mediaJSON, &m.user, maxObject
+	if m.FieldManager != "" && c.method == http.MethodPatch {
+		c.path += "?fieldManager=" + url.QueryEscape(m.FieldManager)
+	}
 	body, _, err := r.exchange(ctx, c)
 	if err != nil {
 		return object.Nil, statusOf(err)
@@ -180,11 +193,12 @@ func (m *Metadata) send(ctx context.Context, c call, namespace, name string) (ob
 	return parsed.Value, nil
 }
 
-// statusOf makes an *apierr.Error of an answer that is a Status.
+// statusOf makes an *apierr.Error of an answer that is no success. One that is no Status says what its code says, as
+// it does to the reference's clients: a page 404 means that there is no such object.
 func statusOf(err error) error {
 	var refused errStatus
-	if errors.As(err, &refused) && refused.reason != "" {
-		return &apierr.Error{Code: refused.code, Reason: refused.reason, Message: refused.Error()}
+	if errors.As(err, &refused) {
+		return &apierr.Error{Code: refused.code, Reason: refused.reason, Message: refused.message}
 	}
 	return err
 }
@@ -229,6 +243,31 @@ func (m *Metadata) Patch(ctx context.Context, namespace, name string, patch obje
 		err = checkMetadata(obj)
 	}
 	return obj, err
+}
+
+// Latest returns the revision of the objects now. A resource with namespaces is asked for those of a namespace that is
+// not likely to exist, as in the reference, since the answer is small.
+func (m *Metadata) Latest(ctx context.Context) (revision string, err error) {
+	r, err := m.route()
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	path := r.path()
+	if m.resource.Namespaced {
+		path += "/namespaces/" + nowhere
+	}
+	body, _, err := r.exchange(ctx, call{method: http.MethodGet, path: path + "/" + m.resource.Name + "?limit=1",
+		accept: mediaMetadata + ", " + mediaJSON, user: &m.user})
+	if err != nil {
+		return "", statusOf(err)
+	}
+	list, err := object.ParseJSON(body)
+	if err != nil {
+		return "", fmt.Errorf("a list of %s: %w", m.resource.Name, err)
+	}
+	return list.Value.At("metadata", "resourceVersion").Str(), nil
 }
 
 // List calls each with all objects, and returns the revision of the list.

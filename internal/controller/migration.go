@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"time"
 
 	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"plinth/internal/access"
+	"plinth/internal/aggregation"
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
 	"plinth/object"
@@ -34,8 +35,10 @@ type Migrations struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
 	Logger   *slog.Logger
-	Now      func() time.Time // nil: time.Now
-	Busy     *Busy            // nil: nobody asks
+	// Aggregator knows the resources of aggregated API servers. Nil: there are none.
+	Aggregator *aggregation.Aggregator
+	Now        func() time.Time // nil: time.Now
+	Busy       *Busy            // nil: nobody asks
 }
 
 // The names of the controller and of the field managers of its parts, as in the reference.
@@ -48,6 +51,7 @@ const (
 const (
 	promote taskKind = iota // the migrations of a resource: which one runs? The key is that of the resource.
 	migrate                 // a migration goes on
+	ask                     // so does one of a resource of an aggregated API server
 )
 
 // mayCome is how long a migration waits for a resource that is not served: its definition may be about to be made.
@@ -59,6 +63,7 @@ type migrator struct {
 	of, definitions *engine.Resource
 	user            access.User
 	work            *worklist
+	asking          *worklist     // tasks that ask other servers, for which no other task waits
 	pace            *rate.Limiter // of the patches
 }
 
@@ -78,7 +83,9 @@ func (c *Migrations) Run(ctx context.Context) {
 		return // not served
 	}
 	m.work = &worklist{do: m.do, failed: m.failed, busy: c.Busy, ctx: ctx, items: map[task]*workItem{}}
+	m.asking = &worklist{do: m.do, failed: m.failed, busy: c.Busy, ctx: ctx, items: map[task]*workItem{}}
 	defer m.work.wait()
+	defer m.asking.wait()
 	(&follower{engine: c.Engine, logger: c.Logger, name: migrationController, types: []*engine.Resource{m.of},
 		sync: m.changed}).run(ctx)
 }
@@ -109,7 +116,7 @@ func (m *migrator) do(ctx context.Context, t task, _ notes) error {
 	if t.what == promote {
 		return m.promote(ctx, t.key)
 	}
-	return m.migrate(ctx, t.key.Name)
+	return m.migrate(ctx, t)
 }
 
 // migration is a StorageVersionMigration as it was read.
@@ -323,7 +330,8 @@ func (m *migrator) mark(
 }
 
 // migrate begins or goes on with a migration.
-func (m *migrator) migrate(ctx context.Context, name string) error {
+func (m *migrator) migrate(ctx context.Context, t task) error {
+	name := t.key.Name
 	result, err := m.Engine.Get(ctx, &engine.Request{Resource: m.of, Name: name, User: m.user}, "")
 	if err != nil {
 		return unlessChanged(nil, err)
@@ -333,30 +341,28 @@ func (m *migrator) migrate(ctx context.Context, name string) error {
 		return nil
 	}
 	revision := s.obj.At("status", "resourceVersion").Str()
-	r := m.Registry.Now().Named(s.group, s.resource)
+	of := m.resource(s.group, s.resource)
+	if _, ok := of.(*backendObjects); ok && t.what != ask {
+		m.asking.add(task{what: ask, key: t.key}, notes{})
+		return nil
+	}
 	switch {
-	case r == nil && s.age(m.Now()) < mayCome:
+	case of == nil && s.age(m.Now()) < mayCome:
 		return fmt.Errorf("no resource %s of the group %q is served", s.resource, s.group)
-	case r == nil && revision == "":
+	case of == nil && revision == "":
 		return m.fail(ctx, s, "resource does not exist in discovery")
-	case r == nil:
+	case of == nil:
 		return m.fail(ctx, s, unhandled+"unable to obtain GVR from discovery")
+	case !of.migratable():
+		return m.fail(ctx, s, fmt.Sprintf("resource %q does not support discovery operations: [update patch list]", of))
+	case revision == "":
+		return m.begin(ctx, s, of)
 	}
-	for _, verb := range []string{"update", "patch", "list"} {
-		if !r.Has(verb) {
-			return m.fail(ctx, s, fmt.Sprintf("resource %q does not support discovery operations: [update patch list]",
-				r.Group+"/"+r.Version+", Resource="+r.Name))
-		}
+	if _, err := resourceversion.CompareResourceVersion(revision, revision); err != nil {
+		return m.fail(ctx, s, fmt.Sprintf("%serror comparing resource versions between GC and SVM resource: %v", unhandled,
+			err))
 	}
-	if revision == "" {
-		return m.begin(ctx, s, r)
-	}
-	until, err := strconv.ParseInt(revision, 10, 64)
-	if err != nil {
-		return m.fail(ctx, s, fmt.Sprintf("%serror comparing resource versions between GC and SVM resource: "+
-			"resource version is not well formed: %s", unhandled, revision))
-	}
-	return m.rewrite(ctx, s, r, until)
+	return m.rewrite(ctx, s, of, revision)
 }
 
 // unhandled begins the messages of failed migrations.
@@ -372,38 +378,48 @@ func (m *migrator) fail(ctx context.Context, s *migration, message string) error
 }
 
 // begin records the revision at which a migration begins.
-func (m *migrator) begin(ctx context.Context, s *migration, r *engine.Resource) error {
-	list, err := m.Engine.ListStored(ctx, r)
+func (m *migrator) begin(ctx context.Context, s *migration, of migrated) error {
+	revision, err := of.latest(ctx)
 	if err != nil {
 		return err
 	}
-	s.obj = s.obj.WithAt(object.StringOf(strconv.FormatInt(list.Revision, 10)), "status", "resourceVersion")
+	if _, err := resourceversion.CompareResourceVersion(revision, revision); err != nil {
+		return m.fail(ctx, s, fmt.Sprintf("latest resourceVersion for %s is not valid: %v", of, err))
+	}
+	s.obj = s.obj.WithAt(object.StringOf(revision), "status", "resourceVersion")
 	return m.write(ctx, s)
 }
 
 // rewrite patches the objects whose revision is not after a revision.
-func (m *migrator) rewrite(ctx context.Context, s *migration, r *engine.Resource, until int64) error {
-	if r.Name == "events" && (r.Group == "" || r.Group == "events.k8s.io") {
+func (m *migrator) rewrite(ctx context.Context, s *migration, of migrated, until string) error {
+	if s.resource == "events" && (s.group == "" || s.group == "events.k8s.io") {
 		// The garbage collector does not follow them, and the reference patches what it follows: it waits forever.
 		m.Logger.Warn("Events are not migrated", "controller", migrationController, "migration", s.name())
 		return nil
 	}
-	list, err := m.Engine.ListStored(ctx, r)
+	list, err := of.list(ctx)
 	if err != nil {
 		return err
 	}
 	left, total := 0, 0
-	for o := range list.Items {
+	for o := range list.items {
 		total++
-		if o.Revision <= until {
+		order, err := resourceversion.CompareResourceVersion(o.revision, until)
+		if err != nil {
+			return m.fail(ctx, s, unhandled+err.Error())
+		}
+		if order <= 0 {
 			left++
 		}
 	}
-	for o := range list.Items {
-		if o.Revision > until {
+	for o := range list.items {
+		if order, _ := resourceversion.CompareResourceVersion(o.revision, until); order > 0 {
 			continue
 		}
-		err := m.patch(ctx, r, o)
+		if err := m.pace.Wait(ctx); err != nil {
+			return err
+		}
+		err := of.patch(ctx, o)
 		switch {
 		case err == nil || apierr.Is(err, apierr.Conflict) || apierr.Is(err, apierr.NotFound):
 			left--
@@ -419,7 +435,7 @@ func (m *migrator) rewrite(ctx context.Context, s *migration, r *engine.Resource
 			return m.fail(ctx, s, fmt.Sprintf("%d/%d not yet migrated. %s%s", left, total, unhandled, err))
 		}
 	}
-	if err := list.Err(); err != nil {
+	if err := list.err(); err != nil {
 		return err
 	}
 	running := m.setRunning(s, left, total, nil)
@@ -446,21 +462,12 @@ func (m *migrator) setRunning(s *migration, left, total int, transient error) (c
 	return m.set(s, condition{name: "Running", status: "True", reason: migrationRunning, message: message})
 }
 
-// patch writes an object again, unless it has changed. It passes admission like any patch.
-func (m *migrator) patch(ctx context.Context, r *engine.Resource, o *engine.Object) error {
-	if err := m.pace.Wait(ctx); err != nil {
-		return err
-	}
-	rq := r.RequestFor(o.Key)
-	rq.User, rq.FieldManager = m.user, migrationController
-	body := object.Fields("apiVersion", object.StringOf(r.APIVersion()), "kind", object.StringOf(r.Kind),
-		"metadata", object.Fields("resourceVersion", object.StringOf(strconv.FormatInt(o.Revision, 10))))
-	_, err := m.Engine.Patch(ctx, rq, engine.Patch{Type: engine.MergePatch, Body: object.AppendJSON(nil, body)})
-	return err
-}
-
-// isTransient says whether a patch that failed may succeed when it is tried again.
+// isTransient says whether a patch that failed may succeed when it is tried again. So it may if another server has not
+// answered at all.
 func isTransient(err error) bool {
+	if status := (*apierr.Error)(nil); !errors.As(err, &status) {
+		return true
+	}
 	for _, reason := range []apierr.Reason{apierr.ServerTimeout, apierr.TooManyRequests, apierr.ServiceUnavailable,
 		apierr.InternalError, apierr.Timeout} {
 		if apierr.Is(err, reason) {

@@ -169,7 +169,8 @@ func (c *Registration) keep(ctx context.Context, name string) error {
 		made := *rq
 		made.Name = ""
 		_, err = c.Engine.Create(ctx, &made, object.Parsed{Value: object.Fields("metadata", object.Fields("labels",
-			object.Fields(aggregation.Automanaged, object.StringOf(aggregation.ManagedContinuous)), "name", object.StringOf(name)), "spec", wanted)})
+			object.Fields(aggregation.Automanaged, object.StringOf(aggregation.ManagedContinuous)), "name",
+			object.StringOf(name)), "spec", wanted)})
 		if apierr.Is(err, apierr.AlreadyExists) {
 			return nil // it is seen next
 		}

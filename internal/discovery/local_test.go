@@ -9,7 +9,7 @@ import (
 	"plinth/internal/engine"
 )
 
-// Priorities that somebody has local change the order of the documents that are not aggregated, and of those alone.
+// Priorities that somebody has edited change the order of the documents that are not aggregated, and of those alone.
 //
 // SPEC: URI-8, EXT-2
 func TestEditedPriorities(t *testing.T) {
@@ -68,8 +68,8 @@ func localServices() *Local {
 	return l
 }
 
-// A built-in group version whose APIService is deleted is not in the list of groups, and one that nobody serves is if it
-// has an APIService. The document of a group whose APIServices are all gone is the server's own.
+// A built-in group version whose APIService is deleted is not in the list of groups, and one that nobody serves is if
+// it has an APIService. The document of a group whose APIServices are all gone is the server's own.
 //
 // SPEC: URI-8, EXT-2
 func TestDeletedLocalAPIServices(t *testing.T) {

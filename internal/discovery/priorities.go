@@ -8,8 +8,8 @@ type priority struct{ group, version int64 }
 type Priority struct{ Group, Version int64 }
 
 // Local are the APIServices without a service, by group and version, with their priorities. Those of definitions that
-// have DefaultPriority may be missing. It does not change: for other APIServices another Local takes its place. Nil: none
-// has been written yet, and each group version that the engine serves counts as having one with DefaultPriority.
+// have DefaultPriority may be missing. It does not change: for other APIServices another Local takes its place. Nil:
+// none has been written yet, and each group version that the engine serves counts as having one with DefaultPriority.
 //
 // They count in the documents that are not aggregated alone. In the reference those are made from the APIServices: a
 // built-in group version is not in them while somebody has deleted its APIService, and one that nobody serves is if it
@@ -29,7 +29,7 @@ func (l *Local) lacks(gv *groupVersion) bool {
 	return !found
 }
 
-// DefaultPriority is the priority of a group version that this server serves itself, unless somebody has local its
+// DefaultPriority is the priority of a group version that this server serves itself, unless somebody has edited its
 // APIService.
 func DefaultPriority(group, version string) Priority {
 	if ofGroup, ofVersion, ok := Priorities(group, version); ok {

@@ -16,13 +16,13 @@ import (
 	"testing"
 	"time"
 
-	"plinth/internal/controller"
+	"plinth/internal/aggregation"
 )
 
 const apiServices = "/apis/apiregistration.k8s.io/v1/apiservices"
 
-// backend is an aggregated API server behind the service "back", which serves the group version back.example.com/v1. It
-// verifies the client certificates of servers that forward to it by what they publish.
+// backend is an aggregated API server behind the service "back", which serves the group version back.example.com/v1.
+// It verifies the client certificates of servers that forward to it by what they publish.
 type backend struct {
 	*httptest.Server
 	bundle string
@@ -245,7 +245,8 @@ func TestAggregation(t *testing.T) {
 	}
 }
 
-// A backend that is not available is asked what it serves, too: a group may be in discovery whose requests are refused.
+// A backend that is not available is asked what it serves, too: a group may be in discovery whose requests are
+// refused.
 //
 // SPEC: EXT-2, URI-8
 func TestDiscoveryOfUnavailableBackends(t *testing.T) {
@@ -285,6 +286,31 @@ func TestDiscoveryOfUnavailableBackends(t *testing.T) {
 		_, text := c.plain("/openapi/v2")
 		return strings.Contains(text, `"/apis/back.example.com/v1/odd/"`)
 	})
+	// From one that has no OpenAPI v3, which is another thing than to be silent about it, a document of version 2 is
+	// taken.
+	if _, text := c.plain("/openapi/v3"); strings.Contains(text, "back.example.com/v1") {
+		t.Errorf("OpenAPI v3 of a backend that answers something else: %s", text)
+	}
+	b.behave(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/openapi/v3" {
+			http.NotFound(w, r)
+			return
+		}
+		io.WriteString(w, `{"swagger":"2.0","info":{"title":"t","version":"1"},"paths":{"/apis/back.example.com/v1/odd/":{"get":`+
+			`{"produces":["a/b"],"responses":{"200":{"description":"OK","schema":{"$ref":"#/definitions/A"}}}}}},`+
+			`"definitions":{"A":{"type":"object"}}}`)
+	})
+	again := c.must(200, "GET", apiServices+"/v1.back.example.com", nil) // after a change it is asked at once
+	again["spec"].(map[string]any)["versionPriority"] = 21
+	c.must(200, "PUT", apiServices+"/v1.back.example.com", again)
+	c.eventually("it in OpenAPI v3", func() bool {
+		_, text := c.plain("/openapi/v3")
+		return strings.Contains(text, `"apis/back.example.com/v1"`)
+	})
+	if _, text := c.plain("/openapi/v3/apis/back.example.com/v1"); !strings.Contains(text,
+		`"content":{"a/b":{"schema":{"$ref":"#/components/schemas/A"}}}`) {
+		t.Errorf("OpenAPI v3: %s", text)
+	}
 }
 
 // Whatever a backend does, requests of others are answered, and it is said what is wrong.
@@ -398,8 +424,8 @@ func TestCertificatesOfBackends(t *testing.T) {
 	}
 }
 
-// Each group version has an APIService. Those of definitions are kept as they should be, unless somebody has taken them
-// over; those of built-in group versions are written when the server starts.
+// Each group version has an APIService. Those of definitions are kept as they should be, unless somebody has taken
+// them over; those of built-in group versions are written when the server starts.
 //
 // SPEC: EXT-2
 func TestLocalAPIServices(t *testing.T) {
@@ -432,7 +458,8 @@ func TestLocalAPIServices(t *testing.T) {
 	wrong := c.must(200, "GET", at("v1.apps"), nil)
 	wrong["spec"].(map[string]any)["versionPriority"] = 7
 	c.must(200, "PUT", at("v1.apps"), wrong)
-	for name, managed := range map[string]string{"old": aggregation.ManagedOnStart, "false": aggregation.ManagedContinuous} {
+	for name, managed := range map[string]string{"old": aggregation.ManagedOnStart,
+		"false": aggregation.ManagedContinuous} {
 		group := name + ".example.com"
 		c.must(201, "POST", apiServices, jsonObject{"metadata": map[string]any{"name": "v1." + group,
 			"labels": map[string]any{aggregation.Automanaged: managed}}, "spec": map[string]any{"group": group, "version": "v1",

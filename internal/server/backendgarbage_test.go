@@ -409,10 +409,6 @@ func TestGarbageBesideBadBackends(t *testing.T) {
 	meta := `"metadata":{"namespace":"default","name":"a","uid":"1","resourceVersion":"1"}`
 	parts := 0
 	good := text(`{"kind":"ThingList","metadata":{"resourceVersion":"5"},"items":[]}`)
-	missing := func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(404)
-		io.WriteString(w, `{"kind":"Status","code":404,"reason":"NotFound"}`)
-	}
 	b.behave(b.owned(good, hang, text(`{"kind":"Thing",`+meta+`}`)))
 	c.register(b)
 	c.eventually("the backend's resources in discovery", func() bool { return strings.Contains(c.entry(), "things") })
@@ -436,7 +432,7 @@ func TestGarbageBesideBadBackends(t *testing.T) {
 		{"watches end at once", good, text(""), hang},
 		{"an endless event", good, endless(`{"a":`), endless(`[`)},
 		{"events never end", good, endless(`{"type":"MODIFIED","object":{` + meta + `}}`), hang},
-		{"no revision is known", good, text(`{"type":"ERROR","object":{"code":410}}`), http.NotFound},
+		{"no revision is known", good, text(`{"type":"ERROR","object":{"code":410}}`), hang},
 		{"another object", good, hang, text(`{"metadata":{"namespace":"default","name":"b","uid":"2","resourceVersion":"1"}}`)},
 	} {
 		var asked atomic.Int64
@@ -469,7 +465,7 @@ func TestGarbageBesideBadBackends(t *testing.T) {
 			t.Errorf("%s: %d MiB", bad.name, grown>>20)
 		}
 	}
-	b.behave(b.owned(good, hang, missing))
+	b.behave(b.owned(good, hang, http.NotFound)) // no Status, but 404, as to the reference's clients
 	b.CloseClientConnections()
 	c.gone(configMaps + "/kept")
 	c.gone(configMaps + "/other0-0")

@@ -94,7 +94,7 @@ var controllerTable = []controllerRow{
 	{"storage-version-migrator-controller", "svm", "stores objects again for StorageVersionMigrations",
 		func(s *Server) func(context.Context) {
 			return (&controller.Migrations{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger,
-				Now: s.config.Now, Busy: &s.busy}).Run
+				Aggregator: s.aggregator, Now: s.config.Now, Busy: &s.busy}).Run
 		}},
 	{"storageversion-garbage-collector-controller", "storage-version-gc",
 		"removes what API servers that are gone have said about how they store objects",

@@ -82,6 +82,31 @@ func TestStorageVersions(t *testing.T) {
 	})
 }
 
+const migrations = "/apis/storagemigration.k8s.io/v1/storageversionmigrations"
+
+// migrate makes a migration, and returns its conditions when it has ended.
+func (c *testClient) migrate(name, group, resource string) (said string) {
+	c.t.Helper()
+	c.must(201, "POST", migrations, jsonObject{"apiVersion": "storagemigration.k8s.io/v1",
+		"kind": "StorageVersionMigration", "metadata": map[string]any{"name": name},
+		"spec": map[string]any{"resource": map[string]any{"group": group, "resource": resource}}})
+	c.waitFor(name+" ends", func() error {
+		obj := c.must(200, "GET", migrations+"/"+name, nil)
+		status, _ := obj["status"].(map[string]any)
+		conditions, _ := status["conditions"].([]any)
+		said = ""
+		for _, item := range conditions {
+			condition := item.(map[string]any)
+			said += fmt.Sprint(condition["type"], "=", condition["status"], " ")
+		}
+		if !strings.HasPrefix(said, "Running=False ") {
+			return fmt.Errorf("the conditions are %s", said)
+		}
+		return nil
+	})
+	return said
+}
+
 // A migration stores every object in the version in which new ones are: those that were changed or deleted meanwhile
 // are left alone, and one that cannot be written makes it fail.
 //
@@ -126,29 +151,7 @@ func TestStorageMigration(t *testing.T) {
 	if got := fmt.Sprint(stored()); got != "map[a.example.com/v1:300]" {
 		t.Fatalf("before the migration: %s", got)
 	}
-	const migrations = "/apis/storagemigration.k8s.io/v1/storageversionmigrations"
-	migrate := func(name, group, resource string) (said string) {
-		t.Helper()
-		c.must(201, "POST", migrations, jsonObject{"apiVersion": "storagemigration.k8s.io/v1",
-			"kind": "StorageVersionMigration", "metadata": map[string]any{"name": name},
-			"spec": map[string]any{"resource": map[string]any{"group": group, "resource": resource}}})
-		c.waitFor(name+" ends", func() error {
-			obj := c.must(200, "GET", migrations+"/"+name, nil)
-			status, _ := obj["status"].(map[string]any)
-			conditions, _ := status["conditions"].([]any)
-			said = ""
-			for _, item := range conditions {
-				condition := item.(map[string]any)
-				said += fmt.Sprint(condition["type"], "=", condition["status"], " ")
-			}
-			if !strings.HasPrefix(said, "Running=False ") {
-				return fmt.Errorf("the conditions are %s", said)
-			}
-			return nil
-		})
-		return said
-	}
-	if said := migrate("m", "a.example.com", "widgets"); said != "Running=False Succeeded=True " {
+	if said := c.migrate("m", "a.example.com", "widgets"); said != "Running=False Succeeded=True " {
 		t.Errorf("the migration says %s", said)
 	}
 	if got := fmt.Sprint(stored()); got != "map[a.example.com/v2:300]" {
@@ -158,7 +161,7 @@ func TestStorageMigration(t *testing.T) {
 	if got := fmt.Sprint(live["status"].(map[string]any)["storedVersions"]); got != "[v2]" {
 		t.Errorf("the definition has the stored versions %s", got)
 	}
-	if said := migrate("reviews", "authentication.k8s.io", "tokenreviews"); said != "Running=False Failed=True " {
+	if said := c.migrate("reviews", "authentication.k8s.io", "tokenreviews"); said != "Running=False Failed=True " {
 		t.Errorf("the migration of what is not stored says %s", said)
 	}
 
@@ -173,7 +176,7 @@ func TestStorageMigration(t *testing.T) {
 		"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
 		"metadata": map[string]any{"name": "p"}, "spec": map[string]any{"policyName": "p",
 			"validationActions": []any{"Deny"}}})
-	if said := migrate("refused", "a.example.com", "widgets"); said != "Running=False Failed=True " {
+	if said := c.migrate("refused", "a.example.com", "widgets"); said != "Running=False Failed=True " {
 		t.Errorf("the migration that a policy refuses says %s", said)
 	}
 	message := fmt.Sprint(c.must(200, "GET", migrations+"/refused", nil)["status"].(map[string]any)["conditions"])

@@ -345,6 +345,34 @@ func (s *site) use() {
 	s.say("POST", sample+"/namespaces/gone/flunders", flunder("b"), "application/json", "application/json")
 }
 
+// migration notes what becomes of migrations of the objects of the sample server, of a resource that has objects and of
+// one that has none.
+func (s *site) migration() {
+	s.Helper()
+	const migrations = "/apis/storagemigration.k8s.io/v1/storageversionmigrations"
+	for _, resource := range []string{"flunders", "fischers"} {
+		code, text := s.do("POST", migrations, `{"metadata":{"name":"`+resource+`"},"spec":{"resource":{"group":`+
+			`"wardle.example.com","resource":"`+resource+`"}}}`, "application/json", "application/json")
+		if code != http.StatusCreated {
+			s.Fatalf("%d %s", code, text)
+		}
+		s.until(migrations+"/"+resource, "application/json", `"reason":"MigrationCompleted"`)
+		_, text = s.do("GET", migrations+"/"+resource, "", "", "application/json")
+		var obj struct {
+			Status struct {
+				Conditions []struct{ Type, Status, Reason, Message string }
+			}
+		}
+		s.must(json.Unmarshal([]byte(text), &obj))
+		slices.SortFunc(obj.Status.Conditions, func(a, b struct{ Type, Status, Reason, Message string }) int {
+			return strings.Compare(a.Type, b.Type)
+		})
+		s.answers = append(s.answers, fmt.Sprint("migration of ", resource, obj.Status.Conditions))
+	}
+	_, text := s.do("GET", sample+"/namespaces/gone/flunders/b", "", "", "application/json")
+	s.answers = append(s.answers, s.normal(text))
+}
+
 // openAPI notes what the OpenAPI documents have of the sample server: its paths and definitions in version 2, and in
 // version 3 where its document is, which has a hash in its URL.
 func (s *site) openAPI() {

@@ -46,9 +46,10 @@ func (s *site) garbage() {
 	s.Helper()
 	if s.server.Kind == harness.Reference { // it finds new types every 30 s only, so it starts when they are served
 		controlplane.Run(s, s.server, controlplane.Options{NoScheduler: true, Manager: []string{
-			"--controllers=garbage-collector-controller", "--leader-elect=false", "--kube-api-qps=1000",
+			"--controllers=garbage-collector-controller,storage-version-migrator-controller", "--leader-elect=false", "--kube-api-qps=1000",
 			"--kube-api-burst=2000"}})
 	}
+	s.migration()
 	s.do("POST", "/api/v1/namespaces", `{"metadata":{"name":"owners"}}`, "application/json", "application/json")
 	for _, scene := range scenes {
 		uids := map[string]string{}
