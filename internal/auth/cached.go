@@ -11,6 +11,7 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/auth/tokencache"
+	"plinth/internal/execution"
 )
 
 const (
@@ -69,7 +70,8 @@ func (c *cached) Token(ctx context.Context, token string, audiences []string) (*
 		if c.running.Add(1) > maxLookups {
 			return nil, errManyLookups
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
+		// The look-up is for others, too, and may outlive the request that has begun it.
+		ctx, cancel := context.WithTimeout(execution.With(context.WithoutCancel(ctx), nil), lookupTimeout)
 		defer cancel()
 		defer func() {
 			if r := recover(); r != nil { // this goroutine has no handler that would recover

@@ -12,6 +12,7 @@ import (
 	"plinth/internal/builtin/defaults"
 	"plinth/internal/builtin/gotypes"
 	"plinth/internal/engine"
+	"plinth/internal/execution"
 	"plinth/object"
 )
 
@@ -95,7 +96,11 @@ func reviewToken(authenticate Authenticate) func(context.Context, *engine.Reques
 		for _, a := range obj.At("spec", "audiences").Items() {
 			audiences = append(audiences, a.Str())
 		}
-		id, ok, err := authenticate(ctx, token, audiences)
+		var id access.Identity
+		var ok bool
+		var err error
+		// A webhook or an issuer may be asked.
+		execution.Outside(ctx, func() { id, ok, err = authenticate(ctx, token, audiences) })
 		var status []object.Member
 		switch {
 		case ok:

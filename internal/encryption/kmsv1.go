@@ -14,6 +14,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	api "k8s.io/kms/apis/v1beta1" //lint:ignore SA1019 the feature gate KMSv1 turns it on, as in the reference
 
+	"plinth/internal/execution"
 	"plinth/internal/recent"
 )
 
@@ -84,7 +85,9 @@ func (k *kmsV1) seal(ctx context.Context) (*Seal, error) {
 	if k.Metrics.KeyMade != nil {
 		k.Metrics.KeyMade(time.Since(begin))
 	}
-	encrypted, err := k.plugin.Encrypt(ctx, secret)
+	var encrypted []byte
+	var err error
+	execution.Outside(ctx, func() { encrypted, err = k.plugin.Encrypt(ctx, secret) })
 	if err != nil {
 		return nil, err
 	}

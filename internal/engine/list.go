@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"plinth/internal/apierr"
+	"plinth/internal/execution"
 	"plinth/internal/invariants"
 	"plinth/internal/store"
 )
@@ -98,7 +99,7 @@ func (e *Engine) ListStored(ctx context.Context, r *Resource) (*Collection, erro
 const askEvery = 64
 
 // ascend is Snapshot.Ascend that stops when ctx ends, and returns its error. Without it, a selector that matches rarely
-// could read all versions of a collection for a client that has disconnected.
+// could read all versions of a collection for a client that has disconnected. Others are let go first on the way.
 func ascend(
 	ctx context.Context, snapshot *store.Snapshot, resource, prefix, from string, yield func(*store.Version) bool,
 ) error {
@@ -106,7 +107,9 @@ func ascend(
 	steps := 0
 	snapshot.Ascend(resource, prefix, from, func(v *store.Version) bool {
 		if steps%askEvery == 0 {
-			over = ctx.Err()
+			if over = ctx.Err(); over == nil && steps > 0 {
+				over = execution.From(ctx).Yield(ctx)
+			}
 		}
 		steps++
 		return over == nil && yield(v)

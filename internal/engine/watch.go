@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"plinth/internal/apierr"
+	"plinth/internal/execution"
 	"plinth/internal/invariants"
 	"plinth/internal/store"
 	"plinth/object"
@@ -219,7 +220,9 @@ func (w *Watch) nextInitial(ctx, wait context.Context) error {
 	more, steps, converted := false, 0, 0
 	var undecided error
 	w.initial.Ascend(w.rq.Resource.Stored.Path, w.prefix, w.from, func(v *store.Version) bool {
-		steps++
+		if steps++; steps%askEvery == 0 {
+			_ = execution.From(ctx).Yield(ctx) // that ctx has ended is seen below
+		}
 		if len(w.events) == initialBatch || converted >= maxConverted || steps%askEvery == 0 && wait.Err() != nil {
 			w.from, more = v.Key.Name, true
 			return false

@@ -16,6 +16,9 @@
 // Queues is a pure data structure: it has no clock, no goroutine and no lock. Level has the lock and makes requests
 // wait. Fairness classifies requests, and divides the seats among the levels, anew every ten seconds.
 //
+// Seats bound how many requests are under way. How many of them execute at one time is bounded by a Limiter (package
+// execution), whose bands are the levels, with their nominal seats as weights, and whose flows are those here.
+//
 // The numbers are those of the reference (k8s.io/apiserver/pkg/util/flowcontrol), with which
 // conformance/oracle/fairness compares.
 package fairness

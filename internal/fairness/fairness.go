@@ -5,12 +5,14 @@ import (
 	"iter"
 	"maps"
 	"math"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"plinth/internal/access"
+	"plinth/internal/execution"
 	"plinth/internal/store"
 	"plinth/internal/view"
 )
@@ -18,6 +20,9 @@ import (
 // Config is what a Fairness needs.
 type Config struct {
 	Seats int // of all levels together
+	// Places are how many requests execute at one time, and PlacesOfOne how many of one flow while others come. 0: twice
+	// the number of processors, and one fewer than processors.
+	Places, PlacesOfOne int
 	// The collections of the two types. Nil: there are only the mandatory objects.
 	Schemas, Levels *store.Collection
 }
@@ -31,6 +36,7 @@ type Config struct {
 //	levels has the levels of newest, and those that have lost their object and still have requests
 type Fairness struct {
 	seats   int
+	limiter *execution.Limiter
 	schemas func() *schemaSet
 	specs   func() *levelSet
 	newest  atomic.Pointer[config]
@@ -54,14 +60,22 @@ type match struct {
 	level  *Level
 	use    *use
 	exempt bool
-	queues bool // the level has more than one, so that flows matter
+	queues bool // the level has more than one, so that flows matter to it
+	band   *execution.Band
 	uid    []string
 	widest int
 }
 
 // New makes a Fairness.
 func New(c Config) *Fairness {
-	f := &Fairness{seats: c.Seats, levels: map[string]*Level{}}
+	processors := runtime.GOMAXPROCS(0)
+	if c.Places == 0 {
+		c.Places = 2 * processors
+	}
+	if c.PlacesOfOne == 0 {
+		c.PlacesOfOne = max(1, processors-1)
+	}
+	f := &Fairness{seats: c.Seats, limiter: execution.New(c.Places, c.PlacesOfOne), levels: map[string]*Level{}}
 	f.schemas = func() *schemaSet { return noSchemas }
 	f.specs = func() *levelSet { return noLevels }
 	if c.Schemas != nil {
@@ -136,7 +150,7 @@ func (f *Fairness) digest() *config {
 	for name, spec := range specs {
 		l := f.levels[name]
 		if l == nil {
-			l = newLevel(now, spec)
+			l = newLevel(now, spec, f.limiter.Band())
 			f.levels[name] = l
 		}
 		l.spec, l.quiescing, l.uidHeader = spec, false, []string{spec.UID}
@@ -150,7 +164,7 @@ func (f *Fairness) digest() *config {
 	for _, s := range withMandatory(c.schemas.all, specs) {
 		l := f.levels[s.Level]
 		c.matches = append(c.matches, match{schema: s, level: l, use: l.useOf(s.Name), exempt: l.spec.exempt,
-			queues: l.spec.shape.Queues > 1, uid: l.uidHeader, widest: l.widest})
+			queues: l.spec.shape.Queues > 1, band: l.band, uid: l.uidHeader, widest: l.widest})
 	}
 	f.newest.Store(c)
 	return c
@@ -201,6 +215,7 @@ func (f *Fairness) assign() {
 			l.most = l.nominal + int(math.Round(float64(l.nominal)*float64(*percent)/100))
 		}
 		f.total += l.nominal
+		l.band.SetWeight(l.nominal)
 		if l.widest = 0; l.spec.shape.Queues > 0 {
 			l.widest = max(1, min(int(math.Ceil(float64(l.nominal)*widestShare)), l.nominal/l.spec.shape.HandSize))
 		}
@@ -350,10 +365,24 @@ func (c Class) Widest() int { return c.match.widest }
 // t.Release at the end. about is asked for by dumps, and must not change before.
 func (c Class) Acquire(ctx context.Context, t *Ticket, about *access.Attributes, until time.Time) (retryAfter int) {
 	m := c.match
-	var hash uint64
-	if m.queues && !m.exempt {
-		t.flow, hash = m.schema.flow(about)
+	if !m.exempt {
+		flow, hash := m.schema.flow(about)
+		if t.hash = hash; m.queues {
+			t.flow = flow
+		}
 	}
 	t.about = about
-	return m.level.acquire(ctx, t, m.use, hash, until)
+	return m.level.acquire(ctx, t, m.use, t.hash, until)
 }
+
+// Enter waits for a place to execute, after Acquire. Requests of the exempt level need none. The caller has to call
+// p.Exit before t.Release. If ctx ends first, the error is that of ctx.
+func (c Class) Enter(ctx context.Context, t *Ticket, p *execution.Place) error {
+	if c.match.exempt {
+		return nil
+	}
+	return p.Enter(ctx, c.match.band, t.hash)
+}
+
+// Places returns the figures of the places.
+func (f *Fairness) Places() execution.Figures { return f.limiter.Figures() }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"plinth/internal/execution"
 )
 
 // Level is a priority level: Queues with a lock, in which requests wait. The fields of its configuration belong to
@@ -15,6 +17,7 @@ type Level struct {
 	mu      sync.Mutex
 	queues  *Queues
 	uses    map[string]*use // by flow schema
+	band    *execution.Band
 	refusal refusals
 
 	// Guarded by Fairness.mu:
@@ -73,8 +76,8 @@ func (h *histogram) add(bounds []float64, value float64) {
 }
 
 // newLevel makes a level without seats: Fairness.assign sets them.
-func newLevel(now time.Time, spec *levelSpec) *Level {
-	return &Level{Name: spec.Name, queues: NewQueues(now, spec.shape, 0), uses: map[string]*use{},
+func newLevel(now time.Time, spec *levelSpec, band *execution.Band) *Level {
+	return &Level{Name: spec.Name, queues: NewQueues(now, spec.shape, 0), uses: map[string]*use{}, band: band,
 		refusal: refusals{after: 1}, spec: spec, current: -1}
 }
 

@@ -86,6 +86,7 @@ type Ticket struct {
 	level *Level
 	use   *use
 	flow  string             // the distinguisher
+	hash  uint64             // of the flow
 	about *access.Attributes // for dumps
 }
 

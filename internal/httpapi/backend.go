@@ -36,6 +36,7 @@ func (h *Handler) backend(info *requestInfo) Backend {
 // forward lets the backend answer. A client that stops reading ends the request, as it ends an answer of the engine,
 // unless the request is a connection to a node or a Pod: there the client may be a pager.
 func (h *Handler) forward(rs *requestState) error {
+	rs.place.Exit() // from here on the request only waits
 	ctx := rs.ctx
 	if rs.class == LongRunning {
 		var cancel context.CancelFunc

@@ -13,6 +13,7 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/apierr"
+	"plinth/internal/execution"
 	"plinth/internal/fairness"
 	"plinth/internal/stack"
 	"plinth/internal/wire"
@@ -162,8 +163,12 @@ func (h *Handler) resolveInfo(rs *requestState) error {
 }
 
 // limitTime sets the deadline of every request except watches and connections: the server's limit or the client's
-// (?timeout=), whichever is shorter.
+// (?timeout=), whichever is shorter. From here on the context has the place of the request, so that whoever waits for
+// something can give it back (execution.Outside).
 func (h *Handler) limitTime(rs *requestState) error {
+	if rs.needsSeats() {
+		rs.ctx = execution.With(rs.ctx, &rs.place)
+	}
 	if rs.class == LongRunning {
 		return nil
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"plinth/internal/execution"
 )
 
 var healthEndpoints = []string{"healthz", "livez", "readyz"}
@@ -79,7 +81,8 @@ func (h *Handler) health(rs *requestState, endpoint, rest string) error {
 
 // run runs one check and logs its error.
 func (h *Handler) run(rs *requestState, check Check, endpoint string) error {
-	err := check.Run(rs.ctx)
+	var err error
+	execution.Outside(rs.ctx, func() { err = check.Run(rs.ctx) })
 	if observe := h.Metrics.Checked; observe != nil {
 		observe(check.Name, endpoint, err == nil)
 	}

@@ -5,9 +5,8 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/klauspost/compress/gzip"
-
 	"plinth/internal/engine"
+	"plinth/internal/execution"
 	"plinth/internal/wire"
 	"plinth/object"
 )
@@ -114,7 +113,7 @@ type stream struct {
 	made  int // bytes of the items that belong to this answer alone
 	guard *guard
 	out   io.Writer // nil until the first flush
-	gz    *gzip.Writer
+	gz    *compressor
 }
 
 // newStream takes a buffer from the pool; end gives it back.
@@ -150,19 +149,29 @@ func (s *stream) flush() error {
 			s.cbor = object.AppendCBORStart(s.cbor)
 		}
 	}
-	var err error
 	if s.media.Encoding == wire.CBOR {
 		s.cbor = object.AppendCBOR(s.cbor, s.text.Buf)
-		s.guard.arm(s.private())
-		_, err = s.out.Write(s.cbor)
+	}
+	s.guard.arm(s.private())
+	var err error
+	if s.gz != nil { // what is compressed is sent
+		err = s.put()
 	} else {
-		s.guard.arm(s.private())
-		err = write(s.out, &s.text)
+		execution.Sending(s.rs.ctx, func() { err = s.put() })
 	}
 	s.guard.disarm()
 	s.text.Reset()
 	s.cbor = s.cbor[:0]
 	return err
+}
+
+// put writes the buffer.
+func (s *stream) put() error {
+	if s.media.Encoding == wire.CBOR {
+		_, err := s.out.Write(s.cbor)
+		return err
+	}
+	return write(s.out, &s.text)
 }
 
 // finish writes the rest of the answer.

@@ -20,6 +20,7 @@ import (
 func (h *Handler) servePath(rs *requestState) error {
 	path := rs.r.URL.Path
 	if handler := h.handler(path); handler != nil {
+		rs.place.Exit() // some wait long (profiles), and none knows of places
 		r := rs.r.WithContext(rs.ctx)
 		r.Body = http.NoBody // it has been read
 		handler.ServeHTTP(rs, r)

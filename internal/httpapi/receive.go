@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"plinth/internal/apierr"
+	"plinth/internal/execution"
 )
 
 // Reading bodies. The client decides how long the body of its request is and how fast it arrives, so both are bounded:
@@ -141,7 +142,9 @@ func (h *Handler) skipBody(rs *requestState) error {
 	}
 	received := rs.hurry()
 	defer received.stop()
-	n, err := io.CopyN(io.Discard, rs.r.Body, maxSkipped+1)
+	var n int64
+	var err error
+	execution.Outside(rs.ctx, func() { n, err = io.CopyN(io.Discard, rs.r.Body, maxSkipped+1) })
 	switch {
 	case err == io.EOF:
 		rs.bodyRead = true

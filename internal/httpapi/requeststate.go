@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"net"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"plinth/internal/access"
 	"plinth/internal/audit"
 	"plinth/internal/engine"
+	"plinth/internal/execution"
 	"plinth/internal/fairness"
 )
 
@@ -41,6 +43,7 @@ type requestState struct {
 	release  func()            // gives the slot back; nil: the request holds none
 	flow     fairness.Class    // with priority and fairness
 	ticket   *fairness.Ticket  // its seats; nil: the request holds none
+	place    execution.Place   // to execute
 	watcher  bool              // counted in Handler.watchers
 	held     int64             // bytes of its body that are counted in Handler.bodies
 	bodyRead bool              // the body has been read to its end, or reading it has failed
@@ -101,7 +104,7 @@ func (rs *requestState) WriteHeader(code int) {
 	rs.w.WriteHeader(code)
 }
 
-// Write sends a part of the body.
+// Write sends a part of the body. net/http may wait for the client, unless it has room for all of it.
 func (rs *requestState) Write(b []byte) (int, error) {
 	if rs.code == 0 {
 		rs.WriteHeader(http.StatusOK)
@@ -110,8 +113,12 @@ func (rs *requestState) Write(b []byte) (int, error) {
 		rs.stall.arm(len(b))
 		defer rs.stall.disarm()
 	}
+	sends := rs.bytes+int64(len(b)) > buffered && rs.place.BeginSend()
 	n, err := rs.w.Write(b)
 	rs.bytes += int64(n)
+	if sends {
+		err = cmp.Or(err, rs.place.EndSend(rs.ctx))
+	}
 	return n, err
 }
 
@@ -125,7 +132,7 @@ func (rs *requestState) Flush() {
 		defer rs.stall.disarm()
 	}
 	if f, ok := rs.w.(http.Flusher); ok {
-		f.Flush()
+		execution.Sending(rs.ctx, f.Flush)
 	}
 }
 

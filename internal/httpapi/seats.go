@@ -43,7 +43,7 @@ func (rs *requestState) classify() {
 	header["X-Kubernetes-Pf-Flowschema-Uid"], header["X-Kubernetes-Pf-Prioritylevel-Uid"] = rs.flow.UIDs()
 }
 
-// takeSeats waits for the seats of the request.
+// takeSeats waits for the seats of the request, and then for a place to execute.
 func (rs *requestState) takeSeats() error {
 	t := tickets.Get().(*fairness.Ticket)
 	t.Work = rs.work()
@@ -54,6 +54,9 @@ func (rs *requestState) takeSeats() error {
 		return &tooMany{retryAfter}
 	}
 	rs.ticket = t
+	if err := rs.flow.Enter(rs.ctx, t, &rs.place); err != nil {
+		return err
+	}
 	if rs.info.verb == "watch" && rs.countsAsWatcher() {
 		rs.watcher = true
 		rs.h.watchers.Add(rs.watched(), 1)
@@ -66,8 +69,9 @@ func putTicket(t *fairness.Ticket) {
 	tickets.Put(t)
 }
 
-// dropSeats gives the seats back.
+// dropSeats gives the seats back, and the place.
 func (rs *requestState) dropSeats() {
+	rs.place.Exit()
 	if t := rs.ticket; t != nil {
 		rs.ticket = nil
 		t.Release(rs.info.verb == "watch")

@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -274,7 +276,7 @@ func (rs *requestState) sendParts(code int, media wire.Media, p *wire.Parts, mad
 		defer rs.guard().arm(private).end()
 	}
 	var out io.Writer = rs
-	var gz *gzip.Writer
+	var gz *compressor
 	if compressed {
 		gz = rs.compressor()
 		defer releaseCompressor(gz)
@@ -339,16 +341,44 @@ func acceptsGzip(header string) bool {
 // compressorBytes is about how much memory a compressor takes (TestCompressorBytes).
 const compressorBytes = 800 << 10
 
+// compressor compresses an answer. It collects what gzip writes: that comes in pieces of some hundred bytes, and for
+// each piece that is written the request may have to wait for its place.
+type compressor struct {
+	gzip *gzip.Writer
+	out  *bufio.Writer
+}
+
+func (c *compressor) reset(w io.Writer) {
+	c.out.Reset(w)
+	c.gzip.Reset(c.out)
+}
+
+// Write compresses b.
+func (c *compressor) Write(b []byte) (int, error) { return c.gzip.Write(b) }
+
+// compressedPiece is how many compressed bytes are written at once.
+const compressedPiece = 16 << 10
+
 var compressors = sync.Pool{New: func() any {
 	gz, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
 	if err != nil {
 		panic("httpapi: " + err.Error()) // the level is a valid one
 	}
-	return gz
+	return &compressor{gz, bufio.NewWriterSize(nil, compressedPiece)}
 }}
 
+// Flush writes all that was given to it.
+func (c *compressor) Flush() error {
+	return cmp.Or(c.gzip.Flush(), c.out.Flush())
+}
+
+// Close ends the gzip member.
+func (c *compressor) Close() error {
+	return cmp.Or(c.gzip.Close(), c.out.Flush())
+}
+
 // compressor starts a compressed answer.
-func (rs *requestState) compressor() *gzip.Writer {
+func (rs *requestState) compressor() *compressor {
 	compressedHeader(rs.w.Header())
 	return newCompressor(rs)
 }
@@ -360,13 +390,13 @@ func compressedHeader(header http.Header) {
 	}
 }
 
-func newCompressor(w io.Writer) *gzip.Writer {
-	gz := compressors.Get().(*gzip.Writer)
-	gz.Reset(w)
-	return gz
+func newCompressor(w io.Writer) *compressor {
+	c := compressors.Get().(*compressor)
+	c.reset(w)
+	return c
 }
 
-func releaseCompressor(gz *gzip.Writer) {
-	gz.Reset(nil)
-	compressors.Put(gz)
+func releaseCompressor(c *compressor) {
+	c.reset(nil)
+	compressors.Put(c)
 }

@@ -10,10 +10,9 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
-	"github.com/klauspost/compress/gzip"
-
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
+	"plinth/internal/execution"
 	"plinth/internal/invariants"
 	"plinth/internal/wire"
 	"plinth/object"
@@ -152,7 +151,7 @@ type watching struct {
 	// A watch that begins with a streaming list is compressed to its end (MED-5). Each flush is a complete gzip member, so
 	// that a waiting watch holds no compressor.
 	compressed bool
-	gz         *gzip.Writer // nil between flushes
+	gz         *compressor // nil between flushes
 	ends       time.Time
 	// sent is the revision of the last event or bookmark; forget unregisters close from Config.Closing.
 	sent   int64
@@ -231,6 +230,9 @@ func (w *watching) end() {
 
 // begin sends the header, so that the client knows that the watch has started.
 func (w *watching) begin() error {
+	if w.Watch != nil && w.Revision() != 0 { // there are no initial events
+		w.rs.dropSlot()
+	}
 	w.printer = wire.NewEvents(w.rs.resource, w.media, w.table)
 	w.printer.Cache = w.rs.h.cache
 	w.guard = w.rs.guard()
@@ -393,7 +395,16 @@ func (w *watching) flush(p *wire.Parts) error {
 }
 
 // put writes a part of a batch to the connection, through the compressor if there is one.
-func (w *watching) put(p *wire.Parts) error {
+func (w *watching) put(p *wire.Parts) (err error) {
+	if w.compressed { // what is compressed is sent
+		return w.putAll(p)
+	}
+	execution.Sending(w.rs.ctx, func() { err = w.putAll(p) })
+	return err
+}
+
+// putAll is put, with a place or without.
+func (w *watching) putAll(p *wire.Parts) error {
 	if w.socket != nil {
 		if err := w.message(p.Buf); err != nil {
 			return errWatchOver

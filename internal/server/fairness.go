@@ -12,6 +12,7 @@ import (
 	"plinth/internal/apierr"
 	"plinth/internal/controller"
 	"plinth/internal/engine"
+	"plinth/internal/execution"
 	"plinth/internal/fairness"
 	"plinth/internal/recent"
 	"plinth/internal/store"
@@ -173,6 +174,33 @@ func fairnessPages(f *fairness.Fairness) map[string]http.Handler {
 		at + "dump_requests": page(func(w http.ResponseWriter, r *http.Request) error {
 			return f.DumpRequests(w, r.URL.Query().Get("includeRequestDetails") != "")
 		}),
+	}
+}
+
+// placeMetrics are the metrics of the places in which requests execute.
+func placeMetrics(f *fairness.Fairness) []prometheus.Collector {
+	gauge := func(name, help string, value func(*execution.Figures) float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "plinth_" + name, Help: help}, func() float64 {
+			figures := f.Places()
+			return value(&figures)
+		})
+	}
+	counter := func(name, help string, value func(*execution.Figures) float64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "plinth_" + name, Help: help}, func() float64 {
+			figures := f.Places()
+			return value(&figures)
+		})
+	}
+	return []prometheus.Collector{
+		gauge("places", "Requests that may execute at one time.",
+			func(f *execution.Figures) float64 { return float64(f.Places) }),
+		gauge("places_held", "Requests that execute.", func(f *execution.Figures) float64 { return float64(f.Held) }),
+		gauge("places_waiting", "Requests that wait for a place to execute.",
+			func(f *execution.Figures) float64 { return float64(f.Waiting) }),
+		counter("place_waits_total", "How often a request has waited for a place and got it.",
+			func(f *execution.Figures) float64 { return float64(f.HandedOver) }),
+		counter("place_wait_seconds_total", "How long requests have waited for places.",
+			func(f *execution.Figures) float64 { return f.Waited.Seconds() }),
 	}
 }
 

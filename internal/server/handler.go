@@ -51,7 +51,7 @@ func (s *Server) newHandler() (http.Handler, error) {
 		m.registry.MustRegister(s.encryption.metrics.all()...)
 	}
 	if s.fairness != nil {
-		m.registry.MustRegister(fairnessMetrics{s.fairness})
+		m.registry.MustRegister(append(placeMetrics(s.fairness), fairnessMetrics{s.fairness})...)
 	}
 	m.registry.MustRegister(s.etcdMetrics.collectors()...)
 	m.registry.MustRegister(s.authzMetrics.all()...)

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"plinth/internal/execution"
 	"plinth/internal/invariants"
 )
 
@@ -300,10 +301,14 @@ func (s *State) Rules(ctx context.Context, namespace string) (rules []Rule, gene
 			return rules, generation, nil
 		}
 		s.mu.RUnlock()
-		select {
-		case <-s.built(namespace):
-		case <-ctx.Done():
-			return nil, 0, ctx.Err()
+		execution.Outside(ctx, func() {
+			select {
+			case <-s.built(namespace):
+			case <-ctx.Done():
+			}
+		})
+		if err := ctx.Err(); err != nil {
+			return nil, 0, err
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"plinth/internal/execution"
 	"plinth/internal/invariants"
 )
 
@@ -121,20 +122,32 @@ func (w *sequencer) Commit(ctx context.Context, pre []Precondition, changes []Ch
 	}
 	t := w.sequence(ctx, pre, changes, versions, seals)
 	given := Revisions{First: firstOf(t.revision, len(changes)), Step: 1}
+	place := execution.From(ctx)
+	outside := place.Leave()
+	err = w.durable(ctx, &t)
+	if outside {
+		_ = place.Return(ctx) // the commit is done, whatever becomes of its request
+	}
 	switch {
-	case t.err == nil && t.lead:
-		w.append(t.batch)
-		return given, t.batch.err
 	case t.err == nil:
-		return given, w.await(ctx, t.batch)
-	case t.batch != nil:
-		// The precondition failed because of a pending write: only durable data may be reported, even as the reason of a
-		// conflict.
-		if err := w.await(ctx, t.batch); err != nil {
-			return Revisions{}, w.lost(err)
-		}
+		return given, err
+	case err != nil:
+		return Revisions{}, w.lost(err)
 	}
 	return Revisions{}, t.err
+}
+
+// durable waits until the batch of a commit is durable. If the commit was refused because of a pending write, it waits
+// for that: only durable data may be reported, even as the reason of a conflict.
+func (w *sequencer) durable(ctx context.Context, t *ticket) error {
+	switch {
+	case t.lead:
+		w.append(t.batch)
+		return t.batch.err
+	case t.batch != nil:
+		return w.await(ctx, t.batch)
+	}
+	return nil
 }
 
 // versions makes the new versions of changes; those of deletions are nil.

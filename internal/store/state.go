@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"plinth/internal/execution"
 	"plinth/internal/invariants"
 	"plinth/internal/recent"
 )
@@ -425,10 +426,14 @@ func (s *State) WaitFor(ctx context.Context, revision int64) error {
 		}
 		arrived := s.arrived
 		s.mu.Unlock()
-		select {
-		case <-arrived:
-		case <-ctx.Done():
-			return ctx.Err()
+		execution.Outside(ctx, func() {
+			select {
+			case <-arrived:
+			case <-ctx.Done():
+			}
+		})
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 	}
 }

@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"plinth/internal/execution"
 	"plinth/object"
 )
 
@@ -128,12 +129,14 @@ func post(ctx context.Context, by *http.Client, url, agent string, authenticate 
 			return nil, err
 		}
 	}
-	response, err := by.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = response.Body.Close() }() // it was read
-	text, err := readBody(response)
+	var response *http.Response
+	var text []byte
+	execution.Outside(ctx, func() {
+		if response, err = by.Do(request); err == nil {
+			text, err = readBody(response)
+			_ = response.Body.Close() // it was read
+		}
+	})
 	switch {
 	case err != nil:
 		return nil, err

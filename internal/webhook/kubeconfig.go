@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"plinth/internal/execution"
 )
 
 // Remote calls a webhook that is described by a kubeconfig: the cluster of the current context is the webhook, its user
@@ -294,10 +296,13 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
+	over := false
+	execution.Outside(ctx, func() {
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+			over = true
+		}
+	})
+	return over
 }

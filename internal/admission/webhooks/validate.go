@@ -10,6 +10,7 @@ import (
 	"plinth/internal/admission/hooks"
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
+	"plinth/internal/execution"
 )
 
 // Validate is validating admission: it asks all hooks at the same time. If several refuse, the first one in the order
@@ -45,7 +46,7 @@ func (p *Plugin) Validate(ctx context.Context, a *engine.Attributes) error {
 	if ctx.Err() != nil {
 		return timedOut()
 	}
-	p.askAll(ctx, calls)
+	execution.Outside(ctx, func() { p.askAll(ctx, calls) })
 	return p.judge(a, calls)
 }
 

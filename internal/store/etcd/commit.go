@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"plinth/internal/execution"
 	"plinth/internal/stack"
 	"plinth/internal/store"
 )
@@ -52,6 +53,13 @@ func (w *Writer) Commit(ctx context.Context, pre []store.Precondition, changes [
 	}
 	w.commits.Add(1)
 	w.life.RUnlock()
+	var given store.Revisions
+	execution.Outside(ctx, func() { given, err = w.commitInTurn(ctx, t, pre) })
+	return given, err
+}
+
+// commitInTurn is the part of a commit that waits. It calls commits.Done.
+func (w *Writer) commitInTurn(ctx context.Context, t *transaction, pre []store.Precondition) (store.Revisions, error) {
 	done, err := w.turn(ctx, t)
 	if err != nil {
 		w.commits.Done()

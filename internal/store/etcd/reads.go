@@ -10,6 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"plinth/internal/execution"
 	"plinth/internal/store"
 )
 
@@ -137,11 +138,13 @@ func (w *Writer) Fresh(ctx context.Context, _ store.Key, sure bool) (current boo
 	if !sure {
 		return false, nil
 	}
-	newest, err := w.newest(ctx)
-	if err != nil {
-		return false, err
-	}
-	return true, w.arrive(ctx, newest)
+	execution.Outside(ctx, func() {
+		var newest int64
+		if newest, err = w.newest(ctx); err == nil {
+			err = w.arrive(ctx, newest)
+		}
+	})
+	return err == nil, err
 }
 
 // Atomic is store.Others.Atomic: a transaction has one revision. Bits are one key of etcd, and nobody watches them.

@@ -1,0 +1,411 @@
+package execution
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"plinth/internal/invariants"
+)
+
+// Limiter gives out places. Its methods, and those of its bands and places, may be called concurrently.
+//
+//	free + number of requests that hold a place = places
+//	free > 0  ⇒  all flows of which a request waits hold as many places as they may
+//	b in busy  ⇔  a request of b waits    weights = Σ weight of busy
+//
+// A place that is given back goes to the request that is next at once, under the lock: a request that arrives at that
+// moment cannot overtake it.
+//
+// A flow may hold all places while it is the only one, but fewer than there are processors if others have come lately
+// (crowded). For a flow that keeps all processors busy slows others down even if they never wait for a place. Go's
+// scheduler looks for what has arrived from the network when a processor has nothing else to do, and otherwise only
+// every 10 ms; and a request passes through the network several times before it gets here and after that.
+//
+// Time is shared by virtual times, as in fair queuing of packets, first among bands and then among the flows of a band.
+// An account says what a band or a flow has spent, per unit of its weight (a flow has the weight 1), and the one that
+// has spent least is next. The virtual time is what each one that wants places would have spent if all had been served
+// at the same time:
+//
+//	account += held / weight    virtual time += held / Σ weights of those that want places
+//
+// Who has wanted nothing begins with the virtual time, and not with what it has not used. And who has spent more
+// than others is overtaken by the virtual time, so nobody waits for ever, even if there are always new flows.
+type Limiter struct {
+	began   time.Time // the origin of all times here
+	waiters atomic.Int32
+
+	mu      sync.Mutex
+	places  int
+	most    int // places that one flow may hold while others come, too
+	free    int
+	waiting int // = waiters
+	busy    []*Band
+	weights int
+	virtual time.Duration // of the bands
+	senders []*Place      // that hold a place and send
+	timer   *time.Timer   // calls revoke; nil before its first use
+	armed   bool          // the timer runs
+	seq     uint64        // requests that have entered
+	handed  uint64        // places that were handed over
+	waited  time.Duration // for them
+
+	// A request of the flow lately of the band latest came at recent, the last one of another flow at others.
+	latest         *Band
+	lately         uint64
+	recent, others time.Duration
+	spare          []*flow // to use again
+}
+
+// Band is the requests of one priority level. The lock of the Limiter guards its fields.
+//
+//	f in waiting  ⇔  a request of f waits    f in flows  ⇔  a request of f is attached to it
+type Band struct {
+	limiter *Limiter
+	weight  int
+	spent   time.Duration
+	virtual time.Duration // of the flows
+	flows   map[uint64]*flow
+	waiting []*flow
+	index   int // in Limiter.busy
+}
+
+// flow is the account of a flow.
+type flow struct {
+	band        *Band
+	key         uint64
+	spent       time.Duration
+	attached    int    // requests that have a pointer to it
+	held        int    // places
+	first, last *Place // those that wait, in the order of their arrival
+	index       int    // in Band.waiting
+}
+
+// assumed is what a flow and its band are charged for when a request gets a place, until it is known how long it held
+// it. Without it, one flow would get all places that become free before the first of its requests is done.
+const assumed = 200 * time.Microsecond
+
+// patience is how long a request that sends keeps its place when others wait. To send is work, too, most of the work of
+// a long list: it is encrypted and copied into the kernel, by goroutines of the connection. Without a bound on how many
+// requests send at one time, these would be ready by the hundred, as the requests were. But a client that does not read
+// makes a write wait for ever, and nothing shows the difference but time.
+const patience = 200 * time.Microsecond
+
+// atLeast is how long a request holds its place before Yield lets others go first: to change places takes time, too.
+const atLeast = 200 * time.Microsecond
+
+// longestDebt is by how much a flow or a band may have spent more than others when it begins to wait.
+const longestDebt = 100 * time.Millisecond
+
+// memory is for how long a flow counts that has come.
+const memory = 10 * time.Second
+
+// New makes a Limiter with so many places, of which one flow may hold as many as most while others come, too.
+func New(places, most int) *Limiter {
+	return &Limiter{began: time.Now(), places: places, most: most, free: places, recent: -memory, others: -memory}
+}
+
+// Band makes a band, of weight 1.
+func (l *Limiter) Band() *Band { return &Band{limiter: l, weight: 1, flows: map[uint64]*flow{}} }
+
+// SetWeight changes the weight of a band.
+func (b *Band) SetWeight(weight int) {
+	l := b.limiter
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	weight = max(1, weight)
+	if len(b.waiting) > 0 {
+		l.weights += weight - b.weight
+	}
+	b.weight = weight
+}
+
+// Figures are figures about a Limiter, for metrics.
+type Figures struct {
+	Places, Held, Waiting int
+	HandedOver            uint64        // places that a request has waited for and got
+	Waited                time.Duration // for all of them
+}
+
+// Figures returns the figures.
+func (l *Limiter) Figures() Figures {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return Figures{l.places, l.places - l.free, l.waiting, l.handed, l.waited}
+}
+
+func (l *Limiter) now() time.Duration { return time.Since(l.began) }
+
+// attach makes a request one of its flow.
+func (l *Limiter) attach(p *Place, now time.Duration) {
+	b := p.band
+	f := b.flows[p.key]
+	if f == nil {
+		if n := len(l.spare); n > 0 {
+			f, l.spare = l.spare[n-1], l.spare[:n-1]
+		} else {
+			f = new(flow)
+		}
+		*f = flow{band: b, key: p.key, spent: b.virtual}
+		b.flows[p.key] = f
+	}
+	f.attached++
+	p.flow = f
+	if l.latest != b || l.lately != p.key {
+		l.latest, l.lately, l.others = b, p.key, l.recent
+	}
+	l.recent = now
+}
+
+// maxSpare is how many flows are kept to be used again.
+const maxSpare = 64
+
+// detach ends what attach has begun.
+func (l *Limiter) detach(p *Place) {
+	f := p.flow
+	p.flow = nil
+	if f.attached--; f.attached == 0 {
+		delete(f.band.flows, f.key)
+		if len(l.spare) < maxSpare {
+			l.spare = append(l.spare, f)
+		}
+	}
+}
+
+// crowded says whether more than one flow has come lately.
+func (l *Limiter) crowded(now time.Duration) bool { return now-l.others < memory }
+
+// push makes a request wait.
+func (l *Limiter) push(p *Place, now time.Duration) {
+	f, b := p.flow, p.band
+	if len(b.waiting) == 0 {
+		b.spent = min(max(b.spent, l.virtual), l.virtual+longestDebt)
+		b.index = len(l.busy)
+		l.busy = append(l.busy, b)
+		l.weights += b.weight
+	}
+	if f.first == nil {
+		f.spent = min(max(f.spent, b.virtual), b.virtual+longestDebt)
+		f.index = len(b.waiting)
+		b.waiting = append(b.waiting, f)
+	}
+	// New ones come behind all others. Of those that come back few wait, and they are in front.
+	after := f.last
+	if after != nil && after.seq > p.seq {
+		after = nil
+		for q := f.first; q.seq < p.seq; q = q.next {
+			after = q
+		}
+	}
+	f.link(p, after)
+	if p.wake == nil {
+		p.wake = make(chan struct{}, 1)
+	}
+	p.state, p.since = waiting, now
+	l.waiting++
+	l.waiters.Add(1)
+	l.arm()
+}
+
+// link puts a request into the list behind another one; nil: to its beginning.
+func (f *flow) link(p, after *Place) {
+	p.prev, p.next = after, f.first
+	if after != nil {
+		p.next = after.next
+		after.next = p
+	} else {
+		f.first = p
+	}
+	if p.next != nil {
+		p.next.prev = p
+	} else {
+		f.last = p
+	}
+}
+
+// pull ends the waiting of a request.
+func (l *Limiter) pull(p *Place) {
+	f, b := p.flow, p.band
+	if p.prev != nil {
+		p.prev.next = p.next
+	} else {
+		f.first = p.next
+	}
+	if p.next != nil {
+		p.next.prev = p.prev
+	} else {
+		f.last = p.prev
+	}
+	p.prev, p.next = nil, nil
+	if f.first == nil {
+		last := b.waiting[len(b.waiting)-1]
+		b.waiting[f.index], last.index = last, f.index
+		b.waiting = b.waiting[:len(b.waiting)-1]
+	}
+	if len(b.waiting) == 0 {
+		last := l.busy[len(l.busy)-1]
+		l.busy[b.index], last.index = last, b.index
+		l.busy = l.busy[:len(l.busy)-1]
+		l.weights -= b.weight
+	}
+	l.waiting--
+	l.waiters.Add(-1)
+}
+
+// arm starts the timer if there is a place that it may have to take away.
+func (l *Limiter) arm() {
+	if l.armed || l.waiting == 0 || len(l.senders) == 0 {
+		return
+	}
+	l.armed = true
+	if l.timer == nil {
+		l.timer = time.AfterFunc(patience, l.revoke)
+	} else {
+		l.timer.Reset(patience)
+	}
+}
+
+// revoke takes the places of those who have been sending for too long.
+func (l *Limiter) revoke() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.armed = false
+	now := l.now()
+	for i := len(l.senders) - 1; i >= 0 && l.waiting > 0; i-- {
+		if p := l.senders[i]; now-p.sends >= patience {
+			l.unlist(p)
+			p.state = out
+			l.giveBack(p, now)
+		}
+	}
+	l.arm()
+}
+
+// unlist ends what BeginSend has begun.
+func (l *Limiter) unlist(p *Place) {
+	last := l.senders[len(l.senders)-1]
+	l.senders[p.sender], last.sender = last, p.sender
+	l.senders = l.senders[:len(l.senders)-1]
+}
+
+// take gives a free place to a request.
+func (l *Limiter) take(p *Place, now time.Duration) {
+	l.free--
+	p.flow.held++
+	p.state, p.since = held, now
+}
+
+// giveBack takes the place of a request, and gives it to the one that is next.
+func (l *Limiter) giveBack(p *Place, now time.Duration) {
+	l.charge(p, now)
+	l.free++
+	p.flow.held--
+	l.fill(now)
+}
+
+// fill gives the free places to those who wait, as far as they may have them.
+func (l *Limiter) fill(now time.Duration) {
+	for l.free > 0 && l.waiting > 0 {
+		p := l.next(now)
+		if p == nil {
+			break
+		}
+		l.serve(p, now)
+	}
+	if invariants.Enabled {
+		l.check(now)
+	}
+}
+
+// charge charges a request for the time in which it has held its place.
+func (l *Limiter) charge(p *Place, now time.Duration) {
+	f, b := p.flow, p.band
+	f.spent += now - p.since - p.paid
+	b.spent += (now - p.since - p.paid) / time.Duration(b.weight)
+	p.paid = 0
+	flows, weights := len(b.waiting), l.weights
+	if f.first == nil {
+		flows++
+	}
+	if len(b.waiting) == 0 {
+		weights += b.weight
+	}
+	b.virtual += (now - p.since) / time.Duration(flows)
+	l.virtual += (now - p.since) / time.Duration(weights)
+}
+
+// serve gives a place to a request that waits.
+func (l *Limiter) serve(p *Place, now time.Duration) {
+	l.handed++
+	l.waited += now - p.since
+	l.pull(p)
+	l.take(p, now)
+	p.paid = assumed
+	p.flow.spent += assumed
+	p.band.spent += assumed / time.Duration(p.band.weight)
+	p.wake <- struct{}{} // has room: a request is woken once for each time that it waits
+}
+
+// next returns the request that is to get the next place; nil: all that wait are of flows that hold as many as they
+// may. Only flows that wait are looked at; as those who wait have seats, they are some hundreds at most.
+func (l *Limiter) next(now time.Duration) *Place {
+	most := l.places
+	if l.crowded(now) {
+		most = l.most
+	}
+	var best *flow
+	for _, b := range l.busy {
+		if best != nil && b.spent >= best.band.spent {
+			continue
+		}
+		var of *flow
+		for _, f := range b.waiting {
+			switch {
+			case f.held >= most:
+			case of == nil, f.spent < of.spent, f.spent == of.spent && f.first.seq < of.first.seq:
+				of = f
+			}
+		}
+		if of != nil {
+			best = of
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	return best.first
+}
+
+// check fails where an invariant of the Limiter does not hold.
+func (l *Limiter) check(now time.Duration) {
+	n, weights := 0, 0
+	for i, b := range l.busy {
+		weights += b.weight
+		if b.index != i || len(b.waiting) == 0 {
+			invariants.Fail("execution: band %d of %d has %d flows that wait", b.index, i, len(b.waiting))
+		}
+		for i, f := range b.waiting {
+			if f.index != i || f.first == nil || f.attached == 0 {
+				invariants.Fail("execution: flow %d of %d, to which %d requests are attached", f.index, i, f.attached)
+			}
+			if l.free > 0 && f.held < l.most {
+				invariants.Fail("execution: %d places are free, and a flow waits with %d", l.free, f.held)
+			}
+			before := uint64(0)
+			for p := f.first; p != nil; p = p.next {
+				if p.state != waiting || p.seq <= before {
+					invariants.Fail("execution: request %d in state %d waits behind request %d", p.seq, p.state, before)
+				}
+				before = p.seq
+				n++
+			}
+		}
+	}
+	if n != l.waiting || int32(n) != l.waiters.Load() || weights != l.weights {
+		invariants.Fail("execution: %d requests of the weight %d wait, counted as %d, %d and %d", n, weights, l.waiting,
+			l.waiters.Load(), l.weights)
+	}
+	if l.free < 0 || l.free > l.places || l.free > 0 && n > 0 && !l.crowded(now) {
+		invariants.Fail("execution: %d requests wait, and %d places of %d are free", n, l.free, l.places)
+	}
+}
