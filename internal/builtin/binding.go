@@ -11,6 +11,7 @@ import (
 	"plinth/internal/apierr"
 	"plinth/internal/builtin/gotypes"
 	"plinth/internal/engine"
+	"plinth/internal/features"
 	"plinth/object"
 )
 
@@ -26,12 +27,19 @@ func bindings() kind {
 
 // podOperations are the subresources of Pods that take a POST: schedulers bind a Pod to a node, and clients that drain
 // a node evict it.
-func podOperations(now func() time.Time) []*engine.Subresource {
+func podOperations(c *Config) []*engine.Subresource {
+	keeps := !c.Features.On(features.ClearingNominatedNodeNameAfterBinding)
 	return []*engine.Subresource{
 		{
 			Name: "binding", Version: "v1", Kind: "Binding", Verbs: createOnly, Schema: gotypes.Of[corev1.Binding],
 			ValidateBody: validateBinding,
-			Write:        func(old, body object.Value) (object.Value, error) { return bind(old, body, now()) },
+			Write: func(old, body object.Value) (object.Value, error) {
+				pod, err := bind(old, body, c.Now())
+				if node := old.At("status", "nominatedNodeName"); err == nil && keeps && !node.IsNull() {
+					pod = pod.WithAt(node, "status", "nominatedNodeName")
+				}
+				return pod, err
+			},
 		},
 		{
 			Name: "eviction", Group: "policy", Version: "v1", Kind: "Eviction", OldVersion: "v1beta1",

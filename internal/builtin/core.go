@@ -61,7 +61,7 @@ func core(c Config) group {
 			warnings:  warnings.PersistentVolumeClaim,
 			untouched: statusApart,
 			versions:  []version{of[corev1.PersistentVolumeClaim, corev1.PersistentVolumeClaimList]()},
-			status:    statusAndMeta, initial: phase("Pending"), onCreate: claimSource, onUpdate: claimSourceUpdate,
+			status:    statusAndMeta, initial: phase("Pending"), onCreate: c.claimSource, onUpdate: c.claimSourceUpdate,
 			gated: []gated{below("spec", behind(features.VolumeAttributesClass, "volumeAttributesClassName"))},
 			gatedStatus: []gated{below("status", behind(features.CSIVolumeHealth, "healthStatus"),
 				behind(features.VolumeAttributesClass, "currentVolumeAttributesClassName"),
@@ -117,7 +117,7 @@ func core(c Config) group {
 			onCreate: secretNames, onUpdate: func(obj, _ object.Value) object.Value { return secretNames(obj) },
 			table: columns.ServiceAccounts, answersDeleted: true, more: accountTokens(c),
 		},
-		services(),
+		c.services(),
 		componentStatuses(),
 	}}
 }

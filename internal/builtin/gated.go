@@ -26,6 +26,8 @@ func behind(gate features.Gate, fields ...string) feature { return feature{gate,
 type gated struct {
 	at   []string // the path to the place
 	tree func() *tree
+	// more drops what is no field of its own; nil: there is nothing else.
+	more func(v, old object.Value, set features.Set) object.Value
 }
 
 // below returns the features of a place. Their tree is built on first use.
@@ -36,9 +38,9 @@ func below(place string, features ...feature) gated {
 // grown returns the features of a place whose tree other places share.
 func grown(place string, tree func() *tree) gated {
 	if place == "" {
-		return gated{nil, tree}
+		return gated{tree: tree}
 	}
-	return gated{strings.Split(place, "."), tree}
+	return gated{at: strings.Split(place, "."), tree: tree}
 }
 
 // tree is the fields of some features.
@@ -199,6 +201,11 @@ func (b *branch) cut(v object.Value, features uint64) object.Value {
 
 // drop drops the fields of features that are off and that old does not use.
 func (g gated) drop(obj, old object.Value, set features.Set) object.Value {
+	if part := obj.At(g.at...); g.more != nil && !part.IsNull() {
+		if rest := g.more(part, old.At(g.at...), set); !object.Equal(rest, part) {
+			obj = obj.WithAt(rest, g.at...) // no place of these is the object itself
+		}
+	}
 	root := g.tree().off(set)
 	if root == nil {
 		return obj

@@ -34,6 +34,11 @@ func label(name string, prefix bool) []string {
 	return apivalidation.NameIsDNSLabel(name, prefix)
 }
 
+// oldLabel is the rule of Services in older releases: the first character is a letter.
+func oldLabel(name string, prefix bool) []string {
+	return apivalidation.NameIsDNS1035Label(name, prefix)
+}
+
 // segment is the rule of kinds whose names need only be valid segments of a URL.
 func segment(name string, prefix bool) []string { return content.IsPathSegmentName(name) }
 

@@ -8,9 +8,15 @@ import (
 	"plinth/internal/builtin/defaults"
 	"plinth/internal/builtin/validation"
 	"plinth/internal/builtin/warnings"
+	"plinth/internal/features"
 )
 
-func networking() group {
+func networking(c Config) group {
+	// In older releases the status of a ServiceCIDR is written with the rest of it, too.
+	free, untouched := !c.Features.On(features.ServiceCIDRStatusFieldWiping), statusAlone
+	if free {
+		untouched = map[string]string{"": "", "status": statusAlone["status"]}
+	}
 	return group{"networking.k8s.io", []kind{
 		{
 			name: "ingressclasses", kind: "IngressClass",
@@ -50,8 +56,8 @@ func networking() group {
 			},
 			cluster:   true,
 			rules:     validation.ServiceCIDR,
-			untouched: statusAlone,
-			status:    statusOnly, table: columns.ServiceCIDRs,
+			untouched: untouched,
+			status:    statusOnly, freeStatus: free, table: columns.ServiceCIDRs,
 		},
 	}}
 }

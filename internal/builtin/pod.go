@@ -42,7 +42,7 @@ func pods(c Config) kind {
 			r.GracefulDelete = podGrace
 			r.OldFields = map[string]string{"spec.host": "spec.nodeName"}
 			r.Subresources = slices.Concat(r.Subresources,
-				podSubresources(r, c.Features, validation.Pod.Rules(c.validation()).Running), podOperations(c.Now),
+				podSubresources(r, c.Features, validation.Pod.Rules(c.validation()).Running), podOperations(&c),
 				podConnections(c.Features))
 		},
 	}
@@ -152,4 +152,45 @@ var podFeatures = sync.OnceValue(func() *tree {
 })
 
 // podGates are those features in the spec of a Pod, or of a template for one.
-func podGates(place string) []gated { return []gated{grown(place, podFeatures)} }
+func podGates(place string) []gated {
+	g := grown(place, podFeatures)
+	g.more = imageVolumes
+	return []gated{g}
+}
+
+// imageVolumes drops the volumes of images and their mounts, while the gate ImageVolume is off and the old spec has
+// none.
+func imageVolumes(spec, old object.Value, set features.Set) object.Value {
+	isImage := func(volume object.Value) bool { return !volume.At("image").IsNull() }
+	volumes := spec.At("volumes").Items()
+	if set.On(features.ImageVolume) || !slices.ContainsFunc(volumes, isImage) ||
+		slices.ContainsFunc(old.At("volumes").Items(), isImage) {
+		return spec
+	}
+	dropped := map[string]bool{}
+	for _, volume := range volumes {
+		if isImage(volume) {
+			dropped[volume.At("name").Str()] = true
+		}
+	}
+	without := func(v object.Value, list string, drop func(object.Value) bool) object.Value {
+		kept := slices.DeleteFunc(slices.Clone(v.At(list).Items()), drop)
+		if len(kept) == 0 {
+			return v.Without(list)
+		}
+		return v.With(list, object.ListOf(kept...))
+	}
+	spec = without(spec, "volumes", isImage)
+	for _, list := range []string{"containers", "initContainers", "ephemeralContainers"} {
+		containers := slices.Clone(spec.At(list).Items())
+		for i, container := range containers {
+			containers[i] = without(container, "volumeMounts", func(mount object.Value) bool {
+				return dropped[mount.At("name").Str()]
+			})
+		}
+		if len(containers) > 0 {
+			spec = spec.With(list, object.ListOf(containers...))
+		}
+	}
+	return spec
+}

@@ -41,7 +41,9 @@ func podSubresources(
 	}
 	return []*engine.Subresource{
 		at("ephemeralcontainers", addContainers, cannotDebug, addedContainers),
-		at("resize", resize, cannotResize, resized),
+		at("resize", resize, cannotResize, func(obj, old object.Value) field.ErrorList {
+			return resized(obj, old, !set.On(features.InPlacePodVerticalScalingInitContainers))
+		}),
 	}
 }
 
@@ -102,8 +104,8 @@ func addedContainers(obj, old object.Value) field.ErrorList {
 	return errs
 }
 
-// resize takes only the resources of the containers and of the Pod, and the resize policies, from the body. If the body
-// has other containers, they are kept, and validation refuses them.
+// resize takes only the resources of the containers and of the Pod, and the resize policies, from the body. If the
+// body has other containers, they are kept, and validation refuses them.
 func resize(old, body object.Value) object.Value {
 	is, was := body.At("spec"), old.At("spec")
 	if is.At("containers").Len() == was.At("containers").Len() &&
@@ -132,7 +134,8 @@ func resizeContainers(was, is object.Value) object.Value {
 	return resized
 }
 
-func resized(obj, old object.Value) field.ErrorList {
+// resized validates a resize. With fixed, of the init containers only sidecars can be resized.
+func resized(obj, old object.Value, fixed bool) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec")
 	class := old.At("status", "qosClass").Str()
@@ -154,6 +157,9 @@ func resized(obj, old object.Value) field.ErrorList {
 	for _, list := range []string{"initContainers", "containers"} {
 		for i, was := range old.At("spec", list).Items() {
 			is := obj.At("spec", list).Items()[i]
+			if fixed && isSetup(was, list) {
+				continue
+			}
 			errs = append(errs, notRemoved(is.At("resources"), was.At("resources"),
 				path.Child(list).Index(i).Child("resources"), "resource ")...)
 		}
@@ -161,10 +167,21 @@ func resized(obj, old object.Value) field.ErrorList {
 	for _, list := range []string{"containers", "initContainers"} {
 		for i, was := range old.At("spec", list).Items() {
 			is := obj.At("spec", list).Items()[i]
+			if fixed && isSetup(was, list) {
+				if !object.Equal(is, was) {
+					errs = append(errs, field.Forbidden(path, "resources for non-sidecar init containers are immutable"))
+				}
+				continue
+			}
 			errs = append(errs, containerResized(is, was, list, i, path)...)
 		}
 	}
 	return errs
+}
+
+// isSetup says whether a container is an init container that ends before others start.
+func isSetup(container object.Value, list string) bool {
+	return list == "initContainers" && container.At("restartPolicy").Str() != "Always"
 }
 
 // nodeResizes says whether the kubelet of a Pod supports resizing: it does if it reports the resources of running
@@ -223,7 +240,7 @@ func containerResized(is, was object.Value, list string, i int, path *field.Path
 		}
 		return field.ErrorList{field.Forbidden(path, "only cpu and memory resources are mutable")}
 	}
-	if list == "initContainers" && was.At("restartPolicy").Str() != "Always" && !object.Equal(is, was) {
+	if isSetup(was, list) && !object.Equal(is, was) {
 		for _, policy := range is.At("resizePolicy").Items() {
 			if policy.At("restartPolicy").Str() == "RestartContainer" {
 				return field.ErrorList{field.Forbidden(path.Child(list).Index(i),

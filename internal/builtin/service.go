@@ -11,16 +11,21 @@ import (
 	"plinth/internal/builtin/validation"
 	"plinth/internal/builtin/warnings"
 	"plinth/internal/engine"
+	"plinth/internal/features"
 	"plinth/object"
 )
 
-func services() kind {
+func (c *Config) services() kind {
+	naming := label
+	if !c.Features.On(features.RelaxedServiceNameValidation) {
+		naming = oldLabel
+	}
 	return kind{
 		name: "services", kind: "Service", short: "svc", categories: []string{"all"},
 		defaults: defaults.Service, rules: validation.Service, warnings: warnings.Service,
 		untouched:  statusApart,
 		versions:   []version{of[corev1.Service, corev1.ServiceList]()},
-		putCreates: true, naming: label,
+		putCreates: true, naming: naming,
 		status: statusAndMeta, onCreate: dropInternalPolicy, onUpdate: dropOfOtherType,
 		fields: []selectable{
 			text("spec.clusterIP"),

@@ -36,11 +36,11 @@ type Config struct {
 	NoTokens bool
 	// Addresses allocates the addresses and ports of Services; nil: an allocator with the reference's defaults.
 	Addresses *addresses.Allocator
-	// Authority decides what users may do, for reviews and for writes of roles and bindings. Nil: reviews deny everything,
-	// and roles and bindings are not restricted.
+	// Authority decides what users may do, for reviews and for writes of roles and bindings. Nil: reviews deny
+	// everything, and roles and bindings are not restricted.
 	Authority *authz.Authority
-	// NamespaceLabel returns the value of a label of a namespace, "" without one, for content that only namespaces with a
-	// label may have; nil: all may.
+	// NamespaceLabel returns the value of a label of a namespace, "" without one, for content that only namespaces with
+	// a label may have; nil: all may.
 	NamespaceLabel func(ctx context.Context, namespace, label string) (string, error)
 	// Definitions adds the behaviour of custom resource definitions to their type; nil: they are stored, and do not
 	// define types.
@@ -51,8 +51,8 @@ type Config struct {
 	// Serves says whether a version of a resource is served, given whether it is by default. It is asked once about each
 	// that the emulated release has and no feature gate hides. Nil: those are served that are by default.
 	Serves func(group, version, resource string, byDefault bool) bool
-	// Later says the same of a version that a later release than the emulated one has brought; lower means that a version
-	// below it is served that is no alpha. Nil: none is served.
+	// Later says the same of a version that a later release than the emulated one has brought; lower means that a
+	// version below it is served that is no alpha. Nil: none is served.
 	Later func(group, version, resource string, since features.Release, lower bool) bool
 	// everyKind makes kinds whose feature gates are off, too ([Config.Every]).
 	everyKind bool
@@ -70,6 +70,18 @@ func (c *Config) validation() validation.Options {
 		CompositePodGroups:   c.Features.On(features.CompositePodGroup),
 		GroupPreemption:      c.Features.On(features.PodGroupPreemptionPolicy),
 		TopologyConstraints:  c.Features.On(features.TopologyAwareWorkloadScheduling),
+		ComparingTolerations: c.Features.On(features.TaintTolerationComparisonOperators),
+		RestartsOne:          !c.Features.On(features.RestartAllContainersOnContainerExits),
+		HostNetworkUsers:     c.Features.On(features.UserNamespacesHostNetworkSupport),
+		AnyDeletionCost:      !c.Features.On(features.PodDeletionCost),
+		RecursiveSELinux:     !c.Features.On(features.SELinuxMount),
+		Nominations:          !c.Features.On(features.ClearingNominatedNodeNameAfterBinding),
+		MovableVolumes:       c.Features.On(features.MutablePVNodeAffinity),
+		OldServiceNames:      !c.Features.On(features.RelaxedServiceNameValidation),
+		LatestExpressions:    c.Versions.LatestExpressions(),
+		DevicesNotShared:     !c.Features.On(features.DRAConsumableCapacity),
+		DeviceLists:          c.Features.On(features.DRAListTypeAttributes),
+		DevicesUnlisted:      releaseOf(1, 36).After(c.Versions.Compatible),
 		Now:                  c.Now,
 	}
 }
@@ -78,7 +90,7 @@ func (c *Config) validation() validation.Options {
 func groups(c Config) []group {
 	return []group{
 		core(c), apiregistration(c), apps(), events(c), authentication(c), authorization(c), autoscaling(c), batch(),
-		certificates(c), networking(), policy(), rbac(c), storage(c), admissionregistration(), apiextensions(c),
+		certificates(c), networking(c), policy(), rbac(c), storage(c), admissionregistration(), apiextensions(c),
 		scheduling(c),
 		coordination(), nodes(), discovery(), resources(c), flowcontrol(), apiserverinternal(),
 		storagemigration(),
@@ -260,6 +272,8 @@ type kind struct {
 
 	// status says which metadata a write to the status may change; noStatus: the kind has no such subresource.
 	status statusRule
+	// freeStatus says that writes to the main URL can change the status, too.
+	freeStatus bool
 	// untouched has, by endpoint, the fields that a write there cannot change, and so does not own (SSA-14): paths,
 	// separated by spaces; the endpoint "" is the main URL. A write to any other endpoint owns every field that it
 	// changes.
@@ -404,7 +418,7 @@ func (k *kind) defaulting(now func() time.Time) func(object.Value) object.Value 
 
 // prepareCreate resets the fields that a client may not set on a new object.
 func (k *kind) prepareCreate(obj object.Value, _ access.User) object.Value {
-	if k.status != noStatus && k.status != statusOnCreate {
+	if k.status != noStatus && k.status != statusOnCreate && !k.freeStatus {
 		empty := k.emptyStatus()
 		if k.initial != nil {
 			empty = k.initial(obj, empty)
@@ -420,7 +434,7 @@ func (k *kind) prepareCreate(obj object.Value, _ access.User) object.Value {
 
 // prepareUpdate keeps the fields that a client may not change.
 func (k *kind) prepareUpdate(obj, old object.Value) object.Value {
-	if k.status != noStatus {
+	if k.status != noStatus && !k.freeStatus {
 		obj = keep(obj, old, "status")
 	}
 	obj = dropGated(obj, old, k.gated, k.features)

@@ -3,6 +3,7 @@ package builtin
 import (
 	"time"
 
+	"plinth/internal/features"
 	"plinth/object"
 )
 
@@ -38,10 +39,10 @@ func volumePhase(now func() time.Time) func(obj, old object.Value) object.Value 
 
 // claimSource reconciles the two ways in which a PersistentVolumeClaim names its data source: dataSource, which takes
 // claims and snapshots only and ignores everything else, and dataSourceRef.
-func claimSource(obj object.Value) object.Value {
+func (c *Config) claimSource(obj object.Value) object.Value {
 	spec := obj.At("spec")
 	source, ref := spec.At("dataSource"), spec.At("dataSourceRef")
-	if ref.At("namespace").Len() > 0 { // across namespaces: a feature that is off by default
+	if ref.At("namespace").Str() != "" && !c.Features.On(features.CrossNamespaceVolumeDataSource) {
 		spec, ref = spec.Without("dataSourceRef"), object.Nil
 	}
 	if ref.IsNull() && !source.IsNull() && !claimOrSnapshot(source) {
@@ -51,14 +52,15 @@ func claimSource(obj object.Value) object.Value {
 }
 
 // claimSourceUpdate is claimSource for a claim that may have had a data source before.
-func claimSourceUpdate(obj, old object.Value) object.Value {
+func (c *Config) claimSourceUpdate(obj, old object.Value) object.Value {
 	was := old.At("spec")
 	if was.At("dataSource").IsNull() && was.At("dataSourceRef").IsNull() {
-		return claimSource(obj)
+		return c.claimSource(obj)
 	}
 	spec := obj.At("spec")
 	source, ref := spec.At("dataSource"), spec.At("dataSourceRef")
-	if was.At("dataSourceRef").IsNull() && ref.At("namespace").Len() > 0 {
+	if was.At("dataSourceRef").IsNull() && ref.At("namespace").Str() != "" &&
+		!c.Features.On(features.CrossNamespaceVolumeDataSource) {
 		spec, ref = spec.Without("dataSourceRef"), object.Nil
 	}
 	return obj.With("spec", bothSources(spec, source, ref))

@@ -19,6 +19,9 @@ import (
 // Scope has the names that the expressions of one policy, or of one webhook, may use besides those of every request:
 // params, and variables, which are expressions themselves.
 type Scope struct {
+	// Latest says that expressions that are not stored yet may use the functions of this version, too (see environment).
+	Latest bool
+
 	params, composed bool
 	variables        []variable
 	types            map[string]*kube.DeclField // of the variables
@@ -30,8 +33,8 @@ type variable struct {
 	*AdmissionExpression
 }
 
-// NewScope returns the scope of a policy. params says that it has a kind of parameters; variables, that its expressions
-// may name variables, even if it has none.
+// NewScope returns the scope of a policy. params says that it has a kind of parameters; variables, that its
+// expressions may name variables, even if it has none.
 func NewScope(params, variables bool) *Scope {
 	return &Scope{params: params, composed: variables, types: map[string]*kube.DeclField{}}
 }
@@ -109,7 +112,7 @@ func (s *Scope) Compile(role Role, source string, stored bool) *AdmissionExpress
 func (s *Scope) compile(role Role, source string, stored bool) (*AdmissionExpression, *cel.Type) {
 	x := &AdmissionExpression{source: source}
 	env, err := declared{
-		stored: stored, params: s.params, authorizer: role != Message, variables: s.composed,
+		stored: stored || s.Latest, params: s.params, authorizer: role != Message, variables: s.composed,
 		patches: role == ApplyConfiguration || role == JSONPatch,
 	}.environment()
 	if err != nil {
@@ -177,8 +180,8 @@ func (e *Evaluation) Continue(on *AdmissionInput) *Evaluation {
 	return e.scope.Evaluate(e.ctx, on, e.budget)
 }
 
-// Test evaluates a condition. stop is an error after which nothing else can be evaluated: the cost is above the budget,
-// or unknown. err is of this expression alone.
+// Test evaluates a condition. stop is an error after which nothing else can be evaluated: the cost is above the
+// budget, or unknown. err is of this expression alone.
 func (e *Evaluation) Test(x *AdmissionExpression) (holds bool, err, stop error) {
 	value, err, stop := e.run(x)
 	return value == types.True, err, stop

@@ -30,6 +30,10 @@ type Definitions struct {
 	// Expressions bounds the compiled rules; nil: all are kept. It is set before the first use.
 	Expressions *cel.Cache
 
+	// LatestExpressions accepts new rules that older releases could not compile (--min-compatibility-version). It is set
+	// before the first use.
+	LatestExpressions bool
+
 	// Texts has what other servers have read; nil: this server reads all definitions itself. It is set before the first
 	// use.
 	Texts *Texts
@@ -63,7 +67,7 @@ func (d *Definitions) Complete(r *engine.Resource) {
 	o := func(ctx context.Context) validation.Options {
 		return validation.Options{
 			Metadata: d.types.metadata(), Stop: ctx.Err, RuleBudget: cel.Budget,
-			CheckRules: checkRules,
+			CheckRules: d.checkRules,
 			CheckDefaultRules: func(t *schema.Type, path *field.Path, v object.Value, budget int64) (field.ErrorList, int64) {
 				return cel.Compile(t).ValidateDefault(ctx, path, v, budget)
 			},
@@ -91,7 +95,10 @@ func definitionPropagation(obj object.Value, o engine.DeleteOptions) engine.Prop
 }
 
 // checkRules adapts cel.Check to validation.
-func checkRules(t *schema.Type, path *field.Path, o validation.RuleOptions) field.ErrorList {
+func (d *Definitions) checkRules(t *schema.Type, path *field.Path, o validation.RuleOptions) field.ErrorList {
+	if d.LatestExpressions { // then they are compiled like those that are stored
+		o.Stored = func(string, bool) bool { return true }
+	}
 	return cel.Check(t, path, cel.CheckOptions(o))
 }
 

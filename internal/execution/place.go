@@ -7,8 +7,8 @@ import (
 	"plinth/internal/invariants"
 )
 
-// Place is the place of one request, which it may hold or not. Before Enter its methods do nothing: a request that needs
-// no place has the same code as one that does. It must not be copied after Enter.
+// Place is the place of one request, which it may hold or not. Before Enter its methods do nothing: a request that
+// needs no place has the same code as one that does. It must not be copied after Enter.
 //
 // The goroutine of the request calls its methods. Others that work for it may call Leave and Return, too: while the
 // request itself is outside, as it is whenever it waits for them, these have no effect.
@@ -163,8 +163,8 @@ func (p *Place) EndSend(ctx context.Context) error {
 	return nil
 }
 
-// Yield is called between two parts of long work. If the request has had its place for a while, and another one is next,
-// it lets that one go first. The error is that of ctx, as in Return.
+// Yield is called between two parts of long work. If the request has had its place for a while, and another one is
+// next, it lets that one go first. The error is that of ctx, as in Return.
 func (p *Place) Yield(ctx context.Context) error {
 	if p == nil || p.band == nil || p.band.limiter.waiters.Load() == 0 {
 		return nil

@@ -31,6 +31,10 @@ var (
 	Oldest  = Release{1, 34}
 )
 
+// LatestExpressions says whether new expressions in CEL may use what this release has brought: the oldest release that
+// reads them is this one.
+func (v Versions) LatestExpressions() bool { return !Current.Emulated.After(v.Compatible) }
+
 // ParseVersions parses the values of --emulated-version and --min-compatibility-version: "1.36", or "kube=1.36", which
 // is the only component. Its errors are those of the reference.
 func ParseVersions(emulated, compatible []string) (Versions, error) {

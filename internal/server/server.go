@@ -205,6 +205,7 @@ func (s *Server) open(ctx context.Context) error {
 	definitions := crd.New(gotypes.Of[metav1.ObjectMeta])
 	definitions.Call = s.webhooks().Call
 	definitions.Expressions = &s.expressions
+	definitions.LatestExpressions = s.releases.LatestExpressions()
 	if c.Image != nil {
 		definitions.Texts = c.Image.texts
 	}

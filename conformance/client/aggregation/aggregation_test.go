@@ -477,7 +477,7 @@ func (s *site) priorities() {
 		time.Sleep(100 * time.Millisecond)
 	}
 	for _, path := range []string{"/apis", "/apis/batch", "/apis/autoscaling", "/apis/none.example.com",
-		"/apis/none.example.com/v1", "/api", "/apis/batch/v1"} {
+		"/apis/none.example.com/v1", "/apis/batch/v1"} {
 		s.get(path)
 	}
 	s.document(discovery)

@@ -11,6 +11,9 @@ import (
 	"github.com/google/cel-go/cel"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/cel/environment"
+
+	"plinth/conformance/internal/linediff"
+	"plinth/internal/features"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write what upstream says into the tables of internal/cel")
@@ -39,6 +42,26 @@ func TestFunctions(t *testing.T) {
 		}
 		if n := strings.Count(want, "\n"); n < 300 {
 			t.Errorf("only %d lines", n)
+		}
+	}
+}
+
+// SPEC: EXT-1: with --min-compatibility-version=1.37 new expressions are compiled as stored ones are, and with any
+// older release that is possible as they are with 1.36.
+func TestFunctionsByRelease(t *testing.T) {
+	latest := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
+	for v := features.Oldest; !v.After(features.Current.Emulated); v.Minor++ {
+		versions, err := features.ParseVersions(nil, []string{v.String()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := functions(latest.NewExpressionsEnv())
+		if versions.LatestExpressions() {
+			want = functions(latest.StoredExpressionsEnv())
+		}
+		set := environment.MustBaseEnvSet(version.MajorMinor(uint(v.Major), uint(v.Minor)))
+		if got := functions(set.NewExpressionsEnv()); got != want {
+			t.Errorf("%v: %s", v, linediff.Diff(want, got))
 		}
 	}
 }

@@ -264,12 +264,19 @@ func (f *errorList) matchConditions(conditions object.Value, p *fielderrors.Plac
 // object.
 func (f *errorList) matchExpressions(conditions object.Value, params bool, stored map[string]bool,
 	p *fielderrors.Place) {
-	scope := cel.NewScope(params, false)
+	scope := f.newScope(params, false)
 	for i, c := range conditions.Items() {
 		if source := strings.TrimSpace(text(c, "expression")); source != "" {
 			f.compiles(scope.Compile(cel.Condition, source, stored[source]), source, p.Item(i).To("expression"))
 		}
 	}
+}
+
+// newScope returns the scope of a policy or a webhook.
+func (f *errorList) newScope(params, variables bool) *cel.Scope {
+	scope := cel.NewScope(params, variables)
+	scope.Latest = f.LatestExpressions
+	return scope
 }
 
 // compiles demands that an expression has compiled. source is its text as the object has it.
@@ -307,7 +314,7 @@ func validatingPolicyUpdate(f *errorList, obj, old object.Value) { f.validatingP
 func (f *errorList) validatingPolicy(obj, old object.Value) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	spec, was := obj.At("spec"), old.At("spec")
-	scope := cel.NewScope(has(spec, "paramKind"), length(spec, "variables") > 0)
+	scope := f.newScope(has(spec, "paramKind"), length(spec, "variables") > 0)
 	stored := storedExpressions{
 		validations: expressionsAt(was.At("validations"), "expression"),
 		messages:    expressionsAt(was.At("validations"), "messageExpression"),
@@ -495,7 +502,7 @@ func mutatingPolicyUpdate(f *errorList, obj, old object.Value) { f.mutatingPolic
 func (f *errorList) mutatingPolicy(obj, old object.Value) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	spec, was := obj.At("spec"), old.At("spec")
-	scope := cel.NewScope(has(spec, "paramKind"), true)
+	scope := f.newScope(has(spec, "paramKind"), true)
 	// As in the reference, the expressions of a JSONPatch do not count as stored.
 	stored := storedExpressions{mutations: expressionsAt(was.At("mutations"), "applyConfiguration", "expression")}
 	f.policyStart(spec, was, scope, stored, p)

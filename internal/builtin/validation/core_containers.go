@@ -37,7 +37,7 @@ func (f *errorList) containers(r *podRules, p *fielderrors.Place) {
 		}
 		f.lifecycle(container.At("lifecycle"), r.grace, p.To("lifecycle"))
 		f.probes(container, r.grace, p)
-		f.containerRestart(container, p)
+		f.containerRestart(container, r.old.restartAll, p)
 	}
 	for i, container := range containers.Items() {
 		f.hostPorts(container, &hostPorts, p.Item(i))
@@ -53,7 +53,7 @@ func (f *errorList) initContainers(r *podRules, p *fielderrors.Place) {
 		p := p.Item(i)
 		f.container(r, container, p)
 		sidecar := text(container, "restartPolicy") == "Always"
-		f.initContainerRestart(container, p)
+		f.initContainerRestart(container, r.old.restartAll, p)
 		if name := text(container, "name"); names.has(name) {
 			f.Duplicate(p.To("name"), name)
 		} else if name != "" {
@@ -191,7 +191,7 @@ const (
 	maxExitCodes    = 255
 )
 
-func (f *errorList) containerRestart(container object.Value, p *fielderrors.Place) {
+func (f *errorList) containerRestart(container object.Value, all bool, p *fielderrors.Place) {
 	policy, rules := container.At("restartPolicy"), container.At("restartPolicyRules")
 	if policy.IsNull() {
 		if rules.Len() == 0 {
@@ -206,7 +206,11 @@ func (f *errorList) containerRestart(container object.Value, p *fielderrors.Plac
 	}
 	for i, rule := range rules.Items() {
 		p := p.To("restartPolicyRules").Item(i)
-		f.only(p.To("action"), text(rule, "action"), restartActions)
+		actions := restartActions
+		if !all {
+			actions = restartActions[:1]
+		}
+		f.only(p.To("action"), text(rule, "action"), actions)
 		codes := rule.At("exitCodes")
 		if codes.IsNull() {
 			f.Required(p.To("exitCodes"), "must be specified")
@@ -219,9 +223,14 @@ func (f *errorList) containerRestart(container object.Value, p *fielderrors.Plac
 	}
 }
 
-func (f *errorList) initContainerRestart(container object.Value, p *fielderrors.Place) {
-	if has(container, "restartPolicy") {
-		f.containerRestart(container, p)
+func (f *errorList) initContainerRestart(container object.Value, all bool, p *fielderrors.Place) {
+	if !all && text(container, "restartPolicy") == "Always" {
+		if length(container, "restartPolicyRules") > 0 {
+			f.Forbidden(p.To("restartPolicyRules"),
+				"restartPolicyRules are not allowed for init containers with restart policy Always")
+		}
+	} else if has(container, "restartPolicy") {
+		f.containerRestart(container, all, p)
 	} else if length(container, "restartPolicyRules") > 0 {
 		f.Required(p.To("restartPolicy"), "must specify restartPolicy when restart rules are used")
 	}

@@ -42,7 +42,17 @@ type podRules struct {
 type leniency struct {
 	deletionCost, labelValuesInAffinity, labelValuesInNodeAffinity, spreadSelectors, spreadKeys bool
 	hugePages, tokenPaths, sysctls, restartContainer, volumeDevices, imageReference, sysAdmin   bool
-	comparisons, hostNetwork                                                                    bool
+	comparisons, hostNetwork, restartAll, selinux                                               bool
+}
+
+// relaxed adds what is accepted of new objects, too, with the feature gates as they are.
+func (f *errorList) relaxed(old leniency) leniency {
+	old.deletionCost = old.deletionCost || f.AnyDeletionCost
+	old.comparisons = old.comparisons || f.ComparingTolerations
+	old.hostNetwork = old.hostNetwork || f.HostNetworkUsers
+	old.restartAll = old.restartAll || !f.RestartsOne
+	old.selinux = old.selinux || !f.RecursiveSELinux
+	return old
 }
 
 // podAndMeta checks a Pod, except for the rules of metadata in general.
@@ -389,7 +399,7 @@ func (f *errorList) fileKeys(spec object.Value, p *fielderrors.Place) {
 // podCreate checks all of a new Pod.
 func podCreate(f *errorList, pod object.Value) {
 	f.qualifiedFinalizers(pod)
-	f.podAndMeta(pod, leniency{})
+	f.podAndMeta(pod, f.relaxed(leniency{}))
 	var root *fielderrors.Place
 	spec := pod.At("spec")
 	if length(spec, "ephemeralContainers") > 0 {
@@ -403,7 +413,7 @@ func podCreate(f *errorList, pod object.Value) {
 
 // podTemplate checks the template of a controller's pods. was is the old template, null in a new object.
 func (f *errorList) podTemplate(template, was object.Value, p *fielderrors.Place) {
-	old := lenient(was.At("spec"), was.At("metadata"))
+	old := f.relaxed(lenient(was.At("spec"), was.At("metadata")))
 	meta, spec := template.At("metadata"), template.At("spec")
 	annotations := meta.At("annotations")
 	objectmeta.Labels(&f.Errors, meta.At("labels"), p.To("labels"))

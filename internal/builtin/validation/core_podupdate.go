@@ -19,6 +19,8 @@ func lenient(spec, meta object.Value) leniency {
 	old := leniency{
 		deletionCost: badDeletionCost(meta),
 		hostNetwork:  truth(spec, "hostNetwork") && has(spec, "hostUsers") && !truth(spec, "hostUsers"),
+		restartAll:   restartsAll(spec),
+		selinux:      has(spec.At("securityContext"), "seLinuxChangePolicy"),
 	}
 	for _, toleration := range spec.At("tolerations").Items() {
 		operator := text(toleration, "operator")
@@ -121,7 +123,7 @@ const updatable = "pod updates may not change fields other than `spec.containers
 // podRunning checks an updated Pod, but not whether its changes are allowed.
 func podRunning(f *errorList, pod, was object.Value) {
 	f.qualifiedFinalizers(pod)
-	f.podAndMeta(pod, lenient(was.At("spec"), was.At("metadata")))
+	f.podAndMeta(pod, f.relaxed(lenient(was.At("spec"), was.At("metadata"))))
 }
 
 // podUpdate checks all of a Pod that replaces an old one.
@@ -173,7 +175,8 @@ func (f *errorList) podAnnotationChanges(pod, was object.Value) {
 	f.podAnnotations(now, pod.At("spec"), at, badDeletionCost(was.At("metadata")))
 }
 
-// sameContainers demands as many containers as before, and checks their images. It says whether the number is the same.
+// sameContainers demands as many containers as before, and checks their images. It says whether the number is the
+// same.
 func (f *errorList) sameContainers(now, old object.Value, p *fielderrors.Place) bool {
 	if now.Len() != old.Len() {
 		f.Forbidden(p, "pod updates may not add or remove containers")

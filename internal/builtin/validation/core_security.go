@@ -32,7 +32,11 @@ func (f *errorList) podSecurityContext(r *podRules, p *fielderrors.Place) {
 	f.windowsOptions(context.At("windowsOptions"), p.To("windowsOptions"))
 	f.appArmor(context.At("appArmorProfile"), p.To("appArmorProfile"))
 	f.onlyIfSet(p.To("supplementalGroupsPolicy"), context.At("supplementalGroupsPolicy"), supplementalPolicies)
-	f.onlyIfSet(p.To("seLinuxChangePolicy"), context.At("seLinuxChangePolicy"), selinuxPolicies)
+	policies := selinuxPolicies
+	if !r.old.selinux {
+		policies = []string{"Recursive"}
+	}
+	f.onlyIfSet(p.To("seLinuxChangePolicy"), context.At("seLinuxChangePolicy"), policies)
 }
 
 func (f *errorList) securityContext(r *podRules, context object.Value, p *fielderrors.Place) {

@@ -208,7 +208,8 @@ func volumeUpdate(f *errorList, obj, old object.Value) {
 	if now := spec.At("volumeMode"); !object.Equal(now, was.At("volumeMode")) {
 		f.Invalid(root.To("volumeMode"), fielderrors.Show(now), fielderrors.Immutable)
 	}
-	if before := was.At("nodeAffinity"); !before.IsNull() && !sameAffinity(spec.At("nodeAffinity"), before) {
+	before := was.At("nodeAffinity")
+	if !f.MovableVolumes && !before.IsNull() && !sameAffinity(spec.At("nodeAffinity"), before) {
 		f.Invalid(root.To("nodeAffinity"), goForm{spec.At("nodeAffinity"), volumeAffinityFields},
 			fielderrors.Immutable+", except for updating from beta label to GA")
 	}

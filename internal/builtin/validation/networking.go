@@ -28,6 +28,21 @@ const (
 	notAnAddress  = "must be a DNS name, not an IP address"
 )
 
+// serviceName demands the name of a Service.
+func (f *errorList) serviceName(name string, p *fielderrors.Place) {
+	if f.OldServiceNames && name != "" {
+		f.Each(p, name, utilvalidation.IsDNS1035Label(name))
+		return
+	}
+	f.requiredLabel(p, name)
+}
+
+// hasRelaxedName says whether the name of a Service is one that older releases refuse.
+func hasRelaxedName(backend object.Value) bool {
+	name := text(backend.At("service"), "name")
+	return len(objectmeta.LabelErrors(name)) == 0 && len(utilvalidation.IsDNS1035Label(name)) > 0
+}
+
 // requiredSegment demands a name that can be a segment of a URL.
 func (f *errorList) requiredSegment(p *fielderrors.Place, s string) {
 	if s == "" {
@@ -133,7 +148,7 @@ func (f *errorList) ingressBackend(backend object.Value, p *fielderrors.Place) {
 	case !resource.IsNull():
 		f.typedReference(resource, p.To("resource"))
 	case !service.IsNull():
-		f.requiredLabel(p.To("service").To("name"), text(service, "name"))
+		f.serviceName(text(service, "name"), p.To("service").To("name"))
 		port := service.At("port")
 		name, n := text(port, "name"), number(port, "number")
 		switch {
@@ -185,7 +200,23 @@ func ingressUpdate(f *errorList, obj, old object.Value) {
 			excuse.wildcards = excuse.wildcards || len(broken.List) > 0
 		}
 	}
+	f.OldServiceNames = f.OldServiceNames && !hasRelaxedNames(old.At("spec"))
 	f.ingress(obj.At("spec"), excuse)
+}
+
+// hasRelaxedNames says whether an Ingress names a Service with a name that older releases refuse.
+func hasRelaxedNames(spec object.Value) bool {
+	if hasRelaxedName(spec.At("defaultBackend")) {
+		return true
+	}
+	for _, rule := range spec.At("rules").Items() {
+		for _, path := range rule.At("http", "paths").Items() {
+			if hasRelaxedName(path.At("backend")) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func ingressStatus(f *errorList, obj, old object.Value) {

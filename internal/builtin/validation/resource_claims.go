@@ -12,8 +12,7 @@ import (
 	"plinth/object"
 )
 
-// The rules of ResourceClaim, ResourceClaimTemplate, DeviceClass and DeviceTaintRule. The expressions of
-// derived attributes, which are dropped while DRADerivedAttributes is off, are not compiled.
+// The rules of ResourceClaim, ResourceClaimTemplate, DeviceClass and DeviceTaintRule.
 
 const (
 	maxDeviceRequests   = 32
@@ -121,8 +120,8 @@ func (f *errorList) uniqueRequests(requests object.Value, p *fielderrors.Place) 
 	}
 }
 
-// generated is the place of a member for generated rules: in a version whose members are flat, the fields of the member
-// are in the value itself.
+// generated is the place of a member for generated rules: in a version whose members are flat, the fields of the
+// member are in the value itself.
 func (f *errorList) generated(p *fielderrors.Place, member string) *fielderrors.Place {
 	if f.flat {
 		return p
@@ -136,7 +135,7 @@ func itself(item object.Value) string { return item.Str() }
 
 func (f *errorList) deviceClaimSpec(spec object.Value, p *fielderrors.Place) {
 	devices, at := spec.At("devices"), p.To("devices")
-	c := deviceClaim{devices}
+	c := deviceClaim{devices, new(uint64)}
 	if requests, at := devices.At("requests"), at.To("requests"); !f.tooMany(requests, maxDeviceRequests, at) {
 		for i, request := range requests.Items() {
 			f.deviceRequest(request, c, at.Item(i))
@@ -154,10 +153,17 @@ func (f *errorList) deviceClaimSpec(spec object.Value, p *fielderrors.Place) {
 			f.opaqueConfig(config, false, at.Item(i))
 		}
 	}
+	if *c.computing > maxDeviceCost {
+		f.Forbidden(at, "too complex, total cost of derived attribute CEL expressions in the claim exceeds cost limit")
+	}
 }
 
 // deviceClaim is spec.devices of a claim.
-type deviceClaim struct{ devices object.Value }
+type deviceClaim struct {
+	devices object.Value
+	// computing is the cost of the attributes that it computes.
+	computing *uint64
+}
 
 // has says whether a name is that of a request, or REQUEST/ALTERNATIVE for one of its alternatives.
 func (c deviceClaim) has(name string) bool {
@@ -301,25 +307,34 @@ func (f *errorList) deviceSelectors(selectors object.Value, stored bool, p *fiel
 		if !has(selector, "cel") {
 			f.Required(at, "")
 		} else if !stored {
-			f.deviceExpression(text(selector.At("cel"), "expression"), at.To("expression"))
+			f.deviceExpression(text(selector.At("cel"), "expression"), false, at.To("expression"))
 		}
 	}
 }
 
-func (f *errorList) deviceExpression(expression string, p *fielderrors.Place) {
+// maxDeviceCost limits the cost of an expression about devices, and that of all attributes that a claim computes.
+const maxDeviceCost = 1000000
+
+// deviceExpression checks an expression that selects devices, or that computes an attribute of one, and returns its
+// cost.
+func (f *errorList) deviceExpression(expression string, computes bool, p *fielderrors.Place) uint64 {
 	if len(expression) > maxDeviceExpression {
 		f.TooLong(p, maxDeviceExpression)
-		return
+		return 0
 	}
-	fault, tooComplex, err := cel.CheckDeviceSelector(expression)
+	fault, cost, err := cel.CheckDevice(expression, computes, cel.DeviceOptions{Latest: f.LatestExpressions,
+		NotShared: f.DevicesNotShared, Lists: f.DeviceLists, Unlisted: f.DevicesUnlisted})
 	switch {
 	case err != nil:
 		f.List = append(f.List, internalError(f.Path(p), err))
+		return 0
 	case fault != "":
 		f.Invalid(p, expression, fault)
-	case tooComplex:
+		return 0
+	case cost > maxDeviceCost:
 		f.Forbidden(p, "too complex, exceeds cost limit")
 	}
+	return cost
 }
 
 // derivedAttributes checks the attributes that a request computes. If there are too many, the generated rules end, and
@@ -334,8 +349,8 @@ func (f *errorList) derivedAttributes(attributes object.Value, c deviceClaim, re
 			f.Invalid(p.To("name"), fielderrors.Word(name),
 				"must be referenced by at least one matchAttribute or distinctAttribute constraint targeting this request")
 		}
-		if len(expression) > maxDeviceExpression {
-			f.TooLong(p.To("expression"), maxDeviceExpression)
+		if expression != "" {
+			*c.computing += f.deviceExpression(expression, true, p.To("expression"))
 		}
 		if tooMany {
 			continue
@@ -416,7 +431,7 @@ func (f *errorList) rawObject(raw object.Value, stored bool, p *fielderrors.Plac
 func resourceClaimStatus(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	status, was, at := obj.At("status"), old.At("status"), (*fielderrors.Place)(nil).To("status")
-	c := deviceClaim{obj.At("spec", "devices")}
+	c := deviceClaim{devices: obj.At("spec", "devices")}
 	reserved := status.At("reservedFor")
 	if p := at.To("reservedFor"); !f.tooMany(reserved, maxReservations, p) {
 		for i, user := range reserved.Items() {

@@ -25,8 +25,8 @@ type Rules struct {
 	Running func(obj, old object.Value) field.ErrorList
 }
 
-// Kind is the rules of one kind, as its file writes them: functions that add to the errors found so far. The row of the
-// kind names it; [Kind.Rules] converts it to the form that the row needs.
+// Kind is the rules of one kind, as its file writes them: functions that add to the errors found so far. The row of
+// the kind names it; [Kind.Rules] converts it to the form that the row needs.
 type Kind struct {
 	create func(f *errorList, obj object.Value)
 	update func(f *errorList, obj, old object.Value)
@@ -144,8 +144,9 @@ func (k Kind) Converted(convert func(object.Value) object.Value) Kind {
 	}
 }
 
-// Flat is Converted for a version in which the fields of the member exactly of a request for devices are in the request
-// itself. Generated rules check the object in its own version, and so name and print its fields as they are there.
+// Flat is Converted for a version in which the fields of the member exactly of a request for devices are in the
+// request itself. Generated rules check the object in its own version, and so name and print its fields as they are
+// there.
 func (k Kind) Flat(convert func(object.Value) object.Value) Kind {
 	return Kind{
 		create: func(f *errorList, obj object.Value) {
@@ -187,6 +188,29 @@ type Options struct {
 	GroupPreemption bool
 	// TopologyConstraints accepts PodGroups with constraints (gate TopologyAwareWorkloadScheduling).
 	TopologyConstraints bool
+	// ComparingTolerations accepts the operators Lt and Gt (gate TaintTolerationComparisonOperators).
+	ComparingTolerations bool
+	// RestartsOne refuses that the exit of a container restarts all (gate RestartAllContainersOnContainerExits, turned
+	// off).
+	RestartsOne bool
+	// HostNetworkUsers accepts user namespaces in the network of the node (gate UserNamespacesHostNetworkSupport).
+	HostNetworkUsers bool
+	// AnyDeletionCost accepts every value of the annotation (gate PodDeletionCost, turned off).
+	AnyDeletionCost bool
+	// RecursiveSELinux refuses other values of seLinuxChangePolicy than Recursive (gate SELinuxMount, turned off).
+	RecursiveSELinux bool
+	// Nominations accepts nominated nodes of pods that are bound (gate ClearingNominatedNodeNameAfterBinding, turned
+	// off).
+	Nominations bool
+	// MovableVolumes accepts changes of the node affinity of volumes (gate MutablePVNodeAffinity).
+	MovableVolumes bool
+	// OldServiceNames refuses names of Services that begin with a digit (gate RelaxedServiceNameValidation, turned off).
+	OldServiceNames bool
+	// LatestExpressions accepts new expressions that older releases could not compile
+	// (--min-compatibility-version=1.37).
+	LatestExpressions bool
+	// DevicesNotShared, DeviceLists and DevicesUnlisted say what expressions about devices may use (cel.DeviceOptions).
+	DevicesNotShared, DeviceLists, DevicesUnlisted bool
 	// Now is the clock with which the beginning of a pod certificate is compared when it is issued. Nil accepts any
 	// time.
 	Now func() time.Time
