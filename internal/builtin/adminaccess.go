@@ -37,8 +37,8 @@ func (c *Config) adminAccess(requests ...string) func(r *engine.Resource) {
 	}
 }
 
-// permitClaimStatus is the engine.Subresource.Permit of the status of ResourceClaims: an allocation with
-// administrative access needs the label of the namespace, and then the user needs rights (authz.PermitClaimStatus).
+// permitClaimStatus is the engine.Subresource.Permit of the status of ResourceClaims: an allocation with administrative
+// access needs the label of the namespace, and then the user needs rights (authz.PermitClaimStatus).
 func (c *Config) permitClaimStatus(ctx context.Context, rq *engine.Request, obj, old object.Value) field.ErrorList {
 	var errs field.ErrorList
 	if grantsAdminAccess(old) < 0 { // an allocation is immutable

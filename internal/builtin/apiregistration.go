@@ -11,8 +11,8 @@ import (
 	"plinth/object"
 )
 
-// apiregistration is the group of APIServices, one for each group version that is served. This row serves them like
-// any other kind; package aggregation has what an APIService does.
+// apiregistration is the group of APIServices, one for each group version that is served. This row serves them like any
+// other kind; package aggregation has what an APIService does.
 func apiregistration(c Config) group {
 	return group{"apiregistration.k8s.io", []kind{{
 		name: "apiservices", kind: "APIService",

@@ -89,8 +89,8 @@ func specAndAnnotations(obj object.Value) object.Value {
 	return object.ListOf(obj.At("spec"), annotations)
 }
 
-// rolling sets the numbers of rollingUpdate to 0 if the update strategy is of another type, for which the reference
-// has no defaults and writes zeros.
+// rolling sets the numbers of rollingUpdate to 0 if the update strategy is of another type, for which the reference has
+// no defaults and writes zeros.
 func rolling(strategy string, numbers ...string) func(obj object.Value) object.Value {
 	return func(obj object.Value) object.Value {
 		update := obj.At("spec", strategy, "rollingUpdate")

@@ -66,8 +66,8 @@ func autoscalersV1() version {
 	})
 }
 
-// asV2 and asV1 convert. An object that cannot be converted is returned unchanged; the conversion to the stored
-// version refuses it later.
+// asV2 and asV1 convert. An object that cannot be converted is returned unchanged; the conversion to the stored version
+// refuses it later.
 func asV2(obj object.Value) object.Value { return converted(obj, convert.HPAv1ToV2) }
 
 func asV1(obj object.Value) object.Value { return converted(obj, convert.HPAv2ToV1) }

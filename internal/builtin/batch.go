@@ -51,8 +51,7 @@ func newJob(obj object.Value) object.Value {
 }
 
 // selectOwnPods sets a selector that is unique to the Job, by its UID, and adds the labels for it to its Pods, unless
-// the Job has a manual selector. Each label is added under its name with a domain and under its older name without
-// one.
+// the Job has a manual selector. Each label is added under its name with a domain and under its older name without one.
 func selectOwnPods(obj object.Value) object.Value {
 	if obj.At("spec", "manualSelector").Bool() {
 		return obj

@@ -35,8 +35,8 @@ func sliceAndLabels(obj object.Value) object.Value {
 	return object.ListOf(obj.Without("metadata"), labels)
 }
 
-// dropTopology drops deprecatedTopology, which held the node's name in an older version. That name becomes the
-// nodeName of the endpoint if the old object has it in this field, too.
+// dropTopology drops deprecatedTopology, which held the node's name in an older version. That name becomes the nodeName
+// of the endpoint if the old object has it in this field, too.
 func dropTopology(obj, old object.Value) object.Value {
 	endpoints := obj.At("endpoints")
 	if !old.IsNull() && object.Equal(endpoints, old.At("endpoints")) {

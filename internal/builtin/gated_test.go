@@ -49,8 +49,8 @@ func (b *branch) leavesOf(bit int, at []string) (all [][]string) {
 	return all
 }
 
-// Each gated field is dropped while its gate is off, unless the old object has it, and kept while its gate is on;
-// other gates have no effect on it.
+// Each gated field is dropped while its gate is off, unless the old object has it, and kept while its gate is on; other
+// gates have no effect on it.
 //
 // SPEC: WRITE-4, RUN-1
 func TestGatesDecideOnTheirFields(t *testing.T) {

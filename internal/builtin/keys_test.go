@@ -14,8 +14,7 @@ import (
 // The tables of this package name fields of types. A name with a mistake in it would not be an error but a rule that
 // never applies; so every path is looked up in the schema of its type.
 
-// resolve is the type at the end of a path; the steps [] and {} lead into the items of a list and the members of a
-// map.
+// resolve is the type at the end of a path; the steps [] and {} lead into the items of a list and the members of a map.
 func resolve(t *schema.Type, path []string) (*schema.Type, error) {
 	for i, step := range path {
 		var next *schema.Type

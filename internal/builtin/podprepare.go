@@ -64,8 +64,8 @@ func keepPodStatus(obj, old object.Value) object.Value {
 	return obj
 }
 
-// keepObserved keeps the observedGeneration of conditions that are sent without one. Several conditions of one type
-// are matched in order.
+// keepObserved keeps the observedGeneration of conditions that are sent without one. Several conditions of one type are
+// matched in order.
 func keepObserved(is, was object.Value) (conditions object.Value, changed bool) {
 	before := map[string][]object.Value{}
 	for _, c := range was.Items() {
@@ -147,8 +147,8 @@ func matchKeys(term, labels object.Value) object.Value {
 // field for them.
 const appArmorPrefix = corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix
 
-// appArmorFromAnnotations sets the AppArmor profile of containers that have none from their annotations, unless the
-// Pod has the same one.
+// appArmorFromAnnotations sets the AppArmor profile of containers that have none from their annotations, unless the Pod
+// has the same one.
 func appArmorFromAnnotations(spec, annotations object.Value) object.Value {
 	if !hasPrefixed(annotations, appArmorPrefix) || spec.At("os", "name").Str() == "windows" {
 		return spec

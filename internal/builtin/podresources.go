@@ -56,8 +56,7 @@ func podResource(name string) bool { return name == "cpu" || name == "memory" ||
 
 func hugePages(name string) bool { return strings.HasPrefix(name, "hugepages-") }
 
-// classOf returns the QoS class of one set of resources: Guaranteed if CPU and memory are requested up to their
-// limits.
+// classOf returns the QoS class of one set of resources: Guaranteed if CPU and memory are requested up to their limits.
 func classOf(resources object.Value) string {
 	requests, limits := resources.At("requests"), resources.At("limits")
 	if requests.Len() == 0 && limits.Len() == 0 {
@@ -140,8 +139,8 @@ func (a amounts) list() object.Value {
 }
 
 // together returns what the containers of a Pod request, or are limited to, at the same time (list is requests or
-// limits). That is the maximum of two: all containers and sidecars; and any other init container with the sidecars
-// that were started before it.
+// limits). That is the maximum of two: all containers and sidecars; and any other init container with the sidecars that
+// were started before it.
 func together(spec object.Value, list string) amounts {
 	sum, sidecars, before := amounts{}, amounts{}, amounts{}
 	for _, c := range spec.At("containers").Items() {

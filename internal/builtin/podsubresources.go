@@ -104,8 +104,8 @@ func addedContainers(obj, old object.Value) field.ErrorList {
 	return errs
 }
 
-// resize takes only the resources of the containers and of the Pod, and the resize policies, from the body. If the
-// body has other containers, they are kept, and validation refuses them.
+// resize takes only the resources of the containers and of the Pod, and the resize policies, from the body. If the body
+// has other containers, they are kept, and validation refuses them.
 func resize(old, body object.Value) object.Value {
 	is, was := body.At("spec"), old.At("spec")
 	if is.At("containers").Len() == was.At("containers").Len() &&

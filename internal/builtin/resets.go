@@ -21,8 +21,8 @@ var (
 //
 // A write to the scale, to the ephemeralcontainers or to the resize of an object owns every field that it changes. In
 // the reference the last two are meant to own only the containers' parts, but its storage does not pass that on to the
-// code that tracks ownership: there, a write owns the labels that it sends, even though they are not changed.
-// Ownership is the same here.
+// code that tracks ownership: there, a write owns the labels that it sends, even though they are not changed. Ownership
+// is the same here.
 func (k *kind) resets(r *engine.Resource, subresource string) map[string]merge.Set {
 	paths, known := k.untouched[subresource]
 	if !known {

@@ -60,8 +60,8 @@ func TestResets(t *testing.T) {
 	}
 }
 
-// The row of a type with a status has the fields that each of its two endpoints cannot change, in each version, and
-// has no other endpoint.
+// The row of a type with a status has the fields that each of its two endpoints cannot change, in each version, and has
+// no other endpoint.
 //
 // SPEC: SSA-14
 func TestResetsOfServedTypes(t *testing.T) {

@@ -36,11 +36,11 @@ type Config struct {
 	NoTokens bool
 	// Addresses allocates the addresses and ports of Services; nil: an allocator with the reference's defaults.
 	Addresses *addresses.Allocator
-	// Authority decides what users may do, for reviews and for writes of roles and bindings. Nil: reviews deny
-	// everything, and roles and bindings are not restricted.
+	// Authority decides what users may do, for reviews and for writes of roles and bindings. Nil: reviews deny everything,
+	// and roles and bindings are not restricted.
 	Authority *authz.Authority
-	// NamespaceLabel returns the value of a label of a namespace, "" without one, for content that only namespaces with
-	// a label may have; nil: all may.
+	// NamespaceLabel returns the value of a label of a namespace, "" without one, for content that only namespaces with a
+	// label may have; nil: all may.
 	NamespaceLabel func(ctx context.Context, namespace, label string) (string, error)
 	// Definitions adds the behaviour of custom resource definitions to their type; nil: they are stored, and do not
 	// define types.
@@ -51,8 +51,8 @@ type Config struct {
 	// Serves says whether a version of a resource is served, given whether it is by default. It is asked once about each
 	// that the emulated release has and no feature gate hides. Nil: those are served that are by default.
 	Serves func(group, version, resource string, byDefault bool) bool
-	// Later says the same of a version that a later release than the emulated one has brought; lower means that a
-	// version below it is served that is no alpha. Nil: none is served.
+	// Later says the same of a version that a later release than the emulated one has brought; lower means that a version
+	// below it is served that is no alpha. Nil: none is served.
 	Later func(group, version, resource string, since features.Release, lower bool) bool
 	// everyKind makes kinds whose feature gates are off, too ([Config.Every]).
 	everyKind bool

@@ -259,8 +259,8 @@ func TestBetaVersionsWarn(t *testing.T) {
 	}
 }
 
-// The selectable fields of a row have the same values in each of its versions, as store relies on for those that
-// change nothing of the row (engine.Version.SelectsAs).
+// The selectable fields of a row have the same values in each of its versions, as store relies on for those that change
+// nothing of the row (engine.Version.SelectsAs).
 func TestVersionsSelectAlike(t *testing.T) {
 	k := row(t, "certificates.k8s.io", "podcertificaterequests")
 	obj := object.Fields("apiVersion", object.StringOf("certificates.k8s.io/v1"), "spec", object.Fields(

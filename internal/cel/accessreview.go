@@ -12,8 +12,7 @@ import (
 )
 
 // AccessCondition is a condition on the spec of a SubjectAccessReview, the variable request. An authorization webhook
-// is called only if its conditions hold. Administrators write them; the cost of one evaluation is limited as for
-// rules.
+// is called only if its conditions hold. Administrators write them; the cost of one evaluation is limited as for rules.
 type AccessCondition struct {
 	source  string
 	program cel.Program

@@ -122,22 +122,10 @@ type admissionEnv struct {
 	variables *kube.DeclType
 }
 
-var (
-	admissionEnvs   = map[declared]func() (*admissionEnv, error){}
-	admissionEnvsMu sync.Mutex
-)
+var admissionEnvs = byOptions[declared, *admissionEnv]{build: declared.build}
 
-// environment returns the environment for these names; it is made on first use, and kept.
-func (d declared) environment() (*admissionEnv, error) {
-	admissionEnvsMu.Lock()
-	build := admissionEnvs[d]
-	if build == nil {
-		build = sync.OnceValues(d.build)
-		admissionEnvs[d] = build
-	}
-	admissionEnvsMu.Unlock()
-	return build()
-}
+// environment returns the environment for these names.
+func (d declared) environment() (*admissionEnv, error) { return admissionEnvs.get(d) }
 
 // build makes an environment. The types have the fields that expressions may name; those of request leave out its
 // objects, which are variables, and those of namespaceObject what tells nothing about a namespace (managedFields).

@@ -72,8 +72,8 @@ func TestMatchConditions(t *testing.T) {
 	}
 }
 
-// A variable is evaluated when an expression first uses it, once for all expressions on a request, and not if none
-// uses it. Each variable here asks the authorizer, which counts.
+// A variable is evaluated when an expression first uses it, once for all expressions on a request, and not if none uses
+// it. Each variable here asks the authorizer, which counts.
 //
 // SPEC: AUTH-3
 func TestVariablesAreLazy(t *testing.T) {

@@ -135,8 +135,8 @@ func (l *Lazy[T]) wasUsed() bool { return l.used.Swap(false) }
 //
 // Invariant: Σ held.count ≤ most, or only one is held.
 //
-// A Lazy does not belong to the cache: it only clears the compiled form, which is compiled again on next use. Without
-// a bound, a cluster with thousands of definitions would keep every rule that was ever used: 60 KiB each.
+// A Lazy does not belong to the cache: it only clears the compiled form, which is compiled again on next use. Without a
+// bound, a cluster with thousands of definitions would keep every rule that was ever used: 60 KiB each.
 type Cache struct {
 	mu    sync.Mutex
 	all   []held // the compiled ones, oldest first
@@ -177,8 +177,7 @@ type droppable interface {
 const (
 	// idle is the time between two sweeps.
 	idle = 2 * time.Minute
-	// most is how many expressions stay compiled. A rule takes up to 60 KiB, most of it for the environment of its
-	// place.
+	// most is how many expressions stay compiled. A rule takes up to 60 KiB, most of it for the environment of its place.
 	most = 512
 )
 

@@ -2,7 +2,6 @@ package cel
 
 import (
 	"fmt"
-	"sync"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/checker"
@@ -21,23 +20,22 @@ const (
 	deviceTypeName = "kubernetes.DRADevice"
 )
 
-// DeviceOptions say what new expressions about devices may use. The zero value is for the gates as they are by
-// default.
+// DeviceOptions say what new expressions about devices may use. The zero value is for the gates as they are by default.
 type DeviceOptions struct {
 	// Latest says that they may use functions of this version, too, as Scope.Latest.
 	Latest bool
 	// NotShared says that devices have no allowMultipleAllocations (gate DRAConsumableCapacity, turned off).
 	NotShared bool
-	// Lists says that attributes may be lists (gate DRAListTypeAttributes). With Unlisted it is for a release that has
-	// to be able to read the expression and has none: as in the reference, there is no device then.
+	// Lists says that attributes may be lists (gate DRAListTypeAttributes). With Unlisted it is for a release that has to
+	// be able to read the expression and has none: as in the reference, there is no device then.
 	Lists, Unlisted bool
 }
 
-// CheckDevice checks an expression that selects devices, or that computes an attribute of a device. It returns the
-// error in the expression ("" if it is valid), and how much a valid expression costs at most. An error is one of the
+// CheckDevice checks an expression that selects devices, or that computes an attribute of a device. It returns the error
+// in the expression ("" if it is valid), and how much a valid expression costs at most. An error is one of the
 // environment and not of the expression.
 func CheckDevice(expression string, computes bool, o DeviceOptions) (fault string, cost uint64, err error) {
-	d, err := selectorsFor(o)
+	d, err := selectorsOf.get(o)
 	if err != nil {
 		return "", 0, err
 	}
@@ -84,22 +82,7 @@ type selectors struct {
 	deviceSizes
 }
 
-var (
-	selectorsMu sync.Mutex
-	selectorsOf = map[DeviceOptions]func() (*selectors, error){}
-)
-
-// selectorsFor returns the environment for these options; it is made on first use, and kept.
-func selectorsFor(o DeviceOptions) (*selectors, error) {
-	selectorsMu.Lock()
-	build := selectorsOf[o]
-	if build == nil {
-		build = sync.OnceValues(o.build)
-		selectorsOf[o] = build
-	}
-	selectorsMu.Unlock()
-	return build()
-}
+var selectorsOf = byOptions[DeviceOptions, *selectors]{build: DeviceOptions.build}
 
 // build makes an environment: that of new rules with the variable device and bindings. conformance/oracle/cel compares
 // it with the reference's, k8s.io/dynamic-resource-allocation/cel.

@@ -33,8 +33,8 @@
 // If a list (map) above a node has no maxItems (maxProperties), the node's count is the number of smallest values that
 // fit in a request. The estimate alone is not enough either: rules that were stored under an older limit stay valid,
 // and the estimate assumes that objects satisfy the schema. So Validate counts the actual cost, ends an expression at
-// limits.PerCallLimit and an object at limits.RuntimeCELCostBudget, and does not run rules on an object that the
-// schema refuses.
+// limits.PerCallLimit and an object at limits.RuntimeCELCostBudget, and does not run rules on an object that the schema
+// refuses.
 //
 // # Caveats
 //

@@ -89,3 +89,25 @@ func (libraries) ProgramOptions() []cel.ProgramOption {
 		cel.CostTracking(&library.CostEstimator{}),
 	}
 }
+
+// byOptions has the environments of one kind, by what they are made of. Each is made on first use, and kept.
+type byOptions[O comparable, E any] struct {
+	build func(O) (E, error)
+
+	mu   sync.Mutex
+	made map[O]func() (E, error)
+}
+
+func (b *byOptions[O, E]) get(o O) (E, error) {
+	b.mu.Lock()
+	made := b.made[o]
+	if made == nil {
+		if b.made == nil {
+			b.made = map[O]func() (E, error){}
+		}
+		made = sync.OnceValues(func() (E, error) { return b.build(o) })
+		b.made[o] = made
+	}
+	b.mu.Unlock()
+	return made()
+}

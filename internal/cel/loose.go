@@ -11,8 +11,8 @@ import (
 )
 
 // loose is a value without a schema, as expressions of admission see objects: by their JSON. Like a value with a shape
-// it is converted one level at a time, since expressions look at few of the fields of an object. Members of maps are
-// in the order of their keys; in the reference their order is by chance.
+// it is converted one level at a time, since expressions look at few of the fields of an object. Members of maps are in
+// the order of their keys; in the reference their order is by chance.
 func loose(v object.Value) ref.Val {
 	switch v.Kind() {
 	case object.Bool:

@@ -19,8 +19,8 @@ import (
 	"plinth/object"
 )
 
-// The types of the values that a mutation makes: Object, whose parts are Object.spec and so on and may have any
-// fields, and the operations of a JSON Patch.
+// The types of the values that a mutation makes: Object, whose parts are Object.spec and so on and may have any fields,
+// and the operations of a JSON Patch.
 const (
 	objectTypeName    = "Object"
 	jsonPatchTypeName = "JSONPatch"

@@ -33,8 +33,8 @@ type variable struct {
 	*AdmissionExpression
 }
 
-// NewScope returns the scope of a policy. params says that it has a kind of parameters; variables, that its
-// expressions may name variables, even if it has none.
+// NewScope returns the scope of a policy. params says that it has a kind of parameters; variables, that its expressions
+// may name variables, even if it has none.
 func NewScope(params, variables bool) *Scope {
 	return &Scope{params: params, composed: variables, types: map[string]*kube.DeclField{}}
 }
@@ -180,8 +180,8 @@ func (e *Evaluation) Continue(on *AdmissionInput) *Evaluation {
 	return e.scope.Evaluate(e.ctx, on, e.budget)
 }
 
-// Test evaluates a condition. stop is an error after which nothing else can be evaluated: the cost is above the
-// budget, or unknown. err is of this expression alone.
+// Test evaluates a condition. stop is an error after which nothing else can be evaluated: the cost is above the budget,
+// or unknown. err is of this expression alone.
 func (e *Evaluation) Test(x *AdmissionExpression) (holds bool, err, stop error) {
 	value, err, stop := e.run(x)
 	return value == types.True, err, stop

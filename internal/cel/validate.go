@@ -39,9 +39,9 @@ type validation struct {
 // The reference has no such bound.
 const maxReported = 1 << 20
 
-// ratchet says whether the value at a place differs from the old one: an error in an unchanged value is only a
-// warning, unless the rule uses oldSelf. here is the pair of new and old value. If the value has no counterpart, here
-// is nil and around, the pair of the nearest enclosing value that has one, decides.
+// ratchet says whether the value at a place differs from the old one: an error in an unchanged value is only a warning,
+// unless the rule uses oldSelf. here is the pair of new and old value. If the value has no counterpart, here is nil and
+// around, the pair of the nearest enclosing value that has one, decides.
 type ratchet struct{ here, around *schema.Pair }
 
 func (r ratchet) unchanged() bool {

@@ -418,8 +418,8 @@ func anyRequest(r *rand.Rand, b *Band, key uint64, executing, most *atomic.Int64
 		return
 	}
 	work := func() {
-		if n := executing.Add(1); n > most.Load() {
-			most.Store(n)
+		n := executing.Add(1)
+		for before := most.Load(); n > before && !most.CompareAndSwap(before, n); before = most.Load() {
 		}
 		runtime.Gosched()
 		executing.Add(-1)

@@ -13,12 +13,16 @@ import (
 // The goroutine of the request calls its methods. Others that work for it may call Leave and Return, too: while the
 // request itself is outside, as it is whenever it waits for them, these have no effect.
 //
-//	none → held            Enter             held → out      Leave
-//	none, out → waiting    Enter, Return     held → sending      BeginSend
-//	sending → held         EndSend           sending → out       others have waited too long, see patience
-//	held, out → none       Exit
-//	waiting → held         a place is free
-//	waiting → none         its context has ended, or Exit
+//	none, out → held           Enter, Return: a place is free
+//	none, out → waiting        Enter, Return: there is none
+//	waiting → held             it is the next one
+//	held → waiting             Yield, EndSend: another one is next
+//	held → out                 Leave
+//	held → sending             BeginSend
+//	sending → held             EndSend
+//	sending → out              it sends while others wait, see patience
+//	held, sending, out → none  Exit
+//	waiting → none             its context has ended, or Exit
 type Place struct {
 	band *Band // nil until Enter
 	key  uint64

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
 	"plinth/internal/execution"

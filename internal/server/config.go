@@ -147,6 +147,7 @@ type Config struct {
 	PriorityAndFairness bool          // the two limits below are added up to one; false: each counts separately
 	MaxRequestsInflight int           // reading requests at the same time; 0: no limit
 	MaxMutatingInflight int           // writing requests at the same time; 0: no limit
+	places              int           // in which requests execute, in tests; 0: by the number of processors
 	GoawayChance        float64       // the share of HTTP/2 requests after which the connection is closed
 	ShutdownDelay       time.Duration // how long the server still serves after it is asked to stop
 	EventTTL            time.Duration // how long Events are kept

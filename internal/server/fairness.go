@@ -24,6 +24,7 @@ func (s *Server) openFairness() {
 	if c := &s.config; c.PriorityAndFairness {
 		s.fairness = fairness.New(fairness.Config{
 			Seats:   c.MaxRequestsInflight + c.MaxMutatingInflight,
+			Places:  c.places,
 			Schemas: s.store.Collection(fairness.Group + "/flowschemas"),
 			Levels:  s.store.Collection(fairness.Group + "/prioritylevelconfigurations"),
 		})

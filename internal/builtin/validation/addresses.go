@@ -10,8 +10,7 @@ import (
 	"plinth/object"
 )
 
-// legacyIP checks an address in a member that is older than the strict rules; kept lists those that the old object
-// has.
+// legacyIP checks an address in a member that is older than the strict rules; kept lists those that the old object has.
 func (f *errorList) legacyIP(p *fielderrors.Place, s string, kept object.Value) {
 	if addr, err := netip.ParseAddr(s); err == nil && addr.Zone() == "" && !addr.Is4In6() || contains(kept, s) {
 		return

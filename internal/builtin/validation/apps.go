@@ -194,8 +194,8 @@ func isPercent(v object.Value) bool {
 	return len(notPercent(v.Str())) == 0
 }
 
-// notPercent returns why a text is not a percentage. Upstream matches a regular expression, which takes longer than
-// the rest of the strategy.
+// notPercent returns why a text is not a percentage. Upstream matches a regular expression, which takes longer than the
+// rest of the strategy.
 func notPercent(text string) []string {
 	if digits, ok := strings.CutSuffix(text, "%"); ok && digits != "" && strings.Trim(digits, "0123456789") == "" {
 		return nil
@@ -215,8 +215,7 @@ func (f *errorList) intOrPercent(p *fielderrors.Place, v object.Value) {
 }
 
 // intOrPercentValue is the number, or the number of the percentage. As in the reference, a text that is not a
-// percentage is read as a number, and as 0 if it is not one either; a number that is too large is read as the
-// greatest.
+// percentage is read as a number, and as 0 if it is not one either; a number that is too large is read as the greatest.
 func intOrPercentValue(v object.Value) int64 {
 	if v.Kind() != object.String {
 		return v.Int()

@@ -355,9 +355,9 @@ func (f *errorList) completionsChange(spec, was object.Value, p *fielderrors.Pla
 	}
 }
 
-// jobTemplateChange allows changes of the template only while the Job is suspended: of the fields for scheduling and
-// of the resources of its pods, if it has no pods and has not started or is known to be suspended. With resources,
-// only the spec of the pods is compared, as in the reference.
+// jobTemplateChange allows changes of the template only while the Job is suspended: of the fields for scheduling and of
+// the resources of its pods, if it has no pods and has not started or is known to be suspended. With resources, only
+// the spec of the pods is compared, as in the reference.
 func (f *errorList) jobTemplateChange(job, old object.Value, p *fielderrors.Place) {
 	now, was := job.At("spec", "template"), old.At("spec", "template")
 	status := old.At("status")

@@ -368,8 +368,7 @@ func podCertificateCreate(f *errorList, obj object.Value) {
 	}
 }
 
-// provenKey checks a public key, and that the sender has the private one: proof is its signature of the UID of the
-// Pod.
+// provenKey checks a public key, and that the sender has the private one: proof is its signature of the UID of the Pod.
 func (f *errorList) provenKey(encoded, proof []byte, uid string, p *fielderrors.Place) {
 	at := p.To("pkixPublicKey")
 	for _, of := range [...]struct {

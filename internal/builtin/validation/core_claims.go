@@ -12,8 +12,8 @@ var (
 	volumeModes     = []string{"Block", "Filesystem"}
 )
 
-// templateMeta are the members of metadata that a template may not have, in the order of its Go type: all except
-// labels and annotations.
+// templateMeta are the members of metadata that a template may not have, in the order of its Go type: all except labels
+// and annotations.
 var templateMeta = [...]string{"name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation",
 	"creationTimestamp",
 	"deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences", "finalizers", "managedFields"}

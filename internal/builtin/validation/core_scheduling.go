@@ -188,8 +188,8 @@ func (f *errorList) labelKeys(term object.Value, p *fielderrors.Place) {
 
 const repeatedKey = "exists in both matchLabelKeys and labelSelector"
 
-// repeatedLabelKeys refuses matchLabelKeys that the selector already has, apart from the requirement that the
-// reference adds for each of them.
+// repeatedLabelKeys refuses matchLabelKeys that the selector already has, apart from the requirement that the reference
+// adds for each of them.
 func (f *errorList) repeatedLabelKeys(selector, matched object.Value, p *fielderrors.Place) {
 	var keys seen
 	for _, m := range selector.At("matchLabels").Members() {
@@ -245,8 +245,8 @@ func (f *errorList) topologySpread(constraints object.Value, old leniency, p *fi
 	}
 }
 
-// legacySpreadKeys is the rule for a pod that was stored before its keys were added to its selector. It can also
-// refuse what labelKeys accepts.
+// legacySpreadKeys is the rule for a pod that was stored before its keys were added to its selector. It can also refuse
+// what labelKeys accepts.
 func (f *errorList) legacySpreadKeys(constraint object.Value, p *fielderrors.Place) {
 	keys := constraint.At("matchLabelKeys")
 	selector := constraint.At("labelSelector")

@@ -1,9 +1,7 @@
-// Package validation returns the errors of the reference's validation for objects of the built-in types (VAL-1,
-// VAL-4).
+// Package validation returns the errors of the reference's validation for objects of the built-in types (VAL-1, VAL-4).
 //
 // Glossary. A rule is a function over values, named after the field that it checks. Errors collect the results of the
-// rules, in the order of the reference ([fielderrors.Errors]). Metadata has been validated before (package
-// objectmeta).
+// rules, in the order of the reference ([fielderrors.Errors]). Metadata has been validated before (package objectmeta).
 //
 // Values have been decoded and defaulted before: a member has the JSON type that its schema demands or is missing or
 // null, and rules don't check it again. A member that the reference's Go type holds by value is always present. Checks

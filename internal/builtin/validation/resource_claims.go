@@ -120,8 +120,8 @@ func (f *errorList) uniqueRequests(requests object.Value, p *fielderrors.Place) 
 	}
 }
 
-// generated is the place of a member for generated rules: in a version whose members are flat, the fields of the
-// member are in the value itself.
+// generated is the place of a member for generated rules: in a version whose members are flat, the fields of the member
+// are in the value itself.
 func (f *errorList) generated(p *fielderrors.Place, member string) *fielderrors.Place {
 	if f.flat {
 		return p

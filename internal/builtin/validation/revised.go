@@ -57,8 +57,8 @@ func (f *errorList) immutableMember(r revised, p *fielderrors.Place) bool {
 	return !r.value.IsNull()
 }
 
-// gatedMember is immutableMember for a member that is forbidden while a feature is off; fixed says that it is
-// immutable even then. It was set when the feature was on.
+// gatedMember is immutableMember for a member that is forbidden while a feature is off; fixed says that it is immutable
+// even then. It was set when the feature was on.
 func (f *errorList) gatedMember(r revised, on, fixed bool, p *fielderrors.Place) bool {
 	if on {
 		return f.immutableMember(r, p)
