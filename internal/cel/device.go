@@ -31,8 +31,8 @@ type DeviceOptions struct {
 	Lists, Unlisted bool
 }
 
-// CheckDevice checks an expression that selects devices, or that computes an attribute of a device. It returns the error
-// in the expression ("" if it is valid), and how much a valid expression costs at most. An error is one of the
+// CheckDevice checks an expression that selects devices, or that computes an attribute of a device. It returns the
+// error in the expression ("" if it is valid), and how much a valid expression costs at most. An error is one of the
 // environment and not of the expression.
 func CheckDevice(expression string, computes bool, o DeviceOptions) (fault string, cost uint64, err error) {
 	d, err := selectorsOf.get(o)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,6 +102,7 @@ func TestGatedFields(t *testing.T) {
 	if !harness.WantReference() {
 		return
 	}
+	var byDefault []string
 	for _, flags := range [][]string{
 		nil,
 		{"--emulated-version=1.36"},
@@ -117,10 +119,22 @@ func TestGatedFields(t *testing.T) {
 			alone := append([]string{"--controllers=-namespace-controller"}, flags...) // as the reference is
 			here := answers(t, harness.Run(t, harness.Options{Kind: harness.Plinth, Flags: alone}))
 			there := answers(t, harness.Run(t, harness.Options{Kind: harness.Reference, Flags: flags}))
+			accepted := 0
 			for i := range gated {
+				if there[i][0] == '2' {
+					accepted++
+				}
 				if here[i] != there[i] {
 					t.Errorf("%s:\n%s\nthe reference:\n%s", gated[i].name, here[i], there[i])
 				}
+			}
+			if flags == nil {
+				byDefault = there
+			} else if slices.Equal(there, byDefault) {
+				t.Error("the reference answers as it does by default")
+			}
+			if accepted < 10 {
+				t.Errorf("the reference has accepted %d requests", accepted)
 			}
 		})
 	}
