@@ -140,8 +140,8 @@ func (b *bench) governPods(ctx context.Context) error {
 }
 
 // dearPolicy compares GETs with those beside a client whose requests meet a policy that is nearly as dear as allowed.
-// What its expression leaves to the garbage collector counts, too: cel-go allocates 13 MB for each such evaluation, most
-// of it to track the cost.
+// What its expression leaves to the garbage collector counts, too: cel-go allocates 13 MB for each such evaluation,
+// most of it to track the cost.
 func (b *bench) dearPolicy(ctx context.Context) error {
 	expression := "a0 < 10"
 	for i := range 6 {
