@@ -87,7 +87,25 @@ func (libraries) ProgramOptions() []cel.ProgramOption {
 		cel.CostLimit(limits.PerCallLimit),
 		cel.CostTrackerOptions(interpreter.PresenceTestHasCost(false)),
 		cel.CostTracking(&library.CostEstimator{}),
+		cel.CustomDecoratorV2(keepArguments),
 	}
+}
+
+// call is a step of a program that calls a function. It has the list of its arguments ready: the cost tracker asks for
+// it with each call, and cel-go's own steps make a new one every time, which was half of what an evaluation allocates.
+type call struct {
+	interpreter.InterpretableCall
+	arguments []interpreter.InterpretableV2
+}
+
+// Args implements interpreter.InterpretableCall.
+func (c *call) Args() []interpreter.InterpretableV2 { return c.arguments }
+
+func keepArguments(step interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+	if c, ok := step.(interpreter.InterpretableCall); ok {
+		return &call{InterpretableCall: c, arguments: c.Args()}, nil
+	}
+	return step, nil
 }
 
 // byOptions has the environments of one kind, by what they are made of. Each is made on first use, and kept.
