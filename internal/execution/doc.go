@@ -10,7 +10,7 @@
 //   - a place is the right to execute. A request has one from Place.Enter to Place.Exit, except while it waits for
 //     something else than a processor: a commit, another server, its client (Outside).
 //   - a Band is the requests of one priority level, with a weight. While several bands want places, each gets time in
-//     proportion to its weight.
+//     proportion to its weight. One that holds no place gets one beyond the number of places when it is its turn.
 //   - a flow is the requests of one user or one namespace in a band. Within a band all flows get the same time.
 //
 // Within a flow requests are served in the order in which they arrived. So a request that comes back from outside is

@@ -10,9 +10,10 @@ import (
 
 // Limiter gives out places. Its methods, and those of its bands and places, may be called concurrently.
 //
-//	free + number of requests that hold a place = places
+//	free + number of requests that hold a place = places    active = number of bands of which a request holds one
 //	free > 0  ⇒  all flows of which a request waits hold as many places as they may
-//	b in busy  ⇔  a request of b waits    weights = Σ weight of busy
+//	free < 0  ⇒  −free < active, see beyond
+//	b in busy  ⇔  a request of b waits    weights = Σ weight of the bands of which a request waits or holds a place
 //
 // A place that is given back goes to the request that is next at once, under the lock: a request that arrives at that
 // moment cannot overtake it.
@@ -22,12 +23,15 @@ import (
 // scheduler looks for what has arrived from the network when a processor has nothing else to do, and otherwise only
 // every 10 ms; and a request passes through the network several times before it gets here and after that.
 //
+// A request cannot be interrupted, and some take long. So that those of one level cannot keep out another one, a band
+// that holds no place, and has not spent more than its part, gets one beyond the number of places (beyond).
+//
 // Time is shared by virtual times, as in fair queuing of packets, first among bands and then among the flows of a band.
 // An account says what a band or a flow has spent, per unit of its weight (a flow has the weight 1), and the one that
 // has spent least is next. The virtual time is what each one that wants places would have spent if all had been served
 // at the same time:
 //
-//	account += held / weight    virtual time += held / Σ weights of those that want places
+//	account += held / weight    virtual time += Σ held / Σ weights of those that want or have places
 //
 // Who has wanted nothing begins with the virtual time, and not with what it has not used. And who has spent more
 // than others is overtaken by the virtual time, so nobody waits for ever, even if there are always new flows.
@@ -39,13 +43,17 @@ type Limiter struct {
 	places  int
 	most    int // places that one flow may hold while others come, too
 	free    int
+	active  int // bands
 	waiting int // = waiters
 	busy    []*Band
 	weights int
 	virtual time.Duration // of the bands
+	rest    time.Duration // what virtual does not have yet, times weights
+	last    time.Duration // when virtual was computed
 	senders []*Place      // that hold a place and send
 	timer   *time.Timer   // calls revoke; nil before its first use
 	armed   bool          // the timer runs
+	alarm   time.Duration // until then
 	seq     uint64        // requests that have entered
 	handed  uint64        // places that were handed over
 	waited  time.Duration // for them
@@ -63,6 +71,8 @@ type Limiter struct {
 type Band struct {
 	limiter *Limiter
 	weight  int
+	held    int  // places
+	counted bool // in Limiter.weights
 	spent   time.Duration
 	virtual time.Duration // of the flows
 	flows   map[uint64]*flow
@@ -113,11 +123,23 @@ func (b *Band) SetWeight(weight int) {
 	l := b.limiter
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	weight = max(1, weight)
-	if len(b.waiting) > 0 {
+	l.now()
+	if weight = max(1, weight); b.counted {
 		l.weights += weight - b.weight
 	}
 	b.weight = weight
+}
+
+// count counts a band in weights if it wants or has places.
+func (l *Limiter) count(b *Band) {
+	switch is := b.held > 0 || len(b.waiting) > 0; {
+	case is && !b.counted:
+		l.weights += b.weight
+		b.counted = true
+	case !is && b.counted:
+		l.weights -= b.weight
+		b.counted = false
+	}
 }
 
 // Figures are figures about a Limiter, for metrics.
@@ -134,7 +156,18 @@ func (l *Limiter) Figures() Figures {
 	return Figures{l.places, l.places - l.free, l.waiting, l.handed, l.waited}
 }
 
-func (l *Limiter) now() time.Duration { return time.Since(l.began) }
+// now returns the time, after it has advanced the virtual time of the bands: the state so far has lasted until now.
+func (l *Limiter) now() time.Duration {
+	now := time.Since(l.began)
+	if l.weights > 0 {
+		l.rest += (now - l.last) * time.Duration(l.places-l.free)
+		whole := l.rest / time.Duration(l.weights)
+		l.virtual += whole
+		l.rest -= whole * time.Duration(l.weights)
+	}
+	l.last = now
+	return now
+}
 
 // attach makes a request one of its flow.
 func (l *Limiter) attach(p *Place, now time.Duration) {
@@ -182,7 +215,6 @@ func (l *Limiter) push(p *Place, now time.Duration) {
 		b.spent = min(max(b.spent, l.virtual), l.virtual+longestDebt)
 		b.index = len(l.busy)
 		l.busy = append(l.busy, b)
-		l.weights += b.weight
 	}
 	if f.first == nil {
 		f.spent = min(max(f.spent, b.virtual), b.virtual+longestDebt)
@@ -202,9 +234,9 @@ func (l *Limiter) push(p *Place, now time.Duration) {
 		p.wake = make(chan struct{}, 1)
 	}
 	p.state, p.since = waiting, now
+	l.count(b)
 	l.waiting++
 	l.waiters.Add(1)
-	l.arm()
 }
 
 // link puts a request into the list behind another one; nil: to its beginning.
@@ -246,26 +278,40 @@ func (l *Limiter) pull(p *Place) {
 		last := l.busy[len(l.busy)-1]
 		l.busy[b.index], last.index = last, b.index
 		l.busy = l.busy[:len(l.busy)-1]
-		l.weights -= b.weight
+		l.count(b)
 	}
 	l.waiting--
 	l.waiters.Add(-1)
 }
 
-// arm starts the timer if there is a place that it may have to take away.
-func (l *Limiter) arm() {
-	if l.armed || l.waiting == 0 || len(l.senders) == 0 {
+// arm starts the timer if there is something to do for revoke.
+func (l *Limiter) arm(now time.Duration) {
+	if l.waiting == 0 {
 		return
 	}
-	l.armed = true
+	const never = time.Duration(1<<63 - 1)
+	after := never
+	if len(l.senders) > 0 {
+		after = patience
+	}
+	for _, b := range l.busy {
+		if b.held == 0 && l.free < l.places { // its turn comes although no place is given back
+			due := (b.spent - l.virtual) * time.Duration(l.weights) / time.Duration(l.places-l.free)
+			after = min(after, max(due, patience))
+		}
+	}
+	if after == never || l.armed && l.alarm <= now+after {
+		return
+	}
+	l.armed, l.alarm = true, now+after
 	if l.timer == nil {
-		l.timer = time.AfterFunc(patience, l.revoke)
+		l.timer = time.AfterFunc(after, l.revoke)
 	} else {
-		l.timer.Reset(patience)
+		l.timer.Reset(after)
 	}
 }
 
-// revoke takes the places of those who have been sending for too long.
+// revoke takes the places of those who have been sending for too long, and gives places to bands whose turn has come.
 func (l *Limiter) revoke() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -278,7 +324,7 @@ func (l *Limiter) revoke() {
 			l.giveBack(p, now)
 		}
 	}
-	l.arm()
+	l.fill(now)
 }
 
 // unlist ends what BeginSend has begun.
@@ -292,26 +338,40 @@ func (l *Limiter) unlist(p *Place) {
 func (l *Limiter) take(p *Place, now time.Duration) {
 	l.free--
 	p.flow.held++
+	if p.band.held++; p.band.held == 1 {
+		l.active++
+		l.count(p.band)
+	}
 	p.state, p.since = held, now
+}
+
+// untake takes the place of a request.
+func (l *Limiter) untake(p *Place, now time.Duration) {
+	l.charge(p, now)
+	l.free++
+	p.flow.held--
+	if p.band.held--; p.band.held == 0 {
+		l.active--
+		l.count(p.band)
+	}
 }
 
 // giveBack takes the place of a request, and gives it to the one that is next.
 func (l *Limiter) giveBack(p *Place, now time.Duration) {
-	l.charge(p, now)
-	l.free++
-	p.flow.held--
+	l.untake(p, now)
 	l.fill(now)
 }
 
 // fill gives the free places to those who wait, as far as they may have them.
 func (l *Limiter) fill(now time.Duration) {
-	for l.free > 0 && l.waiting > 0 {
+	for l.waiting > 0 {
 		p := l.next(now)
 		if p == nil {
 			break
 		}
 		l.serve(p, now)
 	}
+	l.arm(now)
 	if invariants.Enabled {
 		l.check(now)
 	}
@@ -323,15 +383,11 @@ func (l *Limiter) charge(p *Place, now time.Duration) {
 	f.spent += now - p.since - p.paid
 	b.spent += (now - p.since - p.paid) / time.Duration(b.weight)
 	p.paid = 0
-	flows, weights := len(b.waiting), l.weights
+	flows := len(b.waiting)
 	if f.first == nil {
 		flows++
 	}
-	if len(b.waiting) == 0 {
-		weights += b.weight
-	}
 	b.virtual += (now - p.since) / time.Duration(flows)
-	l.virtual += (now - p.since) / time.Duration(weights)
 }
 
 // serve gives a place to a request that waits.
@@ -346,8 +402,8 @@ func (l *Limiter) serve(p *Place, now time.Duration) {
 	p.wake <- struct{}{} // has room: a request is woken once for each time that it waits
 }
 
-// next returns the request that is to get the next place; nil: all that wait are of flows that hold as many as they
-// may. Only flows that wait are looked at; as those who wait have seats, they are some hundreds at most.
+// next returns the request that is to get a place now; nil: there is none. Only flows that wait are looked at; as those
+// who wait have seats, they are some hundreds at most.
 func (l *Limiter) next(now time.Duration) *Place {
 	most := l.places
 	if l.crowded(now) {
@@ -355,7 +411,7 @@ func (l *Limiter) next(now time.Duration) *Place {
 	}
 	var best *flow
 	for _, b := range l.busy {
-		if best != nil && b.spent >= best.band.spent {
+		if l.free <= 0 && !l.beyond(b) || best != nil && b.spent >= best.band.spent {
 			continue
 		}
 		var of *flow
@@ -376,6 +432,9 @@ func (l *Limiter) next(now time.Duration) *Place {
 	return best.first
 }
 
+// beyond says whether a band may have a place although none is free.
+func (l *Limiter) beyond(b *Band) bool { return b.held == 0 && b.spent <= l.virtual }
+
 // check fails where an invariant of the Limiter does not hold.
 func (l *Limiter) check(now time.Duration) {
 	n, weights := 0, 0
@@ -383,6 +442,9 @@ func (l *Limiter) check(now time.Duration) {
 		weights += b.weight
 		if b.index != i || len(b.waiting) == 0 {
 			invariants.Fail("execution: band %d of %d has %d flows that wait", b.index, i, len(b.waiting))
+		}
+		if l.beyond(b) {
+			invariants.Fail("execution: band %d waits, holds no place, and has not spent its part", i)
 		}
 		for i, f := range b.waiting {
 			if f.index != i || f.first == nil || f.attached == 0 {
@@ -401,11 +463,11 @@ func (l *Limiter) check(now time.Duration) {
 			}
 		}
 	}
-	if n != l.waiting || int32(n) != l.waiters.Load() || weights != l.weights {
+	if n != l.waiting || int32(n) != l.waiters.Load() || weights > l.weights {
 		invariants.Fail("execution: %d requests of the weight %d wait, counted as %d, %d and %d", n, weights, l.waiting,
 			l.waiters.Load(), l.weights)
 	}
-	if l.free < 0 || l.free > l.places || l.free > 0 && n > 0 && !l.crowded(now) {
+	if l.free < 0 && -l.free >= l.active || l.free > l.places || l.free > 0 && n > 0 && !l.crowded(now) {
 		invariants.Fail("execution: %d requests wait, and %d places of %d are free", n, l.free, l.places)
 	}
 }

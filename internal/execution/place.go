@@ -60,14 +60,14 @@ func (p *Place) Enter(ctx context.Context, b *Band, key uint64) error {
 	}
 	l.seq++
 	p.seq = l.seq
-	l.attach(p, l.now())
-	return p.await(ctx)
+	now := l.now()
+	l.attach(p, now)
+	return p.await(ctx, now)
 }
 
 // await takes a place. It is called with the lock held, and returns without it.
-func (p *Place) await(ctx context.Context) error {
+func (p *Place) await(ctx context.Context, now time.Duration) error {
 	l := p.band.limiter
-	now := l.now()
 	if f := p.flow; l.free > 0 && f.first == nil && (f.held < l.most || !l.crowded(now)) {
 		l.take(p, now)
 		l.mu.Unlock()
@@ -93,6 +93,7 @@ func (p *Place) wait(ctx context.Context) error {
 		<-p.wake
 		return nil
 	}
+	l.now()
 	l.pull(p)
 	p.end()
 	return ctx.Err()
@@ -129,7 +130,7 @@ func (p *Place) Return(ctx context.Context) error {
 		l.mu.Unlock()
 		return nil
 	}
-	return p.await(ctx)
+	return p.await(ctx, l.now())
 }
 
 // BeginSend is called before something is written to the client, which may take long or wait, and says whether EndSend
@@ -144,9 +145,10 @@ func (p *Place) BeginSend() bool {
 	if p.state != held {
 		return false
 	}
-	p.state, p.sends, p.sender = sending, l.now(), len(l.senders)
+	now := l.now()
+	p.state, p.sends, p.sender = sending, now, len(l.senders)
 	l.senders = append(l.senders, p)
-	l.arm()
+	l.arm(now)
 	return true
 }
 
@@ -161,7 +163,7 @@ func (p *Place) EndSend(ctx context.Context) error {
 		p.state = held
 		return p.yield(ctx)
 	case out:
-		return p.await(ctx)
+		return p.await(ctx, l.now())
 	}
 	l.mu.Unlock()
 	return nil
@@ -190,18 +192,23 @@ func (p *Place) yield(ctx context.Context) error {
 		l.mu.Unlock()
 		return nil
 	}
-	l.charge(p, now)
-	l.free++
-	p.flow.held--
+	l.untake(p, now)
 	l.push(p, now)
-	next := l.next(now)
-	if next == p {
-		l.pull(p)
-		l.take(p, now)
+	kept := false
+	for next := l.next(now); next != nil; next = l.next(now) {
+		if kept = next == p; kept {
+			l.pull(p)
+			l.take(p, now)
+			break
+		}
+		l.serve(next, now)
+	}
+	if kept {
+		l.fill(now)
 		l.mu.Unlock()
 		return nil
 	}
-	l.serve(next, now)
+	l.arm(now)
 	l.mu.Unlock()
 	return p.wait(ctx)
 }
@@ -223,6 +230,7 @@ func (p *Place) Exit() {
 		}
 		l.giveBack(p, l.now())
 	case waiting: // on another goroutine, which has to go on
+		l.now()
 		l.pull(p)
 		p.wake <- struct{}{}
 	}
