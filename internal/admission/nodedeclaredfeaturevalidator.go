@@ -111,12 +111,16 @@ func declared(node object.Value) []string {
 func (p *declaredFeatures) slice(ctx context.Context, a *engine.Attributes) error {
 	spec := a.Object.At("spec")
 	for _, device := range spec.At("devices").Items() {
-		if device.At("nodeAllocatableResources").Len() == 0 {
+		fields := device
+		if basic, ok := device.Get("basic"); ok { // v1beta1
+			fields = basic
+		}
+		if fields.At("nodeAllocatableResources").Len() == 0 {
 			continue
 		}
 		of := spec
 		if spec.At("perDeviceNodeSelection").Bool() {
-			of = device
+			of = fields
 		}
 		if err := p.device(ctx, a, device.At("name").Str(), of); err != nil {
 			return err

@@ -61,7 +61,7 @@ func claimsV1beta1() version {
 	v := of[resourcev1beta1.ResourceClaim, resourcev1beta1.ResourceClaimList]()
 	return v.by(convert.ResourceClaimV1beta1ToV1, convert.ResourceClaimV1ToV1beta1).but(func(k *kind) {
 		k.defaults, k.gated = defaults.ResourceClaimV1beta1, []gated{grown("spec", flatClaimFeatures)}
-		k.rules = validation.ResourceClaim.Flat(func(obj object.Value) object.Value {
+		k.rules = validation.ResourceClaim.V1beta1(func(obj object.Value) object.Value {
 			return converted(obj, convert.ResourceClaimV1beta1ToV1)
 		})
 	})
@@ -72,7 +72,7 @@ func claimTemplatesV1beta1() version {
 	v := of[resourcev1beta1.ResourceClaimTemplate, resourcev1beta1.ResourceClaimTemplateList]()
 	return v.by(convert.ResourceClaimTemplateV1beta1ToV1, convert.ResourceClaimTemplateV1ToV1beta1).but(func(k *kind) {
 		k.defaults, k.gated = defaults.ResourceClaimTemplateV1beta1, []gated{grown("spec.spec", flatClaimFeatures)}
-		k.rules = validation.ResourceClaimTemplate.Flat(func(obj object.Value) object.Value {
+		k.rules = validation.ResourceClaimTemplate.V1beta1(func(obj object.Value) object.Value {
 			return converted(obj, convert.ResourceClaimTemplateV1beta1ToV1)
 		})
 	})

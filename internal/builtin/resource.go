@@ -98,27 +98,12 @@ func resources(c Config) group {
 				of[resourcev1.ResourceSlice, resourcev1.ResourceSliceList](),
 				of[resourcev1beta2.ResourceSlice, resourcev1beta2.ResourceSliceList]().
 					but(func(k *kind) { k.unknownField = noSliceField("v1beta2") }),
+				slicesV1beta1(),
 			},
 			cluster: true,
 			timed:   defaults.ResourceSlice, rules: validation.ResourceSlice, warnings: warnings.ResourceSlice,
 			generation: spec,
-			gated: []gated{below("spec",
-				behind(features.DRAPartitionableDevicesType, "partitionTypeAttribute"),
-				behind(features.DRAOptionalNodeOperations, "skipNodeOperations"),
-				behind(features.DRANodeAllocatableResources, "devices[].nodeAllocatableResources"),
-				behind(features.DRADeviceCompatibilityGroups, "devices[].consumesCounters[].compatibilityGroups"),
-				behind(features.DRADeviceTaints, "devices[].taints"),
-				behind(features.DRAPartitionableDevices, "sharedCounters", "perDeviceNodeSelection",
-					"devices[].consumesCounters", "devices[].nodeName", "devices[].nodeSelector", "devices[].allNodes"),
-				behind(features.DRADeviceBindingConditions, "devices[].bindingConditions",
-					"devices[].bindingFailureConditions", "devices[].bindsToNode"),
-				behind(features.DRAConsumableCapacity, "devices[].allowMultipleAllocations",
-					"devices[].capacity{}.requestPolicy"),
-				behind(features.DRAListTypeAttributes,
-					"devices[].attributes{}.bools", "devices[].attributes{}.ints",
-					"devices[].attributes{}.strings", "devices[].attributes{}.versions",
-				),
-			)},
+			gated:      []gated{grown("spec", sliceFeatures)},
 			fields: []selectable{
 				text("spec.driver"),
 				text("spec.nodeName"),
@@ -132,13 +117,6 @@ func resources(c Config) group {
 
 // legacyTaintRule is what DeviceTaintRules were before v1, which was the occasion to change both.
 func legacyTaintRule(k *kind) { k.conditional, k.answersDeleted = false, true }
-
-// noSliceField is the error for a field that is not selectable.
-func noSliceField(version string) func(name string) string {
-	return func(name string) string {
-		return "field label not supported for resource.k8s.io/" + version + ", Kind=ResourceSlice: " + name
-	}
-}
 
 // dateTaint sets the time of a taint when its effect changes and the client leaves the time as it was.
 func dateTaint(now func() time.Time) func(obj, old object.Value) object.Value {

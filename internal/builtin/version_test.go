@@ -14,11 +14,9 @@ import (
 	"plinth/object"
 )
 
-// unlistedVersions are versions of the kinds below that no row has: those that the reference serves with
-// --runtime-config and this server not yet, and those whose Go types know no release but that no server installs.
+// unlistedVersions are versions of the kinds below that no row has: their Go types know no release, and no server
+// installs them.
 var unlistedVersions = []string{
-	"resource.k8s.io/v1beta1 ResourceSlice",
-
 	"certificates.k8s.io/v1alpha1 ClusterTrustBundle",
 	"node.k8s.io/v1alpha1 RuntimeClass",
 	"rbac.authorization.k8s.io/v1alpha1 ClusterRole", "rbac.authorization.k8s.io/v1alpha1 ClusterRoleBinding",

@@ -34,9 +34,7 @@
 // they have the shape of one that it has ([older]).
 //
 // Not read, although the reference still reads them, are versions of other shapes (unread in the tests of
-// conformance/oracle/etcdform), and objects without a UID. No release since 1.30 has stored such a version, with one
-// exception: resource.k8s.io/v1beta1, in which 1.32 and 1.33 stored ResourceClaims, ResourceClaimTemplates and
-// ResourceSlices if that group was turned on.
+// conformance/oracle/etcdform), and objects without a UID. No release since 1.30 has stored such a version.
 //
 // # Definitions
 //

@@ -207,7 +207,9 @@ func (w *world) buildOurs(t testing.TB, gates featuregate.FeatureGate) {
 		set = set.With(g, gates.Enabled(featuregate.Feature(name)))
 	}
 	w.registry = engine.NewRegistry(builtin.Resources(builtin.Config{Features: set,
-		Serves: func(group, _, _ string, byDefault bool) bool { return byDefault || group == "scheduling.k8s.io" }}))
+		Serves: func(group, _, _ string, byDefault bool) bool {
+			return byDefault || group == "scheduling.k8s.io" || group == "resource.k8s.io"
+		}}))
 	if w.createNamespace == nil {
 		w.createNamespace = w.makeNamespace
 	}

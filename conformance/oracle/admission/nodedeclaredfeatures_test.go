@@ -34,12 +34,18 @@ func TestNodeDeclaredFeatureValidator(t *testing.T) {
 		"nodeSelector: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: [none]}]}]}",
 		"nodeSelector: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: [full]}]}]}",
 		"nodeSelector: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Bad}]}]}"}
-	device := func(name, selection string) string {
-		return "{name: " + name + ", " + selection + r.one("", ", nodeAllocatableResources: {r: {}}") + "}"
+	device := func(version, name, fields string) string {
+		if version == "v1beta1" {
+			fields = "basic: {" + fields + "}"
+		}
+		return "{name: " + name + ", " + fields + "}"
 	}
-	slice := func(selection, devices string) attempt {
-		return attempt{operation: admission.Create, group: "resource.k8s.io", version: "v1",
-			resource: "resourceslices", name: "s", object: doc("resource.k8s.io/v1", "ResourceSlice", "", "s", nil,
+	either := func(version, name, selection string) string {
+		return device(version, name, selection+r.one("", ", nodeAllocatableResources: {r: {}}"))
+	}
+	slice := func(version, selection, devices string) attempt {
+		return attempt{operation: admission.Create, group: "resource.k8s.io", version: version,
+			resource: "resourceslices", name: "s", object: doc("resource.k8s.io/"+version, "ResourceSlice", "", "s", nil,
 				"spec", "{driver: d, pool: {name: p, generation: 1, resourceSliceCount: 1}, "+selection+
 					", devices: ["+devices+"]}")}
 	}
@@ -57,9 +63,11 @@ func TestNodeDeclaredFeatureValidator(t *testing.T) {
 			node("none", "{a: d}", ""), node("some", "{a: c}",
 				"[DRANodeAllocatableResources, "+r.one(features...)+"]")}}).build(t)
 		for _, selection := range selections {
-			s := slice(selection, "{name: d1, nodeAllocatableResources: {r: {}}}")
-			w.compare(t, s, &count)
-			w.elsewhere(t, s)
+			for _, version := range []string{"v1", "v1beta1"} {
+				s := slice(version, selection, device(version, "d1", "nodeAllocatableResources: {r: {}}"))
+				w.compare(t, s, &count)
+				w.elsewhere(t, s)
+			}
 		}
 		for range 12 {
 			for _, on := range []string{"full", "none", "some", "gone", ""} {
@@ -68,8 +76,9 @@ func TestNodeDeclaredFeatureValidator(t *testing.T) {
 				w.compare(t, a, &count)
 			}
 			w.compare(t, ofPod(admission.Create, pod("1", "none"), ""), &count)
-			s := slice(r.one(selections...)+r.one("", ", perDeviceNodeSelection: true"),
-				device("d1", r.one(selections...))+", "+device("d2", r.one(selections...)))
+			v := r.one("v1", "v1beta1")
+			s := slice(v, r.one(selections...)+r.one("", ", perDeviceNodeSelection: true"),
+				either(v, "d1", r.one(selections...))+", "+either(v, "d2", r.one(selections...)))
 			w.compare(t, s, &count)
 			s.operation, s.old = admission.Update, s.object
 			w.compare(t, s, &count)

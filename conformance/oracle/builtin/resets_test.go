@@ -58,7 +58,6 @@ type filters = map[fieldpath.APIVersion]fieldpath.Filter
 
 // notYet are the versions of resources that the reference serves with --runtime-config and this server does not yet.
 var notYet = []string{
-	"resource.k8s.io/v1beta1 resourceslices",
 	"lifecycle.k8s.io/v1alpha1 evictionrequests", "lifecycle.k8s.io/v1alpha1 evictions",
 }
 

@@ -245,7 +245,7 @@ func TestVectors(t *testing.T) {
 }
 
 // unread are the versions of served kinds that the reference reads and Plinth does not: their shape or their defaults
-// differ, and no release since 1.30 has stored them, but for those of resource.k8s.io (see the comment of etcdform).
+// differ, and no release since 1.30 has stored them.
 var unread = []string{
 	"admissionregistration.k8s.io/v1alpha1 ValidatingAdmissionPolicyBinding",
 	"admissionregistration.k8s.io/v1beta1 MutatingWebhookConfiguration",
@@ -264,7 +264,6 @@ var unread = []string{
 	"rbac.authorization.k8s.io/v1alpha1 ClusterRoleBinding",
 	"rbac.authorization.k8s.io/v1alpha1 Role",
 	"rbac.authorization.k8s.io/v1alpha1 RoleBinding",
-	"resource.k8s.io/v1beta1 ResourceSlice",
 	"storage.k8s.io/v1alpha1 VolumeAttachment",
 }
 

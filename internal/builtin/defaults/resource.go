@@ -123,10 +123,21 @@ const defaultPools = 100
 // ResourceSlice defaults a ResourceSlice: timeAdded of its devices' taints is now.
 func ResourceSlice(obj object.Value, now time.Time) object.Value {
 	return partOf(obj, "spec", func(spec object.Value) object.Value {
+		return listOf(spec, "devices", func(device object.Value) object.Value { return deviceTaints(device, now) })
+	})
+}
+
+// ResourceSliceV1beta1 defaults a ResourceSlice of v1beta1.
+func ResourceSliceV1beta1(obj object.Value, now time.Time) object.Value {
+	return partOf(obj, "spec", func(spec object.Value) object.Value {
 		return listOf(spec, "devices", func(device object.Value) object.Value {
-			return listOf(device, "taints", func(taint object.Value) object.Value { return timeAdded(taint, now) })
+			return optionalOf(device, "basic", func(basic object.Value) object.Value { return deviceTaints(basic, now) })
 		})
 	})
+}
+
+func deviceTaints(device object.Value, now time.Time) object.Value {
+	return listOf(device, "taints", func(taint object.Value) object.Value { return timeAdded(taint, now) })
 }
 
 func timeAdded(taint object.Value, now time.Time) object.Value {

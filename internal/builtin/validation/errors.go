@@ -11,7 +11,7 @@ import (
 type errorList struct {
 	fielderrors.Errors
 	Options
-	flat bool // the object comes from a version in which a request for devices has no member exactly (Kind.Flat)
+	v1beta1 bool // the object comes from v1beta1 of resource.k8s.io (Kind.V1beta1)
 }
 
 // changed is the error for a change of an immutable member, if the reference does not print its value.

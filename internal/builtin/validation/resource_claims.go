@@ -104,7 +104,7 @@ func (f *errorList) uniqueItems(items object.Value, key string, p *fielderrors.P
 
 // uniqueRequests is uniqueItems for the requests of a claim.
 func (f *errorList) uniqueRequests(requests object.Value, p *fielderrors.Place) {
-	if !f.flat {
+	if !f.v1beta1 {
 		f.uniqueItems(requests, "name", p, requestOrder)
 		return
 	}
@@ -120,13 +120,13 @@ func (f *errorList) uniqueRequests(requests object.Value, p *fielderrors.Place) 
 	}
 }
 
-// generated is the place of a member for generated rules: in a version whose members are flat, the fields of the member
-// are in the value itself.
-func (f *errorList) generated(p *fielderrors.Place, member string) *fielderrors.Place {
-	if f.flat {
+// exactly is the place of a request's member exactly for generated rules: in v1beta1 its fields are in the request
+// itself.
+func (f *errorList) exactly(p *fielderrors.Place) *fielderrors.Place {
+	if f.v1beta1 {
 		return p
 	}
-	return p.To(member)
+	return p.To("exactly")
 }
 
 func named(item object.Value) string { return text(item, "name") }
@@ -207,7 +207,7 @@ func (f *errorList) deviceRequest(request object.Value, c deviceClaim, p *fielde
 		f.Required(p, "exactly one of `exactly` or `firstAvailable` is required")
 	case alternatives.Len() > 0 && !exactly.IsNull():
 		f.Invalid(p, nil, "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set")
-		f.declaredRequest(exactly, false, f.generated(p, "exactly"))
+		f.declaredRequest(exactly, false, f.exactly(p))
 		if at := p.To("firstAvailable"); !f.tooMany(alternatives, maxSubRequests, at) {
 			for i, alternative := range alternatives.Items() {
 				f.declaredRequest(alternative, true, at.Item(i))
@@ -226,7 +226,7 @@ func (f *errorList) deviceRequest(request object.Value, c deviceClaim, p *fielde
 		}
 		f.uniqueItems(alternatives, "name", at, alternativeOrder)
 	default:
-		f.exactRequest(exactly, c, name, p.To("exactly"), f.generated(p, "exactly"))
+		f.exactRequest(exactly, c, name, p.To("exactly"), f.exactly(p))
 	}
 }
 
@@ -558,7 +558,7 @@ func (f *errorList) allocation(allocation object.Value, c deviceClaim, p *fielde
 			f.declaredDriverName(p.To("driver"), text(result, "driver"))
 			f.declaredPoolName(p.To("pool"), text(result, "pool"))
 			f.label(p.To("device"), text(result, "device"))
-			f.bindingConditions(result, p)
+			f.bindingConditions(result, p, p)
 			f.deviceTolerations(result.At("tolerations"), p.To("tolerations"), p.To("tolerations"))
 			f.shareID(p.To("shareID"), result.At("shareID"))
 			f.skippedOperations(result.At("skipNodeOperations"), p.To("skipNodeOperations"))

@@ -129,7 +129,7 @@ func (f *errorList) resourceSlice(spec, old object.Value) {
 	if in := at.To("sharedCounters"); !f.tooMany(counters, maxCounterSets, in) {
 		for i, set := range counters.Items() {
 			f.requiredShortName(in.Item(i).To("name"), text(set, "name"))
-			f.counters(set.At("counters"), in.Item(i).To("counters"))
+			f.counters(set.At("counters"), in.Item(i).To("counters"), in.Item(i).To("counters"))
 		}
 		f.uniqueItems(counters, "name", in, members("name", "counters"))
 	}
@@ -207,19 +207,28 @@ func deviceOf(spec object.Value, name string) object.Value {
 	return object.Nil
 }
 
-// counters checks the counters of a set, and those that a device takes from one.
-func (f *errorList) counters(counters object.Value, p *fielderrors.Place) {
+// counters checks the counters of a set, and those that a device takes from one. Generated rules have them at declared.
+func (f *errorList) counters(counters object.Value, p, declared *fielderrors.Place) {
 	if counters.Len() == 0 {
-		f.Required(p, "")
+		f.Required(declared, "")
 		return
 	}
 	f.tooMany(counters, maxCounters, p)
 	for _, m := range counters.Members() {
-		f.shortName(p, m.Key)
+		f.shortName(declared, m.Key)
 	}
 }
 
+// basic is the place of a device's fields for generated rules: in v1beta1 they are in its member basic.
+func (f *errorList) basic(p *fielderrors.Place) *fielderrors.Place {
+	if f.v1beta1 {
+		return p.To("basic")
+	}
+	return p
+}
+
 func (f *errorList) device(device, old object.Value, nodes bool, p *fielderrors.Place) {
+	declared := f.basic(p)
 	f.label(p.To("name"), text(device, "name"))
 	attributes, capacity := device.At("attributes"), device.At("capacity")
 	if n := attributes.Len() + capacity.Len(); n > maxDeviceNames {
@@ -236,7 +245,7 @@ func (f *errorList) device(device, old object.Value, nodes bool, p *fielderrors.
 	}
 	for _, m := range attributes.Members() {
 		f.attributeName(m.Key, p.To("attributes"))
-		f.deviceAttribute(m.Value, m.Key, p.To("attributes"))
+		f.deviceAttribute(m.Value, m.Key, p.To("attributes"), declared.To("attributes"))
 	}
 	if !alike(old.At("capacity"), capacity, "capacity", true) {
 		for _, m := range capacity.Members() {
@@ -248,16 +257,17 @@ func (f *errorList) device(device, old object.Value, nodes bool, p *fielderrors.
 	if at := p.To("taints"); !same(old.At("taints"), taints) {
 		tooMany := f.tooMany(taints, maxDeviceTaints, at)
 		for i, taint := range taints.Items() {
-			f.oneOf(at.Item(i).To("effect"), text(taint, "effect"), deviceEffects)
+			f.oneOf(declared.To("taints").Item(i).To("effect"), text(taint, "effect"), deviceEffects)
 			if !tooMany {
 				f.deviceTaintLabel(taint, at.Item(i))
 			}
 		}
 	}
-	f.consumedCounters(device.At("consumesCounters"), p.To("consumesCounters"))
+	f.consumedCounters(device.At("consumesCounters"), p.To("consumesCounters"), declared.To("consumesCounters"))
 	f.deviceNodes(device, nodes, p)
-	f.bindingConditions(device, p)
-	f.deviceNodeResources(device.At("nodeAllocatableResources"), capacity, p.To("nodeAllocatableResources"))
+	f.bindingConditions(device, p, declared)
+	const resources = "nodeAllocatableResources"
+	f.deviceNodeResources(device.At(resources), capacity, p.To(resources), declared.To(resources))
 }
 
 // shortened is a key in the form in which paths print it: truncated to the length of a name, with dots for the omitted
@@ -271,15 +281,15 @@ func shortened(key string) string {
 	return key[:maxAttributeKey-len(dots)-behind] + dots + key[len(key)-behind:]
 }
 
-func (f *errorList) consumedCounters(consumed object.Value, p *fielderrors.Place) {
-	if f.tooMany(consumed, maxConsumedSets, p) {
+func (f *errorList) consumedCounters(consumed object.Value, p, declared *fielderrors.Place) {
+	if f.tooMany(consumed, maxConsumedSets, declared) {
 		return
 	}
 	for i, c := range consumed.Items() {
-		p := p.Item(i)
-		f.requiredShortName(p.To("counterSet"), text(c, "counterSet"))
-		f.counters(c.At("counters"), p.To("counters"))
-		groups, at := c.At("compatibilityGroups"), p.To("compatibilityGroups")
+		p, declared := p.Item(i), declared.Item(i)
+		f.requiredShortName(declared.To("counterSet"), text(c, "counterSet"))
+		f.counters(c.At("counters"), p.To("counters"), declared.To("counters"))
+		groups, at := c.At("compatibilityGroups"), declared.To("compatibilityGroups")
 		if f.tooMany(groups, maxCompatibilityGroups, at) {
 			continue
 		}
@@ -288,7 +298,7 @@ func (f *errorList) consumedCounters(consumed object.Value, p *fielderrors.Place
 		}
 		f.unique(groups, itself, at)
 	}
-	f.uniqueItems(consumed, "counterSet", p, members("counterSet", "counters"))
+	f.uniqueItems(consumed, "counterSet", declared, members("counterSet", "counters"))
 }
 
 // deviceNodes checks the selection of nodes that can use a device, if each device of the slice has its own.
@@ -327,11 +337,11 @@ func (f *errorList) deviceNodes(device object.Value, each bool, p *fielderrors.P
 
 // bindingConditions checks the conditions that a claim waits for before a pod is bound, and the conditions that report
 // a failure.
-func (f *errorList) bindingConditions(v object.Value, p *fielderrors.Place) {
+func (f *errorList) bindingConditions(v object.Value, p, declared *fielderrors.Place) {
 	const good, bad = "bindingConditions", "bindingFailureConditions"
 	for _, key := range [...]string{good, bad} {
 		conditions := v.At(key)
-		if !f.tooMany(conditions, maxBindingConditions, p.To(key)) {
+		if !f.tooMany(conditions, maxBindingConditions, declared.To(key)) {
 			for i, condition := range conditions.Items() {
 				f.qualified(p.To(key).Item(i), condition.Str())
 			}
@@ -473,7 +483,7 @@ var deviceAttributeFields = []goField{
 // attributeMembers are the members of an attribute, exactly one of which is set.
 var attributeMembers = []string{"int", "bool", "string", "version", "ints", "bools", "strings", "versions"}
 
-func (f *errorList) deviceAttribute(attribute object.Value, key string, p *fielderrors.Place) {
+func (f *errorList) deviceAttribute(attribute object.Value, key string, p, declared *fielderrors.Place) {
 	at := p.Key(shortened(key))
 	for _, member := range attributeMembers {
 		v := attribute.At(member)
@@ -484,7 +494,7 @@ func (f *errorList) deviceAttribute(attribute object.Value, key string, p *field
 	}
 	// Generated rules do not shorten the key. If it is long, the reference does not recognize the errors of generated
 	// and other rules as duplicates, and reports both.
-	if set := f.union(attribute, attributeMembers, p.Key(key)); len(set) == 0 && len(key) > maxAttributeKey {
+	if set := f.union(attribute, attributeMembers, declared.Key(key)); len(set) == 0 && len(key) > maxAttributeKey {
 		f.Invalid(at, "", oneDeviceValue)
 	} else if len(set) > 1 && len(key) > maxAttributeKey {
 		f.Invalid(at, goForm{attribute, deviceAttributeFields}, oneDeviceValue)
@@ -645,9 +655,9 @@ func (f *errorList) multiple(q, low, step resource.Quantity, p *fielderrors.Plac
 }
 
 // deviceNodeResources checks the node's resources that a device uses up.
-func (f *errorList) deviceNodeResources(resources, capacity object.Value, p *fielderrors.Place) {
+func (f *errorList) deviceNodeResources(resources, capacity object.Value, p, declared *fielderrors.Place) {
 	for _, m := range resources.Members() {
-		p := p.Key(m.Key)
+		p, declared := p.Key(m.Key), declared.Key(m.Key)
 		if m.Key != "cpu" && m.Key != "memory" && !strings.HasPrefix(m.Key, "hugepages-") {
 			f.Invalid(p, fielderrors.Word(m.Key), "must be a node allocatable resource name")
 		}
@@ -656,6 +666,7 @@ func (f *errorList) deviceNodeResources(resources, capacity object.Value, p *fie
 			f.Required(p, "at least one of mapping or overhead must be set")
 		}
 		if !mapping.IsNull() {
+			f.union(mapping, mappingMembers, declared.To("mapping"))
 			f.nodeMapping(mapping, capacity, p.To("mapping"))
 		}
 		if overhead.IsNull() {
@@ -676,7 +687,6 @@ func (f *errorList) deviceNodeResources(resources, capacity object.Value, p *fie
 var mappingMembers = []string{"capacityKey", "deviceMultiplier"}
 
 func (f *errorList) nodeMapping(mapping, capacity object.Value, p *fielderrors.Place) {
-	f.union(mapping, mappingMembers, p)
 	key, times, device := mapping.At("capacityKey"), mapping.At("capacityMultiplier"), mapping.At("deviceMultiplier")
 	if !key.IsNull() {
 		if key.Len() == 0 {

@@ -144,21 +144,21 @@ func (k Kind) Converted(convert func(object.Value) object.Value) Kind {
 	}
 }
 
-// Flat is Converted for a version in which the fields of the member exactly of a request for devices are in the
-// request itself. Generated rules check the object in its own version, and so name and print its fields as they are
-// there.
-func (k Kind) Flat(convert func(object.Value) object.Value) Kind {
+// V1beta1 is Converted for v1beta1 of resource.k8s.io, in which the fields of the member exactly of a request for
+// devices are in the request itself, and those of a device in its member basic. Generated rules check the object in its
+// own version, and so name and print its fields as they are there.
+func (k Kind) V1beta1(convert func(object.Value) object.Value) Kind {
 	return Kind{
 		create: func(f *errorList, obj object.Value) {
-			f.flat = true
+			f.v1beta1 = true
 			k.create(f, convert(obj))
 		},
 		update: func(f *errorList, obj, old object.Value) {
-			f.flat = true
+			f.v1beta1 = true
 			k.update(f, convert(obj), convert(old))
 		},
 		status: func(f *errorList, obj, old object.Value) {
-			f.flat = true
+			f.v1beta1 = true
 			k.status(f, convert(obj), convert(old))
 		},
 	}
