@@ -72,9 +72,7 @@ func LoadConfigurations(file string) (map[string][]byte, error) {
 // isLegacy says whether a text is the configuration of one of the two plugins that had one of no kind.
 func isLegacy(text []byte) bool {
 	var members map[string]any
-	if yaml.Unmarshal(text, &members) != nil {
-		return false
-	}
+	_ = yaml.Unmarshal(text, &members) // a text that is no mapping has no kind, and another error than KindError
 	_, images := members["imagePolicy"]
 	_, selectors := members["podNodeSelectorPluginConfig"]
 	return images || selectors

@@ -3,7 +3,36 @@ package admission
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 )
+
+// Plugins go by the clock of the configuration; without one by time.Now.
+//
+// SPEC: AUTH-3
+func TestClocksOfPlugins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		passes := func() { now = now.Add(time.Minute) }
+		for _, clock := range []func() time.Time{nil, func() time.Time { return now }} {
+			s := newStageOf(t, Config{Selection: Selection{Only: []string{"EventRateLimit"}}, Now: clock,
+				Configurations: map[string][]byte{"EventRateLimit": []byte(
+					"apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\n" +
+						"limits: [{type: Server, qps: 1, burst: 1}]\n")}})
+			for i, want := range []bool{true, false, true} {
+				if i == 2 && clock == nil {
+					time.Sleep(time.Minute)
+				} else if i == 2 {
+					passes()
+				}
+				_, _, _, err := s.admit(t, "v1", "events", `{"metadata":{"name":"e","namespace":"ns"}}`, "")
+				if (err == nil) != want {
+					t.Errorf("with a clock of its own: %t, %d: %v", clock != nil, i, err)
+				}
+			}
+		}
+	})
+}
 
 // How many keys a limit tells apart follows from its configuration. The reference forgets the least recently used key,
 // ours one that was not used for a while: the limits of the two are not compared.

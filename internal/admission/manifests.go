@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
@@ -66,6 +67,7 @@ const staticSuffix = ".static.k8s.io"
 type document struct {
 	file string
 	text []byte
+	item bool // it is an item of a List, in the document
 }
 
 // follow loads the directory again whenever it has changed, until ctx ends. What cannot be read changes nothing.
@@ -158,7 +160,7 @@ func (m *manifests) read() (all []document, hash string, err error) {
 				return nil, "", fmt.Errorf("failed to split YAML documents in file %q: %w", file, err)
 			}
 			if text = bytes.TrimSpace(text); len(text) > 0 {
-				all = append(all, document{file, text})
+				all = append(all, document{file: file, text: text})
 			}
 		}
 	}
@@ -178,15 +180,21 @@ func (m *manifests) parse(d document, seen map[string]string, into [][]object.Va
 	if err != nil {
 		return err
 	}
-	return m.accept(parsed.Value, d.file, seen, into)
+	return m.accept(parsed.Value, d, seen, into)
 }
 
-// accept takes an object, or those of a list.
-func (m *manifests) accept(obj object.Value, file string, seen map[string]string, into [][]object.Value) error {
+// accept takes an object of a document, or those of a list.
+func (m *manifests) accept(obj object.Value, in document, seen map[string]string, into [][]object.Value) error {
 	version, kind := obj.At("apiVersion").Str(), obj.At("kind").Str()
-	if version == "v1" && kind == "List" {
-		for _, item := range obj.At("items").Items() {
-			if err := m.accept(item, file, seen, into); err != nil {
+	// As in the reference, a List may be of any version, as long as it has one.
+	if _, err := schema.ParseGroupVersion(version); kind == "List" && version != "" && err == nil {
+		items, err := itemsOf(obj, kind, "runtime.RawExtension")
+		if err != nil {
+			return err
+		}
+		in.item = true
+		for _, item := range items {
+			if err := m.accept(item, in, seen, into); err != nil {
 				return err
 			}
 		}
@@ -196,13 +204,17 @@ func (m *manifests) accept(obj object.Value, file string, seen map[string]string
 		switch {
 		case version != own.APIVersion():
 		case kind == own.Kind:
-			one, err := m.one(own, obj, file, seen)
+			one, err := m.one(own, obj, in, seen)
 			into[i] = append(into[i], one)
 			return err
 		case kind == own.Kind+"List":
-			for _, item := range obj.At("items").Items() {
+			items, err := itemsOf(obj, kind, "v1."+own.Kind)
+			if err != nil {
+				return in.undecodable(err)
+			}
+			for _, item := range items {
 				item = item.With("apiVersion", object.StringOf(version)).With("kind", object.StringOf(own.Kind))
-				if err := m.accept(item, file, seen, into); err != nil {
+				if err := m.accept(item, in, seen, into); err != nil {
 					return err
 				}
 			}
@@ -212,15 +224,49 @@ func (m *manifests) accept(obj object.Value, file string, seen map[string]string
 	return fmt.Errorf("unsupported resource type %s of %s", kind, version)
 }
 
+// itemsOf are the items of a list, which has no fields of its own but its metadata. of is the Go type of the items.
+func itemsOf(list object.Value, kind, of string) ([]object.Value, error) {
+	var unknown []string
+	for _, member := range list.Members() {
+		switch member.Key {
+		case "apiVersion", "kind", "metadata":
+		case "items":
+			if v := member.Value; !v.IsNull() && v.Kind() != object.List {
+				return nil, fmt.Errorf("json: cannot unmarshal %s into Go struct field %s.items of type []%s", v.Kind(), kind, of)
+			}
+		default:
+			unknown = append(unknown, member.Key)
+		}
+	}
+	return list.At("items").Items(), strict(unknown)
+}
+
+// strict is the error for unknown fields; nil if there are none.
+func strict(unknown []string) error {
+	errs := make([]error, len(unknown))
+	for i, name := range unknown {
+		errs[i] = fmt.Errorf("unknown field %q", name)
+	}
+	return configfile.Strict(errs)
+}
+
+// undecodable is the error of something in the document that cannot be decoded.
+func (d document) undecodable(err error) error {
+	if d.item {
+		return fmt.Errorf("failed to decode list item: %w", err)
+	}
+	return err
+}
+
 // one checks an object as a create would, and that it needs nothing of the API.
-func (m *manifests) one(kind *engine.Resource, obj object.Value, file string, seen map[string]string) (object.Value,
+func (m *manifests) one(kind *engine.Resource, obj object.Value, in document, seen map[string]string) (object.Value,
 	error) {
 	decoded, err := kind.Schema().Decode(obj)
-	if err != nil {
-		return object.Nil, err
+	if err == nil {
+		err = strict(decoded.Unknown)
 	}
-	if len(decoded.Unknown) > 0 {
-		return object.Nil, fmt.Errorf("strict decoding error: unknown field %q", decoded.Unknown[0])
+	if err != nil {
+		return object.Nil, in.undecodable(err)
 	}
 	obj = decoded.Value
 	if kind.Default != nil {
@@ -235,16 +281,14 @@ func (m *manifests) one(kind *engine.Resource, obj object.Value, file string, se
 		return object.Nil, fmt.Errorf("%s %q: %w", kind.Kind, name, errs.ToAggregate())
 	}
 	at := kind.Kind + "/" + name
-	switch {
-	case name == "":
-		return object.Nil, fmt.Errorf("resource in file %q must have a name", file)
+	switch { // the rules demand a name
 	case !strings.HasSuffix(name, staticSuffix):
-		return object.Nil, fmt.Errorf("%q in file %q must have a name ending with %q", name, file, staticSuffix)
+		return object.Nil, fmt.Errorf("%q in file %q must have a name ending with %q", name, in.file, staticSuffix)
 	case seen[at] != "":
-		return object.Nil, fmt.Errorf("duplicate name %q found in file %q (previously seen in %q)", name, file, seen[at])
+		return object.Nil, fmt.Errorf("duplicate name %q found in file %q (previously seen in %q)", name, in.file, seen[at])
 	}
-	seen[at] = file
-	return obj, m.check(kind.Kind, file, obj)
+	seen[at] = in.file
+	return obj, m.check(kind.Kind, in.file, obj)
 }
 
 // checkManifestsDir checks the setting staticManifestsDir.

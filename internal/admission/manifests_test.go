@@ -129,6 +129,16 @@ func TestManifestsAreFollowed(t *testing.T) {
 		want("loaded P 2 true")
 		logged("level=ERROR msg=\"static manifests stay as they were\" plugin=P error=\"error loading " +
 			filepath.Join(dir, "c.yaml") + ": unsupported resource type Node of \"\n")
+		if err := os.Rename(dir, dir+".gone"); err != nil {
+			t.Fatal(err)
+		}
+		next()
+		want("loaded P 2 true")
+		logged(fmt.Sprintf("level=ERROR msg=\"static manifests stay as they were\" plugin=P error=%q\n", fmt.Sprintf(
+			"failed to read manifest directory %q: open %s: no such file or directory", dir, dir)))
+		if err := os.Rename(dir+".gone", dir); err != nil {
+			t.Fatal(err)
+		}
 		stop()
 		synctest.Wait()
 		write("c.yaml", config("e"))
@@ -159,4 +169,26 @@ func TestManifestsAtTheStart(t *testing.T) {
 		"failed to load static manifests from %q: it is broken", dir) {
 		t.Errorf("%v, applied %d", err, applied)
 	}
+	// Errors and changes are logged to nobody.
+	synctest.Test(t, func(t *testing.T) {
+		m, applied := &manifests{plugin: "P", dir: dir, kinds: []*engine.Resource{kind}}, 0
+		m.apply = func([][]object.Value) { applied++ }
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		c := &Config{Metrics: Metrics{}.complete(), Follow: func(run func(context.Context)) { go run(ctx) }}
+		if err := c.loadManifests(m); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(dir, "a.yaml")
+		for i, text := range []string{"kind: Pod", ""} {
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(configfile.Interval)
+			synctest.Wait()
+			if applied != 1+i {
+				t.Errorf("%s: applied %d", text, applied)
+			}
+		}
+	})
 }

@@ -66,7 +66,7 @@ func (o *objects) Get(ctx context.Context, r *engine.Resource, namespace, name s
 	if err == nil && v == nil && !current {
 		v, _, err = o.store.Live(ctx, key, true)
 	}
-	if err != nil || v == nil {
+	if v == nil {
 		return object.Nil, err
 	}
 	return o.parse(ctx, r, v)

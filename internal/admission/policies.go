@@ -88,8 +88,6 @@ func checkStaticPolicy(kind, _ string, obj object.Value) error {
 		return nil
 	}
 	switch policy := spec.At("policyName").Str(); {
-	case policy == "":
-		return fmt.Errorf("binding %q must reference a policy (spec.policyName)", name)
 	case !strings.HasSuffix(policy, staticSuffix):
 		return fmt.Errorf("binding %q: spec.policyName %q must end with %q", name, policy, staticSuffix)
 	case !spec.At("paramRef").IsNull():

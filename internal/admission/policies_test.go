@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"plinth/internal/engine"
+	"plinth/internal/features"
 )
 
 // policyText is a policy for all ConfigMaps in namespaces, with these members of its spec.
@@ -150,6 +151,73 @@ func TestStaticPolicies(t *testing.T) {
 			policyText(validating, name, `"validations":[{"expression":"true"}]`), false)
 		if (err != nil) != want {
 			t.Errorf("the policy %s: %v", name, err)
+		}
+	}
+}
+
+// The plugins have nothing to do without their types, and mutating policies without their gate.
+//
+// SPEC: AUTH-3
+func TestPluginsWithoutTypes(t *testing.T) {
+	const group = "admissionregistration.k8s.io/"
+	for _, c := range []struct {
+		plugin, off string
+		gate        bool // MutatingAdmissionPolicy
+		on          bool
+	}{
+		{validating, "", true, true}, {validating, "", false, true}, {mutating, "", true, true}, {mutating, "", false, false},
+		{validating, "validatingadmissionpolicies", true, false},
+		{validating, "validatingadmissionpolicybindings", true, false},
+		{mutating, "mutatingadmissionpolicies", true, false}, {mutating, "mutatingadmissionpolicybindings", true, false},
+		{"ValidatingAdmissionWebhook", "validatingwebhookconfigurations", true, false},
+		{"ValidatingAdmissionWebhook", "mutatingwebhookconfigurations", true, true},
+		{"MutatingAdmissionWebhook", "mutatingwebhookconfigurations", true, false},
+		{"MutatingAdmissionWebhook", "validatingwebhookconfigurations", true, true},
+	} {
+		s := newStageOf(t, Config{Selection: Selection{Only: []string{c.plugin}},
+			Features: features.Set{}.With(features.MutatingAdmissionPolicy, c.gate)}, group+c.off)
+		mutates := strings.HasPrefix(c.plugin, "Mutating")
+		if (s.chain.Admit != nil) != (c.on && mutates) || (s.chain.Validate != nil) != (c.on && !mutates) {
+			t.Errorf("%+v: mutates %t, validates %t", c, s.chain.Admit != nil, s.chain.Validate != nil)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := newStageOf(t, Config{Selection: Selection{Only: []string{"ValidatingAdmissionWebhook"}},
+		Configurations: map[string][]byte{"ValidatingAdmissionWebhook": []byte("apiVersion: apiserver.config.k8s.io/v1\n" +
+			"kind: WebhookAdmissionConfiguration\nkubeConfigFile: " + file)}})
+	if s.chain.Validate == nil {
+		t.Error("with credentials, the plugin does nothing")
+	}
+}
+
+// Webhooks and policies select namespaces by their labels, and policies see them.
+//
+// SPEC: AUTH-3
+func TestNamespacesOfHooksAndPolicies(t *testing.T) {
+	b := newBench(t)
+	if err := b.createIn("", "namespaces", "", `{"metadata":{"name":"team","labels":{"a":"b"}}}`, false); err != nil {
+		t.Fatal(err)
+	}
+	h := newHooks(t, func(string, map[string]any) string { return `{"allowed":true}` })
+	const selector = `,"namespaceSelector":{"matchLabels":{"a":"b"}}`
+	b.configure("mutatingwebhookconfigurations", h.configuration("Mutating", "m", "m", selector))
+	b.configure("validatingwebhookconfigurations", h.configuration("Validating", "v", "v", selector))
+	b.configure("validatingadmissionpolicies", policyText(validating, "p",
+		`"validations":[{"expression":"object.metadata.name != 'bad'",
+		"messageExpression":"'of ' + namespaceObject.metadata.labels['a']"}]`))
+	b.configure("validatingadmissionpolicybindings", bindingText(validating, "b", "p",
+		strings.Replace(selector, `,"`, `,"matchResources":{"`, 1)+"}"+deny))
+	for at, want := range map[string]string{"team/good": "/m /v", "team/bad": "/m", "ns/good": "", "ns/bad": ""} {
+		namespace, name, _ := strings.Cut(at, "/")
+		err := b.createIn("", "configmaps", namespace, `{"metadata":{"name":"`+name+`"}}`, false)
+		if (at == "team/bad") != (err != nil) || err != nil && !strings.Contains(err.Error(), "denied request: of b") {
+			t.Errorf("%s: %v", at, err)
+		}
+		if asked := h.paths(); asked != want {
+			t.Errorf("%s: asked %q", at, asked)
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 // writers are processes that write to the store, too: what they have written arrives when somebody wants to be sure.
 type writers struct {
 	arrive  func()
+	current bool // what is here is known to be current, whether the caller wants to be sure or not
 	failure error
 	asked   []bool // whether the caller wanted to be sure
 }
@@ -27,7 +28,7 @@ func (o *writers) Fresh(_ context.Context, _ store.Key, sure bool) (bool, error)
 	if sure && o.arrive != nil {
 		o.arrive()
 	}
-	return sure, o.failure
+	return sure || o.current, o.failure
 }
 
 func (o *writers) Atomic(store.Key, store.Key) bool { return true }
@@ -61,6 +62,8 @@ func TestObjectsOfOtherProcesses(t *testing.T) {
 		s.put(t, "v1", "serviceaccounts", "ns", fmt.Sprintf(account, "other", "y"))
 	}
 	read("other", "other <nil>", "[false true]")
+	others.current = true
+	read("none", " <nil>", "[false]")
 	others.failure = errors.New("they are gone")
 	read("other", " they are gone", "[false]")
 }
@@ -77,6 +80,7 @@ func TestObjectsOfNamespaces(t *testing.T) {
 		s.put(t, "v1", "serviceaccounts", part[0], fmt.Sprintf(account, part[1], part[2]))
 	}
 	s.write(t, "v1", "serviceaccounts", "ns", "d", []byte(`{"metadata":{"labels":{"a":"z"}`))
+	s.put(t, "v1", "serviceaccounts", "ns", fmt.Sprintf(account, "e", "w")) // behind the one that cannot be read
 	objects := newObjects(s.store, s.registry)
 	versions := map[string]bool{}
 	list := func(namespace, selector string) string {
@@ -108,6 +112,9 @@ func TestObjectsOfNamespaces(t *testing.T) {
 	}
 	if len(versions) != 5 || versions[""] {
 		t.Errorf("the resourceVersions are %v", versions)
+	}
+	for range 10 { // so that the revision has two digits
+		s.put(t, "v1", "serviceaccounts", "ns", fmt.Sprintf(account, "a", "x"))
 	}
 	v, _ := s.store.Get(objects.resource(kind).Key("ns", "a"))
 	obj, err := objects.get(t.Context(), kind, "ns", "a")
@@ -153,6 +160,18 @@ func TestObjectsThatAreAwaited(t *testing.T) {
 		defer cancel()
 		if obj, err = objects.await(ctx, kind, "ns", "never", time.Hour); err == nil || !object.Equal(obj, object.Nil) {
 			t.Errorf("%v %v", obj, err)
+		}
+		// So has one that waits when the store is closed, and one that comes later.
+		go func() {
+			time.Sleep(time.Minute)
+			if err := s.store.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		for range 2 {
+			if obj, err = objects.await(t.Context(), kind, "ns", "never", time.Hour); err == nil {
+				t.Errorf("%v is found in a closed store", obj)
+			}
 		}
 	})
 }

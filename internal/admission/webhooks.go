@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -85,16 +84,13 @@ func webhookSettings(text []byte, gates features.Set) (c webhookConfiguration, e
 	return c, nil
 }
 
-// checkStaticHooks demands that the webhooks of a configuration in a file have URLs.
+// checkStaticHooks demands that the webhooks of a configuration in a file are called by their URLs: a valid one that
+// names no service has a URL.
 func checkStaticHooks(_, file string, obj object.Value) error {
 	for _, hook := range obj.At("webhooks").Items() {
-		at := fmt.Sprintf("webhook %q in %q (file %q)", hook.At("name").Str(), obj.At("metadata", "name").Str(), file)
-		switch client := hook.At("clientConfig"); {
-		case !client.At("service").IsNull():
-			return errors.New(at + ": clientConfig.service is not supported for static manifests; " +
-				"use clientConfig.url instead")
-		case client.At("url").Str() == "":
-			return errors.New(at + ": clientConfig.url is required for static manifests")
+		if !hook.At("clientConfig", "service").IsNull() {
+			return fmt.Errorf("webhook %q in %q (file %q): clientConfig.service is not supported for static manifests; "+
+				"use clientConfig.url instead", hook.At("name").Str(), obj.At("metadata", "name").Str(), file)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -87,11 +88,16 @@ func TestConfigurationFiles(t *testing.T) {
 	if accepted < 12 || refused < 8 {
 		t.Errorf("%d files are accepted, %d refused", accepted, refused)
 	}
+	none := filepath.Join(dir, "none")
+	_, theirs := admission.ReadAdmissionConfiguration(names, none, types)
+	if _, mine := ours.LoadConfigurations(none); theirs == nil || mine == nil || mine.Error() != theirs.Error() {
+		t.Errorf("without the file\nreference: %v\nours: %v", theirs, mine)
+	}
 	// Ours reads the file of each plugin at the start, also of those that are off.
-	for _, file := range []string{filepath.Join(dir, "none"), write("lost.yaml",
-		head+"plugins: [{name: PodSecurity, path: none}, {name: Nobody, path: lost}]\n")} {
-		if all, err := ours.LoadConfigurations(file); err == nil {
-			t.Errorf("%s is read as %q", file, all)
-		}
+	lost := write("lost.yaml", head+"plugins: [{name: PodSecurity, path: none}, {name: Nobody, path: lost}]\n")
+	want := fmt.Sprintf("the configuration of admission plugin PodSecurity: open %s: no such file or directory\n"+
+		"the configuration of admission plugin Nobody: open %s: no such file or directory", none, filepath.Join(dir, "lost"))
+	if _, err := ours.LoadConfigurations(lost); err == nil || err.Error() != want {
+		t.Errorf("%v\nwant %s", err, want)
 	}
 }

@@ -3,15 +3,23 @@ package admission
 import (
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	policies "k8s.io/apiserver/pkg/admission/plugin/policy/config"
+	webhooks "k8s.io/apiserver/pkg/admission/plugin/webhook/config"
+	gates "k8s.io/apiserver/pkg/features"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	webhookutil "k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/informers"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
 
 	ours "plinth/internal/admission"
+	"plinth/internal/features"
 )
 
 // Configurations are refused for the same reasons on both sides.
@@ -140,6 +148,93 @@ func configured(t *testing.T, plugin, text string) (theirs, mine error) {
 	_, mine = ours.New(ours.Config{Selection: ours.Selection{Only: []string{plugin}}, Store: w.stored,
 		Registry: w.registry, Configurations: map[string][]byte{plugin: []byte(text)}})
 	return theirs, mine
+}
+
+// loadHooks reads a configuration of a plugin for webhooks as the reference's plugins do.
+func loadHooks(text io.Reader) error {
+	c, err := webhooks.LoadConfig(text)
+	if err == nil {
+		_, err = webhookutil.NewDefaultAuthenticationInfoResolver(c.KubeConfigFile)
+	}
+	return err
+}
+
+// The configurations of the plugins for webhooks and policies are refused for the same reasons on both sides.
+//
+// SPEC: AUTH-3
+func TestConfigurationsOfHooksAndPolicies(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("{}")
+	for _, c := range []struct {
+		plugin, kind string
+		load         func(text io.Reader) error
+	}{
+		{"MutatingAdmissionWebhook", "WebhookAdmissionConfiguration", loadHooks},
+		{"ValidatingAdmissionWebhook", "WebhookAdmissionConfiguration", loadHooks},
+		{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyConfiguration", func(text io.Reader) error {
+			_, err := policies.LoadMutatingConfig(text)
+			return err
+		}},
+		{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyConfiguration", func(text io.Reader) error {
+			_, err := policies.LoadValidatingConfig(text)
+			return err
+		}},
+	} {
+		compare := func(text string, gate bool) (refused bool) {
+			theirs := c.load(strings.NewReader(text))
+			w := (&world{plugin: "AlwaysAdmit"}).build(t)
+			_, mine := ours.New(ours.Config{Selection: ours.Selection{Only: []string{c.plugin}}, Store: w.stored,
+				Registry: w.registry, Configurations: map[string][]byte{c.plugin: []byte(text)},
+				Features: features.Set{}.With(features.ManifestBasedAdmissionControlConfig, gate)})
+			if theirs != nil {
+				theirs = fmt.Errorf("admission plugin %s: %w", c.plugin, theirs)
+			}
+			// The reference looks at a kubeconfig before it opens it.
+			if strings.Replace(textOf(theirs), "stat /", "open /", 1) != strings.Replace(textOf(mine), "stat /", "open /", 1) {
+				t.Errorf("%s of %s, %t\nreference: %v\nours:      %v", text, c.plugin, gate, theirs, mine)
+			}
+			return theirs != nil
+		}
+		head := "apiVersion: apiserver.config.k8s.io/v1\nkind: " + c.kind + "\n"
+		hooks := c.kind == "WebhookAdmissionConfiguration"
+		for _, text := range []string{
+			head, head + "staticManifestsDir: " + t.TempDir() + "\n", head + "staticManifestsDir: ''\n",
+		} {
+			if compare(text, true) {
+				t.Errorf("%s of %s is refused", text, c.plugin)
+			}
+		}
+		for _, text := range []string{
+			head + "staticManifestsDir: relative\n", head + "staticManifestsDir: /does/not/exist\n",
+			head + "staticManifestsDir: /dev/null\n", head + "unknown: 1\n", head + "staticManifestsDir: [a]\n",
+			strings.Replace(head, "/v1", "/v1beta1", 1), strings.Replace(head, c.kind, "Other", 1),
+			"kind: " + c.kind, "apiVersion: apiserver.config.k8s.io/v1", "staticManifestsDir: 1: 2\n",
+		} {
+			if !compare(text, true) {
+				t.Errorf("%s of %s is accepted", text, c.plugin)
+			}
+		}
+		if compare(head+"kubeConfigFile: "+file, true) == hooks {
+			t.Errorf("%s with a kubeconfig: refused is %t", c.plugin, hooks)
+		}
+		for _, name := range []string{"relative", "/does/not/exist"} {
+			if !compare(head+"kubeConfigFile: "+name, true) {
+				t.Errorf("%s with a kubeconfig %s is accepted", c.plugin, name)
+			}
+		}
+		t.Run("without the gate", func(t *testing.T) {
+			featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate,
+				gates.ManifestBasedAdmissionControlConfig, false)
+			if on := head + "staticManifestsDir: " + t.TempDir(); !compare(on, false) || compare(head, false) {
+				t.Errorf("the directory of %s is accepted", c.plugin)
+			}
+		})
+	}
 }
 
 // onlyGo is what errors of configurations say of the reference's source, or of Go types.

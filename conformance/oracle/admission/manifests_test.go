@@ -67,6 +67,41 @@ func TestStaticManifests(t *testing.T) {
 			"sideEffects: None, namespaceSelector: {matchExpressions: "+
 				"[{key: a, operator: Bad}]}", 1)},
 		{"a.yaml": good, "dir.yaml/x.yaml": "garbage"},
+		// Empty files and documents.
+		{"a.yml": ""}, {"a.yml": "", "b.yaml": good}, {"a.yml": "\n---\n \n---\n"},
+		{"a.yml": "\n---\n#\n" + good},
+		{"a.yaml": good + "\n--- b\n"}, {"a.yaml": "\x00"}, {"a.yaml": "link"},
+		// Lists.
+		{"a.yaml": "{apiVersion: v2, kind: List, items: [" + good + "]}"},
+		{"a.yaml": "{apiVersion: a/b, kind: List, items: [" + good + ", " + good + "]}"},
+		{"a.yaml": "{kind: List, items: []}"},
+		{"a.yaml": "{apiVersion: a/b/c, kind: List, items: []}"}, {"a.yaml": "{apiVersion: '', kind: List, items: []}"},
+		{"a.yaml": "{apiVersion: admissionregistration.k8s.io/v1, kind: " + own + "List, items: [" + good + ", " +
+			good + "]}"},
+		{"a.yaml": "{apiVersion: admissionregistration.k8s.io/v1, kind: " + own + "List, items: [" + good + ", " +
+			hookIn(own, "b", hook) + "]}"},
+		{"a.yaml": "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: List, items: [" + good + ", " +
+			good + "]}]}"},
+		{"a.yaml": "{apiVersion: v1, kind: List, items: 5}"}, {"a.yaml": "{apiVersion: v1, kind: List, items: {}}"},
+		{"a.yaml": "{apiVersion: v1, kind: List, itemz: [], more: [], metadata: {resourceVersion: a}}"},
+		{"a.yaml": "{apiVersion: v1, kind: List, items: null, metadata: {resourceVersion: a}}"},
+		{"a.yaml": "{apiVersion: admissionregistration.k8s.io/v1, kind: " + own + "List, items: 5}"},
+		{"a.yaml": "{apiVersion: admissionregistration.k8s.io/v1, kind: " + own + "List, itemz: [], metadata: {}}"},
+		{"a.yaml": "{apiVersion: v1, kind: List, items: [" + strings.Replace(good, "webhooks", "hooks", 1) + "]}"},
+		{"a.yaml": "{apiVersion: v1, kind: List, items: [" + strings.Replace(good, "[v1]", "[1]", 1) + "]}"},
+		{"a.yaml": "{apiVersion: v1, kind: List, items: [{apiVersion: admissionregistration.k8s.io/v1, kind: " + own +
+			"List, items: 'a'}]}"},
+		{"a.yaml": "{apiVersion: v1, kind: List, items: [" + strings.Replace(good, "a.static", "a.other", 1) + "]}"},
+		// Types of fields, and unknown ones.
+		{"a.yaml": strings.Replace(good, "sideEffects: None", "sideEffects: None, unknown: 1, other: 2", 1)},
+		{"a.yaml": strings.Replace(good, "webhooks: [", "webhooks: 5 #", 1) + "\n}"},
+		{"a.yaml": strings.Replace(good, "sideEffects: None", "sideEffects: 5", 1)},
+		{"a.yaml": strings.Replace(good, "sideEffects: None", "sideEffects: None, failurePolicy: null", 1)},
+		{"a.yaml": strings.Replace(good, "sideEffects: None", "sideEffects: None, namespaceSelector: null", 1)},
+		{"a.yaml": strings.Replace(good, "name: a.static.k8s.io", "generateName: a", 1)},
+		{"a.yaml": strings.Replace(good, "name: a.static.k8s.io", "name: null, generateName: a", 1)},
+		{"a.yaml": strings.Replace(good, "'https://example.com'", "''", 1)},
+		{"a.yaml": strings.Replace(good, "'https://example.com'", "null", 1)},
 	} {
 		dir := writeManifests(t, files)
 		loaded, theirs := loader.LoadValidatingManifests(dir)
@@ -170,7 +205,7 @@ func TestStaticPolicies(t *testing.T) {
 }
 
 // otherKind are our errors of what is of another kind.
-var otherKind = regexp.MustCompile(`: unsupported resource type \w* of (|v1|admissionregistration.k8s.io/v1(beta1)?)$`)
+var otherKind = regexp.MustCompile(`: unsupported resource type \w* of (|v1|a/b/c|admissionregistration.k8s.io/v1(beta1)?)$`)
 
 // sameManifestError says whether two errors are alike. Ours says of what is of another kind what that is, where the
 // reference names the types of its sources, and validates names without the suffix.
@@ -182,6 +217,7 @@ func sameManifestError(theirs, mine error) bool {
 	contains := func(part string) bool { return strings.Contains(theirs.Error(), part) }
 	if otherKind.MatchString(text) {
 		return slices.ContainsFunc([]string{"unsupported resource type", "no kind ", "Object 'Kind' is missing",
+			"Object 'apiVersion' is missing", "unexpected GroupVersion string",
 			"json parse error", "unknown field"}, contains)
 	}
 	if contains("yaml: unmarshal errors:") {
@@ -199,6 +235,12 @@ func writeManifests(t *testing.T, files map[string]string) string {
 	dir := t.TempDir()
 	for name, text := range files {
 		file := filepath.Join(dir, name)
+		if text == "link" { // to nowhere
+			if err := os.Symlink("nowhere", file); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -224,6 +266,10 @@ func loadOurs(t *testing.T, plugin, kind, dir string) (hash string, err error) {
 		"kind": kind, "staticManifestsDir": dir})
 	_, err = ours.New(ours.Config{Selection: ours.Selection{Only: []string{plugin}}, Store: opened,
 		Registry: registry, Features: features.Set{}, Configurations: map[string][]byte{plugin: settings},
-		Metrics: ours.Metrics{Loaded: func(_, of string, _ error) { hash = of }}})
+		Metrics: ours.Metrics{Loaded: func(name, of string, _ error) {
+			if hash = of; name != plugin {
+				t.Errorf("the plugin %s is called %s", plugin, name)
+			}
+		}}})
 	return hash, err
 }
