@@ -24,11 +24,14 @@ var (
 		"with -all: try the mutants of these files alone, separated by commas; of the others the file in testdata is right")
 	named = flag.String("tests", "", "with -all: run these tests alone, separated by commas: a mutant that only another "+
 		"test notices counts as unnoticed")
+	atATime = flag.Int("at", 2, "how many mutants are tried at a time")
 )
 
 // target is a package with rules, and the packages whose tests are to notice its mutants.
 type target struct {
-	pkg   string
+	pkg string
+	// part names the files of a package that is more than one target, in -only and in the name of the file in testdata.
+	part  string
 	tests []string
 	// files are those of the package whose mutants are tried; nil: all.
 	files []string
@@ -43,6 +46,14 @@ type target struct {
 	just []string
 	// least is the minimum number of mutants: if fewer are found, the search for them is broken.
 	least int
+}
+
+// name is that of the package, and of the part of it.
+func (target *target) name() string {
+	if target.part == "" {
+		return target.pkg
+	}
+	return target.pkg + "/" + target.part
 }
 
 // apiServices has the rules of APIServices, whose types have no recorded cases.
@@ -61,6 +72,8 @@ var targets = []target{
 	{pkg: "internal/proto", tests: []string{"internal/proto"}, least: 800},
 	{pkg: "internal/admission", tests: []string{"conformance/oracle/admission", "internal/admission"},
 		files: admissionFiles, inProcess: admissionTests, skip: admissionOthers, least: 3_000},
+	{pkg: "internal/admission", part: "chain", tests: []string{"internal/admission", "conformance/oracle/admission"},
+		files: chainFiles, just: chainTests, least: 600},
 	{pkg: "internal/admission/quota", tests: []string{"conformance/oracle/admission", "internal/admission/quota"},
 		just: quotaTests, inProcess: quotaAttempts, least: 500},
 	{pkg: "internal/admission/hooks", tests: []string{"conformance/oracle/admission", "internal/admission",
@@ -121,9 +134,30 @@ var quotaTests = append(quotaAttempts[:len(quotaAttempts):len(quotaAttempts)], "
 	"TestQuantity", "TestRequiredRequests",
 	"TestSharedCharges", "TestUseOfObjects")
 
-// admissionFiles are the files of the plugins, whose mutants are tried. Those of the chain, of what it reads and of its
-// configuration are not tried yet: admission.go, chain.go, configuration.go, manifests.go, objects.go, policies.go and
-// webhooks.go.
+// chainFiles are the files of the chain, of what its plugins read and of their configuration.
+var chainFiles = []string{
+	"admission.go", "chain.go", "configuration.go", "manifests.go", "objects.go", "policies.go", "webhooks.go",
+}
+
+// chainTests are tests of these files. Every test of a plugin reaches some of their mutants.
+var chainTests = []string{
+	"TestAlwaysDeny", "TestAlwaysPullImages", "TestCertificateApproval", "TestCertificateSigning",
+	"TestCertificateSubjectRestriction", "TestChain", "TestClocksOfPlugins", "TestConfigurationFiles",
+	"TestConfigurations", "TestConfigurationsOfHooksAndPolicies", "TestDefaultAccountIsAwaited",
+	"TestDefaultIngressClass", "TestDenyServiceExternalIPs", "TestEventRateLimit", "TestExtendedResourceToleration",
+	"TestKindsOfParamsThatWereNeverThere", "TestLimitPodHardAntiAffinityTopology", "TestManifestsAreFollowed",
+	"TestManifestsAtTheStart", "TestMetricsOfChains", "TestMutatingPolicies", "TestMutatingWebhooks",
+	"TestNamespaceLifecycle", "TestNamespacesOfHooksAndPolicies", "TestObjectsOfNamespaces",
+	"TestObjectsOfOtherProcesses", "TestObjectsThatAreAwaited", "TestObservedPlugins", "TestOrder",
+	"TestOtherRequests", "TestPluginsWithoutTypes", "TestPodResizeValidator", "TestPoliciesChangeMeanwhile",
+	"TestPoliciesHoldAtOnce", "TestReviewsAndWebhooks", "TestSelection", "TestServiceAccount",
+	"TestStaticManifests", "TestStaticPolicies", "TestStaticWebhooks", "TestStorageObjectInUseProtection",
+	"TestTableOfPlugins", "TestTaintNodesByCondition", "TestTimesOfChains", "TestTypesThatAreSwitchedOff",
+	"TestUnreadableNodeSelectors", "TestUnreadableObjects", "TestWebhookAnswers", "TestWebhooksInFiles",
+	"TestWhichWebhooks",
+}
+
+// admissionFiles are the files of the plugins.
 var admissionFiles = []string{
 	"alwaysdeny.go", "alwayspullimages.go", "certificates.go", "clustertrustbundleattest.go", "csitranslation.go",
 	"defaultclass.go", "defaultingressclass.go", "defaulttolerationseconds.go", "denyserviceexternalips.go",
@@ -172,7 +206,7 @@ func TestMutantsAreNoticed(t *testing.T) {
 	}
 	known, tried := 0, 0
 	for _, target := range targets {
-		if *only != "" && !slices.Contains(strings.Split(*only, ","), target.pkg) {
+		if *only != "" && !slices.Contains(strings.Split(*only, ","), target.name()) {
 			continue
 		}
 		known++
@@ -180,7 +214,7 @@ func TestMutantsAreNoticed(t *testing.T) {
 			continue
 		}
 		tried++
-		t.Run(target.pkg, func(t *testing.T) { target.try(t, root) })
+		t.Run(target.name(), func(t *testing.T) { target.try(t, root) })
 	}
 	if want := len(strings.Split(*only, ",")); *only != "" && known != want {
 		t.Errorf("%d of the packages %s are known", known, *only)
@@ -202,7 +236,7 @@ func TestEveryPackageIsATarget(t *testing.T) {
 		files[file] = true
 	}
 	for _, target := range targets {
-		known, err := readUnnoticed(target.pkg)
+		known, err := readUnnoticed(target.name())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,13 +267,14 @@ func TestEveryPackageIsATarget(t *testing.T) {
 		}
 	}
 	delete(packages, "internal/builtin/gotypes") // it compiles types and has no rules
+	missing := maps.Clone(packages)
 	for _, target := range targets {
 		if !packages[target.pkg] {
 			t.Errorf("there is no package %s", target.pkg)
 		}
-		delete(packages, target.pkg)
+		delete(missing, target.pkg)
 	}
-	for pkg := range packages {
+	for pkg := range missing {
 		t.Errorf("%s is no target", pkg)
 	}
 }
@@ -255,7 +290,7 @@ func (target *target) try(t *testing.T, root string) {
 	if len(pkg.Mutants) < target.least {
 		t.Fatalf("only %d mutants are found; %d are the floor", len(pkg.Mutants), target.least)
 	}
-	known, err := readUnnoticed(target.pkg)
+	known, err := readUnnoticed(target.name())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +336,7 @@ func (target *target) try(t *testing.T, root string) {
 			t.Fatal(err)
 		}
 	}
-	left, err := mutation.Survivors(open, programs...)
+	left, err := mutation.Survivors(open, *atATime, programs...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -379,8 +414,8 @@ const (
 	uncovered  = "? "
 )
 
-func readUnnoticed(pkg string) (*unnoticed, error) {
-	u := &unnoticed{file: filepath.Join("testdata", strings.ReplaceAll(pkg, "/", "_")+".txt"),
+func readUnnoticed(target string) (*unnoticed, error) {
+	u := &unnoticed{file: filepath.Join("testdata", strings.ReplaceAll(target, "/", "_")+".txt"),
 		lines: map[string]string{}}
 	text, err := os.ReadFile(u.file)
 	if err != nil {

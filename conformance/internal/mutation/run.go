@@ -237,8 +237,9 @@ func (p *Program) run(patience time.Duration, env []string, args ...string) ([]b
 	return out, err
 }
 
-// Survivors are those of the mutants that none of the programs notices, in order. The fastest program runs first.
-func Survivors(mutants []int, programs ...*Program) ([]int, error) {
+// Survivors are those of the mutants that none of the programs notices, in order. The fastest program runs first, and
+// so many mutants are tried at a time.
+func Survivors(mutants []int, atATime int, programs ...*Program) ([]int, error) {
 	programs = slices.SortedStableFunc(slices.Values(programs), func(a, b *Program) int {
 		return cmp.Compare(a.took, b.took)
 	})
@@ -247,7 +248,7 @@ func Survivors(mutants []int, programs ...*Program) ([]int, error) {
 	var left []int
 	var failed error
 	var workers sync.WaitGroup
-	for range 2 {
+	for range atATime {
 		workers.Go(func() {
 			for mutant := range work {
 				noticed, err := false, error(nil)
