@@ -153,13 +153,20 @@ func (f *Fairness) Figures() (all []Figure) {
 		number("demand_seats_stdev", l.last.deviation)
 		number("demand_seats_smoothed", l.smoothed)
 		number("target_seats", l.target)
-		number("current_r", float64(l.queues.r)/seatSecondScale)
+		number("current_r", l.queues.r.float())
+		for _, one := range l.queues.Figures(time.Now()) {
+			one.Labels = append([]string{l.Name}, one.Labels...)
+			yield(one)
+		}
 		for _, u := range l.sortedUses() {
 			number("dispatched_requests_total", float64(u.executed), u.schema)
 			for reason, n := range u.refused {
 				if n > 0 {
 					number("rejected_requests_total", float64(n), u.schema, refusalReasons[reason])
 				}
+			}
+			if u.tight > 0 {
+				number("request_dispatch_no_accommodation_total", float64(u.tight), u.schema)
 			}
 			number("current_inqueue_requests", float64(u.waiting), u.schema)
 			number("current_inqueue_seats", float64(u.waitingSeats), u.schema)
@@ -175,13 +182,40 @@ func (f *Fairness) Figures() (all []Figure) {
 			counts("request_execution_seconds", &u.regular, secondBuckets, "regular")
 			counts("request_execution_seconds", &u.watches, secondBuckets, "watch")
 			counts("work_estimated_seats", &u.estimates, seatBuckets)
+			counts("request_queue_length_after_enqueue", &u.lengths, lengthBuckets)
+			counts("watch_count_samples", &u.watchers, watchBuckets)
 		}
 	})
 	f.mu.Lock()
 	fraction := f.fraction
 	f.mu.Unlock()
 	yield(Figure{Name: "seat_fair_frac", Value: fraction})
-	return all
+	return append(all, f.kinds.figures(time.Now())...)
+}
+
+// Figures returns the current values of the metrics that are about the queues. Each has the labels that come after that
+// of the level.
+func (q *Queues) Figures(now time.Time) (all []Figure) {
+	number := func(name string, value SeatSeconds, labels ...string) {
+		all = append(all, Figure{Name: name, Labels: labels, Value: value.float()})
+	}
+	if last := &q.latest; last.some {
+		number("dispatch_r", last.r)
+		number("latest_s", last.start)
+		number("next_s_bounds", last.next.least, "min")
+		number("next_s_bounds", last.next.largest, "max")
+		number("next_discounted_s_bounds", last.expected.least, "min")
+		number("next_discounted_s_bounds", last.expected.largest, "max")
+	}
+	if q.rewound > 0 {
+		all = append(all, Figure{Name: "epoch_advance_total", Labels: []string{"true"}, Value: float64(q.rewound)})
+	}
+	since := now.Sub(q.last)
+	const requests = "priority_level_request_utilization"
+	return append(all, q.waitRatio.figure(requests, q.waiting, since, phaseNames[phaseWaiting]),
+		q.executeRatio.figure(requests, q.executing, since, phaseNames[phaseExecuting]),
+		q.seatRatio.figure("priority_level_seat_utilization", q.seatsInUse, since, phaseNames[phaseExecuting]),
+		q.demandRatio.figure("demand_seats", q.seatsInUse+q.seatsWaiting, since))
 }
 
 func (l *Level) sortedUses() []*use {

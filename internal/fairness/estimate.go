@@ -99,7 +99,7 @@ func WriteWork(watchers, widest int) Work {
 	if widest == 0 || widest > mostWriteSeats {
 		widest = mostWriteSeats
 	}
-	w := Work{Seats: 1}
+	w := Work{Seats: 1, watched: true, watchers: watchers}
 	if watchers >= watchersPerSeat {
 		seats := (watchers + watchersPerSeat - 1) / watchersPerSeat
 		final := work(float64(seats), timePerEventSeat)

@@ -37,6 +37,7 @@ type Config struct {
 type Fairness struct {
 	seats   int
 	limiter *execution.Limiter
+	kinds   *kinds
 	schemas func() *schemaSet
 	specs   func() *levelSet
 	newest  atomic.Pointer[config]
@@ -75,7 +76,8 @@ func New(c Config) *Fairness {
 	if c.PlacesOfOne == 0 {
 		c.PlacesOfOne = max(1, processors-1)
 	}
-	f := &Fairness{seats: c.Seats, limiter: execution.New(c.Places, c.PlacesOfOne), levels: map[string]*Level{}}
+	f := &Fairness{seats: c.Seats, limiter: execution.New(c.Places, c.PlacesOfOne), kinds: newKinds(time.Now()),
+		levels: map[string]*Level{}}
 	f.schemas = func() *schemaSet { return noSchemas }
 	f.specs = func() *levelSet { return noLevels }
 	if c.Schemas != nil {
@@ -150,7 +152,7 @@ func (f *Fairness) digest() *config {
 	for name, spec := range specs {
 		l := f.levels[name]
 		if l == nil {
-			l = newLevel(now, spec, f.limiter.Band())
+			l = newLevel(now, spec, f.limiter.Band(), f.kinds)
 			f.levels[name] = l
 		}
 		l.spec, l.quiescing, l.uidHeader = spec, false, []string{spec.UID}
@@ -204,6 +206,7 @@ func (f *Fairness) assign() {
 		shares += float64(l.spec.shares)
 	}
 	f.total = 0
+	queued := 0
 	for _, l := range f.levels {
 		l.nominal = 0
 		if shares > 0 {
@@ -217,12 +220,14 @@ func (f *Fairness) assign() {
 		f.total += l.nominal
 		l.band.SetWeight(l.nominal)
 		if l.widest = 0; l.spec.shape.Queues > 0 {
+			queued += l.spec.shape.Queues * l.spec.shape.Length
 			l.widest = max(1, min(int(math.Ceil(float64(l.nominal)*widestShare)), l.nominal/l.spec.shape.HandSize))
 		}
 		if l.current < 0 { // new
 			l.current = l.nominal - lendable/2
 		}
 	}
+	f.kinds.setLimits(time.Now(), queued, f.total)
 	f.divide()
 }
 
@@ -272,7 +277,9 @@ func (f *Fairness) divide() {
 		}
 	}
 	for _, l := range f.levels {
-		l.configure(withKept(l.spec.shape, l.current), l.current)
+		shape := withKept(l.spec.shape, l.current)
+		shape.Share = int(math.Round(float64(f.seats) / 10))
+		l.configure(shape, l.current)
 	}
 }
 
@@ -372,6 +379,7 @@ func (c Class) Acquire(ctx context.Context, t *Ticket, about *access.Attributes,
 		}
 	}
 	t.about = about
+	t.mutating = about.Verb != "get" && about.Verb != "list" && about.Verb != "watch"
 	return m.level.acquire(ctx, t, m.use, t.hash, until)
 }
 

@@ -140,7 +140,7 @@ func TestEstimates(t *testing.T) {
 			t.Errorf("%+v: %d seats, want %d", c.list, got, c.want)
 		}
 	}
-	if w := WriteWork(9, 0); w != (Work{Seats: 1}) {
+	if w := WriteWork(9, 0); w.Seats != 1 || w.FinalSeats != 0 || w.FinalTime != 0 {
 		t.Errorf("nine watches: %+v", w)
 	}
 	if w := WriteWork(200, 4); w.FinalSeats != 4 || w.FinalTime != 25*time.Millisecond {

@@ -18,6 +18,7 @@ type Level struct {
 	queues  *Queues
 	uses    map[string]*use // by flow schema
 	band    *execution.Band
+	kinds   *kinds
 	refusal refusals
 
 	// Guarded by Fairness.mu:
@@ -38,9 +39,12 @@ type use struct {
 	waiting          int
 	waitingSeats     int
 	executing, seats int
+	tight            uint64       // how often its request was next, and there were not enough seats for it
 	waits            [2]histogram // of refused and of executed requests
 	regular, watches histogram    // durations of execution
 	estimates        histogram
+	lengths          histogram // of queues when a request has come into them
+	watchers         histogram // that are interested in writes
 }
 
 // The reasons of refusals, as the reference's metric names them.
@@ -56,6 +60,8 @@ var refusalReasons = [...]string{"queue-full", "concurrency-limit", "time-out"}
 var (
 	secondBuckets = []float64{0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30}
 	seatBuckets   = []float64{1, 2, 4, 8, 16, 32, 64, 100}
+	lengthBuckets = []float64{0, 10, 25, 50, 100, 250, 500, 1000}
+	watchBuckets  = []float64{0, 1, 10, 100, 1000, 10000}
 )
 
 // histogram counts values. Its zero value has no buckets until the first one.
@@ -76,8 +82,8 @@ func (h *histogram) add(bounds []float64, value float64) {
 }
 
 // newLevel makes a level without seats: Fairness.assign sets them.
-func newLevel(now time.Time, spec *levelSpec, band *execution.Band) *Level {
-	return &Level{Name: spec.Name, queues: NewQueues(now, spec.shape, 0), uses: map[string]*use{}, band: band,
+func newLevel(now time.Time, spec *levelSpec, band *execution.Band, k *kinds) *Level {
+	return &Level{Name: spec.Name, queues: NewQueues(now, spec.shape, 0), uses: map[string]*use{}, band: band, kinds: k,
 		refusal: refusals{after: 1}, spec: spec, current: -1}
 }
 
@@ -102,6 +108,9 @@ func (l *Level) acquire(ctx context.Context, t *Ticket, u *use, hash uint64, unt
 	now := time.Now()
 	seats := t.Work.Max()
 	u.estimates.add(seatBuckets, float64(seats))
+	if t.Work.watched {
+		u.watchers.add(watchBuckets, float64(t.Work.watchers))
+	}
 	u.waiting++
 	u.waitingSeats += seats
 	dispatched, ok := l.queues.Arrive(now, t, hash)
@@ -112,7 +121,10 @@ func (l *Level) acquire(ctx context.Context, t *Ticket, u *use, hash uint64, unt
 		}
 		return l.refuse(now, t, reason)
 	}
-	l.wake(dispatched)
+	if t.queue != nil {
+		u.lengths.add(lengthBuckets, float64(t.length))
+	}
+	l.wake(now, dispatched)
 	if t.state == waiting {
 		l.wait(ctx, t, until.Sub(now))
 		if t.state == waiting {
@@ -132,6 +144,7 @@ func (l *Level) acquire(ctx context.Context, t *Ticket, u *use, hash uint64, unt
 // wait waits until the ticket is dispatched. It gives the lock back meanwhile.
 func (l *Level) wait(ctx context.Context, t *Ticket, limit time.Duration) {
 	t.wake = make(chan struct{})
+	l.kinds.add(t.arrived, phaseWaiting, t, 1)
 	l.mu.Unlock()
 	timer := time.NewTimer(limit)
 	select {
@@ -142,6 +155,7 @@ func (l *Level) wait(ctx context.Context, t *Ticket, limit time.Duration) {
 	timer.Stop()
 	l.mu.Lock()
 	t.wake = nil
+	l.kinds.add(time.Now(), phaseWaiting, t, -1)
 }
 
 // refuse counts a refusal.
@@ -156,8 +170,9 @@ func (l *Level) refuse(now time.Time, t *Ticket, reason int) (retryAfter int) {
 }
 
 // wake wakes the requests that were dispatched.
-func (l *Level) wake(dispatched []*Ticket) {
+func (l *Level) wake(now time.Time, dispatched []*Ticket) {
 	for _, t := range dispatched {
+		l.kinds.add(now, phaseExecuting, t, 1)
 		u := t.use
 		u.waiting--
 		u.waitingSeats -= t.estimated
@@ -190,13 +205,14 @@ func (t *Ticket) Release(watch bool) {
 	seats := t.Work.Max()
 	dispatched, lingers := l.queues.Finish(now, t)
 	u.executing--
+	l.kinds.add(now, phaseExecuting, t, -1)
 	t.about = nil
 	if lingers == nil {
 		u.seats -= seats
 	} else {
 		time.AfterFunc(lingers.For, func() { l.free(u, lingers) })
 	}
-	l.wake(dispatched)
+	l.wake(now, dispatched)
 }
 
 // free frees the seats of a request whose final time is over.
@@ -204,14 +220,16 @@ func (l *Level) free(u *use, lingers *Lingering) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	u.seats -= lingers.seats
-	l.wake(l.queues.Release(time.Now(), lingers))
+	now := time.Now()
+	l.wake(now, l.queues.Release(now, lingers))
 }
 
 // configure changes the shape and the number of seats.
 func (l *Level) configure(shape Shape, limit int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.wake(l.queues.Configure(time.Now(), shape, limit))
+	now := time.Now()
+	l.wake(now, l.queues.Configure(now, shape, limit))
 }
 
 // idle says whether the level has no requests.

@@ -25,6 +25,8 @@ func (s SeatSeconds) per(seats int) time.Duration {
 	return time.Duration(float64(s) / float64(seats) * (float64(time.Second) / seatSecondScale))
 }
 
+func (s SeatSeconds) float() float64 { return float64(s) / seatSecondScale }
+
 // String is the amount with its unit, in the form of the reference's dumps.
 func (s SeatSeconds) String() string {
 	return fmt.Sprintf("%d.%08dss", uint64(s)/seatSecondScale, uint64(s)%seatSecondScale)
@@ -39,6 +41,10 @@ type Work struct {
 	// FinalSeats are occupied after the answer for FinalTime: for the watches that the request has woken.
 	FinalSeats int
 	FinalTime  time.Duration
+
+	// For metrics: how many watches may be interested, if it is a write that watches may see.
+	watched  bool
+	watchers int
 }
 
 // Max is how many seats are reserved for the request, from its dispatch to the end of its final time.
@@ -57,6 +63,7 @@ type Shape struct {
 	HandSize int
 	Length   int // how many requests may wait in one queue
 	Kept     int // seats of the limit for queues that have none, see Queues
+	Share    int // what the seats in use are a part of, in metrics, when the limit is 0
 }
 
 func (s *Shape) check() error {
@@ -79,15 +86,17 @@ type Ticket struct {
 	arrived    time.Time
 	started    time.Time
 	arrivalR   SeatSeconds // R when it arrived
+	length     int         // how many waited in its queue when it arrived, with it
 	next, prev *Ticket     // in a list of queue, or in Queues.unqueued
 
 	// What Level adds: wake is closed when the ticket is dispatched that waits; level is where it executes.
-	wake  chan struct{}
-	level *Level
-	use   *use
-	flow  string             // the distinguisher
-	hash  uint64             // of the flow
-	about *access.Attributes // for dumps
+	wake     chan struct{}
+	level    *Level
+	use      *use
+	mutating bool
+	flow     string             // the distinguisher
+	hash     uint64             // of the flow
+	about    *access.Attributes // for dumps
 }
 
 type ticketState uint8
@@ -199,13 +208,33 @@ type Queues struct {
 
 	dispatched []*Ticket // by the operation under way
 
-	// Counts since the start, for dumps.
-	refused, timedOut int
+	// Counts since the start, for dumps and metrics.
+	refused, timedOut, rewound int
+	waitRatio, executeRatio    ratio // of requests
+	seatRatio, demandRatio     ratio // of seats in use, and of those in use or wanted
+	latest                     dispatchFigures
 }
+
+// dispatchFigures are virtual times at the last dispatch from a queue: R, the start of the request, and, over all
+// queues in which one waits, the bounds of the starts of the next ones, also less the work under way.
+type dispatchFigures struct {
+	some           bool // there was one
+	r, start       SeatSeconds
+	next, expected bounds
+}
+
+// bounds are the least and the largest of some times.
+type bounds struct{ least, largest SeatSeconds }
+
+func (b *bounds) add(s SeatSeconds) { b.least, b.largest = min(b.least, s), max(b.largest, s) }
+
+// noBounds has no times yet.
+var noBounds = bounds{least: math.MaxUint64}
 
 // NewQueues returns the queues of a level. The shape must be valid.
 func NewQueues(now time.Time, shape Shape, limit int) *Queues {
-	q := &Queues{last: now, demand: demand{last: now}}
+	q := &Queues{last: now, demand: demand{last: now}, waitRatio: newRatio(requestRatios),
+		executeRatio: newRatio(requestRatios), seatRatio: newRatio(seatRatios), demandRatio: newRatio(demandRatios)}
 	q.Configure(now, shape, limit)
 	return q
 }
@@ -221,6 +250,14 @@ func (q *Queues) Configure(now time.Time, shape Shape, limit int) []*Ticket {
 		shape.HandSize, shape.Length = q.shape.HandSize, q.shape.Length
 	}
 	q.shape, q.limit = shape, limit
+	q.waitRatio.setLimit(max(1, shape.Length) * max(1, shape.Queues))
+	seats := limit
+	if seats <= 0 {
+		seats = shape.Share
+	}
+	q.executeRatio.setLimit(seats)
+	q.seatRatio.setLimit(seats)
+	q.demandRatio.setLimit(seats)
 	return q.dispatch(now)
 }
 
@@ -341,6 +378,10 @@ func (q *Queues) Idle() bool { return q.waiting == 0 && q.executing == 0 }
 func (q *Queues) advance(now time.Time) {
 	since := now.Sub(q.last)
 	q.last = now
+	q.waitRatio.elapse(q.waiting, since)
+	q.executeRatio.elapse(q.executing, since)
+	q.seatRatio.elapse(q.seatsInUse, since)
+	q.demandRatio.elapse(q.seatsInUse+q.seatsWaiting, since)
 	if q.active == 0 {
 		return
 	}
@@ -355,6 +396,7 @@ const epoch = SeatSeconds(math.MaxUint64 / 2)
 
 func (q *Queues) rewind() {
 	q.r -= epoch
+	q.rewound++
 	for _, one := range q.all {
 		if !one.active() { // its time may be old, and is set when a ticket arrives
 			one.nextR = 0
@@ -396,6 +438,7 @@ func (q *Queues) enqueue(t *Ticket, to *queue) {
 	}
 	t.queue, t.state = to, waiting
 	to.waiting.push(t)
+	t.length = to.waiting.n
 	q.noteActive(to, was)
 	seats := t.Work.Max()
 	to.waitingSeats += t.Work.Seats
@@ -452,17 +495,23 @@ func (q *Queues) dispatch(now time.Time) []*Ticket {
 // dispatchOne dispatches the ticket that would end first in virtual time. If there are not enough seats for it, none is
 // dispatched but those that may have kept seats, so that a wide request does not wait forever for narrow ones.
 func (q *Queues) dispatchOne(now time.Time) bool {
-	best, kept := q.next(false), false
+	figures := dispatchFigures{some: true, r: q.r, next: noBounds, expected: noBounds}
+	best, kept := q.next(false, &figures), false
 	if !q.accommodates(best.waiting.first.Work.Max()) {
+		if u := best.waiting.first.use; u != nil {
+			u.tight++
+		}
 		if q.keptInUse >= q.shape.Kept {
 			return false
 		}
-		best, kept = q.next(true), true
+		best, kept = q.next(true, nil), true
 		if best == nil {
 			return false
 		}
 	}
 	t := best.waiting.first
+	figures.start = best.nextR
+	q.latest = figures
 	q.robin = best.index
 	q.dequeue(t)
 	if t.Work.FinalSeats > q.limit { // the same work on fewer seats
@@ -487,14 +536,19 @@ func (q *Queues) dispatchOne(now time.Time) bool {
 }
 
 // next returns the queue whose first ticket would end first, of all, or of those that may take kept seats; nil: there
-// is none. Among equals, the one that comes first after the last one dispatched wins.
-func (q *Queues) next(kept bool) *queue {
+// is none. Among equals, the one that comes first after the last one dispatched wins. figures, if not nil, gets the
+// bounds of the virtual times.
+func (q *Queues) next(kept bool, figures *dispatchFigures) *queue {
 	var best *queue
 	var bestEnd SeatSeconds
 	bestAfter := 0
 	for _, one := range q.backlogs {
 		if kept && !q.mayKeep(one) {
 			continue
+		}
+		if figures != nil {
+			figures.next.add(one.nextR)
+			figures.expected.add(one.nextR - work(float64(one.seats), serviceTime))
 		}
 		end := one.nextR + one.waiting.first.total
 		after := one.index - q.robin - 1

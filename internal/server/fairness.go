@@ -208,38 +208,11 @@ func placeMetrics(f *fairness.Fairness) []prometheus.Collector {
 // fairnessMetrics reads the figures of fairness when /metrics is requested.
 type fairnessMetrics struct{ fairness *fairness.Fairness }
 
-// fairnessDescs are the metrics by their names without the prefix, as in the reference.
+// fairnessDescs are the metrics by their names without the prefix.
 var fairnessDescs = func() map[string]*prometheus.Desc {
-	level, flow := []string{"priority_level"}, []string{"priority_level", "flow_schema"}
-	with := func(label string) []string { return append(append([]string{}, flow...), label) }
 	all := map[string]*prometheus.Desc{}
-	for _, m := range []struct {
-		name   string
-		labels []string
-		help   string
-	}{
-		{"nominal_limit_seats", level, "Seats that a level has by its configuration."},
-		{"lower_limit_seats", level, "Seats that a level has at least."},
-		{"upper_limit_seats", level, "Seats that a level has at most."},
-		{"current_limit_seats", level, "Seats that a level has now."},
-		{"demand_seats_high_watermark", level, "The most seats that were wanted at one time in the last ten seconds."},
-		{"demand_seats_average", level, "Seats that were wanted on average in the last ten seconds."},
-		{"demand_seats_stdev", level, "The standard deviation of the seats that were wanted in the last ten seconds."},
-		{"demand_seats_smoothed", level, "Seats that were wanted, smoothed over minutes."},
-		{"target_seats", level, "Seats that a level should have by its demand."},
-		{"current_r", level, "The virtual time of the queues."},
-		{"seat_fair_frac", nil, "The part of their demand that all levels get."},
-		{"dispatched_requests_total", flow, "Requests that were executed."},
-		{"rejected_requests_total", with("reason"), "Requests that were refused."},
-		{"current_inqueue_requests", flow, "Requests that wait."},
-		{"current_inqueue_seats", flow, "Seats that requests wait for."},
-		{"current_executing_requests", flow, "Requests that are executed."},
-		{"current_executing_seats", flow, "Seats in use."},
-		{"request_wait_duration_seconds", with("execute"), "How long requests have waited."},
-		{"request_execution_seconds", with("type"), "How long requests were executed, watches until their initial events."},
-		{"work_estimated_seats", flow, "Seats that requests were estimated at."},
-	} {
-		all[m.name] = prometheus.NewDesc("apiserver_flowcontrol_"+m.name, m.help, m.labels, nil)
+	for _, m := range fairness.Metrics() {
+		all[m.Name] = prometheus.NewDesc("apiserver_flowcontrol_"+m.Name, m.Help, m.Labels, nil)
 	}
 	return all
 }()

@@ -30,6 +30,14 @@ func TestFairness(t *testing.T) {
 			"nominalConcurrencyShares": 1, "limitResponse": map[string]any{"type": "Reject"}}},
 	})
 	until("False")
+	_, page := c.plain("/metrics")
+	for _, want := range []string{`priority_level_request_utilization_count{phase="executing",priority_level="late"}`,
+		`read_vs_write_current_requests_count{phase="executing",request_kind="mutating"}`,
+		`demand_seats_bucket{priority_level="late",le="6"}`, `watch_count_samples_count{`} {
+		if !strings.Contains(page, "\napiserver_flowcontrol_"+want) {
+			t.Errorf("/metrics does not have %s", want)
+		}
+	}
 	for path, want := range map[string]string{
 		"/debug/api_priority_and_fairness/dump_priority_levels": "late,",
 		"/debug/api_priority_and_fairness/dump_queues":          "workload-low,",

@@ -149,6 +149,8 @@ type theirs struct {
 	history
 	t        *testing.T
 	set      fairqueuing.QueueSet
+	name     string // of its level, in metrics
+	gauges   gauges
 	requests []fairqueuing.Request
 	cancel   []context.CancelFunc
 	now      time.Time
@@ -221,47 +223,52 @@ func (u *theirs) leave(_ time.Time, n int) {
 }
 
 func (u *theirs) configure(_ time.Time, s *step) {
-	completer, err := u.set.BeginConfigChange(configOf(&s.shape))
+	completer, err := u.set.BeginConfigChange(configOf(u.name, &s.shape))
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	completer.Complete(fairqueuing.DispatchingConfig{ConcurrencyLimit: s.limit, ConcurrencyDenominator: 1})
+	completer.Complete(dispatching(s.limit, s.shape.Share))
+	u.gauges.demand.SetDenominator(float64(dispatching(s.limit, s.shape.Share).ConcurrencyDenominator))
 }
 
-func configOf(s *fairness.Shape) fairqueuing.QueuingConfig {
+func dispatching(limit, share int) fairqueuing.DispatchingConfig {
+	c := fairqueuing.DispatchingConfig{ConcurrencyLimit: limit, ConcurrencyDenominator: limit}
+	if limit == 0 {
+		c.ConcurrencyDenominator = share
+	}
+	return c
+}
+
+func configOf(name string, s *fairness.Shape) fairqueuing.QueuingConfig {
 	return fairqueuing.QueuingConfig{
-		Name: "x", DesiredNumQueues: s.Queues, HandSize: s.HandSize, QueueLengthLimit: s.Length,
+		Name: name, DesiredNumQueues: s.Queues, HandSize: s.HandSize, QueueLengthLimit: s.Length,
 	}
 }
 
-// gauge is a metric that nobody reads.
-type gauge struct{}
-
-func (gauge) Set(float64)            {}
-func (gauge) Add(float64)            {}
-func (gauge) Inc()                   {}
-func (gauge) Dec()                   {}
-func (gauge) SetToCurrentTime()      {}
-func (gauge) SetDenominator(float64) {}
-
 // newSides returns both with the same queues.
-func newSides(t *testing.T, shape fairness.Shape, limit int) (*ours, *theirs) {
-	u := &theirs{t: t, now: start}
-	completer, err := queueset.NewQueueSetFactory(u).BeginConstruction(configOf(&shape),
-		metrics.RatioedGaugePair{RequestsWaiting: gauge{}, RequestsExecuting: gauge{}}, gauge{}, gauge{})
+func newSides(t *testing.T, name string, shape fairness.Shape, limit int) (*ours, *theirs) {
+	u := &theirs{t: t, now: start, name: name}
+	u.gauges = newGauges(u.Now)
+	completer, err := queueset.NewQueueSetFactory(u).BeginConstruction(configOf(name, &shape),
+		metrics.RatioedGaugePair{RequestsWaiting: u.gauges.waiting, RequestsExecuting: u.gauges.executing},
+		u.gauges.seats, u.gauges.demand)
 	if err != nil {
 		t.Fatal(err)
 	}
-	u.set = completer.Complete(fairqueuing.DispatchingConfig{ConcurrencyLimit: limit, ConcurrencyDenominator: 1})
+	u.set = completer.Complete(dispatching(limit, shape.Share))
+	u.gauges.demand.SetDenominator(float64(dispatching(limit, shape.Share).ConcurrencyDenominator))
 	return &ours{queues: fairness.NewQueues(start, shape, limit)}, u
 }
 
+func hasFinalSeats(s step) bool { return s.work.FinalSeats > 0 }
+
 func randomShape(random *rand.Rand, least int) fairness.Shape {
 	if least == 0 && random.IntN(8) == 0 {
-		return fairness.Shape{Queues: -random.IntN(2)}
+		return fairness.Shape{Queues: -random.IntN(2), Share: 7}
 	}
 	queues := least + 1 + random.IntN(12)
-	return fairness.Shape{Queues: queues, HandSize: 1 + random.IntN(min(queues, 6)), Length: 1 + random.IntN(8)}
+	return fairness.Shape{Queues: queues, HandSize: 1 + random.IntN(min(queues, 6)), Length: 1 + random.IntN(8),
+		Share: 7}
 }
 
 // randomTrace makes a trace, and the shape and the limit that it begins with.
@@ -310,13 +317,14 @@ func randomTrace(random *rand.Rand) (shape fairness.Shape, limit int, steps []st
 }
 
 // SPEC: AUTH-6
-// The same requests are refused, and the others are dispatched in the same order and at the same step, as upstream.
+// The same requests are refused, and the others are dispatched in the same order and at the same step, as upstream; at
+// the end the metrics of the queues have the same values.
 func TestTraces(t *testing.T) {
 	counts := map[string]int{}
 	for i := range *traces {
 		number := *seed + uint64(i)
 		shape, limit, steps := randomTrace(rand.New(rand.NewPCG(number, 0)))
-		o, u := newSides(t, shape, limit)
+		o, u := newSides(t, fmt.Sprint("trace", number), shape, limit)
 		arrived := 0
 		for at := range steps {
 			s := &steps[at]
@@ -335,9 +343,15 @@ func TestTraces(t *testing.T) {
 			}
 			o.lines, u.lines = nil, nil
 		}
+		end := start.Add(steps[len(steps)-1].at + time.Hour)
+		o.until(end)
+		u.until(end)
+		compareFigures(t, o.queues.Figures(end), u, slices.ContainsFunc(steps, hasFinalSeats), counts)
 	}
 	t.Log(counts)
-	for _, what := range []string{"arrive", "finish", "leave", "configure", "refused", "dispatched"} {
+	for _, what := range []string{"arrive", "finish", "leave", "configure", "refused", "dispatched",
+		"dispatch_r", "latest_s", "next_s_bounds", "next_discounted_s_bounds", "priority_level_request_utilization",
+		"priority_level_seat_utilization", "demand_seats"} {
 		if counts[what] < *traces/10 {
 			t.Errorf("only %d times %s", counts[what], what)
 		}
