@@ -34,7 +34,9 @@ func serve(program string, args []string, out io.Writer) error {
 	if err != nil || s == nil {
 		return err
 	}
-	return server.Serve(untilSignal(), s.Config, out)
+	ctx := untilSignal()
+	go giveBackMemory(ctx)
+	return server.Serve(ctx, s.Config, out)
 }
 
 // untilSignal returns a context that ends with the first SIGINT or SIGTERM, with which the server closes. That may take

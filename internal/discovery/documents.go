@@ -257,7 +257,7 @@ func (p *documentBuffer) Write(b []byte) (int, error) {
 func (p *documentBuffer) document(mediaType, etag string) *Document {
 	doc := &Document{MediaType: mediaType, ETag: etag}
 	if p.gz == nil {
-		doc.Body = p.plain
+		doc.Body = bytes.Clone(p.plain) // it is kept: without what the slice has room for
 		return doc
 	}
 	p.gz.Close() // to memory: it cannot fail

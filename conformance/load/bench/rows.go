@@ -17,6 +17,7 @@ import (
 	"plinth/conformance/internal/harness"
 	"plinth/conformance/internal/load"
 	"plinth/conformance/internal/reference"
+	"plinth/conformance/internal/shell"
 )
 
 // bench measures one server.
@@ -131,6 +132,7 @@ func (b *bench) steps() []step {
 		changed("list-protobuf", load.Request{Accept: "application/vnd.kubernetes.protobuf"}, "Content-Type", "protobuf"),
 		changed("list-table", load.Request{Accept: "application/json;as=Table;g=meta.k8s.io;v=v1"}, "Content-Type", "json"),
 		changed("list-gzip", load.Request{Header: http.Header{"Accept-Encoding": {"gzip"}}}, "Content-Encoding", "gzip"),
+		{key: "list-metadata", n: 40, measure: b.listMetadata},
 		{key: "apply", n: 2000, measure: b.apply},
 		{key: "user-get", n: 40000, measure: b.userGet},
 		{key: "user-apply", n: 8000, measure: b.userApply},
@@ -171,6 +173,11 @@ func (b *bench) add(key string, amount, by float64) {
 
 // comings measures first starts and restarts.
 func (b *bench) comings(ctx context.Context, wanted func(key string) bool) error {
+	if wanted("rss-looked") || wanted("anon-looked") {
+		if err := b.lookAround(); err != nil {
+			return err
+		}
+	}
 	if wanted("start-first") || wanted("rss-idle") || wanted("watch-idle") {
 		if err := b.starts(ctx); err != nil {
 			return err
@@ -218,6 +225,32 @@ func (b *bench) starts(ctx context.Context) error {
 	}
 	slices.Sort(took)
 	b.set("start-first", took[len(took)/2].Seconds())
+	return nil
+}
+
+// lookAround measures the memory of a new server that has nothing to do since kubectl has asked it what it serves and
+// has.
+func (b *bench) lookAround() error {
+	if err := b.start("looked"); err != nil {
+		return err
+	}
+	defer func() { b.server.Kill() }()
+	kubectl, err := shell.New(b.dir, b.dir, b.server.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	const commands = `set -e; kubectl version; kubectl api-resources; kubectl explain deployment.spec.template
+kubectl get all,configmaps,secrets --all-namespaces; kubectl describe namespace default; kubectl get --raw /openapi/v2 | wc -c`
+	if out := kubectl.Run(commands, ""); out.Err != nil {
+		return fmt.Errorf("looking around: %s", out)
+	}
+	time.Sleep(time.Minute)
+	memory, err := load.MemoryOf(b.server)
+	if err != nil {
+		return err
+	}
+	b.set("rss-looked", float64(memory.Anonymous+memory.File)/(1<<20))
+	b.set("anon-looked", float64(memory.Anonymous)/(1<<20))
 	return nil
 }
 
@@ -341,6 +374,20 @@ func (b *bench) listAgain(ctx context.Context, key, path string) error {
 	}
 	b.set(key, float64(total)/1e6/time.Since(began).Seconds())
 	return nil
+}
+
+// listMetadata lists the metadata of all Pods.
+func (b *bench) listMetadata(ctx context.Context, from, to int) error {
+	return b.spend("list-metadata", to-from, func() error {
+		for range to - from {
+			_, err := b.one.Discard(ctx, load.Request{Method: http.MethodGet, Path: podsPath,
+				Accept: "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // listChanged lists in a representation, and changes 1 % of the Pods between two lists, outside of the measured time.

@@ -18,7 +18,7 @@ import (
 //go:embed facts.txt
 var factsText string
 
-var compiler = schema.NewCompiler(&table{packages: map[string]map[string]typeFacts{}})
+var compiler = schema.NewCompiler(facts{})
 
 // Of returns the compiled form of a Go type, always the same pointer for a type.
 func Of[T any]() *schema.Type { return compiler.Type(reflect.TypeFor[T]()) }
@@ -26,69 +26,67 @@ func Of[T any]() *schema.Type { return compiler.Type(reflect.TypeFor[T]()) }
 // OfType is Of for a type that is known only at run time.
 func OfType(t reflect.Type) *schema.Type { return compiler.Type(t) }
 
-// table has the facts by package path and type name. Those of a package are read when one of its types is first
-// compiled.
-type table struct {
-	mu       sync.Mutex
-	packages map[string]map[string]typeFacts
-}
+// facts looks the facts of a type up in the table. They are parsed for each look-up, which compiling a type needs once:
+// parsed, the table would take ten times the memory of its text.
+type facts struct{}
 
-type typeFacts struct {
-	own    schema.Markers
-	fields map[string]schema.Markers
-}
+// packages are the parts of the table, by the path of their package: whole lines, with the end of the line before them.
+var packages = sync.OnceValue(func() map[string]string {
+	const header = "\npackage "
+	parts := map[string]string{}
+	_, rest, more := strings.Cut(factsText, header)
+	for more {
+		part := rest
+		if i := strings.Index(rest, header); i >= 0 {
+			part, rest = rest[:i+1], rest[i+len(header):]
+		} else {
+			more = false
+		}
+		end := strings.IndexByte(part, '\n')
+		parts[part[:end]] = part[end:]
+	}
+	return parts
+})
 
 // Of returns the facts of a type.
-func (t *table) Of(goType reflect.Type) (schema.Markers, map[string]schema.Markers) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	path := goType.PkgPath()
-	types, read := t.packages[path]
-	if !read {
-		types = readPackage(path)
-		t.packages[path] = types
-	}
-	facts := types[goType.Name()]
-	return facts.own, facts.fields
+func (facts) Of(goType reflect.Type) (schema.Markers, map[string]schema.Markers) {
+	return find(goType.PkgPath(), goType.Name())
 }
 
-// readPackage parses the section of one package; the comment of command facts describes the format.
-func readPackage(path string) map[string]typeFacts {
-	_, section, found := strings.Cut(factsText, "\npackage "+path+"\n")
+// find parses the facts of one type; the comment of command facts describes their format.
+func find(path, name string) (schema.Markers, map[string]schema.Markers) {
+	types := packages()[path]
+	_, text, found := strings.Cut(types, "\ntype "+name+"\n")
+	var own schema.Markers
 	if !found {
-		return nil
-	}
-	section, _, _ = strings.Cut(section, "\npackage ")
-	types := map[string]typeFacts{}
-	var fields map[string]schema.Markers
-	typeName, fieldName := "", ""
-	for line := range strings.SplitSeq(section, "\n") {
-		if line, isType := strings.CutPrefix(line, "type "); isType {
-			name, markers := readMarkers(line)
-			fields = map[string]schema.Markers{}
-			types[name] = typeFacts{own: markers, fields: fields}
-			typeName, fieldName = name, ""
-			continue
+		if _, text, found = strings.Cut(types, "\ntype "+name+" "); !found {
+			return own, nil
 		}
+		var markers string
+		markers, text, _ = strings.Cut(text, "\n")
+		_, own = readMarkers(name + " " + markers)
+	}
+	text, _, _ = strings.Cut(text, "\ntype ")
+	fields := map[string]schema.Markers{}
+	last := "" // the field that a line of documentation is about; "": the type
+	for line := range strings.SplitSeq(text, "\n") {
 		if line, isDoc := strings.CutPrefix(line, "doc "); isDoc {
-			facts := types[typeName]
-			if fieldName == "" {
-				facts.own.Doc = readDoc(line)
-				types[typeName] = facts
+			if last == "" {
+				own.Doc = readDoc(line)
 			} else {
-				markers := fields[fieldName]
+				markers := fields[last]
 				markers.Doc = readDoc(line)
-				fields[fieldName] = markers
+				fields[last] = markers
 			}
 			continue
 		}
 		if line != "" {
 			name, markers := readMarkers(line)
 			fields[name] = markers
-			fieldName = name
+			last = name
 		}
 	}
-	return types
+	return own, fields
 }
 
 func readDoc(line string) string {

@@ -2,6 +2,7 @@ package gotypes
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -109,7 +110,7 @@ func TestFactsOfFieldsAndTypes(t *testing.T) {
 
 // Types are compiled once, by the first caller.
 func TestTypesAreShared(t *testing.T) {
-	compiler := schema.NewCompiler(&table{packages: map[string]map[string]typeFacts{}})
+	compiler := schema.NewCompiler(facts{})
 	var wait sync.WaitGroup
 	found := make([]*schema.Type, 16)
 	for i := range found {
@@ -151,11 +152,46 @@ func BenchmarkCompile(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				compiler := schema.NewCompiler(&table{packages: map[string]map[string]typeFacts{}})
+				compiler := schema.NewCompiler(facts{})
 				for _, t := range types {
 					compiler.Type(t)
 				}
 			}
 		})
+	}
+}
+
+// What is looked up is all that the table has: every type with each of its lines.
+func TestFactsOfEveryType(t *testing.T) {
+	types, lines := 0, 0
+	for path, text := range packages() {
+		for line := range strings.SplitSeq(text, "\n") {
+			lines++
+			line, isType := strings.CutPrefix(line, "type ")
+			if !isType {
+				continue
+			}
+			types++
+			name, _, _ := strings.Cut(line, " ")
+			_, block, _ := strings.Cut(text, "\ntype "+line+"\n")
+			block, _, _ = strings.Cut(block, "\ntype ")
+			want := map[string]bool{}
+			for field := range strings.FieldsFuncSeq(block, func(r rune) bool { return r == '\n' }) {
+				if field, _, _ := strings.Cut(field, " "); field != "doc" {
+					want[field] = true
+				}
+			}
+			_, own := readMarkers(line)
+			gotOwn, got := find(path, name)
+			if gotOwn.Doc, own.Doc = "", ""; !reflect.DeepEqual(gotOwn, own) {
+				t.Errorf("%s.%s: %+v, want %+v", path, name, gotOwn, own)
+			}
+			if !maps.EqualFunc(got, want, func(schema.Markers, bool) bool { return true }) {
+				t.Errorf("%s.%s: fields %v, want %v", path, name, slices.Collect(maps.Keys(got)), want)
+			}
+		}
+	}
+	if all := strings.Count(factsText, "\ntype "); types != all || types < 700 || lines < strings.Count(factsText, "\n") {
+		t.Errorf("%d of %d types, %d lines", types, all, lines)
 	}
 }
