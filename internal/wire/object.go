@@ -61,23 +61,21 @@ func appendType(dst []byte, kind, version string) []byte {
 const metadataKey = `"metadata":`
 
 // endOfMetadata is the offset after the metadata of an object. buffer is empty, and may be written to.
+//
+// The search begins where resourceVersion is inserted, between two keys of the metadata: usually only the UID follows.
 func endOfMetadata(o *engine.Object, buffer []byte) int {
 	data := o.DataIn(buffer)
-	item := engine.LayoutOf(o).Item
-	start := item + len(metadataKey)
-	end := endOfMap(data, start)
-	if end < 0 || string(data[item:start]) != metadataKey {
+	at := engine.LayoutOf(o)
+	end := endOfMap(data, at.Splice)
+	if end < 0 || string(data[at.Item:at.Item+len(metadataKey)]) != metadataKey {
 		panic(fmt.Sprintf("wire: %s is not canonical: its metadata is not in front", o.Key))
 	}
 	return end
 }
 
-// endOfMap is the offset after the JSON object that starts at pos, or -1.
+// endOfMap is the offset after a JSON object, for a position in front of one of its keys, or -1.
 func endOfMap(data []byte, pos int) int {
-	if pos >= len(data) || data[pos] != '{' {
-		return -1
-	}
-	depth := 0
+	depth := 1
 	for ; pos < len(data); pos++ {
 		switch data[pos] {
 		case '"':

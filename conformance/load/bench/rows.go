@@ -132,7 +132,7 @@ func (b *bench) steps() []step {
 		changed("list-protobuf", load.Request{Accept: "application/vnd.kubernetes.protobuf"}, "Content-Type", "protobuf"),
 		changed("list-table", load.Request{Accept: "application/json;as=Table;g=meta.k8s.io;v=v1"}, "Content-Type", "json"),
 		changed("list-gzip", load.Request{Header: http.Header{"Accept-Encoding": {"gzip"}}}, "Content-Encoding", "gzip"),
-		{key: "list-metadata", n: 40, measure: b.listMetadata},
+		{key: "list-metadata", n: 150, measure: b.listMetadata},
 		{key: "apply", n: 2000, measure: b.apply},
 		{key: "user-get", n: 40000, measure: b.userGet},
 		{key: "user-apply", n: 8000, measure: b.userApply},
