@@ -12,4 +12,5 @@
 //   - The headers X-Remote-*, by which the other server knows the user, are those of [Target.User] alone. Headers that
 //     are meant for one connection only (Connection and those that it names) are not passed on, also where a connection
 //     is upgraded; so a client can neither send X-Remote-* itself nor have those of the server removed.
+//   - The header of an answer to an upgrade is limited: one without an end would fill the memory.
 package forward

@@ -1,11 +1,13 @@
 package forward
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/textproto"
 	"net/url"
@@ -74,7 +76,8 @@ func (t *Target) Forward(w http.ResponseWriter, r *http.Request) error {
 		// The library waits for the answer to an upgrade whatever becomes of the request.
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
-		x.transport = EndingWith(ctx, plain)
+		transport, upgraded := Upgrading(ctx, plain)
+		x.transport, w = transport, &hijacker{w, upgraded}
 	}
 	location := *t.Location
 	if !t.OwnQuery {
@@ -134,6 +137,17 @@ func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	answer.Body = b
 	return answer, nil
+}
+
+// hijacker is a ResponseWriter that calls hijacked before its connection is taken over.
+type hijacker struct {
+	http.ResponseWriter
+	hijacked func()
+}
+
+func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	h.hijacked()
+	return http.NewResponseController(h.ResponseWriter).Hijack()
 }
 
 // body notes why an answer broke off. ReverseProxy prints such an error, unless it is that the request was cancelled.

@@ -316,3 +316,45 @@ func TestUnaskedUpgrades(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The header of an answer to an upgrade is not read to its end if it has none, and that of an upgraded connection is no
+// limit of what it carries.
+func TestHeadersOfUpgradesAreLimited(t *testing.T) {
+	const request = "GET /a HTTP/1.1\nHost: x\nConnection: Upgrade\nUpgrade: x\n\n"
+	line := "X-A: " + strings.Repeat("a", 1000) + "\r\n"
+	sent := make(chan error, 1)
+	address := proxied(t, func(w http.ResponseWriter, r *http.Request) {
+		connection, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			sent <- err
+			return
+		}
+		defer connection.Close()
+		_, err = io.WriteString(connection, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n")
+		for i := 0; err == nil && r.URL.Path == "/a" && i < 64*maxHead/len(line); i++ { // so that it ends in any case
+			_, err = io.WriteString(connection, line)
+		}
+		if err == nil {
+			_, err = io.WriteString(connection, "\r\n"+strings.Repeat("b", 3*maxHead))
+		}
+		sent <- err
+	}, nil, nil)
+	answer, _, _ := send(t, address, request)
+	if text := read(t, answer.Body); answer.StatusCode != http.StatusServiceUnavailable ||
+		!strings.Contains(text, "a header of more than 1048576 bytes") {
+		t.Errorf("%s %.200s", answer.Status, text)
+	}
+	if err := <-sent; err == nil {
+		t.Error("a header without an end was read")
+	}
+	answer, _, r := send(t, address, strings.Replace(request, "/a", "/b", 1))
+	if answer.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatal(answer.Status)
+	}
+	if text := read(t, r); len(text) != 3*maxHead {
+		t.Errorf("%d bytes come through", len(text))
+	}
+	if err := <-sent; err != nil {
+		t.Error(err)
+	}
+}

@@ -3,25 +3,53 @@ package forward
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
 // Dial opens connections, as net.Dialer.DialContext.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// EndingWith returns a transport for upgrades, whose connections are closed when ctx ends.
-func EndingWith(ctx context.Context, t *http.Transport) *http.Transport {
-	ending := t.Clone()
-	ending.DialContext = func(dialing context.Context, network, address string) (net.Conn, error) {
+// maxHead is how many bytes another server may send before its answer to an upgrade is known: the head, what comes with
+// it, and the handshake of TLS. The reference's libraries keep the head in memory, and have no limit of their own.
+const maxHead = 1 << 20
+
+// Upgrading returns a transport for one connection that is to be upgraded. The connection is closed when ctx ends, and
+// may send no more than maxHead bytes before upgraded is called.
+func Upgrading(ctx context.Context, t *http.Transport) (_ *http.Transport, upgraded func()) {
+	lifted := new(atomic.Bool)
+	transport := t.Clone()
+	transport.DialContext = func(dialing context.Context, network, address string) (net.Conn, error) {
 		connection, err := t.DialContext(dialing, network, address)
-		if err == nil {
-			context.AfterFunc(ctx, func() { connection.Close() })
+		if err != nil {
+			return nil, err
 		}
-		return connection, err
+		context.AfterFunc(ctx, func() { connection.Close() })
+		return &upgrading{Conn: connection, lifted: lifted, left: maxHead}, nil
 	}
-	return ending
+	return transport, func() { lifted.Store(true) }
+}
+
+// upgrading is a connection of which a limited number of bytes can be read until the limit is lifted.
+type upgrading struct {
+	net.Conn
+	lifted *atomic.Bool
+	left   int // it has one reader
+}
+
+func (u *upgrading) Read(p []byte) (int, error) {
+	if u.lifted.Load() {
+		return u.Conn.Read(p)
+	}
+	if u.left <= 0 {
+		return 0, fmt.Errorf("the answer to the upgrade has a header of more than %d bytes", maxHead)
+	}
+	n, err := u.Conn.Read(p)
+	u.left -= n
+	return n, err
 }
 
 // NewTransport returns a transport with the settings of the reference's. Nil: a net.Dialer dials. Answers are passed on

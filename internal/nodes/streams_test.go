@@ -51,6 +51,11 @@ func shellKubelet(t *testing.T, gone chan<- bool) http.HandlerFunc {
 			s := <-streams
 			byType[s.Headers().Get(corev1.StreamType)] = s
 		}
+		if r.URL.Query().Get("command") == "status" {
+			fmt.Fprint(byType[corev1.StreamTypeError], strings.Repeat("a", maxStatus+1))
+			<-connection.CloseChan()
+			return
+		}
 		if r.URL.Query().Get("command") == "wait" {
 			fmt.Fprint(byType[corev1.StreamTypeStdout], "running")
 			_, _ = io.Copy(io.Discard, byType[corev1.StreamTypeError]) // it is reset
@@ -335,6 +340,69 @@ func TestRefusalsAreCounted(t *testing.T) {
 	dialer := websocket.Dialer{Subprotocols: []string{"SPDY/3.1+portforward.k8s.io"}}
 	_, answer, err := dialer.DialContext(t.Context(), strings.Replace(url, "http", "ws", 1)+"portforward?ports=80", nil)
 	if err == nil || answer.StatusCode != http.StatusForbidden || <-tunneled != http.StatusForbidden {
+		t.Errorf("a tunnel: %v, %v", answer, err)
+	}
+}
+
+// What a kubelet says before, or in place of, the streams of a command is kept in memory; it has a limit.
+//
+// SPEC: URI-7
+func TestAnswersOfKubeletsAreLimited(t *testing.T) {
+	const most = 64 << 20 // so that each answer ends in any case
+	endless := func(w io.Writer, line string) error {
+		for sent := 0; sent < most; sent += len(line) {
+			if _, err := io.WriteString(w, line); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	line := "X-A: " + strings.Repeat("a", 1000) + "\r\n"
+	const switched = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
+	ended := make(chan error, 1)
+	shells := shellKubelet(t, nil)
+	x := newCluster(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Query().Get("command") {
+		case "status":
+			shells(w, r)
+			return
+		case "body":
+			ended <- endless(w, line)
+			return
+		}
+		connection, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			ended <- err
+			return
+		}
+		defer connection.Close()
+		io.WriteString(connection, switched)
+		ended <- endless(connection, line)
+	}, withShells)
+	url := x.serve(t) + pods + "p/"
+	for command, want := range map[string]string{"head": "a header of more than 1048576 bytes",
+		"body": "unable to read error from server response", "status": "more than 1048576 bytes"} {
+		socket := dialSocket(t, url+"exec?stdout=1&command="+command, "v5.channel.k8s.io")
+		for {
+			_, message, err := socket.ReadMessage()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if message[0] != 3 || len(message) == 1 {
+				continue
+			}
+			if !strings.Contains(string(message), want) {
+				t.Errorf("%s: %.300s", command, message)
+			}
+			break
+		}
+		if command != "status" && <-ended == nil {
+			t.Errorf("%s: all of it was read", command)
+		}
+	}
+	dialer := websocket.Dialer{Subprotocols: []string{"SPDY/3.1+portforward.k8s.io"}}
+	_, answer, err := dialer.DialContext(t.Context(), strings.Replace(url, "http", "ws", 1)+"portforward?ports=80", nil)
+	if err == nil || answer.StatusCode != http.StatusTeapot || <-ended == nil {
 		t.Errorf("a tunnel: %v, %v", answer, err)
 	}
 }

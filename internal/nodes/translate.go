@@ -30,6 +30,7 @@ const (
 	socketIdle  = 4 * time.Hour // how long a WebSocket may be silent
 	pingPeriod  = 5 * time.Second
 	statusWrite = 10 * time.Second // how long the client may take to receive the status
+	maxStatus   = 1 << 20          // bytes of the status that a kubelet sends
 )
 
 // streams are those of a remote command.
@@ -51,7 +52,7 @@ func (n *Nodes) translate(w http.ResponseWriter, r *http.Request, at *url.URL, t
 		return nil // the library has answered
 	}
 	defer socket.Close()
-	status, code := n.run(ctx, channels, at, forward.EndingWith(ctx, transport), s)
+	status, code := n.run(ctx, channels, at, transport, s)
 	n.Metrics.Translated(code)
 	text, err := json.Marshal(status)
 	if err != nil {
@@ -126,7 +127,8 @@ func internal(err error) *metav1.Status { return &apierrors.NewInternalError(err
 
 // dialStreams opens a SPDY connection to a kubelet.
 func dialStreams(ctx context.Context, at *url.URL, transport *http.Transport) (httpstream.Connection, error) {
-	dialer, err := spdy.NewRoundTripperWithConfig(spdy.RoundTripperConfig{UpgradeTransport: transport,
+	upgrading, upgraded := forward.Upgrading(ctx, transport)
+	dialer, err := spdy.NewRoundTripperWithConfig(spdy.RoundTripperConfig{UpgradeTransport: upgrading,
 		PingPeriod: pingPeriod})
 	if err != nil {
 		return nil, err
@@ -145,6 +147,9 @@ func dialStreams(ctx context.Context, at *url.URL, transport *http.Transport) (h
 		return nil, fmt.Errorf("error sending request: %w", err)
 	}
 	defer answer.Body.Close()
+	if answer.StatusCode == http.StatusSwitchingProtocols { // another answer is read as a whole, and stays limited
+		upgraded()
+	}
 	return dialer.NewConnection(answer)
 }
 
@@ -194,7 +199,10 @@ func (n *Nodes) join(connection httpstream.Connection, channels []io.ReadWriteCl
 			})
 		}
 	}
-	text, err := io.ReadAll(status)
+	text, err := io.ReadAll(io.LimitReader(status, maxStatus+1))
+	if len(text) > maxStatus {
+		return internal(fmt.Errorf("error reading from error stream: more than %d bytes", maxStatus))
+	}
 	out.Wait()
 	if err != nil {
 		return internal(fmt.Errorf("error reading from error stream: %w", err))

@@ -36,7 +36,8 @@ func (n *Nodes) tunnel(w http.ResponseWriter, r *http.Request, at *url.URL, tran
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel() // it ends a connection to a kubelet that does not answer
-	connection, err := proxy.DialURL(ctx, at, forward.EndingWith(ctx, transport))
+	upgrading, lift := forward.Upgrading(ctx, transport)
+	connection, err := proxy.DialURL(ctx, at, upgrading)
 	if err != nil {
 		return fmt.Errorf("error dialing backend: %w", err)
 	}
@@ -49,6 +50,7 @@ func (n *Nodes) tunnel(w http.ResponseWriter, r *http.Request, at *url.URL, tran
 	if err != nil {
 		return err
 	}
+	lift()
 	if answer.StatusCode != http.StatusSwitchingProtocols {
 		n.Metrics.Tunneled(answer.StatusCode)
 		return refuseTunnel(w, answer, connection)
