@@ -99,7 +99,10 @@ func (r *route) forward(w http.ResponseWriter, in *http.Request, asked *access.A
 	}
 	location := &url.URL{Scheme: "https", Host: address, Path: in.URL.Path, RawQuery: in.URL.Query().Encode()}
 	out := in.WithContext(ctx)
-	out.URL = location
+	out.URL, out.Host, out.Header = location, address, in.Header.Clone()
+	if id := w.Header()["Audit-Id"]; id != nil { // httpapi has chosen it; the backend's audit log has it, too
+		out.Header["Audit-Id"] = id
+	}
 	user := asked.User
 	if a.NoUID {
 		user.UID = ""

@@ -216,6 +216,10 @@ func TestAggregation(t *testing.T) {
 		seen.Header["X-Remote-Extra-Scope"] != nil {
 		t.Errorf("the backend is told of %v %v", user, groups)
 	}
+	if address, id := seen.Context().Value(http.LocalAddrContextKey), seen.Header["Audit-Id"]; seen.Host !=
+		fmt.Sprint(address) || len(id) != 1 || len(id[0]) != 36 {
+		t.Errorf("the backend at %s is asked as %s, with the audit IDs %q", address, seen.Host, id)
+	}
 	if name := seen.TLS.PeerCertificates[0].Subject.CommonName; name != "front-proxy-client" {
 		t.Errorf("the backend is asked by %s", name)
 	}

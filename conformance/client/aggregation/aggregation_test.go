@@ -99,7 +99,9 @@ func session(t *testing.T, kind harness.Kind, program string) []string {
 	s := &site{TB: t, program: program, files: t.TempDir()}
 	var flags []string
 	if kind == harness.Reference {
-		flags = s.frontProxy()
+		var err error
+		flags, err = authority.FrontProxy(s.files)
+		s.must(err)
 	}
 	s.server = harness.Run(t, harness.Options{Kind: kind, Flags: flags})
 	started, err := reference.StartEtcd(context.Background(), reference.EtcdOptions{Dir: t.TempDir()})
@@ -133,21 +135,6 @@ func (s *site) must(err error) {
 	if err != nil {
 		s.Fatal(err)
 	}
-}
-
-// frontProxy makes what Plinth makes itself: an authority for forwarded requests, and a client certificate of it.
-func (s *site) frontProxy() []string {
-	by, err := authority.New("front-proxy", time.Hour)
-	s.must(err)
-	made, err := by.Sign(pkix.Name{CommonName: "front-proxy-client"}, nil)
-	s.must(err)
-	s.must(authority.Write(s.files, "proxy", made))
-	file := func(name string) string { return filepath.Join(s.files, name) }
-	s.must(os.WriteFile(file("proxy-ca.crt"), by.PEM(), 0o600))
-	return []string{"--proxy-client-cert-file=" + file("proxy.crt"), "--proxy-client-key-file=" + file("proxy.key"),
-		"--requestheader-client-ca-file=" + file("proxy-ca.crt"), "--requestheader-allowed-names=front-proxy-client",
-		"--requestheader-username-headers=X-Remote-User", "--requestheader-uid-headers=X-Remote-Uid",
-		"--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-"}
 }
 
 // certify makes the certificate of the backend, for the name of its Service.

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"plinth/conformance/internal/authority"
 	"plinth/conformance/internal/controlplane"
 	"plinth/conformance/internal/harness"
 	"plinth/conformance/internal/kubelet"
@@ -98,7 +99,9 @@ func autoscaled(t *testing.T, kind harness.Kind, program string) []string {
 	s := &site{TB: t, program: program, files: t.TempDir()}
 	var flags []string
 	if kind == harness.Reference {
-		flags = s.frontProxy()
+		var err error
+		flags, err = authority.FrontProxy(s.files)
+		s.must(err)
 	}
 	s.server = harness.Run(t, harness.Options{Kind: kind, Flags: append(flags, "--authorization-mode=Node,RBAC")})
 	config, err := s.server.Config()

@@ -112,3 +112,27 @@ func Serving() (made *tls.Certificate, ca []byte, err error) {
 	})
 	return made, by.PEM(), err
 }
+
+// FrontProxy makes what Plinth makes itself, an authority for forwarded requests and a client certificate of it, and
+// returns the flags with which the reference uses them.
+func FrontProxy(dir string) (flags []string, err error) {
+	by, err := New("front-proxy", time.Hour)
+	if err != nil {
+		return nil, err
+	}
+	made, err := by.Sign(pkix.Name{CommonName: "front-proxy-client"}, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := Write(dir, "proxy", made); err != nil {
+		return nil, err
+	}
+	file := func(name string) string { return filepath.Join(dir, name) }
+	if err := os.WriteFile(file("proxy-ca.crt"), by.PEM(), 0o600); err != nil {
+		return nil, err
+	}
+	return []string{"--proxy-client-cert-file=" + file("proxy.crt"), "--proxy-client-key-file=" + file("proxy.key"),
+		"--requestheader-client-ca-file=" + file("proxy-ca.crt"), "--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-username-headers=X-Remote-User", "--requestheader-uid-headers=X-Remote-Uid",
+		"--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-"}, nil
+}
