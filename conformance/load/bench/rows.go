@@ -628,7 +628,7 @@ func (b *bench) crds(ctx context.Context) error {
 		}
 	}
 	b.set("crd", float64(time.Since(began).Microseconds())/1000/n)
-	time.Sleep(3 * time.Second)
+	time.Sleep(time.Minute)
 	after, err := load.RSS(b.server)
 	if err != nil {
 		return err
