@@ -110,7 +110,7 @@ var policyTests = slices.Concat(policyAttempts, []string{
 	"TestMutatingPolicies", "TestNoMetrics", "TestOtherNamespaces", "TestParamsOfTypesThatAreGone",
 	"TestPartsOfObjectsInPatches", "TestPoliciesAreCompiledWhenTheyMatch", "TestPoliciesChange",
 	"TestPoliciesChangeMeanwhile", "TestPoliciesHoldAtOnce", "TestSecondPass", "TestStaticPolicies",
-	"TestTypeChecking", "TestUnknownFieldsOfPatches",
+	"TestTypeChecking", "TestUnknownFieldsOfPatches", "TestWrongTypesOfIntents",
 })
 
 // hookTests are all of them, and those of what webhooks and policies have in common.

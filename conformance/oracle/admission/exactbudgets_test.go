@@ -82,10 +82,13 @@ func TestWhereBudgetsEnd(t *testing.T) {
 		{"validations", listOf(many+1, func(i int) string { return fields("expression", expression(i)) })},
 		{"validations", holds, "matchConditions", conditions},
 		{"validations", holds, "auditAnnotations", annotations},
+		{"validations", listOf(many+1, func(i int) string { // all messages are evaluated with one budget
+			return fields("expression", "'false'", "messageExpression", quoted(strings.Trim(expression(i), `"`)+" ? 'a' : 'b'"))
+		})},
 	} {
 		const kind = "ValidatingAdmissionPolicy"
 		policyWorld(t, kind, policyOf(kind, "p", append(spec, "matchConstraints", everything)...),
-			bindingOf(kind, "b", "p", "validationActions", "[Deny]")).bound(t, request, over)
+			bindingOf(kind, "b", "p", "validationActions", "[Deny, Audit]")).bound(t, request, over)
 	}
 	const kind = "MutatingAdmissionPolicy"
 	patch := quoted("(" + strings.Join(uses, " && ") +

@@ -135,6 +135,8 @@ func (w *world) policies(stored []runtime.Object, client *fake.Clientset,
 	namespaces := factory.Core().V1().Namespaces()
 	for _, obj := range stored {
 		if ns, ok := obj.(*corev1.Namespace); ok {
+			ns = ns.DeepCopy()
+			ns.TypeMeta = metav1.TypeMeta{} // the objects of informers do not say their kind
 			if err := namespaces.Informer().GetIndexer().Add(ns); err != nil {
 				panic(err)
 			}

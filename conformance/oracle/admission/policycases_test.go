@@ -155,8 +155,10 @@ func TestCasesOfValidatingPolicies(t *testing.T) {
 		return []string{"validations", validation("true", ""), "auditAnnotations",
 			"[" + fields("key", "k", "valueExpression", quoted(value)) + "]"}
 	}
-	const seen = "'%s %s'.format([string(has(namespaceObject.metadata.ownerReferences)), " +
-		"string(has(namespaceObject.metadata.managedFields))])"
+	// The type of namespaceObject does not have all members of a Namespace.
+	const seen = "'%s %s %s %s'.format([string(has(dyn(namespaceObject).metadata.ownerReferences)), " +
+		"string(has(dyn(namespaceObject).metadata.managedFields)), string(has(dyn(namespaceObject).kind)), " +
+		"string(has(dyn(namespaceObject).apiVersion))])"
 	const asks = "string(authorizer.requestResource.check('delete').allowed())"
 	authorized := "[{name: v, expression: \"authorizer.requestResource.check('delete').allowed()\"}]"
 	text := func(n int) attempt {
@@ -181,8 +183,8 @@ func TestCasesOfValidatingPolicies(t *testing.T) {
 		{name: "many failures", of: r.config, policy: []string{"validations", listOf(60, func(i int) string {
 			return fields("expression", quoted(fmt.Sprintf("%d < 0", i)))
 		})}},
-		{name: "two values of an annotation", of: r.pod, policy: append(annotation("params.metadata.name"), "paramKind",
-			"{apiVersion: v1, kind: ConfigMap}"), binding: []string{"paramRef",
+		{name: "two values of an annotation", of: r.pod, policy: append(annotation("string(params.metadata.name)"),
+			"paramKind", "{apiVersion: v1, kind: ConfigMap}"), binding: []string{"paramRef",
 			"{selector: {matchLabels: {kind: limits}}, parameterNotFoundAction: Deny}"}},
 		{name: "blanks in an annotation", of: r.config, policy: annotation("'  a '")},
 		{name: "an annotation of blanks", of: r.config, policy: annotation("'  '")},
@@ -190,12 +192,34 @@ func TestCasesOfValidatingPolicies(t *testing.T) {
 			`{resourceRules: [{apiGroups: [autoscaling], apiVersions: [v2], operations: ["*"], resources: ["*"]}]}`,
 			"matchConditions", "[{name: c, expression: \"request.resource.version == 'v1'\"}]", "validations",
 			validation("request.resource.version == 'v1'", "request.requestResource.version")}},
+		{name: "a message that is no string", of: r.config, policy: []string{"validations", validation("false", "null")}},
+		{name: "a message that would not ask for access", of: r.config, policy: []string{"validations",
+			validation("false", quoted("true ? 'a' : "+asks))}},
+		{name: "a message of several lines", of: r.config, policy: []string{"validations",
+			validation("false", quoted(`'a\nb'`))}},
+		{name: "blanks around a message", of: r.config, policy: []string{"validations",
+			validation("false", quoted(`' \n a '`))}},
+	}
+	// Which version is seen is decided with the name of the object; what is excluded, by the match policy.
+	const scalers = `{apiGroups: [autoscaling], apiVersions: [%s], operations: ["*"], resources: ["*"]%s}`
+	for name, match := range map[string]string{
+		"a name in the other version": fmt.Sprintf("{resourceRules: ["+scalers+", "+scalers+"]}", "v2",
+			", resourceNames: [other]", "v1", ""),
+		"a name in the same version": fmt.Sprintf("{resourceRules: ["+scalers+", "+scalers+"]}", "v1",
+			", resourceNames: [other]", "v2", ""),
+		"an exact exclusion": fmt.Sprintf("{matchPolicy: Exact, excludeResourceRules: ["+scalers+"], resourceRules: ["+
+			scalers+"]}", "v2", "", "v1", ""),
+		"an equivalent exclusion": fmt.Sprintf("{matchPolicy: Equivalent, excludeResourceRules: ["+scalers+
+			"], resourceRules: ["+scalers+"]}", "v2", "", "v1", ""),
+	} {
+		cases = append(cases, policyCase{name: name, of: policyAttempts()[12], policy: []string{"matchConstraints", match,
+			"validations", validation("false", quoted("string(object.apiVersion) + string(request.resource.version)"))}})
 	}
 	for _, n := range []int{5 << 10, 5<<10 + 1, 10 << 10, 10<<10 + 1} {
 		cases = append(cases,
 			policyCase{name: fmt.Sprint("a message of ", n), of: text(n), policy: []string{"validations",
-				validation("false", "object.data.text")}},
-			policyCase{name: fmt.Sprint("an annotation of ", n), of: text(n), policy: annotation("object.data.text")})
+				validation("false", quoted("string(object.data.text)"))}},
+			policyCase{name: fmt.Sprint("an annotation of ", n), of: text(n), policy: annotation("string(object.data.text)")})
 	}
 	for _, c := range append(cases, matchCases(r, "validations", validation("namespaceObject == null",
 		quoted("'it is ' + namespaceObject.metadata.name")))...) {
@@ -227,11 +251,21 @@ func TestCasesOfMutatingPolicies(t *testing.T) {
 		"(has(object.metadata.annotations) ? {'a': params.metadata.name + 'again'} : {'a': params.metadata.name})}]"),
 		"paramKind", "{apiVersion: v1, kind: ConfigMap}", "matchConditions",
 		"[{name: c, expression: \"params.metadata.name == 'more' || has(object.metadata.annotations)\"}]")
+	more := append(patches("[JSONPatch{op: 'add', path: '/metadata/annotations', value: "+
+		"{'a': (has(object.metadata.annotations) ? object.metadata.annotations.a : '') + params.metadata.name}}]"),
+		later[len(patches("")):]...)
 	of := []string{"paramRef", "{selector: {matchLabels: {kind: limits}}, parameterNotFoundAction: Deny}"}
 	cases := []policyCase{
 		{name: "a param that is for the second pass alone", policy: later, binding: of, of: r.pod},
+		{name: "a param that is for the second pass alone, after another policy", policy: more, binding: of, of: r.pod,
+			objects: []string{policyOf("MutatingAdmissionPolicy", "q", append(patches(
+				"[JSONPatch{op: 'add', path: '/metadata/labels/q', value: 'q'}]"), "matchConstraints", everything)...),
+				bindingOf("MutatingAdmissionPolicy", "q", "q")}},
 		{name: "a whole namespace", of: r.inDescribed("{}"), policy: patches(annotate(
-			"string(has(namespaceObject.metadata.ownerReferences)) + string(has(namespaceObject.metadata.managedFields))"))},
+			"string(has(dyn(namespaceObject).metadata.ownerReferences)) + string(has(dyn(namespaceObject).metadata.managedFields))" +
+				" + string(has(dyn(namespaceObject).kind)) + string(has(dyn(namespaceObject).apiVersion))"))},
+		{name: "an intent with a kind", of: r.config, policy: intent(
+			"Object{apiVersion: 'v2', kind: 'Other', metadata: Object.metadata{annotations: {'a': 'b'}}}")},
 		{name: "functions of stored expressions", of: r.config, policy: patches(annotate("string([1].includes(1))"))},
 		{name: "functions of stored intents", of: r.config,
 			policy: intent("Object{metadata: Object.metadata{annotations: {'a': string([1].includes(1))}}}")},

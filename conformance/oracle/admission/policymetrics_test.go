@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -75,5 +76,23 @@ func TestMetricsOfPolicies(t *testing.T) {
 			}
 		}
 	}
+	// An expression whose policy has no budget left.
+	const dear = "!object.data.text.matches(object.data.pattern)"
+	long := policyAttempts()[7]
+	long.object = doc("v1", "ConfigMap", "ns", "p", nil, "data",
+		fields("text", strings.Repeat("a", 80_000), "pattern", strings.Repeat("b", 400)))
+	uses := "true"
+	variables := listOf(14, func(i int) string {
+		uses += fmt.Sprint(" && variables.v", i)
+		return fields("name", fmt.Sprint("v", i), "expression", quoted(dear))
+	})
+	spec := []string{"matchConstraints", everything, "variables", variables, "reinvocationPolicy", "Never", "mutations",
+		"[" + fields("patchType", "JSONPatch", "jsonPatch", fields("expression", quoted(uses+" ? [] : []"))) + "]"}
+	measuredPolicies(t, "MutatingAdmissionPolicy", counted, policyOf("MutatingAdmissionPolicy", "p", spec...),
+		bindingOf("MutatingAdmissionPolicy", "b", "p")).compare(t, long, &count)
+	measuredPolicies(t, "ValidatingAdmissionPolicy", counted, policyOf("ValidatingAdmissionPolicy", "p",
+		"matchConstraints", everything, "validations",
+		listOf(14, func(int) string { return fields("expression", quoted(dear)) })),
+		bindingOf("ValidatingAdmissionPolicy", "b", "p", "validationActions", "[Deny, Audit]")).compare(t, long, &count)
 	compareMetrics(t, before, gatherPolicies(t), counted, 20)
 }

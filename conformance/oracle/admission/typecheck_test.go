@@ -62,6 +62,12 @@ func TestTypeChecking(t *testing.T) {
 	for seed := range uint64(400) {
 		r := seeded(2<<32 + seed)
 		rules := r.times(1+r.IntN(2), func() string {
+			if r.IntN(6) == 0 { // one kind in two versions, and names beside wildcards
+				return "{" + r.one(`apiGroups: [autoscaling], apiVersions: [v1, v2], resources: [horizontalpodautoscalers]`,
+					`apiGroups: [autoscaling], apiVersions: [v1], resources: [horizontalpodautoscalers]`,
+					`apiGroups: ["", "*"], apiVersions: [v1], resources: [pods]`,
+					`apiGroups: [""], apiVersions: [v1, "*"], resources: [pods]`) + `, operations: ["*"]}`
+			}
 			return fields("apiGroups", r.one(`[""]`, `[apps]`, `["*"]`, `[rbac.authorization.k8s.io, ""]`),
 				"apiVersions", r.one(`[v1]`, `[v1]`, `[v1, v2]`, `["*"]`), "operations", `["*"]`, "resources",
 				r.one(`[pods]`, `[deployments, pods/status]`, `[configmaps, secrets, services]`, `["*"]`, `[events]`,

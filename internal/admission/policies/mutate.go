@@ -178,7 +178,7 @@ func (m *mutating) mutate(step *mutation, of *program, q *hooks.Question, param 
 		if err != nil {
 			return err
 		}
-		intent = intent.With("apiVersion", q.Now.At("apiVersion")).With("kind", q.Now.At("kind"))
+		intent = intent.Edit(nil, "apiVersion", "kind") // these are those of the object
 		if made, err = merge.Overlay(q.Now, intent, q.BodySchema(q.Type)); err != nil {
 			return fmt.Errorf("error applying patch: %w", err)
 		}

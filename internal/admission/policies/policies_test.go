@@ -308,6 +308,8 @@ func TestConversionAfterAChange(t *testing.T) {
 		}
 		return convert(ctx, all, to)
 	}
+	// The first one sees the version of the request, which is converted for the others when it has changed it.
+	b.add(t, true, "0", strings.Replace(scalers.Replace(everything), `["v2"]`, `["v1"]`, 1)+mutations(1), "")
 	b.add(t, true, "a", scalers.Replace(everything)+mutations(2), "")
 	b.add(t, true, "b", scalers.Replace(everything)+mutations(1), "")
 	ask := func() error { return b.Admit(t.Context(), b.of(t, v1, `{"maxReplicas":1}`), &hooks.Passes{}) }
@@ -408,6 +410,20 @@ func TestUnknownFieldsOfPatches(t *testing.T) {
 		if custom != (err == nil) || custom && !a.Object.At("spec", "nothing").IsNull() {
 			t.Errorf("%t: %v", custom, err)
 		}
+	}
+}
+
+// What an intent makes has to be an object of the type.
+//
+// SPEC: AUTH-3
+func TestWrongTypesOfIntents(t *testing.T) {
+	b := newBench(t, true)
+	b.add(t, true, "a", everything+`,"mutations":[{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":`+
+		`"Object{spec: Object.spec{terminationGracePeriodSeconds: 5.5}}"}}]`, "")
+	const want = "policy 'a' with binding 'a' denied request: unable to convert unstructured object to /v1, Kind=Pod: json: " +
+		"cannot unmarshal number 5.5 into Go struct field PodSpec.spec.terminationGracePeriodSeconds of type int64"
+	if err := b.Admit(t.Context(), b.pod(t), &hooks.Passes{}); fmt.Sprint(err) != want {
+		t.Errorf("%v\nwant %s", err, want)
 	}
 }
 
