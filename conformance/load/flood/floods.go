@@ -33,18 +33,25 @@ type row struct {
 	name        string
 	connections int
 	ask         func(ctx context.Context, c *load.Client, token string, i int64) error
-	neighbour   bool // another server is flooded
+	neighbour   bool   // another server is flooded
+	backend     string // the state of the aggregated API server that is asked; "": there is none
 }
 
 var floods = []row{
-	{"alone", 0, nil, false},
-	{"100 list 400 of a neighbour", 100, lists("few"), true},
-	{"100 list 16,000 of a neighbour", 100, lists("many"), true},
-	{"100 list 400", 100, lists("few"), false},
-	{"100 list 16,000", 100, lists("many"), false},
-	{"50 write", 50, write, false},
-	{"500 start watches", 500, startWatch, false},
-	{"20 send 3 MB slowly", 20, sendSlowly, false},
+	{name: "alone"},
+	{"100 list 400 of a neighbour", 100, lists("few"), true, ""},
+	{"100 list 16,000 of a neighbour", 100, lists("many"), true, ""},
+	{"100 list 400", 100, lists("few"), false, ""},
+	{"100 list 16,000", 100, lists("many"), false, ""},
+	{"50 write", 50, write, false, ""},
+	{"500 start watches", 500, startWatch, false, ""},
+	{"20 send 3 MB slowly", 20, sendSlowly, false, ""},
+	{"a backend works", askers, askBackend, false, works},
+	{"a backend is killed", askers, askBackend, false, killed},
+	{"a backend is stopped", askers, askBackend, false, stopped},
+	{"a backend answers garbage", askers, askBackend, false, garbage},
+	{"a backend answers forever", askers, askBackend, false, forever},
+	{"a backend's certificate is wrong", askers, askBackend, false, wrong},
 }
 
 func configMaps(namespace string) string { return "/api/v1/namespaces/" + namespace + "/configmaps" }

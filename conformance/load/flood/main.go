@@ -1,5 +1,6 @@
 // Command flood measures how long the GETs of one user take while another user floods the server: alone, beside
-// lists, writes, starts of watches and slow bodies. It prints, for each kind of flood and each server, the GETs'
+// lists, writes, starts of watches and slow bodies, and beside users of an aggregated API server that works, is killed,
+// is stopped, answers garbage or without an end, or has a wrong certificate. It prints, for each kind of flood and each server, the GETs'
 // p50 and p99, p99 against that of the GETs alone, how much of the flood the server has done, and the server's
 // processor time for each request of it (which other work on the machine changes less than all else).
 //
@@ -36,6 +37,8 @@ func main() {
 		err = probe(args[1:])
 	case len(args) > 0 && args[0] == loadCommand:
 		err = flood(args[1:])
+	case len(args) > 0 && args[0] == backendCommand:
+		err = serveBackend(args[1:])
 	default:
 		err = run()
 	}
@@ -104,7 +107,7 @@ func run() error {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
-	fmt.Printf("%-30s %-10s %6s %10s %10s %14s  %s\n", "flood", "server", "GETs", "p50", "p99", "against alone", "flood")
+	fmt.Printf("%-33s %-10s %6s %10s %10s %14s  %s\n", "flood", "server", "GETs", "p50", "p99", "against alone", "flood")
 	for _, f := range floods {
 		if f.ask != nil && !wanted.MatchString(f.name) {
 			continue

@@ -30,7 +30,8 @@ func (s *subject) prepare(ctx context.Context, many int) error {
 		return c.Do(ctx, load.Request{Method: http.MethodPost, Path: path, Body: []byte(body)})
 	}
 	if _, err := post(rbac+"clusterroles",
-		`{"metadata":{"name":"flood"},"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["*"]}]}`); err != nil {
+		`{"metadata":{"name":"flood"},"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["*"]},
+			{"apiGroups":["`+backendGroup+`"],"resources":["things"],"verbs":["*"]}]}`); err != nil {
 		return err
 	}
 	for name, token := range map[string]*string{"flood": &s.flood, "other": &s.other} {
@@ -64,7 +65,14 @@ func (s *subject) prepare(ctx context.Context, many int) error {
 }
 
 // measure prints a row: the GETs of the other user beside a flood.
-func (s *subject) measure(f row, flooded *subject, lasts time.Duration) error {
+func (s *subject) measure(f row, flooded *subject, lasts time.Duration) (err error) {
+	if f.backend != "" {
+		remove, failed := flooded.backend(context.Background(), f.backend)
+		if failed != nil {
+			return failed
+		}
+		defer func() { err = errors.Join(err, remove()) }()
+	}
 	var done func() (string, float64, error)
 	if f.ask != nil {
 		var err error
@@ -101,7 +109,7 @@ func (s *subject) measure(f row, flooded *subject, lasts time.Duration) error {
 	if f.ask == nil {
 		s.alone = took.P99
 	}
-	fmt.Printf("%-30s %-10s %6d %7.2f ms %7.2f ms %13.1f×  %s\n", f.name, s.name, took.N, millis(took.P50),
+	fmt.Printf("%-33s %-10s %6d %7.2f ms %7.2f ms %13.1f×  %s\n", f.name, s.name, took.N, millis(took.P50),
 		millis(took.P99), took.P99.Seconds()/s.alone.Seconds(), rate)
 	return nil
 }
