@@ -24,7 +24,7 @@ import (
 var idle = flag.Int("idle", 1000, "how many upgraded connections wait in TestIdleConnections")
 
 // mostIdle is the memory of an upgraded connection that waits: a TLS connection on each side, three goroutines and
-// their small buffers. With 9,800 connections it was 84 KiB here, and 135 KiB in the reference.
+// their small buffers. With 9,500 connections it was 84 to 94 KiB here, and with 3,000 217 KiB in the reference.
 const mostIdle = 100 << 10
 
 // resident is the memory of a process.
@@ -107,7 +107,7 @@ func TestIdleConnections(t *testing.T) {
 	}
 	most := mostIdle
 	if kind == harness.Reference {
-		most = 2 * mostIdle
+		most = 3 * mostIdle
 	}
 	for round := range 2 { // those of the first round take nothing any more
 		all := make([]net.Conn, *idle)

@@ -1,8 +1,8 @@
 // Command flood measures how long the GETs of one user take while another user floods the server: alone, beside
 // lists, writes, starts of watches and slow bodies, and beside users of an aggregated API server that works, is killed,
-// is stopped, answers garbage or without an end, or has a wrong certificate. It prints, for each kind of flood and each server, the GETs'
-// p50 and p99, p99 against that of the GETs alone, how much of the flood the server has done, and the server's
-// processor time for each request of it (which other work on the machine changes less than all else).
+// is stopped, answers garbage or without an end, or has a wrong certificate. It prints, for each kind of flood and each
+// server, the GETs' p50 and p99, p99 against that of the GETs alone, how much of the flood the server has done, and the
+// server's processor time for each request of it (which other work on the machine changes less than all else).
 //
 // The reference, Plinth, and other builds of Plinth (-programs) get the same floods in turn, on the same machine.
 // All figures of a server are of one start.
