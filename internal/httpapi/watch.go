@@ -23,7 +23,12 @@ import (
 // read.
 const eventBuffer = 16 << 10
 
-var eventBuffers = sync.Pool{New: newBuffer(eventBuffer)}
+// initialBuffer is how many bytes of initial events are written at once. They are a list, and their number is bounded
+// as that of lists is, by slots or seats. To write them in fewer parts takes less time: the handler waits for the
+// goroutines of the connection at each part, and holds its place meanwhile.
+const initialBuffer = 64 << 10
+
+var eventBuffers, initialBuffers = sync.Pool{New: newBuffer(eventBuffer)}, sync.Pool{New: newBuffer(initialBuffer)}
 
 // watch is a GET of a collection whose answer continues with events (WATCH-1). Its steps:
 //
@@ -155,9 +160,10 @@ type watching struct {
 	gz         *compressor // nil between flushes
 	ends       time.Time
 	// sent is the revision of the last event or bookmark; forget unregisters close from Config.Closing.
-	sent   int64
-	unsent int // events that the engine has returned and that were not written yet
-	forget func() bool
+	sent      int64
+	unflushed bool // the header
+	unsent    int  // events that the engine has returned and that were not written yet
+	forget    func() bool
 	// tick ends when the client has disconnected, at the next bookmark, and at the end of the watch. It is the only
 	// context that a waiting watch of most types holds.
 	tick context.Context
@@ -229,9 +235,10 @@ func (w *watching) end() {
 	w.close()
 }
 
-// begin sends the header, so that the client knows that the watch has started.
+// begin sends the header, so that the client knows that the watch has started. Before initial events it is not flushed:
+// they are, or run does it if there are none.
 func (w *watching) begin() error {
-	if w.Watch != nil && w.Revision() != 0 { // there are no initial events
+	if w.Watch != nil && !w.initial() { // there are no initial events
 		w.rs.dropSlot()
 	}
 	w.printer = wire.NewEvents(w.rs.resource, w.media, w.table)
@@ -251,8 +258,15 @@ func (w *watching) begin() error {
 		compressedHeader(header)
 	}
 	w.rs.WriteHeader(http.StatusOK)
+	if w.initial() && w.stop == nil { // events come at once
+		w.unflushed = true
+		return nil
+	}
 	return w.flush(&wire.Parts{})
 }
+
+// initial says whether initial events are still to come.
+func (w *watching) initial() bool { return w.Watch != nil && w.Revision() == 0 }
 
 // run writes events until the watch is over. The caller sends its error in the stream.
 func (w *watching) run() error {
@@ -261,6 +275,9 @@ func (w *watching) run() error {
 			w.rs.dropSlot()
 		}
 		events, err := w.NextUntil(w.ctx, w.tick)
+		if err == nil && len(events) == 0 && w.unflushed && !w.initial() {
+			err = w.flush(&wire.Parts{})
+		}
 		switch {
 		case errors.Is(err, engine.ErrOver), err != nil && w.over():
 			return errWatchOver
@@ -308,13 +325,17 @@ func (w *watching) bookmark(last bool) error {
 // Most events are not encoded here: printer.Append copies the bytes that another watch of the same media type has
 // cached. Only the end of a batch is flushed: a flush for each event would be a TLS record and a system call each.
 func (w *watching) write(events []engine.Event, failed object.Value) error {
-	held := eventBuffers.Get().(*[]byte)
+	buffers, size := &eventBuffers, eventBuffer
+	if w.rs.bounded() {
+		buffers, size = &initialBuffers, initialBuffer
+	}
+	held := buffers.Get().(*[]byte)
 	p := wire.Parts{Buf: *held}
 	defer func() {
-		if cap(p.Buf) <= 2*eventBuffer { // a large object must not keep its buffer
+		if cap(p.Buf) <= 2*size { // a large object must not keep its buffer
 			*held = p.Buf[:0]
 		}
-		eventBuffers.Put(held)
+		buffers.Put(held)
 	}()
 	var err error
 	total := 0
@@ -379,6 +400,7 @@ func (w *watching) private(p *wire.Parts) int {
 
 // flush writes the last part of a batch and flushes the connection.
 func (w *watching) flush(p *wire.Parts) error {
+	w.unflushed = false
 	w.guard.arm(w.private(p))
 	defer w.guard.disarm()
 	if p.Len() > 0 {
