@@ -19,6 +19,11 @@ type Functions struct {
 
 // FunctionsOf finds the functions of a kind. The zero Functions are those of a kind that has none, or is not served.
 func FunctionsOf(group, version, kind string) Functions {
+	return FunctionsAt(nil, group, version, kind)
+}
+
+// FunctionsAt is FunctionsOf with a clock for the rules (validation.Options).
+func FunctionsAt(now func() time.Time, group, version, kind string) Functions {
 	if group == "authentication.k8s.io" && kind == "TokenRequest" { // has no row: it is sent to a subresource
 		return untimed(defaults.TokenRequest)
 	}
@@ -40,7 +45,7 @@ func FunctionsOf(group, version, kind string) Functions {
 				if k.timed != nil {
 					f.Defaults, f.Timed = k.timed, true
 				}
-				f.Rules = k.rules.Rules(validation.Options{})
+				f.Rules = k.rules.Rules(validation.Options{Now: now})
 				return f
 			}
 		}

@@ -93,7 +93,7 @@ func groups(c Config) []group {
 		certificates(c), networking(c), policy(), rbac(c), storage(c), admissionregistration(), apiextensions(c),
 		scheduling(c),
 		coordination(), nodes(), discovery(), resources(c), flowcontrol(), apiserverinternal(),
-		storagemigration(),
+		storagemigration(), lifecycle(),
 	}
 }
 

@@ -18,11 +18,24 @@ type Age struct {
 	Before string
 	Since  time.Time
 	After  string
+	// Due says that the event may still be expected: the time until then is shown as "in 5m", and "5m ago" after it.
+	Due bool
 }
 
 // Text is the cell at a time.
 func (a Age) Text(now time.Time) string {
-	return a.Before + string(AppendDuration(nil, now.Sub(a.Since))) + a.After
+	return a.Before + string(AppendAge(nil, a.Since, a.Due, now)) + a.After
+}
+
+// AppendAge writes what an Age has between its two texts.
+func AppendAge(dst []byte, since time.Time, due bool, now time.Time) []byte {
+	switch {
+	case !due:
+		return AppendDuration(dst, now.Sub(since))
+	case since.After(now):
+		return AppendDuration(append(dst, "in "...), since.Sub(now))
+	}
+	return append(AppendDuration(dst, now.Sub(since)), " ago"...)
 }
 
 const (

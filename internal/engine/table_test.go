@@ -37,6 +37,12 @@ func TestDurationsReadAsKubernetesWritesThem(t *testing.T) {
 
 func TestAge(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	if got := (Age{Since: now.Add(5 * time.Minute), Due: true}).Text(now); got != "in 5m" {
+		t.Errorf("a time that is due is %q", got)
+	}
+	if got := (Age{Since: now.Add(-5 * time.Minute), Due: true}).Text(now); got != "5m ago" {
+		t.Errorf("a time that was due is %q", got)
+	}
 	if got := (Age{Before: "3 (", Since: now.Add(-5 * time.Minute), After: " ago)"}).Text(now); got != "3 (5m ago)" {
 		t.Error(got)
 	}

@@ -205,7 +205,8 @@ func (t *Table) printed(o *engine.Object, cache *EncodedCache) ([]byte, error) {
 // metadataSize is the number of bytes that hold the end of the metadata at the head of a kept row.
 const metadataSize = 4
 
-// In the text of a row an age is a hole: this byte, which JSON never contains, and the time in microseconds in 8 bytes.
+// In the text of a row an age is a hole: this byte, which JSON never contains, and in 8 bytes the time in microseconds,
+// doubled, and one more if it is a time that may be due (engine.Age).
 const (
 	hole     = 0
 	holeSize = 1 + 8
@@ -237,7 +238,11 @@ func appendCell(dst []byte, cell any) []byte {
 	case engine.Age:
 		dst = object.AppendString(dst, c.Before)
 		dst = append(dst[:len(dst)-1], hole)
-		dst = binary.LittleEndian.AppendUint64(dst, uint64(c.Since.UnixMicro()))
+		at := c.Since.UnixMicro() << 1
+		if c.Due {
+			at++
+		}
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(at))
 		after := len(dst)
 		dst = object.AppendString(dst, c.After)
 		return slices.Delete(dst, after, after+1)
@@ -254,8 +259,8 @@ func (t *Table) appendCells(dst, text []byte) []byte {
 			break
 		}
 		dst = append(dst, text[:at]...)
-		since := time.UnixMicro(int64(binary.LittleEndian.Uint64(text[at+1:])))
-		dst = engine.AppendDuration(dst, t.now.Sub(since))
+		kept := int64(binary.LittleEndian.Uint64(text[at+1:]))
+		dst = engine.AppendAge(dst, time.UnixMicro(kept>>1), kept&1 != 0, t.now)
 		text = text[at+holeSize:]
 	}
 	dst = append(dst, text...)

@@ -52,6 +52,8 @@ import (
 	"k8s.io/kubernetes/pkg/registry/discovery/endpointslice"
 	"k8s.io/kubernetes/pkg/registry/flowcontrol/flowschema"
 	"k8s.io/kubernetes/pkg/registry/flowcontrol/prioritylevelconfiguration"
+	"k8s.io/kubernetes/pkg/registry/lifecycle/eviction"
+	"k8s.io/kubernetes/pkg/registry/lifecycle/evictionrequest"
 	"k8s.io/kubernetes/pkg/registry/networking/ingress"
 	"k8s.io/kubernetes/pkg/registry/networking/ingressclass"
 	"k8s.io/kubernetes/pkg/registry/networking/ipaddress"
@@ -110,6 +112,9 @@ var (
 	claims   = resourceclaim.NewStrategy(administrative{}, anybody{})
 	requests = podcertificaterequest.NewStrategy()
 
+	evictions        = eviction.NewStrategy(clock.NewFakePassiveClock(Now))
+	evictionRequests = evictionrequest.NewStrategy()
+
 	podGroups  = podgroup.NewStrategy()
 	composites = compositepodgroup.NewStrategy()
 
@@ -117,10 +122,11 @@ var (
 	unresolved = resolver.ResourceResolverFunc(func(schema.GroupVersionKind) (schema.GroupVersionResource, error) {
 		return schema.GroupVersionResource{}, nil
 	})
-
-	// chainBegins is the time from which the certificates in the tests of package validation are valid.
-	chainBegins = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 )
+
+// Now is the time of the strategies that depend on it: that from which the certificates in the tests of package
+// validation are valid.
+var Now = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // anybody authorizes every request.
 type anybody struct{}
@@ -177,7 +183,7 @@ var Of = map[schema.GroupKind]Strategies{
 	}},
 	{Group: "certificates.k8s.io", Kind: "ClusterTrustBundle"}: plain(clustertrustbundle.Strategy),
 	{Group: "certificates.k8s.io", Kind: "PodCertificateRequest"}: withStatus(requests,
-		podcertificaterequest.NewStatusStrategy(requests, anybody{}, clock.NewFakePassiveClock(chainBegins))),
+		podcertificaterequest.NewStatusStrategy(requests, anybody{}, clock.NewFakePassiveClock(Now))),
 
 	{Group: "coordination.k8s.io", Kind: "Lease"}:          plain(lease.Strategy),
 	{Group: "coordination.k8s.io", Kind: "LeaseCandidate"}: plain(leasecandidate.Strategy),
@@ -192,6 +198,10 @@ var Of = map[schema.GroupKind]Strategies{
 
 	{Group: "internal.apiserver.k8s.io", Kind: "StorageVersion"}: withStatus(storageversion.Strategy,
 		storageversion.StatusStrategy),
+
+	{Group: "lifecycle.k8s.io", Kind: "Eviction"}: withStatus(evictions, eviction.NewStatusStrategy(evictions)),
+	{Group: "lifecycle.k8s.io", Kind: "EvictionRequest"}: withStatus(evictionRequests,
+		evictionrequest.NewStatusStrategy(evictionRequests)),
 
 	{Group: "networking.k8s.io", Kind: "Ingress"}:       withStatus(ingress.Strategy, ingress.StatusStrategy),
 	{Group: "networking.k8s.io", Kind: "IngressClass"}:  plain(ingressclass.Strategy),

@@ -56,11 +56,6 @@ func (p place) String() string {
 // filters are, by API version, the fields that a write to an endpoint may own.
 type filters = map[fieldpath.APIVersion]fieldpath.Filter
 
-// notYet are the versions of resources that the reference serves with --runtime-config and this server does not yet.
-var notYet = []string{
-	"lifecycle.k8s.io/v1alpha1 evictionrequests", "lifecycle.k8s.io/v1alpha1 evictions",
-}
-
 // kindGates are the gates of upstream without which it does not serve some kinds.
 const kindGates = "CompositePodGroup,EvictionRequestAPI,GenericWorkload,TopologyAwareWorkloadScheduling"
 
@@ -108,12 +103,6 @@ func TestResets(t *testing.T) {
 	}
 	compared := 0
 	for e, theirs := range upstream {
-		if at := e.GroupVersion().String() + " " + e.Resource; slices.Contains(notYet, at) {
-			if served[e] {
-				t.Errorf("%v is served: remove it from notYet", e)
-			}
-			continue
-		}
 		if !served[e] {
 			t.Errorf("%v: not served", e)
 			continue

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,7 +57,7 @@ func kindsUnderTest(t testing.TB) []*kindUnderTest {
 			continue
 		}
 		kinds = append(kinds, &kindUnderTest{gvk: gvk, upstream: upstream, resource: r,
-			rules: builtin.FunctionsOf(gvk.Group, gvk.Version, gvk.Kind).Rules})
+			rules: builtin.FunctionsAt(func() time.Time { return strategies.Now }, gvk.Group, gvk.Version, gvk.Kind).Rules})
 	}
 	if len(kinds) == 0 {
 		t.Fatal("no kinds")

@@ -531,10 +531,13 @@ func (f *errorList) networkData(data object.Value, p *fielderrors.Place) {
 
 // shareID demands a UUID in its canonical form, if it is set.
 func (f *errorList) shareID(p *fielderrors.Place, v object.Value) {
-	if v.IsNull() {
-		return
+	if !v.IsNull() {
+		f.lowercaseUUID(p, v.Str())
 	}
-	id := v.Str()
+}
+
+// lowercaseUUID demands a UUID, with the message of generated rules.
+func (f *errorList) lowercaseUUID(p *fielderrors.Place, id string) {
 	good := len(id) == 36
 	for i := 0; good && i < len(id); i++ {
 		switch i {

@@ -92,6 +92,9 @@ var (
 	ResourcePoolStatusRequest = Kind{create: poolRequestCreate, update: poolRequestUpdate, status: poolRequestStatus}
 	ResourceSlice             = Kind{create: resourceSliceCreate, update: resourceSliceUpdate}
 
+	Eviction        = Kind{create: evictionCreate, update: evictionUpdate, status: evictionStatus}
+	EvictionRequest = Kind{create: evictionRequestCreate, update: evictionRequestUpdate, status: evictionRequestStatus}
+
 	CompositePodGroup = Kind{create: compositeGroupCreate, update: compositeGroupUpdate, status: compositeGroupStatus}
 	PodGroup          = Kind{create: podGroupCreate, update: podGroupUpdate, status: podGroupStatus}
 	PriorityClass     = Kind{create: priorityClassCreate, update: priorityClassUpdate}
