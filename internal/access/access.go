@@ -114,13 +114,19 @@ type Attributes struct {
 	Group, Version, Resource, Subresource string
 	Namespace, Name                       string
 	// The selectors of a list, a watch or a deletecollection (KEP-4601). A request has them as text in FieldSelector
-	// and LabelSelector. A SubjectAccessReview may list requirements instead: Fields and Labels are the valid ones,
-	// FieldsErr and LabelsErr the errors of the others. Authorizers read them with FieldRequirements and
-	// LabelRequirements, which parse the text: most requests are decided without, and do not pay for the parsing.
+	// and LabelSelector. A SubjectAccessReview may list requirements instead. Authorizers read them with
+	// FieldRequirements and LabelRequirements, which parse the text: most requests are decided without, and do not pay
+	// for the parsing.
 	FieldSelector, LabelSelector string
-	Fields                       fields.Requirements
-	Labels                       labels.Requirements
-	FieldsErr, LabelsErr         error
+	Required                     *Requirements // nil: the selectors are text
+}
+
+// Requirements are the requirements of selectors. Fields and Labels are the valid ones, FieldsErr and LabelsErr the
+// errors of the others.
+type Requirements struct {
+	Fields               fields.Requirements
+	Labels               labels.Requirements
+	FieldsErr, LabelsErr error
 }
 
 // FieldRequirements returns the requirements of the field selector. The error says which part of it is invalid; the
@@ -128,7 +134,10 @@ type Attributes struct {
 // more.
 func (a *Attributes) FieldRequirements() (fields.Requirements, error) {
 	if a.FieldSelector == "" {
-		return a.Fields, a.FieldsErr
+		if a.Required == nil {
+			return nil, nil
+		}
+		return a.Required.Fields, a.Required.FieldsErr
 	}
 	selector, err := fields.ParseSelector(a.FieldSelector)
 	if err != nil {
@@ -140,7 +149,10 @@ func (a *Attributes) FieldRequirements() (fields.Requirements, error) {
 // LabelRequirements returns the requirements of the label selector, with an error as FieldRequirements does.
 func (a *Attributes) LabelRequirements() (labels.Requirements, error) {
 	if a.LabelSelector == "" {
-		return a.Labels, a.LabelsErr
+		if a.Required == nil {
+			return nil, nil
+		}
+		return a.Required.Labels, a.Required.LabelsErr
 	}
 	selector, err := labels.Parse(a.LabelSelector)
 	if err != nil {

@@ -140,8 +140,10 @@ func attributesOf(spec object.Value, u access.User) access.Attributes {
 	if a.Version == "" {
 		a.Version = "*"
 	}
-	a.Fields, a.FieldsErr = fieldRequirements(r.At("fieldSelector", "requirements").Items())
-	a.Labels, a.LabelsErr = labelRequirements(r.At("labelSelector", "requirements").Items())
+	var required access.Requirements
+	required.Fields, required.FieldsErr = fieldRequirements(r.At("fieldSelector", "requirements").Items())
+	required.Labels, required.LabelsErr = labelRequirements(r.At("labelSelector", "requirements").Items())
+	a.Required = &required
 	return a
 }
 

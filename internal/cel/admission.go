@@ -86,8 +86,9 @@ func (f asked) Authorize(ctx context.Context, a authorizer.Attributes) (authoriz
 		question.Path = ""
 		question.Group, question.Version, question.Resource = a.GetAPIGroup(), a.GetAPIVersion(), a.GetResource()
 		question.Subresource, question.Namespace, question.Name = a.GetSubresource(), a.GetNamespace(), a.GetName()
-		question.Fields, question.FieldsErr = a.GetFieldSelector()
-		question.Labels, question.LabelsErr = a.GetLabelSelector()
+		question.Required = new(access.Requirements)
+		question.Required.Fields, question.Required.FieldsErr = a.GetFieldSelector()
+		question.Required.Labels, question.Required.LabelsErr = a.GetLabelSelector()
 	}
 	decision, reason, err := f.Authorizer.Authorize(ctx, question)
 	switch decision {

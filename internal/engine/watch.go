@@ -219,10 +219,13 @@ func (w *Watch) rest() {
 func (w *Watch) nextInitial(ctx, wait context.Context) error {
 	more, steps, converted := false, 0, 0
 	var undecided error
-	if path := w.rq.Resource.Stored.Path; cap(w.events) == 0 && w.sel.all() {
-		w.events = make([]Event, 0, min(w.initial.Count(path, w.prefix)+1, initialBatch+1))
+	path := w.rq.Resource.Stored.Path
+	if cap(w.events) == 0 && w.sel.all() {
+		if n := w.initial.Count(path, w.prefix); n > 0 {
+			w.events = make([]Event, 0, min(n, initialBatch)+1) // with the bookmark behind them
+		}
 	}
-	w.initial.Ascend(w.rq.Resource.Stored.Path, w.prefix, w.from, func(v *store.Version) bool {
+	w.initial.Ascend(path, w.prefix, w.from, func(v *store.Version) bool {
 		if steps++; steps%askEvery == 0 {
 			_ = execution.From(ctx).Yield(ctx) // that ctx has ended is seen below
 		}

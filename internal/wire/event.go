@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strconv"
 	"time"
+	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -31,9 +32,11 @@ type Events struct {
 	empty  object.Value // the kind's zero value, for bookmarks in a table
 	table  *Table
 	headed bool // the table has shown its columns
-	// A bookmark consists of these two with metadata between them. They are printed once, at the beginning of the
-	// watch: keeping them takes less memory than the stack on which they would be printed each time.
-	before, after []byte
+	// bookmark is a bookmark without its metadata, which belongs at the offset metadata. It is printed once, at the
+	// beginning of the watch, which takes less memory than the stack on which it would be printed each time, and one
+	// text is kept for all watches of a kind.
+	bookmark unique.Handle[string]
+	metadata int
 }
 
 // NewEvents makes the printer of one watch. The table is needed if the media type is a Table.
@@ -48,13 +51,14 @@ func NewEvents(r *engine.Resource, m Media, t *Table) *Events {
 	case AsTable:
 		f.empty = r.Empty()
 	case AsPartial:
-		f.before, f.after = appendType(nil, "PartialObjectMetadata", m.Version), []byte("}")
-		f.before = append(f.before, `,"metadata":`...)
+		text := append(append(appendType(nil, "PartialObjectMetadata", m.Version), ','), metadataKey...)
+		f.bookmark, f.metadata = unique.Make(string(text)+"}"), len(text)
 	default:
 		const none = metadataKey + "{}"
 		printed := object.AppendObject(nil, r.Empty().With("metadata", object.MapOf()))
-		at := bytes.Index(printed, []byte(none))
-		f.before, f.after = printed[:at+len(metadataKey)], printed[at+len(none):]
+		before, after, _ := bytes.Cut(printed, []byte(none))
+		text := string(before) + metadataKey
+		f.bookmark, f.metadata = unique.Make(text+string(after)), len(text)
 	}
 	return f
 }
@@ -173,9 +177,7 @@ const initialEventsEnd = "k8s.io/initial-events-end"
 // AppendBookmark prints a bookmark: the kind's zero value with a resourceVersion (WATCH-4).
 func (f *Events) AppendBookmark(dst []byte, revision int64, initialEnd bool) ([]byte, error) {
 	if f.media.Encoding == Protobuf {
-		text := append([]byte(nil), f.before...)
-		text = append(appendBookmarkMetadata(text, revision, initialEnd), f.after...)
-		return appendMessageEvent(dst, engine.Bookmark.String(), f.typ, text)
+		return appendMessageEvent(dst, engine.Bookmark.String(), f.typ, f.appendBookmark(nil, revision, initialEnd))
 	}
 	return f.encoded(dst, func(dst []byte) ([]byte, error) {
 		dst = append(dst, eventHeads[engine.Bookmark]...)
@@ -183,11 +185,16 @@ func (f *Events) AppendBookmark(dst []byte, revision int64, initialEnd bool) ([]
 			dst = f.appendTableBookmark(dst, revision, initialEnd)
 			return append(dst, eventTail...), nil
 		}
-		dst = append(dst, f.before...)
-		dst = appendBookmarkMetadata(dst, revision, initialEnd)
-		dst = append(dst, f.after...)
-		return append(dst, eventTail...), nil
+		return append(f.appendBookmark(dst, revision, initialEnd), eventTail...), nil
 	})
+}
+
+// appendBookmark prints the object of a bookmark.
+func (f *Events) appendBookmark(dst []byte, revision int64, initialEnd bool) []byte {
+	text := f.bookmark.Value()
+	dst = append(dst, text[:f.metadata]...)
+	dst = appendBookmarkMetadata(dst, revision, initialEnd)
+	return append(dst, text[f.metadata:]...)
 }
 
 func appendBookmarkMetadata(dst []byte, revision int64, initialEnd bool) []byte {

@@ -333,7 +333,7 @@ func (r random) nodeRequest() access.Attributes {
 		if r.IntN(3) == 0 {
 			selector = fields.OneTermNotEqualSelector("spec.nodeName", "node1")
 		}
-		a.Fields = selector.Requirements()
+		a.Required = &access.Requirements{Fields: selector.Requirements()}
 	}
 	return a
 }

@@ -297,12 +297,16 @@ func (r random) aim(a *access.Attributes, p policy) {
 
 // theirs converts a request to the reference's form.
 func theirs(a *access.Attributes) authorizer.AttributesRecord {
+	required := a.Required
+	if required == nil {
+		required = new(access.Requirements)
+	}
 	return authorizer.AttributesRecord{
 		User: &user.DefaultInfo{Name: a.User.Name, UID: a.User.UID, Groups: a.User.Groups, Extra: a.User.Extra},
 		Verb: a.Verb, Path: a.Path, ResourceRequest: a.IsResource, APIGroup: a.Group, APIVersion: a.Version,
 		Resource:    a.Resource,
 		Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name,
-		FieldSelectorRequirements: a.Fields, LabelSelectorRequirements: a.Labels,
+		FieldSelectorRequirements: required.Fields, LabelSelectorRequirements: required.Labels,
 	}
 }
 
