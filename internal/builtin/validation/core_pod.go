@@ -17,6 +17,7 @@ import (
 const (
 	mirrorAnnotation      = "kubernetes.io/config.mirror"
 	tolerationsAnnotation = "scheduler.alpha.kubernetes.io/tolerations"
+	evictionResponders    = "evictionResponders"
 	deletionCost          = "controller.kubernetes.io/pod-deletion-cost"
 	seccompPodAnnotation  = "seccomp.security.alpha.kubernetes.io/pod"
 	anyProfile            = "container." // what the next two begin with
@@ -28,13 +29,15 @@ const (
 type podRules struct {
 	spec object.Value
 	// meta is the metadata of the Pod, null in a template: there the name is not known yet.
-	meta     object.Value
-	volumes  byName // without those that have errors
-	claims   byName
-	grace    object.Value // terminationGracePeriodSeconds
-	os       string
-	hostUser bool // the pod shares the user namespace of its node
-	old      leniency
+	meta    object.Value
+	volumes byName // without those that have errors
+	claims  byName
+	grace   object.Value // terminationGracePeriodSeconds
+	// responders are the eviction responders, with those that an update replaces.
+	responders revised
+	os         string
+	hostUser   bool // the pod shares the user namespace of its node
+	old        leniency
 }
 
 // leniency has the errors that an update may keep because the old object has them, and that a new object may not have.
@@ -56,11 +59,11 @@ func (f *errorList) relaxed(old leniency) leniency {
 }
 
 // podAndMeta checks a Pod, except for the rules of metadata in general.
-func (f *errorList) podAndMeta(pod object.Value, old leniency) {
+func (f *errorList) podAndMeta(pod object.Value, responders revised, old leniency) {
 	var root *fielderrors.Place
 	spec := pod.At("spec")
 	f.podAnnotations(pod.At("metadata", "annotations"), spec, root.To("metadata").To("annotations"), old.deletionCost)
-	rules := podRules{spec: spec, meta: pod.At("metadata"), old: old}
+	rules := podRules{spec: spec, meta: pod.At("metadata"), responders: responders, old: old}
 	f.podSpec(&rules, root.To("spec"))
 	if text(spec, "serviceAccountName") == "" {
 		f.tokensWithoutAccount(spec, root.To("spec"))
@@ -156,7 +159,25 @@ func (f *errorList) podSpec(r *podRules, p *fielderrors.Place) {
 	f.hostAliases(spec.At("hostAliases"), p.To("hostAliases"))
 	f.podClasses(spec, r.old, p)
 	f.operatingSystem(spec, p)
+	f.schedulingGroup(spec, p.To("schedulingGroup"))
 	f.fileKeys(spec, p)
+	f.podResponders(r.responders, p.To(evictionResponders))
+}
+
+// schedulingGroup checks the reference to a PodGroup.
+func (f *errorList) schedulingGroup(spec object.Value, p *fielderrors.Place) {
+	group := spec.At("schedulingGroup")
+	if group.IsNull() {
+		return
+	}
+	if name := group.At("podGroupName"); name.IsNull() {
+		f.Invalid(p.To("podGroupName"), nil, "must specify one of: `podGroupName`")
+	} else {
+		f.subdomain(p.To("podGroupName"), name.Str())
+	}
+	if length(spec, evictionResponders) > 0 {
+		f.Forbidden(p, "may not be set when evictionResponders is set")
+	}
 }
 
 var (
@@ -399,9 +420,9 @@ func (f *errorList) fileKeys(spec object.Value, p *fielderrors.Place) {
 // podCreate checks all of a new Pod.
 func podCreate(f *errorList, pod object.Value) {
 	f.qualifiedFinalizers(pod)
-	f.podAndMeta(pod, f.relaxed(leniency{}))
 	var root *fielderrors.Place
 	spec := pod.At("spec")
+	f.podAndMeta(pod, created(spec.At(evictionResponders)), f.relaxed(leniency{}))
 	if length(spec, "ephemeralContainers") > 0 {
 		f.Forbidden(root.To("spec").To("ephemeralContainers"), "cannot be set on create")
 	}
@@ -419,7 +440,10 @@ func (f *errorList) podTemplate(template, was object.Value, p *fielderrors.Place
 	objectmeta.Labels(&f.Errors, meta.At("labels"), p.To("labels"))
 	objectmeta.Annotations(&f.Errors, annotations, p.To("annotations"))
 	f.podAnnotations(annotations, spec, p.To("annotations"), old.deletionCost)
-	rules := podRules{spec: spec, old: old}
+	rules := podRules{spec: spec, responders: created(spec.At(evictionResponders)), old: old}
+	if !was.IsNull() {
+		rules.responders = changedFrom(spec.At(evictionResponders), was.At("spec", evictionResponders))
+	}
 	f.podSpec(&rules, p.To("spec"))
 	f.profilesAgree(annotations, spec, p.To("spec"))
 	if length(spec, "ephemeralContainers") > 0 {

@@ -123,7 +123,8 @@ const updatable = "pod updates may not change fields other than `spec.containers
 // podRunning checks an updated Pod, but not whether its changes are allowed.
 func podRunning(f *errorList, pod, was object.Value) {
 	f.qualifiedFinalizers(pod)
-	f.podAndMeta(pod, f.relaxed(lenient(was.At("spec"), was.At("metadata"))))
+	f.podAndMeta(pod, changedFrom(pod.At("spec", evictionResponders), was.At("spec", evictionResponders)),
+		f.relaxed(lenient(was.At("spec"), was.At("metadata"))))
 }
 
 // podUpdate checks all of a Pod that replaces an old one.

@@ -22,7 +22,8 @@ import (
 const (
 	maxEvictionConditions = 100
 	maxEvictionRequesters = 100
-	maxEvictionResponders = 11 // those of a Pod, and that of the reference
+	maxPodResponders      = 10
+	maxEvictionResponders = maxPodResponders + 1 // that of the reference, too
 	maxResponderMessage   = 4000
 	maxResponderPriority  = 100000
 	ownPriorities         = 1000 // below are those of the reference
@@ -50,6 +51,8 @@ var (
 	finalStates     = []string{"Canceled", "Completed", "Interrupted"}
 	responderStates = []string{"Active", "Canceled", "Completed", "Inactive", "Interrupted"}
 	targetChoice    = []string{"pod"}
+
+	podResponderOrder = members("name", "priority")
 
 	requesterOrder = members("name", "intent")
 	responderOrder = members("name", "priority", "state")
@@ -122,7 +125,7 @@ func (f *errorList) evictionRequestSpec(r revised, p *fielderrors.Place) {
 		if name == "" {
 			f.Required(at, "")
 		} else if !r.update {
-			f.requesterDomain(name, at)
+			f.ownDomain(name, at)
 			f.prefixedKey(name, at)
 		}
 	}
@@ -153,8 +156,8 @@ func (f *errorList) evictionTarget(r revised, p *fielderrors.Place) {
 	}
 }
 
-// requesterDomain refuses a requester in the domains of Kubernetes.
-func (f *errorList) requesterDomain(name string, p *fielderrors.Place) {
+// ownDomain refuses a requester or a responder in the domains of Kubernetes.
+func (f *errorList) ownDomain(name string, p *fielderrors.Place) {
 	domain, _, _ := strings.Cut(name, "/")
 	domain = strings.TrimRight(strings.TrimSpace(strings.ToLower(domain)), ".")
 	for _, reserved := range [...]string{"k8s.io", "kubernetes.io"} {
@@ -236,14 +239,44 @@ func (f *errorList) declaredResponders(r revised, p *fielderrors.Place) {
 			f.Required(p, "")
 			f.setOnce(priority, p)
 		case f.setOnce(priority, p):
-			f.atLeast(priority.value, 0, p)
-			if n := priority.value.Int(); n > maxResponderPriority {
-				f.Invalid(p, n, content.MaxError(maxResponderPriority))
-			}
+			f.responderPriority(priority.value, p)
 		}
 		if state := item.member("state"); !state.unchanged() {
 			f.oneOf(p.To("state"), state.value.Str(), responderStates)
 		}
+	}
+}
+
+// podResponders are the rules of the responders that a Pod, or a template of Pods, names.
+func (f *errorList) podResponders(r revised, p *fielderrors.Place) {
+	if !f.mapped(r, maxPodResponders, podResponderOrder, p) {
+		return
+	}
+	for i := range r.value.Items() {
+		item, p := r.item(i), p.Item(i)
+		if name := item.member("name"); !name.unchanged() {
+			if text := name.value.Str(); text != "" {
+				f.ownDomain(text, p.To("name"))
+			}
+			f.requiredKey(name, p.To("name"))
+		}
+		switch priority, p := item.member("priority"), p.To("priority"); {
+		case priority.unchanged():
+		case priority.value.IsNull():
+			f.Required(p, "")
+		default:
+			if n := priority.value.Int(); n >= 0 && n < ownPriorities {
+				f.Invalid(p, n, reservedPriorities)
+			}
+			f.responderPriority(priority.value, p)
+		}
+	}
+}
+
+func (f *errorList) responderPriority(priority object.Value, p *fielderrors.Place) {
+	f.atLeast(priority, 0, p)
+	if n := priority.Int(); n > maxResponderPriority {
+		f.Invalid(p, n, content.MaxError(maxResponderPriority))
 	}
 }
 
