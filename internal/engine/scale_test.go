@@ -118,12 +118,13 @@ func BenchmarkUpdateLeases(b *testing.B) {
 	const renewed = `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":%q,"namespace":%q,` +
 		`"resourceVersion":"%d"},"spec":{"holderIdentity":%[1]q,"leaseDurationSeconds":40,` +
 		`"renewTime":"2026-01-01T00:%02[4]d:%02[5]d.000000Z"}}`
-	for _, clients := range []int{64, 512, 2048} {
-		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
+	for _, bench := range []struct{ clients, leases int }{{64, 640}, {512, 5120}, {2048, 20480}, {512, 1_000_000}} {
+		clients := bench.clients
+		b.Run(fmt.Sprintf("clients=%d,leases=%d", clients, bench.leases), func(b *testing.B) {
 			dir := b.TempDir()
 			e, registry, s := onDisk(b, dir, filelog.Options{NoSync: true})
 			leases := registry.Now().Find("coordination.k8s.io", "v1", "leases")
-			many(b, e, registry, leases, 10*clients, func(name string) string { return fmt.Sprintf(lease, name, 0) })
+			many(b, e, registry, leases, bench.leases, func(name string) string { return fmt.Sprintf(lease, name, 0) })
 			if err := s.Close(); err != nil {
 				b.Fatal(err)
 			}
