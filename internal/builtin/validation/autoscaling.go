@@ -47,10 +47,11 @@ func (f *errorList) autoscaler(obj, old object.Value) {
 // which has no message, takes the place of the handwritten one where maxReplicas is new or has changed.
 func (f *errorList) replicaBounds(spec, was object.Value, p *fielderrors.Place) {
 	least, most := number(spec, "minReplicas"), number(spec, "maxReplicas")
-	if had := !was.IsNull() && number(was, "minReplicas") == 0; least == 0 && f.NoScaleToZero && !had {
+	if had := !was.IsNull() && number(was, "minReplicas") == 0; least < 1 && f.NoScaleToZero && !had {
 		f.Invalid(p.To("minReplicas"), least, "must be greater than or equal to 1")
+	} else {
+		f.nonNegative(p.To("minReplicas"), least)
 	}
-	f.nonNegative(p.To("minReplicas"), least)
 	if most < 0 {
 		f.Invalid(p.To("maxReplicas"), most, "must be greater than or equal to 1")
 	}

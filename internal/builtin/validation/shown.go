@@ -29,6 +29,9 @@ type goForm struct {
 // MarshalJSON implements json.Marshaler.
 func (g goForm) MarshalJSON() ([]byte, error) { return appendGo(nil, g.value, g.fields), nil }
 
+// GoString implements fmt.GoStringer: printed by reflection, fields that contain themselves would have no end.
+func (g goForm) GoString() string { return string(appendGo(nil, g.value, g.fields)) }
+
 func appendGo(dst []byte, v object.Value, fields []goField) []byte {
 	switch {
 	case v.Kind() == object.List:
@@ -207,6 +210,9 @@ type jsonForm struct {
 
 // MarshalJSON implements json.Marshaler.
 func (j jsonForm) MarshalJSON() ([]byte, error) { return appendOrdered(nil, j.value, j.fields), nil }
+
+// GoString implements fmt.GoStringer, as for goForm.
+func (j jsonForm) GoString() string { return string(appendOrdered(nil, j.value, j.fields)) }
 
 func appendOrdered(dst []byte, v object.Value, fields []jsonField) []byte {
 	switch {
