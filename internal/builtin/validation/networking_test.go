@@ -25,8 +25,8 @@ func TestNamesOfServicesInOlderReleases(t *testing.T) {
 		return parsed.Value
 	}
 	refused := func(where, name string) string {
-		return fmt.Sprintf("FieldValueInvalid %s.service.name: Invalid value: %q: a DNS-1035 label must consist of lower case "+
-			"alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character "+
+		return fmt.Sprintf("FieldValueInvalid %s.service.name: Invalid value: %q: a DNS-1035 label must consist of lower "+
+			"case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character "+
 			"(e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')", where, name)
 	}
 	const first, second = "spec.defaultBackend", "spec.rules[1].http.paths[0].backend"
