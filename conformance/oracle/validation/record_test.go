@@ -316,7 +316,7 @@ func (r *recorder) explain(t *testing.T, k *kindUnderTest, c *validationtest.Cas
 // candidate returns a case with random changes.
 func (r *recorder) candidate(x *explorer, seed uint64, c *validationtest.Case) *validationtest.Case {
 	base := r.documents[c.Object]
-	next := &validationtest.Case{Verb: c.Verb, Object: c.Object, Gates: c.Gates}
+	next := &validationtest.Case{Verb: c.Verb, Object: c.Object, Gates: c.Gates, GatesBefore: c.GatesBefore}
 	if c.Verb == "create" {
 		doc, err := c.After(base)
 		if err != nil {

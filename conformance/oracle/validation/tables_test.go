@@ -2,6 +2,7 @@ package validation
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -69,15 +70,21 @@ func TestTablesAreUpstreams(t *testing.T) {
 // upstreamSays returns the errors that upstream finds in a case.
 func (k *kindUnderTest) upstreamSays(t *testing.T, c *validationtest.Case,
 	documents map[string]map[string]any) ([]string, error) {
+	doc, err := c.Before(documents)
+	if err != nil {
+		return nil, err
+	}
+	var old runtime.Object
+	if c.Verb != "create" {
+		if old, err = k.keptUnder(t, cmp.Or(c.GatesBefore, c.Gates), doc); err != nil {
+			return nil, err
+		}
+	}
 	restore, err := setGates(c.Gates)
 	if err != nil {
 		return nil, err
 	}
 	defer restore()
-	doc, err := c.Before(documents)
-	if err != nil {
-		return nil, err
-	}
 	var v verdict
 	if c.Verb == "create" {
 		if doc, err = c.After(doc); err != nil {
@@ -85,10 +92,6 @@ func (k *kindUnderTest) upstreamSays(t *testing.T, c *validationtest.Case,
 		}
 		v, _, err = k.create(t, doc)
 		return validationtest.Lines(v.theirs), err
-	}
-	old, err := k.kept(t, doc)
-	if err != nil {
-		return nil, err
 	}
 	var kept map[string]any
 	if err := json.Unmarshal(object.AppendJSON(nil, k.value(t, old)), &kept); err != nil {
@@ -105,6 +108,16 @@ func (k *kindUnderTest) upstreamSays(t *testing.T, c *validationtest.Case,
 	}
 	v, _, err = k.update(t, doc, old, subresource)
 	return validationtest.Lines(v.theirs), err
+}
+
+// keptUnder is kept under feature gates.
+func (k *kindUnderTest) keptUnder(t *testing.T, gates string, doc map[string]any) (runtime.Object, error) {
+	restore, err := setGates(gates)
+	if err != nil {
+		return nil, err
+	}
+	defer restore()
+	return k.kept(t, doc)
 }
 
 // kept returns the object made from a document, with its status. The deletionTimestamp is set last, after the status.

@@ -13,7 +13,8 @@
 // the length of the list appends to it. <a*253> means a repeated 253 times, and <"a#",*3> means "a0","a1","a2",. The
 // objects are the YAML documents beside the tables. A line that begins with # is a comment.
 //
-// A line "gates A=true,B=false" before the changes turns feature gates on and off, as --feature-gates does.
+// A line "gates A=true,B=false" before the changes turns feature gates on and off, as --feature-gates does. A line "was
+// gates A=true" below it, or in its place, has those under which the stored object was created, if they were others.
 //
 // Two tests read them: that of package validation compares its errors, and that of conformance/oracle/validation those
 // of the reference, and can also write the latter into the tables.
@@ -50,6 +51,8 @@ type Case struct {
 	Object string
 	// Gates are the feature gates that are not at their defaults, in the syntax of --feature-gates.
 	Gates string
+	// GatesBefore are those under which the stored object was created; empty: Gates.
+	GatesBefore string
 	// Want are the errors in the form of Errors; it is empty for an object that is accepted.
 	Want  []string
 	edits []edit
@@ -100,6 +103,9 @@ func (c *Case) String() string {
 	if c.Gates != "" {
 		text += "; " + gates + c.Gates
 	}
+	if c.GatesBefore != "" {
+		text += "; " + gatesBefore + c.GatesBefore
+	}
 	for _, e := range c.edits {
 		text += "; " + e.String()
 	}
@@ -115,8 +121,9 @@ func (e edit) String() string {
 }
 
 const (
-	accepted = "ok"
-	gates    = "gates "
+	accepted    = "ok"
+	gates       = "gates "
+	gatesBefore = "was gates "
 )
 
 // Read reads the tables of a directory.
@@ -163,6 +170,8 @@ func parse(text string) (*Table, error) {
 		case content == accepted:
 		case strings.HasPrefix(content, gates):
 			c.Gates = strings.TrimPrefix(content, gates)
+		case strings.HasPrefix(content, gatesBefore):
+			c.GatesBefore = strings.TrimPrefix(content, gatesBefore)
 		case strings.HasPrefix(content, "set "), strings.HasPrefix(content, "was "):
 			path, value, ok := strings.Cut(content[4:], ": ")
 			if !ok {
@@ -187,6 +196,9 @@ func (t *Table) Format() []byte {
 		fmt.Fprintln(&b, c.Verb, c.Object)
 		if c.Gates != "" {
 			fmt.Fprintln(&b, "    "+gates+c.Gates)
+		}
+		if c.GatesBefore != "" {
+			fmt.Fprintln(&b, "    "+gatesBefore+c.GatesBefore)
 		}
 		for _, e := range c.edits {
 			fmt.Fprintln(&b, "   ", e)

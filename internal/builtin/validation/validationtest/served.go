@@ -1,6 +1,7 @@
 package validationtest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -43,6 +44,18 @@ func (s Served) under(gates string) (map[string]*engine.Resource, error) {
 	return s[gates], nil
 }
 
+// kind is the kind of a document under feature gates.
+func (s Served) kind(gates string, doc map[string]any) (*engine.Resource, error) {
+	types, err := s.under(gates)
+	if err != nil {
+		return nil, err
+	}
+	if r := types[fmt.Sprint(doc["apiVersion"], " ", doc["kind"])]; r != nil {
+		return r, nil
+	}
+	return nil, fmt.Errorf("no kind %v of %v", doc["kind"], doc["apiVersion"])
+}
+
 // Request is the request of a case: a body, and the stored object, in the form in which validation receives them.
 type Request struct {
 	resource  *engine.Resource
@@ -56,17 +69,17 @@ func (s Served) Request(c *Case, documents map[string]map[string]any) (*Request,
 	if err != nil {
 		return nil, err
 	}
-	types, err := s.under(c.Gates)
+	r, err := s.kind(c.Gates, doc)
 	if err != nil {
 		return nil, err
 	}
-	r := types[fmt.Sprint(doc["apiVersion"], " ", doc["kind"])]
-	if r == nil {
-		return nil, fmt.Errorf("no kind %v of %v", doc["kind"], doc["apiVersion"])
-	}
 	request := &Request{resource: r, verb: c.Verb}
 	if c.Verb != "create" {
-		if request.old, err = stored(r, doc); err != nil {
+		before, err := s.kind(cmp.Or(c.GatesBefore, c.Gates), doc)
+		if err != nil {
+			return nil, err
+		}
+		if request.old, err = stored(before, doc); err != nil {
 			return nil, err
 		}
 		if doc, err = document(request.old); err != nil {
