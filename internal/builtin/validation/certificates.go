@@ -396,7 +396,7 @@ func (f *errorList) provenKey(encoded, proof []byte, uid string, p *fielderrors.
 		return
 	}
 	digest := sha256.Sum256([]byte(uid))
-	proven := false
+	var proven bool
 	switch key := key.(type) {
 	case ed25519.PublicKey:
 		proven = ed25519.Verify(key, []byte(uid), proof)
@@ -410,8 +410,7 @@ func (f *errorList) provenKey(encoded, proof []byte, uid string, p *fielderrors.
 	}
 }
 
-// requestedKey is the public key for which a certificate is requested; nil without a fault if the version of the
-// object has no place for it.
+// requestedKey is the public key for which a certificate is requested. A fault is about a member of the spec.
 func requestedKey(spec object.Value) (key any, member, fault string) {
 	if stub := decodedBytes(spec.At("stubPKCS10Request")); len(stub) != 0 {
 		request, err := x509.ParseCertificateRequest(stub)
@@ -420,11 +419,7 @@ func requestedKey(spec object.Value) (key any, member, fault string) {
 		}
 		return request.PublicKey, "", ""
 	}
-	encoded := decodedBytes(spec.At("pkixPublicKey"))
-	if len(encoded) == 0 {
-		return nil, "", ""
-	}
-	key, err := x509.ParsePKIXPublicKey(encoded)
+	key, err := x509.ParsePKIXPublicKey(decodedBytes(spec.At("pkixPublicKey")))
 	if err != nil {
 		return nil, "pkixPublicKey", badPKIXKey
 	}
