@@ -60,7 +60,8 @@ func (f *errorList) apiVersion(p *fielderrors.Place, s string) {
 
 // commonVersion demands that the common version is set exactly if all servers encode in it.
 func (f *errorList) commonVersion(common object.Value, servers []object.Value, p *fielderrors.Place) {
-	agreed, have := len(servers) > 0, ""
+	agreed := len(servers) > 0
+	var have string
 	for i, server := range servers {
 		encoding := text(server, "encodingVersion")
 		if i == 0 {

@@ -110,7 +110,7 @@ func parseSemver(s string) (semver, bool) {
 	if early {
 		v.before = strings.Split(before, ".")
 		for _, part := range v.before {
-			if _, ok := plainNumber(part); !ok && (isNumber(part) || !isSemverWord(part)) {
+			if _, ok := plainNumber(part); !ok && (strings.Trim(part, "0123456789") == "" || !isSemverWord(part)) {
 				return semver{}, false
 			}
 		}
@@ -157,14 +157,9 @@ func (v semver) compare(other semver) int {
 
 // plainNumber parses digits, the first of which is no zero before others.
 func plainNumber(s string) (uint64, bool) {
-	if !isNumber(s) || len(s) > 1 && s[0] == '0' {
-		return 0, false
-	}
 	n, err := strconv.ParseUint(s, 10, 64)
-	return n, err == nil
+	return n, err == nil && (len(s) == 1 || s[0] != '0')
 }
-
-func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // isSemverWord says whether a text is a part of a pre-release or of build metadata.
 func isSemverWord(s string) bool {

@@ -440,10 +440,8 @@ func (f *errorList) podTemplate(template, was object.Value, p *fielderrors.Place
 	objectmeta.Labels(&f.Errors, meta.At("labels"), p.To("labels"))
 	objectmeta.Annotations(&f.Errors, annotations, p.To("annotations"))
 	f.podAnnotations(annotations, spec, p.To("annotations"), old.deletionCost)
-	rules := podRules{spec: spec, responders: created(spec.At(evictionResponders)), old: old}
-	if !was.IsNull() {
-		rules.responders = changedFrom(spec.At(evictionResponders), was.At("spec", evictionResponders))
-	}
+	responders := changedFrom(spec.At(evictionResponders), was.At("spec", evictionResponders))
+	rules := podRules{spec: spec, responders: responders, old: old}
 	f.podSpec(&rules, p.To("spec"))
 	f.profilesAgree(annotations, spec, p.To("spec"))
 	if length(spec, "ephemeralContainers") > 0 {

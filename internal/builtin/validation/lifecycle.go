@@ -102,8 +102,8 @@ func evictionStatus(f *errorList, obj, old object.Value) {
 	f.declaredResponders(r.member("targetResponders"), p.To("targetResponders"))
 	f.declaredReports(r.member("responders"), p.To("responders"))
 
-	evicted, failed := f.finalConditions(r.value.At("conditions"), r.old.At("conditions"), p.To("conditions"))
-	f.responders(r, evicted || failed, p.To("targetResponders"))
+	final := f.finalConditions(r.value.At("conditions"), r.old.At("conditions"), p.To("conditions"))
+	f.responders(r, final, p.To("targetResponders"))
 	f.reports(r, p.To("responders"))
 }
 
@@ -255,9 +255,7 @@ func (f *errorList) podResponders(r revised, p *fielderrors.Place) {
 	for i := range r.value.Items() {
 		item, p := r.item(i), p.Item(i)
 		if name := item.member("name"); !name.unchanged() {
-			if text := name.value.Str(); text != "" {
-				f.ownDomain(text, p.To("name"))
-			}
+			f.ownDomain(name.value.Str(), p.To("name"))
 			f.requiredKey(name, p.To("name"))
 		}
 		switch priority, p := item.member("priority"), p.To("priority"); {
@@ -310,11 +308,11 @@ func (f *errorList) declaredReports(r revised, p *fielderrors.Place) {
 	}
 }
 
-// finalConditions refuses that an eviction that has succeeded or failed goes on, and says which of the two is so.
-func (f *errorList) finalConditions(conditions, old object.Value, p *fielderrors.Place) (evicted, failed bool) {
+// finalConditions refuses that an eviction that has succeeded or failed goes on, and says whether it has.
+func (f *errorList) finalConditions(conditions, old object.Value, p *fielderrors.Place) (final bool) {
 	const success, failure = "TargetEvicted", "Failed"
 	isTrue := func(kind string) bool { return text(conditionOf(conditions, kind), "status") == "True" }
-	evicted, failed = isTrue(success), isTrue(failure)
+	final = isTrue(success) || isTrue(failure)
 	for _, was := range old.Items() {
 		kind := text(was, "type")
 		if kind != success && kind != failure || text(was, "status") != "True" {
@@ -323,10 +321,10 @@ func (f *errorList) finalConditions(conditions, old object.Value, p *fielderrors
 		is := conditionOf(conditions, kind)
 		if is.IsNull() || text(is, "status") == "False" || text(is, "reason") != text(was, "reason") {
 			f.Invalid(p, fielderrors.ShowList(conditions, conditionOrder), kind+" condition status cannot be reverted")
-			evicted, failed = evicted || kind == success, failed || kind == failure
+			final = true
 		}
 	}
-	return evicted, failed
+	return final
 }
 
 // conditionOf finds the first condition of a type; null if there is none.
@@ -339,14 +337,12 @@ func conditionOf(conditions object.Value, kind string) object.Value {
 	return object.Nil
 }
 
-// itemNamed finds the first item with a name, or the last one; null if there is none.
-func itemNamed(items object.Value, name string, last bool) object.Value {
+// itemNamed finds the last item with a name; null if there is none.
+func itemNamed(items object.Value, name string) object.Value {
 	found := object.Nil
 	for _, item := range items.Items() {
-		if text(item, "name") == name {
-			if found = item; !last {
-				break
-			}
+		if named(item) == name {
+			found = item
 		}
 	}
 	return found
@@ -355,7 +351,7 @@ func itemNamed(items object.Value, name string, last bool) object.Value {
 // hasItems says whether there is an item for each name of others.
 func hasItems(items, others object.Value) bool {
 	for _, item := range others.Items() {
-		if itemNamed(items, text(item, "name"), false).IsNull() {
+		if itemNamed(items, named(item)).IsNull() {
 			return false
 		}
 	}
@@ -393,7 +389,7 @@ func (f *errorList) responders(r revised, final bool, p *fielderrors.Place) {
 	for i, responder := range order.sorted {
 		at := slices.IndexFunc(responders.Items(), func(v object.Value) bool { return named(v) == named(responder) })
 		allowed, because := order.allowed(i)
-		f.responder(responder, itemNamed(r.value.At("responders"), named(responder), true), allowed, because, final,
+		f.responder(responder, itemNamed(r.value.At("responders"), named(responder)), allowed, because, final,
 			p.Item(at))
 	}
 }
@@ -425,6 +421,7 @@ func (t *turns) processed() bool {
 // allowed returns the states that the i-th responder may have, and why.
 func (t *turns) allowed(i int) (states []string, because string) {
 	const over = "the eviction request has finished processing"
+	next := i == 0 && len(t.old) == 0 || i == t.active+1 && t.passed
 	switch {
 	case i < t.active || t.active < 0 && t.processed():
 		return []string{text(t.old[i], "state")}, "final state is immutable"
@@ -434,9 +431,9 @@ func (t *turns) allowed(i int) (states []string, because string) {
 		return finalStates, over
 	case i == t.active:
 		return []string{"Active"}, "the eviction request stays active"
-	case (i == 0 && len(t.old) == 0 || i == t.active+1 && t.passed) && t.final:
+	case next && t.final:
 		return []string{"Inactive"}, over
-	case i == 0 && len(t.old) == 0, i == t.active+1 && t.passed:
+	case next:
 		return []string{"Active"}, "this responder is next in line"
 	}
 	return []string{"Inactive"}, "the previously active has not finished processing"
@@ -525,9 +522,9 @@ func (f *errorList) reports(r revised, p *fielderrors.Place) {
 		return
 	}
 	for i, report := range reports.Items() {
-		state := text(itemNamed(responders, named(report), true), "state")
-		old := itemNamed(r.old.At("responders"), named(report), true)
-		f.report(revised{report, old, true, !old.IsNull()}, state == "Active", p.Item(i))
+		state := text(itemNamed(responders, named(report)), "state")
+		old := itemNamed(r.old.At("responders"), named(report))
+		f.report(revised{value: report, old: old, known: !old.IsNull()}, state == "Active", p.Item(i))
 	}
 }
 
@@ -539,10 +536,10 @@ func (f *errorList) report(r revised, active bool, p *fielderrors.Place) {
 	}
 	start, at := r.member("startTime"), p.To("startTime")
 	switch {
-	case !start.old.IsNull() && !start.unchanged(): // generated rules
+	case !start.old.IsNull(): // generated rules
 	case start.value.IsNull() && active:
 		f.Required(at, "is required for an active responder")
-	case !start.value.IsNull() && start.old.IsNull() && !f.near(moment(start.value)):
+	case !start.value.IsNull() && !f.near(moment(start.value)):
 		f.Invalid(at, fielderrors.Show(start.value), setToPresent)
 	}
 	started := fmt.Sprint(f.Path(at))

@@ -113,7 +113,7 @@ func (f *errorList) uniqueRequests(requests object.Value, p *fielderrors.Place) 
 		if names.add(text(request, "name")) {
 			shown := request.With("deviceClassName", object.StringOf("")) // that of alternatives
 			if exactly := request.At("exactly"); !exactly.IsNull() {
-				shown = request.Edit(exactly.Members(), "exactly")
+				shown = request.Edit(exactly.Members()) // the order has no exactly
 			}
 			f.Duplicate(p.Item(i), jsonForm{shown, flatRequestOrder})
 		}
@@ -327,10 +327,8 @@ func (f *errorList) deviceExpression(expression string, computes bool, p *fielde
 	switch {
 	case err != nil:
 		f.List = append(f.List, internalError(f.Path(p), err))
-		return 0
 	case fault != "":
 		f.Invalid(p, expression, fault)
-		return 0
 	case cost > maxDeviceCost:
 		f.Forbidden(p, "too complex, exceeds cost limit")
 	}

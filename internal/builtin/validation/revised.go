@@ -30,7 +30,7 @@ func (r revised) unchanged() bool {
 
 // member is a member of the value. One of an item that is new has no old value.
 func (r revised) member(key string) revised {
-	return revised{r.value.At(key), r.old.At(key), r.update, r.known && !r.old.IsNull()}
+	return revised{r.value.At(key), r.old.At(key), r.update, !r.old.IsNull()}
 }
 
 // item is an item of a list whose items are identified by their name.
@@ -78,10 +78,10 @@ func (f *errorList) gatedMember(r revised, on, fixed bool, p *fielderrors.Place)
 // choice demands that exactly one of several members is set. An update that sets the same ones as before is not
 // checked. Empty lists are not set.
 func (f *errorList) choice(r revised, of []string, p *fielderrors.Place) {
-	differ := !r.update || r.old.IsNull()
+	differ := r.old.IsNull()
 	for _, key := range of {
 		differ = differ || hollow(r.value.At(key)) != hollow(r.old.At(key))
-		if member := r.value.At(key); hollow(member) && !member.IsNull() {
+		if hollow(r.value.At(key)) {
 			r.value = r.value.Without(key)
 		}
 	}

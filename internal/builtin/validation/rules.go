@@ -149,7 +149,7 @@ func (k Kind) Converted(convert func(object.Value) object.Value) Kind {
 
 // V1beta1 is Converted for v1beta1 of resource.k8s.io, in which the fields of the member exactly of a request for
 // devices are in the request itself, and those of a device in its member basic. Generated rules check the object in its
-// own version, and so name and print its fields as they are there.
+// own version, and so name and print its fields as they are there. A status is the same in all versions.
 func (k Kind) V1beta1(convert func(object.Value) object.Value) Kind {
 	return Kind{
 		create: func(f *errorList, obj object.Value) {
@@ -160,10 +160,7 @@ func (k Kind) V1beta1(convert func(object.Value) object.Value) Kind {
 			f.v1beta1 = true
 			k.update(f, convert(obj), convert(old))
 		},
-		status: func(f *errorList, obj, old object.Value) {
-			f.v1beta1 = true
-			k.status(f, convert(obj), convert(old))
-		},
+		status: func(f *errorList, obj, old object.Value) { k.status(f, convert(obj), convert(old)) },
 	}
 }
 

@@ -157,12 +157,12 @@ func (f *errorList) groupPolicy(r revised, count string, p *fielderrors.Place) {
 		f.Invalid(p, nil, "field cannot be cleared once set")
 		return
 	}
-	if n := gang.member(count); gang.value.IsNull() || n.unchanged() {
+	if n := gang.value.At(count); gang.value.IsNull() {
 		return
-	} else if n.value.Int() == 0 {
+	} else if n.Int() == 0 {
 		f.Required(p.To(count), "")
 	} else {
-		f.atLeast(n.value, 1, p.To(count))
+		f.atLeast(n, 1, p.To(count))
 	}
 }
 
@@ -214,8 +214,7 @@ func (f *errorList) groupMode(r revised, p *fielderrors.Place) {
 
 // groupPriority checks the priority of a group, which it has from a PriorityClass.
 func (f *errorList) groupPriority(r revised, p *fielderrors.Place) {
-	if class, p := r.member("priorityClassName"), p.To("priorityClassName"); f.immutableMember(class, p) &&
-		class.value.Len() > 0 {
+	if class, p := r.member("priorityClassName"), p.To("priorityClassName"); f.immutableMember(class, p) {
 		f.longName(p, class.value.Str())
 	}
 	if value, p := r.member("priority"), p.To("priority"); f.immutableMember(value, p) &&
@@ -253,9 +252,6 @@ func (f *errorList) workload(obj object.Value, r revised) {
 	f.samePriorities(spec, p)
 	f.fertile(composite, at)
 
-	if r.unchanged() {
-		return
-	}
 	f.choice(r, templateChoice, p)
 	if ref, p := r.member("controllerRef"), p.To("controllerRef"); f.immutableMember(ref, p) {
 		if group := text(ref.value, "apiGroup"); group != "" {
@@ -384,9 +380,6 @@ func (f *errorList) groupTemplates(r revised, p *fielderrors.Place) {
 	f.uniqueItems(r.value, "name", p, groupTemplateOrder)
 	for i := range r.value.Items() {
 		r, p := r.item(i), p.Item(i)
-		if r.unchanged() {
-			continue
-		}
 		f.templateName(r, p)
 		f.groupPolicy(r.member("schedulingPolicy"), "minCount", p.To("schedulingPolicy"))
 		constraints := r.member("schedulingConstraints")
@@ -407,9 +400,6 @@ func (f *errorList) compositeTemplates(r revised, p *fielderrors.Place) {
 	f.uniqueItems(r.value, "name", p, compositeTemplateOrder)
 	for i := range r.value.Items() {
 		r, p := r.item(i), p.Item(i)
-		if r.unchanged() {
-			continue
-		}
 		f.templateName(r, p)
 		f.groupPolicy(r.member("schedulingPolicy"), "minGroupCount", p.To("schedulingPolicy"))
 		f.compositeMembers(r, p)
@@ -420,7 +410,7 @@ func (f *errorList) compositeTemplates(r revised, p *fielderrors.Place) {
 
 // templateName checks the name of a template. That of one that was there before is the same.
 func (f *errorList) templateName(r revised, p *fielderrors.Place) {
-	if !r.member("name").unchanged() {
+	if !r.known {
 		f.requiredShortName(p.To("name"), text(r.value, "name"))
 	}
 }
