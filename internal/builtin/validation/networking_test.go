@@ -58,4 +58,7 @@ func TestNamesOfServicesInOlderReleases(t *testing.T) {
 	if got := validationtest.Lines(rules.Create(ingress("1a", "2b"))); len(got) != 0 {
 		t.Errorf("in 1.37: %q", got)
 	}
+	if got := validationtest.Lines(rules.Update(ingress("1a", "2b"), ingress("a", "b"))); len(got) != 0 {
+		t.Errorf("an update in 1.37: %q", got)
+	}
 }
