@@ -141,9 +141,6 @@ func (f *errorList) workloadRef(r revised, p *fielderrors.Place) {
 // groupPolicy checks how a group is scheduled. count is the member with the number of pods, or of groups, that must be
 // scheduled at once; it alone may change.
 func (f *errorList) groupPolicy(r revised, count string, p *fielderrors.Place) {
-	if r.unchanged() {
-		return
-	}
 	f.choice(r, schedulingWays, p)
 	f.immutableMember(r.member("basic"), p.To("basic"))
 	gang, p := r.member("gang"), p.To("gang")
