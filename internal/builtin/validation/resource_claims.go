@@ -239,7 +239,9 @@ func (f *errorList) declaredRequest(request object.Value, sub bool, p *fielderro
 		f.subdomain(p.To("deviceClassName"), class)
 	}
 	f.tooMany(request.At("selectors"), maxDeviceItems, p.To("selectors"))
-	f.only(p.To("allocationMode"), text(request, "allocationMode"), allocationModes)
+	if mode := text(request, "allocationMode"); mode != "" { // no default is set beside alternatives in v1beta1
+		f.only(p.To("allocationMode"), mode, allocationModes)
+	}
 	for i, toleration := range request.At("tolerations").Items() {
 		f.declaredToleration(toleration, p.To("tolerations").Item(i))
 	}

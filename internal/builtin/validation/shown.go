@@ -162,7 +162,7 @@ var (
 	derivedFields      = []goField{{name: "Name", member: "name"}, {name: "Expression", member: "expression"}}
 	exactRequestFields = []goField{{name: "DeviceClassName", member: "deviceClassName"},
 		{name: "Selectors", member: "selectors", inner: selectorFields},
-		{name: "AllocationMode", member: "allocationMode"}, {name: "Count", member: "count", zero: "0"},
+		{name: "AllocationMode", member: "allocationMode", zero: `""`}, {name: "Count", member: "count", zero: "0"},
 		{name: "AdminAccess", member: "adminAccess"}, {name: "Tolerations", member: "tolerations",
 			inner: tolerationFields},
 		{name: "Capacity", member: "capacity", inner: capacityFields},
