@@ -11,7 +11,7 @@ import (
 // Limiter gives out places. Its methods, and those of its bands and places, may be called concurrently.
 //
 //	free + number of requests that hold a place = places    active = number of bands of which a request holds one
-//	free > 0  ⇒  all flows of which a request waits hold as many places as they may
+//	free > 0  ⇒  all flows of which a request waits hold as many places as they may, or looking
 //	free < 0  ⇒  −free < active, see beyond
 //	b in busy  ⇔  a request of b waits    weights = Σ weight of the bands of which a request waits or holds a place
 //
@@ -19,9 +19,11 @@ import (
 // moment cannot overtake it.
 //
 // A flow may hold all places while it is the only one, but fewer than there are processors if others have come lately
-// (crowded). For a flow that keeps all processors busy slows others down even if they never wait for a place. Go's
+// (crowded). For a flow that keeps all processors busy slows others down even if they never wait for a place: Go's
 // scheduler looks for what has arrived from the network when a processor has nothing else to do, and otherwise only
-// every 10 ms; and a request passes through the network several times before it gets here and after that.
+// every 10 ms. And what is ready to run is not bounded by places alone: connections read, decrypt and route requests
+// before these come here. So while others have come lately, and there are more requests than places, no place is given
+// for a moment again and again, until the scheduler has run what was ready and has looked at the network (look).
 //
 // A request cannot be interrupted, and some take long. So that those of one level cannot keep out another one, a band
 // that holds no place, and has not spent more than its part, gets one beyond the number of places (beyond).
@@ -55,6 +57,7 @@ type Limiter struct {
 	armed   bool          // the timer runs
 	alarm   time.Duration // until then
 	seq     uint64        // requests that have entered
+	present int           // requests that have entered, and have not ended
 	handed  uint64        // places that were handed over
 	waited  time.Duration // for them
 
@@ -63,6 +66,11 @@ type Limiter struct {
 	lately         uint64
 	recent, others time.Duration
 	spare          []*flow // to use again
+
+	polled  func()        // waits for the scheduler to look at the network
+	looking bool          // no place is given until it has
+	looked  time.Duration // since when it has
+	took    time.Duration // how long that took
 }
 
 // Band is the requests of one priority level. The lock of the Limiter guards its fields.
@@ -104,6 +112,10 @@ const patience = 200 * time.Microsecond
 // atLeast is how long a request holds its place before Yield lets others go first: to change places takes time, too.
 const atLeast = 200 * time.Microsecond
 
+// lookEvery is how long places are given before the scheduler has to look at the network again. A look costs about as
+// much as to wake a goroutine; a request that arrives waits for as long as this on average, where it waited for 5 ms.
+const lookEvery = 200 * time.Microsecond
+
 // longestDebt is by how much a flow or a band may have spent more than others when it begins to wait.
 const longestDebt = 100 * time.Millisecond
 
@@ -112,7 +124,8 @@ const memory = 10 * time.Second
 
 // New makes a Limiter with so many places, of which one flow may hold as many as most while others come, too.
 func New(places, most int) *Limiter {
-	return &Limiter{began: time.Now(), places: places, most: most, free: places, recent: -memory, others: -memory}
+	return &Limiter{began: time.Now(), places: places, most: most, free: places, recent: -memory, others: -memory,
+		polled: new(poller).wait}
 }
 
 // Band makes a band, of weight 1.
@@ -183,6 +196,7 @@ func (l *Limiter) attach(p *Place, now time.Duration) {
 		b.flows[p.key] = f
 	}
 	f.attached++
+	l.present++
 	p.flow = f
 	if l.latest != b || l.lately != p.key {
 		l.latest, l.lately, l.others = b, p.key, l.recent
@@ -197,6 +211,7 @@ const maxSpare = 64
 func (l *Limiter) detach(p *Place) {
 	f := p.flow
 	p.flow = nil
+	l.present--
 	if f.attached--; f.attached == 0 {
 		delete(f.band.flows, f.key)
 		if len(l.spare) < maxSpare {
@@ -359,12 +374,32 @@ func (l *Limiter) untake(p *Place, now time.Duration) {
 // giveBack takes the place of a request, and gives it to the one that is next.
 func (l *Limiter) giveBack(p *Place, now time.Duration) {
 	l.untake(p, now)
+	l.look(now)
 	l.fill(now)
+}
+
+// look lets the scheduler look at the network if it is time for that. Until it has, no place is given. It takes as long
+// as what is ready to run, that of other requests and all else that the process does; places are given for at least as
+// long after that, so that requests cannot starve behind other work.
+func (l *Limiter) look(now time.Duration) {
+	if l.looking || l.present <= l.places || !l.crowded(now) || now-l.looked < max(lookEvery, l.took) {
+		return
+	}
+	l.looking = true
+	go func() {
+		l.polled()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.looking = false
+		l.looked = l.now()
+		l.took = l.looked - now
+		l.fill(l.looked)
+	}()
 }
 
 // fill gives the free places to those who wait, as far as they may have them.
 func (l *Limiter) fill(now time.Duration) {
-	for l.waiting > 0 {
+	for l.waiting > 0 && !l.looking {
 		p := l.next(now)
 		if p == nil {
 			break
@@ -443,14 +478,14 @@ func (l *Limiter) check(now time.Duration) {
 		if b.index != i || len(b.waiting) == 0 {
 			invariants.Fail("execution: band %d of %d has %d flows that wait", b.index, i, len(b.waiting))
 		}
-		if l.beyond(b) {
+		if l.beyond(b) && !l.looking {
 			invariants.Fail("execution: band %d waits, holds no place, and has not spent its part", i)
 		}
 		for i, f := range b.waiting {
 			if f.index != i || f.first == nil || f.attached == 0 {
 				invariants.Fail("execution: flow %d of %d, to which %d requests are attached", f.index, i, f.attached)
 			}
-			if l.free > 0 && f.held < l.most {
+			if l.free > 0 && f.held < l.most && !l.looking {
 				invariants.Fail("execution: %d places are free, and a flow waits with %d", l.free, f.held)
 			}
 			before := uint64(0)
@@ -467,7 +502,7 @@ func (l *Limiter) check(now time.Duration) {
 		invariants.Fail("execution: %d requests of the weight %d wait, counted as %d, %d and %d", n, weights, l.waiting,
 			l.waiters.Load(), l.weights)
 	}
-	if l.free < 0 && -l.free >= l.active || l.free > l.places || l.free > 0 && n > 0 && !l.crowded(now) {
+	if l.free < 0 && -l.free >= l.active || l.free > l.places || l.free > 0 && n > 0 && !l.crowded(now) && !l.looking {
 		invariants.Fail("execution: %d requests wait, and %d places of %d are free", n, l.free, l.places)
 	}
 }

@@ -62,13 +62,14 @@ func (p *Place) Enter(ctx context.Context, b *Band, key uint64) error {
 	p.seq = l.seq
 	now := l.now()
 	l.attach(p, now)
+	l.look(now)
 	return p.await(ctx, now)
 }
 
 // await takes a place. It is called with the lock held, and returns without it.
 func (p *Place) await(ctx context.Context, now time.Duration) error {
 	l := p.band.limiter
-	if f := p.flow; l.free > 0 && f.first == nil && (f.held < l.most || !l.crowded(now)) {
+	if f := p.flow; l.free > 0 && !l.looking && f.first == nil && (f.held < l.most || !l.crowded(now)) {
 		l.take(p, now)
 		l.mu.Unlock()
 		return nil
@@ -194,8 +195,9 @@ func (p *Place) yield(ctx context.Context) error {
 	}
 	l.untake(p, now)
 	l.push(p, now)
+	l.look(now)
 	kept := false
-	for next := l.next(now); next != nil; next = l.next(now) {
+	for next := l.next(now); next != nil && !l.looking; next = l.next(now) {
 		if kept = next == p; kept {
 			l.pull(p)
 			l.take(p, now)
