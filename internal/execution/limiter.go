@@ -69,7 +69,7 @@ type Limiter struct {
 
 	polled  func()        // waits for the scheduler to look at the network
 	looking bool          // no place is given until it has
-	looked  time.Duration // since when it has
+	looked  time.Duration // when it had, the last time
 	took    time.Duration // how long that took
 }
 
@@ -113,7 +113,8 @@ const patience = 200 * time.Microsecond
 const atLeast = 200 * time.Microsecond
 
 // lookEvery is how long places are given before the scheduler has to look at the network again. A look costs about as
-// much as to wake a goroutine; a request that arrives waits for as long as this on average, where it waited for 5 ms.
+// much as to wake two goroutines. A request that arrives is read after about this time, and after what is ready to run
+// then; without looks, up to 10 ms later.
 const lookEvery = 200 * time.Microsecond
 
 // longestDebt is by how much a flow or a band may have spent more than others when it begins to wait.

@@ -6,8 +6,8 @@ import (
 )
 
 // poller makes Go's scheduler look at the network. There is no call for that. But it resumes the reader of a pipe as it
-// resumes the reader of a connection: when it looks for what has arrived, which it does once all that was ready to run
-// has had its turn.
+// resumes the reader of a connection: when it looks for what has arrived, which it does as soon as nothing is ready to
+// run.
 type poller struct {
 	open    sync.Once
 	in, out *os.File // nil if there are no more file descriptors; the garbage collector closes them

@@ -139,8 +139,8 @@ func (b *bench) governPods(ctx context.Context) error {
 }
 
 // dearPolicy compares GETs beside a client whose requests meet a policy that is nearly as dear as allowed with those
-// beside another server that has this client: a processor is busy in both cases, and what the garbage collector has to
-// do for such an expression. What is more is the time for which requests of one server wait for each other.
+// beside another server that has this client. In both cases a processor evaluates such expressions, and the garbage
+// collector clears up after them. What the first take longer is for what requests of one server wait for each other.
 func (b *bench) dearPolicy(ctx context.Context) error {
 	if err := b.governDearly(ctx); err != nil {
 		return b.refused(err, "policies-get")
