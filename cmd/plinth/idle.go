@@ -10,9 +10,9 @@ import (
 
 // A server that has nothing to do keeps the memory that its last requests needed: the collector lets the heap grow to
 // twice of what is in use, and runs every two minutes then. So when a period passes in which hardly anything is
-// allocated, garbage, unused pages and those of the program's file are given back to the system, once. That takes some
-// 30 ms of a processor, for which nobody waits. Only the program does this: a server that is a library leaves the
-// memory of its process alone.
+// allocated, the documents of discovery are dropped; then garbage, unused pages and those of the program's file are
+// given back to the system. This happens once, and takes some 30 ms of a processor, for which nobody waits. Only the
+// program does this: a server that is a library leaves the memory of its process alone.
 const (
 	idlePeriod = 20 * time.Second
 	idleBytes  = 1 << 20 // at most allocated in an idle period; a request takes some 20 kB
@@ -34,8 +34,8 @@ func (i *idleness) passed(allocated uint64) bool {
 	return giveBack
 }
 
-// giveBackMemory runs until the context ends.
-func giveBackMemory(ctx context.Context) {
+// giveBackMemory runs until the context ends. drop makes garbage of what can be made again.
+func giveBackMemory(ctx context.Context, drop func()) {
 	var idle idleness
 	total := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	periods := time.NewTicker(idlePeriod)
@@ -48,6 +48,7 @@ func giveBackMemory(ctx context.Context) {
 		}
 		metrics.Read(total)
 		if idle.passed(total[0].Value.Uint64()) {
+			drop()
 			runtime.GC() // what a sync.Pool has survives one collection
 			debug.FreeOSMemory()
 			_ = unmapProgram() // a system that does not allow it keeps what it has

@@ -97,7 +97,11 @@ func TestOwnersOnAServer(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	ready, out := io.Pipe()
-	go func() { done <- server.Serve(ctx, c, out); out.Close() }()
+	s, err := server.Start(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { done <- s.Serve(ctx, out); out.Close() }()
 	defer func() {
 		stop()
 		if err := <-done; err != nil {

@@ -35,8 +35,12 @@ func serve(program string, args []string, out io.Writer) error {
 		return err
 	}
 	ctx := untilSignal()
-	go giveBackMemory(ctx)
-	return server.Serve(ctx, s.Config, out)
+	of, err := server.Start(ctx, s.Config)
+	if err != nil {
+		return err
+	}
+	go giveBackMemory(ctx, of.DropDocuments)
+	return of.Serve(ctx, out)
 }
 
 // untilSignal returns a context that ends with the first SIGINT or SIGTERM, with which the server closes. That may take

@@ -1,6 +1,8 @@
 package builtin
 
 import (
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
@@ -8,28 +10,49 @@ import (
 	"plinth/schema"
 )
 
-// Model returns the compiled form of a type that is not the type of a resource but occurs in OpenAPI documents and
-// requests, by its OpenAPI name: the list of a kind, or one of [gotypes.Model]; nil if the name is unknown.
-func Model(name string) *schema.Type {
-	if list := lists()[name]; list != nil {
-		return list()
+// Models returns a function that finds a type of OpenAPI documents by its name there: a kind, its list, or one of
+// [gotypes.Models]; nil if the name is unknown. The function compiles the types for itself alone. A document is printed
+// once, from all the types of a group; if these stayed compiled, they would take more memory than all that requests
+// need.
+func Models() func(name string) *schema.Type {
+	compiler := gotypes.Apart()
+	return func(name string) *schema.Type {
+		all := models()
+		i, found := slices.BinarySearchFunc(all, name, func(m model, name string) int { return strings.Compare(m.name, name) })
+		if !found {
+			return nil
+		}
+		return compiler.Type(all[i].golang)
 	}
-	return gotypes.Model(name)
 }
 
-// lists are the lists of all kinds, by their OpenAPI names.
-var lists = sync.OnceValue(func() map[string]func() *schema.Type {
-	byName := map[string]func() *schema.Type{}
+// model is a Go type that documents describe, with its OpenAPI name.
+type model struct {
+	name   string
+	golang reflect.Type
+}
+
+// models are sorted by name, each once.
+var models = sync.OnceValue(func() []model {
+	var all []model
+	add := func(t reflect.Type) {
+		all = append(all, model{reflect.Zero(t).Interface().(interface{ OpenAPIModelName() string }).OpenAPIModelName(), t})
+	}
+	for _, t := range gotypes.Models() {
+		add(t)
+	}
 	for _, g := range groups(Config{}) {
 		for i := range g.kinds {
 			for _, v := range g.kinds[i].versions {
+				add(reflect.TypeOf(v.lifecycle).Elem())
 				if v.list != nil {
-					byName[modelName(g.name, v.name, g.kinds[i].kind+"List")] = v.list
+					add(v.list)
 				}
 			}
 		}
 	}
-	return byName
+	slices.SortFunc(all, func(a, b model) int { return strings.Compare(a.name, b.name) })
+	return slices.Clip(slices.CompactFunc(all, func(a, b model) bool { return a.name == b.name }))
 })
 
 // modelName is the OpenAPI name of a kind's Go type. Its package is named after the first label of the group.

@@ -31,9 +31,10 @@ import (
 // versions (engine.Kind.Versions), since objects may be stored in any: a kind that has just become stable is stored in
 // its last beta version, so that the release before can read the objects after a rollback.
 type version struct {
-	name         string // "v1beta1": that of the Go package
-	schema, list func() *compiled.Type
-	lifecycle    any // a nil pointer to the Go type, for its methods
+	name      string // "v1beta1": that of the Go package
+	schema    func() *compiled.Type
+	list      reflect.Type // the Go type of its lists; nil: there are none
+	lifecycle any          // a nil pointer to the Go type, for its methods
 
 	// toHub and fromHub convert an object to the hub and back. Nil: the versions differ in their apiVersion alone.
 	toHub, fromHub func(obj object.Value) (object.Value, error)
@@ -44,7 +45,7 @@ type version struct {
 // of is the version that has a Go type and the type of its lists.
 func of[T, L any]() version {
 	v := unlisted[T]()
-	v.list = gotypes.Of[L]
+	v.list = reflect.TypeFor[L]()
 	return v
 }
 

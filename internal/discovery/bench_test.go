@@ -86,7 +86,7 @@ func BenchmarkOneDefinitionMore(b *testing.B) {
 	for range 2000 {
 		put()
 	}
-	d := New(Config{Registry: s.registry, Version: testVersion, Model: builtin.Model})
+	d := New(Config{Registry: s.registry, Version: testVersion, Models: builtin.Models})
 	for _, path := range []string{"/apis", "/openapi/v3", "/openapi/v2"} {
 		plain(b, d, path, mediaJSON)
 		b.Run(path, func(b *testing.B) {

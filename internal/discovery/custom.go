@@ -165,7 +165,7 @@ func withKind(v object.Value, r *engine.Resource, kind string, version object.Va
 
 // typeMeta are the properties apiVersion and kind.
 func (b *builder) typeMeta() []object.Member {
-	of := b.documents.model(modelDelete)
+	of := b.find(modelDelete)
 	if of == nil {
 		return nil
 	}

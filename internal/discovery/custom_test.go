@@ -116,7 +116,7 @@ func TestDocumentsOfCustomTypesAreTheReferences(t *testing.T) {
 	for _, definition := range customDefinitions(t) {
 		definitions.put(definition)
 	}
-	d := New(Config{Registry: definitions.registry, Version: testVersion, Model: builtin.Model})
+	d := New(Config{Registry: definitions.registry, Version: testVersion, Models: builtin.Models})
 	c := d.catalog()
 	if *reference != "" {
 		defer define(t, customDefinitions(t))()
@@ -201,7 +201,7 @@ func TestDocumentsOfCustomTypesAreWhole(t *testing.T) {
 		for _, definition := range customDefinitions(t) {
 			definitions.put(definition)
 		}
-		d := New(Config{Registry: definitions.registry, Version: testVersion, Model: builtin.Model})
+		d := New(Config{Registry: definitions.registry, Version: testVersion, Models: builtin.Models})
 		found := 0
 		for _, path := range []string{
 			"/openapi/v2", "/openapi/v3/apis/alpha.discovery.example.com/v1",

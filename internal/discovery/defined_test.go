@@ -99,7 +99,7 @@ func TestATypeCostsItsOwnGroupVersion(t *testing.T) {
 	const groups, each = 250, 6
 	defined, read := newDefined(t), 0
 	d := New(Config{Registry: defined.registry(builtin.Resources(builtin.Config{})), Version: testVersion,
-		Model: builtin.Model})
+		Models: builtin.Models})
 	for n := range groups * each {
 		group := fmt.Sprintf("g%03d.example.com", n/each)
 		defined.set(fmt.Sprint(n), synthetic(group, "v1", n, &read), synthetic(group, "v2", n, &read))
@@ -188,7 +188,7 @@ func TestTypesThatNobodyAsksForTakeNoMemory(t *testing.T) {
 		all = append(all, synthetic(fmt.Sprintf("g%03d.example.com", n/each), "v1", n, &read))
 	}
 	registry := engine.NewRegistry(all)
-	d := New(Config{Registry: registry, Version: testVersion, Model: builtin.Model})
+	d := New(Config{Registry: registry, Version: testVersion, Models: builtin.Models})
 	before := heap()
 	plain(t, d, "/version", "")
 	if _, ok, err := d.Get("/apis/g007.example.com/v1", ""); !ok || err != nil {

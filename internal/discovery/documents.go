@@ -26,14 +26,18 @@ type Config struct {
 	Version Version
 	// ServerAddress is the host and port in the document of /api.
 	ServerAddress string
-	// Model finds a type by its OpenAPI name that is not the type of a resource: lists, the options of requests,
-	// Status and others. If Model is nil or returns nil the type is not described.
-	Model func(name string) *schema.Type
+	// Models is called for each document. The Finder is garbage once the document is printed, and so are the types that it
+	// has compiled. If Models is nil or the Finder returns nil, a type that is not the type of a resource is not described.
+	Models func() Finder
 	// NoCBOR removes CBOR from all documents (feature gate CBORServingAndStorage).
 	NoCBOR bool
 	// NoStorageHashes leaves storageVersionHash out for built-in types (feature gate StorageVersionHash).
 	NoStorageHashes bool
 }
+
+// Finder finds a built-in type by its OpenAPI name: a kind, a list, the options of requests, Status and others. It
+// returns nil if it does not know the name.
+type Finder = func(model string) *schema.Type
 
 // Documents creates and keeps the documents. Its methods may be called concurrently.
 type Documents struct {
@@ -43,7 +47,7 @@ type Documents struct {
 	version     Version
 	versionJSON []byte // the document of /version
 	address     string
-	model       func(name string) *schema.Type
+	models      func() Finder
 	noHashes    bool
 	media       *mediaTypes
 	roots       []*v3Document // see rootPathDocuments
@@ -74,8 +78,8 @@ func (d *Documents) Aggregations() int64 { return d.counters.catalogs.Load() }
 
 // New returns Documents that have printed nothing yet.
 func New(c Config) *Documents {
-	if c.Model == nil {
-		c.Model = func(string) *schema.Type { return nil }
+	if c.Models == nil {
+		c.Models = func() Finder { return func(string) *schema.Type { return nil } }
 	}
 	if c.Remotes == nil {
 		c.Remotes = func() []*Remote { return nil }
@@ -85,7 +89,7 @@ func New(c Config) *Documents {
 	}
 	d := &Documents{
 		registry: c.Registry, remotes: c.Remotes, local: c.Local, version: c.Version,
-		versionJSON: object.AppendJSON(nil, c.Version.value()), address: c.ServerAddress, model: c.Model,
+		versionJSON: object.AppendJSON(nil, c.Version.value()), address: c.ServerAddress, models: c.Models,
 		noHashes: c.NoStorageHashes, media: mediaTypesOf(c.NoCBOR), roots: rootPathDocuments(),
 	}
 	d.builtinKinds = sync.OnceValue(func() map[string][]gvk {
@@ -209,6 +213,24 @@ func (d *Documents) catalog() *catalog {
 	return d.current
 }
 
+// Drop drops the documents that have been printed, which are printed again when they are requested next. It keeps their
+// hashes, and the sections of custom types, whose definitions would have to be read again.
+func (d *Documents) Drop() {
+	d.mu.Lock()
+	c := d.current
+	d.mu.Unlock()
+	if c == nil {
+		return
+	}
+	c.representations.drop()
+	for _, p := range d.v3Documents(c) {
+		p.drop()
+	}
+	for _, gv := range c.all() {
+		gv.representations.drop()
+	}
+}
+
 // representations keeps printed documents by a name that is unique among them.
 type representations struct {
 	mu   sync.Mutex
@@ -228,6 +250,12 @@ func (e *representations) get(name string, make func() *Document) *Document {
 	}
 	e.made[name] = doc
 	return doc
+}
+
+func (e *representations) drop() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.made = nil
 }
 
 // documentBuffer collects a document piece by piece. It holds up to limit bytes uncompressed; beyond that it

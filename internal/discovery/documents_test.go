@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"weak"
 
 	apidiscovery "k8s.io/api/apidiscovery/v2"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -120,7 +121,7 @@ func TestVersionDocument(t *testing.T) {
 func TestDocumentsAreKeptUntilTheirTypesChange(t *testing.T) {
 	all := referenceResources(t)
 	defined := newDefined(t)
-	d := New(Config{Registry: defined.registry(all), Version: testVersion, Model: builtin.Model})
+	d := New(Config{Registry: defined.registry(all), Version: testVersion, Models: builtin.Models})
 	paths := []string{"/apis", "/apis/apps/v1", "/openapi/v3", "/openapi/v3/apis/apps/v1", "/openapi/v3/apis/batch/v1",
 		"/openapi/v2"}
 	get := func() map[string]*Document {
@@ -162,7 +163,7 @@ func TestDocumentsAreKeptUntilTheirTypesChange(t *testing.T) {
 
 	// The same types again, here or in a new process: the same hashes.
 	defined.set("extra")
-	fresh := New(Config{Registry: engine.NewRegistry(all), Version: testVersion, Model: builtin.Model})
+	fresh := New(Config{Registry: engine.NewRegistry(all), Version: testVersion, Models: builtin.Models})
 	for _, path := range paths[2:] {
 		for _, d := range []*Documents{d, fresh} {
 			doc, _, _ := d.Get(path, mediaJSON)
@@ -194,7 +195,7 @@ func TestHashIsOfTheContent(t *testing.T) {
 			Model:  typ.Name,
 		}
 		d := New(Config{Registry: engine.NewRegistry([]*engine.Resource{r.StoredAlone("example.com/things")}),
-			Version: version, Model: builtin.Model})
+			Version: version, Models: builtin.Models})
 		index := parse(t, plain(t, d, "/openapi/v3", ""))
 		doc, _, _ := d.Get("/openapi/v3/apis/example.com/v1", "")
 		text := plain(t, d, "/openapi/v3/apis/example.com/v1", "")
@@ -244,7 +245,7 @@ func TestIndexLeadsToTheDocuments(t *testing.T) {
 
 // SPEC: URI-8
 func TestLargeDocumentsAreKeptCompressedOnly(t *testing.T) {
-	d := New(Config{Registry: engine.NewRegistry(referenceResources(t)), Version: testVersion, Model: builtin.Model})
+	d := New(Config{Registry: engine.NewRegistry(referenceResources(t)), Version: testVersion, Models: builtin.Models})
 	kept := 0
 	for _, path := range []string{"/openapi/v2", "/openapi/v3/api/v1", "/openapi/v3/apis/apps/v1", "/apis/apps/v1",
 		"/openapi/v3"} {
@@ -271,7 +272,7 @@ func TestLargeDocumentsAreKeptCompressedOnly(t *testing.T) {
 func TestManyReadersWhileTypesChange(t *testing.T) {
 	all := referenceResources(t)
 	defined := newDefined(t)
-	d := New(Config{Registry: defined.registry(all), Version: testVersion, Model: builtin.Model})
+	d := New(Config{Registry: defined.registry(all), Version: testVersion, Models: builtin.Models})
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -311,4 +312,77 @@ func TestManyReadersWhileTypesChange(t *testing.T) {
 	}
 	close(done)
 	wg.Wait()
+}
+
+// To print documents, no type is compiled for requests: what a document needs is garbage once it is printed.
+//
+// SPEC: URI-8
+func TestDocumentsCompileNoTypesForRequests(t *testing.T) {
+	resources := builtin.Resources(builtin.Config{})
+	for _, r := range resources {
+		r.Schema = func() *schema.Type { t.Errorf("%s is compiled", r.Model); return nil }
+		for _, s := range r.Subresources {
+			if s.Schema != nil {
+				s.Schema = func() *schema.Type { t.Errorf("%s is compiled", s.Model); return nil }
+			}
+		}
+	}
+	d := New(Config{Registry: engine.NewRegistry(resources), Version: testVersion, Models: builtin.Models})
+	paths := []string{"/openapi/v2", "/api", "/apis", "/apis/apps/v1"}
+	for _, m := range parse(t, plain(t, d, "/openapi/v3", "")).At("paths").Members() {
+		paths = append(paths, "/openapi/v3/"+m.Key)
+	}
+	for _, path := range paths {
+		plain(t, d, path, mediaJSON)
+	}
+	if len(paths) < 50 {
+		t.Errorf("only %d documents", len(paths))
+	}
+}
+
+// Documents that were dropped are garbage, and are the same when they are requested again; the index needs only the
+// hashes, which stay.
+//
+// SPEC: URI-8
+func TestDrop(t *testing.T) {
+	d := openAPIDocuments(t)
+	d.Drop() // nothing has been printed
+	paths := []string{"/openapi/v2", "/openapi/v3", "/openapi/v3/apis/apps/v1", "/openapi/v3/apis", "/openapi/v3/apis/apps",
+		"/apis", "/apis/apps/v1"}
+	get := func(path string) *Document {
+		doc, ok, err := d.Get(path, mediaJSON)
+		if !ok || err != nil {
+			t.Fatalf("%s: %v, %v", path, ok, err)
+		}
+		return doc
+	}
+	texts, kept := map[string][]byte{}, map[string]weak.Pointer[Document]{}
+	for _, path := range paths {
+		texts[path], kept[path] = plain(t, d, path, mediaJSON), weak.Make(get(path))
+	}
+	runtime.GC()
+	for path, doc := range kept {
+		if doc.Value() == nil {
+			t.Fatalf("%s is not kept", path)
+		}
+	}
+	d.Drop()
+	runtime.GC()
+	for path, doc := range kept {
+		if doc.Value() != nil {
+			t.Errorf("%s is still there", path)
+		}
+	}
+	printed := d.counters.openAPI.Load()
+	for _, path := range paths[1:] {
+		if !bytes.Equal(plain(t, d, path, mediaJSON), texts[path]) {
+			t.Errorf("%s differs", path)
+		}
+	}
+	if got := d.counters.openAPI.Load() - printed; got != 3 {
+		t.Errorf("%d OpenAPI documents were printed again, not three: not what the index has the hashes of", got)
+	}
+	if !bytes.Equal(plain(t, d, paths[0], mediaJSON), texts[paths[0]]) {
+		t.Errorf("%s differs", paths[0])
+	}
 }

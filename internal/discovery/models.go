@@ -10,9 +10,10 @@ import (
 	"plinth/schema"
 )
 
-func newBuilder(d *Documents, dialect dialect, versions []*groupVersion, kinds map[string][]gvk) *builder {
+func newBuilder(d *Documents, find Finder, dialect dialect, versions []*groupVersion,
+	kinds map[string][]gvk) *builder {
 	return &builder{
-		documents: d, dialect: dialect, versions: versions,
+		documents: d, find: find, dialect: dialect, versions: versions,
 		wanted: map[string]bool{}, rendered: map[*parameter]object.Value{}, kinds: kinds,
 	}
 }
@@ -102,10 +103,10 @@ func (b *builder) models(emit func(name string, model object.Value)) {
 		if custom[name] != nil {
 			continue
 		}
-		if typ := known[name]; typ != nil {
-			visit(typ())
-		} else {
-			visit(b.documents.model(name))
+		if typ := b.find(name); typ != nil {
+			visit(typ)
+		} else if known := known[name]; known != nil {
+			visit(known())
 		}
 	}
 	names := slices.AppendSeq(slices.Collect(maps.Keys(types)), maps.Keys(custom))

@@ -66,7 +66,7 @@ type v3Document struct {
 
 	mu   sync.Mutex
 	hash string    // "" until it is needed
-	doc  *Document // nil until it is requested
+	doc  *Document // nil until it is requested, and after it was dropped
 }
 
 func newV3Document(gv *groupVersion) *v3Document {
@@ -144,20 +144,21 @@ func (p *v3Document) location(hash string) string {
 // index is /openapi/v3.
 func (d *Documents) index(c *catalog) object.Value {
 	var paths []object.Member
+	find := d.models()
 	for _, p := range d.v3Documents(c) {
-		location := object.Fields("serverRelativeURL", object.StringOf(p.location(p.hashOf(d))))
+		location := object.Fields("serverRelativeURL", object.StringOf(p.location(p.hashOf(d, find))))
 		paths = append(paths, object.Member{Key: p.name, Value: location})
 	}
 	return object.Fields("paths", object.MapOf(paths...))
 }
 
 // hashOf is the hash of the document's bytes. If it is unknown the document is printed.
-func (p *v3Document) hashOf(d *Documents) string {
+func (p *v3Document) hashOf(d *Documents, find Finder) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.hash == "" {
 		sum := sha256.New()
-		p.print(d, sum)
+		p.print(d, find, sum)
 		p.hash = hashText(sum)
 	}
 	return p.hash
@@ -169,12 +170,18 @@ func (p *v3Document) document(d *Documents) *Document {
 	defer p.mu.Unlock()
 	if p.doc == nil {
 		out, sum := &documentBuffer{limit: plainLimit}, sha256.New()
-		p.print(d, io.MultiWriter(out, sum))
+		p.print(d, d.models(), io.MultiWriter(out, sum))
 		p.hash = hashText(sum)
 		p.doc = out.document(mediaJSON, p.hash)
 		p.doc.Location = p.location(p.hash)
 	}
 	return p.doc
+}
+
+func (p *v3Document) drop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.doc = nil
 }
 
 func hashText(h hash.Hash) string { return fmt.Sprintf("%X", h.Sum(nil)) }
@@ -188,7 +195,7 @@ func (p *v3Document) paths(d *Documents) []*pathItem {
 }
 
 // print writes the document: its paths, and then the models that they refer to. That of a backend is written as it is.
-func (p *v3Document) print(d *Documents, out io.Writer) {
+func (p *v3Document) print(d *Documents, find Finder, out io.Writer) {
 	if p.version != nil && p.version.remote != nil {
 		out.Write(p.version.remote.OpenAPI3)
 		return
@@ -206,7 +213,7 @@ func (p *v3Document) print(d *Documents, out io.Writer) {
 	} else {
 		kinds = groupVersionKinds(versions)
 	}
-	b := newBuilder(d, dialect3{}, versions, kinds)
+	b := newBuilder(d, find, dialect3{}, versions, kinds)
 	w.document(func() {
 		w.value("openapi", object.StringOf("3.0.0"))
 		w.value("info", info)
@@ -302,6 +309,7 @@ func (w *writer) copy(members *Document) {
 // builder converts paths and types to fragments in one version of OpenAPI, and collects the models that they refer to.
 type builder struct {
 	documents *Documents
+	find      Finder
 	dialect   dialect
 	versions  []*groupVersion
 	kinds     map[string][]gvk // by model

@@ -146,8 +146,9 @@ func (d *Documents) openAPI2(c *catalog, protobuf bool) *Document {
 	if protobuf {
 		w.message, mediaType = openAPI2Message(), mediaOpenAPI2
 	}
-	remotes := d.renamed(c, builtin)
-	b := newBuilder(d, newDialect2(), builtin, groupVersionKinds(builtin))
+	find := d.models()
+	remotes := d.renamed(c, find, builtin)
+	b := newBuilder(d, find, newDialect2(), builtin, groupVersionKinds(builtin))
 	w.document(func() {
 		w.value("swagger", object.StringOf("2.0"))
 		w.value("info", d.info())
@@ -205,7 +206,7 @@ func (gv *groupVersion) section(d *Documents, protobuf bool) *section {
 	}
 	s.once.Do(func() {
 		d.counters.sections.Add(1)
-		b := newBuilder(d, newDialect2(), []*groupVersion{gv}, d.customKinds())
+		b := newBuilder(d, d.models(), newDialect2(), []*groupVersion{gv}, d.customKinds())
 		print := func(field string, body func(emit func(name string, v object.Value))) *Document {
 			packed := &documentBuffer{}
 			w := &writer{out: packed}

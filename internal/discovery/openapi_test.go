@@ -196,7 +196,7 @@ func TestOpenAPIIsTheReferences(t *testing.T) {
 // hash notice.
 func TestOpenAPIWithoutCBOR(t *testing.T) {
 	with := openAPIDocuments(t)
-	without := New(Config{Registry: with.registry, Version: testVersion, Model: builtin.Model, NoCBOR: true})
+	without := New(Config{Registry: with.registry, Version: testVersion, Models: builtin.Models, NoCBOR: true})
 	for _, path := range []string{"/openapi/v3/api/v1", "/openapi/v3/apis/apps/v1", "/openapi/v2"} {
 		var docs [2]*Document
 		for i, d := range []*Documents{with, without} {
@@ -222,7 +222,7 @@ func TestOpenAPIWithoutCBOR(t *testing.T) {
 }
 
 func openAPIDocuments(t testing.TB) *Documents {
-	return New(Config{Registry: engine.NewRegistry(referenceResources(t)), Version: testVersion, Model: builtin.Model})
+	return New(Config{Registry: engine.NewRegistry(referenceResources(t)), Version: testVersion, Models: builtin.Models})
 }
 
 func writeFacts(t *testing.T, file string, facts map[string]string) {

@@ -356,7 +356,7 @@ func (d *Documents) options(model string) []*parameter {
 
 // makeOptions creates a parameter for each field that can be given as one value in a URL.
 func (d *Documents) makeOptions(model string) []*parameter {
-	t := d.model(model)
+	t := d.models()(model)
 	if t == nil {
 		return nil
 	}

@@ -67,12 +67,12 @@ func (c *catalog) isRemote(group string) bool {
 // document. A definition that differs from the one that has its name already is called NAME_v2, or _v3 and so on, as in
 // the reference (kube-openapi's package aggregator), and so do the references to it. It prints the definitions of the
 // engine for it, and does so only if there are backends.
-func (d *Documents) renamed(c *catalog, builtin []*groupVersion) []*Remote {
+func (d *Documents) renamed(c *catalog, find Finder, builtin []*groupVersion) []*Remote {
 	if len(c.remotes) == 0 {
 		return nil
 	}
 	known := map[string]object.Value{}
-	b := newBuilder(d, newDialect2(), builtin, groupVersionKinds(builtin))
+	b := newBuilder(d, find, newDialect2(), builtin, groupVersionKinds(builtin))
 	for _, p := range d.v3Documents(c) {
 		if p.version == nil || p.version.remote == nil && !p.version.isCustom() {
 			for _, item := range p.paths(d) {

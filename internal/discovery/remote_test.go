@@ -149,7 +149,7 @@ func TestWatchEventsOfBackendsAreNotRenamed(t *testing.T) {
 			object.StringOf("Quantity"), "type", object.StringOf("string"))}}
 		r.Paths[0].Value = object.Fields("$ref", object.StringOf("#/definitions/"+modelWatch))
 		d := New(Config{Registry: engine.NewRegistry(builtin.Resources(builtin.Config{})), Version: testVersion,
-			Model: builtin.Model, Remotes: func() []*Remote { return []*Remote{r} }})
+			Models: builtin.Models, Remotes: func() []*Remote { return []*Remote{r} }})
 		doc, _, err := d.Get("/openapi/v2", mediaJSON)
 		if err != nil {
 			t.Fatal(err)

@@ -19,7 +19,6 @@ import (
 	"plinth/internal/admission"
 	"plinth/internal/apierr"
 	"plinth/internal/builtin"
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/discovery"
 	"plinth/internal/engine"
 	"plinth/internal/store"
@@ -122,7 +121,7 @@ func serveOn(t testing.TB, at *pipes, settings store.Config, change func(*Config
 	s.config = Config{
 		Engine: s.engine, Registry: registry,
 		Documents: discovery.New(discovery.Config{Registry: registry,
-			Version: discovery.Version{Major: "1", Minor: "37", GitVersion: "v1.37.1"}, Model: gotypes.Model}),
+			Version: discovery.Version{Major: "1", Minor: "37", GitVersion: "v1.37.1"}, Models: builtin.Models}),
 		Authenticate: func(_ context.Context, r *http.Request) (*access.Identity, error) {
 			switch r.Header.Get("Authorization") {
 			case "":

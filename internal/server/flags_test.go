@@ -296,7 +296,11 @@ func TestShutdownDelay(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	lines, out := io.Pipe()
 	done := make(chan error, 1)
-	go func() { done <- Serve(ctx, c, out); out.Close() }()
+	s, err := Start(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { done <- s.Serve(ctx, out); out.Close() }()
 	said := bufio.NewScanner(lines)
 	said.Scan()
 	_, rest, _ := strings.Cut(said.Text(), " at ")
@@ -343,7 +347,7 @@ func TestServingFails(t *testing.T) {
 		if err := s.listener.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.serve(ctx, io.Discard); !errors.Is(err, net.ErrClosed) {
+		if err := s.Serve(ctx, io.Discard); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -61,16 +61,16 @@ func (s *Server) newHandler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	documents := discovery.New(discovery.Config{
-		Registry: s.registry, Version: version(s.releases), ServerAddress: s.advertised(), Model: builtin.Model,
+	s.documents = discovery.New(discovery.Config{
+		Registry: s.registry, Version: version(s.releases), ServerAddress: s.advertised(), Models: builtin.Models,
 		NoCBOR:          !s.features.On(features.CBORServingAndStorage),
 		NoStorageHashes: !s.features.On(features.StorageVersionHash),
 		Remotes:         s.aggregator.Remotes, Local: s.aggregator.Local,
 	})
-	m.registry.MustRegister(s.aggregationMetrics.all(s.aggregator, documents)...)
+	m.registry.MustRegister(s.aggregationMetrics.all(s.aggregator, s.documents)...)
 	m.registry.MustRegister(s.nodeMetrics.all()...)
 	return httpapi.New(httpapi.Config{
-		Engine: s.engine, Registry: s.registry, Documents: documents,
+		Engine: s.engine, Registry: s.registry, Documents: s.documents,
 		Authenticate:   s.auth.Authenticate,
 		Impersonate:    impersonation.New(s.policy, s.features.On(features.ConstrainedImpersonation)).Impersonate,
 		Authorizer:     s.policy,

@@ -37,6 +37,7 @@ import (
 	"plinth/internal/cel"
 	"plinth/internal/controller"
 	"plinth/internal/crd"
+	"plinth/internal/discovery"
 	"plinth/internal/durable"
 	"plinth/internal/engine"
 	"plinth/internal/etcdform"
@@ -97,6 +98,7 @@ type Server struct {
 	handler     http.Handler
 	tls         *tls.Config  // has the certificates as soon as there is a listener
 	http        *http.Server // nil without a listener
+	documents   *discovery.Documents
 	listener    net.Listener // nil in a server that is used in its process alone
 	failed      chan error   // of capacity 1: why no more connections are accepted
 	admin       KeyPair      // the administrator's client certificate
@@ -122,19 +124,10 @@ type Server struct {
 	stats      *typeStats
 }
 
-// Serve starts a server, prints its address to out, and runs it until ctx is cancelled, or until it accepts no more
-// connections, which is an error.
-func Serve(ctx context.Context, c Config, out io.Writer) error {
-	s, err := Start(ctx, c)
-	if err != nil {
-		return err
-	}
+// Serve prints the address of a server that was started to out, and runs it until ctx is cancelled, or until it accepts
+// no more connections, which is an error. Then it closes the server.
+func (s *Server) Serve(ctx context.Context, out io.Writer) error {
 	s.greet(out, time.Since(s.started))
-	return s.serve(ctx, out)
-}
-
-// serve runs a server that was started until ctx is cancelled, or until it accepts no more connections.
-func (s *Server) serve(ctx context.Context, out io.Writer) error {
 	if err := s.Wait(ctx); err != nil {
 		return errors.Join(err, s.Close())
 	}
@@ -538,6 +531,10 @@ func (s *Server) address() (*net.TCPAddr, bool) {
 // Administrator returns what the administrator's kubeconfig has: the authority by which clients verify the server, as
 // PEM, and the client certificate.
 func (s *Server) Administrator() (authority []byte, certificate KeyPair) { return s.authority, s.admin }
+
+// DropDocuments drops the documents of discovery and OpenAPI that clients have requested. A server does so only when it
+// is told to: another client would wait for them to be printed again.
+func (s *Server) DropDocuments() { s.documents.Drop() }
 
 // greet prints the address of the server and the commands to try next.
 func (s *Server) greet(out io.Writer, took time.Duration) {

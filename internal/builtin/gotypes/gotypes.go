@@ -23,6 +23,9 @@ var compiler = schema.NewCompiler(facts{})
 // Of returns the compiled form of a Go type, always the same pointer for a type.
 func Of[T any]() *schema.Type { return compiler.Type(reflect.TypeFor[T]()) }
 
+// Apart returns a compiler of Go types that shares nothing with Of, so that what it compiles can be let go.
+func Apart() *schema.Compiler { return schema.NewCompiler(facts{}) }
+
 // OfType is Of for a type that is known only at run time.
 func OfType(t reflect.Type) *schema.Type { return compiler.Type(t) }
 

@@ -2,28 +2,20 @@ package gotypes
 
 import (
 	"reflect"
-	"sync"
 
+	authentication "k8s.io/api/authentication/v1"
 	autoscaling "k8s.io/api/autoscaling/v1"
 	core "k8s.io/api/core/v1"
+	policy "k8s.io/api/policy/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
-
-	"plinth/schema"
 )
 
-// Model returns the compiled form of a type that is not the type of a resource but occurs in OpenAPI documents and
-// requests, by its OpenAPI name; nil if the name is unknown.
-func Model(name string) *schema.Type {
-	if t, ok := models()[name]; ok {
-		return compiler.Type(t)
-	}
-	return nil
-}
-
-// models are the options of requests, and the types of discovery documents and errors.
-var models = sync.OnceValue(func() map[string]reflect.Type {
-	types := []reflect.Type{
+// Models are the types of OpenAPI documents that are not the types of resources: the options and bodies of
+// requests to subresources, and the types of discovery documents and errors.
+func Models() []reflect.Type {
+	return []reflect.Type{
+		reflect.TypeFor[authentication.TokenRequest](),
 		reflect.TypeFor[autoscaling.Scale](),
 		reflect.TypeFor[core.NodeProxyOptions](),
 		reflect.TypeFor[core.PodAttachOptions](),
@@ -32,6 +24,7 @@ var models = sync.OnceValue(func() map[string]reflect.Type {
 		reflect.TypeFor[core.PodPortForwardOptions](),
 		reflect.TypeFor[core.PodProxyOptions](),
 		reflect.TypeFor[core.ServiceProxyOptions](),
+		reflect.TypeFor[policy.Eviction](),
 
 		reflect.TypeFor[meta.APIGroup](),
 		reflect.TypeFor[meta.APIGroupList](),
@@ -50,9 +43,4 @@ var models = sync.OnceValue(func() map[string]reflect.Type {
 		reflect.TypeFor[meta.WatchEvent](),
 		reflect.TypeFor[version.Info](),
 	}
-	byName := make(map[string]reflect.Type, len(types))
-	for _, t := range types {
-		byName[reflect.Zero(t).Interface().(interface{ OpenAPIModelName() string }).OpenAPIModelName()] = t
-	}
-	return byName
-})
+}

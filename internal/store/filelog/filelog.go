@@ -259,8 +259,8 @@ func (l *Log) write(w *writer, commits []*store.Commit) error {
 		if err := w.commit(c.First(), c.Revision, l.buffer); err != nil {
 			return err
 		}
-		if cap(l.buffer) > 1<<20 {
-			l.buffer = nil // do not keep the memory of one huge object
+		if size := cap(l.buffer); size > 1<<20 || size > 64<<10 && len(l.buffer) < size/8 {
+			l.buffer = nil // do not keep the memory of a huge commit, or of one that was much larger than this one
 		}
 	}
 	return w.sync()
