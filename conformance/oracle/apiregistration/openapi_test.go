@@ -41,7 +41,7 @@ const odd = `{"swagger":"2.0","info":{"title":"t","version":"1"},
 // The OpenAPI v3 document that is made for a backend without one is the one that the reference makes.
 func TestOpenAPI3(t *testing.T) {
 	documents := discovery.New(discovery.Config{Registry: engine.NewRegistry(builtin.Resources(builtin.Config{})),
-		Model: builtin.Model})
+		Models: builtin.Models})
 	own, _, err := documents.Get("/openapi/v2", "application/json")
 	if err != nil {
 		t.Fatal(err)

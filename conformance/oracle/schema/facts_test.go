@@ -119,8 +119,9 @@ func namedTypes(t *testing.T, models []string) map[string]*schema.Type {
 	for _, v := range vectors.All(t) {
 		visit(gotypes.OfType(v.Type))
 	}
+	find := builtin.Models()
 	for _, name := range models {
-		if typ := builtin.Model(name); typ != nil {
+		if typ := find(name); typ != nil {
 			visit(typ)
 		}
 	}
