@@ -149,7 +149,7 @@ func (l *List) Item(dst []byte, o *engine.Object) ([]byte, error) {
 // ItemParts is Item for a long object in parts.
 func (l *List) ItemParts(p *Parts, o *engine.Object) (err error) {
 	// A lean message is in the scratch buffer, which the next item changes.
-	if !Long(o) || l.media.Form != Plain || l.media.Encoding == CBOR || l.media.Encoding == Protobuf && l.media.Lean {
+	if l.media.Form != Plain || l.media.Encoding == CBOR || l.media.Encoding == Protobuf && l.media.Lean || !Long(o) {
 		p.Buf, err = l.Item(p.Buf, o)
 		return err
 	}

@@ -18,15 +18,24 @@ import (
 func CPU(s *harness.Server) (time.Duration, error) {
 	var total time.Duration
 	for _, pid := range s.Measured() {
-		// The clock of the processor time of another process (clock_getcpuclockid(3)). /proc has the same figure in steps of
-		// 10 ms.
-		var used unix.Timespec
-		if err := unix.ClockGettime(int32(^pid<<3|2), &used); err != nil {
-			return 0, fmt.Errorf("processor time of process %d: %w", pid, err)
+		used, err := CPUOf(pid)
+		if err != nil {
+			return 0, err
 		}
-		total += time.Duration(used.Nano())
+		total += used
 	}
 	return total, nil
+}
+
+// CPUOf is the processor time that a process has used, in user and in kernel mode.
+func CPUOf(pid int) (time.Duration, error) {
+	// The clock of the processor time of another process (clock_getcpuclockid(3)). /proc has the same figure in steps of
+	// 10 ms.
+	var used unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|2), &used); err != nil {
+		return 0, fmt.Errorf("processor time of process %d: %w", pid, err)
+	}
+	return time.Duration(used.Nano()), nil
 }
 
 // RSS is the resident memory of the server's measured processes, in bytes.

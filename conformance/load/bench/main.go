@@ -45,8 +45,12 @@ func run() error {
 	turns := flag.Int("turns", 200, "the number of turns of such a comparison")
 	pods := flag.Int("pods", 5000, "the number of Pods")
 	objects := flag.Int("objects", 10000, "the number of objects at a restart")
+	send := flag.Int("send", 0, "be a plain server that answers with so many bytes, for a comparison")
 	etcd := flag.Bool("etcd", false, "store Plinth's objects in an etcd, too, and measure both servers without their etcd")
 	flag.Parse()
+	if *send > 0 {
+		return servePlain(*send)
+	}
 	if *etcd {
 		if err := os.Setenv("CONFORMANCE_STORE", "etcd"); err != nil {
 			return err
@@ -95,8 +99,8 @@ func run() error {
 type row struct {
 	key, work string
 	unit      unit
-	target    float64
-	most      bool // the target is an upper bound
+	target    float64 // 0: there is none, the row is for comparison
+	most      bool    // the target is an upper bound
 	// reference is the reference's figure on the machine where the target was set. On a slower or busier machine, the
 	// target is scaled by it. 0 if the target does not depend on the machine's pace.
 	reference float64
@@ -141,6 +145,7 @@ var budget = []row{
 	{"list-table", "LIST 5,000 Pods, Table, 1 % changed", lists, 50, false, 4.7},
 	{"list-gzip", "LIST 5,000 Pods, gzip JSON, 1 % changed", lists, 40, false, 5.5},
 	{"list-metadata", "LIST of the metadata of 5,000 Pods, server CPU", millis, 10, true, 101},
+	{"list-metadata-plain", "as many bytes from a plain net/http server, its CPU", millis, 0, true, 0},
 	{"apply", "server-side apply over HTTP, server CPU", millis, 0.25, true, 3.6},
 	{"user-get", "GET of a user with roles, server CPU against the administrator's", times, 1.05, true, 0},
 	{"user-apply", "apply of a user with roles, server CPU against the administrator's", times, 1.05, true, 0},
@@ -200,6 +205,10 @@ func printTable(results map[harness.Kind]map[string]result) error {
 			ratio = fmt.Sprintf("%.1f×", better)
 		}
 		target := r.here(reference, hasReference)
+		if r.target == 0 {
+			fmt.Fprintf(out, "%s\t\t%s\t\t\t\t\n", r.work, ours.print(r.unit, hasOurs))
+			continue
+		}
 		if hasOurs && ours.refuse == "" && (r.most && ours.value > target || !r.most && ours.value < target) {
 			verdict = "missed"
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -101,9 +102,10 @@ func takeTurns(ctx context.Context, benches []*bench, wanted func(key string) bo
 			}
 		}
 		for _, b := range benches {
-			if t := b.tallies[s.key]; t != nil {
-				b.set(s.key, t.amount/t.by)
+			for _, key := range slices.Sorted(maps.Keys(b.tallies)) {
+				b.set(key, b.tallies[key].amount/b.tallies[key].by)
 			}
+			clear(b.tallies)
 		}
 	}
 	return nil
@@ -377,10 +379,12 @@ func (b *bench) listAgain(ctx context.Context, key, path string) error {
 }
 
 // listMetadata lists the metadata of all Pods.
+// listMetadata lists metadata, and has a plain server send as many bytes.
 func (b *bench) listMetadata(ctx context.Context, from, to int) error {
-	return b.spend("list-metadata", to-from, func() error {
+	var size int64
+	err := b.spend("list-metadata", to-from, func() (err error) {
 		for range to - from {
-			_, err := b.one.Discard(ctx, load.Request{Method: http.MethodGet, Path: podsPath,
+			size, err = b.one.Discard(ctx, load.Request{Method: http.MethodGet, Path: podsPath,
 				Accept: "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"})
 			if err != nil {
 				return err
@@ -388,6 +392,12 @@ func (b *bench) listMetadata(ctx context.Context, from, to int) error {
 		}
 		return nil
 	})
+	if err != nil || b.kind != harness.Plinth {
+		return err
+	}
+	took, err := plain(ctx, size, to-from)
+	b.add("list-metadata-plain", float64(took.Microseconds())/1000, float64(to-from))
+	return err
 }
 
 // listChanged lists in a representation, and changes 1 % of the Pods between two lists, outside of the measured time.
