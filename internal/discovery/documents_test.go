@@ -347,8 +347,8 @@ func TestDocumentsCompileNoTypesForRequests(t *testing.T) {
 func TestDrop(t *testing.T) {
 	d := openAPIDocuments(t)
 	d.Drop() // nothing has been printed
-	paths := []string{"/openapi/v2", "/openapi/v3", "/openapi/v3/apis/apps/v1", "/openapi/v3/apis", "/openapi/v3/apis/apps",
-		"/apis", "/apis/apps/v1"}
+	paths := []string{"/openapi/v2", "/openapi/v3", "/openapi/v3/apis/apps/v1", "/openapi/v3/apis",
+		"/openapi/v3/apis/apps", "/apis", "/apis/apps/v1"}
 	get := func(path string) *Document {
 		doc, ok, err := d.Get(path, mediaJSON)
 		if !ok || err != nil {
