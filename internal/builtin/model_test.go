@@ -8,8 +8,8 @@ import (
 	"plinth/internal/features"
 )
 
-// The names that documents have before a schema is compiled are those that the schemas have. Documents find all of them,
-// and not those that requests use.
+// The names that documents have before a schema is compiled are those that the schemas have. Documents find the types
+// by them, and not those that requests use.
 func TestModelNames(t *testing.T) {
 	checked, find := 0, Models()
 	for _, r := range Resources(Config{}) {

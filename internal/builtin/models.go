@@ -18,7 +18,9 @@ func Models() func(name string) *schema.Type {
 	compiler := gotypes.Apart()
 	return func(name string) *schema.Type {
 		all := models()
-		i, found := slices.BinarySearchFunc(all, name, func(m model, name string) int { return strings.Compare(m.name, name) })
+		i, found := slices.BinarySearchFunc(all, name, func(m model, name string) int {
+			return strings.Compare(m.name, name)
+		})
 		if !found {
 			return nil
 		}

@@ -26,8 +26,9 @@ type Config struct {
 	Version Version
 	// ServerAddress is the host and port in the document of /api.
 	ServerAddress string
-	// Models is called for each document. The Finder is garbage once the document is printed, and so are the types that it
-	// has compiled. If Models is nil or the Finder returns nil, a type that is not the type of a resource is not described.
+	// Models is called for each document. The Finder is garbage once the document is printed, and so are the types that
+	// it has compiled. If Models is nil or the Finder returns nil, a type that is not the type of a resource is not
+	// described.
 	Models func() Finder
 	// NoCBOR removes CBOR from all documents (feature gate CBORServingAndStorage).
 	NoCBOR bool
