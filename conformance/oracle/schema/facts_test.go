@@ -27,8 +27,8 @@ const factsFile = "testdata/facts-1.37.txt"
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-// foreign are models whose types are not in k8s.io/api and apimachinery but in other modules. The reference merges their
-// documents into its own some time after its start.
+// foreign are models whose types are not in k8s.io/api and apimachinery but in other modules. The reference merges
+// their documents into its own some time after its start.
 var foreign = []string{"io.k8s.kube-aggregator.", "io.k8s.apiextensions-apiserver."}
 
 // openAPI is the part of a schema in an OpenAPI v3 document that describes a type and how it merges.
