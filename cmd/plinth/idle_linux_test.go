@@ -37,7 +37,7 @@ Anonymous:             0 kB
 	}
 }
 
-// The program goes on after its pages were given up, and hardly any of them is in memory then.
+// The program goes on after its pages were given up, and fewer of them are in memory then.
 func TestUnmapProgram(t *testing.T) {
 	program, err := os.Readlink("/proc/self/exe")
 	if err != nil {

@@ -372,10 +372,17 @@ func internal(t testing.TB, text string) (runtime.Object, schema.GroupVersionKin
 	return converted, gvk
 }
 
-// warner takes the warnings of the reference.
-type warner struct{ texts []string }
+// warner takes the warnings of the reference, which calls validating webhooks at the same time.
+type warner struct {
+	mu    sync.Mutex
+	texts []string
+}
 
-func (w *warner) AddWarning(_, text string) { w.texts = append(w.texts, text) }
+func (w *warner) AddWarning(_, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.texts = append(w.texts, text)
+}
 
 // versions knows the kinds that are served in several versions, as the reference's server does.
 type versions struct{ admission.ObjectInterfaces }
