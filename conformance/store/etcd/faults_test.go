@@ -26,7 +26,7 @@ import (
 	"plinth/internal/store/storetest"
 )
 
-// line is the network between a store and etcd: it can be cut, it loses answers, and it delays them.
+// line is the network between a store and etcd: it can be cut; it loses answers, delays them, and holds them back.
 type line struct {
 	listener net.Listener
 	to       string
@@ -35,6 +35,9 @@ type line struct {
 	loses atomic.Int64
 	// delay is how long each piece of an answer takes, in ns.
 	delay atomic.Int64
+
+	// held is locked while answers are held back.
+	held sync.RWMutex
 
 	mu    sync.Mutex
 	conns map[net.Conn]bool
@@ -90,6 +93,8 @@ func (l *line) serve(near net.Conn) {
 			return
 		}
 		time.Sleep(time.Duration(l.delay.Load()))
+		l.held.RLock()
+		l.held.RUnlock() //nolint:staticcheck // it only waits
 		if _, err := near.Write(buffer[:n]); err != nil {
 			return
 		}

@@ -1,0 +1,160 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"plinth/internal/store"
+)
+
+// replayer reads old changes from etcd (store.Replayer).
+type replayer struct{ w *Writer }
+
+// Replay is store.Replayer.Replay. It yields what the state has at the time of the call.
+//
+// The problem: etcd may compact the history while it is read, and does not say so in what it sends. A change comes with
+// the value before it, which etcd reads when it sends the change: if that is compacted by then, the change comes
+// without. Taken for the first one of its key, it would make the object unknown at all earlier revisions, and a list of
+// one of them would lack it. Before etcd 3.5.16, a deletion at the very revision of a compaction does not come at all.
+// So after each answer etcd is asked whether it still has the revision at which the answer begins:
+//
+//	etcd has revision r when the answer has come  ⇒  the answer has all changes after r, up to its last one,
+//	                                                 and the value before each
+//
+// past looks at each change, too: it knows which ones must have a value before.
+func (h *replayer) Replay(after int64, yield func(*store.Commit) error) error {
+	w := h.w
+	if w.state == nil { // the state is being made: only the first revision matters (store.State.reaches)
+		return nil
+	}
+	until := w.state.Revision()
+	if after >= until {
+		return nil
+	}
+	ctx, stop := context.WithCancel(w.ownStream(w.ctx))
+	defer stop()
+	changes := w.client.Watch(ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithPrevKV(),
+		clientv3.WithCreatedNotify())
+	at := after // all changes up to it have come
+	for answer := range changes {
+		if err := answer.Err(); err != nil {
+			if errors.Is(err, rpctypes.ErrCompacted) {
+				return store.ErrCompacted
+			}
+			return fmt.Errorf("etcd: %w", err)
+		}
+		if answer.Created {
+			go w.askProgress(ctx)
+			continue
+		}
+		if err := w.has(ctx, at); err != nil {
+			return err
+		}
+		if answer.IsProgressNotify() && answer.Header.Revision >= until {
+			return nil
+		}
+		for events := answer.Events; len(events) > 0; {
+			revision, n := events[0].Kv.ModRevision, 0
+			if revision > until {
+				return nil
+			}
+			c := &store.Commit{Revision: revision}
+			for ; n < len(events) && events[n].Kv.ModRevision == revision; n++ {
+				records, err := w.past(events[n])
+				if err != nil {
+					return err
+				}
+				c.Records = append(c.Records, records...)
+			}
+			if err := yield(c); err != nil {
+				return err
+			}
+			if revision == until {
+				return nil
+			}
+			events, at = events[n:], revision
+		}
+	}
+	return store.ErrClosed
+}
+
+// past is the records of an old change; none if it is of no object. The error is store.ErrCompacted if the change lacks
+// the value before it: every change has one, except for those that create a key.
+func (w *Writer) past(e *clientv3.Event) ([]*store.Record, error) {
+	if e.PrevKv == nil && !e.IsCreate() {
+		return nil, store.ErrCompacted
+	}
+	r := &store.Record{Revision: e.Kv.ModRevision}
+	if e.PrevKv != nil {
+		if r.Old = w.undescribed(e.PrevKv); r.Old != nil {
+			r.Key = r.Old.Key
+		}
+	}
+	if e.Type != mvccpb.Event_DELETE {
+		if r.New = w.undescribed(e.Kv); r.New != nil {
+			r.Key = r.New.Key
+		}
+	}
+	if r.Old == nil && r.New == nil {
+		return nil, nil
+	}
+	all := []*store.Record{r}
+	if b := w.whole(r.Key); b != nil {
+		// When a bit was set that this change clears is not known: not after the bitmap was changed before.
+		all = append(all, b.records(b.versions(r.Old), r.New, r.Revision, false)...)
+	}
+	return all, nil
+}
+
+// has returns store.ErrCompacted if etcd does not have a revision any more.
+func (e *Cluster) has(ctx context.Context, revision int64) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	_, err := e.client.Get(ctx, e.prefix, clientv3.WithLimit(1), clientv3.WithKeysOnly(), clientv3.WithRev(revision))
+	switch {
+	case errors.Is(err, rpctypes.ErrCompacted):
+		return store.ErrCompacted
+	case err != nil:
+		return fmt.Errorf("etcd: %w", err)
+	}
+	return nil
+}
+
+// oldest is the oldest revision after which etcd has all changes. A watch from the beginning, of a key that does not
+// exist, is told if there was a compaction, and receives the answer to a progress request if there was none.
+func (e *Cluster) oldest(ctx context.Context) (int64, error) {
+	ctx, stop := context.WithCancel(e.ownStream(ctx))
+	defer stop()
+	for answer := range e.client.Watch(ctx, e.prefix, clientv3.WithRev(1), clientv3.WithCreatedNotify()) {
+		switch {
+		case answer.CompactRevision > 0:
+			// The versions that were live then are kept, and so are the changes after it.
+			return answer.CompactRevision, nil
+		case answer.Err() != nil:
+			return 0, answer.Err()
+		case answer.Created:
+			go e.askProgress(ctx)
+		case answer.IsProgressNotify():
+			return store.FirstRevision, nil
+		}
+	}
+	return 0, ctx.Err()
+}
+
+// askProgress asks how far the watch of a context is, until the context ends. One request is not enough: etcd does not
+// answer it while the watch is behind.
+func (e *Cluster) askProgress(ctx context.Context) {
+	for ctx.Err() == nil {
+		_ = e.client.RequestProgress(ctx) // an error means that the watch is being restored
+		select {
+		case <-ctx.Done():
+		case <-time.After(10 * progressAfter):
+		}
+	}
+}
