@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,7 @@ import (
 
 	"plinth/conformance/internal/harness"
 	"plinth/conformance/internal/reference"
+	"plinth/internal/store"
 )
 
 // gauge is the value of a metric of an etcd.
@@ -133,4 +135,57 @@ func watchUntilError(ctx context.Context, s *server, after int64, changes int) e
 		}
 	}
 	return fmt.Errorf("the watch has ended after %d events", n)
+}
+
+// watchesOpened is a counter of etcd: each watch of a store has a stream of its own.
+const watchesOpened = `grpc_server_started_total{grpc_method="Watch",grpc_service="etcdserverpb.Watch",` +
+	`grpc_type="bidi_stream"}`
+
+// A watch that resumes long before what memory holds reads the changes from etcd, about as many at a time as etcd
+// sends, although it gets them in small batches: etcd takes a tenth of a second to begin a watch in the past.
+//
+// SPEC: WATCH-1
+func TestCatchUp(t *testing.T) {
+	const changes, keys = 6000, 100
+	p := startEtcd(t, reference.EtcdOptions{})
+	d := direct(t, p.URL)
+	old := int64(1)
+	for i := range keys + changes {
+		at, _ := plain{}.Path(pod(fmt.Sprintf("p%03d", i%keys)))
+		value, err := plain{}.Encode(store.Key{}, fmt.Append(nil, i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := d.Put(t.Context(), "/registry/"+at, string(value))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == keys-1 {
+			old = answer.Header.Revision
+		}
+	}
+	s := openPlain(t, p.URL)
+	c, err := s.Watch("/pods", "", old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	before, began := gauge(t, p.URL, watchesOpened), time.Now()
+	for i := keys; i < keys+changes; {
+		records, err := c.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range records {
+			if r.Old == nil || string(r.Old.Data()) != fmt.Sprint(i-keys) || string(r.New.Data()) != fmt.Sprint(i) {
+				t.Fatalf("change %d is %s at %d, from %v to %v", i, r.Key, r.Revision, r.Old, r.New)
+			}
+			i++
+		}
+	}
+	took, opened := time.Since(began), gauge(t, p.URL, watchesOpened)-before
+	t.Logf("%d changes in %v by %v watches of etcd: %.0f changes/s", changes, took, opened, changes/took.Seconds())
+	if opened > 2*changes/1000 {
+		t.Errorf("%v watches of etcd were opened", opened)
+	}
 }

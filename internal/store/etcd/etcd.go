@@ -56,7 +56,8 @@ type Layout interface {
 	Key(path string) (k store.Key, ok bool)
 	// Encode is the value of the bytes that are stored under a key.
 	Encode(k store.Key, data []byte) (value []byte, err error)
-	// Decode is the bytes of a value, and their stamp (store.Sidecar.Form). The bytes are new, or parts of value.
+	// Decode is the bytes of a value, and their stamp (store.Sidecar.Form). The bytes are new, or parts of value, which
+	// stays as it is.
 	Decode(k store.Key, value []byte) (data []byte, form uint64, err error)
 }
 
@@ -216,7 +217,7 @@ func (e *Cluster) Open(ctx context.Context, c store.Config, loaded func(*store.S
 	if err != nil {
 		return nil, fmt.Errorf("etcd: the history cannot be read: %w", err)
 	}
-	w.state, err = e.load(ctx, c, "", horizon, &replayer{w})
+	w.state, err = e.load(ctx, c, "", horizon, &replayer{w: w})
 	if err != nil {
 		return nil, fmt.Errorf("etcd: the objects cannot be loaded: %w", err)
 	}

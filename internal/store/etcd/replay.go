@@ -14,9 +14,32 @@ import (
 )
 
 // replayer reads old changes from etcd (store.Replayer).
-type replayer struct{ w *Writer }
+type replayer struct {
+	w     *Writer
+	ahead readAhead
+}
 
 // Replay is store.Replayer.Replay. It yields what the state has at the time of the call.
+func (h *replayer) Replay(after int64, yield func(*store.Commit) error) error {
+	w := h.w
+	if w.state == nil { // the state is being made: only the first revision matters (store.State.reaches)
+		return nil
+	}
+	until := w.state.Revision()
+	for at := after; at < until; {
+		s := h.ahead.find(at)
+		if s == nil {
+			return h.receive(w.ctx, at, until, yield)
+		}
+		var err error
+		if at, err = w.yieldSpan(s, at, until, yield); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// receive yields what etcd sends for the changes after a revision.
 //
 // The problem: etcd may compact the history while it is read, and does not say so in what it sends. A change comes with
 // the value before it, which etcd reads when it sends the change: if that is compacted by then, the change comes
@@ -28,16 +51,9 @@ type replayer struct{ w *Writer }
 //	                                                 and the value before each
 //
 // past looks at each change, too: it knows which ones must have a value before.
-func (h *replayer) Replay(after int64, yield func(*store.Commit) error) error {
+func (h *replayer) receive(ctx context.Context, after, until int64, yield func(*store.Commit) error) error {
 	w := h.w
-	if w.state == nil { // the state is being made: only the first revision matters (store.State.reaches)
-		return nil
-	}
-	until := w.state.Revision()
-	if after >= until {
-		return nil
-	}
-	ctx, stop := context.WithCancel(w.ownStream(w.ctx))
+	ctx, stop := context.WithCancel(w.ownStream(ctx))
 	defer stop()
 	changes := w.client.Watch(ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithPrevKV(),
 		clientv3.WithCreatedNotify())
@@ -59,29 +75,41 @@ func (h *replayer) Replay(after int64, yield func(*store.Commit) error) error {
 		if answer.IsProgressNotify() && answer.Header.Revision >= until {
 			return nil
 		}
-		for events := answer.Events; len(events) > 0; {
-			revision, n := events[0].Kv.ModRevision, 0
-			if revision > until {
-				return nil
-			}
-			c := &store.Commit{Revision: revision}
-			for ; n < len(events) && events[n].Kv.ModRevision == revision; n++ {
-				records, err := w.past(events[n])
-				if err != nil {
-					return err
-				}
-				c.Records = append(c.Records, records...)
-			}
-			if err := yield(c); err != nil {
-				return err
-			}
-			if revision == until {
-				return nil
-			}
-			events, at = events[n:], revision
+		s := &span{at, answer.Events}
+		var err error
+		if at, err = w.yieldSpan(s, at, until, yield); err != nil {
+			h.ahead.keep(s.from(at))
+			return err
+		}
+		if at >= until {
+			return nil
 		}
 	}
 	return store.ErrClosed
+}
+
+// yieldSpan yields the changes of a span with at < revision ≤ until, one commit for each revision. It returns the
+// revision up to which all changes were yielded.
+func (w *Writer) yieldSpan(s *span, at, until int64, yield func(*store.Commit) error) (int64, error) {
+	for events := s.from(at).events; len(events) > 0; {
+		revision := events[0].Kv.ModRevision
+		if revision > until {
+			return until, nil
+		}
+		c, n := &store.Commit{Revision: revision}, firstRevision(events)
+		for _, e := range events[:n] {
+			records, err := w.past(e)
+			if err != nil {
+				return at, err
+			}
+			c.Records = append(c.Records, records...)
+		}
+		if err := yield(c); err != nil {
+			return at, err
+		}
+		events, at = events[n:], revision
+	}
+	return at, nil
 }
 
 // past is the records of an old change; none if it is of no object. The error is store.ErrCompacted if the change lacks

@@ -1,0 +1,99 @@
+package etcd
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// spanOf is a span with one change at each revision.
+func spanOf(after int64, bytes int, revisions ...int64) *span {
+	s := &span{after: after}
+	for _, r := range revisions {
+		s.events = append(s.events, &clientv3.Event{Kv: &mvccpb.KeyValue{ModRevision: r, Value: make([]byte, bytes)}})
+	}
+	return s
+}
+
+// What is read ahead is found from each revision within it on, and from no other one.
+//
+// SPEC: WATCH-1
+func TestReadAheadFinds(t *testing.T) {
+	var a readAhead
+	a.keep(spanOf(10, 1, 12, 12, 15))
+	a.keep(spanOf(20, 1, 21))
+	for after, want := range map[int64]int{9: 0, 10: 3, 11: 3, 12: 1, 14: 1, 15: 0, 19: 0, 20: 1, 21: 0} {
+		s, got := a.find(after), 0
+		if s != nil {
+			got = len(s.from(after).events)
+		}
+		if got != want {
+			t.Errorf("after %d there are %d changes, want %d", after, got, want)
+		}
+	}
+	a.keep(spanOf(11, 1, 12, 12))
+	a.keep(spanOf(30, 1))
+	if len(a.spans) != 2 {
+		t.Errorf("%d spans: what is there is kept again, or nothing is", len(a.spans))
+	}
+	if got := spanOf(10, 1, 12).from(5); got.after != 10 {
+		t.Errorf("a span after 10 begins after %d", got.after)
+	}
+}
+
+// However much is received, little of it is kept, by whole revisions, and what was used last stays. All of it is
+// forgotten once it is not used.
+//
+// SPEC: WATCH-1
+func TestReadAheadIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a readAhead
+		const many = 400
+		value := aheadSpanBytes / many
+		revisions := make([]int64, 2*many)
+		for i := range revisions {
+			revisions[i] = int64(i/2*2 + 2)
+		}
+		a.keep(spanOf(1, value, revisions...))
+		first := a.find(1)
+		if n := len(first.events); n == 0 || n > many || n%2 != 0 || cap(first.events) > 2*many-n {
+			t.Errorf("%d of %d changes are kept, in an array of %d", n, 2*many, cap(first.events))
+		}
+		for i := range int64(20) {
+			a.keep(spanOf(10_000*(i+1), aheadSpanBytes-1000, 10_000*(i+1)+1))
+			sum := 0
+			for _, s := range a.spans {
+				for _, e := range s.events {
+					sum += eventBytes(e)
+				}
+			}
+			if sum != a.bytes || sum > aheadBytes {
+				t.Fatalf("%d bytes are kept, counted as %d", sum, a.bytes)
+			}
+			if a.find(1) == nil {
+				t.Fatalf("what is used all the time is not kept after %d more", i+1)
+			}
+		}
+		a.keep(spanOf(900_000, aheadBytes, 900_001))
+		if a.find(900_000) != nil {
+			t.Error("more than the bound is kept")
+		}
+		time.Sleep(aheadFor - time.Second)
+		if a.find(1) == nil {
+			t.Error("what was used is not kept")
+		}
+		time.Sleep(aheadFor - time.Second)
+		synctest.Wait()
+		if len(a.spans) == 0 {
+			t.Error("a use does not lengthen the time")
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if len(a.spans) != 0 || a.bytes != 0 {
+			t.Errorf("%d spans of %d bytes are kept for ever", len(a.spans), a.bytes)
+		}
+	})
+}
