@@ -64,7 +64,7 @@ var allowed = map[string][]string{
 	"internal/admission": {"object", "internal/access", "internal/apierr", "internal/authz", "internal/builtin/validation",
 		"internal/cel", "internal/engine", "internal/features", "internal/recent", "internal/store",
 		"internal/view", "internal/admission/*", "internal/configfile", "internal/objectmeta", "internal/webhook"},
-	"internal/admission/hooks": {"object", "patch", "internal/apierr", "internal/engine"},
+	"internal/admission/hooks": {"object", "patch", "internal/apierr", "internal/engine", "internal/execution"},
 	"internal/admission/policies": {"object", "schema", "merge", "patch", "internal/admission/hooks", "internal/apierr",
 		"internal/cel", "internal/engine", "internal/recent", "internal/store", "internal/view"},
 	"internal/admission/quota": {"object", "internal/engine", "internal/objectmeta", "internal/recent",

@@ -70,7 +70,7 @@ func ready(obj object.Value) bool {
 func (a *Allocator) in(family string) []source {
 	var known cidrs
 	if a.cidrs != nil {
-		known = a.cidrs.Now()
+		known, _ = a.cidrs.Now() // no addresses are given from the ranges of one that cannot be read
 	}
 	byName := slices.SortedFunc(maps.Keys(known), func(x, y string) int {
 		switch Default {

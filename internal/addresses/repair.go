@@ -159,7 +159,7 @@ func ClusterIPs(service object.Value) (ips []netip.Addr, ok []bool) {
 func (a *Allocator) Within(ip netip.Addr) bool {
 	var known cidrs
 	if a.cidrs != nil {
-		known = a.cidrs.Now()
+		known, _ = a.cidrs.Now()
 	}
 	if known[Default] == nil && slices.ContainsFunc(a.ranges, func(r netip.Prefix) bool { return Contains(r, ip) }) {
 		return true

@@ -38,6 +38,9 @@ type steps struct {
 	admit, validate func(ctx context.Context, a *engine.Attributes) error
 	// admitInPasses is admit for a plugin that may cause a second pass; it has one of the two.
 	admitInPasses func(ctx context.Context, a *engine.Attributes, passes *hooks.Passes) error
+	// ready returns why the plugin refuses all requests: an object that configures it cannot be read. Nil: it has no
+	// such objects.
+	ready func() error
 }
 
 // Config is what the plugins are made of.
@@ -146,8 +149,15 @@ func Known(name string) bool {
 	return slices.ContainsFunc(plugins, func(p plugin) bool { return p.name == name })
 }
 
+// Plugins are the plugins that are on.
+type Plugins struct {
+	engine.Admission // their chain
+	// Ready returns an error if a plugin refuses all requests, because an object that configures it cannot be read.
+	Ready func() error
+}
+
 // New makes the chain of the plugins that are on. The error is one of the configuration of a plugin.
-func New(c Config) (engine.Admission, error) {
+func New(c Config) (Plugins, error) {
 	c.objects = newObjects(c.Store, c.Registry)
 	if c.Now == nil {
 		c.Now = time.Now
@@ -166,7 +176,7 @@ func New(c Config) (engine.Admission, error) {
 		}
 		all.plugins = append(all.plugins, pluginSteps{s, c.Metrics.Plugin(p.name, true), c.Metrics.Plugin(p.name, false)})
 	}
-	return all.admission(), errors.Join(errs...)
+	return Plugins{all.admission(), all.ready}, errors.Join(errs...)
 }
 
 // about says whether a request is about a built-in type, or one of its subresources ("": the object itself).

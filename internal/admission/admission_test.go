@@ -32,7 +32,7 @@ func newEngineWith(t testing.TB, c Config) (*engine.Engine, *engine.Registry) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := engine.New(engine.Config{Store: opened, Registry: registry, Admission: chain})
+	e := engine.New(engine.Config{Store: opened, Registry: registry, Admission: chain.Admission})
 	for _, name := range []string{"ns", "default"} {
 		if err := create(t, e, registry, "namespaces", "", `{"metadata":{"name":"`+name+`"}}`); err != nil {
 			t.Fatal(err)

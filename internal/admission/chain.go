@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"plinth/internal/admission/hooks"
@@ -70,6 +71,17 @@ func (c *chain) admission() (a engine.Admission) {
 		}
 	}
 	return a
+}
+
+// ready implements Plugins.Ready.
+func (c *chain) ready() error {
+	var errs []error
+	for i := range c.plugins {
+		if ready := c.plugins[i].steps.ready; ready != nil {
+			errs = append(errs, ready())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // admit is mutating admission, in one pass or two (hooks.Passes).

@@ -1,9 +1,11 @@
 package admission
 
 import (
+	"context"
 	"iter"
 	"maps"
 
+	"plinth/internal/admission/hooks"
 	"plinth/internal/engine"
 	"plinth/internal/store"
 	"plinth/internal/view"
@@ -17,13 +19,14 @@ type defaults struct {
 	chosen object.Value
 }
 
-// defaultOf returns a function that returns the default object of a type. marked says whether an object is marked as
-// such, and precedes which of two counts.
+// defaultOf returns a function that returns the default object of a type for a request; null: there is none. If an
+// object of the type cannot be read, the default is not known, and the request is refused. marked says whether an
+// object is marked as the default, and precedes which of two counts.
 func (o *objects) defaultOf(k kindOf, marked func(obj object.Value) bool,
-	precedes func(a, b object.Value) bool) func() object.Value {
+	precedes func(a, b object.Value) bool) func(ctx context.Context, a *engine.Attributes) (object.Value, error) {
 	r := o.resource(k)
 	if r == nil {
-		return func() object.Value { return object.Nil }
+		return func(context.Context, *engine.Attributes) (object.Value, error) { return object.Nil, nil }
 	}
 	all := view.New(o.store.Collection(r.Stored.Path), func(before *defaults, changes iter.Seq[view.Change]) *defaults {
 		next := &defaults{marked: map[string]object.Value{}}
@@ -43,10 +46,18 @@ func (o *objects) defaultOf(k kindOf, marked func(obj object.Value) bool,
 		}
 		return next
 	})
-	return func() object.Value { return all.Now().chosen }
+	return func(ctx context.Context, a *engine.Attributes) (object.Value, error) {
+		known, err := all.Now()
+		if err != nil {
+			if known, err = hooks.Await(ctx, a, all.Now); err != nil {
+				return object.Nil, err
+			}
+		}
+		return known.chosen, nil
+	}
 }
 
-// markedObject is the object of a version if it is marked; else null. One that cannot be read is not marked.
+// markedObject is the object of a version if it is marked; else null, also for one that cannot be read.
 func markedObject(v *store.Version, marked func(obj object.Value) bool) object.Value {
 	if v == nil {
 		return object.Nil

@@ -14,7 +14,7 @@ import (
 func newDefaultIngressClass(c *Config) (steps, error) {
 	class := c.objects.defaultOf(kindOf{"networking.k8s.io", "v1", "ingressclasses"},
 		annotated(networkingv1.AnnotationIsDefaultIngressClass), newest)
-	return steps{admit: func(_ context.Context, a *engine.Attributes) error {
+	return steps{admit: func(ctx context.Context, a *engine.Attributes) error {
 		if a.Operation != engine.OperationCreate || !about(a, "networking.k8s.io", "ingresses", "") ||
 			!a.Object.At("spec", "ingressClassName").IsNull() {
 			return nil
@@ -22,9 +22,10 @@ func newDefaultIngressClass(c *Config) (steps, error) {
 		if _, named := a.Object.At("metadata", "annotations").Get(networkingv1beta1.AnnotationIngressClass); named {
 			return nil
 		}
-		if found := class(); !found.IsNull() {
+		found, err := class(ctx, a)
+		if !found.IsNull() {
 			a.Object = a.Object.WithAt(found.At("metadata", "name"), "spec", "ingressClassName")
 		}
-		return nil
+		return err
 	}}, nil
 }

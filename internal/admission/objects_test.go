@@ -29,7 +29,7 @@ type stage struct {
 	store    *store.Store
 	registry *engine.Registry
 	engine   *engine.Engine
-	chain    engine.Admission
+	chain    Plugins
 }
 
 // newStage makes a plugin, in a server that serves all types but those of off, "GROUP/RESOURCE".

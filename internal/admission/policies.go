@@ -72,9 +72,9 @@ func (of policyPlugin) new(c *Config) (steps, error) {
 		}
 	}
 	if of.mutating {
-		return steps{admitInPasses: p.Admit}, nil
+		return steps{admitInPasses: p.Admit, ready: p.Ready}, nil
 	}
-	return steps{validate: p.Validate}, nil
+	return steps{validate: p.Validate, ready: p.Ready}, nil
 }
 
 // checkStaticPolicy demands that a policy or a binding in a file has no params, and that a binding is of a policy in a

@@ -19,7 +19,7 @@ type priority struct {
 	objects  *objects
 	features features.Set
 	// fallback returns the default class; null: there is none.
-	fallback func() object.Value
+	fallback func(ctx context.Context, a *engine.Attributes) (object.Value, error)
 }
 
 var priorityClasses = kindOf{schedulingv1.GroupName, "v1", "priorityclasses"}
@@ -115,12 +115,15 @@ func (p *priority) keep(a *engine.Attributes) {
 // "". A policy of "" is none.
 func (p *priority) resolve(ctx context.Context, a *engine.Attributes, name string) (string, int64, string, error) {
 	var class object.Value
+	var err error
 	if name == "" {
-		if class = p.fallback(); class.IsNull() {
+		if class, err = p.fallback(ctx, a); err != nil {
+			return "", 0, "", err
+		}
+		if class.IsNull() {
 			return "", 0, string(corev1.PreemptLowerPriority), nil
 		}
 	} else {
-		var err error
 		if class, err = p.objects.get(ctx, priorityClasses, "", name); err != nil {
 			return "", 0, "", unknown(fmt.Sprintf("failed to resolve PriorityClass with name %s: %v", name, err))
 		}
@@ -131,11 +134,15 @@ func (p *priority) resolve(ctx context.Context, a *engine.Attributes, name strin
 	return class.At("metadata", "name").Str(), class.At("value").Int(), class.At("preemptionPolicy").Str(), nil
 }
 
-func (p *priority) validate(_ context.Context, a *engine.Attributes) error {
+func (p *priority) validate(ctx context.Context, a *engine.Attributes) error {
 	if !writes(a) || !about(a, schedulingv1.GroupName, "priorityclasses", "") || !a.Object.At("globalDefault").Bool() {
 		return nil
 	}
-	present := p.fallback().At("metadata", "name").Str()
+	class, err := p.fallback(ctx, a)
+	if err != nil {
+		return err
+	}
+	present := class.At("metadata", "name").Str()
 	if present == "" || a.Operation == engine.OperationUpdate && present == a.Object.At("metadata", "name").Str() {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"plinth/internal/admission/hooks"
 	"plinth/internal/admission/quota"
 	"plinth/internal/configfile"
 	"plinth/internal/engine"
@@ -148,6 +149,24 @@ func (q *resourceQuota) usesOf(a *engine.Attributes, d *demand, charge *store.Ch
 	return uses
 }
 
+// classesFor returns the DeviceClasses. If one cannot be read, it is not known how much of an extended resource is
+// used, and a request that may use some is refused.
+func (q *resourceQuota) classesFor(ctx context.Context, a *engine.Attributes, uses *store.Charge) (
+	*quota.Classes, error) {
+	classes, err := q.classes.Now()
+	if err == nil {
+		return classes, nil
+	}
+	extended := func(use store.Amount) bool {
+		return strings.HasPrefix(use.Name, corev1.DefaultResourceRequestsPrefix) && strings.Contains(use.Name, "/")
+	}
+	if quota.CountsDevices(a.Request.Resource.Stored.Path) ||
+		slices.ContainsFunc(quota.AmountsAt(uses, q.now()), extended) {
+		return hooks.Await(ctx, a, q.classes.Now)
+	}
+	return classes, nil
+}
+
 // limits returns the limits of a request; nil: there are none.
 func (q *resourceQuota) limits(ctx context.Context, a *engine.Attributes) (*engine.Limits, error) {
 	rules, generation, err := q.store.Rules(ctx, a.Request.Namespace)
@@ -155,7 +174,10 @@ func (q *resourceQuota) limits(ctx context.Context, a *engine.Attributes) (*engi
 		return nil, err
 	}
 	path := a.Request.Resource.Stored.Path
-	d := &demand{path: path, classes: q.classes.Now(), now: quota.Use(path, a.Object)}
+	d := &demand{path: path, now: quota.Use(path, a.Object)}
+	if d.classes, err = q.classesFor(ctx, a, d.now); err != nil {
+		return nil, err
+	}
 	d.uses = q.usesOf(a, d, d.now)
 	d.adds = d.uses
 	if a.Operation == engine.OperationUpdate {

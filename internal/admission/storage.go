@@ -23,17 +23,18 @@ const (
 func newDefaultStorageClass(c *Config) (steps, error) {
 	class := c.objects.defaultOf(kindOf{storagev1.GroupName, "v1", "storageclasses"},
 		annotated(defaultStorageClass, defaultStorageClassBeta), newest)
-	return steps{admit: func(_ context.Context, a *engine.Attributes) error {
+	return steps{admit: func(ctx context.Context, a *engine.Attributes) error {
 		if a.Operation != engine.OperationCreate || !about(a, "", "persistentvolumeclaims", "") {
 			return nil
 		}
 		if _, named := quota.StorageClass(a.Object); named {
 			return nil
 		}
-		if found := class(); !found.IsNull() {
+		found, err := class(ctx, a)
+		if !found.IsNull() {
 			a.Object = a.Object.WithAt(found.At("metadata", "name"), "spec", "storageClassName")
 		}
-		return nil
+		return err
 	}}, nil
 }
 

@@ -52,9 +52,9 @@ func newWebhooks(resource string, mutating bool) func(c *Config) (steps, error) 
 			}
 		}
 		if mutating {
-			return steps{admitInPasses: p.Admit}, nil
+			return steps{admitInPasses: p.Admit, ready: p.Ready}, nil
 		}
-		return steps{validate: func(ctx context.Context, a *engine.Attributes) error { return p.Validate(ctx, a) }}, nil
+		return steps{validate: p.Validate, ready: p.Ready}, nil
 	}
 }
 

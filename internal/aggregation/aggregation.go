@@ -63,10 +63,22 @@ func New(c Config, s *store.Store) *Aggregator {
 // Forwards answers the requests to a group version; nil if this server serves it itself.
 func (a *Aggregator) Forwards(group, version string) func(http.ResponseWriter, *http.Request,
 	*access.Attributes) error {
-	if r := a.routes.Now()[groupVersion{group, version}]; r != nil {
+	if r := a.now()[groupVersion{group, version}]; r != nil {
 		return r.forward
 	}
 	return nil
+}
+
+// now returns the routes. Those of APIServices that cannot be read are among them.
+func (a *Aggregator) now() routes {
+	all, _ := a.routes.Now()
+	return all
+}
+
+// Ready returns an error if an APIService cannot be read. Then requests to its group version are answered with 503.
+func (a *Aggregator) Ready() error {
+	_, err := a.routes.Now()
+	return err
 }
 
 // forward sends a request to the backend. Errors of this server are in plain text, as in the reference.

@@ -28,7 +28,7 @@ func (a *Aggregator) Check(ctx context.Context, obj object.Value) (wrong, err er
 	spec := obj.At("spec")
 	key := groupVersion{spec.At("group").Str(), spec.At("version").Str()}
 	b := a.serverOf(spec)
-	if r := a.routes.Now()[key]; r != nil && r.server.spec == b.spec {
+	if r := a.now()[key]; r != nil && r.server.spec == b.spec {
 		b = r.server // with its connections
 	}
 	transport, err := b.connect()

@@ -41,7 +41,7 @@ var deletion = []byte(`{"apiVersion":"v1","kind":"DeleteOptions","propagationPol
 // Empty deletes the objects of a namespace at all backends, as a user, and counts those that are left.
 func (a *Aggregator) Empty(ctx context.Context, namespace string, user access.User) Contents {
 	c := Contents{Remaining: map[string]int{}, Finalizers: map[string]int{}}
-	routes := a.routes.Now()
+	routes := a.now()
 	for _, remote := range a.Remotes() {
 		r := routes[groupVersion{remote.Group, remote.Version}]
 		if r == nil {

@@ -58,7 +58,10 @@ func signedWithSHA1(c *x509.Certificate) bool {
 
 // Availability says of each APIService, by its name, whether it is available. It is read by metrics alone, so nothing
 // is compiled on a server whose metrics nobody reads.
-func (a *Aggregator) Availability() map[string]bool { return a.availability.Now() }
+func (a *Aggregator) Availability() map[string]bool {
+	known, _ := a.availability.Now() // nothing is known of those that cannot be read
+	return known
+}
 
 // compileAvailability is a view.Compile.
 func compileAvailability(before map[string]bool, changes iter.Seq[view.Change]) map[string]bool {

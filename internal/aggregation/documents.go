@@ -63,7 +63,7 @@ type fetchers struct {
 // Changed begins to fetch the documents of new routes, and forgets those of routes that are gone. It is called when
 // an APIService may have changed, and returns at once; what it begins ends with ctx, which is the same in all calls.
 func (a *Aggregator) Changed(ctx context.Context) {
-	now := a.routes.Now()
+	now := a.now()
 	f := &a.fetchers
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -60,7 +60,7 @@ func (a *Aggregator) Inventory() Inventory {
 	}
 	i := Inventory{Changed: a.fetchers.changed}
 	a.fetchers.mu.Unlock()
-	routes := a.routes.Now()
+	routes := a.now()
 	if len(routes) == 0 {
 		return i
 	}
@@ -154,7 +154,7 @@ func (a *Aggregator) Metadata(r Resource, user access.User) *Metadata {
 
 // route is where requests go now.
 func (m *Metadata) route() (*route, error) {
-	r := m.of.routes.Now()[groupVersion{m.resource.Group, m.resource.Version}]
+	r := m.of.now()[groupVersion{m.resource.Group, m.resource.Version}]
 	if r == nil || !r.available {
 		return nil, ErrUnavailable
 	}

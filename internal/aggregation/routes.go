@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"encoding/base64"
+	"fmt"
 	"iter"
 	"maps"
 	"net"
@@ -22,7 +23,8 @@ import (
 // groupVersion is the key of a route.
 type groupVersion struct{ group, version string }
 
-// routes are all group versions that go to backends; nil if there are none.
+// routes are all group versions that go to backends; nil if there are none. One whose APIService cannot be read is
+// among them, without a backend: this server must not answer in place of a backend that it does not know.
 type routes map[groupVersion]*route
 
 // route is one group version. It does not change: for a changed APIService another takes its place.
@@ -73,9 +75,12 @@ func (a *Aggregator) compile(before routes, changes iter.Seq[view.Change]) route
 		}
 	}
 	for c := range changes {
+		if c.Version != nil && c.Version.Sidecar.Unreadable != nil {
+			change(c.Name, a.unreadable(c.Name, c.Version.Sidecar.Unreadable))
+			continue
+		}
 		// Most APIServices are local. They are not parsed.
-		if c.Version == nil || c.Version.Sidecar.Unreadable != nil ||
-			!bytes.Contains(c.Version.Data(), []byte(`"service":{`)) {
+		if c.Version == nil || !bytes.Contains(c.Version.Data(), []byte(`"service":{`)) {
 			change(c.Name, nil)
 			continue
 		}
@@ -98,7 +103,10 @@ const (
 )
 
 // Local are the APIServices without a service, for discovery.Config.
-func (a *Aggregator) Local() *discovery.Local { return a.local.Now() }
+func (a *Aggregator) Local() *discovery.Local {
+	local, _ := a.local.Now() // compileLocal knows what to do with those that cannot be read
+	return local
+}
 
 // compileLocal is a view.Compile.
 func compileLocal(before *discovery.Local, changes iter.Seq[view.Change]) *discovery.Local {
@@ -158,6 +166,18 @@ func (a *Aggregator) route(obj object.Value, known routes) *route {
 		}
 	}
 	return r
+}
+
+// unreadable makes the route of an APIService that cannot be read, which is never available; nil if this server serves
+// the group version itself, whatever an APIService says.
+func (a *Aggregator) unreadable(name string, why error) *route {
+	version, group, _ := strings.Cut(name, ".")
+	if _, _, builtin := discovery.Priorities(group, version); builtin {
+		return nil
+	}
+	s := &server{spec: "unreadable " + name, of: a, failed: fmt.Errorf("the APIService cannot be read: %w", why)}
+	s.once.Do(func() {}) // there is nothing to connect to
+	return &route{groupVersion: groupVersion{group, version}, server: s}
 }
 
 // isAvailable says whether the condition Available of an APIService is true.

@@ -16,6 +16,7 @@ package authz
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -29,6 +30,7 @@ import (
 	"plinth/internal/access"
 	"plinth/internal/features"
 	"plinth/internal/store"
+	"plinth/internal/view"
 )
 
 // Mode is a kind of authorizer, as --authorization-mode names it.
@@ -173,6 +175,18 @@ func (y *Authority) authorizers() chain {
 func (y *Authority) Open(s *store.Store) {
 	y.roles.open(s.Collection)
 	y.nodes.open(s)
+}
+
+// Ready returns an error if a role or a binding cannot be read, so that users may have fewer rights than they should.
+func (y *Authority) Ready() error {
+	return errors.Join(unreadable(y.roles.roles), unreadable(y.roles.clusterRoles), unreadable(y.roles.bindings),
+		unreadable(y.roles.clusterBindings))
+}
+
+// unreadable returns the error of a view.
+func unreadable[T any](v *view.View[T]) error {
+	_, err := v.Now()
+	return err
 }
 
 // Authorize implements access.Authorizer: the first authorizer that allows or denies the request decides. If none

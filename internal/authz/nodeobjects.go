@@ -235,14 +235,16 @@ func newVolume(v *store.Version) *volume {
 }
 
 // needs says whether a node needs an object: in the reference, whether its graph has a path from the object to the
-// node.
+// node. Pods and volumes that cannot be read need nothing: they only ever allow.
 func (n *nodes) needs(node string, a *access.Attributes) bool {
 	switch a.Resource {
 	case "pods":
-		p, ok := n.pods.Now().byName.get(a.Namespace + "/" + a.Name)
+		pods, _ := n.pods.Now()
+		p, ok := pods.byName.get(a.Namespace + "/" + a.Name)
 		return ok && p.node == node
 	case "persistentvolumes":
-		v, ok := n.volumes.Now().byName.get(a.Name)
+		volumes, _ := n.volumes.Now()
+		v, ok := volumes.byName.get(a.Name)
 		return ok && a.Namespace == "" && n.podsNeed(node, v.claim.namespace, needed{"persistentvolumeclaims", v.claim.name})
 	case "volumeattachments", "resourceslices", "podcertificaterequests":
 		return n.names(node, a)
@@ -258,7 +260,8 @@ func (n *nodes) needs(node string, a *access.Attributes) bool {
 // podsNeed says whether a Pod of the node needs an object of its namespace. It looks at all Pods of the node, of which
 // a kubelet has some hundreds at most.
 func (n *nodes) podsNeed(node, namespace string, what needed) bool {
-	pods, _ := n.pods.Now().byNode.get(node)
+	bound, _ := n.pods.Now()
+	pods, _ := bound.byNode.get(node)
 	for _, p := range pods {
 		if p.namespace == namespace {
 			if needs, _ := p.needs.Get(); needs[what] {
@@ -271,8 +274,9 @@ func (n *nodes) podsNeed(node, namespace string, what needed) bool {
 
 // volumesNeed says whether a Secret is needed by a volume that is bound to a claim of a Pod of the node.
 func (n *nodes) volumesNeed(node string, secret scopedName) bool {
-	pods, _ := n.pods.Now().byNode.get(node)
-	all := n.volumes.Now()
+	byNode, _ := n.pods.Now()
+	pods, _ := byNode.byNode.get(node)
+	all, _ := n.volumes.Now()
 	for _, p := range pods {
 		needs, _ := p.needs.Get()
 		for what := range needs {

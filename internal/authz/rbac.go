@@ -34,16 +34,29 @@ func (r *RoleBased) open(collection func(path string) *store.Collection) {
 type policy struct {
 	roles, clusterRoles       *roles
 	bindings, clusterBindings *bindings
+	// unreadable are the errors of bindings that cannot be read. They grant nothing, which is safe, as nothing is
+	// forbidden by a rule; but who is refused for that is told so. Roles that cannot be read are errors of rulesOf.
+	unreadable []error
 }
 
 func (r *RoleBased) now() policy {
-	return policy{r.roles.Now(), r.clusterRoles.Now(), r.bindings.Now(), r.clusterBindings.Now()}
+	var p policy
+	p.roles, _ = r.roles.Now()
+	p.clusterRoles, _ = r.clusterRoles.Now()
+	var err error
+	if p.clusterBindings, err = r.clusterBindings.Now(); err != nil {
+		p.unreadable = append(p.unreadable, err)
+	}
+	if p.bindings, err = r.bindings.Now(); err != nil {
+		p.unreadable = append(p.unreadable, err)
+	}
+	return p
 }
 
 // Authorize implements access.Authorizer. It allows or has no opinion.
 func (r *RoleBased) Authorize(_ context.Context, a *access.Attributes) (access.Decision, string, error) {
 	p := r.now()
-	unresolved := false
+	unresolved := len(p.unreadable) > 0
 	by := p.allowing(p.clusterBindings, "", a, &unresolved)
 	if by == nil && a.Namespace != "" {
 		by = p.allowing(p.bindings, a.Namespace, a, &unresolved)
@@ -140,7 +153,7 @@ func (p *policy) rulesOf(kind, namespace, name string, as naming) ([]Rule, error
 // rulesFor returns all rules that a user has in a namespace, or without one in the cluster, sorted by binding, and an
 // error that names the roles that do not exist.
 func (p *policy) rulesFor(u *access.User, namespace string, as naming) (rules []Rule, err error) {
-	var errs []error
+	errs := slices.Clone(p.unreadable)
 	visit := func(in *bindings, namespace string) {
 		list, _ := in.users.get(scopedName{namespace, u.Name})
 		list = slices.Clone(list)

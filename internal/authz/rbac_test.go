@@ -1,6 +1,7 @@
 package authz
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -55,6 +56,40 @@ func (s policyStore) authority(modes ...Mode) *Authority {
 	}
 	y.Open(s.Store)
 	return y
+}
+
+// A binding that cannot be read grants nothing, and who is refused is told so; the server is not ready then.
+//
+// SPEC: AUTH-2
+func TestUnreadableBindings(t *testing.T) {
+	s := newStore(t)
+	y := s.authority(RBAC)
+	user := access.Attributes{User: access.User{Name: "alice"}, Verb: "get", IsResource: true, Resource: "pods",
+		Namespace: "ns"}
+	decide := func(want access.Decision, reason string) {
+		t.Helper()
+		have, why, err := y.Authorize(t.Context(), &user)
+		if have != want || err != nil || !strings.Contains(why, reason) {
+			t.Errorf("%v, %q, %v; want %v, %q", have, why, err, want, reason)
+		}
+		if ready := y.Ready(); (ready == nil) != (reason == "") {
+			t.Errorf("ready: %v", ready)
+		}
+	}
+	s.put("roles", "ns/r", `{"rules":[{"verbs":["get"],"apiGroups":[""],"resources":["pods"]}]}`,
+		"rolebindings", "ns/a", binding1("Role", "r", `{"kind":"User","name":"alice"}`))
+	decide(access.Allow, "")
+	lost := &store.Sidecar{Unreadable: errors.New("no key")}
+	if _, err := s.Commit(t.Context(), nil, []store.Change{{Key: store.Key{Resource: RBACGroup + "/rolebindings",
+		Name: "ns/a"}, Data: []byte("?"), Sidecar: lost}}); err != nil {
+		t.Fatal(err)
+	}
+	decide(access.NoOpinion, `rolebindings.rbac.authorization.k8s.io "ns/a" cannot be read`)
+	s.put("clusterroles", "r", `{"rules":[{"verbs":["get"],"apiGroups":[""],"resources":["pods"]}]}`,
+		"clusterrolebindings", "b", binding1("ClusterRole", "r", `{"kind":"User","name":"alice"}`))
+	decide(access.Allow, "RBAC: allowed by") // by the other one
+	s.put("rolebindings", "ns/a", "")
+	decide(access.Allow, "")
 }
 
 // asked returns the request written as "alice,group1,group2 verb group/resource/subresource namespace name", or as
@@ -179,7 +214,8 @@ func TestIndexOfBindingsIsKept(t *testing.T) {
 			text = ""
 		}
 		s.put("clusterrolebindings", name, text)
-		kept, fresh := y.roles.clusterBindings.Now(), s.authority(RBAC).roles.clusterBindings.Now()
+		kept, _ := y.roles.clusterBindings.Now()
+		fresh, _ := s.authority(RBAC).roles.clusterBindings.Now()
 		for p := range 64 {
 			for _, lists := range [][2]map[scopedName][]*binding{
 				{kept.users.parts[p], fresh.users.parts[p]}, {kept.groups.parts[p], fresh.groups.parts[p]},

@@ -126,6 +126,12 @@ func (p *namespacePass) run(ctx context.Context) (leftovers, error) {
 		if p.atOthers != nil {
 			p.others = p.add(p.atOthers(ctx, p.name, p.user))
 		}
+		for name := range p.types.Unreadable() { // it is not known in which versions there are objects
+			_, group, _ := strings.Cut(name, ".")
+			p.stale = append(p.stale, group)
+		}
+		slices.Sort(p.stale)
+		p.stale = slices.Compact(p.stale)
 	}
 	if ctx.Err() != nil {
 		return p.left, ctx.Err()

@@ -59,7 +59,8 @@ func newBenchOf(t *testing.T, types builtin.Config, change func(*store.Store)) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Engine = engine.New(engine.Config{Store: s, Registry: b.registry, Admission: plugins, Now: func() time.Time {
+	config := engine.Config{Store: s, Registry: b.registry, Admission: plugins.Admission}
+	config.Now = func() time.Time {
 		b.mu.Lock()
 		f := b.between
 		b.between = nil
@@ -68,7 +69,8 @@ func newBenchOf(t *testing.T, types builtin.Config, change func(*store.Store)) *
 			f()
 		}
 		return time.Now()
-	}})
+	}
+	b.Engine = engine.New(config)
 	b.create("namespaces", "", `{"metadata":{"name":"gone"}}`)
 	return b
 }

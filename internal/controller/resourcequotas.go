@@ -65,12 +65,13 @@ func (c *ResourceQuotas) Run(ctx context.Context) {
 	c.lowerings = map[store.Key]lowering{}
 	failed, published, recount := 0, func() {}, time.Now().Add(recountEvery)
 	view := quota.ClassesOf(c.Store)
-	classes, changed := view.Now(), make(chan struct{}, 1)
+	classes, _ := view.Now() // the status is not what limits
+	changed := make(chan struct{}, 1)
 	var following sync.WaitGroup
 	defer following.Wait()
 	following.Go(func() { c.followClasses(ctx, changed) })
 	for seen := int64(0); ctx.Err() == nil; {
-		if now := view.Now(); now != classes {
+		if now, _ := view.Now(); now != classes {
 			classes, seen = now, 0 // what is used in any namespace may depend on them
 		}
 		if time.Now().After(recount) {

@@ -1,13 +1,16 @@
 package crd
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"plinth/internal/apierr"
 	"plinth/internal/crd/validation"
 	"plinth/internal/engine"
+	"plinth/internal/view"
 	"plinth/object"
 )
 
@@ -39,12 +42,19 @@ func (d *Definitions) serverStatus(obj, old object.Value, now time.Time) engine.
 	result := engine.ServerStatus{}
 	var is names
 	was := namesOf(old.At("status", "acceptedNames"))
-	decision := &nameDecision{index: d.names.Now(), group: group, now: now}
+	index, unknown := d.names.Now()
+	decision := &nameDecision{index: index, group: group, now: now}
 	if !obj.IsNull() {
 		result.Status = decision.statusOf(obj, name)
 		is = namesOf(result.Status.At("acceptedNames"))
 	}
 	if is.equal(&was) {
+		return result
+	}
+	if err := unreadableIn(group, unknown); err != nil { // it may have any name
+		if !obj.IsNull() {
+			result.Refused = apierr.NewUnavailable(err.Error() + ", so it is not known which names are free in its group")
+		}
 		return result
 	}
 	result.Guard = "customresourcedefinitions/" + group
@@ -59,6 +69,18 @@ func (d *Definitions) serverStatus(obj, old object.Value, now time.Time) engine.
 		result.Others = append(result.Others, engine.StatusOfOther{Version: w.version, Status: status})
 	}
 	return result
+}
+
+// unreadableIn returns the error of a view of definitions if one of a group cannot be read, else nil.
+func unreadableIn(group string, err error) error {
+	if unreadable := (*view.UnreadableError)(nil); errors.As(err, &unreadable) {
+		for name := range unreadable.Why {
+			if _, of, _ := strings.Cut(name, "."); of == group {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // nameDecision holds the accepted names of a group while a status is computed: those of the index, replaced by those

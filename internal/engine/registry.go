@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -71,7 +72,8 @@ func (r *Registry) Now() *Types {
 	if r.defined == nil {
 		return r.alone
 	}
-	return r.defined.Now()
+	types, _ := r.defined.Now() // Types.Unreadable has the definitions that cannot be read
+	return types
 }
 
 // Builtin returns the built-in types alone.
@@ -97,6 +99,8 @@ type Types struct {
 	//	byKind has kindKey(d.kind.Path, name) → d  ⇔  byObject has name → d
 	byObject, byKind btree.Map[string, *definition]
 	groups           []*GroupVersion // all of them, sorted by group, then version
+	// unreadable are the definitions that cannot be read, by the name of their object; nil: there are none.
+	unreadable map[string]error
 }
 
 // builtinTypes are the built-in types, with indexes of them. All Types of a registry share one.
@@ -189,7 +193,8 @@ func groupVersions(resources []*Resource) []*GroupVersion {
 // objects a and b both define widgets, a is served; when a is deleted, b is served although b has not changed, so the
 // first step alone would not add its Resources.
 func (t *Types) with(changes iter.Seq[view.Change], define Define) *Types {
-	next := &Types{builtin: t.builtin, byObject: *t.byObject.Copy(), byKind: *t.byKind.Copy(), groups: t.groups}
+	next := &Types{builtin: t.builtin, byObject: *t.byObject.Copy(), byKind: *t.byKind.Copy(), groups: t.groups,
+		unreadable: t.unreadable}
 	kinds := map[string]bool{}
 	for change := range changes {
 		var before, resources []*Resource
@@ -198,9 +203,11 @@ func (t *Types) with(changes iter.Seq[view.Change], define Define) *Types {
 			before = old.versions
 		}
 		object := change.Version
+		var why error
 		if object != nil && object.Sidecar.Unreadable != nil {
-			object = nil
+			object, why = nil, object.Sidecar.Unreadable
 		}
+		next.setUnreadable(change.Name, why)
 		if object != nil || defined {
 			resources = define(object, before)
 		}
@@ -245,6 +252,30 @@ func (t *Types) with(changes iter.Seq[view.Change], define Define) *Types {
 	}
 	return next
 }
+
+// setUnreadable records why a definition cannot be read; nil: it can be, or is gone. It is part of with, which begins
+// with the map of earlier Types.
+func (t *Types) setUnreadable(name string, why error) {
+	if why == nil && t.unreadable[name] == nil {
+		return
+	}
+	next := maps.Clone(t.unreadable)
+	if next == nil {
+		next = map[string]error{}
+	}
+	if delete(next, name); why != nil {
+		next[name] = why
+	}
+	t.unreadable = next
+	if len(next) == 0 {
+		t.unreadable = nil
+	}
+}
+
+// Unreadable returns the definitions that cannot be read, with the reasons, by the name of their object: that of the
+// resource, a dot, and the group. Their types are not served as long as that lasts, but they exist: nobody may be told
+// that they do not, and nothing may be done that holds only without them.
+func (t *Types) Unreadable() map[string]error { return t.unreadable }
 
 // regroup returns the group versions of t without the types in gone and with those in come. Group versions that have
 // neither keep their pointers. Both lists, those kept and those made, are sorted, and are merged.

@@ -144,6 +144,8 @@ type ServerStatus struct {
 	// Guard names a key that all commits write whose status depends on each other, so that the second one of two
 	// concurrent commits computes its status again (draft.setStatus). "": it depends on the object alone.
 	Guard string
+	// Refused says why the write must not be committed: the status cannot be computed. Nil: it may be.
+	Refused error
 }
 
 // StatusOfOther is an object and its new status.

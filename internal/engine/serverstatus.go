@@ -74,6 +74,9 @@ func (d *draft) guardedStatus(ctx context.Context, obj object.Value) (ServerStat
 	d.effects.guard = nil
 	for {
 		computed := d.rq.Resource.ServerStatus(obj, d.old, d.now)
+		if computed.Refused != nil {
+			return ServerStatus{}, computed.Refused
+		}
 		key := store.Key{Resource: guards, Name: computed.Guard}
 		if computed.Guard == "" || d.effects.guard != nil && d.effects.guard.pre.Key == key {
 			return computed, nil

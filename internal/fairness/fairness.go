@@ -2,6 +2,7 @@ package fairness
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"maps"
 	"math"
@@ -38,8 +39,8 @@ type Fairness struct {
 	seats   int
 	limiter *execution.Limiter
 	kinds   *kinds
-	schemas func() *schemaSet
-	specs   func() *levelSet
+	schemas func() (*schemaSet, error)
+	specs   func() (*levelSet, error)
 	newest  atomic.Pointer[config]
 
 	mu       sync.Mutex
@@ -78,8 +79,8 @@ func New(c Config) *Fairness {
 	}
 	f := &Fairness{seats: c.Seats, limiter: execution.New(c.Places, c.PlacesOfOne), kinds: newKinds(time.Now()),
 		levels: map[string]*Level{}}
-	f.schemas = func() *schemaSet { return noSchemas }
-	f.specs = func() *levelSet { return noLevels }
+	f.schemas = func() (*schemaSet, error) { return noSchemas, nil }
+	f.specs = func() (*levelSet, error) { return noLevels, nil }
 	if c.Schemas != nil {
 		f.schemas = view.New(c.Schemas, compileSchemas).Now
 	}
@@ -120,18 +121,30 @@ var (
 
 // now returns the current configuration.
 func (f *Fairness) now() *config {
-	schemas, levels := f.schemas(), f.specs()
+	schemas, _ := f.schemas() // see Ready
+	levels, _ := f.specs()
 	if c := f.newest.Load(); c != nil && c.schemas == schemas && c.levels == levels {
 		return c
 	}
 	return f.digest()
 }
 
+// Ready returns an error if a FlowSchema or a PriorityLevelConfiguration cannot be read. It is not known which requests
+// it is for; they are served by what can be read. The reference, in which nothing but the mandatory objects has effect
+// then, would have all users share one level.
+func (f *Fairness) Ready() error {
+	_, noSchema := f.schemas()
+	_, noLevel := f.specs()
+	return errors.Join(noSchema, noLevel)
+}
+
 // digest makes the current configuration: levels are added, changed, or left to end, and the seats are divided anew.
 func (f *Fairness) digest() *config {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c := &config{schemas: f.schemas(), levels: f.specs()}
+	c := &config{}
+	c.schemas, _ = f.schemas()
+	c.levels, _ = f.specs()
 	if last := f.newest.Load(); last != nil && c.schemas == last.schemas && c.levels == last.levels {
 		return last
 	}

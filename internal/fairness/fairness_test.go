@@ -35,7 +35,8 @@ func configured(t *testing.T, seats int, schemas, levels map[string]string) *Fai
 		}
 		l.all[name] = level
 	}
-	f.schemas, f.specs = func() *schemaSet { return s }, func() *levelSet { return l }
+	f.schemas = func() (*schemaSet, error) { return s, nil }
+	f.specs = func() (*levelSet, error) { return l, nil }
 	return f
 }
 
@@ -105,7 +106,7 @@ func TestWaiting(t *testing.T) {
 		if err := f.DumpRequests(&text, true); err != nil || !strings.Contains(text.String(), "jane") {
 			t.Errorf("%v\n%s", err, &text)
 		}
-		f.specs = func() *levelSet { return noLevels }
+		f.specs = func() (*levelSet, error) { return noLevels, nil }
 		if schema, _ := f.Match(a).Names(); schema != CatchAll || f.levels["queues"] == nil {
 			t.Errorf("%s, and the level has ended with a request", schema)
 		}

@@ -116,7 +116,7 @@ func serveOn(t testing.TB, at *pipes, settings store.Config, change func(*Config
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{t: t, engine: engine.New(engine.Config{Store: st, Registry: registry, Admission: plugins}),
+	s := &server{t: t, engine: engine.New(engine.Config{Store: st, Registry: registry, Admission: plugins.Admission}),
 		types: registry, store: st}
 	s.config = Config{
 		Engine: s.engine, Registry: registry,

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 
@@ -30,6 +31,9 @@ func (h *Handler) route(rs *requestState) (func(*Handler, *requestState) error, 
 	info := &rs.info
 	types := h.Registry.Now()
 	r := types.Find(info.group, info.version, info.resource)
+	if name := info.resource + "." + info.group; r == nil && types.Unreadable()[name] != nil {
+		return nil, apierr.NewUnavailable(fmt.Sprintf("the CustomResourceDefinition %q cannot be read", name))
+	}
 	if r == nil || info.verb == "proxy" || !fits(info, r) {
 		if !types.HasBuiltinGroup(info.group) { // in the reference no handler is left after that of definitions
 			return nil, errNotAPath

@@ -12,16 +12,16 @@ import (
 	"plinth/object"
 )
 
-// admission makes the chain of admission plugins. The store and the registry are there already; the engine is not, and
-// is used only when a request is admitted.
-func (s *Server) admission() (engine.Admission, error) {
+// admissionPlugins makes the admission plugins. The store and the registry are there already; the engine is not, and is
+// used only when a request is admitted.
+func (s *Server) admissionPlugins() (admission.Plugins, error) {
 	c := &s.config
 	s.admissionMetrics = newAdmissionMetrics()
 	var configurations map[string][]byte
 	if c.AdmissionConfig != "" {
 		var err error
 		if configurations, err = admission.LoadConfigurations(c.AdmissionConfig); err != nil {
-			return engine.Admission{}, fmt.Errorf("--admission-control-config-file: %w", err)
+			return admission.Plugins{}, fmt.Errorf("--admission-control-config-file: %w", err)
 		}
 	}
 	return admission.New(admission.Config{

@@ -229,8 +229,10 @@ func TestEncryptedOnDisk(t *testing.T) {
 // await waits until something holds that the server does by itself.
 func (e *encrypted) await(holds func() bool) {
 	e.t.Helper()
-	for !holds() {
-		time.Sleep(5 * time.Millisecond)
+	for began := time.Now(); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			e.t.Fatal("it has not become true for a minute")
+		}
 	}
 }
 

@@ -130,6 +130,20 @@ func (s *Server) expired(now time.Time) error {
 	return fmt.Errorf("the server's own certificate has expired at %s", s.own.NotAfter.UTC().Format(time.RFC3339))
 }
 
+// readable returns an error if an object cannot be read that decides on requests: a policy, a webhook configuration, a
+// binding. They are refused or answered with less then, and a client is better off at another server. The informers of
+// the reference never sync with such an object.
+func (s *Server) readable() error {
+	errs := []error{s.admission.Ready(), s.aggregator.Ready(), s.policy.Ready()}
+	if s.fairness != nil {
+		errs = append(errs, s.fairness.Ready())
+	}
+	for name, why := range s.registry.Now().Unreadable() {
+		errs = append(errs, fmt.Errorf("the CustomResourceDefinition %q cannot be read: %w", name, why))
+	}
+	return errors.Join(errs...)
+}
+
 // checks returns the health checks of /healthz, /livez and /readyz.
 //
 // A check has the name of the reference's check with the same meaning, because probes and scripts ask for checks by
@@ -148,7 +162,7 @@ func (s *Server) checks() []httpapi.Check {
 	return append(all, []httpapi.Check{
 		{Name: "loopback-serving-certificate", LiveOnly: true,
 			Run: func(context.Context) error { return s.expired(s.clock()) }},
-		{Name: "informer-sync", ReadyOnly: true, Run: done}, // there are no informers to wait for
+		{Name: "informer-sync", ReadyOnly: true, Run: func(context.Context) error { return s.readable() }},
 		{Name: "poststarthook/crd-informer-synced", Run: done},
 		{Name: "poststarthook/start-system-namespaces-controller", Run: done},
 		{Name: "poststarthook/storage-readiness", Run: func(context.Context) error { return s.store.Healthy() }},

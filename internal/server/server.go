@@ -25,6 +25,7 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/addresses"
+	"plinth/internal/admission"
 	"plinth/internal/admission/quota"
 	"plinth/internal/aggregation"
 	"plinth/internal/audit"
@@ -73,6 +74,7 @@ type Server struct {
 	auth         *auth.Authenticator
 	policy       *authz.Authority
 	authzMetrics *authorizationMetrics
+	admission    admission.Plugins
 	// admissionMetrics count what admission does.
 	admissionMetrics *admissionMetrics
 	follow           []func(context.Context) // what runs until the server closes
@@ -227,13 +229,12 @@ func (s *Server) open(ctx context.Context) error {
 	allocator.Open(s.store.Collection(addresses.CIDRs))
 	s.policy.Open(s.store)
 	s.registry.Define(collection, definitions.Define)
-	admit, err := s.admission()
-	if err != nil {
+	if s.admission, err = s.admissionPlugins(); err != nil {
 		return err
 	}
 	s.engine = engine.New(engine.Config{
-		Store: s.store, Registry: s.registry, Now: c.Now, Admission: admit, KeepFinalizers: !c.GarbageCollection,
-		Elsewhere: s.elsewhere.stores(),
+		Store: s.store, Registry: s.registry, Now: c.Now, Admission: s.admission.Admission,
+		KeepFinalizers: !c.GarbageCollection, Elsewhere: s.elsewhere.stores(),
 	})
 	if err := s.fill(ctx); err != nil {
 		return err

@@ -12,13 +12,20 @@
 //   - to compile is to make the value of a view from an earlier value and the changes since; the first time, all
 //     objects are changes.
 //   - Parsed is the content of one version of an object, parsed on first use.
+//   - an unreadable object is one whose bytes cannot be decoded (store.Sidecar.Unreadable): its key is gone, or a
+//     plugin does not answer. It may be a rule that refuses, so a value without it is not the whole answer, and Now
+//     says so.
 //
 // Caveats. A value is shared by all requests and must not be changed. The request that finds a view outdated compiles
 // it on its own goroutine, and others wait: Compile must be fast, and leave expensive work to Parsed.
 package view
 
 import (
+	"fmt"
 	"iter"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -39,7 +46,8 @@ type Change struct {
 //
 //	compile(compile(zero, a), b) = compile(zero, a and then b)
 //
-// It cannot fail: T has to record the objects that cannot be used, beside the others.
+// It cannot fail. Of an unreadable object it gets the version, of which it can use the name; Now returns the error. T
+// has to record other objects that cannot be used, beside those that can.
 type Compile[T any] func(before T, changes iter.Seq[Change]) T
 
 // View is a value compiled from a collection. Its methods may be called concurrently.
@@ -66,8 +74,62 @@ type View[T any] struct {
 
 // compiled is a value and its revision, in the sense of store.Snapshot.CollectionRevision.
 type compiled[T any] struct {
-	revision int64
-	value    T
+	revision   int64
+	value      T
+	unreadable *UnreadableError // nil: there are none
+}
+
+// UnreadableError says that objects of a collection are unreadable. It is not changed.
+type UnreadableError struct {
+	Resource string           // of the collection, as in store.Key.Resource
+	Why      map[string]error // by the name of the object, as in store.Key.Name
+}
+
+// Error names the first object and how many others there are, but not why they are unreadable: users may see the text
+// who may not see the objects.
+func (e *UnreadableError) Error() string {
+	resource := strings.TrimPrefix(e.Resource, "/")
+	if group, name, ok := strings.Cut(resource, "/"); ok {
+		resource = name + "." + group
+	}
+	text := fmt.Sprintf("%s %q cannot be read", resource, slices.Min(slices.Collect(maps.Keys(e.Why))))
+	if n := len(e.Why) - 1; n > 0 {
+		text += fmt.Sprintf(" (nor can %d more)", n)
+	}
+	return text
+}
+
+// with returns the error after changes; e itself if they concern no unreadable object.
+func (e *UnreadableError) with(resource string, changes iter.Seq[Change]) *UnreadableError {
+	var next map[string]error
+	for change := range changes {
+		var why error
+		if change.Version != nil {
+			why = change.Version.Sidecar.Unreadable
+		}
+		was := false
+		if e != nil {
+			_, was = e.Why[change.Name]
+		}
+		if why == nil && !was {
+			continue
+		}
+		if next == nil {
+			if next = map[string]error{}; e != nil {
+				maps.Copy(next, e.Why)
+			}
+		}
+		if delete(next, change.Name); why != nil {
+			next[change.Name] = why
+		}
+	}
+	switch {
+	case next == nil:
+		return e
+	case len(next) == 0:
+		return nil
+	}
+	return &UnreadableError{resource, next}
 }
 
 // New makes a view of a collection. It compiles nothing before the first request.
@@ -75,42 +137,49 @@ func New[T any](collection *store.Collection, compile Compile[T]) *View[T] {
 	return &View[T]{collection: collection, compile: compile}
 }
 
-// Now returns the current value: it includes every change that was durable before the call.
-func (v *View[T]) Now() T {
-	if c := v.newest.Load(); c != nil && c.revision >= v.collection.Revision() {
-		return c.value
+// Now returns the current value: it includes every change that was durable before the call. If objects of the
+// collection are unreadable, the value is without them, and the error is an *UnreadableError. A caller that goes on
+// with the value must do no harm by that: what refuses or confines is among the objects that are missing.
+func (v *View[T]) Now() (T, error) {
+	c := v.newest.Load()
+	if c == nil || c.revision < v.collection.Revision() {
+		c = v.renew(v.collection.Snapshot())
 	}
-	return v.renew(v.collection.Snapshot())
+	if c.unreadable != nil {
+		return c.value, c.unreadable
+	}
+	return c.value, nil
 }
 
 // renew returns a value that is at least as new as a snapshot. It compiles that of the snapshot and makes it the newest
 // one, unless another reader has done so meanwhile.
-func (v *View[T]) renew(sn *store.Snapshot) T {
+func (v *View[T]) renew(sn *store.Snapshot) *compiled[T] {
 	revision := sn.CollectionRevision(v.collection.Resource())
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	before := v.newest.Load()
 	if before != nil && before.revision >= revision {
-		return before.value
+		return before
 	}
-	c := &compiled[T]{revision: revision}
-	if changes, ok := v.since(before, revision); ok {
-		c.value = v.compile(before.value, changes)
-	} else {
-		c.value = v.whole(sn)
+	changes, ok := v.since(before, revision)
+	if !ok {
+		before, changes = &compiled[T]{}, v.whole(sn)
+	}
+	c := &compiled[T]{
+		revision: revision, value: v.compile(before.value, changes),
+		unreadable: before.unreadable.with(v.collection.Resource(), changes),
 	}
 	v.newest.Store(c)
-	return c.value
+	return c
 }
 
-// whole compiles all objects of a snapshot.
-func (v *View[T]) whole(sn *store.Snapshot) T {
-	var none T
-	return v.compile(none, func(yield func(Change) bool) {
+// whole returns all objects of a snapshot as changes.
+func (v *View[T]) whole(sn *store.Snapshot) iter.Seq[Change] {
+	return func(yield func(Change) bool) {
 		sn.Ascend(v.collection.Resource(), "", "", func(version *store.Version) bool {
 			return yield(Change{version.Key.Name, version})
 		})
-	})
+	}
 }
 
 // since returns the last change of each object between a value and a revision. ok is false if the history in memory

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -76,6 +77,9 @@ func (c *texts) compile(before map[string]string, changes iter.Seq[view.Change])
 	return after
 }
 
+// first is the value of a view, also if an object is unreadable.
+func first[T any](value T, _ error) T { return value }
+
 // model is the value of a view as a reader of the snapshot sees it.
 func model(sn *store.Snapshot) map[string]string {
 	all := map[string]string{}
@@ -86,7 +90,17 @@ func model(sn *store.Snapshot) map[string]string {
 	return all
 }
 
-// The value of a view equals one made from the whole collection, however many changes the view has not seen.
+// unreadable are the names of the objects of a collection that an error of its view names.
+func unreadable[T any](_ T, err error) []string {
+	of := (*view.UnreadableError)(nil)
+	if errors.As(err, &of) {
+		return slices.Sorted(maps.Keys(of.Why))
+	}
+	return nil
+}
+
+// The value of a view equals one made from the whole collection, and its error names all objects that are unreadable,
+// however many changes the view has not seen.
 func TestViewIsTheCollection(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -96,13 +110,17 @@ func TestViewIsTheCollection(t *testing.T) {
 		}
 		s := open(t, config)
 		v := view.New(s.Collection(collection), new(texts).compile)
+		found := 0
 		for step := range 400 {
 			changes := []store.Change{}
 			for range rng.IntN(3) {
 				name := fmt.Sprint(rng.IntN(12))
 				changes = append(changes[:0:0], set(name, fmt.Sprintf("%s at %d", name, step)))
-				if rng.IntN(3) == 0 {
+				switch rng.IntN(9) {
+				case 0, 1, 2:
 					changes = []store.Change{remove(name)}
+				case 3:
+					changes = []store.Change{set(name, "broken")}
 				}
 			}
 			if rng.IntN(3) == 0 {
@@ -114,9 +132,23 @@ func TestViewIsTheCollection(t *testing.T) {
 			if rng.IntN(2) == 0 {
 				continue
 			}
-			if got, want := v.Now(), model(s.Collection(collection).Snapshot()); !maps.Equal(got, want) {
+			if got, want := first(v.Now()), model(s.Collection(collection).Snapshot()); !maps.Equal(got, want) {
 				t.Fatalf("seed %d, step %d: the view is %v, should be %v", seed, step, got, want)
 			}
+			var broken []string
+			for name, text := range model(s.Collection(collection).Snapshot()) {
+				if text == "broken" {
+					broken = append(broken, name)
+				}
+			}
+			slices.Sort(broken)
+			if got := unreadable(v.Now()); !slices.Equal(got, broken) {
+				t.Fatalf("seed %d, step %d: %q are unreadable, should be %q", seed, step, got, broken)
+			}
+			found += len(broken)
+		}
+		if found < 20 {
+			t.Errorf("seed %d: only %d objects were unreadable", seed, found)
 		}
 	}
 }
@@ -132,7 +164,7 @@ func TestManyReaders(t *testing.T) {
 			for i := range 200 {
 				text := fmt.Sprint(i)
 				commit(t, s, set(mine, text))
-				if got := v.Now()[mine]; got != text {
+				if got := first(v.Now())[mine]; got != text {
 					t.Errorf("%s was written and the view has %q", text, got)
 					return
 				}
@@ -189,7 +221,7 @@ func TestOneCompilesForAll(t *testing.T) {
 	var wait sync.WaitGroup
 	for range 8 {
 		wait.Go(func() {
-			if got := v.Now(); got != 42 {
+			if got := first(v.Now()); got != 42 {
 				t.Errorf("got %d", got)
 			}
 		})
@@ -226,7 +258,7 @@ func TestObjectsAreParsedWhenAsked(t *testing.T) {
 		return after
 	})
 	commit(t, s, set("good", "12345"), set("bad", "bad"), set("broken", "broken"))
-	now := v.Now()
+	now := first(v.Now())
 	if n := parsed.Load(); n != 0 || len(now) != 3 {
 		t.Fatalf("%d of %d are parsed before anybody asks", n, len(now))
 	}
@@ -242,7 +274,7 @@ func TestObjectsAreParsedWhenAsked(t *testing.T) {
 		}
 	}
 	commit(t, s, set("bad", "1"))
-	later := v.Now()
+	later := first(v.Now())
 	if later["good"] != now["good"] {
 		t.Error("an object that has not changed is forgotten")
 	}
@@ -311,7 +343,7 @@ func TestValuesAreOneChain(t *testing.T) {
 	if n := work.whole.Load(); n != 1 {
 		t.Errorf("%d values are compiled from all objects, should be 1", n)
 	}
-	if got, want := v.Now(), model(s.Collection(collection).Snapshot()); !maps.Equal(got, want) {
+	if got, want := first(v.Now()), model(s.Collection(collection).Snapshot()); !maps.Equal(got, want) {
 		t.Errorf("now the view is %v, should be %v", got, want)
 	}
 }

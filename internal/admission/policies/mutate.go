@@ -24,9 +24,9 @@ func (p *Plugin) Admit(ctx context.Context, a *engine.Attributes, passes *hooks.
 	if a.Operation == engine.OperationDelete {
 		return nil // it has no object to be changed
 	}
-	steps := p.steps(ctx, a)
-	if len(steps) == 0 {
-		return nil
+	steps, err := p.steps(ctx, a)
+	if len(steps) == 0 || err != nil {
+		return err
 	}
 	m := mutating{session: p.session(ctx, a), Calls: passes.Begin("policies", a.Object), second: passes.Second}
 	for i := range steps {

@@ -79,33 +79,53 @@ func (p *Plugin) SetStatic(policies, bindings []object.Value) {
 	p.static.Store(newSet(of, by))
 }
 
-// now is the set of the newest state.
-func (p *Plugin) now() *set {
-	policies, bindings := p.policies.Now(), p.bindings.Now()
+// now is the set of the newest state, or why it is not known: a policy or a binding cannot be read.
+func (p *Plugin) now() (*set, error) {
+	policies, err := p.policies.Now()
+	if err != nil {
+		return nil, err
+	}
+	bindings, err := p.bindings.Now()
+	if err != nil {
+		return nil, err
+	}
 	if s := p.newest.Load(); s != nil && s.policies == policies && s.bindings == bindings {
-		return s
+		return s, nil
 	}
 	s := newSet(policies, bindings)
 	p.newest.Store(s)
-	return s
+	return s, nil
+}
+
+// Ready returns an error if a policy or a binding cannot be read. Then it is not known what they say, and all requests
+// are refused that policies are evaluated for.
+func (p *Plugin) Ready() error {
+	_, err := p.now()
+	return err
 }
 
 // candidates returns the policies that may be for a request.
-func (p *Plugin) candidates(a *engine.Attributes) []candidate {
+func (p *Plugin) candidates(ctx context.Context, a *engine.Attributes) ([]candidate, error) {
 	r := a.Request.Resource
 	if a.Request.OwnStart || hooks.IsReview(r) {
-		return nil
+		return nil, nil
 	}
 	u, types := hooks.URLOf(a), p.types()
 	first := p.static.Load().candidates(types, u)
 	if hooks.IsPolicy(r) {
-		return first
+		return first, nil
 	}
-	others := p.now().candidates(types, u)
+	configured, err := p.now()
+	if err != nil {
+		if configured, err = hooks.Await(ctx, a, p.now); err != nil {
+			return nil, err
+		}
+	}
+	others := configured.candidates(types, u)
 	if len(first) == 0 {
-		return others
+		return others, nil
 	}
-	return append(append([]candidate(nil), first...), others...)
+	return append(append([]candidate(nil), first...), others...), nil
 }
 
 // matches says whether a matcher is for a request, and the type in whose version the request is seen then. known is
@@ -140,13 +160,13 @@ type step struct {
 }
 
 // steps finds the bindings that a request is evaluated with, in order.
-func (p *Plugin) steps(ctx context.Context, a *engine.Attributes) (all []step) {
+func (p *Plugin) steps(ctx context.Context, a *engine.Attributes) (all []step, err error) {
 	wrong := func(c candidate, b *binding, what string, err error) {
 		all = append(all, step{candidate: c, binding: b, err: fmt.Errorf("failed to configure %s: %w", what, err)})
 	}
-	candidates := p.candidates(a)
-	if len(candidates) == 0 {
-		return nil
+	candidates, err := p.candidates(ctx, a)
+	if len(candidates) == 0 || err != nil {
+		return nil, err
 	}
 	labels := hooks.LabelsOf(a)
 	for _, c := range candidates {
@@ -173,7 +193,7 @@ func (p *Plugin) steps(ctx context.Context, a *engine.Attributes) (all []step) {
 			}
 		}
 	}
-	return all
+	return all, nil
 }
 
 // bound returns the params that a request is evaluated with by a binding of its policy. is says that the binding is for

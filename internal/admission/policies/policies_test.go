@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -88,6 +89,16 @@ func (b *bench) put(t *testing.T, path, name, text string) {
 	}
 }
 
+// stored is the text of a stored object.
+func (b *bench) stored(t *testing.T, path, name string) string {
+	t.Helper()
+	v, found := b.store.Get(store.Key{Resource: path, Name: name})
+	if !found {
+		t.Fatalf("no %s", name)
+	}
+	return string(v.Data())
+}
+
 // kindOf is the kind of a policy, or of a binding, as the members that identify an object of that name.
 func kindOf(mutating bool, suffix, name string) string {
 	return fmt.Sprintf(`"apiVersion":%q,"kind":"%sAdmissionPolicy%s","metadata":{"name":%q,"uid":"u",`+
@@ -146,8 +157,7 @@ func (b *bench) warned(t *testing.T, a *engine.Attributes) string {
 	return strings.Join(all, " ")
 }
 
-// Policies and bindings hold from the request after their write on, in the order of their names, and those that cannot
-// be read are not there.
+// Policies and bindings hold from the request after their write on, in the order of their names.
 //
 // SPEC: AUTH-3
 func TestPoliciesChange(t *testing.T) {
@@ -167,13 +177,6 @@ func TestPoliciesChange(t *testing.T) {
 	b.warning(t, "c", "")
 	b.warning(t, "a", "")
 	want("a b c")
-	b.put(t, policies, "b", "{")
-	want("a c")
-	b.put(t, bindings, "c", "{") // two that cannot be read do not belong together
-	want("a")
-	b.warning(t, "b", "")
-	b.warning(t, "c", "")
-	want("a b c")
 	b.put(t, bindings, "a", "")
 	want("b c")
 	b.put(t, policies, "c", "")
@@ -182,6 +185,52 @@ func TestPoliciesChange(t *testing.T) {
 	want("b")
 	b.put(t, bindings, "b", "{"+kindOf(false, "Binding", "b")+`,"spec":{"policyName":"other"}}`)
 	want("")
+}
+
+// As long as a policy or a binding cannot be read, nobody knows what it forbids: a request waits for ten seconds, and
+// is refused then. Requests for policies are not, so that it can be removed.
+//
+// SPEC: AUTH-3
+func TestUnreadablePolicies(t *testing.T) {
+	for _, suffix := range []string{"policies", "policybindings"} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, false)
+			b.warning(t, "a", "")
+			good := b.stored(t, pathOf(false, suffix), "a")
+			b.put(t, pathOf(false, suffix), "a", "{")
+			b.put(t, pathOf(false, suffix), "z", "{")
+			began := time.Now()
+			err := b.Validate(t.Context(), b.pod(t))
+			if want := `pods "p" is forbidden: not yet ready to handle request: validatingadmission` + suffix +
+				`.admissionregistration.k8s.io "a" cannot be read (nor can 1 more)`; err == nil || err.Error() != want ||
+				!apierr.Is(err, apierr.Forbidden) || time.Since(began) != 10*time.Second {
+				t.Errorf("after %v: %v, want %s", time.Since(began), err, want)
+			}
+			if err := b.Ready(); err == nil {
+				t.Error("the plugin is ready")
+			}
+			limited, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if err := b.Validate(limited, b.pod(t)); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("with a timeout of a second: %v", err)
+			}
+			about := b.of(t, b.types.Find(hooks.Group, "v1", "validatingadmissionpolicies"), "{}")
+			about.Request.Namespace = ""
+			if err := b.Validate(t.Context(), about); err != nil {
+				t.Errorf("a request for a policy: %v", err)
+			}
+			time.AfterFunc(3*time.Second, func() {
+				b.put(t, pathOf(false, suffix), "a", good)
+				b.put(t, pathOf(false, suffix), "z", "")
+			})
+			if have := b.warned(t, b.pod(t)); have != "a" {
+				t.Errorf("warned by %q once all can be read, want a", have)
+			}
+			if err := b.Ready(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // Nothing is asked as the server starts, and about reviews of access.

@@ -131,8 +131,8 @@ type entry[T any] struct {
 	get  func() (*T, error)
 }
 
-// read returns the objects. One that cannot be read is left out: the informers of the reference would not have it,
-// either.
+// read returns the objects. If one could not be read, the view would have said so, and nobody would ask for candidates
+// (Plugin.Ready).
 func (n *named[T]) read() (all []*T) {
 	for _, e := range n.all {
 		if v, err := e.get(); err == nil {

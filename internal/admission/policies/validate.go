@@ -19,9 +19,9 @@ import (
 // Validate is validating admission: it evaluates all policies, and refuses with the first refusal of those whose
 // binding says so.
 func (p *Plugin) Validate(ctx context.Context, a *engine.Attributes) error {
-	steps := p.steps(ctx, a)
-	if len(steps) == 0 {
-		return nil
+	steps, err := p.steps(ctx, a)
+	if len(steps) == 0 || err != nil {
+		return err
 	}
 	v := validating{session: p.session(ctx, a)}
 	for i := range steps {

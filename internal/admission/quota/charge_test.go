@@ -265,7 +265,7 @@ func TestClasses(t *testing.T) {
 		{"a", "", "false false false false"},
 	} {
 		put(ClassesPath, step.name, step.text)
-		classes := view.Now()
+		classes, _ := view.Now()
 		have := fmt.Sprint(classes.Concern(gpu), classes.Concern(made), classes.Concern(nic),
 			classes.Concern("requests.deviceclass.resource.kubernetes.io/b"))
 		if have != step.want || classes.Concern("requests.") || classes.Concern("example.com/nic") {

@@ -51,7 +51,7 @@ func ClassesOf(s *store.Store) *view.View[*Classes] {
 			if change.Version == nil {
 				continue
 			}
-			// One that cannot be read is none, as for the reference's informer.
+			// Nobody who limits goes on with classes of which one cannot be read; who counts leaves it out.
 			if obj, err := engine.ObjectOf(change.Version); err == nil {
 				next.extended[change.Name] = obj.At("spec", "extendedResourceName").Str()
 			}

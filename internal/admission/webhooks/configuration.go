@@ -60,7 +60,7 @@ func newSet(byName []*configuration) *set {
 	s := &set{byName: byName, matched: &recent.Cache[hooks.URL, []candidate]{}}
 	s.all = sync.OnceValue(func() (all []*hook) {
 		for _, c := range byName {
-			// One that cannot be read has no hooks: the reference's informer would not have it, either.
+			// If one could not be read, the view would have said so, and nobody would ask for candidates (Plugin.Ready).
 			if of, err := c.hooks(); err == nil {
 				all = append(all, of...)
 			}

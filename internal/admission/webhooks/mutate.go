@@ -18,9 +18,9 @@ import (
 // Admit is mutating admission: it asks the hooks one after the other, in the order of their names, and each sees the
 // object as the one before has left it.
 func (p *Plugin) Admit(ctx context.Context, a *engine.Attributes, passes *hooks.Passes) error {
-	all := p.candidates(a)
-	if len(all) == 0 {
-		return nil
+	all, err := p.candidates(ctx, a)
+	if len(all) == 0 || err != nil {
+		return err
 	}
 	round := round{
 		Calls: passes.Begin("webhooks", a.Object), asked: hooks.Questions{Attributes: a}, second: passes.Second,

@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -67,27 +68,40 @@ func (p *Plugin) SetStatic(all []object.Value) {
 	p.static.Store(newSet(configurations))
 }
 
+// Ready returns an error if a configuration cannot be read. Then it is not known which requests its hooks are for, and
+// all requests are refused that hooks are asked about.
+func (p *Plugin) Ready() error {
+	_, err := p.all.Now()
+	return err
+}
+
 // candidates returns the hooks whose rules match a request; none for the requests that hooks are not asked about.
-func (p *Plugin) candidates(a *engine.Attributes) []candidate {
+func (p *Plugin) candidates(ctx context.Context, a *engine.Attributes) ([]candidate, error) {
 	r := a.Request.Resource
 	if a.Request.OwnStart || !p.reviews && hooks.IsReview(r) {
-		return nil
+		return nil, nil
 	}
 	u, types, static := hooks.URLOf(a), p.types(), p.static.Load()
 	first := static.candidates(types, u)
 	if hooks.IsConfiguration(r) {
-		return first
+		return first, nil
 	}
-	others := p.all.Now().candidates(types, u)
+	configured, err := p.all.Now()
+	if err != nil {
+		if configured, err = hooks.Await(ctx, a, p.all.Now); err != nil {
+			return nil, err
+		}
+	}
+	others := configured.candidates(types, u)
 	if len(static.byName) == 0 {
-		return others
+		return others, nil
 	}
 	all := slices.Clone(first)
 	for _, c := range others {
 		c.index += len(static.all())
 		all = append(all, c)
 	}
-	return all
+	return all, nil
 }
 
 // input is what the match conditions of a hook are evaluated on.

@@ -16,9 +16,9 @@ import (
 // Validate is validating admission: it asks all hooks at the same time. If several refuse, the first one in the order
 // of names is the answer.
 func (p *Plugin) Validate(ctx context.Context, a *engine.Attributes) error {
-	all := p.candidates(a)
-	if len(all) == 0 {
-		return nil
+	all, err := p.candidates(ctx, a)
+	if len(all) == 0 || err != nil {
+		return err
 	}
 	asked, labels := hooks.Questions{Attributes: a}, hooks.LabelsOf(a)
 	var calls []*verdict

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"plinth/internal/access"
@@ -150,8 +151,7 @@ func (b *bench) create(change func(*engine.Request)) *engine.Attributes {
 	return b.Attributes(rq, engine.OperationCreate, obj, object.Nil)
 }
 
-// Configurations hold from the request after their write on, in the order of their names, and those that cannot be read
-// have no hooks.
+// Configurations hold from the request after their write on, in the order of their names.
 //
 // SPEC: AUTH-3
 func TestConfigurationsChange(t *testing.T) {
@@ -159,7 +159,7 @@ func TestConfigurationsChange(t *testing.T) {
 	for _, step := range []struct{ name, text, want string }{
 		{"b", configurationOf("b", "b1", "b2", "b1"), "b1 b2 b1"}, {"c", configurationOf("c", "c1"), "b1 b2 b1 c1"},
 		{"a", configurationOf("a", "a1"), "a1 b1 b2 b1 c1"}, {"b", configurationOf("b", "b3"), "a1 b3 c1"},
-		{"c", "", "a1 b3"}, {"a", "{", "b3"}, {"a", configurationOf("a", "a2"), "a2 b3"}, {"b", "", "a2"}, {"a", "", ""},
+		{"c", "", "a1 b3"}, {"a", configurationOf("a", "a2"), "a2 b3"}, {"b", "", "a2"}, {"a", "", ""},
 	} {
 		b.put(t, step.name, step.text)
 		for range 2 {
@@ -174,6 +174,39 @@ func TestConfigurationsChange(t *testing.T) {
 	b.put(t, "a", configurationOf("a", "a1"))
 	if err := b.ask(t.Context(), func(rq *engine.Request) { rq.OwnStart = true }); err != nil || len(b.asked) > 0 {
 		t.Errorf("as the server starts: %v, asked %v", err, b.asked)
+	}
+}
+
+// As long as a configuration cannot be read, nobody knows what its hooks forbid: requests wait for ten seconds, and are
+// refused then. Requests for configurations are not, so that it can be removed.
+//
+// SPEC: AUTH-3
+func TestUnreadableConfigurations(t *testing.T) {
+	for _, mutating := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, mutating)
+			b.put(t, "b", configurationOf("b", "b1"))
+			b.put(t, "a", "{")
+			began := time.Now()
+			err := b.ask(t.Context(), nil)
+			if want := `pods "p" is forbidden: not yet ready to handle request: ` +
+				`validatingwebhookconfigurations.admissionregistration.k8s.io "a" cannot be read`; err == nil || err.Error() != want ||
+				!apierr.Is(err, apierr.Forbidden) || time.Since(began) != 10*time.Second || len(b.asked) > 0 {
+				t.Errorf("after %v: %v, asked %v, want %s", time.Since(began), err, b.asked, want)
+			}
+			if err := b.Ready(); err == nil {
+				t.Error("the plugin is ready")
+			}
+			if err := b.ask(t.Context(), func(rq *engine.Request) {
+				rq.Resource, rq.Namespace = b.types.Find(hooks.Group, "v1", "validatingwebhookconfigurations"), ""
+			}); err != nil || len(b.asked) > 0 {
+				t.Errorf("a request for a configuration: %v, asked %v", err, b.asked)
+			}
+			b.put(t, "a", "")
+			if err := b.ask(t.Context(), nil); err != nil || strings.Join(b.asked, " ") != "b1" || b.Ready() != nil {
+				t.Errorf("once all can be read: %v, asked %v", err, b.asked)
+			}
+		})
 	}
 }
 
