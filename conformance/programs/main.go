@@ -1,5 +1,6 @@
-// Command programs builds kube-controller-manager and kube-scheduler, which tests run on Plinth, and etcd, in which it
-// stores objects, unless they are built already. That takes minutes, longer than the time limit of a test.
+// Command programs builds kube-controller-manager and kube-scheduler, which tests run on Plinth, and two versions of
+// etcd, one in which it stores objects and one that it refuses, unless they are built already. That takes minutes,
+// longer than the time limit of a test.
 package main
 
 import (
@@ -10,7 +11,8 @@ import (
 )
 
 func main() {
-	if _, err := reference.BuildPrograms(os.Stderr, reference.ControllerManager, reference.Scheduler, "etcd"); err != nil {
+	if _, err := reference.BuildPrograms(os.Stderr, reference.ControllerManager, reference.Scheduler,
+		reference.EtcdProgram, reference.EtcdRefusedProgram); err != nil {
 		log.Fatal(err)
 	}
 }

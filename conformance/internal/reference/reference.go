@@ -22,10 +22,12 @@ import (
 	"time"
 )
 
-// Kubernetes and Etcd are the versions that Plinth is compared with.
+// Kubernetes and Etcd are the versions that Plinth is compared with. With EtcdRefused it does not work: answers about
+// the progress of a watch overtake changes.
 const (
-	Kubernetes = "1.37.1"
-	Etcd       = "v3.7.3"
+	Kubernetes  = "1.37.1"
+	Etcd        = "v3.7.3"
+	EtcdRefused = "v3.5.7"
 )
 
 // folder returns the folder in which the programs are kept.
@@ -40,15 +42,18 @@ func folder() (string, error) {
 	return filepath.Join(home, ".cache", "reference"), nil
 }
 
-// The programs of Kubernetes that BuildPrograms builds.
+// The programs that BuildPrograms builds: those of Kubernetes, etcd, and the etcd of version EtcdRefused.
 const (
+	EtcdProgram        = "etcd"
+	EtcdRefusedProgram = "etcd-" + EtcdRefused
+
 	APIServer         = "kube-apiserver"
 	ControllerManager = "kube-controller-manager"
 	Scheduler         = "kube-scheduler"
 )
 
 // Build builds etcd and kube-apiserver, unless that has been done before, and returns their folder.
-func Build(log io.Writer) (string, error) { return BuildPrograms(log, "etcd", APIServer) }
+func Build(log io.Writer) (string, error) { return BuildPrograms(log, EtcdProgram, APIServer) }
 
 // BuildPrograms builds those of the programs that do not exist yet, and returns their folder. Test packages run at the
 // same time; a lock makes them wait for each other.
@@ -74,8 +79,10 @@ func BuildPrograms(log io.Writer, programs ...string) (string, error) {
 	for _, program := range programs {
 		switch {
 		case !missing(dir, program):
-		case program == "etcd":
-			err = buildEtcd(dir, log)
+		case program == EtcdProgram:
+			err = buildEtcd(dir, program, Etcd, log)
+		case program == EtcdRefusedProgram:
+			err = buildEtcd(dir, program, EtcdRefused, log)
 		default:
 			err = buildKubernetes(dir, log, program)
 		}
@@ -98,8 +105,8 @@ func in(dir string, log io.Writer, args ...string) error {
 	return cmd.Run()
 }
 
-func buildEtcd(dir string, log io.Writer) error {
-	src := filepath.Join(dir, "src", "etcd")
+func buildEtcd(dir, program, version string, log io.Writer) error {
+	src := filepath.Join(dir, "src", program)
 	if err := os.MkdirAll(src, 0o755); err != nil {
 		return err
 	}
@@ -113,9 +120,9 @@ func buildEtcd(dir string, log io.Writer) error {
 		}
 	}
 	for _, step := range [][]string{
-		{"get", "go.etcd.io/etcd/server/v3@" + Etcd},
+		{"get", "go.etcd.io/etcd/server/v3@" + version},
 		{"mod", "tidy"},
-		{"build", "-ldflags", "-s -w", "-o", filepath.Join(dir, "etcd"), "."},
+		{"build", "-ldflags", "-s -w", "-o", filepath.Join(dir, program), "."},
 	} {
 		if err := in(src, log, step...); err != nil {
 			return err
@@ -251,6 +258,8 @@ type EtcdOptions struct {
 	Fsync bool     // if false, it is faster, and a power cut may lose writes
 	URL   string   // where it listens; "": at a free port
 	Flags []string // further flags
+	// Refused runs the version EtcdRefused.
+	Refused bool
 }
 
 // EtcdProcess is a running etcd.
@@ -261,7 +270,11 @@ type EtcdProcess struct {
 
 // StartEtcd runs an etcd of one member. It may not answer yet when StartEtcd returns.
 func StartEtcd(ctx context.Context, o EtcdOptions) (*EtcdProcess, error) {
-	dir, err := BuildPrograms(os.Stderr, "etcd")
+	program := EtcdProgram
+	if o.Refused {
+		program = EtcdRefusedProgram
+	}
+	dir, err := BuildPrograms(os.Stderr, program)
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +293,7 @@ func StartEtcd(ctx context.Context, o EtcdOptions) (*EtcdProcess, error) {
 	if !o.Fsync {
 		flags = append(flags, "--unsafe-no-fsync")
 	}
-	etcd, err := spawn(ctx, o.Dir, filepath.Join(dir, "etcd"), flags...)
+	etcd, err := spawn(ctx, o.Dir, filepath.Join(dir, program), flags...)
 	if err != nil {
 		return nil, err
 	}

@@ -43,6 +43,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"plinth/internal/store"
 )
@@ -108,25 +109,28 @@ type Cluster struct {
 	prefix string                // ends with "/"
 	id     uint64                // of the cluster
 
-	streams atomic.Int64 // of watches, so far
+	streams  atomic.Int64          // of watches, so far
+	unusable atomic.Pointer[error] // why the member of the newest stream cannot be used for watches; nil: it can
 }
 
 // requestTimeout bounds one request to etcd. After that its outcome is found out by reading (Writer.commit).
 const requestTimeout = 10 * time.Second
 
-// Connect connects to an etcd, and waits until it answers, or until ctx ends.
+// Connect connects to an etcd, and waits until it answers, or until ctx ends. It refuses versions that do not work.
 func Connect(ctx context.Context, c Config) (*Cluster, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	e := &Cluster{config: c, prefix: path.Join("/", c.Prefix) + "/"}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: c.Endpoints, TLS: c.TLS, Logger: zap.NewNop(),
 		DialKeepAliveTime: 30 * time.Second, DialKeepAliveTimeout: 10 * time.Second, DialTimeout: 20 * time.Second,
+		DialOptions: []grpc.DialOption{e.checkStreams()},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w", err)
 	}
-	e := &Cluster{config: c, client: client, kv: clientv3.RetryKVClient(client), prefix: path.Join("/", c.Prefix) + "/"}
+	e.client, e.kv = client, clientv3.RetryKVClient(client)
 	if e.prefix == "//" {
 		e.prefix = "/"
 	}
@@ -136,6 +140,9 @@ func Connect(ctx context.Context, c Config) (*Cluster, error) {
 		cancel()
 		if err == nil {
 			e.id = answer.Header.ClusterId
+			if err := e.checkVersions(ctx); err != nil {
+				return nil, errors.Join(err, client.Close())
+			}
 			return e, nil
 		}
 		if ctx.Err() != nil || !isTransient(err) || isUntrusted(err) {
@@ -159,8 +166,11 @@ func (e *Cluster) probe(ctx context.Context) (*clientv3.GetResponse, error) {
 	return e.client.Get(ctx, e.prefix+"health", clientv3.WithLimit(1))
 }
 
-// Check returns nil if etcd answers before ctx ends.
+// Check returns nil if etcd answers before ctx ends, and can be watched.
 func (e *Cluster) Check(ctx context.Context) error {
+	if why := e.unusable.Load(); why != nil {
+		return *why
+	}
 	_, err := e.probe(ctx)
 	return err
 }
