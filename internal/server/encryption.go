@@ -96,8 +96,8 @@ func (e *encryptionAtRest) Seal(ctx context.Context, resource string) (*store.Se
 }
 
 // Open implements store.Sealing.
-func (e *encryptionAtRest) Open(k store.Key, sealed []byte) ([]byte, uint32, error) {
-	o, err := e.of(k.Resource).Open(context.Background(), e.path(k), sealed)
+func (e *encryptionAtRest) Open(ctx context.Context, k store.Key, sealed []byte) ([]byte, uint32, error) {
+	o, err := e.of(k.Resource).Open(ctx, e.path(k), sealed)
 	return o.Plain, o.By, err
 }
 
@@ -106,9 +106,13 @@ func (e *encryptionAtRest) Current(resource string) (uint32, bool) {
 	return e.of(resource).Current()
 }
 
-// recoverInterval is how long after a plugin was started what it decrypts can be read. A plugin is asked at the same
-// interval.
-const recoverInterval = 10 * time.Second
+// recoverInterval is how long at most after a plugin was started what it decrypts can be read. A plugin is asked at the
+// same interval. recoverSoon is the least time between two attempts while there is something to recover: a plugin that
+// was away is often back after seconds.
+const (
+	recoverInterval = 10 * time.Second
+	recoverSoon     = time.Second
+)
 
 // recoverEncrypted starts recover, if objects are encrypted.
 func (s *Server) recoverEncrypted() {
@@ -122,16 +126,21 @@ func (s *Server) recoverEncrypted() {
 	s.run(func() { s.encryption.recover(s.closing, s.config.encryptionInterval, stores) })
 }
 
-// recover makes objects readable that could not be decrypted when the server started, as soon as they can be, and has
-// the stores encrypt all versions again when the current keys are not those of the versions.
+// recover makes objects readable that could not be decrypted when the server started, or when they came from another
+// server, as soon as they can be, and has the stores encrypt all versions again when the current keys are not those of
+// the versions.
 func (e *encryptionAtRest) recover(ctx context.Context, interval time.Duration, stores []*store.Store) {
-	ticker := time.NewTicker(cmp.Or(interval, recoverInterval))
-	defer ticker.Stop()
+	interval = cmp.Or(interval, recoverInterval)
+	soon := min(interval, recoverSoon)
+	var arrived [2]<-chan struct{} // of which the second one may be nil
+	for i, s := range stores {
+		arrived[i] = s.Undecrypted()
+	}
 	e.rotated()
 	for _, s := range stores {
 		s.Reseal()
 	}
-	for told := false; ; {
+	for told, pause := false, soon; ; {
 		var recovered, left int
 		var err error
 		for _, s := range stores {
@@ -146,12 +155,30 @@ func (e *encryptionAtRest) recover(ctx context.Context, interval time.Duration, 
 		case left > 0 && !told:
 			e.logger.Warn("objects cannot be decrypted; the errors of requests for them say why", "number", left)
 		}
-		told = true
+		more := false
+		if told = left > 0; !told {
+			pause = interval
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-e.reloaded:
-		case <-ticker.C:
+		case <-arrived[0]:
+			more = true
+		case <-arrived[1]:
+			more = true
+		case <-time.After(pause):
+			pause = min(2*pause, interval)
+		}
+		if more {
+			pause = soon
+		}
+		if more && left > 0 { // each attempt is for all of them
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(soon):
+			}
 		}
 		if e.rotated() {
 			for _, s := range stores {

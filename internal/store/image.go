@@ -20,12 +20,12 @@ import (
 // held for each copy: states of one image may be made at the same time.
 //
 //	a node that two trees share is changed by neither
-//	owned, expiring = the versions in collections that have owners, or expire
+//	indexed, expiring = the versions in collections that an index has other than by their resource, or that expire
 type Image struct {
 	revision int64
 	count    int
 	bytes    int64
-	owned    []*Version // those with owners
+	indexed  []*Version // those with owners, and those that are undecrypted
 	expiring []*Version
 
 	mu          sync.Mutex // held to copy the trees
@@ -33,7 +33,7 @@ type Image struct {
 }
 
 // Image returns the live versions as they are now. It takes time in the number of objects, though little for each of
-// them: those with owners and those that expire are searched for once, so that no state has to.
+// them: those that are indexed or expire are searched for once, so that no state has to.
 func (s *State) Image() *Image {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,8 +48,8 @@ func newImage(revision int64, of *versions) *Image {
 	of.collections.Scan(func(_ string, t *collection) bool {
 		img.collections = append(img.collections, t.copy())
 		t.names.Scan(func(_ string, v *Version) bool {
-			if len(v.Sidecar.Owners) > 0 {
-				img.owned = append(img.owned, v)
+			if v.indexed() {
+				img.indexed = append(img.indexed, v)
 			}
 			if v.expires() {
 				img.expiring = append(img.expiring, v)
@@ -60,6 +60,9 @@ func newImage(revision int64, of *versions) *Image {
 	})
 	return img
 }
+
+// indexed says whether an index has the version by what its sidecar says.
+func (v *Version) indexed() bool { return len(v.Sidecar.Owners) > 0 || v.Sidecar.Undecrypted }
 
 // copy returns a collection with a tree of its own, which shares its nodes with that of t.
 func (t *collection) copy() *collection {
@@ -140,12 +143,12 @@ func (s *State) loadImage(from *Checkpoint) (expire []*Version, err error) {
 	s.live.count, s.live.bytes, s.live.since = img.count, img.bytes, from.Revision
 	s.revision = from.Revision
 	s.history.resume(from.Window)
-	for _, v := range img.owned {
+	for _, v := range img.indexed {
 		s.index(v.Key, nil, v, v.Revision)
 	}
 	if rules, ok := s.live.collections.Get(s.config.Rules); ok {
 		rules.names.Scan(func(_ string, v *Version) bool {
-			if len(v.Sidecar.Owners) == 0 { // the others are among those with owners
+			if !v.indexed() { // the others are indexed already
 				s.index(v.Key, nil, v, v.Revision)
 			}
 			return true

@@ -190,15 +190,8 @@ func (l *loader) describe() {
 	}
 	wait.Wait()
 	// The indexes are filled by one goroutine: they are not safe for several.
-	var lost []Key
 	for _, v := range live {
 		s.index(v.Key, nil, v, v.Revision)
-		if v.Sidecar.Undecrypted {
-			lost = append(lost, v.Key)
-		}
-	}
-	if len(lost) > 0 {
-		s.lost.Store(&lost)
 	}
 }
 

@@ -1,10 +1,14 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+
+	"plinth/internal/invariants"
 )
 
 // Sealing encrypts what a log keeps of the versions of some resources (encryption at rest). In memory versions are as
@@ -23,8 +27,9 @@ type Sealing interface {
 	// Seal returns how versions of a resource are encrypted now; nil: they are not. It may call another process, for as
 	// long as ctx lasts.
 	Seal(ctx context.Context, resource string) (*Seal, error)
-	// Open decrypts bytes that Seal.Append has made for a key. by is the ID of the Seal.
-	Open(k Key, sealed []byte) (plain []byte, by uint32, err error)
+	// Open decrypts bytes that Seal.Append has made for a key. by is the ID of the Seal. It may call another process, for
+	// as long as ctx lasts; the caller holds no lock meanwhile.
+	Open(ctx context.Context, k Key, sealed []byte) (plain []byte, by uint32, err error)
 	// Current returns the ID of the Seal that Seal would return, 0 for nil. known is false if it is not known: then Seal
 	// fails.
 	Current(resource string) (by uint32, known bool)
@@ -127,44 +132,93 @@ func (e *SealError) Error() string { return fmt.Sprintf("%s cannot be encrypted:
 
 func (e *SealError) Unwrap() error { return e.Err }
 
+// undecrypted is the index of the live versions that could not be decrypted. The state's mu guards keys.
+//
+// The problem: a version may come into the state undecrypted at any time: at the start, by a change of another process
+// while a plugin is away, by what is read again after changes were missed. Whoever brings it has no way to say later
+// that it can be read, and it would stay as it is for as long as nobody writes it. So that no way can be forgotten, it
+// is the state that notes it, for each change of a key (State.index):
+//
+//	k ∈ keys  ⇔  live.get(k).Sidecar.Undecrypted
+type undecrypted struct {
+	keys map[Key]bool
+	more chan struct{} // of capacity 1; receives when a key was added
+}
+
+// change follows a change of a key, whose live version now is; nil: there is none.
+func (u *undecrypted) change(k Key, now *Version) {
+	if now != nil && now.Sidecar.Undecrypted {
+		u.keys[now.Key] = true
+		notify(u.more)
+	} else if len(u.keys) > 0 {
+		delete(u.keys, k)
+	}
+}
+
+// check fails where the index is not that of the live versions. It takes time in the number of versions.
+func (u *undecrypted) check(live *versions) {
+	n := 0
+	live.collections.Scan(func(_ string, t *collection) bool {
+		t.names.Scan(func(_ string, v *Version) bool {
+			if v.Sidecar.Undecrypted {
+				n++
+				if !u.keys[v.Key] {
+					invariants.Fail("store: %s is undecrypted, and is not looked for", v.Key)
+				}
+			}
+			return true
+		})
+		return true
+	})
+	if n != len(u.keys) {
+		invariants.Fail("store: %d versions are undecrypted, %d are looked for", n, len(u.keys))
+	}
+}
+
+// Undecrypted receives when a live version that could not be decrypted has been added. It is for the goroutine that
+// calls Recover.
+func (s *State) Undecrypted() <-chan struct{} { return s.undecrypted.more }
+
+// unread are the keys of the live versions that are undecrypted, in order.
+func (s *State) unread() []Key {
+	s.mu.RLock()
+	keys := slices.Collect(maps.Keys(s.undecrypted.keys))
+	s.mu.RUnlock()
+	slices.SortFunc(keys, func(a, b Key) int {
+		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Name, b.Name))
+	})
+	return keys
+}
+
 // recoverAtOnce is how many versions Recover writes in one commit.
 const recoverAtOnce = 64
 
-// Recover writes the versions again that could not be decrypted when they were loaded, and can be now: because a plugin
-// answers, or the configuration has another key. They get new revisions, as all that was computed without them (views,
-// indexes, what controllers have seen) follows the history. left is how many are still unreadable.
+// Recover writes the versions again that could not be decrypted when they came into the state, and can be now: because
+// a plugin answers, or the configuration has another key. They get new revisions, as all that was computed without them
+// (views, indexes, what controllers have seen) follows the history. left is how many are still unreadable.
 //
-// It is called again from time to time, by one goroutine. Versions that were removed meanwhile are no longer looked
-// for, so that it costs nothing when all are readable.
+// It is called again from time to time, and when Undecrypted receives, by one goroutine. It costs nothing when all
+// versions are readable.
 func (s *Store) Recover(ctx context.Context) (recovered, left int, err error) {
-	keys := s.lost.Load()
-	if keys == nil {
-		return 0, 0, nil
-	}
-	var still []Key
 	atOnce := recoverAtOnce
 	if s.Others != nil { // it may not commit two of them together
 		atOnce = 1
 	}
-	for part := range slices.Chunk(*keys, atOnce) {
-		if err != nil {
-			still = append(still, part...)
-			continue
+	for part := range slices.Chunk(s.unread(), atOnce) {
+		n := 0
+		n, err = s.recover(ctx, part)
+		if recovered += n; err != nil {
+			break
 		}
-		var n int
-		var unread []Key
-		n, unread, err = s.recover(ctx, part)
-		recovered, still = recovered+n, append(still, unread...)
 	}
-	if s.lost.Store(&still); len(still) == 0 {
-		s.lost.Store(nil)
-	}
-	return recovered, len(still), err
+	s.mu.RLock()
+	left = len(s.undecrypted.keys)
+	s.mu.RUnlock()
+	return recovered, left, err
 }
 
-// recover is Recover for some keys, in one commit; after a conflict, in one for each of them. unread are those to be
-// looked for again.
-func (s *Store) recover(ctx context.Context, keys []Key) (recovered int, unread []Key, err error) {
+// recover is Recover for some keys, in one commit; after a conflict, in one for each of them.
+func (s *Store) recover(ctx context.Context, keys []Key) (recovered int, err error) {
 	var pre []Precondition
 	var changes []Change
 	for _, k := range keys {
@@ -172,41 +226,39 @@ func (s *Store) recover(ctx context.Context, keys []Key) (recovered int, unread 
 		if !found || !v.Sidecar.Undecrypted {
 			continue
 		}
-		plain, _, err := s.config.Sealing.Open(k, v.Data())
+		plain, _, err := s.config.Sealing.Open(ctx, k, v.Data())
 		if err != nil {
-			unread = append(unread, k)
 			continue
 		}
 		// Form and expiry are those that it was written with.
 		form := v.Sidecar.Form
 		if s.config.Opened != nil {
 			if plain, form, err = s.config.Opened(k, plain); err != nil {
-				unread = append(unread, k)
 				continue
 			}
 		}
 		sc := s.Describe(k, plain, v.Sidecar.Expire, form)
 		pre = append(pre, At(v))
-		changes = append(changes, Change{Key: k, Data: plain, Sidecar: sc})
+		changes = append(changes, Change{Key: k, Data: plain, Sidecar: sc, Again: true})
 	}
 	if len(changes) == 0 {
-		return 0, unread, nil
+		return 0, ctx.Err()
 	}
 	_, err = s.Commit(ctx, pre, changes)
 	conflict := (*ConflictError)(nil)
 	switch {
 	case err == nil:
-		return len(changes), unread, nil
+		return len(changes), nil
 	case errors.As(err, &conflict) && len(changes) > 1: // one was removed
 		for _, ch := range changes {
-			n, one, err := s.recover(ctx, []Key{ch.Key})
-			if recovered, unread = recovered+n, append(unread, one...); err != nil {
-				return recovered, keys, err
+			n, err := s.recover(ctx, []Key{ch.Key})
+			if recovered += n; err != nil {
+				return recovered, err
 			}
 		}
-		return recovered, unread, nil
+		return recovered, nil
 	case errors.As(err, &conflict):
-		return 0, keys, nil
+		return 0, nil // it was written, or removed; if not, it is still in the index
 	}
-	return 0, keys, err
+	return 0, err
 }

@@ -122,7 +122,7 @@ type State struct {
 	cursors  atomic.Int64  // those that were not closed
 	replayed int64         // bytes of the changes that were replayed at the start
 
-	lost atomic.Pointer[[]Key] // those that were loaded undecrypted, and may still be; nil: none. Recover has it
+	undecrypted undecrypted
 }
 
 // NewState makes a state of a checkpoint and the commits that log has after it. A nil log means that there are no
@@ -139,13 +139,14 @@ func newState(c Config, from *Checkpoint, log Replayer) (_ *State, expire []*Ver
 		return nil, nil, err
 	}
 	s := &State{
-		config:  c,
-		log:     log,
-		live:    newVersions(),
-		owners:  newOwners(),
-		ledgers: ledgers{changed: make(chan struct{}, 1)},
-		packer:  packer{bases: recent.Cache[Key, *base]{Limit: baseBytes / 2}},
-		trimmed: make(chan struct{}, 1),
+		config:      c,
+		log:         log,
+		live:        newVersions(),
+		owners:      newOwners(),
+		ledgers:     ledgers{changed: make(chan struct{}, 1)},
+		packer:      packer{bases: recent.Cache[Key, *base]{Limit: baseBytes / 2}},
+		trimmed:     make(chan struct{}, 1),
+		undecrypted: undecrypted{keys: map[Key]bool{}, more: make(chan struct{}, 1)},
 		history: history{
 			maxAge:       int64(c.HistoryAge),
 			maxBytes:     c.HistoryBytes,
@@ -296,6 +297,7 @@ func (s *State) change(commits []*Commit, w *wakeups) {
 //	an index = the sum of index over the changes that led to live
 func (s *State) index(k Key, old, now *Version, revision int64) {
 	s.owners.change(k, old.owners(), now.owners())
+	s.undecrypted.change(k, now)
 	s.record(k, old, now, revision)
 }
 
@@ -336,6 +338,7 @@ func (s *State) check() {
 	s.live.check(s.revision)
 	s.history.check(s.revision)
 	s.owners.check(s.live)
+	s.undecrypted.check(s.live)
 	s.checkLedgers()
 }
 

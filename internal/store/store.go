@@ -109,6 +109,9 @@ type Change struct {
 	Key     Key
 	Data    []byte
 	Sidecar *Sidecar // of Data; nil lets Config.Describe compute it
+	// Again says that the live version is written once more, and what is stored beside its bytes stays as it is: its
+	// expiry, where that is not in the sidecar, but in a lease of etcd.
+	Again bool
 }
 
 var (

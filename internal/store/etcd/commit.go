@@ -285,6 +285,7 @@ func (w *Writer) execute(t *transaction, a attempt) (*etcdserverpb.TxnResponse, 
 				RequestDeleteRange: &etcdserverpb.DeleteRangeRequest{Key: []byte(w.prefix + at)}}}
 		case t.changes[i].Sidecar.Expire.IsZero():
 			ops[i] = put(w.prefix+at, t.values[i], clientv3.NoLease)
+			ops[i].GetRequestPut().IgnoreLease = t.changes[i].Again // the expiry is the lease's, and not known here
 		default:
 			ops[i] = put(w.prefix+at, t.values[i], lease)
 		}

@@ -158,7 +158,7 @@ func (w *Writer) apply(revision int64, events []*clientv3.Event) error {
 // version is the version of a key and value that another process has written. A value that cannot be decoded is an
 // unreadable object.
 func (w *Writer) version(k store.Key, kv *mvccpb.KeyValue) *store.Version {
-	data, is := w.decode(k, kv.Value)
+	data, is := w.decode(w.ctx, k, kv.Value)
 	return w.state.NewVersion(k, kv.ModRevision, data, w.state.DescribeStored(k, data, is))
 }
 
@@ -170,11 +170,11 @@ var errEncrypted = errors.New("identity transformer tried to read encrypted data
 
 // decode is the stored form of a value, and what a sidecar has that is not part of the bytes: the stamp and the key of
 // the encryption; or why the value cannot be read, with the value as it is.
-func (e *Cluster) decode(k store.Key, value []byte) (data []byte, is *store.Sidecar) {
+func (e *Cluster) decode(ctx context.Context, k store.Key, value []byte) (data []byte, is *store.Sidecar) {
 	is, plain := &store.Sidecar{}, value
 	var err error
 	if e.config.Sealing != nil && e.whole(k) == nil {
-		if plain, is.SealedBy, err = e.config.Sealing.Open(k, value); err != nil {
+		if plain, is.SealedBy, err = e.config.Sealing.Open(ctx, k, value); err != nil {
 			is.Undecrypted, is.Unreadable = true, err
 			return value, is
 		}

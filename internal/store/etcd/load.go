@@ -110,7 +110,7 @@ func (e *Cluster) loadOnce(ctx context.Context, c store.Config, under string, ho
 				yield(nil, p.err)
 				return
 			}
-			for _, v := range e.decodeAll(p.kvs) {
+			for _, v := range e.decodeAll(ctx, p.kvs) {
 				if v != nil && !e.yieldAll(v, yield) {
 					return
 				}
@@ -143,14 +143,14 @@ func (e *Cluster) yieldAll(v *store.Version, yield func(*store.Version, error) b
 }
 
 // decodeAll decodes values, on all processors. A key that is no object has a nil version.
-func (e *Cluster) decodeAll(kvs []*mvccpb.KeyValue) []*store.Version {
+func (e *Cluster) decodeAll(ctx context.Context, kvs []*mvccpb.KeyValue) []*store.Version {
 	versions := make([]*store.Version, len(kvs))
 	workers := min(runtime.GOMAXPROCS(0), 1+len(kvs)/64)
 	var wait sync.WaitGroup
 	for n := range workers {
 		wait.Go(func() {
 			for i := n; i < len(kvs); i += workers {
-				versions[i] = e.undescribed(kvs[i])
+				versions[i] = e.undescribed(ctx, kvs[i])
 			}
 		})
 	}
@@ -160,12 +160,12 @@ func (e *Cluster) decodeAll(kvs []*mvccpb.KeyValue) []*store.Version {
 
 // undescribed is the version of a key and value, whose sidecar has only what is not part of the bytes: the state
 // describes what it loads.
-func (e *Cluster) undescribed(kv *mvccpb.KeyValue) *store.Version {
+func (e *Cluster) undescribed(ctx context.Context, kv *mvccpb.KeyValue) *store.Version {
 	k, ok := e.config.Layout.Key(strings.TrimPrefix(string(kv.Key), e.prefix))
 	if !ok {
 		return nil
 	}
-	data, is := e.decode(k, kv.Value)
+	data, is := e.decode(ctx, k, kv.Value)
 	return store.NewVersion(k, kv.ModRevision, data, is)
 }
 

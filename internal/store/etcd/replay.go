@@ -32,7 +32,7 @@ func (h *replayer) Replay(after int64, yield func(*store.Commit) error) error {
 			return h.receive(w.ctx, at, until, yield)
 		}
 		var err error
-		if at, err = w.yieldSpan(s, at, until, yield); err != nil {
+		if at, err = w.yieldSpan(w.ctx, s, at, until, yield); err != nil {
 			return err
 		}
 	}
@@ -77,7 +77,7 @@ func (h *replayer) receive(ctx context.Context, after, until int64, yield func(*
 		}
 		s := &span{at, answer.Events}
 		var err error
-		if at, err = w.yieldSpan(s, at, until, yield); err != nil {
+		if at, err = w.yieldSpan(ctx, s, at, until, yield); err != nil {
 			h.ahead.keep(s.from(at))
 			return err
 		}
@@ -90,7 +90,8 @@ func (h *replayer) receive(ctx context.Context, after, until int64, yield func(*
 
 // yieldSpan yields the changes of a span with at < revision ≤ until, one commit for each revision. It returns the
 // revision up to which all changes were yielded.
-func (w *Writer) yieldSpan(s *span, at, until int64, yield func(*store.Commit) error) (int64, error) {
+func (w *Writer) yieldSpan(ctx context.Context, s *span, at, until int64, yield func(*store.Commit) error) (int64,
+	error) {
 	for events := s.from(at).events; len(events) > 0; {
 		revision := events[0].Kv.ModRevision
 		if revision > until {
@@ -98,7 +99,7 @@ func (w *Writer) yieldSpan(s *span, at, until int64, yield func(*store.Commit) e
 		}
 		c, n := &store.Commit{Revision: revision}, firstRevision(events)
 		for _, e := range events[:n] {
-			records, err := w.past(e)
+			records, err := w.past(ctx, e)
 			if err != nil {
 				return at, err
 			}
@@ -114,18 +115,18 @@ func (w *Writer) yieldSpan(s *span, at, until int64, yield func(*store.Commit) e
 
 // past is the records of an old change; none if it is of no object. The error is store.ErrCompacted if the change lacks
 // the value before it: every change has one, except for those that create a key.
-func (w *Writer) past(e *clientv3.Event) ([]*store.Record, error) {
+func (w *Writer) past(ctx context.Context, e *clientv3.Event) ([]*store.Record, error) {
 	if e.PrevKv == nil && !e.IsCreate() {
 		return nil, store.ErrCompacted
 	}
 	r := &store.Record{Revision: e.Kv.ModRevision}
 	if e.PrevKv != nil {
-		if r.Old = w.undescribed(e.PrevKv); r.Old != nil {
+		if r.Old = w.undescribed(ctx, e.PrevKv); r.Old != nil {
 			r.Key = r.Old.Key
 		}
 	}
 	if e.Type != mvccpb.Event_DELETE {
-		if r.New = w.undescribed(e.Kv); r.New != nil {
+		if r.New = w.undescribed(ctx, e.Kv); r.New != nil {
 			r.Key = r.New.Key
 		}
 	}

@@ -2,6 +2,7 @@ package filelog
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -523,7 +524,7 @@ func (p *parser) open(k store.Key, sealed []byte) (plain []byte, by uint32, err 
 	if p.sealing == nil {
 		return nil, 0, errSealed
 	}
-	return p.sealing.Open(k, sealed)
+	return p.sealing.Open(context.Background(), k, sealed)
 }
 
 // oldUnread decrypts the middle of an old version, and says whether the version cannot be read: because that fails, or

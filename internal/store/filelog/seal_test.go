@@ -45,7 +45,7 @@ func inverted(b []byte) []byte {
 	return b
 }
 
-func (s *sealing) Open(k store.Key, sealed []byte) ([]byte, uint32, error) {
+func (s *sealing) Open(_ context.Context, k store.Key, sealed []byte) ([]byte, uint32, error) {
 	parts := bytes.SplitN(inverted(sealed), []byte("|"), 3)
 	if len(parts) < 3 || !s.keys[string(parts[0])] || string(parts[1]) != k.String() {
 		return nil, 0, fmt.Errorf("%w for %s", errNoKey, k)

@@ -1,0 +1,95 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"testing"
+)
+
+// halfSealed decrypts nothing until it has its key.
+type halfSealed struct{ key bool }
+
+func (s *halfSealed) Seal(context.Context, string) (*Seal, error) { return nil, nil }
+
+func (s *halfSealed) Open(_ context.Context, _ Key, sealed []byte) ([]byte, uint32, error) {
+	if !s.key {
+		return nil, 0, errors.New("no key")
+	}
+	return sealed[1:], 0, nil
+}
+
+func (s *halfSealed) Current(string) (uint32, bool) { return 0, true }
+
+// direct is a writer that applies commits to a state at once.
+type direct struct{ *State }
+
+func (d direct) Commit(_ context.Context, pre []Precondition, changes []Change) (Revisions, error) {
+	revision := d.Revision() + 1
+	c := &Commit{Revision: revision}
+	for i, ch := range changes {
+		live, _ := d.Get(ch.Key)
+		if err := pre[i].Holds(live); err != nil {
+			return Revisions{}, err
+		}
+		r := &Record{Key: ch.Key, Revision: revision, Old: live}
+		if ch.Data != nil {
+			r.New = NewVersion(ch.Key, revision, ch.Data, ch.Sidecar)
+		}
+		c.Records = append(c.Records, r)
+	}
+	d.Apply(c)
+	return Revisions{First: revision}, nil
+}
+
+func (d direct) Healthy() error { return nil }
+func (d direct) Close() error   { d.End(); return nil }
+
+// A version that cannot be decrypted is looked for until it can be, whichever way it came into the state: at the start,
+// from an image, by a commit, or with all that was missed.
+//
+// SPEC: STORE-5
+func TestUndecrypted(t *testing.T) {
+	sealing := &halfSealed{}
+	c := Config{Sealing: sealing, Describe: func(Key, []byte) *Sidecar { return &Sidecar{} }}
+	unread := func(name string, revision int64) *Version {
+		return NewVersion(Key{"/secrets", name}, revision, []byte("!"+name),
+			&Sidecar{Undecrypted: true, Unreadable: errors.New("no key")})
+	}
+	from := &Checkpoint{Revision: 9, Window: Window{Horizon: 9},
+		Versions: func(yield func(*Version, error) bool) {
+			_ = yield(unread("loaded", 3), nil) && yield(unread("gone", 4), nil)
+		}}
+	state, err := NewState(c, from, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from = state.Image().Checkpoint(9)
+	state.End()
+	if state, err = NewState(c, from, nil); err != nil {
+		t.Fatal(err)
+	}
+	s := &Store{State: state, Writer: direct{state}}
+	defer s.Close()
+	<-s.Undecrypted()
+
+	applied := unread("applied", 10)
+	s.Apply(&Commit{Revision: 10, Records: []*Record{{Key: applied.Key, Revision: 10, New: applied}}})
+	<-s.Undecrypted()
+	missed := unread("missed", 11)
+	s.Restart(&Commit{Revision: 12, Records: []*Record{{Key: missed.Key, Revision: 11, New: missed}}})
+	<-s.Undecrypted()
+	gone, _ := s.Get(Key{"/secrets", "gone"})
+	s.Apply(&Commit{Revision: 13, Records: []*Record{{Key: gone.Key, Revision: 13, Old: gone}}})
+	if n, left, err := s.Recover(t.Context()); n != 0 || left != 3 || err != nil {
+		t.Errorf("without the key %d are recovered, %d left: %v", n, left, err)
+	}
+	sealing.key = true
+	if n, left, err := s.Recover(t.Context()); n != 3 || left != 0 || err != nil {
+		t.Errorf("with the key %d are recovered, %d left: %v", n, left, err)
+	}
+	for _, name := range []string{"loaded", "applied", "missed"} {
+		if v, _ := s.Get(Key{"/secrets", name}); v == nil || v.Sidecar.Unreadable != nil || string(v.Data()) != name {
+			t.Errorf("%s is %v", name, v)
+		}
+	}
+}
