@@ -103,6 +103,7 @@ func core(c Config) group {
 			defaults: defaults.ResourceQuota, rules: validation.ResourceQuota, warnings: warnings.ResourceQuota,
 			untouched: statusApart,
 			status:    statusAndMeta, table: columns.ResourceQuotas, answersDeleted: true,
+			special: func(r *engine.Resource) { r.Refresh = c.CountQuotas },
 		},
 		{
 			name: "secrets", kind: "Secret", versions: []version{of[corev1.Secret, corev1.SecretList]()},

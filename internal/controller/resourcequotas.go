@@ -1,13 +1,15 @@
 package controller
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -21,14 +23,31 @@ import (
 
 // ResourceQuotas publishes in status.used of each ResourceQuota what the objects of its namespace use. What is used
 // follows from the stored objects (store.State.Rules), and limits hold without this controller.
+//
+// In the reference two programs write that status: kube-controller-manager counts what is there, and the admission of
+// kube-apiserver adds what it has let in, before the object is written. So a client sees its own object counted. Here a
+// write per object would be too much: those of publishEvery share one. For a client it is the same, because who reads
+// quotas gets them brought up to date first (Refresh).
 type ResourceQuotas struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
 	Store    *store.Store
 	Busy     *Busy // nil: nobody asks
 	Logger   *slog.Logger
+	// Admitted leaves counting to a kube-controller-manager: only what the status has is raised, to what was admitted.
+	Admitted bool
 
 	lowerings map[store.Key]lowering // that wait, where other processes write, too
+	seen      atomic.Int64           // the number of changes that are published, as store.State.Limited counts them
+	open      sync.Once              // sets devices
+	devices   func() (*quota.Classes, error)
+}
+
+// classes are the DeviceClasses as they are now.
+func (c *ResourceQuotas) classes() *quota.Classes {
+	c.open.Do(func() { c.devices = quota.ClassesOf(c.Store).Now })
+	classes, _ := c.devices() // the status is not what limits
+	return classes
 }
 
 // lowering is a status that says more than is used, as it is seen by this controller for the first time.
@@ -45,7 +64,8 @@ type lowering struct {
 // is to wait for longer than it takes.
 const lowerAfter = 500 * time.Millisecond
 
-// publishEvery is the least time between two statuses of a quota: many changes share one.
+// publishEvery is the least time between two looks at what has changed: many changes share a status. The first change
+// after a pause is published at once.
 const publishEvery = 200 * time.Millisecond
 
 // recountEvery is how often all quotas are counted where other processes write, too: the reference's
@@ -63,77 +83,118 @@ func earlier(a, b time.Time) time.Time {
 // Run works until ctx ends.
 func (c *ResourceQuotas) Run(ctx context.Context) {
 	c.lowerings = map[store.Key]lowering{}
-	failed, published, recount := 0, func() {}, time.Now().Add(recountEvery)
-	view := quota.ClassesOf(c.Store)
-	classes, _ := view.Now() // the status is not what limits
-	changed := make(chan struct{}, 1)
+	failed, recount := 0, time.Now().Add(recountEvery)
+	classes, changed := c.classes(), make(chan struct{}, 1)
 	var following sync.WaitGroup
 	defer following.Wait()
 	following.Go(func() { c.followClasses(ctx, changed) })
-	for seen := int64(0); ctx.Err() == nil; {
-		if now, _ := view.Now(); now != classes {
-			classes, seen = now, 0 // what is used in any namespace may depend on them
+	for done := func() {}; ctx.Err() == nil; {
+		if now := c.classes(); now != classes {
+			classes = now
+			c.seen.Store(0) // what is used in any namespace may depend on them
 		}
 		if time.Now().After(recount) {
-			seen, recount = 0, time.Now().Add(recountEvery)
+			recount = time.Now().Add(recountEvery)
+			c.seen.Store(0)
 		}
-		namespaces, changes, next := c.Store.Limited(seen)
-		var last error
-		var later time.Time // when a status that waits is lowered; zero: none waits
-		for _, namespace := range namespaces {
-			due, err := c.publish(ctx, namespace, classes)
-			for err == errRecorded && ctx.Err() == nil {
-				due, err = c.publish(ctx, namespace, classes)
-			}
-			if err != nil {
-				last = err
-			}
-			if !due.IsZero() {
-				later = earlier(later, due)
-			}
-		}
-		published()
-		published = func() {}
-		wait := ctx
-		stop := context.CancelFunc(func() {})
-		switch {
-		case last != nil:
-			if failed++; failed == 1 {
-				c.Logger.Warn("a controller could not do its work, trying again", "controller", "resourcequota-controller",
-					"error", last)
-			}
-			wait, stop = context.WithTimeout(ctx, retry(failed))
-		default:
+		next, err := c.publishAll(ctx, classes)
+		done()
+		done = func() {}
+		looked := time.Now()
+		if err == nil {
 			failed = 0
-			if later.IsZero() {
-				seen = changes
-				clear(c.lowerings)
-			} else {
-				next = earlier(next, later)
-			}
-			if c.Store.Others != nil {
-				// What was recorded for a write that then failed changes no sum, so that all are counted anew.
-				next = earlier(next, recount)
-			}
-			if !next.IsZero() {
-				wait, stop = context.WithDeadline(ctx, next.Add(time.Millisecond))
-			}
+		} else if failed++; failed == 1 {
+			c.Logger.Warn("a controller could not do its work, trying again", "controller", "resourcequota-controller",
+				"error", err)
+		}
+		if err != nil {
+			next = time.Now().Add(retry(failed))
+		} else if c.Store.Others != nil {
+			// What was recorded for a write that then failed changes no sum, so that all are counted anew.
+			next = earlier(next, recount)
+		}
+		wait, stop := ctx, context.CancelFunc(func() {})
+		if !next.IsZero() {
+			wait, stop = context.WithDeadline(ctx, next.Add(time.Millisecond))
 		}
 		select {
 		case <-c.Store.LedgersChanged():
-			published = c.collect(ctx)
+			if c.changes() != c.seen.Load() {
+				done = c.collect(ctx, looked)
+			}
 		case <-changed:
-			published = c.collect(ctx)
+			done = c.collect(ctx, looked)
 		case <-wait.Done():
 		}
 		stop()
 	}
 }
 
-// collect waits for further changes. It counts as work until published is called.
-func (c *ResourceQuotas) collect(ctx context.Context) (published func()) {
+// publishAll brings the statuses of all namespaces up to date whose ledger has changed. It is to be called again at
+// next, unless that is zero.
+func (c *ResourceQuotas) publishAll(ctx context.Context, classes *quota.Classes) (next time.Time, err error) {
+	namespaces, changes, next := c.Store.Limited(c.seen.Load())
+	var later time.Time // when a status that waits is lowered; zero: none waits
+	written := 0
+	for _, namespace := range namespaces {
+		n, due, failed := c.publish(ctx, namespace, classes)
+		written += n
+		err = cmp.Or(failed, err)
+		if !due.IsZero() {
+			later = earlier(later, due)
+		}
+	}
+	switch {
+	case err != nil:
+	case !later.IsZero():
+		next = earlier(next, later)
+	default:
+		clear(c.lowerings)
+		c.seen.Store(c.own(changes, written))
+	}
+	return next, err
+}
+
+// own returns the number of changes up to which all is published, given how many statuses were written since a number
+// of changes: a written status changes a ledger, too.
+func (c *ResourceQuotas) own(changes int64, written int) int64 {
+	if now := c.changes(); now == changes+int64(written) {
+		return now
+	}
+	return changes
+}
+
+// changes is how often ledgers have changed.
+func (c *ResourceQuotas) changes() int64 {
+	_, n, _ := c.Store.Limited(math.MaxInt64)
+	return n
+}
+
+// Refresh brings the status of the quotas of a namespace up to date, or of all if it is "", for somebody who is about
+// to read them. What cannot be written stays as it is. Where other processes write, the admission of a request has
+// recorded it before it was answered (engine.Limits).
+func (c *ResourceQuotas) Refresh(ctx context.Context, namespace string) {
+	if c.Store.Others != nil {
+		return
+	}
+	namespaces := []string{namespace}
+	if namespace == "" {
+		namespaces, _, _ = c.Store.Limited(c.seen.Load())
+	}
+	classes := c.classes()
+	for _, namespace := range namespaces {
+		if _, _, err := c.publish(ctx, namespace, classes); err != nil {
+			return // Run tries again, and logs it
+		}
+	}
+}
+
+// collect waits for further changes, until publishEvery after the last look. It counts as work until done is called.
+func (c *ResourceQuotas) collect(ctx context.Context, looked time.Time) (done func()) {
 	c.Busy.add(1)
-	pause(ctx, publishEvery)
+	if rest := publishEvery - time.Since(looked); rest > 0 {
+		pause(ctx, rest)
+	}
 	return func() { c.Busy.add(-1) }
 }
 
@@ -155,21 +216,42 @@ func (c *ResourceQuotas) followClasses(ctx context.Context, changed chan<- struc
 	}
 }
 
-// publish brings the statuses of the quotas of a namespace up to date. Some may have to wait: until due.
-func (c *ResourceQuotas) publish(ctx context.Context, namespace string, classes *quota.Classes) (due time.Time,
-	err error) {
+// publish brings the statuses of the quotas of a namespace up to date, and returns how many it has written. Some may
+// have to wait: until due. A quota that somebody else writes at that moment is looked at again.
+func (c *ResourceQuotas) publish(ctx context.Context, namespace string, classes *quota.Classes) (written int,
+	due time.Time, err error) {
+	for {
+		var n int
+		n, due, err = c.publishOnce(ctx, namespace, classes)
+		written += n
+		if !apierr.Is(err, apierr.Conflict) || ctx.Err() != nil {
+			return written, due, err
+		}
+	}
+}
+
+// publishOnce is publish without a second look.
+func (c *ResourceQuotas) publishOnce(ctx context.Context, namespace string, classes *quota.Classes) (written int,
+	due time.Time, err error) {
 	of := c.Registry.Builtin().Find("", "v1", "resourcequotas")
 	rules, _, err := c.Store.Rules(ctx, namespace)
 	if err != nil || of == nil {
-		return due, err
+		return 0, due, err
 	}
 	for _, rule := range rules {
 		status, err := c.status(namespace, rule, classes)
 		if err != nil || status.IsNull() {
-			return due, err
+			return written, due, err
 		}
 		obj, err := engine.ObjectOf(rule.Version)
-		if err != nil || object.Equal(obj.At("status"), status) {
+		if err != nil {
+			continue
+		}
+		user, by := serviceAccount("resourcequota-controller"), manager
+		if c.Admitted {
+			status, user, by = raised(obj.At("status"), status), serverItself, identityValue
+		}
+		if object.Equal(obj.At("status"), status) {
 			continue
 		}
 		if at := c.lowersAt(rule.Version, obj.At("status", "used"), status.At("used")); !at.IsZero() {
@@ -182,17 +264,29 @@ func (c *ResourceQuotas) publish(ctx context.Context, namespace string, classes 
 			"used", replacing(obj.At("status", "used"), status.At("used"))))
 		rq := of.RequestFor(rule.Version.Key)
 		rq.Subresource = of.Subresource("status")
-		rq.User, rq.FieldManager = serviceAccount("resourcequota-controller"), manager
+		rq.User, rq.FieldManager = user, by
 		patch := engine.Patch{Type: engine.MergePatch, Body: object.AppendJSON(nil, body)}
-		_, err = c.Engine.Patch(ctx, rq, patch)
-		if apierr.Is(err, apierr.Conflict) && c.Store.Others != nil {
-			return due, errRecorded
-		}
-		if err := unlessChanged(nil, err); err != nil {
-			return due, err
+		switch _, err := c.Engine.Patch(ctx, rq, patch); {
+		case apierr.Is(err, apierr.NotFound):
+		case err != nil:
+			return written, due, err
+		default:
+			written++
 		}
 	}
-	return due, nil
+	return written, due, nil
+}
+
+// raised is a status with what is used of the names that it has, where that is more than it says.
+func raised(status, counted object.Value) object.Value {
+	for _, m := range status.At("used").Members() {
+		was, failed := resource.ParseQuantity(m.Value.Str())
+		is, err := resource.ParseQuantity(counted.At("used", m.Key).Str())
+		if err == nil && (failed != nil || is.Cmp(was) > 0) {
+			status = status.WithAt(counted.At("used", m.Key), "used", m.Key)
+		}
+	}
+	return status
 }
 
 // lowersAt is when the status of a quota may be changed: zero for now.
@@ -221,10 +315,6 @@ func (c *ResourceQuotas) lowersAt(of *store.Version, old, next object.Value) tim
 	delete(c.lowerings, of.Key)
 	return time.Time{}
 }
-
-// errRecorded says that a request has recorded what it uses in a status (engine.Limits) at the moment at which that was
-// to be published. No other change of the namespace may follow, so it is published again.
-var errRecorded = errors.New("a request has recorded what it uses meanwhile")
 
 // replacing is a merge patch that makes a map of one another.
 func replacing(old, next object.Value) object.Value {

@@ -29,6 +29,9 @@ func (e *Engine) Get(ctx context.Context, rq *Request, resourceVersion string) (
 	if err := e.waitFor(ctx, revision); err != nil {
 		return nil, err
 	}
+	if refresh := rq.Resource.Refresh; refresh != nil && resourceVersion == "" {
+		refresh(ctx, rq.Namespace)
+	}
 	// With a resourceVersion, any version from that on is valid, so the state at hand is read.
 	v, _, err := e.store.Live(ctx, rq.key(), resourceVersion == "")
 	if err != nil {

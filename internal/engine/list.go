@@ -37,6 +37,9 @@ func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collect
 	if err != nil {
 		return nil, err
 	}
+	if refresh := rq.Resource.Refresh; refresh != nil && exact == 0 && o.ResourceVersion == "" {
+		refresh(ctx, rq.Namespace)
+	}
 	// A continue token may come from another server, and name a revision that this one has not received yet.
 	if exact == 0 && o.ResourceVersion == "" || exact > e.store.Revision() {
 		if err := e.fresh(ctx); err != nil {

@@ -175,6 +175,10 @@ type Reading struct {
 	// RowOrder compares objects in the order in which a list's Table shows them; nil: as every list does.
 	RowOrder func(a, b object.Value) int
 
+	// Refresh brings objects up to date that follow from others, in a namespace or in all ("") of them: it is called
+	// before the newest state is read. Nil: there are none.
+	Refresh func(ctx context.Context, namespace string)
+
 	// Blank makes the object of a bookmark from the kind's zero value; nil: it is the zero value.
 	Blank func(zero object.Value) object.Value
 }

@@ -81,11 +81,9 @@ var controllerTable = []controllerRow{
 		func(s *Server) func(context.Context) {
 			return s.certificateRequests().Clean
 		}},
-	{"resourcequota-controller", "resourcequota", "publishes what ResourceQuotas count",
-		func(s *Server) func(context.Context) {
-			return (&controller.ResourceQuotas{Engine: s.engine, Registry: s.registry, Store: s.store,
-				Logger: s.config.Logger, Busy: &s.busy}).Run
-		}},
+	{quotaController, "resourcequota", "publishes what ResourceQuotas count", func(s *Server) func(context.Context) {
+		return s.quotas.Run
+	}},
 	{"validatingadmissionpolicy-status-controller", "validatingadmissionpolicy-status-controller",
 		"checks the expressions of ValidatingAdmissionPolicies against the types that they are about",
 		func(s *Server) func(context.Context) {
@@ -110,6 +108,12 @@ var controllerTable = []controllerRow{
 	protectionRow(controller.ProtectedPodGroups, "podgroup-protection-controller", "podgroup-protection-controller",
 		"keeps PodGroups that have Pods which have not ended"),
 }
+
+// quotaController is the controller that counts what ResourceQuotas limit.
+const quotaController = "resourcequota-controller"
+
+// countQuotas is builtin.Config.CountQuotas. s.quotas is set before the first request.
+func (s *Server) countQuotas(ctx context.Context, namespace string) { s.quotas.Refresh(ctx, namespace) }
 
 // protectionRow is the row of a controller that protects a kind of objects.
 func protectionRow(kind controller.ProtectedKind, name, alias, does string) controllerRow {
@@ -206,14 +210,19 @@ func (s *Server) enabledControllers() (rows []controllerRow) {
 	return rows
 }
 
-// ownControllers are parts of the API server in the reference, too, so --controllers does not disable them.
+// ownControllers are parts of the API server in the reference, too, so --controllers does not disable them (RUN-8).
 func (s *Server) ownControllers(definitions *controller.Definitions) []func(context.Context) {
 	registration := &controller.Registration{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger,
 		Busy: &s.busy}
 	availability := &controller.Availability{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger,
 		Now: s.config.Now, Service: s.findService, Slices: s.endpointSlices, Check: s.aggregator.Check, Busy: &s.busy,
 		Lost: s.aggregationMetrics.unavailable}
-	return []func(context.Context){definitions.Run, registration.Run, availability.Run}
+	all := []func(context.Context){definitions.Run, registration.Run, availability.Run}
+	if s.quotas.Admitted && s.etcd == nil {
+		// On etcd requests record what they use themselves (engine.Limits).
+		all = append(all, s.quotas.Run)
+	}
+	return all
 }
 
 // control starts the enabled controllers, and the one of definitions, which is a part of the API server. On etcd they

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -188,4 +189,137 @@ func TestQuotaOfExtendedResources(t *testing.T) {
 	c.must(200, http.MethodPut, classes+"/gpu", class("example.com/other"))
 	awaitUsed(t, c, "q", "requests.example.com/gpu", "0")
 	c.must(201, http.MethodPost, claims, claim("more", 2))
+}
+
+// readUsed is what a quota of the namespace default says that is used of a resource, at once.
+func (c *testClient) readUsed(t *testing.T, quota, resource string) string {
+	t.Helper()
+	const quotas = "/api/v1/namespaces/default/resourcequotas"
+	used := c.must(200, http.MethodGet, quotas+"/"+quota, nil).text("status", "used", resource)
+	for _, path := range []string{quotas, "/api/v1/resourcequotas"} {
+		for _, item := range c.must(200, http.MethodGet, path, nil).at("items").([]any) {
+			if in := jsonObject(item.(map[string]any)); in.text("metadata", "name") == quota &&
+				in.text("status", "used", resource) != used {
+				t.Errorf("%s has %q of %s, the quota itself %q", path, in.text("status", "used", resource), resource, used)
+			}
+		}
+	}
+	return used
+}
+
+// Who reads a quota sees what was created and deleted before, as from a kube-apiserver, which writes the status before
+// the object.
+//
+// SPEC: AUTH-5
+func TestQuotaIsReadAsItIs(t *testing.T) {
+	const maps, quotas = "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/resourcequotas"
+	config := quiet(t.TempDir())
+	config.Controllers = []string{"resourcequota-controller"}
+	c, _ := serveFrom(t, config)
+	c.must(201, http.MethodPost, quotas, quotaOf("q", map[string]any{"configmaps": 1000}))
+	for i := range 20 {
+		if got := c.readUsed(t, "q", "configmaps"); got != fmt.Sprint(i) {
+			t.Fatalf("%s are used, want %d", got, i)
+		}
+		c.must(201, http.MethodPost, maps, configMap(fmt.Sprint("m", i)))
+	}
+	c.must(200, http.MethodDelete, maps+"/m0", nil)
+	if got := c.readUsed(t, "q", "configmaps"); got != "19" {
+		t.Errorf("%s are used, want 19", got)
+	}
+	if hard := c.must(200, http.MethodGet, quotas+"/q", nil).text("status", "hard", "configmaps"); hard != "1k" {
+		t.Errorf("the limit is %q", hard)
+	}
+}
+
+// The admission of requests is not a controller: under the quota controller of a kube-controller-manager, the server
+// adds what it lets in to the status that this one has written, and leaves the rest to it.
+//
+// SPEC: AUTH-5, RUN-8
+func TestQuotaUnderAnotherCounter(t *testing.T) {
+	const maps, quotas = "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/resourcequotas"
+	config := quiet(t.TempDir())
+	config.Controllers = []string{"-namespace-controller"}
+	c, _ := serveFrom(t, config)
+	count := func(used map[string]any) {
+		t.Helper()
+		q := c.must(200, http.MethodGet, quotas+"/q", nil)
+		q["status"] = map[string]any{"hard": map[string]any{"configmaps": "10", "secrets": "5"}, "used": used}
+		c.must(200, http.MethodPut, quotas+"/q/status", q)
+	}
+	expect := func(want string) {
+		t.Helper()
+		if got := c.readUsed(t, "q", "configmaps"); got != want {
+			t.Errorf("%q are used, want %q", got, want)
+		}
+	}
+	c.must(201, http.MethodPost, quotas, quotaOf("q", map[string]any{"configmaps": 10, "secrets": 5}))
+	c.must(201, http.MethodPost, maps, configMap("a"))
+	if status := c.must(200, http.MethodGet, quotas+"/q", nil).at("status"); len(status.(map[string]any)) > 0 {
+		t.Errorf("nobody has counted yet, and the status is %v", status)
+	}
+	count(map[string]any{"configmaps": "1"})
+	c.must(201, http.MethodPost, maps, configMap("b"))
+	expect("2")
+	c.must(201, http.MethodPost, maps, configMap("c"))
+	c.must(200, http.MethodDelete, maps+"/a", nil)
+	c.must(200, http.MethodDelete, maps+"/b", nil)
+	expect("2") // what was deleted is counted by the other one
+	count(map[string]any{"configmaps": "1"})
+	expect("1")
+	c.must(201, http.MethodPost, maps, configMap("d"))
+	expect("2")
+	q := c.must(200, http.MethodGet, quotas+"/q", nil)
+	if used := q.at("status", "used").(map[string]any); len(used) != 1 {
+		t.Errorf("used is %v, and only configmaps was counted", used)
+	}
+	// Without a read it gets there, too.
+	c.must(201, http.MethodPost, maps, configMap("e"))
+	watched := c.must(200, http.MethodGet, quotas+"/q?resourceVersion=0", nil)
+	for end := time.Now().Add(20 * time.Second); watched.text("status", "used", "configmaps") != "3"; {
+		if time.Now().After(end) {
+			t.Fatalf("used stays %v", watched.at("status"))
+		}
+		time.Sleep(10 * time.Millisecond)
+		watched = c.must(200, http.MethodGet, quotas+"/q?resourceVersion=0", nil)
+	}
+	managers := map[string]bool{}
+	for _, entry := range q.at("metadata", "managedFields").([]any) {
+		managers[jsonObject(entry.(map[string]any)).text("manager")] = true
+	}
+	if !managers["kube-apiserver"] {
+		t.Errorf("the managers are %v", managers)
+	}
+}
+
+// Many creates share a status of their quota.
+//
+// SPEC: AUTH-5
+func TestCreatesShareAQuotaStatus(t *testing.T) {
+	for _, controllers := range []string{"resourcequota-controller", "-namespace-controller"} {
+		synctest.Test(t, func(t *testing.T) {
+			s, client := inMemory(t, func(c *Config) {
+				c.Controllers = []string{controllers}
+				c.FeatureGates = quiet("").FeatureGates
+			})
+			defer s.Close()
+			defer client.CloseIdleConnections()
+			const in = "/api/v1/namespaces/default/"
+			ask(t, s, client, http.MethodPost, in+"resourcequotas", `{"metadata":{"name":"q"},
+				"spec":{"hard":{"configmaps":"500"}}}`, 201).Body.Close()
+			ask(t, s, client, http.MethodPut, in+"resourcequotas/q/status", `{"metadata":{"name":"q"},
+				"status":{"hard":{"configmaps":"500"},"used":{"configmaps":"0"}}}`, 200).Body.Close()
+			time.Sleep(10 * time.Second)
+			before := s.store.Revision()
+			const creates = 100
+			for i := range creates {
+				ask(t, s, client, http.MethodPost, in+"configmaps", fmt.Sprintf(`{"metadata":{"name":"m%d"}}`, i), 201).
+					Body.Close()
+			}
+			time.Sleep(time.Second)
+			if extra := s.store.Revision() - before - creates; extra > 2 {
+				t.Errorf("%d creates made %d other writes", creates, extra)
+			}
+		})
+	}
 }

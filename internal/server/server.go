@@ -119,6 +119,7 @@ type Server struct {
 	leave   context.CancelFunc
 	work    sync.WaitGroup
 	busy    controller.Busy
+	quotas  *controller.ResourceQuotas
 	nodes   *nodes.Nodes // sends requests on to nodes, Pods and Services
 	// encryption is nil without --encryption-provider-config.
 	encryption *encryptionAtRest
@@ -213,8 +214,8 @@ func (s *Server) open(ctx context.Context) error {
 		EventTTL: c.EventTTL, Now: c.Now, Authenticate: s.reviewToken, Tokens: s.answerToken,
 		NoTokens: !s.accountKeys.Signs(),
 		Features: s.features, Versions: s.releases, Definitions: definitions.Complete, Addresses: allocator,
-		Authority: s.policy,
-		Issued:    s.certificateMetrics.issued, NamespaceLabel: s.namespaceLabel,
+		Authority: s.policy, CountQuotas: s.countQuotas,
+		Issued: s.certificateMetrics.issued, NamespaceLabel: s.namespaceLabel,
 	})
 	if err != nil {
 		return err
@@ -236,6 +237,8 @@ func (s *Server) open(ctx context.Context) error {
 		Store: s.store, Registry: s.registry, Now: c.Now, Admission: s.admission.Admission,
 		KeepFinalizers: !c.GarbageCollection, Elsewhere: s.elsewhere.stores(),
 	})
+	s.quotas = &controller.ResourceQuotas{Engine: s.engine, Registry: s.registry, Store: s.store, Logger: c.Logger,
+		Busy: &s.busy, Admitted: !c.Runs(quotaController)}
 	if err := s.fill(ctx); err != nil {
 		return err
 	}
