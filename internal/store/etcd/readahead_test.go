@@ -18,6 +18,22 @@ func spanOf(after int64, bytes int, revisions ...int64) *span {
 	return s
 }
 
+// kept is how many spans are kept, and their bytes, which are counted rightly.
+func kept(t *testing.T, a *readAhead) (spans, bytes int) {
+	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, s := range a.spans {
+		for _, e := range s.events {
+			bytes += eventBytes(e)
+		}
+	}
+	if bytes != a.bytes {
+		t.Errorf("%d bytes are counted as %d", bytes, a.bytes)
+	}
+	return len(a.spans), bytes
+}
+
 // What is read ahead is found from each revision within it on, and from no other one.
 //
 // SPEC: WATCH-1
@@ -36,8 +52,8 @@ func TestReadAheadFinds(t *testing.T) {
 	}
 	a.keep(spanOf(11, 1, 12, 12))
 	a.keep(spanOf(30, 1))
-	if len(a.spans) != 2 {
-		t.Errorf("%d spans: what is there is kept again, or nothing is", len(a.spans))
+	if spans, _ := kept(t, &a); spans != 2 {
+		t.Errorf("%d spans: what is there is kept again, or nothing is", spans)
 	}
 	if got := spanOf(10, 1, 12).from(5); got.after != 10 {
 		t.Errorf("a span after 10 begins after %d", got.after)
@@ -64,14 +80,8 @@ func TestReadAheadIsBounded(t *testing.T) {
 		}
 		for i := range int64(20) {
 			a.keep(spanOf(10_000*(i+1), aheadSpanBytes-1000, 10_000*(i+1)+1))
-			sum := 0
-			for _, s := range a.spans {
-				for _, e := range s.events {
-					sum += eventBytes(e)
-				}
-			}
-			if sum != a.bytes || sum > aheadBytes {
-				t.Fatalf("%d bytes are kept, counted as %d", sum, a.bytes)
+			if _, bytes := kept(t, &a); bytes > aheadBytes {
+				t.Fatalf("%d bytes are kept", bytes)
 			}
 			if a.find(1) == nil {
 				t.Fatalf("what is used all the time is not kept after %d more", i+1)
@@ -87,13 +97,13 @@ func TestReadAheadIsBounded(t *testing.T) {
 		}
 		time.Sleep(aheadFor - time.Second)
 		synctest.Wait()
-		if len(a.spans) == 0 {
+		if spans, _ := kept(t, &a); spans == 0 {
 			t.Error("a use does not lengthen the time")
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if len(a.spans) != 0 || a.bytes != 0 {
-			t.Errorf("%d spans of %d bytes are kept for ever", len(a.spans), a.bytes)
+		if spans, bytes := kept(t, &a); spans != 0 || bytes != 0 {
+			t.Errorf("%d spans of %d bytes are kept for ever", spans, bytes)
 		}
 	})
 }
