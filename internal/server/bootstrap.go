@@ -29,15 +29,19 @@ type initial struct {
 	statusManager string
 }
 
-// systemNamespaces are created at every start if they are missing.
+// systemNamespaces are created if they are missing: at every start, and while the server runs.
 var systemNamespaces = []string{"default", "kube-system", "kube-public", "kube-node-lease"}
 
-// clusterObjects returns the initial objects that are not namespaced.
-func (s *Server) clusterObjects() ([]initial, error) {
-	var all []initial
+func initialNamespaces() (all []initial) {
 	for _, name := range systemNamespaces {
 		all = append(all, initial{version: "v1", resource: "namespaces", name: name})
 	}
+	return all
+}
+
+// clusterObjects returns the initial objects that are not namespaced.
+func (s *Server) clusterObjects() ([]initial, error) {
+	all := initialNamespaces()
 	class := func(name string, value int64, description string) {
 		all = append(all, initial{group: "scheduling.k8s.io", version: "v1", resource: "priorityclasses", name: name,
 			body: object.Fields("value", object.IntOf(value), "description", object.StringOf(description))})
@@ -50,7 +54,7 @@ func (s *Server) clusterObjects() ([]initial, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(append(all, cidr), flowControl(s.now)...), nil
+	return append(append(all, cidr), flowControl(s.now, s.config.PriorityAndFairness)...), nil
 }
 
 // bootstrap creates the initial objects and the RBAC bootstrap policy, updates those that exist, and deletes objects

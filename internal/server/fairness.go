@@ -3,7 +3,9 @@ package server
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,23 +33,19 @@ func (s *Server) openFairness() {
 	}
 }
 
-// runFairness starts the division of seats and the maintenance of the objects.
+// runFairness starts the division of seats and the maintenance of the status of FlowSchemas.
 func (s *Server) runFairness() {
 	if s.fairness == nil {
 		return
 	}
 	s.run(func() { s.fairness.Run(s.closing) })
 	if s.config.Image == nil {
-		s.run(func() { s.maintainFlowControl(s.closing) })
+		s.run(func() { s.maintainDangling(s.closing) })
 	}
 }
 
-// maintenance is how often the objects of priority and fairness are brought up to date.
-const maintenance = time.Minute
-
-// maintainFlowControl keeps the objects of priority and fairness up to date until ctx ends: the mandatory and the
-// suggested ones every minute, and the condition Dangling of the FlowSchemas whenever one or a level has changed.
-func (s *Server) maintainFlowControl(ctx context.Context) {
+// maintainDangling keeps the condition Dangling of the FlowSchemas up to date until ctx ends.
+func (s *Server) maintainDangling(ctx context.Context) {
 	changed := make(chan struct{}, 1)
 	for _, resource := range flowControlResources {
 		if of := s.registry.Builtin().Find(flowControlGroup, "v1", resource); of != nil {
@@ -61,40 +59,73 @@ func (s *Server) maintainFlowControl(ctx context.Context) {
 			})
 		}
 	}
-	ticker := time.NewTicker(maintenance)
-	defer ticker.Stop()
+	pace := &writePace{}
+	var again <-chan time.Time
 	for {
-		var err error
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
-			if err = s.createMissing(ctx, flowControl(s.now)); err == nil {
-				err = s.deleteObsoleteFlowControl(ctx)
-			}
 		case <-changed:
-			err = s.updateDangling(ctx)
+		case <-again:
 		}
+		again = nil
+		deferred, err := s.updateDangling(ctx, pace)
 		if err != nil && ctx.Err() == nil {
 			s.config.Logger.Warn("objects of priority and fairness are not up to date", "error", err)
+		}
+		if deferred || err != nil {
+			again = time.After(writeRest + rand.N(writeSpread))
 		}
 	}
 }
 
-// updateDangling writes the condition Dangling of every FlowSchema in which it is wrong.
-func (s *Server) updateDangling(ctx context.Context) error {
+// writePace limits how often the same objects are written. Servers that disagree about a status, as those of two
+// releases may, would else write it as fast as they can. As in the reference, a server writes one at most mostWrites
+// times within writePeriod, and then looks at it again at a random time between writeRest and writeRest + writeSpread,
+// so that one of them is the last for a while.
+type writePace struct{ written map[string][]time.Time }
+
+const (
+	mostWrites  = 6
+	writePeriod = time.Minute
+	writeRest   = 30 * time.Second
+	writeSpread = 45 * time.Second
+)
+
+// may says whether an object may be written now, and counts it as written.
+func (p *writePace) may(name string, now time.Time) bool {
+	for name, times := range p.written {
+		if times = slices.DeleteFunc(times, func(at time.Time) bool { return now.Sub(at) > writePeriod }); len(times) == 0 {
+			delete(p.written, name)
+		} else {
+			p.written[name] = times
+		}
+	}
+	if len(p.written[name]) >= mostWrites {
+		return false
+	}
+	if p.written == nil {
+		p.written = map[string][]time.Time{}
+	}
+	p.written[name] = append(p.written[name], now)
+	return true
+}
+
+// updateDangling writes the condition Dangling of every FlowSchema in which it is wrong. It says whether it has put off
+// some of them, which were written too often.
+func (s *Server) updateDangling(ctx context.Context, pace *writePace) (deferred bool, err error) {
 	types := s.registry.Builtin()
 	schemas, levels := types.Find(flowControlGroup, "v1", "flowschemas"),
 		types.Find(flowControlGroup, "v1", "prioritylevelconfigurations")
 	if schemas == nil || levels == nil {
-		return nil
+		return false, nil
 	}
 	list, err := s.engine.List(ctx, &engine.Request{Resource: schemas}, engine.ListOptions{})
 	if apierr.Is(err, apierr.StoreReadError) { // one of them is unreadable
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	var errs []error
 	for item := range list.Items {
@@ -109,12 +140,16 @@ func (s *Server) updateDangling(ctx context.Context) error {
 		if status.IsNull() {
 			continue
 		}
+		if !pace.may(item.Key.Name, time.Now()) {
+			deferred = true
+			continue
+		}
 		rq := &engine.Request{Resource: schemas, Name: item.Key.Name, OwnStart: true}
 		if err := s.applyStatus(ctx, rq, flowControlConsumer, status); err != nil && !apierr.Is(err, apierr.NotFound) {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	return deferred, errors.Join(errs...)
 }
 
 // typeStats has the number and the average size of the objects of each type. They are computed anew when they are

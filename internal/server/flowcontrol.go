@@ -20,7 +20,7 @@ func (c *Config) slots() *httpapi.Slots {
 }
 
 // The objects of API priority and fairness that every server has. They are brought up to date at the start and every
-// minute.
+// minute (upkeep.go).
 //
 // The two mandatory objects of each type (exempt, catch-all) always have the spec given here. The suggested ones are
 // kept up to date only while their annotation autoupdate-spec is "true". An administrator who wants to change one sets
@@ -55,7 +55,9 @@ func flowControlLines() (all []flowControlLine) {
 	return all
 }
 
-func flowControl(now func() object.Value) (all []initial) {
+// flowControl are these objects. With judged, a new FlowSchema says in its status that its level exists; what others say
+// is up to the controller of priority and fairness.
+func flowControl(now func() object.Value, judged bool) (all []initial) {
 	annotations := object.Fields("annotations", object.Fields(autoUpdateSpec, object.StringOf("true")))
 	for _, line := range flowControlLines() {
 		parsed, err := object.ParseJSON([]byte(line.spec))
@@ -70,10 +72,15 @@ func flowControl(now func() object.Value) (all []initial) {
 			body:    object.Fields("metadata", annotations, "spec", spec),
 			revise:  func(live object.Value) object.Value { return revisedFlowControl(live, spec, mandatory) },
 		}
-		if line.kind == "FlowSchema" {
+		if line.kind == "FlowSchema" && judged {
 			level := spec.At("priorityLevelConfiguration", "name").Str()
 			one.statusManager = flowControlConsumer
-			one.status = func(live object.Value) object.Value { return dangling(live, level, true, now) }
+			one.status = func(live object.Value) object.Value {
+				if !live.IsNull() {
+					return object.Nil
+				}
+				return dangling(live, level, true, now)
+			}
 		}
 		all = append(all, one)
 	}

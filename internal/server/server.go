@@ -294,6 +294,9 @@ func (s *Server) open(ctx context.Context) error {
 		Busy: &s.busy, Shared: s.etcd != nil,
 	})
 	s.runFairness()
+	if c.Image == nil {
+		s.run(func() { s.keepUp(s.closing) })
+	}
 	reload()
 	s.recoverEncrypted()
 	for _, follow := range s.follow {
