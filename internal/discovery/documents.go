@@ -34,6 +34,8 @@ type Config struct {
 	NoCBOR bool
 	// NoStorageHashes leaves storageVersionHash out for built-in types (feature gate StorageVersionHash).
 	NoStorageHashes bool
+	// AccountPages says that the documents are served by which tokens of service accounts are verified.
+	AccountPages bool
 }
 
 // Finder finds a built-in type by its OpenAPI name: a kind, a list, the options of requests, Status and others. It
@@ -91,7 +93,7 @@ func New(c Config) *Documents {
 	d := &Documents{
 		registry: c.Registry, remotes: c.Remotes, local: c.Local, version: c.Version,
 		versionJSON: object.AppendJSON(nil, c.Version.value()), address: c.ServerAddress, models: c.Models,
-		noHashes: c.NoStorageHashes, media: mediaTypesOf(c.NoCBOR), roots: rootPathDocuments(),
+		noHashes: c.NoStorageHashes, media: mediaTypesOf(c.NoCBOR), roots: rootPathDocuments(c.AccountPages),
 	}
 	d.builtinKinds = sync.OnceValue(func() map[string][]gvk {
 		kinds := map[string][]gvk{}

@@ -89,13 +89,33 @@ func groupPathDocument(group string) *v3Document {
 	return pathDocument("apis/"+group, metaModels+"APIGroup", "get information of a group", "APIGroup")
 }
 
-// rootPathDocuments are the documents that every server has.
-func rootPathDocuments() []*v3Document {
-	return []*v3Document{
+// rootPathDocuments are the documents that every server has, and with accounts those of the pages by which tokens of
+// service accounts are verified.
+func rootPathDocuments(accounts bool) []*v3Document {
+	all := []*v3Document{
 		pathDocument("api", metaModels+"APIVersions", "get available API versions", "APIVersions"),
 		pathDocument("apis", metaModels+"APIGroupList", "get available API versions", "APIVersions"),
 		pathDocument("version", modelVersion, "get the version information for this server", "CodeVersion"),
 	}
+	if !accounts {
+		return all
+	}
+	return append(all,
+		pageDocument(".well-known/openid-configuration", operation{tag: "WellKnown", produces: []string{mediaJSON},
+			id:          "getServiceAccountIssuerOpenIDConfiguration",
+			description: "get service account issuer OpenID configuration, also known as the 'OIDC discovery doc'"}),
+		pageDocument("openid/v1/jwks", operation{tag: "openid", produces: []string{"application/jwk-set+json"},
+			id: "getServiceAccountIssuerOpenIDKeyset",
+			description: "get service account issuer OpenID JSON Web Key Set (contains public token verification " +
+				"keys)"}))
+}
+
+// pageDocument is the document of a page with the answer to a GET.
+func pageDocument(name string, get operation) *v3Document {
+	get.method, get.answers = "get", []int{200}
+	return &v3Document{name: name, path: func(*Documents, *v3Document) *pathItem {
+		return &pathItem{path: "/" + name + "/", operations: []*operation{&get}}
+	}}
 }
 
 // v3Document returns the document of this name, or nil.
@@ -223,7 +243,9 @@ func (p *v3Document) print(d *Documents, find Finder, out io.Writer) {
 			}
 		})
 		w.fields("components", func(emit func(name string, v object.Value)) {
-			w.fields("schemas", b.models)
+			if custom || len(b.wanted) > 0 {
+				w.fields("schemas", b.models)
+			}
 			if !custom {
 				emit("securitySchemes", securitySchemes)
 			}

@@ -108,13 +108,15 @@ func (d *dialect2) parameters() []object.Member {
 
 func (d *dialect2) operation(b *builder, op *operation) object.Value {
 	members := append(op.common(),
-		object.Member{Key: "consumes", Value: object.Strings(op.consumes...)},
 		object.Member{Key: "produces", Value: object.Strings(op.produces...)},
 		object.Member{Key: "schemes", Value: object.Strings("https")},
 		object.Member{Key: "responses", Value: op.responses(func(members []object.Member) []object.Member {
 			return append(members, object.Member{Key: "schema", Value: b.answer(op.model)})
 		})},
 	)
+	if len(op.consumes) > 0 {
+		members = append(members, object.Member{Key: "consumes", Value: object.Strings(op.consumes...)})
+	}
 	members = b.parameters(members, op.parameters)
 	if op.body == "" {
 		return object.MapOf(members...)

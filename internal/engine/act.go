@@ -25,7 +25,7 @@ func (d *draft) act(ctx context.Context) (*Result, error) {
 		return d.ask(ctx)
 	}
 	d.now = d.Engine.now()
-	d.body = d.sent
+	d.body = rq.inNamespace(d.sent)
 	d.fill()
 	if err := d.admit(ctx); err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (d *draft) act(ctx context.Context) (*Result, error) {
 func (d *draft) ask(ctx context.Context) (*Result, error) {
 	rq, sub := d.rq, d.rq.Subresource
 	d.now = d.Engine.now()
-	d.body = d.sent
+	d.body = rq.inNamespace(d.sent)
 	d.fill()
 	d.own(ctx)
 	if err := d.admit(ctx); err != nil {

@@ -178,7 +178,7 @@ func (d *draft) taken(ctx context.Context, prefixed bool) error {
 // is the same.
 func (d *draft) virtual(ctx context.Context) (*Result, error) {
 	d.now = d.Engine.now()
-	d.body = d.sent
+	d.body = d.rq.inNamespace(d.sent)
 	d.own(ctx)
 	if err := d.admit(ctx); err != nil {
 		return nil, err

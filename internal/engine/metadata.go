@@ -24,6 +24,18 @@ func (rq *Request) namespaceMatches(obj object.Value) error {
 	return nil
 }
 
+// inNamespace returns the body of an operation with the namespace of the URL, and without one if the type has none.
+func (rq *Request) inNamespace(obj object.Value) object.Value {
+	meta := obj.At("metadata")
+	switch namespace := meta.At("namespace").Str(); {
+	case rq.Resource.Namespaced && namespace == "":
+		return obj.WithAt(object.StringOf(rq.Namespace), "metadata", "namespace")
+	case !rq.Resource.Namespaced && namespace != "":
+		return obj.With("metadata", meta.Without("namespace"))
+	}
+	return obj
+}
+
 // carry copies the system metadata of the old object into a changed one where the client left them out or may not
 // change them (rest.BeforeUpdate of the reference, and the update strategies of the kinds). A client that PUTs an
 // object that it has built itself, without a UID, means the live object; one that PUTs an old copy has another UID or

@@ -114,7 +114,9 @@ func (h *Handler) paths() []string {
 		}
 	}
 	for path := range h.Handlers {
-		paths = append(paths, path)
+		if !strings.HasPrefix(path, "/debug/") { // as in the reference, which does not list them
+			paths = append(paths, path)
+		}
 	}
 	for path := range h.Pages {
 		paths = append(paths, path)

@@ -61,11 +61,12 @@ func (s *Server) newHandler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	pages := s.accountPages()
 	s.documents = discovery.New(discovery.Config{
 		Registry: s.registry, Version: version(s.releases), ServerAddress: s.advertised(), Models: builtin.Models,
 		NoCBOR:          !s.features.On(features.CBORServingAndStorage),
 		NoStorageHashes: !s.features.On(features.StorageVersionHash),
-		Remotes:         s.aggregator.Remotes, Local: s.aggregator.Local,
+		Remotes:         s.aggregator.Remotes, Local: s.aggregator.Local, AccountPages: pages != nil,
 	})
 	m.registry.MustRegister(s.aggregationMetrics.all(s.aggregator, s.documents)...)
 	m.registry.MustRegister(s.nodeMetrics.all()...)
@@ -77,7 +78,7 @@ func (s *Server) newHandler() (http.Handler, error) {
 		Auditor:        s.audit,
 		Backends:       s.backends,
 		Handlers:       s.handlers(m, limits),
-		Pages:          s.accountPages(),
+		Pages:          pages,
 		Checks:         s.checks(),
 		Statusz:        statusz,
 		Flagz:          flagz,
