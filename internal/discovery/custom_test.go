@@ -225,6 +225,62 @@ func TestDocumentsOfCustomTypesAreWhole(t *testing.T) {
 	}
 }
 
+// A custom type whose model would have the name of a built-in one is described beside that one, under another name; one
+// with the name of a model that all custom types refer to is not described. No name is there twice.
+//
+// SPEC: URI-8, EXT-1
+func TestCustomModelsBesideBuiltIn(t *testing.T) {
+	definitions := newDefinitionStore(t, builtin.Resources(builtin.Config{}))
+	text := object.StringOf
+	define := func(group, plural, kind string) {
+		schema := object.Fields("type", text("object"), "properties", object.Fields(
+			"spec", object.Fields("type", text("object"), "description", text("mine"))))
+		definitions.put(object.Fields("apiVersion", text("apiextensions.k8s.io/v1"), "kind", text("CustomResourceDefinition"),
+			"metadata", object.Fields("name", text(plural+"."+group)), "spec", object.Fields("group", text(group),
+				"scope", text("Namespaced"), "names", object.Fields("plural", text(plural), "singular", text(strings.ToLower(kind)),
+					"kind", text(kind), "listKind", text(kind+"List")),
+				"versions", object.ListOf(object.Fields("name", text("v1"), "served", object.BoolOf(true),
+					"storage", object.BoolOf(true), "schema", object.Fields("openAPIV3Schema", schema))))))
+	}
+	define("apiextensions.apis.pkg.apiextensions-apiserver.k8s.io", "customresourcedefinitions", "CustomResourceDefinition")
+	define("apps.api.k8s.io", "deploymentspecs", "DeploymentSpec")
+	define("meta.apis.pkg.apimachinery.k8s.io", "objectmetas", "ObjectMeta")
+	define("more.api.k8s.io", "others", "Other")
+	d := New(Config{Registry: definitions.registry, Version: testVersion, Models: builtin.Models})
+	body := plain(t, d, "/openapi/v2", mediaJSON)
+	doc := parse(t, body)
+	in := bytes.Index(body, []byte(`"definitions":{`))
+	for _, m := range doc.At("definitions").Members() {
+		if n := bytes.Count(body[in:], []byte(`"`+m.Key+`":{`)); n != 1 {
+			t.Errorf("%s is there %d times", m.Key, n)
+		}
+	}
+	const definition = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition"
+	for name, mine := range map[string]bool{
+		definition: false, definition + "_v2": true, "io.k8s.api.apps.v1.DeploymentSpec_v2": true,
+		"io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta": false, "io.k8s.api.more.v1.Other": true,
+	} {
+		model := doc.At("definitions", name)
+		if got := model.At("properties", "spec", "description").Str() == "mine"; model.IsNull() || got != mine {
+			t.Errorf("%s is of the custom type: %v", name, got)
+		}
+	}
+	for path, want := range map[string]string{
+		"/apis/apiextensions.k8s.io/v1/customresourcedefinitions": definition,
+		"/apis/apiextensions.apis.pkg.apiextensions-apiserver.k8s.io/v1/namespaces/{namespace}/customresourcedefinitions": definition +
+			"_v2",
+		"/apis/more.api.k8s.io/v1/namespaces/{namespace}/others": "io.k8s.api.more.v1.Other",
+	} {
+		if got := doc.At("paths", path, "post", "responses", "201", "schema", "$ref").Str(); got != "#/definitions/"+want {
+			t.Errorf("%s answers with %s", path, got)
+		}
+	}
+	if got := doc.At("definitions", definition+"List_v2", "properties", "items", "items", "$ref").Str(); got !=
+		"#/definitions/"+definition+"_v2" {
+		t.Errorf("the list has %s", got)
+	}
+}
+
 // references calls f with every reference in a document.
 func references(v object.Value, f func(to string)) {
 	for _, m := range v.Members() {

@@ -59,6 +59,8 @@ type Documents struct {
 
 	builtinKinds func() map[string][]gvk // by model
 	customKinds  func() map[string][]gvk // kinds of built-in types that documents of custom types refer to
+	// builtinModels are the names of all models that the built-in types are described with.
+	builtinModels func() map[string]bool
 
 	mu      sync.Mutex
 	current *catalog
@@ -102,6 +104,7 @@ func New(c Config) *Documents {
 		}
 		return kinds
 	})
+	d.builtinModels = sync.OnceValue(func() map[string]bool { return d.namesOfModels(c.Registry.Now().Builtin()) })
 	d.customKinds = sync.OnceValue(func() map[string][]gvk {
 		var versions []*groupVersion
 		for _, served := range engine.NewRegistry(c.Registry.Now().Builtin()).Now().GroupVersions() {

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -20,11 +21,16 @@ import (
 // parameters, and referred to. As in the reference the name there is the parameter's name and a hash of its JSON.
 type dialect2 struct {
 	shared map[string]object.Value
+	// others are the names of custom models whose own names are those of built-in ones (beside).
+	others map[string]string
 }
 
 func newDialect2() *dialect2 { return &dialect2{shared: map[string]object.Value{}} }
 
-func (*dialect2) ref(model string) object.Value {
+func (d *dialect2) ref(model string) object.Value {
+	if other := d.others[model]; other != "" {
+		model = other
+	}
 	return object.Fields("$ref", object.StringOf("#/definitions/"+model))
 }
 
@@ -208,7 +214,10 @@ func (gv *groupVersion) section(d *Documents, protobuf bool) *section {
 	}
 	s.once.Do(func() {
 		d.counters.sections.Add(1)
-		b := newBuilder(d, d.models(), newDialect2(), []*groupVersion{gv}, d.customKinds())
+		dialect := newDialect2()
+		b := newBuilder(d, d.models(), dialect, []*groupVersion{gv}, d.customKinds())
+		models := b.customModels()
+		dialect.others = d.beside(models)
 		print := func(field string, body func(emit func(name string, v object.Value))) *Document {
 			packed := &documentBuffer{}
 			w := &writer{out: packed}
@@ -224,13 +233,62 @@ func (gv *groupVersion) section(d *Documents, protobuf bool) *section {
 			}
 		})
 		s.models = print("definitions", func(emit func(name string, model object.Value)) {
-			models := b.customModels()
 			for _, name := range slices.Sorted(maps.Keys(models)) {
-				emit(name, models[name]())
+				switch other, taken := dialect.others[name]; {
+				case !taken:
+					emit(name, models[name]())
+				case other != "":
+					emit(other, models[name]())
+				}
 			}
 		})
 	})
 	return s
+}
+
+// goModules begin the names of the models of built-in types.
+var goModules = []string{"io.k8s.api.", "io.k8s.apimachinery.", "io.k8s.apiextensions-apiserver.", "io.k8s.kube-aggregator."}
+
+// beside returns the names under which custom models are described whose own name is that of a built-in model: the name
+// of a model of a custom type begins with its group, reversed. As in the reference the name gets an ending, "_v2". A
+// custom model with the name of one that all custom types refer to is not described, "": what refers to it means the
+// other one.
+func (d *Documents) beside(models map[string]func() object.Value) map[string]string {
+	var names map[string]string
+	for name := range models {
+		begins := func(module string) bool { return strings.HasPrefix(name, module) }
+		if !slices.ContainsFunc(goModules, begins) || !d.builtinModels()[name] {
+			continue
+		}
+		if names == nil {
+			names = map[string]string{}
+		}
+		names[name] = ""
+		if b := newBuilder(d, d.models(), newDialect2(), nil, nil); !b.wantTemplate()[name] {
+			for n := 2; names[name] == "" || d.builtinModels()[names[name]] || models[names[name]] != nil; n++ {
+				names[name] = name + "_v" + strconv.Itoa(n)
+			}
+		}
+	}
+	return names
+}
+
+// namesOfModels are the names of all models that these types are described with.
+func (d *Documents) namesOfModels(types []*engine.Resource) map[string]bool {
+	var versions []*groupVersion
+	for _, served := range engine.NewRegistry(types).Now().GroupVersions() {
+		versions = append(versions, newGroupVersion(served))
+	}
+	b := newBuilder(d, d.models(), newDialect2(), versions, groupVersionKinds(versions))
+	for _, gv := range versions {
+		for _, item := range d.pathsOf(gv) {
+			b.path(item)
+		}
+	}
+	b.wantTemplate()
+	names := map[string]bool{}
+	b.models(func(name string, _ object.Value) { names[name] = true })
+	return names
 }
 
 // template is a custom type with all possible paths. The paths of every custom type refer to the same models and
@@ -246,8 +304,9 @@ var template = &engine.GroupVersion{Group: "example.com", Version: "v1", Resourc
 	},
 }}}
 
-// wantTemplate includes in the document the models and shared parameters that sections refer to.
-func (b *builder) wantTemplate() {
+// wantTemplate includes in the document the models and shared parameters that sections refer to. It returns all models
+// that it refers to.
+func (b *builder) wantTemplate() map[string]bool {
 	for _, item := range b.documents.pathsOf(newGroupVersion(template)) {
 		b.path(item)
 	}
@@ -255,6 +314,7 @@ func (b *builder) wantTemplate() {
 	delete(b.wanted, of.Model)
 	delete(b.wanted, besideModel(of.Model, of.ListKind))
 	b.wanted[modelObjectMeta], b.wanted[modelListMeta] = true, true
+	return b.wanted
 }
 
 // openAPI2Message has the field numbers of gnostic's OpenAPIv2.proto, for the members that are used here.
