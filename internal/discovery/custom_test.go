@@ -242,7 +242,8 @@ func TestCustomModelsBesideBuiltIn(t *testing.T) {
 				"versions", object.ListOf(object.Fields("name", text("v1"), "served", object.BoolOf(true),
 					"storage", object.BoolOf(true), "schema", object.Fields("openAPIV3Schema", schema))))))
 	}
-	define("apiextensions.apis.pkg.apiextensions-apiserver.k8s.io", "customresourcedefinitions", "CustomResourceDefinition")
+	define("apiextensions.apis.pkg.apiextensions-apiserver.k8s.io", "customresourcedefinitions",
+		"CustomResourceDefinition")
 	define("apps.api.k8s.io", "deploymentspecs", "DeploymentSpec")
 	define("meta.apis.pkg.apimachinery.k8s.io", "objectmetas", "ObjectMeta")
 	define("more.api.k8s.io", "others", "Other")

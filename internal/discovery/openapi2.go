@@ -247,7 +247,9 @@ func (gv *groupVersion) section(d *Documents, protobuf bool) *section {
 }
 
 // goModules begin the names of the models of built-in types.
-var goModules = []string{"io.k8s.api.", "io.k8s.apimachinery.", "io.k8s.apiextensions-apiserver.", "io.k8s.kube-aggregator."}
+var goModules = []string{
+	"io.k8s.api.", "io.k8s.apimachinery.", "io.k8s.apiextensions-apiserver.", "io.k8s.kube-aggregator.",
+}
 
 // beside returns the names under which custom models are described whose own name is that of a built-in model: the name
 // of a model of a custom type begins with its group, reversed. As in the reference the name gets an ending, "_v2". A

@@ -55,8 +55,8 @@ func flowControlLines() (all []flowControlLine) {
 	return all
 }
 
-// flowControl are these objects. With judged, a new FlowSchema says in its status that its level exists; what others say
-// is up to the controller of priority and fairness.
+// flowControl are these objects. With judged, a new FlowSchema says in its status that its level exists; what others
+// say is up to the controller of priority and fairness.
 func flowControl(now func() object.Value, judged bool) (all []initial) {
 	annotations := object.Fields("annotations", object.Fields(autoUpdateSpec, object.StringOf("true")))
 	for _, line := range flowControlLines() {
