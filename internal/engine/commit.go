@@ -255,10 +255,13 @@ func revisionOf(v *store.Version) int64 {
 
 // commitFailed is the API error for an error of the store that is not a lost race. The end of the request's context is
 // a time-out (504), after which the write may still become durable: the client has to check. A store that takes no
-// writes, because its log failed or because it is shut down, is 503, so that clients try another server. A full disk is
-// 500, as with a full etcd, and the client learns nothing of the directory.
+// writes, because its log failed or because it is shut down, is 503, so that clients try another server. A write of
+// which etcd has not said whether it was carried out is 500, as in the reference: the client has to check, too. A full
+// disk is 500, as with a full etcd, and the client learns nothing of the directory.
 func commitFailed(err error) error {
 	switch {
+	case errors.Is(err, store.ErrUnknown):
+		return apierr.NewInternal(err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return apierr.NewTimeout("request did not complete within the allotted timeout")
 	case errors.Is(err, store.ErrClosed):

@@ -122,6 +122,8 @@ var (
 	// ErrClosed means that the store was closed, or that it refuses writes after a failed sync until it is
 	// reopened.
 	ErrClosed = errors.New("store: closed")
+	// ErrUnknown means that a write may have become durable, or not: the store does not know.
+	ErrUnknown = errors.New("it is not known whether this was written")
 	// ErrNoRoom means that a write was refused because the disk is full. Later ones may succeed.
 	ErrNoRoom = errors.New("store: no room")
 )

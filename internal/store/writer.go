@@ -20,7 +20,8 @@ import (
 type Writer interface {
 	// Commit writes all changes, durably and at once, provided that all preconditions hold; otherwise it writes none
 	// and returns a *ConflictError or an *OverError. It returns ErrClosed when no more writes are
-	// accepted. After any other error the commit may turn out to have been written, but never in part.
+	// accepted. After any other error, ErrUnknown among them, the commit may turn out to have been written, but never in
+	// part.
 	//
 	// A commit whose ctx has ended before it has its place in the order of commits is not written, and the error is that
 	// of ctx: a request does not write after its deadline. From then on ctx bounds only the waiting: the commit goes on

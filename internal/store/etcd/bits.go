@@ -39,7 +39,7 @@ type Bits struct {
 }
 
 // errBitsAlone refuses a commit of bits and nothing else. If the answer to a transaction is lost, the keys that it has
-// written tell whether it was carried out (Writer.received). A bitmap does not tell: another process may have set the
+// written tell whether it was carried out (Writer.whatBecame). A bitmap does not tell: another process may have set the
 // same bit in the same bitmap.
 var errBitsAlone = errors.New("etcd: bits change together with other keys only")
 

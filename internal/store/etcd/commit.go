@@ -31,6 +31,13 @@ type transaction struct {
 	creates bool // the first change is that of a key that is to be absent
 
 	set, cleared []string // names of keys that are bits (Bits); they are not among the changes
+
+	sent    []*sent // the changes, by their index
+	reloads int64   // Writer.reloads before it was sent
+	// lost says that the answer to an attempt was lost, unwitnessed that one of these has not written the witness. number
+	// is that of the transaction in the witness; 0: it has none.
+	lost, unwitnessed bool
+	number            int64
 }
 
 // Commit is store.Writer.Commit. All changes get one revision: that of the transaction.
@@ -150,61 +157,137 @@ func (e *Cluster) encode(ctx context.Context, ch *store.Change) ([]byte, error) 
 // An answer that is lost leaves three possibilities: the transaction was carried out, it was not, or it still will be.
 // So etcd is read until it answers, and the state brought up to that; then either
 //
-//   - the state has received the changes: the transaction was carried out (received);
-//   - or a precondition does not hold any more: it was not, and will not be, as a revision never comes back;
+//   - the state has received equal changes. They are those of this transaction, or those of another process, and its
+//     outcome is what whatBecame finds out;
+//   - or a precondition does not hold any more: it was not carried out, and will not be, as no revision comes back;
 //   - or all hold. Then it is sent again, and whichever of the two is carried out first, the other one is refused.
+//
+// The caller is told what has become of the transaction, or ErrUnknown:
+//
+//	a revision  ⇒  this transaction has made it;  a conflict, ErrClosed  ⇒  it was not carried out, and will not be
 func (w *Writer) commit(t *transaction, pre []store.Precondition) (store.Revisions, error) {
-	sent := w.send(t, pre)
-	defer w.forget(t, sent)
+	w.send(t, pre)
+	defer w.forget(t)
 	end := time.Now().Add(patience)
-	for lost, sure := false, false; ; sure = true {
+	for sure := false; ; sure = true {
 		a, err := w.compare(t, pre, sure)
-		if err != nil {
-			if at := w.outcome(sent); lost && at > 0 {
-				return store.Revisions{First: at}, nil
+		if t.lost {
+			if at, unknown := w.whatBecame(t, err, end); at > 0 || unknown != nil {
+				return store.Revisions{First: at}, unknown
 			}
+		}
+		if err != nil {
 			return store.Revisions{}, err
 		}
-		answer, err := w.execute(t, a)
+		answer, witnessed, err := w.execute(t, a)
 		switch {
 		case err == nil && answer.Succeeded:
-			return store.Revisions{First: answer.Header.Revision}, w.arrive(w.ctx, answer.Header.Revision)
+			if err := w.arrive(w.ctx, answer.Header.Revision); err != nil {
+				return store.Revisions{}, unknown(err) // it was written, but nobody can read it here
+			}
+			return store.Revisions{First: answer.Header.Revision}, nil
 		case err == nil:
 			// Refused: the next round finds out why.
 			if err := w.arrive(w.ctx, answer.Header.Revision); err != nil {
-				return store.Revisions{}, err
+				return store.Revisions{}, t.failed(err)
 			}
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			// It ended sooner than its time, with an etcd that was restored: the next attempt has another one.
 			w.leases.drop()
+			w.witness.drop()
+		case witnessed && errors.Is(rpctypes.Error(err), rpctypes.ErrPermissionDenied):
+			w.witness.refuse()
 		case isTransient(err):
-			lost = true
-			if failed := w.readAgain(end); failed != nil {
-				return store.Revisions{}, fmt.Errorf("etcd: it is not known whether this was written: %w (%w)", err, failed)
+			if !errors.As(err, new(*notSentError)) {
+				t.lost, t.unwitnessed = true, t.unwitnessed || !witnessed
+				w.witness.call(time.Now())
 			}
+			if failed := w.insist(end, w.readAgain); failed != nil {
+				return store.Revisions{}, t.failed(fmt.Errorf("%w (%w)", err, failed))
+			}
+		case answer.GetSucceeded(): // in another etcd
+			return store.Revisions{}, unknown(err)
 		default:
-			return store.Revisions{}, refusal(err)
-		}
-		if at := w.outcome(sent); lost && at > 0 {
-			return store.Revisions{First: at}, nil
+			return store.Revisions{}, t.failed(refusal(err))
 		}
 	}
 }
 
-// readAgain brings the state up to etcd's revision at a time after the call, however often etcd has to be asked.
-func (w *Writer) readAgain(end time.Time) error {
+// whatBecame finds out what has become of a transaction of which an answer was lost. It returns the revision at which
+// it was carried out; 0 if it was not, as far as the state has come; or ErrUnknown. refused is why it would not be
+// carried out now.
+//
+// What the state has received tells of a transaction by its changes. Where they cannot be another's, that is all. Where
+// they can, the witness says whose they are; if an attempt was made without, nobody can. If the state has missed
+// changes (reload), the transaction may have been carried out and its changes been overwritten since.
+func (w *Writer) whatBecame(t *transaction, refused error, end time.Time) (int64, error) {
+	at, unique, missed := w.found(t)
+	switch {
+	case at > 0 && unique:
+		return at, nil
+	case at == 0 && (!missed || refused == nil):
+		return 0, nil
+	case at == 0:
+		return 0, unknown(errMissed)
+	case t.unwitnessed:
+		return 0, unknown(errEqual)
+	}
+	mine := false
+	err := w.insist(end, func() (err error) {
+		mine, err = w.witness.saw(w.ctx, w.Cluster, t.number, at)
+		return err
+	})
+	switch {
+	case err != nil:
+		return 0, unknown(err)
+	case mine:
+		return at, nil
+	case missed && refused != nil:
+		return 0, unknown(errMissed)
+	}
+	return 0, nil
+}
+
+// Why the outcome of a transaction is not known.
+var (
+	errEqual  = errors.New("etcd has not answered, and has an equal change, which another server may have made")
+	errMissed = errors.New("etcd has not answered, and has compacted what has happened since")
+)
+
+// unknown is store.ErrUnknown with its reason. That is not wrapped: it would be taken for the error of a commit that
+// was not carried out.
+func unknown(err error) error { return fmt.Errorf("etcd: %w: %s", store.ErrUnknown, err) }
+
+// failed is the error of a transaction whose last attempt has failed and was not carried out.
+func (t *transaction) failed(err error) error {
+	if t.lost { // an earlier attempt may have been
+		return unknown(err)
+	}
+	return err
+}
+
+// readAgain brings the state up to etcd's revision at a time after the call.
+func (w *Writer) readAgain() error {
+	revision, err := w.revision()
+	if err != nil {
+		return err
+	}
+	return w.arrive(w.ctx, revision)
+}
+
+// insist makes a request as often as it takes until etcd answers, or until a time.
+func (w *Writer) insist(end time.Time, request func() error) error {
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		revision, err := w.revision()
-		if err == nil {
-			return w.arrive(w.ctx, revision)
-		}
-		if errors.Is(err, store.ErrClosed) || time.Now().After(end) {
+		err := request()
+		if err == nil || errors.Is(err, store.ErrClosed) || errors.Is(err, rpctypes.ErrCompacted) || time.Now().After(end) {
 			return err
 		}
 		select {
 		case <-time.After(wait):
 		case <-w.closing:
 			return err
+		case <-w.ctx.Done():
+			return w.ended()
 		}
 	}
 }
@@ -266,16 +349,26 @@ func (w *Writer) judge(t *transaction, pre []store.Precondition, sure bool) (a a
 	return a, err
 }
 
+// notSentError is the error of an attempt that has ended before its transaction was sent.
+type notSentError struct{ error }
+
+func (e *notSentError) Unwrap() error { return e.error }
+
 // execute sends a transaction to etcd, as a message: clientv3's own transactions copy each part of it several times.
-func (w *Writer) execute(t *transaction, a attempt) (*etcdserverpb.TxnResponse, error) {
+// witnessed says whether it writes the witness. If it was carried out in another etcd than that of the state, execute
+// returns its answer and an error.
+func (w *Writer) execute(t *transaction, a attempt) (_ *etcdserverpb.TxnResponse, witnessed bool, err error) {
 	ctx, cancel := context.WithTimeout(w.ctx, requestTimeout)
 	defer cancel()
 	lease := clientv3.NoLease
 	if !t.expire.IsZero() {
-		var err error
 		if lease, err = w.leases.until(ctx, t.expire); err != nil {
-			return nil, err
+			return nil, false, &notSentError{err}
 		}
+	}
+	testify, err := w.witness.write(ctx, w.Cluster, t)
+	if err != nil {
+		return nil, false, &notSentError{err}
 	}
 	ops := make([]*etcdserverpb.RequestOp, len(t.changes), len(t.changes)+1)
 	for i, at := range t.paths {
@@ -293,6 +386,9 @@ func (w *Writer) execute(t *transaction, a attempt) (*etcdserverpb.TxnResponse, 
 	if a.bits != nil {
 		ops = append(ops, put(w.prefix+w.wholePath(), a.bits, clientv3.NoLease))
 	}
+	if testify != nil {
+		ops = append(ops, testify)
+	}
 	began := time.Now()
 	had := w.state.Revision()
 	answer, err := w.kv.Txn(ctx, &etcdserverpb.TxnRequest{Compare: a.compares, Success: ops})
@@ -301,7 +397,7 @@ func (w *Writer) execute(t *transaction, a attempt) (*etcdserverpb.TxnResponse, 
 	if err == nil {
 		err = w.same(answer.Header.ClusterId, answer.Header.Revision, had)
 	}
-	return answer, err
+	return answer, testify != nil, err
 }
 
 // isAt is the comparison that a key was last written at a revision; 0: that there is none.
@@ -337,60 +433,34 @@ func (t *transaction) resource() string {
 	return t.changes[0].Key.Resource
 }
 
-// send records the changes of a transaction that is about to be sent. If a change that cannot be told apart from one of
-// them is under way, it waits until the outcome of that is known.
-func (w *Writer) send(t *transaction, pre []store.Precondition) []*sent {
-	all := make([]*sent, len(t.changes))
+// send records the changes of a transaction that is about to be sent.
+func (w *Writer) send(t *transaction, pre []store.Precondition) {
+	t.sent = make([]*sent, len(t.changes))
 	for i := range t.changes {
-		s := &sent{value: t.values[i], base: anyBase, data: t.changes[i].Data, sidecar: t.changes[i].Sidecar}
+		ch := &t.changes[i]
+		s := &sent{value: t.values[i], base: anyBase, data: ch.Data, sidecar: ch.Sidecar}
 		for j := range pre {
-			if pre[j].Type == store.ThisRevision && pre[j].Key == t.changes[i].Key {
+			if pre[j].Type == store.ThisRevision && pre[j].Key == ch.Key {
 				s.base = pre[j].Revision
 				t.creates = t.creates || i == 0 && s.base == 0
 			}
 		}
-		all[i] = s
+		s.unique = s.value != nil && (ch.Sidecar.SealedBy != 0 || s.base == 0 && ch.Sidecar.UID != "")
+		t.sent[i] = s
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for {
-		other := w.underWay(t, all)
-		if other == nil {
-			break
-		}
-		if other.done == nil {
-			other.done = make(chan struct{})
-		}
-		w.mu.Unlock()
-		<-other.done
-		w.mu.Lock()
-	}
+	t.reloads = w.reloads
 	for i, at := range t.paths {
-		w.sent[at] = append(w.sent[at], all[i])
+		w.sent[at] = append(w.sent[at], t.sent[i])
 	}
-	return all
-}
-
-// underWay finds a change that cannot be told apart from one of these. The caller holds mu.
-func (w *Writer) underWay(t *transaction, all []*sent) *sent {
-	for i, at := range t.paths {
-		for _, other := range w.sent[at] {
-			if other.equal(all[i]) {
-				return other
-			}
-		}
-	}
-	return nil
 }
 
 // forget is called when the outcome of a transaction is known, or is looked for no longer.
-func (w *Writer) forget(t *transaction, all []*sent) {
+func (w *Writer) forget(t *transaction) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i, s := range all {
-		if s.done != nil {
-			close(s.done)
-		}
+	for i, s := range t.sent {
 		at := t.paths[i]
 		left := slices.DeleteFunc(w.sent[at], func(other *sent) bool { return other == s })
 		if len(left) == 0 {
@@ -401,16 +471,22 @@ func (w *Writer) forget(t *transaction, all []*sent) {
 	}
 }
 
-// outcome is the revision at which the state has received the changes of a transaction; 0 if it has not.
-func (w *Writer) outcome(all []*sent) int64 {
+// found is the revision at which the state has received changes that are equal to those of a transaction, 0 if it has
+// not; whether they are those of the transaction for sure; and whether the state has missed changes since it was sent.
+func (w *Writer) found(t *transaction) (at int64, unique, missed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, s := range all {
-		if s.revision > 0 {
-			return s.revision
+	for _, s := range t.sent {
+		if s.revision > 0 && !unique {
+			at, unique = s.revision, s.unique
 		}
 	}
-	return 0
+	return at, unique, w.reloads != t.reloads
+}
+
+// unique says whether the changes of a transaction cannot be another's.
+func (t *transaction) unique() bool {
+	return slices.ContainsFunc(t.sent, func(s *sent) bool { return s.unique })
 }
 
 // isTransient says whether an error of a request leaves open whether it was carried out, or will pass: all errors of

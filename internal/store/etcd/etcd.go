@@ -195,8 +195,10 @@ type Writer struct {
 
 	watching atomic.Pointer[watching] // that feeds the state
 
-	ctx  context.Context // ends when the writer is closed
-	quit context.CancelFunc
+	// ctx ends when the writer is closed or broken off, with the reason as its cause. Whatever waits for etcd or for the
+	// state waits no longer than ctx.
+	ctx  context.Context
+	quit context.CancelCauseFunc
 	work sync.WaitGroup
 
 	life    sync.RWMutex // held for reading by every write that begins
@@ -206,11 +208,13 @@ type Writer struct {
 	turns   chan struct{}  // of capacity 1; full while a commit changes bits
 	now     func() time.Time
 
-	mu     sync.Mutex
-	sent   map[string][]*sent // by path: the changes that were sent and have not been received
-	broken error              // why nothing is written any more
+	mu      sync.Mutex
+	sent    map[string][]*sent // by path: the changes of transactions whose outcome is not known
+	reloads int64              // how often the state has missed changes
+	broken  error              // why nothing is written any more
 
-	reads reads
+	witness witness
+	reads   reads
 }
 
 // Open opens a store with the objects that etcd has now. loaded is called when it has them, before it follows etcd; it
@@ -218,7 +222,7 @@ type Writer struct {
 func (e *Cluster) Open(ctx context.Context, c store.Config, loaded func(*store.State)) (*store.Store, error) {
 	c.Sealing, c.Opened = e.config.Sealing, e.config.Layout.Decode
 	w := &Writer{Cluster: e, sent: map[string][]*sent{}, closing: make(chan struct{}),
-		turns: make(chan struct{}, 1), now: c.Now}
+		turns: make(chan struct{}, 1), now: c.Now, witness: newWitness()}
 	if w.now == nil {
 		w.now = time.Now
 	}
@@ -234,7 +238,7 @@ func (e *Cluster) Open(ctx context.Context, c store.Config, loaded func(*store.S
 	if loaded != nil {
 		loaded(w.state)
 	}
-	w.ctx, w.quit = context.WithCancel(context.Background())
+	w.ctx, w.quit = context.WithCancelCause(context.Background())
 	w.work.Go(w.follow)
 	if e.config.CompactionInterval > 0 {
 		w.work.Go(w.compactor)
@@ -268,7 +272,8 @@ func (w *Writer) healthy() error {
 	return w.broken
 }
 
-// breakOff makes the writer refuse all that follows: etcd is not what it was.
+// breakOff makes the writer refuse all that follows: etcd is not what it was. It ends all that waits, as no change will
+// come that it waits for: commits, reads, and watches.
 func (w *Writer) breakOff(why error) {
 	w.mu.Lock()
 	first := w.broken == nil
@@ -278,10 +283,15 @@ func (w *Writer) breakOff(why error) {
 	w.mu.Unlock()
 	if first {
 		w.config.Logger.Error("nothing is written any more", "error", why)
+		w.quit(w.broken)
 	}
 }
 
-// Close is store.Writer.Close.
+// ended is why the writer takes and waits for nothing any more; nil while it does.
+func (w *Writer) ended() error { return context.Cause(w.ctx) }
+
+// Close is store.Writer.Close. Commits that have begun may take as long as a request to etcd: then they end without
+// their outcome, so that a server can be stopped whose etcd has stopped.
 func (w *Writer) Close() error {
 	w.life.Lock()
 	again := w.closed
@@ -291,9 +301,18 @@ func (w *Writer) Close() error {
 		return nil
 	}
 	close(w.closing)
-	w.commits.Wait()
-	w.quit()
+	finished := make(chan struct{})
+	go func() {
+		w.commits.Wait()
+		close(finished)
+	}()
+	select {
+	case <-finished:
+	case <-w.ctx.Done():
+	case <-time.After(requestTimeout):
+	}
+	w.quit(store.ErrClosed)
+	<-finished
 	w.work.Wait()
-	w.state.End()
 	return nil
 }

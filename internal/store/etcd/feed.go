@@ -25,12 +25,15 @@ func (e *Cluster) ownStream(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "watch", strconv.FormatInt(e.streams.Add(1), 10))
 }
 
-// follow applies all changes to the state, from its revision on, until the writer is closed. The client's watch goes on
-// by itself after a lost connection, with the revision after the last one that it has delivered.
+// follow applies all changes to the state, from its revision on, until the writer is closed or broken off, and then
+// ends the state. The client's watch goes on by itself after a lost connection, with the revision after the last one
+// that it has delivered.
 //
 //	state = the objects of etcd at the state's revision
 func (w *Writer) follow() {
-	for w.ctx.Err() == nil && w.followOnce() {
+	defer w.state.End()
+	for w.ctx.Err() == nil {
+		w.followOnce()
 		select {
 		case <-w.ctx.Done():
 		case <-time.After(progressEvery):
@@ -51,8 +54,8 @@ func (w *watching) hear() { w.heard.Store(time.Now().UnixNano()) }
 // silentSince says whether nothing has come since a time.
 func (w *watching) silentSince(t time.Time) bool { return w.heard.Load() < t.UnixNano() }
 
-// followOnce follows etcd until its watch ends, and says whether to begin another one.
-func (w *Writer) followOnce() (again bool) {
+// followOnce follows etcd until its watch ends.
+func (w *Writer) followOnce() {
 	// It ends when the member that it is connected to loses its leader, and goes on at another one.
 	watch := &watching{}
 	watch.ctx, watch.stop = context.WithCancel(w.ownStream(clientv3.WithRequireLeader(w.ctx)))
@@ -69,15 +72,14 @@ func (w *Writer) followOnce() (again bool) {
 		} else if err == nil {
 			err = w.receive(&answer)
 		}
-		if errors.Is(err, errOther) {
-			return false // what this etcd has are other objects
+		if w.ctx.Err() != nil {
+			return
 		}
 		if err != nil {
 			w.config.Logger.Warn("the watch of etcd has ended, and is begun again", "error", err)
-			break
+			return
 		}
 	}
-	return true
 }
 
 // receive applies the changes of one answer of the watch, which has whole revisions.
@@ -195,33 +197,40 @@ type sent struct {
 	base    int64  // the revision that it replaces, 0: none; anyBase: whatever there is
 	data    []byte
 	sidecar *store.Sidecar
-	// revision is the one that the change got; 0: it has not been received. done is closed when the outcome is known; nil
-	// as long as nobody waits for that. Writer.mu guards both.
+	// unique says that no other process writes this value: an encrypted one has a random part, and a new object a UID that
+	// was made for it.
+	unique bool
+	// revision is the one at which an equal change was received; 0: none was. Writer.mu guards it.
 	revision int64
-	done     chan struct{}
-}
-
-// equal says that two changes cannot be told apart when they are received.
-func (s *sent) equal(other *sent) bool {
-	return s.base == other.base && (s.value == nil) == (other.value == nil) && bytes.Equal(s.value, other.value)
 }
 
 // anyBase is the base of a change without a precondition on its key.
 const anyBase = -1
 
-// received finds the change of this process that has led to a value, if there is one. It is found by what it writes and
-// what it replaces, as the watch may deliver it before the transaction is answered. No two changes that are equal in
-// both are under way at the same time (send): of two clients that add one to the same number only one may be told that
-// it has.
-func (w *Writer) received(at string, value []byte, deleted bool, base, revision int64) *sent {
+// received finds a change of this process that is equal to one that etcd has made; nil if there is none. Its sidecar
+// can be used, whoever has made the change: that of the bytes is the same. The watch may deliver it before the
+// transaction is answered. All that are equal are told: which of them was carried out, if one of them was, only the
+// answers say (Writer.commit).
+func (w *Writer) received(at string, value []byte, deleted bool, base, revision int64) (equal *sent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range w.sent[at] {
 		if s.revision == 0 && (s.value == nil) == deleted && (s.base == base || s.base == anyBase) &&
 			(deleted || bytes.Equal(s.value, value)) {
 			s.revision = revision
-			return s
+			equal = s
 		}
 	}
-	return nil
+	return equal
+}
+
+// receivedAfter is received for a value that may not be the first one after its base: changes were missed in between.
+func (w *Writer) receivedAfter(at string, value []byte, revision int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.sent[at] {
+		if s.revision == 0 && s.value != nil && s.base < revision && bytes.Equal(s.value, value) {
+			s.revision = revision
+		}
+	}
 }

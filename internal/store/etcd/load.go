@@ -197,6 +197,9 @@ func (w *Writer) reload() error {
 	if err != nil {
 		return err
 	}
+	w.mu.Lock()
+	w.reloads++ // before the state has what a commit is judged by
+	w.mu.Unlock()
 	w.config.Logger.Warn("etcd has compacted changes that were not received; all watches begin again",
 		"changes", len(c.Records), "revision", revision)
 	w.state.Restart(c)
@@ -215,6 +218,7 @@ func (w *Writer) missed(now map[store.Key]*mvccpb.KeyValue, revision int64) (*st
 		r := &store.Record{Key: k, Revision: revision, Old: old}
 		if kv != nil {
 			r.Revision = kv.ModRevision
+			w.receivedAfter(strings.TrimPrefix(string(kv.Key), w.prefix), kv.Value, kv.ModRevision)
 			r.New = w.version(k, kv)
 		}
 		c.Records = append(c.Records, r)

@@ -59,7 +59,7 @@ func (w *Writer) newest(ctx context.Context) (int64, error) {
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	case <-w.ctx.Done():
-		return 0, store.ErrClosed
+		return 0, w.ended()
 	}
 }
 
@@ -104,8 +104,8 @@ func (w *Writer) revisionWithin(ctx context.Context, timeout time.Duration) (int
 	answer, err := w.client.Get(ctx, w.prefix, clientv3.WithLimit(1), clientv3.WithKeysOnly())
 	w.config.Observe.request("get", "", began, err)
 	if err != nil {
-		if w.ctx.Err() != nil {
-			return 0, store.ErrClosed
+		if ended := w.ended(); ended != nil {
+			return 0, ended
 		}
 		if ctx.Err() != nil {
 			err = context.DeadlineExceeded
@@ -128,9 +128,8 @@ func (w *Writer) same(cluster uint64, revision, had int64) error {
 	if cluster == w.id && revision >= had {
 		return nil
 	}
-	err := fmt.Errorf("%w (cluster %x at revision %d, before %x at %d)", errOther, cluster, revision, w.id, had)
-	w.breakOff(err)
-	return fmt.Errorf("%w: %w", store.ErrClosed, err)
+	w.breakOff(fmt.Errorf("%w (cluster %x at revision %d, before %x at %d)", errOther, cluster, revision, w.id, had))
+	return w.ended()
 }
 
 // Fresh is store.Others.Fresh.
@@ -166,8 +165,9 @@ const (
 // member: the one that it is connected to may be frozen.
 const silence = 2 * time.Second
 
-// arrive waits until the state has a revision of etcd. Most of the time a change brings it within a millisecond. If the
-// revision is of a key outside of the prefix, no change does, and a progress request asks how far the watch is.
+// arrive waits until the state has a revision of etcd, until ctx ends, or until the writer does. Most of the time a
+// change brings it within a millisecond. If the revision is of a key outside of the prefix, no change does, and a
+// progress request asks how far the watch is.
 func (w *Writer) arrive(ctx context.Context, revision int64) error {
 	if w.state.Revision() >= revision {
 		return nil
@@ -180,11 +180,11 @@ func (w *Writer) arrive(ctx context.Context, revision int64) error {
 		soon, cancel := context.WithTimeout(ctx, wait)
 		err := w.state.WaitFor(soon, revision)
 		cancel()
-		if err == nil || ctx.Err() != nil || errors.Is(err, store.ErrClosed) {
+		if err == nil || ctx.Err() != nil && w.ctx.Err() == nil {
 			return err
 		}
-		if w.ctx.Err() != nil {
-			return store.ErrClosed
+		if ended := w.ended(); ended != nil {
+			return ended
 		}
 		watch := w.watching.Load()
 		if watch == nil {
