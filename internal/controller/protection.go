@@ -3,10 +3,8 @@ package controller
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,7 +15,7 @@ import (
 
 // Protection keeps objects that are deleted until nothing uses them any more: the admission plugins
 // StorageObjectInUseProtection and PodGroupProtection give each a finalizer, and Protection takes it away. It gives the
-// finalizer to objects that were made without the plugin, too, other than PodGroups.
+// finalizer to objects that were made without the plugin, too, other than PodGroups. (Claims protects claims.)
 //
 //	deleting, and has the finalizer, and not in use  ⇒  the finalizer is removed
 //	not deleting, and has no finalizer               ⇒  it is added, unless the object is a PodGroup
@@ -47,8 +45,7 @@ type ProtectedKind uint8
 
 // The kinds.
 const (
-	ProtectedClaims ProtectedKind = iota
-	ProtectedVolumes
+	ProtectedVolumes ProtectedKind = iota
 	ProtectedAttributesClasses
 	ProtectedPodGroups
 )
@@ -56,8 +53,6 @@ const (
 // protected has, for each kind, its group and resource, the finalizer, the name of the controller and its
 // ServiceAccount.
 var protected = [...]struct{ group, version, resource, finalizer, name, account string }{
-	ProtectedClaims: {"", "v1", "persistentvolumeclaims", "kubernetes.io/pvc-protection",
-		"persistentvolumeclaim-protection-controller", "pvc-protection-controller"},
 	ProtectedVolumes: {"", "v1", "persistentvolumes", "kubernetes.io/pv-protection",
 		"persistentvolume-protection-controller", "pv-protection-controller"},
 	ProtectedAttributesClasses: {"storage.k8s.io", "v1", "volumeattributesclasses", "kubernetes.io/vac-protection",
@@ -77,8 +72,6 @@ func (c *Protection) Run(ctx context.Context) {
 	c.claims, c.volumes = types.Find("", "v1", "persistentvolumeclaims"), types.Find("", "v1", "persistentvolumes")
 	c.user, c.waiting = serviceAccount(row.account), map[string]*engine.Object{}
 	switch c.Kind {
-	case ProtectedClaims:
-		c.uses, c.users = c.claimInUse, []*engine.Resource{c.pods}
 	case ProtectedVolumes:
 		c.uses = func(_ context.Context, volume object.Value) (bool, error) {
 			return volume.At("status", "phase").Str() == "Bound", nil
@@ -138,16 +131,9 @@ func (c *Protection) look(ctx context.Context, o *engine.Object) error {
 
 // patch sets the finalizers of an object, unless it has changed.
 func (c *Protection) patch(ctx context.Context, o *engine.Object, finalizers []object.Value) error {
-	list := object.Nil
-	if len(finalizers) > 0 {
-		list = object.ListOf(finalizers...)
-	}
-	patch := object.Fields("metadata", object.Fields("uid", object.StringOf(o.Sidecar.UID),
-		"resourceVersion", object.StringOf(fmt.Sprint(o.Revision)), "finalizers", list))
 	rq := c.of.RequestFor(o.Key)
 	rq.User, rq.FieldManager = c.user, manager
-	return unlessChanged(c.Engine.Patch(ctx, rq, engine.Patch{Type: engine.MergePatch,
-		Body: object.AppendJSON(nil, patch)}))
+	return unlessChanged(c.Engine.Patch(ctx, rq, setFinalizers(o, finalizers)))
 }
 
 // await notes that an object waits for its users to go, and follows them.
@@ -208,10 +194,10 @@ func (c *Protection) followOnce(ctx context.Context, of *engine.Resource) error 
 	}
 }
 
-// letsGo says whether a Pod may have let go of what it used: of a claim when it goes, of its group when it ends, too.
+// letsGo says whether a Pod may have let go of its group: when it goes or ends.
 func (c *Protection) letsGo(e engine.Event) bool {
-	if e.Type == engine.Deleted || c.Kind != ProtectedPodGroups {
-		return e.Type == engine.Deleted
+	if e.Type == engine.Deleted {
+		return true
 	}
 	pod, err := parsed(e.Object)
 	return err == nil && hasEnded(pod)
@@ -258,39 +244,6 @@ func (c *Protection) each(ctx context.Context, of *engine.Resource, namespace, n
 		}
 	}
 	return list.Err()
-}
-
-// claimInUse says whether a Pod that has a node uses a claim. One that waits for a node can be made to wait longer.
-func (c *Protection) claimInUse(ctx context.Context, claim object.Value) (used bool, err error) {
-	meta := claim.At("metadata")
-	name := meta.At("name").Str()
-	// The name of the claim of an ephemeral volume is that of the Pod and of the volume.
-	part, _, _ := strings.Cut(name, "-")
-	err = c.each(ctx, c.pods, meta.At("namespace").Str(), part, func(pod object.Value) bool {
-		used = usesClaim(pod, claim)
-		return !used
-	})
-	return used, err
-}
-
-// usesClaim says whether a Pod keeps a claim from being removed.
-func usesClaim(pod, claim object.Value) bool {
-	if pod.At("spec", "nodeName").Str() == "" {
-		return false
-	}
-	name, meta := claim.At("metadata", "name").Str(), pod.At("metadata")
-	grace := meta.At("deletionGracePeriodSeconds")
-	shutDown := !meta.At("deletionTimestamp").IsNull() && !grace.IsNull() && grace.Int() == 0
-	for _, v := range pod.At("spec", "volumes").Items() {
-		if v.At("persistentVolumeClaim", "claimName").Str() == name {
-			return true
-		}
-		if !shutDown && !v.At("ephemeral").IsNull() && meta.At("name").Str()+"-"+v.At("name").Str() == name &&
-			controlledBy(claim, meta.At("uid").Str()) {
-			return true
-		}
-	}
-	return false
 }
 
 // controlledBy says whether the controller of an object has this UID.

@@ -29,6 +29,9 @@ func TestProtection(t *testing.T) {
 	b := newBenchOf(t, builtin.Config{Features: set}.Every(), func(*store.Store) {})
 	ctx, cancel := context.WithCancel(t.Context())
 	var work sync.WaitGroup
+	work.Go(func() {
+		(&Claims{Engine: b.Engine, Registry: b.registry, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+	})
 	for kind := range ProtectedKind(len(protected)) {
 		work.Go(func() {
 			(&Protection{Engine: b.Engine, Registry: b.registry, Logger: slog.New(slog.DiscardHandler), Kind: kind}).Run(ctx)

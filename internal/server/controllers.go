@@ -8,6 +8,7 @@ import (
 
 	"plinth/internal/authz"
 	"plinth/internal/controller"
+	"plinth/internal/features"
 )
 
 // controllerRow is one of kube-controller-manager's controllers that this server can run.
@@ -99,8 +100,11 @@ var controllerTable = []controllerRow{
 		func(s *Server) func(context.Context) {
 			return s.storageVersions().Run
 		}},
-	protectionRow(controller.ProtectedClaims, "persistentvolumeclaim-protection-controller", "pvc-protection",
-		"keeps claims that Pods use"),
+	{"persistentvolumeclaim-protection-controller", "pvc-protection",
+		"keeps claims that Pods use, and says since when none does", func(s *Server) func(context.Context) {
+			return (&controller.Claims{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Now: s.config.Now,
+				Unused: s.features.On(features.PersistentVolumeClaimUnusedSinceTime)}).Run
+		}},
 	protectionRow(controller.ProtectedVolumes, "persistentvolume-protection-controller", "pv-protection",
 		"keeps volumes that are bound"),
 	protectionRow(controller.ProtectedAttributesClasses, "volumeattributesclass-protection-controller",
