@@ -119,6 +119,6 @@ func core(c Config) group {
 			table: columns.ServiceAccounts, answersDeleted: true, more: accountTokens(c),
 		},
 		c.services(),
-		componentStatuses(),
+		componentStatuses(c),
 	}}
 }

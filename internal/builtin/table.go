@@ -42,6 +42,9 @@ type Config struct {
 	// NamespaceLabel returns the value of a label of a namespace, "" without one, for content that only namespaces with a
 	// label may have; nil: all may.
 	NamespaceLabel func(ctx context.Context, namespace, label string) (string, error)
+	// Components says how the components of the control plane are: that of a name, or all if it is "". Nil: there are
+	// none.
+	Components func(ctx context.Context, name string) []Component
 	// CountQuotas brings the status of the ResourceQuotas of a namespace, or of all (""), up to date before they are read;
 	// nil: it is as up to date as it is.
 	CountQuotas func(ctx context.Context, namespace string)

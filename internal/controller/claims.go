@@ -24,9 +24,9 @@ import (
 //	not deleting, and has no finalizer                     ⇒  it is added
 //	bound, not deleting, and Unused ≠ no Pod refers to it  ⇒  the condition is set
 //
-// Pods are followed only while a claim is bound or waits to be removed. A change of a Pod makes the claims that it names
-// due, and so does a change of a claim. Claims that are due are looked at together, a namespace after the other: all
-// Pods of a namespace are read once for all of them, so that thousands of Pods that go at one time are not read
+// Pods are followed only while a claim is bound or waits to be removed. A change of a Pod makes the claims that it
+// names due, and so does a change of a claim. Claims that are due are looked at together, a namespace after the other:
+// all Pods of a namespace are read once for all of them, so that thousands of Pods that go at one time are not read
 // thousands of times.
 type Claims struct {
 	Engine   *engine.Engine
@@ -255,7 +255,7 @@ func (c *Claims) look(ctx context.Context, namespace string, names []string) (fa
 		return failed
 	}
 	for name, s := range claims {
-		if err := c.settle(ctx, s); err != nil {
+		if err := c.bringUpToDate(ctx, s); err != nil {
 			failed[name] = err
 		}
 	}
@@ -320,8 +320,8 @@ func runs(pod object.Value) bool {
 	return false
 }
 
-// settle does what is to be done about one claim.
-func (c *Claims) settle(ctx context.Context, s *claimState) error {
+// bringUpToDate does what is to be done about one claim.
+func (c *Claims) bringUpToDate(ctx context.Context, s *claimState) error {
 	if said := s.condition.At("status").Str(); s.tracks && s.used && (s.condition.IsNull() || said == "True") {
 		return c.say(ctx, s, condition{name: unusedCondition, status: "False", reason: "PodUsingPVC",
 			message: "A pod is currently referencing this PVC"})

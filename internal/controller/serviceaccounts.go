@@ -311,8 +311,10 @@ func (c *AccountTokens) forget(ctx context.Context, rq *engine.Request, account 
 	if len(left) == obj.At("secrets").Len() {
 		return nil
 	}
-	_, err = c.Engine.Update(ctx, rq,
-		object.Parsed{Value: withRevision(obj.With("secrets", object.ListOf(left...)), account)})
+	if obj = obj.Without("secrets"); len(left) > 0 {
+		obj = obj.With("secrets", object.ListOf(left...))
+	}
+	_, err = c.Engine.Update(ctx, rq, object.Parsed{Value: withRevision(obj, account)})
 	if apierr.Is(err, apierr.NotFound) {
 		return nil
 	}

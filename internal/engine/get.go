@@ -21,6 +21,9 @@ const futureWait = 3 * time.Second
 // Get reads one object (LIST-2). Without a resourceVersion it is the newest version, for which the store may have to
 // query another server; with one, the newest version that is known here, which must not be older than that.
 func (e *Engine) Get(ctx context.Context, rq *Request, resourceVersion string) (*Result, error) {
+	if rq.Resource.Made != nil {
+		return rq.getMade(ctx)
+	}
 	e = e.of(rq.Resource)
 	revision, err := parseVersion(resourceVersion)
 	if err != nil {

@@ -33,6 +33,9 @@ func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collect
 	if err != nil {
 		return nil, err
 	}
+	if rq.Resource.Made != nil {
+		return rq.listMade(ctx, &sel), nil
+	}
 	exact, from, err := e.listFrom(ctx, rq, o)
 	if err != nil {
 		return nil, err

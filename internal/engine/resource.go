@@ -175,6 +175,8 @@ type Reading struct {
 	// RowOrder compares objects in the order in which a list's Table shows them; nil: as every list does.
 	RowOrder func(a, b object.Value) int
 
+	// Made makes the objects of the type when they are read: that of a name, or all if it is "". Nil: they are stored.
+	Made func(ctx context.Context, name string) []object.Value
 	// Refresh brings objects up to date that follow from others, in a namespace or in all ("") of them: it is called
 	// before the newest state is read. Nil: there are none.
 	Refresh func(ctx context.Context, namespace string)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
@@ -53,6 +54,14 @@ func (h *Handler) verb(rs *requestState) (func(*Handler, *requestState) error, e
 	info, r := &rs.info, rs.resource
 	if info.subresource != "" {
 		return h.routeSubresource(rs)
+	}
+	if info.verb == "watch" && !info.watchPath && has(r.Verbs, "list") && !has(r.Verbs, "watch") {
+		return func(*Handler, *requestState) error {
+			err := apierr.NewMethodNotAllowed()
+			err.Message = "watch is not supported on resources of kind " + strconv.Quote(r.Name)
+			err.Details.Group, err.Details.Kind = r.Group, r.Name
+			return err
+		}, nil
 	}
 	if info.verb == "get" && rs.r.Method == http.MethodHead || !has(r.Verbs, info.verb) {
 		return nil, apierr.NewMethodNotAllowed()

@@ -214,7 +214,7 @@ func (s *Server) open(ctx context.Context) error {
 		EventTTL: c.EventTTL, Now: c.Now, Authenticate: s.reviewToken, Tokens: s.answerToken,
 		NoTokens: !s.accountKeys.Signs(),
 		Features: s.features, Versions: s.releases, Definitions: definitions.Complete, Addresses: allocator,
-		Authority: s.policy, CountQuotas: s.countQuotas,
+		Authority: s.policy, CountQuotas: s.countQuotas, Components: s.components,
 		Issued: s.certificateMetrics.issued, NamespaceLabel: s.namespaceLabel,
 	})
 	if err != nil {
