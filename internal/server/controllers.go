@@ -82,6 +82,11 @@ var controllerTable = []controllerRow{
 		func(s *Server) func(context.Context) {
 			return s.certificateRequests().Clean
 		}},
+	{"podcertificaterequest-cleaner-controller", "podcertificaterequest-cleaner-controller",
+		"deletes old PodCertificateRequests", func(s *Server) func(context.Context) {
+			return (&controller.PodCertificates{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger,
+				Now: s.config.Now}).Run
+		}},
 	{quotaController, "resourcequota", "publishes what ResourceQuotas count", func(s *Server) func(context.Context) {
 		return s.quotas.Run
 	}},
