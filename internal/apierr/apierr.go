@@ -315,10 +315,10 @@ func NewExpired(message string) *Error {
 
 // NewTooLargeVersion returns 504: the requested resourceVersion is greater than the current one, even after waiting
 // for it (LIST-6). The client is to retry after a second.
-func NewTooLargeVersion(want, have int64) *Error {
+func NewTooLargeVersion(want string, have int64) *Error {
 	return &Error{
 		Code: http.StatusGatewayTimeout, Reason: Timeout,
-		Message: fmt.Sprintf("Timeout: Too large resource version: %d, current: %d", want, have),
+		Message: fmt.Sprintf("Timeout: Too large resource version: %s, current: %d", want, have),
 		Details: &Details{
 			RetryAfterSeconds: 1,
 			Causes:            []Cause{{Reason: "ResourceVersionTooLarge", Message: "Too large resource version"}},

@@ -25,7 +25,7 @@ func TestStatus(t *testing.T) {
 		{NewInvalid(Type{Name: "ConfigMap"}, "", field.ErrorList{field.Required(field.NewPath("metadata", "name"),
 			"name or generateName is required")}),
 			`{"apiVersion":"v1","code":422,"details":{"causes":[{"field":"metadata.name","message":"Required value: name or generateName is required","reason":"FieldValueRequired"}],"kind":"ConfigMap"},"kind":"Status","message":"ConfigMap \"\" is invalid: metadata.name: Required value: name or generateName is required","metadata":{},"reason":"Invalid","status":"Failure"}`},
-		{NewTooLargeVersion(99999, 226),
+		{NewTooLargeVersion("99999", 226),
 			`{"apiVersion":"v1","code":504,"details":{"causes":[{"message":"Too large resource version","reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1},"kind":"Status","message":"Timeout: Too large resource version: 99999, current: 226","metadata":{},"reason":"Timeout","status":"Failure"}`},
 		{NewUnauthorized(),
 			`{"apiVersion":"v1","code":401,"kind":"Status","message":"Unauthorized","metadata":{},"reason":"Unauthorized","status":"Failure"}`},

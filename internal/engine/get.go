@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -29,7 +30,7 @@ func (e *Engine) Get(ctx context.Context, rq *Request, resourceVersion string) (
 	if err != nil {
 		return nil, err
 	}
-	if err := e.waitFor(ctx, revision); err != nil {
+	if err := e.waitFor(ctx, revision, resourceVersion); err != nil {
 		return nil, err
 	}
 	if refresh := rq.Resource.Refresh; refresh != nil && resourceVersion == "" {
@@ -65,18 +66,19 @@ func (rq *Request) notFound() error {
 	return apierr.NewNotFound(typ, rq.Name)
 }
 
-// parseVersion parses a resourceVersion; "" and "0" are 0. It accepts 63 bits: revisions are positive int64 numbers.
+// parseVersion parses a resourceVersion; "" and "0" are 0. It accepts 64 bits, as the reference does. Revisions are
+// positive int64 numbers; a larger number is math.MaxInt64, which no commit reaches, so it is a version of the future.
 // The meaning of 0 depends on the verb: the newest version for a get without one, any version for a list with "0".
 func parseVersion(text string) (int64, error) {
 	if text == "" {
 		return 0, nil
 	}
-	revision, err := strconv.ParseUint(text, 10, 63)
+	revision, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
 		return 0, apierr.NewBadRequest("invalid resource version: resourceVersion: Invalid value: " + strconv.Quote(text) +
 			": " + err.Error())
 	}
-	return int64(revision), nil
+	return int64(min(revision, math.MaxInt64)), nil
 }
 
 // fresh waits until the state is as new as the newest write at the time of the call. With the embedded log it always
@@ -89,8 +91,8 @@ func (e *Engine) fresh(ctx context.Context) error {
 }
 
 // waitFor waits for a revision that this server has not reached yet, for futureWait at most. The error has the cause
-// ResourceVersionTooLarge and a Retry-After.
-func (e *Engine) waitFor(ctx context.Context, revision int64) error {
+// ResourceVersionTooLarge and a Retry-After, and names the version as the client did: it may be above every revision.
+func (e *Engine) waitFor(ctx context.Context, revision int64, asked string) error {
 	if revision <= e.store.Revision() {
 		return nil
 	}
@@ -98,7 +100,7 @@ func (e *Engine) waitFor(ctx context.Context, revision int64) error {
 	defer cancel()
 	err := e.store.WaitFor(ctx, revision)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return apierr.NewTooLargeVersion(revision, e.store.Revision())
+		return apierr.NewTooLargeVersion(strings.TrimLeft(asked, "0"), e.store.Revision())
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"path"
+	"strconv"
 	"strings"
 
 	"plinth/internal/apierr"
@@ -156,7 +157,7 @@ func (e *Engine) listFrom(ctx context.Context, rq *Request, o ListOptions) (exac
 	if err != nil {
 		return 0, "", err
 	}
-	if err := e.waitFor(ctx, revision); err != nil {
+	if err := e.waitFor(ctx, revision, o.ResourceVersion); err != nil {
 		return 0, "", err
 	}
 	if o.Match == "Exact" || o.Match == "" && o.Limit > 0 {
@@ -169,7 +170,7 @@ func (e *Engine) listFrom(ctx context.Context, rq *Request, o ListOptions) (exac
 // the client can go on in the newest state (LIST-5); from is the position, below the prefix of the request.
 func (e *Engine) snapshotFailed(err error, revision int64, from string) error {
 	if errors.Is(err, store.ErrFuture) { // a token of another life of the store, or a forged one
-		return apierr.NewTooLargeVersion(revision, e.store.Revision())
+		return apierr.NewTooLargeVersion(strconv.FormatInt(revision, 10), e.store.Revision())
 	}
 	if !errors.Is(err, store.ErrCompacted) {
 		return err

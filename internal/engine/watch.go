@@ -93,7 +93,7 @@ func (e *Engine) Watch(ctx context.Context, rq *Request, o WatchOptions) (*Watch
 	}
 	streaming := o.SendInitialEvents != nil && *o.SendInitialEvents
 	if streaming {
-		if err := e.waitFor(ctx, revision); err != nil {
+		if err := e.waitFor(ctx, revision, o.ResourceVersion); err != nil {
 			return nil, err
 		}
 		// The bookmark that ends the initial events is sent to clients that take bookmarks.
