@@ -52,7 +52,7 @@ func valueOf(t *testing.T, mediaType, body string) object.Value {
 	return parsed.Value
 }
 
-// SPEC: BEY-5
+// SPEC: MED-10
 func TestWithoutManagedFields(t *testing.T) { inBubble(t, nil, testWithoutManagedFields) }
 
 func testWithoutManagedFields(t *testing.T, s *server) {
@@ -110,7 +110,7 @@ func testWithoutManagedFields(t *testing.T, s *server) {
 	}
 }
 
-// SPEC: BEY-5 MED-3
+// SPEC: MED-10 MED-3
 func TestProtobufWithoutManagedFields(t *testing.T) {
 	inBubble(t, nil, testProtobufWithoutManagedFields)
 }
@@ -165,7 +165,7 @@ func testProtobufWithoutManagedFields(t *testing.T, s *server) {
 	}
 }
 
-// SPEC: BEY-5
+// SPEC: MED-10
 func TestManagedFieldsWithoutTheGate(t *testing.T) {
 	s := newServer(t, func(c *Config) { c.NoLean = true })
 	s.do("POST", configMaps, `{"metadata":{"name":"a"},"data":{"k":"v"}}`)

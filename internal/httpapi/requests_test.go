@@ -565,6 +565,7 @@ func TestErrorsAfterTheDeadline(t *testing.T) {
 	}
 }
 
+// SPEC: URI-11
 func TestAuditID(t *testing.T) {
 	s := newServer(t, nil)
 	one, two := s.do("GET", configMaps, "").header.Get("Audit-Id"), s.do("GET", configMaps, "").header.Get("Audit-Id")
@@ -986,5 +987,16 @@ func TestUnknownFieldsTwiceInPatches(t *testing.T) {
 	if warnings := strings.Join(got.header["Warning"], "\n"); strings.Contains(warnings, "duplicate") ||
 		!strings.Contains(warnings, "unknown") {
 		t.Errorf("POST: warnings %s", warnings)
+	}
+}
+
+// A client that says neither which manager it is nor which program has the manager "unknown".
+//
+// SPEC: SSA-6
+func TestNoUserAgent(t *testing.T) {
+	s := newServer(t, nil)
+	got := s.do("POST", configMaps, `{"metadata":{"name":"a"},"data":{"a":"b"}}`, "User-Agent", "")
+	if got.code != 201 || !strings.Contains(got.body, `"manager":"unknown"`) {
+		t.Errorf("%d %s", got.code, got.body)
 	}
 }

@@ -51,7 +51,7 @@ func sharded(c *Config) { c.Shards = true }
 // Lists are divided by the UID and by the namespace, on every URL of a type and in every version of it, whole and in
 // pages. Each list contains its selector (shardInfo).
 //
-// SPEC: BEY-5, LIST-4
+// SPEC: LIST-9, LIST-4
 func TestShardedLists(t *testing.T) {
 	s := newServer(t, sharded)
 	var names []string
@@ -112,7 +112,7 @@ func TestShardedLists(t *testing.T) {
 	}
 }
 
-// SPEC: BEY-5, DEL-4
+// SPEC: LIST-9, DEL-4
 func TestShardedDeletes(t *testing.T) {
 	s := newServer(t, sharded)
 	for i := range 20 {
@@ -135,7 +135,7 @@ func TestShardedDeletes(t *testing.T) {
 
 // Each event of a collection is in exactly one of the watches that divide it.
 //
-// SPEC: BEY-5, WATCH-1
+// SPEC: LIST-9, WATCH-1
 func TestShardedWatches(t *testing.T) { inBubble(t, sharded, testShardedWatches) }
 
 func testShardedWatches(t *testing.T, s *server) {
@@ -170,7 +170,7 @@ func testShardedWatches(t *testing.T, s *server) {
 
 // Without its gate the parameter is ignored, as in the reference; with it, an invalid selector is refused.
 //
-// SPEC: BEY-5
+// SPEC: LIST-9
 func TestShardSelectorsThatAreNone(t *testing.T) {
 	selector := "shardSelector=" + url.QueryEscape(half("object.metadata.name", true))
 	s := newServer(t, sharded)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -541,5 +542,21 @@ func testWatchThatNamesNoTimeout(t *testing.T, s *server) {
 	}
 	if took := lasts("&timeoutSeconds=1"); took != time.Second {
 		t.Errorf("a watch of a second lasted %s", took)
+	}
+}
+
+// The length of a watch is not known: on HTTP/1.1 it comes in chunks, on HTTP/2 in frames.
+//
+// SPEC: WATCH-1, URI-11
+func TestWatchesAreChunked(t *testing.T) { overBoth(t, testWatchesAreChunked) }
+
+func testWatchesAreChunked(t *testing.T, protocol func(*server)) {
+	s := newServerInBubble(t, store.Config{}, nil)
+	protocol(s)
+	response := s.open("GET", configMaps+"?watch&timeoutSeconds=1", "")
+	defer response.Body.Close()
+	chunked := slices.Equal(response.TransferEncoding, []string{"chunked"})
+	if response.StatusCode != 200 || response.ContentLength != -1 || chunked != (response.ProtoMajor == 1) {
+		t.Errorf("%s %s: length %d, %v", response.Proto, response.Status, response.ContentLength, response.TransferEncoding)
 	}
 }

@@ -18,7 +18,7 @@ func over(field Field, from, to string) string {
 	return "shardRange(" + string(field) + ", " + from + ", " + to + ")"
 }
 
-// SPEC: BEY-5
+// SPEC: LIST-9
 func TestSelectorsAreReadAndPrinted(t *testing.T) {
 	for text, want := range map[string]string{
 		over(UID, low, mid): over(UID, low, mid),
@@ -39,7 +39,7 @@ func TestSelectorsAreReadAndPrinted(t *testing.T) {
 	}
 }
 
-// SPEC: BEY-5
+// SPEC: LIST-9
 func TestSelectorsThatAreNone(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                       "empty shard selector is not allowed",
@@ -77,7 +77,7 @@ func TestSelectorsThatAreNone(t *testing.T) {
 // Each object is in exactly one of the shards that divide the hashes, and in each selector that contains its hash,
 // whatever order its ranges have and however they overlap.
 //
-// SPEC: BEY-5
+// SPEC: LIST-9
 func TestSelectorsDivideObjects(t *testing.T) {
 	bound := func(at, of uint64) string {
 		if at == of {

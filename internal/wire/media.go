@@ -43,7 +43,7 @@ type Media struct {
 	Form     Form
 	Version  string // of the group meta.k8s.io, for forms other than Plain: "v1" or "v1beta1"
 	Pretty   bool
-	// Lean omits metadata.managedFields: the parameter drop=metadata.managedFields (BEY-5, KEP-5958).
+	// Lean omits metadata.managedFields: the parameter drop=metadata.managedFields (MED-10, KEP-5958).
 	Lean bool
 }
 

@@ -67,7 +67,7 @@ func enclosed(t *testing.T, apiVersion, kind string, m interface{ Marshal() ([]b
 	return append([]byte("k8s\x00"), b...)
 }
 
-// SPEC: MED-3, MED-7, MED-8, BEY-5
+// SPEC: MED-3, MED-7, MED-8, LIST-9
 func TestProtobufList(t *testing.T) {
 	cache := NewEncodedCache(1 << 20)
 	remaining := int64(3)

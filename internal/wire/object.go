@@ -34,7 +34,7 @@ func appendPartial(dst []byte, o *engine.Object, version string, end int, lean b
 }
 
 // appendPart prints the bytes of an object from one offset to another, with its resourceVersion, and if lean without
-// its managedFields (BEY-5). Both cost the same, as both are copies.
+// its managedFields (MED-10). Both cost the same, as both are copies.
 func appendPart(dst []byte, o *engine.Object, from, to int, lean bool) []byte {
 	at := engine.LayoutOf(o)
 	if lean && at.ManagedEnd > 0 {

@@ -29,7 +29,7 @@ func whole(t *testing.T, p *Parts) []byte {
 
 // Long objects in parts have the same bytes as in one piece, and no copy of the object.
 //
-// SPEC: WATCH-6, LIST-8, BEY-5
+// SPEC: WATCH-6, LIST-8, MED-10
 func TestParts(t *testing.T) {
 	long := strings.Repeat("x", 200<<10)
 	object := func(annotation, managed, data string, revision int64) *engine.Object {

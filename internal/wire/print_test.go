@@ -71,7 +71,7 @@ func check(t *testing.T, what string, got []byte, want string) {
 	}
 }
 
-// SPEC: MED-6, MED-7, MED-8, LIST-4, BEY-5
+// SPEC: MED-6, MED-7, MED-8, LIST-4, LIST-9
 func TestList(t *testing.T) {
 	r := thingType(t)
 	remaining := int64(3)

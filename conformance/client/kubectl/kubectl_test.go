@@ -33,6 +33,8 @@ func TestScripts(t *testing.T) {
 func TestMain(m *testing.M) { harness.Main(m) }
 
 // TestPlinth compares kubectl's output with the recorded one of the reference.
+//
+// SPEC: MED-10, VAL-2, VAL-5
 func TestPlinth(t *testing.T) {
 	if *rewrite {
 		return

@@ -29,7 +29,9 @@ func TestMain(m *testing.M) {
 }
 
 // TestPlinth compares Plinth's responses with the recorded ones, over both versions of HTTP and with both kinds of
-// storage.
+// storage. Each script names the requirements that it covers; those below are covered by testdata/documented.txt.
+//
+// SPEC: URI-6, URI-11, WATCH-2, WATCH-5, LIST-1, LIST-6, WRITE-2, VAL-1, DRY-1, DEL-1, DEL-8, SSA-2, SSA-14
 func TestPlinth(t *testing.T) {
 	if *rewrite {
 		return

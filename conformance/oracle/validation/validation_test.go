@@ -67,7 +67,7 @@ func percent(part, whole int) string {
 	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(whole))
 }
 
-// SPEC: VAL-1, VAL-4
+// SPEC: VAL-1, VAL-4, VAL-6
 func TestValidationIsUpstreams(t *testing.T) {
 	documents := corpus(t)
 	all := readScores(t)

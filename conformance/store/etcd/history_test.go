@@ -45,7 +45,7 @@ func gauge(t *testing.T, url, name string) float64 {
 // in between, the changes come without these values. Then the history is gone: a list and a watch of an old revision
 // get 410, and never a list that lacks objects, or an object that seems to be created.
 //
-// SPEC: WATCH-3
+// SPEC: WATCH-3, LIST-6
 func TestCompactedDuringReplay(t *testing.T) {
 	// etcd reads a thousand revisions at a time. Of these answers the first two are on their way before the line is full.
 	const objects = 6000

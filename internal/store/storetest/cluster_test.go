@@ -52,7 +52,7 @@ func join(t *testing.T, c *Cluster, configure ...func(*store.Config)) (*testStor
 
 // A replica reports that its state may be outdated; with sure set, it is brought up to date.
 //
-// SPEC: STORE-2
+// SPEC: STORE-2, LIST-3
 func TestStaleReads(t *testing.T) {
 	stores, writers := replicas(t, 2)
 	a, b := stores[0], stores[1]
