@@ -157,8 +157,16 @@ func (p *podSecurity) validateWorkload(a *engine.Attributes, template, ns object
 
 // levels are what the labels of a namespace demand, and what is wrong with the labels.
 func (p *podSecurity) levels(ns object.Value) (api.Policy, field.ErrorList) {
+	labels := ns.At("metadata", "labels")
+	demands := func(m object.Member) bool { return strings.HasPrefix(m.Key, securityLabels) }
+	if !slices.ContainsFunc(labels.Members(), demands) {
+		return p.defaults, nil // as for nearly all namespaces, at each write of a Pod
+	}
 	return api.PolicyToEvaluate(labelsOf(ns), p.defaults)
 }
+
+// securityLabels begins the labels by which a namespace demands a level.
+const securityLabels = "pod-security.kubernetes.io/"
 
 func labelsOf(obj object.Value) map[string]string { return stringsOf(obj.At("metadata", "labels")) }
 

@@ -56,9 +56,19 @@ func (v *Version) DataIn(buffer []byte) []byte {
 	return v.Append(buffer, 0, v.Len())
 }
 
-// Equal says whether two versions have the same bytes.
+// Equal says whether two versions have the same bytes. Each write asks it of the version that it replaces, so it puts
+// the bytes of one version together at most.
 func (v *Version) Equal(other *Version) bool {
-	return v.Len() == other.Len() && bytes.Equal(v.Data(), other.Data())
+	if v.base == nil {
+		v, other = other, v
+	}
+	switch {
+	case v.Len() != other.Len():
+		return false
+	case v.base == nil:
+		return bytes.Equal(v.data, other.data)
+	}
+	return delta.Equal(v.base.bytes, v.data, other.Data())
 }
 
 // Len is the number of bytes.

@@ -473,9 +473,30 @@ func Program() (string, error) {
 	}
 	tags := "invariants"
 	if Release {
-		tags = "grpcnotrace" // as the Makefile builds it
+		tags = releaseTags
 	}
 	return build("plinth", "..", "-tags", tags, "./cmd/plinth")
+}
+
+// releaseTags are the build tags of a release, as in the Makefile.
+const releaseTags = "grpcnotrace"
+
+// ProgramAt returns a release of plinth built from a revision of the repository, in a work tree that is removed again.
+func ProgramAt(ctx context.Context, dir, revision string) (string, error) {
+	tree, program := filepath.Join(dir, "tree-"+revision), filepath.Join(dir, "plinth-"+revision)
+	run := func(in string, words ...string) error {
+		cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+		cmd.Dir, cmd.Env = in, append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w\n%s", strings.Join(words, " "), err, out)
+		}
+		return nil
+	}
+	if err := run("", "git", "worktree", "add", "--detach", tree, revision); err != nil {
+		return "", err
+	}
+	built := run(tree, "go", "build", "-tags", releaseTags, "-ldflags", "-s -w", "-o", program, "./cmd/plinth")
+	return program, errors.Join(built, run("", "git", "worktree", "remove", "--force", tree))
 }
 
 // Kubectl returns the linked kubectl, built from the module tools.

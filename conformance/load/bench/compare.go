@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -21,7 +23,8 @@ import (
 // quartiles. The ratio of the sums over all turns contains what few turns pay for all, such as garbage collections, and
 // the noise of the machine. Two copies of one build show the resolution of the method. The name of a build may be
 // followed by flags, separated by blanks: one build with and without a flag shows its cost. The name "reference" stands
-// for the reference.
+// for the reference, "now" for the work tree, and "base" for what it is compared with by default: the last tag, or where
+// there is none, the commit of ten days ago, or of five in a younger repository.
 
 // compared is one row: n units of work a turn, and the function that does them.
 type compared struct {
@@ -41,15 +44,51 @@ var comparedRows = []compared{
 	{"watch", 10, (*bench).watchTurn},
 }
 
-// compare measures each program against the first one.
+// baseRevision is the revision of "base".
+func baseRevision(ctx context.Context) (string, error) {
+	before := func(time string) []string {
+		return []string{"rev-list", "-1", "--abbrev-commit", "--before=" + time, "HEAD"}
+	}
+	for _, words := range [][]string{{"describe", "--tags", "--abbrev=0"}, before("10 days ago"), before("5 days ago")} {
+		out, err := exec.CommandContext(ctx, "git", words...).Output()
+		if revision := strings.TrimSpace(string(out)); err == nil && revision != "" {
+			return revision, nil
+		}
+	}
+	return "", errors.New("-compare: there is neither a tag nor a commit of five days ago: name two builds")
+}
+
+// programOf is the program that a name stands for.
+func programOf(ctx context.Context, dir, name string) (string, error) {
+	switch name {
+	case "now":
+		return harness.Program()
+	case "base":
+		revision, err := baseRevision(ctx)
+		if err != nil {
+			return "", err
+		}
+		return harness.ProgramAt(ctx, dir, revision)
+	}
+	return name, nil
+}
+
+// compare measures each program against the first one; a single one against the base.
 func compare(ctx context.Context, dir string, programs []string, turns int, wanted func(key string) bool) error {
+	if len(programs) == 1 {
+		programs = []string{"base", programs[0]}
+	}
 	var benches []*bench
 	for i, program := range programs {
 		words := strings.Fields(program)
 		if len(words) == 0 {
 			return fmt.Errorf("-compare: the name of a build is missing")
 		}
-		b := &bench{kind: harness.Plinth, program: words[0], more: words[1:], dir: filepath.Join(dir, fmt.Sprint(i)),
+		file, err := programOf(ctx, dir, words[0])
+		if err != nil {
+			return err
+		}
+		b := &bench{kind: harness.Plinth, program: file, more: words[1:], dir: filepath.Join(dir, fmt.Sprint(i)),
 			results: map[string]result{}, tallies: map[string]*tally{}}
 		if program == string(harness.Reference) {
 			b.kind, b.program = harness.Reference, ""

@@ -41,7 +41,7 @@ func run() error {
 	rows := flag.String("rows", "", "measure only the rows whose key this regular expression matches")
 	profile := flag.String("profile", "", "write a processor profile of Plinth during each row into this folder")
 	against := flag.String("compare", "",
-		"compare builds of Plinth, a comma between them, with the first of them, instead of Plinth with the reference; flags may stand behind a build")
+		"compare builds of Plinth, a comma between them, with the first of them, instead of Plinth with the reference; flags may stand behind a build; \"now\" is the work tree, \"base\" the last tag or a commit of ten days ago, with which a single build is compared")
 	turns := flag.Int("turns", 200, "the number of turns of such a comparison")
 	pods := flag.Int("pods", 5000, "the number of Pods")
 	objects := flag.Int("objects", 10000, "the number of objects at a restart")
@@ -72,6 +72,7 @@ func run() error {
 	}
 	defer harness.Cleanup()
 	if *against != "" {
+		harness.Release = true
 		return compare(context.Background(), *dir, strings.Split(*against, ","), *turns, wanted.MatchString)
 	}
 	harness.Release = true

@@ -37,7 +37,7 @@ func connected(t *testing.T, endpoints ...string) error {
 // An etcd of a version whose watches lose changes is refused, also if another endpoint has a version that works. The
 // server ends with an error that says which ones do.
 //
-// SPEC: STORE-6
+// SPEC: STORE-9
 func TestRefusedVersion(t *testing.T) {
 	old := startEtcd(t, reference.EtcdOptions{Refused: true})
 	now := startEtcd(t, reference.EtcdOptions{})
@@ -64,7 +64,7 @@ func TestRefusedVersion(t *testing.T) {
 
 // A cluster of which one member is gone, or frozen, is one on which a server starts.
 //
-// SPEC: STORE-6
+// SPEC: STORE-9
 func TestStartWithoutAMember(t *testing.T) {
 	members := startMembers(t, 3)
 	for _, m := range members {
@@ -122,7 +122,7 @@ func (c versionClient) Status(context.Context, string) (*clientv3.StatusResponse
 
 // The versions that are refused are those on which the reference sends no progress requests.
 //
-// SPEC: STORE-6
+// SPEC: STORE-9
 func TestVersionsAreTheReferences(t *testing.T) {
 	works := map[bool]int{}
 	for _, version := range []string{

@@ -17,6 +17,7 @@
 package delta
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/bits"
 )
@@ -155,6 +156,36 @@ func AppendRange(dst, base, delta []byte, from, to int) []byte {
 		at += m
 	}
 	return dst
+}
+
+// Equal says whether the text of a delta is this one, without putting it together: it compares piece by piece, up to the
+// first difference.
+func Equal(base, delta, text []byte) bool {
+	ok := true
+	number := func() int {
+		n, size := binary.Uvarint(delta)
+		delta = delta[size:]
+		return int(n)
+	}
+	piece := func(p []byte) {
+		var rest []byte
+		rest, ok = bytes.CutPrefix(text, p)
+		text = rest
+	}
+	if number() != len(text) {
+		return false
+	}
+	for ok && len(text) > 0 {
+		n := number()
+		piece(delta[:n])
+		if delta = delta[n:]; !ok || len(text) == 0 {
+			break
+		}
+		m := number()
+		offset := number()
+		piece(base[offset : offset+m])
+	}
+	return ok
 }
 
 // appendPart appends the part of a piece between two offsets, which may be outside of it.

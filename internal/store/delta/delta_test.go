@@ -38,6 +38,22 @@ func check(t *testing.T, base, text []byte, limit int) (packed int) {
 	if whole := AppendRange(nil, base, delta, 0, len(text)); !bytes.Equal(whole, text) {
 		t.Fatalf("%q by %q is %q", text, base, whole)
 	}
+	if !Equal(base, delta, text) {
+		t.Fatalf("%q by %q is not equal to its text", text, base)
+	}
+	for at := 0; at < len(text); at++ {
+		other := bytes.Clone(text)
+		other[at]++
+		if Equal(base, delta, other) || Equal(base, delta, text[:at]) {
+			t.Fatalf("%q by %q is equal to a text that differs at %d", text, base, at)
+		}
+		if len(text) > 100 {
+			at += rand.Intn(len(text) / 50)
+		}
+	}
+	if Equal(base, delta, append(bytes.Clone(text), 'x')) {
+		t.Fatalf("%q by %q is equal to a longer text", text, base)
+	}
 	return len(delta)
 }
 

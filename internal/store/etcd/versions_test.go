@@ -174,7 +174,7 @@ func connectTo(t *testing.T, logs io.Writer, endpoints ...string) (*Cluster, err
 // A member with a version that does not work refuses the start, also if others have one that does; the error says what
 // works. One that does not answer refuses no start.
 //
-// SPEC: STORE-6
+// SPEC: STORE-9
 func TestVersions(t *testing.T) {
 	good, old := startStub(t, 1, "3.7.3"), startStub(t, 2, "3.5.7")
 	if _, err := connectTo(t, io.Discard, good.url); err != nil {
@@ -216,7 +216,7 @@ func TestVersions(t *testing.T) {
 // would make the store pass over a change. The health check says so, and once the member has a version that works, the
 // store goes on with all changes. It asks for them from the revision on that it has.
 //
-// SPEC: STORE-6
+// SPEC: STORE-9
 func TestMemberIsDowngraded(t *testing.T) {
 	etcd, logs := startStub(t, 1, "3.7.3"), &lockedBuffer{}
 	e, err := connectTo(t, logs, etcd.url)
