@@ -158,8 +158,8 @@ func AppendRange(dst, base, delta []byte, from, to int) []byte {
 	return dst
 }
 
-// Equal says whether the text of a delta is this one, without putting it together: it compares piece by piece, up to the
-// first difference.
+// Equal says whether the text of a delta is this one, without putting it together: it compares piece by piece, up to
+// the first difference.
 func Equal(base, delta, text []byte) bool {
 	ok := true
 	number := func() int {
