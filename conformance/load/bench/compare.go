@@ -23,8 +23,8 @@ import (
 // quartiles. The ratio of the sums over all turns contains what few turns pay for all, such as garbage collections, and
 // the noise of the machine. Two copies of one build show the resolution of the method. The name of a build may be
 // followed by flags, separated by blanks: one build with and without a flag shows its cost. The name "reference" stands
-// for the reference, "now" for the work tree, and "base" for what it is compared with by default: the last tag, or where
-// there is none, the commit of ten days ago, or of five in a younger repository.
+// for the reference, "now" for the work tree, and "base" for what it is compared with by default: the last tag, or
+// where there is none, the commit of ten days ago, or of five in a younger repository.
 
 // compared is one row: n units of work a turn, and the function that does them.
 type compared struct {
