@@ -39,7 +39,7 @@ func (rq *Request) conflict(live object.Value, e *merge.ConflictError) error {
 //
 //	deployments.apps "web" in namespace "default":
 //	  .spec.replicas is 5, owned by "hpa" (Update through /scale, 2026-01-02T03:04:05Z); this apply wants 1
-//	To take these fields over: kubectl apply --server-side --field-manager=alice --force-conflicts -f FILE
+//	To take these fields over: kubectl apply --server-side --field-manager=alice --force-conflicts -n default -f FILE
 //	…
 
 // subject names the object: `deployments.apps "web" in namespace "default"`.
@@ -80,16 +80,54 @@ func (rq *Request) shown(v object.Value) string {
 	return text
 }
 
-// waysOut lists the ways to resolve a conflict, as commands: force it, give the fields up, or share them. Two managers
-// that apply the same value both own the field, without a conflict.
+// waysOut lists the ways to resolve a conflict: force it, give the fields up, or share them. Two managers that apply the
+// same value both own the field, without a conflict. A line with a command ends with it; each can be run as it is, with
+// the intent in FILE.
 func (rq *Request) waysOut() string {
-	at := rq.Resource.Type().String() + "/" + rq.Name
+	object := shellWord(rq.resourceArgument() + "/" + rq.Name)
+	through := ""
 	if rq.Namespace != "" {
-		at += " -n " + rq.Namespace
+		object += " -n " + rq.Namespace
+		through = " -n " + rq.Namespace
 	}
-	return "To take these fields over: kubectl apply --server-side --field-manager=" + rq.manager() +
-		" --force-conflicts -f FILE\n" +
-		"To leave them to their owners: remove them from FILE and apply it again\n" +
-		"To share them: give them the live values in FILE, which kubectl get " + at +
-		" -o yaml --show-managed-fields shows, and apply it again"
+	force := "repeat the request with force=true"
+	switch sub := rq.Subresource; {
+	case sub == nil:
+		force = rq.forced(through)
+	case sub.Kind == rq.Resource.Kind && sub.Group == rq.Resource.Group:
+		force = rq.forced(through + " --subresource=" + sub.Name)
+		// kubectl finds the URL by the kind in FILE: it cannot apply a Scale.
+	}
+	return "To take these fields over: " + force +
+		"\nTo leave them to their owners: remove them from FILE and apply it again" +
+		"\nTo share them: give them the live values in FILE and apply it again; these are shown by kubectl get " + object +
+		" -o yaml --show-managed-fields"
+}
+
+// forced is the command that repeats an apply and takes over the fields of others.
+func (rq *Request) forced(flags string) string {
+	return "kubectl apply --server-side --field-manager=" + shellWord(rq.manager()) + " --force-conflicts" + flags +
+		" -f FILE"
+}
+
+// resourceArgument names the resource to kubectl, in the version of this request: its values are in the form of FILE. The
+// core group has one version, and kubectl needs none there.
+func (rq *Request) resourceArgument() string {
+	r := rq.Resource
+	if r.Group == "" {
+		return r.Name
+	}
+	return r.Name + "." + r.Version + "." + r.Group
+}
+
+// shellWord quotes a word for the shell if it needs that. Names of managers have any printable characters, those of some
+// types any but / and %.
+func shellWord(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@+,", r)
+	}
+	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

@@ -3,8 +3,6 @@ package apply
 import (
 	"flag"
 	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"plinth/conformance/internal/harness"
@@ -93,39 +91,5 @@ func walk(t *testing.T, server *harness.Server, want func(*step) string, accept 
 				}
 			}
 		})
-	}
-}
-
-// TestExplained: every conflict of Plinth also has the values and the ways to resolve it (BEY-2), in the form that
-// the comparison with the reference leaves out.
-//
-// SPEC: BEY-2
-func TestExplained(t *testing.T) {
-	if *rewrite || harness.Target() == harness.Reference {
-		return
-	}
-	server := harness.RunTarget(t)
-	client := server.Client()
-	t.Cleanup(client.CloseIdleConnections)
-	r, err := newRunner(server, client, t.TempDir(), &script{file: filepath.Join("testdata", "explained.txt")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	const object = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shared}\ndata: {key: "
-	if _, err := r.do(&step{command: "APPLY configmaps/shared?fieldManager=a", stdin: object + "one}"}); err != nil {
-		t.Fatal(err)
-	}
-	_, body, err := r.send("PATCH", r.path("configmaps/shared?fieldManager=b"), object+"two}",
-		map[string][]string{"Content-Type": {"application/apply-patch+yaml"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, part := range []string{`Apply failed with 1 conflict: conflict with \"a\": .data.key\n\n`,
-		`configmaps \"shared\" in namespace \"apply-explained\"`,
-		`.data.key is \"one\", owned by \"a\" (Apply, 20`, `this apply wants \"two\"`,
-		`--field-manager=b --force-conflicts`} {
-		if !strings.Contains(string(body), part) {
-			t.Errorf("the conflict does not say %s:\n%s", part, body)
-		}
 	}
 }

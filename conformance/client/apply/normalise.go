@@ -44,8 +44,8 @@ func (r *runner) normalise(out string) string {
 // the owners, and the ways to resolve it.
 var explanation = regexp.MustCompile(`\n\n[a-z0-9.]+ "[^"\n]*"( in namespace "[^"\n]*")?:` +
 	`(\n  \.[^\n]* is [^\n]*, owned by "[^\n]*\); this apply wants [^\n]*)+` +
-	`\nTo take these fields over: kubectl apply --server-side --field-manager=[^\n]* --force-conflicts -f FILE` +
-	`\nTo leave them to their owners: [^\n]*\nTo share them: [^\n]*apply it again`)
+	`\nTo take these fields over: (kubectl apply --server-side [^\n]* -f FILE|repeat the request with force=true)` +
+	`\nTo leave them to their owners: [^\n]*\nTo share them: [^\n]* --show-managed-fields`)
 
 func withoutExplanation(text string) string { return explanation.ReplaceAllString(text, "") }
 
