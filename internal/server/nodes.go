@@ -40,11 +40,15 @@ func (s *Server) backends(group, version, resource, subresource string) httpapi.
 
 // coreObject reads an object of the core group.
 func (s *Server) coreObject(ctx context.Context, resource, namespace, name string) (object.Value, error) {
+	return s.coreObjectAt(ctx, resource, namespace, name, "")
+}
+
+func (s *Server) coreObjectAt(ctx context.Context, resource, namespace, name, version string) (object.Value, error) {
 	r := s.registry.Builtin().Find("", "v1", resource)
 	if r == nil {
 		return object.Nil, fmt.Errorf("%s are not served here", resource)
 	}
-	result, err := s.engine.Get(ctx, &engine.Request{Resource: r, Namespace: namespace, Name: name}, "")
+	result, err := s.engine.Get(ctx, &engine.Request{Resource: r, Namespace: namespace, Name: name}, version)
 	if err != nil {
 		return object.Nil, err
 	}

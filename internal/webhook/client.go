@@ -38,6 +38,8 @@ const (
 	// maxErrorBody is how many bytes of the body of an error response are in the error.
 	maxErrorBody = 2048
 	maxRedirects = 10
+	// maxSized is the longest body for which memory is taken because its header says how long it is.
+	maxSized = 16 << 10
 	// defaultPort is the port of a service reference without a port.
 	defaultPort = 443
 )
@@ -148,25 +150,14 @@ func post(ctx context.Context, by *http.Client, url, agent string, authenticate 
 	return text, nil
 }
 
-// memory is the body of a response that was read already.
-type memory struct {
-	*bytes.Reader
-	text []byte
-}
-
-func (memory) Close() error { return nil }
-
 // readBody returns the body of a response, or its beginning if it has more than maxResponse bytes.
 func readBody(response *http.Response) ([]byte, error) {
-	if read, ok := response.Body.(memory); ok {
-		return read.text, nil
+	var text bytes.Buffer
+	if n := response.ContentLength; n >= 0 && n <= maxSized {
+		text.Grow(int(n) + bytes.MinRead)
 	}
-	if n := response.ContentLength; n >= 0 && n <= bufferSize { // most are that short
-		text := make([]byte, n)
-		_, err := io.ReadFull(response.Body, text)
-		return text, err
-	}
-	return io.ReadAll(io.LimitReader(response.Body, maxResponse+1))
+	_, err := text.ReadFrom(io.LimitReader(response.Body, maxResponse+1))
+	return text.Bytes(), err
 }
 
 // statusError is the error of a response with an error code. It wraps an error with the message of the reference.
@@ -231,31 +222,22 @@ func (c *Clients) make(config object.Value) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	dialer := &net.Dialer{Timeout: callTimeout, KeepAlive: 30 * time.Second}
-	other := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext,
-		TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: idleTime,
-		Protocols: new(http.Protocols),
+	transport := newTransport(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12})
+	made := &client{http: &http.Client{Transport: transport, CheckRedirect: checkRedirect}}
+	if service := config.At("service"); service.IsNull() {
+		err = made.toURL(config.At("url").Str(), transport)
+	} else {
+		c.toService(made, service, transport)
 	}
-	other.Protocols.SetHTTP1(true)
-	address, err := c.address(config, other)
 	if err != nil {
 		return nil, err
 	}
-	if config.At("service").IsNull() && isLoopback(address.Hostname()) {
-		other.Protocols.SetHTTP2(true)
-	}
-	made := &client{
-		url:  *address,
-		http: &http.Client{Transport: &transport{other: other}, CheckRedirect: checkRedirect},
-	}
 	if c.InProcess != nil {
-		if here := c.InProcess(address.Host); here != nil {
+		if here := c.InProcess(made.url.Host); here != nil {
 			made.http.Transport = here
 		}
 	}
-	made.authenticate, err = c.Credentials.of(target(address), other.TLSClientConfig)
+	made.authenticate, err = c.Credentials.of(target(&made.url), transport.TLSClientConfig)
 	return made, err
 }
 
@@ -283,42 +265,39 @@ func checkRedirect(request *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// address returns the URL of a webhook. For a service, the host is NAME.NAMESPACE.svc, which its certificate must be
-// for. That name is not resolved by DNS: the transport dials the endpoint that the service has at that time. HTTP
-// proxies of the environment are not used for services.
-func (c *Clients) address(config object.Value, transport *http.Transport) (*url.URL, error) {
-	service := config.At("service")
-	if service.IsNull() {
-		text := config.At("url").Str()
-		if text == "" {
-			return nil, errors.New("webhook configuration must have either service or URL")
-		}
-		address, err := url.Parse(text)
-		if err != nil {
-			return nil, fmt.Errorf("unparsable URL: %w", err)
-		}
-		return address, nil
+// toURL makes a client call a URL.
+func (c *client) toURL(text string, transport *http.Transport) error {
+	if text == "" {
+		return errors.New("webhook configuration must have either service or URL")
 	}
+	address, err := url.Parse(text)
+	if err != nil {
+		return fmt.Errorf("unparsable URL: %w", err)
+	}
+	c.url = *address
+	transport.Protocols.SetHTTP2(isLoopback(address.Hostname()))
+	return nil
+}
+
+// toService makes a client call a service. The host is NAME.NAMESPACE.svc, which its certificate must be for. That name
+// is not resolved by DNS, and HTTP proxies of the environment are not used for services.
+func (c *Clients) toService(made *client, service object.Value, transport *http.Transport) {
 	namespace, name, port := service.At("namespace").Str(), service.At("name").Str(), service.At("port").Int()
 	if port == 0 {
 		port = defaultPort
 	}
-	host := net.JoinHostPort(name+"."+namespace+".svc", strconv.FormatInt(port, 10))
-	dial := transport.DialContext
+	domain := name + "." + namespace + ".svc"
+	host := join(domain, port)
+	made.url = url.URL{Scheme: "https", Host: host, Path: service.At("path").Str()}
+	transport.Protocols.SetHTTP2(false)
 	transport.Proxy = nil
-	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-		if address == host {
-			if c.Endpoint == nil {
-				return nil, fmt.Errorf("service %s/%s cannot be called: this server does not resolve services", namespace, name)
-			}
-			var err error
-			if address, err = c.Endpoint(ctx, namespace, name, port); err != nil {
-				return nil, err
-			}
+	transport.TLSClientConfig.ServerName = domain
+	made.http.Transport = &toService{transport, host, func(ctx context.Context) (string, error) {
+		if c.Endpoint == nil {
+			return "", fmt.Errorf("service %s/%s cannot be called: this server does not resolve services", namespace, name)
 		}
-		return dial(ctx, network, address)
-	}
-	return &url.URL{Scheme: "https", Host: host, Path: service.At("path").Str()}, nil
+		return c.Endpoint(ctx, namespace, name, port)
+	}}
 }
 
 // rootsOf returns the CA certificates of a configuration; nil if its caBundle is empty or white space: then those of

@@ -157,15 +157,33 @@ func TestCallOfAService(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made.http.Transport.(*transport).other.TLSClientConfig.ServerName = "example.com"
+	made.http.Transport.(*toService).TLSClientConfig.ServerName = "example.com"
 	if answer, err := c.Call(t.Context(), config, nil); err != nil ||
 		string(answer) != "hook.ns.svc:443/convert for example.com" {
 		t.Errorf("a call of the service: have %q, %v", answer, err)
 	}
+	// Each call goes to an endpoint of its time, also when a connection to an earlier one is open.
+	other := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "the other one for "+r.Host)
+	}))
+	other.StartTLS()
+	defer other.Close()
+	endpoint := c.Endpoint
+	c.Endpoint = func(context.Context, string, string, int64) (string, error) {
+		return other.Listener.Addr().String(), nil
+	}
+	answer, err := c.Call(t.Context(), config, nil)
+	if string(answer) != "the other one for hook.ns.svc:443" || err != nil {
+		t.Errorf("a call after the endpoint has changed: have %q, %v", answer, err)
+	}
 	c.Endpoint = func(context.Context, string, string, int64) (string, error) { return "", errors.New("nobody is there") }
-	made.http.CloseIdleConnections()
-	if _, err := c.Call(t.Context(), config, nil); err == nil || !strings.HasSuffix(err.Error(), "nobody is there") {
+	if _, err := c.Call(t.Context(), config, nil); err == nil ||
+		err.Error() != `Post "https://hook.ns.svc:443/convert?timeout=30s": nobody is there` {
 		t.Errorf("without an endpoint: have %v, want the error of Endpoint", err)
+	}
+	c.Endpoint = endpoint
+	if _, err := c.Call(t.Context(), config, nil); err != nil {
+		t.Error(err)
 	}
 	none := &Clients{}
 	if _, err := none.Call(t.Context(), config, nil); err == nil ||

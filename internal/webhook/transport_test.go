@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -12,44 +11,78 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
-	"time"
 
 	"plinth/object"
 )
 
 // transportOf is the transport of the client that calls a configuration.
-func transportOf(t *testing.T, c *Clients, config object.Value) *transport {
+func transportOf(t *testing.T, c *Clients, config object.Value) *http.Transport {
 	t.Helper()
 	made, err := c.of(NewConfig(config))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made.http.Transport.(*transport)
+	return made.http.Transport.(*http.Transport)
 }
 
-// A webhook on this machine that offers HTTP/2 is called with it; http.Transport does that.
+// A webhook on this machine that offers HTTP/2 is called with it, over one connection: also by calls at one time.
 //
 // SPEC: EXT-1
 func TestHTTP2(t *testing.T) {
+	const calls = 8
+	var opened, waiting atomic.Int64
+	together := make(chan struct{})
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		fmt.Fprintf(w, "%s %s", r.Proto, body)
+		if string(body) == "wait" { // for all others
+			if waiting.Add(1) == calls {
+				close(together)
+			}
+			select {
+			case <-together:
+			case <-r.Context().Done():
+			}
+		}
+		fmt.Fprint(w, r.Proto)
 	}))
 	s.EnableHTTP2 = true
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			opened.Add(1)
+		}
+	}
 	s.StartTLS()
 	defer s.Close()
-	c := &Clients{}
-	for range 3 {
-		if got, err := c.Call(t.Context(), at(s, "/"), []byte("x")); string(got) != "HTTP/2.0 x" || err != nil {
+	c, config := &Clients{}, at(s, "/")
+	defer transportOf(t, c, config).CloseIdleConnections()
+	call := func(body string) {
+		if got, err := c.Call(t.Context(), config, []byte(body)); string(got) != "HTTP/2.0" || err != nil {
 			t.Errorf("have %q, %v, want HTTP/2.0", got, err)
 		}
 	}
-	if !transportOf(t, c, at(s, "/")).http2.Load() {
-		t.Error("the transport has not noticed that the webhook speaks HTTP/2")
+	call("first")
+	var all sync.WaitGroup
+	for range calls {
+		all.Go(func() { call("wait") })
 	}
+	all.Wait()
+	if n := opened.Load(); n != 1 {
+		t.Errorf("%d connections were opened, want 1", n)
+	}
+}
+
+// closing is a connection that says when the client closes it.
+type closing struct {
+	net.Conn
+	closed chan<- struct{}
+}
+
+func (c closing) Close() error {
+	c.closed <- struct{}{}
+	return c.Conn.Close()
 }
 
 // A webhook may close connections that are idle, or end and be started again: the next call opens a new one. One that
@@ -61,136 +94,39 @@ func TestClosedWhileIdle(t *testing.T) {
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		calls.Add(1)
 		body, _ := io.ReadAll(r.Body)
-		if r.URL.Path == "/cut" {
+		if string(body) == "cut" {
 			panic(http.ErrAbortHandler)
 		}
 		_, _ = w.Write(body)
 	}))
 	defer s.Close()
-	c := &Clients{}
+	c, config, closed := &Clients{}, at(s, "/"), make(chan struct{}, 100)
+	transport := transportOf(t, c, config)
+	dial := transport.DialContext
+	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		made, err := dial(ctx, network, address)
+		return closing{made, closed}, err
+	}
 	for i := range 3 {
 		body := fmt.Sprint("call ", i)
-		if got, err := c.Call(t.Context(), at(s, "/"), []byte(body)); string(got) != body || err != nil {
+		if got, err := c.Call(t.Context(), config, []byte(body)); string(got) != body || err != nil {
 			t.Errorf("have %q, %v, want %s", got, err, body)
 		}
 		s.CloseClientConnections()
+		<-closed // here, too
 	}
 	if n := calls.Load(); n != 3 {
 		t.Errorf("the webhook has seen %d calls, want 3", n)
 	}
-	calls.Store(0)
-	if _, err := c.Call(t.Context(), at(s, "/cut"), []byte("x")); !errors.Is(err, io.EOF) || calls.Load() != 1 {
-		t.Errorf("a webhook that hangs up: have %v after %d calls, want EOF after 1", err, calls.Load())
-	}
-	if _, err := c.Call(t.Context(), at(s, "/"), []byte("x")); err != nil {
-		t.Error(err)
-	}
-	calls.Store(0)
-	if _, err := c.Call(t.Context(), at(s, "/cut"), []byte("x")); !errors.Is(err, io.EOF) || calls.Load() != 1 {
-		t.Errorf("a webhook that hangs up later: have %v after %d calls, want EOF after 1", err, calls.Load())
-	}
-}
-
-// failing is a connection that is open and cannot be written to.
-type failing struct {
-	net.Conn
-	after int // bytes that are written before
-}
-
-func (f failing) Write([]byte) (int, error) { return f.after, syscall.EPIPE }
-func (f failing) Read([]byte) (int, error)  { return 0, io.EOF }
-
-// A call is made again over another connection if nothing was written to the first one, and not otherwise.
-//
-// SPEC: EXT-1
-func TestNothingWritten(t *testing.T) {
-	var calls atomic.Int64
-	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		calls.Add(1)
-		_, _ = io.Copy(w, r.Body)
-	}))
-	defer s.Close()
-	c := &Clients{}
-	for after, again := range []bool{true, false} {
+	for _, which := range []string{"new", "used"} {
 		calls.Store(0)
-		tr := transportOf(t, c, at(s, "/"))
-		tr.closeIdle()
-		if _, err := c.Call(t.Context(), at(s, "/"), []byte("x")); err != nil {
-			t.Fatal(err)
+		if _, err := c.Call(t.Context(), config, []byte("cut")); !errors.Is(err, io.EOF) || calls.Load() != 1 {
+			t.Errorf("a webhook that hangs up on a %s connection: have %v after %d calls, want EOF after 1", which, err, calls.Load())
 		}
-		idle := tr.last()
-		idle.Conn = failing{idle.Conn, after}
-		idle.limit.R = idle.Conn
-		tr.put(idle)
-		got, err := c.Call(t.Context(), at(s, "/"), []byte("y"))
-		if again && (string(got) != "y" || err != nil || calls.Load() != 2) {
-			t.Errorf("nothing was written: have %q, %v after %d calls, want y after 2", got, err, calls.Load())
-		}
-		if !again && (!errors.Is(err, syscall.EPIPE) || calls.Load() != 1) {
-			t.Errorf("something was written: have %q, %v after %d calls, want an error after 1", got, err, calls.Load())
+		if _, err := c.Call(t.Context(), config, []byte("x")); err != nil {
+			t.Error(err)
 		}
 	}
-}
-
-// A connection is not kept when its call was interrupted, or when the webhook says that it closes it.
-//
-// SPEC: EXT-1
-func TestWhichConnectionsAreKept(t *testing.T) {
-	began := make(chan struct{})
-	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		switch r.URL.Path {
-		case "/hang":
-			close(began)
-			<-r.Context().Done()
-		case "/close":
-			w.Header().Set("Connection", "close")
-		case "/interim":
-			w.WriteHeader(http.StatusEarlyHints)
-			w.WriteHeader(http.StatusProcessing)
-			_, _ = io.WriteString(w, "done")
-		}
-	}))
-	defer s.Close()
-	c := &Clients{}
-	kept := func(path string) int {
-		tr := transportOf(t, c, at(s, path))
-		tr.mu.Lock()
-		defer tr.mu.Unlock()
-		return len(tr.idle)
-	}
-	got, err := c.Call(t.Context(), at(s, "/interim"), nil)
-	if n := kept("/interim"); string(got) != "done" || err != nil || n != 1 {
-		t.Errorf("after interim responses: have %q, %v and %d idle connections, want done and 1", got, err, n)
-	}
-	if _, err := c.Call(t.Context(), at(s, "/close"), nil); err != nil || kept("/close") != 0 {
-		t.Errorf("a response that closes: have %v and %d idle connections, want 0", err, kept("/close"))
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		<-began
-		cancel()
-	}()
-	if _, err := c.Call(ctx, at(s, "/hang"), nil); !errors.Is(err, context.Canceled) || kept("/hang") != 0 {
-		t.Errorf("a call that is canceled: have %v and %d idle connections, want Canceled and 0", err, kept("/hang"))
-	}
-	tr := transportOf(t, c, at(s, "/interim"))
-	tr.expire(time.Now().Add(idleTime - time.Hour))
-	if kept("/interim") != 1 {
-		t.Error("a connection was closed before it was idle for idleTime")
-	}
-	tr.expire(time.Now().Add(idleTime))
-	if kept("/interim") != 0 {
-		t.Error("a connection that is idle for idleTime is kept")
-	}
-	for range maxIdle + 3 {
-		here, _ := net.Pipe()
-		tr.put(&connection{Conn: here})
-	}
-	if kept("/interim") != maxIdle {
-		t.Errorf("%d idle connections, want at most %d", kept("/interim"), maxIdle)
-	}
-	tr.CloseIdleConnections()
 }
 
 // rawServer answers each request whose headers it has read with a text, and hangs up.
@@ -218,16 +154,6 @@ func TestOddResponses(t *testing.T) {
 		t.Errorf("an answer before the body: have %v, want that answer", err)
 	}
 	for want, server := range map[string]*httptest.Server{
-		"unexpected EOF": rawServer(t, func(w io.Writer) {
-			_, _ = io.WriteString(w, "HTTP/1.1 200 OK\r\n")
-			for range maxHeader/1000 + 100 {
-				_, _ = io.WriteString(w, "X: "+strings.Repeat("x", 1000)+"\r\n")
-			}
-			_, _ = io.WriteString(w, "\r\n")
-		}),
-		"too many 1xx": rawServer(t, func(w io.Writer) {
-			_, _ = io.WriteString(w, strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", maxInterim+1)+"HTTP/1.1 200 OK\r\n\r\n")
-		}),
 		"malformed HTTP response": rawServer(t, func(w io.Writer) { _, _ = io.WriteString(w, "hello\r\n\r\n") }),
 	} {
 		if _, err := c.Call(t.Context(), at(server, "/"), nil); err == nil || !strings.Contains(err.Error(), want) {
@@ -236,7 +162,7 @@ func TestOddResponses(t *testing.T) {
 	}
 }
 
-// A call through a proxy is left to http.Transport.
+// A call through a proxy.
 //
 // SPEC: EXT-1
 func TestThroughAProxy(t *testing.T) {
@@ -268,7 +194,7 @@ func TestThroughAProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	tr := transportOf(t, c, at(s, "/"))
-	tr.other.Proxy = http.ProxyURL(address)
+	tr.Proxy = http.ProxyURL(address)
 	defer tr.CloseIdleConnections()
 	got, err := c.Call(t.Context(), at(s, "/"), nil)
 	if want := "CONNECT " + s.Listener.Addr().String(); string(got) != "here" || err != nil || asked.Load() != want {
@@ -276,23 +202,19 @@ func TestThroughAProxy(t *testing.T) {
 	}
 }
 
-// BenchmarkCall measures a call, by the transport and by http.Transport alone.
+// BenchmarkCall measures a call.
 func BenchmarkCall(b *testing.B) {
-	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, bufio.NewReader(r.Body))
+	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = io.WriteString(w, strings.Repeat("x", 100))
-	}))
-	defer s.Close()
-	for _, by := range []string{"transport", "http.Transport"} {
-		b.Run(by, func(b *testing.B) {
+	})
+	for _, http2 := range []bool{false, true} {
+		b.Run(fmt.Sprintf("http2=%v", http2), func(b *testing.B) {
+			s := httptest.NewUnstartedServer(answer)
+			s.EnableHTTP2 = http2
+			s.StartTLS()
+			defer s.Close()
 			c, config := &Clients{}, NewConfig(at(s, "/"))
-			made, err := c.of(config)
-			if err != nil {
-				b.Fatal(err)
-			}
-			if by != "transport" {
-				made.http.Transport = made.http.Transport.(*transport).other
-			}
 			body := bytes.Repeat([]byte("x"), 1500)
 			b.ReportAllocs()
 			for b.Loop() {
