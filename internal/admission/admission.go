@@ -67,8 +67,8 @@ type Config struct {
 	// Expressions bounds the compiled expressions of policies; nil: all are kept.
 	Expressions *cel.Cache
 	Metrics     Metrics
-	// Logger is told when static configurations of webhooks are loaded again; nil: nobody is. Follow is given the
-	// function that does that as long as the server runs; nil: they stay as they are.
+	// Logger is told when static configurations of webhooks are loaded again, and of webhooks that fail or refuse; nil:
+	// nobody is. Follow is given the function that loads them as long as the server runs; nil: they stay as they are.
 	Logger *slog.Logger
 	Follow func(run func(context.Context))
 

@@ -40,7 +40,7 @@ func newWebhooks(resource string, mutating bool) func(c *Config) (steps, error) 
 				return c.objects.get(ctx, kindOf{"", "v1", "namespaces"}, "", name)
 			},
 			Clients: clients, Reviews: !c.Features.On(features.ExcludeAdmissionWebhookVirtualResources),
-			Metrics: c.Metrics.Webhooks,
+			Metrics: c.Metrics.Webhooks, Logger: c.Logger,
 		})
 		if dir := settings.StaticManifestsDir; dir != "" {
 			err := c.loadManifests(&manifests{

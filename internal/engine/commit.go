@@ -98,6 +98,9 @@ func (t *transaction) add(d *draft) {
 // Every verb relies on commit to leave out the changes of a dry run (DRY-1): only the name of a new object is checked
 // for being free. Other code reads the flag where a dry run claims nothing or has another response.
 func (e *Engine) commit(ctx context.Context, t *transaction) error {
+	if err := ctx.Err(); err != nil { // the store, which would say so, is not asked by most dry runs
+		return commitFailed(err)
+	}
 	before, after := t.split()
 	for i, d := range before {
 		if err := d.commitOnce(ctx, &transaction{drafts: []*draft{d}}); err != nil {

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"strings"
+	"unicode"
 
 	"plinth/internal/apierr"
 	"plinth/merge"
@@ -110,8 +111,8 @@ func (rq *Request) forced(flags string) string {
 		" -f FILE"
 }
 
-// resourceArgument names the resource to kubectl, in the version of this request: its values are in the form of FILE. The
-// core group has one version, and kubectl needs none there.
+// resourceArgument names the resource to kubectl, in the version of this request: its values are in the form of FILE.
+// The core group has one version, and kubectl needs none there.
 func (rq *Request) resourceArgument() string {
 	r := rq.Resource
 	if r.Group == "" {
@@ -120,13 +121,13 @@ func (rq *Request) resourceArgument() string {
 	return r.Name + "." + r.Version + "." + r.Group
 }
 
-// shellWord quotes a word for the shell if it needs that. Names of managers have any printable characters, those of some
-// types any but / and %.
+// shellWord quotes a word for the shell if it needs that. Names of managers have any printable characters, those of
+// some types any but / and %.
 func shellWord(word string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:@+,", r)
+	quoted := func(r rune) bool {
+		return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_./:@+,", r)
 	}
-	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
+	if word != "" && strings.IndexFunc(word, quoted) < 0 {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"

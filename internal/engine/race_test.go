@@ -130,7 +130,7 @@ func TestNothingIsWrittenAfterTheDeadline(t *testing.T) {
 }
 
 // The store asks once more when it gives the commit its place: here the context ends behind validation, which is the
-// last step to ask before.
+// last step to ask before. A dry run, which writes nothing, is over as well.
 //
 // SPEC: WRITE-7
 func TestNothingIsWrittenAfterTheLastStep(t *testing.T) {
@@ -141,6 +141,12 @@ func TestNothingIsWrittenAfterTheLastStep(t *testing.T) {
 	defer cancel()
 	b.widgets.WarnUpdate = func(object.Value, object.Value) []string { cancel(); return nil }
 	_, err := b.Patch(ctx, b.request("a"), Patch{Type: MergePatch, Body: []byte(`{"spec":{"n":1}}`)})
+	b.wants(err, 504, "request did not complete within")
+	ctx, cancel = context.WithCancel(t.Context())
+	defer cancel()
+	dry := b.request("a")
+	dry.DryRun = true
+	_, err = b.Patch(ctx, dry, Patch{Type: MergePatch, Body: []byte(`{"spec":{"n":1}}`)})
 	b.wants(err, 504, "request did not complete within")
 	if now := b.store.Revision(); now != before {
 		t.Errorf("the store is at revision %d, was at %d", now, before)

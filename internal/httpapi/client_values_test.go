@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"plinth/internal/samplelog"
 	"strings"
 	"sync"
 	"testing"
@@ -170,12 +171,12 @@ func testRefusalsAreLoggedInBounds(t *testing.T, s *server, logged func() string
 	}
 	synctest.Wait()
 	logged()
-	for range 3 * logsPerSecond {
+	for range 3 * samplelog.PerSecond {
 		refuse()
 	}
 	synctest.Wait()
 	text := logged()
-	if n := strings.Count(text, "\n"); n != logsPerSecond || len(text) > n*5*maxLogged {
+	if n := strings.Count(text, "\n"); n != samplelog.PerSecond || len(text) > n*5*256 {
 		t.Errorf("%d lines of %d bytes", n, len(text))
 	}
 	if !strings.Contains(text, "... (500038 bytes)") {
@@ -185,7 +186,7 @@ func testRefusalsAreLoggedInBounds(t *testing.T, s *server, logged func() string
 	refuse()
 	synctest.Wait()
 	if text := logged(); strings.Count(text, "\n") != 1 ||
-		!strings.Contains(text, fmt.Sprint("skipped=", 2*logsPerSecond)) {
+		!strings.Contains(text, fmt.Sprint("skipped=", 2*samplelog.PerSecond)) {
 		t.Errorf("the log of the next second: %.1000s", text)
 	}
 }
@@ -200,20 +201,4 @@ func (l locked) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.to.Write(b)
-}
-
-func TestSampler(t *testing.T) {
-	var s sampler
-	now := time.Unix(1000, 0)
-	for i := range 3 * logsPerSecond {
-		if skipped, ok := s.allow(now); ok != (i < logsPerSecond) || skipped != 0 {
-			t.Errorf("line %d: %v, %d skipped", i, ok, skipped)
-		}
-	}
-	if skipped, ok := s.allow(now.Add(time.Second)); !ok || skipped != 2*logsPerSecond {
-		t.Errorf("first line of the next second: %v, %d skipped", ok, skipped)
-	}
-	if skipped, ok := s.allow(now.Add(time.Second)); !ok || skipped != 0 {
-		t.Errorf("its second line: %v, %d skipped", ok, skipped)
-	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/apierr"
+	"plinth/internal/samplelog"
 	"plinth/internal/wire"
 	"plinth/object"
 )
@@ -16,6 +17,9 @@ import (
 // errNotAPath is the error for a URL at which nothing is served. The reference answers it in plain text, but with a
 // Status below the groups that it serves (noSuchPath).
 var errNotAPath = errors.New("404 page not found")
+
+// errBodyLate is the error for a body that did not arrive before the deadline of the request.
+var errBodyLate = apierr.NewTimeout("the request body did not arrive within the allotted timeout")
 
 // plainError is an error that is sent in plain text.
 type plainError struct {
@@ -36,21 +40,22 @@ func (e *plainError) Error() string { return e.text }
 //	anything else                  500 InternalError; logged as an error of the server
 //
 // After the deadline of the request every error is 504, as in the reference, whose filter for time-outs is around
-// authentication and all that follows: also a refusal of the user.
+// authentication and all that follows: also a refusal of the user. Whatever was waited for, the text is the same,
+// but for a body that did not arrive.
 //
-// The text of an error may have been chosen by a client (a name, a part of its body), so what is logged is cut (clip)
-// and sampled (report), and what is sent as plain text is escaped.
+// The text of an error may have been chosen by a client (a name, a part of its body), so what is logged is cut
+// (samplelog.Clip) and sampled (report), and what is sent as plain text is escaped.
 //
 // It is the only place that writes errors, so every server error is logged, and no error is answered twice. Only the
 // reports of failed health checks are written elsewhere (health). A panic here ends in requestState.end.
 func (h *Handler) fail(rs *requestState, err error) {
 	if rs.code != 0 {
-		h.report(&h.logs.refusals, rs, slog.LevelDebug, "an answer broke off", "error", clip(err.Error()))
+		h.report(&h.logs.refusals, rs, slog.LevelDebug, "an answer broke off", "error", samplelog.Clip(err.Error()))
 		panic(http.ErrAbortHandler)
 	}
 	rs.leaveBody()
 	late := rs.limit != nil && rs.limit.Err() == context.DeadlineExceeded
-	if late && wireError(err).Reason != apierr.Timeout {
+	if late && !errors.Is(err, errBodyLate) {
 		err = apierr.NewTimeout("request did not complete within the allotted timeout")
 	}
 	if errors.Is(err, errNotAPath) {
@@ -58,7 +63,8 @@ func (h *Handler) fail(rs *requestState, err error) {
 		return
 	}
 	if plain := (*plainError)(nil); errors.As(err, &plain) {
-		h.report(&h.logs.failures, rs, slog.LevelError, "a request has failed", "code", plain.code, "error", clip(plain.text))
+		h.report(&h.logs.failures, rs, slog.LevelError, "a request has failed", "code", plain.code,
+			"error", samplelog.Clip(plain.text))
 		http.Error(rs, access.EscapeHTML(plain.text), plain.code)
 		return
 	}
@@ -72,7 +78,7 @@ func (h *Handler) fail(rs *requestState, err error) {
 		if status.Code != http.StatusInternalServerError { // not implemented or timed out: the server is not at fault
 			level, sort = slog.LevelInfo, &h.logs.refusals
 		}
-		h.report(sort, rs, level, "a request has failed", "code", status.Code, "error", clip(err.Error()))
+		h.report(sort, rs, level, "a request has failed", "code", status.Code, "error", samplelog.Clip(err.Error()))
 	}
 	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
 		rs.w.Header().Set("Retry-After", strconv.Itoa(status.Details.RetryAfterSeconds))
@@ -85,7 +91,7 @@ func (h *Handler) fail(rs *requestState, err error) {
 		err = rs.sendStatus(status.Code, media, status.Status())
 	}
 	if err != nil {
-		h.report(&h.logs.refusals, rs, slog.LevelDebug, "an error could not be sent", "error", clip(err.Error()))
+		h.report(&h.logs.refusals, rs, slog.LevelDebug, "an error could not be sent", "error", samplelog.Clip(err.Error()))
 	}
 }
 

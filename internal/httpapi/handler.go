@@ -15,6 +15,7 @@ import (
 	"plinth/internal/apierr"
 	"plinth/internal/execution"
 	"plinth/internal/fairness"
+	"plinth/internal/samplelog"
 	"plinth/internal/stack"
 	"plinth/internal/wire"
 )
@@ -23,7 +24,7 @@ import (
 // other field is immutable, atomic or has its own lock.
 type Handler struct {
 	Config
-	logs   struct{ refusals, failures, checks sampler }
+	logs   struct{ refusals, failures, checks samplelog.Sampler }
 	cache  *wire.EncodedCache
 	offer  wire.Offer   // how answers can be written and bodies read
 	bodies atomic.Int64 // bytes of memory that the bodies of requests without a slot take, see requestState.held
@@ -205,7 +206,7 @@ func (h *Handler) authenticate(rs *requestState) error {
 	}
 	if err != nil {
 		rs.auditRefusal(rs.attempted())
-		h.report(&h.logs.refusals, rs, slog.LevelDebug, "authentication has failed", "error", clip(err.Error()))
+		h.report(&h.logs.refusals, rs, slog.LevelDebug, "authentication has failed", "error", samplelog.Clip(err.Error()))
 		return apierr.NewUnauthorized()
 	}
 	if rs.user, rs.noted = id.User, id.Annotations; rs.user.Name == "" && len(rs.user.Groups) == 0 {

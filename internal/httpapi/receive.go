@@ -129,7 +129,7 @@ func tooLarge(limit int64) error { return apierr.NewTooLarge(fmt.Sprintf("limit 
 func (rs *requestState) unreadable(err error) error {
 	rs.bodyRead = true
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return apierr.NewTimeout("the request body did not arrive within the allotted timeout")
+		return errBodyLate
 	}
 	return apierr.NewBadRequest("the request body could not be read: " + err.Error())
 }

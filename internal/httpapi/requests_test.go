@@ -525,7 +525,8 @@ func TestPanics(t *testing.T) {
 func TestDeadline(t *testing.T) { inBubble(t, nil, testDeadline) }
 
 func testDeadline(t *testing.T, s *server) {
-	if got := s.do("GET", configMaps+"?resourceVersion=99999&timeout=50ms", ""); got.code != 504 {
+	if got := s.do("GET", configMaps+"?resourceVersion=99999&timeout=50ms", ""); got.code != 504 ||
+		!strings.Contains(got.body, `"message":"Timeout: request did not complete within the allotted timeout"`) {
 		t.Errorf("a list at a future revision: %d %s", got.code, got.body)
 	}
 	slow, stop := io.Pipe()
@@ -542,7 +543,7 @@ func testDeadline(t *testing.T, s *server) {
 	}
 	defer response.Body.Close()
 	if text, _ := io.ReadAll(response.Body); response.StatusCode != 504 ||
-		!strings.Contains(string(text), `"reason":"Timeout"`) {
+		!strings.Contains(string(text), `"message":"Timeout: the request body did not arrive within the allotted timeout"`) {
 		t.Errorf("a body that never arrives: %d %s", response.StatusCode, text)
 	}
 	if took := time.Since(began); took != 100*time.Millisecond {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"plinth/internal/admission/hooks"
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
+	"plinth/internal/samplelog"
 )
 
 // callError says that a hook could not be asked, or that its answer is none. Whether the request is refused for that
@@ -95,9 +97,9 @@ func refusal(err error) error {
 	return err
 }
 
-// observe tells the metrics of a call and its error.
-func (p *Plugin) observe(h *hook, operation engine.Operation, began time.Time, err error) {
-	took, code, kind := time.Since(began), http.StatusOK, ""
+// observe tells the metrics of a call and its error, and the log of the error.
+func (p *Plugin) observe(ctx context.Context, h *hook, a *engine.Attributes, began time.Time, err error) {
+	operation, took, code, kind := a.Operation, time.Since(began), http.StatusOK, ""
 	var call *callError
 	var refused *refusedError
 	switch {
@@ -119,6 +121,27 @@ func (p *Plugin) observe(h *hook, operation engine.Operation, began time.Time, e
 	if call != nil && h.ignore && !errors.Is(call.reason, context.Canceled) {
 		p.metrics.FailedOpen(h.name, p.mutating)
 	}
+	if err != nil {
+		p.report(ctx, h, a, err)
+	}
+}
+
+// report logs that a hook has refused a request or could not be asked: whoever runs the server is to see that a hook
+// fails open, and why requests are refused. The reference logs the same, as warnings.
+func (p *Plugin) report(ctx context.Context, h *hook, a *engine.Attributes, err error) {
+	var call *callError
+	level, sort, message := slog.LevelWarn, &p.logs.failures, "calling a webhook has failed, failing closed"
+	switch {
+	case !errors.As(err, &call):
+		level, sort, message = slog.LevelInfo, &p.logs.refusals, "rejected by a webhook"
+	case isCanceled(err):
+		level, message = slog.LevelInfo, "the client has gone while a webhook was called"
+	case h.ignore:
+		message = "calling a webhook has failed, failing open"
+	}
+	sort.Log(context.WithoutCancel(ctx), p.logger, level, message, "webhook", h.name, "operation", a.Operation,
+		"resource", a.Request.Resource.Type().String(), "namespace", a.Request.Namespace, "name", samplelog.Clip(a.Name),
+		"error", samplelog.Clip(err.Error()))
 }
 
 // refusedError is the refusal of a hook, as opposed to one of the server.

@@ -78,7 +78,7 @@ func (p *Plugin) admitBy(ctx context.Context, c *candidate, r *round) (called, c
 	}
 	began := time.Now()
 	changed, err = p.mutate(ctx, c, q, r)
-	p.observe(c.hook, a.Operation, began, err)
+	p.observe(ctx, c.hook, a, began, err)
 	a.Annotate("mutation.webhook.admission.k8s.io/"+r.place(c), annotation(mutated{c.configuration, c.name, changed}))
 	if !failedOpen(c.hook, err) {
 		return true, changed, refusal(err)

@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 	"plinth/internal/admission/hooks"
 	"plinth/internal/cel"
 	"plinth/internal/engine"
+	"plinth/internal/samplelog"
 	"plinth/internal/store"
 	"plinth/internal/view"
 	"plinth/internal/webhook"
@@ -30,6 +32,8 @@ type Config struct {
 	// ExcludeAdmissionWebhookVirtualResources is off).
 	Reviews bool
 	Metrics Metrics
+	// Logger is told of requests that hooks refuse, and of hooks that cannot be asked; nil: nobody is.
+	Logger *slog.Logger
 }
 
 // Plugin is MutatingAdmissionWebhook or ValidatingAdmissionWebhook. It may be used concurrently.
@@ -43,6 +47,8 @@ type Plugin struct {
 	clients   *webhook.Clients
 	reviews   bool
 	metrics   Metrics
+	logger    *slog.Logger
+	logs      struct{ refusals, failures samplelog.Sampler }
 }
 
 // New makes a plugin.
@@ -50,6 +56,10 @@ func New(c Config) *Plugin {
 	p := &Plugin{
 		mutating: c.Mutating, all: view.New(c.Configurations, compile), types: c.Types, namespace: c.Namespace,
 		clients: c.Clients, reviews: c.Reviews, metrics: c.Metrics.complete(),
+		logger: c.Logger,
+	}
+	if p.logger == nil {
+		p.logger = slog.New(slog.DiscardHandler)
 	}
 	p.static.Store(newSet(nil))
 	return p

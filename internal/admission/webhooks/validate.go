@@ -47,7 +47,13 @@ func (p *Plugin) Validate(ctx context.Context, a *engine.Attributes) error {
 		return timedOut()
 	}
 	execution.Outside(ctx, func() { p.askAll(ctx, calls) })
-	return p.judge(a, calls)
+	if err := p.judge(a, calls); err != nil {
+		return err
+	}
+	if ctx.Err() != nil { // a hook that failed open may have taken all of the request's time
+		return timedOut()
+	}
+	return nil
 }
 
 // verdict is what a validating hook says.
@@ -80,7 +86,7 @@ func (p *Plugin) ask(ctx context.Context, v *verdict) {
 	if v.err == nil && !v.answer.allowed {
 		v.err = &refusedError{denied(v.hook.name, v.answer.result)}
 	}
-	p.observe(v.hook, v.question.Operation, began, v.err)
+	p.observe(ctx, v.hook, v.question.Attributes, began, v.err)
 }
 
 // judge takes the warnings and annotations of all answers to the request, and returns the first refusal.

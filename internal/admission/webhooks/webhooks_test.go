@@ -1,11 +1,13 @@
 package webhooks
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -38,6 +40,8 @@ type bench struct {
 	answer func(path, uid string) string
 	// failure is an error of the transport.
 	failure error
+	// log is what was logged. It is read when nobody is asked.
+	log bytes.Buffer
 }
 
 type noted map[string]string
@@ -92,7 +96,7 @@ func newBench(t *testing.T, mutating bool) *bench {
 				note("rejected %s %t %s %d", name, mutating, kind, code)
 			},
 			FailedOpen: func(name string, mutating bool) { note("failed open %s %t", name, mutating) },
-		}})
+		}, Logger: slog.New(slog.NewTextHandler(&b.log, nil))})
 	return b
 }
 
@@ -284,7 +288,7 @@ func TestCanceledRequests(t *testing.T) {
 	}{
 		{true, "Ignore", over, "called one true false 503", 1},
 		{true, "Fail", "context canceled", "called one true true 503", 1},
-		{false, "Ignore", "", "called one false false 503", 0},
+		{false, "Ignore", over, "called one false false 503", 0},
 		{false, "Fail", "context canceled", "called one false true 503", 0},
 	} {
 		b := newBench(t, c.mutating)
@@ -313,6 +317,37 @@ func TestCanceledRequests(t *testing.T) {
 		want := fmt.Sprintf("called one %t false 503, failed open one %t", mutating, mutating)
 		if told := strings.Join(b.told, ", "); told != want {
 			t.Errorf("told %q, want %q", told, want)
+		}
+	}
+}
+
+// The log says which hooks refuse requests, and which could not be asked and what came of it.
+//
+// SPEC: AUTH-3
+func TestLogOfHooks(t *testing.T) {
+	for _, mutating := range []bool{true, false} {
+		for _, c := range []struct{ policy, answer, want string }{
+			{"Fail", "", `level=WARN msg="calling a webhook has failed, failing closed" webhook=one operation=CREATE ` +
+				`resource=pods namespace=ns name=p error="failed calling webhook \"one\": `},
+			{"Ignore", "", `level=WARN msg="calling a webhook has failed, failing open" webhook=one operation=CREATE `},
+			{"Ignore", `"allowed":false,"status":{"message":"never"}`, `level=INFO msg="rejected by a webhook" webhook=one ` +
+				`operation=CREATE resource=pods namespace=ns name=p error="admission webhook \"one\" denied the ` +
+				`request: never"`},
+			{"Fail", `"allowed":true`, ""},
+		} {
+			b := newBench(t, mutating)
+			b.put(t, "a", configurationOf("a", `one ,"failurePolicy":"`+c.policy+`"`))
+			b.answer = func(_, uid string) string {
+				if c.answer == "" {
+					return ""
+				}
+				return strings.Replace(allowed(uid), `"allowed":true`, c.answer, 1)
+			}
+			_ = b.ask(t.Context(), nil) // the other tests look at it
+			if text := b.log.String(); !strings.Contains(text, c.want) || c.want == "" && text != "" ||
+				strings.Count(text, "\n") > 1 {
+				t.Errorf("%t %s %q: the log has\n%s\nwant\n%s", mutating, c.policy, c.answer, text, c.want)
+			}
 		}
 	}
 }
