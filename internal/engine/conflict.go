@@ -81,9 +81,9 @@ func (rq *Request) shown(v object.Value) string {
 	return text
 }
 
-// waysOut lists the ways to resolve a conflict: force it, give the fields up, or share them. Two managers that apply the
-// same value both own the field, without a conflict. A line with a command ends with it; each can be run as it is, with
-// the intent in FILE.
+// waysOut lists the ways to resolve a conflict: force it, give the fields up, or share them. Two managers that apply
+// the same value both own the field, without a conflict. A line with a command ends with it; each can be run as it is,
+// with the intent in FILE.
 func (rq *Request) waysOut() string {
 	object := shellWord(rq.resourceArgument() + "/" + rq.Name)
 	through := ""
