@@ -39,10 +39,13 @@ func podSubresources(
 			},
 		}
 	}
+	volumes := set.On(features.InPlacePodVerticalScalingMemoryBackedVolumes)
 	return []*engine.Subresource{
 		at("ephemeralcontainers", addContainers, cannotDebug, addedContainers),
-		at("resize", resize, cannotResize, func(obj, old object.Value) field.ErrorList {
-			return resized(obj, old, !set.On(features.InPlacePodVerticalScalingInitContainers))
+		at("resize", func(old, body object.Value) object.Value {
+			return resize(old, body, volumes)
+		}, cannotResize, func(obj, old object.Value) field.ErrorList {
+			return resized(obj, old, !set.On(features.InPlacePodVerticalScalingInitContainers), volumes)
 		}),
 	}
 }
@@ -104,13 +107,16 @@ func addedContainers(obj, old object.Value) field.ErrorList {
 	return errs
 }
 
-// resize takes only the resources of the containers and of the Pod, and the resize policies, from the body. If the body
-// has other containers, they are kept, and validation refuses them.
-func resize(old, body object.Value) object.Value {
+// resize takes only the resources of the containers and of the Pod, the resize policies, and with volumes the volumes
+// from the body. If the body has other containers, they are kept, and validation refuses them.
+func resize(old, body object.Value, volumes bool) object.Value {
 	is, was := body.At("spec"), old.At("spec")
 	if is.At("containers").Len() == was.At("containers").Len() &&
 		is.At("initContainers").Len() == was.At("initContainers").Len() {
 		spec := keep(was, is, "resources")
+		if volumes {
+			spec = keep(spec, is, "volumes")
+		}
 		for _, list := range []string{"containers", "initContainers"} {
 			if containers := resizeContainers(was.At(list), is.At(list)); !containers.IsNull() {
 				spec = spec.With(list, containers)
@@ -134,8 +140,9 @@ func resizeContainers(was, is object.Value) object.Value {
 	return resized
 }
 
-// resized validates a resize. With fixed, of the init containers only sidecars can be resized.
-func resized(obj, old object.Value, fixed bool) field.ErrorList {
+// resized validates a resize. With fixed, of the init containers only sidecars can be resized; with volumes, the limits
+// of volumes in memory can be changed.
+func resized(obj, old object.Value, fixed, volumes bool) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec")
 	class := old.At("status", "qosClass").Str()
@@ -174,6 +181,41 @@ func resized(obj, old object.Value, fixed bool) field.ErrorList {
 				continue
 			}
 			errs = append(errs, containerResized(is, was, list, i, path)...)
+		}
+	}
+	if volumes {
+		errs = append(errs, volumesResized(obj.At("spec", "volumes").Items(), old.At("spec", "volumes").Items(),
+			path.Child("volumes"))...)
+	}
+	return errs
+}
+
+// volumesResized requires that nothing changes but the limits of volumes in memory that have one.
+func volumesResized(is, was []object.Value, path *field.Path) (errs field.ErrorList) {
+	if len(is) != len(was) {
+		return field.ErrorList{field.Forbidden(path, "volumes may not be added or removed on resize")}
+	}
+	for i := range is {
+		at := path.Index(i)
+		if is[i].At("name").Str() != was[i].At("name").Str() {
+			errs = append(errs, field.Forbidden(at.Child("name"), "volumes may not be renamed or reordered on resize"))
+			continue
+		}
+		now, before := is[i].At("emptyDir"), was[i].At("emptyDir")
+		both := !now.IsNull() && !before.IsNull()
+		same := is[i]
+		if both {
+			same = same.With("emptyDir", keep(now, before, "sizeLimit"))
+		}
+		limit, limitBefore := now.At("sizeLimit"), before.At("sizeLimit")
+		switch at := at.Child("emptyDir", "sizeLimit"); {
+		case !object.Equal(same, was[i]):
+			errs = append(errs, field.Forbidden(path.Index(i),
+				"only sizeLimit of memory-backed emptyDir volumes is mutable on resize"))
+		case both && isZero(limit) != isZero(limitBefore):
+			errs = append(errs, field.Forbidden(at, "adding or removing sizeLimit on an existing volume is not allowed"))
+		case both && !isZero(limit) && !object.Equal(limit, limitBefore) && now.At("medium").Str() != "Memory":
+			errs = append(errs, field.Forbidden(at, "sizeLimit is only mutable for memory-backed emptyDir volumes"))
 		}
 	}
 	return errs

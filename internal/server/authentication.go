@@ -25,6 +25,7 @@ import (
 	"plinth/internal/auth/tokenwebhook"
 	"plinth/internal/durable"
 	"plinth/internal/engine"
+	"plinth/internal/features"
 	"plinth/internal/httpapi"
 	"plinth/internal/webhook"
 	"plinth/object"
@@ -292,6 +293,7 @@ func (s *Server) authenticator(serving *tls.Config) (*auth.Authenticator, error)
 		Keys: s.accountKeys, Name: c.issuers()[0], Audiences: audiences,
 		MaxSeconds: int64(c.ServiceAccounts.MaxExpiration / time.Second),
 		Extend:     c.ServiceAccounts.Extend, Objects: objects, Now: now,
+		OtherUID: !s.features.On(features.TokenRequestServiceAccountUIDValidation),
 	}
 	s.verifier = &serviceaccount.Verifier{
 		Keys: s.accountKeys, Issuers: c.issuers(), Audiences: audiences, Objects: objects,

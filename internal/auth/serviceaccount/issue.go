@@ -61,9 +61,12 @@ type Issuer struct {
 	// Extend is --service-account-extend-token-expiration: if a Pod's token is requested for an hour and seven seconds,
 	// as the admission plugin ServiceAccount does, it is valid for a year. So clients that never read their token again
 	// go on working, and the claim warnafter lets the server count them.
-	Extend  bool
-	Objects *Objects
-	Now     func() time.Time
+	Extend bool
+	// OtherUID lets a request have the UID of another ServiceAccount of the name, with a warning (the gate
+	// TokenRequestServiceAccountUIDValidation is off). The token is for the one that there is.
+	OtherUID bool
+	Objects  *Objects
+	Now      func() time.Time
 }
 
 // The lifetime that Issuer.Extend extends, and to what, in seconds.

@@ -1,6 +1,7 @@
 package serviceaccount
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -20,13 +21,24 @@ import (
 var requestKind = apierr.Type{Group: "authentication.k8s.io", Name: "TokenRequest"}
 
 // Answer answers a TokenRequest for a ServiceAccount with a token. It is the engine's Subresource.Answer.
-func (i *Issuer) Answer(ctx context.Context, _ *engine.Request, live *engine.Object, body object.Value) (object.Value,
+func (i *Issuer) Answer(ctx context.Context, rq *engine.Request, live *engine.Object, body object.Value) (object.Value,
 	[]string, error) {
 	namespace, name, _ := strings.Cut(live.Key.Name, "/")
 	b := &bound{namespace: namespace, name: name, uid: live.Sidecar.UID}
 	meta, err := b.named(body.At("metadata"))
 	if err != nil {
 		return object.Nil, nil, err
+	}
+	var warnings []string
+	if mismatch := b.mismatch(meta); mismatch != "" {
+		if !i.OtherUID {
+			return object.Nil, nil, apierr.NewConflict(requestKind, b.name, mismatch)
+		}
+		if rq.Annotations != nil {
+			rq.Annotations.Annotate("authentication.k8s.io/token-request-uid-mismatch", mismatch)
+		}
+		warnings = append(warnings, mismatch+
+			" but TokenRequestServiceAccountUIDValidation is not enabled. In the future, this will return a conflict error")
 	}
 	now := i.Now()
 	meta = meta.With("creationTimestamp", object.StringOf(now.UTC().Format(time.RFC3339)))
@@ -46,7 +58,6 @@ func (i *Issuer) Answer(ctx context.Context, _ *engine.Request, live *engine.Obj
 			return object.Nil, nil, err
 		}
 	}
-	var warnings []string
 	b.lasts = spec.At("expirationSeconds").Int()
 	if i.MaxSeconds > 0 && b.lasts > i.MaxSeconds {
 		warnings = append(warnings, fmt.Sprintf("requested expiration of %d seconds shortened to %d seconds", b.lasts,
@@ -69,22 +80,28 @@ func (i *Issuer) Answer(ctx context.Context, _ *engine.Request, live *engine.Obj
 	}), warnings, nil
 }
 
-// named returns the metadata of a request with the name, namespace and UID of the ServiceAccount. If the request has
-// another name or UID, it returns an error.
+// named returns the metadata of a request with the name and namespace of the ServiceAccount, and with its UID if the
+// request has none. If the request has another name, it returns an error.
 func (b *bound) named(meta object.Value) (object.Value, error) {
 	if asked := meta.At("name").Str(); asked != "" && asked != b.name {
 		return meta, apierr.NewInvalid(requestKind, b.name, field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "name"), asked, "must match the service account name if specified"),
 		})
 	}
-	if asked := meta.At("uid").Str(); asked != "" && asked != b.uid {
-		return meta, apierr.NewConflict(requestKind, b.name,
-			fmt.Sprintf("the UID in the token request (%s) does not match the UID of the service account (%s)", asked, b.uid))
-	}
+	uid := cmp.Or(meta.At("uid").Str(), b.uid)
 	return meta.Edit([]object.Member{
 		{Key: "name", Value: object.StringOf(b.name)}, {Key: "namespace", Value: object.StringOf(b.namespace)},
-		{Key: "uid", Value: object.StringOf(b.uid)},
+		{Key: "uid", Value: object.StringOf(uid)},
 	}), nil
+}
+
+// mismatch says that the UID of a request is not that of the ServiceAccount; "" if it is.
+func (b *bound) mismatch(meta object.Value) string {
+	asked := meta.At("uid").Str()
+	if asked == b.uid {
+		return ""
+	}
+	return fmt.Sprintf("the UID in the token request (%s) does not match the UID of the service account (%s)", asked, b.uid)
 }
 
 // serves says whether all audiences are those of this server.

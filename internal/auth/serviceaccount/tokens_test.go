@@ -464,7 +464,7 @@ func TestTokenRequests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, warnings, err := w.issuer.Answer(t.Context(), nil, account, body.Value)
+		answer, warnings, err := w.issuer.Answer(t.Context(), &engine.Request{}, account, body.Value)
 		if (err != nil) != (c.refused != "") || err != nil && !strings.Contains(err.Error(), c.refused) {
 			t.Errorf("%s: the error is %v, want %q", name, err, c.refused)
 		}
@@ -506,3 +506,38 @@ func TestTokenRequests(t *testing.T) {
 }
 
 func text(v object.Value) string { return string(object.AppendJSON(nil, v)) }
+
+// annotations are those of the audit log.
+type annotations map[string]string
+
+func (a annotations) Annotate(key, value string)        { a[key] = value }
+func (a annotations) AnnotateRequest(key, value string) { a[key] = value }
+
+// A request may name another UID if the server does not verify it: the token is for the ServiceAccount that there is,
+// the answer has the UID as it was sent and a warning, and the audit log says it.
+//
+// SPEC: AUTH-2
+func TestRequestForAnotherUID(t *testing.T) {
+	w := newWorld(t)
+	account := w.get("serviceaccounts", "n", "a")
+	w.issuer.OtherUID = true
+	body := object.Fields("metadata", object.Fields("uid", object.StringOf("x")),
+		"spec", object.Fields("expirationSeconds", object.IntOf(600)))
+	noted := annotations{}
+	answer, warnings, err := w.issuer.Answer(t.Context(), &engine.Request{Annotations: noted}, account, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mismatch := "the UID in the token request (x) does not match the UID of the service account (" + account.Sidecar.UID + ")"
+	if want := mismatch + " but TokenRequestServiceAccountUIDValidation is not enabled. In the future, this will return a " +
+		"conflict error"; len(warnings) != 1 || warnings[0] != want {
+		t.Errorf("warnings %q, want %q", warnings, want)
+	}
+	if noted["authentication.k8s.io/token-request-uid-mismatch"] != mismatch {
+		t.Errorf("the audit log has %q", noted)
+	}
+	if uid := answer.At("metadata", "uid").Str(); uid != "x" {
+		t.Errorf("the answer has the UID %q", uid)
+	}
+	w.verify("a token for another UID", answer.At("status", "token").Str(), nil, "")
+}
