@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -125,6 +126,23 @@ func TestTLSFlags(t *testing.T) {
 	s = started(t, func(c *Config) {
 		c.TLSCipherSuites, c.TLSCurves = []string{"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"}, []int32{int32(tls.CurveP384)}
 	})
+	// Without HTTP/2, and where TLS 1.2 is not spoken, any suites will do. Insecure ones are warned of.
+	for _, change := range []func(c *Config){
+		func(c *Config) { c.DisableHTTP2 = true }, func(c *Config) { c.TLSMinVersion = "VersionTLS13" },
+	} {
+		var log bytes.Buffer
+		c := quiet(t.TempDir())
+		c.TLSCipherSuites, c.Logger = []string{"TLS_RSA_WITH_AES_128_CBC_SHA256"}, slog.New(slog.NewTextHandler(&log, nil))
+		change(&c)
+		config, err := c.tls()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.warnOfSuites(config.CipherSuites)
+		if text := log.String(); !strings.Contains(text, "level=WARN") || !strings.Contains(text, c.TLSCipherSuites[0]) {
+			t.Errorf("the log says nothing of an insecure suite: %s", text)
+		}
+	}
 	// The reference's older name of a suite that today ends in SHA256.
 	old := started(t, func(c *Config) {
 		c.TLSCipherSuites, c.DisableHTTP2 = []string{"TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305"}, true
@@ -464,10 +482,13 @@ func TestRefusedSettings(t *testing.T) {
 		"--etcd-servers-overrides: there is no --etcd-servers": func(c *Config) {
 			c.EtcdServersOverrides = []string{"/events#http://a"}
 		},
-		"--etcd-servers or --data-dir":                     func(c *Config) { c.DataDir, c.Storage = "", "embedded" },
-		"--etcd-certfile and --etcd-keyfile go together":   func(c *Config) { c.EtcdCertFile = "a" },
-		"--tls-min-version":                                func(c *Config) { c.TLSMinVersion = "1.2" },
-		"--tls-cipher-suites":                              func(c *Config) { c.TLSCipherSuites = []string{"RC5"} },
+		"--etcd-servers or --data-dir":                   func(c *Config) { c.DataDir, c.Storage = "", "embedded" },
+		"--etcd-certfile and --etcd-keyfile go together": func(c *Config) { c.EtcdCertFile = "a" },
+		"--tls-min-version":                              func(c *Config) { c.TLSMinVersion = "1.2" },
+		"--tls-cipher-suites":                            func(c *Config) { c.TLSCipherSuites = []string{"RC5"} },
+		"--tls-cipher-suites: HTTP/2 needs one of TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 and": func(c *Config) {
+			c.TLSCipherSuites = []string{"TLS_RSA_WITH_AES_128_CBC_SHA256"}
+		},
 		"--tls-curve-preferences":                          func(c *Config) { c.TLSCurves = []int32{1} },
 		"--cors-allowed-origins":                           func(c *Config) { c.CORSAllowedOrigins = []string{"example"} },
 		"--goaway-chance":                                  func(c *Config) { c.GoawayChance = 0.5 },

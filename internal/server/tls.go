@@ -29,6 +29,7 @@ func (s *Server) authorities() error {
 	if s.tls, err = c.tls(); err != nil {
 		return err
 	}
+	c.warnOfSuites(s.tls.CipherSuites)
 	if s.pki, err = s.openPKI(); err != nil {
 		return err
 	}
@@ -98,6 +99,18 @@ var oldSuites = map[string]string{
 	"TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305": "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
 }
 
+// http2Suites are the cipher suites of which a server of HTTP/2 over TLS 1.2 must have one (RFC 9113, section 9.2.2).
+var http2Suites = []uint16{tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}
+
+// warnOfSuites logs which of the cipher suites are insecure.
+func (c *Config) warnOfSuites(ids []uint16) {
+	for _, suite := range tls.InsecureCipherSuites() {
+		if slices.Contains(ids, suite.ID) {
+			c.Logger.Warn("--tls-cipher-suites has an insecure cipher suite", "suite", suite.Name)
+		}
+	}
+}
+
 // tls returns the TLS configuration without certificates.
 func (c *Config) tls() (*tls.Config, error) {
 	config := &tls.Config{
@@ -116,6 +129,12 @@ func (c *Config) tls() (*tls.Config, error) {
 			return nil, fmt.Errorf("--tls-cipher-suites: Cipher suite %s not supported or doesn't exist", name)
 		}
 		config.CipherSuites = append(config.CipherSuites, suites[i].ID)
+	}
+	// net/http says so only once it serves, when the server has reported that it is ready.
+	if len(config.CipherSuites) > 0 && !c.DisableHTTP2 && config.MinVersion < tls.VersionTLS13 &&
+		!slices.ContainsFunc(http2Suites, func(id uint16) bool { return slices.Contains(config.CipherSuites, id) }) {
+		return nil, fmt.Errorf("--tls-cipher-suites: HTTP/2 needs one of %s and %s; add one, or set --disable-http2-serving",
+			tls.CipherSuiteName(http2Suites[0]), tls.CipherSuiteName(http2Suites[1]))
 	}
 	for _, number := range c.TLSCurves {
 		id := tls.CurveID(number)
