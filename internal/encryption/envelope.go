@@ -1,6 +1,7 @@
 package encryption
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -86,6 +87,18 @@ func parseEnvelope(b []byte) (*envelope, error) {
 		return nil, err
 	}
 	return e, e.validate()
+}
+
+// cloneHead returns a copy of all fields but data that shares no bytes with e.
+func (e *envelope) cloneHead() *envelope {
+	c := &envelope{keyID: e.keyID, source: bytes.Clone(e.source), kind: e.kind}
+	for name, value := range e.annotations {
+		if c.annotations == nil {
+			c.annotations = map[string][]byte{}
+		}
+		c.annotations[name] = bytes.Clone(value)
+	}
+	return c
 }
 
 // eachField calls f for each field of a message.

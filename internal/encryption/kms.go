@@ -13,9 +13,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/singleflight"
 	"google.golang.org/protobuf/encoding/protowire"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
+	"plinth/internal/execution"
 	"plinth/internal/recent"
 )
 
@@ -39,6 +41,8 @@ type kms struct {
 	current atomic.Pointer[source]
 	known   recent.Cache[sourceHash, opener] // what decrypts the values of a seed
 	failed  recent.Cache[sourceHash, failure]
+	calls   singleflight.Group // of Decrypt, by the hash of what is decrypted
+	pace    pace
 
 	mu      sync.Mutex // guards the following
 	checked time.Time
@@ -91,8 +95,8 @@ const (
 	failedTTL = time.Second
 )
 
-func newKMS(name string, p plugin, o Options) *kms {
-	return &kms{name: name, plugin: p, Options: o, ttl: unhealthyTTL,
+func newKMS(name string, p plugin, timeout time.Duration, o Options) *kms {
+	return &kms{name: name, plugin: p, Options: o, ttl: unhealthyTTL, pace: pace{timeout: timeout},
 		known: recent.Cache[sourceHash, opener]{Limit: maxKnown}}
 }
 
@@ -315,23 +319,49 @@ func (k *kms) open(ctx context.Context, key string, data []byte) (Opened, error)
 	return opened, nil
 }
 
-// decrypt has the plugin decrypt the DEK or the seed of an envelope.
-func (k *kms) decrypt(ctx context.Context, e *envelope, hash sourceHash) (opener, error) {
+// decrypt has the plugin decrypt the DEK or the seed of an envelope. All that need the same call share it. It goes on
+// without those that do not wait for its end, so that what it finds out is known to those that come later.
+func (k *kms) decrypt(ctx context.Context, e *envelope, hash sourceHash) (o opener, err error) {
 	if f, ok := k.failed.Get(hash); ok && k.Now().Sub(f.at) < failedTTL {
 		return nil, f.err
 	}
+	e = e.cloneHead() // the caller may go on before the call ends
+	call := k.calls.DoChan(string(hash[:]), func() (any, error) { return k.call(e, hash) })
+	if k.pace.skips(ctx) {
+		return nil, errSlow
+	}
+	execution.Outside(ctx, func() {
+		select {
+		case r := <-call:
+			o, _ = r.Val.(opener)
+			err = r.Err
+		case <-ctx.Done():
+			if err = ctx.Err(); k.pace.hurried(ctx) {
+				k.pace.slow.Store(true)
+				err = errSlow
+			}
+		}
+	})
+	return o, err
+}
+
+// call is a call of decrypt.
+func (k *kms) call(e *envelope, hash sourceHash) (o opener, err error) {
+	defer func() {
+		if r := recover(); r != nil { // this goroutine has no handler that would recover
+			err = fmt.Errorf("decryption failed unexpectedly: %v", r)
+		}
+	}()
 	if k.Metrics.CacheMiss != nil {
 		k.Metrics.CacheMiss()
 	}
-	plain, err := k.plugin.Decrypt(ctx, uuid.NewString(), e)
+	plain, err := k.plugin.Decrypt(context.Background(), uuid.NewString(), e) // within its time-out
 	if err != nil {
 		err = fmt.Errorf("failed to decrypt DEK, error: %w", err)
-		if ctx.Err() == nil { // else the caller had no time
-			k.failed.Set(hash, failure{err, k.Now()}, 1)
-		}
+		k.failed.Set(hash, failure{err, k.Now()}, 1)
 		return nil, err
 	}
-	var o opener
+	k.pace.slow.Store(false)
 	if e.kind == sourceSeed {
 		if len(plain) < seedBytes {
 			return nil, fmt.Errorf("invalid seed length %d used for key generation", len(plain))

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	api "k8s.io/kms/apis/v1beta1" //lint:ignore SA1019 the feature gate KMSv1 turns it on, as in the reference
 
@@ -30,6 +32,7 @@ type kmsV1 struct {
 	Options
 
 	known *recent.Cache[string, keyV1] // keys by their encrypted form; nil: they are not kept
+	pace  pace
 
 	mu      sync.Mutex // guards the following
 	checked time.Time
@@ -61,7 +64,7 @@ func (t *Transformers) pluginV1(ctx context.Context, c *KMS, g *generation) (pre
 	if err != nil {
 		return prefixed{}, fmt.Errorf("could not configure KMSv1-Plugin's probe %q, error: %w", c.Name, err)
 	}
-	k := &kmsV1{name: c.Name, Options: t.Options, ttl: unhealthyTTL,
+	k := &kmsV1{name: c.Name, Options: t.Options, ttl: unhealthyTTL, pace: pace{timeout: c.Timeout.Duration},
 		plugin: &clientV1{api: api.NewKeyManagementServiceClient(connection), timeout: c.Timeout.Duration}}
 	if *c.CacheSize > 0 {
 		k.known = &recent.Cache[string, keyV1]{Limit: int(*c.CacheSize)}
@@ -137,7 +140,7 @@ func (k *kmsV1) open(ctx context.Context, path string, data []byte) (Opened, err
 		}
 	}
 	if !known {
-		secret, err := k.plugin.Decrypt(ctx, encrypted)
+		secret, err := k.decrypt(ctx, encrypted)
 		if err != nil {
 			return Opened{}, err
 		}
@@ -155,6 +158,18 @@ func (k *kmsV1) open(ctx context.Context, path string, data []byte) (Opened, err
 	}
 	opened.By, _ = k.id()
 	return opened, nil
+}
+
+// decrypt calls the plugin. A caller in a hurry waits for the whole time-out of the first call that takes it: here each
+// value has a key of its own, and takes a call. Of two servers whose plugin takes a little longer than they would wait,
+// each would write again what the other one has recovered, without end.
+func (k *kmsV1) decrypt(ctx context.Context, encrypted []byte) (secret []byte, err error) {
+	if k.pace.skips(ctx) {
+		return nil, errSlow
+	}
+	execution.Outside(ctx, func() { secret, err = k.plugin.Decrypt(context.WithoutCancel(ctx), encrypted) })
+	k.pace.slow.Store(grpcstatus.Code(err) == codes.DeadlineExceeded)
+	return secret, err
 }
 
 // check encrypts and decrypts a text. A result is reused for a few seconds.

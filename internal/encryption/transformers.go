@@ -155,7 +155,7 @@ func (t *Transformers) plugin(ctx context.Context, c *KMS, g *generation) (prefi
 	if err != nil {
 		return prefixed{}, fmt.Errorf("could not configure KMSv2-Plugin's probe %q, error: %w", c.Name, err)
 	}
-	k := newKMS(c.Name, client, t.Options)
+	k := newKMS(c.Name, client, c.Timeout.Duration, t.Options)
 	g.plugins = append(g.plugins, k.check)
 	g.timeouts += c.Timeout.Duration
 	// The first check is done here, so that a plugin that is running is in use from the beginning. One that is not may be

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,12 +18,12 @@ import (
 )
 
 // withPlugin is the flags of a server whose Secrets and Events are encrypted by a plugin.
-func withPlugin(t *testing.T, plugin *plugintest.Plugin) string {
+func withPlugin(t *testing.T, plugin *plugintest.Plugin, timeout time.Duration) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "encryption.yaml")
 	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n" +
 		"- resources: [secrets, events]\n  providers:\n" +
-		fmt.Sprintf("  - kms: {apiVersion: v2, name: plugin, endpoint: %q}\n", plugin.Endpoint)
+		fmt.Sprintf("  - kms: {apiVersion: v2, name: plugin, endpoint: %q, timeout: %s}\n", plugin.Endpoint, timeout)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +41,7 @@ func TestPluginComesAndGoes(t *testing.T) {
 	ours, theirs := plugintest.New(t), plugintest.New(t) // of one key management service
 	ours.Start(t)
 	theirs.Start(t)
-	s := on(t, harness.Plinth, l.URL(), withPlugin(t, ours))
+	s := on(t, harness.Plinth, l.URL(), withPlugin(t, ours, 3*time.Second))
 	for turn, arrive := range map[string]func(write func()){
 		"followed": func(write func()) { write() },
 		"missed": func(write func()) {
@@ -58,7 +59,7 @@ func TestPluginComesAndGoes(t *testing.T) {
 		},
 	} {
 		ours.Stop()
-		other := on(t, harness.Plinth, p.URL, withPlugin(t, theirs)) // which begins with a key of its own
+		other := on(t, harness.Plinth, p.URL, withPlugin(t, theirs, 3*time.Second)) // which begins with a key of its own
 		made := map[schema.GroupVersionResource]string{
 			secrets:    `{apiVersion: v1, kind: Secret, metadata: {name: %s}, stringData: {password: hidden}}`,
 			events:     `{apiVersion: v1, kind: Event, metadata: {name: %s}, involvedObject: {namespace: default}}`,
@@ -97,3 +98,53 @@ func TestPluginComesAndGoes(t *testing.T) {
 }
 
 var encryptedHere = []schema.GroupVersionResource{secrets, events}
+
+// A plugin that hangs holds up the objects that it encrypts, and no others: what other servers write of other types
+// arrives while it hangs, for longer than anyone waits here. The Secret that it does not decrypt is not taken for gone:
+// reads, lists and watches fail. It is readable when the plugin is there again.
+//
+// SPEC: STORE-5
+func TestPluginHangs(t *testing.T) {
+	p := startEtcd(t, reference.EtcdOptions{})
+	ours, theirs := plugintest.New(t), plugintest.New(t)
+	ours.Start(t)
+	theirs.Start(t)
+	s := on(t, harness.Plinth, p.URL, withPlugin(t, ours, 10*time.Minute))
+	other := on(t, harness.Plinth, p.URL, withPlugin(t, theirs, 3*time.Second))
+	ours.Set(func(s *plugintest.State) { s.Hang = "Decrypt" })
+	watch, err := s.Resource(secrets).Namespace("default").Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Stop()
+	create := func(of schema.GroupVersionResource, text string) {
+		t.Helper()
+		if _, err := other.Resource(of).Namespace("default").Create(t.Context(), object(t, "%s", text),
+			metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create(secrets, `{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {password: hidden}}`)
+	create(configMaps, `{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}`)
+	eventually(t, "other types go on", func() error {
+		_, err := s.Resource(configMaps).Namespace("default").Get(t.Context(), "a", metav1.GetOptions{})
+		return err
+	})
+	get := func() error {
+		_, err := s.Resource(secrets).Namespace("default").Get(t.Context(), "a", metav1.GetOptions{})
+		return err
+	}
+	if err := get(); !apierrors.IsInternalError(err) {
+		t.Errorf("the Secret: %v", err)
+	}
+	if list, err := s.Resource(secrets).Namespace("default").List(t.Context(), metav1.ListOptions{}); err == nil {
+		t.Errorf("a list without it: %v", list)
+	}
+	if e := <-watch.ResultChan(); e.Type != "ERROR" {
+		t.Errorf("a watch: %v", e)
+	}
+	ours.Stop()
+	ours.Set(func(s *plugintest.State) { s.Hang = "" })
+	ours.Start(t)
+	eventually(t, "the Secret becomes readable", get)
+}

@@ -157,10 +157,23 @@ func (w *Writer) apply(revision int64, events []*clientv3.Event) error {
 	return nil
 }
 
+// decryptPatience is how long a change waits until its value is decrypted. All changes after it, of all types, wait
+// with it, as they are applied in their order. When it is over the object is unreadable, until it has been recovered
+// (store.Recover): who reads it gets an error, and nobody takes it for gone. To hold back the changes of its type alone
+// would not do: the state would lack them at a revision that it has. A plugin takes milliseconds, or some hundred if it
+// asks a service elsewhere, and one call is for all values of a key.
+const decryptPatience = 500 * time.Millisecond
+
 // version is the version of a key and value that another process has written. A value that cannot be decoded is an
 // unreadable object.
 func (w *Writer) version(k store.Key, kv *mvccpb.KeyValue) *store.Version {
-	data, is := w.decode(w.ctx, k, kv.Value)
+	ctx := w.ctx
+	if w.config.Sealing != nil {
+		soon, cancel := context.WithTimeout(ctx, decryptPatience)
+		defer cancel()
+		ctx = soon
+	}
+	data, is := w.decode(ctx, k, kv.Value)
 	return w.state.NewVersion(k, kv.ModRevision, data, w.state.DescribeStored(k, data, is))
 }
 
