@@ -198,16 +198,17 @@ const recoverAtOnce = 64
 // (views, indexes, what controllers have seen) follows the history. left is how many are still unreadable.
 //
 // It is called again from time to time, and when Undecrypted receives, by one goroutine. It costs nothing when all
-// versions are readable.
+// versions are readable. The error is the first one.
 func (s *Store) Recover(ctx context.Context) (recovered, left int, err error) {
 	atOnce := recoverAtOnce
 	if s.Others != nil { // it may not commit two of them together
 		atOnce = 1
 	}
 	for part := range slices.Chunk(s.unread(), atOnce) {
-		n := 0
-		n, err = s.recover(ctx, part)
-		if recovered += n; err != nil {
+		n, failed := s.recover(ctx, part)
+		recovered, err = recovered+n, cmp.Or(err, failed)
+		// What cannot be encrypted now holds up nothing that another key encrypts.
+		if failed != nil && !errors.As(failed, new(*SealError)) {
 			break
 		}
 	}

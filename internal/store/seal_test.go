@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 )
 
 // halfSealed decrypts nothing until it has its key.
@@ -27,6 +28,9 @@ func (d direct) Commit(_ context.Context, pre []Precondition, changes []Change) 
 	revision := d.Revision() + 1
 	c := &Commit{Revision: revision}
 	for i, ch := range changes {
+		if ch.Key.Resource == "/sealed" {
+			return Revisions{}, &SealError{ch.Key, errors.New("no key")}
+		}
 		live, _ := d.Get(ch.Key)
 		if err := pre[i].Holds(live); err != nil {
 			return Revisions{}, err
@@ -84,12 +88,62 @@ func TestUndecrypted(t *testing.T) {
 		t.Errorf("without the key %d are recovered, %d left: %v", n, left, err)
 	}
 	sealing.key = true
-	if n, left, err := s.Recover(t.Context()); n != 3 || left != 0 || err != nil {
+	// One that cannot be encrypted comes before the others, and does not hold them up.
+	stuck := NewVersion(Key{"/sealed", "x"}, 14, []byte("!x"), applied.Sidecar)
+	s.Apply(&Commit{Revision: 14, Records: []*Record{{Key: stuck.Key, Revision: 14, New: stuck}}})
+	s.Others = alone{} // as where other processes write: each has a commit of its own
+	if n, left, err := s.Recover(t.Context()); n != 3 || left != 1 || !errors.As(err, new(*SealError)) {
 		t.Errorf("with the key %d are recovered, %d left: %v", n, left, err)
 	}
 	for _, name := range []string{"loaded", "applied", "missed"} {
 		if v, _ := s.Get(Key{"/secrets", name}); v == nil || v.Sidecar.Unreadable != nil || string(v.Data()) != name {
 			t.Errorf("%s is %v", name, v)
+		}
+	}
+}
+
+// alone is other processes that write nothing.
+type alone struct{}
+
+func (alone) Fresh(context.Context, Key, bool) (bool, error) { return true, nil }
+func (alone) Atomic(Key, Key) bool                           { return false }
+
+// pastUnread is the history of a Secret that was replaced at revision 10, whose first version decrypts with the key.
+type pastUnread struct{ sealing *halfSealed }
+
+func (p pastUnread) Replay(after int64, yield func(*Commit) error) error {
+	if after >= 10 {
+		return nil
+	}
+	k := Key{"/secrets", "a"}
+	was := NewVersion(k, 3, []byte("was"), &Sidecar{})
+	if !p.sealing.key {
+		was = NewVersion(k, 3, []byte("!was"), &Sidecar{Undecrypted: true, Unreadable: errors.New("no key")})
+	}
+	return yield(&Commit{Revision: 10, Records: []*Record{
+		{Key: k, Revision: 10, Old: was, New: NewVersion(k, 10, []byte("is"), &Sidecar{})}}})
+}
+
+// An old snapshot with a version that did not decrypt is made again when it does.
+//
+// SPEC: STORE-5
+func TestUndecryptedPast(t *testing.T) {
+	sealing := &halfSealed{}
+	s, err := NewState(Config{Sealing: sealing, Describe: func(Key, []byte) *Sidecar { return &Sidecar{} },
+		Now: func() time.Time { return time.Unix(1, 0) }}, // the commits have the time 0
+		&Checkpoint{Revision: 9, Window: Window{Horizon: 9}, Versions: func(func(*Version, error) bool) {}},
+		pastUnread{sealing})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.End()
+	for _, sealing.key = range []bool{false, true} {
+		sn, err := s.Snapshot(9)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, _ := sn.Get(Key{"/secrets", "a"}); v == nil || v.Sidecar.Undecrypted == sealing.key {
+			t.Errorf("with the key %t the version was %v", sealing.key, v)
 		}
 	}
 }

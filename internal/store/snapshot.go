@@ -196,15 +196,19 @@ func (s *State) rebuild(ctx context.Context, revision int64, resources []string)
 			undo[r.Key] = r.Old
 		}
 	}
+	readable := true
 	for k, v := range undo {
 		sn.undo(k, v)
+		readable = readable && (v == nil || !v.Sidecar.Undecrypted)
 	}
 	if invariants.Enabled {
 		sn.check(wanted)
 	}
-	s.mu.Lock()
-	s.rebuilt, s.rebuiltAt = sn, s.config.Now()
-	s.mu.Unlock()
+	if readable { // else it is rebuilt for the next one: what did not decrypt may be readable by then
+		s.mu.Lock()
+		s.rebuilt, s.rebuiltAt = sn, s.config.Now()
+		s.mu.Unlock()
+	}
 	return sn, nil
 }
 
