@@ -83,6 +83,7 @@
 //
 // and only such bytes are sent as they are. Other versions are read through Kind.readAll on every read, many at a time,
 // because a conversion may call a webhook; a write stores the current form, and is never treated as "nothing changed".
+// What a webhook has made of a version is kept ([Converted]), so that each is converted once.
 //
 // # Lists
 //

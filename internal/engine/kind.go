@@ -47,6 +47,9 @@ type Kind struct {
 	// Convert converts objects, which may be of several versions, to one of them; nil if there is one version only. It
 	// takes many at a time, as a request to a webhook for each would be too slow.
 	Convert func(ctx context.Context, objects []object.Value, to *Version) ([]object.Value, error)
+	// Converted keeps what Convert has made of stored versions, for a Convert that asks a webhook; the kind then has a
+	// Life. nil: Convert is cheap, and called for every read.
+	Converted *Converted
 	// Stamp is the hash of what determines the form of objects that are written now; never 0. StampOf computes it on first
 	// use, for kinds whose schema is not compiled before; nil: it is Stamp.
 	Stamp   uint64
@@ -70,8 +73,9 @@ type Kind struct {
 	TTL time.Duration
 }
 
-// Life is how long a kind is served in one form. A watch ends with the life, and a watch of an earlier life cannot be
-// resumed: the events that were sent have another form than those that would follow (EXT-1).
+// Life is how long a kind is served in one form: by the same schemas, and the same conversion between its versions. A
+// watch ends with the life, and a watch of an earlier life cannot be resumed: the events that were sent have another
+// form than those that would follow (EXT-1).
 //
 //	a watch of the kind sends events of revisions in [Since, end of the life] only
 type Life struct {
@@ -215,13 +219,13 @@ func (k *Kind) readAll(ctx context.Context, objects []object.Value, old []bool, 
 		}
 		from := k.Version(obj.At("apiVersion").Str())
 		if from == nil {
-			return nil, fmt.Errorf("%s is stored as %q, which is no version of %s",
-				obj.At("metadata", "name").Str(), obj.At("apiVersion").Str(), k.Path)
+			return nil, &ConversionError{Index: i, Err: fmt.Errorf("%s is stored as %q, which is no version of %s",
+				obj.At("metadata", "name").Str(), obj.At("apiVersion").Str(), k.Path)}
 		}
 		if k.Custom {
 			decoded, err := from.Schema().DecodeStored(obj)
 			if err != nil {
-				return nil, err
+				return nil, &ConversionError{Index: i, Err: err}
 			}
 			objects[i] = decoded.Value
 		}
@@ -248,7 +252,7 @@ func (k *Kind) readAll(ctx context.Context, objects []object.Value, old []bool, 
 		}
 		decoded, err := to.Schema().Decode(obj)
 		if err != nil {
-			return nil, err
+			return nil, &ConversionError{Index: i, Err: err}
 		}
 		objects[i] = decoded.Value
 	}

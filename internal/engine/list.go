@@ -200,11 +200,12 @@ func (rq *Request) page(
 	last, next := "", ""
 	// The prefix is the selected name itself. Longer names with that prefix do not count as following objects.
 	only := sel.name != "" && within != ""
+	ahead := rq.lookAhead(&sel, snapshot, within)
 	var undecided error
 	over := ascend(ctx, snapshot, rq.Resource.Stored.Path, within, from, func(v *store.Version) bool {
 		full := int64(len(items)) == limit
 		if !full || only {
-			selected, err := sel.matches(ctx, v)
+			selected, err := ahead.matches(ctx, v)
 			if undecided = err; err != nil || !selected {
 				return err == nil
 			}
@@ -271,7 +272,7 @@ func (rq *Request) readable(ctx context.Context, snapshot *store.Snapshot, prefi
 		if v.Sidecar.Unreadable == nil {
 			return true
 		}
-		selected, _ := sel.matches(ctx, v) // an unreadable version is not converted, so there is no error
+		selected, _ := sel.matchesStored(v) // which decides about unreadable versions
 		return !selected || !failed.add(v)
 	})
 	return cmp.Or(failed.err(rq.Resource), over)

@@ -62,9 +62,9 @@ func (r *Registry) Define(collection *store.Collection, define Define) {
 // was removed or is unreadable.
 //
 // After a change of a status or of an annotation, Define returns before; a new printer column makes new Resources of a
-// Kind with the same Life; a new default in the schema ends the Life. Define itself ends the Life, so it must see the
-// versions of an object in their order, each at most once. The view guarantees that: under its lock, it compiles each
-// value from the one before.
+// Kind with the same Life; a new default in the schema, or another conversion, ends the Life. Define itself ends the
+// Life, so it must see the versions of an object in their order, each at most once. The view guarantees that: under its
+// lock, it compiles each value from the one before.
 type Define func(object *store.Version, before []*Resource) []*Resource
 
 // Now returns the types that are served now: those of every definition that was durable before the call.

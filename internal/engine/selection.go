@@ -177,44 +177,150 @@ func coarseOf(field string) int {
 // shard, the fields of the sidecar, and at last, for objects in an old form, a parse or even a conversion. A nil
 // version, the new one of a deletion or the old one of a create, is not selected.
 func (s *selection) matches(ctx context.Context, v *store.Version) (bool, error) {
-	if v == nil {
-		return false, nil
+	selected, decided := s.matchesStored(v)
+	if decided {
+		return selected, nil
 	}
-	if s.all() {
-		return true, nil
-	}
-	if s.name != "" && v.Key.Name[strings.IndexByte(v.Key.Name, '/')+1:] != s.name {
-		return false, nil
-	}
-	if v.Sidecar.Unreadable != nil {
-		return true, nil
-	}
-	if s.labels != nil && !s.labels.match(v.Sidecar.Labels) {
-		return false, nil
-	}
-	if !s.shard.Empty() {
-		// Both fields by which shards can be divided are in the sidecar and the key.
-		if namespace, _ := splitKey(v.Key.Name); !s.shard.Matches(v.Sidecar.UID, namespace) {
-			return false, nil
+	if s.asked.Stored.Converted != nil {
+		made, err := s.asked.converted(ctx, v)
+		if err != nil {
+			return false, err
 		}
-	}
-	if s.fields == nil {
-		return true, nil
-	}
-	// The fields in the sidecar are used if they were computed for the served version, from an object in the current form:
-	// a default that was added later may be the value of a field.
-	if s.asked == nil || v.Sidecar.Selection == s.asked.Served.selection && s.asked.Stored.current(v) {
-		return s.matchesFields(v.Key, v.Sidecar.Fields), nil
+		return s.matchesConverted(made)
 	}
 	obj, _, err := s.asked.live(ctx, v)
 	if err != nil {
 		return false, err
 	}
-	var fields []store.Pair
-	if s.asked.Fields != nil {
-		fields = s.asked.Fields(obj)
+	return s.matchesFields(v.Key, s.asked.fieldsOf(obj)), nil
+}
+
+// matchesStored is matches as far as the stored version and its sidecar decide. If they do not, the fields of the
+// object in the version of the request decide.
+func (s *selection) matchesStored(v *store.Version) (selected, decided bool) {
+	if v == nil {
+		return false, true
 	}
-	return s.matchesFields(v.Key, fields), nil
+	if s.all() {
+		return true, true
+	}
+	if s.name != "" && v.Key.Name[strings.IndexByte(v.Key.Name, '/')+1:] != s.name {
+		return false, true
+	}
+	if v.Sidecar.Unreadable != nil {
+		return true, true
+	}
+	if s.labels != nil && !s.labels.match(v.Sidecar.Labels) {
+		return false, true
+	}
+	if !s.shard.Empty() {
+		// Both fields by which shards can be divided are in the sidecar and the key.
+		if namespace, _ := splitKey(v.Key.Name); !s.shard.Matches(v.Sidecar.UID, namespace) {
+			return false, true
+		}
+	}
+	if s.fields == nil {
+		return true, true
+	}
+	// The fields in the sidecar are used if they were computed for the served version, from an object in the current form:
+	// a default that was added later may be the value of a field.
+	if s.asked == nil || v.Sidecar.Selection == s.asked.Served.selection && s.asked.Stored.current(v) {
+		return s.matchesFields(v.Key, v.Sidecar.Fields), true
+	}
+	return false, false
+}
+
+// matchesConverted decides by an object in the version of the request, of a kind with Kind.Converted.
+func (s *selection) matchesConverted(made *Object) (bool, error) {
+	if made.Sidecar.Selection == s.asked.Served.selection {
+		return s.matchesFields(made.Key, made.Sidecar.Fields), nil
+	}
+	// It was converted by an earlier state of the definition, with other selectable fields.
+	obj, err := ObjectOf(made)
+	if err != nil {
+		return false, err
+	}
+	return s.matchesFields(made.Key, s.asked.fieldsOf(obj)), nil
+}
+
+// together says whether versions should be selected many at a time, as their selection may ask a webhook.
+func (s *selection) together() bool {
+	return s.fields != nil && s.asked != nil && s.asked.Stored.Converted != nil
+}
+
+// matchesAll is matches for many versions: those that have to be converted are converted together.
+func (s *selection) matchesAll(ctx context.Context, all []*store.Version) ([]bool, error) {
+	selected := make([]bool, len(all))
+	var undecided []int
+	for i, v := range all {
+		var decided bool
+		if selected[i], decided = s.matchesStored(v); !decided {
+			undecided = append(undecided, i)
+		}
+	}
+	made := slices.Clone(all)
+	if err := s.asked.remake(ctx, made, undecided); err != nil {
+		return nil, err
+	}
+	for _, i := range undecided {
+		var err error
+		if selected[i], err = s.matchesConverted(made[i]); err != nil {
+			return nil, err
+		}
+	}
+	return selected, nil
+}
+
+// lookAhead is matches for versions that are read one by one from a snapshot, in their order. When it meets one that
+// has to be converted to be selected, it converts those that follow with it, a batch at a time: a webhook would be
+// called for each object of the collection otherwise.
+type lookAhead struct {
+	rq       *Request
+	sel      *selection
+	snapshot *store.Snapshot
+	within   string
+	// decisions are about the next versions about which the stored ones do not decide.
+	decisions []bool
+}
+
+func (rq *Request) lookAhead(sel *selection, snapshot *store.Snapshot, within string) lookAhead {
+	return lookAhead{rq: rq, sel: sel, snapshot: snapshot, within: within}
+}
+
+func (a *lookAhead) matches(ctx context.Context, v *store.Version) (bool, error) {
+	if !a.sel.together() {
+		return a.sel.matches(ctx, v)
+	}
+	if selected, decided := a.sel.matchesStored(v); decided {
+		return selected, nil
+	}
+	if len(a.decisions) == 0 {
+		var batch []*store.Version
+		bytes := 0
+		err := ascend(ctx, a.snapshot, a.rq.Resource.Stored.Path, a.within, v.Key.Name, func(v *store.Version) bool {
+			if _, decided := a.sel.matchesStored(v); !decided {
+				batch, bytes = append(batch, v), bytes+v.Len()
+			}
+			return len(batch) < initialBatch && bytes < maxConverted
+		})
+		if err != nil {
+			return false, err
+		}
+		if a.decisions, err = a.sel.matchesAll(ctx, batch); err != nil {
+			return false, err
+		}
+	}
+	selected := a.decisions[0]
+	a.decisions = a.decisions[1:]
+	return selected, nil
+}
+
+// fieldsOf are the selectable fields of an object in the version that the resource serves.
+func (r *Resource) fieldsOf(obj object.Value) []store.Pair {
+	if r.Fields == nil {
+		return nil
+	}
+	return r.Fields(obj)
 }
 
 // matchesFields says whether an object with this key and these fields is selected by its fields.

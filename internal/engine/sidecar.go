@@ -244,12 +244,18 @@ func printed(obj object.Value) (data []byte, exact bool) {
 // It may call a conversion webhook, so it can take as long as ctx lasts, and fail although the object is intact. For
 // callers the two are one error, which names the object; only forceDelete checks ctx to distinguish them.
 func (r *Resource) live(ctx context.Context, v *store.Version) (obj object.Value, settled bool, err error) {
-	if obj, settled, err = r.parsed(v); err != nil {
-		return object.Nil, false, err
-	}
 	current := r.Stored.current(v)
-	if current && r.Served == r.Stored.Storage {
-		return obj, settled, nil
+	asStored := current && r.Served == r.Stored.Storage
+	if r.Stored.Converted != nil && !asStored && v.Sidecar.Unreadable == nil {
+		made, err := r.converted(ctx, v)
+		if err != nil {
+			return object.Nil, false, err
+		}
+		parsed, err := object.ParseJSON(made.Data())
+		return parsed.Value, false, err
+	}
+	if obj, settled, err = r.parsed(v); err != nil || asStored {
+		return obj, settled, err
 	}
 	converted, err := r.Stored.readAll(ctx, []object.Value{obj}, []bool{!current}, r.Served)
 	if err != nil {

@@ -171,10 +171,8 @@ func (w *Watch) nextChanges(ctx, wait context.Context) error {
 		if err != nil {
 			return err
 		}
-		for _, record := range records {
-			if err := w.add(ctx, record); err != nil {
-				return err
-			}
+		if err := w.addAll(ctx, records); err != nil {
+			return err
 		}
 	}
 	return w.present(ctx)
@@ -219,6 +217,7 @@ func (w *Watch) rest() {
 func (w *Watch) nextInitial(ctx, wait context.Context) error {
 	more, steps, converted := false, 0, 0
 	var undecided error
+	ahead := w.rq.lookAhead(&w.sel, w.initial, w.prefix)
 	path := w.rq.Resource.Stored.Path
 	if cap(w.events) == 0 && w.sel.all() {
 		if n := w.initial.Count(path, w.prefix); n > 0 {
@@ -233,7 +232,7 @@ func (w *Watch) nextInitial(ctx, wait context.Context) error {
 			w.from, more = v.Key.Name, true
 			return false
 		}
-		selected, err := w.sel.matches(ctx, v)
+		selected, err := ahead.matches(ctx, v)
 		if undecided = err; err != nil {
 			return false
 		}
@@ -260,26 +259,48 @@ func (w *Watch) nextInitial(ctx, wait context.Context) error {
 	return nil
 }
 
-// add turns a record into the event that it is for this selection (WATCH-1). The object of a DELETED event is the last
-// selected version, which is the old one. The record is added to the event only if the event is the same for all
-// watchers: then they share its encoding.
-func (w *Watch) add(ctx context.Context, record *store.Record) error {
+// addAll turns records into the events that they are for this selection.
+func (w *Watch) addAll(ctx context.Context, records []*store.Record) error {
+	if !w.sel.together() {
+		for _, record := range records {
+			before, now := true, true
+			if !w.sel.all() {
+				var err error
+				if before, err = w.sel.matches(ctx, record.Old); err != nil {
+					return err
+				}
+				if now, err = w.sel.matches(ctx, record.New); err != nil {
+					return err
+				}
+			}
+			w.add(record, before, now)
+		}
+		return nil
+	}
+	versions := make([]*store.Version, 0, 2*len(records))
+	for _, record := range records {
+		versions = append(versions, record.Old, record.New)
+	}
+	selected, err := w.sel.matchesAll(ctx, versions)
+	if err != nil {
+		return err
+	}
+	for i, record := range records {
+		w.add(record, selected[2*i], selected[2*i+1])
+	}
+	return nil
+}
+
+// add turns a record, whose old and new version are selected or not, into the event that it is for this selection
+// (WATCH-1). The object of a DELETED event is the last selected version, which is the old one. The record is added to
+// the event only if the event is the same for all watchers: then they share its encoding.
+func (w *Watch) add(record *store.Record, before, now bool) {
 	was, is := record.Old, record.New
-	if !w.sel.all() {
-		before, err := w.sel.matches(ctx, was)
-		if err != nil {
-			return err
-		}
-		now, err := w.sel.matches(ctx, is)
-		if err != nil {
-			return err
-		}
-		if !before {
-			was = nil
-		}
-		if !now {
-			is = nil
-		}
+	if !before {
+		was = nil
+	}
+	if !now {
+		is = nil
 	}
 	switch {
 	case is == nil && was == nil:
@@ -292,7 +313,6 @@ func (w *Watch) add(ctx context.Context, record *store.Record) error {
 	default:
 		w.emit(Deleted, was, record.Revision, record)
 	}
-	return nil
 }
 
 // emit appends an event about a stored version. present converts it later, together with the others of the batch.
