@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,14 +28,14 @@ import (
 func (d *Definitions) conversion(
 	definition object.Value,
 ) func(context.Context, []object.Value, *engine.Version) ([]object.Value, error) {
-	given := definition.At("spec", "conversion")
-	if given.At("strategy").Str() != "Webhook" {
+	if !hasWebhook(definition) {
 		return func(_ context.Context, objects []object.Value, to *engine.Version) ([]object.Value, error) {
 			return convertEach(objects, to, func(_ int, obj object.Value) (object.Value, error) {
 				return obj.With("apiVersion", object.StringOf(to.APIVersion)), nil
 			})
 		}
 	}
+	given := definition.At("spec", "conversion")
 	h := &hook{config: given.At("webhook", "clientConfig"), definitions: d}
 	for _, v := range given.At("webhook", "conversionReviewVersions").Items() {
 		if name := v.Str(); name == "v1" || name == "v1beta1" {
@@ -42,6 +44,11 @@ func (d *Definitions) conversion(
 		}
 	}
 	return h.convert
+}
+
+// hasWebhook says whether a definition has a conversion webhook.
+func hasWebhook(definition object.Value) bool {
+	return definition.At("spec", "conversion", "strategy").Str() == "Webhook"
 }
 
 // convertEach converts each object that is not of the wanted version. i counts those.
@@ -78,7 +85,8 @@ type hook struct {
 // reviewGroup is the group of ConversionReview.
 const reviewGroup = "apiextensions.k8s.io"
 
-// convert sends all objects that are not of the wanted version to the webhook, in one request.
+// convert sends all objects that are not of the wanted version to the webhook: in one review, except for those of which
+// another version is sent already (round).
 func (h *hook) convert(ctx context.Context, objects []object.Value, to *engine.Version) ([]object.Value, error) {
 	var sent []object.Value
 	for _, obj := range objects {
@@ -89,20 +97,14 @@ func (h *hook) convert(ctx context.Context, objects []object.Value, to *engine.V
 	if len(sent) == 0 {
 		return objects, nil
 	}
-	answer, err := h.ask(ctx, sent, to.APIVersion)
-	if over := ctx.Err(); err != nil && over != nil {
-		return nil, over
-	}
-	if err != nil {
-		// Not wrapped with %w: a timeout of the webhook is not a timeout of the request.
-		return nil, fmt.Errorf("conversion webhook for %v failed: %v", kindOf(sent[0]), err)
-	}
-	if len(answer) != len(sent) {
-		return nil, fmt.Errorf("conversion webhook for %v returned %d objects, expected %d",
-			kindOf(sent[0]), len(answer), len(sent))
+	answers := make([]object.Value, len(sent))
+	for _, round := range rounds(sent) {
+		if err := h.askAll(ctx, sent, round, to.APIVersion, answers); err != nil {
+			return nil, err
+		}
 	}
 	return convertEach(objects, to, func(i int, obj object.Value) (object.Value, error) {
-		made, err := accept(answer[i], obj, to.APIVersion, i)
+		made, err := accept(answers[i], obj, to.APIVersion, i)
 		if err != nil {
 			return object.Nil, fmt.Errorf("conversion webhook for %v returned invalid %w", kindOf(obj), err)
 		}
@@ -110,13 +112,101 @@ func (h *hook) convert(ctx context.Context, objects []object.Value, to *engine.V
 	})
 }
 
-// ask sends a ConversionReview and returns the objects in its response.
+// askAll asks the webhook about the objects with these indexes, and sets their answers.
+//
+// The reference sends each object in a review of its own. So a webhook that works there may have a mistake that only
+// reviews of several objects show: it answers about one of them alone, or in an order of its own. The first is asked
+// about each object; of the second the order is restored (inOrder).
+func (h *hook) askAll(
+	ctx context.Context, sent []object.Value, indexes []int, apiVersion string, answers []object.Value,
+) error {
+	objects := make([]object.Value, len(indexes))
+	for n, i := range indexes {
+		objects[n] = sent[i]
+	}
+	answer, err := h.ask(ctx, objects, apiVersion)
+	if over := ctx.Err(); err != nil && over != nil {
+		return over
+	}
+	if err != nil {
+		// Not wrapped with %w: a timeout of the webhook is not a timeout of the request.
+		failed := fmt.Errorf("conversion webhook for %v failed: %v", kindOf(objects[0]), err)
+		if _, unreachable := errors.AsType[*engine.ConversionError](err); unreachable {
+			return &engine.ConversionError{Index: engine.EveryObject, Err: failed}
+		}
+		return failed
+	}
+	if len(answer) != len(objects) && len(objects) > 1 {
+		for _, i := range indexes {
+			if err := h.askAll(ctx, sent, []int{i}, apiVersion, answers); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(answer) != len(objects) {
+		return fmt.Errorf("conversion webhook for %v returned %d objects, expected %d",
+			kindOf(objects[0]), len(answer), len(objects))
+	}
+	for n, made := range inOrder(objects, answer) {
+		answers[indexes[n]] = made
+	}
+	return nil
+}
+
+// identity is what a conversion may not change, and no two objects of a kind share.
+type identity struct{ name, namespace, uid string }
+
+func identityOf(obj object.Value) identity {
+	metadata := obj.At("metadata")
+	return identity{metadata.At("name").Str(), metadata.At("namespace").Str(), metadata.At("uid").Str()}
+}
+
+// rounds divides the indexes of objects so that the objects of a round have different identities. The events of a watch
+// may be about several states of one object; were they in one review, an answer in another order would not show which
+// is which.
+func rounds(objects []object.Value) (all [][]int) {
+	seen := make(map[identity]int, len(objects))
+	for i, obj := range objects {
+		is := identityOf(obj)
+		round := seen[is]
+		if seen[is]++; round == len(all) {
+			all = append(all, nil)
+		}
+		all[round] = append(all[round], i)
+	}
+	return all
+}
+
+// inOrder brings the objects of an answer into the order of those that were sent, which have different identities. An
+// answer in which one of them is missing stays as it is, and is refused later (accept).
+func inOrder(sent, answer []object.Value) []object.Value {
+	if slices.EqualFunc(sent, answer, func(a, b object.Value) bool { return identityOf(a) == identityOf(b) }) {
+		return answer
+	}
+	by := make(map[identity]object.Value, len(answer))
+	for _, made := range answer {
+		by[identityOf(made)] = made
+	}
+	ordered := make([]object.Value, len(sent))
+	for i, obj := range sent {
+		made, ok := by[identityOf(obj)]
+		if !ok {
+			return answer
+		}
+		ordered[i] = made
+	}
+	return ordered
+}
+
+// ask sends a ConversionReview and returns the objects in its response. If there was no response, whatever the objects
+// are, the error is a ConversionError about every object.
 func (h *hook) ask(ctx context.Context, objects []object.Value, apiVersion string) ([]object.Value, error) {
 	if h.review == "" {
-		return nil, errors.New("no supported conversion review versions")
+		return nil, ofEvery(errors.New("no supported conversion review versions"))
 	}
 	if h.definitions.Call == nil {
-		return nil, errors.New("this server calls no webhooks")
+		return nil, ofEvery(errors.New("this server calls no webhooks"))
 	}
 	uid := uuid.NewString()
 	answer, err := h.definitions.Call(ctx, h.config, object.AppendObject(nil, object.Fields(
@@ -129,6 +219,9 @@ func (h *hook) ask(ctx context.Context, objects []object.Value, apiVersion strin
 			"result", object.Fields("metadata", object.MapOf())),
 	)))
 	if err != nil {
+		if _, answered := errors.AsType[*apierrors.StatusError](err); !answered {
+			err = ofEvery(err)
+		}
 		return nil, err
 	}
 	parsed, err := object.ParseJSON(answer)
@@ -137,6 +230,8 @@ func (h *hook) ask(ctx context.Context, objects []object.Value, apiVersion strin
 	}
 	return h.answered(parsed.Value, uid)
 }
+
+func ofEvery(err error) error { return &engine.ConversionError{Index: engine.EveryObject, Err: err} }
 
 // answered checks a response to the review with this UID and returns its objects. As in the reference, kind and UID of
 // a v1beta1 response are not checked.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -184,9 +185,9 @@ func TestAnswersOfWebhooks(t *testing.T) {
 		"a failure": {func(r object.Value) string {
 			return strings.Replace(answer(r, "v1"), `"Success"`, `"Failed","message":"I will not"`, 1)
 		}, failed + "I will not", -1},
-		"too few": {func(r object.Value) string { return answer(r, "v1", "{}") },
-			returned + "1 objects, expected 2", -1},
-		"none": {func(r object.Value) string { return answer(r, "v1") }, returned + "0 objects, expected 2",
+		"too many": {func(r object.Value) string { return answer(r, "v1", "{}", "{}", "{}") },
+			returned + "3 objects, expected 1", -1},
+		"none": {func(r object.Value) string { return answer(r, "v1") }, returned + "0 objects, expected 1",
 			-1},
 		"a null": {of(func(object.Value) object.Value { return object.Nil }),
 			returned + "invalid converted object at index 1: Object 'Kind' is missing in 'null'", 1},
@@ -241,6 +242,70 @@ func TestAnswersOfWebhooks(t *testing.T) {
 	}
 }
 
+// A webhook that only works for reviews of one object, as those of the reference are, works here, too: the objects of
+// its answer may have another order, or be fewer than those that were sent. Of two states of one object each has its
+// own answer.
+//
+// SPEC: EXT-1
+func TestAnswersOfWebhooksForOneObject(t *testing.T) {
+	for name, c := range map[string]struct {
+		respond func(made []string) []string
+		calls   int
+	}{
+		"in order":     {func(made []string) []string { return made }, 2},
+		"backwards":    {func(made []string) []string { slices.Reverse(made); return made }, 2},
+		"of the first": {func(made []string) []string { return made[:1] }, 1 + 3 + 1},
+	} {
+		calls := 0
+		d, config := hookServer(t, func(review object.Value) string {
+			calls++
+			var made []string
+			for _, obj := range review.At("request", "objects").Items() {
+				made = append(made, text(renamed(obj)))
+			}
+			return answer(review, "v1", c.respond(made)...)
+		})
+		convert := d.conversion(byWebhook(t, config, `["v1"]`))
+		objects := gadgets(t, "v1", "a", "b", "a", "c")
+		objects[2] = objects[2].WithAt(object.StringOf("later"), "spec", "old")
+		made, err := convert(t.Context(), objects, versionOf(t, "v2", "new", "both"))
+		if err != nil || calls != c.calls {
+			t.Errorf("%s: %d calls, %v", name, calls, err)
+			continue
+		}
+		for i, obj := range objects {
+			for is, want := range map[string]string{
+				made[i].At("metadata", "name").Str(): obj.At("metadata", "name").Str(),
+				made[i].At("spec", "new").Str():      obj.At("spec", "old").Str(),
+			} {
+				if is != want {
+					t.Errorf("%s: object %d: have %q, want %q", name, i, is, want)
+				}
+			}
+		}
+	}
+}
+
+// The error of a webhook that answers is not, or not certainly, about all objects of a review alike.
+//
+// SPEC: EXT-1
+func TestErrorsOfAnswersAreNotAboutEveryObject(t *testing.T) {
+	broken := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(broken.Close)
+	bundle := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: broken.Certificate().Raw})
+	failing, config := hookServer(t, func(review object.Value) string {
+		return strings.Replace(answer(review, "v1"), `"Success"`, `"Failed","message":"I will not"`, 1)
+	})
+	for _, config := range []string{config,
+		fmt.Sprintf(`{"url":%q,"caBundle":%q}`, broken.URL, base64.StdEncoding.EncodeToString(bundle))} {
+		_, err := failing.conversion(byWebhook(t, config, `["v1"]`))(t.Context(), gadgets(t, "v1", "a", "b"),
+			versionOf(t, "v2"))
+		if _, all := errors.AsType[*engine.ConversionError](err); err == nil || all {
+			t.Errorf("have %v", err)
+		}
+	}
+}
+
 // SPEC: EXT-1
 func TestWebhooksThatCannotBeCalled(t *testing.T) {
 	to := versionOf(t, "v2")
@@ -262,6 +327,8 @@ func TestWebhooksThatCannotBeCalled(t *testing.T) {
 			c.want) ||
 			!strings.HasPrefix(err.Error(), "conversion webhook for g.example.com/v1, Kind=Gadget failed: ") {
 			t.Errorf("have %v, want %s", err, c.want)
+		} else if all, ok := errors.AsType[*engine.ConversionError](err); !ok || all.Index != engine.EveryObject {
+			t.Errorf("%v is not about every object", err)
 		}
 	}
 	ended, cancel := context.WithCancel(t.Context())

@@ -30,6 +30,9 @@ type Definitions struct {
 	// Expressions bounds the compiled rules; nil: all are kept. It is set before the first use.
 	Expressions *cel.Cache
 
+	// Converted keeps what conversion webhooks have made; nil: they are asked at each read. New sets it.
+	Converted *engine.Converted
+
 	// LatestExpressions accepts new rules that older releases could not compile (--min-compatibility-version). It is set
 	// before the first use.
 	LatestExpressions bool
@@ -42,9 +45,12 @@ type Definitions struct {
 	names *view.View[*nameIndex]
 }
 
+// maxConverted is the memory for what conversion webhooks have made of stored objects.
+const maxConverted = 64 << 20
+
 // New returns Definitions. metadata is the type of metadata of every object.
 func New(metadata func() *schema.Type) *Definitions {
-	return &Definitions{types: types{metadata: metadata}}
+	return &Definitions{types: types{metadata: metadata}, Converted: engine.NewConverted(maxConverted)}
 }
 
 // Open sets the collection of definitions. It is called before the first use.
@@ -126,12 +132,12 @@ func (d *Definitions) Define(v *store.Version, before []*engine.Resource) []*eng
 		was = before[0].Stored
 	}
 	if v == nil {
-		end(was)
+		d.end(was)
 		return nil
 	}
 	read := d.read(v)
 	if read.outline.IsNull() || !served(read.outline) {
-		end(was)
+		d.end(was)
 		return nil
 	}
 	is := originOf(read)
@@ -140,21 +146,23 @@ func (d *Definitions) Define(v *store.Version, before []*engine.Resource) []*eng
 	}
 	all, _ := d.kind(read, is)
 	if len(all) == 0 {
-		end(was)
+		d.end(was)
 		return nil
 	}
 	if k := all[0].Stored; was != nil && sameForm(was, k) {
 		k.Life = was.Life
 	} else {
-		end(was)
+		d.end(was)
 	}
 	return all
 }
 
-// end ends the watches of a kind whose form has changed, or that is no longer served.
-func end(k *engine.Kind) {
+// end ends the watches of a kind whose form has changed, or that is no longer served. What was converted in that form
+// is dropped after that, as nothing of a life that has ended is kept.
+func (d *Definitions) end(k *engine.Kind) {
 	if k != nil {
 		k.Life.End()
+		d.Converted.Forget(k.Life)
 	}
 }
 
@@ -162,6 +170,7 @@ func end(k *engine.Kind) {
 type origin struct {
 	uid         string // of the definition
 	spec        uint64 // a hash of the spec, valid in this process
+	conversion  uint64 // a hash of the conversion between its versions, valid in this process; 0: there is one version
 	names       names
 	terminating bool
 	established bool
@@ -172,8 +181,12 @@ var seed = maphash.MakeSeed()
 
 func originOf(read *definitionText) *origin {
 	obj := read.outline
+	var conversion uint64
+	if obj.At("spec", "versions").Len() > 1 {
+		conversion = maphash.Bytes(seed, object.AppendJSON(nil, obj.At("spec", "conversion"))) | 1
+	}
 	return &origin{
-		uid: read.version.Sidecar.UID, spec: read.spec,
+		uid: read.version.Sidecar.UID, spec: read.spec, conversion: conversion,
 		names: namesOf(obj.At("status", "acceptedNames")), terminating: isTrue(obj.At("status"), "Terminating"),
 		established: isTrue(obj.At("status"), "Established"),
 	}
@@ -186,11 +199,12 @@ func (o *origin) equal(other *origin) bool {
 
 // sameForm says whether objects have the same form by two states of one definition. Then watches can continue: the
 // objects that they have sent are still valid. Schemas are only compared when the spec of a definition changes, which
-// is rare: its deletion does not change it.
+// is rare: its deletion does not change it. Another webhook may convert to something else, and even a new certificate
+// of the same one ends them: they would go on to ask it with the old one.
 func sameForm(was, is *engine.Kind) bool {
 	a, b := was.Origin.(*origin), is.Origin.(*origin)
 	return was.DefinitionUID == is.DefinitionUID && was.Path == is.Path && a.names.kind == b.names.kind &&
-		was.Storage.APIVersion == is.Storage.APIVersion && (a.spec == b.spec ||
+		was.Storage.APIVersion == is.Storage.APIVersion && (a.spec == b.spec || a.conversion == b.conversion &&
 		slices.EqualFunc(a.types, b.types, func(x, y *lazyType) bool { return x.stamp() == y.stamp() }))
 }
 
@@ -251,6 +265,9 @@ func (d *Definitions) kind(read *definitionText, from *origin) (versions []*engi
 	}
 	if len(k.Versions) > 1 {
 		k.Convert = d.conversion(obj)
+		if hasWebhook(obj) {
+			k.Converted = d.Converted
+		}
 	}
 	return versions, stored
 }

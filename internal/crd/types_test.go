@@ -173,6 +173,52 @@ func TestManyVersions(t *testing.T) {
 	}
 }
 
+// A life is one of the form of objects, to which the conversion between versions belongs: another webhook, or the same
+// one by another authority, ends it, and nothing that the old one has made is kept. A change that does not concern the
+// form leaves both.
+//
+// SPEC: EXT-1
+func TestConversionBelongsToTheLife(t *testing.T) {
+	definition := func(title, conversion string, versions ...string) *store.Version {
+		var all []string
+		for i, name := range versions {
+			all = append(all, fmt.Sprintf(
+				`{"name":%q,"schema":{"openAPIV3Schema":{"title":%q,"type":"object"}},"served":true,"storage":%t}`,
+				name, title, i == 0))
+		}
+		return store.NewVersion(store.Key{Resource: Path, Name: "as.b.c"}, 0, fmt.Appendf(nil,
+			`{"spec":{"conversion":%s,"group":"b.c","scope":"Cluster","versions":[%s]},"status":{"acceptedNames":{"kind":"A","plural":"as"},"conditions":[{"status":"True","type":"Established"}]}}`,
+			conversion, strings.Join(all, ",")), &store.Sidecar{UID: "1"})
+	}
+	by := func(url, bundle string) string {
+		return fmt.Sprintf(`{"strategy":"Webhook","webhook":{"clientConfig":{"caBundle":%q,"url":%q},"conversionReviewVersions":["v1"]}}`,
+			bundle, url)
+	}
+	const none = `{"strategy":"None"}`
+	first := by("https://a", "b")
+	for name, c := range map[string]struct {
+		before, after *store.Version
+		ends          bool
+	}{
+		"another title":      {definition("x", first, "v1", "v2"), definition("y", first, "v1", "v2"), false},
+		"another webhook":    {definition("x", first, "v1", "v2"), definition("x", by("https://z", "b"), "v1", "v2"), true},
+		"another authority":  {definition("x", first, "v1", "v2"), definition("x", by("https://a", "z"), "v1", "v2"), true},
+		"a webhook":          {definition("x", none, "v1", "v2"), definition("x", first, "v1", "v2"), true},
+		"no webhook":         {definition("x", first, "v1", "v2"), definition("x", none, "v1", "v2"), true},
+		"nothing to convert": {definition("x", first, "v1"), definition("x", none, "v1"), false},
+	} {
+		d := New(gotypes.Of[metav1.ObjectMeta])
+		before := d.Define(c.before, nil)
+		after := d.Define(c.after, before)
+		if ended := before[0].Stored.Life.Err() != nil; ended != c.ends || after[0].Stored == before[0].Stored {
+			t.Errorf("%s: the life of the kind has ended: %v", name, ended)
+		}
+		if kept := after[0].Stored.Converted != nil; kept != (len(after) > 1 && name != "no webhook") {
+			t.Errorf("%s: what is converted is kept: %v", name, kept)
+		}
+	}
+}
+
 // A definition that was made again with the same text defines another kind (EXT-3).
 //
 // SPEC: EXT-3

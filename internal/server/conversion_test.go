@@ -179,7 +179,15 @@ func TestConversionByAService(t *testing.T) {
 		t.Errorf("as v1: %v", got)
 	}
 
+	hook.reviews()
 	hook.lies.Store(true)
+	if got := c.must(200, "GET", v2+"/p1", nil); got.text("spec", "paint") != "red" || len(hook.reviews()) != 0 {
+		t.Errorf("what was converted before is asked for again, or is %v", got)
+	}
+	if _, _, err := c.do(t.Context(), "PATCH", v1+"/p1", "application/merge-patch+json",
+		jsonObject{"spec": map[string]any{"size": 1}}, 200); err != nil {
+		t.Fatal(err)
+	}
 	failed := c.must(500, "GET", v2+"/p1", nil)
 	if message := failed.text("message"); !strings.HasSuffix(message,
 		"default/p1: conversion webhook for a.example.com/v1, Kind=Paint returned invalid object: must have the same name: p1 != liar") {
