@@ -51,6 +51,8 @@ var allowed = map[string][]string{
 	"internal/store":           {"internal/execution", "internal/invariants", "internal/recent", "internal/store/delta"},
 	"internal/store/delta":     {},
 	"internal/durable":         {},
+	"internal/datadir":         {"internal/durable"},
+	"internal/kubeconfig":      {"object", "internal/durable"},
 	"internal/store/filelog":   {"internal/durable", "internal/invariants", "internal/store", "internal/store/delta"},
 	"internal/store/memlog":    {"internal/store"},
 	"internal/store/etcd":      {"internal/execution", "internal/stack", "internal/store"},

@@ -52,6 +52,8 @@ func serveFlags(c *settings) table {
 	}
 }
 
+const setCurrentContext = "set-current-context"
+
 func plinthFlags(c *settings) []row {
 	return []row{
 		{"data-dir", text(&c.DataDir), plinthOnly,
@@ -60,7 +62,10 @@ func plinthFlags(c *settings) []row {
 		{"storage", text(&c.Storage), plinthOnly,
 			"embedded: on disk, in the data directory; memory: lost when the server ends", ""},
 		{"write-kubeconfig", text(&c.WriteKubeconfig), plinthOnly,
-			"the file to write the administrator's kubeconfig to; by default kubeconfig in the data directory", ""},
+			"the kubeconfig to add the administrator's access to, as the context plinth; what else is in the file stays; by " +
+				"default kubeconfig in the data directory", ""},
+		{setCurrentContext, boolean(&c.SetCurrentContext), plinthOnly,
+			"make plinth the current context of a kubeconfig that exists, too; in a new one it is", ""},
 		{"watch-history-bytes", integer64(&c.WatchHistoryBytes), plinthOnly,
 			"the size of the history on disk, from which watches that are slow or reconnect continue", ""},
 		{"controllers", list(&c.Controllers), plinthOnly,

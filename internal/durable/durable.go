@@ -54,6 +54,22 @@ func SyncDir(fsys vfs.FS, dir string) error {
 //
 //	content synced  →  renamed  →  directory synced
 func WriteFile(fsys vfs.FS, path string, data []byte) error {
+	return writeFile(fsys, path, data, func(string) error { return nil })
+}
+
+// ReplaceFile writes a file of the operating system as WriteFile does, with the mode and the owner of the one that it
+// replaces; nil: there is none.
+func ReplaceFile(path string, data []byte, old fs.FileInfo) error {
+	return writeFile(FS, path, data, func(unfinished string) error {
+		if old == nil {
+			return nil
+		}
+		return errors.Join(keepOwner(unfinished, old), os.Chmod(unfinished, old.Mode().Perm()))
+	})
+}
+
+// writeFile calls finish with the name of the file before it gets its own.
+func writeFile(fsys vfs.FS, path string, data []byte, finish func(unfinished string) error) error {
 	dir := fsys.PathDir(path)
 	// One name for each file, so that a crash leaves at most one copy of a private key, which the next write replaces.
 	unfinished := fsys.PathJoin(dir, "."+fsys.PathBase(path)+".unfinished")
@@ -66,6 +82,9 @@ func WriteFile(fsys vfs.FS, path string, data []byte) error {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
+		err = finish(unfinished)
+	}
+	if err == nil {
 		err = fsys.Rename(unfinished, path)
 	}
 	if err != nil {

@@ -23,12 +23,13 @@ import (
 // Config holds all settings of a server. Fields are named after the flags, and flags after kube-apiserver's where it
 // has the same setting.
 type Config struct {
-	DataDir         string // certificates, kubeconfig and, with embedded storage, all objects
-	DataDirGiven    bool   // it is no default: the etcd stub, which names another one, is refused
-	Storage         string // "embedded" or "memory"
-	BindAddress     string
-	SecurePort      int    // 0 lets the system choose
-	WriteKubeconfig string // default: DataDir/kubeconfig
+	DataDir           string // certificates, kubeconfig and, with embedded storage, all objects
+	DataDirGiven      bool   // it is no default: the etcd stub, which names another one, is refused
+	Storage           string // "embedded" or "memory"
+	BindAddress       string
+	SecurePort        int    // 0 lets the system choose
+	WriteKubeconfig   string // default: DataDir/kubeconfig
+	SetCurrentContext bool   // also in a kubeconfig that exists: its current context becomes that of this server
 
 	// EtcdServers are the URLs of an etcd, in which all objects are below EtcdPrefix; or the one URL of the etcd stub
 	// (internal/etcdstub). The stub answers with a directory, and DataDir becomes the folder EtcdPrefix in it. The three

@@ -38,12 +38,13 @@ import (
 	"plinth/internal/cel"
 	"plinth/internal/controller"
 	"plinth/internal/crd"
+	"plinth/internal/datadir"
 	"plinth/internal/discovery"
-	"plinth/internal/durable"
 	"plinth/internal/engine"
 	"plinth/internal/etcdform"
 	"plinth/internal/fairness"
 	"plinth/internal/features"
+	"plinth/internal/kubeconfig"
 	"plinth/internal/nodes"
 	"plinth/internal/store"
 	"plinth/internal/store/etcd"
@@ -102,7 +103,7 @@ type Server struct {
 	http        *http.Server // nil without a listener
 	documents   *discovery.Documents
 	listener    net.Listener // nil in a server that is used in its process alone
-	failed      chan error   // of capacity 1: why no more connections are accepted
+	failed      chan error   // of capacity 1: why no more connections are accepted; nil without a listener
 	admin       KeyPair      // the administrator's client certificate
 	ready       atomic.Bool
 	// serviceError is why the Service kubernetes or its endpoints could not be written; nil if they are up to date.
@@ -174,21 +175,20 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if err := c.locate(ctx); err != nil {
 		return nil, err
 	}
-	if c.DataDir != "" {
-		// The store's directory is in it, and a loss of power that takes away one takes away both.
-		if err := durable.MkdirAll(durable.FS, c.DataDir); err != nil {
-			return nil, err
-		}
+	dir, err := c.openDataDir(ctx)
+	if err != nil {
+		return nil, err
 	}
 	s := &Server{config: c, features: set, releases: releases}
-	if err := s.open(ctx); err != nil {
-		return nil, errors.Join(err, s.Close())
+	if err := s.open(ctx, dir); err != nil {
+		return nil, errors.Join(err, s.Close(), dir.Undo())
 	}
 	return s, nil
 }
 
-// open starts the parts in the order of their dependencies, from the store to the listener.
-func (s *Server) open(ctx context.Context) error {
+// open starts the parts in the order of their dependencies, from the store to the listener. A start that fails before
+// the first request is answered leaves nothing in the data directory.
+func (s *Server) open(ctx context.Context, dir *datadir.Dir) error {
 	c := &s.config
 	s.started = time.Now()
 	reload, err := s.authorization()
@@ -282,12 +282,11 @@ func (s *Server) open(ctx context.Context) error {
 	if s.handler, err = s.newHandler(); err != nil {
 		return err
 	}
-	s.failed = make(chan error, 1)
+	if err := s.keep(ctx, dir); err != nil {
+		return err
+	}
 	if s.listener != nil {
 		s.accept()
-	}
-	if err := s.profile(); err != nil {
-		return err
 	}
 	s.control(&controller.Definitions{
 		Engine: s.engine, Registry: s.registry, Logger: c.Logger, Objects: definitions.Stored, Finalizer: crd.Finalizer,
@@ -341,6 +340,7 @@ func (s *Server) writeOwn(ctx context.Context) {
 // accept serves the connections of the listener.
 func (s *Server) accept() {
 	c := &s.config
+	s.failed = make(chan error, 1)
 	s.http = &http.Server{
 		Handler:           s.handler,
 		TLSConfig:         s.tls,
@@ -373,7 +373,7 @@ var ConnContext = auth.Remember
 
 // Kubeconfig writes the kubeconfig of the administrator, for a server at a URL. Certificates is called before.
 func (s *Server) Kubeconfig(file, url string) error {
-	return writeKubeconfig(file, url, s.authority, pair{s.admin.Cert, s.admin.Key})
+	return kubeconfig.Write(context.Background(), file, s.entry(url))
 }
 
 // Handler serves the requests of clients in the same process. The context of a request says who sends it (auth.As); if

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"plinth/internal/access"
 	"plinth/internal/durable"
@@ -44,7 +43,7 @@ func (s *Server) authorities() error {
 	return err
 }
 
-// certify creates the certificates of the server and of its administrator, and the kubeconfig, where they are missing.
+// certify creates the certificates of the server and of its administrator, where they are missing.
 func (s *Server) certify() error {
 	c := &s.config
 	serving, authority, err := s.serving(s.pki)
@@ -64,16 +63,7 @@ func (s *Server) certify() error {
 		return err
 	}
 	s.admin = KeyPair{admin.cert, admin.key}
-	if c.WriteKubeconfig == "" {
-		return nil
-	}
-	err = writeKubeconfig(c.WriteKubeconfig, s.URL(), authority, admin)
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		// The server can serve all that it has; the administrator may have the file of an earlier start.
-		c.Logger.Warn("the disk is full: the administrator's kubeconfig is not written", "error", err)
-		err = nil
-	}
-	return err
+	return nil
 }
 
 // appendAuthorities adds the certificates of a PEM file to a pool, and returns the file.

@@ -117,7 +117,7 @@ func TestTheWayOfARequest(t *testing.T) {
 	if err := s.config.validate(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.open(t.Context()); err != nil {
+	if err := s.open(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()

@@ -1,0 +1,9 @@
+//go:build !unix
+
+package kubeconfig
+
+import "os"
+
+func hold(*os.File) error { return nil }
+
+func removeAbandoned(string) {}

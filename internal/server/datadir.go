@@ -1,0 +1,102 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"syscall"
+
+	"plinth/internal/datadir"
+	"plinth/internal/kubeconfig"
+)
+
+// parts are what this server makes in its data directory when it is not there.
+func (c *Config) parts() []datadir.Part {
+	var all []datadir.Part
+	if c.Authority.Cert == nil {
+		all = append(all, datadir.Part{File: "pki/ca.crt", What: "the certificate authority"})
+	}
+	if c.Aggregation.OwnAuthority && c.Aggregation.ClientCertFile == "" && c.FrontProxy.CAFile == "" && !c.InProcess {
+		all = append(all, datadir.Part{File: "pki/front-proxy/ca.crt", What: "the authority of forwarded requests"})
+	}
+	if s := &c.ServiceAccounts; c.AccountKey == nil && s.SigningKeyFile == "" && len(s.KeyFiles) == 0 {
+		all = append(all, datadir.Part{File: "pki/sa.key", What: "the key of service accounts"})
+	}
+	if c.storageKind() == embedded && c.Log == nil && c.Image == nil {
+		all = append(all, datadir.Part{File: storeFile, What: "all objects"})
+	}
+	return all
+}
+
+// The kinds of storage of a data directory. That of Config.Storage is the first one as long as there is no etcd.
+const (
+	embedded = "embedded"
+	inEtcd   = "etcd"
+)
+
+// storeFile is a file that every store has.
+const storeFile = "store/FORMAT"
+
+func (c *Config) storageKind() string {
+	if c.onEtcd {
+		return inEtcd
+	}
+	return c.Storage
+}
+
+// openDataDir begins a start in the data directory; nil: there is none.
+func (c *Config) openDataDir(ctx context.Context) (*datadir.Dir, error) {
+	if c.DataDir == "" {
+		return nil, nil
+	}
+	dir, err := datadir.Open(ctx, c.DataDir, c.storageKind(), c.parts())
+	if err != nil {
+		return nil, err
+	}
+	if dir.LastStorage() == inEtcd && dir.Missing(storeFile) {
+		c.Logger.Warn("the objects of this data directory were in an etcd until now; "+
+			"this server begins with an empty store", "data-dir", c.DataDir)
+	}
+	return dir, nil
+}
+
+// keep makes a start final, as the last step before requests are answered: it opens the debug socket, and writes the
+// kubeconfig and the record of the data directory. The server can serve all that it has on a full disk, and the files
+// of an earlier start may be there.
+func (s *Server) keep(ctx context.Context, dir *datadir.Dir) error {
+	c := &s.config
+	err := s.profile()
+	if err != nil {
+		return err
+	}
+	if c.WriteKubeconfig != "" && !c.InProcess {
+		err = kubeconfig.Write(ctx, c.WriteKubeconfig, s.entry(s.externalURL()))
+	}
+	if err == nil {
+		err = dir.Keep()
+	}
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		c.Logger.Warn("the disk is full: the administrator's kubeconfig and what was made are not recorded", "error", err)
+		return nil
+	}
+	return err
+}
+
+// entry is the administrator's entry of a kubeconfig, for a server at a URL.
+func (s *Server) entry(url string) *kubeconfig.Entry {
+	return &kubeconfig.Entry{Name: "plinth", User: administrator, Server: url, Authority: s.authority,
+		Cert: s.admin.Cert, Key: s.admin.Key, Use: s.config.SetCurrentContext}
+}
+
+// externalURL is the URL in the kubeconfig: it has the host of --external-hostname, for which the certificate is valid.
+func (s *Server) externalURL() string {
+	host := s.config.ExternalHostname
+	if host == "" {
+		return s.URL()
+	}
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return "https://" + net.JoinHostPort(host, strconv.Itoa(s.port()))
+}
