@@ -116,6 +116,7 @@ var used = []Gate{
 	MutableSchedulingDirectivesForSuspendedJobs,
 	MutatingAdmissionPolicy,
 	NodeDeclaredFeatures,
+	PersistentVolumeClaimUnusedSinceTime,
 	PodCertificateRequest,
 	PodDeletionCost,
 	PodGroupPreemptionPolicy,
