@@ -40,7 +40,8 @@ func TestReadmeSession(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	command := exec.Command("bash", "-eux", "-c", strings.Replace(script, make, "", 1))
+	script = "began=$PWD\n" + strings.Replace(script, make, "", 1) + "test $PWD = $began\n"
+	command := exec.Command("bash", "-eux", "-c", script)
 	command.Dir = dir
 	out, err := command.CombinedOutput()
 	if err != nil {

@@ -1,17 +1,62 @@
 package kubectl_test
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"plinth/conformance/internal/harness"
 	"plinth/conformance/internal/shell"
 )
 
-// The sessions of the README work as written.
+// chapters are the chapters of the README that are sessions with one server, in their order; what they show; and which
+// of their commands fail, as the text beside them says.
+var chapters = []struct {
+	title         string
+	shown, failed []string
+}{
+	{title: "Five minutes with kubectl",
+		shown: []string{"color: blue", "deployment.apps/web scaled", "web    0/3", `namespace "demo" deleted`}},
+	{title: "Five minutes with a custom resource", shown: []string{
+		"customresourcedefinition.apiextensions.k8s.io/databases.example.com serverside-applied",
+		"database.example.com/orders serverside-applied",
+		"NAME     ENGINE     REPLICAS", "orders   postgres   1", "What the database is meant to be.",
+		"database.example.com/orders scaled",
+		"database.example.com/orders condition met", "there are more replicas than maxReplicas allows",
+		`customresourcedefinition.apiextensions.k8s.io "databases.example.com" deleted`,
+	}, failed: []string{"kubectl scale database orders --replicas=9"}},
+	{title: "Five minutes with a webhook", shown: []string{
+		"mutatingwebhookconfiguration.admissionregistration.k8s.io/settings created",
+		"Warning: the color green fades", `{"color":"green","size":"medium"}`,
+		`admission webhook "settings.example.com" denied the request: red is taken`, `configmap "fence" deleted`,
+	}, failed: []string{"kubectl create configmap door --from-literal=color=red"}},
+	{title: "Five minutes with a policy", shown: []string{
+		"validatingadmissionpolicy.admissionregistration.k8s.io/replicas created",
+		"mutatingadmissionpolicybinding.admissionregistration.k8s.io/team created",
+		"ValidatingAdmissionPolicy 'replicas' with binding 'replicas' denied request: five replicas are enough, not 9",
+		"deployment.apps/front created", "app=front,made-by=plinth-admin",
+		`deployment.apps "front" deleted`, `mutatingadmissionpolicy.admissionregistration.k8s.io "team" deleted`,
+	}, failed: []string{"kubectl create deployment front --image=nginx --replicas=9"}},
+	{title: "Five minutes with users and roles", shown: []string{
+		"rolebinding.rbac.authorization.k8s.io/developers created", "yes\n", "no\n", "deployment.apps/web created",
+		"serviceaccount/robot created", "system:serviceaccount:team-a:robot", "web    0/1",
+		`cannot delete resource "deployments"`, `namespace "team-a" deleted`,
+	}, failed: []string{"kubectl auth can-i list secrets --all-namespaces --as jane --as-group developers",
+		"kubectl --context robot delete deployment web"}},
+	{title: "Who owns each field", shown: []string{
+		"configmap/shared serverside-applied", "color: blue  ", "# team (Apply)", "size: large  ", "# ops (Update)",
+		`conflict with "team": .data.color`, `.data.color is "blue", owned by team (Apply); the intent has "red"`,
+		"color: red ", "# ops (Apply)",
+	}, failed: []string{"bin/plinth merge --live live.yaml --apply wanted.yaml --manager ops"}},
+}
+
+// The sessions of the README work as written, one after the other in one shell, and no command fails but those that the
+// README means to.
 //
 // SPEC: URI-5, SSA-2, BEY-1, AUTH-1, AUTH-2, AUTH-3
 func TestReadmeSessions(t *testing.T) {
@@ -19,61 +64,50 @@ func TestReadmeSessions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := harness.RunTarget(t)
-	dir := session(t, server)
-	for chapter, shown := range map[string][]string{
-		"Five minutes with kubectl": {"color: blue", "deployment.apps/web scaled", "web    0/3", `namespace "demo" deleted`},
-		"Five minutes with a custom resource": {
-			"customresourcedefinition.apiextensions.k8s.io/databases.example.com serverside-applied",
-			"database.example.com/orders serverside-applied",
-			"NAME     ENGINE     REPLICAS", "orders   postgres   1", "What the database is meant to be.",
-			"database.example.com/orders scaled",
-			"database.example.com/orders condition met", "there are more replicas than maxReplicas allows",
-			"refused, as the rule says",
-			`customresourcedefinition.apiextensions.k8s.io "databases.example.com" deleted`,
-		},
-		"Five minutes with a webhook": {
-			"mutatingwebhookconfiguration.admissionregistration.k8s.io/settings created",
-			"Warning: the color green fades", `{"color":"green","size":"medium"}`,
-			`admission webhook "settings.example.com" denied the request: red is taken`, "refused, as the webhook says",
-			`configmap "fence" deleted`,
-		},
-		"Five minutes with a policy": {
-			"validatingadmissionpolicy.admissionregistration.k8s.io/replicas created",
-			"mutatingadmissionpolicybinding.admissionregistration.k8s.io/team created",
-			"ValidatingAdmissionPolicy 'replicas' with binding 'replicas' denied request: five replicas are enough, not 9",
-			"refused, as the policy says", "deployment.apps/front created", "app=front,made-by=plinth-admin",
-			`deployment.apps "front" deleted`, `mutatingadmissionpolicy.admissionregistration.k8s.io "team" deleted`,
-		},
-		"Five minutes with users and roles": {
-			"rolebinding.rbac.authorization.k8s.io/developers created", "yes\n", "no\n", "she has access to her namespace only",
-			"deployment.apps/web created",
-			"serviceaccount/robot created", "system:serviceaccount:team-a:robot", "web    0/1",
-			`cannot delete resource "deployments"`, "refused: the role view is read-only",
-			`namespace "team-a" deleted`,
-		},
-		"Who owns each field": {
-			"configmap/shared serverside-applied", "color: blue  ", "# team (Apply)", "size: large  ", "# ops (Update)",
-			`conflict with "team": .data.color`, `.data.color is "blue", owned by team (Apply); the intent has "red"`,
-			"color: red ", "# ops (Apply)",
-		},
-	} {
-		t.Run(chapter, func(t *testing.T) {
-			script, err := shell.Chapter(string(readme), chapter, "kubectl ")
-			if err != nil {
-				t.Fatal(err)
-			}
-			command := exec.Command("bash", "-eux", "-c", script)
-			command.Dir = dir
-			command.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir)
-			out, err := command.CombinedOutput()
-			if err != nil {
-				t.Fatalf("%v:\n%s", err, out)
-			}
-			for _, line := range shown {
-				if !strings.Contains(string(out), line) {
-					t.Errorf("the session does not show %q:\n%s", line, out)
+	const begin, failure = "=== chapter ", "=== failed: "
+	script := "trap 'echo \"" + failure + "$BASH_COMMAND\"' ERR\nbegan=$PWD\n"
+	at := 0
+	for _, c := range chapters {
+		next := strings.Index(string(readme), "\n## "+c.title+"\n")
+		if next < at {
+			t.Errorf("the chapter %q is not after the one before it", c.title)
+		}
+		at = next
+		text, err := shell.Chapter(string(readme), c.title, "kubectl ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		script += "echo '" + begin + c.title + "'\n" + text
+	}
+	dir := session(t, harness.RunTarget(t))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, "bash", "-c", script+"test \"$PWD\" = \"$began\"\n")
+	command.Dir, command.WaitDelay = dir, 10*time.Second
+	command.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir)
+	all, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, all)
+	}
+	outputs := strings.Split(string(all), begin)[1:]
+	if len(outputs) != len(chapters) {
+		t.Fatalf("%d chapters of %d:\n%s", len(outputs), len(chapters), all)
+	}
+	for i, c := range chapters {
+		t.Run(c.title, func(t *testing.T) {
+			for _, line := range c.shown {
+				if !strings.Contains(outputs[i], line) {
+					t.Errorf("the session does not show %q:\n%s", line, outputs[i])
 				}
+			}
+			var failed []string
+			for line := range strings.Lines(outputs[i]) {
+				if what, ok := strings.CutPrefix(line, failure); ok {
+					failed = append(failed, strings.TrimSpace(what))
+				}
+			}
+			if !slices.Equal(failed, c.failed) {
+				t.Errorf("these commands failed: %q, and not %q:\n%s", failed, c.failed, outputs[i])
 			}
 		})
 	}

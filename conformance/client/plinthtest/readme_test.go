@@ -30,7 +30,8 @@ func TestReadmeSession(t *testing.T) {
 	if !strings.Contains(script, here) {
 		t.Fatalf("the session does not begin with %q", here)
 	}
-	command := exec.Command("bash", "-eux", "-c", strings.Replace(script, here, "PLINTH='"+root+"'\n", 1))
+	script = "began=$PWD\n" + strings.Replace(script, here, "PLINTH='"+root+"'\n", 1) + "test $PWD = $began\n"
+	command := exec.Command("bash", "-eux", "-c", script)
 	command.Dir = t.TempDir()
 	out, err := command.CombinedOutput()
 	if err != nil {
