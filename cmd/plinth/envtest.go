@@ -1,6 +1,7 @@
 package main
 
 import (
+	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"io"
@@ -71,6 +72,9 @@ func place(program, at string) error {
 		if is, err := os.Stat(program); err == nil && os.SameFile(there, is) {
 			return nil
 		}
+		if !sameProgram(program, at) {
+			return fmt.Errorf("%s is another program, which is not replaced; remove it, or choose another directory", at)
+		}
 	}
 	next := at + ".new"
 	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -82,6 +86,16 @@ func place(program, at string) error {
 		}
 	}
 	return os.Rename(next, at)
+}
+
+// sameProgram says whether two files are builds of one program, of any version.
+func sameProgram(a, b string) bool {
+	one, err := buildinfo.ReadFile(a)
+	if err != nil {
+		return false
+	}
+	two, err := buildinfo.ReadFile(b)
+	return err == nil && one.Path == two.Path && one.Main.Path == two.Main.Path
 }
 
 func copyFile(from, to string) error {
@@ -101,6 +115,10 @@ func copyFile(from, to string) error {
 // placeKubectl finds a kubectl, or builds one in a checkout.
 func placeKubectl(self, dir string) error {
 	at := filepath.Join(dir, "kubectl")
+	if there, err := os.Lstat(at); err == nil && there.Mode().IsRegular() && !sameProgram(filepath.Join(filepath.Dir(self),
+		"kubectl"), at) {
+		return nil // the user's
+	}
 	beside := filepath.Join(filepath.Dir(self), "kubectl")
 	if info, err := os.Stat(beside); err == nil && info.Mode().IsRegular() {
 		return place(beside, at)

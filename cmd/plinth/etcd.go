@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -64,7 +63,7 @@ func stub(args []string, out io.Writer) error {
 	if err := s.configure(); err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), endSignals()...)
 	defer stop()
 	logger.Info("the etcd stub is ready", "urls", strings.Join(s.URLs, ","), "data-dir", s.DataDir)
 	return etcdstub.Serve(ctx, s.Config)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -85,7 +86,7 @@ func (t table) parse(program string, args []string) (flags *pflag.FlagSet, nothi
 	flags.Usage = func() {}
 	flags.SetOutput(io.Discard)
 	if err := flags.Parse(args); err != nil {
-		return flags, nil, err
+		return flags, nil, flagError(err)
 	}
 	if flags.NArg() > 0 {
 		return flags, nil, fmt.Errorf("%s takes no arguments, only flags: %q", program, flags.Args())
@@ -104,6 +105,23 @@ func (t table) parse(program string, args []string) (flags *pflag.FlagSet, nothi
 		}
 	}
 	return flags, nothing, errors.Join(errs...)
+}
+
+// flagError says in the words of the user what package pflag says in those of strconv.
+func flagError(err error) error {
+	var invalid *pflag.InvalidValueError
+	var number *strconv.NumError
+	if !errors.As(err, &invalid) || !errors.As(err, &number) {
+		return err
+	}
+	why := "is no number"
+	switch {
+	case errors.Is(number, strconv.ErrRange):
+		why = "is out of range"
+	case number.Func == "ParseBool":
+		why = "is neither true nor false"
+	}
+	return fmt.Errorf("--%s: %q %s", invalid.GetFlag().Name, invalid.GetValue(), why)
 }
 
 // help prints the flags, section by section.

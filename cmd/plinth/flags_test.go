@@ -159,7 +159,7 @@ func TestStatuses(t *testing.T) {
 			}
 		}
 		if program == kubeAPIServer && (count[works] < 140 || count[ignored] < 20 || count[refused] < 1 ||
-			count[plinthOnly] != 8) ||
+			count[plinthOnly] != 9) ||
 			program == etcd && count[works]+count[ignored]+count[refused] < 100 ||
 			program == testProgram && count[works]+count[plinthOnly] != len(ofServe)+3 {
 			t.Errorf("%s has %v", program, count)
@@ -174,7 +174,7 @@ func TestParse(t *testing.T) {
 		"--insecure-port=0": "unknown flag: --insecure-port",
 		"here":              "takes no arguments",
 		"--service-account-signing-endpoint=/x --cert_dir=": "--service-account-signing-endpoint asks for tokens that an external signer signs, which is not there yet",
-		"--watch-cache=maybe":                               "invalid argument",
+		"--watch-cache=maybe":                               `--watch-cache: "maybe" is neither true nor false`,
 		"--service-node-port-range=x":                       "no range of ports",
 		"--peer-advertise-ip=here":                          "no IP address",
 	} {

@@ -71,7 +71,7 @@ func run(name string, args []string, out io.Writer) error {
 	case "merge":
 		return mergeFiles(args[1:], out)
 	case "version", "--version":
-		_, err := fmt.Fprintln(out, server.Version)
+		_, err := fmt.Fprintf(out, "%s\ncommit %s\n", server.Version, server.BuiltFrom())
 		return err
 	case "help", "--help", "-h":
 		_, err := io.WriteString(out, usage)

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/pflag"
 )
@@ -17,7 +18,8 @@ func owners(args []string, out io.Writer) error {
 	file := flags.StringP("filename", "f", "",
 		"read the object, with its managedFields, from a file of YAML or JSON; - is the standard input")
 	namespace := flags.StringP("namespace", "n", "", "the namespace of the object (default: that of the kubeconfig)")
-	kubeconfig := flags.String("kubeconfig", defaultKubeconfig(), "the kubeconfig to use")
+	kubeconfig := flags.String("kubeconfig", "", "the kubeconfig to use (default: the files of KUBECONFIG, "+
+		"as for kubectl; else ~/.kube/config, if it is there; else plinth-data/kubeconfig)")
 	document := flags.Bool("json", false,
 		"print a JSON document, which also lists what would be removed with each manager")
 	if done, err := parseFlags(flags, args); done || err != nil {
@@ -31,17 +33,25 @@ func owners(args []string, out io.Writer) error {
 		}
 		return printOwned(out, v, typeOf(v))
 	case *file == "" && flags.NArg() == 1:
-		return ownersOnServer(out, *kubeconfig, *namespace, flags.Arg(0), *document)
+		files := defaultKubeconfigs()
+		if *kubeconfig != "" {
+			files = []string{*kubeconfig}
+		}
+		return ownersOnServer(out, files, *namespace, flags.Arg(0), *document)
 	}
 	return errors.New("owners takes either TYPE/NAME or -f FILE")
 }
 
-func ownersOnServer(out io.Writer, kubeconfig, namespace, name string, document bool) error {
-	c, err := connect(kubeconfig)
+func ownersOnServer(out io.Writer, kubeconfigs []string, namespace, name string, document bool) error {
+	kind, base, err := splitName(name) // before a kubeconfig is looked for
 	if err != nil {
 		return err
 	}
-	path, err := c.find(name, namespace)
+	c, err := connect(kubeconfigs)
+	if err != nil {
+		return err
+	}
+	path, err := c.find(kind, base, namespace)
 	if err != nil {
 		return err
 	}
@@ -57,17 +67,17 @@ func ownersOnServer(out io.Writer, kubeconfig, namespace, name string, document 
 	return err
 }
 
-// defaultKubeconfig is the file that kubectl would use, else the one that the server writes.
-func defaultKubeconfig() string {
-	if path := os.Getenv("KUBECONFIG"); path != "" {
-		return path
+// defaultKubeconfigs are the files that kubectl would use, else the one that the server writes.
+func defaultKubeconfigs() []string {
+	if list := os.Getenv("KUBECONFIG"); list != "" {
+		return slices.DeleteFunc(filepath.SplitList(list), func(file string) bool { return file == "" })
 	}
 	if home, err := os.UserHomeDir(); err == nil {
 		if path := filepath.Join(home, ".kube", "config"); exists(path) {
-			return path
+			return []string{path}
 		}
 	}
-	return filepath.Join("plinth-data", "kubeconfig")
+	return []string{filepath.Join("plinth-data", "kubeconfig")}
 }
 
 func exists(path string) bool {

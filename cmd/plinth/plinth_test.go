@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -168,5 +170,149 @@ func TestSecondSignal(t *testing.T) {
 	var code *exec.ExitError
 	if err := program.Wait(); !errors.As(err, &code) || code.ExitCode() != 1 || out.Scan() {
 		t.Errorf("after the second signal: %v, %s", err, out.Text())
+	}
+}
+
+// The error of a bad value names the flag and the value, in the words of the user.
+func TestBadNumbers(t *testing.T) {
+	for arg, want := range map[string]string{
+		"--secure-port=abc": `--secure-port: "abc" is no number`, "--goaway-chance=x": `--goaway-chance: "x" is no number`,
+		"--event-ttl=x": `"x"`, "--profiling=x": `--profiling: "x" is neither true nor false`,
+		"--tls-curve-preferences=x":          `--tls-curve-preferences: "x" is no number`,
+		"--secure-port=99999999999999999999": `--secure-port: "99999999999999999999" is out of range`,
+	} {
+		_, err := plinth("serve", arg)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "strconv") {
+			t.Errorf("%s: %v, want %s", arg, err, want)
+		}
+	}
+}
+
+// Kubeconfigs in a list count as one, and a bad argument is not blamed on them.
+//
+// SPEC: BEY-1
+func TestKubeconfigLists(t *testing.T) {
+	first := file(t, "first", "current-context: a\ncontexts: [{name: a, context: {cluster: c, user: u}}]\n")
+	second := file(t, "second", "current-context: b\nclusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n")
+	missing := filepath.Join(t.TempDir(), "missing")
+	t.Setenv("KUBECONFIG", strings.Join([]string{"", missing, first, second}, string(filepath.ListSeparator)))
+	if _, err := plinth("owners", "cm/x"); err == nil || !strings.Contains(err.Error(), "https://127.0.0.1:1/api") {
+		t.Errorf("with a list: %v", err)
+	}
+	t.Setenv("KUBECONFIG", missing)
+	if _, err := plinth("owners", "cm"); err == nil || !strings.Contains(err.Error(), `"cm" is no TYPE/NAME`) {
+		t.Errorf("a bad argument: %v", err)
+	}
+	if _, err := plinth("owners", "cm/x"); err == nil || !strings.Contains(err.Error(), missing) {
+		t.Errorf("without a kubeconfig: %v", err)
+	}
+	home := t.TempDir()
+	t.Setenv("KUBECONFIG", "")
+	t.Setenv("HOME", home)
+	if err := os.Mkdir(filepath.Join(home, ".kube"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	text := "current-context: a\ncontexts: [{name: a, context: {cluster: c}}]\n" +
+		"clusters: [{name: c, cluster: {server: 'https://127.0.0.1:2'}}]\n"
+	if err := os.WriteFile(filepath.Join(home, ".kube", "config"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plinth("owners", "cm/x"); err == nil || !strings.Contains(err.Error(), "https://127.0.0.1:2/api") {
+		t.Errorf("with that of the home directory: %v", err)
+	}
+}
+
+// A signal ends a server in order, with success: one that serves, and one that still starts. The program is this test.
+//
+// SPEC: RUN-1
+func TestSignals(t *testing.T) {
+	if args := os.Getenv("PLINTH_TEST_SIGNALS"); args != "" {
+		if err := run("plinth", strings.Fields(args), os.Stdout); err != nil {
+			fmt.Println(err)
+			os.Exit(3)
+		}
+		os.Exit(0)
+	}
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // a server that accepts, and never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	const serve = "serve --storage=memory --secure-port=0 --data-dir="
+	for _, c := range []struct {
+		name, args string
+		signal     syscall.Signal
+	}{
+		{"SIGHUP", serve, syscall.SIGHUP},
+		{"SIGTERM", serve, syscall.SIGTERM},
+		{"at the start", "serve --secure-port=0 --etcd-servers=http://" + silent.Addr().String() + " --data-dir=",
+			syscall.SIGTERM},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "data")
+			program := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSignals$")
+			program.Env = append(os.Environ(), "PLINTH_TEST_SIGNALS="+c.args+dir)
+			lines, err := program.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := program.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(c.args, "etcd") {
+				asked, err := silent.Accept()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer asked.Close()
+			}
+			out := bufio.NewReader(lines)
+			for line := ""; !strings.Contains(c.args, "etcd") && !strings.Contains(line, "is ready"); {
+				if line, err = out.ReadString('\n'); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := program.Process.Signal(c.signal); err != nil {
+				t.Fatal(err)
+			}
+			rest, _ := io.ReadAll(out)
+			if err := program.Wait(); err != nil {
+				t.Errorf("%v: %s", err, rest)
+			}
+			if _, err := os.Stat(dir); strings.Contains(c.args, "etcd") && !os.IsNotExist(err) {
+				t.Errorf("a start that was ended left %s: %v", dir, err)
+			}
+		})
+	}
+}
+
+// The programs of others are not replaced, those of an earlier release are.
+//
+// SPEC: RUN-2, RUN-7
+func TestEnvtestReplacesItsOwn(t *testing.T) {
+	const text = "#!/bin/sh\n"
+	for _, name := range []string{kubeAPIServer, etcd, "kubectl"} {
+		dir := t.TempDir()
+		at := filepath.Join(dir, name)
+		if err := os.WriteFile(at, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := plinth("envtest", dir); name != "kubectl" && (err == nil || !strings.Contains(err.Error(), at)) {
+			t.Errorf("beside another %s: %v", name, err)
+		}
+		if is, err := os.ReadFile(at); err != nil || string(is) != text {
+			t.Errorf("%s was replaced: %v", name, err)
+		}
+	}
+	dir := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := copyFile(self, filepath.Join(dir, etcd)); err != nil {
+		t.Fatal(err)
+	}
+	if err := place(self, filepath.Join(dir, etcd)); err != nil {
+		t.Errorf("an earlier release: %v", err)
 	}
 }

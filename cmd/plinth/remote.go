@@ -2,15 +2,18 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -24,48 +27,78 @@ type remote struct {
 	client                *http.Client
 }
 
-// connect creates a client for the current context of a kubeconfig. Only certificates and tokens are supported; users
-// with an exec plugin can pipe the object into `plinth owners -f -`.
-func connect(kubeconfig string) (*remote, error) {
-	config, err := readObject(kubeconfig)
+// kubeconfig is what a kubeconfig has, with the folder to which the names of files in it are relative.
+type kubeconfig struct {
+	file  string
+	value object.Value
+}
+
+// readKubeconfigs reads those files of a list that there are: kubectl leaves out the others, too.
+func readKubeconfigs(files []string) ([]kubeconfig, error) {
+	var all []kubeconfig
+	for _, file := range files {
+		config, err := readObject(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, kubeconfig{file, config})
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("there is no kubeconfig at %s; --kubeconfig names one", strings.Join(files, ", "))
+	}
+	return all, nil
+}
+
+// connect creates a client for the current context of kubeconfigs, which count as one: of two entries of one name the
+// first one counts. Only certificates and tokens are supported; users with an exec plugin can pipe the object into
+// `plinth owners -f -`.
+func connect(files []string) (*remote, error) {
+	all, err := readKubeconfigs(files)
 	if err != nil {
 		return nil, err
 	}
-	context := named(config, "contexts", config.At("current-context").Str()).At("context")
-	cluster := named(config, "clusters", context.At("cluster").Str()).At("cluster")
-	user := named(config, "users", context.At("user").Str()).At("user")
+	current := ""
+	for _, k := range all {
+		current = cmp.Or(current, k.value.At("current-context").Str())
+	}
+	context, _ := named(all, "contexts", "context", current)
+	cluster, of := named(all, "clusters", "cluster", context.At("cluster").Str())
+	user, by := named(all, "users", "user", context.At("user").Str())
 	c := &remote{url: strings.TrimSuffix(cluster.At("server").Str(), "/"), token: user.At("token").Str(),
 		namespace: context.At("namespace").Str()}
 	if c.url == "" {
-		return nil, fmt.Errorf("%s: the current context names no server", kubeconfig)
+		return nil, fmt.Errorf("%s: the current context, %q, names no server", strings.Join(files, ", "), current)
 	}
 	if c.namespace == "" {
 		c.namespace = "default"
 	}
 	security := &tls.Config{InsecureSkipVerify: cluster.At("insecure-skip-tls-verify").Bool(),
 		ServerName: cluster.At("tls-server-name").Str()}
-	authority, err := content(cluster, "certificate-authority")
+	authority, err := content(cluster, of, "certificate-authority")
 	if err != nil {
 		return nil, err
 	}
 	if authority != nil {
 		security.RootCAs = x509.NewCertPool()
 		if !security.RootCAs.AppendCertsFromPEM(authority) {
-			return nil, fmt.Errorf("%s: the certificate authority is no PEM", kubeconfig)
+			return nil, fmt.Errorf("%s: the certificate authority is no PEM", of)
 		}
 	}
-	certificate, err := content(user, "client-certificate")
+	certificate, err := content(user, by, "client-certificate")
 	if err != nil {
 		return nil, err
 	}
-	key, err := content(user, "client-key")
+	key, err := content(user, by, "client-key")
 	if err != nil {
 		return nil, err
 	}
 	if certificate != nil {
 		pair, err := tls.X509KeyPair(certificate, key)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", kubeconfig, err)
+			return nil, fmt.Errorf("%s: %w", by, err)
 		}
 		security.Certificates = []tls.Certificate{pair}
 	}
@@ -74,23 +107,28 @@ func connect(kubeconfig string) (*remote, error) {
 	return c, nil
 }
 
-// named finds the entry of a kubeconfig's list by its name.
-func named(config object.Value, list, name string) object.Value {
-	for _, entry := range config.At(list).Items() {
-		if entry.At("name").Str() == name {
-			return entry
+// named finds the entry of a list by its name, and the file that has it.
+func named(all []kubeconfig, list, member, name string) (v object.Value, file string) {
+	for _, k := range all {
+		for _, entry := range k.value.At(list).Items() {
+			if entry.At("name").Str() == name {
+				return entry.At(member), k.file
+			}
 		}
 	}
-	return object.Nil
+	return object.Nil, ""
 }
 
 // content returns the member NAME-data of a kubeconfig's entry, decoded, else the content of the file in its member
-// NAME.
-func content(v object.Value, name string) ([]byte, error) {
+// NAME, which is relative to the kubeconfig.
+func content(v object.Value, kubeconfig, name string) ([]byte, error) {
 	if text := v.At(name + "-data").Str(); text != "" {
 		return base64.StdEncoding.DecodeString(text)
 	}
 	if file := v.At(name).Str(); file != "" {
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(filepath.Dir(kubeconfig), file)
+		}
 		return os.ReadFile(file)
 	}
 	return nil, nil
@@ -133,12 +171,17 @@ func (c *remote) send(method, path string, body []byte, header http.Header) ([]b
 // discovery is the media type of aggregated discovery.
 const discovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// find returns the path of an object that is named as for kubectl: deployments/web, deploy/web, deployments.apps/web.
-func (c *remote) find(name, namespace string) (string, error) {
+// splitName splits the name of an object, as for kubectl: deployments/web, deploy/web, deployments.apps/web.
+func splitName(name string) (kind, base string, err error) {
 	kind, base, ok := strings.Cut(name, "/")
 	if !ok || kind == "" || base == "" {
-		return "", fmt.Errorf("%q is no TYPE/NAME", name)
+		return "", "", fmt.Errorf("%q is no TYPE/NAME", name)
 	}
+	return kind, base, nil
+}
+
+// find returns the path of an object.
+func (c *remote) find(kind, base, namespace string) (string, error) {
 	if namespace == "" {
 		namespace = c.namespace
 	}

@@ -34,24 +34,43 @@ func serve(program string, args []string, out io.Writer) error {
 	if err != nil || s == nil {
 		return err
 	}
-	ctx := untilSignal()
+	ctx := untilSignal(s.Logger)
 	of, err := server.Start(ctx, s.Config)
+	if err != nil && ctx.Err() != nil {
+		// It was told to end while it started, and it did. Another reason why it could not start is worth a line.
+		s.Logger.Info("the server ends before it was ready", "error", err)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	go giveBackMemory(ctx, of.DropDocuments)
+	if program == kubeAPIServer { // other programs start it, and the text is for people
+		s.Logger.Info("the server is ready", "url", of.URL())
+		out = io.Discard
+	}
 	return of.Serve(ctx, out)
 }
 
-// untilSignal returns a context that ends with the first SIGINT or SIGTERM, with which the server closes. That may take
+// endSignals are the signals that end a server in order. SIGHUP comes when the terminal is closed; a reload, which
+// other programs do then, is not needed: files are read again when they change. With nohup it is ignored.
+func endSignals() []os.Signal {
+	all := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		all = append(all, syscall.SIGHUP)
+	}
+	return all
+}
+
+// untilSignal returns a context that ends with the first of endSignals, with which the server closes. That may take
 // as long as --shutdown-delay-duration and the requests under way; a second signal ends the process at once, as it does
 // with kube-apiserver.
-func untilSignal() context.Context {
+func untilSignal(logger *slog.Logger) context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(signals, endSignals()...)
 	go func() {
-		<-signals
+		logger.Info("the server was told to end", "signal", (<-signals).String())
 		cancel()
 		<-signals
 		os.Exit(1)

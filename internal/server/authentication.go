@@ -255,7 +255,7 @@ func ownAccountKey(file string, logger *slog.Logger) (crypto.Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	logger.Info("a key for the tokens of service accounts was generated", "file", file)
+	logger.Debug("a key for the tokens of service accounts was generated", "file", file)
 	return made, writePublicKey(public, made)
 }
 

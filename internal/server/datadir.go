@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"syscall"
 
@@ -76,11 +78,35 @@ func (s *Server) keep(ctx context.Context, dir *datadir.Dir) error {
 	if err == nil {
 		err = dir.Keep()
 	}
+	c.warnOfKeys()
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		c.Logger.Warn("the disk is full: the administrator's kubeconfig and what was made are not recorded", "error", err)
 		return nil
 	}
 	return err
+}
+
+// warnOfKeys warns of private keys that every user of the machine can read.
+func (c *Config) warnOfKeys() {
+	files := []string{c.TLSKeyFile, c.ServiceAccounts.SigningKeyFile, c.WriteKubeconfig}
+	if c.DataDir != "" {
+		for _, pattern := range []string{"*.key", "front-proxy/*.key"} {
+			found, err := filepath.Glob(c.inDataDir("pki", pattern))
+			if err == nil {
+				files = append(files, found...)
+			}
+		}
+	}
+	for _, file := range files {
+		if file == "" {
+			continue
+		}
+		const others = 0o007
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&others != 0 {
+			c.Logger.Warn("every user of this machine can use a private key; chmod 600 takes it from them", "file", file,
+				"mode", info.Mode().Perm().String())
+		}
+	}
 }
 
 // entry is the administrator's entry of a kubeconfig, for a server at a URL.

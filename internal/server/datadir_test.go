@@ -1,9 +1,13 @@
 package server
 
 import (
+	"bytes"
+	"context"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -91,5 +95,70 @@ func TestKubeconfigIsMerged(t *testing.T) {
 		if err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("%q is missing, %v:\n%s", want, err, text)
 		}
+	}
+}
+
+// A busy port is an error that names the flag and who has the port; so is the lock of a data directory.
+func TestWhoHasIt(t *testing.T) {
+	c := Defaults()
+	c.DataDir, c.SecurePort, c.Logger = t.TempDir(), 0, slog.New(slog.DiscardHandler)
+	s, err := Start(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	other := c
+	other.DataDir, other.SecurePort = t.TempDir(), s.port()
+	for _, c := range []struct {
+		Config
+		want string
+	}{{other, "--secure-port: port "}, {c, "in use by "}} {
+		second, err := Start(t.Context(), c.Config)
+		if err == nil {
+			second.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) ||
+			runtime.GOOS == "linux" && !strings.Contains(err.Error(), "in use by this process") {
+			t.Errorf("%v, want %s", err, c.want)
+		}
+	}
+}
+
+// Keys that others can read are named in the log.
+func TestKeysOfAll(t *testing.T) {
+	var log bytes.Buffer
+	c := Defaults()
+	c.DataDir, c.SecurePort, c.Logger = t.TempDir(), 0, slog.New(slog.NewTextHandler(&log, nil))
+	for _, mode := range []os.FileMode{0o600, 0o644} {
+		s, err := Start(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+		key := filepath.Join(c.DataDir, "pki", "ca.key")
+		if named := strings.Contains(log.String(), key); named != (mode == 0o644) {
+			t.Errorf("a key of mode %v: %s", mode, log.String())
+		}
+		if err := os.Chmod(key, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A full disk fails a check of its own, which is not among those that a restart helps against.
+//
+// SPEC: RUN-3
+func TestFullDiskIsUnhealthy(t *testing.T) {
+	for left, healthy := range map[uint64]bool{0: false, leastFree - 1: false, leastFree: true} {
+		check := diskCheck("data", func(string) (uint64, bool) { return left, true })
+		if err := check.Run(context.Background()); (err == nil) != healthy {
+			t.Errorf("%d bytes are free: %v", left, err)
+		}
+		if !check.NotLive {
+			t.Error("it is among the checks of /livez")
+		}
+	}
+	if _, known := freeBytes(t.TempDir()); known != (runtime.GOOS == "linux" || runtime.GOOS == "darwin") {
+		t.Errorf("the room on this disk: %t", known)
 	}
 }

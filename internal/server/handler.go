@@ -160,6 +160,9 @@ func (s *Server) checks() []httpapi.Check {
 	}
 	all = append(all, s.elsewhere.checks(&s.config)...)
 	all = append(all, s.encryption.checks()...)
+	if s.etcd == nil && s.config.storageKind() == embedded && s.config.DataDir != "" {
+		all = append(all, diskCheck(s.config.inDataDir("store"), freeBytes))
+	}
 	return append(all, []httpapi.Check{
 		{Name: "loopback-serving-certificate", LiveOnly: true,
 			Run: func(context.Context) error { return s.expired(s.clock()) }},

@@ -89,7 +89,7 @@ func TestKill(t *testing.T) {
 			switch line := lines.Text(); {
 			case strings.HasPrefix(line, "ready"):
 				if _, err := filelog.Open(dir, filelog.Options{}); !errors.Is(err, filelog.ErrLocked) ||
-					!strings.Contains(err.Error(), "by another process") {
+					!strings.Contains(err.Error(), "in use by ") {
 					t.Errorf("a directory that another process has open was opened: %v", err)
 				}
 			case strings.HasPrefix(line, "ack"):

@@ -16,6 +16,7 @@ import (
 
 	"plinth/internal/durable"
 	"plinth/internal/invariants"
+	"plinth/internal/occupant"
 	"plinth/internal/store"
 )
 
@@ -84,7 +85,7 @@ func (l *Log) open() error {
 	}
 	lock, err := l.fs.Lock(l.path(lockName))
 	if err != nil {
-		return lockError(err)
+		return lockError(l.dir, err)
 	}
 	l.lock = lock
 	segments, checkpoints, unfinished, err := l.list()
@@ -132,12 +133,15 @@ func (l *Log) open() error {
 
 // lockError distinguishes a directory that is open already from one that cannot be locked at all, because it cannot be
 // opened or is on a file system without locks. The vfs has no error values for that.
-func lockError(err error) error {
+func lockError(dir string, err error) error {
 	switch {
 	// It could not be opened, and the error has the reason.
 	case errors.As(err, new(*fs.PathError)):
 		return err
 	case errors.Is(err, syscall.EAGAIN):
+		if p, ok := occupant.OfLock(dir); ok {
+			return fmt.Errorf("%w by %s", ErrLocked, p)
+		}
 		return fmt.Errorf("%w by another process, or by this one", ErrLocked)
 	}
 	return fmt.Errorf("it cannot be locked: %w", err)

@@ -1,0 +1,5 @@
+//go:build !linux && !darwin
+
+package server
+
+func freeBytes(string) (uint64, bool) { return 0, false }

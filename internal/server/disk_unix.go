@@ -1,0 +1,14 @@
+//go:build linux || darwin
+
+package server
+
+import "golang.org/x/sys/unix"
+
+// freeBytes is the room for files of this user on the disk of a directory.
+func freeBytes(dir string) (uint64, bool) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil || s.Blocks == 0 {
+		return 0, false
+	}
+	return s.Bavail * uint64(s.Bsize), true
+}
