@@ -556,7 +556,14 @@ func TestPluginOfEverything(t *testing.T) {
 	e.send(http.MethodGet, "/apis/rbac.authorization.k8s.io/v1/clusterroles", "", 500)
 	plugin.Start(t)
 	e.await(func() bool { return e.names() == before })
-	e.health("/readyz", 200)
+	e.await(func() bool { // policies and definitions can be read again, too
+		response, err := e.client.send(t.Context(), http.MethodGet, "/readyz", "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		return response.StatusCode == 200
+	})
 	e.send(http.MethodPost, inDefault+"configmaps", `{"metadata":{"name":"c"}}`, 201)
 	e.start() // not a crash: a copy of the directory would not be of one moment, as objects are still written
 	e.send(http.MethodGet, inDefault+"configmaps/c", "", 200)
