@@ -64,7 +64,7 @@ func follow(s *store.Store) *history {
 	ctx, stop := context.WithCancel(context.Background())
 	h := &history{store: s, stop: stop, done: make(chan struct{}), reached: s.Revision()}
 	h.grown.L = &h.mu
-	cursor, err := s.WatchAll(h.reached)
+	cursor, err := s.WatchAll(context.Background(), h.reached)
 	go func() {
 		defer close(h.done)
 		for err == nil {

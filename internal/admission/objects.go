@@ -80,7 +80,7 @@ func (o *objects) await(ctx context.Context, k kindOf, namespace, name string, w
 		return object.Nil, nil
 	}
 	key := r.Key(namespace, name)
-	cursor, err := o.store.Watch(key.Resource, key.Name, o.store.Revision())
+	cursor, err := o.store.Watch(ctx, key.Resource, key.Name, o.store.Revision())
 	if err != nil {
 		return object.Nil, err
 	}

@@ -106,7 +106,7 @@ func New(o Options, logger *slog.Logger) (*Auditor, error) {
 
 // add starts a sink.
 func (a *Auditor) add(ctx context.Context, b *sink, d *Delivery, async bool, logger *slog.Logger) {
-	b.counters, b.delivery, b.logger = &a.Counters, *d, logger
+	b.ctx, b.counters, b.delivery, b.logger = ctx, &a.Counters, *d, logger
 	if d.Mode == batch && a.policy != nil {
 		b.queue = newQueue(d, async)
 		go b.run(ctx)

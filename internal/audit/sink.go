@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"plinth/internal/execution"
 )
 
 // sink writes events to one place. Each event is encoded, truncated if it is too large, and then written at once or
@@ -23,8 +25,9 @@ type sink struct {
 	overhead int64 // size of apiVersion and kind, which encode omits but the size limit counts
 	// write delivers encoded events. It may be called concurrently.
 	write func(ctx context.Context, events [][]byte) error
-	end   func() error // closes the destination; may be nil
-	queue *queue       // nil: write is called at once
+	end   func() error    // closes the destination; may be nil
+	queue *queue          // nil: write is called at once
+	ctx   context.Context // of writing at once: a request that ends does not lose its event; it ends with the Auditor
 	// lastLogged is the second in which errors were last logged.
 	lastLogged atomic.Int64
 }
@@ -46,7 +49,8 @@ func (b *sink) process(e *event) (ok bool) {
 	buffer := encoded.Get().(*[]byte)
 	text, ok := b.fit((*buffer)[:0], e)
 	if ok {
-		if err := b.write(context.Background(), [][]byte{text}); err != nil {
+		execution.AssertOutside(context.Background(), "an audit sink")
+		if err := b.write(b.ctx, [][]byte{text}); err != nil {
 			b.failed(b.name, 1, err)
 			ok = false
 		}

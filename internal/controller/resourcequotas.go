@@ -201,7 +201,7 @@ func (c *ResourceQuotas) collect(ctx context.Context, looked time.Time) (done fu
 // followClasses sends to changed after changes of DeviceClasses, until ctx ends.
 func (c *ResourceQuotas) followClasses(ctx context.Context, changed chan<- struct{}) {
 	for ctx.Err() == nil {
-		cursor, err := c.Store.Watch(quota.ClassesPath, "", c.Store.Revision())
+		cursor, err := c.Store.Watch(ctx, quota.ClassesPath, "", c.Store.Revision())
 		for err == nil {
 			select {
 			case changed <- struct{}{}: // first for what has changed before the cursor was made

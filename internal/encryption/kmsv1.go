@@ -16,7 +16,6 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	api "k8s.io/kms/apis/v1beta1" //lint:ignore SA1019 the feature gate KMSv1 turns it on, as in the reference
 
-	"plinth/internal/execution"
 	"plinth/internal/recent"
 )
 
@@ -88,9 +87,7 @@ func (k *kmsV1) seal(ctx context.Context) (*Seal, error) {
 	if k.Metrics.KeyMade != nil {
 		k.Metrics.KeyMade(time.Since(begin))
 	}
-	var encrypted []byte
-	var err error
-	execution.Outside(ctx, func() { encrypted, err = k.plugin.Encrypt(ctx, secret) })
+	encrypted, err := k.plugin.Encrypt(ctx, secret)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +164,7 @@ func (k *kmsV1) decrypt(ctx context.Context, encrypted []byte) (secret []byte, e
 	if k.pace.skips(ctx) {
 		return nil, errSlow
 	}
-	execution.Outside(ctx, func() { secret, err = k.plugin.Decrypt(context.WithoutCancel(ctx), encrypted) })
+	secret, err = k.plugin.Decrypt(context.WithoutCancel(ctx), encrypted)
 	k.pace.slow.Store(grpcstatus.Code(err) == codes.DeadlineExceeded)
 	return secret, err
 }

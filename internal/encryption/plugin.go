@@ -15,6 +15,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	grpcstatus "google.golang.org/grpc/status"
 	api "k8s.io/kms/apis/v2"
+
+	"plinth/internal/execution"
 )
 
 // client calls a plugin by gRPC, through a Unix socket. It connects at the first call, and again when the connection is
@@ -58,7 +60,11 @@ func connect(c *KMS, told *Metrics) (*grpc.ClientConn, error) {
 		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
 			invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 			begin := time.Now()
-			err := invoke(ctx, method, req, reply, cc, opts...)
+			var err error
+			execution.Outside(ctx, func() {
+				execution.AssertOutside(ctx, "a plugin")
+				err = invoke(ctx, method, req, reply, cc, opts...)
+			})
 			if told.Called != nil {
 				told.Called(c.Name, method, time.Since(begin), err)
 			}

@@ -41,7 +41,7 @@ func (e *Engine) Changes(ctx context.Context, objects func(*Object)) (*Changes, 
 	if err != nil {
 		return nil, err
 	}
-	cursor, err := e.store.WatchAll(snapshot.Revision())
+	cursor, err := e.store.WatchAll(ctx, snapshot.Revision())
 	if err != nil {
 		return nil, err
 	}

@@ -118,7 +118,7 @@ func (e *Engine) Watch(ctx context.Context, rq *Request, o WatchOptions) (*Watch
 	if life := rq.Resource.Stored.Life; life != nil && w.start < life.Since {
 		return nil, tooOld(w.start, e.store.Revision())
 	}
-	w.cursor, err = e.store.WatchTerm(rq.Resource.Stored.Path, w.prefix, sel.term(), w.start)
+	w.cursor, err = e.store.WatchTerm(ctx, rq.Resource.Stored.Path, w.prefix, sel.term(), w.start)
 	if errors.Is(err, store.ErrCompacted) {
 		return nil, tooOld(w.start, e.store.Revision())
 	}

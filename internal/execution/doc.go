@@ -19,5 +19,6 @@
 //
 // The rule against deadlocks: who waits for another request (a lock, a channel, a shared look-up) has no place, if
 // that other one may itself go outside before it is done. Otherwise all places could be held by requests that wait for
-// one which waits for a place. So Outside is called around the whole wait, and never under a lock.
+// one which waits for a place. So Outside is called around the whole wait, and never under a lock. What waits for a
+// disk, another process or a client asserts in tests that it is outside (AssertOutside).
 package execution

@@ -63,6 +63,7 @@ func (p *Place) Enter(ctx context.Context, b *Band, key uint64) error {
 	now := l.now()
 	l.attach(p, now)
 	l.look(now)
+	entered(p)
 	return p.await(ctx, now)
 }
 
@@ -220,6 +221,7 @@ func (p *Place) Exit() {
 	if p.band == nil {
 		return
 	}
+	exited(p)
 	l := p.band.limiter
 	l.mu.Lock()
 	defer l.mu.Unlock()

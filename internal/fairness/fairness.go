@@ -181,6 +181,13 @@ func (f *Fairness) digest() *config {
 		c.matches = append(c.matches, match{schema: s, level: l, use: l.useOf(s.Name), exempt: l.spec.exempt,
 			queues: l.spec.shape.Queues > 1, band: l.band, uid: l.uidHeader, widest: l.widest})
 	}
+	used := map[*use]bool{}
+	for _, m := range c.matches {
+		used[m.use] = true
+	}
+	for _, l := range f.levels {
+		l.forget(used)
+	}
 	f.newest.Store(c)
 	return c
 }

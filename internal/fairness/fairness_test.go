@@ -2,6 +2,7 @@ package fairness
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -174,5 +175,40 @@ func TestRetryAfter(t *testing.T) {
 	}
 	if last != 1 {
 		t.Errorf("Retry-After is %d after a calm", last)
+	}
+}
+
+// SPEC: AUTH-6
+// A level has the counts of the flow schemas that are there, and of those with requests under way, however many have
+// come and gone.
+func TestCountsOfSchemasThatAreGone(t *testing.T) {
+	f := configured(t, 10, nil, map[string]string{"queues": queuing})
+	name := func(i int) string { return fmt.Sprint("schema", i) }
+	set := func(i int) {
+		s := &schemaSet{all: []*Schema{schemaOf(name(i), parsed(t, `{"spec":{"matchingPrecedence":7,
+			"priorityLevelConfiguration":{"name":"queues"},"rules":[{"subjects":[{"kind":"Group","group":{"name":"*"}}],
+			"nonResourceRules":[{"verbs":["*"],"nonResourceURLs":["*"]}]}]}}`))}}
+		f.schemas = func() (*schemaSet, error) { return s, nil }
+	}
+	set(0)
+	user := access.User{Name: "x", Groups: []string{access.Authenticated}}
+	about := &access.Attributes{User: user, Verb: "get", Path: "/"}
+	class, ticket := f.Match(about), &Ticket{Work: Work{Seats: 1}}
+	if class.Acquire(t.Context(), ticket, about, time.Now().Add(time.Minute)) != 0 {
+		t.Fatal("there are no seats")
+	}
+	uses := f.levels["queues"].uses
+	for i := 1; i < 100; i++ {
+		set(i)
+		f.now()
+	}
+	if len(uses) != 2 || uses[name(0)] == nil || uses[name(99)] == nil {
+		t.Errorf("after 100 schemas, and with a request of the first one, there are counts of %d", len(uses))
+	}
+	ticket.Release(false)
+	set(100)
+	f.now()
+	if len(uses) != 1 || uses[name(100)] == nil {
+		t.Errorf("when the request has ended, there are counts of %d", len(uses))
 	}
 }

@@ -2,6 +2,7 @@ package fairness
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -85,6 +86,16 @@ func (h *histogram) add(bounds []float64, value float64) {
 func newLevel(now time.Time, spec *levelSpec, band *execution.Band, k *kinds) *Level {
 	return &Level{Name: spec.Name, queues: NewQueues(now, spec.shape, 0), uses: map[string]*use{}, band: band, kinds: k,
 		refusal: refusals{after: 1}, spec: spec, current: -1}
+}
+
+// forget drops the counts of flow schemas that do not send requests to the level any more, once it has none of theirs.
+// Names are any number. A schema that was used before it came back counts from 0.
+func (l *Level) forget(used map[*use]bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.uses, func(_ string, u *use) bool {
+		return !used[u] && u.waiting == 0 && u.executing == 0 && u.seats == 0
+	})
 }
 
 // useOf returns the counts of a flow schema.

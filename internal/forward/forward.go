@@ -20,6 +20,7 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/apierr"
+	"plinth/internal/execution"
 )
 
 // Target is the server that gets one request, and how it gets it. The zero value of every field but Location and
@@ -119,6 +120,7 @@ func (x *exchange) WrappedRoundTripper() http.RoundTripper { return x.transport 
 // header in Connection, and ReverseProxy has removed those.
 func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 	Identify(r.Header, x.User) // they are ReverseProxy's own copy
+	execution.AssertOutside(r.Context(), "another server")
 	answer, err := x.transport.RoundTrip(r)
 	if x.Answered != nil {
 		x.Answered(answer, err)

@@ -37,6 +37,9 @@ func (h *Handler) backend(info *requestInfo) Backend {
 // unless the request is a connection to a node or a Pod: there the client may be a pager.
 func (h *Handler) forward(rs *requestState) error {
 	rs.place.Exit() // from here on the request only waits
+	if rs.info.verb == "watch" {
+		rs.dropSeats() // as in the reference: when its initial events have been sent is not known here
+	}
 	ctx := rs.ctx
 	if rs.class == LongRunning {
 		var cancel context.CancelFunc

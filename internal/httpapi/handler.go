@@ -105,6 +105,7 @@ func (rs *requestState) end() {
 	if panicked != nil && panicked != http.ErrAbortHandler {
 		rs.h.report(&rs.h.logs.failures, rs, slog.LevelError, "a request has panicked",
 			"panic", panicked, "stack", string(debug.Stack()))
+		rs.dropSlot()
 		rs.record.Panicked(fmt.Sprintf("APIServer panic'd: %v", panicked))
 		if rs.code == 0 {
 			rs.h.fail(rs, &apierr.Error{
@@ -114,10 +115,11 @@ func (rs *requestState) end() {
 			panicked = nil
 		}
 	}
+	// Who writes the record may be slow. As in the reference, the request waits for it without slot, seats and place.
+	rs.dropSlot()
 	rs.endRecord()
 	rs.limit.end()
 	rs.dropBody()
-	rs.dropSlot()
 	rs.forgetWatcher()
 	if rs.counted && rs.h.Metrics.InFlight != nil {
 		rs.h.Metrics.InFlight(rs.class, -1)

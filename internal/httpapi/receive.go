@@ -88,6 +88,7 @@ func (rs *requestState) receive() ([]byte, error) {
 	if claimed > limit {
 		return nil, tooLarge(limit)
 	}
+	execution.AssertOutside(rs.ctx, "its client")
 	received := rs.hurry()
 	defer received.stop()
 	size := int64(firstRead)
@@ -144,7 +145,10 @@ func (h *Handler) skipBody(rs *requestState) error {
 	defer received.stop()
 	var n int64
 	var err error
-	execution.Outside(rs.ctx, func() { n, err = io.CopyN(io.Discard, rs.r.Body, maxSkipped+1) })
+	execution.Outside(rs.ctx, func() {
+		execution.AssertOutside(rs.ctx, "its client")
+		n, err = io.CopyN(io.Discard, rs.r.Body, maxSkipped+1)
+	})
 	switch {
 	case err == io.EOF:
 		rs.bodyRead = true

@@ -99,7 +99,7 @@ func (rs *requestState) Header() http.Header { return rs.w.Header() }
 func (rs *requestState) WriteHeader(code int) {
 	if rs.code == 0 && (code >= 200 || code == http.StatusSwitchingProtocols) {
 		rs.code = code
-		rs.record.Answers(code)
+		execution.Outside(rs.ctx, func() { rs.record.Answers(code) })
 	}
 	rs.w.WriteHeader(code)
 }

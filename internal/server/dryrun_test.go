@@ -98,7 +98,7 @@ func comparable(body string) string {
 func (h *rehearsal) changes(since int64) (keys []string) {
 	h.Helper()
 	for h.server.store.Revision() > since {
-		cursor, err := h.server.store.WatchAll(since)
+		cursor, err := h.server.store.WatchAll(h.Context(), since)
 		if err != nil {
 			h.Fatal(err)
 		}

@@ -70,7 +70,7 @@ func TestPanicInState(t *testing.T) { synctest.Test(t, testPanicInState) }
 
 func testPanicInState(t *testing.T) {
 	s, g := openGate(t)
-	watch, err := s.WatchAll(1)
+	watch, err := s.WatchAll(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestFeedsAreForgotten(t *testing.T) {
 	watches := make([]*Cursor, 200)
 	for i := range watches {
 		k := Key{resource(i), "a"}
-		if watches[i], err = s.Watch(k.Resource, "", s.Revision()); err != nil {
+		if watches[i], err = s.Watch(t.Context(), k.Resource, "", s.Revision()); err != nil {
 			t.Fatal(err)
 		}
 		for _, change := range []Change{{Key: k, Data: []byte("x")}, {Key: k}} {
@@ -203,7 +203,7 @@ func TestFeedsAreForgotten(t *testing.T) {
 	shrink(0)
 	// A cursor whose feed was forgotten sees what happens later.
 	for n, i := range []int{3, 7} {
-		c, err := s.Watch(resource(i), "", s.Revision())
+		c, err := s.Watch(t.Context(), resource(i), "", s.Revision())
 		if err != nil {
 			t.Fatal(err)
 		}

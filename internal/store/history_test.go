@@ -47,10 +47,10 @@ func (g *gate) Append(commits []*Commit) error {
 	g.arrived <- commits
 	return <-g.answer
 }
-func (g *gate) Checkpoint() (*Checkpoint, error)        { return EmptyCheckpoint(), nil }
-func (g *gate) Replay(int64, func(*Commit) error) error { return nil }
-func (g *gate) Compact(int64, *Checkpoint) error        { return nil }
-func (g *gate) Close() error                            { return nil }
+func (g *gate) Checkpoint() (*Checkpoint, error)                         { return EmptyCheckpoint(), nil }
+func (g *gate) Replay(context.Context, int64, func(*Commit) error) error { return nil }
+func (g *gate) Compact(int64, *Checkpoint) error                         { return nil }
+func (g *gate) Close() error                                             { return nil }
 
 func openGate(t *testing.T) (*Store, *gate) {
 	t.Helper()
@@ -82,7 +82,7 @@ func testPending(t *testing.T) {
 	s, g := openGate(t)
 	defer s.Close()
 	a, b := Key{"/pods", "a"}, Key{"/pods", "b"}
-	cursor, err := s.Watch("/pods", "", 1)
+	cursor, err := s.Watch(t.Context(), "/pods", "", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func testLogFails(t *testing.T) {
 	if sn, err := s.Snapshot(0); err != nil || sn.Count("/pods", "") != 1 {
 		t.Error(err)
 	}
-	c, err := s.Watch("/pods", "", 1)
+	c, err := s.Watch(t.Context(), "/pods", "", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestMemo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c, err := s.Watch("/pods", "", 1)
+	c, err := s.Watch(t.Context(), "/pods", "", 1)
 	if err != nil {
 		t.Fatal(err)
 	}

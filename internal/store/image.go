@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"fmt"
 	"iter"
 	"slices"
@@ -157,7 +158,7 @@ func (s *State) loadImage(from *Checkpoint) (expire []*Version, err error) {
 	if s.log == nil {
 		return img.expiring, nil
 	}
-	return img.expiring, s.log.Replay(from.Revision, func(c *Commit) error {
+	return img.expiring, s.log.Replay(context.Background(), from.Revision, func(c *Commit) error {
 		return fmt.Errorf("store: commit %d to %d follows an image", c.First(), c.Revision)
 	})
 }

@@ -131,10 +131,10 @@ func TestImageAgain(t *testing.T) {
 	if got := again.Revision(); got != seen+1 {
 		t.Errorf("the store begins at %d, want %d", got, seen+1)
 	}
-	if _, err := again.Watch("a", "", seen); !errors.Is(err, ErrCompacted) {
+	if _, err := again.Watch(t.Context(), "a", "", seen); !errors.Is(err, ErrCompacted) {
 		t.Errorf("a watch from %d: %v", seen, err)
 	}
-	watch, err := again.Watch("a", "", seen+1)
+	watch, err := again.Watch(t.Context(), "a", "", seen+1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestImageBefore(t *testing.T) {
 	s.put(t, "a", "n/1", "red 1")
 	s.put(t, "b", "n/1", "owned 1")
 	whole, at := s.contents(t), s.Revision()
-	cursor, err := s.WatchAll(at)
+	cursor, err := s.WatchAll(t.Context(), at)
 	if err != nil {
 		t.Fatal(err)
 	}

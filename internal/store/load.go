@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -105,7 +106,7 @@ func (l *loader) read(from *Checkpoint) error {
 	if s.log == nil {
 		return nil
 	}
-	return s.log.Replay(from.Revision, func(c *Commit) error {
+	return s.log.Replay(context.Background(), from.Revision, func(c *Commit) error {
 		if c.First() <= s.revision {
 			return fmt.Errorf("commit %d to %d follows revision %d", c.First(), c.Revision, s.revision)
 		}
@@ -201,7 +202,7 @@ func (l *loader) describe() {
 func (s *State) findHorizon() error {
 	h := &s.history
 	for {
-		err := s.reaches(h.horizon)
+		err := s.reaches(context.Background(), h.horizon)
 		switch {
 		case !errors.Is(err, ErrCompacted):
 			return err

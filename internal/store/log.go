@@ -89,9 +89,7 @@ type Log interface {
 	// Checkpoint returns the newest checkpoint that Compact was given; EmptyCheckpoint if there was none.
 	Checkpoint() (*Checkpoint, error)
 
-	// Replay yields the commits with a revision greater than after, oldest first. It returns ErrCompacted when some of
-	// them no longer exist. An error of yield ends it and is returned.
-	Replay(after int64, yield func(*Commit) error) error
+	Replayer
 
 	// Compact removes the data that neither the state nor the history after horizon needs. A checkpoint that is not nil
 	// replaces the commits up to its revision; an error from its Versions ends the attempt and is returned. A failed

@@ -78,10 +78,16 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Replayer yields commits of the history again, as Log.Replay does. It is the part of a Log that a State needs; a
-// state that is fed by other processes may have one that reads from them, or none.
+// Replayer yields commits of the history again. It is the part of a Log that a State needs; a state that is fed by
+// other processes may have one that reads from them, or none.
 type Replayer interface {
-	Replay(after int64, yield func(*Commit) error) error
+	// Replay yields the commits with a revision greater than after, oldest first, as Log lends them. It returns
+	// ErrCompacted when some of them no longer exist. An error of yield ends it and is returned, and so does the end of
+	// ctx, with the error of ctx.
+	//
+	// A Replay for a request keeps its place while it decodes and yields, which is work, and goes outside wherever it
+	// waits for a disk or another process (execution.Outside). The caller holds no lock.
+	Replay(ctx context.Context, after int64, yield func(*Commit) error) error
 }
 
 // State is the live versions and the history that led to them: the data for snapshots, watches, and look-ups by owner.
@@ -502,14 +508,14 @@ func (s *State) DescribeStored(k Key, data []byte, is *Sidecar) *Sidecar {
 
 // replay yields the commits of the log that hold revisions in after < r ≤ until, as Log.Replay does: they are lent.
 // The caller holds no lock: yield may wait for the disk between two commits.
-func (s *State) replay(after, until int64, yield func(*Commit) error) error {
+func (s *State) replay(ctx context.Context, after, until int64, yield func(*Commit) error) error {
 	if s.log == nil {
 		return ErrCompacted
 	}
 	// The log is given the start only. The end is found here, by the first commit that is too new, and errStop
 	// distinguishes it from an error of yield.
 	over := false
-	err := s.log.Replay(after, func(c *Commit) error {
+	err := s.log.Replay(ctx, after, func(c *Commit) error {
 		if over = c.First() > until; over {
 			return errStop
 		}
@@ -523,11 +529,11 @@ func (s *State) replay(after, until int64, yield func(*Commit) error) error {
 
 // reaches returns nil when the log has all commits after a revision, and otherwise the reason why not. It opens the
 // file of the first one, and reads no further.
-func (s *State) reaches(after int64) error {
+func (s *State) reaches(ctx context.Context, after int64) error {
 	if s.log == nil {
 		return ErrCompacted
 	}
-	if err := s.log.Replay(after, func(*Commit) error { return errStop }); err != errStop {
+	if err := s.log.Replay(ctx, after, func(*Commit) error { return errStop }); err != errStop {
 		return err
 	}
 	return nil

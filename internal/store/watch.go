@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"plinth/internal/execution"
 	"plinth/internal/invariants"
 )
 
@@ -50,15 +51,16 @@ type Cursor struct {
 }
 
 // Watch returns a cursor over the records of a resource whose name has the prefix and whose revision is greater than
-// after. It returns ErrCompacted when some of them no longer exist. It waits for a revision in the future.
-func (s *State) Watch(resource, prefix string, after int64) (*Cursor, error) {
-	return s.WatchTerm(resource, prefix, Term{}, after)
+// after. It returns ErrCompacted when some of them no longer exist. It waits for a revision in the future. ctx is
+// that of the call, which may have to ask the log, and not of the cursor.
+func (s *State) Watch(ctx context.Context, resource, prefix string, after int64) (*Cursor, error) {
+	return s.WatchTerm(ctx, resource, prefix, Term{}, after)
 }
 
 // WatchTerm is Watch restricted to objects that have a term, or had it before the change, or for which that is not
 // known (Term). Other records do not wake the cursor: the cost of a change depends on how many cursors it concerns, and
 // not on how many wait.
-func (s *State) WatchTerm(resource, prefix string, t Term, after int64) (*Cursor, error) {
+func (s *State) WatchTerm(ctx context.Context, resource, prefix string, t Term, after int64) (*Cursor, error) {
 	s.mu.RLock()
 	f := s.history.feeds[resource]
 	s.mu.RUnlock()
@@ -67,17 +69,17 @@ func (s *State) WatchTerm(resource, prefix string, t Term, after int64) (*Cursor
 		f = s.history.feed(resource)
 		s.mu.Unlock()
 	}
-	return s.cursor(f, prefix, t, after)
+	return s.cursor(ctx, f, prefix, t, after)
 }
 
 // WatchAll is Watch over all resources, in the order of the revisions. Every change wakes it.
-func (s *State) WatchAll(after int64) (*Cursor, error) {
-	return s.cursor(s.history.all, "", Term{}, after)
+func (s *State) WatchAll(ctx context.Context, after int64) (*Cursor, error) {
+	return s.cursor(ctx, s.history.all, "", Term{}, after)
 }
 
 // cursor makes a cursor on a feed. The history is checked only now: it may be dropped before the first call of Next,
 // which then returns ErrCompacted.
-func (s *State) cursor(f *feed, prefix string, t Term, after int64) (*Cursor, error) {
+func (s *State) cursor(ctx context.Context, f *feed, prefix string, t Term, after int64) (*Cursor, error) {
 	s.mu.RLock()
 	closed, horizon, floor := s.ended, s.history.horizon, f.floor
 	s.mu.RUnlock()
@@ -88,7 +90,7 @@ func (s *State) cursor(f *feed, prefix string, t Term, after int64) (*Cursor, er
 		return nil, ErrCompacted
 	case after < floor:
 		// Memory does not hold it; the log may not do so either.
-		if err := s.reaches(after); err != nil {
+		if err := s.reaches(ctx, after); err != nil {
 			return nil, err
 		}
 	}
@@ -113,6 +115,7 @@ func (c *Cursor) Next(ctx context.Context) ([]*Record, error) {
 			}
 			continue
 		}
+		execution.AssertOutside(ctx, "a change")
 		select {
 		case <-g.wake:
 			// No record between the join and the one that woke the group concerned this cursor.
@@ -288,7 +291,7 @@ func firstAfter(records *queue[*Record], revision int64) int {
 // step reads the log again.
 func (c *Cursor) readLog(ctx context.Context, until int64) error {
 	bytes, steps, passed := 0, 0, c.passed
-	err := c.state.replay(c.after, until, func(commit *Commit) error {
+	err := c.state.replay(ctx, c.after, until, func(commit *Commit) error {
 		if steps++; steps%256 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}

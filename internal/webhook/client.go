@@ -134,6 +134,7 @@ func post(ctx context.Context, by *http.Client, url, agent string, authenticate 
 	var response *http.Response
 	var text []byte
 	execution.Outside(ctx, func() {
+		execution.AssertOutside(ctx, "a webhook")
 		if response, err = by.Do(request); err == nil {
 			text, err = readBody(response)
 			_ = response.Body.Close() // it was read

@@ -205,7 +205,7 @@ func changesOf(t *testing.T, s *store.Store, after int64, n int) (all []string) 
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	cursor, err := s.Watch("bit", "", after)
+	cursor, err := s.Watch(t.Context(), "bit", "", after)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -281,7 +281,7 @@ func TestEtcdGone(t *testing.T) {
 	dir := t.TempDir()
 	p := startEtcd(t, reference.EtcdOptions{Dir: dir, Fsync: true})
 	s := openPlain(t, p.URL)
-	c, err := s.Watch("/pods", "", s.Revision())
+	c, err := s.Watch(t.Context(), "/pods", "", s.Revision())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,11 +337,11 @@ func TestCompactedUnderAWatch(t *testing.T) {
 	putPlain(t, s, pod("stays"), "1")
 	putPlain(t, s, pod("changes"), "1")
 	putPlain(t, s, pod("goes"), "1")
-	quiet, err := s.Watch("/nodes", "", s.Revision())
+	quiet, err := s.Watch(t.Context(), "/nodes", "", s.Revision())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := s.Watch("/pods", "", s.Revision())
+	c, err := s.Watch(t.Context(), "/pods", "", s.Revision())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -366,7 +366,7 @@ func TestCompactedUnderAWatch(t *testing.T) {
 		}
 	}
 	same(t, s, p.URL)
-	again, err := s.Watch("/pods", "", s.Revision())
+	again, err := s.Watch(t.Context(), "/pods", "", s.Revision())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -455,7 +455,7 @@ func TestNoSpace(t *testing.T) {
 func TestExpiry(t *testing.T) {
 	p := startEtcd(t, reference.EtcdOptions{})
 	s := openPlain(t, p.URL)
-	c, err := s.Watch("/events", "", s.Revision())
+	c, err := s.Watch(t.Context(), "/events", "", s.Revision())
 	if err != nil {
 		t.Fatal(err)
 	}

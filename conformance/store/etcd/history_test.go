@@ -165,7 +165,7 @@ func TestCatchUp(t *testing.T) {
 		}
 	}
 	s := openPlain(t, p.URL)
-	c, err := s.Watch("/pods", "", old)
+	c, err := s.Watch(t.Context(), "/pods", "", old)
 	if err != nil {
 		t.Fatal(err)
 	}

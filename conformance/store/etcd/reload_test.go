@@ -23,7 +23,7 @@ func TestReload(t *testing.T) {
 		}
 	}
 	wantsLive(t, far, "1", "2", "3")
-	cursor, err := far.Watch("holder", "", far.Revision())
+	cursor, err := far.Watch(t.Context(), "holder", "", far.Revision())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func TestReplacedEtcd(t *testing.T) {
 	h := newHeld("hold")
 	s := openPlain(t, l.URL(), h.configure)
 	beside := openPlain(t, first.URL)
-	cursor, err := s.Watch("/nodes", "", s.Revision())
+	cursor, err := s.Watch(t.Context(), "/nodes", "", s.Revision())
 	if err != nil {
 		t.Fatal(err)
 	}

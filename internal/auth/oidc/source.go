@@ -16,6 +16,8 @@ import (
 
 	oidclib "github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
+
+	"plinth/internal/execution"
 )
 
 const (
@@ -223,6 +225,7 @@ func (r *route) RoundTrip(request *http.Request) (*http.Response, error) {
 		request = request.Clone(request.Context())
 		request.Host, request.URL = "", r.to
 	}
+	execution.AssertOutside(request.Context(), "an issuer of tokens")
 	response, err := r.by.RoundTrip(request)
 	if err != nil {
 		return nil, err

@@ -125,7 +125,7 @@ func Connect(ctx context.Context, c Config) (*Cluster, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: c.Endpoints, TLS: c.TLS, Logger: zap.NewNop(),
 		DialKeepAliveTime: 30 * time.Second, DialKeepAliveTimeout: 10 * time.Second, DialTimeout: 20 * time.Second,
-		DialOptions: []grpc.DialOption{e.checkStreams()},
+		DialOptions: []grpc.DialOption{e.checkStreams(), assertOutside()},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w", err)

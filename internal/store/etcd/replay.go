@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"plinth/internal/execution"
 	"plinth/internal/store"
 )
 
@@ -19,20 +21,24 @@ type replayer struct {
 	ahead readAhead
 }
 
-// Replay is store.Replayer.Replay. It yields what the state has at the time of the call.
-func (h *replayer) Replay(after int64, yield func(*store.Commit) error) error {
+// Replay is store.Replayer.Replay. It yields what the state has at the time of the call. It ends with the writer, too.
+func (h *replayer) Replay(ctx context.Context, after int64, yield func(*store.Commit) error) error {
 	w := h.w
 	if w.state == nil { // the state is being made: only the first revision matters (store.State.reaches)
 		return nil
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(w.ctx, cancel)
+	defer stop()
 	until := w.state.Revision()
 	for at := after; at < until; {
 		s := h.ahead.find(at)
 		if s == nil {
-			return h.receive(w.ctx, at, until, yield)
+			return h.receive(ctx, at, until, yield)
 		}
 		var err error
-		if at, err = w.yieldSpan(w.ctx, s, at, until, yield); err != nil {
+		if at, err = w.yieldSpan(ctx, s, at, until, yield); err != nil {
 			return err
 		}
 	}
@@ -53,12 +59,22 @@ func (h *replayer) Replay(after int64, yield func(*store.Commit) error) error {
 // past looks at each change, too: it knows which ones must have a value before.
 func (h *replayer) receive(ctx context.Context, after, until int64, yield func(*store.Commit) error) error {
 	w := h.w
-	ctx, stop := context.WithCancel(w.ownStream(ctx))
+	watch, stop := context.WithCancel(w.ownStream(execution.With(ctx, nil))) // the stream is another goroutine's
 	defer stop()
-	changes := w.client.Watch(ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithPrevKV(),
-		clientv3.WithCreatedNotify())
+	var changes clientv3.WatchChan
+	execution.Outside(ctx, func() {
+		execution.AssertOutside(ctx, "etcd")
+		changes = w.client.Watch(watch, w.prefix, clientv3.WithPrefix(), clientv3.WithRev(after+1),
+			clientv3.WithPrevKV(), clientv3.WithCreatedNotify())
+	})
 	at := after // all changes up to it have come
-	for answer := range changes {
+	for {
+		var answer clientv3.WatchResponse
+		var more bool
+		execution.Outside(ctx, func() { answer, more = <-changes })
+		if !more {
+			break
+		}
 		if err := answer.Err(); err != nil {
 			if errors.Is(err, rpctypes.ErrCompacted) {
 				return store.ErrCompacted
@@ -66,17 +82,17 @@ func (h *replayer) receive(ctx context.Context, after, until int64, yield func(*
 			return fmt.Errorf("etcd: %w", err)
 		}
 		if answer.Created {
-			go w.askProgress(ctx)
+			go w.askProgress(watch)
 			continue
 		}
-		if err := w.has(ctx, at); err != nil {
-			return err
+		var err error
+		if execution.Outside(ctx, func() { err = w.has(ctx, at) }); err != nil {
+			return w.interrupted(ctx, err)
 		}
 		if answer.IsProgressNotify() && answer.Header.Revision >= until {
 			return nil
 		}
 		s := &span{at, answer.Events}
-		var err error
 		if at, err = w.yieldSpan(ctx, s, at, until, yield); err != nil {
 			h.ahead.keep(s.from(at))
 			return err
@@ -85,7 +101,15 @@ func (h *replayer) receive(ctx context.Context, after, until int64, yield func(*
 			return nil
 		}
 	}
-	return store.ErrClosed
+	return w.interrupted(ctx, store.ErrClosed)
+}
+
+// interrupted is the error of a read of ctx, which ends with the writer: why it has ended, or else err.
+func (w *Writer) interrupted(ctx context.Context, err error) error {
+	if w.ctx.Err() != nil {
+		return store.ErrClosed
+	}
+	return cmp.Or(ctx.Err(), err)
 }
 
 // yieldSpan yields the changes of a span with at < revision ≤ until, one commit for each revision. It returns the
@@ -104,6 +128,10 @@ func (w *Writer) yieldSpan(ctx context.Context, s *span, at, until int64, yield 
 				return at, err
 			}
 			c.Records = append(c.Records, records...)
+		}
+		// After the end of ctx what a plugin was to decrypt is unreadable for want of time, which is not to be yielded.
+		if ctx.Err() != nil {
+			return at, w.interrupted(ctx, nil)
 		}
 		if err := yield(c); err != nil {
 			return at, err

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/version"
+
+	"plinth/internal/execution"
 )
 
 // # Which versions of etcd work
@@ -131,6 +133,15 @@ func (e *Cluster) versionAt(ctx context.Context, endpoint string) (string, error
 	defer conn.Close()
 	answer, err := etcdserverpb.NewMaintenanceClient(conn).Status(ctx, &etcdserverpb.StatusRequest{})
 	return answer.GetVersion(), err
+}
+
+// assertOutside is an option of the connection, by which no request holds a place while it waits for etcd.
+func assertOutside() grpc.DialOption {
+	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, request, answer any,
+		conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		execution.AssertOutside(ctx, "etcd")
+		return invoke(ctx, method, request, answer, conn, opts...)
+	})
 }
 
 // checkStreams is an option of the connection, by which all its watches are checked.

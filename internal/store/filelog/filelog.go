@@ -46,6 +46,7 @@
 package filelog
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -57,6 +58,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"plinth/internal/durable"
+	"plinth/internal/execution"
 	"plinth/internal/invariants"
 	"plinth/internal/store"
 )
@@ -193,6 +195,7 @@ func (l *Log) Append(commits []*store.Commit) error {
 	if l.failed != nil {
 		return l.failed
 	}
+	execution.AssertOutside(context.Background(), "a disk")
 	l.failed = errPanicked // what remains if append does not return
 	err := l.append(commits)
 	if err != nil {
@@ -367,7 +370,7 @@ func (l *Log) roll() (*writer, error) {
 // are appended after the call are not yielded.
 //
 // One parser serves all segments: it reuses its buffers from commit to commit, which is why commits are lent.
-func (l *Log) Replay(after int64, yield func(*store.Commit) error) error {
+func (l *Log) Replay(ctx context.Context, after int64, yield func(*store.Commit) error) error {
 	l.mu.Lock()
 	segments := make([]segment, len(l.segments))
 	for i, s := range l.segments {
@@ -377,13 +380,13 @@ func (l *Log) Replay(after int64, yield func(*store.Commit) error) error {
 	if after < segments[0].after {
 		return store.ErrCompacted
 	}
-	p := parser{sealing: l.sealing}
+	p := parser{sealing: l.sealing, ctx: ctx}
 	for i := range segments {
 		s := &segments[i]
 		if s.end <= after {
 			continue
 		}
-		err := l.readCommits(s, after, &p, yield)
+		err := l.readCommits(ctx, s, after, &p, yield)
 		if err == errGone {
 			return store.ErrCompacted
 		}

@@ -142,7 +142,7 @@ func (m *model) check(s *store.Store, acked int64) error {
 	if err := same(state, m.state(horizon)); err != nil {
 		return fmt.Errorf("the state at the horizon, %d: %w", horizon, err)
 	}
-	c, err := s.Watch("/pods", "", horizon)
+	c, err := s.Watch(context.Background(), "/pods", "", horizon)
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (m *model) check(s *store.Store, acked int64) error {
 // adopt finds the refused commits from a revision on that exist all the same, up to a known one. Each must exist as a
 // whole.
 func (m *model) adopt(s *store.Store, revision int64) error {
-	c, err := s.Watch("/pods", "", revision-1)
+	c, err := s.Watch(context.Background(), "/pods", "", revision-1)
 	if err != nil {
 		return err
 	}

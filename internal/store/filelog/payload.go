@@ -381,7 +381,8 @@ func parseCommitHeader(payload []byte) (h commitHeader, d decoder, err error) {
 //
 // One goroutine uses a parser. The buffers grow to the largest commit, except that old is freed beyond maxOldKept.
 type parser struct {
-	sealing store.Sealing // decrypts; nil: nothing does
+	sealing store.Sealing   // decrypts; nil: nothing does
+	ctx     context.Context // of the reading, for sealing; nil: it is not bounded
 	commit  store.Commit
 	buffers []*recordBuffer
 	old     []byte // the old versions, put together from their parts
@@ -524,7 +525,11 @@ func (p *parser) open(k store.Key, sealed []byte) (plain []byte, by uint32, err 
 	if p.sealing == nil {
 		return nil, 0, errSealed
 	}
-	return p.sealing.Open(context.Background(), k, sealed)
+	ctx := p.ctx
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	return p.sealing.Open(ctx, k, sealed)
 }
 
 // oldUnread decrypts the middle of an old version, and says whether the version cannot be read: because that fails, or

@@ -1,12 +1,16 @@
 package filelog
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"slices"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"plinth/internal/execution"
 	"plinth/internal/store"
 )
 
@@ -25,9 +29,12 @@ var errGone = errors.New("segment is gone")
 //
 // No lock is held. The file cannot change up to s.size; if Compact removes it after it was opened, this reader can
 // still read it. So yield may take any time, as a watch of a slow client does, and delays no commit.
-func (l *Log) readCommits(s *segment, after int64, p *parser, yield func(*store.Commit) error) error {
+func (l *Log) readCommits(ctx context.Context, s *segment, after int64, p *parser,
+	yield func(*store.Commit) error) error {
 	file := l.path(segmentName(s.after))
-	f, err := l.fs.Open(file)
+	var f vfs.File
+	var err error
+	execution.Outside(ctx, func() { f, err = l.fs.Open(file) })
 	// Compact has removed it since the list was copied. Any other missing file was found by Open.
 	if errors.Is(err, fs.ErrNotExist) {
 		return errGone
@@ -40,7 +47,7 @@ func (l *Log) readCommits(s *segment, after int64, p *parser, yield func(*store.
 	// Clipped: added entries must not overwrite those of another reader, which has the same slice.
 	index := slices.Clip(s.index)
 	defer func() { l.keepIndex(s.after, index) }()
-	r := newReader(f, start, s.size)
+	r := newReader(outside{ctx, f}, start, s.size)
 	// A reader that starts in the middle does not know the revision before the first commit that it reads.
 	last := int64(-1)
 	if start == 0 {
@@ -76,6 +83,10 @@ func (l *Log) readCommits(s *segment, after int64, p *parser, yield func(*store.
 		if why != nil {
 			return &DamageError{File: file, Offset: fr.offset, Reason: why.Error()}
 		}
+		// After the end of ctx what a plugin was to decrypt is unreadable for want of time, which is not to be yielded.
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if err := yield(c); err != nil {
 			return err
 		}
@@ -83,6 +94,21 @@ func (l *Log) readCommits(s *segment, after int64, p *parser, yield func(*store.
 			return nil
 		}
 	}
+}
+
+// outside reads a file while the request of ctx is outside. The reader above it asks for blocks of 32 kB.
+type outside struct {
+	ctx  context.Context
+	file io.ReaderAt
+}
+
+// ReadAt implements io.ReaderAt.
+func (o outside) ReadAt(b []byte, at int64) (n int, err error) {
+	execution.Outside(o.ctx, func() {
+		execution.AssertOutside(o.ctx, "a disk")
+		n, err = o.file.ReadAt(b, at)
+	})
+	return n, err
 }
 
 // keepIndex stores the index of a segment that was read, if it is longer than the existing one. The segment may have

@@ -182,7 +182,7 @@ func replicasAgree(t *testing.T, b Implementation) {
 	late, _ := join(t, stores[0].Writer.(*Replica).cluster)
 	before := m.revision
 	cursor := late.watchAll(before)
-	if _, err := late.WatchAll(before - 1); err != store.ErrCompacted {
+	if _, err := late.WatchAll(t.Context(), before-1); err != store.ErrCompacted {
 		t.Errorf("a watch from before the replica was opened: %v", err)
 	}
 	play(60, 90)

@@ -439,7 +439,7 @@ func testClose(t *testing.T, b Implementation) {
 			t.Error(err)
 		}
 	}
-	if _, err := x.Watch("/pods", "", 1); err != store.ErrClosed {
+	if _, err := x.Watch(t.Context(), "/pods", "", 1); err != store.ErrClosed {
 		t.Error(err)
 	}
 	if err := x.Store.Close(); err != nil {

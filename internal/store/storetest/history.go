@@ -276,9 +276,9 @@ func (p *workload) cursor() *follower {
 	var err error
 	if p.rng.IntN(3) == 0 {
 		f.resource, f.prefix, f.first = "", "", ""
-		f.c, err = p.x.WatchAll(f.after)
+		f.c, err = p.x.WatchAll(context.Background(), f.after)
 	} else {
-		f.c, err = p.x.WatchTerm(f.resource, f.prefix, firstIs(f.first), f.after)
+		f.c, err = p.x.WatchTerm(context.Background(), f.resource, f.prefix, firstIs(f.first), f.after)
 	}
 	if err != nil {
 		if f.after >= p.x.Stats().Horizon && p.x.b.Durable || err != store.ErrCompacted {

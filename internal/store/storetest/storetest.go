@@ -188,7 +188,7 @@ func (x *testStore) commit(changes ...store.Change) int64 {
 
 func (x *testStore) watchAll(after int64) *store.Cursor {
 	x.t.Helper()
-	c, err := x.WatchAll(after)
+	c, err := x.WatchAll(context.Background(), after)
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func (x *testStore) watchAll(after int64) *store.Cursor {
 
 func (x *testStore) watch(resource, prefix string, after int64) *store.Cursor {
 	x.t.Helper()
-	c, err := x.Watch(resource, prefix, after)
+	c, err := x.Watch(context.Background(), resource, prefix, after)
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func firstIs(first string) store.Term {
 
 func (x *testStore) watchTerm(prefix string, t store.Term) *store.Cursor {
 	x.t.Helper()
-	c, err := x.WatchTerm("/pods", prefix, t, x.Revision())
+	c, err := x.WatchTerm(context.Background(), "/pods", prefix, t, x.Revision())
 	if err != nil {
 		x.t.Fatal(err)
 	}

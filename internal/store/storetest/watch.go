@@ -396,7 +396,7 @@ func testWatchSlow(t *testing.T, b Implementation) {
 			t.Fatalf("a cursor before the window: %v, should be ErrCompacted", err)
 		}
 	}
-	if _, err := x.Watch("/pods", "", 2); err != store.ErrCompacted {
+	if _, err := x.Watch(t.Context(), "/pods", "", 2); err != store.ErrCompacted {
 		t.Fatal(err)
 	}
 	if _, err := x.Snapshot(2); err != store.ErrCompacted {
@@ -527,7 +527,7 @@ func testWindow(t *testing.T, b Implementation) {
 	}
 	c.advance(15 * time.Second)
 	eventually(t, "the first commit is out of the window", func() bool { return x.Stats().Horizon == 2 })
-	if _, err := x.Watch("/pods", "", 1); err != store.ErrCompacted {
+	if _, err := x.Watch(t.Context(), "/pods", "", 1); err != store.ErrCompacted {
 		t.Fatal(err)
 	}
 	if b.Durable && !b.Shared {
@@ -591,7 +591,7 @@ func testWindowCheckpoint(t *testing.T, b Implementation) {
 	if h := x.Stats().Horizon; h < 6 || h > 7 {
 		t.Fatalf("the horizon is at %d", h)
 	}
-	if _, err := x.Watch("/pods", "", 5); err != store.ErrCompacted {
+	if _, err := x.Watch(t.Context(), "/pods", "", 5); err != store.ErrCompacted {
 		t.Fatal(err)
 	}
 }

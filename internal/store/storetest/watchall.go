@@ -75,7 +75,7 @@ func testWatchAll(t *testing.T, b Implementation) {
 	if err := <-ended; err != store.ErrClosed {
 		t.Fatal(err)
 	}
-	if _, err := x.WatchAll(x.Revision()); err != store.ErrClosed {
+	if _, err := x.WatchAll(t.Context(), x.Revision()); err != store.ErrClosed {
 		t.Fatal(err)
 	}
 }
@@ -100,7 +100,7 @@ func testWatchAllWindow(t *testing.T, b Implementation) {
 	if _, err := slow.Poll(); err != store.ErrCompacted {
 		t.Fatalf("a cursor before the window: %v, should be ErrCompacted", err)
 	}
-	if _, err := x.WatchAll(stats.Horizon - 1); err != store.ErrCompacted {
+	if _, err := x.WatchAll(t.Context(), stats.Horizon-1); err != store.ErrCompacted {
 		t.Fatalf("a cursor before the window: %v, should be ErrCompacted", err)
 	}
 	after := m.revision - int64(stats.Records) // memory has the rest
