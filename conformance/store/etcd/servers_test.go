@@ -435,10 +435,10 @@ func TestReconcilerTypes(t *testing.T) {
 	t.Run("none", func(t *testing.T) {
 		p := startEtcd(t, reference.EtcdOptions{})
 		s := atOnceWith(t, p.URL, []string{"--endpoint-reconciler-type=none"}, harness.Plinth)[0]
-		if _, err := s.Resource(services).Namespace("default").Get(context.Background(), "kubernetes",
-			metav1.GetOptions{}); err != nil {
-			t.Error(err)
-		}
+		eventually(t, "there is no Service", func() error { // it is written when the server has become ready
+			_, err := s.Resource(services).Namespace("default").Get(context.Background(), "kubernetes", metav1.GetOptions{})
+			return err
+		})
 		if err := s.endpointsAre(); !apierrors.IsNotFound(err) {
 			t.Errorf("there are endpoints: %v", err)
 		}
