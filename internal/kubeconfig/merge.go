@@ -70,7 +70,7 @@ func Merge(text []byte, e *Entry) ([]byte, error) {
 	if err := yaml.Unmarshal(text, &document); err != nil {
 		return nil, err
 	}
-	if document.Kind != yaml.DocumentNode || len(document.Content) != 1 {
+	if document.Kind != yaml.DocumentNode || len(document.Content) != 1 || !plainKeys(&document) {
 		return nil, errUnusual
 	}
 	edit := newEditor(text)
@@ -88,6 +88,20 @@ func Merge(text []byte, e *Entry) ([]byte, error) {
 // errUnusual is returned for files that kubectl may understand and Merge cannot change.
 var errUnusual = errors.New("it is written in a way in which nothing can be added to it; " +
 	"kubectl config view --raw --flatten prints it in the usual way")
+
+// plainKeys says whether all keys are strings. Two keys of other types, 0 and 0x0, may have one name after the
+// conversion to JSON, and then the value of a text is not always the same.
+func plainKeys(n *yaml.Node) bool {
+	for i, child := range n.Content {
+		if n.Kind == yaml.MappingNode && i%2 == 0 && child.Tag != "!!str" && child.Tag != "!!merge" {
+			return false
+		}
+		if !plainKeys(child) {
+			return false
+		}
+	}
+	return true
+}
 
 // appended is a new kubeconfig, behind the comments that the file has.
 func appended(text []byte, e *Entry) ([]byte, error) {
