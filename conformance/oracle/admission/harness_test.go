@@ -255,13 +255,14 @@ func (w *world) makeOurs(ctx context.Context, set features.Set, objects []store.
 	if w.configuration != "" {
 		configuration[w.plugin] = []byte(w.configuration)
 	}
-	w.chain, err = ours.New(ours.Config{
+	plugins, err := ours.New(ours.Config{
 		Selection: ours.Selection{Only: append([]string{w.plugin}, w.others...)}, Store: opened, Registry: w.registry,
 		Features: set,
 		Now:      time.Now, Version: version.Get().String(), Configurations: configuration,
 		CreateNamespace:           w.createNamespace,
 		NotReadyTolerationSeconds: 300, UnreachableTolerationSeconds: 300, Metrics: w.metrics, InProcess: w.here(),
 	})
+	w.chain = plugins.Admission
 	w.engine = engine.New(engine.Config{Store: opened, Registry: w.registry, Admission: w.chain})
 	return err
 }
