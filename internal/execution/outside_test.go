@@ -1,20 +1,17 @@
+//go:build invariants || race
+
 package execution
 
 import (
 	"context"
 	"sync"
 	"testing"
-
-	"plinth/internal/invariants"
 )
 
 // SPEC: AUTH-8
 // A goroutine that holds a place is found inside, also with a context that is not the request's, and one that works for
 // it by the context. Outside, and while the request has no place, nobody is.
 func TestInside(t *testing.T) {
-	if !invariants.Enabled {
-		t.Skip("assertions are off")
-	}
 	var p Place
 	ctx := With(t.Context(), &p)
 	check := func(when string, want bool) {
