@@ -138,7 +138,7 @@ func Find(ctx context.Context, at string, config *tls.Config) (Marker, error) {
 	defer client.CloseIdleConnections()
 	for {
 		m, err := ask(ctx, client, strings.TrimSuffix(at, "/")+markerPath)
-		if !errors.Is(err, syscall.ECONNREFUSED) {
+		if !comingUp(err) {
 			return m, err
 		}
 		select {
@@ -147,6 +147,17 @@ func Find(ctx context.Context, at string, config *tls.Config) (Marker, error) {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// comingUp reports whether an error is one of a server that does not answer yet: it has not begun to listen, or what
+// listens for it, a proxy for one, has closed the connection without an answer.
+func comingUp(err error) bool {
+	for _, closed := range []error{syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF} {
+		if errors.Is(err, closed) {
+			return true
+		}
+	}
+	return false
 }
 
 func ask(ctx context.Context, client *http.Client, at string) (m Marker, err error) {

@@ -1,6 +1,7 @@
 package etcdstub
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -70,6 +71,45 @@ func TestFind(t *testing.T) {
 	}
 	if _, err := Find(ctx, at, nil); err == nil || !strings.Contains(err.Error(), "not on this machine") {
 		t.Errorf("a stub of another machine: %v", err)
+	}
+}
+
+// A connection that is closed without an answer, as by a proxy whose server is not there yet, is opened again.
+//
+// SPEC: RUN-2
+func TestFindsBehindClosedConnections(t *testing.T) {
+	for name, turnDown := range map[string]func(net.Conn){
+		"reset": func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0) },
+		"ended": func(c net.Conn) { _, _ = http.ReadRequest(bufio.NewReader(c)) },
+		"cut short": func(c net.Conn) {
+			_, _ = http.ReadRequest(bufio.NewReader(c))
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+		},
+	} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		turnedDown := make(chan struct{})
+		go func() {
+			defer close(turnedDown)
+			for range 3 {
+				c, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				turnDown(c)
+				c.Close()
+			}
+			_ = http.Serve(listener, http.NotFoundHandler())
+		}()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		if _, err := Find(ctx, "http://"+listener.Addr().String(), nil); !errors.Is(err, ErrNoStub) {
+			t.Errorf("%s: %v", name, err)
+		}
+		cancel()
+		listener.Close()
+		<-turnedDown
 	}
 }
 
