@@ -40,6 +40,7 @@ var comparedRows = []compared{
 	{"get", 50, (*bench).getAlone},
 	{"get-8", 100, (*bench).get},
 	{"list", 20, (*bench).listAlone},
+	{"patch-8", 100, (*bench).patchPods},
 	{"patch-hot", 40, (*bench).patchHot},
 	{"watch", 10, (*bench).watchTurn},
 }
@@ -273,6 +274,17 @@ func (b *bench) getAlone(ctx context.Context, from, to int) error {
 			}
 		}
 		return nil
+	})
+}
+
+// patchPods has eight clients patch Pods, each another one.
+func (b *bench) patchPods(ctx context.Context, from, to int) error {
+	return b.spend("patch-8", to-from, func() error {
+		return load.Each(8, to-from, func(i int) error {
+			_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPatch, ContentType: "application/merge-patch+json",
+				Path: podsPath + "/" + podName((from+i)%b.pods), Body: fmt.Appendf(nil, `{"metadata":{"labels":{"serial":"%d"}}}`, from)})
+			return err
+		})
 	})
 }
 
