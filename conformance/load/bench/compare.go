@@ -282,7 +282,8 @@ func (b *bench) patchPods(ctx context.Context, from, to int) error {
 	return b.spend("patch-8", to-from, func() error {
 		return load.Each(8, to-from, func(i int) error {
 			_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPatch, ContentType: "application/merge-patch+json",
-				Path: podsPath + "/" + podName((from+i)%b.pods), Body: fmt.Appendf(nil, `{"metadata":{"labels":{"serial":"%d"}}}`, from)})
+				Path: podsPath + "/" + podName((from+i)%b.pods),
+				Body: fmt.Appendf(nil, `{"metadata":{"labels":{"serial":"%d"}}}`, from)})
 			return err
 		})
 	})
