@@ -10,9 +10,9 @@ import (
 	"plinth/internal/access"
 	"plinth/internal/apierr"
 	"plinth/internal/builtin/defaults"
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/engine"
 	"plinth/internal/execution"
+	"plinth/internal/gotypes"
 	"plinth/object"
 )
 

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"plinth/internal/apierr"
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/engine"
 	"plinth/internal/features"
+	"plinth/internal/gotypes"
 	"plinth/object"
 )
 

@@ -6,9 +6,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/engine"
 	"plinth/internal/features"
+	"plinth/internal/gotypes"
 	"plinth/object"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"plinth/internal/builtin/gotypes"
+	"plinth/internal/gotypes"
 	"plinth/schema"
 )
 

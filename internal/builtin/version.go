@@ -10,9 +10,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/engine"
 	"plinth/internal/features"
+	"plinth/internal/gotypes"
 	"plinth/object"
 	compiled "plinth/schema"
 )

@@ -125,7 +125,7 @@ func TestStoredVersionsAreTheReferences(t *testing.T) {
 
 // The comments in the sources of each version were read: without them its schema has no defaults and no keys of lists.
 func TestVersionsHaveFacts(t *testing.T) {
-	facts, err := os.ReadFile("gotypes/facts.txt")
+	facts, err := os.ReadFile("../gotypes/facts.txt")
 	if err != nil {
 		t.Fatal(err)
 	}

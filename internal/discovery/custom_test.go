@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"plinth/internal/builtin"
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/crd"
 	"plinth/internal/engine"
+	"plinth/internal/gotypes"
 	"plinth/internal/store"
 	"plinth/internal/store/memlog"
 	"plinth/object"

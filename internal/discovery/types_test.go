@@ -8,8 +8,8 @@ import (
 	policy "k8s.io/api/policy/v1"
 
 	"plinth/internal/builtin"
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/engine"
+	"plinth/internal/gotypes"
 	"plinth/schema"
 )
 

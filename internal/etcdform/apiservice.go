@@ -3,7 +3,7 @@ package etcdform
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"plinth/internal/builtin/gotypes"
+	"plinth/internal/gotypes"
 	"plinth/schema"
 )
 

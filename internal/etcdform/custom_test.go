@@ -7,10 +7,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"plinth/internal/builtin"
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/crd"
 	"plinth/internal/engine"
 	"plinth/internal/etcdform"
+	"plinth/internal/gotypes"
 	"plinth/internal/store"
 	"plinth/internal/store/memlog"
 	"plinth/object"

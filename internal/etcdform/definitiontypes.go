@@ -4,7 +4,7 @@ import (
 	v1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"plinth/internal/builtin/gotypes"
+	"plinth/internal/gotypes"
 	"plinth/schema"
 )
 

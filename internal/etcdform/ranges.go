@@ -10,7 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"plinth/internal/builtin/gotypes"
+	"plinth/internal/gotypes"
 	"plinth/internal/proto"
 	"plinth/merge"
 	"plinth/object"

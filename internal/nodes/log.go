@@ -19,7 +19,7 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/apierr"
-	"plinth/internal/builtin/gotypes"
+	"plinth/internal/gotypes"
 )
 
 // maxLogError is how much of the answer of a kubelet that refuses to read a log is part of the error.

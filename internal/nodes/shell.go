@@ -12,8 +12,8 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/apierr"
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/forward"
+	"plinth/internal/gotypes"
 )
 
 // shell answers pods/exec, pods/attach and pods/portforward.

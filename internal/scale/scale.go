@@ -6,8 +6,8 @@ package scale
 import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/engine"
+	"plinth/internal/gotypes"
 	"plinth/merge"
 	"plinth/object"
 )

@@ -8,8 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/engine"
+	"plinth/internal/gotypes"
 	"plinth/object"
 )
 

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/engine"
+	"plinth/internal/gotypes"
 	"plinth/internal/store"
 	"plinth/object"
 	"plinth/schema"

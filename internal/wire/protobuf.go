@@ -6,8 +6,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/engine"
+	"plinth/internal/gotypes"
 	"plinth/internal/proto"
 	"plinth/schema"
 )

@@ -19,9 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/crd"
 	"plinth/internal/engine"
+	"plinth/internal/gotypes"
 	"plinth/internal/store"
 	"plinth/object"
 )

@@ -19,9 +19,9 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"plinth/internal/builtin/defaults"
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/cel"
 	"plinth/internal/crd/validation"
+	"plinth/internal/gotypes"
 	"plinth/internal/objectmeta"
 	"plinth/object"
 	"plinth/schema"

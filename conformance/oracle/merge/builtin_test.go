@@ -8,7 +8,7 @@ import (
 	gvk "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"plinth/internal/builtin/gotypes"
+	"plinth/internal/gotypes"
 	"plinth/schema"
 )
 

@@ -9,7 +9,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"plinth/conformance/internal/vectors"
-	"plinth/internal/builtin/gotypes"
+	"plinth/internal/gotypes"
 	"plinth/object"
 	"plinth/schema"
 )

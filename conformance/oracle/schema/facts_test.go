@@ -15,7 +15,7 @@ import (
 	"plinth/conformance/internal/harness"
 	"plinth/conformance/internal/vectors"
 	"plinth/internal/builtin"
-	"plinth/internal/builtin/gotypes"
+	"plinth/internal/gotypes"
 	"plinth/object"
 	"plinth/schema"
 )

@@ -15,7 +15,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"plinth/conformance/internal/vectors"
-	"plinth/internal/builtin/gotypes"
+	"plinth/internal/gotypes"
 	"plinth/internal/proto"
 	"plinth/object"
 	"plinth/schema"

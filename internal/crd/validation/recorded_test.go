@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/cel"
 	"plinth/internal/crd/validation"
+	"plinth/internal/gotypes"
 	"plinth/internal/objectmeta"
 	"plinth/object"
 	"plinth/schema"

@@ -7,8 +7,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/crd/validation"
+	"plinth/internal/gotypes"
 	"plinth/object"
 )
 

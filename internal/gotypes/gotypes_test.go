@@ -32,7 +32,7 @@ func TestFactsAreUpToDate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(made, []byte(factsText)) {
-		t.Error("facts.txt is out of date: go generate ./internal/builtin/gotypes")
+		t.Error("facts.txt is out of date: go generate ./internal/gotypes")
 	}
 }
 
