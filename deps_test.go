@@ -110,7 +110,8 @@ var allowed = map[string][]string{
 	"internal/auth/oidc/issuertest": {},
 	"internal/impersonation":        {"internal/access", "internal/apierr", "internal/recent"},
 	"internal/auth/serviceaccount": {"object", "internal/access", "internal/apierr", "internal/auth",
-		"internal/auth/tokencache", "internal/engine", "internal/fielderrors"},
+		"internal/auth/tokencache", "internal/durable", "internal/engine", "internal/fielderrors"},
+	"internal/pki": {"internal/durable"},
 	"internal/crd": {"object", "schema", "merge", "internal/access", "internal/apierr",
 		"internal/engine", "internal/fielderrors", "internal/objectmeta", "internal/scale", "internal/store", "internal/view",
 		"internal/gotypes", "internal/cel", "internal/invariants", "internal/crd/*"},
@@ -141,7 +142,7 @@ var allowed = map[string][]string{
 		"internal/engine"},
 	"internal/server": {"*"},
 	"plinthtest": {"object", "merge", "internal/access", "internal/apierr", "internal/auth", "internal/httpapi",
-		"internal/server", "internal/store"},
+		"internal/pki", "internal/server", "internal/store"},
 	"cmd/plinth": {"internal/server", "internal/etcdstub", "internal/builtin", "merge",
 		"object", "schema"},
 

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"plinth/internal/pki"
 	"plinth/internal/server"
 	"plinth/object"
 )
@@ -56,7 +57,7 @@ func (p *Plane) Reset(t testing.TB, image *Image) {
 
 // keys are those that the servers of a process share, so that tokens and certificates of one are valid at another.
 type keys struct {
-	authority server.KeyPair
+	authority pki.Pair
 	account   crypto.Signer
 }
 

@@ -8,7 +8,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync"
 
@@ -66,28 +65,20 @@ func (s *Server) openFrontProxy() (err error) {
 	case !c.Aggregation.OwnAuthority || f.authority != nil || c.InProcess:
 		return nil
 	}
-	dir := s.pki.dir
-	if dir != "" {
-		dir = filepath.Join(dir, "front-proxy")
-	}
-	own := &pki{dir: dir, now: s.pki.now, name: "plinth-front-proxy-ca"}
-	authority, err := own.authority()
-	if err == nil {
-		err = own.use(authority)
-	}
+	own, err := s.pki.Beside("front-proxy", "plinth-front-proxy-ca")
 	if err != nil {
-		return fmt.Errorf("authority of forwarded requests in %s: %w", dir, err)
+		return fmt.Errorf("forwarded requests: %w", err)
 	}
 	const name = "front-proxy-client"
-	leaf, err := own.leaf(name, pkix.Name{CommonName: name}, nil)
+	leaf, err := own.Leaf(name, pkix.Name{CommonName: name}, nil)
 	if err != nil {
 		return err
 	}
-	loaded, err := tls.X509KeyPair(leaf.cert, leaf.key)
+	loaded, err := tls.X509KeyPair(leaf.Cert, leaf.Key)
 	if err != nil {
 		return err
 	}
-	f.certificate, f.authority, f.names = &loaded, own.caPEM, []string{name}
+	f.certificate, f.authority, f.names = &loaded, own.PEM, []string{name}
 	f.users, f.uids = []string{"X-Remote-User"}, []string{"X-Remote-Uid"}
 	f.groups, f.extra = []string{"X-Remote-Group"}, []string{"X-Remote-Extra-"}
 	return nil

@@ -3,9 +3,6 @@ package server
 import (
 	"context"
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -14,7 +11,6 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -23,7 +19,6 @@ import (
 	"plinth/internal/auth"
 	"plinth/internal/auth/serviceaccount"
 	"plinth/internal/auth/tokenwebhook"
-	"plinth/internal/durable"
 	"plinth/internal/engine"
 	"plinth/internal/features"
 	"plinth/internal/httpapi"
@@ -191,7 +186,7 @@ func (c *Config) accountKeys() (*serviceaccount.Keys, error) {
 	case s.SigningKeyFile != "":
 		private, err = serviceaccount.ReadPrivateKey(s.SigningKeyFile)
 	case len(s.KeyFiles) == 0:
-		if private, err = ownAccountKey(c.inDataDir("pki", "sa.key"), c.Logger); err != nil {
+		if private, err = serviceaccount.OwnKey(c.inDataDir("pki", "sa.key"), c.Logger); err != nil {
 			return nil, fmt.Errorf("the key for the tokens of service accounts: %w", err)
 		}
 	}
@@ -209,63 +204,6 @@ func (c *Config) accountKeys() (*serviceaccount.Keys, error) {
 		public = append(public, private.Public())
 	}
 	return serviceaccount.NewKeys(public, private)
-}
-
-// ownAccountKey reads the generated key for service account tokens, or generates it. If file is "", it is kept nowhere.
-//
-// As an authority, it is never replaced by itself (pki.authority): a new key makes every token invalid. Its public
-// half, sa.pub beside it, is written after it and says that it has been there:
-//
-//	sa.pub exists  ⇒  sa.key existed
-//
-// So sa.key alone is what remains of a first start that was interrupted, or that of an older release, and gets its
-// sa.pub. Certificates in the directory say nothing about it: the server may have had --service-account-key-file.
-func ownAccountKey(file string, logger *slog.Logger) (crypto.Signer, error) {
-	if file == "" {
-		return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	}
-	public := strings.TrimSuffix(file, ".key") + ".pub"
-	key, err := serviceaccount.ReadPrivateKey(file)
-	_, known := os.Stat(public)
-	switch {
-	case err == nil && known == nil:
-		return key, nil
-	case err == nil:
-		return key, writePublicKey(public, key)
-	case !errors.Is(err, os.ErrNotExist):
-		return nil, err
-	case known == nil:
-		return nil, errors.New("sa.key is missing, though sa.pub is there; restore it, or remove sa.pub to begin with a new " +
-			"key, for which all tokens of service accounts are invalid")
-	case !errors.Is(known, os.ErrNotExist):
-		return nil, known
-	}
-	made, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(made)
-	if err != nil {
-		return nil, err
-	}
-	if err := durable.MkdirAll(durable.FS, filepath.Dir(file)); err != nil {
-		return nil, err
-	}
-	err = durable.WriteFile(durable.FS, file, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
-	if err != nil {
-		return nil, err
-	}
-	logger.Debug("a key for the tokens of service accounts was generated", "file", file)
-	return made, writePublicKey(public, made)
-}
-
-// writePublicKey writes the public half of a key.
-func writePublicKey(file string, key crypto.Signer) error {
-	der, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		return err
-	}
-	return durable.WriteFile(durable.FS, file, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
 }
 
 // authenticator combines the ways to authenticate, in the order in which the reference tries them.
@@ -324,7 +262,7 @@ func (s *Server) authenticator(serving *tls.Config) (*auth.Authenticator, error)
 	if hook != nil { // last, because it costs the most
 		tokens = append(tokens, hook)
 	}
-	proxy, err := c.FrontProxy.open(s.pki.ca, c.ClientCAFile)
+	proxy, err := c.FrontProxy.open(s.pki.Certificate, c.ClientCAFile)
 	if err != nil {
 		return nil, err
 	}

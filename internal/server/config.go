@@ -16,6 +16,7 @@ import (
 	"plinth/internal/authz"
 	"plinth/internal/features"
 	"plinth/internal/nodes"
+	"plinth/internal/pki"
 	"plinth/internal/store"
 	"plinth/internal/webhook"
 )
@@ -161,7 +162,7 @@ type Config struct {
 	// neither DataDir nor WriteKubeconfig it writes nothing.
 	Listener  net.Listener // serves the API, over TLS; Close closes it. Nil: one at BindAddress and SecurePort
 	Log       store.Log    // has the commits of the store; Close closes it. Nil: the one that Storage selects
-	Authority KeyPair      // signs the server's certificates; the zero KeyPair: that in DataDir
+	Authority pki.Pair     // signs the server's certificates; the zero Pair: that in DataDir
 	// BookmarkInterval is the time between the bookmarks of a watch; 0: a minute, as in kube-apiserver.
 	BookmarkInterval time.Duration
 	// AccountKey signs the tokens of service accounts; nil: ServiceAccounts says.
@@ -170,8 +171,8 @@ type Config struct {
 	InProcess bool
 	// Webhooks finds webhooks in this process; nil: all are in the network.
 	Webhooks webhook.InProcess
-	// Image has the objects with which the server begins, those included that a server creates at its start: it is from a
-	// server with the same settings. The first revision is at least ImageAfter. Nil: Log or Storage says.
+	// Image has the objects with which the server begins, those included that a server creates at its start: it is from
+	// a server with the same settings. The first revision is at least ImageAfter. Nil: Log or Storage says.
 	Image      *Image
 	ImageAfter int64
 	// AdministratorToken is a bearer token of the user that Server.Administrator has a certificate of; "": none.
@@ -185,9 +186,6 @@ type Config struct {
 	// Now is the clock for timestamps, certificates and expiry; nil: time.Now. Waiting is by the clock of the process.
 	Now func() time.Time
 }
-
-// KeyPair is a certificate with its private key, as PEM.
-type KeyPair struct{ Cert, Key []byte }
 
 // Defaults returns the default settings.
 func Defaults() Config {

@@ -1,17 +1,11 @@
 package server
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestConfigNamesEveryFault(t *testing.T) {
@@ -81,63 +75,6 @@ func TestFeatureGates(t *testing.T) {
 			(said != 1 || !strings.Contains(log.String(), test.ignored)) {
 			t.Errorf("%q: the log says\n%s", test.gates, &log)
 		}
-	}
-}
-
-// SPEC: AUTH-1
-func TestCertificatesAreKeptAndRenewed(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "pki")
-	now := time.Now()
-	open := func(at time.Time) *pki {
-		t.Helper()
-		p, err := openPKI(dir, at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
-	}
-	leaf := func(p *pki, hosts ...string) pair {
-		t.Helper()
-		l, err := p.leaf("server", pkix.Name{CommonName: "plinth"}, hosts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
-	}
-	first := leaf(open(now), "localhost", "127.0.0.1")
-	if again := leaf(open(now), "localhost"); string(again.cert) != string(first.cert) {
-		t.Error("a restart makes another certificate")
-	}
-	if other := leaf(open(now), "elsewhere.example"); string(other.cert) == string(first.cert) {
-		t.Error("a certificate that does not stand for a host is kept")
-	}
-	old := leaf(open(now), "elsewhere.example")
-	if renewed := leaf(open(now.Add(leafLife-renewBefore+time.Hour)), "elsewhere.example"); string(
-		renewed.cert) == string(old.cert) {
-		t.Error("a certificate that is about to end is kept")
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		info, err := e.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if info.Mode().Perm() != 0o600 {
-			t.Errorf("%s has mode %v", e.Name(), info.Mode())
-		}
-	}
-	p := open(now)
-	loaded, err := tls.X509KeyPair(first.cert, first.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AddCert(p.ca)
-	if _, err := loaded.Leaf.Verify(x509.VerifyOptions{DNSName: "localhost", Roots: roots}); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
@@ -28,20 +27,12 @@ type apiClient struct {
 
 func clientOf(t testing.TB, s *Server) *apiClient {
 	t.Helper()
-	own, err := openPKI(filepath.Join(s.config.DataDir, "pki"), s.started)
-	if err != nil {
-		t.Fatal(err)
-	}
-	admin, err := own.read("admin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate, err := tls.X509KeyPair(admin.cert, admin.key)
+	certificate, err := tls.X509KeyPair(s.admin.Cert, s.admin.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
-	roots.AddCert(own.ca)
+	roots.AddCert(s.pki.Certificate)
 	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots,
 		Certificates: []tls.Certificate{certificate}}}
 	t.Cleanup(transport.CloseIdleConnections)

@@ -9,6 +9,7 @@ import (
 	"plinth/internal/authz"
 	"plinth/internal/controller"
 	"plinth/internal/features"
+	"plinth/internal/pki"
 )
 
 // controllerRow is one of kube-controller-manager's controllers that this server can run.
@@ -141,7 +142,7 @@ func (s *Server) storageVersions() *controller.StorageVersions {
 func (s *Server) certificateRequests() *controller.Certificates {
 	return &controller.Certificates{
 		Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Now: s.config.Now,
-		Authority: s.pki.ca, PrivateKey: s.pki.key, Life: leafLife, Authorizer: s.policy,
+		Authority: s.pki.Certificate, PrivateKey: s.pki.Key, Life: pki.LeafLife, Authorizer: s.policy,
 	}
 }
 

@@ -3,14 +3,12 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"net/http/httptrace"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -374,12 +372,7 @@ func TestDefinitionWithABadCABundle(t *testing.T) {
 	c.must(200, http.MethodGet, "/apis/a.example.com/v1/widgets", nil)
 	c.unknown("/apis/a.example.com/v1")
 	c.unknown("/openapi/v3/apis/a.example.com/v1")
-	authority, err := openPKI(filepath.Join(s.config.DataDir, "pki"), s.started)
-	if err != nil {
-		t.Fatal(err)
-	}
-	bundle := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.ca.Raw})
-	made.at("spec", "conversion", "webhook", "clientConfig").(map[string]any)["caBundle"] = bundle
+	made.at("spec", "conversion", "webhook", "clientConfig").(map[string]any)["caBundle"] = s.pki.PEM
 	made = c.must(200, http.MethodPut, definitions+"/widgets.a.example.com", made)
 	if got := conditionOf(made, "Established"); got != "True InitialNamesAccepted" {
 		t.Errorf("Established, with a certificate: %q", got)

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"plinth/internal/etcdstub"
+	"plinth/internal/pki"
 )
 
 // started starts a server in memory with a changed configuration, and closes it when the test ends.
@@ -93,15 +94,16 @@ func TestCertDir(t *testing.T) {
 
 // SPEC: RUN-1
 func TestTLSFlags(t *testing.T) {
-	other, err := openPKI(t.TempDir(), time.Now())
+	dir := t.TempDir()
+	other, err := pki.Open(dir, "other-ca", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	files := func(name string, hosts ...string) string {
-		if _, err := other.leaf(name, pkix.Name{CommonName: name}, hosts); err != nil {
+		if _, err := other.Leaf(name, pkix.Name{CommonName: name}, hosts); err != nil {
 			t.Fatal(err)
 		}
-		return filepath.Join(other.dir, name+".crt") + "," + filepath.Join(other.dir, name+".key")
+		return filepath.Join(dir, name+".crt") + "," + filepath.Join(dir, name+".key")
 	}
 	s := started(t, func(c *Config) {
 		c.TLSMinVersion, c.DisableHTTP2 = "VersionTLS13", true

@@ -46,6 +46,7 @@ import (
 	"plinth/internal/gotypes"
 	"plinth/internal/kubeconfig"
 	"plinth/internal/nodes"
+	"plinth/internal/pki"
 	"plinth/internal/store"
 	"plinth/internal/store/etcd"
 	"plinth/internal/store/filelog"
@@ -90,10 +91,10 @@ type Server struct {
 	aggregator         *aggregation.Aggregator
 	aggregationMetrics *aggregationMetrics
 	nodeMetrics        *nodeMetrics
-	pki                *pki   // the server's own certificate authority
-	authority          []byte // the authority by which clients verify this server, as PEM; written to kubeconfigs
-	// jwt verifies the tokens of OpenID Connect issuers, issuerMetrics counts them. Both are nil if neither an issuer nor
-	// --authentication-config is configured.
+	pki                *pki.Authority // the server's own certificate authority
+	authority          []byte         // the authority by which clients verify this server, as PEM; written to kubeconfigs
+	// jwt verifies the tokens of OpenID Connect issuers, issuerMetrics counts them. Both are nil if neither an issuer
+	// nor --authentication-config is configured.
 	jwt           *oidc.Reloader
 	issuerMetrics *issuerMetrics
 	// accountKeys sign and verify service account tokens.
@@ -104,7 +105,7 @@ type Server struct {
 	documents   *discovery.Documents
 	listener    net.Listener // nil in a server that is used in its process alone
 	failed      chan error   // of capacity 1: why no more connections are accepted; nil without a listener
-	admin       KeyPair      // the administrator's client certificate
+	admin       pki.Pair     // the administrator's client certificate
 	ready       atomic.Bool
 	// serviceError is why the Service kubernetes or its endpoints could not be written; nil if they are up to date.
 	serviceError error
@@ -537,7 +538,9 @@ func (s *Server) address() (*net.TCPAddr, bool) {
 
 // Administrator returns what the administrator's kubeconfig has: the authority by which clients verify the server, as
 // PEM, and the client certificate.
-func (s *Server) Administrator() (authority []byte, certificate KeyPair) { return s.authority, s.admin }
+func (s *Server) Administrator() (authority []byte, certificate pki.Pair) {
+	return s.authority, s.admin
+}
 
 // DropDocuments drops the documents of discovery and OpenAPI that clients have requested. A server does so only when it
 // is told to: another client would wait for them to be printed again.

@@ -13,10 +13,18 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"plinth/internal/access"
 	"plinth/internal/durable"
+	"plinth/internal/pki"
 )
+
+// ownAuthority is the name of the authority that a server makes for itself.
+const ownAuthority = "plinth-ca"
+
+// NewAuthority makes an authority for Config.Authority, which is valid from a time on.
+func NewAuthority(at time.Time) (pki.Pair, error) { return pki.New(ownAuthority, at) }
 
 // administrator is the user of the kubeconfig that the server writes.
 const administrator = "plinth-admin"
@@ -29,12 +37,17 @@ func (s *Server) authorities() error {
 		return err
 	}
 	c.warnOfSuites(s.tls.CipherSuites)
-	if s.pki, err = s.openPKI(); err != nil {
+	if dir, now := c.inDataDir("pki"), s.clock(); c.Authority.Cert != nil {
+		s.pki, err = pki.Given(c.Authority, dir, now)
+	} else {
+		s.pki, err = pki.Open(dir, ownAuthority, now)
+	}
+	if err != nil {
 		return err
 	}
 	s.tls.ClientCAs = x509.NewCertPool()
-	s.tls.ClientCAs.AddCert(s.pki.ca)
-	s.clients, s.authority = s.pki.caPEM, s.pki.caPEM
+	s.tls.ClientCAs.AddCert(s.pki.Certificate)
+	s.clients, s.authority = s.pki.PEM, s.pki.PEM
 	if c.ClientCAFile == "" {
 		return nil
 	}
@@ -46,7 +59,7 @@ func (s *Server) authorities() error {
 // certify creates the certificates of the server and of its administrator, where they are missing.
 func (s *Server) certify() error {
 	c := &s.config
-	serving, authority, err := s.serving(s.pki)
+	serving, authority, err := s.serving()
 	if err != nil {
 		return err
 	}
@@ -58,12 +71,8 @@ func (s *Server) certify() error {
 		}
 	}
 	s.authority = authority
-	admin, err := s.pki.leaf("admin", pkix.Name{CommonName: administrator, Organization: []string{access.Masters}}, nil)
-	if err != nil {
-		return err
-	}
-	s.admin = KeyPair{admin.cert, admin.key}
-	return nil
+	s.admin, err = s.pki.Leaf("admin", pkix.Name{CommonName: administrator, Organization: []string{access.Masters}}, nil)
+	return err
 }
 
 // appendAuthorities adds the certificates of a PEM file to a pool, and returns the file.
@@ -141,7 +150,7 @@ func (c *Config) tls() (*tls.Config, error) {
 
 // serving returns the server's certificate, and the PEM by which clients verify it: that of the server's own authority,
 // or the configured certificate file, which may contain its authority.
-func (s *Server) serving(own *pki) (tls.Certificate, []byte, error) {
+func (s *Server) serving() (tls.Certificate, []byte, error) {
 	c := &s.config
 	certFile, keyFile := c.TLSCertFile, c.TLSKeyFile
 	if certFile == "" && c.CertDir != "" {
@@ -149,17 +158,17 @@ func (s *Server) serving(own *pki) (tls.Certificate, []byte, error) {
 		if there, err := both(certFile, keyFile); err != nil {
 			return tls.Certificate{}, nil, fmt.Errorf("--cert-dir: %w", err)
 		} else if !there {
-			return s.issue(own, certFile, keyFile)
+			return s.issue(certFile, keyFile)
 		}
 	}
 	if certFile == "" {
-		leaf, err := own.leaf("server", pkix.Name{CommonName: "plinth"}, s.hosts())
+		leaf, err := s.pki.Leaf("server", pkix.Name{CommonName: "plinth"}, s.hosts())
 		if err != nil {
 			return tls.Certificate{}, nil, err
 		}
-		signed, err := tls.X509KeyPair(leaf.cert, leaf.key)
+		signed, err := tls.X509KeyPair(leaf.Cert, leaf.Key)
 		s.own = signed.Leaf
-		return signed, own.caPEM, err
+		return signed, s.pki.PEM, err
 	}
 	given, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
@@ -185,21 +194,21 @@ func both(certFile, keyFile string) (bool, error) {
 
 // issue creates the pair of --cert-dir. As the reference's, the file holds the certificate and its authority, so that
 // a client can trust the file as an authority.
-func (s *Server) issue(own *pki, certFile, keyFile string) (tls.Certificate, []byte, error) {
+func (s *Server) issue(certFile, keyFile string) (tls.Certificate, []byte, error) {
 	if err := os.MkdirAll(s.config.CertDir, 0o755); err != nil {
 		return tls.Certificate{}, nil, err
 	}
-	leaf, err := own.leaf("server", pkix.Name{CommonName: "plinth"}, s.hosts())
+	leaf, err := s.pki.Leaf("server", pkix.Name{CommonName: "plinth"}, s.hosts())
 	if err != nil {
 		return tls.Certificate{}, nil, err
 	}
-	leaf.cert = append(slices.Clone(leaf.cert), own.caPEM...)
-	if err := errors.Join(durable.WriteFile(durable.FS, keyFile, leaf.key),
-		durable.WriteFile(durable.FS, certFile, leaf.cert)); err != nil {
+	leaf.Cert = append(slices.Clone(leaf.Cert), s.pki.PEM...)
+	if err := errors.Join(durable.WriteFile(durable.FS, keyFile, leaf.Key),
+		durable.WriteFile(durable.FS, certFile, leaf.Cert)); err != nil {
 		return tls.Certificate{}, nil, err
 	}
-	signed, err := tls.X509KeyPair(leaf.cert, leaf.key)
-	return signed, own.caPEM, err
+	signed, err := tls.X509KeyPair(leaf.Cert, leaf.Key)
+	return signed, s.pki.PEM, err
 }
 
 // hosts are the names and addresses for which the server's own certificate is valid.

@@ -161,20 +161,12 @@ func TestServeAndRestart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		own, err := openPKI(filepath.Join(c.DataDir, "pki"), s.started)
-		if err != nil {
-			t.Fatal(err)
-		}
-		admin, err := own.read("admin")
-		if err != nil {
-			t.Fatal(err)
-		}
-		certificate, err := tls.X509KeyPair(admin.cert, admin.key)
+		certificate, err := tls.X509KeyPair(s.admin.Cert, s.admin.Key)
 		if err != nil {
 			t.Fatal(err)
 		}
 		roots := x509.NewCertPool()
-		roots.AddCert(own.ca)
+		roots.AddCert(s.pki.Certificate)
 		return s, &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{
 			RootCAs: roots, Certificates: []tls.Certificate{certificate}}}}
 	}

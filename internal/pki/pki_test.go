@@ -1,10 +1,9 @@
-package server
+package pki
 
 import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -47,12 +46,12 @@ func (f pkiFiles) write(t *testing.T, dir string) {
 func servedPKI(t *testing.T) pkiFiles {
 	t.Helper()
 	dir := t.TempDir()
-	p, err := openPKI(dir, time.Now())
+	p, err := Open(dir, "plinth-ca", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"server", "admin"} {
-		if _, err := p.leaf(name, pkix.Name{CommonName: name}, nil); err != nil {
+		if _, err := p.Leaf(name, pkix.Name{CommonName: name}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -70,7 +69,7 @@ func TestDamagedAuthority(t *testing.T) {
 			damaged := maps.Clone(whole)
 			damaged[name] = content
 			damaged.write(t, dir)
-			if _, err := openPKI(dir, time.Now()); err == nil ||
+			if _, err := Open(dir, "plinth-ca", time.Now()); err == nil ||
 				!strings.Contains(err.Error(), "certificate authority in "+dir) {
 				t.Errorf("%s with %.20q: %v", name, content, err)
 			}
@@ -103,7 +102,7 @@ func TestPartsOfPKI(t *testing.T) {
 		cert, key, signed := has("ca.crt"), has("ca.key"), has("admin.crt") || has("server.crt")
 		dir := t.TempDir()
 		part.write(t, dir)
-		p, err := openPKI(dir, time.Now())
+		p, err := Open(dir, "plinth-ca", time.Now())
 		if cert && !key || !cert && signed {
 			for _, name := range []string{"ca.crt", "ca.key"} {
 				if !has(name) && (err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "missing")) {
@@ -126,29 +125,29 @@ func TestPartsOfPKI(t *testing.T) {
 		if key { // every certificate that it has signed is still valid
 			checkSigned(t, p, whole)
 		}
-		if leaf, err := p.leaf("admin", pkix.Name{CommonName: "admin"}, nil); err != nil || cert && has("admin.crt") &&
-			has("admin.key") != (string(leaf.cert) == whole["admin.crt"]) {
+		if leaf, err := p.Leaf("admin", pkix.Name{CommonName: "admin"}, nil); err != nil || cert && has("admin.crt") &&
+			has("admin.key") != (string(leaf.Cert) == whole["admin.crt"]) {
 			t.Errorf("%v: the administrator's certificate: %v", slices.Sorted(maps.Keys(part)), err)
 		}
 	}
 }
 
-func checkSigned(t *testing.T, p *pki, whole pkiFiles) {
+func checkSigned(t *testing.T, p *Authority, whole pkiFiles) {
 	t.Helper()
 	dir := t.TempDir()
 	whole.write(t, dir)
-	before, err := openPKI(dir, time.Now())
+	before, err := Open(dir, "plinth-ca", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaf, err := before.leaf("admin", pkix.Name{CommonName: "admin"}, nil)
+	leaf, err := before.Leaf("admin", pkix.Name{CommonName: "admin"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
-	roots.AddCert(p.ca)
+	roots.AddCert(p.Certificate)
 	options := x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
-	loaded, err := tls.X509KeyPair(leaf.cert, leaf.key)
+	loaded, err := tls.X509KeyPair(leaf.Cert, leaf.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,47 +156,59 @@ func checkSigned(t *testing.T, p *pki, whole pkiFiles) {
 	}
 }
 
-// The key for the tokens of service accounts is never replaced by itself, as every token would be invalid.
-//
-// SPEC: AUTH-2
-func TestPartsOfTheAccountKey(t *testing.T) {
-	logger := slog.New(slog.DiscardHandler)
-	dir := t.TempDir()
-	if _, err := ownAccountKey(filepath.Join(dir, "sa.key"), logger); err != nil {
+// SPEC: AUTH-1
+func TestCertificatesAreKeptAndRenewed(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pki")
+	now := time.Now()
+	open := func(at time.Time) *Authority {
+		t.Helper()
+		p, err := Open(dir, "plinth-ca", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	leaf := func(p *Authority, hosts ...string) Pair {
+		t.Helper()
+		l, err := p.Leaf("server", pkix.Name{CommonName: "plinth"}, hosts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	first := leaf(open(now), "localhost", "127.0.0.1")
+	if again := leaf(open(now), "localhost"); string(again.Cert) != string(first.Cert) {
+		t.Error("a restart makes another certificate")
+	}
+	if other := leaf(open(now), "elsewhere.example"); string(other.Cert) == string(first.Cert) {
+		t.Error("a certificate that does not stand for a host is kept")
+	}
+	old := leaf(open(now), "elsewhere.example")
+	if renewed := leaf(open(now.Add(LeafLife-renewBefore+time.Hour)), "elsewhere.example"); string(
+		renewed.Cert) == string(old.Cert) {
+		t.Error("a certificate that is about to end is kept")
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
 		t.Fatal(err)
 	}
-	whole := readPKI(t, dir)
-	for _, c := range []struct {
-		name  string
-		files []string
-		fails bool
-	}{
-		{"both", []string{"sa.key", "sa.pub"}, false},
-		{"a start that was interrupted, or an older release", []string{"sa.key"}, false},
-		{"the key is missing", []string{"sa.pub"}, true},
-		{"the first start", nil, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			dir := t.TempDir()
-			part := pkiFiles{}
-			for _, name := range c.files {
-				part[name] = whole[name]
-			}
-			part.write(t, dir)
-			_, err := ownAccountKey(filepath.Join(dir, "sa.key"), logger)
-			now := readPKI(t, dir)
-			switch {
-			case c.fails:
-				if err == nil || !strings.Contains(err.Error(), "sa.key is missing") || !maps.Equal(now, part) {
-					t.Errorf("%v, and the files are %v", err, slices.Sorted(maps.Keys(now)))
-				}
-			case err != nil:
-				t.Error(err)
-			case len(c.files) > 0 && !maps.Equal(now, whole):
-				t.Error("the key is another one")
-			case len(now) != 2:
-				t.Errorf("the files are %v", slices.Sorted(maps.Keys(now)))
-			}
-		})
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %v", e.Name(), info.Mode())
+		}
+	}
+	p := open(now)
+	loaded, err := tls.X509KeyPair(first.Cert, first.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(p.Certificate)
+	if _, err := loaded.Leaf.Verify(x509.VerifyOptions{DNSName: "localhost", Roots: roots}); err != nil {
+		t.Error(err)
 	}
 }
