@@ -41,33 +41,53 @@ var deletion = []byte(`{"apiVersion":"v1","kind":"DeleteOptions","propagationPol
 // Empty deletes the objects of a namespace at all backends, as a user, and counts those that are left.
 func (a *Aggregator) Empty(ctx context.Context, namespace string, user access.User) Contents {
 	c := Contents{Remaining: map[string]int{}, Finalizers: map[string]int{}}
-	routes := a.now()
-	for _, remote := range a.Remotes() {
-		r := routes[groupVersion{remote.Group, remote.Version}]
-		if r == nil {
-			continue
-		}
-		if remote.Discovery.At("freshness").Str() != "Current" || !r.available {
-			c.Stale = append(c.Stale, remote.Group+"/"+remote.Version)
-			continue
-		}
+	known, stale := a.reachable()
+	c.Stale = stale
+	for _, at := range known {
 		limited, cancel := context.WithTimeout(ctx, emptyTimeout)
-		for _, name := range emptied(remote) {
-			if err := r.empty(limited, namespace, name, &user, &c); err != nil {
+		for _, name := range emptied(at.remote) {
+			if err := at.route.empty(limited, namespace, name, &user, &c); err != nil {
 				c.Failed = append(c.Failed, err)
 			}
 		}
 		cancel()
 	}
-	for key := range routes { // a route whose documents nobody has asked for yet
-		if !slices.ContainsFunc(a.Remotes(), func(r *discovery.Remote) bool {
-			return r.Group == key.group && r.Version == key.version
-		}) {
-			c.Stale = append(c.Stale, key.group+"/"+key.version)
+	return c
+}
+
+// Stale are the group versions of which it is not known what objects they have.
+func (a *Aggregator) Stale() []string {
+	_, stale := a.reachable()
+	return stale
+}
+
+// reachableRoute is a route to a backend that can be asked, and what is known of its documents.
+type reachableRoute struct {
+	route  *route
+	remote *discovery.Remote
+}
+
+// reachable returns the routes to backends that can be asked now, and the group versions of the others, sorted.
+func (a *Aggregator) reachable() (known []reachableRoute, stale []string) {
+	routes, seen := a.now(), map[groupVersion]bool{}
+	for _, remote := range a.Remotes() {
+		key := groupVersion{remote.Group, remote.Version}
+		seen[key] = true
+		switch r := routes[key]; {
+		case r == nil:
+		case remote.Discovery.At("freshness").Str() != "Current" || !r.available:
+			stale = append(stale, remote.Group+"/"+remote.Version)
+		default:
+			known = append(known, reachableRoute{r, remote})
 		}
 	}
-	slices.Sort(c.Stale)
-	return c
+	for key := range routes {
+		if !seen[key] { // nobody has asked for its documents yet
+			stale = append(stale, key.group+"/"+key.version)
+		}
+	}
+	slices.Sort(stale)
+	return known, stale
 }
 
 // emptied are the resources of a group version whose objects belong to namespaces and can be deleted.

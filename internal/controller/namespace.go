@@ -48,6 +48,8 @@ type Namespaces struct {
 	// AtOthers deletes the objects of a namespace that aggregated API servers have, and says what is left. Nil: there are
 	// no such servers.
 	AtOthers func(ctx context.Context, namespace string, user access.User) aggregation.Contents
+	// StaleAtOthers are the group versions of aggregated API servers that cannot be looked at. Nil: there are none.
+	StaleAtOthers func() []string
 }
 
 // Run works until ctx ends.
@@ -64,7 +66,7 @@ func (c *Namespaces) emptier() *emptier {
 	}
 	e.empty = func(ctx context.Context, o *engine.Object) (leftovers, error) {
 		return (&namespacePass{emptier: e, types: c.Registry.Now(), name: o.Key.Name, uid: o.Sidecar.UID,
-			atOthers: c.AtOthers}).run(ctx)
+			atOthers: c.AtOthers, staleAtOthers: c.StaleAtOthers}).run(ctx)
 	}
 	return e
 }
@@ -86,6 +88,8 @@ type namespacePass struct {
 	uid   string
 	// atOthers is Namespaces.AtOthers.
 	atOthers func(ctx context.Context, namespace string, user access.User) aggregation.Contents
+	// staleAtOthers is Namespaces.StaleAtOthers.
+	staleAtOthers func() []string
 
 	left       leftovers
 	remaining  map[string]int // objects left, by "RESOURCE.GROUP"
@@ -115,10 +119,13 @@ func (p *namespacePass) run(ctx context.Context) (leftovers, error) {
 		kinds = slices.Delete(kinds, i, i+1)
 	}
 	if podsRemain {
-		// Other objects stay as long as Pods may need them. The status does not mention any of it, as in the
+		// Other objects stay as long as Pods may need them. The status does not count any of it, as in the
 		// reference.
 		clear(p.remaining)
 		clear(p.finalizers)
+		if p.staleAtOthers != nil {
+			p.stale = p.staleAtOthers()
+		}
 	} else {
 		for _, k := range kinds {
 			p.kind(ctx, k, inBackground)
@@ -126,13 +133,13 @@ func (p *namespacePass) run(ctx context.Context) (leftovers, error) {
 		if p.atOthers != nil {
 			p.others = p.add(p.atOthers(ctx, p.name, p.user))
 		}
-		for name := range p.types.Unreadable() { // it is not known in which versions there are objects
-			_, group, _ := strings.Cut(name, ".")
-			p.stale = append(p.stale, group)
-		}
-		slices.Sort(p.stale)
-		p.stale = slices.Compact(p.stale)
 	}
+	for name := range p.types.Unreadable() { // it is not known in which versions there are objects
+		_, group, _ := strings.Cut(name, ".")
+		p.stale = append(p.stale, group)
+	}
+	slices.Sort(p.stale)
+	p.stale = slices.Compact(p.stale)
 	if ctx.Err() != nil {
 		return p.left, ctx.Err()
 	}

@@ -12,7 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"plinth/internal/access"
 	"plinth/internal/admission"
+	"plinth/internal/aggregation"
 	"plinth/internal/apierr"
 	"plinth/internal/builtin"
 	"plinth/internal/engine"
@@ -440,6 +442,33 @@ func TestNamespaceWithPods(t *testing.T) {
 	b.says("NamespaceDeletionContentFailure", "All content successfully deleted, may be waiting on finalization")
 	b.delete("nodes", "", "n") // no kubelet will ever end it
 	b.eventually("the namespace is gone", b.gone)
+}
+
+// What is not known of other API servers is said while Pods are left, too, and their objects stay until the Pods have
+// ended. SPEC: DEL-5
+func TestNamespaceWithPodsAndOtherServers(t *testing.T) {
+	b := newBench(t)
+	b.create("pods", "gone", `{"metadata":{"name":"held","finalizers":["example.com/a"]},
+		"spec":{"containers":[{"name":"c","image":"i"}]}}`)
+	b.delete("namespaces", "", "gone")
+	gone, err := b.Get(t.Context(), b.request("namespaces", "", "gone"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := b.controller()
+	c.StaleAtOthers = func() []string { return []string{"away.example.com/v1"} }
+	c.AtOthers = func(context.Context, string, access.User) aggregation.Contents {
+		t.Error("other API servers are asked to delete objects while Pods are left")
+		return aggregation.Contents{}
+	}
+	if _, err := c.emptier().empty(t.Context(), gone.Object); err == nil {
+		t.Error("that an API server is away is no error")
+	}
+	status, reason, message := b.condition("NamespaceDeletionDiscoveryFailure")
+	if status != "True" || reason != "DiscoveryFailed" || message != "Discovery failed for some groups, 1 failing: "+
+		"unable to retrieve the complete list of server APIs: away.example.com/v1: stale GroupVersion discovery: away.example.com/v1" {
+		t.Error(status, reason, message)
+	}
 }
 
 // A namespace that waits has no cost: no pass is made until one of the objects left in it changes.

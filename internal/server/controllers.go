@@ -29,7 +29,8 @@ var controllerTable = []controllerRow{
 	{"namespace-controller", "namespace", "empties namespaces that are being deleted",
 		func(s *Server) func(context.Context) {
 			return (&controller.Namespaces{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger,
-				Now: s.config.Now, Busy: &s.busy, AtOthers: s.aggregator.Empty}).Run
+				Now: s.config.Now, Busy: &s.busy, AtOthers: s.aggregator.Empty,
+				StaleAtOthers: s.aggregator.Stale}).Run
 		}},
 	{"garbage-collector-controller", "garbagecollector", "deletes objects whose owners are gone",
 		func(s *Server) func(context.Context) {
