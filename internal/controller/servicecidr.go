@@ -18,7 +18,8 @@ import (
 	"plinth/object"
 )
 
-// serviceCIDRController is the name of the controller, and its field manager.
+// serviceCIDRController is the name of the controller, and the field manager of its conditions. (Its patches of
+// finalizers name no manager, so that it is the program.)
 const serviceCIDRController = "service-cidr-controller"
 
 // ServiceCIDRs keeps a deleted ServiceCIDR as long as a Service has an address of it that is in no other ServiceCIDR,
@@ -26,13 +27,20 @@ const serviceCIDRController = "service-cidr-controller"
 //
 // Between the last look at the addresses and the removal of the finalizer no address can be allocated from it, as an
 // allocation has the precondition that the ServiceCIDR is not being deleted. So the finalizer is removed at once, and
-// not after ten seconds, as in the reference.
+// not after ten seconds, as in the reference, unless there may be servers whose allocations have no such precondition:
+// see Grace.
 type ServiceCIDRs struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
 	Logger   *slog.Logger
 	Now      func() time.Time // nil: time.Now
+	// Grace is how long a deleted ServiceCIDR stays although none of its addresses is needed: until then a kube-apiserver
+	// on the same etcd may not know that it was deleted, and give an address of it to a Service.
+	Grace time.Duration
 }
+
+// AllocatorsLag is the Grace with which kube-controller-manager waits for kube-apiservers.
+const AllocatorsLag = 10 * time.Second
 
 // Run works until ctx ends.
 func (c *ServiceCIDRs) Run(ctx context.Context) {
@@ -53,7 +61,7 @@ func (c *ServiceCIDRs) Run(ctx context.Context) {
 }
 
 // cidrPass is the state of one watch of the ServiceCIDRs, which makes a pass after each change. While a ServiceCIDR
-// waits for addresses to be released, the IPAddresses are watched, too.
+// waits for addresses to be released, or for the end of its grace, the IPAddresses are watched, too.
 type cidrPass struct {
 	*ServiceCIDRs
 	cidrs, ips *engine.Resource
@@ -61,6 +69,7 @@ type cidrPass struct {
 
 	mu  sync.Mutex
 	all map[string]*serviceCIDR
+	due time.Time // the first end of a grace; zero: there is none
 }
 
 type serviceCIDR struct {
@@ -138,7 +147,7 @@ func readCIDR(o *engine.Object) (*serviceCIDR, error) {
 	return c, nil
 }
 
-// wait calls look whenever an IPAddress was deleted.
+// wait calls look whenever an IPAddress was deleted, and when a grace ends.
 func (p *cidrPass) wait(ctx context.Context) error {
 	watch, err := p.Engine.Watch(ctx, &engine.Request{Resource: p.ips, User: p.user}, engine.WatchOptions{})
 	if err != nil {
@@ -146,12 +155,14 @@ func (p *cidrPass) wait(ctx context.Context) error {
 	}
 	defer watch.Close()
 	for first := true; ; first = false {
-		events, err := watch.Next(ctx)
+		until, cancel := p.untilDue(ctx)
+		events, err := watch.NextUntil(ctx, until)
+		cancel()
 		if err != nil {
 			return err
 		}
 		gone := slices.ContainsFunc(events, func(e engine.Event) bool { return e.Type == engine.Deleted })
-		if !gone && !first {
+		if !gone && !first && len(events) > 0 {
 			continue
 		}
 		if blocked, err := p.look(ctx); err != nil || !blocked {
@@ -160,10 +171,21 @@ func (p *cidrPass) wait(ctx context.Context) error {
 	}
 }
 
-// look reconciles all ServiceCIDRs, and says whether one of them waits for addresses to be released.
+// untilDue is ctx until the first end of a grace.
+func (p *cidrPass) untilDue(ctx context.Context) (context.Context, context.CancelFunc) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.due.IsZero() {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, p.due.Sub(p.Now()))
+}
+
+// look reconciles all ServiceCIDRs, and says whether one of them waits.
 func (p *cidrPass) look(ctx context.Context) (blocked bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.due = time.Time{}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(p.all)) {
 		waits, err := p.reconcile(ctx, p.all[name])
@@ -205,7 +227,26 @@ func (p *cidrPass) reconcile(ctx context.Context, c *serviceCIDR) (waits bool, e
 	if needed {
 		return true, p.setReady(ctx, c, "False", "Terminating", cidrInUse)
 	}
+	if p.waits(c) {
+		return true, nil
+	}
 	return false, p.patch(ctx, c, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["`+cidrFinalizer+`"]}}`)
+}
+
+// waits says whether the grace of a deleted ServiceCIDR goes on, and sees to it that its end is noticed.
+func (p *cidrPass) waits(c *serviceCIDR) bool {
+	deleted, err := time.Parse(time.RFC3339, c.obj.At("metadata", "deletionTimestamp").Str())
+	if err != nil {
+		return false
+	}
+	end := deleted.Add(p.Grace)
+	if !end.After(p.Now()) {
+		return false
+	}
+	if p.due.IsZero() || end.Before(p.due) {
+		p.due = end
+	}
+	return true
 }
 
 // needed says whether a Service has an address of this ServiceCIDR that is in no other one.
@@ -248,7 +289,7 @@ func (c *serviceCIDR) has(ip netip.Addr) bool {
 }
 
 func (p *cidrPass) patch(ctx context.Context, c *serviceCIDR, body string) error {
-	rq := &engine.Request{Resource: p.cidrs, Name: c.name, User: p.user, FieldManager: serviceCIDRController}
+	rq := &engine.Request{Resource: p.cidrs, Name: c.name, User: p.user, FieldManager: manager}
 	_, err := p.Engine.Patch(ctx, rq, engine.Patch{Type: engine.StrategicPatch, Body: []byte(body)})
 	return err
 }

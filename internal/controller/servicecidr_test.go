@@ -5,10 +5,13 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"plinth/internal/apierr"
+	"plinth/internal/builtin"
 	"plinth/internal/engine"
+	"plinth/internal/store"
 	"plinth/object"
 )
 
@@ -94,4 +97,75 @@ func TestServiceCIDRs(t *testing.T) {
 		t.Fatal(err)
 	}
 	until("wider")
+}
+
+// Where other servers may not know yet that a ServiceCIDR was deleted, it stays for a while, and longer if one of them
+// has given an address of it away.
+//
+// SPEC: DEL-1
+func TestServiceCIDRsStayForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		b := newBenchOf(t, builtin.Config{}, func(*store.Store) {})
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			(&ServiceCIDRs{Engine: b.Engine, Registry: b.registry, Logger: slog.New(slog.DiscardHandler),
+				Grace: AllocatorsLag}).Run(ctx)
+		}()
+		defer func() { cancel(); <-done }()
+		types := b.registry.Now()
+		cidrs := types.Find("networking.k8s.io", "v1", "servicecidrs")
+		ips := types.Find("networking.k8s.io", "v1", "ipaddresses")
+		create := func(of *engine.Resource, text string) {
+			t.Helper()
+			body, err := object.ParseJSON([]byte(text))
+			if err == nil {
+				_, err = b.Create(ctx, &engine.Request{Resource: of}, body)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		remove := func(of *engine.Resource, name string) {
+			t.Helper()
+			if _, err := b.Delete(ctx, &engine.Request{Resource: of, Name: name}, engine.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		there := func() string {
+			synctest.Wait()
+			var names []string
+			for _, name := range []string{"first", "second"} {
+				if _, err := b.Get(ctx, &engine.Request{Resource: cidrs, Name: name}, ""); err == nil {
+					names = append(names, name)
+				}
+			}
+			return strings.Join(names, " ")
+		}
+		expect := func(when, want string) {
+			t.Helper()
+			if got := there(); got != want {
+				t.Errorf("%s: %q are there, not %q", when, got, want)
+			}
+		}
+		create(cidrs, `{"metadata":{"name":"first"},"spec":{"cidrs":["10.1.0.0/24"]}}`)
+		create(cidrs, `{"metadata":{"name":"second"},"spec":{"cidrs":["10.2.0.0/24"]}}`)
+		synctest.Wait()
+		remove(cidrs, "first")
+		time.Sleep(4 * time.Second)
+		remove(cidrs, "second")
+		expect("at once", "first second")
+		create(ips, `{"metadata":{"name":"10.2.0.7","labels":{"ipaddress.kubernetes.io/managed-by":"ipallocator.k8s.io",
+			"ipaddress.kubernetes.io/ip-family":"IPv4"}},
+			"spec":{"parentRef":{"resource":"services","namespace":"default","name":"s"}}}`)
+		time.Sleep(5 * time.Second)
+		expect("before the end of the grace", "first second")
+		time.Sleep(2 * time.Second)
+		expect("after the end of the first grace", "second")
+		time.Sleep(time.Minute)
+		expect("while an address is in use", "second")
+		remove(ips, "10.2.0.7")
+		expect("after the end of the second grace", "")
+	})
 }

@@ -39,8 +39,11 @@ var controllerTable = []controllerRow{
 		}},
 	{"service-cidr-controller", "service-cidr-controller", "keeps ServiceCIDRs whose addresses are in use",
 		func(s *Server) func(context.Context) {
-			return (&controller.ServiceCIDRs{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger,
-				Now: s.config.Now}).Run
+			c := &controller.ServiceCIDRs{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Now: s.config.Now}
+			if s.etcd != nil {
+				c.Grace = controller.AllocatorsLag
+			}
+			return c.Run
 		}},
 	{"clusterrole-aggregation-controller", "clusterrole-aggregation", "gives aggregated cluster roles their rules",
 		func(s *Server) func(context.Context) {
