@@ -349,7 +349,13 @@ func (c *Claims) say(ctx context.Context, s *claimState, said condition) error {
 	if c.Now != nil {
 		now = c.Now
 	}
-	body := s.obj.WithAt(amend(s.obj.At("status", "conditions"), []condition{said}, now()), "status", "conditions")
+	list := slices.Clone(amend(s.obj.At("status", "conditions"), []condition{said}, now()).Items())
+	for i, c := range list {
+		if c.At("type").Str() == unusedCondition {
+			list[i] = c.Without("lastProbeTime") // a new condition takes the place of another one's
+		}
+	}
+	body := s.obj.WithAt(object.ListOf(list...), "status", "conditions")
 	return unlessChanged(c.Engine.Update(ctx, rq, object.Parsed{Value: withRevision(body, s.o)}))
 }
 
