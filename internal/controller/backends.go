@@ -536,7 +536,15 @@ func (t *backendType) observe(ctx context.Context, b *backendObject, listed bool
 		return
 	}
 	if t.areSuspicious(ctx, t.place(b.key), b.owners) {
-		t.work.add(task{examine, b.key, t}, notes{seen: !listed})
+		known := notes{}
+		if !listed {
+			var before []reference
+			if old != nil {
+				before = old.owners
+			}
+			known.seen = without(uidsOf(b.owners), uidsOf(before))
+		}
+		t.work.add(task{examine, b.key, t}, known)
 	}
 }
 

@@ -46,7 +46,9 @@ func (c *collector) perform(ctx context.Context, t task, known notes, ask bool) 
 		switch t.what {
 		case examine:
 			err = obj.examine(ctx, known)
-			known.seen = known.seen && errors.As(err, new(*askError))
+			if !errors.As(err, new(*askError)) {
+				known.seen = nil
+			}
 		case release:
 			err = obj.release(ctx)
 		case orphan:
@@ -136,8 +138,9 @@ func (t *taskObject) examine(ctx context.Context, known notes) error {
 		}
 		by[where] = append(by[where], ref)
 	}
-	if known.seen && len(absent) > 0 {
-		if err := t.reportNamespaces(ctx, absent); err != nil {
+	absent = slices.DeleteFunc(absent, func(ref reference) bool { return !slices.Contains(known.seen, ref.uid) })
+	if len(absent) > 0 {
+		if err := t.reportNamespace(ctx, absent); err != nil {
 			return err
 		}
 	}
@@ -454,81 +457,4 @@ func (t *taskObject) leave(ctx context.Context, d dependent) (err error) {
 		}
 	}
 	return err
-}
-
-const (
-	// maxReported is the number of references of one object that are looked for in other namespaces: the reference's
-	// recorder sends as many Events of one object at once.
-	maxReported = 25
-	// lookupsPerWrite is the number of look-ups that count as a write in the pace of the collector.
-	lookupsPerWrite = 100
-)
-
-// reportNamespaces writes an Event for each reference to an owner that exists, but in another namespace, as the
-// reference does; refs are those whose owner is not in the namespace of the object.
-//
-// The reference finds an owner by its UID. The store has no such index, so the name is looked up in every namespace:
-// references × namespaces look-ups for each object that a client creates, which may have thousands of references. So
-// the references are bounded, and the look-ups are a part of the collector's pace.
-func (t *taskObject) reportNamespaces(ctx context.Context, refs []reference) error {
-	types := t.Registry.Now()
-	namespaces, events := types.Find("", "v1", "namespaces"), types.Find("", "v1", "events")
-	if namespaces == nil || events == nil {
-		return nil
-	}
-	list, err := t.Engine.List(ctx, &engine.Request{Resource: namespaces}, engine.ListOptions{})
-	if err != nil {
-		return nil
-	}
-	lookups := 0
-	for _, ref := range refs[:min(len(refs), maxReported)] {
-		of := t.Registry.Now().OfKind(ref.apiVersion, ref.kind)
-		if of == nil || of.Stored == nil || !of.Namespaced {
-			continue
-		}
-		for namespace := range list.Items {
-			if lookups++; lookups%lookupsPerWrite == 0 {
-				if err := t.pace.Wait(ctx); err != nil {
-					return err
-				}
-			}
-			o, err := t.Engine.Stored(ctx, of.Key(namespace.Key.Name, ref.name))
-			if err == nil && o != nil && o.Sidecar.UID == ref.uid {
-				t.reportNamespace(ctx, ref, events)
-				break
-			}
-		}
-	}
-	return nil
-}
-
-// reportNamespace writes the Event for one reference.
-func (t *taskObject) reportNamespace(ctx context.Context, ref reference, events *engine.Resource) {
-	namespace := t.at.namespace
-	if namespace == "" {
-		namespace = "default"
-	}
-	now := t.Now().UTC()
-	text := object.StringOf
-	stamp := text(now.Format("2006-01-02T15:04:05Z"))
-	const component = "garbage-collector-controller"
-	event := object.Fields(
-		"metadata", object.Fields("name", text(fmt.Sprintf("%s.%x",
-			t.name, now.UnixNano())), "namespace", text(namespace)),
-		"involvedObject", object.Fields(
-			"apiVersion", text(t.apiVersion), "kind", text(t.kind),
-			"name", text(t.name), "namespace", text(t.at.namespace),
-			"uid", text(t.uid)),
-		"reason", text("OwnerRefInvalidNamespace"), "type", text("Warning"),
-		"message", text(fmt.Sprintf("ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
-			ref.apiVersion, ref.kind, t.at.namespace, ref.name, ref.uid, t.at.namespace)),
-		"source", object.Fields("component",
-			text(component)), "reportingComponent", text(component), "reportingInstance", text(""),
-		"firstTimestamp", stamp, "lastTimestamp", stamp, "count", object.IntOf(1),
-	)
-	create := &engine.Request{Resource: events, Namespace: namespace, User: t.user, FieldManager: collectManager}
-	if _, err := t.Engine.Create(ctx, create, object.Parsed{Value: event}); err != nil {
-		t.Logger.Debug("an event could not be written", "event", "OwnerRefInvalidNamespace", "object",
-			t.name, "error", err)
-	}
 }

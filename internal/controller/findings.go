@@ -2,14 +2,10 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"sync"
 	"time"
-
-	"github.com/google/uuid"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"plinth/internal/addresses"
 	"plinth/internal/engine"
@@ -89,12 +85,8 @@ func (r *reporter) record(ctx context.Context, f *addresses.Finding) error {
 	} else {
 		regarding = append(regarding, object.Member{Key: "namespace", Value: text(namespace)})
 	}
-	name := fmt.Sprintf("%s.%x", meta.At("name").Str(), now.UnixNano())
-	if len(validation.IsDNS1123Subdomain(name)) > 0 { // that of an IPv6 address
-		name = uuid.NewString()
-	}
 	event := object.Fields(
-		"metadata", object.Fields("name", text(name), "namespace", text(namespace)),
+		"metadata", object.Fields("name", text(eventName(meta.At("name").Str(), now)), "namespace", text(namespace)),
 		"eventTime", text(now.UTC().Format("2006-01-02T15:04:05.000000Z07:00")),
 		"reportingController", text(r.controller), "reportingInstance", text(r.controller+"-"+host),
 		"action", text(f.Action), "reason", text(f.Reason), "regarding", object.Nil.Edit(regarding),

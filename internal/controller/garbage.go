@@ -89,6 +89,7 @@ type collector struct {
 	missingMore bool
 	followed    atomic.Int64 // the revision of the last change that was read
 	lost        bool         // an unreadable object was deleted: any object may be its dependent, so all are examined
+	told        correlator   // of its Events
 	backends    backends
 	renewal     renewal
 }
@@ -138,6 +139,7 @@ func (g *Garbage) collector(ctx context.Context) *collector {
 	if g.Now == nil {
 		g.Now = time.Now
 	}
+	c.told.now = g.Now
 	c.work = &worklist{ctx: ctx, items: map[task]*workItem{}, busy: g.Busy, do: c.do, failed: func(t task, err error) {
 		c.Logger.Warn("collecting garbage failed, trying again", "object", t.key.String(), "error", err)
 	}}
@@ -308,8 +310,17 @@ func (c *collector) changed(ctx context.Context, old, now *engine.Object, observ
 		return
 	}
 	if c.suspicious(ctx, now) {
-		c.work.add(task{what: examine, key: now.Key}, notes{seen: observed})
+		known := notes{}
+		if observed {
+			known.seen = without(owners, before)
+		}
+		c.work.add(task{what: examine, key: now.Key}, known)
 	}
+}
+
+// without returns the UIDs of a list that are not in another one.
+func without(uids, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(uids), func(uid string) bool { return slices.Contains(others, uid) })
 }
 
 // deleting handles a change of an object that is being deleted.
