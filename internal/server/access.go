@@ -9,6 +9,7 @@ import (
 	"plinth/internal/admission"
 	"plinth/internal/authz"
 	"plinth/internal/configfile"
+	"plinth/internal/metrics"
 )
 
 // validateAccess refuses settings that restrict access in a way that Plinth does not implement: to ignore them would
@@ -102,9 +103,10 @@ func (s *Server) authorization() (follow func(), err error) {
 		c.Logger.Warn("authorization mode Node without the admission plugin NodeRestriction: "+
 			"any kubelet may write the Nodes and the status of the Pods of all others", "plugin", "NodeRestriction")
 	}
-	s.authzMetrics = newAuthorizationMetrics()
+	counts := metrics.NewAuthorization(ownIdentity())
+	s.shown = append(s.shown, counts.Collectors()...)
 	s.policy, err = authz.New(config, authz.Options{Logger: c.Logger, PolicyFile: c.AuthorizationPolicyFile,
-		Metrics: s.authzMetrics.hooks(), Features: s.features})
+		Metrics: counts.Hooks(), Features: s.features})
 	if err != nil {
 		return nil, err
 	}

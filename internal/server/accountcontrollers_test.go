@@ -12,13 +12,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 
 	"plinth/object"
 )
@@ -253,19 +251,23 @@ func TestSigningRequests(t *testing.T) {
 		encoded := base64.StdEncoding.EncodeToString(text)
 		s.ask("PATCH", path+"/"+name+"/status", fmt.Sprintf(`{"status":{"certificate":%q}}`, encoded), 200)
 	}
-	counted := func(of *prometheus.CounterVec, signer string) float64 {
-		var m dto.Metric
-		if err := of.WithLabelValues(signer).Write(&m); err != nil {
-			t.Fatal(err)
+	counted := func(name, signer string) float64 {
+		for _, line := range metricsOf(t, clientOf(t, s.Server), "apiserver_certificates_registry_"+name) {
+			if labels, value, _ := strings.Cut(line, "} "); strings.HasSuffix(labels, `signerName="`+signer+`"`) {
+				n, err := strconv.ParseFloat(value, 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return n
+			}
 		}
-		return m.GetCounter().GetValue()
+		return 0
 	}
 	for signer, want := range map[string][2]float64{"kubernetes.io/kube-apiserver-client": {1, 1},
 		"kubernetes.io/kube-apiserver-client-kubelet": {1, 1}, "other": {2, 1}} {
 		// A certificate can be read before it is counted.
-		m := s.certificateMetrics
 		for until := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-			have := [2]float64{counted(m.requested, signer), counted(m.honored, signer)}
+			have := [2]float64{counted("csr_requested_duration_total", signer), counted("csr_honored_duration_total", signer)}
 			if have == want {
 				break
 			}

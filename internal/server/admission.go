@@ -8,6 +8,7 @@ import (
 	"plinth/internal/admission"
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
+	"plinth/internal/metrics"
 	"plinth/internal/store"
 	"plinth/object"
 )
@@ -16,7 +17,8 @@ import (
 // used only when a request is admitted.
 func (s *Server) admissionPlugins() (admission.Plugins, error) {
 	c := &s.config
-	s.admissionMetrics = newAdmissionMetrics()
+	counts := metrics.NewAdmission(ownIdentity())
+	s.shown = append(s.shown, counts.Collectors()...)
 	var configurations map[string][]byte
 	if c.AdmissionConfig != "" {
 		var err error
@@ -34,7 +36,7 @@ func (s *Server) admissionPlugins() (admission.Plugins, error) {
 		Endpoint:                     s.services().Endpoint,
 		InProcess:                    c.Webhooks,
 		Expressions:                  &s.expressions,
-		Metrics:                      s.admissionMetrics.hooks(),
+		Metrics:                      counts.Hooks(),
 		Logger:                       c.Logger,
 		Follow:                       func(run func(context.Context)) { s.follow = append(s.follow, run) },
 	})

@@ -15,6 +15,7 @@ import (
 	"plinth/internal/audit"
 	"plinth/internal/authz"
 	"plinth/internal/features"
+	"plinth/internal/metrics"
 	"plinth/internal/nodes"
 	"plinth/internal/pki"
 	"plinth/internal/store"
@@ -93,7 +94,7 @@ type Config struct {
 	AuthorizationWebhook AuthorizationWebhook
 	AuthorizationConfig  string
 
-	Metrics MetricLimits // which metrics are served, and with which labels
+	Metrics metrics.Limits // which metrics are served, and with which labels
 
 	AdmissionControl []string // the only enabled admission plugins; empty: the default ones
 	EnableAdmission  []string
@@ -285,7 +286,7 @@ func (c *Config) validate() error {
 	if _, err := c.versions(); err != nil {
 		refuse("%w", err)
 	}
-	if _, err := c.Metrics.parse(); err != nil {
+	if err := c.Metrics.Validate(); err != nil {
 		refuse("%w", err)
 	}
 	c.validateControllers(refuse)

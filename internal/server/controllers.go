@@ -230,7 +230,7 @@ func (s *Server) ownControllers(definitions *controller.Definitions) []func(cont
 		Busy: &s.busy}
 	availability := &controller.Availability{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger,
 		Now: s.config.Now, Service: s.findService, Slices: s.endpointSlices, Check: s.aggregator.Check, Busy: &s.busy,
-		Lost: s.aggregationMetrics.unavailable}
+		Lost: s.aggregationMetrics.Unavailable}
 	all := []func(context.Context){definitions.Run, registration.Run, availability.Run}
 	if s.quotas.Admitted && s.etcd == nil {
 		// On etcd requests record what they use themselves (engine.Limits).

@@ -12,6 +12,7 @@ import (
 	"plinth/internal/configfile"
 	"plinth/internal/encryption"
 	"plinth/internal/httpapi"
+	"plinth/internal/metrics"
 	"plinth/internal/store"
 )
 
@@ -19,7 +20,7 @@ import (
 // The zero pointer is none.
 type encryptionAtRest struct {
 	all     *encryption.Transformers
-	metrics *encryptionMetrics
+	metrics *metrics.Encryption
 	// path is the key that a value is bound to.
 	path func(store.Key) string
 	// resources has an *encryption.Resource for each resource of the store that was used.
@@ -38,10 +39,10 @@ func (c *Config) openEncryption(kmsV1 bool) (*encryptionAtRest, error) {
 	}
 	ctx, end := context.WithCancel(context.Background())
 	e := &encryptionAtRest{path: func(k store.Key) string { return encryption.Path(k.Resource, k.Name) },
-		seen: map[string]current{}, metrics: newEncryptionMetrics(), reloaded: make(chan struct{}, 1), end: end,
+		seen: map[string]current{}, metrics: metrics.NewEncryption(ownIdentity()), reloaded: make(chan struct{}, 1), end: end,
 		logger: c.Logger}
 	all, err := encryption.Open(ctx, c.EncryptionProviderConfig, c.EncryptionReload, encryption.Options{
-		Metrics: e.metrics.hooks(), Logger: c.Logger, KMSv1: kmsV1, Interval: c.encryptionInterval,
+		Metrics: e.metrics.Hooks(), Logger: c.Logger, KMSv1: kmsV1, Interval: c.encryptionInterval,
 		RetryInterval: c.encryptionInterval,
 	})
 	if err != nil {
@@ -49,12 +50,12 @@ func (c *Config) openEncryption(kmsV1 bool) (*encryptionAtRest, error) {
 		return nil, err
 	}
 	e.all = all
-	e.metrics.configuredAs(all.Hash())
+	e.metrics.ConfiguredAs(all.Hash())
 	e.work.Go(func() {
 		all.Run(ctx, cmp.Or(c.encryptionInterval, configfile.Interval), func(hash string, err error) {
-			e.metrics.reloaded(err == nil)
+			e.metrics.Reloaded(err == nil)
 			if err == nil {
-				e.metrics.configuredAs(hash)
+				e.metrics.ConfiguredAs(hash)
 				select {
 				case e.reloaded <- struct{}{}:
 				default:
@@ -119,11 +120,7 @@ func (s *Server) recoverEncrypted() {
 	if s.encryption == nil {
 		return
 	}
-	stores := []*store.Store{s.store}
-	if s.elsewhere != nil {
-		stores = append(stores, s.elsewhere.store)
-	}
-	s.run(func() { s.encryption.recover(s.closing, s.config.encryptionInterval, stores) })
+	s.run(func() { s.encryption.recover(s.closing, s.config.encryptionInterval, s.stores()) })
 }
 
 // recover makes objects readable that could not be decrypted when the server started, or when they came from another

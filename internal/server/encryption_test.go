@@ -605,7 +605,7 @@ func TestEncryptionReload(t *testing.T) {
 	counted := func(status string) bool {
 		return strings.Contains(e.send(http.MethodGet, "/metrics", "", 200),
 			`apiserver_encryption_config_controller_automatic_reloads_total{apiserver_id_hash="`+
-				e.server.encryption.metrics.server+`",status="`+status+`"}`)
+				e.server.encryption.metrics.Server()+`",status="`+status+`"}`)
 	}
 	old := e.send(http.MethodGet, inDefault+"secrets/a", "", 200)
 	for _, bad := range []string{"", "kind: Secret", strings.Repeat("x", 100)} {

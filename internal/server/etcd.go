@@ -15,6 +15,7 @@ import (
 	"plinth/internal/crd"
 	"plinth/internal/engine"
 	"plinth/internal/etcdform"
+	"plinth/internal/metrics"
 	"plinth/internal/store"
 	"plinth/internal/store/etcd"
 )
@@ -128,7 +129,8 @@ func (s *Server) openEtcd(ctx context.Context, define engine.Define) (_ *store.S
 	s.nodePorts = etcdform.NewNodePorts(first, last, c.StorageMediaType)
 	ctx, cancel := context.WithTimeout(ctx, c.StorageTimeout)
 	defer cancel()
-	s.etcdMetrics = newEtcdMetrics()
+	counts := metrics.NewEtcd()
+	s.shown = append(s.shown, counts.Collectors()...)
 	s.form = etcdform.New(s.registry, c.StorageMediaType)
 	layout := etcdLayout{s.form}
 	var sealing store.Sealing
@@ -142,7 +144,7 @@ func (s *Server) openEtcd(ctx context.Context, define engine.Define) (_ *store.S
 	}
 	is := etcd.Config{
 		Endpoints: c.EtcdServers, TLS: tls, Prefix: c.EtcdPrefix, Logger: c.Logger,
-		Layout: layout, Bits: portBits(s.nodePorts), Sealing: sealing, Observe: s.etcdMetrics.observe(),
+		Layout: layout, Bits: portBits(s.nodePorts), Sealing: sealing, Observe: counts.Observe(),
 		// A kube-apiserver repairs a Service whose IPAddress it has not seen yet.
 		Apart:      []string{addresses.IPAddresses},
 		LeaseReuse: time.Duration(c.LeaseReuseSeconds) * time.Second, CompactionInterval: c.EtcdCompactionInterval,

@@ -19,6 +19,7 @@ import (
 	"plinth/internal/features"
 	"plinth/internal/httpapi"
 	"plinth/internal/impersonation"
+	"plinth/internal/metrics"
 )
 
 // newHandler builds the HTTP handler: the API, and the pages beside it.
@@ -35,28 +36,6 @@ func (s *Server) newHandler() (http.Handler, error) {
 	if !s.features.On(features.ComponentFlagz) {
 		flagz = nil
 	}
-	m := newMetrics(s.store, s.elsewhere, s.registry, s.audit, s.storeSize)
-	m.registry.MustRegister(s.certificateMetrics.requested, s.certificateMetrics.honored)
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "plinth_compiled_expressions",
-		Help: "Expressions of custom types and of policies that are compiled."},
-		func() float64 { return float64(s.expressions.Compiled()) }))
-	limits, err := c.Metrics.parse()
-	if err != nil {
-		return nil, err
-	}
-	if s.issuerMetrics != nil {
-		m.registry.MustRegister(s.issuerMetrics.all()...)
-	}
-	if s.encryption != nil {
-		m.registry.MustRegister(s.encryption.metrics.all()...)
-	}
-	if s.fairness != nil {
-		m.registry.MustRegister(append(placeMetrics(s.fairness), fairnessMetrics{s.fairness})...)
-	}
-	m.registry.MustRegister(s.etcdMetrics.collectors()...)
-	m.registry.MustRegister(s.authzMetrics.all()...)
-	m.registry.MustRegister(s.admissionMetrics.all()...)
-	m.registry.MustRegister(tokenMetrics(&s.verifier.Counters)...)
 	origins, err := c.origins()
 	if err != nil {
 		return nil, err
@@ -68,8 +47,11 @@ func (s *Server) newHandler() (http.Handler, error) {
 		NoStorageHashes: !s.features.On(features.StorageVersionHash),
 		Remotes:         s.aggregator.Remotes, Local: s.aggregator.Local, AccountPages: pages != nil,
 	})
-	m.registry.MustRegister(s.aggregationMetrics.all(s.aggregator, s.documents)...)
-	m.registry.MustRegister(s.nodeMetrics.all()...)
+	requests := metrics.NewRequests(s.registry)
+	handlers, err := s.handlers(requests)
+	if err != nil {
+		return nil, err
+	}
 	return httpapi.New(httpapi.Config{
 		Engine: s.engine, Registry: s.registry, Documents: s.documents,
 		Authenticate:   s.auth.Authenticate,
@@ -77,7 +59,7 @@ func (s *Server) newHandler() (http.Handler, error) {
 		Authorizer:     s.policy,
 		Auditor:        s.audit,
 		Backends:       s.backends,
-		Handlers:       s.handlers(m, limits),
+		Handlers:       handlers,
 		Pages:          pages,
 		Checks:         s.checks(),
 		Statusz:        statusz,
@@ -93,7 +75,7 @@ func (s *Server) newHandler() (http.Handler, error) {
 		NoLean:        !s.features.On(features.ManagedFieldsOptOut),
 		NoCBOR:        !s.features.On(features.CBORServingAndStorage),
 		Closing:       s.closing,
-		Logger:        c.Logger, Metrics: m.hooks(),
+		Logger:        c.Logger, Metrics: requests.Hooks(),
 	})
 }
 
@@ -109,10 +91,22 @@ func (s *Server) advertised() string {
 }
 
 // handlers returns the pages that do not belong to the API.
-func (s *Server) handlers(m *metrics, limits *limitedMetrics) map[string]http.Handler {
-	all := map[string]http.Handler{
-		"/metrics":      m.handler(limits.of(m.registry), s.config.Logger),
-		"/metrics/slis": m.handler(limits.of(m.health), s.config.Logger),
+func (s *Server) handlers(requests *metrics.Requests) (map[string]http.Handler, error) {
+	shown := append(s.shown, metrics.Audit(s.audit), metrics.Stores(s.registry, s.storeSize, s.stores()...),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "plinth_compiled_expressions",
+			Help: "Expressions of custom types and of policies that are compiled."},
+			func() float64 { return float64(s.expressions.Compiled()) }))
+	shown = append(shown, metrics.Tokens(&s.verifier.Counters)...)
+	shown = append(shown, s.aggregationMetrics.Collectors(s.aggregator, s.documents)...)
+	if s.encryption != nil {
+		shown = append(shown, s.encryption.metrics.Collectors()...)
+	}
+	if s.fairness != nil {
+		shown = append(shown, metrics.Fairness(s.fairness)...)
+	}
+	all, err := metrics.Pages(&s.config.Metrics, s.config.Logger, requests, shown...)
+	if err != nil {
+		return nil, err
 	}
 	if s.fairness != nil {
 		maps.Copy(all, fairnessPages(s.fairness))
@@ -120,7 +114,7 @@ func (s *Server) handlers(m *metrics, limits *limitedMetrics) map[string]http.Ha
 	if s.config.Profiling {
 		maps.Copy(all, profiles())
 	}
-	return all
+	return all, nil
 }
 
 // expired returns an error after the server's own certificate has expired. A restart creates a new one.

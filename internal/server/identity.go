@@ -44,6 +44,15 @@ func identityOf(properties ...string) string {
 	return "apiserver-" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(hash[:16]))
 }
 
+// ownIdentity is the identity of the server in labels of metrics: that of the reference, which depends on the host alone.
+func ownIdentity() string {
+	hostname, err := os.Hostname()
+	if err != nil {
+		hostname = ""
+	}
+	return identityOf(hostname, "kube-apiserver")
+}
+
 // serverIdentity is the identity of the server, "" if the feature is turned off, and for a server that no other process
 // can find. That of the reference depends on the host name alone, so that two servers on one host delete each other's
 // Lease when they start and when they close. On the embedded store, where there is no other server, it is the same

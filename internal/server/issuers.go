@@ -1,21 +1,17 @@
 package server
 
 import (
-	"crypto/sha256"
-	"fmt"
 	"maps"
 	"os"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"plinth/internal/auth"
 	"plinth/internal/auth/oidc"
 	"plinth/internal/authz"
+	"plinth/internal/metrics"
 )
 
 // OIDC configures one OpenID Connect issuer by flags: a short form of an AuthenticationConfiguration.
@@ -109,107 +105,13 @@ func (s *Server) jwtAuthenticator(to *auth.Config) (auth.Tokens, error) {
 	if c.AuthenticationConfig == "" && len(configured.JWT) == 0 {
 		return nil, nil
 	}
-	s.issuerMetrics = newIssuerMetrics(text)
+	counts := metrics.NewIssuers(ownIdentity(), text)
+	s.shown = append(s.shown, counts.Collectors()...)
 	s.jwt, err = oidc.NewReloader(configured, text, oidc.Config{
-		Own: c.issuers(), Algorithms: algorithms, Logger: c.Logger, Now: to.Now, Metrics: s.issuerMetrics.hooks(),
-	}, oidc.Reloads{Reloaded: s.issuerMetrics.reloaded, Removed: s.issuerMetrics.removed})
+		Own: c.issuers(), Algorithms: algorithms, Logger: c.Logger, Now: to.Now, Metrics: counts.Hooks(),
+	}, oidc.Reloads{Reloaded: counts.Reloaded, Removed: counts.Removed})
 	if err != nil {
 		return nil, err
 	}
 	return s.jwt, nil
-}
-
-// hostname is the name of the machine; "" if it is unknown.
-func hostname() string {
-	name, err := os.Hostname()
-	if err != nil {
-		return ""
-	}
-	return name
-}
-
-// issuerMetrics counts authentication by OpenID Connect issuers. They are registered only if an issuer may be
-// configured.
-type issuerMetrics struct {
-	*reloadMetrics
-	took    *prometheus.HistogramVec
-	fetched *prometheus.GaugeVec
-	keys    *prometheus.GaugeVec
-	mu      sync.Mutex
-	hashes  map[string]string // hash of the current keys of each issuer
-}
-
-func newIssuerMetrics(text []byte) *issuerMetrics {
-	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
-	}
-	f := &issuerMetrics{
-		reloadMetrics: newReloadMetrics("authentication"), hashes: map[string]string{},
-		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "apiserver_authentication_jwt_authenticator_latency_seconds",
-			Help:    "Authentication of JSON Web Tokens that were not remembered.",
-			Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
-		}, []string{"result", "jwt_issuer_hash"}),
-		fetched: gauge("apiserver_authentication_jwt_authenticator_jwks_fetch_last_timestamp_seconds",
-			"When the keys of an issuer were fetched last, by the result.", "result", "jwt_issuer_hash", "apiserver_id_hash"),
-		keys: gauge("apiserver_authentication_jwt_authenticator_jwks_fetch_last_key_set_info",
-			"The keys of an issuer that were fetched last, by their hash.", "jwt_issuer_hash", "apiserver_id_hash", "hash"),
-	}
-	if text != nil {
-		f.configured(text)
-	}
-	return f
-}
-
-func hashOf(text []byte) string {
-	if len(text) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("sha256:%x", sha256.Sum256(text))
-}
-
-func (f *issuerMetrics) all() []prometheus.Collector {
-	return append(f.reloadMetrics.all(), f.took, f.fetched, f.keys)
-}
-
-// hooks are the functions by which authenticators report.
-func (f *issuerMetrics) hooks() *oidc.Metrics {
-	result := map[bool]string{true: "success", false: "failure"}
-	return &oidc.Metrics{
-		Authenticated: func(issuer string, ok bool, took time.Duration) {
-			f.took.WithLabelValues(result[ok], hashOf([]byte(issuer))).Observe(took.Seconds())
-		},
-		Fetched: func(issuer string, keys []byte) {
-			of := hashOf([]byte(issuer))
-			f.fetched.WithLabelValues(result[keys != nil], of, f.server).SetToCurrentTime()
-			if keys == nil {
-				return
-			}
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.keys.DeleteLabelValues(of, f.server, f.hashes[issuer])
-			f.hashes[issuer] = hashOf(keys)
-			f.keys.WithLabelValues(of, f.server, f.hashes[issuer]).Set(1)
-		},
-	}
-}
-
-// reloaded counts an attempt to reload the configuration, whose text is the one in use if err is nil.
-func (f *issuerMetrics) reloaded(text []byte, err error) {
-	if err == nil {
-		f.configured(text)
-	}
-	f.reloadMetrics.reloaded(err == nil)
-}
-
-// removed deletes the metrics of issuers that are no longer configured.
-func (f *issuerMetrics) removed(issuers []string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, issuer := range issuers {
-		of := prometheus.Labels{"jwt_issuer_hash": hashOf([]byte(issuer))}
-		f.fetched.DeletePartialMatch(of)
-		f.keys.DeletePartialMatch(of)
-		delete(f.hashes, issuer)
-	}
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"plinth/internal/metrics"
 )
 
 // metricsOf are the lines of /metrics of one metric.
@@ -39,7 +41,7 @@ func TestMetricLimits(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, limits := range map[string]MetricLimits{
+	for name, limits := range map[string]metrics.Limits{
 		"flag": {Labels: map[string]string{
 			"apiserver_request_total,verb": "POST,LIST", "apiserver_response_sizes,verb": "POST"}},
 		"file": {LabelsFile: file},
@@ -77,7 +79,7 @@ func TestMetricLimits(t *testing.T) {
 			t.Errorf("%s: no %s in\n%s", name, five, sizes)
 		}
 	}
-	for name, limits := range map[string]MetricLimits{
+	for name, limits := range map[string]metrics.Limits{
 		"METRIC,LABEL":       {Labels: map[string]string{"verb": "x"}},
 		"not the name":       {Disabled: []string{"a b"}},
 		"cannot be combined": {Labels: map[string]string{"a,b": "x"}, LabelsFile: file},

@@ -7,6 +7,7 @@ import (
 	"plinth/internal/engine"
 	"plinth/internal/features"
 	"plinth/internal/httpapi"
+	"plinth/internal/metrics"
 	"plinth/internal/nodes"
 	"plinth/object"
 )
@@ -18,6 +19,8 @@ func (s *Server) newNodes() (*nodes.Nodes, error) {
 	if err != nil {
 		return nil, err
 	}
+	counts := metrics.NewNodes()
+	s.shown = append(s.shown, counts.Collectors()...)
 	return nodes.New(nodes.Config{
 		Object: s.coreObject, EndpointSlices: s.endpointSlices,
 		Kubelets: c.Kubelets, IPv6: ranges[0].Addr().Is6(), BytesPerSecond: c.ConnectionBytesPerSecond,
@@ -26,7 +29,7 @@ func (s *Server) newNodes() (*nodes.Nodes, error) {
 		ExtendWebSocketsToKubelet:             s.features.On(features.ExtendWebSocketsToKubelet),
 		PodLogsQuerySplitStreams:              s.features.On(features.PodLogsQuerySplitStreams),
 		Logger:                                c.Logger,
-		Metrics:                               s.nodeMetrics.hooks(),
+		Metrics:                               counts.Hooks(),
 	})
 }
 

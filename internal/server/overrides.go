@@ -86,6 +86,14 @@ func (e *elsewhere) stores() map[string]*store.Store {
 	return map[string]*store.Store{eventsPath: e.store}
 }
 
+// stores are all stores of the server, that of most objects first.
+func (s *Server) stores() []*store.Store {
+	if s.elsewhere == nil {
+		return []*store.Store{s.store}
+	}
+	return []*store.Store{s.store, s.elsewhere.store}
+}
+
 // close closes the store and the connection.
 func (e *elsewhere) close() error {
 	if e == nil {

@@ -21,6 +21,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"plinth/internal/access"
@@ -45,6 +46,7 @@ import (
 	"plinth/internal/features"
 	"plinth/internal/gotypes"
 	"plinth/internal/kubeconfig"
+	"plinth/internal/metrics"
 	"plinth/internal/nodes"
 	"plinth/internal/pki"
 	"plinth/internal/store"
@@ -58,45 +60,38 @@ const drainTime = 10 * time.Second
 
 // Server is a running server.
 type Server struct {
-	config       Config
-	features     features.Set
-	releases     features.Versions // that it behaves like
-	started      time.Time
-	store        *store.Store
-	etcd         *etcd.Cluster // nil: the store is embedded
-	elsewhere    *elsewhere    // nil: the store has all objects
-	etcdMetrics  *etcdMetrics
-	etcdSize     etcdSize
-	nodePorts    *etcdform.NodePorts
-	allocator    *addresses.Allocator
-	form         *etcdform.Form // of the values in etcd
-	identity     string         // the name of this server among others; "": it has none
-	registry     *engine.Registry
-	engine       *engine.Engine
-	auth         *auth.Authenticator
-	policy       *authz.Authority
-	authzMetrics *authorizationMetrics
-	admission    admission.Plugins
-	// admissionMetrics count what admission does.
-	admissionMetrics *admissionMetrics
-	follow           []func(context.Context) // what runs until the server closes
+	config    Config
+	features  features.Set
+	releases  features.Versions // that it behaves like
+	started   time.Time
+	store     *store.Store
+	etcd      *etcd.Cluster // nil: the store is embedded
+	elsewhere *elsewhere    // nil: the store has all objects
+	etcdSize  etcdSize
+	nodePorts *etcdform.NodePorts
+	allocator *addresses.Allocator
+	form      *etcdform.Form // of the values in etcd
+	identity  string         // the name of this server among others; "": it has none
+	registry  *engine.Registry
+	engine    *engine.Engine
+	auth      *auth.Authenticator
+	policy    *authz.Authority
+	admission admission.Plugins
+	follow    []func(context.Context) // what runs until the server closes
 	// expressions are the compiled expressions of custom types and of policies.
-	expressions cel.Cache
-	// certificateMetrics count the certificates that are issued for CertificateSigningRequests.
-	certificateMetrics *certificateMetrics
+	expressions        cel.Cache
 	audit              *audit.Auditor // nil if auditing is off
 	issuer             *serviceaccount.Issuer
 	verifier           *serviceaccount.Verifier
 	frontProxy         *frontProxy
 	aggregator         *aggregation.Aggregator
-	aggregationMetrics *aggregationMetrics
-	nodeMetrics        *nodeMetrics
-	pki                *pki.Authority // the server's own certificate authority
-	authority          []byte         // the authority by which clients verify this server, as PEM; written to kubeconfigs
-	// jwt verifies the tokens of OpenID Connect issuers, issuerMetrics counts them. Both are nil if neither an issuer
-	// nor --authentication-config is configured.
-	jwt           *oidc.Reloader
-	issuerMetrics *issuerMetrics
+	aggregationMetrics *metrics.Aggregation
+	shown              []prometheus.Collector // what /metrics shows, beside the requests
+	pki                *pki.Authority         // the server's own certificate authority
+	authority          []byte                 // the authority by which clients verify this server, as PEM; written to kubeconfigs
+	// jwt verifies the tokens of OpenID Connect issuers. It is nil if neither an issuer nor --authentication-config is
+	// configured.
+	jwt *oidc.Reloader
 	// accountKeys sign and verify service account tokens.
 	accountKeys *serviceaccount.Keys
 	handler     http.Handler
@@ -210,13 +205,14 @@ func (s *Server) open(ctx context.Context, dir *datadir.Dir) error {
 	if err != nil {
 		return err
 	}
-	s.certificateMetrics = newCertificateMetrics()
+	issued := metrics.NewCertificates()
+	s.shown = append(s.shown, issued.Collectors()...)
 	types, err := c.enabled(builtin.Config{
 		EventTTL: c.EventTTL, Now: c.Now, Authenticate: s.reviewToken, Tokens: s.answerToken,
 		NoTokens: !s.accountKeys.Signs(),
 		Features: s.features, Versions: s.releases, Definitions: definitions.Complete, Addresses: allocator,
 		Authority: s.policy, CountQuotas: s.countQuotas, Components: s.components,
-		Issued: s.certificateMetrics.issued, NamespaceLabel: s.namespaceLabel,
+		Issued: issued.Issued, NamespaceLabel: s.namespaceLabel,
 	})
 	if err != nil {
 		return err
@@ -250,7 +246,7 @@ func (s *Server) open(ctx context.Context, dir *datadir.Dir) error {
 	if err := s.openFrontProxy(); err != nil {
 		return err
 	}
-	s.aggregator, s.aggregationMetrics = s.newAggregator(), newAggregationMetrics()
+	s.aggregator, s.aggregationMetrics = s.newAggregator(), metrics.NewAggregation()
 	if !c.InProcess {
 		if s.listener = c.Listener; s.listener == nil {
 			if s.listener, err = c.listen(ctx); err != nil {
@@ -271,7 +267,6 @@ func (s *Server) open(ctx context.Context, dir *datadir.Dir) error {
 	if s.audit, err = audit.New(c.Audit, c.Logger); err != nil {
 		return err
 	}
-	s.nodeMetrics = newNodeMetrics()
 	if s.nodes, err = s.newNodes(); err != nil {
 		return err
 	}

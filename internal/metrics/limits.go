@@ -1,4 +1,4 @@
-package server
+package metrics
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// MetricLimits say which metrics are served, and with which values of their labels.
-type MetricLimits struct {
+// Limits say which metrics are served, and with which values of their labels.
+type Limits struct {
 	// Disabled are the names of metrics that are not served.
 	Disabled []string
 	// Labels are the values that a label of a metric may have, separated by commas, by "METRIC,LABEL". Any other value is
@@ -36,8 +36,14 @@ type limitedMetrics struct {
 	allowed  map[string]map[string]map[string]bool // by metric and label: the values
 }
 
+// Validate returns an error if the limits or their file are wrong.
+func (l *Limits) Validate() error {
+	_, err := l.parse()
+	return err
+}
+
 // parse checks the limits and reads their file.
-func (l *MetricLimits) parse() (*limitedMetrics, error) {
+func (l *Limits) parse() (*limitedMetrics, error) {
 	of := &limitedMetrics{disabled: map[string]bool{}, allowed: map[string]map[string]map[string]bool{}}
 	for _, name := range l.Disabled {
 		if !metricName.MatchString(name) {

@@ -1,4 +1,4 @@
-package server
+package metrics
 
 import (
 	"slices"
@@ -10,10 +10,10 @@ import (
 	"plinth/internal/encryption"
 )
 
-// encryptionMetrics are those of the encryption at rest. Names are the reference's. They are registered only with a
+// Encryption are the metrics of the encryption at rest. Names are the reference's. They are registered only with a
 // configuration.
-type encryptionMetrics struct {
-	*reloadMetrics
+type Encryption struct {
+	*Reloads
 	operations                  *prometheus.CounterVec
 	took, calls                 *prometheus.HistogramVec
 	misses, failures            prometheus.Counter
@@ -46,7 +46,8 @@ func (l *labelSets) add(labels []string) (dropped [][]string) {
 // maxLabelSets is how many are kept, as in the reference.
 const maxLabelSets = 100
 
-func newEncryptionMetrics() *encryptionMetrics {
+// NewEncryption makes metrics of a server with this identity.
+func NewEncryption(identity string) *Encryption {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
@@ -55,8 +56,8 @@ func newEncryptionMetrics() *encryptionMetrics {
 	}
 	const envelope = "apiserver_envelope_encryption_"
 	const storage = "apiserver_storage_"
-	return &encryptionMetrics{
-		reloadMetrics: newReloadMetrics("encryption"),
+	return &Encryption{
+		Reloads: newReloads(identity, "encryption"),
 		operations: counter(storage+"transformation_operations_total",
 			"Values that were encrypted or decrypted, by the result.",
 			"resource", "transformation_type", "transformer_prefix", "status"),
@@ -92,13 +93,14 @@ func newEncryptionMetrics() *encryptionMetrics {
 	}
 }
 
-func (m *encryptionMetrics) all() []prometheus.Collector {
-	return append(m.reloadMetrics.all(), m.operations, m.took, m.misses, m.made, m.failures, m.calls, m.used, m.usedAt,
+// Collectors are what /metrics shows.
+func (m *Encryption) Collectors() []prometheus.Collector {
+	return append(m.Reloads.Collectors(), m.operations, m.took, m.misses, m.made, m.failures, m.calls, m.used, m.usedAt,
 		m.statusAt, m.badStatus, m.keysKnown)
 }
 
-// hooks are the functions by which package encryption reports.
-func (m *encryptionMetrics) hooks() *encryption.Metrics {
+// Hooks are the functions by which package encryption reports.
+func (m *Encryption) Hooks() *encryption.Metrics {
 	return &encryption.Metrics{
 		Transformed: func(resource, direction, prefix string, took time.Duration, err error) {
 			m.operations.WithLabelValues(resource, direction, prefix, encryption.Code(err)).Inc()

@@ -1,25 +1,25 @@
-package server
+package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// reloadMetrics count reloads of a configuration file, and report the hash of the configuration in use. Names are
+// Reloads count reloads of a configuration file, and report the hash of the configuration in use. Names are
 // the reference's.
-type reloadMetrics struct {
+type Reloads struct {
 	server       string // the hash of the server's identity
 	reloads      *prometheus.CounterVec
 	last, config *prometheus.GaugeVec
 }
 
-// newReloadMetrics creates the metrics of the configuration of "authentication", "authorization",
+// newReloads creates the metrics of a server with this identity, of the configuration of "authentication", "authorization",
 // "encryption" or "manifest_admission". by are further labels, whose values are given by with.
-func newReloadMetrics(of string, by ...string) *reloadMetrics {
+func newReloads(identity, of string, by ...string) *Reloads {
 	subsystem := of + "_config_controller"
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "apiserver", Subsystem: subsystem, Name: name,
 			Help: help}, append(by[:len(by):len(by)], labels...))
 	}
-	return &reloadMetrics{
-		server: hashOf([]byte(identityOf(hostname(), "kube-apiserver"))),
+	return &Reloads{
+		server: hashOf([]byte(identity)),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "apiserver", Subsystem: subsystem, Name: "automatic_reloads_total",
 			Help: "Reloads of the " + of + " configuration, by the result.",
@@ -30,28 +30,32 @@ func newReloadMetrics(of string, by ...string) *reloadMetrics {
 	}
 }
 
-func (m *reloadMetrics) all() []prometheus.Collector {
+// Collectors are what /metrics shows.
+func (m *Reloads) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.reloads, m.last, m.config}
 }
 
 // with returns the metrics of one value of a further label.
-func (m *reloadMetrics) with(label, value string) *reloadMetrics {
+func (m *Reloads) with(label, value string) *Reloads {
 	of := prometheus.Labels{label: value}
-	return &reloadMetrics{server: m.server, reloads: m.reloads.MustCurryWith(of), last: m.last.MustCurryWith(of),
+	return &Reloads{server: m.server, reloads: m.reloads.MustCurryWith(of), last: m.last.MustCurryWith(of),
 		config: m.config.MustCurryWith(of)}
 }
 
-// configured records which configuration is in use.
-func (m *reloadMetrics) configured(text []byte) { m.configuredAs(hashOf(text)) }
+// Server is the identity of the server as labels show it.
+func (m *Reloads) Server() string { return m.server }
 
-// configuredAs does so by the configuration's hash.
-func (m *reloadMetrics) configuredAs(hash string) {
+// Configured records which configuration is in use.
+func (m *Reloads) Configured(text []byte) { m.ConfiguredAs(hashOf(text)) }
+
+// ConfiguredAs does so by the configuration's hash.
+func (m *Reloads) ConfiguredAs(hash string) {
 	m.config.DeletePartialMatch(prometheus.Labels{"apiserver_id_hash": m.server})
 	m.config.WithLabelValues(m.server, hash).Set(1)
 }
 
-// reloaded counts an attempt to reload the configuration.
-func (m *reloadMetrics) reloaded(ok bool) {
+// Reloaded counts an attempt to reload the configuration.
+func (m *Reloads) Reloaded(ok bool) {
 	status := "failure"
 	if ok {
 		status = "success"

@@ -1,4 +1,4 @@
-package server
+package metrics
 
 import (
 	"time"
@@ -8,15 +8,16 @@ import (
 	"plinth/internal/authz"
 )
 
-// authorizationMetrics count decisions of authorizers, calls of their webhooks, and reloads of their configuration.
+// Authorization count decisions of authorizers, calls of their webhooks, and reloads of their configuration.
 // Names are the reference's.
-type authorizationMetrics struct {
-	*reloadMetrics
+type Authorization struct {
+	*Reloads
 	decisions, evaluations, failOpen, matchErrors, matchExclusions *prometheus.CounterVec
 	took, matchTook                                                *prometheus.HistogramVec
 }
 
-func newAuthorizationMetrics() *authorizationMetrics {
+// NewAuthorization makes metrics of a server with this identity.
+func NewAuthorization(identity string) *Authorization {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "apiserver", Name: name, Help: help}, labels)
 	}
@@ -24,8 +25,8 @@ func newAuthorizationMetrics() *authorizationMetrics {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "apiserver", Name: name, Help: help,
 			Buckets: buckets}, labels)
 	}
-	f := &authorizationMetrics{
-		reloadMetrics: newReloadMetrics("authorization"),
+	f := &Authorization{
+		Reloads: newReloads(identity, "authorization"),
 		decisions: counter("authorization_decisions_total", "Requests that an authorizer has allowed or denied.", "type",
 			"name", "decision"),
 		evaluations: counter("authorization_webhook_evaluations_total", "Calls of authorization webhooks.", "name", "result"),
@@ -45,12 +46,14 @@ func newAuthorizationMetrics() *authorizationMetrics {
 	return f
 }
 
-func (f *authorizationMetrics) all() []prometheus.Collector {
-	return append(f.reloadMetrics.all(),
+// Collectors are what /metrics shows.
+func (f *Authorization) Collectors() []prometheus.Collector {
+	return append(f.Reloads.Collectors(),
 		f.decisions, f.evaluations, f.took, f.failOpen, f.matchErrors, f.matchExclusions, f.matchTook)
 }
 
-func (f *authorizationMetrics) hooks() authz.Metrics {
+// Hooks are the functions by which package authz reports.
+func (f *Authorization) Hooks() authz.Metrics {
 	return authz.Metrics{
 		Decisions: func(mode, name string) (allowed, denied func()) {
 			return f.decisions.WithLabelValues(mode, name, "allowed").Inc, f.decisions.WithLabelValues(mode, name, "denied").Inc
@@ -69,6 +72,6 @@ func (f *authorizationMetrics) hooks() authz.Metrics {
 				f.matchExclusions.WithLabelValues(mode, name).Inc()
 			}
 		},
-		Configured: f.configured, Reloaded: f.reloadMetrics.reloaded,
+		Configured: f.Configured, Reloaded: f.Reloaded,
 	}
 }

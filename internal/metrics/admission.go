@@ -1,4 +1,4 @@
-package server
+package metrics
 
 import (
 	"strconv"
@@ -14,18 +14,19 @@ import (
 	"plinth/internal/engine"
 )
 
-// admissionMetrics count what admission does. Names and labels are the reference's.
-type admissionMetrics struct {
+// Admission count what admission does. Names and labels are the reference's.
+type Admission struct {
 	step, plugin, webhook, conditions                               *prometheus.HistogramVec
 	rejections, failOpen, requests, conditionErrors, conditionSkips *prometheus.CounterVec
 	security, exemptions, securityErrors                            *prometheus.CounterVec
 	// validated and mutated are of the expressions of policies.
 	validated, mutated policyMetrics
 
-	manifests *reloadMetrics // of the static configurations, by plugin
+	manifests *Reloads // of the static configurations, by plugin
 }
 
-func newAdmissionMetrics() *admissionMetrics {
+// NewAdmission makes metrics of a server with this identity.
+func NewAdmission(identity string) *Admission {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "apiserver", Subsystem: "admission", Name: name,
 			Help: help}, labels)
@@ -38,7 +39,7 @@ func newAdmissionMetrics() *admissionMetrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "pod_security", Name: name, Help: help}, labels)
 	}
 	short := []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5}
-	return &admissionMetrics{
+	return &Admission{
 		step: histogram("step_admission_duration_seconds", "Time of mutating and validating admission.", short,
 			"type", "operation", "rejected"),
 		plugin: histogram("controller_admission_duration_seconds", "Time of each admission plugin.", short,
@@ -63,7 +64,7 @@ func newAdmissionMetrics() *admissionMetrics {
 			"reading the labels of a namespace.", "fatal", "request_operation", "resource", "subresource"),
 		validated: newPolicyMetrics("validating", "policy", "policy_binding", "error_type", "enforcement_action"),
 		mutated:   newPolicyMetrics("mutating", "policy", "policy_binding", "error_type"),
-		manifests: newReloadMetrics("manifest_admission", "plugin"),
+		manifests: newReloads(identity, "manifest_admission", "plugin"),
 	}
 }
 
@@ -85,7 +86,7 @@ func newPolicyMetrics(kind string, labels ...string) policyMetrics {
 }
 
 // hooks are what a plugin for policies tells; action says that the action is a label.
-func (p policyMetrics) hooks(of *admissionMetrics, action bool) policies.Metrics {
+func (p policyMetrics) hooks(of *Admission, action bool) policies.Metrics {
 	return policies.Metrics{
 		Checked: func(policy, binding, failure, enforced string, took time.Duration) {
 			labels := []string{policy, binding, failure}
@@ -105,8 +106,9 @@ func (p policyMetrics) hooks(of *admissionMetrics, action bool) policies.Metrics
 	}
 }
 
-func (m *admissionMetrics) all() []prometheus.Collector {
-	return append(m.manifests.all(), m.step, m.plugin, m.webhook, m.conditions, m.rejections, m.failOpen, m.requests,
+// Collectors are what /metrics shows.
+func (m *Admission) Collectors() []prometheus.Collector {
+	return append(m.manifests.Collectors(), m.step, m.plugin, m.webhook, m.conditions, m.rejections, m.failOpen, m.requests,
 		m.conditionErrors, m.conditionSkips, m.security, m.exemptions, m.securityErrors, m.validated.checks,
 		m.validated.took, m.mutated.checks, m.mutated.took)
 }
@@ -130,7 +132,8 @@ func webhookType(mutating bool) string {
 // codeText is a code as a label: none is above 600, so that a webhook cannot make any number of series.
 func codeText(code int) string { return strconv.Itoa(min(code, 600)) }
 
-func (m *admissionMetrics) hooks() admission.Metrics {
+// Hooks are the functions by which package admission reports.
+func (m *Admission) Hooks() admission.Metrics {
 	return admission.Metrics{
 		Step:   func(mutating bool) admission.Observe { return observer(m.step, typeOf(mutating)) },
 		Plugin: func(name string, mutating bool) admission.Observe { return observer(m.plugin, name, typeOf(mutating)) },
@@ -158,16 +161,16 @@ func (m *admissionMetrics) hooks() admission.Metrics {
 		Validating: m.validated.hooks(m, true), Mutating: m.mutated.hooks(m, false),
 		Loaded: func(plugin, hash string, err error) {
 			of := m.manifests.with("plugin", plugin)
-			of.reloaded(err == nil)
+			of.Reloaded(err == nil)
 			if err == nil {
-				of.configuredAs(hash)
+				of.ConfiguredAs(hash)
 			}
 		},
 		PodSecurity: m.podSecurity(),
 	}
 }
 
-func (m *admissionMetrics) podSecurity() admission.PodSecurityMetrics {
+func (m *Admission) podSecurity() admission.PodSecurityMetrics {
 	labels := func(of admission.SecuredRequest, before ...string) []string {
 		return append(before, strings.ToLower(of.Operation.String()), of.Resource, of.Subresource)
 	}

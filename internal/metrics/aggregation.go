@@ -1,4 +1,4 @@
-package server
+package metrics
 
 import (
 	"sync/atomic"
@@ -9,22 +9,24 @@ import (
 	"plinth/internal/discovery"
 )
 
-// aggregationMetrics are the metrics of APIServices and of the servers behind them. Names and labels are the
+// Aggregation are the metrics of APIServices and of the servers behind them. Names and labels are the
 // reference's.
-type aggregationMetrics struct{ lost *prometheus.CounterVec }
+type Aggregation struct{ lost *prometheus.CounterVec }
 
-func newAggregationMetrics() *aggregationMetrics {
-	return &aggregationMetrics{lost: prometheus.NewCounterVec(prometheus.CounterOpts{
+// NewAggregation makes metrics that have counted nothing yet.
+func NewAggregation() *Aggregation {
+	return &Aggregation{lost: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "aggregator_unavailable_apiservice_total", Help: "APIServices that became unavailable, by the reason.",
 	}, []string{"name", "reason"})}
 }
 
-// unavailable counts an APIService that is not available any more.
-func (f *aggregationMetrics) unavailable(name, reason string) {
+// Unavailable counts an APIService that is not available any more.
+func (f *Aggregation) Unavailable(name, reason string) {
 	f.lost.WithLabelValues(name, reason).Inc()
 }
 
-func (f *aggregationMetrics) all(a *aggregation.Aggregator, d *discovery.Documents) []prometheus.Collector {
+// Collectors are what /metrics shows.
+func (f *Aggregation) Collectors(a *aggregation.Aggregator, d *discovery.Documents) []prometheus.Collector {
 	counter := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, value)
 	}

@@ -1,4 +1,4 @@
-package server
+package metrics
 
 import (
 	"strconv"
@@ -8,17 +8,18 @@ import (
 	"plinth/internal/nodes"
 )
 
-// nodeMetrics are the metrics of requests that go on to nodes. Names and labels are the reference's.
-type nodeMetrics struct {
+// Nodes are the metrics of requests that go on to nodes. Names and labels are the reference's.
+type Nodes struct {
 	streaming, translated, tunneled, logs *prometheus.CounterVec
 	unverified                            prometheus.Counter
 }
 
-func newNodeMetrics() *nodeMetrics {
+// NewNodes makes metrics that have counted nothing yet.
+func NewNodes() *Nodes {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
-	return &nodeMetrics{
+	return &Nodes{
 		streaming: counter("apiserver_websocket_streaming_requests_total",
 			"Requests to exec, attach and portforward, and whether the kubelet gets their WebSockets itself.", "subresource",
 			"proxy_type"),
@@ -35,11 +36,13 @@ func newNodeMetrics() *nodeMetrics {
 	}
 }
 
-func (f *nodeMetrics) all() []prometheus.Collector {
+// Collectors are what /metrics shows.
+func (f *Nodes) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{f.streaming, f.translated, f.tunneled, f.logs, f.unverified}
 }
 
-func (f *nodeMetrics) hooks() nodes.Metrics {
+// Hooks are the functions by which package nodes reports.
+func (f *Nodes) Hooks() nodes.Metrics {
 	return nodes.Metrics{
 		Streaming: func(subresource string, toKubelet bool) {
 			by := "translated_at_apiserver"

@@ -1,0 +1,198 @@
+package metrics
+
+import (
+	"strconv"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plinth/internal/engine"
+	"plinth/internal/httpapi"
+)
+
+// Requests count the requests to a server, by what was asked, by whom they are from, and how they were answered.
+type Requests struct {
+	requests *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	sizes    *prometheus.HistogramVec
+	inFlight *prometheus.GaugeVec
+	watches  prometheus.Gauge
+	dropped  *prometheus.CounterVec
+	events   *prometheus.CounterVec
+	sent     *prometheus.CounterVec
+	access   *accessMetrics
+	checks   *prometheus.GaugeVec
+	checked  *prometheus.CounterVec
+
+	types *engine.Registry
+	mu    sync.RWMutex
+	// byObservation has the metrics of each set of labels that has occurred. In its keys Took, Bytes and Rejected are
+	// zero.
+	//
+	// Only names that are served become labels (httpapi.requestState.observation). But a client that may write definitions
+	// can have any number of names served, one after the other. So when there are sweepAt entries, those of custom types
+	// that are not served any more are dropped, with their metrics:
+	//
+	//	len(byObservation) < sweepAt ≤ 2 · (entries of served types at the last sweep) + firstSweep
+	byObservation map[httpapi.Observation]*requestMetrics
+	sweepAt       int
+}
+
+// firstSweep is the number of entries of Requests.byObservation at the first sweep.
+const firstSweep = 4096
+
+// requestMetrics are the metrics with one set of labels. They are kept because a look-up by labels for each request
+// costs more than the counting.
+type requestMetrics struct {
+	requests        prometheus.Counter
+	labels          []string // of requests
+	duration, sizes prometheus.Observer
+}
+
+// The reference's buckets: seconds of a request, bytes of a response.
+var (
+	seconds = []float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20,
+		30, 45, 60}
+	lengths = prometheus.ExponentialBuckets(1000, 10, 7)
+)
+
+// NewRequests makes metrics that have counted nothing yet.
+func NewRequests(types *engine.Registry) *Requests {
+	labels := []string{"component", "group", "version", "resource", "subresource", "scope", "verb"}
+	return &Requests{
+		access: newAccessMetrics(),
+		checks: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "kubernetes_healthcheck", Help: "The last result of a health check: 1 for healthy.",
+		}, []string{"name", "type"}),
+		checked: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kubernetes_healthchecks_total", Help: "Results of health checks.",
+		}, []string{"name", "type", "status"}),
+		types:         types,
+		byObservation: map[httpapi.Observation]*requestMetrics{},
+		sweepAt:       firstSweep,
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_request_total", Help: "Answered requests.",
+		}, append([]string{"code", "dry_run"}, labels...)),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "apiserver_request_duration_seconds", Help: "Time from the first byte of a request to the last of its answer.",
+			Buckets: seconds,
+		}, append([]string{"dry_run"}, labels...)),
+		sizes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "apiserver_response_sizes", Help: "Bytes of the bodies of answers.", Buckets: lengths,
+		}, labels),
+		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "apiserver_current_inflight_requests", Help: "Requests being served, other than watches.",
+		}, []string{"request_kind"}),
+		watches: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "apiserver_longrunning_requests", Help: "Watches being served.",
+		}),
+		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_dropped_requests_total", Help: "Requests refused because too many were being served.",
+		}, []string{"request_kind"}),
+		events: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_watch_events_total", Help: "Events sent to watches.",
+		}, []string{"group", "version", "resource"}),
+		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "plinth_watch_events_bytes_total", Help: "Bytes of the events sent to watches.",
+		}, []string{"group", "version", "resource"}),
+	}
+}
+
+// Collectors are what /metrics shows.
+func (m *Requests) Collectors() []prometheus.Collector {
+	return append(m.access.all(), m.requests, m.duration, m.sizes, m.inFlight, m.watches, m.dropped, m.events, m.sent)
+}
+
+// Hooks are the functions by which package httpapi reports.
+func (m *Requests) Hooks() httpapi.Metrics {
+	underWay := [...]prometheus.Gauge{
+		httpapi.ReadOnly:    m.inFlight.WithLabelValues(httpapi.ReadOnly.String()),
+		httpapi.Mutating:    m.inFlight.WithLabelValues(httpapi.Mutating.String()),
+		httpapi.LongRunning: m.watches,
+	}
+	return httpapi.Metrics{
+		Request:       m.request,
+		Authenticated: m.access.authenticated, Authorized: m.access.authorization.observe, Checked: m.check,
+		InFlight: func(class httpapi.Class, delta int) { underWay[class].Add(float64(delta)) },
+		Events: func(group, version, resource string, events, bytes int) {
+			m.events.WithLabelValues(group, version, resource).Add(float64(events))
+			m.sent.WithLabelValues(group, version, resource).Add(float64(bytes))
+		},
+	}
+}
+
+func (m *Requests) request(o httpapi.Observation) {
+	f := m.requestMetrics(o)
+	f.requests.Inc()
+	if o.Class != httpapi.LongRunning {
+		f.duration.Observe(o.Took.Seconds())
+		f.sizes.Observe(float64(o.Bytes))
+	}
+	if o.Rejected {
+		m.dropped.WithLabelValues(o.Class.String()).Inc()
+	}
+}
+
+// customResources is the resource label of histograms for all custom types together.
+const customResources = "customresources"
+
+// requestMetrics returns the metrics for an observation.
+func (m *Requests) requestMetrics(o httpapi.Observation) *requestMetrics {
+	o.Took, o.Bytes, o.Rejected = 0, 0, false
+	m.mu.RLock()
+	f := m.byObservation[o]
+	m.mu.RUnlock()
+	if f != nil {
+		return f
+	}
+	component, dryRun := "", ""
+	if o.Resource != "" {
+		component = "apiserver"
+	}
+	if o.DryRun {
+		dryRun = "All"
+	}
+	labels := []string{component, o.Group, o.Version, o.Resource, o.Subresource, o.Scope, o.Verb}
+	f = &requestMetrics{labels: append([]string{strconv.Itoa(o.Code), dryRun}, labels...)}
+	f.requests = m.requests.WithLabelValues(f.labels...)
+	if o.Custom { // histograms for thousands of types would take more memory than the types
+		labels = []string{component, "", "", customResources, o.Subresource, o.Scope, o.Verb}
+	}
+	if o.Class != httpapi.LongRunning {
+		f.duration = m.duration.WithLabelValues(append([]string{dryRun}, labels...)...)
+		f.sizes = m.sizes.WithLabelValues(labels...)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.byObservation[o] = f
+	if len(m.byObservation) >= m.sweepAt {
+		m.sweep()
+	}
+	return f
+}
+
+// sweep drops the metrics of custom types that are not served any more. Their histograms are those of all custom types,
+// and stay. The events of a watch are counted before its request is, so that each type with metrics of events has an
+// entry in byObservation, or will have one. The caller holds mu.
+func (m *Requests) sweep() {
+	types := m.types.Now()
+	for o, f := range m.byObservation {
+		if o.Custom && types.Find(o.Group, o.Version, o.Resource) == nil {
+			delete(m.byObservation, o)
+			m.requests.DeleteLabelValues(f.labels...)
+			m.events.DeleteLabelValues(o.Group, o.Version, o.Resource)
+			m.sent.DeleteLabelValues(o.Group, o.Version, o.Resource)
+		}
+	}
+	m.sweepAt = 2*len(m.byObservation) + firstSweep
+}
+
+// check counts a result of a health check.
+func (m *Requests) check(name, endpoint string, healthy bool) {
+	status, value := "success", 1.0
+	if !healthy {
+		status, value = "error", 0
+	}
+	m.checks.WithLabelValues(name, endpoint).Set(value)
+	m.checked.WithLabelValues(name, endpoint, status).Inc()
+}
