@@ -10,6 +10,7 @@ import (
 	"plinth/internal/authz"
 	"plinth/internal/configfile"
 	"plinth/internal/metrics"
+	"plinth/internal/peers"
 )
 
 // validateAccess refuses settings that restrict access in a way that Plinth does not implement: to ignore them would
@@ -103,7 +104,7 @@ func (s *Server) authorization() (follow func(), err error) {
 		c.Logger.Warn("authorization mode Node without the admission plugin NodeRestriction: "+
 			"any kubelet may write the Nodes and the status of the Pods of all others", "plugin", "NodeRestriction")
 	}
-	counts := metrics.NewAuthorization(ownIdentity())
+	counts := metrics.NewAuthorization(peers.HostIdentity())
 	s.shown = append(s.shown, counts.Collectors()...)
 	s.policy, err = authz.New(config, authz.Options{Logger: c.Logger, PolicyFile: c.AuthorizationPolicyFile,
 		Metrics: counts.Hooks(), Features: s.features})

@@ -9,6 +9,7 @@ import (
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
 	"plinth/internal/metrics"
+	"plinth/internal/peers"
 	"plinth/internal/store"
 	"plinth/object"
 )
@@ -17,7 +18,7 @@ import (
 // used only when a request is admitted.
 func (s *Server) admissionPlugins() (admission.Plugins, error) {
 	c := &s.config
-	counts := metrics.NewAdmission(ownIdentity())
+	counts := metrics.NewAdmission(peers.HostIdentity())
 	s.shown = append(s.shown, counts.Collectors()...)
 	var configurations map[string][]byte
 	if c.AdmissionConfig != "" {

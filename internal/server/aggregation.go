@@ -1,24 +1,16 @@
 package server
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509/pkix"
-	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/labels"
-
 	"plinth/internal/aggregation"
-	"plinth/internal/apierr"
-	"plinth/internal/discovery"
-	"plinth/internal/engine"
 	"plinth/internal/features"
-	"plinth/object"
+	"plinth/internal/initial"
 )
 
 // Aggregation configures how group versions are forwarded to other API servers.
@@ -35,11 +27,7 @@ type Aggregation struct {
 
 // frontProxy is by what other API servers believe this server who the user of a request is.
 type frontProxy struct {
-	authority []byte // as PEM, which signs the certificates of such servers; empty: none is known
-	names     []string
-	// The names of the headers, as FrontProxy has them.
-	users, uids, groups, extra []string
-
+	initial.FrontProxy
 	files       [2]string // the client certificate and its key; "": it is in memory
 	mu          sync.Mutex
 	certificate *tls.Certificate // as it was read last; nil: there is none
@@ -52,9 +40,9 @@ func (s *Server) openFrontProxy() (err error) {
 	f := &frontProxy{files: [2]string{c.Aggregation.ClientCertFile, c.Aggregation.ClientKeyFile}}
 	s.frontProxy = f
 	if c.FrontProxy.CAFile != "" {
-		f.names, f.users, f.uids = c.FrontProxy.AllowedNames, c.FrontProxy.UserHeaders, c.FrontProxy.UIDHeaders
-		f.groups, f.extra = c.FrontProxy.GroupHeaders, c.FrontProxy.ExtraPrefixes
-		if f.authority, err = readAuthorities(c.FrontProxy.CAFile); err != nil {
+		f.Names, f.Users, f.UIDs = c.FrontProxy.AllowedNames, c.FrontProxy.UserHeaders, c.FrontProxy.UIDHeaders
+		f.Groups, f.Extra = c.FrontProxy.GroupHeaders, c.FrontProxy.ExtraPrefixes
+		if f.Authority, err = readAuthorities(c.FrontProxy.CAFile); err != nil {
 			return fmt.Errorf("--requestheader-client-ca-file: %w", err)
 		}
 	}
@@ -62,7 +50,7 @@ func (s *Server) openFrontProxy() (err error) {
 	case f.files[0] != "":
 		_, err = f.client()
 		return err
-	case !c.Aggregation.OwnAuthority || f.authority != nil || c.InProcess:
+	case !c.Aggregation.OwnAuthority || f.Authority != nil || c.InProcess:
 		return nil
 	}
 	own, err := s.pki.Beside("front-proxy", "plinth-front-proxy-ca")
@@ -78,9 +66,9 @@ func (s *Server) openFrontProxy() (err error) {
 	if err != nil {
 		return err
 	}
-	f.certificate, f.authority, f.names = &loaded, own.PEM, []string{name}
-	f.users, f.uids = []string{"X-Remote-User"}, []string{"X-Remote-Uid"}
-	f.groups, f.extra = []string{"X-Remote-Group"}, []string{"X-Remote-Extra-"}
+	f.certificate, f.Authority, f.Names = &loaded, own.PEM, []string{name}
+	f.Users, f.UIDs = []string{"X-Remote-User"}, []string{"X-Remote-Uid"}
+	f.Groups, f.Extra = []string{"X-Remote-Group"}, []string{"X-Remote-Extra-"}
 	return nil
 }
 
@@ -104,32 +92,6 @@ func (f *frontProxy) client() (*tls.Certificate, error) {
 	return f.certificate, nil
 }
 
-// published is the part of the ConfigMap extension-apiserver-authentication by which other API servers believe this
-// one.
-func (f *frontProxy) published() (members []object.Member) {
-	if len(f.authority) == 0 {
-		return nil
-	}
-	const prefix = "requestheader-"
-	for _, list := range []struct {
-		key   string
-		names []string
-	}{
-		{"allowed-names", f.names}, {"extra-headers-prefix", f.extra}, {"group-headers", f.groups}, {"uid-headers", f.uids},
-		{"username-headers", f.users},
-	} {
-		if list.key == "uid-headers" && len(list.names) == 0 {
-			continue
-		}
-		if list.names == nil {
-			list.names = []string{}
-		}
-		text, _ := json.Marshal(list.names) // strings can be encoded
-		members = append(members, object.Member{Key: prefix + list.key, Value: object.StringOf(string(text))})
-	}
-	return members
-}
-
 // validateAggregation refuses a certificate without its key.
 func (c *Config) validateAggregation(refuse func(format string, args ...any)) {
 	if (c.Aggregation.ClientCertFile == "") != (c.Aggregation.ClientKeyFile == "") {
@@ -147,73 +109,6 @@ func (s *Server) newAggregator() *aggregation.Aggregator {
 		FollowRedirects: !c.Aggregation.RejectRedirects, NoUID: !s.features.On(features.RemoteRequestHeaderUID),
 		Logger: c.Logger,
 	}, s.store)
-}
-
-// localAPIServices are the APIServices of the built-in group versions that are served.
-func (s *Server) localAPIServices() (all []initial) {
-	for _, gv := range s.registry.Builtin().GroupVersions() {
-		ofGroup, ofVersion, ok := discovery.Priorities(gv.Group, gv.Version)
-		if !ok {
-			continue
-		}
-		text := object.StringOf
-		spec := []object.Member{{Key: "version", Value: text(gv.Version)},
-			{Key: "groupPriorityMinimum", Value: object.IntOf(ofGroup)},
-			{Key: "versionPriority", Value: object.IntOf(ofVersion)}}
-		if gv.Group != "" {
-			spec = append(spec, object.Member{Key: "group", Value: text(gv.Group)})
-		}
-		wanted := object.MapOf(spec...)
-		labels := object.Fields(aggregation.Automanaged, text(aggregation.ManagedOnStart))
-		all = append(all, initial{
-			group: "apiregistration.k8s.io", version: "v1", resource: "apiservices", name: gv.Version + "." + gv.Group,
-			body: object.Fields("metadata", object.Fields("labels", labels), "spec", wanted),
-			revise: func(live object.Value) object.Value {
-				switch live.At("metadata", "labels", aggregation.Automanaged).Str() {
-				case aggregation.ManagedOnStart, aggregation.ManagedContinuous:
-					if !object.Equal(live.At("spec"), wanted) {
-						return live.With("spec", wanted)
-					}
-				}
-				return live
-			},
-		})
-	}
-	return all
-}
-
-// deleteObsoleteAPIServices deletes the APIServices that earlier servers have written at their start, of group
-// versions that are not served any more.
-func (s *Server) deleteObsoleteAPIServices(ctx context.Context, wanted []initial) error {
-	r := s.registry.Builtin().Find("apiregistration.k8s.io", "v1", "apiservices")
-	if r == nil {
-		return nil
-	}
-	known := map[string]bool{}
-	for _, i := range wanted {
-		known[i.name] = true
-	}
-	list, err := s.engine.List(ctx, &engine.Request{Resource: r}, engine.ListOptions{
-		Labels: labels.SelectorFromSet(labels.Set{aggregation.Automanaged: aggregation.ManagedOnStart})})
-	var errs []error
-	if apierr.Is(err, apierr.StoreReadError) {
-		s.config.Logger.Warn("APIServices that nobody needs any more may be left", "error", err)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for o := range list.Items {
-		if known[o.Key.Name] {
-			continue
-		}
-		rq := &engine.Request{Resource: r, Name: o.Key.Name}
-		_, err := s.engine.Delete(ctx, rq, engine.DeleteOptions{PreconditionUID: o.Sidecar.UID})
-		if err != nil && !apierr.Is(err, apierr.NotFound) && !apierr.Is(err, apierr.Conflict) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(append(errs, list.Err())...)
 }
 
 // readAuthorities returns the certificates of a file, as PEM without anything else.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"plinth/internal/peers"
 )
 
 // Changes that users make to the initial objects are reverted at the next start if the reference reverts them, and are
@@ -58,7 +60,7 @@ func TestInitialObjects(t *testing.T) {
 	}
 	precedence := func(n int) map[string]any { return map[string]any{"matchingPrecedence": n} }
 	annotation := func(value any) map[string]any {
-		return map[string]any{"annotations": map[string]any{autoUpdateSpec: value}}
+		return map[string]any{"annotations": map[string]any{"apf.kubernetes.io/autoupdate-spec": value}}
 	}
 
 	s, client := begin()
@@ -71,7 +73,7 @@ func TestInitialObjects(t *testing.T) {
 	// changed: a user's
 	patch(client, flows+"/global-default", jsonObject{"spec": precedence(9901), "metadata": annotation(nil)})
 	must(client, http.MethodDelete, flows+"/probes", nil, 200)
-	old := jsonObject{"metadata": map[string]any{"name": "old", "annotations": map[string]any{autoUpdateSpec: "true"}},
+	old := jsonObject{"metadata": map[string]any{"name": "old", "annotations": map[string]any{"apf.kubernetes.io/autoupdate-spec": "true"}},
 		"spec": map[string]any{"type": "Limited",
 			"limited": map[string]any{"limitResponse": map[string]any{"type": "Reject"}}}}
 	must(client, http.MethodPost, levels, old, 201)
@@ -81,7 +83,7 @@ func TestInitialObjects(t *testing.T) {
 	patch(client, trust, jsonObject{"data": map[string]any{"client-ca-file": "", "other": "x"}})
 	must(client, http.MethodDelete, "/api/v1/namespaces/default/services/kubernetes", nil, 200)
 	gone := jsonObject{"metadata": map[string]any{"name": "apiserver-gone",
-		"labels": map[string]any{identityLabel: "kube-apiserver"}},
+		"labels": map[string]any{peers.IdentityLabel: "kube-apiserver"}},
 		"spec": map[string]any{"holderIdentity": "x", "leaseDurationSeconds": 1, "renewTime": "2020-01-01T00:00:00.000000Z"}}
 	must(client, http.MethodPost, leases, gone, 201)
 	end(s, client)
@@ -93,7 +95,7 @@ func TestInitialObjects(t *testing.T) {
 	} {
 		flow := must(client, http.MethodGet, path, nil, 200)
 		if have := fmt.Sprint(flow.at("spec", "matchingPrecedence"), " ",
-			flow.text("metadata", "annotations", autoUpdateSpec)); have != want {
+			flow.text("metadata", "annotations", "apf.kubernetes.io/autoupdate-spec")); have != want {
 			t.Errorf("%s has %s, want %s", path, have, want)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"plinth/internal/authz"
@@ -249,7 +250,15 @@ func (s *Server) control(definitions *controller.Definitions) {
 	})
 	if s.etcd != nil {
 		s.run(func() { definitions.Follow(s.closing) })
-		s.elect(definitions)
+		s.run(func() {
+			s.peers.Elect(s.leaving, func(ctx context.Context) {
+				var work sync.WaitGroup
+				for _, run := range append(s.controllers(), s.ownControllers(definitions)...) {
+					work.Go(func() { run(ctx) })
+				}
+				work.Wait()
+			})
+		})
 		return
 	}
 	for _, run := range append(s.controllers(), s.ownControllers(definitions)...) {

@@ -13,6 +13,7 @@ import (
 	"plinth/internal/encryption"
 	"plinth/internal/httpapi"
 	"plinth/internal/metrics"
+	"plinth/internal/peers"
 	"plinth/internal/store"
 )
 
@@ -39,7 +40,7 @@ func (c *Config) openEncryption(kmsV1 bool) (*encryptionAtRest, error) {
 	}
 	ctx, end := context.WithCancel(context.Background())
 	e := &encryptionAtRest{path: func(k store.Key) string { return encryption.Path(k.Resource, k.Name) },
-		seen: map[string]current{}, metrics: metrics.NewEncryption(ownIdentity()), reloaded: make(chan struct{}, 1), end: end,
+		seen: map[string]current{}, metrics: metrics.NewEncryption(peers.HostIdentity()), reloaded: make(chan struct{}, 1), end: end,
 		logger: c.Logger}
 	all, err := encryption.Open(ctx, c.EncryptionProviderConfig, c.EncryptionReload, encryption.Options{
 		Metrics: e.metrics.Hooks(), Logger: c.Logger, KMSv1: kmsV1, Interval: c.encryptionInterval,

@@ -174,3 +174,9 @@ func (s *Server) checks() []httpapi.Check {
 		}},
 	}...)
 }
+
+// slots returns the slots of requests under way for a server without priority and fairness: separate ones for reads and
+// writes.
+func (c *Config) slots() *httpapi.Slots {
+	return httpapi.NewSlots(c.MaxRequestsInflight, &c.MaxMutatingInflight)
+}

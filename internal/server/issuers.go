@@ -12,6 +12,7 @@ import (
 	"plinth/internal/auth/oidc"
 	"plinth/internal/authz"
 	"plinth/internal/metrics"
+	"plinth/internal/peers"
 )
 
 // OIDC configures one OpenID Connect issuer by flags: a short form of an AuthenticationConfiguration.
@@ -105,7 +106,7 @@ func (s *Server) jwtAuthenticator(to *auth.Config) (auth.Tokens, error) {
 	if c.AuthenticationConfig == "" && len(configured.JWT) == 0 {
 		return nil, nil
 	}
-	counts := metrics.NewIssuers(ownIdentity(), text)
+	counts := metrics.NewIssuers(peers.HostIdentity(), text)
 	s.shown = append(s.shown, counts.Collectors()...)
 	s.jwt, err = oidc.NewReloader(configured, text, oidc.Config{
 		Own: c.issuers(), Algorithms: algorithms, Logger: c.Logger, Now: to.Now, Metrics: counts.Hooks(),

@@ -361,7 +361,7 @@ func TestMisconfiguredLevels(t *testing.T) {
 				t.Errorf("without %s, %s got %d %s", name, user, w.Code, w.Body)
 			}
 		}
-		if err := h.createMissing(t.Context(), flowControl(h.now, true)); err != nil {
+		if err := h.initial.Ensure(t.Context(), h.initial.FlowControl()); err != nil {
 			t.Fatal(err)
 		}
 		if h.metadata(schemasPath+"/"+name).UID+h.metadata(levelsPath+"/"+name).UID == uids {

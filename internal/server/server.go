@@ -45,9 +45,11 @@ import (
 	"plinth/internal/fairness"
 	"plinth/internal/features"
 	"plinth/internal/gotypes"
+	"plinth/internal/initial"
 	"plinth/internal/kubeconfig"
 	"plinth/internal/metrics"
 	"plinth/internal/nodes"
+	"plinth/internal/peers"
 	"plinth/internal/pki"
 	"plinth/internal/store"
 	"plinth/internal/store/etcd"
@@ -71,7 +73,7 @@ type Server struct {
 	nodePorts *etcdform.NodePorts
 	allocator *addresses.Allocator
 	form      *etcdform.Form // of the values in etcd
-	identity  string         // the name of this server among others; "": it has none
+	peers     *peers.Config
 	registry  *engine.Registry
 	engine    *engine.Engine
 	auth      *auth.Authenticator
@@ -84,6 +86,7 @@ type Server struct {
 	issuer             *serviceaccount.Issuer
 	verifier           *serviceaccount.Verifier
 	frontProxy         *frontProxy
+	initial            *initial.Objects
 	aggregator         *aggregation.Aggregator
 	aggregationMetrics *metrics.Aggregation
 	shown              []prometheus.Collector // what /metrics shows, beside the requests
@@ -236,6 +239,12 @@ func (s *Server) open(ctx context.Context, dir *datadir.Dir) error {
 	})
 	s.quotas = &controller.ResourceQuotas{Engine: s.engine, Registry: s.registry, Store: s.store, Logger: c.Logger,
 		Busy: &s.busy, Admitted: !c.Runs(quotaController)}
+	ranges, err := c.serviceRanges()
+	if err != nil {
+		return err
+	}
+	s.initial = &initial.Objects{Engine: s.engine, Registry: s.registry, Store: s.store, Features: s.features,
+		Logger: c.Logger, Now: s.clock, Fairness: c.PriorityAndFairness, Ranges: ranges, NodePort: c.ServiceNodePort}
 	if err := s.fill(ctx); err != nil {
 		return err
 	}
@@ -257,7 +266,7 @@ func (s *Server) open(ctx context.Context, dir *datadir.Dir) error {
 			return err
 		}
 	}
-	if s.identity, err = s.serverIdentity(); err != nil {
+	if err := s.openPeers(); err != nil {
 		return err
 	}
 	s.writeOwn(ctx)
@@ -290,7 +299,7 @@ func (s *Server) open(ctx context.Context, dir *datadir.Dir) error {
 	})
 	s.runFairness()
 	if c.Image == nil {
-		s.run(func() { s.keepUp(s.closing) })
+		s.run(func() { s.initial.KeepUp(s.closing) })
 	}
 	reload()
 	s.recoverEncrypted()
@@ -299,9 +308,32 @@ func (s *Server) open(ctx context.Context, dir *datadir.Dir) error {
 	}
 	s.ready.Store(true)
 	if s.etcd != nil {
-		s.joinPeers(ctx)
+		renew := s.peers.Join(ctx)
+		s.run(func() { renew(s.leaving) })
 	}
-	return s.keepLease()
+	renew, err := s.peers.Lease()
+	if renew != nil {
+		s.run(func() { renew(s.leaving) })
+	}
+	return err
+}
+
+// openPeers makes what is known of this server among others.
+func (s *Server) openPeers() (err error) {
+	c := &s.config
+	s.peers = &peers.Config{Engine: s.engine, Registry: s.registry, Features: s.features, Objects: s.initial,
+		Logger: c.Logger, Now: s.clock, Address: s.reachable(), Port: s.port(), Etcd: s.etcd, Form: s.form,
+		Reconciler: c.EndpointReconciler, Count: c.APIServerCount}
+	s.peers.Host, s.peers.HostPort = s.peerAddress()
+	if c.InProcess { // no other process can find it
+		return nil
+	}
+	var listensAt []string
+	if s.etcd != nil {
+		listensAt = []string{s.listener.Addr().String()}
+	}
+	s.peers.Identity, err = peers.Identity(s.features, listensAt...)
+	return err
 }
 
 // fill repairs the objects of the store and adds the initial ones, unless it is the image of another server.
@@ -313,7 +345,7 @@ func (s *Server) fill(ctx context.Context) error {
 	if err := errors.Join(s.repairClaims(ctx), s.allocator.Adopt(ctx, s.engine, s.store)); err != nil {
 		s.config.Logger.Warn("some Services are without what they should have", "error", err)
 	}
-	return s.bootstrap(ctx)
+	return s.initial.Begin(ctx)
 }
 
 // writeOwn writes the objects that say how to reach the server. The API works without them, so an error is logged and
@@ -322,14 +354,20 @@ func (s *Server) writeOwn(ctx context.Context) {
 	if s.config.Image != nil {
 		return
 	}
-	if err := concurrently(func() error {
-		if s.etcd != nil {
-			return nil // see joinPeers
+	c := &s.config
+	s.initial.Self = initial.Self{Port: s.port(), Peers: s.etcd != nil, Clients: s.clients,
+		FrontProxy: s.frontProxy.FrontProxy}
+	if c.EndpointReconciler != "none" {
+		s.initial.Self.Endpoint = s.reachable()
+	}
+	if err := initial.Concurrently(func() error {
+		if s.initial.Self.Peers {
+			return nil
 		}
-		s.serviceError = s.ensureKubernetesService(ctx)
+		s.serviceError = s.initial.EnsureService(ctx)
 		return s.serviceError
-	}, func() error { return s.ensureConfigMaps(ctx) }); err != nil {
-		s.config.Logger.Warn("objects of the server are not up to date", "error", err)
+	}, func() error { return s.initial.EnsureConfigMaps(ctx) }); err != nil {
+		c.Logger.Warn("objects of the server are not up to date", "error", err)
 	}
 }
 
@@ -590,4 +628,12 @@ func (s *Server) Close() error {
 	}
 	s.encryption.Close()
 	return errors.Join(errs...)
+}
+
+// clock is the current time by the configured clock.
+func (s *Server) clock() time.Time {
+	if s.config.Now != nil {
+		return s.config.Now()
+	}
+	return time.Now()
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"plinth/internal/engine"
+	"plinth/internal/peers"
 )
 
 const storageVersions = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions"
@@ -29,7 +30,7 @@ func TestStorageVersions(t *testing.T) {
 		}
 		records, _ := obj["status"].(map[string]any)["storageVersions"].([]any)
 		want := fmt.Sprintf("[map[apiServerID:%s decodableVersions:[storagemigration.k8s.io/v1 storagemigration.k8s.io/v1beta1] "+
-			"encodingVersion:storagemigration.k8s.io/v1beta1 servedVersions:[storagemigration.k8s.io/v1]]]", s.identity)
+			"encodingVersion:storagemigration.k8s.io/v1beta1 servedVersions:[storagemigration.k8s.io/v1]]]", s.peers.Identity)
 		if got := fmt.Sprint(records); got != want {
 			return fmt.Errorf("the records are %s, and are to be %s", got, want)
 		}
@@ -57,7 +58,7 @@ func TestStorageVersions(t *testing.T) {
 	c.waitFor("the record of a server without a Lease is removed", mine)
 
 	lease := jsonObject{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": map[string]any{
-		"name": "apiserver-other", "labels": map[string]any{identityLabel: "kube-apiserver"}}}
+		"name": "apiserver-other", "labels": map[string]any{peers.IdentityLabel: "kube-apiserver"}}}
 	const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 	c.must(201, "POST", leases, lease)
 	add("apiserver-other")

@@ -2,7 +2,6 @@ package server
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -81,7 +80,7 @@ func TestOwnObjectsComeBack(t *testing.T) {
 				do(http.MethodGet, cidr, "", 200)
 				before := s.store.Revision()
 				time.Sleep(5 * time.Minute)
-				if s.identity == "" {
+				if s.peers.Identity == "" {
 					t.Error("the server has no identity")
 				} else if made := s.store.Revision() - before; made > 31 { // 30 times its own Lease
 					t.Errorf("%d writes in five minutes", made)
@@ -146,23 +145,4 @@ func TestFlowSchemaFight(t *testing.T) {
 			t.Errorf("the status stays %v", obj.at("status"))
 		}
 	})
-}
-
-// A pace counts the writes of each object within a minute, and forgets those before.
-func TestWritePace(t *testing.T) {
-	p, now := &writePace{}, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for i := range mostWrites {
-		if !p.may("a", now.Add(time.Duration(i)*time.Second)) {
-			t.Errorf("write %d is put off", i)
-		}
-	}
-	if p.may("a", now.Add(10*time.Second)) || !p.may("b", now.Add(10*time.Second)) {
-		t.Error("each object has writes of its own")
-	}
-	if p.may("a", now.Add(writePeriod)) || !p.may("a", now.Add(writePeriod+time.Millisecond)) {
-		t.Error("writes of more than a minute ago count, or younger ones do not")
-	}
-	if !p.may("c", now.Add(time.Hour)) || len(p.written) != 1 {
-		t.Error(fmt.Sprint("it remembers ", p.written))
-	}
 }

@@ -1,4 +1,4 @@
-package server
+package initial
 
 import (
 	"context"
@@ -9,18 +9,18 @@ import (
 )
 
 // inherited lists the missing roles and bindings that inherit from existing ones, see [authz.Default.Inherit].
-func (s *Server) inherited(ctx context.Context) (all []initial, err error) {
-	for _, d := range authz.Bootstrap(s.features) {
+func (o *Objects) inherited(ctx context.Context) (all []Object, err error) {
+	for _, d := range authz.Bootstrap(o.Features) {
 		if d.Ancestor() == "" {
 			continue
 		}
-		i := initial{group: authz.RBACGroup, version: "v1", resource: d.Resource, name: d.Name}
-		live, err := s.live(ctx, &i, d.Name)
+		i := Object{Group: authz.RBACGroup, Version: "v1", Resource: d.Resource, Name: d.Name}
+		live, err := o.live(ctx, &i, d.Name)
 		var from object.Value
 		if err == nil {
-			from, err = s.live(ctx, &i, d.Ancestor())
+			from, err = o.live(ctx, &i, d.Ancestor())
 		}
-		if errors.Is(err, errUnreadable) { // as createMissing leaves it
+		if errors.Is(err, errUnreadable) { // as Ensure leaves it
 			continue
 		}
 		if err != nil {
@@ -30,7 +30,7 @@ func (s *Server) inherited(ctx context.Context) (all []initial, err error) {
 			continue
 		}
 		if body, ok := d.Inherit(from); ok {
-			i.body = body
+			i.Body = body
 			all = append(all, i)
 		}
 	}
@@ -39,15 +39,15 @@ func (s *Server) inherited(ctx context.Context) (all []initial, err error) {
 
 // bootstrapPolicy lists the RBAC roles and bindings that every server has. As in the reference they are brought up to
 // date at each start, and are not watched afterwards.
-func (s *Server) bootstrapPolicy() (all []initial) {
-	for _, d := range authz.Bootstrap(s.features) {
-		all = append(all, initial{
-			group: authz.RBACGroup, version: "v1", resource: d.Resource, namespace: d.Namespace, name: d.Name, body: d.Body,
-			revise: func(live object.Value) object.Value {
+func (o *Objects) bootstrapPolicy() (all []Object) {
+	for _, d := range authz.Bootstrap(o.Features) {
+		all = append(all, Object{
+			Group: authz.RBACGroup, Version: "v1", Resource: d.Resource, Namespace: d.Namespace, Name: d.Name, Body: d.Body,
+			Revise: func(live object.Value) object.Value {
 				next, _ := authz.Reconcile(live, d.Body)
 				return next
 			},
-			replace: func(live object.Value) bool {
+			Replace: func(live object.Value) bool {
 				_, remedy := authz.Reconcile(live, d.Body)
 				return remedy == authz.Replace
 			},

@@ -1,4 +1,4 @@
-package server
+package peers
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"plinth/internal/apierr"
-	"plinth/internal/controller"
 	"plinth/internal/election"
 	"plinth/internal/engine"
 	"plinth/object"
@@ -20,30 +19,25 @@ import (
 // its own: where it is used, --controllers turns those of all servers off.
 const controllersLease = "plinth-controllers"
 
-// elect takes part in the election of the server that runs the controllers.
-func (s *Server) elect(definitions *controller.Definitions) {
-	leases := s.registry.Builtin().Find("coordination.k8s.io", "v1", "leases")
+// Elect takes part in the election of the server that runs the controllers, until leaving is over. work is called on
+// each election of this server, and has to return when its context ends.
+func (c *Config) Elect(leaving context.Context, work func(context.Context)) {
+	leases := c.Registry.Builtin().Find("coordination.k8s.io", "v1", "leases")
 	if leases == nil {
-		s.config.Logger.Warn("no controllers run: servers on one etcd elect the one that runs them by a Lease, " +
+		c.Logger.Warn("no controllers run: servers on one etcd elect the one that runs them by a Lease, " +
 			"and --runtime-config turns those off")
 		return
 	}
-	lock := &electionLock{engine: s.engine, rq: engine.Request{Resource: leases, Namespace: "kube-system",
+	lock := &electionLock{engine: c.Engine, rq: engine.Request{Resource: leases, Namespace: "kube-system",
 		Name: controllersLease, FieldManager: "kube-apiserver", OwnStart: true}}
 	wake := make(chan struct{}, 1)
-	s.run(func() { lock.follow(s.leaving, wake) })
-	s.run(func() {
-		election.Run(s.leaving, election.Config{
-			Name: s.identity + "_" + uuid.NewString(), Read: lock.read, Write: lock.write, Wake: wake, Logger: s.config.Logger,
-			Work: func(ctx context.Context) {
-				var work sync.WaitGroup
-				for _, run := range append(s.controllers(), s.ownControllers(definitions)...) {
-					work.Go(func() { run(ctx) })
-				}
-				work.Wait()
-			},
-		})
+	var followed sync.WaitGroup
+	followed.Go(func() { lock.follow(leaving, wake) })
+	election.Run(leaving, election.Config{
+		Name: c.Identity + "_" + uuid.NewString(), Read: lock.read, Write: lock.write, Wake: wake, Logger: c.Logger,
+		Work: work,
 	})
+	followed.Wait()
 }
 
 // electionLock keeps the record of an election in a Lease.

@@ -1,4 +1,4 @@
-package server
+package initial
 
 import (
 	"context"
@@ -9,15 +9,8 @@ import (
 
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
-	"plinth/internal/httpapi"
 	"plinth/object"
 )
-
-// slots returns the slots of requests under way for a server without priority and fairness: separate ones for reads and
-// writes.
-func (c *Config) slots() *httpapi.Slots {
-	return httpapi.NewSlots(c.MaxRequestsInflight, &c.MaxMutatingInflight)
-}
 
 // The objects of API priority and fairness that every server has. They are brought up to date at the start and every
 // minute (upkeep.go).
@@ -55,31 +48,31 @@ func flowControlLines() (all []flowControlLine) {
 	return all
 }
 
-// flowControl are these objects. With judged, a new FlowSchema says in its status that its level exists; what others
-// say is up to the controller of priority and fairness.
-func flowControl(now func() object.Value, judged bool) (all []initial) {
+// FlowControl are these objects. With priority and fairness, a new FlowSchema says in its status that its level exists;
+// what others say is up to MaintainDangling.
+func (o *Objects) FlowControl() (all []Object) {
 	annotations := object.Fields("annotations", object.Fields(autoUpdateSpec, object.StringOf("true")))
 	for _, line := range flowControlLines() {
 		parsed, err := object.ParseJSON([]byte(line.spec))
 		if err != nil {
-			panic(fmt.Sprintf("server: %s %s: %v", line.kind, line.name, err)) // a test reads the file
+			panic(fmt.Sprintf("initial: %s %s: %v", line.kind, line.name, err)) // a test reads the file
 		}
 		spec := parsed.Value
 		mandatory := line.name == "exempt" || line.name == "catch-all"
-		one := initial{
-			group: flowControlGroup, version: "v1", resource: flowControlResources[line.kind], name: line.name,
-			manager: flowControlProducer,
-			body:    object.Fields("metadata", annotations, "spec", spec),
-			revise:  func(live object.Value) object.Value { return revisedFlowControl(live, spec, mandatory) },
+		one := Object{
+			Group: flowControlGroup, Version: "v1", Resource: flowControlResources[line.kind], Name: line.name,
+			Manager: flowControlProducer,
+			Body:    object.Fields("metadata", annotations, "spec", spec),
+			Revise:  func(live object.Value) object.Value { return revisedFlowControl(live, spec, mandatory) },
 		}
-		if line.kind == "FlowSchema" && judged {
+		if line.kind == "FlowSchema" && o.Fairness {
 			level := spec.At("priorityLevelConfiguration", "name").Str()
-			one.statusManager = flowControlConsumer
-			one.status = func(live object.Value) object.Value {
+			one.StatusManager = flowControlConsumer
+			one.Status = func(live object.Value) object.Value {
 				if !live.IsNull() {
 					return object.Nil
 				}
-				return dangling(live, level, true, now)
+				return dangling(live, level, true, o.now)
 			}
 		}
 		all = append(all, one)
@@ -121,20 +114,20 @@ func dangling(live object.Value, level string, exists bool, now func() object.Va
 
 // deleteObsoleteFlowControl deletes objects that an earlier release created and flowControlText no longer has. Only
 // those are deleted that still belong to the server by their annotation.
-func (s *Server) deleteObsoleteFlowControl(ctx context.Context) error {
+func (o *Objects) deleteObsoleteFlowControl(ctx context.Context) error {
 	wanted := map[flowControlLine]bool{}
 	for _, line := range flowControlLines() {
 		wanted[flowControlLine{kind: line.kind, name: line.name}] = true
 	}
 	for kind, resource := range flowControlResources {
-		r := s.registry.Builtin().Find(flowControlGroup, "v1", resource)
+		r := o.Registry.Builtin().Find(flowControlGroup, "v1", resource)
 		if r == nil {
 			continue
 		}
 		rq := &engine.Request{Resource: r}
-		list, err := s.engine.List(ctx, rq, engine.ListOptions{})
+		list, err := o.Engine.List(ctx, rq, engine.ListOptions{})
 		if apierr.Is(err, apierr.StoreReadError) { // one of them is unreadable: all stay
-			s.config.Logger.Warn("obsolete objects are not searched for", "resource", resource, "error", err)
+			o.Logger.Warn("obsolete objects are not searched for", "resource", resource, "error", err)
 			continue
 		}
 		if err != nil {
@@ -150,7 +143,7 @@ func (s *Server) deleteObsoleteFlowControl(ctx context.Context) error {
 					continue
 				}
 				one := &engine.Request{Resource: r, Name: name, OwnStart: true}
-				if _, err := s.engine.Delete(ctx, one, engine.DeleteOptions{}); err != nil && !apierr.Is(err, apierr.NotFound) {
+				if _, err := o.Engine.Delete(ctx, one, engine.DeleteOptions{}); err != nil && !apierr.Is(err, apierr.NotFound) {
 					return fmt.Errorf("deleting %s %s: %w", resource, name, err)
 				}
 			}

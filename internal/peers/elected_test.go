@@ -1,12 +1,15 @@
-package server
+package peers
 
 import (
 	"errors"
 	"testing"
 	"time"
 
+	"plinth/internal/builtin"
 	"plinth/internal/election"
 	"plinth/internal/engine"
+	"plinth/internal/store"
+	"plinth/internal/store/memlog"
 	"plinth/object"
 )
 
@@ -14,10 +17,16 @@ import (
 //
 // SPEC: STORE-2
 func TestElectionLock(t *testing.T) {
-	s := started(t, func(*Config) {})
-	leases := s.registry.Builtin().Find("coordination.k8s.io", "v1", "leases")
+	registry := engine.NewRegistry(builtin.Resources(builtin.Config{EventTTL: time.Hour}))
+	s, err := store.Open(store.Config{Log: memlog.New(), Describe: engine.Describe(registry)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	e := engine.New(engine.Config{Store: s, Registry: registry})
+	leases := registry.Builtin().Find("coordination.k8s.io", "v1", "leases")
 	lock := func() *electionLock {
-		return &electionLock{engine: s.engine, rq: engine.Request{Resource: leases, Namespace: "kube-system",
+		return &electionLock{engine: e, rq: engine.Request{Resource: leases, Namespace: "kube-system",
 			Name: "elected", FieldManager: "test"}}
 	}
 	a, b := lock(), lock()
@@ -41,7 +50,7 @@ func TestElectionLock(t *testing.T) {
 		t.Errorf("it is\n%+v, %v, want\n%+v", read, err, next)
 	}
 	// Somebody adds a label.
-	if _, err := s.engine.Patch(t.Context(), &a.rq, engine.Patch{Type: engine.MergePatch,
+	if _, err := e.Patch(t.Context(), &a.rq, engine.Patch{Type: engine.MergePatch,
 		Body: []byte(`{"metadata":{"labels":{"a":"b"}}}`)}); err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +66,7 @@ func TestElectionLock(t *testing.T) {
 	if _, err := b.write(t.Context(), read); err != nil {
 		t.Fatal(err)
 	}
-	result, err := s.engine.Get(t.Context(), &a.rq, "")
+	result, err := e.Get(t.Context(), &a.rq, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +80,7 @@ func TestElectionLock(t *testing.T) {
 		t.Errorf("it is %s", object.AppendObject(nil, obj))
 	}
 	// A write of a Lease that is gone is lost, too.
-	if _, err := s.engine.Delete(t.Context(), &a.rq, engine.DeleteOptions{}); err != nil {
+	if _, err := e.Delete(t.Context(), &a.rq, engine.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.write(t.Context(), read); !errors.Is(err, election.ErrLost) {

@@ -1,4 +1,4 @@
-package server
+package initial
 
 import (
 	"context"
@@ -17,33 +17,29 @@ type upkeepRow struct {
 	// types are the paths of their types in the store: as soon as one of their collections has changed, the objects are
 	// looked at. Nil: not before upkeepAlways.
 	types []string
-	keep  func(*Server, context.Context) error
+	keep  func(*Objects, context.Context) error
 }
 
 var upkeepTable = []upkeepRow{
-	{"the system namespaces", []string{"/namespaces"}, func(s *Server, ctx context.Context) error {
-		return s.createMissing(ctx, initialNamespaces())
+	{"the system namespaces", []string{"/namespaces"}, func(o *Objects, ctx context.Context) error {
+		return o.Ensure(ctx, initialNamespaces())
 	}},
 	{"the Service kubernetes and its endpoints", []string{"/services", "/endpoints", "discovery.k8s.io/endpointslices"},
-		func(s *Server, ctx context.Context) error {
-			if s.etcd != nil {
-				return nil // see joinPeers
+		func(o *Objects, ctx context.Context) error {
+			if o.Self.Peers {
+				return nil
 			}
-			return s.ensureKubernetesService(ctx)
+			return o.EnsureService(ctx)
 		}},
-	{"the default ServiceCIDR", []string{"networking.k8s.io/servicecidrs"}, func(s *Server, ctx context.Context) error {
-		cidr, err := s.defaultCIDR()
-		if err != nil {
-			return err
-		}
-		return s.createMissing(ctx, []initial{cidr})
+	{"the default ServiceCIDR", []string{"networking.k8s.io/servicecidrs"}, func(o *Objects, ctx context.Context) error {
+		return o.Ensure(ctx, []Object{o.defaultCIDR()})
 	}},
-	{"the ConfigMaps of the server", []string{"/configmaps"}, (*Server).ensureConfigMaps},
-	{"the objects of priority and fairness", nil, func(s *Server, ctx context.Context) error {
-		if err := s.createMissing(ctx, flowControl(s.now, s.config.PriorityAndFairness)); err != nil {
+	{"the ConfigMaps of the server", []string{"/configmaps"}, (*Objects).EnsureConfigMaps},
+	{"the objects of priority and fairness", nil, func(o *Objects, ctx context.Context) error {
+		if err := o.Ensure(ctx, o.FlowControl()); err != nil {
 			return err
 		}
-		return s.deleteObsoleteFlowControl(ctx)
+		return o.deleteObsoleteFlowControl(ctx)
 	}},
 }
 
@@ -55,8 +51,8 @@ const (
 	upkeepAlways = time.Minute
 )
 
-// keepUp brings the objects of upkeepTable back until ctx ends.
-func (s *Server) keepUp(ctx context.Context) {
+// KeepUp brings the objects of upkeepTable back until ctx ends.
+func (o *Objects) KeepUp(ctx context.Context) {
 	rows := make([]upkeep, len(upkeepTable))
 	ticker := time.NewTicker(upkeepEvery)
 	defer ticker.Stop()
@@ -71,7 +67,7 @@ func (s *Server) keepUp(ctx context.Context) {
 			always = time.Now().Add(upkeepAlways)
 		}
 		for i := range upkeepTable {
-			rows[i].look(ctx, s, &upkeepTable[i], due)
+			rows[i].look(ctx, o, &upkeepTable[i], due)
 		}
 	}
 }
@@ -83,16 +79,16 @@ type upkeep struct {
 }
 
 // look brings the objects of a row up to date if they may not be. An error is logged once.
-func (u *upkeep) look(ctx context.Context, s *Server, row *upkeepRow, due bool) {
-	at := newest(s.store, row.types)
+func (u *upkeep) look(ctx context.Context, o *Objects, row *upkeepRow, due bool) {
+	at := newest(o.Store, row.types)
 	if at == u.at && !due {
 		return
 	}
-	err := row.keep(s, ctx)
+	err := row.keep(o, ctx)
 	if err == nil {
 		u.at = at
 	} else if !u.failed && ctx.Err() == nil {
-		s.config.Logger.Warn("objects of the server are not up to date, trying again", "objects", row.what, "error", err)
+		o.Logger.Warn("objects of the server are not up to date, trying again", "objects", row.what, "error", err)
 	}
 	u.failed = err != nil
 }
