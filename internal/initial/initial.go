@@ -1,6 +1,6 @@
-// Package initial has the objects that every server has, as kube-apiserver makes them: the system namespaces, the roles,
-// the Service kubernetes, what describes the server to other programs. It creates those that are missing when a server
-// starts, and brings back while it runs what somebody takes away.
+// Package initial has the objects that every server has, as kube-apiserver makes them: the system namespaces, the
+// roles, the Service kubernetes, what describes the server to other programs. It creates those that are missing when a
+// server starts, and brings back while it runs what somebody takes away.
 package initial
 
 import (

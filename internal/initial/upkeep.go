@@ -47,7 +47,8 @@ const (
 	// upkeepEvery is how often it is looked whether objects have changed: the interval at which the reference looks at
 	// the Service kubernetes.
 	upkeepEvery = 10 * time.Second
-	// upkeepAlways is how often they are looked at in any case: what they should be depends on files and on the time, too.
+	// upkeepAlways is how often they are looked at in any case: what they should be depends on files and on the time,
+	// too.
 	upkeepAlways = time.Minute
 )
 

@@ -9,7 +9,8 @@ import (
 	"plinth/internal/store/etcd"
 )
 
-// Etcd are the metrics of the requests to etcd, under the names of the reference, and about how far the state is behind.
+// Etcd are the metrics of the requests to etcd, under the names of the reference, and about how far the state is
+// behind.
 type Etcd struct {
 	requests, errors *prometheus.CounterVec
 	took             *prometheus.HistogramVec

@@ -16,8 +16,8 @@ import (
 type Limits struct {
 	// Disabled are the names of metrics that are not served.
 	Disabled []string
-	// Labels are the values that a label of a metric may have, separated by commas, by "METRIC,LABEL". Any other value is
-	// served as "unexpected". LabelsFile is a YAML file with the same content; only one of them may be set.
+	// Labels are the values that a label of a metric may have, separated by commas, by "METRIC,LABEL". Any other value
+	// is served as "unexpected". LabelsFile is a YAML file with the same content; only one of them may be set.
 	Labels     map[string]string
 	LabelsFile string
 }

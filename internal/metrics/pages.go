@@ -1,6 +1,6 @@
-// Package metrics counts what happens in a server, for Prometheus: the pages /metrics and /metrics/slis. The packages in
-// which it happens do not know it: they report to functions, which this package gives them (the methods Hooks), or have
-// figures, which it reads when a page is requested. A metric that the reference has, too, has its name and labels.
+// Package metrics counts what happens in a server, for Prometheus: the pages /metrics and /metrics/slis. The packages
+// in which it happens do not know it: they report to functions, which this package gives them (the methods Hooks), or
+// have figures, which it reads when a page is requested. A metric that the reference has, too, has its name and labels.
 package metrics
 
 import (

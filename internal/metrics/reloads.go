@@ -10,8 +10,8 @@ type Reloads struct {
 	last, config *prometheus.GaugeVec
 }
 
-// newReloads creates the metrics of a server with this identity, of the configuration of "authentication", "authorization",
-// "encryption" or "manifest_admission". by are further labels, whose values are given by with.
+// newReloads creates the metrics of a server with this identity, of the configuration of "authentication",
+// "authorization", "encryption" or "manifest_admission". by are further labels, whose values are given by with.
 func newReloads(identity, of string, by ...string) *Reloads {
 	subsystem := of + "_config_controller"
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
@@ -41,9 +41,6 @@ func (m *Reloads) with(label, value string) *Reloads {
 	return &Reloads{server: m.server, reloads: m.reloads.MustCurryWith(of), last: m.last.MustCurryWith(of),
 		config: m.config.MustCurryWith(of)}
 }
-
-// Server is the identity of the server as labels show it.
-func (m *Reloads) Server() string { return m.server }
 
 // Configured records which configuration is in use.
 func (m *Reloads) Configured(text []byte) { m.ConfiguredAs(hashOf(text)) }

@@ -29,9 +29,9 @@ type Requests struct {
 	// byObservation has the metrics of each set of labels that has occurred. In its keys Took, Bytes and Rejected are
 	// zero.
 	//
-	// Only names that are served become labels (httpapi.requestState.observation). But a client that may write definitions
-	// can have any number of names served, one after the other. So when there are sweepAt entries, those of custom types
-	// that are not served any more are dropped, with their metrics:
+	// Only names that are served become labels (httpapi.requestState.observation). But a client that may write
+	// definitions can have any number of names served, one after the other. So when there are sweepAt entries, those of
+	// custom types that are not served any more are dropped, with their metrics:
 	//
 	//	len(byObservation) < sweepAt ≤ 2 · (entries of served types at the last sweep) + firstSweep
 	byObservation map[httpapi.Observation]*requestMetrics

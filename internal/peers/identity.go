@@ -45,7 +45,8 @@ func IdentityOf(properties ...string) string {
 	return "apiserver-" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(hash[:16]))
 }
 
-// HostIdentity is the identity of the server in labels of metrics: that of the reference, which depends on the host alone.
+// HostIdentity is the identity of the server in labels of metrics: that of the reference, which depends on the host
+// alone.
 func HostIdentity() string {
 	hostname, err := os.Hostname()
 	if err != nil {
@@ -54,9 +55,9 @@ func HostIdentity() string {
 	return IdentityOf(hostname, "kube-apiserver")
 }
 
-// Identity is the identity of a server; it is "" if the feature is turned off. That of the reference depends on the host
-// name alone, so that two servers on one host delete each other's Lease when they start and when they close. On the
-// embedded store, where there is no other server, it is the same here.
+// Identity is the identity of a server; it is "" if the feature is turned off. That of the reference depends on the
+// host name alone, so that two servers on one host delete each other's Lease when they start and when they close. On
+// the embedded store, where there is no other server, it is the same here.
 //
 // On etcd it also depends on the address at which the server listens, which no other process on the host has. So
 // several servers, and a kube-apiserver beside them, have a Lease each. Nobody computes the identity of another server:

@@ -50,8 +50,8 @@ type Config struct {
 	Logger   *slog.Logger
 	Now      func() time.Time
 	Identity string // its name among others; "": it has none
-	// Address is where other machines reach the server, at Port; invalid if they do not. Host and HostPort are where other
-	// servers do; "": they do not.
+	// Address is where other machines reach the server, at Port; invalid if they do not. Host and HostPort are where
+	// other servers do; "": they do not.
 	Address  netip.Addr
 	Port     int
 	Host     string

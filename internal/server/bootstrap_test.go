@@ -73,7 +73,8 @@ func TestInitialObjects(t *testing.T) {
 	// changed: a user's
 	patch(client, flows+"/global-default", jsonObject{"spec": precedence(9901), "metadata": annotation(nil)})
 	must(client, http.MethodDelete, flows+"/probes", nil, 200)
-	old := jsonObject{"metadata": map[string]any{"name": "old", "annotations": map[string]any{"apf.kubernetes.io/autoupdate-spec": "true"}},
+	old := jsonObject{"metadata": map[string]any{"name": "old",
+		"annotations": map[string]any{"apf.kubernetes.io/autoupdate-spec": "true"}},
 		"spec": map[string]any{"type": "Limited",
 			"limited": map[string]any{"limitResponse": map[string]any{"type": "Reject"}}}}
 	must(client, http.MethodPost, levels, old, 201)

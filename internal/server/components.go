@@ -32,12 +32,9 @@ type component struct {
 func (s *Server) components(ctx context.Context, name string) []builtin.Component {
 	asked := []component{
 		{"controller-manager", healthPage(managerPort)}, {"scheduler", healthPage(schedulerPort)},
-		{"etcd-0", storeHealth(s.storeHealthy(componentTimeout))},
 	}
-	for _, check := range s.elsewhere.checks(&s.config) {
-		if !check.ReadyOnly {
-			asked = append(asked, component{"etcd-" + strconv.Itoa(len(asked)-2), storeHealth(check.Run)})
-		}
+	for i, check := range s.storage.Members(componentTimeout) {
+		asked = append(asked, component{"etcd-" + strconv.Itoa(i), storeHealth(check)})
 	}
 	asked = slices.DeleteFunc(asked, func(c component) bool { return name != "" && c.name != name })
 	all := make([]builtin.Component, len(asked))

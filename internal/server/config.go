@@ -18,6 +18,7 @@ import (
 	"plinth/internal/metrics"
 	"plinth/internal/nodes"
 	"plinth/internal/pki"
+	"plinth/internal/storage"
 	"plinth/internal/store"
 	"plinth/internal/webhook"
 )
@@ -33,29 +34,12 @@ type Config struct {
 	WriteKubeconfig   string // default: DataDir/kubeconfig
 	SetCurrentContext bool   // also in a kubeconfig that exists: its current context becomes that of this server
 
-	// EtcdServers are the URLs of an etcd, in which all objects are below EtcdPrefix; or the one URL of the etcd stub
-	// (internal/etcdstub). The stub answers with a directory, and DataDir becomes the folder EtcdPrefix in it. The three
-	// files configure TLS; StorageTimeout limits how long the start waits.
-	EtcdServers               []string
-	EtcdPrefix                string
-	EtcdCAFile                string
-	EtcdCertFile, EtcdKeyFile string
-	// EtcdServersOverrides are those of --etcd-servers-overrides: "/events#URL;URL" is another etcd for Events.
-	EtcdServersOverrides   []string
-	StorageTimeout         time.Duration
-	StorageMediaType       string        // of the values of built-in types in etcd; "": protobuf
-	EtcdCompactionInterval time.Duration // 0: this server does not compact the history of etcd
-	EtcdHealthTimeout      time.Duration // of the check etcd
-	EtcdReadyTimeout       time.Duration // of the check etcd-readiness
-	EtcdSizeInterval       time.Duration // how often etcd is asked for its size
-	LeaseReuseSeconds      int64         // how long keys that expire share a lease of etcd
-	onEtcd                 bool          // EtcdServers is a real etcd; set by locate
-
-	// EncryptionProviderConfig is a file: which resources are encrypted on disk, and how; "": none. EncryptionReload
-	// reloads it when it changes.
-	EncryptionProviderConfig string
-	EncryptionReload         bool
-	encryptionInterval       time.Duration // at which plugins and the file are looked at, in tests; 0: the default
+	// Etcd is the etcd that has all objects, if Etcd.Servers are given; or they are the one URL of the etcd stub
+	// (internal/etcdstub). The stub answers with a directory, and DataDir becomes the folder Etcd.Prefix in it.
+	Etcd   storage.Etcd
+	onEtcd bool // Etcd.Servers is a real etcd; set by locate
+	// Encryption says which objects are encrypted on disk.
+	Encryption storage.Encryption
 
 	TokenAuthFile string // "": no static tokens
 	ClientCAFile  string // authorities of client certificates besides the server's own; "": no others
@@ -194,9 +178,9 @@ func Defaults() Config {
 		DataDir: "plinth-data", Storage: "embedded", BindAddress: "127.0.0.1", SecurePort: 6443,
 		EndpointReconciler: "lease", APIServerCount: 1, ServiceNodePortRange: "30000-32767",
 		GarbageCollection: true, Controllers: []string{"*"},
-		EtcdPrefix: "/registry", StorageTimeout: time.Minute,
-		EtcdCompactionInterval: 5 * time.Minute, EtcdHealthTimeout: 2 * time.Second, EtcdReadyTimeout: 2 * time.Second,
-		EtcdSizeInterval: 30 * time.Second, LeaseReuseSeconds: 60, StorageMediaType: "application/vnd.kubernetes.protobuf",
+		Etcd: storage.Etcd{Prefix: "/registry", Timeout: time.Minute, CompactionInterval: 5 * time.Minute,
+			HealthTimeout: 2 * time.Second, ReadyTimeout: 2 * time.Second, SizeInterval: 30 * time.Second,
+			LeaseReuseSeconds: 60, MediaType: "application/vnd.kubernetes.protobuf"},
 		Audit:           audit.Defaults(),
 		ServiceAccounts: ServiceAccounts{Lookup: true, Extend: true},
 		TokenWebhook:    TokenWebhook{Version: "v1beta1", CacheTTL: 2 * time.Minute},
@@ -238,26 +222,13 @@ func (c *Config) validate() error {
 		refuse("--storage: %q is neither embedded nor memory", c.Storage)
 	}
 	switch {
-	case len(c.EtcdServers) > 0 && c.Storage != "embedded":
+	case len(c.Etcd.Servers) > 0 && c.Storage != "embedded":
 		refuse("--storage: %s cannot be combined with --etcd-servers, which is the place of the objects", c.Storage)
-	case len(c.EtcdServers) == 0 && c.DataDir == "" && c.Storage != "memory" && c.Log == nil:
+	case len(c.Etcd.Servers) == 0 && c.DataDir == "" && c.Storage != "memory" && c.Log == nil:
 		refuse("--etcd-servers or --data-dir: one of them is needed, as the place of the objects")
 	}
-	if _, err := c.eventServers(); err != nil {
-		errs = append(errs, err)
-	}
-	if len(c.EtcdServersOverrides) > 0 && len(c.EtcdServers) == 0 {
-		refuse("--etcd-servers-overrides: there is no --etcd-servers for all other objects")
-	}
-	if c.StorageMediaType == "application/yaml" {
-		refuse("--storage-media-type: application/yaml is not supported; values in YAML are read")
-	}
-	if (c.EtcdCertFile == "") != (c.EtcdKeyFile == "") {
-		refuse("--etcd-certfile and --etcd-keyfile go together")
-	}
-	if c.EncryptionReload && c.EncryptionProviderConfig == "" {
-		refuse("--encryption-provider-config-automatic-reload must be set with --encryption-provider-config")
-	}
+	c.Etcd.Validate(refuse)
+	c.Encryption.Validate(refuse)
 	if c.SecurePort < 0 || c.SecurePort > 65535 {
 		refuse("--secure-port: %d is not between 0 and 65535", c.SecurePort)
 	}
@@ -328,7 +299,6 @@ func (c *Config) validateNumbers() error {
 	}
 	for flag, d := range map[string]time.Duration{
 		"--request-timeout": c.RequestTimeout, "--event-ttl": c.EventTTL,
-		"--storage-initialization-timeout": c.StorageTimeout,
 	} {
 		if d <= 0 {
 			refuse("%s: %s is not positive", flag, d)

@@ -219,7 +219,7 @@ func (s *Server) enabledControllers() (rows []controllerRow) {
 			rows = append(rows, row)
 		}
 	}
-	if s.etcd != nil {
+	if s.storage.OnEtcd() {
 		rows = append(rows, claimTable...)
 	}
 	return rows
@@ -233,7 +233,7 @@ func (s *Server) ownControllers(definitions *controller.Definitions) []func(cont
 		Now: s.config.Now, Service: s.findService, Slices: s.endpointSlices, Check: s.aggregator.Check, Busy: &s.busy,
 		Lost: s.aggregationMetrics.Unavailable}
 	all := []func(context.Context){definitions.Run, registration.Run, availability.Run}
-	if s.quotas.Admitted && s.etcd == nil {
+	if s.quotas.Admitted && !s.storage.OnEtcd() {
 		// On etcd requests record what they use themselves (engine.Limits).
 		all = append(all, s.quotas.Run)
 	}
@@ -248,7 +248,7 @@ func (s *Server) control(definitions *controller.Definitions) {
 			"apiservices"), func() { s.aggregator.Changed(s.closing) })
 		s.aggregator.Wait()
 	})
-	if s.etcd != nil {
+	if s.storage.OnEtcd() {
 		s.run(func() { definitions.Follow(s.closing) })
 		s.run(func() {
 			s.peers.Elect(s.leaving, func(ctx context.Context) {

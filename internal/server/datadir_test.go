@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"net"
 	"os"
@@ -142,23 +141,5 @@ func TestKeysOfAll(t *testing.T) {
 		if err := os.Chmod(key, 0o644); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-// A full disk fails a check of its own, which is not among those that a restart helps against.
-//
-// SPEC: RUN-3
-func TestFullDiskIsUnhealthy(t *testing.T) {
-	for left, healthy := range map[uint64]bool{0: false, leastFree - 1: false, leastFree: true} {
-		check := diskCheck("data", func(string) (uint64, bool) { return left, true })
-		if err := check.Run(context.Background()); (err == nil) != healthy {
-			t.Errorf("%d bytes are free: %v", left, err)
-		}
-		if !check.NotLive {
-			t.Error("it is among the checks of /livez")
-		}
-	}
-	if _, known := freeBytes(t.TempDir()); known != (runtime.GOOS == "linux" || runtime.GOOS == "darwin") {
-		t.Errorf("the room on this disk: %t", known)
 	}
 }

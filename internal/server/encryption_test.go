@@ -12,10 +12,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"plinth/internal/encryption"
 	"plinth/internal/encryption/plugintest"
 	"plinth/object"
 )
@@ -30,7 +32,7 @@ type encrypted struct {
 
 func newEncrypted(t *testing.T) *encrypted {
 	e := &encrypted{t: t, config: quiet(t.TempDir())}
-	e.config.EncryptionProviderConfig = filepath.Join(t.TempDir(), "encryption.yaml")
+	e.config.Encryption.ConfigFile = filepath.Join(t.TempDir(), "encryption.yaml")
 	t.Cleanup(e.stop)
 	return e
 }
@@ -49,7 +51,7 @@ func (e *encrypted) configure(resources string, providers ...string) {
 // write replaces the file of the configuration at once.
 func (e *encrypted) write(text string) {
 	e.t.Helper()
-	file := e.config.EncryptionProviderConfig
+	file := e.config.Encryption.ConfigFile
 	if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
 		e.t.Fatal(err)
 	}
@@ -320,7 +322,7 @@ func TestReseal(t *testing.T) {
 	}
 
 	// The same by reloading.
-	e.config.EncryptionReload, e.config.encryptionInterval = true, 5*time.Millisecond
+	e.config.Encryption.Reload, e.config.Encryption.Interval = true, 5*time.Millisecond
 	e.start()
 	before = e.checkpoints()
 	e.configure("'*.*'", withKeys("aescbc", "three", "two"))
@@ -348,7 +350,7 @@ func TestKeyRemoved(t *testing.T) {
 	for _, providers := range [][]string{{withKeys("aesgcm", "two")}, {withKeys("secretbox", "two")}, {"identity: {}"},
 		nil} {
 		if providers == nil {
-			e.config.EncryptionProviderConfig, e.config.Storage = "", "embedded"
+			e.config.Encryption.ConfigFile, e.config.Storage = "", "embedded"
 		} else {
 			e.configure("secrets", providers...)
 		}
@@ -374,7 +376,7 @@ func TestKeyRemoved(t *testing.T) {
 
 	// A checkpoint keeps what it cannot read.
 	file := filepath.Join(t.TempDir(), "encryption.yaml")
-	e.config.EncryptionProviderConfig = file
+	e.config.Encryption.ConfigFile = file
 	e.configure("configmaps", withKeys("aesgcm", "two"))
 	e.start()
 	e.checkpoint("text")
@@ -451,7 +453,7 @@ func TestPlugin(t *testing.T) {
 	plugin := plugintest.New(t)
 	plugin.Start(t)
 	e := newEncrypted(t)
-	e.config.encryptionInterval = 20 * time.Millisecond
+	e.config.Encryption.Interval = 20 * time.Millisecond
 	provider := fmt.Sprintf("kms: {apiVersion: v2, name: test, endpoint: %q, timeout: 1s}", plugin.Endpoint)
 	e.configure("secrets", provider)
 	e.start()
@@ -546,7 +548,7 @@ func TestPluginOfEverything(t *testing.T) {
 	plugin := plugintest.New(t)
 	plugin.Start(t)
 	e := newEncrypted(t)
-	e.config.encryptionInterval = 20 * time.Millisecond
+	e.config.Encryption.Interval = 20 * time.Millisecond
 	e.configure("'*.*'", fmt.Sprintf("kms: {apiVersion: v2, name: test, endpoint: %q, timeout: 1s}", plugin.Endpoint))
 	e.start()
 	before := e.names()
@@ -596,16 +598,16 @@ func (e *encrypted) names() string {
 // SPEC: STORE-5
 func TestEncryptionReload(t *testing.T) {
 	e := newEncrypted(t)
-	e.config.encryptionInterval = 5 * time.Millisecond
-	e.config.EncryptionReload = true
+	e.config.Encryption.Interval = 5 * time.Millisecond
+	e.config.Encryption.Reload = true
 	e.configure("secrets", withKeys("aescbc", "one"))
 	e.start()
 	e.health("/readyz/kms-providers", 200)
 	e.send(http.MethodPost, inDefault+"secrets", secret("a", "value"), 201)
 	counted := func(status string) bool {
-		return strings.Contains(e.send(http.MethodGet, "/metrics", "", 200),
-			`apiserver_encryption_config_controller_automatic_reloads_total{apiserver_id_hash="`+
-				e.server.encryption.metrics.Server()+`",status="`+status+`"}`)
+		return regexp.MustCompile(`apiserver_encryption_config_controller_automatic_reloads_total\{` +
+			`apiserver_id_hash="sha256:[0-9a-f]{64}",status="` + status + `"\}`).MatchString(
+			e.send(http.MethodGet, "/metrics", "", 200))
 	}
 	old := e.send(http.MethodGet, inDefault+"secrets/a", "", 200)
 	for _, bad := range []string{"", "kind: Secret", strings.Repeat("x", 100)} {
@@ -621,7 +623,11 @@ func TestEncryptionReload(t *testing.T) {
 	if e.version(changed) == e.version(old) {
 		t.Error("the new key is not in use")
 	}
-	if text := e.send(http.MethodGet, "/metrics", "", 200); !strings.Contains(text, e.server.encryption.all.Hash()) {
+	configured, err := os.ReadFile(e.config.Encryption.ConfigFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := e.send(http.MethodGet, "/metrics", "", 200); !strings.Contains(text, encryption.Hash(configured)) {
 		t.Error("the hash of the file in use is not shown")
 	}
 

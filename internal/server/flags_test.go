@@ -396,7 +396,7 @@ func TestEtcdServers(t *testing.T) {
 	}()
 	with := func(prefix string) *Server {
 		c := quiet("")
-		c.EtcdServers, c.EtcdPrefix = []string{at}, prefix
+		c.Etcd.Servers, c.Etcd.Prefix = []string{at}, prefix
 		s, err := Start(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
@@ -404,7 +404,7 @@ func TestEtcdServers(t *testing.T) {
 		return s
 	}
 	twice := quiet(t.TempDir())
-	twice.DataDirGiven, twice.EtcdServers = true, []string{at}
+	twice.DataDirGiven, twice.Etcd.Servers = true, []string{at}
 	if _, err := Start(t.Context(), twice); err == nil || !strings.Contains(err.Error(),
 		"--data-dir and --etcd-servers: only one of them") {
 		t.Errorf("two directories: %v", err)
@@ -466,26 +466,26 @@ func TestRefusedSettings(t *testing.T) {
 		},
 		"--allow-privileged=false": func(c *Config) { c.AllowPrivileged = false },
 		"--storage-media-type: application/yaml is not supported": func(c *Config) {
-			c.StorageMediaType = "application/yaml"
+			c.Etcd.MediaType = "application/yaml"
 		},
 		"--storage: memory cannot be combined with --etcd-servers": func(c *Config) {
-			c.Storage, c.EtcdServers = "memory",
+			c.Storage, c.Etcd.Servers = "memory",
 				[]string{"http://a"}
 		},
 		"--etcd-servers-overrides: \"events#http://a\" is not of the form": func(c *Config) {
-			c.EtcdServersOverrides = []string{"events#http://a"}
+			c.Etcd.Overrides = []string{"events#http://a"}
 		},
 		"--etcd-servers-overrides: \"/events#http://a;\" is not of the form": func(c *Config) {
-			c.EtcdServersOverrides = []string{"/events#http://a;"}
+			c.Etcd.Overrides = []string{"/events#http://a;"}
 		},
 		"--etcd-servers-overrides: /pods cannot be in another etcd": func(c *Config) {
-			c.EtcdServersOverrides = []string{"/pods#http://a"}
+			c.Etcd.Overrides = []string{"/pods#http://a"}
 		},
 		"--etcd-servers-overrides: there is no --etcd-servers": func(c *Config) {
-			c.EtcdServersOverrides = []string{"/events#http://a"}
+			c.Etcd.Overrides = []string{"/events#http://a"}
 		},
 		"--etcd-servers or --data-dir":                   func(c *Config) { c.DataDir, c.Storage = "", "embedded" },
-		"--etcd-certfile and --etcd-keyfile go together": func(c *Config) { c.EtcdCertFile = "a" },
+		"--etcd-certfile and --etcd-keyfile go together": func(c *Config) { c.Etcd.CertFile = "a" },
 		"--tls-min-version":                              func(c *Config) { c.TLSMinVersion = "1.2" },
 		"--tls-cipher-suites":                            func(c *Config) { c.TLSCipherSuites = []string{"RC5"} },
 		"--tls-cipher-suites: HTTP/2 needs one of TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 and": func(c *Config) {
@@ -502,7 +502,7 @@ func TestRefusedSettings(t *testing.T) {
 		},
 		"--http2-max-streams-per-connection: -1 is negativ": func(c *Config) { c.HTTP2MaxStreams = -1 },
 		`--advertise-address: "here"`:                       func(c *Config) { c.AdvertiseAddress = "here" },
-		"--storage-initialization-timeout":                  func(c *Config) { c.StorageTimeout = 0 },
+		"--storage-initialization-timeout":                  func(c *Config) { c.Etcd.Timeout = 0 },
 		`"job-controller" is not in the list of known con`: func(c *Config) {
 			c.Controllers = []string{"*",
 				"job-controller"}
@@ -512,8 +512,8 @@ func TestRefusedSettings(t *testing.T) {
 		"--kubernetes-service-node-port: -1 is negative":    func(c *Config) { c.ServiceNodePort = -1 },
 		"--tls-sni-cert-key":                                func(c *Config) { c.TLSNamed = []string{"only"} },
 		"--etcd-servers: http://127.0.0.1:1": func(c *Config) {
-			c.EtcdServers,
-				c.StorageTimeout = []string{"http://127.0.0.1:1"}, time.Millisecond
+			c.Etcd.Servers,
+				c.Etcd.Timeout = []string{"http://127.0.0.1:1"}, time.Millisecond
 		},
 	} {
 		c := quiet(t.TempDir())

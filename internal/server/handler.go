@@ -92,15 +92,13 @@ func (s *Server) advertised() string {
 
 // handlers returns the pages that do not belong to the API.
 func (s *Server) handlers(requests *metrics.Requests) (map[string]http.Handler, error) {
-	shown := append(s.shown, metrics.Audit(s.audit), metrics.Stores(s.registry, s.storeSize, s.stores()...),
+	shown := append(s.shown, metrics.Audit(s.audit),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "plinth_compiled_expressions",
 			Help: "Expressions of custom types and of policies that are compiled."},
 			func() float64 { return float64(s.expressions.Compiled()) }))
 	shown = append(shown, metrics.Tokens(&s.verifier.Counters)...)
 	shown = append(shown, s.aggregationMetrics.Collectors(s.aggregator, s.documents)...)
-	if s.encryption != nil {
-		shown = append(shown, s.encryption.metrics.Collectors()...)
-	}
+	shown = append(shown, s.storage.Collectors()...)
 	if s.fairness != nil {
 		shown = append(shown, metrics.Fairness(s.fairness)...)
 	}
@@ -147,16 +145,7 @@ func (s *Server) readable() error {
 // bootstrap-controller fails as long as the server runs if the Service kubernetes could not be written at the start.
 func (s *Server) checks() []httpapi.Check {
 	done := func(context.Context) error { return nil }
-	all := []httpapi.Check{
-		{Name: "ping", Run: func(context.Context) error { return nil }},
-		{Name: "etcd", Run: s.storeHealthy(s.config.EtcdHealthTimeout)}, // the name is the reference's
-		{Name: "etcd-readiness", ReadyOnly: true, Run: s.storeHealthy(s.config.EtcdReadyTimeout)},
-	}
-	all = append(all, s.elsewhere.checks(&s.config)...)
-	all = append(all, s.encryption.checks()...)
-	if s.etcd == nil && s.config.storageKind() == embedded && s.config.DataDir != "" {
-		all = append(all, diskCheck(s.config.inDataDir("store"), freeBytes))
-	}
+	all := append([]httpapi.Check{{Name: "ping", Run: func(context.Context) error { return nil }}}, s.storage.Checks()...)
 	return append(all, []httpapi.Check{
 		{Name: "loopback-serving-certificate", LiveOnly: true,
 			Run: func(context.Context) error { return s.expired(s.clock()) }},

@@ -27,7 +27,6 @@ import (
 	"plinth/internal/access"
 	"plinth/internal/addresses"
 	"plinth/internal/admission"
-	"plinth/internal/admission/quota"
 	"plinth/internal/aggregation"
 	"plinth/internal/audit"
 	"plinth/internal/auth"
@@ -41,7 +40,6 @@ import (
 	"plinth/internal/datadir"
 	"plinth/internal/discovery"
 	"plinth/internal/engine"
-	"plinth/internal/etcdform"
 	"plinth/internal/fairness"
 	"plinth/internal/features"
 	"plinth/internal/gotypes"
@@ -51,10 +49,8 @@ import (
 	"plinth/internal/nodes"
 	"plinth/internal/peers"
 	"plinth/internal/pki"
+	"plinth/internal/storage"
 	"plinth/internal/store"
-	"plinth/internal/store/etcd"
-	"plinth/internal/store/filelog"
-	"plinth/internal/store/memlog"
 )
 
 // drainTime is how long requests may still run after the server has begun to close.
@@ -66,13 +62,9 @@ type Server struct {
 	features  features.Set
 	releases  features.Versions // that it behaves like
 	started   time.Time
-	store     *store.Store
-	etcd      *etcd.Cluster // nil: the store is embedded
-	elsewhere *elsewhere    // nil: the store has all objects
-	etcdSize  etcdSize
-	nodePorts *etcdform.NodePorts
+	storage   *storage.Storage
+	store     *store.Store // that of storage
 	allocator *addresses.Allocator
-	form      *etcdform.Form // of the values in etcd
 	peers     *peers.Config
 	registry  *engine.Registry
 	engine    *engine.Engine
@@ -91,7 +83,7 @@ type Server struct {
 	aggregationMetrics *metrics.Aggregation
 	shown              []prometheus.Collector // what /metrics shows, beside the requests
 	pki                *pki.Authority         // the server's own certificate authority
-	authority          []byte                 // the authority by which clients verify this server, as PEM; written to kubeconfigs
+	authority          []byte                 // by which clients verify this server, as PEM; written to kubeconfigs
 	// jwt verifies the tokens of OpenID Connect issuers. It is nil if neither an issuer nor --authentication-config is
 	// configured.
 	jwt *oidc.Reloader
@@ -115,16 +107,14 @@ type Server struct {
 	quit    context.CancelFunc
 	// leaving is cancelled (by leave) when the server is asked to stop, which may be some time before it closes
 	// (Config.ShutdownDelay). Then it tells other servers and clients not to count on it, while it still serves.
-	leaving context.Context
-	leave   context.CancelFunc
-	work    sync.WaitGroup
-	busy    controller.Busy
-	quotas  *controller.ResourceQuotas
-	nodes   *nodes.Nodes // sends requests on to nodes, Pods and Services
-	// encryption is nil without --encryption-provider-config.
-	encryption *encryptionAtRest
-	fairness   *fairness.Fairness // nil without --enable-priority-and-fairness
-	stats      *typeStats
+	leaving  context.Context
+	leave    context.CancelFunc
+	work     sync.WaitGroup
+	busy     controller.Busy
+	quotas   *controller.ResourceQuotas
+	nodes    *nodes.Nodes       // sends requests on to nodes, Pods and Services
+	fairness *fairness.Fairness // nil without --enable-priority-and-fairness
+	stats    *typeStats
 }
 
 // Serve prints the address of a server that was started to out, and runs it until ctx is cancelled, or until it accepts
@@ -221,9 +211,10 @@ func (s *Server) open(ctx context.Context, dir *datadir.Dir) error {
 		return err
 	}
 	s.registry = engine.NewRegistry(types)
-	if s.store, err = s.openStore(ctx, definitions.Define); err != nil {
+	if s.storage, err = s.openStorage(ctx, definitions.Define); err != nil {
 		return err
 	}
+	s.store = s.storage.Store
 	collection := s.store.Collection(crd.Path)
 	definitions.Open(collection)
 	s.allocator = allocator
@@ -235,7 +226,7 @@ func (s *Server) open(ctx context.Context, dir *datadir.Dir) error {
 	}
 	s.engine = engine.New(engine.Config{
 		Store: s.store, Registry: s.registry, Now: c.Now, Admission: s.admission.Admission,
-		KeepFinalizers: !c.GarbageCollection, Elsewhere: s.elsewhere.stores(),
+		KeepFinalizers: !c.GarbageCollection, Elsewhere: s.storage.Elsewhere(),
 	})
 	s.quotas = &controller.ResourceQuotas{Engine: s.engine, Registry: s.registry, Store: s.store, Logger: c.Logger,
 		Busy: &s.busy, Admitted: !c.Runs(quotaController)}
@@ -295,19 +286,19 @@ func (s *Server) open(ctx context.Context, dir *datadir.Dir) error {
 	}
 	s.control(&controller.Definitions{
 		Engine: s.engine, Registry: s.registry, Logger: c.Logger, Objects: definitions.Stored, Finalizer: crd.Finalizer,
-		Busy: &s.busy, Shared: s.etcd != nil,
+		Busy: &s.busy, Shared: s.storage.OnEtcd(),
 	})
 	s.runFairness()
 	if c.Image == nil {
 		s.run(func() { s.initial.KeepUp(s.closing) })
 	}
 	reload()
-	s.recoverEncrypted()
+	s.run(func() { s.storage.Recover(s.closing) })
 	for _, follow := range s.follow {
 		s.run(func() { follow(s.closing) })
 	}
 	s.ready.Store(true)
-	if s.etcd != nil {
+	if s.storage.OnEtcd() {
 		renew := s.peers.Join(ctx)
 		s.run(func() { renew(s.leaving) })
 	}
@@ -322,14 +313,14 @@ func (s *Server) open(ctx context.Context, dir *datadir.Dir) error {
 func (s *Server) openPeers() (err error) {
 	c := &s.config
 	s.peers = &peers.Config{Engine: s.engine, Registry: s.registry, Features: s.features, Objects: s.initial,
-		Logger: c.Logger, Now: s.clock, Address: s.reachable(), Port: s.port(), Etcd: s.etcd, Form: s.form,
+		Logger: c.Logger, Now: s.clock, Address: s.reachable(), Port: s.port(), Etcd: s.storage.Cluster, Form: s.storage.Form,
 		Reconciler: c.EndpointReconciler, Count: c.APIServerCount}
 	s.peers.Host, s.peers.HostPort = s.peerAddress()
 	if c.InProcess { // no other process can find it
 		return nil
 	}
 	var listensAt []string
-	if s.etcd != nil {
+	if s.storage.OnEtcd() {
 		listensAt = []string{s.listener.Addr().String()}
 	}
 	s.peers.Identity, err = peers.Identity(s.features, listensAt...)
@@ -355,7 +346,7 @@ func (s *Server) writeOwn(ctx context.Context) {
 		return
 	}
 	c := &s.config
-	s.initial.Self = initial.Self{Port: s.port(), Peers: s.etcd != nil, Clients: s.clients,
+	s.initial.Self = initial.Self{Port: s.port(), Peers: s.storage.OnEtcd(), Clients: s.clients,
 		FrontProxy: s.frontProxy.FrontProxy}
 	if c.EndpointReconciler != "none" {
 		s.initial.Self.Endpoint = s.reachable()
@@ -502,40 +493,29 @@ func (s *Server) run(f func()) {
 	}()
 }
 
-// openStore opens the store that --storage selects.
-func (s *Server) openStore(ctx context.Context, define engine.Define) (_ *store.Store, err error) {
+// openStorage opens the storage that --storage or --etcd-servers selects.
+func (s *Server) openStorage(ctx context.Context, define engine.Define) (*storage.Storage, error) {
 	c := &s.config
-	if s.encryption, err = c.openEncryption(s.features.On(features.KMSv1)); err != nil {
-		return nil, err
-	}
-	if c.onEtcd {
-		return s.openEtcd(ctx, define)
-	}
-	log := c.Log
-	var sealing store.Sealing // what is only in memory is not encrypted
-	switch {
-	case log != nil:
-	case c.Image != nil:
-		log = memlog.From(c.Image.state, c.ImageAfter)
-	case c.Storage == "memory":
-		log = memlog.New()
-	default:
-		if s.encryption != nil {
-			sealing = s.encryption
-		}
-		if log, err = filelog.Open(c.inDataDir("store"),
-			filelog.Options{Logger: c.Logger, NoSync: c.noSync, Sealing: sealing}); err != nil {
-			return nil, err
-		}
-	}
-	opened, err := store.Open(store.Config{
-		Log: log, Sealing: sealing, Describe: engine.Describe(s.registry), HistoryBytes: c.WatchHistoryBytes,
-		Logger: c.Logger, Now: c.Now, Charge: (&quota.Charges{}).Of, Rules: quota.Quotas,
-	})
+	first, last, err := ParsePorts(c.ServiceNodePortRange)
 	if err != nil {
-		return nil, errors.Join(err, log.Close())
+		return nil, fmt.Errorf("--service-node-port-range: %w", err)
 	}
-	return opened, nil
+	is := storage.Config{
+		NoSync: c.noSync, Encryption: c.Encryption, KMSv1: s.features.On(features.KMSv1), Identity: peers.HostIdentity(),
+		HistoryBytes: c.WatchHistoryBytes,
+		Log:          c.Log, ImageAfter: c.ImageAfter, FirstNodePort: first, LastNodePort: last, Registry: s.registry,
+		Define: define, Logger: c.Logger, Now: c.Now,
+	}
+	if c.Image != nil {
+		is.Image = c.Image.state
+	}
+	switch c.storageKind() {
+	case inEtcd:
+		is.Etcd = c.Etcd
+	case embedded:
+		is.Dir = c.inDataDir("store")
+	}
+	return storage.Open(ctx, is)
 }
 
 // URL is the address of the server in its administrator's kubeconfig. If the listener has none, it is a name for which
@@ -586,8 +566,8 @@ func (s *Server) greet(out io.Writer, took time.Duration) {
 		kubeconfig = s.config.WriteKubeconfig
 	}
 	where := s.config.Storage + " storage"
-	if s.etcd != nil {
-		where = "its objects in the etcd at " + strings.Join(s.config.EtcdServers, ", ")
+	if s.storage.OnEtcd() {
+		where = "its objects in the etcd at " + strings.Join(s.config.Etcd.Servers, ", ")
 	}
 	fmt.Fprintf(out, `Plinth %s is ready at %s after %d ms, with %s.
 
@@ -619,15 +599,7 @@ func (s *Server) Close() error {
 	errs = append(errs, s.audit.Close(ctx)) // after the last request, so that its event is written, too
 	s.work.Wait()
 	s.expressions.Close()
-	errs = append(errs, s.elsewhere.close())
-	if s.store != nil {
-		errs = append(errs, s.store.Close())
-	}
-	if s.etcd != nil {
-		errs = append(errs, s.etcd.Close())
-	}
-	s.encryption.Close()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.storage.Close())...)
 }
 
 // clock is the current time by the configured clock.

@@ -1,4 +1,4 @@
-package server
+package storage
 
 import (
 	"context"
@@ -24,8 +24,8 @@ type elsewhere struct {
 }
 
 // eventServers are the servers that an override names for Events; none: they are with all other objects.
-func (c *Config) eventServers() (servers []string, err error) {
-	for _, override := range c.EtcdServersOverrides {
+func (e *Etcd) eventServers() (servers []string, err error) {
+	for _, override := range e.Overrides {
 		of, list, _ := strings.Cut(override, "#")
 		named := strings.Split(list, ";")
 		if strings.Count(override, "#") != 1 || strings.Count(of, "/") != 1 || slices.Contains(named, "") {
@@ -61,37 +61,22 @@ func (l splitLayout) Key(path string) (store.Key, bool) {
 }
 
 // openElsewhere opens the store of the Events, if they have an etcd of their own. is says how the others are stored.
-func (s *Server) openElsewhere(ctx context.Context, is etcd.Config, c store.Config) (*elsewhere, error) {
-	servers, err := s.config.eventServers()
+func openElsewhere(ctx context.Context, c *Etcd, is etcd.Config, config store.Config) (*elsewhere, error) {
+	servers, err := c.eventServers()
 	if err != nil || servers == nil {
 		return nil, err
 	}
-	is.Endpoints, is.Layout, is.Bits, is.Apart = servers, splitLayout{etcdLayout{s.form}, true}, nil, nil
+	others := is.Layout.(splitLayout)
+	is.Endpoints, is.Layout, is.Bits, is.Apart = servers, splitLayout{others.etcdLayout, true}, nil, nil
 	e := &elsewhere{}
 	if e.cluster, err = etcd.Connect(ctx, is); err != nil {
 		return nil, fmt.Errorf("--etcd-servers-overrides: %w", err)
 	}
-	c.Charge, c.Rules = nil, ""
-	if e.store, err = e.cluster.Open(ctx, c, nil); err != nil {
+	config.Charge, config.Rules = nil, ""
+	if e.store, err = e.cluster.Open(ctx, config, nil); err != nil {
 		return nil, errors.Join(err, e.cluster.Close())
 	}
 	return e, nil
-}
-
-// stores are those of kinds that are not in the server's own store, by path.
-func (e *elsewhere) stores() map[string]*store.Store {
-	if e == nil {
-		return nil
-	}
-	return map[string]*store.Store{eventsPath: e.store}
-}
-
-// stores are all stores of the server, that of most objects first.
-func (s *Server) stores() []*store.Store {
-	if s.elsewhere == nil {
-		return []*store.Store{s.store}
-	}
-	return []*store.Store{s.store, s.elsewhere.store}
 }
 
 // close closes the store and the connection.
@@ -103,12 +88,12 @@ func (e *elsewhere) close() error {
 }
 
 // checks are the health checks of the reference.
-func (e *elsewhere) checks(c *Config) []httpapi.Check {
+func (e *elsewhere) checks(c *Etcd) []httpapi.Check {
 	if e == nil {
 		return nil
 	}
 	return []httpapi.Check{
-		{Name: "etcd-override-0", Run: etcdHealthy(e.cluster, e.store, c.EtcdHealthTimeout)},
-		{Name: "etcd-override-readiness-0", ReadyOnly: true, Run: etcdHealthy(e.cluster, e.store, c.EtcdReadyTimeout)},
+		{Name: "etcd-override-0", Run: etcdHealthy(e.cluster, e.store, c.HealthTimeout)},
+		{Name: "etcd-override-readiness-0", ReadyOnly: true, Run: etcdHealthy(e.cluster, e.store, c.ReadyTimeout)},
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package storage
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"plinth/internal/httpapi"
 	"plinth/internal/store"
 	"plinth/internal/store/etcd"
 )
@@ -35,12 +36,12 @@ func (h *etcdHealth) check(ctx context.Context, timeout time.Duration) error {
 	return h.err
 }
 
-// storeHealthy returns why the store cannot be used. timeout is for an etcd.
-func (s *Server) storeHealthy(timeout time.Duration) func(context.Context) error {
-	if s.etcd == nil {
-		return func(context.Context) error { return s.store.Healthy() }
+// Healthy returns why the store cannot be used. timeout is for an etcd.
+func (s *Storage) Healthy(timeout time.Duration) func(context.Context) error {
+	if !s.OnEtcd() {
+		return func(context.Context) error { return s.Store.Healthy() }
 	}
-	return etcdHealthy(s.etcd, s.store, timeout)
+	return etcdHealthy(s.Cluster, s.Store, timeout)
 }
 
 // etcdHealthy returns why a store in an etcd cannot be used.
@@ -74,16 +75,16 @@ func (z *etcdSize) of(cluster *etcd.Cluster, interval time.Duration) int64 {
 	return z.bytes
 }
 
-// storeSize is the size of the files of the store; of a store in memory, that of its live objects.
-func (s *Server) storeSize() (bytes int64) {
-	if s.etcd != nil {
-		return s.etcdSize.of(s.etcd, s.config.EtcdSizeInterval)
+// Size is the size of the files of the store; of a store in memory, that of its live objects.
+func (s *Storage) Size() (bytes int64) {
+	if s.OnEtcd() {
+		return s.size.of(s.Cluster, s.config.Etcd.SizeInterval)
 	}
-	if s.config.Storage == "memory" {
-		return s.store.Stats().Bytes
+	if s.config.Dir == "" {
+		return s.Store.Stats().Bytes
 	}
 	// A file may go while the directory is read; then it does not count.
-	filepath.WalkDir(filepath.Join(s.config.DataDir, "store"), func(_ string, entry fs.DirEntry, err error) error {
+	filepath.WalkDir(s.config.Dir, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return nil
 		}
@@ -93,4 +94,28 @@ func (s *Server) storeSize() (bytes int64) {
 		return nil
 	})
 	return bytes
+}
+
+// Checks are the health checks of the store, of plugins that decrypt it, and of its disk.
+func (s *Storage) Checks() []httpapi.Check {
+	e := &s.config.Etcd
+	all := []httpapi.Check{
+		{Name: "etcd", Run: s.Healthy(e.HealthTimeout)}, // the name is the reference's
+		{Name: "etcd-readiness", ReadyOnly: true, Run: s.Healthy(e.ReadyTimeout)},
+	}
+	all = append(all, s.elsewhere.checks(e)...)
+	all = append(all, s.encryption.checks()...)
+	if s.config.Dir != "" {
+		all = append(all, diskCheck(s.config.Dir, freeBytes))
+	}
+	return all
+}
+
+// Members are a health check for each etcd; the store stands in the place of one.
+func (s *Storage) Members(timeout time.Duration) []func(context.Context) error {
+	all := []func(context.Context) error{s.Healthy(timeout)}
+	if e := s.elsewhere; e != nil {
+		all = append(all, etcdHealthy(e.cluster, e.store, timeout))
+	}
+	return all
 }

@@ -1,4 +1,4 @@
-package server
+package storage
 
 import (
 	"cmp"
@@ -13,7 +13,6 @@ import (
 	"plinth/internal/encryption"
 	"plinth/internal/httpapi"
 	"plinth/internal/metrics"
-	"plinth/internal/peers"
 	"plinth/internal/store"
 )
 
@@ -29,22 +28,22 @@ type encryptionAtRest struct {
 	seen      map[string]current // by resource; rotated has it
 	reloaded  chan struct{}      // of capacity 1: another configuration is in use
 	logger    *slog.Logger
+	interval  time.Duration // recoverInterval, but for tests
 	end       context.CancelFunc
 	work      sync.WaitGroup
 }
 
-// openEncryption reads the configuration; it is in use until Close. Without one it returns nil.
-func (c *Config) openEncryption(kmsV1 bool) (*encryptionAtRest, error) {
-	if c.EncryptionProviderConfig == "" {
+// open reads the configuration; it is in use until Close. Without one it returns nil.
+func (c *Encryption) open(kmsV1 bool, identity string, logger *slog.Logger) (*encryptionAtRest, error) {
+	if c.ConfigFile == "" {
 		return nil, nil
 	}
 	ctx, end := context.WithCancel(context.Background())
 	e := &encryptionAtRest{path: func(k store.Key) string { return encryption.Path(k.Resource, k.Name) },
-		seen: map[string]current{}, metrics: metrics.NewEncryption(peers.HostIdentity()), reloaded: make(chan struct{}, 1), end: end,
-		logger: c.Logger}
-	all, err := encryption.Open(ctx, c.EncryptionProviderConfig, c.EncryptionReload, encryption.Options{
-		Metrics: e.metrics.Hooks(), Logger: c.Logger, KMSv1: kmsV1, Interval: c.encryptionInterval,
-		RetryInterval: c.encryptionInterval,
+		seen: map[string]current{}, metrics: metrics.NewEncryption(identity), reloaded: make(chan struct{}, 1),
+		end: end, logger: logger, interval: cmp.Or(c.Interval, recoverInterval)}
+	all, err := encryption.Open(ctx, c.ConfigFile, c.Reload, encryption.Options{
+		Metrics: e.metrics.Hooks(), Logger: logger, KMSv1: kmsV1, Interval: c.Interval, RetryInterval: c.Interval,
 	})
 	if err != nil {
 		end()
@@ -53,7 +52,7 @@ func (c *Config) openEncryption(kmsV1 bool) (*encryptionAtRest, error) {
 	e.all = all
 	e.metrics.ConfiguredAs(all.Hash())
 	e.work.Go(func() {
-		all.Run(ctx, cmp.Or(c.encryptionInterval, configfile.Interval), func(hash string, err error) {
+		all.Run(ctx, cmp.Or(c.Interval, configfile.Interval), func(hash string, err error) {
 			e.metrics.Reloaded(err == nil)
 			if err == nil {
 				e.metrics.ConfiguredAs(hash)
@@ -116,19 +115,11 @@ const (
 	recoverSoon     = time.Second
 )
 
-// recoverEncrypted starts recover, if objects are encrypted.
-func (s *Server) recoverEncrypted() {
-	if s.encryption == nil {
-		return
-	}
-	s.run(func() { s.encryption.recover(s.closing, s.config.encryptionInterval, s.stores()) })
-}
-
 // recover makes objects readable that could not be decrypted when the server started, or when they came from another
 // server, as soon as they can be, and has the stores encrypt all versions again when the current keys are not those of
 // the versions.
-func (e *encryptionAtRest) recover(ctx context.Context, interval time.Duration, stores []*store.Store) {
-	interval = cmp.Or(interval, recoverInterval)
+func (e *encryptionAtRest) recover(ctx context.Context, stores []*store.Store) {
+	interval := e.interval
 	soon := min(interval, recoverSoon)
 	var arrived [2]<-chan struct{} // of which the second one may be nil
 	for i, s := range stores {

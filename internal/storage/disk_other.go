@@ -1,5 +1,5 @@
 //go:build !linux && !darwin
 
-package server
+package storage
 
 func freeBytes(string) (uint64, bool) { return 0, false }

@@ -1,0 +1,163 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"plinth/internal/addresses"
+	"plinth/internal/crd"
+	"plinth/internal/engine"
+	"plinth/internal/etcdform"
+	"plinth/internal/metrics"
+	"plinth/internal/store"
+	"plinth/internal/store/etcd"
+)
+
+// etcdLayout is the layout of Kubernetes, and the keys that this program has beside it: those of guards, under
+// "plinth/", where no resource of Kubernetes is. The claims of node ports have no keys there: they are bits of one that
+// Kubernetes has (PortRange).
+type etcdLayout struct{ *etcdform.Form }
+
+// own is the first segment of the keys of this program.
+const own = "plinth/"
+
+// PortRange is the key of the bitmap of node ports. Its bytes are the value of etcd. The resource is the one that the
+// reference's metrics of requests to etcd name.
+var PortRange = store.Key{Resource: "/servicenodeportallocations", Name: "servicenodeports"}
+
+// portBits says that the claims of node ports are the bits of that bitmap.
+func portBits(ports *etcdform.NodePorts) *etcd.Bits {
+	numbers := func(names []string) (all []int64, err error) {
+		for _, name := range names {
+			port, err := addresses.PortOf(name)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, port)
+		}
+		return all, nil
+	}
+	return &etcd.Bits{Resource: engine.Claims, Whole: PortRange,
+		Names: func(value []byte) ([]string, error) {
+			held, err := ports.Ports(value)
+			names := make([]string, 0, len(held))
+			for _, port := range held {
+				names = append(names, addresses.PortName(port))
+			}
+			slices.Sort(names) // those of ports below 10000 are shorter
+			return names, err
+		},
+		Change: func(value []byte, set, cleared []string) ([]byte, error) {
+			taken, err := numbers(set)
+			if err != nil {
+				return nil, err
+			}
+			free, err := numbers(cleared)
+			if err != nil {
+				return nil, err
+			}
+			return ports.Change(value, taken, free)
+		},
+	}
+}
+
+// Path implements etcd.Layout.
+func (l etcdLayout) Path(k store.Key) (string, bool) {
+	switch {
+	case k == PortRange:
+		return etcdform.NodePortsPath, true
+	case k.Resource == engine.Claims:
+		return "", false
+	case strings.HasPrefix(k.Resource, own):
+		return k.Resource + "/" + k.Name, true
+	}
+	return l.Form.Path(k)
+}
+
+// Key implements etcd.Layout.
+func (l etcdLayout) Key(path string) (store.Key, bool) {
+	if path == etcdform.NodePortsPath {
+		return PortRange, true
+	}
+	if rest, ok := strings.CutPrefix(path, own); ok {
+		resource, name, ok := strings.Cut(rest, "/")
+		k := store.Key{Resource: own + resource, Name: name}
+		return k, ok && k.Resource != engine.Claims
+	}
+	return l.Form.Key(path)
+}
+
+// isOwn says whether the bytes of a key are the value of etcd.
+func isOwn(k store.Key) bool { return k == PortRange || strings.HasPrefix(k.Resource, own) }
+
+// Encode implements etcd.Layout.
+func (l etcdLayout) Encode(k store.Key, data []byte) ([]byte, error) {
+	if isOwn(k) {
+		return data, nil
+	}
+	return l.Form.Encode(k, data)
+}
+
+// Decode implements etcd.Layout.
+func (l etcdLayout) Decode(k store.Key, value []byte) (data []byte, form uint64, err error) {
+	if isOwn(k) {
+		return value, 0, nil
+	}
+	data, form, _, err = l.Form.Decode(k, value)
+	return data, form, err
+}
+
+// openEtcd opens the store on the etcd of --etcd-servers. The definitions are read first, since the objects of custom
+// types cannot be described without them.
+func (s *Storage) openEtcd(ctx context.Context, c *Config) error {
+	e := &c.Etcd
+	tls, err := e.TLS()
+	if err != nil {
+		return err
+	}
+	s.NodePorts = etcdform.NewNodePorts(c.FirstNodePort, c.LastNodePort, e.MediaType)
+	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
+	defer cancel()
+	counts := metrics.NewEtcd()
+	s.collectors = append(s.collectors, counts.Collectors()...)
+	s.Form = etcdform.New(c.Registry, e.MediaType)
+	layout := etcdLayout{s.Form}
+	if s.encryption != nil {
+		prefix := path.Join("/", e.Prefix) + "/"
+		s.encryption.path = func(k store.Key) string {
+			at, _ := layout.Path(k)
+			return prefix + at
+		}
+	}
+	is := etcd.Config{
+		Endpoints: e.Servers, TLS: tls, Prefix: e.Prefix, Logger: c.Logger,
+		Layout: layout, Bits: portBits(s.NodePorts), Sealing: s.sealing(), Observe: counts.Observe(),
+		// A kube-apiserver repairs a Service whose IPAddress it has not seen yet.
+		Apart:      []string{addresses.IPAddresses},
+		LeaseReuse: time.Duration(e.LeaseReuseSeconds) * time.Second, CompactionInterval: e.CompactionInterval,
+	}
+	if len(e.Overrides) > 0 {
+		is.Layout = splitLayout{layout, false}
+	}
+	if s.Cluster, err = etcd.Connect(ctx, is); err != nil {
+		return fmt.Errorf("--etcd-servers: %w", err)
+	}
+	config := c.store()
+	if s.elsewhere, err = openElsewhere(ctx, e, is, config); err != nil {
+		return err
+	}
+	defined, err := s.Cluster.Peek(ctx, config, crd.Path)
+	if err != nil {
+		return err
+	}
+	c.Registry.Define(defined.Collection(crd.Path), c.Define)
+	s.Store, err = s.Cluster.Open(ctx, config, func(loaded *store.State) {
+		c.Registry.Define(loaded.Collection(crd.Path), c.Define)
+	})
+	defined.End()
+	return err
+}

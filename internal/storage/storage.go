@@ -1,0 +1,241 @@
+// Package storage is where a server has its objects: in files, in memory, or in an etcd, encrypted or not. A server has a
+// store either way, and what it can and cannot do with it; it does not know which one it is.
+package storage
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plinth/internal/admission/quota"
+	"plinth/internal/engine"
+	"plinth/internal/etcdform"
+	"plinth/internal/metrics"
+	"plinth/internal/store"
+	"plinth/internal/store/etcd"
+	"plinth/internal/store/filelog"
+	"plinth/internal/store/memlog"
+)
+
+// Config says where the objects are, and how they are kept.
+type Config struct {
+	// Dir has the files of the embedded store. "", without Etcd.Servers: the objects are in memory.
+	Dir    string
+	NoSync bool // no fsync: a power cut may lose objects
+	Etcd   Etcd // with Servers, the objects are there
+
+	Encryption Encryption
+	KMSv1      bool   // plugins of version 1 are accepted
+	Identity   string // of the server, in labels of metrics
+	// HistoryBytes is the size of the watch history on disk.
+	HistoryBytes int64
+	// Log has the commits of the store, and Image the objects with which it begins, at a revision of at least ImageAfter.
+	// Nil: Dir and Etcd say.
+	Log        store.Log
+	Image      *store.Image
+	ImageAfter int64
+
+	// FirstNodePort and LastNodePort are the range of node ports, whose claims are a bitmap in etcd.
+	FirstNodePort, LastNodePort int64
+	// Registry has the types of the objects, and Define those that are defined by objects.
+	Registry *engine.Registry
+	Define   engine.Define
+	Logger   *slog.Logger
+	Now      func() time.Time
+}
+
+// Etcd says which etcd has the objects. Fields are named after the flags --etcd-….
+type Etcd struct {
+	// Servers are its URLs, and all objects are below Prefix.
+	Servers                   []string
+	Prefix                    string
+	CAFile, CertFile, KeyFile string
+	// Overrides are those of --etcd-servers-overrides: "/events#URL;URL" is another etcd for Events.
+	Overrides          []string
+	Timeout            time.Duration // limits how long a start waits
+	MediaType          string        // of the values of built-in types; "": protobuf
+	CompactionInterval time.Duration // 0: this server does not compact the history of etcd
+	HealthTimeout      time.Duration // of the check etcd
+	ReadyTimeout       time.Duration // of the check etcd-readiness
+	SizeInterval       time.Duration // how often etcd is asked for its size
+	LeaseReuseSeconds  int64         // how long keys that expire share a lease
+}
+
+// Encryption says which objects are encrypted, and how.
+type Encryption struct {
+	ConfigFile string        // "": none
+	Reload     bool          // ConfigFile is read again when it changes
+	Interval   time.Duration // at which plugins and the file are looked at, in tests; 0: the default
+}
+
+// Validate calls refuse with each error of the configuration.
+func (e *Etcd) Validate(refuse func(format string, args ...any)) {
+	if _, err := e.eventServers(); err != nil {
+		refuse("%w", err)
+	}
+	if len(e.Overrides) > 0 && len(e.Servers) == 0 {
+		refuse("--etcd-servers-overrides: there is no --etcd-servers for all other objects")
+	}
+	if e.MediaType == "application/yaml" {
+		refuse("--storage-media-type: application/yaml is not supported; values in YAML are read")
+	}
+	if (e.CertFile == "") != (e.KeyFile == "") {
+		refuse("--etcd-certfile and --etcd-keyfile go together")
+	}
+	if e.Timeout <= 0 {
+		refuse("--storage-initialization-timeout: %s is not positive", e.Timeout)
+	}
+}
+
+// Validate calls refuse with each error of the configuration.
+func (c *Encryption) Validate(refuse func(format string, args ...any)) {
+	if c.Reload && c.ConfigFile == "" {
+		refuse("--encryption-provider-config-automatic-reload must be set with --encryption-provider-config")
+	}
+}
+
+// TLS is the TLS configuration of connections; nil if no flag configures any: a socket of this host may have TLS, and
+// has it only then.
+func (e *Etcd) TLS() (*tls.Config, error) {
+	if e.CAFile == "" && e.CertFile == "" {
+		return nil, nil
+	}
+	config := &tls.Config{}
+	if e.CAFile != "" {
+		text, err := os.ReadFile(e.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("--etcd-cafile: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("--etcd-cafile: no certificate in %s", e.CAFile)
+		}
+	}
+	if e.CertFile != "" {
+		pair, err := tls.LoadX509KeyPair(e.CertFile, e.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("--etcd-certfile: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// store is the configuration of a store.
+func (c *Config) store() store.Config {
+	return store.Config{
+		Describe: engine.Describe(c.Registry), HistoryBytes: c.HistoryBytes, Logger: c.Logger, Now: c.Now,
+		Charge: (&quota.Charges{}).Of, Rules: quota.Quotas,
+	}
+}
+
+// Storage is the store of a server.
+type Storage struct {
+	Store *store.Store
+	// Only on etcd: the cluster, the form of its values, and the bitmap of node ports in it, which is at PortRange.
+	Cluster   *etcd.Cluster
+	Form      *etcdform.Form
+	NodePorts *etcdform.NodePorts
+
+	config     Config
+	encryption *encryptionAtRest // nil: nothing is encrypted
+	elsewhere  *elsewhere        // nil: Store has all objects
+	size       etcdSize
+	collectors []prometheus.Collector
+}
+
+// Open opens it. Close is called also after an error.
+func Open(ctx context.Context, c Config) (s *Storage, err error) {
+	s = &Storage{config: c}
+	if s.encryption, err = c.Encryption.open(c.KMSv1, c.Identity, c.Logger); err != nil {
+		return s, err
+	}
+	if s.encryption != nil {
+		s.collectors = append(s.collectors, s.encryption.metrics.Collectors()...)
+	}
+	if len(c.Etcd.Servers) > 0 {
+		return s, s.openEtcd(ctx, &c)
+	}
+	config := c.store()
+	switch {
+	case c.Log != nil:
+		config.Log = c.Log
+	case c.Image != nil:
+		config.Log = memlog.From(c.Image, c.ImageAfter)
+	case c.Dir == "":
+		config.Log = memlog.New()
+	default:
+		config.Sealing = s.sealing() // what is only in memory is not encrypted
+		if config.Log, err = filelog.Open(c.Dir,
+			filelog.Options{Logger: c.Logger, NoSync: c.NoSync, Sealing: config.Sealing}); err != nil {
+			return s, err
+		}
+	}
+	if s.Store, err = store.Open(config); err != nil {
+		return s, errors.Join(err, config.Log.Close())
+	}
+	return s, nil
+}
+
+// Close closes the store.
+func (s *Storage) Close() error {
+	if s == nil {
+		return nil
+	}
+	errs := []error{s.elsewhere.close()}
+	if s.Store != nil {
+		errs = append(errs, s.Store.Close())
+	}
+	if s.Cluster != nil {
+		errs = append(errs, s.Cluster.Close())
+	}
+	s.encryption.Close()
+	return errors.Join(errs...)
+}
+
+// OnEtcd says that the objects are in an etcd, where other servers may write them, too.
+func (s *Storage) OnEtcd() bool { return s.Cluster != nil }
+
+// Elsewhere are the stores of kinds that are not in Store, by path.
+func (s *Storage) Elsewhere() map[string]*store.Store {
+	if s.elsewhere == nil {
+		return nil
+	}
+	return map[string]*store.Store{eventsPath: s.elsewhere.store}
+}
+
+// stores are all stores, that of most objects first.
+func (s *Storage) stores() []*store.Store {
+	if s.elsewhere == nil {
+		return []*store.Store{s.Store}
+	}
+	return []*store.Store{s.Store, s.elsewhere.store}
+}
+
+// sealing encrypts the versions that are stored; nil: they are not encrypted.
+func (s *Storage) sealing() store.Sealing {
+	if s.encryption == nil {
+		return nil
+	}
+	return s.encryption
+}
+
+// Recover makes objects readable that could not be decrypted, as soon as they can be, and encrypts them with newer keys,
+// until ctx ends.
+func (s *Storage) Recover(ctx context.Context) {
+	if s.encryption != nil {
+		s.encryption.recover(ctx, s.stores())
+	}
+}
+
+// Collectors are what /metrics shows.
+func (s *Storage) Collectors() []prometheus.Collector {
+	return append(s.collectors, metrics.Stores(s.config.Registry, s.Size, s.stores()...))
+}
