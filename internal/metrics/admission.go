@@ -108,8 +108,8 @@ func (p policyMetrics) hooks(of *Admission, action bool) policies.Metrics {
 
 // Collectors are what /metrics shows.
 func (m *Admission) Collectors() []prometheus.Collector {
-	return append(m.manifests.Collectors(), m.step, m.plugin, m.webhook, m.conditions, m.rejections, m.failOpen, m.requests,
-		m.conditionErrors, m.conditionSkips, m.security, m.exemptions, m.securityErrors, m.validated.checks,
+	return append(m.manifests.Collectors(), m.step, m.plugin, m.webhook, m.conditions, m.rejections, m.failOpen,
+		m.requests, m.conditionErrors, m.conditionSkips, m.security, m.exemptions, m.securityErrors, m.validated.checks,
 		m.validated.took, m.mutated.checks, m.mutated.took)
 }
 

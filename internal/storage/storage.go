@@ -1,5 +1,5 @@
-// Package storage is where a server has its objects: in files, in memory, or in an etcd, encrypted or not. A server has a
-// store either way, and what it can and cannot do with it; it does not know which one it is.
+// Package storage is where a server has its objects: in files, in memory, or in an etcd, encrypted or not. A server has
+// a store either way, and what it can and cannot do with it; it does not know which one it is.
 package storage
 
 import (
@@ -36,8 +36,8 @@ type Config struct {
 	Identity   string // of the server, in labels of metrics
 	// HistoryBytes is the size of the watch history on disk.
 	HistoryBytes int64
-	// Log has the commits of the store, and Image the objects with which it begins, at a revision of at least ImageAfter.
-	// Nil: Dir and Etcd say.
+	// Log has the commits of the store, and Image the objects with which it begins, at a revision of at least
+	// ImageAfter. Nil: Dir and Etcd say.
 	Log        store.Log
 	Image      *store.Image
 	ImageAfter int64
@@ -227,8 +227,8 @@ func (s *Storage) sealing() store.Sealing {
 	return s.encryption
 }
 
-// Recover makes objects readable that could not be decrypted, as soon as they can be, and encrypts them with newer keys,
-// until ctx ends.
+// Recover makes objects readable that could not be decrypted, as soon as they can be, and encrypts them with newer
+// keys, until ctx ends.
 func (s *Storage) Recover(ctx context.Context) {
 	if s.encryption != nil {
 		s.encryption.recover(ctx, s.stores())
