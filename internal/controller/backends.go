@@ -41,8 +41,9 @@ type backends struct {
 	// All are guarded by collector.mu.
 	types      map[aggregation.Resource]*backendType
 	dependents map[string]map[*backendObject]bool // by the UID of an owner
-	// listed is set when all backends that answer have been listed, or have had their time. Before, whether an object has
-	// dependents is unknown, so none is released, and no dependents are orphaned. held is set if one should have been.
+	// listed is set when all backends that answer have been listed, or have had their time. Before, whether an object
+	// has dependents is unknown, so none is released, and no dependents are orphaned. held is set if one should have
+	// been.
 	listed, held bool
 
 	progress chan struct{} // receives when a type is listed, or its list has failed
@@ -56,8 +57,8 @@ const (
 	maxFollowed = 250_000
 	// A list or watch that fails after steadyTime is the first failure.
 	steadyTime = time.Minute
-	// maxShort bounds how many short watches in a row count, so that the next one begins after 4 s at most: a watch is one
-	// request, and deletions at the backend are not seen without it.
+	// maxShort bounds how many short watches in a row count, so that the next one begins after 4 s at most: a watch is
+	// one request, and deletions at the backend are not seen without it.
 	maxShort = 3
 )
 
@@ -77,8 +78,8 @@ type backendType struct {
 	doubted  chan struct{} // receives when a request has failed while the type is followed
 
 	// The others are guarded by collector.mu. synced is set while the type is followed, tried when the first list has
-	// ended. named is set if an object is to be examined when the type is listed again: it names an owner of the type, or
-	// its task was forgotten.
+	// ended. named is set if an object is to be examined when the type is listed again: it names an owner of the type,
+	// or its task was forgotten.
 	synced, tried, named bool
 	known                map[string]*backendObject // by NAMESPACE/NAME
 }

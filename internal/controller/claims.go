@@ -44,8 +44,8 @@ type Claims struct {
 	// receives after one was added; it has the capacity 1.
 	due  map[string]map[string]int
 	wake chan struct{}
-	// concerned are the claims that Pods matter to, by the names of their keys. stop ends the goroutine that follows Pods;
-	// nil: there is none.
+	// concerned are the claims that Pods matter to, by the names of their keys. stop ends the goroutine that follows
+	// Pods; nil: there is none.
 	concerned map[string]struct{}
 	stop      context.CancelFunc
 	work      sync.WaitGroup

@@ -45,8 +45,8 @@ type Namespaces struct {
 	Logger   *slog.Logger
 	Now      func() time.Time // nil: time.Now
 	Busy     *Busy            // nil: nobody asks
-	// AtOthers deletes the objects of a namespace that aggregated API servers have, and says what is left. Nil: there are
-	// no such servers.
+	// AtOthers deletes the objects of a namespace that aggregated API servers have, and says what is left. Nil: there
+	// are no such servers.
 	AtOthers func(ctx context.Context, namespace string, user access.User) aggregation.Contents
 	// StaleAtOthers are the group versions of aggregated API servers that cannot be looked at. Nil: there are none.
 	StaleAtOthers func() []string

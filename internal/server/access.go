@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -86,9 +87,8 @@ func (c *Config) modes() []authz.Mode {
 	return modes
 }
 
-// authorization creates the configured authorizers. follow starts to watch --authorization-config
-// for changes, if it is set; it is to be called when the server is ready.
-func (s *Server) authorization() (follow func(), err error) {
+// authorization creates the configured authorizers. --authorization-config is read again when it changes.
+func (s *Server) authorization() (err error) {
 	c := &s.config
 	var text []byte
 	var config *authz.AuthorizationConfiguration
@@ -97,7 +97,7 @@ func (s *Server) authorization() (follow func(), err error) {
 		config = authz.FromModes(c.modes(), authz.WebhookFromFlags(hook.ConfigFile, hook.Version, hook.AuthorizedTTL,
 			hook.UnauthorizedTTL))
 	} else if config, text, err = authz.LoadConfig(c.AuthorizationConfig); err != nil {
-		return nil, err
+		return err
 	}
 	isNode := func(a authz.AuthorizerConfiguration) bool { return a.Type == authz.Node }
 	if plugins := c.plugins(); slices.ContainsFunc(config.Authorizers, isNode) && !plugins.On("NodeRestriction") {
@@ -109,11 +109,12 @@ func (s *Server) authorization() (follow func(), err error) {
 	s.policy, err = authz.New(config, authz.Options{Logger: c.Logger, PolicyFile: c.AuthorizationPolicyFile,
 		Metrics: counts.Hooks(), Features: s.features})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return func() {
-		if c.AuthorizationConfig != "" {
-			s.run(func() { s.policy.Watch(s.closing, c.AuthorizationConfig, text, configfile.Interval) })
-		}
-	}, nil
+	if c.AuthorizationConfig != "" {
+		s.follow = append(s.follow, func(ctx context.Context) {
+			s.policy.Watch(ctx, c.AuthorizationConfig, text, configfile.Interval)
+		})
+	}
+	return nil
 }

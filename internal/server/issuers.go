@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"maps"
 	"os"
 	"slices"
@@ -114,5 +115,6 @@ func (s *Server) jwtAuthenticator(to *auth.Config) (auth.Tokens, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.follow = append(s.follow, func(ctx context.Context) { s.jwt.Run(ctx, c.AuthenticationConfig) })
 	return s.jwt, nil
 }

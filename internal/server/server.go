@@ -107,14 +107,15 @@ type Server struct {
 	quit    context.CancelFunc
 	// leaving is cancelled (by leave) when the server is asked to stop, which may be some time before it closes
 	// (Config.ShutdownDelay). Then it tells other servers and clients not to count on it, while it still serves.
-	leaving  context.Context
-	leave    context.CancelFunc
-	work     sync.WaitGroup
-	busy     controller.Busy
-	quotas   *controller.ResourceQuotas
-	nodes    *nodes.Nodes       // sends requests on to nodes, Pods and Services
-	fairness *fairness.Fairness // nil without --enable-priority-and-fairness
-	stats    *typeStats
+	leaving     context.Context
+	leave       context.CancelFunc
+	work        sync.WaitGroup
+	busy        controller.Busy
+	quotas      *controller.ResourceQuotas
+	definitions *controller.Definitions
+	nodes       *nodes.Nodes       // sends requests on to nodes, Pods and Services
+	fairness    *fairness.Fairness // nil without --enable-priority-and-fairness
+	stats       *typeStats
 }
 
 // Serve prints the address of a server that was started to out, and runs it until ctx is cancelled, or until it accepts
@@ -178,9 +179,24 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 // open starts the parts in the order of their dependencies, from the store to the listener. A start that fails before
 // the first request is answered leaves nothing in the data directory.
 func (s *Server) open(ctx context.Context, dir *datadir.Dir) error {
-	c := &s.config
 	s.started = time.Now()
-	reload, err := s.authorization()
+	s.closing, s.quit = context.WithCancel(context.WithoutCancel(ctx))
+	s.leaving, s.leave = context.WithCancel(s.closing)
+	keep := func(ctx context.Context) error { return s.keep(ctx, dir) }
+	for _, stage := range []func(context.Context) error{
+		s.openEngine, s.openObjects, s.openListener, s.openHandler, keep, s.begin,
+	} {
+		if err := stage(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openEngine opens the storage, and makes the verbs over it: the types, who may do what, and what admission says.
+func (s *Server) openEngine(ctx context.Context) error {
+	c := &s.config
+	err := s.authorization()
 	if err != nil {
 		return err
 	}
@@ -228,25 +244,46 @@ func (s *Server) open(ctx context.Context, dir *datadir.Dir) error {
 		Store: s.store, Registry: s.registry, Now: c.Now, Admission: s.admission.Admission,
 		KeepFinalizers: !c.GarbageCollection, Elsewhere: s.storage.Elsewhere(),
 	})
+	s.definitions = &controller.Definitions{
+		Engine: s.engine, Registry: s.registry, Logger: c.Logger, Objects: definitions.Stored, Finalizer: crd.Finalizer,
+		Busy: &s.busy, Shared: s.storage.OnEtcd(),
+	}
 	s.quotas = &controller.ResourceQuotas{Engine: s.engine, Registry: s.registry, Store: s.store, Logger: c.Logger,
 		Busy: &s.busy, Admitted: !c.Runs(quotaController)}
+	s.openFairness()
+	return nil
+}
+
+// openObjects makes the objects that every server has, and repairs those that are there, unless they are the image of
+// another server.
+func (s *Server) openObjects(ctx context.Context) error {
+	c := &s.config
 	ranges, err := c.serviceRanges()
 	if err != nil {
 		return err
 	}
 	s.initial = &initial.Objects{Engine: s.engine, Registry: s.registry, Store: s.store, Features: s.features,
 		Logger: c.Logger, Now: s.clock, Fairness: c.PriorityAndFairness, Ranges: ranges, NodePort: c.ServiceNodePort}
-	if err := s.fill(ctx); err != nil {
-		return err
+	if c.Image != nil {
+		return nil
 	}
-	s.openFairness()
+	// The server starts although some Services could not be repaired: it serves the others.
+	if err := errors.Join(s.repairClaims(ctx), s.allocator.Adopt(ctx, s.engine, s.store)); err != nil {
+		c.Logger.Warn("some Services are without what they should have", "error", err)
+	}
+	return s.initial.Begin(ctx)
+}
+
+// openListener opens the port, and reads or makes the certificates of the server and those that it believes. Then it is
+// known what the server says of itself.
+func (s *Server) openListener(ctx context.Context) (err error) {
+	c := &s.config
 	if err := s.authorities(); err != nil {
 		return err
 	}
 	if err := s.openFrontProxy(); err != nil {
 		return err
 	}
-	s.aggregator, s.aggregationMetrics = s.newAggregator(), metrics.NewAggregation()
 	if !c.InProcess {
 		if s.listener = c.Listener; s.listener == nil {
 			if s.listener, err = c.listen(ctx); err != nil {
@@ -261,6 +298,13 @@ func (s *Server) open(ctx context.Context, dir *datadir.Dir) error {
 		return err
 	}
 	s.writeOwn(ctx)
+	return nil
+}
+
+// openHandler makes what a request passes.
+func (s *Server) openHandler(context.Context) (err error) {
+	c := &s.config
+	s.aggregator, s.aggregationMetrics = s.newAggregator(), metrics.NewAggregation()
 	if s.auth, err = s.authenticator(s.tls); err != nil {
 		return err
 	}
@@ -270,29 +314,20 @@ func (s *Server) open(ctx context.Context, dir *datadir.Dir) error {
 	if s.nodes, err = s.newNodes(); err != nil {
 		return err
 	}
-	s.closing, s.quit = context.WithCancel(context.WithoutCancel(ctx))
-	s.leaving, s.leave = context.WithCancel(s.closing)
-	if s.jwt != nil {
-		s.run(func() { s.jwt.Run(s.closing, c.AuthenticationConfig) })
-	}
-	if s.handler, err = s.newHandler(); err != nil {
-		return err
-	}
-	if err := s.keep(ctx, dir); err != nil {
-		return err
-	}
+	s.handler, err = s.newHandler()
+	return err
+}
+
+// begin answers requests, and starts what runs beside them.
+func (s *Server) begin(ctx context.Context) error {
 	if s.listener != nil {
 		s.accept()
 	}
-	s.control(&controller.Definitions{
-		Engine: s.engine, Registry: s.registry, Logger: c.Logger, Objects: definitions.Stored, Finalizer: crd.Finalizer,
-		Busy: &s.busy, Shared: s.storage.OnEtcd(),
-	})
+	s.control(s.definitions)
 	s.runFairness()
-	if c.Image == nil {
+	if s.config.Image == nil {
 		s.run(func() { s.initial.KeepUp(s.closing) })
 	}
-	reload()
 	s.run(func() { s.storage.Recover(s.closing) })
 	for _, follow := range s.follow {
 		s.run(func() { follow(s.closing) })
@@ -325,18 +360,6 @@ func (s *Server) openPeers() (err error) {
 	}
 	s.peers.Identity, err = peers.Identity(s.features, listensAt...)
 	return err
-}
-
-// fill repairs the objects of the store and adds the initial ones, unless it is the image of another server.
-func (s *Server) fill(ctx context.Context) error {
-	if s.config.Image != nil {
-		return nil
-	}
-	// The server starts although some Services could not be repaired: it serves the others.
-	if err := errors.Join(s.repairClaims(ctx), s.allocator.Adopt(ctx, s.engine, s.store)); err != nil {
-		s.config.Logger.Warn("some Services are without what they should have", "error", err)
-	}
-	return s.initial.Begin(ctx)
 }
 
 // writeOwn writes the objects that say how to reach the server. The API works without them, so an error is logged and
