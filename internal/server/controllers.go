@@ -41,7 +41,7 @@ var controllerTable = []controllerRow{
 	{"service-cidr-controller", "service-cidr-controller", "keeps ServiceCIDRs whose addresses are in use",
 		func(s *Server) func(context.Context) {
 			c := &controller.ServiceCIDRs{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Now: s.config.Now}
-			if s.etcd != nil {
+			if s.storage.OnEtcd() {
 				c.Grace = controller.AllocatorsLag
 			}
 			return c.Run
