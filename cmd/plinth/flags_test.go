@@ -173,10 +173,10 @@ func TestParse(t *testing.T) {
 		"--colour=red":      "unknown flag: --colour",
 		"--insecure-port=0": "unknown flag: --insecure-port",
 		"here":              "takes no arguments",
-		"--service-account-signing-endpoint=/x --cert_dir=": "--service-account-signing-endpoint asks for tokens that an external signer signs, which is not there yet",
-		"--watch-cache=maybe":                               `--watch-cache: "maybe" is neither true nor false`,
-		"--service-node-port-range=x":                       "no range of ports",
-		"--peer-advertise-ip=here":                          "no IP address",
+		"--egress-selector-config-file=/x --cert_dir=": "--egress-selector-config-file asks for a proxy for outgoing connections, which is not there yet",
+		"--watch-cache=maybe":                          `--watch-cache: "maybe" is neither true nor false`,
+		"--service-node-port-range=x":                  "no range of ports",
+		"--peer-advertise-ip=here":                     "no IP address",
 	} {
 		var out strings.Builder
 		if _, err := configure(kubeAPIServer, strings.Fields(line), &out); err == nil ||

@@ -461,7 +461,10 @@ func miscFlags(c *settings) []row {
 				"default one is made in the data directory, unless --requestheader-client-ca-file is set; started as " +
 				"kube-apiserver, none", ""},
 		{"proxy-client-key-file", text(&c.Aggregation.ClientKeyFile), works, "the key of that certificate", ""},
-		{"service-account-signing-endpoint", text(new(string)), refused, "tokens that an external signer signs", ""},
+		{"service-account-signing-endpoint", text(&c.ServiceAccounts.SigningEndpoint), works,
+			"the Unix socket of an external signer, which has the keys of service account tokens: a path, or @NAME in the " +
+				"abstract namespace; it excludes --service-account-signing-key-file and --service-account-key-file. The start " +
+				"waits up to a minute for the signer. Secrets get no tokens then", ""},
 		{"service-account-signing-key-file", text(&c.ServiceAccounts.SigningKeyFile), works,
 			"the private key that signs tokens of service accounts; by default one is generated in the data directory, unless " +
 				"--service-account-key-file is set", ""},

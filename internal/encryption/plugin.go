@@ -2,21 +2,15 @@ package encryption
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	grpcstatus "google.golang.org/grpc/status"
 	api "k8s.io/kms/apis/v2"
 
-	"plinth/internal/execution"
+	"plinth/internal/grpcsocket"
 )
 
 // client calls a plugin by gRPC, through a Unix socket. It connects at the first call, and again when the connection is
@@ -45,48 +39,15 @@ func connect(c *KMS, told *Metrics) (*grpc.ClientConn, error) {
 	if strings.HasPrefix(socket, "/@") { // a name in Linux' abstract namespace
 		socket = socket[1:]
 	}
-	// The target is no name to be resolved, whatever the path is; the dialer has the path.
-	connection, err := grpc.NewClient("passthrough:///localhost",
-		grpc.WithAuthority("localhost"),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
-		// A plugin that was started is to be noticed soon; gRPC's default is a pause of up to two minutes.
-		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second, Backoff: backoff.Config{
-			BaseDelay: 50 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: 500 * time.Millisecond}}),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "unix", socket)
-		}),
-		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
-			invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-			begin := time.Now()
-			var err error
-			execution.Outside(ctx, func() {
-				execution.AssertOutside(ctx, "a plugin")
-				err = invoke(ctx, method, req, reply, cc, opts...)
-			})
-			if told.Called != nil {
-				told.Called(c.Name, method, time.Since(begin), err)
-			}
-			return err
-		}),
-	)
+	connection, err := grpcsocket.Dial(socket, "a plugin", func(method string, took time.Duration, err error) {
+		if told.Called != nil {
+			told.Called(c.Name, method, took, err)
+		}
+	})
 	if err != nil {
 		return nil, fmt.Errorf("failed to create connection to %s, error: %w", c.Endpoint, err)
 	}
 	return connection, nil
-}
-
-// Code is the name of the gRPC code of an error, for metrics.
-func Code(err error) string {
-	if err == nil {
-		return codes.OK.String()
-	}
-	var s interface{ GRPCStatus() *grpcstatus.Status }
-	if errors.As(err, &s) {
-		return s.GRPCStatus().Code().String()
-	}
-	return "unknown-non-grpc"
 }
 
 func (c *client) Status(ctx context.Context) (status, error) {

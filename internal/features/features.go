@@ -88,6 +88,7 @@ var used = []Gate{
 	EvictionRequestAPI,
 	ExcludeAdmissionWebhookVirtualResources,
 	ExtendWebSocketsToKubelet,
+	ExternalServiceAccountTokenSigner,
 	GRPCContainerProbeTLS,
 	GenericWorkload,
 	H2CContainerProbe,

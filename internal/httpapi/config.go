@@ -92,11 +92,11 @@ type Config struct {
 	Metrics Metrics
 }
 
-// Page is a document whose body is made anew for each request.
+// Page is a document beside the API.
 type Page struct {
-	Type    string // the media type
-	Caching string // the Cache-Control header
-	Make    func() ([]byte, error)
+	Type    string        // the media type
+	Caching func() string // the Cache-Control header
+	Body    func() ([]byte, error)
 }
 
 // Check is one health check.

@@ -188,14 +188,14 @@ func (rs *requestState) page(p Page) error {
 	if rs.r.Method != http.MethodGet {
 		return apierr.NewMethodNotAllowed()
 	}
-	body, err := p.Make()
+	body, err := p.Body()
 	if err != nil {
 		return err
 	}
 	header := rs.w.Header()
 	header.Set("Content-Type", p.Type)
-	header.Set("Cache-Control", p.Caching)
-	return rs.wholeOf(body, len(body))
+	header.Set("Cache-Control", p.Caching())
+	return rs.whole(body)
 }
 
 // whole writes a body with its length: one that is short, or that all its readers share.

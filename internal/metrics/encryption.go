@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"plinth/internal/encryption"
+	"plinth/internal/grpcsocket"
 )
 
 // Encryption are the metrics of the encryption at rest. Names are the reference's. They are registered only with a
@@ -103,13 +104,13 @@ func (m *Encryption) Collectors() []prometheus.Collector {
 func (m *Encryption) Hooks() *encryption.Metrics {
 	return &encryption.Metrics{
 		Transformed: func(resource, direction, prefix string, took time.Duration, err error) {
-			m.operations.WithLabelValues(resource, direction, prefix, encryption.Code(err)).Inc()
+			m.operations.WithLabelValues(resource, direction, prefix, grpcsocket.Code(err)).Inc()
 			if err == nil {
 				m.took.WithLabelValues(direction, prefix).Observe(took.Seconds())
 			}
 		},
 		Called: func(provider, method string, took time.Duration, err error) {
-			m.calls.WithLabelValues(provider, method, encryption.Code(err)).Observe(took.Seconds())
+			m.calls.WithLabelValues(provider, method, grpcsocket.Code(err)).Observe(took.Seconds())
 		},
 		CacheMiss: m.misses.Inc,
 		KeyUsed: func(direction, provider, keyID string) {

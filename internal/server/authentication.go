@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -21,7 +20,6 @@ import (
 	"plinth/internal/auth/tokenwebhook"
 	"plinth/internal/engine"
 	"plinth/internal/features"
-	"plinth/internal/httpapi"
 	"plinth/internal/webhook"
 	"plinth/object"
 )
@@ -31,10 +29,13 @@ type ServiceAccounts struct {
 	Issuers        []string // the first is in new tokens, all are accepted; empty: defaultIssuer
 	KeyFiles       []string // keys that verify tokens; empty: the signing key
 	SigningKeyFile string   // the key that signs tokens; "": a generated one, if there are no KeyFiles
-	Lookup         bool     // legacy tokens are valid only while their Secrets exist
-	MaxExpiration  time.Duration
-	Extend         bool   // tokens of Pods are valid for a year, see serviceaccount.Issuer
-	JWKSURI        string // URL of the public keys in the discovery document; "": this server
+	// SigningEndpoint is the socket of a program that signs tokens and has all keys (package externaljwt); "": this server
+	// has them.
+	SigningEndpoint string
+	Lookup          bool // legacy tokens are valid only while their Secrets exist
+	MaxExpiration   time.Duration
+	Extend          bool   // tokens of Pods are valid for a year, see serviceaccount.Issuer
+	JWKSURI         string // URL of the public keys in the discovery document; "": this server
 }
 
 // FrontProxy configures proxies that authenticate users and name them in headers.
@@ -152,6 +153,7 @@ func (c *Config) validateAuthentication() error {
 	if u, err := url.Parse(s.JWKSURI); s.JWKSURI != "" && (err != nil || u.Scheme != "https") {
 		refuse("--service-account-jwks-uri: %q is no https:// URL", s.JWKSURI)
 	}
+	c.validateSigner(refuse)
 	if d := s.MaxExpiration; d != 0 && (d < time.Hour || d > (1<<32)*time.Second) {
 		refuse("--service-account-max-token-expiration: %s is not between 1 hour and 2^32 seconds", d)
 	}
@@ -172,38 +174,6 @@ func (c *Config) audiences() []string {
 		return c.APIAudiences
 	}
 	return c.issuers()
-}
-
-// accountKeys reads the keys of service account tokens, or generates one on the first start.
-func (c *Config) accountKeys() (*serviceaccount.Keys, error) {
-	s := &c.ServiceAccounts
-	var private crypto.Signer
-	var public []crypto.PublicKey
-	var err error
-	switch {
-	case c.AccountKey != nil:
-		private = c.AccountKey
-	case s.SigningKeyFile != "":
-		private, err = serviceaccount.ReadPrivateKey(s.SigningKeyFile)
-	case len(s.KeyFiles) == 0:
-		if private, err = serviceaccount.OwnKey(c.inDataDir("pki", "sa.key"), c.Logger); err != nil {
-			return nil, fmt.Errorf("the key for the tokens of service accounts: %w", err)
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("--service-account-signing-key-file: %w", err)
-	}
-	for _, file := range s.KeyFiles {
-		keys, err := serviceaccount.ReadPublicKeys(file)
-		if err != nil {
-			return nil, fmt.Errorf("--service-account-key-file: %w", err)
-		}
-		public = append(public, keys...)
-	}
-	if len(s.KeyFiles) == 0 {
-		public = append(public, private.Public())
-	}
-	return serviceaccount.NewKeys(public, private)
 }
 
 // authenticator combines the ways to authenticate, in the order in which the reference tries them.
@@ -229,10 +199,10 @@ func (s *Server) authenticator(serving *tls.Config) (*auth.Authenticator, error)
 	}
 	s.issuer = &serviceaccount.Issuer{
 		Keys: s.accountKeys, Name: c.issuers()[0], Audiences: audiences,
-		MaxSeconds: int64(c.ServiceAccounts.MaxExpiration / time.Second),
-		Extend:     c.ServiceAccounts.Extend, Objects: objects, Now: now,
+		Extend: c.ServiceAccounts.Extend, Objects: objects, Now: now,
 		OtherUID: !s.features.On(features.TokenRequestServiceAccountUIDValidation),
 	}
+	s.issuer.MaxSeconds, s.issuer.ExtendedSeconds = s.accountKeys.lifetimes(c)
 	s.verifier = &serviceaccount.Verifier{
 		Keys: s.accountKeys, Issuers: c.issuers(), Audiences: audiences, Objects: objects,
 		Lookup: c.ServiceAccounts.Lookup, Now: now,
@@ -287,30 +257,4 @@ func (s *Server) answerToken(
 	ctx context.Context, rq *engine.Request, account *engine.Object, body object.Value,
 ) (object.Value, []string, error) {
 	return s.issuer.Answer(ctx, rq, account, body)
-}
-
-// accountPages returns the two documents with which programs other than this server verify the tokens of service
-// accounts: the OpenID Connect discovery document of the issuer, and its public keys. Nil if the name of the issuer is
-// not a URL under which they could be found.
-func (s *Server) accountPages() map[string]httpapi.Page {
-	issuer := s.config.issuers()[0]
-	if err := serviceaccount.Discoverable(issuer); err != nil {
-		s.config.Logger.Info("the OpenID Connect documents of the issuer of service account tokens are not served", "reason", err)
-		return nil
-	}
-	return map[string]httpapi.Page{
-		serviceaccount.KeysPath: {
-			Type: serviceaccount.KeysType, Caching: serviceaccount.DocumentCaching, Make: s.accountKeys.KeySet,
-		},
-		serviceaccount.ConfigurationPath: {
-			Type: "application/json", Caching: serviceaccount.DocumentCaching,
-			Make: func() ([]byte, error) {
-				keys := s.config.ServiceAccounts.JWKSURI
-				if keys == "" {
-					keys = "https://" + s.advertised() + serviceaccount.KeysPath
-				}
-				return s.accountKeys.Configuration(issuer, keys)
-			},
-		},
-	}
 }

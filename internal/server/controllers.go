@@ -56,13 +56,12 @@ var controllerTable = []controllerRow{
 		}},
 	{"serviceaccount-token-controller", "serviceaccount-token", "fills Secrets with tokens of ServiceAccounts",
 		func(s *Server) func(context.Context) {
-			c := &controller.AccountTokens{
-				Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Certificate: s.authority, Token: s.issuer.Legacy,
+			// As kube-controller-manager, which then gets no private key, it does nothing beside an external signer.
+			if static := s.accountKeys.static; static != nil && static.Signs() {
+				return (&controller.AccountTokens{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger,
+					Certificate: s.authority, Token: static.Legacy}).Run
 			}
-			if !s.accountKeys.Signs() {
-				return func(context.Context) {}
-			}
-			return c.Run
+			return func(context.Context) {}
 		}},
 	{"legacy-serviceaccount-token-cleaner-controller", "legacy-service-account-token-cleaner",
 		"deletes generated Secrets with tokens of ServiceAccounts that nobody uses",

@@ -22,7 +22,8 @@ func (c *Config) parts() []datadir.Part {
 	if c.Aggregation.OwnAuthority && c.Aggregation.ClientCertFile == "" && c.FrontProxy.CAFile == "" && !c.InProcess {
 		all = append(all, datadir.Part{File: "pki/front-proxy/ca.crt", What: "the authority of forwarded requests"})
 	}
-	if s := &c.ServiceAccounts; c.AccountKey == nil && s.SigningKeyFile == "" && len(s.KeyFiles) == 0 {
+	if s := &c.ServiceAccounts; c.AccountKey == nil && s.SigningKeyFile == "" && s.SigningEndpoint == "" &&
+		len(s.KeyFiles) == 0 {
 		all = append(all, datadir.Part{File: "pki/sa.key", What: "the key of service accounts"})
 	}
 	if c.storageKind() == embedded && c.Log == nil && c.Image == nil {

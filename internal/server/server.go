@@ -86,9 +86,8 @@ type Server struct {
 	authority          []byte                 // by which clients verify this server, as PEM; written to kubeconfigs
 	// jwt verifies the tokens of OpenID Connect issuers. It is nil if neither an issuer nor --authentication-config is
 	// configured.
-	jwt *oidc.Reloader
-	// accountKeys sign and verify service account tokens.
-	accountKeys *serviceaccount.Keys
+	jwt         *oidc.Reloader
+	accountKeys *accountKeys
 	handler     http.Handler
 	tls         *tls.Config  // has the certificates as soon as there is a listener
 	http        *http.Server // nil without a listener
@@ -200,9 +199,11 @@ func (s *Server) openEngine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.accountKeys, err = c.accountKeys(); err != nil {
+	if s.accountKeys, err = c.accountKeys(ctx); err != nil {
 		return err
 	}
+	s.follow = append(s.follow, s.accountKeys.follow)
+	s.shown = append(s.shown, s.accountKeys.metrics.Collectors()...)
 	definitions := crd.New(gotypes.Of[metav1.ObjectMeta])
 	definitions.Call = s.webhooks().Call
 	definitions.Expressions = &s.expressions
@@ -218,7 +219,7 @@ func (s *Server) openEngine(ctx context.Context) error {
 	s.shown = append(s.shown, issued.Collectors()...)
 	types, err := c.enabled(builtin.Config{
 		EventTTL: c.EventTTL, Now: c.Now, Authenticate: s.reviewToken, Tokens: s.answerToken,
-		NoTokens: !s.accountKeys.Signs(),
+		NoTokens: !s.accountKeys.signs(),
 		Features: s.features, Versions: s.releases, Definitions: definitions.Complete, Addresses: allocator,
 		Authority: s.policy, CountQuotas: s.countQuotas, Components: s.components,
 		Issued: issued.Issued, NamespaceLabel: s.namespaceLabel,
@@ -622,7 +623,7 @@ func (s *Server) Close() error {
 	errs = append(errs, s.audit.Close(ctx)) // after the last request, so that its event is written, too
 	s.work.Wait()
 	s.expressions.Close()
-	return errors.Join(append(errs, s.storage.Close())...)
+	return errors.Join(append(errs, s.accountKeys.close(), s.storage.Close())...)
 }
 
 // clock is the current time by the configured clock.

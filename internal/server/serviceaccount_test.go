@@ -359,7 +359,7 @@ func TestLegacyToken(t *testing.T) {
 	s := withAccounts(t, nil)
 	const path = "/api/v1/namespaces/u/secrets/s"
 	uid := s.ask("GET", "/api/v1/namespaces/u/serviceaccounts/a", "", 200).At("metadata", "uid").Str()
-	token, err := s.issuer.Legacy("u", "a", uid, "s")
+	token, err := s.accountKeys.static.Legacy("u", "a", uid, "s")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -234,12 +234,14 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 	}
 	flags := append([]string{"--etcd-servers=" + client, "--cert-dir=" + filepath.Join(o.Dir, "certs"),
 		fmt.Sprintf("--secure-port=%d", ports[0]), "--bind-address=127.0.0.1",
-		"--service-account-key-file=sa.pub", "--service-account-signing-key-file=sa.key",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-cluster-ip-range=10.0.0.0/16",
 		"--token-auth-file=" + o.TokenFile, "--allow-privileged=true",
 		"--disable-admission-plugins=ServiceAccount"}, o.Flags...)
 	if !slices.ContainsFunc(o.Flags, func(f string) bool { return strings.HasPrefix(f, "--authorization-") }) {
 		flags = append(flags, "--authorization-mode=RBAC")
+	}
+	if !slices.ContainsFunc(o.Flags, func(f string) bool { return strings.HasPrefix(f, "--service-account-signing-") }) {
+		flags = append(flags, "--service-account-key-file=sa.pub", "--service-account-signing-key-file=sa.key")
 	}
 	apiserver, err := spawn(ctx, o.Dir, filepath.Join(dir, APIServer), flags...)
 	if err != nil {

@@ -13,6 +13,8 @@ type claims struct {
 	legacyClaims
 
 	subject access.User // the result of user, computed once; requests share it
+	by      PublicKey   // verified the signature
+	in      *KeySet     // had that key
 }
 
 // kubernetes names the objects that must exist for a bound token to be valid. WarnAfter is the time from which on the

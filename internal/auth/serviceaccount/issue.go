@@ -1,57 +1,19 @@
 package serviceaccount
 
 import (
-	"crypto"
+	"context"
 	"fmt"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
 	"github.com/google/uuid"
 
 	"plinth/internal/access"
 	"plinth/object"
 )
 
-// Keys are the keys that tokens are signed and verified with. They do not change.
-type Keys struct {
-	public []publicKey
-	signer jose.Signer // nil: no tokens can be issued
-}
-
-// NewKeys returns Keys that verify tokens with the public keys, and sign them with the private one, which may be nil.
-// The keys are RSA keys, or ECDSA keys on P-256, P-384 or P-521; others are an error.
-func NewKeys(public []crypto.PublicKey, private crypto.Signer) (*Keys, error) {
-	k := &Keys{}
-	for _, key := range public {
-		named, err := newPublicKey(key)
-		if err != nil {
-			return nil, err
-		}
-		k.public = append(k.public, named)
-	}
-	if private == nil {
-		return k, nil
-	}
-	var err error
-	k.signer, err = signer(private)
-	return k, err
-}
-
-// Signs says whether there is a key to sign with.
-func (k *Keys) Signs() bool { return k.signer != nil }
-
-// sign returns a token with these claims.
-func (k *Keys) sign(claims object.Value) (string, error) {
-	signed, err := k.signer.Sign(object.AppendJSON(nil, claims))
-	if err != nil {
-		return "", err
-	}
-	return signed.CompactSerialize()
-}
-
 // Issuer issues tokens.
 type Issuer struct {
-	Keys *Keys
+	Keys Keys
 	// Name is the claim iss.
 	Name string
 	// Audiences are those of this server, and of a token that is requested without audiences.
@@ -62,6 +24,8 @@ type Issuer struct {
 	// as the admission plugin ServiceAccount does, it is valid for a year. So clients that never read their token again
 	// go on working, and the claim warnafter lets the server count them.
 	Extend bool
+	// ExtendedSeconds is that lifetime, if it is less than a year; 0: it is a year.
+	ExtendedSeconds int64
 	// OtherUID lets a request have the UID of another ServiceAccount of the name, with a warning (the gate
 	// TokenRequestServiceAccountUIDValidation is off). The token is for the one that there is.
 	OtherUID bool
@@ -84,7 +48,7 @@ type bound struct {
 }
 
 // issue returns a bound token.
-func (i *Issuer) issue(b *bound, now time.Time) (string, error) {
+func (i *Issuer) issue(ctx context.Context, b *bound, now time.Time) (string, error) {
 	id := uuid.NewString()
 	binding := append([]object.Member{
 		{Key: "namespace", Value: object.StringOf(b.namespace)},
@@ -94,7 +58,7 @@ func (i *Issuer) issue(b *bound, now time.Time) (string, error) {
 	if b.warnAfter != 0 {
 		binding = append(binding, object.Member{Key: "warnafter", Value: at(b.warnAfter)})
 	}
-	token, err := i.Keys.sign(object.Fields(
+	token, err := i.Keys.Sign(ctx, object.Fields(
 		"iss", object.StringOf(i.Name), "sub", object.StringOf(access.ServiceAccount(b.namespace, b.name)),
 		"aud", object.Strings(b.audiences...), "exp", at(b.lasts), "nbf", at(0), "iat", at(0), "jti", object.StringOf(id),
 		"kubernetes.io", object.MapOf(binding...),
@@ -115,8 +79,8 @@ func referenceTo(name, uid string) object.Value {
 }
 
 // Legacy returns a legacy token for a Secret. It does not expire.
-func (i *Issuer) Legacy(namespace, name, uid, secret string) (string, error) {
-	return i.Keys.sign(object.Fields(
+func (k *StaticKeys) Legacy(namespace, name, uid, secret string) (string, error) {
+	return k.Sign(context.Background(), object.Fields(
 		"iss", object.StringOf(legacyIssuer), "sub", object.StringOf(access.ServiceAccount(namespace, name)),
 		"kubernetes.io/serviceaccount/namespace", object.StringOf(namespace),
 		"kubernetes.io/serviceaccount/secret.name", object.StringOf(secret),

@@ -1,6 +1,7 @@
 package serviceaccount
 
 import (
+	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -12,30 +13,152 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"plinth/object"
 )
 
-// publicKey is a key that tokens are verified with.
-type publicKey struct {
-	key crypto.PublicKey
-	id  string
-	alg jose.SignatureAlgorithm // that its private key signs with
+// PublicKey is a key that tokens are verified with.
+type PublicKey struct {
+	Key crypto.PublicKey
+	ID  string
+	// Unpublished leaves the key out of the documents for other programs: no new tokens are signed with it.
+	Unpublished bool
+}
+
+// KeySet is a set of keys that tokens are verified with. It does not change.
+type KeySet struct {
+	Keys []PublicKey
+	// Next is when another set is asked for; zero: never.
+	Next time.Time
+
+	published []PublicKey // those in the documents for other programs
+}
+
+// NewKeySet returns a set that comes after another one, or nil. If it has no keys to publish, or one that cannot be
+// published, those that were published before stay published, as in the reference.
+func NewKeySet(keys []PublicKey, next time.Time, before *KeySet) *KeySet {
+	s := &KeySet{Keys: keys, Next: next}
+	for _, k := range keys {
+		if k.Unpublished {
+			continue
+		}
+		if _, err := algorithm(k.Key); err != nil {
+			s.published = nil
+			break
+		}
+		s.published = append(s.published, k)
+	}
+	if len(s.published) == 0 && before != nil {
+		s.published = before.published
+	}
+	return s
+}
+
+// withID returns the keys with an ID; all of them for "".
+func (s *KeySet) withID(id string) []PublicKey {
+	if id == "" {
+		return s.Keys
+	}
+	var found []PublicKey
+	for _, k := range s.Keys {
+		if k.ID == id {
+			found = append(found, k)
+		}
+	}
+	return found
+}
+
+// has says whether a key is in the set.
+func (s *KeySet) has(key *PublicKey) bool {
+	return slices.ContainsFunc(s.Keys, func(k PublicKey) bool {
+		same, ok := k.Key.(interface{ Equal(crypto.PublicKey) bool })
+		return k.ID == key.ID && ok && same.Equal(key.Key)
+	})
+}
+
+// Keys sign and verify tokens: StaticKeys, or those of another program.
+type Keys interface {
+	// Current returns the keys that are known. It makes no call.
+	Current() *KeySet
+	// Refresh asks for the keys, as a token is signed with one that is not known.
+	Refresh(ctx context.Context) error
+	// Sign returns the token with these claims.
+	Sign(ctx context.Context, claims object.Value) (string, error)
+}
+
+// Find returns the keys with an ID; all of them for "". If none is known, it asks for the keys first.
+func Find(ctx context.Context, keys Keys, id string) (found []PublicKey, in *KeySet) {
+	in = keys.Current()
+	if found = in.withID(id); len(found) == 0 {
+		if keys.Refresh(ctx) == nil {
+			in = keys.Current()
+			found = in.withID(id)
+		}
+	}
+	return found, in
+}
+
+// StaticKeys are keys that this server has itself. They do not change.
+type StaticKeys struct {
+	set    *KeySet
+	signer jose.Signer // nil: no tokens can be issued
+}
+
+// NewStaticKeys returns keys that verify tokens with the public keys, and sign them with the private one, which may be
+// nil. The keys are RSA keys, or ECDSA keys on P-256, P-384 or P-521; others are an error.
+func NewStaticKeys(public []crypto.PublicKey, private crypto.Signer) (*StaticKeys, error) {
+	var keys []PublicKey
+	for _, key := range public {
+		named, _, err := newPublicKey(key)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, named)
+	}
+	k := &StaticKeys{set: NewKeySet(keys, time.Time{}, nil)}
+	if private == nil {
+		return k, nil
+	}
+	var err error
+	k.signer, err = signer(private)
+	return k, err
+}
+
+// Signs says whether there is a key to sign with.
+func (k *StaticKeys) Signs() bool { return k.signer != nil }
+
+// Current implements Keys.
+func (k *StaticKeys) Current() *KeySet { return k.set }
+
+// Refresh implements Keys.
+func (k *StaticKeys) Refresh(context.Context) error { return nil }
+
+// Sign implements Keys.
+func (k *StaticKeys) Sign(_ context.Context, claims object.Value) (string, error) {
+	signed, err := k.signer.Sign(object.AppendJSON(nil, claims))
+	if err != nil {
+		return "", err
+	}
+	return signed.CompactSerialize()
 }
 
 // newPublicKey returns a key whose ID is its hash, as in the reference, so that servers with the same keys agree on the
-// IDs.
-func newPublicKey(key crypto.PublicKey) (publicKey, error) {
+// IDs, and the algorithm that its private key signs with.
+func newPublicKey(key crypto.PublicKey) (PublicKey, jose.SignatureAlgorithm, error) {
 	alg, err := algorithm(key)
 	if err != nil {
-		return publicKey{}, err
+		return PublicKey{}, "", err
 	}
 	der, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil {
-		return publicKey{}, err
+		return PublicKey{}, "", err
 	}
 	hash := sha256.Sum256(der)
-	return publicKey{key: key, id: base64.RawURLEncoding.EncodeToString(hash[:]), alg: alg}, nil
+	return PublicKey{Key: key, ID: base64.RawURLEncoding.EncodeToString(hash[:])}, alg, nil
 }
 
 // algorithm returns the algorithm that tokens are signed with by a key.
@@ -141,10 +264,10 @@ func ReadPrivateKey(file string) (crypto.Signer, error) {
 
 // signer returns a signer with a private key, whose tokens have the ID of the key in their header.
 func signer(key crypto.Signer) (jose.Signer, error) {
-	public, err := newPublicKey(key.Public())
+	public, alg, err := newPublicKey(key.Public())
 	if err != nil {
 		return nil, err
 	}
-	jwk := &jose.JSONWebKey{Algorithm: string(public.alg), Key: key, KeyID: public.id, Use: "sig"}
-	return jose.NewSigner(jose.SigningKey{Algorithm: public.alg, Key: jwk}, nil)
+	jwk := &jose.JSONWebKey{Algorithm: string(alg), Key: key, KeyID: public.ID, Use: "sig"}
+	return jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: jwk}, nil)
 }

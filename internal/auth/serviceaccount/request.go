@@ -67,9 +67,9 @@ func (i *Issuer) Answer(ctx context.Context, rq *engine.Request, live *engine.Ob
 	}
 	ends := now.Add(time.Duration(b.lasts) * time.Second)
 	if i.Extend && b.forPod() && b.lasts == extendedFrom && i.serves(b.audiences) {
-		b.lasts, b.warnAfter = extendedTo, b.lasts
+		b.lasts, b.warnAfter = cmp.Or(i.ExtendedSeconds, extendedTo), b.lasts
 	}
-	token, err := i.issue(b, now)
+	token, err := i.issue(ctx, b, now)
 	if err != nil {
 		return object.Nil, warnings, apierr.NewInternal(err)
 	}

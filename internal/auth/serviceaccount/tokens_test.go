@@ -30,6 +30,7 @@ type world struct {
 	types    *engine.Registry
 	verifier *Verifier
 	issuer   *Issuer
+	keys     *StaticKeys
 	now      time.Time
 	used     []string // what Verifier.Used was called with: "SECRET DAY"
 }
@@ -49,10 +50,11 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := NewKeys([]crypto.PublicKey{key.Public()}, key)
+	keys, err := NewStaticKeys([]crypto.PublicKey{key.Public()}, key)
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.keys = keys
 	objects := NewObjects(w.Engine, w.types)
 	w.issuer = &Issuer{Keys: keys, Name: "https://here", Audiences: []string{"here", "too"}, Extend: true,
 		MaxSeconds: 24 * 60 * 60, Objects: objects, Now: now}
@@ -131,7 +133,7 @@ func (w *world) bound(more ...any) string {
 // signed is a token that was issued now for an hour, with more claims.
 func (w *world) signed(more ...any) string {
 	w.Helper()
-	token, err := w.issuer.Keys.sign(object.Fields(append([]any{"iss", object.StringOf("https://here"),
+	token, err := w.keys.Sign(w.Context(), object.Fields(append([]any{"iss", object.StringOf("https://here"),
 		"sub", object.StringOf(access.ServiceAccount("n", "a")), "exp", object.IntOf(w.now.Unix() + 3600),
 		"nbf", object.IntOf(w.now.Unix()), "iat", object.IntOf(w.now.Unix())}, more...)...))
 	if err != nil {
@@ -275,10 +277,11 @@ func TestTokensOfDeletedObjects(t *testing.T) {
 func TestKeyIDs(t *testing.T) {
 	w := newWorld(t)
 	token := w.bound()
-	w.verifier.Keys = &Keys{public: []publicKey{{id: "another", key: w.issuer.Keys.public[0].key}}}
+	known := w.keys.set.Keys[0]
+	another := PublicKey{ID: "another", Key: known.Key}
+	w.verifier.Keys = &StaticKeys{set: &KeySet{Keys: []PublicKey{another}}}
 	w.verify("a token whose key ID is not known", token, nil, "invalid signature, no keys found")
-	w.verifier.Keys = &Keys{public: []publicKey{{id: "another", key: w.issuer.Keys.public[0].key},
-		w.issuer.Keys.public[0]}}
+	w.verifier.Keys = &StaticKeys{set: &KeySet{Keys: []PublicKey{another, known}}}
 	w.verify("a token whose key ID is known", token, nil, "")
 }
 
@@ -289,7 +292,7 @@ func TestLegacyTokens(t *testing.T) {
 	w := newWorld(t)
 	uid := w.get("serviceaccounts", "n", "a").Sidecar.UID
 	legacy := func(namespace, name, uid, secret string) string {
-		token, err := w.issuer.Legacy(namespace, name, uid, secret)
+		token, err := w.keys.Legacy(namespace, name, uid, secret)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -306,7 +309,7 @@ func TestLegacyTokens(t *testing.T) {
 			"kubernetes.io/serviceaccount/secret.name", object.StringOf("secret"),
 			"kubernetes.io/serviceaccount/service-account.name", object.StringOf("a"),
 			"kubernetes.io/serviceaccount/service-account.uid", object.StringOf(uid)}
-		token, err := w.issuer.Keys.sign(object.Fields(append(all, name, object.StringOf(value))...))
+		token, err := w.keys.Sign(w.Context(), object.Fields(append(all, name, object.StringOf(value))...))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -362,7 +365,7 @@ func TestLegacyTokens(t *testing.T) {
 func TestUsesOfLegacyTokens(t *testing.T) {
 	w := newWorld(t)
 	w.now = time.Date(2030, 5, 31, 12, 0, 0, 0, time.UTC)
-	token, err := w.issuer.Legacy("n", "a", w.get("serviceaccounts", "n", "a").Sidecar.UID, "secret")
+	token, err := w.keys.Legacy("n", "a", w.get("serviceaccounts", "n", "a").Sidecar.UID, "secret")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ import (
 
 // Verifier authenticates the tokens of service accounts. It may be used concurrently; its fields are set before.
 type Verifier struct {
-	Keys *Keys
+	Keys Keys
 	// Issuers are the accepted issuers of bound tokens.
 	Issuers []string
 	// Audiences are those of this server.
@@ -56,7 +56,7 @@ var algorithms = []jose.SignatureAlgorithm{
 // Token implements auth.Tokens. It matches the reference's authenticator in k8s.io/kubernetes/pkg/serviceaccount, with
 // its messages.
 func (v *Verifier) Token(ctx context.Context, token string, audiences []string) (*access.Identity, error) {
-	c, err := v.verified(token)
+	c, err := v.verified(ctx, token)
 	if c == nil || err != nil {
 		return nil, err
 	}
@@ -92,12 +92,14 @@ func (v *Verifier) Token(ctx context.Context, token string, audiences []string) 
 var errSignature = errors.New("go-jose/go-jose: error in cryptographic primitive")
 
 // verified returns the claims of a token of one of the issuers; nil without an error if it is another sort of token.
-// The error says that the signature or the issuer is not valid.
-func (v *Verifier) verified(token string) (*claims, error) {
+// The error says that the signature or the issuer is not valid. A cached result counts as long as its key is valid.
+func (v *Verifier) verified(ctx context.Context, token string) (*claims, error) {
 	key := tokencache.KeyOf(token, nil)
 	now := v.Now()
 	if c, ok := v.signed.Get(key, now); ok {
-		return c, nil
+		if current := v.Keys.Current(); c.in == current || current.has(&c.by) {
+			return c, nil
+		}
 	}
 	if issuer, err := auth.UnverifiedIssuer(token); err != nil || !v.issues(issuer) {
 		return nil, nil
@@ -111,14 +113,11 @@ func (v *Verifier) verified(token string) (*claims, error) {
 	case err != nil:
 		return nil, nil
 	}
-	id := parsed.Headers[0].KeyID
+	keys, in := Find(ctx, v.Keys, parsed.Headers[0].KeyID)
 	err = errors.New("invalid signature, no keys found")
-	for _, k := range v.Keys.public {
-		if id != "" && k.id != id {
-			continue
-		}
-		c := &claims{}
-		if err = parsed.Claims(k.key, c); err != nil {
+	for _, k := range keys {
+		c := &claims{by: k, in: in}
+		if err = parsed.Claims(k.Key, c); err != nil {
 			continue
 		}
 		if !v.issues(c.Issuer) {

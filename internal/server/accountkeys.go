@@ -1,0 +1,160 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"plinth/internal/auth/externaljwt"
+	"plinth/internal/auth/serviceaccount"
+	"plinth/internal/features"
+	"plinth/internal/httpapi"
+	"plinth/internal/metrics"
+)
+
+// accountKeys sign and verify the tokens of service accounts. They are either this server's or those of an external
+// signer: one of static and external is not nil. The nil *accountKeys can be closed.
+type accountKeys struct {
+	serviceaccount.Keys
+	static   *serviceaccount.StaticKeys
+	external *externaljwt.Signer
+	metrics  *metrics.Signer
+}
+
+// abstractSocket is a name in Linux' abstract namespace.
+var abstractSocket = regexp.MustCompile(`^@([a-zA-Z0-9_-]+\.)*[a-zA-Z0-9_-]+$`)
+
+// validateSigner refuses what the reference refuses.
+func (c *Config) validateSigner(refuse func(format string, args ...any)) {
+	s := &c.ServiceAccounts
+	if s.SigningEndpoint == "" {
+		return
+	}
+	switch {
+	case s.SigningKeyFile != "":
+		refuse("service-account-signing-key-file and service-account-signing-endpoint are mutually exclusive and cannot be " +
+			"set at the same time")
+	case len(s.KeyFiles) > 0:
+		refuse("can't set `--service-account-signing-key-file` and/or `--service-account-key-file` with " +
+			"`--service-account-signing-endpoint` (They are mutually exclusive)")
+	}
+	if set, _, err := c.features(); err == nil && !set.On(features.ExternalServiceAccountTokenSigner) {
+		refuse("setting `--service-account-signing-endpoint` requires enabling ExternalServiceAccountTokenSigner feature gate")
+	}
+	if strings.HasPrefix(s.SigningEndpoint, "@") && !abstractSocket.MatchString(s.SigningEndpoint) {
+		refuse("invalid value %q passed for `--service-account-signing-endpoint`, when prefixed with @ must be a valid "+
+			"abstract socket name", s.SigningEndpoint)
+	}
+}
+
+// accountKeys connects to the external signer, or reads the keys of service account tokens; on the first start it
+// generates them.
+func (c *Config) accountKeys(ctx context.Context) (*accountKeys, error) {
+	if socket := c.ServiceAccounts.SigningEndpoint; socket != "" {
+		counts := metrics.NewSigner()
+		signer, err := externaljwt.Open(ctx, socket, counts.Hooks(), c.Logger)
+		if err != nil {
+			return nil, fmt.Errorf("while setting up external-jwt-signer: %w", err)
+		}
+		k := &accountKeys{Keys: signer, external: signer, metrics: counts}
+		if most := c.ServiceAccounts.MaxExpiration; most > signer.MaxTokenLife {
+			return nil, errors.Join(fmt.Errorf("service-account-max-token-expiration cannot be set longer than the token "+
+				"expiration supported by service-account-signing-endpoint: %s > %s", most, signer.MaxTokenLife), k.close())
+		}
+		return k, nil
+	}
+	static, err := c.staticKeys()
+	return &accountKeys{Keys: static, static: static}, err
+}
+
+// staticKeys reads the keys, or generates one on the first start.
+func (c *Config) staticKeys() (*serviceaccount.StaticKeys, error) {
+	s := &c.ServiceAccounts
+	var private crypto.Signer
+	var public []crypto.PublicKey
+	var err error
+	switch {
+	case c.AccountKey != nil:
+		private = c.AccountKey
+	case s.SigningKeyFile != "":
+		private, err = serviceaccount.ReadPrivateKey(s.SigningKeyFile)
+	case len(s.KeyFiles) == 0:
+		if private, err = serviceaccount.OwnKey(c.inDataDir("pki", "sa.key"), c.Logger); err != nil {
+			return nil, fmt.Errorf("the key for the tokens of service accounts: %w", err)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--service-account-signing-key-file: %w", err)
+	}
+	for _, file := range s.KeyFiles {
+		keys, err := serviceaccount.ReadPublicKeys(file)
+		if err != nil {
+			return nil, fmt.Errorf("--service-account-key-file: %w", err)
+		}
+		public = append(public, keys...)
+	}
+	if len(s.KeyFiles) == 0 {
+		public = append(public, private.Public())
+	}
+	return serviceaccount.NewStaticKeys(public, private)
+}
+
+// signs says whether tokens can be issued.
+func (k *accountKeys) signs() bool { return k.static == nil || k.static.Signs() }
+
+// lifetimes are the Issuer's MaxSeconds and ExtendedSeconds. A token lasts no longer than the external signer allows.
+func (k *accountKeys) lifetimes(c *Config) (most, extended int64) {
+	most = int64(c.ServiceAccounts.MaxExpiration / time.Second)
+	if k.external == nil {
+		return most, 0
+	}
+	allowed := int64(k.external.MaxTokenLife / time.Second)
+	return cmp.Or(most, allowed), min(allowed, int64(365*24*time.Hour/time.Second))
+}
+
+// follow keeps the keys of the external signer up to date.
+func (k *accountKeys) follow(ctx context.Context) {
+	if k.external != nil {
+		k.external.Run(ctx)
+	}
+}
+
+func (k *accountKeys) close() error {
+	if k == nil || k.external == nil {
+		return nil
+	}
+	return k.external.Close()
+}
+
+// accountPages returns the two documents with which programs other than this server verify the tokens of service
+// accounts: the OpenID Connect discovery document of the issuer, and its public keys. Nil if the name of the issuer is
+// not a URL under which they could be found, or if no key can be published.
+func (s *Server) accountPages() map[string]httpapi.Page {
+	c := &s.config
+	documents := &serviceaccount.Documents{Keys: s.accountKeys, Issuer: c.issuers()[0], Now: c.Now,
+		KeysURL: cmp.Or(c.ServiceAccounts.JWKSURI, "https://"+s.advertised()+serviceaccount.KeysPath)}
+	if documents.Now == nil {
+		documents.Now = time.Now
+	}
+	err := serviceaccount.Discoverable(documents.Issuer)
+	if err == nil && s.accountKeys.external != nil {
+		_, err = documents.KeySet()
+	}
+	if err != nil {
+		c.Logger.Info("the OpenID Connect documents of the issuer of service account tokens are not served", "reason", err)
+		return nil
+	}
+	return map[string]httpapi.Page{
+		serviceaccount.KeysPath: {
+			Type: serviceaccount.KeysType, Caching: documents.Caching, Body: documents.KeySet,
+		},
+		serviceaccount.ConfigurationPath: {
+			Type: "application/json", Caching: documents.Caching, Body: documents.Configuration,
+		},
+	}
+}
