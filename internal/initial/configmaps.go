@@ -29,6 +29,10 @@ func (o *Objects) trusted(live object.Value) object.Value {
 	return live.Edit(set)
 }
 
+// trackingPeriod is the least time between two creations of the ConfigMap access.LegacyTokenTracking by one server, as
+// in the reference: servers that record the use of tokens and older ones, which delete it, do not fight over it.
+const trackingPeriod = 30 * time.Minute
+
 // EnsureConfigMaps creates or updates the ConfigMaps that describe the server to other programs: the authorities of
 // client certificates and of servers that forward requests, and the date since which the use of tokens in Secrets is
 // recorded.
@@ -39,18 +43,28 @@ func (o *Objects) EnsureConfigMaps(ctx context.Context) error {
 			Body: object.Fields("data", data), Revise: revise}
 	}
 	since := func() object.Value { return object.StringOf(o.Now().UTC().Format(time.DateOnly)) }
-	return o.Ensure(ctx, []Object{
+	now, tracks := time.Now(), false
+	tracking := config(access.LegacyTokenTracking, object.Fields(access.LegacyTokenTrackingSince, since()),
+		func(live object.Value) object.Value {
+			if _, err := time.Parse(time.DateOnly, live.At("data", access.LegacyTokenTrackingSince).Str()); err == nil {
+				return live
+			}
+			return live.WithAt(since(), "data", access.LegacyTokenTrackingSince)
+		})
+	tracking.May = func() bool {
+		tracks = o.trackingMade.IsZero() || now.Sub(o.trackingMade) >= trackingPeriod
+		return tracks
+	}
+	err := o.Ensure(ctx, []Object{
 		config(name, o.trusted(object.MapOf()), func(live object.Value) object.Value {
 			return live.With("data", o.trusted(live.At("data")))
 		}),
-		config(access.LegacyTokenTracking, object.Fields(access.LegacyTokenTrackingSince, since()),
-			func(live object.Value) object.Value {
-				if _, err := time.Parse(time.DateOnly, live.At("data", access.LegacyTokenTrackingSince).Str()); err == nil {
-					return live
-				}
-				return live.WithAt(since(), "data", access.LegacyTokenTrackingSince)
-			}),
+		tracking,
 	})
+	if err == nil && tracks {
+		o.trackingMade = now
+	}
+	return err
 }
 
 // bundle joins the certificates in two texts, as PEM, without duplicates and expired ones.

@@ -32,6 +32,10 @@ type Objects struct {
 	Ranges   []netip.Prefix // of cluster IPs; the Service kubernetes has the first address
 	NodePort int            // of the Service kubernetes; 0: none
 	Self     Self           // set before what describes the server is written
+
+	// trackingMade is when this server has made the ConfigMap access.LegacyTokenTracking last. EnsureConfigMaps alone uses
+	// it, which does not run twice at a time.
+	trackingMade time.Time
 }
 
 // Self is what the objects say of the server itself.
@@ -60,6 +64,8 @@ type Object struct {
 	Body                     object.Value // the new object, without its name
 	// Revise returns what the existing object is to be changed to, or live itself. If Revise is nil the object stays.
 	Revise func(live object.Value) object.Value
+	// May says whether the object may be created now, if it is missing. If May is nil it always may.
+	May func() bool
 	// Replace says whether the existing object has to be deleted and created again. If Replace is nil it never is.
 	Replace func(live object.Value) bool
 	// Status returns what StatusManager applies to the object's status; null for no change. It may be nil.
@@ -139,7 +145,7 @@ func (o *Objects) Ensure(ctx context.Context, all []Object) error {
 		if err != nil {
 			return fmt.Errorf("bringing %s %s up to date: %w", i.Resource, i.Name, err)
 		}
-		if live.IsNull() {
+		if live.IsNull() && (i.May == nil || i.May()) {
 			made := *rq
 			made.Name = ""
 			meta := i.Body.At("metadata").With("name", object.StringOf(i.Name))

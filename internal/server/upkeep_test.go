@@ -45,7 +45,8 @@ func TestOwnObjectsComeBack(t *testing.T) {
 					return parsedAnswer(t, ask(t, s, client, method, path, body, want))
 				}
 				uid := do(http.MethodGet, service, "", 200).text("metadata", "uid")
-				gone := []string{service, tracking, schema}
+				gone := []string{service, schema}
+				do(http.MethodDelete, tracking, "", 200)
 				if controllers == "*" {
 					gone = append(gone, namespaced)
 				}
@@ -85,8 +86,27 @@ func TestOwnObjectsComeBack(t *testing.T) {
 				} else if made := s.store.Revision() - before; made > 31 { // 30 times its own Lease
 					t.Errorf("%d writes in five minutes", made)
 				}
+				do(http.MethodGet, tracking, "", 404) // it is made once in half an hour
 				time.Sleep(time.Hour)
 				do(http.MethodGet, leases+"/old", "", 404)
+				do(http.MethodDelete, tracking, "", 200)
+				time.Sleep(time.Minute + 11*time.Second)
+				made := do(http.MethodGet, tracking, "", 200)
+				made["data"] = map[string]any{"since": "x"}
+				wrong, err := json.Marshal(made)
+				if err != nil {
+					t.Fatal(err)
+				}
+				do(http.MethodPut, tracking, string(wrong), 200)
+				time.Sleep(time.Minute + 11*time.Second)
+				if got := do(http.MethodGet, tracking, "", 200).text("data", "since"); len(got) != len(time.DateOnly) {
+					t.Errorf("a wrong day stays %q", got)
+				}
+				do(http.MethodDelete, tracking, "", 200)
+				time.Sleep(25 * time.Minute)
+				do(http.MethodGet, tracking, "", 404)
+				time.Sleep(6 * time.Minute)
+				do(http.MethodGet, tracking, "", 200)
 				do(http.MethodGet, leases+"/other", "", 200)
 			})
 		})
