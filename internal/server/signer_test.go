@@ -39,7 +39,8 @@ func (s *accounts) page(path string) (body, caching string) {
 	return w.Body.String(), w.Header().Get("Cache-Control")
 }
 
-// refresh fetches the keys of a signer that may just have been started: a call on the connection to the one before fails.
+// refresh fetches the keys of a signer that may just have been started: a call on the connection to the one before
+// fails.
 func (s *accounts) refresh() {
 	s.t.Helper()
 	end := time.Now().Add(time.Minute)

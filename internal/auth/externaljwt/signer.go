@@ -4,7 +4,7 @@
 //
 // A [Signer] is the keys (serviceaccount.Keys) of that program. Tokens are signed by calls. They are verified by this
 // server, with public keys that it fetches: at the start, when the program has asked for it, and when a token names a
-// key that is not known. While the program is away no tokens are issued, and the tokens of known keys go on being valid.
+// key that is not known. While the program is away no tokens are issued, and those of known keys go on being valid.
 package externaljwt
 
 import (

@@ -103,7 +103,9 @@ func TestAnswersOfPrograms(t *testing.T) {
 		{"no refresh", "found invalid refresh hint (0s)", func(state *signertest.State) { state.RefreshSeconds = 0 }},
 		{"no keys", "found no keys", func(state *signertest.State) { state.Keys = []string{} }},
 		{"no timestamp", "invalid data timestamp: ", func(state *signertest.State) { state.NoTimestamp = true }},
-		{"a key without an ID", `found invalid public key id ""`, func(state *signertest.State) { state.Keys = []string{""} }},
+		{"a key without an ID", `found invalid public key id ""`, func(state *signertest.State) {
+			state.Keys = []string{""}
+		}},
 		{"a long ID", "found invalid public key id", func(state *signertest.State) {
 			state.Keys = []string{strings.Repeat("k", 1025)}
 		}},

@@ -12,8 +12,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// The documents of OpenID Connect Discovery 1.0, by which other programs find the public keys: their paths, and the media
-// type of the keys.
+// The documents of OpenID Connect Discovery 1.0, by which other programs find the public keys: their paths, and the
+// media type of the keys.
 const (
 	ConfigurationPath = "/.well-known/openid-configuration"
 	KeysPath          = "/openid/v1/jwks"
