@@ -10,9 +10,9 @@ import (
 
 // A server that has nothing to do keeps the memory that its last requests needed: the collector lets the heap grow to
 // twice of what is in use, and runs every two minutes then. So when a period passes in which hardly anything is
-// allocated, the documents of discovery are dropped; then garbage, unused pages and those of the program's file are
-// given back to the system. This happens once, and takes some 30 ms of a processor, for which nobody waits. Only the
-// program does this: a server that is a library leaves the memory of its process alone.
+// allocated, the documents of discovery are dropped; then garbage and unused pages are given back to the system. This
+// happens once, and takes some 30 ms of a processor, for which nobody waits. Only the program does this: a server that
+// is a library leaves the memory of its process alone.
 const (
 	idlePeriod = 20 * time.Second
 	idleBytes  = 1 << 20 // at most allocated in an idle period; a request takes some 20 kB
@@ -51,7 +51,6 @@ func giveBackMemory(ctx context.Context, drop func()) {
 			drop()
 			runtime.GC() // what a sync.Pool has survives one collection
 			debug.FreeOSMemory()
-			_ = unmapProgram() // a system that does not allow it keeps what it has
 		}
 	}
 }
