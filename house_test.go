@@ -317,6 +317,21 @@ var (
 	inside = regexp.MustCompile(`(?i)\b(?:its|their) own issues?\b|\bissue #?\d+\b`)
 )
 
+// Each decision says whether it is in force, and since when.
+func TestDecisionsHaveAStatus(t *testing.T) {
+	status := regexp.MustCompile(`^# \d+\. [^\n]+\n\nStatus: (in force since|replaced by decision \d+ on) ` +
+		`\d{4}-\d\d-\d\d(, last changed \d{4}-\d\d-\d\d)?\.\n\n## Context\n`)
+	files, err := filepath.Glob("docs/decisions/*.md")
+	if err != nil || len(files) < 11 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, file := range files {
+		if !status.MatchString(read(t, file)) {
+			t.Errorf("%s does not begin with its number, title, status and context", file)
+		}
+	}
+}
+
 // Documents, files, decisions and requirements that comments and pages name are there.
 func TestNamesLeadSomewhere(t *testing.T) {
 	pages := map[string]bool{"README": true, "ARCHITECTURE": true, "CONTRIBUTING": true}
