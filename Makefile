@@ -1,4 +1,4 @@
-# The inner loop: `make run` and `make test`. Everything else is listed by `make help`.
+# The inner loop: `make run` and `make test`; `make check` before a change is done. Everything else is listed by `make help`.
 
 # -s -w leaves the symbol table out, which nobody needs in a server that keeps its pclntab.
 LDFLAGS := -s -w
@@ -17,7 +17,7 @@ PACKAGES :=
 # How long make fuzz spends on a target.
 FUZZTIME ?= 5m
 
-.PHONY: fuzz-list help run build kubectl test race lint generate bench conformance upstream suites etcd languages nightly fuzz module clean
+.PHONY: fuzz-list help run build kubectl test check race lint generate bench conformance upstream suites etcd languages nightly fuzz module clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,8 +31,10 @@ build: ## build bin/plinth
 kubectl: ## build bin/kubectl, the real one, linked from its library
 	cd tools && go build -ldflags "$(LDFLAGS) $(KUBECTL)" -o ../bin/kubectl ./kubectl
 
-test: lint ## everything that needs no real kube-apiserver: lint, unit tests, real clients and controllers against a spawned server
+test: lint ## what one runs while working: lint and the tests of the product
 	go test -tags invariants ./...
+
+check: ## real clients, controllers and etcd, and what is recorded of kube-apiserver, against a spawned server: twenty minutes
 	cd tools && go build -o /dev/null ./kubectl
 	cd tools && go test -count=1 ./module # the sources that it copies are none of the inputs that go test knows of
 	cd tools/helm && go build -o /dev/null helm.sh/helm/v4/cmd/helm

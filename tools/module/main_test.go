@@ -300,6 +300,6 @@ func TestRenamedRepository(t *testing.T) {
 		t.Errorf("the house rules: %s", out)
 	}
 	if *full {
-		t.Log(command(t, dir, nil, "make", "test"))
+		t.Log(command(t, dir, nil, "make", "test", "check"))
 	}
 }
