@@ -1,6 +1,6 @@
 // Package mutants changes the rules of built-in and custom types one by one, and demands that a test notices each
-// change: validation, defaults, columns, warnings, conversions, the validation of definitions, protobuf, and those
-// admission plugins whose files the target lists.
+// change: validation, defaults, columns, warnings, conversions, the validation of definitions, protobuf, views, and
+// those admission plugins whose files the target lists.
 //
 // The mutants are found by package mutation; the tests are those of the product, whose expected results were recorded
 // from the reference, and for admission plugins also those of oracle/admission, which run the reference's plugins:

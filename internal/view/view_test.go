@@ -153,6 +153,58 @@ func TestViewIsTheCollection(t *testing.T) {
 	}
 }
 
+// The error of unreadable objects names one of them and how many others there are. It stays the same one while others
+// change, and there is none when all can be read.
+func TestErrorOfUnreadableObjects(t *testing.T) {
+	s := open(t, store.Config{})
+	v := view.New(s.Collection(collection), new(texts).compile)
+	expect := func(want string) error {
+		t.Helper()
+		_, err := v.Now()
+		if got := fmt.Sprint(err); got != want {
+			t.Errorf("the error is %q, should be %q", got, want)
+		}
+		return err
+	}
+	expect("<nil>")
+	commit(t, s, set("ns/b", "broken"), set("whole", "1"))
+	one := expect(`things.test.example "ns/b" cannot be read`)
+	commit(t, s, set("whole", "2"), set("other", "1"))
+	if same := expect(`things.test.example "ns/b" cannot be read`); same != one {
+		t.Error("the error is another one although no unreadable object has changed")
+	}
+	commit(t, s, set("ns/a", "broken"), set("ns/c", "broken"))
+	expect(`things.test.example "ns/a" cannot be read (nor can 2 more)`)
+	commit(t, s, set("ns/b", "1"), set("ns/c", "2"))
+	expect(`things.test.example "ns/a" cannot be read`)
+	commit(t, s, remove("ns/a"))
+	expect("<nil>")
+	core := &view.UnreadableError{Resource: "/secrets", Why: map[string]error{"a": nil, "b": nil}}
+	if got := core.Error(); got != `secrets "a" cannot be read (nor can 1 more)` {
+		t.Errorf("the error of a resource without a group is %q", got)
+	}
+}
+
+// A Compile need not read all changes, and a view that has not changed costs nothing.
+func TestWhatIsNotNeeded(t *testing.T) {
+	s := open(t, store.Config{})
+	v := view.New(s.Collection(collection), func(n int, changes iter.Seq[view.Change]) int {
+		for range changes {
+			return n + 1
+		}
+		return n
+	})
+	for i := range 3 {
+		commit(t, s, set("a", fmt.Sprint(i)), set("b", fmt.Sprint(i)))
+		if got := first(v.Now()); got != i+1 {
+			t.Errorf("after %d changes of two objects the value is %d", i+1, got)
+		}
+	}
+	if n := testing.AllocsPerRun(100, func() { v.Now() }); n != 0 {
+		t.Errorf("%v allocations for a value that has not changed", n)
+	}
+}
+
 // A change is visible to every request after the write, however many requests there are.
 func TestManyReaders(t *testing.T) {
 	s := open(t, store.Config{})
