@@ -116,7 +116,7 @@ func (w *walker) decode(v object.Value, t *Type) (Decoded, error) {
 	if w.saved != nil {
 		return Decoded{}, w.saved
 	}
-	return Decoded{Value: out, Unknown: w.unknown}, nil
+	return Decoded{Value: out, Unknown: w.unknown, Empty: w.empty}, nil
 }
 
 // walker is the state of one walk. It is passed by pointer, and so are the steps: all of them stay on the stack. A walk
@@ -126,6 +126,7 @@ type walker struct {
 	settled  object.Value // see DecodeFrom
 	unknown  []string     // paths, at most maxUnknown
 	reported int          // the length of their text
+	empty    []EmptyField // see there
 	// saved is the error for the first value of a wrong type. The walk goes on, as Go's does, since a fatal error may
 	// follow. No further error is created: printing a path for each would take time quadratic in the length of keys
 	// (maxReported).
@@ -281,6 +282,9 @@ func (w *walker) structure(v object.Value, t *Type, at *step) object.Value {
 		}
 		if !keep {
 			out.drop(i)
+			if f.TellsEmpty && !members[i].Value.IsNull() {
+				w.noteEmpty(value, &here)
+			}
 		} else {
 			out.keep(i, value)
 		}

@@ -40,6 +40,7 @@ type Markers struct {
 	ListKeys           []string
 	Default            string // JSON; "" if there is none
 	Optional, Required bool
+	TellsEmpty         bool     // not a marker: see Field
 	Enum               []string // of a type marked +enum: the values of its constants, sorted
 	Doc                string   // the description, of types that have no SwaggerDoc method
 }
@@ -240,7 +241,7 @@ func (b *batch) field(f reflect.StructField, owner reflect.Type, name, options, 
 		Name: name, OmitEmpty: hasOption(options, "omitempty"), OmitZero: hasOption(options, "omitzero"),
 		Number:        protobufNumber(f.Tag.Get("protobuf")),
 		PatchStrategy: f.Tag.Get("patchStrategy"), PatchMergeKey: f.Tag.Get("patchMergeKey"),
-		owner: owner, embedded: embedded, doc: m.Doc,
+		owner: owner, embedded: embedded, doc: m.Doc, TellsEmpty: m.TellsEmpty,
 	}
 	out.Required = m.Required || !m.Optional && !out.OmitEmpty
 	t := f.Type

@@ -162,9 +162,11 @@ type Field struct {
 	//	replicas *int32 `json:"replicas,omitempty"`                 0 is written, absent is not
 	//	creationTimestamp Time `json:"…,omitempty,omitzero"`        null is not written; with omitempty alone it is
 	Pointer, OmitEmpty, OmitZero bool
-	Required                     bool         // by the markers; published by OpenAPI, not enforced by the reference
-	Default                      object.Value // by the +default marker; Nil if there is none
-	Number                       int          // protobuf field number, 0 if there is none
+	// TellsEmpty says that a rule of the reference tells an empty value from an absent one, see EmptyField.
+	TellsEmpty bool
+	Required   bool         // by the markers; published by OpenAPI, not enforced by the reference
+	Default    object.Value // by the +default marker; Nil if there is none
+	Number     int          // protobuf field number, 0 if there is none
 	// Within are the protobuf field numbers of the embedded structs that hold the field, outermost first: JSON sees
 	// through embedding, protobuf does not.
 	Within []int
@@ -183,6 +185,8 @@ type Decoded struct {
 	Value object.Value
 	// Unknown has the paths of the fields that the type does not have, at most maxUnknown; they are not in Value.
 	Unknown []string
+	// Empty are the empty fields with TellsEmpty that were left out.
+	Empty []EmptyField
 }
 
 // TypeError is a value that does not have the type of its place: {replicas: "3"}. The client gets a 400 for it (VAL-1),

@@ -22,7 +22,6 @@ func pods(c Config) kind {
 		defaults: defaults.Pod, rules: validation.Pod, warnings: warnings.Pod,
 		untouched: map[string]string{"": "status", "status": "spec metadata.deletionTimestamp metadata.ownerReferences"},
 		status:    statusNotOwners, onCreate: newPod, onUpdate: keepPodResources, onStatus: keepPodStatus,
-		clearable:   [][]string{{"status", "resourceClaimStatuses"}, {"status", "nodeAllocatableResourceClaimStatuses"}},
 		gated:       podGates("spec"),
 		gatedStatus: []gated{grown("status", podStatusFeatures)},
 		generation:  spec,

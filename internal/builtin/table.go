@@ -290,8 +290,6 @@ type kind struct {
 	initial func(obj, empty object.Value) object.Value
 	// onStatus changes the object of a write to the status, as the last step; nil: no change.
 	onStatus func(obj, old object.Value) object.Value
-	// clearable are the lists that onStatus keeps if a write to the status leaves them out, and not if it sends [].
-	clearable [][]string
 	// permitStatus is the Permit of the status; nil permits everything.
 	permitStatus func(ctx context.Context, rq *engine.Request, obj, old object.Value) field.ErrorList
 	// onCreate and onUpdate prepare the fields that are specific to the kind, after the status was reset.

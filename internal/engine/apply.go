@@ -222,8 +222,7 @@ func (d *draft) merge(ctx context.Context, intent object.Value) error {
 	if err != nil {
 		return rq.notTyped(intent, err)
 	}
-	d.owned, d.sent = true, decoded.Value
-	d.clear(merged)
+	d.owned, d.sent, d.empty = true, decoded.Value, decoded.Empty
 	if !scale {
 		return nil
 	}

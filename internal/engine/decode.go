@@ -49,25 +49,12 @@ func (d *draft) decodeFields(body object.Parsed, strict ...string) error {
 	// managedFields: [] clears the managers, an absent list does not; the decoded object no longer shows the difference.
 	managed := body.Value.At("metadata", "managedFields")
 	d.clears = managed.Kind() == object.List && managed.Len() == 0
-	d.clear(body.Value)
+	d.empty = decoded.Empty
 	d.sent = decoded.Value.Edit([]object.Member{
 		{Key: "apiVersion", Value: object.StringOf(apiVersion(group, version))},
 		{Key: "kind", Value: object.StringOf(kind)},
 	})
 	return nil
-}
-
-// clear notes which lists of Subresource.Clearable a body empties.
-func (d *draft) clear(body object.Value) {
-	d.cleared = nil
-	if d.rq.Subresource == nil {
-		return
-	}
-	for _, path := range d.rq.Subresource.Clearable {
-		if list := body.At(path...); list.Kind() == object.List && list.Len() == 0 {
-			d.cleared = append(d.cleared, path)
-		}
-	}
 }
 
 // inOrder returns the texts about duplicate and unknown fields of a body, in the order in which the fields stand in

@@ -14,6 +14,7 @@ import (
 	"plinth/internal/store"
 	"plinth/merge"
 	"plinth/object"
+	"plinth/schema"
 )
 
 // draft is one attempt of a write: one object on its way from a request into the store. It carries everything that one
@@ -62,8 +63,9 @@ type draft struct {
 	owned bool
 	// upserts: a PUT or an apply that creates the object, for which the user needs the verb create, too.
 	upserts bool
-	// cleared are the lists of Subresource.Clearable that sent empties.
-	cleared [][]string
+	// empty are the fields that sent had as empty lists or maps. Only the steps default, prepare and validate see them, as
+	// all others see what would be encoded.
+	empty []schema.EmptyField
 	// stable: stored is known to have the form that Decode and Settle give.
 	stable bool
 
@@ -219,7 +221,7 @@ func (d *draft) fill() {
 		fill = sub.Default
 	}
 	if fill != nil {
-		d.body = fill(d.body)
+		d.body = schema.WithoutEmpty(fill(schema.WithEmpty(d.body, d.empty)), d.empty)
 	}
 }
 
@@ -296,25 +298,25 @@ func (d *draft) key() store.Key {
 // prepare makes the object from the body. It resets the fields that a client may not set at this URL (WRITE-4): status
 // on the main one, everything else at /status. A write to a subresource becomes a write of the object here: sub.Write
 // copies the fields that the body may change into the old object.
+//
+// From here to validate obj has the empty fields, too.
 func (d *draft) prepare() error {
 	r, sub := d.rq.Resource, d.rq.Subresource
-	d.obj = d.body
+	body := schema.WithEmpty(d.body, d.empty)
+	d.obj = body
 	switch {
 	case sub != nil:
-		obj, err := sub.Write(d.old, d.body)
+		obj, err := sub.Write(d.old, body)
 		if err != nil {
 			return err
 		}
-		for _, path := range d.cleared {
-			obj = obj.WithoutAt(path...)
-		}
-		d.obj = withManagers(carry(obj, d.old), d.body.At("metadata", "managedFields"))
+		d.obj = withManagers(carry(obj, d.old), body.At("metadata", "managedFields"))
 	case d.live == nil:
 		if r.PrepareCreate != nil {
-			d.obj = r.PrepareCreate(d.body, d.rq.User)
+			d.obj = r.PrepareCreate(body, d.rq.User)
 		}
 	case r.PrepareUpdate != nil:
-		d.obj = r.PrepareUpdate(d.body, d.old)
+		d.obj = r.PrepareUpdate(body, d.old)
 	}
 	return nil
 }
@@ -325,6 +327,10 @@ func (d *draft) settle() {
 	d.stored, d.stable = d.rq.Resource.Schema().SettleFrom(d.obj, d.form)
 	if d.owned {
 		d.stored = d.withoutNulls(d.stored)
+	}
+	// The reference reads what it has stored, which has no empty fields, and fills in their defaults.
+	if fill := d.rq.Resource.Default; fill != nil && len(d.empty) > 0 {
+		d.stored = fill(d.stored)
 	}
 	if d.live == nil {
 		return
@@ -414,6 +420,7 @@ func (d *draft) validate(ctx context.Context) error {
 	if len(errs) > 0 {
 		return apierr.NewInvalid(r.KindType(), d.obj.At("metadata", "name").Str(), errs)
 	}
+	d.obj = schema.WithoutEmpty(d.obj, d.empty)
 	switch {
 	case d.live == nil && r.WarnCreate != nil:
 		d.warn(r.WarnCreate(d.obj, d.body)...)

@@ -217,9 +217,6 @@ type Subresource struct {
 	Write func(old, body object.Value) (object.Value, error)
 	// ValidateBody refuses the body of a POST, before the object is read.
 	ValidateBody func(body object.Value) error
-	// Clearable are the paths of lists that Write takes from old if the body has none, and that a body empties by [].
-	// The decoded body shows no difference between the two.
-	Clearable [][]string
 	// Permit returns errors for content of obj that the user of a request may not write although the verb is allowed; nil
 	// permits everything. They are errors of validation, as in the reference. It is not called for requests of the server.
 	Permit func(ctx context.Context, rq *Request, obj, old object.Value) field.ErrorList

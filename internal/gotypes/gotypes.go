@@ -51,9 +51,18 @@ var packages = sync.OnceValue(func() map[string]string {
 	return parts
 })
 
-// Of returns the facts of a type.
+// Of returns the facts of a type, and which of its fields tell empty values apart.
 func (facts) Of(goType reflect.Type) (schema.Markers, map[string]schema.Markers) {
-	return find(goType.PkgPath(), goType.Name())
+	own, fields := find(goType.PkgPath(), goType.Name())
+	for _, name := range tellsEmpty[goType.PkgPath()][goType.Name()] {
+		if fields == nil {
+			fields = map[string]schema.Markers{}
+		}
+		markers := fields[name]
+		markers.TellsEmpty = true
+		fields[name] = markers
+	}
+	return own, fields
 }
 
 // find parses the facts of one type; the comment of command facts describes their format.

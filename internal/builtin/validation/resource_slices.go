@@ -488,6 +488,9 @@ func (f *errorList) deviceAttribute(attribute object.Value, key string, p, decla
 	for _, member := range attributeMembers {
 		v := attribute.At(member)
 		f.deviceValue(v, member == "version", at.To(member))
+		if v.Kind() == object.List && v.Len() == 0 {
+			f.Invalid(at.To(member), v, "must not be empty if specified")
+		}
 		for i, item := range v.Items() {
 			f.deviceValue(item, member == "versions", at.To(member).Item(i))
 		}
