@@ -35,11 +35,14 @@ func (e *TypeError) Error() string {
 		return e.line()
 	}
 	lines := []string{"errors:"}
-	for _, each := range append([]*TypeError{e}, e.more...) {
+	for _, each := range e.All() {
 		lines = append(lines, "  "+each.line())
 	}
 	return strings.Join(lines, "\n")
 }
+
+// All returns this violation and the others of the same object.
+func (e *TypeError) All() []*TypeError { return append([]*TypeError{e}, e.more...) }
 
 func (e *TypeError) line() string {
 	if e.Path == "" {

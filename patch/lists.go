@@ -92,7 +92,7 @@ func (m *merger) items(live, patch []object.Value, f member) ([]object.Value, er
 		}
 		made, err := m.maps(merged[at], item, f.place)
 		if err != nil {
-			return nil, err
+			return nil, within(err, elementOf(f.mergeKey, key))
 		}
 		merged[at] = made
 		if _, still := made.Get(f.mergeKey); !still { // the item's key was null, which removes the key itself
@@ -100,6 +100,11 @@ func (m *merger) items(live, patch []object.Value, f member) ([]object.Value, er
 		}
 	}
 	return merged, nil
+}
+
+// elementOf is an item in a path: [name="a"].
+func elementOf(mergeKey string, key object.Value) string {
+	return string(append(object.AppendJSON(append([]byte("["+mergeKey), '='), key), ']'))
 }
 
 // special has the rest of two lists after the items with a $patch directive have been applied.

@@ -1,6 +1,7 @@
 package patch
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -105,7 +106,7 @@ func (m *merger) maps(live, patch object.Value, p place) (object.Value, error) {
 			continue
 		}
 		if err := m.member(&e, member.Key, member.Value, p); err != nil {
-			return object.Nil, err
+			return object.Nil, within(err, member.Key)
 		}
 	}
 	return e.done(), nil
@@ -198,12 +199,12 @@ func (m *merger) without(live object.Value, p place, deletions []object.Member) 
 		case !exists || old.Kind() != d.Value.Kind():
 		case old.Kind() == object.Map:
 			if err := m.memberMap(&e, key, old, d.Value, p); err != nil {
-				return object.Nil, err
+				return object.Nil, within(err, d.Key)
 			}
 		case old.Kind() == object.List:
 			made, err := m.memberList(key, old, d.Value, p, true)
 			if err != nil {
-				return object.Nil, err
+				return object.Nil, within(err, d.Key)
 			}
 			e.set(key, object.ListOf(made...))
 		default:
@@ -327,8 +328,24 @@ func plain(patch object.Value, without unwanted) (object.Value, bool) {
 // StrategicError is a strategic merge patch that cannot be applied, with the text of the reference. It wraps
 // ErrMalformed (400), ErrUnprocessable (422) or ErrMisfit (500 in the reference).
 type StrategicError struct {
+	// Path leads to the part of the patch that the error is about: "spec.containers[1].env". Each level that the error
+	// passes on its way up puts its element in front.
+	Path    string
 	kind    error
 	message string
+}
+
+// within puts the element of a path in front of the path of an error, and returns the error.
+func within(err error, element string) error {
+	var strategic *StrategicError
+	if !errors.As(err, &strategic) {
+		return err
+	}
+	if strategic.Path != "" && strategic.Path[0] != '[' {
+		element += "."
+	}
+	strategic.Path = element + strategic.Path
+	return err
 }
 
 func (e *StrategicError) Error() string { return e.message }

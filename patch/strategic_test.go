@@ -274,3 +274,25 @@ func TestDepth(t *testing.T) {
 		t.Error("the merge patch was not applied")
 	}
 }
+
+// SPEC: WRITE-2
+func TestStrategicErrorsHaveThePath(t *testing.T) {
+	live := `{"spec":{"containers":[{"name":"a","env":[{"name":"E"}]},{"name":"b"}]}}`
+	for patch, want := range map[string]string{
+		`{"$patch":"x"}`: "",
+		`{"spec":{"containers":[{"image":"x"}]}}`:               "spec.containers",
+		`{"spec":{"containers":["x"]}}`:                         "spec.containers",
+		`{"spec":{"$retainKeys":"a"}}`:                          "spec",
+		`{"spec":{"$deleteFromPrimitiveList/containers":[{}]}}`: "spec.$deleteFromPrimitiveList/containers",
+
+		`{"spec":{"containers":[{"name":"b"},{"name":"a","env":[{"value":"1"}]}]}}`: `spec.containers[name="a"].env`,
+	} {
+		_, err := Strategic(parse(t, live), parse(t, patch), podType)
+		var strategic *StrategicError
+		if !errors.As(err, &strategic) {
+			t.Errorf("%s: %v", patch, err)
+		} else if strategic.Path != want {
+			t.Errorf("%s: the error is about %q, want %q", patch, strategic.Path, want)
+		}
+	}
+}

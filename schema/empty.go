@@ -9,11 +9,11 @@ import (
 
 // EmptyField is a field that a body has as an empty list, map or bytes, and that Decode leaves out.
 //
-// The problem: Go's encoding leaves out an empty list of a field with omitempty, and so does Decode, while Go's decoding
-// keeps it: until the reference has stored an object, a rule can tell `policies: []` from an absent list, and a few
-// rules do. Validation refuses the former, and defaults fill in the latter. What is stored, owned and shown to admission
-// has no such list, so if Decode kept it, each step would have to drop it again. Instead Decode reports it, and only the
-// steps that call the rules put it back:
+// The problem: Go's encoding leaves out an empty list of a field with omitempty, and so does Decode, while Go's
+// decoding keeps it: until the reference has stored an object, a rule can tell `policies: []` from an absent list, and
+// a few rules do. Validation refuses the former, and defaults fill in the latter. What is stored, owned and shown to
+// admission has no such list, so if Decode kept it, each step would have to drop it again. Instead Decode reports it,
+// and only the steps that call the rules put it back:
 //
 //	f.TellsEmpty ∧ v has f as an empty value ⇔ f ∈ Decode(v).Empty          (and f is not in Decode(v).Value)
 //	WithoutEmpty(WithEmpty(v, fields), fields) = v
@@ -45,8 +45,8 @@ func (s *step) elements() []any {
 	return path
 }
 
-// WithEmpty adds the fields to a value that was made from the decoded one. A field whose place no longer exists, or that
-// has a value now, is left as it is.
+// WithEmpty adds the fields to a value that was made from the decoded one. A field whose place no longer exists, or
+// that has a value now, is left as it is.
 func WithEmpty(v object.Value, fields []EmptyField) object.Value {
 	for _, f := range fields {
 		v = changeAt(v, f.path, func(now object.Value) object.Value {

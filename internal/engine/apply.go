@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"plinth/internal/apierr"
 	"plinth/merge"
 	"plinth/object"
@@ -93,8 +95,8 @@ func (d *draft) createByApply(ctx context.Context, intent object.Value) (*Result
 // or zero value. A field that is absent in an intent is not owned, and a default would make the client own a field that
 // it did not write.
 //
-// The errors are those of the reference, code 500 for a wrong type included. Duplicate keys are a warning or an
-// error, depending on the validation level; an unknown field is always an error.
+// The texts of the errors are those of the reference; the code is 400 also where it answers with 500 (notTyped).
+// Duplicate keys are a warning or an error, depending on the validation level; an unknown field is always an error.
 func (d *draft) intent(body object.Parsed) (object.Value, error) {
 	v := body.Value
 	// An empty body, and the body null, are an empty intent; the check of the kind refuses them.
@@ -155,16 +157,18 @@ func (rq *Request) misfit(intent object.Value, typ *schema.Type, unknown []strin
 		return rq.notTyped(intent, typed)
 	}
 	if err == nil {
-		return rq.notTyped(intent, fmt.Errorf(".%s: field not declared in schema", unknown[0]))
+		return rq.notTyped(intent, &merge.TypeError{Path: "." + unknown[0], Message: "field not declared in schema"})
 	}
+	refused := apierr.NewBadRequest("")
 	var value *schema.TypeError
 	if errors.As(err, &value) {
 		err = fmt.Errorf(".%s: %s", value.Path, value.Message)
+		refused.Details = &apierr.Details{Causes: []apierr.Cause{misfitAt("."+value.Path, value.Message)}}
 	}
-	return &apierr.Error{Code: 500,
-		Message: fmt.Sprintf(
-			"failed to convert new object (%s) to proper version: unable to convert unstructured object to %s: %v",
-			nameText(intent), kindText(intent.At("apiVersion").Str(), intent.At("kind").Str()), err)}
+	refused.Message = fmt.Sprintf(
+		"failed to convert new object (%s) to proper version: unable to convert unstructured object to %s: %v",
+		nameText(intent), kindText(intent.At("apiVersion").Str(), intent.At("kind").Str()), err)
+	return refused
 }
 
 // kindText formats a kind as Go prints a GroupVersionKind: "apps/v1, Kind=Deployment", "/v1, Kind=Pod".
@@ -182,10 +186,22 @@ func nameText(intent object.Value) string {
 		kindText(intent.At("apiVersion").Str(), intent.At("kind").Str()))
 }
 
-// notTyped is the error for an intent that does not match the type of its kind. Its code is 500, as in the reference.
-func (rq *Request) notTyped(intent object.Value, err error) error {
-	return &apierr.Error{Code: 500, Message: fmt.Sprintf("failed to create typed patch object (%s): %v",
-		nameText(intent), err)}
+// notTyped is the error for an intent that does not match the type of its kind: 400, and a cause for each place. The
+// reference answers with 500, as if the server had failed (docs/decisions/0012-bad-requests.md says why it is not 422).
+func (rq *Request) notTyped(intent object.Value, typed *merge.TypeError) error {
+	refused := apierr.NewBadRequest(fmt.Sprintf("failed to create typed patch object (%s): %v", nameText(intent), typed))
+	refused.Details = &apierr.Details{}
+	for _, each := range typed.All() {
+		refused.Details.Causes = append(refused.Details.Causes, misfitAt(each.Path, each.Message))
+	}
+	return refused
+}
+
+// misfitAt is the cause for a value that does not fit the type of its place.
+func misfitAt(path, message string) apierr.Cause {
+	return apierr.Cause{
+		Reason: string(metav1.CauseTypeFieldValueInvalid), Message: message, Field: strings.TrimPrefix(path, "."),
+	}
 }
 
 // merge computes the body of the write: the intent merged into the live object, with the new managedFields. From
@@ -219,8 +235,9 @@ func (d *draft) merge(ctx context.Context, intent object.Value) error {
 		form = d.formOfOld()
 	}
 	decoded, err := k.Type.DecodeMerged(merged, form)
-	if err != nil {
-		return rq.notTyped(intent, err)
+	if err != nil { // the intent has been decoded before, so it is the live object that does not fit
+		return &apierr.Error{Code: 500, Message: fmt.Sprintf("failed to create typed patch object (%s): %v",
+			nameText(intent), err)}
 	}
 	d.owned, d.sent, d.empty = true, decoded.Value, decoded.Empty
 	if !scale {
@@ -263,7 +280,7 @@ func (rq *Request) applyFailed(live, intent object.Value, err error) error {
 	case errors.As(err, &conflicts):
 		return rq.conflict(live, conflicts)
 	case errors.As(err, &typed):
-		return rq.notTyped(intent, err)
+		return rq.notTyped(intent, typed)
 	}
 	return &apierr.Error{Code: 500, Message: err.Error()}
 }

@@ -284,7 +284,8 @@ func patchFailed(err error) error {
 }
 
 // strategicFailed is patchFailed for strategic merge patches. The reference maps five errors to 400 and two to 422
-// (interpretStrategicMergePatchError), and answers all others, such as an item without its merge key, with 500.
+// (interpretStrategicMergePatchError), and answers all others, such as an item without its merge key, with 500. Here
+// they are 400, with the place as the cause: see notTyped.
 func strategicFailed(err *patch.StrategicError) error {
 	switch {
 	case errors.Is(err, patch.ErrMalformed):
@@ -295,7 +296,9 @@ func strategicFailed(err *patch.StrategicError) error {
 			Message: "the server rejected our request due to an error in our request: " + err.Error(),
 		}
 	}
-	return &apierr.Error{Code: 500, Message: err.Error()}
+	refused := apierr.NewBadRequest(err.Error())
+	refused.Details = &apierr.Details{Causes: []apierr.Cause{misfitAt(err.Path, err.Error())}}
+	return refused
 }
 
 // maxShown is how many bytes of a refused object an error shows. The reference shows all of it, so that its answer to a

@@ -1,9 +1,9 @@
 package gotypes
 
 // tellsEmpty are the fields in which a rule of the reference tells an empty list or map from an absent one
-// (schema.EmptyField), by the paths of the Go packages and types. conformance/oracle/builtin looks for such fields in all
-// kinds. Not among them are the fields of which only the generation depends on it: those of NetworkPolicies and webhook
-// configurations, which the reference compares with reflect.DeepEqual.
+// (schema.EmptyField), by the paths of the Go packages and types. They are the operands of comparisons with nil, and of
+// reflect.DeepEqual, in its defaults, validation and strategies. Not among them are the fields of which only the
+// generation depends on it: those of NetworkPolicies and webhook configurations.
 var tellsEmpty = map[string]map[string][]string{
 	"k8s.io/api/autoscaling/v2": {
 		"HPAScalingRules": {"Policies"}, // [] is refused, an absent list has defaults

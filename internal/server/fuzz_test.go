@@ -111,7 +111,6 @@ func FuzzHandler(f *testing.F) {
 
 // clientFaults are errors of the client for which the reference, too, answers with 500.
 var clientFaults = []string{
-	"failed to create typed patch object", // an apply of a wrong type
 	"Non-matching dry-run options in request and content",
 	"This pod has more than one PodDisruptionBudget",
 	"duplicate nodePort",
