@@ -53,6 +53,33 @@ func ends(t *testing.T, what string, done <-chan error) error {
 	}
 }
 
+// writes begins a commit of a store that stays where it is, of which h is the layout, and waits until it is in etcd, as
+// another store sees. The commit ends when h goes on, or the store gives up.
+func (h *held) writes(t *testing.T, s, beside *store.Store) <-chan error {
+	t.Helper()
+	putPlain(t, beside, pod("held"), h.value)
+	<-h.decoding
+	written := outcome(func() error {
+		_, err := s.Commit(context.Background(), nil, []store.Change{{Key: pod("written"), Data: []byte("x")}})
+		return err
+	})
+	eventually(t, "the commit is written", func() error {
+		if _, found := beside.Get(pod("written")); !found {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	return written
+}
+
+// unknown fails if a commit that was written does not end with ErrUnknown alone.
+func unknown(t *testing.T, written <-chan error) {
+	t.Helper()
+	if err := ends(t, "the commit", written); !errors.Is(err, store.ErrUnknown) || errors.Is(err, store.ErrClosed) {
+		t.Errorf("a commit that was written ends with %v", err)
+	}
+}
+
 // If another etcd is in the place of the one that a store follows, all that waits ends with an error: a commit that was
 // written and has not arrived, reads, watches. The store can be closed.
 //
@@ -73,18 +100,7 @@ func TestReplacedEtcd(t *testing.T) {
 			return s.WaitFor(context.Background(), s.Revision()+1000)
 		}),
 	}
-	putPlain(t, beside, pod("held"), "hold")
-	<-h.decoding
-	written := outcome(func() error {
-		_, err := s.Commit(context.Background(), nil, []store.Change{{Key: pod("written"), Data: []byte("x")}})
-		return err
-	})
-	eventually(t, "the commit is written", func() error {
-		if _, found := beside.Get(pod("written")); !found {
-			return errors.New("not yet")
-		}
-		return nil
-	})
+	written := h.writes(t, s, beside)
 	waiting["a read"] = outcome(func() error {
 		_, err := s.Fresh(context.Background(), store.Key{}, true)
 		return err
@@ -106,9 +122,7 @@ func TestReplacedEtcd(t *testing.T) {
 			t.Errorf("%s ends with %v", what, err)
 		}
 	}
-	if err := ends(t, "the commit", written); !errors.Is(err, store.ErrUnknown) || errors.Is(err, store.ErrClosed) {
-		t.Errorf("a commit that was written ends with %v", err)
-	}
+	unknown(t, written)
 	if _, err := s.Commit(context.Background(), nil, nil); !errors.Is(err, store.ErrClosed) {
 		t.Errorf("a later commit: %v", err)
 	}
@@ -125,22 +139,9 @@ func TestClosedWithoutAChange(t *testing.T) {
 	p := startEtcd(t, reference.EtcdOptions{})
 	h := newHeld("hold")
 	s, beside := openPlain(t, p.URL, h.configure), openPlain(t, p.URL)
-	putPlain(t, beside, pod("held"), "hold")
-	<-h.decoding
-	written := outcome(func() error {
-		_, err := s.Commit(context.Background(), nil, []store.Change{{Key: pod("written"), Data: []byte("x")}})
-		return err
-	})
-	eventually(t, "the commit is written", func() error {
-		if _, found := beside.Get(pod("written")); !found {
-			return errors.New("not yet")
-		}
-		return nil
-	})
+	written := h.writes(t, s, beside)
 	closed := outcome(s.Close)
-	if err := ends(t, "the commit", written); !errors.Is(err, store.ErrUnknown) || errors.Is(err, store.ErrClosed) {
-		t.Errorf("a commit that was written ends with %v", err)
-	}
+	unknown(t, written)
 	close(h.release)
 	if err := ends(t, "the store", closed); err != nil {
 		t.Error(err)
