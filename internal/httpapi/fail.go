@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -41,7 +42,7 @@ func (e *plainError) Error() string { return e.text }
 //
 // After the deadline of the request every error is 504, as in the reference, whose filter for time-outs is around
 // authentication and all that follows: also a refusal of the user. Whatever was waited for, the text is the same,
-// but for a body that did not arrive.
+// but for a body that did not arrive; and whatever the client accepts, the form is the same (failLate).
 //
 // The text of an error may have been chosen by a client (a name, a part of its body), so what is logged is cut
 // (samplelog.Clip) and sampled (report), and what is sent as plain text is escaped.
@@ -54,9 +55,9 @@ func (h *Handler) fail(rs *requestState, err error) {
 		panic(http.ErrAbortHandler)
 	}
 	rs.leaveBody()
-	late := rs.limit != nil && rs.limit.Err() == context.DeadlineExceeded
-	if late && !errors.Is(err, errBodyLate) {
-		err = apierr.NewTimeout("request did not complete within the allotted timeout")
+	if errors.Is(err, errBodyLate) || rs.limit != nil && rs.limit.Err() == context.DeadlineExceeded {
+		h.failLate(rs, err)
+		return
 	}
 	if errors.Is(err, errNotAPath) {
 		http.Error(rs, err.Error(), http.StatusNotFound)
@@ -94,6 +95,43 @@ func (h *Handler) fail(rs *requestState, err error) {
 		h.report(&h.logs.refusals, rs, slog.LevelDebug, "an error could not be sent", "error", samplelog.Clip(err.Error()))
 	}
 }
+
+// failLate answers a request whose time is over. As in the reference, whose filter for time-outs knows neither media
+// types nor what was decided within it, the answer is a Status in plain text, without the type of the object and the
+// headers of priority and fairness. Clients that go by the media type (client-go) therefore do not read the Status, and
+// have a text of their own for 504: "the server was unable to return a response in the time allotted". The audit log
+// has what a handler within that filter says when there is no time.
+func (h *Handler) failLate(rs *requestState, err error) {
+	status, within := apierr.NewTimeout("request did not complete within the allotted timeout"),
+		wireError(context.DeadlineExceeded)
+	if errors.Is(err, errBodyLate) {
+		status, within = errBodyLate, errBodyLate
+	}
+	rs.recordValue(within.Status())
+	h.report(&h.logs.refusals, rs, slog.LevelInfo, "a request has failed", "code", status.Code,
+		"error", samplelog.Clip(status.Message))
+	text, err := json.Marshal(struct {
+		Metadata struct{} `json:"metadata"`
+		Status   string   `json:"status"`
+		Message  string   `json:"message"`
+		Reason   string   `json:"reason"`
+		Details  struct{} `json:"details"`
+		Code     int      `json:"code"`
+	}{Status: "Failure", Message: status.Message, Reason: string(status.Reason), Code: status.Code})
+	if err == nil {
+		header := rs.w.Header()
+		delete(header, flowSchemaHeader)
+		delete(header, levelHeader)
+		header["Content-Type"] = plainText
+		rs.WriteHeader(status.Code)
+		_, err = rs.Write(append(text, '\n'))
+	}
+	if err != nil {
+		h.report(&h.logs.refusals, rs, slog.LevelDebug, "an error could not be sent", "error", samplelog.Clip(err.Error()))
+	}
+}
+
+var plainText = []string{"text/plain; charset=utf-8"}
 
 // wireError converts an error to a Status.
 func wireError(err error) *apierr.Error {

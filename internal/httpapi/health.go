@@ -95,7 +95,7 @@ func (h *Handler) run(rs *requestState, check Check, endpoint string) error {
 // text answers in plain text.
 func (rs *requestState) text(body string) error {
 	header := rs.w.Header()
-	header.Set("Content-Type", "text/plain; charset=utf-8")
+	header["Content-Type"] = plainText
 	header.Set("X-Content-Type-Options", "nosniff")
 	return rs.whole([]byte(body))
 }

@@ -551,16 +551,25 @@ func testDeadline(t *testing.T, s *server) {
 	}
 }
 
-// After its deadline a request is answered with 504, whatever the answer would be before.
+// After its deadline a request is answered with 504, whatever the answer would be before and whatever the client
+// accepts, in the form that the reference's filter for time-outs has.
 //
 // SPEC: WRITE-7
 func TestErrorsAfterTheDeadline(t *testing.T) {
 	s := newServer(t, nil)
+	const late = `{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the allotted ` +
+		`timeout","reason":"Timeout","details":{},"code":504}` + "\n"
 	for _, path := range []string{configMaps, configMaps + "/none", "/nope", "/apis/none/v1/things"} {
 		for _, who := range []string{"jane", "nobody"} {
-			got := s.do("GET", path+"?timeout=1ns", "", "Authorization", "Bearer "+who)
-			if got.code != 504 || !strings.Contains(got.body, `"reason":"Timeout"`) {
-				t.Errorf("%s, %s: %d %s", who, path, got.code, got.body)
+			for _, accept := range []string{"", "application/yaml", "application/vnd.kubernetes.protobuf", "text/none"} {
+				got := s.do("GET", path+"?timeout=1ns", "", "Authorization", "Bearer "+who, "Accept", accept)
+				form := got.header.Get("Content-Type")
+				if got.code != 504 || got.body != late || form != "text/plain; charset=utf-8" {
+					t.Errorf("%s, %s, %q: %d %s, %s", who, path, accept, got.code, form, got.body)
+				}
+				if got.header.Get("X-Kubernetes-Pf-Flowschema-Uid") != "" {
+					t.Errorf("%s, %s, %q: the header names a flow schema", who, path, accept)
+				}
 			}
 		}
 	}

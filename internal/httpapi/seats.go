@@ -36,11 +36,17 @@ func (rs *requestState) needsSeats() bool {
 	return rs.h.Fairness != nil && (rs.class != LongRunning || rs.info.verb == "watch")
 }
 
+// The headers that name the flow schema and the level of a request.
+const (
+	flowSchemaHeader = "X-Kubernetes-Pf-Flowschema-Uid"
+	levelHeader      = "X-Kubernetes-Pf-Prioritylevel-Uid"
+)
+
 // classify finds the flow schema and the level of the request, and names them in the header.
 func (rs *requestState) classify() {
 	rs.flow = rs.h.Fairness.Match(&rs.asked)
 	header := rs.w.Header()
-	header["X-Kubernetes-Pf-Flowschema-Uid"], header["X-Kubernetes-Pf-Prioritylevel-Uid"] = rs.flow.UIDs()
+	header[flowSchemaHeader], header[levelHeader] = rs.flow.UIDs()
 }
 
 // takeSeats waits for the seats of the request, and then for a place to execute.

@@ -56,7 +56,7 @@ func (rs *requestState) sendPage(kind string, members func() []any, text func() 
 		return err
 	}
 	if asText {
-		rs.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		rs.w.Header()["Content-Type"] = plainText
 		return rs.whole([]byte("\n" + component + " " + strings.ToLower(kind) +
 			"\nWarning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.\n" + text()))
 	}
