@@ -6,44 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"plinth/conformance/internal/shell"
 )
-
-// The session of the README works as written.
-//
-// SPEC: RUN-2
-func TestReadmeSession(t *testing.T) {
-	readme, err := os.ReadFile("../../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	script, err := shell.Chapter(string(readme), "Five minutes with a test of a controller", "PLINTH=")
-	if err != nil {
-		t.Fatal(err)
-	}
-	root, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const here = "PLINTH=$PWD\n"
-	if !strings.Contains(script, here) {
-		t.Fatalf("the session does not begin with %q", here)
-	}
-	script = "began=$PWD\n" + strings.Replace(script, here, "PLINTH='"+root+"'\n", 1) + "test $PWD = $began\n"
-	command := exec.Command("bash", "-eux", "-c", script)
-	command.Dir = t.TempDir()
-	out, err := command.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v:\n%s", err, out)
-	}
-	for _, line := range []string{"--- PASS: TestTwoDays", "--- PASS: TestFaults", "1 of them refused",
-		" 0 led to a failure"} {
-		if !strings.Contains(string(out), line) {
-			t.Errorf("the session does not show %q:\n%s", line, out)
-		}
-	}
-}
 
 // The Go files in docs/testing.md are compiled, and their tests pass.
 func TestDocumentation(t *testing.T) {
