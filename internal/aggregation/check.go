@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"plinth/internal/access"
+	"plinth/internal/execution"
 	"plinth/internal/forward"
 	"plinth/object"
 )
@@ -73,6 +74,7 @@ func (b *server) ask(ctx context.Context, client *http.Client, path string) erro
 		return failing(err)
 	}
 	forward.Identify(request.Header, &itself)
+	execution.AssertOutside(ctx, "another server")
 	answer, err := client.Do(request)
 	if err != nil {
 		return failing(err)

@@ -20,6 +20,7 @@ import (
 	"plinth/internal/access"
 	"plinth/internal/apierr"
 	"plinth/internal/discovery"
+	"plinth/internal/execution"
 	"plinth/internal/forward"
 	"plinth/object"
 )
@@ -288,6 +289,7 @@ func (r *route) open(ctx context.Context, c call) (*http.Response, error) {
 		request.Header.Set("Content-Type", cmp.Or(c.contentType, mediaJSON))
 	}
 	forward.Identify(request.Header, c.user)
+	execution.AssertOutside(ctx, "another server")
 	answer, err := transport.RoundTrip(request)
 	if err != nil || answer.StatusCode >= http.StatusOK && answer.StatusCode < http.StatusMultipleChoices {
 		return answer, err

@@ -88,6 +88,7 @@ func (c *cached) Token(ctx context.Context, token string, audiences []string) (*
 		}
 		return id, err
 	})
+	execution.AssertOutside(ctx, "a look-up that others may have begun")
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()

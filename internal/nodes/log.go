@@ -19,6 +19,7 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/apierr"
+	"plinth/internal/execution"
 	"plinth/internal/gotypes"
 )
 
@@ -134,6 +135,7 @@ func copyLog(w http.ResponseWriter, r *http.Request, from string, transport http
 	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return errors.New("redirects forbidden")
 	}}
+	execution.AssertOutside(r.Context(), "a kubelet")
 	answer, err := client.Do(request)
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/apierr"
+	"plinth/internal/execution"
 	"plinth/internal/forward"
 	"plinth/object"
 )
@@ -44,6 +45,7 @@ func (n *Nodes) nodeProxy(w http.ResponseWriter, r *http.Request, asked *access.
 // reachable refuses a Node whose name leads to this machine or to a link-local address, such as that of a cloud's
 // metadata: whoever may write a Node's status could otherwise reach them through the server.
 func (n *Nodes) reachable(ctx context.Context, host string) error {
+	execution.AssertOutside(ctx, "a name server")
 	addresses, err := n.Lookup(ctx, host)
 	if err != nil {
 		return err

@@ -23,6 +23,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream/spdy"
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 
+	"plinth/internal/execution"
 	"plinth/internal/forward"
 )
 
@@ -142,6 +143,7 @@ func dialStreams(ctx context.Context, at *url.URL, transport *http.Transport) (h
 	client := http.Client{Transport: dialer, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return errors.New("redirect not allowed")
 	}}
+	execution.AssertOutside(ctx, "a kubelet")
 	answer, err := client.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("error sending request: %w", err)

@@ -19,6 +19,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
+	"plinth/internal/execution"
 	"plinth/internal/forward"
 )
 
@@ -37,6 +38,7 @@ func (n *Nodes) tunnel(w http.ResponseWriter, r *http.Request, at *url.URL, tran
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel() // it ends a connection to a kubelet that does not answer
 	upgrading, lift := forward.Upgrading(ctx, transport)
+	execution.AssertOutside(ctx, "a kubelet")
 	connection, err := proxy.DialURL(ctx, at, upgrading)
 	if err != nil {
 		return fmt.Errorf("error dialing backend: %w", err)

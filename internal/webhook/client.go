@@ -93,7 +93,7 @@ func (c *Clients) Call(ctx context.Context, config object.Value, body []byte) ([
 
 // CallWithin is Call with another time limit that the webhook is told. It ends with ctx, or after 30 s.
 func (c *Clients) CallWithin(ctx context.Context, config *Config, limit time.Duration, body []byte) ([]byte, error) {
-	client, err := c.of(config)
+	client, err := c.of(ctx, config)
 	if err != nil {
 		return nil, err
 	}
@@ -126,15 +126,15 @@ func post(ctx context.Context, by *http.Client, url, agent string, authenticate 
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json, */*")
 	request.Header.Set("User-Agent", agent)
-	if authenticate != nil {
-		if err := authenticate(request); err != nil {
-			return nil, err
-		}
-	}
 	var response *http.Response
 	var text []byte
 	execution.Outside(ctx, func() {
 		execution.AssertOutside(ctx, "a webhook")
+		if authenticate != nil {
+			if err = authenticate(request); err != nil {
+				return
+			}
+		}
 		if response, err = by.Do(request); err == nil {
 			text, err = readBody(response)
 			_ = response.Body.Close() // it was read
@@ -193,32 +193,44 @@ func newStatusError(response *http.Response, body []byte) *statusError {
 	return e
 }
 
-// of returns the client of a configuration: the one that is kept, or a new one. No webhook is called under the lock.
-func (c *Clients) of(config *Config) (*client, error) {
+// of returns the client of a configuration: the one that is kept, or a new one. It is made without the lock, because
+// its credentials may be in files. If two are made at one time, the first one that is kept is the one.
+func (c *Clients) of(ctx context.Context, config *Config) (*client, error) {
 	key := config.text()
+	if found := c.find(key, nil); found != nil {
+		return found, nil
+	}
+	made, err := c.make(ctx, config.value)
+	if err != nil {
+		return nil, err
+	}
+	made.config = key
+	return c.find(key, made), nil
+}
+
+// find returns the client that is kept for a configuration. If there is none, it is added from now on; nil: none is.
+func (c *Clients) find(key string, added *client) *client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if i := slices.IndexFunc(c.kept, func(k *client) bool { return k.config == key }); i >= 0 {
 		found := c.kept[i]
 		c.kept = append(slices.Delete(c.kept, i, i+1), found)
-		return found, nil
+		return found
 	}
-	made, err := c.make(config.value)
-	if err != nil {
-		return nil, err
+	if added == nil {
+		return nil
 	}
-	made.config = key
-	if c.kept = append(c.kept, made); len(c.kept) > maxClients {
+	if c.kept = append(c.kept, added); len(c.kept) > maxClients {
 		c.kept[0].http.CloseIdleConnections()
 		c.kept = slices.Delete(c.kept, 0, 1)
 	}
-	return made, nil
+	return added
 }
 
 // make returns a new client of a configuration. It speaks HTTP/1.1: its connections are distributed among the endpoints
 // of a service, while one HTTP/2 connection would send all calls to a single endpoint. A webhook on this machine may
 // speak HTTP/2.
-func (c *Clients) make(config object.Value) (*client, error) {
+func (c *Clients) make(ctx context.Context, config object.Value) (*client, error) {
 	roots, err := rootsOf(config)
 	if err != nil {
 		return nil, err
@@ -238,7 +250,9 @@ func (c *Clients) make(config object.Value) (*client, error) {
 			made.http.Transport = here
 		}
 	}
-	made.authenticate, err = c.Credentials.of(target(&made.url), transport.TLSClientConfig)
+	execution.Outside(ctx, func() {
+		made.authenticate, err = c.Credentials.of(target(&made.url), transport.TLSClientConfig)
+	})
 	return made, err
 }
 

@@ -125,7 +125,7 @@ func TestClientsAreKept(t *testing.T) {
 		t.Errorf("%d connections for 5 calls, want 1", len(connections))
 	}
 	for i := range maxClients + 10 {
-		if _, err := c.of(NewConfig(at(s, fmt.Sprintf("/%d", i)))); err != nil {
+		if _, err := c.of(t.Context(), NewConfig(at(s, fmt.Sprintf("/%d", i)))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -153,7 +153,7 @@ func TestCallOfAService(t *testing.T) {
 		t.Errorf("Endpoint was called for %q, want ns/hook:443; have the error %v, want one about the name hook.ns.svc",
 			asked, err)
 	}
-	made, err := c.of(NewConfig(config))
+	made, err := c.of(t.Context(), NewConfig(config))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"sigs.k8s.io/yaml"
@@ -178,6 +178,7 @@ func content(dir, file, data string) ([]byte, error) {
 	case file == "":
 		return nil, nil
 	}
+	execution.AssertOutside(context.Background(), "a disk")
 	return os.ReadFile(within(dir, file))
 }
 
@@ -237,20 +238,24 @@ const tokenLife = time.Minute
 // tokenFile is a file with a token that is replaced from time to time, such as a projected token of a ServiceAccount.
 type tokenFile struct {
 	path string
+	last atomic.Pointer[tokenRead] // nil: none could be read
+}
 
-	mu    sync.Mutex
+// tokenRead is a token and when it was read.
+type tokenRead struct {
 	token string
-	read  time.Time
+	at    time.Time
 }
 
 // get returns the token. If the file cannot be read while a token is known, that token stays in use, as in client-go:
-// it may still be valid, and the file is read again at the next call.
+// it may still be valid, and the file is read again at the next call. Who reads it holds nothing for which others wait,
+// so several may read it at one time.
 func (f *tokenFile) get(now time.Time) (string, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.token != "" && now.Sub(f.read) < tokenLife {
-		return f.token, nil
+	last := f.last.Load()
+	if last != nil && now.Sub(last.at) < tokenLife {
+		return last.token, nil
 	}
+	execution.AssertOutside(context.Background(), "a disk")
 	text, err := os.ReadFile(f.path)
 	token := strings.TrimSpace(string(text))
 	if err == nil && token == "" {
@@ -258,11 +263,12 @@ func (f *tokenFile) get(now time.Time) (string, error) {
 	}
 	switch {
 	case err == nil:
-		f.token, f.read = token, now
-	case f.token == "":
+		f.last.Store(&tokenRead{token, now})
+		return token, nil
+	case last == nil:
 		return "", err
 	}
-	return f.token, nil
+	return last.token, nil
 }
 
 // maxRetries is how many times a call is retried because the response asks for it.

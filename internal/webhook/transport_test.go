@@ -21,7 +21,7 @@ import (
 // transportOf is the transport of the client that calls a configuration.
 func transportOf(t *testing.T, c *Clients, config object.Value) *http.Transport {
 	t.Helper()
-	made, err := c.of(NewConfig(config))
+	made, err := c.of(t.Context(), NewConfig(config))
 	if err != nil {
 		t.Fatal(err)
 	}
