@@ -317,6 +317,40 @@ var (
 	inside = regexp.MustCompile(`(?i)\b(?:its|their) own issues?\b|\bissue #?\d+\b`)
 )
 
+// conformance/doc.go names the folders of each of its groups, and no others.
+func TestConformanceListsItsFolders(t *testing.T) {
+	text := strings.ReplaceAll(read(t, "conformance/doc.go"), "\n//     ", " ")
+	explained := regexp.MustCompile(`\([^)]*\)`)
+	groups := 0
+	for _, line := range regexp.MustCompile(`(?m)^//   - (\w+): (.+)\.$`).FindAllStringSubmatch(text, -1) {
+		names := line[2][max(strings.LastIndex(line[2], "?"), strings.LastIndex(line[2], ":"))+1:]
+		var listed []string
+		for name := range strings.SplitSeq(explained.ReplaceAllString(names, ""), ",") {
+			listed = append(listed, strings.TrimSpace(name))
+		}
+		packages, err := filepath.Glob("conformance/" + line[1] + "/*/*.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var there []string
+		for _, file := range packages {
+			there = append(there, filepath.Base(filepath.Dir(file)))
+		}
+		if len(there) == 0 {
+			continue
+		}
+		groups++
+		slices.Sort(there)
+		slices.Sort(listed)
+		if there = slices.Compact(there); !slices.Equal(listed, there) {
+			t.Errorf("conformance/doc.go lists for %s\n%v\nand there are\n%v", line[1], listed, there)
+		}
+	}
+	if groups != 5 {
+		t.Errorf("%d groups of folders were found, want 5", groups)
+	}
+}
+
 // Each decision says whether it is in force, and since when.
 func TestDecisionsHaveAStatus(t *testing.T) {
 	status := regexp.MustCompile(`^# \d+\. [^\n]+\n\nStatus: (in force since|replaced by decision \d+ on) ` +

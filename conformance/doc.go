@@ -6,12 +6,14 @@
 //
 //   - http: does a server answer a request as the reference does? Requests and the responses, by subject: requests,
 //     attempts (every URL, with few permissions or wrong credentials), discovery, realcrds (definitions that are in
-//     use), initial (the objects of a new server), audit, tokens, authentication.
+//     use), initial (the objects of a new server), audit, tokens, authentication, fairness.
 //   - oracle: do our functions return what upstream's do, for generated input? schema, defaults, validation, builtin,
-//     columns, crd, custom, cel, merge, patches, apiregistration, authorization, encryption, etcdform, features.
+//     columns, crd, custom, cel, merge, patches, admission, apiregistration, authorization, encryption, endpoints, etcdform,
+//     fairness, features.
 //   - client: do real clients and programs work? clientgo, cbor, kubectl, apply, envtest, plinthtest, cluster,
-//     collection, certificates, nodes, operators, policies, aggregation, languages.
-//   - load: what happens under load and crashes, and what does it cost? reading, soak, bench, flood.
+//     collection, controllers, certificates, nodes, operators, policies, aggregation, languages.
+//   - load: what happens under load and crashes, and what does it cost? reading, scale, soak, bench, flood.
+//   - store: do several servers, and a kube-apiserver beside them, share an etcd? etcd, services.
 //   - mutants: is a change of the rules noticed by the product's own tests?
 //   - programs builds the programs that some of these tests run.
 //

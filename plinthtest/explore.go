@@ -71,7 +71,6 @@ func Find(t *testing.T, start func(ctx context.Context, p *Plane), check func(p 
 		x.rest = 10 * time.Minute
 	}
 	x.limit = maxRequests
-	x.limit = maxRequests
 	healthy := x.run(nil)
 	if healthy.err != nil {
 		t.Fatalf("plinthtest: without a fault, %v\nthe requests:\n%s", healthy.err, healthy.trace())

@@ -220,7 +220,11 @@ func (l *Log) readFormat() (int, error) {
 			formatMagic)}
 	}
 	if version != formatVersion {
-		return 0, fmt.Errorf("its file FORMAT says format %d; this version reads format %d", version, formatVersion)
+		advice := "the newer version that has written it reads it"
+		if version < formatVersion {
+			advice = "the version that has written it can still serve its objects, to be applied to a server with a new directory"
+		}
+		return 0, fmt.Errorf("its file FORMAT says format %d; this version reads format %d: %s", version, formatVersion, advice)
 	}
 	return version, nil
 }
