@@ -13,7 +13,8 @@ import (
 )
 
 // format2 is the folder store of a data directory in format 2, of a server that was started twice: with a ConfigMap
-// that was changed, one that was deleted, a CustomResourceDefinition, and an object of it that came after the second start.
+// that was changed, one that was deleted, a CustomResourceDefinition, and an object of it that came after the second
+// start.
 const format2 = "testdata/format2.tgz"
 
 // unpack writes the files of an archive below a directory.
