@@ -16,12 +16,26 @@ import (
 )
 
 func pods(c Config) kind {
+	k := podKind(c)
+	complete := c.Features.On(features.PodLevelResourcesFixDefaulting)
+	k.onCreate = func(obj object.Value) object.Value { return newPod(obj, complete) }
+	switch {
+	case complete:
+		k.onUpdate = keepPodResources
+	case c.Features.On(features.PodLevelResources):
+		k.defaults = func(obj object.Value) object.Value { return completedBefore(defaults.Pod(obj)) }
+	}
+	return k
+}
+
+// podKind is the row of Pods, but for what depends on how the resources of a whole Pod are completed.
+func podKind(c Config) kind {
 	return kind{
 		name: "pods", kind: "Pod", short: "po", categories: []string{"all"},
 		versions: []version{of[corev1.Pod, corev1.PodList]()},
 		defaults: defaults.Pod, rules: validation.Pod, warnings: warnings.Pod,
 		untouched: map[string]string{"": "status", "status": "spec metadata.deletionTimestamp metadata.ownerReferences"},
-		status:    statusNotOwners, onCreate: newPod, onUpdate: keepPodResources, onStatus: keepPodStatus,
+		status:    statusNotOwners, onStatus: keepPodStatus,
 		gated:       podGates("spec"),
 		gatedStatus: []gated{grown("status", podStatusFeatures)},
 		generation:  spec,

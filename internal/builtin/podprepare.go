@@ -10,11 +10,14 @@ import (
 )
 
 // newPod sets the fields of a new Pod that follow from others: selectors by label keys, AppArmor profiles from
-// annotations, resources of the whole Pod, and the status.
-func newPod(obj object.Value) object.Value {
+// annotations, resources of the whole Pod if they are to be completed here, and the status.
+func newPod(obj object.Value, complete bool) object.Value {
 	spec := obj.At("spec")
 	spec = appArmorFromAnnotations(spec, obj.At("metadata", "annotations"))
-	spec = defaultPodResources(selectByLabelKeys(spec, obj.At("metadata", "labels")))
+	spec = selectByLabelKeys(spec, obj.At("metadata", "labels"))
+	if complete {
+		spec = defaultPodResources(spec)
+	}
 	status := []object.Member{
 		{Key: "phase", Value: object.StringOf("Pending")},
 		{Key: "qosClass", Value: object.StringOf(qosClass(spec))},

@@ -208,6 +208,43 @@ func defaultPodResources(spec object.Value) object.Value {
 	return spec.With("resources", resources)
 }
 
+// completedBefore is what the gate PodLevelResourcesFixDefaulting replaces: while it is off, the resources of a whole Pod
+// are completed with the defaults, before admission adds containers, on every read and write, and a limit never follows
+// from the limits of containers, except for huge pages.
+func completedBefore(pod object.Value) object.Value {
+	resources := pod.At("spec", "resources")
+	if resources.At("requests").Len() == 0 && resources.At("limits").Len() == 0 {
+		return pod
+	}
+	requests, limits := amountsOf(resources.At("requests")), amountsOf(resources.At("limits"))
+	for name, q := range together(pod.At("spec"), "limits") {
+		if _, asked := requests[name]; hugePages(name) && !asked {
+			limits.fill(name, q)
+		}
+	}
+	if len(limits) > 0 {
+		for name, q := range together(pod.At("spec"), "requests") {
+			if podResource(name) && !hugePages(name) {
+				requests.fill(name, q)
+			}
+		}
+		for name, q := range limits {
+			if podResource(name) {
+				requests.fill(name, q)
+			}
+		}
+	}
+	for key, list := range map[string]amounts{"requests": requests, "limits": limits} {
+		if len(list) > resources.At(key).Len() {
+			resources = resources.With(key, list.list())
+		}
+	}
+	if resources == pod.At("spec", "resources") {
+		return pod
+	}
+	return pod.WithAt(resources, "spec", "resources")
+}
+
 // fill sets an amount that is not set.
 func (a amounts) fill(name string, q resource.Quantity) {
 	if _, has := a[name]; !has {

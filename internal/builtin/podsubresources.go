@@ -40,10 +40,11 @@ func podSubresources(
 		}
 	}
 	volumes := set.On(features.InPlacePodVerticalScalingMemoryBackedVolumes)
+	complete := set.On(features.PodLevelResourcesFixDefaulting)
 	return []*engine.Subresource{
 		at("ephemeralcontainers", addContainers, cannotDebug, addedContainers),
 		at("resize", func(old, body object.Value) object.Value {
-			return resize(old, body, volumes)
+			return resize(old, body, volumes, complete)
 		}, cannotResize, func(obj, old object.Value) field.ErrorList {
 			return resized(obj, old, !set.On(features.InPlacePodVerticalScalingInitContainers), volumes)
 		}),
@@ -109,7 +110,8 @@ func addedContainers(obj, old object.Value) field.ErrorList {
 
 // resize takes only the resources of the containers and of the Pod, the resize policies, and with volumes the volumes
 // from the body. If the body has other containers, they are kept, and validation refuses them.
-func resize(old, body object.Value, volumes bool) object.Value {
+// With complete, the resources of the Pod are kept if the body has none, and completed.
+func resize(old, body object.Value, volumes, complete bool) object.Value {
 	is, was := body.At("spec"), old.At("spec")
 	if is.At("containers").Len() == was.At("containers").Len() &&
 		is.At("initContainers").Len() == was.At("initContainers").Len() {
@@ -123,6 +125,9 @@ func resize(old, body object.Value, volumes bool) object.Value {
 			}
 		}
 		body = onlySpec(old, body, spec)
+	}
+	if !complete {
+		return body
 	}
 	body = keepPodResources(body, old)
 	return body.With("spec", defaultPodResources(body.At("spec")))

@@ -122,6 +122,7 @@ var used = []Gate{
 	PodDeletionCost,
 	PodGroupPreemptionPolicy,
 	PodLevelResources,
+	PodLevelResourcesFixDefaulting,
 	PodLogsQuerySplitStreams,
 	PodObservedGenerationTracking,
 	PodTopologyLabelsAdmission,
