@@ -208,9 +208,9 @@ func defaultPodResources(spec object.Value) object.Value {
 	return spec.With("resources", resources)
 }
 
-// completedBefore is what the gate PodLevelResourcesFixDefaulting replaces: while it is off, the resources of a whole Pod
-// are completed with the defaults, before admission adds containers, on every read and write, and a limit never follows
-// from the limits of containers, except for huge pages.
+// completedBefore is what the gate PodLevelResourcesFixDefaulting replaces: while it is off, the resources of a whole
+// Pod are completed with the defaults, before admission adds containers, on every read and write, and a limit never
+// follows from the limits of containers, except for huge pages.
 func completedBefore(pod object.Value) object.Value {
 	resources := pod.At("spec", "resources")
 	if resources.At("requests").Len() == 0 && resources.At("limits").Len() == 0 {
