@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -250,7 +251,9 @@ func TestSignals(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "data")
-			program := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSignals$")
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			program := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestSignals$")
 			program.Env = append(os.Environ(), "PLINTH_TEST_SIGNALS="+c.args+dir)
 			lines, err := program.StdoutPipe()
 			if err != nil {
@@ -274,6 +277,11 @@ func TestSignals(t *testing.T) {
 			}
 			if err := program.Process.Signal(c.signal); err != nil {
 				t.Fatal(err)
+			}
+			if c.signal == syscall.SIGHUP && signal.Ignored(syscall.SIGHUP) { // by nohup: then the server ignores it, too
+				if err := program.Process.Signal(syscall.SIGTERM); err != nil {
+					t.Fatal(err)
+				}
 			}
 			rest, _ := io.ReadAll(out)
 			if err := program.Wait(); err != nil {

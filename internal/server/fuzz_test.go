@@ -217,6 +217,15 @@ func judge(r *http.Request, w *httptest.ResponseRecorder) error {
 		if w.Code == http.StatusNotFound || w.Code == http.StatusMethodNotAllowed || w.Code == http.StatusNotAcceptable {
 			return nil
 		}
+		if w.Code == http.StatusGatewayTimeout { // a Status without its type, as the reference's filter for time-outs has it
+			parsed, err := object.ParseJSON([]byte(body))
+			if err != nil {
+				return told(err.Error())
+			}
+			if parsed.Value.At("code").Int() == http.StatusGatewayTimeout {
+				return nil
+			}
+		}
 	}
 	return told("no Status")
 }
