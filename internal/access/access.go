@@ -61,6 +61,12 @@ const (
 	PodUID       = "authentication.kubernetes.io/pod-uid"
 	NodeName     = "authentication.kubernetes.io/node-name"
 	NodeUID      = "authentication.kubernetes.io/node-uid"
+
+	ValidatingWebhookName = "authentication.kubernetes.io/validatingwebhookconfiguration-name"
+	ValidatingWebhookUID  = "authentication.kubernetes.io/validatingwebhookconfiguration-uid"
+	MutatingWebhookName   = "authentication.kubernetes.io/mutatingwebhookconfiguration-name"
+	MutatingWebhookUID    = "authentication.kubernetes.io/mutatingwebhookconfiguration-uid"
+	AttestedAPIGroups     = "attestation.authentication.kubernetes.io/admissionReviewAPIGroups"
 )
 
 // The user names and groups of service accounts.

@@ -45,6 +45,7 @@ var differs = map[Gate]bool{
 var used = []Gate{
 	APIResponseCompression,
 	APIServerIdentity,
+	APIServerWebhookAuthenticationToken,
 	AllowInsecureKubeletCertificateSigningRequests,
 	AllowUnsafeMalformedObjectDeletion,
 	AtomicWriteVolumeUserFields,

@@ -201,11 +201,13 @@ func (s *Server) authenticator(serving *tls.Config) (*auth.Authenticator, error)
 		Keys: s.accountKeys, Name: c.issuers()[0], Audiences: audiences,
 		Extend: c.ServiceAccounts.Extend, Objects: objects, Now: now,
 		OtherUID: !s.features.On(features.TokenRequestServiceAccountUIDValidation),
+		Webhooks: s.features.On(features.APIServerWebhookAuthenticationToken),
 	}
 	s.issuer.MaxSeconds, s.issuer.ExtendedSeconds = s.accountKeys.lifetimes(c)
 	s.verifier = &serviceaccount.Verifier{
 		Keys: s.accountKeys, Issuers: c.issuers(), Audiences: audiences, Objects: objects,
 		Lookup: c.ServiceAccounts.Lookup, Now: now,
+		Webhooks: s.features.On(features.APIServerWebhookAuthenticationToken),
 		Used: func(ctx context.Context, secret *engine.Object, today string) {
 			if err := objects.MarkUsed(ctx, secret, today); err != nil {
 				c.Logger.Warn("the last use of a legacy token could not be noted", "secret", secret.Key.Name, "error", err)

@@ -108,11 +108,17 @@ func (s *server) prepare() {
 
 func (s *server) do(method, path, body, token string) (int, []byte) {
 	s.t.Helper()
+	return s.doAs(method, path, body, token, "application/json")
+}
+
+// doAs is do with the media type of the body.
+func (s *server) doAs(method, path, body, token, mediaType string) (int, []byte) {
+	s.t.Helper()
 	r, err := http.NewRequest(method, s.URL+path, strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Content-Type", mediaType)
 	r.Header.Set("User-Agent", "tokens")
 	r.Header.Set("Authorization", "Bearer "+token)
 	response, err := s.Client().Do(r)

@@ -20,14 +20,16 @@ type claims struct {
 // kubernetes names the objects that must exist for a bound token to be valid. WarnAfter is the time from which on the
 // client should have renewed the token (see Issuer.Extend).
 type kubernetes struct {
-	Namespace  string           `json:"namespace"`
-	Account    reference        `json:"serviceaccount"`
-	Pod        *reference       `json:"pod"`
-	Secret     *reference       `json:"secret"`
-	Node       *reference       `json:"node"`
-	Validating *reference       `json:"validatingwebhookconfiguration"`
-	Mutating   *reference       `json:"mutatingwebhookconfiguration"`
-	WarnAfter  *jwt.NumericDate `json:"warnafter"`
+	Namespace  string     `json:"namespace"`
+	Account    reference  `json:"serviceaccount"`
+	Pod        *reference `json:"pod"`
+	Secret     *reference `json:"secret"`
+	Node       *reference `json:"node"`
+	Validating *reference `json:"validatingwebhookconfiguration"`
+	Mutating   *reference `json:"mutatingwebhookconfiguration"`
+	// Attestations are of a token that is bound to a webhook configuration.
+	Attestations map[string][]string `json:"attestations"`
+	WarnAfter    *jwt.NumericDate    `json:"warnafter"`
 }
 
 type reference struct {
@@ -64,6 +66,23 @@ func (c *claims) user() access.User {
 		extra[access.NodeName] = []string{b.Node.Name}
 		if b.Node.UID != "" {
 			extra[access.NodeUID] = []string{b.Node.UID}
+		}
+	}
+	for _, bound := range []struct {
+		to        *reference
+		name, uid string
+	}{
+		{b.Validating, access.ValidatingWebhookName, access.ValidatingWebhookUID},
+		{b.Mutating, access.MutatingWebhookName, access.MutatingWebhookUID},
+	} {
+		if bound.to == nil {
+			continue
+		}
+		if bound.to.Name != "" && bound.to.UID != "" {
+			extra[bound.name], extra[bound.uid] = []string{bound.to.Name}, []string{bound.to.UID}
+		}
+		if attested := b.Attestations[apiGroups]; len(attested) > 0 {
+			extra[access.AttestedAPIGroups] = attested
 		}
 	}
 	if len(extra) > 0 {

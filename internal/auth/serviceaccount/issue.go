@@ -29,6 +29,8 @@ type Issuer struct {
 	// OtherUID lets a request have the UID of another ServiceAccount of the name, with a warning (the gate
 	// TokenRequestServiceAccountUIDValidation is off). The token is for the one that there is.
 	OtherUID bool
+	// Webhooks lets tokens be bound to webhook configurations (the gate APIServerWebhookAuthenticationToken).
+	Webhooks bool
 	Objects  *Objects
 	Now      func() time.Time
 }
@@ -45,11 +47,12 @@ type bound struct {
 	to                   []object.Member // the other objects that it is bound to, by the names of their claims
 	audiences            []string
 	lasts, warnAfter     int64 // seconds from now; warnAfter 0: there is no such claim
+	most                 int64 // seconds that it may last; 0: as long as is asked for
 }
 
-// issue returns a bound token.
-func (i *Issuer) issue(ctx context.Context, b *bound, now time.Time) (string, error) {
-	id := uuid.NewString()
+// issue returns a bound token and its ID.
+func (i *Issuer) issue(ctx context.Context, b *bound, now time.Time) (token, id string, err error) {
+	id = uuid.NewString()
 	binding := append([]object.Member{
 		{Key: "namespace", Value: object.StringOf(b.namespace)},
 		{Key: "serviceaccount", Value: referenceTo(b.name, b.uid)},
@@ -58,15 +61,15 @@ func (i *Issuer) issue(ctx context.Context, b *bound, now time.Time) (string, er
 	if b.warnAfter != 0 {
 		binding = append(binding, object.Member{Key: "warnafter", Value: at(b.warnAfter)})
 	}
-	token, err := i.Keys.Sign(ctx, object.Fields(
+	token, err = i.Keys.Sign(ctx, object.Fields(
 		"iss", object.StringOf(i.Name), "sub", object.StringOf(access.ServiceAccount(b.namespace, b.name)),
 		"aud", object.Strings(b.audiences...), "exp", at(b.lasts), "nbf", at(0), "iat", at(0), "jti", object.StringOf(id),
 		"kubernetes.io", object.MapOf(binding...),
 	))
 	if err != nil {
-		return "", fmt.Errorf("failed to generate token: %w", err)
+		return "", "", fmt.Errorf("failed to generate token: %w", err)
 	}
-	return token, nil
+	return token, id, nil
 }
 
 // referenceTo returns the claim that names an object. As in the reference, an unknown UID is left out.

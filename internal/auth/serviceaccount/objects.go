@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"plinth/internal/access"
+	"plinth/internal/apierr"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -21,11 +22,17 @@ func NewObjects(e *engine.Engine, types *engine.Registry) *Objects {
 	for _, name := range []string{"serviceaccounts", "secrets", "pods", "nodes"} {
 		o.types[name] = types.Builtin().Find("", "v1", name)
 	}
+	for _, name := range webhookResources {
+		o.types[name] = types.Builtin().Find(admissionGroup, "v1", name)
+	}
 	return o
 }
 
 // get returns the latest version of an object; an apierr.NotFound if it does not exist.
 func (o *Objects) get(ctx context.Context, resource, namespace, name string) (*engine.Object, error) {
+	if o.types[resource] == nil { // --runtime-config may have turned it off
+		return nil, apierr.NewNotFound(apierr.Type{Name: resource}, name)
+	}
 	result, err := o.engine.Get(ctx, &engine.Request{Resource: o.types[resource], Namespace: namespace, Name: name}, "")
 	if err != nil {
 		return nil, err

@@ -54,11 +54,15 @@ func (i *Issuer) Answer(ctx context.Context, rq *engine.Request, live *engine.Ob
 		return object.Nil, nil, apierr.NewInvalid(requestKind, "", wrong)
 	}
 	if ref := spec.At("boundObjectRef"); !ref.IsNull() {
-		if err := i.bind(ctx, b, ref); err != nil {
+		if err := i.bind(ctx, rq, b, spec, now); err != nil {
 			return object.Nil, nil, err
 		}
 	}
 	b.lasts = spec.At("expirationSeconds").Int()
+	if b.most > 0 && b.lasts > b.most {
+		b.lasts = b.most
+		spec = spec.With("expirationSeconds", object.IntOf(b.lasts))
+	}
 	if i.MaxSeconds > 0 && b.lasts > i.MaxSeconds {
 		warnings = append(warnings, fmt.Sprintf("requested expiration of %d seconds shortened to %d seconds", b.lasts,
 			i.MaxSeconds))
@@ -69,9 +73,12 @@ func (i *Issuer) Answer(ctx context.Context, rq *engine.Request, live *engine.Ob
 	if i.Extend && b.forPod() && b.lasts == extendedFrom && i.serves(b.audiences) {
 		b.lasts, b.warnAfter = cmp.Or(i.ExtendedSeconds, extendedTo), b.lasts
 	}
-	token, err := i.issue(ctx, b, now)
+	token, id, err := i.issue(ctx, b, now)
 	if err != nil {
 		return object.Nil, warnings, apierr.NewInternal(err)
+	}
+	if rq.Annotations != nil {
+		rq.Annotations.Annotate("authentication.kubernetes.io/issued-credential-id", "JTI="+id)
 	}
 	return body.Edit([]object.Member{
 		{Key: "metadata", Value: meta}, {Key: "spec", Value: spec},
@@ -115,13 +122,16 @@ func (b *bound) forPod() bool {
 }
 
 // bind adds the object in spec.boundObjectRef to the claims of a token.
-func (i *Issuer) bind(ctx context.Context, b *bound, ref object.Value) error {
+func (i *Issuer) bind(ctx context.Context, rq *engine.Request, b *bound, spec object.Value, now time.Time) error {
+	ref := spec.At("boundObjectRef")
 	group, version := groupVersion(ref.At("apiVersion").Str())
 	kind, name := ref.At("kind").Str(), ref.At("name").Str()
 	resource, namespace := map[string]string{"Pod": "pods", "Secret": "secrets", "Node": "nodes"}[kind], b.namespace
 	switch {
+	case webhooks(group, version, kind):
+		return i.bindWebhook(ctx, rq, b, spec, now)
 	case group != "" || resource == "":
-		return cannotBind(group, version, kind)
+		return apierr.NewBadRequest("cannot bind token to object of type " + group + "/" + version + ", Kind=" + kind)
 	case name == "":
 		return apierr.NewBadRequest("Name parameter required.")
 	case kind == "Node":
@@ -137,8 +147,13 @@ func (i *Issuer) bind(ctx context.Context, b *bound, ref object.Value) error {
 			return err
 		}
 	}
+	return sameUID(ref, "", to)
+}
+
+// sameUID checks the UID in a reference to an object, if there is one.
+func sameUID(ref object.Value, group string, to *engine.Object) error {
 	if uid := ref.At("uid").Str(); uid != "" && uid != to.Sidecar.UID {
-		return apierr.NewConflict(apierr.Type{Name: kind}, name,
+		return apierr.NewConflict(apierr.Type{Group: group, Name: ref.At("kind").Str()}, ref.At("name").Str(),
 			fmt.Sprintf("the UID in the bound object reference (%s) does not match the UID "+
 				"in record. The object might have been deleted and then recreated", uid))
 	}
@@ -170,17 +185,6 @@ func (i *Issuer) bindPod(ctx context.Context, b *bound, to *engine.Object) error
 	return nil
 }
 
-// cannotBind returns the error for a kind that tokens cannot be bound to. The reference can bind tokens to webhook
-// configurations if a feature gate is on, which is off by default; Plinth does not implement it.
-func cannotBind(group, version, kind string) error {
-	what := group + "/" + version + ", Kind=" + kind
-	if webhooks(group, version, kind) {
-		return apierr.NewBadRequest(fmt.Sprintf(
-			"cannot bind token to object of type %s (feature gate APIServerWebhookAuthenticationToken is disabled)", what))
-	}
-	return apierr.NewBadRequest("cannot bind token to object of type " + what)
-}
-
 // groupVersion splits an apiVersion. As in the reference, one with two slashes becomes that of the core group.
 func groupVersion(apiVersion string) (group, version string) {
 	switch before, after, ok := strings.Cut(apiVersion, "/"); {
@@ -191,12 +195,6 @@ func groupVersion(apiVersion string) (group, version string) {
 	default:
 		return before, after
 	}
-}
-
-// webhooks says whether a kind is one of the two webhook configurations.
-func webhooks(group, version, kind string) bool {
-	return group == "admissionregistration.k8s.io" && version == "v1" &&
-		(kind == "ValidatingWebhookConfiguration" || kind == "MutatingWebhookConfiguration")
 }
 
 // The limits of spec.expirationSeconds.

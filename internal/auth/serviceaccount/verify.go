@@ -32,6 +32,8 @@ type Verifier struct {
 	// Lookup is --service-account-lookup: the Secret and the ServiceAccount of a legacy token are looked up. Without
 	// it, a valid signature and complete claims are enough.
 	Lookup bool
+	// Webhooks accepts tokens that are bound to webhook configurations (the gate APIServerWebhookAuthenticationToken).
+	Webhooks bool
 	// Used reports the use of a legacy token whose Secret has not been marked as used today; nil disables it.
 	Used     func(ctx context.Context, secret *engine.Object, today string)
 	Now      func() time.Time
@@ -177,33 +179,52 @@ func (v *Verifier) checkBound(ctx context.Context, c *claims, id *access.Identit
 	return nil
 }
 
-// checkBinding checks the object that a token is bound to beside its ServiceAccount: it must exist, with the same UID.
+// checkBinding checks the objects that a token is bound to beside its ServiceAccount: they must exist, with the same
+// UID.
 func (v *Verifier) checkBinding(ctx context.Context, b *kubernetes, now time.Time) error {
-	for _, bound := range []struct {
-		to                        *reference
-		resource, namespace, name string
-	}{
-		{b.Secret, "secrets", b.Namespace, "secret"},
-		{b.Pod, "pods", b.Namespace, "pod"},
-		{b.Node, "nodes", "", "node"},
-	} {
-		// In a token for a Pod, the Node only shows where the Pod runs; it need not exist.
-		if bound.to == nil || bound.to == b.Node && b.Pod != nil {
+	node := b.Node
+	if b.Pod != nil { // in a token for a Pod, the Node only shows where the Pod runs; it need not exist
+		node = nil
+	}
+	err := v.checkObjects(ctx, now, binding{b.Secret, "secrets", b.Namespace, "secret", "secret"},
+		binding{b.Pod, "pods", b.Namespace, "pod", "pod"}, binding{node, "nodes", "", "node", "node"})
+	if err != nil || b.Validating == nil && b.Mutating == nil {
+		return err
+	}
+	switch {
+	case !v.Webhooks:
+		return errors.New(`feature gate "APIServerWebhookAuthenticationToken" is disabled, but token is webhook bound`)
+	case len(b.Attestations[apiGroups]) == 0:
+		return fmt.Errorf("bound object was a webhook config, but %q attestation is missing", apiGroups)
+	}
+	const validating, mutating = "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"
+	return v.checkObjects(ctx, now, binding{b.Validating, webhookResources[validating], "", validating, "validating"},
+		binding{b.Mutating, webhookResources[mutating], "", mutating, "validating"})
+}
+
+// binding is an object that a token may be bound to: what the token says of it, where it is, and how the reference
+// calls it and its claim in errors.
+type binding struct {
+	to                               *reference // nil: the token is not bound to it
+	resource, namespace, name, claim string
+}
+
+// checkObjects checks that these objects exist.
+func (v *Verifier) checkObjects(ctx context.Context, now time.Time, bindings ...binding) error {
+	for _, b := range bindings {
+		if b.to == nil {
 			continue
 		}
-		o, err := v.Objects.get(ctx, bound.resource, bound.namespace, bound.to.Name)
+		o, err := v.Objects.get(ctx, b.resource, b.namespace, b.to.Name)
 		switch {
 		case err != nil:
 			return errInvalidated
-		case o.Sidecar.UID != bound.to.UID:
-			return fmt.Errorf("%s UID (%s) does not match service account %s ref claim (%s)", bound.name, o.Sidecar.UID,
-				bound.name, bound.to.UID)
+		case o.Sidecar.UID != b.to.UID:
+			return fmt.Errorf("%s UID (%s) does not match service account %s ref claim (%s)", b.name, o.Sidecar.UID, b.claim,
+				b.to.UID)
 		case gone(o, now):
 			return errInvalidated
 		}
-	}
-	if b.Validating != nil || b.Mutating != nil {
-		return errors.New(`feature gate "APIServerWebhookAuthenticationToken" is disabled, but token is webhook bound`)
 	}
 	return nil
 }
@@ -213,15 +234,24 @@ var errInvalidated = errors.New("service account token has been invalidated")
 // gone says whether the grace period of a deleted object is over, with a minute for differences between clocks: as in
 // the reference, the tokens of a Pod that terminates are valid until then.
 func gone(o *engine.Object, now time.Time) bool {
+	at, deleted := deletedAt(o)
+	return deleted && at.Before(now.Add(-jwt.DefaultLeeway))
+}
+
+// deletedAt is the time at which the grace period of a deleted object is over; long ago if it cannot be read.
+func deletedAt(o *engine.Object) (at time.Time, deleted bool) {
 	if !o.Sidecar.Deleting {
-		return false
+		return at, false
 	}
 	obj, err := engine.ObjectOf(o)
 	if err != nil {
-		return true
+		return at, true
 	}
-	at, err := time.Parse(time.RFC3339, obj.At("metadata", "deletionTimestamp").Str())
-	return err != nil || at.Before(now.Add(-jwt.DefaultLeeway))
+	at, err = time.Parse(time.RFC3339, obj.At("metadata", "deletionTimestamp").Str())
+	if err != nil {
+		return time.Time{}, true
+	}
+	return at, true
 }
 
 // checkLegacy returns an error if a legacy token is not the one in its Secret, or its ServiceAccount does not exist any
