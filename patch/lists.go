@@ -50,6 +50,9 @@ func (m *merger) lists(live, patch []object.Value, f member, deletes bool) (merg
 		if err != nil {
 			return nil, nil, err
 		}
+		for _, c := range s.collisions {
+			m.collided(c, f)
+		}
 		patch, order = s.patch, s.live
 		if merged, err = m.items(s.live, s.patch, f); err != nil {
 			return nil, nil, err
@@ -59,9 +62,12 @@ func (m *merger) lists(live, patch []object.Value, f member, deletes bool) (merg
 			copy(after[len(s.live):], appended)
 		}
 	}
-	ofPatch, others, err := partition(merged, patch, f.mergeKey)
+	ofPatch, others, keys, err := partition(merged, patch, f.mergeKey)
 	if err != nil {
 		return nil, nil, err
+	}
+	if kind == object.Map && (len(patch) > keys || len(ofPatch) > keys) {
+		m.collideItems(order, patch, f)
 	}
 	merged, err = interleaved(ofPatch, others, patch, order, f.mergeKey, kind)
 	return merged, after, err
@@ -90,9 +96,13 @@ func (m *merger) items(live, patch []object.Value, f member) ([]object.Value, er
 			merged = append(merged, item)
 			continue
 		}
+		first := len(m.collisions)
 		made, err := m.maps(merged[at], item, f.place)
 		if err != nil {
 			return nil, within(err, elementOf(f.mergeKey, key))
+		}
+		if first < len(m.collisions) {
+			m.under(first, elementOf(f.mergeKey, key))
 		}
 		merged[at] = made
 		if _, still := made.Get(f.mergeKey); !still { // the item's key was null, which removes the key itself
@@ -115,6 +125,8 @@ type special struct {
 	// prefix of it, unless the list has been replaced.
 	slots    []object.Value
 	replaced bool // live is the list of the patch
+	// collisions are those of the items that the patch deletes.
+	collisions []Collision
 }
 
 // withSpecialItems applies the items with a $patch directive, and removes them from the patch. With
@@ -204,6 +216,9 @@ func (s *special) delete(keys []object.Value, mergeKey string) error {
 				return noScalar(key)
 			}
 			continue
+		}
+		if n := len(wanted[id]); n > 1 && len(s.collisions) < maxCollisions {
+			s.collisions = append(s.collisions, Collision{Value: key, Object: n, Deleted: n})
 		}
 		for _, i := range wanted[id] {
 			tail = append(tail, s.live[last])
@@ -309,10 +324,12 @@ func (m *merger) inOrder(live, patch object.Value, p place, directives []object.
 		if !slash || prefix != orderPrefix {
 			return object.Nil, nil, malformed("invalid patch format of setElementOrder list")
 		}
+		first := len(m.collisions)
 		made, found, err := m.ordered(live, patch, p, key, directive.Value.Items())
 		if err != nil {
-			return object.Nil, nil, err
+			return object.Nil, nil, within(err, key)
 		}
+		m.under(first, key)
 		if found {
 			e.set(key, object.ListOf(made...))
 			if placed == nil {
@@ -364,9 +381,12 @@ func (m *merger) ordered(live, patch object.Value, p place, key string, order []
 			return nil, false, err
 		}
 	}
-	listed, others, err := partition(merged, order, field.mergeKey)
+	listed, others, keys, err := partition(merged, order, field.mergeKey)
 	if err != nil {
 		return nil, false, err
+	}
+	if field.mergeKey != "" && len(order) > keys {
+		m.collideOrder(order, listed, field)
 	}
 	kind, err := itemKind(after, ofPatch.Items())
 	if err != nil {

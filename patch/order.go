@@ -160,16 +160,18 @@ func itemKind(live, patch []object.Value) (object.Kind, error) {
 }
 
 // partition splits the items of a list into those whose keys occur in another list, and the others. Both keep their
-// order. Without a merge key, the items themselves are the keys. An item without its key, a key that is a list or a
-// map, and an item of by that is not a map are errors; in the reference they are errors, too, or crashes.
-func partition(items, by []object.Value, mergeKey string) (named, others []object.Value, err error) {
+// order. Without a merge key, the items themselves are the keys. keys is the number of different keys in the other
+// list. An item without its key, a key that is a list or a map, and an item of by that is not a map are errors; in the
+// reference they are errors, too, or crashes.
+func partition(items, by []object.Value, mergeKey string) (named, others []object.Value, keys int,
+	err error) {
 	named, others = make([]object.Value, 0, len(items)), make([]object.Value, 0, len(items))
 	names := indexOf(by, mergeKey)
 	if mergeKey == "" {
 		for _, list := range [2][]object.Value{by, items} {
 			for _, item := range list {
 				if _, ok := scalarOf(item); !ok {
-					return nil, nil, noScalar(item)
+					return nil, nil, 0, noScalar(item)
 				}
 			}
 		}
@@ -178,22 +180,22 @@ func partition(items, by []object.Value, mergeKey string) (named, others []objec
 		key := item
 		if mergeKey != "" {
 			if key, err = mergeKeyOf(item, mergeKey); err != nil {
-				return nil, nil, err
+				return nil, nil, 0, err
 			}
 		}
 		at := names.find(key)
 		switch {
 		case names.noMap > 0 && (at < 0 || at >= names.noMap):
-			return nil, nil, misfit("value for key %v is not a map", names.noMap-1)
+			return nil, nil, 0, misfit("value for key %v is not a map", names.noMap-1)
 		case at == incomparable:
-			return nil, nil, noScalar(key)
+			return nil, nil, 0, noScalar(key)
 		case at >= 0:
 			named = append(named, item)
 		default:
 			others = append(others, item)
 		}
 	}
-	return named, others, nil
+	return named, others, len(names.at), nil
 }
 
 // ranked is an item and its position in the list that decides the order, or missing, or incomparable.

@@ -26,6 +26,7 @@ type place struct {
 type member struct {
 	place
 	patchStrategy, mergeKey string
+	applyKeys               []string // of a list: see Collision
 }
 
 func placeOf(t *schema.Type, pointer bool) place { return place{kind: t.Kind, t: t, pointer: pointer} }
@@ -43,7 +44,8 @@ func (p place) field(key string) (member, error) {
 			field = folded(p.t, key)
 		}
 		if field != nil {
-			return member{placeOf(field.Type, field.Pointer), field.PatchStrategy, field.PatchMergeKey}, nil
+			return member{place: placeOf(field.Type, field.Pointer), patchStrategy: field.PatchStrategy,
+				mergeKey: field.PatchMergeKey}, nil
 		}
 	} else if kind := scalarField(p.kind, key); kind != "" {
 		return member{place: place{golang: kind}}, nil
@@ -72,6 +74,7 @@ func (p place) list(key string) (member, error) {
 	case elem.kind == schema.Bytes && elem.t != nil:
 		elem = place{golang: "uint8"}
 	case kind == "slice":
+		field.applyKeys = applyKeys(elem.t, field.mergeKey)
 		elem = placeOf(elem.t.Elem, false)
 		if !field.pointer && elem.kindName() == "slice" {
 			return member{}, misfit("unexpected slice of slice")

@@ -34,18 +34,26 @@ const maxWork = 1 << 24
 // Numbers are compared as without a schema: 80 and 80.0 are different merge keys. As in the reference, a null patch
 // changes nothing.
 func Strategic(live, patch object.Value, t *schema.Type) (object.Value, error) {
+	made, _, err := StrategicCollisions(live, patch, t)
+	return made, err
+}
+
+// StrategicCollisions is Strategic, and also returns the lists in which the patch took several items for one: of an
+// ordinary patch, none.
+func StrategicCollisions(live, patch object.Value, t *schema.Type) (object.Value, []Collision, error) {
 	if t == nil || t.Kind != schema.Struct {
-		return object.Nil, malformed("strategic merge patch format is not supported")
+		return object.Nil, nil, malformed("strategic merge patch format is not supported")
 	}
 	if patch.IsNull() {
-		return live, nil
+		return live, nil, nil
 	}
 	if patch.Kind() != object.Map {
-		return object.Nil, malformed("json: cannot unmarshal %s into Go value of type map[string]interface {}", patch.Kind())
+		return object.Nil, nil,
+			malformed("json: cannot unmarshal %s into Go value of type map[string]interface {}", patch.Kind())
 	}
 	patch, err := patch.Untyped()
 	if err != nil {
-		return object.Nil, malformed("%s", err)
+		return object.Nil, nil, malformed("%s", err)
 	}
 	// Untyped content of the live object may contain a literal beyond the range of all number types. Then the object is
 	// used with its literals.
@@ -53,12 +61,16 @@ func Strategic(live, patch object.Value, t *schema.Type) (object.Value, error) {
 		live = untyped
 	}
 	m := merger{work: maxWork}
-	return m.maps(live, patch, place{kind: schema.Struct, t: t})
+	made, err := m.maps(live, patch, place{kind: schema.Struct, t: t})
+	return made, m.collisions, err
 }
 
 // merger is one application of a strategic merge patch. It walks the live object, the patch and the type in parallel.
 type merger struct {
 	work int // what remains of maxWork
+	// collisions are those so far. While a part of the patch is merged, the paths of those that are found there are
+	// relative to it (under).
+	collisions []Collision
 }
 
 // spend subtracts the cost of a step from work. A step is paid before it is done, so work < 0 bounds the time.
@@ -105,9 +117,11 @@ func (m *merger) maps(live, patch object.Value, p place) (object.Value, error) {
 		if member.Key == retainPrefix || isParallel(member.Key) || placed[member.Key] {
 			continue
 		}
+		first := len(m.collisions)
 		if err := m.member(&e, member.Key, member.Value, p); err != nil {
 			return object.Nil, within(err, member.Key)
 		}
+		m.under(first, member.Key)
 	}
 	return e.done(), nil
 }
@@ -341,11 +355,16 @@ func within(err error, element string) error {
 	if !errors.As(err, &strategic) {
 		return err
 	}
-	if strategic.Path != "" && strategic.Path[0] != '[' {
+	strategic.Path = joined(element, strategic.Path)
+	return err
+}
+
+// joined puts the element of a path in front of the rest.
+func joined(element, rest string) string {
+	if rest != "" && rest[0] != '[' {
 		element += "."
 	}
-	strategic.Path = element + strategic.Path
-	return err
+	return element + rest
 }
 
 func (e *StrategicError) Error() string { return e.message }

@@ -286,6 +286,8 @@ func TestStrategicErrorsHaveThePath(t *testing.T) {
 		`{"spec":{"$deleteFromPrimitiveList/containers":[{}]}}`: "spec.$deleteFromPrimitiveList/containers",
 
 		`{"spec":{"containers":[{"name":"b"},{"name":"a","env":[{"value":"1"}]}]}}`: `spec.containers[name="a"].env`,
+		`{"spec":{"$setElementOrder/containers":[{"name":"a"}],"containers":[{"name":"a","env":[{"value":"1"}]}]}}`: `spec.` +
+			`containers[name="a"].env`,
 	} {
 		_, err := Strategic(parse(t, live), parse(t, patch), podType)
 		var strategic *StrategicError

@@ -74,7 +74,8 @@ func (d *draft) patch(ctx context.Context, p parsedPatch) (*Result, error) {
 type parsedPatch struct {
 	// apply is a pure function. It returns the patched object as JSON, not decoded: it may have members that the type does
 	// not have, and values of a wrong type. It may end early with the error of stop.
-	apply func(obj object.Value, stop func() error) (object.Value, error)
+	// Warnings are for the client.
+	apply func(obj object.Value, stop func() error) (made object.Value, warnings []string, err error)
 	// strict are texts about duplicate and unknown members of the patch itself, for strictFields. They are made here,
 	// because the patched object no longer shows them: a patch {"a": 1, "a": 2} sets a once.
 	strict []string
@@ -100,8 +101,9 @@ func (p Patch) parse(typ *schema.Type) (parsedPatch, error) {
 			return parsedPatch{}, apierr.NewBadRequest("error decoding patch: " + err.Error())
 		}
 		return parsedPatch{
-			apply: func(obj object.Value, stop func() error) (object.Value, error) {
-				return patch.JSON(obj, p.Body, stop)
+			apply: func(obj object.Value, stop func() error) (object.Value, []string, error) {
+				made, err := patch.JSON(obj, p.Body, stop)
+				return made, nil, err
 			},
 			strict: strictOperations(p.Body),
 		}, nil
@@ -115,23 +117,32 @@ func (p Patch) parse(typ *schema.Type) (parsedPatch, error) {
 	// The reference accepts null as a strategic merge patch, and refuses it as a JSON Merge Patch.
 	case p.Type == StrategicPatch && (v.IsNull() || v.Kind() == object.Map):
 		return parsedPatch{
-			apply: func(obj object.Value, _ func() error) (object.Value, error) {
-				made, err := patch.Strategic(obj, v, typ)
+			apply: func(obj object.Value, _ func() error) (object.Value, []string, error) {
+				made, collisions, err := patch.StrategicCollisions(obj, v, typ)
 				if err != nil {
-					return object.Nil, err
+					return object.Nil, nil, err
 				}
-				return made.Scalars(whole)
+				warnings := make([]string, len(collisions))
+				for i, c := range collisions {
+					warnings[i] = c.String()
+				}
+				made, err = made.Scalars(whole)
+				return made, warnings, err
 			},
 			strict: duplicateFields(parsed.Duplicates), shown: v, anyKind: true,
 		}, nil
 	case v.Kind() != object.Map:
 		malformed := fmt.Errorf("%w: such a patch is an object, this is a JSON %s", patch.ErrMalformed, v.Kind())
 		return parsedPatch{
-			apply: func(object.Value, func() error) (object.Value, error) { return object.Nil, malformed },
+			apply: func(object.Value, func() error) (object.Value, []string, error) {
+				return object.Nil, nil, malformed
+			},
 		}, nil
 	}
 	return parsedPatch{
-		apply:  func(obj object.Value, _ func() error) (object.Value, error) { return patch.Merge(obj, v), nil },
+		apply: func(obj object.Value, _ func() error) (object.Value, []string, error) {
+			return patch.Merge(obj, v), nil, nil
+		},
 		strict: duplicateFields(parsed.Duplicates),
 	}, nil
 }
@@ -205,7 +216,8 @@ func (d *draft) applyPatch(ctx context.Context, p parsedPatch) error {
 		}
 	}
 	shown = shown.WithAt(object.StringOf(strconv.FormatInt(d.live.Revision, 10)), "metadata", "resourceVersion")
-	raw, err := p.apply(shown, ctx.Err)
+	raw, warnings, err := p.apply(shown, ctx.Err)
+	d.warn(warnings...)
 	switch {
 	case err != nil && err == ctx.Err():
 		return commitFailed(err)
