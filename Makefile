@@ -17,7 +17,7 @@ PACKAGES :=
 # How long make fuzz spends on a target.
 FUZZTIME ?= 5m
 
-.PHONY: fuzz-list help run build kubectl test check race lint generate bench conformance upstream suites etcd languages nightly fuzz module clean
+.PHONY: fuzz-list help run build kubectl man test check race lint generate bench conformance upstream suites etcd languages nightly fuzz module clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ build: ## build bin/plinth
 
 kubectl: ## build bin/kubectl, the real one, linked from its library
 	cd tools && go build -ldflags "$(LDFLAGS) $(KUBECTL)" -o ../bin/kubectl ./kubectl
+
+man: ## write the man pages to bin/man
+	mkdir -p bin/man && go test ./cmd/plinth -run '^TestManPages$$' -man "$(CURDIR)/bin/man"
 
 test: lint ## what one runs while working: lint and the tests of the product
 	go test -tags invariants ./...

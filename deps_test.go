@@ -207,6 +207,8 @@ var outside = map[string][]string{
 	"k8s.io/kubernetes":                 {},
 	"k8s.io/client-go":                  {"internal/crd"},
 	"sigs.k8s.io/structured-merge-diff": {},
+	"github.com/spf13/cobra":            {"cmd/plinth"},
+	"golang.org/x/term":                 {"cmd/plinth"},
 }
 
 // pure packages decide, and do no I/O.

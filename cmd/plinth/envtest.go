@@ -9,36 +9,28 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 )
 
-const envtestUsage = `Usage:
-  plinth envtest DIR
-
-Creates in DIR the programs that envtest expects in KUBEBUILDER_ASSETS: kube-apiserver and etcd, which are this program, and
-kubectl. kubectl is taken from the directory of this program, else from the PATH, else built, if the current directory
-is in a checkout. Then
-
-  export KUBEBUILDER_ASSETS=DIR
-
-runs the test suites of a project on Plinth.
-`
+func envtestCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "envtest DIR",
+		Short: "create in DIR the programs that KUBEBUILDER_ASSETS needs",
+		Long: `Creates in DIR the programs that envtest expects in KUBEBUILDER_ASSETS: kube-apiserver and etcd, which are this
+program, and kubectl. kubectl is taken from the directory of this program, else from the PATH, else built, if the
+current directory is in a checkout.`,
+		Example: "  plinth envtest bin/envtest\n  export KUBEBUILDER_ASSETS=$PWD/bin/envtest",
+		Args:    arguments(1, "the directory to write to"),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
+		RunE: func(c *cobra.Command, args []string) error { return envtest(args[0], c.OutOrStdout()) },
+	}
+}
 
 // envtest creates the directory of programs that envtest starts.
-func envtest(args []string, out io.Writer) error {
-	flags := pflag.NewFlagSet("plinth envtest", pflag.ContinueOnError)
-	flags.SetOutput(out)
-	flags.Usage = func() { fmt.Fprint(out, envtestUsage) }
-	if err := flags.Parse(args); err != nil {
-		if errors.Is(err, pflag.ErrHelp) {
-			return nil
-		}
-		return err
-	}
-	if flags.NArg() != 1 {
-		return errors.New("envtest takes one argument, the directory to write to")
-	}
-	dir, err := filepath.Abs(flags.Arg(0))
+func envtest(at string, out io.Writer) error {
+	dir, err := filepath.Abs(at)
 	if err != nil {
 		return err
 	}

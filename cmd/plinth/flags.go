@@ -67,16 +67,21 @@ type table []section
 // set declares the flags of these sections.
 func set(program string, sections ...section) *pflag.FlagSet {
 	flags := pflag.NewFlagSet(program, pflag.ContinueOnError)
+	table(sections).declare(flags)
+	return flags
+}
+
+// declare adds the flags of the table to a set.
+func (t table) declare(flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName { // the reference accepts _ for -, too
 		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
 	})
-	for _, s := range sections {
+	for _, s := range t {
 		for i := range s.rows {
 			s.rows[i].value(flags, s.rows[i].name, s.rows[i].usage())
 		}
 	}
-	return flags
 }
 
 // parse parses a command line. It returns the ignored flags that were given, as pairs of a name and the reason. A
@@ -88,9 +93,20 @@ func (t table) parse(program string, args []string) (flags *pflag.FlagSet, nothi
 	if err := flags.Parse(args); err != nil {
 		return flags, nil, flagError(err)
 	}
+	if f := flags.Lookup(configFlag); f != nil && f.Value.String() != "" {
+		if err := readConfig(f.Value.String(), flags); err != nil {
+			return flags, nil, err
+		}
+	}
 	if flags.NArg() > 0 {
 		return flags, nil, fmt.Errorf("%s takes no arguments, only flags: %q", program, flags.Args())
 	}
+	nothing, err = t.check(flags)
+	return flags, nothing, err
+}
+
+// check returns the ignored flags that were given, and the error of refused ones, as parse does.
+func (t table) check(flags *pflag.FlagSet) (nothing []any, err error) {
 	var errs []error
 	for _, s := range t {
 		for _, r := range s.rows {
@@ -104,7 +120,7 @@ func (t table) parse(program string, args []string) (flags *pflag.FlagSet, nothi
 			}
 		}
 	}
-	return flags, nothing, errors.Join(errs...)
+	return nothing, errors.Join(errs...)
 }
 
 // flagError says in the words of the user what package pflag says in those of strconv.

@@ -1,7 +1,7 @@
-// Command plinth is the Kubernetes API server. The tables of flags and their conversion to a server.Config are here;
-// the server itself is package internal/server. The commands owners and merge are here, too.
+// Command plinth is the Kubernetes API server, with the commands around it. The tables of flags and their conversion to
+// a server.Config are here; the server itself is package internal/server. The commands are listed in program.go.
 //
-// The program has three names. As plinth it has the commands of the usage text. As kube-apiserver it is `plinth serve`
+// The program has three names. As plinth it has the commands of its help. As kube-apiserver it is `plinth serve`
 // with the reference's defaults, and as etcd it is the etcd stub: envtest and similar tools start these two.
 package main
 
@@ -11,35 +11,29 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/pflag"
-
-	"plinth/internal/server"
 )
-
-const usage = `Plinth: the Kubernetes API, without the rest of a cluster.
-
-Usage:
-  plinth serve [flags]             start the server
-  plinth test-server [flags]       start a server in memory, for tests in any language
-  plinth envtest DIR               create in DIR the programs that KUBEBUILDER_ASSETS needs
-  plinth owners TYPE/NAME          print an object with the owners of each line; -f FILE reads it from a file
-  plinth merge --live A --apply B  apply one file to another (server-side apply), without a server
-  plinth version                   print the version
-  plinth help                      print this text
-
-plinth COMMAND --help lists the flags of a command.
-`
 
 func main() {
 	name := filepath.Base(os.Args[0])
-	if err := run(name, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, pflag.ErrHelp) {
-		if name != kubeAPIServer && name != etcd {
-			name = "plinth"
-		}
-		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
-		os.Exit(1)
+	err := run(name, os.Args[1:], os.Stdout)
+	if err == nil || errors.Is(err, pflag.ErrHelp) {
+		return
 	}
+	var exit *exitError
+	if !errors.As(err, &exit) {
+		exit = &exitError{code: 1, err: err}
+	}
+	switch {
+	case exit.err == nil:
+	case name == kubeAPIServer || name == etcd:
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+	default:
+		fmt.Fprintf(os.Stderr, "%s %s\n", styleOf(os.Stderr).red("plinth:"), oneLine(exit.err))
+	}
+	os.Exit(exit.code)
 }
 
 // The names that make the program behave as another one.
@@ -56,26 +50,50 @@ func run(name string, args []string, out io.Writer) error {
 	case etcd:
 		return stub(args, out)
 	}
-	if len(args) == 0 {
-		args = []string{"help"}
-	}
-	switch args[0] {
-	case "serve":
-		return serve("plinth serve", args[1:], out)
-	case "test-server":
-		return testServer(args[1:], out)
-	case "envtest":
-		return envtest(args[1:], out)
-	case "owners":
-		return owners(args[1:], out)
-	case "merge":
-		return mergeFiles(args[1:], out)
-	case "version", "--version":
-		_, err := fmt.Fprintf(out, "%s\ncommit %s\n", server.Version, server.BuiltFrom())
-		return err
-	case "help", "--help", "-h":
-		_, err := io.WriteString(out, usage)
-		return err
-	}
-	return fmt.Errorf("there is no command %q; try plinth help", args[0])
+	root := program(out)
+	root.SetArgs(append([]string{}, args...)) // not nil: nil would be the arguments of the process
+	return root.Execute()
 }
+
+// exitError ends the program with a code of its own. err is nil if what there is to say was printed.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// oneLine is the text of an error on one line: those that libraries return, and lists of several errors, have more.
+// Only a report that is meant to have several lines keeps them.
+func oneLine(err error) string {
+	var report *reportError
+	if errors.As(err, &report) {
+		return err.Error()
+	}
+	var text strings.Builder
+	for line := range strings.Lines(err.Error()) {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		if before := text.String(); strings.HasSuffix(before, ":") {
+			text.WriteString(" ")
+		} else if before != "" {
+			text.WriteString("; ")
+		}
+		text.WriteString(line)
+	}
+	return text.String()
+}
+
+// reportError is an error whose further lines are a report, such as the fields of a conflict.
+type reportError struct{ text string }
+
+func (e *reportError) Error() string { return e.text }

@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"plinth/internal/builtin"
 	"plinth/merge"
@@ -15,30 +15,45 @@ import (
 	"plinth/schema"
 )
 
-// mergeFiles is `plinth merge`: server-side apply of one file to another, without a server (SSA-3).
-func mergeFiles(args []string, out io.Writer) error {
-	flags := pflag.NewFlagSet("plinth merge", pflag.ContinueOnError)
-	flags.SetOutput(out)
-	liveFile := flags.String("live", "",
+// mergeCommand is `plinth merge`: server-side apply of one file to another, without a server (SSA-3).
+func mergeCommand() *cobra.Command {
+	var m merging
+	c := &cobra.Command{
+		Use:     "merge --live FILE --apply FILE",
+		Short:   "apply one file to another (server-side apply), without a server",
+		Example: "  plinth merge --live live.yaml --apply intent.yaml --manager ci",
+		Args:    arguments(0, "only flags"),
+		RunE:    func(c *cobra.Command, _ []string) error { return m.run(c.OutOrStdout()) },
+	}
+	flags := c.Flags()
+	flags.StringVar(&m.live, "live", "",
 		"the live object with its managedFields, a YAML or JSON file; omitted: there is no live object")
-	applyFile := flags.String("apply", "", "the object to apply, a YAML or JSON file")
-	manager := flags.String("manager", "plinth", "the field manager that applies")
-	force := flags.Bool("force", false, "take over the fields that conflict")
-	managed := flags.Bool("show-managed-fields", false,
+	flags.StringVar(&m.apply, "apply", "", "the object to apply, a YAML or JSON file")
+	flags.StringVar(&m.manager, "manager", "plinth", "the field manager that applies")
+	flags.BoolVar(&m.force, "force", false, "take over the fields that conflict")
+	flags.BoolVar(&m.managed, "show-managed-fields", false,
 		"print the result with its managedFields, not with the owners of each line")
-	if done, err := parseFlags(flags, args); done || err != nil {
-		return err
+	manifestFlags(c, "live", "apply")
+	return c
+}
+
+// merging is what a merge is asked for.
+type merging struct {
+	live, apply, manager string // live and apply are files
+	force, managed       bool
+}
+
+func (m *merging) run(out io.Writer) error {
+	if m.apply == "" {
+		return errors.New("merge needs the file to apply: plinth merge --live FILE --apply FILE")
 	}
-	if *applyFile == "" || flags.NArg() > 0 {
-		return errors.New("usage: plinth merge --live FILE --apply FILE")
-	}
-	intent, err := readObject(*applyFile)
+	intent, err := readObject(m.apply)
 	if err != nil {
 		return err
 	}
 	live := object.Nil
-	if *liveFile != "" {
-		if live, err = readObject(*liveFile); err != nil {
+	if m.live != "" {
+		if live, err = readObject(m.live); err != nil {
 			return err
 		}
 	}
@@ -47,22 +62,22 @@ func mergeFiles(args []string, out io.Writer) error {
 	if typ == nil {
 		kind.Type = &schema.Type{Kind: schema.Any} // the kind is not built in: maps are granular, lists atomic
 	}
-	if intent, err = typed(intent, kind.Type.DecodePart, *applyFile); err != nil {
+	if intent, err = typed(intent, kind.Type.DecodePart, m.apply); err != nil {
 		return err
 	}
 	if !live.IsNull() {
-		if live, err = typed(live, kind.Type.Decode, *liveFile); err != nil {
+		if live, err = typed(live, kind.Type.Decode, m.live); err != nil {
 			return err
 		}
 	}
 	result, err := kind.Apply(live, intent, merge.Writer{
-		Manager: *manager, APIVersion: intent.At("apiVersion").Str(), Force: *force,
+		Manager: m.manager, APIVersion: intent.At("apiVersion").Str(), Force: m.force,
 		Now: time.Now().UTC().Format(time.RFC3339),
 	})
 	if err != nil {
 		return explained(err)
 	}
-	if *managed {
+	if m.managed {
 		return printYAML(out, result)
 	}
 	return printOwned(out, result, typ)
@@ -92,7 +107,7 @@ func explained(err error) error {
 		text += fmt.Sprintf("\n  %s is %s, owned by %s; the intent has %s", c.Path, object.AppendJSON(nil, c.Live), &c.With,
 			object.AppendJSON(nil, c.Wanted))
 	}
-	return errors.New(text)
+	return &reportError{text}
 }
 
 // typeOf is the type of an object of a built-in kind, else nil.
@@ -142,15 +157,4 @@ func printOwned(out io.Writer, v object.Value, typ *schema.Type) error {
 	}
 	_, err = io.WriteString(out, owned.YAML())
 	return err
-}
-
-// parseFlags parses flags. done says that help was requested and printed.
-func parseFlags(flags *pflag.FlagSet, args []string) (done bool, err error) {
-	if err := flags.Parse(args); err != nil {
-		if errors.Is(err, pflag.ErrHelp) {
-			return true, nil
-		}
-		return true, err
-	}
-	return false, nil
 }

@@ -2,44 +2,68 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 )
 
-// owners is `plinth owners`: it prints an object with the owners of each line (BEY-1).
-func owners(args []string, out io.Writer) error {
-	flags := pflag.NewFlagSet("plinth owners", pflag.ContinueOnError)
-	flags.SetOutput(out)
-	file := flags.StringP("filename", "f", "",
+// ownersCommand is `plinth owners`: it prints an object with the owners of each line (BEY-1).
+func ownersCommand() *cobra.Command {
+	var file, namespace, kubeconfig string
+	var document bool
+	files := func() []string {
+		if kubeconfig != "" {
+			return []string{kubeconfig}
+		}
+		return defaultKubeconfigs()
+	}
+	c := &cobra.Command{
+		Use:     "owners TYPE/NAME | -f FILE",
+		Short:   "print an object with the owners of each line",
+		Example: "  plinth owners deploy/web\n  plinth owners -n kube-system cm/coredns --json\n  kubectl get cm c -o yaml --show-managed-fields | plinth owners -f -",
+		ValidArgsFunction: func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return completeObjects(files(), namespace, word)
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			switch {
+			case file != "" && len(args) == 0 && !document:
+				v, err := readObject(file)
+				if err != nil {
+					return err
+				}
+				return printOwned(c.OutOrStdout(), v, typeOf(v))
+			case file == "" && len(args) == 1:
+				return ownersOnServer(c.OutOrStdout(), files(), namespace, args[0], document)
+			case file != "" && document:
+				return errors.New("--json asks a server, and -f reads a file: give one of them")
+			case file != "":
+				return fmt.Errorf("-f %s and %q: owners takes either a file or one TYPE/NAME", file, args[0])
+			}
+			return fmt.Errorf("owners takes one TYPE/NAME, such as deploy/web, or -f FILE, and got %d arguments", len(args))
+		},
+	}
+	flags := c.Flags()
+	flags.StringVarP(&file, "filename", "f", "",
 		"read the object, with its managedFields, from a file of YAML or JSON; - is the standard input")
-	namespace := flags.StringP("namespace", "n", "", "the namespace of the object (default: that of the kubeconfig)")
-	kubeconfig := flags.String("kubeconfig", "", "the kubeconfig to use (default: the files of KUBECONFIG, "+
+	flags.StringVarP(&namespace, "namespace", "n", "", "the namespace of the object (default: that of the kubeconfig)")
+	flags.StringVar(&kubeconfig, "kubeconfig", "", "the kubeconfig to use (default: the files of KUBECONFIG, "+
 		"as for kubectl; else ~/.kube/config, if it is there; else plinth-data/kubeconfig)")
-	document := flags.Bool("json", false,
+	flags.BoolVar(&document, "json", false,
 		"print a JSON document, which also lists what would be removed with each manager")
-	if done, err := parseFlags(flags, args); done || err != nil {
-		return err
-	}
-	switch {
-	case *file != "" && flags.NArg() == 0 && !*document:
-		v, err := readObject(*file)
-		if err != nil {
-			return err
-		}
-		return printOwned(out, v, typeOf(v))
-	case *file == "" && flags.NArg() == 1:
-		files := defaultKubeconfigs()
-		if *kubeconfig != "" {
-			files = []string{*kubeconfig}
-		}
-		return ownersOnServer(out, files, *namespace, flags.Arg(0), *document)
-	}
-	return errors.New("owners takes either TYPE/NAME or -f FILE")
+	manifestFlags(c, "filename")
+	must(c.RegisterFlagCompletionFunc("namespace", func(*cobra.Command, []string, string) ([]string,
+		cobra.ShellCompDirective) {
+		return completeNames(files(), "", "namespaces"), cobra.ShellCompDirectiveNoFileComp
+	}))
+	return c
 }
 
 func ownersOnServer(out io.Writer, kubeconfigs []string, namespace, name string, document bool) error {

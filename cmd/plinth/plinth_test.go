@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -128,6 +129,16 @@ func TestOwnersOnAServer(t *testing.T) {
 	document, err := plinth("owners", "--kubeconfig", kubeconfig, "--json", "ns/default")
 	if err != nil || !strings.Contains(document, `"kind":"Ownership"`) {
 		t.Errorf("document: %v\n%s", err, document)
+	}
+	for word, want := range map[string]string{
+		"": "deployments/", "ns/": "ns/kube-system", "namespaces/": "namespaces/default", "none/": ":4",
+	} {
+		if got := complete(t, "owners", "--kubeconfig", kubeconfig, word); !slices.Contains(got, want) {
+			t.Errorf("%q: %q, want %s", word, got, want)
+		}
+	}
+	if got := complete(t, "owners", "--kubeconfig", kubeconfig, "-n", ""); !slices.Contains(got, "kube-public") {
+		t.Errorf("namespaces: %q", got)
 	}
 	for name, want := range map[string]string{
 		"cm/none": `configmaps "none" not found`, "nothing/x": "no resource type", "x": "is no TYPE/NAME",

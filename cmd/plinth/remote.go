@@ -175,7 +175,7 @@ const discovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscov
 func splitName(name string) (kind, base string, err error) {
 	kind, base, ok := strings.Cut(name, "/")
 	if !ok || kind == "" || base == "" {
-		return "", "", fmt.Errorf("%q is no TYPE/NAME", name)
+		return "", "", fmt.Errorf("%q is no TYPE/NAME, such as deploy/web or ns/default", name)
 	}
 	return kind, base, nil
 }
@@ -191,7 +191,8 @@ func (c *remote) find(kind, base, namespace string) (string, error) {
 			return path + "/" + url.PathEscape(base), err
 		}
 	}
-	return "", fmt.Errorf("the server has no resource type %q", kind)
+	return "", fmt.Errorf("the server at %s has no resource type %q%skubectl api-resources lists them", c.url, kind,
+		didYouMean(kind, c.types(), ""))
 }
 
 func (c *remote) findIn(root, kind, namespace string) (string, error) {

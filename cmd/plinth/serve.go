@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"plinth/internal/server"
@@ -28,12 +29,41 @@ func defaults(program string) *settings {
 	return s
 }
 
+func serveCommand() *cobra.Command {
+	const program = "plinth serve"
+	s := defaults(program)
+	all := serveFlags(s)
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "start the server in the foreground",
+		Long: "Starts the server, with its objects in the data directory. It writes a kubeconfig and prints what to type next.\n" +
+			"plinth start does the same in the background.",
+		Example: "  plinth serve\n  plinth serve --data-dir /var/lib/plinth --write-kubeconfig ~/.kube/config\n" +
+			"  plinth serve --config plinth.yaml",
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := s.read(all, c.Flags()); err != nil {
+				return err
+			}
+			s.DataDirGiven = c.Flags().Changed("data-dir")
+			return s.serve(program, c.OutOrStdout())
+		},
+	}
+	all.declare(c.Flags())
+	return first(c, all, "config", "data-dir", "storage", "etcd-servers", "bind-address", "secure-port",
+		"write-kubeconfig", "controllers", "authorization-mode", "log-level")
+}
+
 // serve runs the server until it is interrupted.
 func serve(program string, args []string, out io.Writer) error {
 	s, err := configure(program, args, out)
 	if err != nil || s == nil {
 		return err
 	}
+	return s.serve(program, out)
+}
+
+// serve runs a server with these settings until it is interrupted.
+func (s *settings) serve(program string, out io.Writer) error {
 	ctx := untilSignal(s.Logger)
 	of, err := server.Start(ctx, s.Config)
 	if err != nil && ctx.Err() != nil {
@@ -82,7 +112,7 @@ func untilSignal(logger *slog.Logger) context.Context {
 // it prints.
 func configure(program string, args []string, out io.Writer) (*settings, error) {
 	s := defaults(program)
-	flags, err := s.read(program, serveFlags(s), args, out)
+	flags, err := s.parse(program, serveFlags(s), args, out)
 	if err != nil || flags == nil {
 		return nil, err
 	}
@@ -90,21 +120,48 @@ func configure(program string, args []string, out io.Writer) (*settings, error) 
 	return s, nil
 }
 
-// read sets the settings to which the flags of a table belong. It returns nil if the command line requests help or the
+// parse sets the settings to which the flags of a table belong. It returns nil if the command line requests help or the
 // version, which it prints.
-func (s *settings) read(program string, all table, args []string, out io.Writer) (*pflag.FlagSet, error) {
+func (s *settings) parse(program string, all table, args []string, out io.Writer) (*pflag.FlagSet, error) {
 	flags, nothing, err := all.parse(program, args)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
 		return nil, all.help(out, program)
 	case s.version != "false":
-		_, err := fmt.Fprintln(out, "Kubernetes "+server.Version)
-		return nil, err
+		return nil, printServedVersion(out)
 	case err != nil:
 		return nil, err
 	}
-	if err := conflict(flags); err != nil {
+	if err := s.take(flags, nothing); err != nil {
 		return nil, err
+	}
+	return flags, nil
+}
+
+// read completes the settings from the parsed flags of a table.
+func (s *settings) read(all table, flags *pflag.FlagSet) error {
+	if s.configFile != "" {
+		if err := readConfig(s.configFile, flags); err != nil {
+			return err
+		}
+	}
+	nothing, err := all.check(flags)
+	if err != nil {
+		return err
+	}
+	return s.take(flags, nothing)
+}
+
+// printServedVersion prints what --version asks for.
+func printServedVersion(out io.Writer) error {
+	_, err := fmt.Fprintln(out, "Kubernetes "+server.Version)
+	return err
+}
+
+// take takes over from the parsed flags what is not in the settings yet. nothing are the ignored ones that were given.
+func (s *settings) take(flags *pflag.FlagSet, nothing []any) error {
+	if err := conflict(flags); err != nil {
+		return err
 	}
 	s.Flags = map[string]string{}
 	flags.VisitAll(func(f *pflag.Flag) { s.Flags[f.Name] = f.Value.String() })
@@ -114,7 +171,7 @@ func (s *settings) read(program string, all table, args []string, out io.Writer)
 	if len(nothing) > 0 {
 		s.Logger.Warn("flags without effect are ignored", nothing...)
 	}
-	return flags, nil
+	return nil
 }
 
 // logger creates the logger that the flags describe. klog's verbosity 4 and above is slog's level debug.

@@ -13,10 +13,11 @@ import (
 // settings are the settings that the flags of the server set.
 type settings struct {
 	server.Config
-	logLevel  string // the lowest level that is logged
-	verbosity string // klog's level
-	logFormat string
-	version   string // the value of --version; "false" if it was not given
+	logLevel   string // the lowest level that is logged
+	verbosity  string // klog's level
+	logFormat  string
+	configFile string
+	version    string // the value of --version; "false" if it was not given
 }
 
 // serveFlags lists all flags of kube-apiserver 1.37 in the sections of its help, and the flags that only Plinth has.
@@ -56,10 +57,12 @@ const setCurrentContext = "set-current-context"
 
 func plinthFlags(c *settings) []row {
 	return []row{
+		{configFlag, text(&c.configFile), plinthOnly,
+			"a file of YAML with the names of flags as keys; what the command line gives wins", ""},
 		{"data-dir", text(&c.DataDir), plinthOnly,
 			"the directory of certificates, the kubeconfig and all objects, unless --etcd-servers names another " +
 				"one", ""},
-		{"storage", text(&c.Storage), plinthOnly,
+		{"storage", oneOf(&c.Storage, "embedded", "memory"), plinthOnly,
 			"embedded: on disk, in the data directory; memory: lost when the server ends", ""},
 		{"write-kubeconfig", text(&c.WriteKubeconfig), plinthOnly,
 			"the kubeconfig to add the administrator's access to, as the context plinth; what else is in the file stays; by " +

@@ -16,6 +16,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"plinth/internal/server"
 )
 
@@ -84,19 +87,35 @@ type readyLine struct {
 	PID        int    `json:"pid"`
 }
 
-// testServer is `plinth test-server`: a server in memory that ends when a signal tells it to, or with the process that
-// started it. It ends without closing anything: nothing that it has outlives the process, and a test suite that is
-// over does not wait for requests.
-func testServer(args []string, out io.Writer) error {
+func testServerCommand() *cobra.Command {
 	parent := os.Getppid() // first of all: a parent that is gone by now goes unnoticed until the ready line is written
+	s := testDefaults()
+	all := testServerFlags(s)
+	c := &cobra.Command{
+		Use:   "test-server",
+		Short: "start a server in memory, for tests in any language",
+		Long: "Starts a server whose objects are in memory, at a free port. It ends with the process that started it.\n" +
+			"docs/testing-other-languages.md has helpers for Python, JavaScript and others.",
+		Example: "  plinth test-server --ready-json\n  plinth test-server --manifests deploy/ --write-kubeconfig kubeconfig",
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := s.read(all, c.Flags()); err != nil {
+				return err
+			}
+			return testServer(parent, s, c.Flags(), c.OutOrStdout())
+		},
+	}
+	all.declare(c.Flags())
+	return first(c, all, "ready-json", "manifests", "write-kubeconfig", "secure-port", "controllers",
+		"authorization-mode", "token-auth-file", "enable-admission-plugins", "feature-gates", "log-level")
+}
+
+// testServer is `plinth test-server`: a server in memory that ends when a signal tells it to, or with the process that
+// started it, which is parent. It ends without closing anything: nothing that it has outlives the process, and a
+// test suite that is over does not wait for requests.
+func testServer(parent int, s *testSettings, flags *pflag.FlagSet, out io.Writer) error {
 	end := make(chan os.Signal, 1)
 	signal.Notify(end, os.Interrupt, syscall.SIGTERM)
 	began := time.Now()
-	s := testDefaults()
-	flags, err := s.read(testProgram, testServerFlags(s), args, out)
-	if err != nil || flags == nil {
-		return err
-	}
 	if !s.Runs("serviceaccount-controller") && !flags.Changed("enable-admission-plugins") &&
 		!flags.Changed("disable-admission-plugins") {
 		s.DisableAdmission = []string{"ServiceAccount"} // as envtest: no Pod could be created without the controller

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -87,16 +88,26 @@ func address(v *string) declare {
 	})
 }
 
+// choice takes one of some words.
+type choice struct {
+	checked
+	words []string
+}
+
+// Words are for completion.
+func (c choice) Words() []string { return c.words }
+
 // oneOf takes one of these words.
 func oneOf(v *string, words ...string) declare {
-	return custom(v, "string", func(s string) error {
-		for _, word := range words {
-			if s == word {
-				return nil
-			}
+	read := func(s string) error {
+		if slices.Contains(words, s) {
+			return nil
 		}
 		return fmt.Errorf("%q is none of %s", s, strings.Join(words, ", "))
-	})
+	}
+	return func(flags *pflag.FlagSet, name, usage string) {
+		flags.Var(choice{checked{v, "string", read}, words}, name, usage)
+	}
 }
 
 // ports takes a range of ports as the reference does: A-B, A+N, or one port.
