@@ -16,6 +16,9 @@ type follower struct {
 	logger *slog.Logger
 	name   string // of the controller
 	types  []*engine.Resource
+	// wanted has the key of an object that sync makes if it does not exist. sync is called for it, as deleted, when a
+	// watch begins: of what was never there, a watch tells nothing. Nil: there is none.
+	wanted *engine.Object
 	// sync handles one object; gone means that it was deleted. It is called again after the time that it returns,
 	// if again > 0, and after an error. It is called for one object of a type at a time.
 	sync func(ctx context.Context, of *engine.Resource, o *engine.Object, gone bool) (again time.Duration, err error)
@@ -57,6 +60,9 @@ func (f *follower) watch(ctx context.Context, of *engine.Resource) error {
 	}
 	defer watch.Close()
 	later := map[string]*dueSync{}
+	if f.wanted != nil {
+		f.look(ctx, of, &dueSync{o: f.wanted, gone: true}, later)
+	}
 	for {
 		events, err := nextUntil(ctx, watch, later)
 		if err != nil {

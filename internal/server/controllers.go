@@ -75,6 +75,12 @@ var controllerTable = []controllerRow{
 			return (&controller.RootCA{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger,
 				Certificate: s.authority}).Run
 		}},
+	{"kube-apiserver-serving-clustertrustbundle-publisher-controller",
+		"kube-apiserver-serving-clustertrustbundle-publisher-controller",
+		"publishes the server's authority in a ClusterTrustBundle", func(s *Server) func(context.Context) {
+			return (&controller.TrustBundles{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger,
+				Certificate: s.authority}).Run
+		}},
 	{"certificatesigningrequest-signing-controller", "csrsigning", "signs certificates that are approved",
 		func(s *Server) func(context.Context) {
 			return s.certificateRequests().Sign

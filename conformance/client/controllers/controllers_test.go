@@ -34,6 +34,7 @@ var compared = []string{
 	"persistentvolumeclaim-protection-controller", "persistentvolume-protection-controller",
 	"volumeattributesclass-protection-controller", "podgroup-protection-controller",
 	"storage-version-migrator-controller", "storageversion-garbage-collector-controller",
+	"kube-apiserver-serving-clustertrustbundle-publisher-controller",
 }
 
 const (
@@ -47,7 +48,9 @@ const (
 
 func here(t *testing.T) *runner {
 	t.Helper()
-	return newRunner(harness.Run(t, harness.Options{Kind: harness.Plinth, Flags: flags}), quietHere)
+	options := harness.Options{Kind: harness.Plinth,
+		Flags: append([]string{"--controllers=" + strings.Join(compared, ",")}, flags...)}
+	return newRunner(harness.Run(t, options), quietHere)
 }
 
 func onReference(t *testing.T) *runner {

@@ -209,8 +209,10 @@ func (s *Server) startPlinth() error {
 		"--secure-port", fmt.Sprint(s.port), "--write-kubeconfig", s.Kubeconfig,
 		"--token-auth-file", filepath.Join(s.options.Dir, "tokens.csv")}
 	if !slices.ContainsFunc(s.options.Flags, func(f string) bool { return strings.HasPrefix(f, "--controllers") }) {
-		// The reference runs without kube-controller-manager: its new namespaces are empty.
-		args = append(args, "--controllers=*,-serviceaccount-controller,-root-ca-certificate-publisher-controller")
+		// The reference runs without kube-controller-manager: its new namespaces are empty, and it has no
+		// ClusterTrustBundle.
+		args = append(args, "--controllers=*,-serviceaccount-controller,-root-ca-certificate-publisher-controller,"+
+			"-kube-apiserver-serving-clustertrustbundle-publisher-controller")
 	}
 	if !slices.ContainsFunc(s.options.Flags, func(f string) bool { return strings.Contains(f, "admission") }) {
 		// So is the reference started: there are no ServiceAccounts for its Pods.
