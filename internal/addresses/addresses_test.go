@@ -7,12 +7,12 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
+	"plinth/internal/store/storetest"
 	"plinth/object"
 )
 
@@ -385,10 +385,10 @@ func TestManyPorts(t *testing.T) {
 					t.Fatal(err)
 				}
 				spec := fmt.Sprintf(`{"type":%q,"ports":[%s]}`, kind, body.String()[1:])
-				began := cpu(t)
+				began := storetest.ProcessorTime()
 				_, made := c.create("t", spec)
 				_, changed := c.patch("s", `{"spec":`+spec+`}`)
-				if took := cpu(t) - began; took > 40*time.Second {
+				if took := storetest.ProcessorTime() - began; took > 40*time.Second {
 					t.Errorf("%s: %s, until %.100v and %.100v", kind, took, made, changed)
 				}
 				if refused, known := test.refused[kind]; known && (refused != (made != nil) || refused != (changed != nil)) {
@@ -398,16 +398,6 @@ func TestManyPorts(t *testing.T) {
 			}
 		})
 	}
-}
-
-// cpu is the processor time of the process so far.
-func cpu(t *testing.T) time.Duration {
-	t.Helper()
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // A requested port has to be free, also within the Service, and in the range; a dry run does not check the range.

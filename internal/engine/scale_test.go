@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"plinth/internal/engine"
 	"plinth/internal/store"
 	"plinth/internal/store/filelog"
+	"plinth/internal/store/storetest"
 )
 
 // The benchmarks of this file are of many objects on a real disk, and the same as those of conformance/load/scale,
@@ -62,16 +62,6 @@ func liveHeap() uint64 {
 	return m.HeapAlloc
 }
 
-// processorTime is that of this process so far: on a machine that others use, too, it says more than the clock.
-func processorTime(tb testing.TB) time.Duration {
-	tb.Helper()
-	var r syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
-		tb.Fatal(err)
-	}
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
-}
-
 // BenchmarkReopen opens a store with many objects, and says what each of them takes in memory then.
 func BenchmarkReopen(b *testing.B) {
 	for _, bench := range []struct {
@@ -95,11 +85,11 @@ func BenchmarkReopen(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				b.StopTimer()
-				before, began := liveHeap(), processorTime(b)
+				before, began := liveHeap(), storetest.ProcessorTime()
 				b.StartTimer()
 				_, _, s := onDisk(b, dir, filelog.Options{NoSync: true})
 				b.StopTimer()
-				spent += processorTime(b) - began
+				spent += storetest.ProcessorTime() - began
 				used = liveHeap() - before
 				if err := s.Close(); err != nil {
 					b.Fatal(err)
@@ -135,7 +125,7 @@ func BenchmarkUpdateLeases(b *testing.B) {
 			var work sync.WaitGroup
 			b.ReportAllocs()
 			b.ResetTimer()
-			before := processorTime(b)
+			before := storetest.ProcessorTime()
 			for client := range clients {
 				work.Go(func() {
 					revisions := [10]int64{}
@@ -162,7 +152,7 @@ func BenchmarkUpdateLeases(b *testing.B) {
 			}
 			work.Wait()
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "updates/s")
-			b.ReportMetric(float64((processorTime(b)-before).Microseconds())/float64(b.N), "cpu-µs/op")
+			b.ReportMetric(float64((storetest.ProcessorTime()-before).Microseconds())/float64(b.N), "cpu-µs/op")
 		})
 	}
 }

@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"fmt"
-	"syscall"
 	"testing"
 	"time"
 
@@ -13,16 +12,8 @@ import (
 	"plinth/internal/engine"
 	"plinth/internal/store"
 	"plinth/internal/store/memlog"
+	"plinth/internal/store/storetest"
 )
-
-// processor is the processor time of this process so far.
-func processor(b *testing.B) time.Duration {
-	var use syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
-}
 
 // BenchmarkSelectedWatch has watchers that follow the Pods of one node each, as kubelets do, while Pods change. An
 // operation is one change and the event of the watcher that it concerns: it should cost the same among thousands.
@@ -67,7 +58,7 @@ func selectedWatch(b *testing.B, watchers int) {
 	for s.Stats().Waiting < watchers {
 		time.Sleep(time.Millisecond)
 	}
-	began := processor(b)
+	began := storetest.ProcessorTime()
 	b.ResetTimer()
 	for n := range b.N {
 		node := n % watchers
@@ -80,5 +71,5 @@ func selectedWatch(b *testing.B, watchers int) {
 		<-told
 	}
 	b.StopTimer()
-	b.ReportMetric(float64((processor(b)-began).Nanoseconds())/float64(b.N), "cpu-ns/op")
+	b.ReportMetric(float64((storetest.ProcessorTime()-began).Nanoseconds())/float64(b.N), "cpu-ns/op")
 }

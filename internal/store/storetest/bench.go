@@ -8,9 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
-	"time"
 
 	"plinth/internal/store"
 )
@@ -40,15 +38,6 @@ func benchStore(b *testing.B, implementation Implementation, configure ...func(*
 	return newStore(b, implementation, append(configure, func(c *store.Config) { c.Describe = quick })...)
 }
 
-// cpu is the processor time of this process so far.
-func cpu() time.Duration {
-	var r syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
-		return 0
-	}
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
-}
-
 // BenchmarkCommit measures creations of 4 kB objects, by one writer and by 32, and updates of a few bytes, without
 // owners and with one owner for ten objects.
 func BenchmarkCommit(b *testing.B, implementation Implementation) {
@@ -65,7 +54,7 @@ func BenchmarkCommit(b *testing.B, implementation Implementation) {
 				var wait sync.WaitGroup
 				b.ReportAllocs()
 				b.ResetTimer()
-				before := cpu()
+				before := ProcessorTime()
 				for range writers {
 					wait.Go(func() {
 						for i := at.Add(1); i <= int64(b.N); i = at.Add(1) {
@@ -81,7 +70,7 @@ func BenchmarkCommit(b *testing.B, implementation Implementation) {
 					})
 				}
 				wait.Wait()
-				b.ReportMetric(float64((cpu()-before).Nanoseconds())/float64(b.N), "cpu-ns/op")
+				b.ReportMetric(float64((ProcessorTime()-before).Nanoseconds())/float64(b.N), "cpu-ns/op")
 			})
 		}
 		run("create", func(i int) store.Change {
