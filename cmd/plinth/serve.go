@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"plinth/internal/server"
+	"plinth/internal/systemd"
 )
 
 // defaults returns the default settings of the program under this name. As kube-apiserver they are the reference's:
@@ -79,6 +80,7 @@ func (s *settings) serve(program string, out io.Writer) error {
 		s.Logger.Info("the server is ready", "url", of.URL())
 		out = io.Discard
 	}
+	defer systemd.Ready(ctx, s.Logger, alive(of.URL()))()
 	return of.Serve(ctx, out)
 }
 
