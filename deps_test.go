@@ -53,6 +53,8 @@ var allowed = map[string][]string{
 	"internal/durable":     {},
 	"internal/datadir":     {"internal/durable"},
 	"internal/occupant":    {},
+	"internal/product":     {},
+	"internal/systemd":     {},
 	"internal/kubeconfig":  {"object", "internal/durable"},
 	"internal/store/filelog": {"internal/durable", "internal/execution", "internal/invariants", "internal/occupant",
 		"internal/store", "internal/store/delta"},
@@ -161,8 +163,8 @@ var allowed = map[string][]string{
 	"internal/server": {"*"},
 	"plinthtest": {"object", "merge", "internal/access", "internal/apierr", "internal/auth", "internal/httpapi",
 		"internal/pki", "internal/server", "internal/store"},
-	"cmd/plinth": {"internal/server", "internal/etcdstub", "internal/builtin", "merge",
-		"object", "schema"},
+	"cmd/plinth": {"internal/server", "internal/etcdstub", "internal/builtin", "internal/product",
+		"internal/systemd", "merge", "object", "schema"},
 
 	"internal/builtin/validation/validationtest": {"object", "internal/access", "internal/builtin", "internal/engine",
 		"internal/features", "internal/objectmeta"},
@@ -171,6 +173,7 @@ var allowed = map[string][]string{
 // outside says which packages from elsewhere only these packages may import.
 var outside = map[string][]string{
 	"github.com/cockroachdb/pebble/v2": {"internal/durable", "internal/store/filelog"},
+	"github.com/coreos/go-systemd/":    {"internal/systemd"},
 	"github.com/gorilla/websocket":     {"internal/httpapi", "internal/nodes"},
 	"github.com/coreos/go-oidc/":       {"internal/auth/oidc"},
 	"golang.org/x/oauth2":              {},

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 
 	"github.com/spf13/cobra"
 )
@@ -42,7 +43,7 @@ func envtest(at string, out io.Writer) error {
 		return err
 	}
 	for _, name := range []string{kubeAPIServer, etcd} {
-		if err := place(self, filepath.Join(dir, name)); err != nil {
+		if err := place(self, filepath.Join(dir, executable(name))); err != nil {
 			return err
 		}
 	}
@@ -54,6 +55,14 @@ func envtest(at string, out io.Writer) error {
 	}
 	_, err = fmt.Fprintf(out, "\n  export KUBEBUILDER_ASSETS=%s\n", dir)
 	return err
+}
+
+// executable is the name of a program as a file.
+func executable(program string) string {
+	if runtime.GOOS == "windows" {
+		return program + ".exe"
+	}
+	return program
 }
 
 // place puts a program at a path atomically, even while the old one is running. A hard link costs no space; where the
@@ -106,12 +115,13 @@ func copyFile(from, to string) error {
 
 // placeKubectl finds a kubectl, or builds one in a checkout.
 func placeKubectl(self, dir string) error {
-	at := filepath.Join(dir, "kubectl")
+	kubectl := executable("kubectl")
+	at := filepath.Join(dir, kubectl)
 	if there, err := os.Lstat(at); err == nil && there.Mode().IsRegular() && !sameProgram(filepath.Join(filepath.Dir(self),
-		"kubectl"), at) {
+		kubectl), at) {
 		return nil // the user's
 	}
-	beside := filepath.Join(filepath.Dir(self), "kubectl")
+	beside := filepath.Join(filepath.Dir(self), kubectl)
 	if info, err := os.Stat(beside); err == nil && info.Mode().IsRegular() {
 		return place(beside, at)
 	}

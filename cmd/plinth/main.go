@@ -1,8 +1,9 @@
 // Command plinth is the Kubernetes API server, with the commands around it. The tables of flags and their conversion to
 // a server.Config are here; the server itself is package internal/server. The commands are listed in program.go.
 //
-// The program has three names. As plinth it has the commands of its help. As kube-apiserver it is `plinth serve`
-// with the reference's defaults, and as etcd it is the etcd stub: envtest and similar tools start these two.
+// The program has several names. As plinth it has the commands of its help. As kube-apiserver it is `plinth serve`
+// with the reference's defaults, and as etcd it is the etcd stub: envtest and similar tools start these two. A fourth
+// one, kubectl-owners, makes `plinth owners` a plugin of kubectl.
 package main
 
 import (
@@ -17,7 +18,7 @@ import (
 )
 
 func main() {
-	name := filepath.Base(os.Args[0])
+	name := programName(os.Args[0])
 	err := run(name, os.Args[1:], os.Stdout)
 	if err == nil || errors.Is(err, pflag.ErrHelp) {
 		return
@@ -40,7 +41,13 @@ func main() {
 const (
 	kubeAPIServer = "kube-apiserver"
 	etcd          = "etcd"
+	ownersPlugin  = "kubectl-owners" // kubectl runs it as `kubectl owners`
 )
+
+// programName is the name under which the program at a path runs.
+func programName(path string) string {
+	return strings.TrimSuffix(filepath.Base(path), ".exe")
+}
 
 // run runs the program under a name.
 func run(name string, args []string, out io.Writer) error {
@@ -49,6 +56,8 @@ func run(name string, args []string, out io.Writer) error {
 		return serve(kubeAPIServer, args, out)
 	case etcd:
 		return stub(args, out)
+	case ownersPlugin:
+		args = append([]string{"owners"}, args...)
 	}
 	root := program(out)
 	root.SetArgs(append([]string{}, args...)) // not nil: nil would be the arguments of the process

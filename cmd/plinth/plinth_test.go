@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"plinth/internal/product"
 	"plinth/internal/server"
 )
 
@@ -333,5 +334,82 @@ func TestEnvtestReplacesItsOwn(t *testing.T) {
 	}
 	if err := place(self, filepath.Join(dir, etcd)); err != nil {
 		t.Errorf("an earlier release: %v", err)
+	}
+}
+
+// A service manager hears when the server is ready, that it is alive, and that it ends.
+//
+// SPEC: RUN-2
+func TestServiceManager(t *testing.T) {
+	at := filepath.Join(t.TempDir(), "notify")
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: at, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	program := process("serve", "--storage=memory", "--secure-port=0", "--anonymous-auth=false",
+		"--data-dir="+filepath.Join(t.TempDir(), "data"))
+	program.Env = append(program.Env, "NOTIFY_SOCKET="+at, "WATCHDOG_USEC=1000000")
+	program.Stderr = t.Output()
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { program.Process.Kill(); program.Wait() })
+	told := make(chan string)
+	go func() {
+		defer close(told)
+		for buffer := make([]byte, 100); ; {
+			n, err := socket.Read(buffer)
+			if err != nil {
+				return
+			}
+			told <- string(buffer[:n])
+		}
+	}()
+	next := func() string {
+		select {
+		case state := <-told:
+			return state
+		case <-time.After(time.Minute):
+			return "nothing for a minute"
+		}
+	}
+	for _, want := range []string{"READY=1", "WATCHDOG=1", "WATCHDOG=1"} {
+		if got := next(); got != want {
+			t.Fatalf("told %q, not %q", got, want)
+		}
+	}
+	if err := program.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	got := next()
+	for got == "WATCHDOG=1" {
+		got = next()
+	}
+	if got != "STOPPING=1" {
+		t.Errorf("told %q", got)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	text, err := plinth("version")
+	if err != nil || !strings.HasPrefix(text, "plinth "+product.Built().Version+"\nKubernetes v1.") {
+		t.Errorf("%v, %s", err, text)
+	}
+}
+
+// The program is what it is called, on every system; as a plugin of kubectl it prints owners.
+func TestProgramName(t *testing.T) {
+	for path, want := range map[string]string{
+		"/opt/bin/kube-apiserver": kubeAPIServer, "etcd.exe": etcd, "p/plinth": "plinth",
+	} {
+		if got := programName(path); got != want {
+			t.Errorf("%s runs as %q, not %q", path, got, want)
+		}
+	}
+	var as, plain strings.Builder
+	errPlugin, err := run(ownersPlugin, []string{"--help"}, &as), run("plinth", []string{"owners", "--help"}, &plain)
+	if as.Len() == 0 || as.String() != plain.String() || fmt.Sprint(errPlugin) != fmt.Sprint(err) {
+		t.Errorf("%s --help: %v\n%s\nowners --help: %v\n%s", ownersPlugin, errPlugin, as.String(), err, plain.String())
 	}
 }

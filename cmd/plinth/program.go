@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"plinth/internal/product"
 	"plinth/internal/server"
 )
 
@@ -161,8 +163,11 @@ func versionCommand() *cobra.Command {
 	}
 }
 
+// printVersion prints the product's version, that of the API that it serves, and what the program was built from.
 func printVersion(out io.Writer) error {
-	_, err := fmt.Fprintf(out, "%s\ncommit %s\n", server.Version, server.BuiltFrom())
+	built := product.Built()
+	_, err := fmt.Fprintf(out, "plinth %s\nKubernetes %s\ncommit %s\n%s %s/%s\n", built.Version, server.Version,
+		built.From(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return err
 }
 
