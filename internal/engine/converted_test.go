@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"plinth/internal/execution"
 	"plinth/internal/store"
@@ -484,6 +485,95 @@ func TestConvertedConcurrently(t *testing.T) {
 		stored := h.must(h.Get(t.Context(), h.in(h.v1, name), "")).Object
 		if want := name + " " + h.parse(string(stored.Data())).Value.At("spec", "color").Str(); made[i] != want {
 			t.Errorf("have %s, want %s", made[i], want)
+		}
+	}
+}
+
+// relabelled makes the webhook rename the label color of v1 to paint in v2, and back.
+func (h *hooked) relabelled() {
+	kind, convert := h.v1.Stored, h.v1.Stored.Convert
+	kind.Convert = func(ctx context.Context, objects []object.Value, to *Version) ([]object.Value, error) {
+		made, err := convert(ctx, objects, to)
+		for i := range made {
+			old := made[i].At("metadata", "labels")
+			for from, name := range map[string]string{"color": "paint", "paint": "color"} {
+				if v := old.At(from); !v.IsNull() && (name == "paint") == (to == h.v2.Served) {
+					made[i] = made[i].WithAt(old.Without(from).With(name, v), "metadata", "labels")
+				}
+			}
+		}
+		return made, err
+	}
+}
+
+// Label selectors select by the labels of the version that is asked for, which a webhook may have changed: in lists
+// with and without a limit, in watches, also in those of the stored version, and in deletes of collections.
+//
+// SPEC: EXT-1, LIST-2
+func TestSelectionByConvertedLabels(t *testing.T) {
+	h := newHooked(newBench(t), 1<<20)
+	h.relabelled()
+	for _, name := range []string{"a", "b"} {
+		h.must(h.Create(t.Context(), h.in(h.v1, ""), h.parse(fmt.Sprintf(
+			`{"metadata":{"name":%q,"labels":{"color":%q,"all":"1"}},"spec":{"color":"red"}}`, name, "red-"+name))))
+	}
+	h.asked()
+	options := func(selector string) ListOptions {
+		parsed, err := labels.Parse(selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ListOptions{Labels: parsed}
+	}
+	for selector, want := range map[string]string{"paint=red-a": "[a red]", "color": "[]", "!color": "[a red b red]",
+		"paint in (red-a,red-b),all=1": "[a red b red]", "paint=red-a,color=red-a": "[]"} {
+		o := options(selector)
+		for _, o.Limit = range []int64{0, 10} {
+			if all, err := h.list(t.Context(), o); err != nil || fmt.Sprint(all) != want {
+				t.Errorf("%s: listed %v, want %s: %v", selector, all, want, err)
+			}
+		}
+	}
+	both := options("paint=red-b")
+	both.Fields = fields.OneTermEqualSelector("spec.paint", "red")
+	if all, err := h.list(t.Context(), both); err != nil || fmt.Sprint(all) != "[b red]" {
+		t.Errorf("listed %v by a label and a field: %v", all, err)
+	}
+	if got := h.asked(); got != "[[a b]]" {
+		t.Errorf("the webhook was asked for %s", got)
+	}
+
+	changed, err := h.Watch(t.Context(), h.in(h.v2, ""), WatchOptions{ListOptions: options("paint=blue")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer changed.Close()
+	stored, err := h.Watch(t.Context(), h.in(h.v1, ""), WatchOptions{ListOptions: options("color=blue")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stored.Close()
+	for _, color := range []string{"blue", "green"} {
+		h.must(h.Patch(t.Context(), h.in(h.v1, "a"), Patch{Type: MergePatch,
+			Body: fmt.Appendf(nil, `{"metadata":{"labels":{"color":%q}}}`, color)}))
+		for which, w := range map[string]*Watch{"v2": changed, "v1": stored} {
+			want := map[string]EventType{"blue": Added, "green": Deleted}[color]
+			events, err := w.Next(t.Context())
+			for err == nil && len(events) == 0 {
+				events, err = w.Next(t.Context())
+			}
+			if err != nil || len(events) != 1 || events[0].Type != want {
+				t.Errorf("%s of %s: %v, %v", color, which, events, err)
+			}
+		}
+	}
+
+	for _, c := range []struct{ selector, left string }{{"color", "[a red b red]"}, {"paint=red-b", "[a red]"}} {
+		if _, err := h.DeleteCollection(t.Context(), h.in(h.v2, ""), options(c.selector), DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := h.list(t.Context(), ListOptions{}); err != nil || fmt.Sprint(all) != c.left {
+			t.Errorf("%s are left after the deletion of %s, want %s: %v", all, c.selector, c.left, err)
 		}
 	}
 }

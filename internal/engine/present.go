@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"plinth/internal/store"
 	"plinth/object"
@@ -167,7 +168,7 @@ func notConverted(batch []*Object, err error) error {
 // remade is a version with other content than the stored one, but the key, revision and selections of v. It has its own
 // layout, since the offsets are those of its bytes, so encodings of it are not shared with v. Its bytes may not be the
 // canonical form of an object that could be stored (a Scale): they are only sent. in is the version of the kind that it
-// is in, whose selectable fields it gets; nil: it is no object of the kind.
+// is in, whose labels and selectable fields it gets; nil: it is no object of the kind.
 func remade(v *store.Version, obj object.Value, in *Version) (*Object, error) {
 	data := object.AppendObject(nil, obj.WithoutAt("metadata", "resourceVersion"))
 	at, ok := object.Locate(data)
@@ -178,6 +179,9 @@ func remade(v *store.Version, obj object.Value, in *Version) (*Object, error) {
 	layout := s.Extra
 	*s = *v.Sidecar // nothing of it points to v, whose memory can be freed while s is kept (Converted)
 	s.Extra = layout
+	if labels := obj.At("metadata", "labels").Members(); in != nil && !slices.EqualFunc(labels, s.Labels, isPair) {
+		s.Labels = pairs(labels)
+	}
 	if in != nil && in.Fields != nil {
 		s.Fields, s.Selection = in.Fields(obj), in.selection
 		for i := range s.Fields {

@@ -30,10 +30,14 @@ import (
 type selection struct {
 	labels *conjunction // nil: all
 	fields *conjunction // nil: all
-	// asked is the resource whose fields the selector names; nil: the fields that every type has, or none.
+	// asked is the resource whose fields or converted labels the selection needs; nil: it needs the fields that every type
+	// has, or none.
 	asked *Resource
-	name  string          // the one name that can match, or ""
-	shard *shard.Selector // nil: all
+	// relabels says that there is a label selector, and that a webhook may have given objects of this kind other labels
+	// in the version of the request: the labels in a sidecar are those of the stored version.
+	relabels bool
+	name     string          // the one name that can match, or ""
+	shard    *shard.Selector // nil: all
 }
 
 // selects compiles the selectors of a request, and refuses fields that its type does not have. An unknown field must be
@@ -41,6 +45,9 @@ type selection struct {
 // on it. The selector is a client's, of any length; compiling it takes O(n log n) (clause).
 func (rq *Request) selects(o ListOptions) (selection, error) {
 	s := selection{name: rq.Name, labels: compileLabels(o.Labels), shard: o.Shard}
+	if s.relabels = s.labels != nil && rq.Resource.Stored != nil && rq.Resource.Stored.Converted != nil; s.relabels {
+		s.asked = rq.Resource
+	}
 	if o.Fields == nil || o.Fields.Empty() {
 		return s, nil
 	}
@@ -143,7 +150,7 @@ func (s *selection) term() (best store.Term) {
 			}
 		}
 	}
-	if best != (store.Term{}) || s.labels == nil {
+	if best != (store.Term{}) || s.labels == nil || s.relabels {
 		return best
 	}
 	for i := range s.labels.clauses {
@@ -210,7 +217,8 @@ func (s *selection) matchesStored(v *store.Version) (selected, decided bool) {
 	if v.Sidecar.Unreadable != nil {
 		return true, true
 	}
-	if s.labels != nil && !s.labels.match(v.Sidecar.Labels) {
+	labels := s.labelsStored(v)
+	if s.labels != nil && labels && !s.labels.match(v.Sidecar.Labels) {
 		return false, true
 	}
 	if !s.shard.Empty() {
@@ -219,7 +227,10 @@ func (s *selection) matchesStored(v *store.Version) (selected, decided bool) {
 			return false, true
 		}
 	}
-	if s.fields == nil {
+	switch {
+	case !labels:
+		return false, false
+	case s.fields == nil:
 		return true, true
 	}
 	// The fields in the sidecar are used if they were computed for the served version, from an object in the current form:
@@ -230,8 +241,19 @@ func (s *selection) matchesStored(v *store.Version) (selected, decided bool) {
 	return false, false
 }
 
+// labelsStored says whether the labels in the sidecar of a version are those that it has in the version of the request.
+func (s *selection) labelsStored(v *store.Version) bool {
+	return !s.relabels || s.asked.Served == s.asked.Stored.Storage && s.asked.Stored.current(v)
+}
+
 // matchesConverted decides by an object in the version of the request, of a kind with Kind.Converted.
 func (s *selection) matchesConverted(made *Object) (bool, error) {
+	if s.relabels && !s.labels.match(made.Sidecar.Labels) {
+		return false, nil
+	}
+	if s.fields == nil {
+		return true, nil
+	}
 	if made.Sidecar.Selection == s.asked.Served.selection {
 		return s.matchesFields(made.Key, made.Sidecar.Fields), nil
 	}
@@ -245,7 +267,7 @@ func (s *selection) matchesConverted(made *Object) (bool, error) {
 
 // together says whether versions should be selected many at a time, as their selection may ask a webhook.
 func (s *selection) together() bool {
-	return s.fields != nil && s.asked != nil && s.asked.Stored.Converted != nil
+	return s.relabels || s.fields != nil && s.asked != nil && s.asked.Stored.Converted != nil
 }
 
 // matchesAll is matches for many versions: those that have to be converted are converted together.

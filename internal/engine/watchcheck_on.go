@@ -51,7 +51,7 @@ func (c *watchCheck) event(w *Watch, t EventType, v *store.Version, revision int
 	}
 	was, known := c.held[name]
 	// A webhook that is asked twice about a version may answer differently.
-	parses := w.sel.asked != nil && w.sel.asked.Served.selection != w.sel.asked.Stored.Storage.selection
+	parses := w.sel.relabels || w.sel.asked != nil && w.sel.asked.Served.selection != w.sel.asked.Stored.Storage.selection
 	if known && v.Sidecar.Unreadable == nil && !parses {
 		assert(was == (t != Added), "the event of %s is %s, the client has it: %v", v.Key, t, was)
 	}

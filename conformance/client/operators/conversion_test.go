@@ -303,6 +303,7 @@ type converter struct {
 	certificate *tls.Certificate
 	address     string
 	server      *http.Server
+	relabels    bool // the label colour of v1 is the label paint of v2, too
 
 	reviews, objects atomic.Int64 // that it has answered, and what was in them
 }
@@ -335,6 +336,18 @@ func (c *converter) start() {
 // stop closes the connections, too.
 func (c *converter) stop() { _ = c.server.Close() }
 
+// renamed gives the colour or the paint of a map the other name.
+func renamed(members any) {
+	m, _ := members.(map[string]any)
+	for from, to := range map[string]string{"colour": "paint", "paint": "colour"} {
+		if text, ok := m[from]; ok {
+			delete(m, from)
+			m[to] = text
+			break
+		}
+	}
+}
+
 func (c *converter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var review struct {
 		Request struct {
@@ -350,13 +363,9 @@ func (c *converter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.objects.Add(int64(len(review.Request.Objects)))
 	for _, obj := range review.Request.Objects {
 		obj["apiVersion"] = review.Request.DesiredAPIVersion
-		spec, _ := obj["spec"].(map[string]any)
-		for from, to := range map[string]string{"colour": "paint", "paint": "colour"} {
-			if text, ok := spec[from]; ok {
-				delete(spec, from)
-				spec[to] = text
-				break
-			}
+		renamed(obj["spec"])
+		if meta, _ := obj["metadata"].(map[string]any); c.relabels {
+			renamed(meta["labels"])
 		}
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{
