@@ -38,10 +38,12 @@ func (m *manifest) wave() int {
 		return 1
 	case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "MutatingAdmissionPolicyBinding",
 		"ValidatingAdmissionPolicyBinding":
-		return 3
+		return lastWave
 	}
 	return 2
 }
+
+const lastWave = 3
 
 // readManifests reads the objects of files and of directories, in the order in which they are to be applied. Of a
 // directory, and of those in it, all files are read whose names end in .yaml, .yml or .json, in the order of their

@@ -27,6 +27,7 @@ func commands() []group {
 		{"Servers", []*cobra.Command{serveCommand()}},
 		{"Tests", []*cobra.Command{testServerCommand(), envtestCommand()}},
 		{"Objects", []*cobra.Command{ownersCommand(), mergeCommand()}},
+		{"Data", []*cobra.Command{checkCommand(), exportCommand()}},
 	}
 }
 

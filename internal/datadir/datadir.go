@@ -106,6 +106,23 @@ func (d *Dir) open(ctx context.Context) (err error) {
 	return nil
 }
 
+// Recorded returns what the record of a directory says without a start: the kind of storage of the last server, "" if
+// there is no record, and the parts that are recorded and gone.
+func Recorded(path string) (storage string, gone []string, err error) {
+	r, err := readRecord(filepath.Join(path, recordFile))
+	if err != nil {
+		return "", nil, fmt.Errorf("data directory %s: %w", path, err)
+	}
+	for _, file := range r.files {
+		if _, err := os.Stat(filepath.Join(path, filepath.FromSlash(file))); errors.Is(err, fs.ErrNotExist) {
+			gone = append(gone, file)
+		} else if err != nil {
+			return "", nil, err
+		}
+	}
+	return r.storage, gone, nil
+}
+
 // note remembers what is in the directory of a part.
 func (d *Dir) note(dir string) error {
 	entries, err := os.ReadDir(dir)

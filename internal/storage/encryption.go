@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -14,6 +15,8 @@ import (
 	"plinth/internal/httpapi"
 	"plinth/internal/metrics"
 	"plinth/internal/store"
+	"plinth/internal/store/filelog"
+	"plinth/object"
 )
 
 // encryptionAtRest is the encryption of the objects in the store: the store.Sealing of --encryption-provider-config.
@@ -64,6 +67,33 @@ func (c *Encryption) open(kmsV1 bool, identity string, logger *slog.Logger) (*en
 		})
 	})
 	return e, nil
+}
+
+// Inspect reads the files of an embedded store that no server has open (filelog.Inspect), decrypts them by a
+// configuration, and checks that what it has are objects. end is called after the last use of the result.
+func Inspect(dir string, c Encryption, logger *slog.Logger) (in *filelog.Inspection, end func(), o filelog.Options,
+	err error) {
+	e, err := c.open(true, "", logger)
+	if err != nil {
+		return nil, nil, o, err
+	}
+	if e != nil {
+		o.Sealing = e
+	}
+	if in, err = filelog.Inspect(dir, o); err != nil {
+		e.Close()
+		return nil, nil, o, err
+	}
+	for _, v := range in.Versions {
+		if v.Sidecar.Undecrypted {
+			continue
+		}
+		if _, err := object.ParseJSON(v.Data()); err != nil {
+			in.Findings = append(in.Findings, filelog.Finding{File: dir, Offset: -1, Keys: []store.Key{v.Key},
+				Reason: fmt.Sprintf("the bytes of an object read back, and are no JSON: %v", err)})
+		}
+	}
+	return in, e.Close, o, nil
 }
 
 // Close ends the calls of plugins. The store is closed before.

@@ -249,14 +249,22 @@ func (r *reader) next() (frame, error) {
 	if r.buffer = b; cap(b) > 2<<20 {
 		r.buffer = nil
 	}
-	if len(b) < frameHeader {
+	if !f.parse(b) {
 		return f, errBroken
+	}
+	return f, nil
+}
+
+// parse sets the frame from the bytes of a record.
+func (f *frame) parse(b []byte) bool {
+	if len(b) < frameHeader {
+		return false
 	}
 	f.kind = b[0]
 	f.synced = int64(binary.LittleEndian.Uint64(b[1:]))
 	f.revision = int64(binary.LittleEndian.Uint64(b[9:]))
 	f.payload = b[frameHeader:]
-	return f, nil
+	return true
 }
 
 // broken translates the errors of the record format for invalid records into errBroken; all others are errors of the
@@ -275,9 +283,17 @@ const (
 	chunkHeader = 4 + 2 + 1
 	chunkFull   = 1
 	chunkFirst  = 2
+	chunkMiddle = 3
+	chunkLast   = 4
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// checksum is that of a chunk: of its type and bytes. The record format stores it masked, as does LevelDB's.
+func checksum(b []byte) uint32 {
+	sum := crc32.Checksum(b, castagnoli)
+	return (sum>>15 | sum<<17) + 0xa282ead8
+}
 
 // syncedBeyond says whether a frame after offset has a synced offset beyond it. If so, the bytes at offset had been
 // synced, and it is damage that they do not read back.
@@ -314,9 +330,7 @@ func syncedBeyond(f io.ReaderAt, offset int64) (bool, error) {
 			if int64(binary.LittleEndian.Uint64(b[i+chunkHeader+1:])) <= offset {
 				continue
 			}
-			sum := crc32.Checksum(b[i+6:end], castagnoli)
-			// The record format stores the sum masked, as does LevelDB's.
-			if binary.LittleEndian.Uint32(b[i:]) == (sum>>15|sum<<17)+0xa282ead8 {
+			if binary.LittleEndian.Uint32(b[i:]) == checksum(b[i+6:end]) {
 				return true, nil
 			}
 		}

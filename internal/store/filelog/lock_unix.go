@@ -53,3 +53,17 @@ type locks [2]io.Closer
 
 // Close implements io.Closer.
 func (l locks) Close() error { return errors.Join(l[0].Close(), l[1].Close()) }
+
+// share locks a directory for reading, without making a file in it: no process has it open for writing meanwhile.
+func share(dir string) (io.Closer, error) {
+	opened, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(opened.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	if err != nil && err != unix.EBADF && err != unix.ENOTSUP && err != unix.ENOSYS {
+		opened.Close()
+		return nil, err
+	}
+	return opened, nil
+}

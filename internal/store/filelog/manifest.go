@@ -102,7 +102,9 @@ func parseEntry(b []byte) (entry, bool) {
 // readManifest returns the newest entry that reads back, and the slot for the next synced entry: of slots 0 and 1 the
 // one with the older entry, so that the newer one stays whole if power is lost during that write. One slot that does
 // not read back is normal after a crash; if none does, the manifest is damaged.
-func (l *Log) readManifest() (newest entry, turn int, err error) {
+//
+// unread is called with the offset of each slot that does not read back.
+func (l *Log) readManifest(unread func(offset int)) (newest entry, turn int, err error) {
 	file := l.path(manifestName)
 	f, err := l.fs.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -121,9 +123,7 @@ func (l *Log) readManifest() (newest entry, turn int, err error) {
 	for slot := range slots {
 		e, ok := parseEntry(content[min(len(content), slot*slotSize):])
 		if !ok {
-			l.logger.Warn(
-				"an entry of the manifest does not read back and is ignored, as after a loss of power while it was written",
-				"file", file, "offset", slot*slotSize)
+			unread(slot * slotSize)
 			continue
 		}
 		sequences[slot] = e.sequence
@@ -138,6 +138,12 @@ func (l *Log) readManifest() (newest entry, turn int, err error) {
 		turn = 1
 	}
 	return newest, turn, nil
+}
+
+func (l *Log) slotUnread(offset int) {
+	l.logger.Warn(
+		"an entry of the manifest does not read back and is ignored, as after a loss of power while it was written",
+		"file", l.path(manifestName), "offset", offset)
 }
 
 // createManifest writes a manifest with the same entry in all slots. It replaces an existing one, by renaming: it is
@@ -158,7 +164,7 @@ func (l *Log) createManifest(e entry) error {
 
 // openManifest opens the manifest for writing.
 func (l *Log) openManifest() error {
-	read, turn, err := l.readManifest()
+	read, turn, err := l.readManifest(l.slotUnread)
 	if err != nil {
 		return err
 	}

@@ -154,7 +154,7 @@ func (l *Log) beginDirectory(holdsData bool) error {
 	holdsManifest := false
 	// Without data, the error for a missing manifest is the normal case: a new directory. A damaged manifest is an error.
 	if !holdsData {
-		switch e, _, err := l.readManifest(); {
+		switch e, _, err := l.readManifest(l.slotUnread); {
 		case err == nil:
 			// An entry without a segment is that of an attempt to begin which was interrupted before FORMAT was written.
 			holdsManifest = e.newest > 0

@@ -1,0 +1,324 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"plinth/internal/datadir"
+	"plinth/internal/storage"
+	"plinth/internal/store"
+	"plinth/internal/store/filelog"
+	"plinth/object"
+)
+
+// The exit codes of a command that looks for damage.
+const (
+	exitFound  = 1 // it found some
+	exitFailed = 2 // it could not look
+)
+
+// dataDir is a data directory that is read while no server has it.
+type dataDir struct {
+	path       string // as it was given
+	store      string // the directory of the embedded store
+	encryption storage.Encryption
+}
+
+// at finds the store in a data directory; the directory of the store itself is accepted, too.
+func (d *dataDir) at(path string) error {
+	d.path, d.store = path, filepath.Join(path, "store")
+	if _, err := os.Stat(path); err != nil {
+		return fmt.Errorf("%w; name the --data-dir of a server", err)
+	}
+	if exists(d.store) {
+		return nil
+	}
+	if exists(filepath.Join(path, "FORMAT")) {
+		d.store = path
+		return nil
+	}
+	kind, _, err := datadir.Recorded(path)
+	switch {
+	case err != nil:
+		return err
+	case kind != "" && kind != "embedded":
+		return fmt.Errorf("%s has no store: its server kept the objects in %s", path, kind)
+	}
+	return fmt.Errorf("%s has no store: it is no --data-dir of a server, whose objects are in the directory store", path)
+}
+
+// inspect reads the store.
+func (d *dataDir) inspect() (in *filelog.Inspection, end func(), o filelog.Options, err error) {
+	in, end, o, err = storage.Inspect(d.store, d.encryption, slog.New(slog.DiscardHandler))
+	switch {
+	case errors.Is(err, filelog.ErrLocked):
+		err = fmt.Errorf("%w; stop that server first, or look at a copy of the directory", err)
+	case errors.Is(err, fs.ErrPermission):
+		err = fmt.Errorf("%w; run this as the user of the server", err)
+	}
+	return in, end, o, err
+}
+
+// dataDirCommand makes a command on a data directory.
+func dataDirCommand(c *cobra.Command, d *dataDir, run func(out io.Writer) error) *cobra.Command {
+	c.Args = arguments(1, "one data directory")
+	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	}
+	c.Flags().StringVar(&d.encryption.ConfigFile, "encryption-provider-config", "",
+		"the file of the server's flag of this name, to decrypt what is encrypted")
+	manifestFlags(c, "encryption-provider-config")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		err := d.at(args[0])
+		if err == nil {
+			err = run(c.OutOrStdout())
+		}
+		if err != nil && !errors.As(err, new(*exitError)) {
+			err = &exitError{exitFailed, err}
+		}
+		return err
+	}
+	return c
+}
+
+func checkCommand() *cobra.Command {
+	var d dataDir
+	return dataDirCommand(&cobra.Command{
+		Use:   "check DIR",
+		Short: "check the files of a data directory, whose server does not run",
+		Long: `Reads every frame of every file in a data directory, and changes nothing: checksums, the order of the commits, and
+whether each object parses. It says what is damaged, and which objects that concerns.
+
+Exit code: 0, there is no damage; 1, there is; 2, the directory could not be checked.`,
+		Example: "  plinth check plinth-data\n  plinth check /var/lib/plinth --encryption-provider-config keys.yaml",
+	}, &d, d.check)
+}
+
+func (d *dataDir) check(out io.Writer) error {
+	in, end, _, err := d.inspect()
+	if err != nil {
+		return err
+	}
+	defer end()
+	var text strings.Builder
+	_, gone, err := datadir.Recorded(d.path)
+	if err != nil {
+		gone = []string{err.Error()}
+	}
+	for _, part := range gone {
+		fmt.Fprintf(&text, "damage: %s is missing, and a server had made it\n", filepath.Join(d.path, part))
+	}
+	for i := range in.Findings {
+		printFinding(&text, &in.Findings[i])
+	}
+	sealed := countSealed(in.Versions)
+	fmt.Fprintf(&text, "%s: %d files, %d frames, %d commits, %.1f MB; newest revision %d; %d objects and claims\n", d.store,
+		in.Files, in.Frames, in.Commits, float64(in.Bytes)/1e6, in.Revision, len(in.Versions))
+	switch {
+	case sealed > 0 && d.encryption.ConfigFile == "":
+		fmt.Fprintf(&text, "%d of them are encrypted, and only their checksums were checked: --encryption-provider-config "+
+			"names the server's file with the keys\n", sealed)
+	case sealed > 0:
+		fmt.Fprintf(&text, "damage: %d of them do not decrypt by %s, the first one is %s\n", sealed, d.encryption.ConfigFile,
+			firstSealed(in.Versions))
+	}
+	damaged := in.Damaged() || len(gone) > 0 || sealed > 0 && d.encryption.ConfigFile != ""
+	if damaged {
+		fmt.Fprintf(&text, "There is damage. Put back a file that you have a copy of; or write what can still be read to a "+
+			"new directory: plinth export %s --to NEW\n", d.path)
+	} else {
+		text.WriteString("There is no damage.\n")
+	}
+	if _, err := io.WriteString(out, text.String()); err != nil {
+		return err
+	}
+	if damaged {
+		return &exitError{code: exitFound}
+	}
+	return nil
+}
+
+// countSealed counts the versions that did not decrypt.
+func countSealed(versions []*store.Version) (n int) {
+	for _, v := range versions {
+		if v.Sidecar.Undecrypted {
+			n++
+		}
+	}
+	return n
+}
+
+func firstSealed(versions []*store.Version) string {
+	for _, v := range versions {
+		if v.Sidecar.Undecrypted {
+			return fmt.Sprintf("%s: %v", v.Key, v.Sidecar.Unreadable)
+		}
+	}
+	return ""
+}
+
+// mostKeys is how many objects a finding lists.
+const mostKeys = 20
+
+func printFinding(text *strings.Builder, f *filelog.Finding) {
+	sort := "damage"
+	if f.Minor {
+		sort = "note"
+	}
+	fmt.Fprintf(text, "%s: %s\n", sort, f)
+	if f.Last > 0 {
+		fmt.Fprintf(text, "  commits of the revisions %d to %d\n", f.First, f.Last)
+	}
+	if len(f.Keys) > 0 {
+		text.WriteString("  objects:")
+		for i, k := range f.Keys {
+			if i == mostKeys {
+				fmt.Fprintf(text, " and %d more", len(f.Keys)-i)
+				break
+			}
+			fmt.Fprintf(text, " %s", strings.TrimPrefix(k.String(), "/"))
+		}
+		text.WriteString("\n")
+	}
+}
+
+func exportCommand() *cobra.Command {
+	var d dataDir
+	var e export
+	c := dataDirCommand(&cobra.Command{
+		Use:   "export DIR",
+		Short: "print the objects of a data directory as YAML, or write them to a new one",
+		Long: `Reads what can be read of a data directory, damaged or not, whose server does not run, and changes nothing in it.
+Without --to the objects are printed as YAML, definitions and namespaces first. With --to they are written to a new data
+directory, with their UIDs and resourceVersions, and with the certificates and keys of the server; there is no history.`,
+		Example: "  plinth export plinth-data > objects.yaml\n  plinth export plinth-data --to plinth-data.new\n" +
+			"  plinth export plinth-data --for-apply | kubectl apply --server-side -f -",
+	}, &d, func(out io.Writer) error { return e.run(&d, out) })
+	c.Flags().StringVar(&e.to, "to", "", "the new data directory")
+	c.Flags().BoolVar(&e.forApply, "for-apply", false,
+		"leave out what a server sets itself and what names it (UIDs, owner references, managedFields, status), so that the "+
+			"objects can be applied to another one")
+	must(c.MarkFlagDirname("to"))
+	return c
+}
+
+// export is what an export is asked for.
+type export struct {
+	to       string
+	forApply bool
+}
+
+func (e *export) run(d *dataDir, out io.Writer) error {
+	if e.to != "" && e.forApply {
+		return errors.New("--to keeps all of an object, and --for-apply does not: give one of them")
+	}
+	in, end, o, err := d.inspect()
+	if err != nil {
+		return err
+	}
+	defer end()
+	for i := range in.Findings {
+		if f := &in.Findings[i]; !f.Minor {
+			fmt.Fprintf(os.Stderr, "plinth: %s\n", f)
+		}
+	}
+	if e.to != "" {
+		return e.write(d, in, o, out)
+	}
+	skipped := countSealed(in.Versions)
+	for wave := range lastWave + 1 {
+		for _, v := range in.Versions {
+			if v.Sidecar.Undecrypted {
+				continue
+			}
+			parsed, err := object.ParseJSON(v.Data())
+			if err != nil || parsed.Value.At("kind").Str() == "" { // a claim, or damage that is reported
+				continue
+			}
+			if m := (manifest{value: parsed.Value}); m.wave() != wave {
+				continue
+			}
+			value := parsed.Value
+			if e.forApply {
+				value = applicable(value)
+			}
+			if _, err := io.WriteString(out, "---\n"); err != nil {
+				return err
+			}
+			if err := printYAML(out, value); err != nil {
+				return err
+			}
+		}
+	}
+	if skipped > 0 {
+		fmt.Fprintf(os.Stderr, "plinth: %d objects are left out, as they do not decrypt; --encryption-provider-config names "+
+			"the keys, and --to keeps them as they are\n", skipped)
+	}
+	return nil
+}
+
+// applicable is an object without what its server has set, and without what names other objects by their UIDs.
+func applicable(v object.Value) object.Value {
+	metadata := v.At("metadata")
+	for _, name := range []string{"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields",
+		"ownerReferences", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"} {
+		metadata = metadata.Without(name)
+	}
+	return v.With("metadata", metadata).Without("status")
+}
+
+// write writes a new data directory.
+func (e *export) write(d *dataDir, in *filelog.Inspection, o filelog.Options, out io.Writer) error {
+	if entries, err := os.ReadDir(e.to); err == nil && len(entries) > 0 {
+		return fmt.Errorf("%s is not empty; name a directory that is new", e.to)
+	}
+	if d.store != d.path {
+		if err := copyRest(d.path, e.to); err != nil {
+			return err
+		}
+	}
+	if err := in.Write(filepath.Join(e.to, "store"), o); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "%s has %d objects and claims as of revision %d.\n\n  plinth serve --data-dir %s\n", e.to,
+		len(in.Versions), in.Revision, e.to)
+	return err
+}
+
+// copyRest copies what a data directory has besides the store: certificates, keys, the kubeconfig.
+func copyRest(from, to string) error {
+	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, name)
+		switch {
+		case name == "store":
+			return filepath.SkipDir
+		case entry.IsDir():
+			return os.MkdirAll(target, 0o700)
+		case !entry.Type().IsRegular():
+			return nil
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		if err := copyFile(path, target); err != nil {
+			return err
+		}
+		return os.Chmod(target, info.Mode().Perm())
+	})
+}

@@ -1,0 +1,248 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"plinth/internal/server"
+	"plinth/object"
+)
+
+// filledDataDir is the data directory of a server that had these objects, and has ended.
+func filledDataDir(t *testing.T, encryption string, objects string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "data")
+	withServer(t, dir, encryption, func(c *remote) {
+		read, err := readManifests([]string{file(t, "objects.yaml", objects)})
+		if err == nil {
+			err = c.apply(read)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	return dir
+}
+
+// withServer runs a server on a data directory.
+func withServer(t *testing.T, dir, encryption string, do func(*remote)) {
+	t.Helper()
+	c := server.Defaults()
+	c.DataDir, c.DataDirGiven, c.SecurePort, c.Logger = dir, true, 0, slog.New(slog.DiscardHandler)
+	c.Encryption.ConfigFile = encryption
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	s, err := server.Start(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx, io.Discard) }()
+	client, err := connect([]string{filepath.Join(dir, "kubeconfig")})
+	if err != nil {
+		t.Error(err)
+	} else {
+		do(client)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+const someObjects = `apiVersion: v1
+kind: ConfigMap
+metadata: {name: first, namespace: default}
+data: {a: "1"}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: password, namespace: default}
+stringData: {a: hidden-value}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: team}
+`
+
+const keys = `apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- resources: [secrets]
+  providers:
+  - secretbox: {keys: [{name: k, secret: YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXoxMjM0NTY=}]}
+`
+
+func codeOf(err error) int {
+	var exit *exitError
+	if errors.As(err, &exit) {
+		return exit.code
+	}
+	return 0
+}
+
+// An undamaged directory has no finding; what is exported to a new one serves the same objects.
+//
+// SPEC: RUN-11
+func TestCheckAndExport(t *testing.T) {
+	config := file(t, "keys.yaml", keys)
+	for name, encryption := range map[string]string{"clear": "", "encrypted": config} {
+		t.Run(name, func(t *testing.T) {
+			dir := filledDataDir(t, encryption, someObjects)
+			flags := []string{}
+			if encryption != "" {
+				said, err := plinth("check", dir)
+				if err != nil || !strings.Contains(said, "encrypted, and only their checksums") {
+					t.Errorf("without the key: %v\n%s", err, said)
+				}
+				yaml, err := plinth("export", dir)
+				if err != nil || strings.Contains(yaml, "kind: Secret\n") || !strings.Contains(yaml, "name: first\n") {
+					t.Errorf("without the key: %v\n%s", err, yaml)
+				}
+				flags = append(flags, "--encryption-provider-config", encryption)
+			}
+			said, err := plinth(append([]string{"check", dir}, flags...)...)
+			if err != nil || strings.Contains(said, "damage:") || strings.Contains(said, "note:") ||
+				!strings.Contains(said, "There is no damage.") {
+				t.Errorf("%v\n%s", err, said)
+			}
+			yaml, err := plinth(append([]string{"export", dir}, flags...)...)
+			if err != nil || !strings.Contains(yaml, "name: password\n") || !strings.Contains(yaml, "uid: ") {
+				t.Errorf("%v\n%s", err, yaml)
+			}
+			read, err := object.Documents([]byte(yaml))
+			if err != nil || len(read) < 10 {
+				t.Errorf("%d objects, %v", len(read), err)
+			}
+			to := filepath.Join(t.TempDir(), "new")
+			// Without the key: what is encrypted stays so.
+			if said, err := plinth("export", dir, "--to", to); err != nil || !strings.Contains(said, "plinth serve --data-dir") {
+				t.Fatalf("%v\n%s", err, said)
+			}
+			before := map[string]string{}
+			for _, path := range []string{"configmaps/first", "secrets/password"} {
+				withServer(t, dir, encryption, func(c *remote) {
+					text, err := c.get("/api/v1/namespaces/default/" + path)
+					if err != nil {
+						t.Error(err)
+					}
+					before[path] = string(text)
+				})
+			}
+			withServer(t, to, encryption, func(c *remote) {
+				for path, want := range before {
+					if text, err := c.get("/api/v1/namespaces/default/" + path); err != nil || string(text) != want {
+						t.Errorf("%s: %v\n%s\nwas\n%s", path, err, text, want)
+					}
+				}
+			})
+			if encryption != "" {
+				stored, err := filepath.Glob(filepath.Join(to, "store", "*"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, name := range stored {
+					if text, err := os.ReadFile(name); err != nil || strings.Contains(string(text), "aGlkZGVuLXZhbHVl") {
+						t.Errorf("%s has the secret in clear: %v", name, err)
+					}
+				}
+			}
+			if info, err := os.Stat(filepath.Join(to, "pki", "sa.key")); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("the key: %v, %v", info, err)
+			}
+		})
+	}
+}
+
+// What is exported for another server can be applied there.
+//
+// SPEC: RUN-11
+func TestExportForApply(t *testing.T) {
+	dir := filledDataDir(t, "", someObjects)
+	yaml, err := plinth("export", dir, "--for-apply")
+	if err != nil || strings.Contains(yaml, "uid:") {
+		t.Fatalf("%v\n%s", err, yaml)
+	}
+	var mine []string // what the new server makes itself has other values there
+	for part := range strings.SplitSeq(yaml, "---\n") {
+		if slices.ContainsFunc([]string{"name: first\n", "name: team\n", "name: password\n"},
+			func(name string) bool { return strings.Contains(part, name) }) && !strings.Contains(part, "namespace: team") {
+			mine = append(mine, part)
+		}
+	}
+	if len(mine) != 3 {
+		t.Fatalf("%d objects:\n%s", len(mine), yaml)
+	}
+	filledDataDir(t, "", strings.Join(mine, "---\n"))
+}
+
+// Damage of each file is found, and names the objects; the rest is exported.
+//
+// SPEC: RUN-11
+func TestCheckFindsDamage(t *testing.T) {
+	dir := filledDataDir(t, "", someObjects)
+	logs, err := filepath.Glob(filepath.Join(dir, "store", "*.log"))
+	if err != nil || len(logs) == 0 {
+		t.Fatal(logs, err)
+	}
+	text, err := os.ReadFile(logs[len(logs)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := strings.Index(string(text), `"name":"password"`)
+	damaged := slices.Clone(text)
+	damaged[at+10] ^= 1
+	if err := os.WriteFile(logs[len(logs)-1], damaged, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said, err := plinth("check", dir)
+	if codeOf(err) != exitFound || !strings.Contains(said, "damage: "+logs[len(logs)-1]) ||
+		!strings.Contains(said, "secrets/default/password") || !strings.Contains(said, "plinth export "+dir+" --to ") {
+		t.Errorf("%v\n%s", err, said)
+	}
+	yaml, err := plinth("export", dir)
+	if err != nil || !strings.Contains(yaml, "name: first\n") || strings.Contains(yaml, "name: password\n") {
+		t.Errorf("%v\n%s", err, yaml)
+	}
+	to := filepath.Join(t.TempDir(), "new")
+	if _, err := plinth("export", dir, "--to", to); err != nil {
+		t.Fatal(err)
+	}
+	withServer(t, to, "", func(c *remote) {
+		if _, err := c.get("/api/v1/namespaces/default/configmaps/first"); err != nil {
+			t.Error(err)
+		}
+	})
+	if after, err := os.ReadFile(logs[len(logs)-1]); err != nil || !slices.Equal(after, damaged) {
+		t.Errorf("the damaged file changed: %v", err)
+	}
+	if err := os.Remove(filepath.Join(dir, "pki", "sa.key")); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := plinth("check", dir); codeOf(err) != exitFound || !strings.Contains(said, "sa.key is missing") {
+		t.Errorf("%v\n%s", err, said)
+	}
+	wrong := file(t, "keys.yaml", strings.ReplaceAll(keys, "YWJj", "YWJk"))
+	sealed := filledDataDir(t, file(t, "keys.yaml", keys), someObjects)
+	if said, err := plinth("check", sealed, "--encryption-provider-config", wrong); codeOf(err) != exitFound ||
+		!strings.Contains(said, "do not decrypt") {
+		t.Errorf("with the wrong key: %v\n%s", err, said)
+	}
+	for _, path := range []string{filepath.Join(dir, "none"), t.TempDir()} {
+		if _, err := plinth("check", path); codeOf(err) != exitFailed || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	withServer(t, to, "", func(*remote) {
+		if _, err := plinth("check", to); codeOf(err) != exitFailed || !strings.Contains(err.Error(), "stop that server") {
+			t.Errorf("while a server has it: %v", err)
+		}
+	})
+}
