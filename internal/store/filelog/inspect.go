@@ -203,8 +203,8 @@ func (i *inspector) openFile(name string) (*scanner, vfs.File, error) {
 	return newScanner(f, info.Size()), f, nil
 }
 
-// checkpoints reads the checkpoints, of which the newest one counts. Older ones are left over, and are read only if that
-// is damaged.
+// checkpoints reads the checkpoints, of which the newest one counts. Older ones are left over, and are read only if
+// that is damaged.
 func (i *inspector) checkpoints(revisions []int64) error {
 	for n, revision := range slices.Backward(revisions) {
 		whole, err := i.readWhole(revision)
@@ -348,8 +348,8 @@ func (i *inspector) segments(there []int64) (last int64, err error) {
 	return last, nil
 }
 
-// chainOf returns the segments that belong to the log, oldest first: from the newest one back, each header names the one
-// before it. Others are left over. Where one is missing that is needed, the chain goes on with the next older one.
+// chainOf returns the segments that belong to the log, oldest first: from the newest one back, each header names the
+// one before it. Others are left over. Where one is missing that is needed, the chain goes on with the next older one.
 func (i *inspector) chainOf(there []int64) (chain []*segment, err error) {
 	for n := len(there) - 1; n >= 0; {
 		s, err := i.readHeader(there[n])
@@ -389,8 +389,8 @@ func (i *inspector) chainOf(there []int64) (chain []*segment, err error) {
 	return chain, nil
 }
 
-// segment reads the commits of a segment up to the revision end, where the next one begins, and returns that of its last
-// one. active says that it is the newest one of the log, which may end with an unfinished write.
+// segment reads the commits of a segment up to the revision end, where the next one begins, and returns that of its
+// last one. active says that it is the newest one of the log, which may end with an unfinished write.
 func (i *inspector) segment(s *segment, end int64, active bool) (last int64, err error) {
 	name := segmentName(s.after)
 	scan, f, err := i.openFile(name)

@@ -65,8 +65,8 @@ func TestInspectUndamaged(t *testing.T) {
 	}
 }
 
-// survivors checks what is left of a damaged directory: every object has its newest version, unless a finding tells that
-// a later one is lost, and no object appears that there was not.
+// survivors checks what is left of a damaged directory: every object has its newest version, unless a finding tells
+// that a later one is lost, and no object appears that there was not.
 func survivors(t *testing.T, what string, in *filelog.Inspection, m *model) {
 	t.Helper()
 	newest := slices.Max(slices.Collect(maps.Keys(m.changes)))
@@ -92,8 +92,8 @@ func survivors(t *testing.T, what string, in *filelog.Inspection, m *model) {
 	}
 }
 
-// What Open refuses, Inspect finds; and what it finds is about the file that is damaged. Bytes flip, blocks become zeros,
-// files are cut off and taken away.
+// What Open refuses, Inspect finds; and what it finds is about the file that is damaged. Bytes flip, blocks become
+// zeros, files are cut off and taken away.
 //
 // SPEC: RUN-11
 func TestInspectDamaged(t *testing.T) {
@@ -153,8 +153,8 @@ func TestInspectDamaged(t *testing.T) {
 	t.Log(count)
 }
 
-// A flipped byte in a frame is found in each segment and in the checkpoint, whichever byte it is, and the objects of the
-// commit are named.
+// A flipped byte in a frame is found in each segment and in the checkpoint, whichever byte it is, and the objects of
+// the commit are named.
 //
 // SPEC: RUN-11
 func TestInspectNamesObjects(t *testing.T) {
@@ -299,7 +299,8 @@ func TestInspectEncrypted(t *testing.T) {
 		if err != nil || len(again.Versions) != 1 || string(again.Versions[0].Data()) != `{"a":1}` {
 			t.Errorf("written with key %t: %+v, %v", with != nil, again, err)
 		}
-		if plain, err := filelog.Inspect(dir, filelog.Options{FS: mem}); err != nil || !plain.Versions[0].Sidecar.Undecrypted {
+		plain, err := filelog.Inspect(dir, filelog.Options{FS: mem})
+		if err != nil || !plain.Versions[0].Sidecar.Undecrypted {
 			t.Errorf("written with key %t, it is not encrypted: %v", with != nil, err)
 		}
 	}

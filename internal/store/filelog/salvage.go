@@ -10,8 +10,8 @@ import (
 )
 
 // Write makes a new directory of what was read: a checkpoint with the versions, and an empty segment after it. Its
-// revision is the newest one that there was, so that no resourceVersion is given out twice; there is no history. Versions
-// that did not decrypt are written as they are, and the others are encrypted as o.Sealing says.
+// revision is the newest one that there was, so that no resourceVersion is given out twice; there is no history.
+// Versions that did not decrypt are written as they are, and the others are encrypted as o.Sealing says.
 //
 // The manifest is written last but for FORMAT, without which no server takes the directory for a store.
 func (in *Inspection) Write(dir string, o Options) (err error) {

@@ -7,10 +7,10 @@ import (
 
 // scanner reads the frames of a file, as reader does, and goes on after those that do not read back.
 //
-// The problem: where a chunk is broken, its length may be wrong, so nothing says where the next one begins. Trying every
-// position for a chunk with a correct checksum would find chunks that a client has put into an object: everybody can
-// compute a checksum. So the length is believed first: most damage is in the bytes of a chunk, not in its header. Only
-// if no chunk begins where it says, every position is tried, from there on or from the next byte.
+// The problem: where a chunk is broken, its length may be wrong, so nothing says where the next one begins. Trying
+// every position for a chunk with a correct checksum would find chunks that a client has put into an object: everybody
+// can compute a checksum. So the length is believed first: most damage is in the bytes of a chunk, not in its header.
+// Only if no chunk begins where it says, every position is tried, from there on or from the next byte.
 //
 // It reads the blocks of the record format itself, because record.Reader gives up a whole block after a broken chunk,
 // and with it intact commits.
