@@ -9,7 +9,7 @@
 //     use), initial (the objects of a new server), audit, tokens, authentication, fairness.
 //   - oracle: do our functions return what upstream's do, for generated input? schema, defaults, validation, builtin,
 //     columns, crd, custom, cel, merge, patches, admission, apiregistration, authorization, encryption, endpoints,
-//     etcdform, fairness, features.
+//     etcdform, fairness, features, metrics.
 //   - client: do real clients and programs work? clientgo, cbor, kubectl, apply, envtest, plinthtest, cluster,
 //     collection, controllers, certificates, nodes, operators, policies, aggregation, languages.
 //   - load: what happens under load and crashes, and what does it cost? reading, scale, soak, bench, flood.

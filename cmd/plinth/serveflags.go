@@ -398,7 +398,8 @@ func metricFlags(c *settings) []row {
 		{"allow-metric-labels-manifest", text(&c.Metrics.LabelsFile), works,
 			"a YAML file with the same content: \"METRIC,LABEL\": \"VALUE,VALUE\"", ""},
 		{"disabled-metrics", list(&c.Metrics.Disabled), works, "names of metrics that are not served", ""},
-		{"show-hidden-metrics-for-version", text(new(string)), ignored, "no metrics are hidden", ""},
+		{"show-hidden-metrics-for-version", text(&c.Metrics.ShowHidden), works,
+			"the release whose hidden metrics are shown, which may be the previous one; none are hidden", ""},
 	}
 }
 

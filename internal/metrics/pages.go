@@ -25,6 +25,7 @@ func Pages(limits *Limits, logger *slog.Logger, requests *Requests,
 	all.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	all.MustRegister(requests.Collectors()...)
 	all.MustRegister(more...)
+	all.MustRegister(limited.figures()...)
 	health.MustRegister(requests.checks, requests.checked)
 	page := func(of prometheus.Gatherer) http.Handler {
 		return promhttp.HandlerFor(limited.of(of), promhttp.HandlerOpts{

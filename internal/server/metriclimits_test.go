@@ -46,7 +46,8 @@ func TestMetricLimits(t *testing.T) {
 			"apiserver_request_total,verb": "POST,LIST", "apiserver_response_sizes,verb": "POST"}},
 		"file": {LabelsFile: file},
 	} {
-		limits.Disabled = []string{"apiserver_current_inflight_requests"}
+		limits.Disabled = []string{"apiserver_current_inflight_requests", "of_nothing", "of_nothing"}
+		limits.ShowHidden = "1.36"
 		s := started(t, func(c *Config) { c.Metrics = limits })
 		client := clientOf(t, s)
 		for _, path := range []string{"default", "kube-system", "kube-public"} {
@@ -72,6 +73,17 @@ func TestMetricLimits(t *testing.T) {
 				t.Errorf("%s: a value that is not allowed: %s", name, line)
 			}
 		}
+		for _, want := range []string{"disabled_metrics_total 2", "hidden_metrics_total 0"} {
+			figure, _, _ := strings.Cut(want, " ")
+			if lines := metricsOf(t, client, figure); len(lines) != 1 || lines[0] != want {
+				t.Errorf("%s: %q, want %s", name, lines, want)
+			}
+		}
+		// conformance/oracle/metrics compares the figure with the reference's.
+		const figure = "cardinality_enforcement_unexpected_categorizations_total"
+		if lines := metricsOf(t, client, figure); len(lines) != 1 || lines[0] == figure+" 0" {
+			t.Errorf("%s: %q", name, lines)
+		}
 		// GET and DELETE together, as the histogram has no label for the code.
 		sizes := strings.Join(metricsOf(t, client, "apiserver_response_sizes_count"), "\n")
 		const five = `resource="namespaces",scope="resource",subresource="",verb="unexpected",version="v1"} 5`
@@ -80,6 +92,7 @@ func TestMetricLimits(t *testing.T) {
 		}
 	}
 	for name, limits := range map[string]metrics.Limits{
+		"the value '1.36'":   {ShowHidden: "1.37"},
 		"METRIC,LABEL":       {Labels: map[string]string{"verb": "x"}},
 		"not the name":       {Disabled: []string{"a b"}},
 		"cannot be combined": {Labels: map[string]string{"a,b": "x"}, LabelsFile: file},
