@@ -233,7 +233,7 @@ const none = "-namespace-controller"
 func (s *settings) config(bubble bool) server.Config {
 	c := server.Defaults()
 	c.DataDir, c.Storage, c.InProcess = "", "memory", true
-	c.FeatureGates, c.RuntimeConfig = s.gates, s.runtimeConfig
+	c.FeatureGates, c.Versions.Pairs = s.gates, s.runtimeConfig
 	c.EnableAdmission, c.DisableAdmission = s.enable, slices.Clone(s.disable)
 	if !s.runs("serviceaccount-controller") && !slices.Contains(s.enable, "ServiceAccount") {
 		c.DisableAdmission = append(c.DisableAdmission, "ServiceAccount")

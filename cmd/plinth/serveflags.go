@@ -32,7 +32,7 @@ func serveFlags(c *settings) table {
 		{"Authentication", authenticationFlags(c)},
 		{"Authorization", authorizationFlags(c)},
 		{"API enablement", []row{
-			{"runtime-config", mapping(&c.RuntimeConfig), works, "versions of the API to turn on or off: " +
+			{"runtime-config", mapping(&c.Versions.Pairs), works, "versions of the API to turn on or off: " +
 				"GROUP/VERSION=true|false, GROUP/VERSION/RESOURCE=true|false, api/all, api/ga, api/beta, " +
 				"api/alpha; " +
 				"versions that this server does not have are named in the log", ""},
@@ -89,7 +89,7 @@ func genericFlags(c *settings) []row {
 			"regular expressions for the origins of web pages that may send requests (CORS)", ""},
 		{"emulated-version", list(&c.EmulatedVersion), works,
 			"the release to behave like, 1.34 to 1.37: what is served, and the defaults of feature gates", ""},
-		{"emulation-forward-compatible", boolean(&c.EmulationForward), works,
+		{"emulation-forward-compatible", boolean(&c.Versions.EmulationForward), works,
 			"serve versions of types that came after the emulated release, if a lower one is served, except alpha ones", ""},
 		{"external-hostname", text(&c.ExternalHostname), works,
 			"the server's host in discovery documents", ""},
@@ -111,7 +111,7 @@ func genericFlags(c *settings) []row {
 			"the shortest time of a watch without timeoutSeconds, in seconds; such a watch ends at a random time " +
 				"between this and twice this", ""},
 		{"request-timeout", duration(&c.RequestTimeout), works, "the time limit of a request other than a watch", ""},
-		{"runtime-config-emulation-forward-compatible", boolean(&c.RuntimeConfigForward), works,
+		{"runtime-config-emulation-forward-compatible", boolean(&c.Versions.Forward), works,
 			"serve what --runtime-config names, also if it came after the emulated release", ""},
 		{"shutdown-delay-duration", duration(&c.ShutdownDelay), works,
 			"how long the server still serves after it is told to end; /readyz fails in that time", ""},
@@ -452,7 +452,7 @@ func miscFlags(c *settings) []row {
 		{"kubelet-preferred-address-types", list(&c.Kubelets.AddressTypes), works,
 			"by which of its addresses a kubelet is reached: the first of these types that its Node has", ""},
 		{"kubelet-timeout", duration(new(5 * time.Second)), ignored, "the reference does not use it either", ""},
-		{"kubernetes-service-node-port", integer(&c.ServiceNodePort), works,
+		{"kubernetes-service-node-port", integer(&c.Services.NodePort), works,
 			"the node port of the Service kubernetes; 0: none", ""},
 		{"max-connection-bytes-per-sec", integer64(&c.ConnectionBytesPerSecond), works,
 			"the limit of an upgraded connection to a kubelet, a Pod or a Service, in each direction; 0: none", ""},
@@ -472,10 +472,10 @@ func miscFlags(c *settings) []row {
 		{"service-account-signing-key-file", text(&c.ServiceAccounts.SigningKeyFile), works,
 			"the private key that signs tokens of service accounts; by default one is generated in the data directory, unless " +
 				"--service-account-key-file is set", ""},
-		{"service-cluster-ip-range", text(&c.ServiceClusterIPRange), works,
+		{"service-cluster-ip-range", text(&c.Services.ClusterIPRange), works,
 			"the range of cluster IPs of Services, or two of different families; empty: 10.0.0.0/24",
 			""},
-		{"service-node-port-range", ports(&c.ServiceNodePortRange), works, "the range of node ports of Services",
+		{"service-node-port-range", ports(&c.Services.NodePortRange), works, "the range of node ports of Services",
 			""},
 	}
 }

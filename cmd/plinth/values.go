@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
+	"plinth/internal/addresses"
 
-	"plinth/internal/server"
+	"github.com/spf13/pflag"
 )
 
 // The types of flags. A variable holds the default, and after parsing the value. The values of ignored flags are
@@ -113,7 +113,7 @@ func oneOf(v *string, words ...string) declare {
 // ports takes a range of ports as the reference does: A-B, A+N, or one port.
 func ports(v *string) declare {
 	return custom(v, "portRange", func(s string) error {
-		_, _, err := server.ParsePorts(s)
+		_, _, err := addresses.ParsePorts(s)
 		return err
 	})
 }

@@ -29,7 +29,7 @@ func TestAdminAccessToDevices(t *testing.T) {
 	in := func(version, resource string) string {
 		return "POST " + group + version + "/namespaces/default/" + resource
 	}
-	s := tenantsWith(t, t.TempDir(), func(c *Config) { c.RuntimeConfig = []string{"resource.k8s.io/v1beta1=true"} })
+	s := tenantsWith(t, t.TempDir(), func(c *Config) { c.Versions.Pairs = []string{"resource.k8s.io/v1beta1=true"} })
 	const (
 		namespace = "PUT /api/v1/namespaces/default"
 		status    = "PUT " + group + "v1/namespaces/default/resourceclaims/plain/status"

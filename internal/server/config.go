@@ -12,8 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"plinth/internal/addresses"
 	"plinth/internal/audit"
 	"plinth/internal/authz"
+	"plinth/internal/builtin"
 	"plinth/internal/features"
 	"plinth/internal/metrics"
 	"plinth/internal/nodes"
@@ -107,25 +109,18 @@ type Config struct {
 	PeerAdvertiseIP, PeerAdvertisePort string
 
 	ExternalHostname string // the server's host in discovery documents; takes precedence over AdvertiseAddress
-	// ServiceClusterIPRange is the range of cluster IPs, or two of different families separated by a comma; "":
-	// 10.0.0.0/24. The Service kubernetes has the first address of the first range. ServiceNodePortRange is the range
-	// of node ports; "": 30000-32767. ServiceNodePort is the node port of the Service kubernetes; 0: none.
 	// EndpointReconciler says how servers on one etcd know which endpoints that Service has: by keys that each server
 	// renews ("lease"), or by their number, APIServerCount ("master-count"). With "none" it has no endpoints.
-	ServiceClusterIPRange string
-	ServiceNodePortRange  string
-	ServiceNodePort       int
-	EndpointReconciler    string
-	APIServerCount        int
+	EndpointReconciler string
+	APIServerCount     int
+	Services           addresses.Flags // their addresses and ports
 
 	CORSAllowedOrigins []string // regular expressions; empty: no CORS headers are sent
-	RuntimeConfig      []string // "GROUP/VERSION=true", "api/beta=false"
+	// Versions says which versions of the API are served.
+	Versions builtin.RuntimeConfig
 
 	// EmulatedVersion and MinCompatibilityVersion are the releases that the server behaves like: "1.36", "kube=1.36".
 	EmulatedVersion, MinCompatibilityVersion []string
-	// EmulationForward serves versions of resources that a later release than the emulated one has brought if a lower
-	// version is served, and RuntimeConfigForward those that RuntimeConfig names.
-	EmulationForward, RuntimeConfigForward bool
 
 	FeatureGates        []string      // "A=true", "B=false"
 	StrictTransport     []string      // directives of the Strict-Transport-Security header; empty: no header is sent
@@ -176,7 +171,7 @@ type Config struct {
 func Defaults() Config {
 	return Config{
 		DataDir: "plinth-data", Storage: "embedded", BindAddress: "127.0.0.1", SecurePort: 6443,
-		EndpointReconciler: "lease", APIServerCount: 1, ServiceNodePortRange: "30000-32767",
+		EndpointReconciler: "lease", APIServerCount: 1, Services: addresses.Flags{NodePortRange: "30000-32767"},
 		GarbageCollection: true, Controllers: []string{"*"},
 		Etcd: storage.Etcd{Prefix: "/registry", Timeout: time.Minute, CompactionInterval: 5 * time.Minute,
 			HealthTimeout: 2 * time.Second, ReadyTimeout: 2 * time.Second, SizeInterval: 30 * time.Second,
@@ -250,19 +245,17 @@ func (c *Config) validate() error {
 		refuse("--emulated-version, --min-compatibility-version: %w", err)
 	} else if _, _, err := c.features(); err != nil {
 		refuse("--feature-gates: %w", err)
-	} else if v.Emulated == features.Current.Emulated && (c.EmulationForward || c.RuntimeConfigForward) {
+	} else if v.Emulated == features.Current.Emulated && (c.Versions.EmulationForward || c.Versions.Forward) {
 		refuse("--emulation-forward-compatible and --runtime-config-emulation-forward-compatible cannot be set to true if " +
 			"the emulation version is the same as the binary version")
 	}
-	if _, err := c.versions(); err != nil {
-		refuse("%w", err)
-	}
+	c.Versions.Validate(refuse)
 	if err := c.Metrics.Validate(); err != nil {
 		refuse("%w", err)
 	}
 	c.validateControllers(refuse)
 	c.validateAggregation(refuse)
-	if _, err := c.allocator(); err != nil {
+	if _, err := c.Services.Config(); err != nil {
 		refuse("%w", err)
 	}
 	if _, err := c.origins(); err != nil {
@@ -309,7 +302,7 @@ func (c *Config) validateNumbers() error {
 	}
 	for flag, n := range map[string]int{
 		"--min-request-timeout": c.MinRequestTimeout, "--max-requests-inflight": c.MaxRequestsInflight,
-		"--kubernetes-service-node-port":   c.ServiceNodePort,
+		"--kubernetes-service-node-port":   c.Services.NodePort,
 		"--max-mutating-requests-inflight": c.MaxMutatingInflight, "--http2-max-streams-per-connection": c.HTTP2MaxStreams,
 	} {
 		if n < 0 {

@@ -211,7 +211,7 @@ func TestRuntimeConfig(t *testing.T) {
 	var log strings.Builder
 	s := started(t, func(c *Config) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
-		c.RuntimeConfig = []string{"api/all=false", "v1=true", "apps/v1/deployments=true", "batch/v1",
+		c.Versions.Pairs = []string{"api/all=false", "v1=true", "apps/v1/deployments=true", "batch/v1",
 			"batch/v1/cronjobs=false", "x.example/v1alpha1=true"}
 	})
 	client := clientOf(t, s)
@@ -235,7 +235,7 @@ func TestRuntimeConfig(t *testing.T) {
 	for text, want := range map[string]string{"v1=false": "namespaces", "a/b=x": "neither true nor false",
 		"a": "neither GROUP/VERSION"} {
 		c := quiet(t.TempDir())
-		c.RuntimeConfig = []string{text}
+		c.Versions.Pairs = []string{text}
 		if s, err := Start(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, %v", text, s, err)
 		}
@@ -507,9 +507,9 @@ func TestRefusedSettings(t *testing.T) {
 			c.Controllers = []string{"*",
 				"job-controller"}
 		},
-		"--service-cluster-ip-range: 10.0.0.0/31 has fe":    func(c *Config) { c.ServiceClusterIPRange = "10.0.0.1/31" },
-		`--service-cluster-ip-range: netip.ParsePrefix("x"`: func(c *Config) { c.ServiceClusterIPRange = "10.0.0.0/24,x" },
-		"--kubernetes-service-node-port: -1 is negative":    func(c *Config) { c.ServiceNodePort = -1 },
+		"--service-cluster-ip-range: 10.0.0.0/31 has fe":    func(c *Config) { c.Services.ClusterIPRange = "10.0.0.1/31" },
+		`--service-cluster-ip-range: netip.ParsePrefix("x"`: func(c *Config) { c.Services.ClusterIPRange = "10.0.0.0/24,x" },
+		"--kubernetes-service-node-port: -1 is negative":    func(c *Config) { c.Services.NodePort = -1 },
 		"--tls-sni-cert-key":                                func(c *Config) { c.TLSNamed = []string{"only"} },
 		"--etcd-servers: http://127.0.0.1:1": func(c *Config) {
 			c.Etcd.Servers,
@@ -539,7 +539,7 @@ func TestRefusedSettings(t *testing.T) {
 // SPEC: RUN-1, RUN-2
 func TestServiceKubernetes(t *testing.T) {
 	c := quiet(t.TempDir())
-	c.ServiceClusterIPRange, c.AdvertiseAddress = "fd00::/108,10.1.0.0/16", "192.0.2.7"
+	c.Services.ClusterIPRange, c.AdvertiseAddress = "fd00::/108,10.1.0.0/16", "192.0.2.7"
 	first := 0
 	for round := range 3 {
 		s, err := Start(t.Context(), c)
@@ -591,7 +591,7 @@ func TestServiceKubernetes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := started(t, func(c *Config) { c.ServiceNodePort, c.EndpointReconciler = 30001, "none" })
+	s := started(t, func(c *Config) { c.Services.NodePort, c.EndpointReconciler = 30001, "none" })
 	client := clientOf(t, s)
 	if _, _, err := client.do(t.Context(), http.MethodGet, "/api/v1/namespaces/default/endpoints/kubernetes", "", nil,
 		404); err != nil {
@@ -616,7 +616,7 @@ func TestServiceKubernetesOfTheOtherFamily(t *testing.T) {
 		{"fd00::/125,10.0.0.0/29", "2001:db8::7", "IPv6"},
 		{"10.0.0.0/29", "192.0.2.8", "IPv4"},
 	} {
-		c.ServiceClusterIPRange, c.AdvertiseAddress = round.ranges, round.address
+		c.Services.ClusterIPRange, c.AdvertiseAddress = round.ranges, round.address
 		s, err := Start(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
@@ -708,7 +708,7 @@ func TestBetaVersions(t *testing.T) {
 	told(t, ask(t, off, client, http.MethodGet, v1, "", 200))
 	told(t, ask(t, off, client, http.MethodGet, v1beta1, "", 404))
 
-	on, client := inMemory(t, func(c *Config) { c.RuntimeConfig = []string{"resource.k8s.io/v1beta2=true"} })
+	on, client := inMemory(t, func(c *Config) { c.Versions.Pairs = []string{"resource.k8s.io/v1beta2=true"} })
 	defer on.Close()
 	const rule = `{"metadata": {"name": "r"}, "spec": {"taint": {"key": "k", "effect": "NoSchedule"}}}`
 	const stable, beta = "/apis/resource.k8s.io/v1/devicetaintrules", "/apis/resource.k8s.io/v1beta2/devicetaintrules"

@@ -15,7 +15,7 @@ import (
 // newNodes creates what sends requests on to nodes, Pods and Services.
 func (s *Server) newNodes() (*nodes.Nodes, error) {
 	c := &s.config
-	ranges, err := c.serviceRanges()
+	services, err := c.Services.Config()
 	if err != nil {
 		return nil, err
 	}
@@ -23,7 +23,7 @@ func (s *Server) newNodes() (*nodes.Nodes, error) {
 	s.shown = append(s.shown, counts.Collectors()...)
 	return nodes.New(nodes.Config{
 		Object: s.coreObject, EndpointSlices: s.endpointSlices,
-		Kubelets: c.Kubelets, IPv6: ranges[0].Addr().Is6(), BytesPerSecond: c.ConnectionBytesPerSecond,
+		Kubelets: c.Kubelets, IPv6: services.Ranges[0].Addr().Is6(), BytesPerSecond: c.ConnectionBytesPerSecond,
 		TranslateStreamCloseWebsocketRequests: s.features.On(features.TranslateStreamCloseWebsocketRequests),
 		PortForwardWebsockets:                 s.features.On(features.PortForwardWebsockets),
 		ExtendWebSocketsToKubelet:             s.features.On(features.ExtendWebSocketsToKubelet),

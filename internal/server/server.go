@@ -211,19 +211,20 @@ func (s *Server) openEngine(ctx context.Context) error {
 	if c.Image != nil {
 		definitions.Texts = c.Image.texts
 	}
-	allocator, err := c.allocator()
+	services, err := c.Services.Config()
 	if err != nil {
 		return err
 	}
+	allocator := addresses.New(services)
 	issued := metrics.NewCertificates()
 	s.shown = append(s.shown, issued.Collectors()...)
-	types, err := c.enabled(builtin.Config{
+	types, err := c.Versions.Resources(builtin.Config{
 		EventTTL: c.EventTTL, Now: c.Now, Authenticate: s.reviewToken, Tokens: s.answerToken,
 		NoTokens: !s.accountKeys.signs(),
 		Features: s.features, Versions: s.releases, Definitions: definitions.Complete, Addresses: allocator,
 		Authority: s.policy, CountQuotas: s.countQuotas, Components: s.components,
 		Issued: issued.Issued, NamespaceLabel: s.namespaceLabel,
-	})
+	}, c.Logger)
 	if err != nil {
 		return err
 	}
@@ -259,12 +260,12 @@ func (s *Server) openEngine(ctx context.Context) error {
 // another server.
 func (s *Server) openObjects(ctx context.Context) error {
 	c := &s.config
-	ranges, err := c.serviceRanges()
+	services, err := c.Services.Config()
 	if err != nil {
 		return err
 	}
 	s.initial = &initial.Objects{Engine: s.engine, Registry: s.registry, Store: s.store, Features: s.features,
-		Logger: c.Logger, Now: s.clock, Fairness: c.PriorityAndFairness, Ranges: ranges, NodePort: c.ServiceNodePort}
+		Logger: c.Logger, Now: s.clock, Fairness: c.PriorityAndFairness, Ranges: services.Ranges, NodePort: c.Services.NodePort}
 	if c.Image != nil {
 		return nil
 	}
@@ -520,14 +521,14 @@ func (s *Server) run(f func()) {
 // openStorage opens the storage that --storage or --etcd-servers selects.
 func (s *Server) openStorage(ctx context.Context, define engine.Define) (*storage.Storage, error) {
 	c := &s.config
-	first, last, err := ParsePorts(c.ServiceNodePortRange)
+	services, err := c.Services.Config()
 	if err != nil {
-		return nil, fmt.Errorf("--service-node-port-range: %w", err)
+		return nil, err
 	}
 	is := storage.Config{
 		NoSync: c.noSync, Encryption: c.Encryption, KMSv1: s.features.On(features.KMSv1), Identity: peers.HostIdentity(),
 		HistoryBytes: c.WatchHistoryBytes,
-		Log:          c.Log, ImageAfter: c.ImageAfter, FirstNodePort: first, LastNodePort: last, Registry: s.registry,
+		Log:          c.Log, ImageAfter: c.ImageAfter, FirstNodePort: services.FirstPort, LastNodePort: services.LastPort, Registry: s.registry,
 		Define: define, Logger: c.Logger, Now: c.Now,
 	}
 	if c.Image != nil {

@@ -19,7 +19,7 @@ const storageVersions = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversion
 func TestStorageVersions(t *testing.T) {
 	config := quiet(t.TempDir())
 	config.FeatureGates = []string{"StorageVersionAPI=true"}
-	config.RuntimeConfig = []string{"internal.apiserver.k8s.io/v1alpha1=true"}
+	config.Versions.Pairs = []string{"internal.apiserver.k8s.io/v1alpha1=true"}
 	config.Controllers = []string{"storage-version-gc"}
 	c, s := serveFrom(t, config)
 	path := storageVersions + "/storagemigration.k8s.io.storageversionmigrations"

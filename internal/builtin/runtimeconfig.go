@@ -1,19 +1,27 @@
-package server
+package builtin
 
 import (
 	"fmt"
+	"log/slog"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
-	"plinth/internal/builtin"
 	"plinth/internal/engine"
 	"plinth/internal/features"
 )
 
-// runtimeConfig is the parsed --runtime-config: whether a key is on.
-type runtimeConfig map[string]bool
+// RuntimeConfig says which versions of the API are served, by the flags of these names.
+type RuntimeConfig struct {
+	Pairs []string // --runtime-config: "GROUP/VERSION=true", "api/beta=false"
+	// EmulationForward serves versions of resources that a later release than the emulated one has brought if a lower
+	// version is served, and Forward those that Pairs name.
+	EmulationForward, Forward bool
+}
+
+// askedVersions are the parsed pairs: whether a key is on.
+type askedVersions map[string]bool
 
 // selectors are the keys that select many versions. They are applied in this order, so a later one takes precedence.
 var selectors = []struct {
@@ -26,10 +34,17 @@ var selectors = []struct {
 	{"api/alpha", regexp.MustCompile(`^v\d+alpha\d+$`)},
 }
 
-// versions parses --runtime-config, and returns errors as the reference does.
-func (c *Config) versions() (runtimeConfig, error) {
-	asked := runtimeConfig{}
-	for _, pair := range c.RuntimeConfig {
+// Validate calls refuse with each error of the configuration.
+func (c *RuntimeConfig) Validate(refuse func(format string, args ...any)) {
+	if _, err := c.parse(); err != nil {
+		refuse("%w", err)
+	}
+}
+
+// parse parses the pairs, and returns errors as the reference does.
+func (c *RuntimeConfig) parse() (askedVersions, error) {
+	asked := askedVersions{}
+	for _, pair := range c.Pairs {
 		key, value, _ := strings.Cut(pair, "=")
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
 		on := true
@@ -53,7 +68,7 @@ func (c *Config) versions() (runtimeConfig, error) {
 
 // wants says whether a type is to be served. The type's key decides, else the key of its version, else the last
 // selector that matches, else whether it is on by default.
-func (asked runtimeConfig) wants(group, version, resource string, byDefault bool) bool {
+func (asked askedVersions) wants(group, version, resource string, byDefault bool) bool {
 	for _, key := range []string{group + "/" + version + "/" + resource, group + "/" + version} {
 		if on, ok := asked[key]; ok {
 			return on
@@ -68,12 +83,12 @@ func (asked runtimeConfig) wants(group, version, resource string, byDefault bool
 	return wanted
 }
 
-// enabled returns the built-in types that --runtime-config leaves or turns on. It logs versions that the flag names but
-// that are not there.
-func (c *Config) enabled(types builtin.Config) ([]*engine.Resource, error) {
-	asked, err := c.versions()
+// Resources returns the built-in types that are served. It logs versions that --runtime-config names but that are not
+// there.
+func (c *RuntimeConfig) Resources(types Config, logger *slog.Logger) ([]*engine.Resource, error) {
+	asked, err := c.parse()
 	if err != nil || len(asked) == 0 && !c.EmulationForward {
-		return builtin.Resources(types), err
+		return Resources(types), err
 	}
 	there, later := map[string]bool{}, map[string]bool{}
 	var tooNew error
@@ -84,7 +99,7 @@ func (c *Config) enabled(types builtin.Config) ([]*engine.Resource, error) {
 		}
 		later[group+"/"+version] = true
 		ofResource := asked[group+"/"+version+"/"+resource]
-		if c.RuntimeConfigForward && (ofResource || asked[group+"/"+version]) {
+		if c.Forward && (ofResource || asked[group+"/"+version]) {
 			there[group+"/"+version], there[group+"/"+version+"/"+resource] = true, true
 			return wanted
 		}
@@ -106,7 +121,7 @@ func (c *Config) enabled(types builtin.Config) ([]*engine.Resource, error) {
 		there[group+"/"+version+"/"+resource] = true
 		return wanted
 	}
-	served := builtin.Resources(types)
+	served := Resources(types)
 	if tooNew != nil {
 		return nil, tooNew
 	}
@@ -129,7 +144,7 @@ func (c *Config) enabled(types builtin.Config) ([]*engine.Resource, error) {
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
-		c.Logger.Warn("versions of the API that --runtime-config asks for are not here", "versions", missing)
+		logger.Warn("versions of the API that --runtime-config asks for are not here", "versions", missing)
 	}
 	return served, nil
 }

@@ -1,25 +1,32 @@
-package server
+package addresses
 
 import (
 	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
-
-	"plinth/internal/addresses"
 )
 
 // smallestRange is the least number of addresses in a range for Services, as in the reference.
 const smallestRange = 8
 
-// serviceRanges parses --service-cluster-ip-range.
-func (c *Config) serviceRanges() ([]netip.Prefix, error) {
+// Flags are the values of flags about the addresses and ports of Services.
+type Flags struct {
+	// ClusterIPRange is the range of cluster IPs, or two of different families separated by a comma; "": 10.0.0.0/24. The
+	// Service kubernetes has the first address of the first range.
+	ClusterIPRange string
+	NodePortRange  string // "": 30000-32767
+	NodePort       int    // of the Service kubernetes; 0: none
+}
+
+// parseRanges parses --service-cluster-ip-range.
+func parseRanges(text string) ([]netip.Prefix, error) {
 	const flag = "--service-cluster-ip-range"
-	if c.ServiceClusterIPRange == "" {
+	if text == "" {
 		return []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}, nil // as in the reference
 	}
 	var ranges []netip.Prefix
-	for text := range strings.SplitSeq(c.ServiceClusterIPRange, ",") {
+	for text := range strings.SplitSeq(text, ",") {
 		prefix, err := netip.ParsePrefix(strings.TrimSpace(text))
 		switch bits := prefix.Addr().BitLen() - prefix.Bits(); {
 		case err != nil:
@@ -67,19 +74,17 @@ func ParsePorts(text string) (first, last int64, err error) {
 	return first, last, nil
 }
 
-// allocator creates the allocator of cluster IPs and node ports.
-func (c *Config) allocator() (*addresses.Allocator, error) {
-	ranges, err := c.serviceRanges()
-	if err != nil {
-		return nil, err
+// Config returns the configuration of an Allocator.
+func (f *Flags) Config() (c Config, err error) {
+	if c.Ranges, err = parseRanges(f.ClusterIPRange); err != nil {
+		return c, err
 	}
-	first, last, err := ParsePorts(c.ServiceNodePortRange)
-	if err != nil {
-		return nil, fmt.Errorf("--service-node-port-range: %w", err)
+	if c.FirstPort, c.LastPort, err = ParsePorts(f.NodePortRange); err != nil {
+		return c, fmt.Errorf("--service-node-port-range: %w", err)
 	}
-	if own := int64(c.ServiceNodePort); own > 0 && (own < first || own > last) {
-		return nil, fmt.Errorf("--kubernetes-service-node-port: %d is not in --service-node-port-range, %d-%d", own,
-			first, last)
+	if own := int64(f.NodePort); own > 0 && (own < c.FirstPort || own > c.LastPort) {
+		return c, fmt.Errorf("--kubernetes-service-node-port: %d is not in --service-node-port-range, %d-%d", own,
+			c.FirstPort, c.LastPort)
 	}
-	return addresses.New(addresses.Config{Ranges: ranges, FirstPort: first, LastPort: last}), nil
+	return c, nil
 }
