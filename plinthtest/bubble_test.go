@@ -232,7 +232,7 @@ func TestEndOfWatch(t *testing.T) {
 		}
 		synctest.Wait()
 		// The history's, those of the cleanup of definitions, and those of APIServices.
-		if n := p.current().Store().Stats().Cursors; n > 7 {
+		if n := p.current().Store.Stats().Cursors; n > 7 {
 			t.Errorf("%d cursors are left", n)
 		}
 		next, end = c.watch(configMaps + "?watch=true&timeoutSeconds=5")

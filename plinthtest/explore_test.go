@@ -206,7 +206,7 @@ func (o *operator) note(ctx context.Context, at, seen string) error {
 
 // working checks that the widget was deleted, and nothing is left of it but, if kept, the one that stays.
 func working(p *Plane) error {
-	s := p.current().Store()
+	s := p.current().Store
 	sn, err := s.Snapshot(0)
 	if err != nil {
 		return err

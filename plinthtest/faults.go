@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"plinth/internal/apierr"
-	"plinth/internal/server"
+	"plinth/internal/plane"
 	"plinth/internal/store"
 )
 
@@ -241,19 +241,22 @@ func (f *front) serveStale(call *Request, w *outcome, r *http.Request) {
 		s.Handler().ServeHTTP(w, r)
 		return
 	}
-	c := p.settings.config(p.bubble)
-	c.Image = s.Before(records)
-	lagging, err := server.Start(r.Context(), c)
-	if err != nil {
-		refuse(w, apierr.NewInternal(err))
-		return
-	}
-	defer lagging.Close()
-	// It would wait for a revision that it does not have yet.
+	// The other one would wait for a revision that it does not have yet.
 	query := r.URL.Query()
 	if version := query.Get("resourceVersion"); version != "" && version != "0" {
 		s.Handler().ServeHTTP(w, r)
 		return
 	}
+	c, err := p.settings.config(p.bubble, s.Before(records), 0, nil)
+	if err != nil {
+		refuse(w, apierr.NewInternal(err))
+		return
+	}
+	lagging, err := plane.New(r.Context(), *c)
+	if err != nil {
+		refuse(w, apierr.NewInternal(err))
+		return
+	}
+	defer lagging.Close()
 	lagging.Handler().ServeHTTP(w, r)
 }

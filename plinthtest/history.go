@@ -174,7 +174,7 @@ func (p *Plane) live(o Ref) *store.Version {
 	if !ok {
 		return nil
 	}
-	v, _ := p.current().Store().Get(k)
+	v, _ := p.current().Store.Get(k)
 	return v
 }
 
@@ -189,7 +189,7 @@ func (p *Plane) Wait(t testing.TB, o Ref, holds func(object []byte) bool) {
 	if !ok {
 		t.Fatalf("plinthtest: there is no type %s of %s/%s", o.Resource, o.Group, o.Version)
 	}
-	s := p.current().Store()
+	s := p.current().Store
 	for {
 		revision := s.Revision()
 		var text []byte

@@ -16,15 +16,16 @@ import (
 	"testing"
 	"time"
 
+	"plinth/internal/auth/serviceaccount"
 	"plinth/internal/pki"
-	"plinth/internal/server"
+	"plinth/internal/plane"
 	"plinth/object"
 )
 
 // Image is the objects of a plane at one moment. It does not change, and is shared by the planes that begin with it.
 // A plane in a bubble may begin with an image from outside; its objects have times of the other clock.
 type Image struct {
-	state    *server.Image
+	state    *plane.Image
 	settings settings
 	key      string // identifies its content in the cache of images; "": it is in none
 }
@@ -42,11 +43,11 @@ func (p *Plane) Reset(t testing.TB, image *Image) {
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	old, followed := p.server, p.history
+	old, followed := p.plane, p.history
 	p.front.endWatches()
 	err := old.Close()
 	followed.close()
-	if beginErr := p.begin(t.Context(), image.state, old.Store().Revision()+1); beginErr != nil {
+	if beginErr := p.begin(t.Context(), image.state, old.Store.Revision()+1); beginErr != nil {
 		t.Fatalf("plinthtest: %v", errors.Join(err, beginErr))
 	}
 	p.front.forget()
@@ -55,10 +56,10 @@ func (p *Plane) Reset(t testing.TB, image *Image) {
 	}
 }
 
-// keys are those that the servers of a process share, so that tokens and certificates of one are valid at another.
+// keys are those that the planes of a process share, so that tokens and certificates of one are valid at another.
 type keys struct {
-	authority pki.Pair
-	account   crypto.Signer
+	authority *pki.Authority
+	account   *serviceaccount.StaticKeys
 }
 
 var realKeys, bubbleKeys = sync.OnceValue(func() *keys { return newKeys(time.Now()) }),
@@ -72,18 +73,22 @@ func sharedKeys(bubble bool) *keys {
 }
 
 func newKeys(at time.Time) *keys {
-	account, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		panic("plinthtest: " + err.Error()) // there are no random numbers
 	}
-	authority, err := server.NewAuthority(at)
+	account, err := serviceaccount.NewStaticKeys([]crypto.PublicKey{private.Public()}, private)
+	if err != nil {
+		panic("plinthtest: " + err.Error())
+	}
+	authority, err := pki.Open("", "plinth-ca", at)
 	if err != nil {
 		panic("plinthtest: " + err.Error())
 	}
 	return &keys{authority, account}
 }
 
-// images are the images of new servers and of definitions, by settings, clock and content. They are made once in a
+// images are the images of new planes and of definitions, by settings, clock and content. They are made once in a
 // process, so that a new plane need not create objects. A test has few of them; if there are many nevertheless, those
 // that were made first go.
 var images struct {
@@ -118,26 +123,30 @@ func cached(key string, make func() (*Image, error)) (*Image, error) {
 	return made, nil
 }
 
-// initialImage is the objects of a new server.
+// initialImage is the objects of a new plane.
 func initialImage(ctx context.Context, s settings, bubble bool) (*Image, error) {
 	return cached(fmt.Sprintf("%s %t", s.key(), bubble), func() (*Image, error) {
 		return s.image(ctx, nil, bubble, nil)
 	})
 }
 
-// image starts a server, creates objects in it, and returns its image. In a bubble the clock stands still at its
+// image makes a plane, creates objects in it, and returns its image. In a bubble the clock stands still at its
 // beginning, so that the image does not depend on which bubble was the first.
-func (s settings) image(ctx context.Context, from *server.Image, bubble bool, objects []object.Value) (*Image, error) {
+func (s settings) image(ctx context.Context, from *plane.Image, bubble bool, objects []object.Value) (*Image, error) {
 	s.controllers, s.hooks, s.logger = nil, nil, nil
-	c := s.config(bubble)
-	c.Image = from
+	var now func() time.Time
 	if bubble {
-		c.Now = func() time.Time { return bubbleStart }
+		now = func() time.Time { return bubbleStart }
 	}
-	made, err := server.Start(ctx, c)
+	c, err := s.config(bubble, from, 0, now)
 	if err != nil {
 		return nil, err
 	}
+	made, err := plane.New(ctx, *c)
+	if err != nil {
+		return nil, err
+	}
+	made.Run(nil)
 	for _, o := range objects {
 		if err = create(ctx, made, o); err != nil {
 			break

@@ -2,6 +2,9 @@ package plinthtest
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
 	"net"
 	"net/http"
@@ -9,7 +12,10 @@ import (
 	"path/filepath"
 	"sync"
 
-	"plinth/internal/server"
+	"plinth/internal/access"
+	"plinth/internal/auth"
+	"plinth/internal/kubeconfig"
+	"plinth/internal/pki"
 )
 
 // port is the listener of a plane, if there is one.
@@ -38,13 +44,12 @@ func (p *Plane) listen() (string, error) {
 	if p.bubble {
 		return "", errors.New("a bubble has no sockets: virtual time does not pass while a goroutine waits for one")
 	}
-	s := p.current()
 	p.port.mu.Lock()
 	defer p.port.mu.Unlock()
 	if p.port.file != "" {
 		return p.port.file, nil
 	}
-	config, err := s.Certificates()
+	serving, admin, err := certificates(sharedKeys(p.bubble).authority)
 	if err != nil {
 		return "", err
 	}
@@ -56,10 +61,12 @@ func (p *Plane) listen() (string, error) {
 		return "", errors.Join(err, listener.Close())
 	}
 	file := filepath.Join(p.port.folder, "kubeconfig")
-	if err := s.Kubeconfig(file, "https://"+listener.Addr().String()); err != nil {
+	if err := kubeconfig.Write(context.Background(), file, &kubeconfig.Entry{Name: "plinth", User: "plinth-admin",
+		Server: "https://" + listener.Addr().String(), Authority: sharedKeys(p.bubble).authority.PEM, Cert: admin.Cert,
+		Key: admin.Key}); err != nil {
 		return "", errors.Join(err, listener.Close(), os.RemoveAll(p.port.folder))
 	}
-	p.port.http = &http.Server{Handler: p.front, TLSConfig: config, ConnContext: server.ConnContext}
+	p.port.http = &http.Server{Handler: p.front, TLSConfig: serving, ConnContext: auth.Remember}
 	p.port.done = make(chan error, 1)
 	go func() { p.port.done <- p.port.http.ServeTLS(listener, "", "") }()
 	p.port.file = file
@@ -78,4 +85,22 @@ func (p *port) close() error {
 		err = errors.Join(err, ended)
 	}
 	return errors.Join(err, os.RemoveAll(p.folder))
+}
+
+// certificates makes the TLS configuration of the listener, and the administrator's client certificate.
+func certificates(by *pki.Authority) (*tls.Config, pki.Pair, error) {
+	leaf, err := by.Leaf("server", pkix.Name{CommonName: "plinth"}, []string{"localhost", "127.0.0.1"})
+	if err != nil {
+		return nil, leaf, err
+	}
+	signed, err := tls.X509KeyPair(leaf.Cert, leaf.Key)
+	if err != nil {
+		return nil, leaf, err
+	}
+	admin, err := by.Leaf("admin", pkix.Name{CommonName: "plinth-admin", Organization: []string{access.Masters}}, nil)
+	clients := x509.NewCertPool()
+	clients.AddCert(by.Certificate)
+	// Package auth verifies client certificates, so that a bad one is answered with 401.
+	return &tls.Config{Certificates: []tls.Certificate{signed}, ClientAuth: tls.RequestClientCert, ClientCAs: clients,
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}, admin, err
 }

@@ -11,7 +11,7 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/auth"
-	"plinth/internal/server"
+	"plinth/internal/plane"
 	"plinth/object"
 )
 
@@ -22,7 +22,7 @@ func (p *Plane) create(ctx context.Context, text []byte) error {
 		return fmt.Errorf("Objects: %w", err)
 	}
 	for _, o := range all {
-		if err := create(ctx, p.server, o); err != nil {
+		if err := create(ctx, p.plane, o); err != nil {
 			return err
 		}
 	}
@@ -33,7 +33,7 @@ func (p *Plane) create(ctx context.Context, text []byte) error {
 var administrator = access.User{Name: "admin", Groups: []string{access.Masters, access.Authenticated}}
 
 // create creates an object, and writes its status if it has one.
-func create(ctx context.Context, s *server.Server, o object.Value) error {
+func create(ctx context.Context, s *plane.Plane, o object.Value) error {
 	apiVersion, kind := o.At("apiVersion").Str(), o.At("kind").Str()
 	name, namespace := o.At("metadata", "name").Str(), o.At("metadata", "namespace").Str()
 	t, ok := s.OfKind(apiVersion, kind)
@@ -65,7 +65,7 @@ func create(ctx context.Context, s *server.Server, o object.Value) error {
 
 // send sends a request as the administrator, and returns the object of the answer. The answer of an error is an
 // error.
-func send(ctx context.Context, s *server.Server, method, path string, body object.Value) (object.Value, error) {
+func send(ctx context.Context, s *plane.Plane, method, path string, body object.Value) (object.Value, error) {
 	request, err := http.NewRequestWithContext(auth.As(ctx, &access.Identity{User: administrator}), method, path,
 		bytes.NewReader(object.AppendObject(nil, body)))
 	if err != nil {

@@ -3,15 +3,12 @@ package plinthtest
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"plinth/internal/server"
+	"plinth/internal/plane"
 )
 
 // Plane is a control plane. Its methods may be used concurrently, unless they take a testing.TB or say otherwise.
@@ -22,8 +19,8 @@ type Plane struct {
 	front    *front
 	port     port
 
-	mu      sync.Mutex // held to replace server and history, and for running
-	server  *server.Server
+	mu      sync.Mutex // held to replace plane and history, and for running
+	plane   *plane.Plane
 	history *history
 	running []func() // stop the code that Run runs
 }
@@ -131,38 +128,41 @@ func newPlane(ctx context.Context, o []Option) (*Plane, error) {
 	return p, nil
 }
 
-// begin starts a server with the objects of an image. No revision that it gives out is before after.
-func (p *Plane) begin(ctx context.Context, image *server.Image, after int64) error {
-	c := p.settings.config(p.bubble)
-	c.Image, c.ImageAfter = image, after
+// begin begins anew with the objects of an image. No revision that it gives out is before after.
+func (p *Plane) begin(ctx context.Context, image *plane.Image, after int64) error {
+	c, err := p.settings.config(p.bubble, image, after, nil)
+	if err != nil {
+		return err
+	}
 	c.Webhooks = p.settings.webhooks
 	if p.settings.runs("*") || len(p.settings.controllers) > 0 {
 		c.Controllers = p.settings.controllers
 	}
-	s, err := server.Start(ctx, c)
+	made, err := plane.New(ctx, *c)
 	if err != nil {
 		return err
 	}
-	p.history = follow(s.Store())
-	p.server = s
+	made.Run(nil)
+	p.history = follow(made.Store)
+	p.plane = made
 	return nil
 }
 
-// current is the server that answers requests now.
-func (p *Plane) current() *server.Server {
+// current is what answers requests now.
+func (p *Plane) current() *plane.Plane {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.server
+	return p.plane
 }
 
-// past is the history of the current server.
+// past is the history of current.
 func (p *Plane) past() *history {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.history
 }
 
-// close ends the code under test, the requests under way, and the server.
+// close ends the code under test, the requests under way, and the plane.
 func (p *Plane) close() error {
 	p.mu.Lock()
 	running := p.running
@@ -172,8 +172,8 @@ func (p *Plane) close() error {
 	}
 	err := p.port.close()
 	p.front.close()
-	if p.server != nil {
-		err = errors.Join(err, p.server.Close())
+	if p.plane != nil {
+		err = errors.Join(err, p.plane.Close())
 		p.history.close()
 	}
 	return err
@@ -184,69 +184,3 @@ func (p *Plane) close() error {
 func (p *Plane) Host() string { return "http://" + host }
 
 const host = "plinth.test"
-
-// settings are what images and the planes that begin with them have in common.
-type settings struct {
-	gates           []string // NAME=true
-	runtimeConfig   []string
-	enable, disable []string // admission plugins
-	controllers     []string
-	hooks           []*hooks
-	logger          *slog.Logger
-}
-
-// with returns s with those of other in addition.
-func (s settings) with(other settings) settings {
-	s.gates = slices.Concat(s.gates, other.gates)
-	s.runtimeConfig = slices.Concat(s.runtimeConfig, other.runtimeConfig)
-	s.enable, s.disable = slices.Concat(s.enable, other.enable), slices.Concat(s.disable, other.disable)
-	s.controllers = slices.Concat(s.controllers, other.controllers)
-	s.hooks = slices.Concat(s.hooks, other.hooks)
-	if other.logger != nil {
-		s.logger = other.logger
-	}
-	return s
-}
-
-// key identifies the settings on which the objects of a new server depend.
-func (s *settings) key() string {
-	return fmt.Sprintf("%q %q %q %q", s.gates, s.runtimeConfig, s.enable, s.disable)
-}
-
-// runs says whether a controller is on by name or by "*".
-func (s *settings) runs(controller string) bool {
-	return slices.Contains(s.controllers, controller) || slices.Contains(s.controllers, "*")
-}
-
-// watchTime is the least time of a watch without timeoutSeconds: it lasts as long as the plane. As in kube-apiserver
-// the time is random above that, and a test must not depend on it.
-const watchTime = 10 * 365 * 24 * time.Hour
-
-// bubbleBookmarks is the time between bookmarks in a bubble, where years may pass. No connection breaks there unless
-// a test wants it.
-const bubbleBookmarks = 10 * time.Minute
-
-// none enables no controller: in a list without "*", only those that are named are on.
-const none = "-namespace-controller"
-
-// config is the configuration of a server with these settings, without controllers and webhooks.
-func (s *settings) config(bubble bool) server.Config {
-	c := server.Defaults()
-	c.DataDir, c.Storage, c.InProcess = "", "memory", true
-	c.FeatureGates, c.Versions.Pairs = s.gates, s.runtimeConfig
-	c.EnableAdmission, c.DisableAdmission = s.enable, slices.Clone(s.disable)
-	if !s.runs("serviceaccount-controller") && !slices.Contains(s.enable, "ServiceAccount") {
-		c.DisableAdmission = append(c.DisableAdmission, "ServiceAccount")
-	}
-	c.Controllers = []string{none}
-	c.MinRequestTimeout = int(watchTime / time.Second)
-	if bubble {
-		c.BookmarkInterval = bubbleBookmarks
-	}
-	if c.Logger = s.logger; c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	k := sharedKeys(bubble)
-	c.Authority, c.AccountKey = k.authority, k.account
-	return c
-}

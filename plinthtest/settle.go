@@ -89,7 +89,7 @@ func (p *Plane) busy() string {
 	if !p.front.streams.settled() {
 		all = append(all, "a client has not read the events of its watch")
 	}
-	if stats := s.Store().Stats(); stats.Cursors > stats.Waiting {
+	if stats := s.Store.Stats(); stats.Cursors > stats.Waiting {
 		all = append(all, fmt.Sprintf("%d watches have events to send", stats.Cursors-stats.Waiting))
 	}
 	if s.Busy() {

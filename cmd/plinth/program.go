@@ -8,11 +8,12 @@ import (
 	"slices"
 	"strings"
 
+	"plinth/internal/plane"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"plinth/internal/product"
-	"plinth/internal/server"
 )
 
 // group is a part of the list of commands, with its title in the help.
@@ -167,7 +168,7 @@ func versionCommand() *cobra.Command {
 // printVersion prints the product's version, that of the API that it serves, and what the program was built from.
 func printVersion(out io.Writer) error {
 	built := product.Built()
-	_, err := fmt.Fprintf(out, "plinth %s\nKubernetes %s\ncommit %s\n%s %s/%s\n", built.Version, server.Version,
+	_, err := fmt.Fprintf(out, "plinth %s\nKubernetes %s\ncommit %s\n%s %s/%s\n", built.Version, plane.Version,
 		built.From(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return err
 }

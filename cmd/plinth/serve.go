@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"plinth/internal/plane"
 	"plinth/internal/server"
 	"plinth/internal/systemd"
 )
@@ -156,7 +157,7 @@ func (s *settings) read(all table, flags *pflag.FlagSet) error {
 
 // printServedVersion prints what --version asks for.
 func printServedVersion(out io.Writer) error {
-	_, err := fmt.Fprintln(out, "Kubernetes "+server.Version)
+	_, err := fmt.Fprintln(out, "Kubernetes "+plane.Version)
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"plinth/internal/plane"
 	"plinth/internal/server"
 )
 
@@ -71,9 +72,9 @@ func plinthFlags(c *settings) []row {
 			"make plinth the current context of a kubeconfig that exists, too; in a new one it is", ""},
 		{"watch-history-bytes", integer64(&c.WatchHistoryBytes), plinthOnly,
 			"the size of the history on disk, from which watches that are slow or reconnect continue", ""},
-		{"controllers", list(&c.Controllers), plinthOnly,
+		{"controllers", list((*[]string)(&c.Controllers)), plinthOnly,
 			"the controllers of kube-controller-manager that the server runs itself: * is all, NAME is one, -NAME is " +
-				"all but one (" + strings.Join(server.KnownControllers(), ", ") + "); started as kube-apiserver, none", ""},
+				"all but one (" + strings.Join(plane.KnownControllers(), ", ") + "); started as kube-apiserver, none", ""},
 		{"log-level", oneOf(&c.logLevel, "debug", "info", "warn", "error"), plinthOnly,
 			"the lowest level to log: debug, info, warn or error", ""},
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"plinth/internal/plane"
 	"plinth/internal/server"
 )
 
@@ -116,7 +117,7 @@ func testServer(parent int, s *testSettings, flags *pflag.FlagSet, out io.Writer
 	end := make(chan os.Signal, 1)
 	signal.Notify(end, os.Interrupt, syscall.SIGTERM)
 	began := time.Now()
-	if !s.Runs("serviceaccount-controller") && !flags.Changed("enable-admission-plugins") &&
+	if !s.Controllers.Run("serviceaccount-controller") && !flags.Changed("enable-admission-plugins") &&
 		!flags.Changed("disable-admission-plugins") {
 		s.DisableAdmission = []string{"ServiceAccount"} // as envtest: no Pod could be created without the controller
 	}
@@ -168,7 +169,7 @@ func (s *testSettings) announce(out io.Writer, ready *readyLine, took time.Durat
 	if ready.Kubeconfig != "" {
 		how = "export KUBECONFIG=" + ready.Kubeconfig
 	}
-	_, err := fmt.Fprintf(out, "Plinth %s is ready at %s after %d ms, in memory.\n\n  %s\n", server.Version, ready.Host,
+	_, err := fmt.Fprintf(out, "Plinth %s is ready at %s after %d ms, in memory.\n\n  %s\n", plane.Version, ready.Host,
 		took.Milliseconds(), how)
 	return err
 }

@@ -131,6 +131,27 @@ type Selection struct {
 	Only, Enabled, Disabled []string
 }
 
+// Validate calls refuse with each error, by the names of the flags.
+func (s *Selection) Validate(refuse func(format string, args ...any)) {
+	if len(s.Only) > 0 && len(s.Enabled)+len(s.Disabled) > 0 {
+		refuse("--admission-control goes with neither --enable-admission-plugins nor --disable-admission-plugins")
+	}
+	for flag, plugins := range map[string][]string{
+		"--admission-control": s.Only, "--enable-admission-plugins": s.Enabled,
+		"--disable-admission-plugins": s.Disabled,
+	} {
+		for _, name := range plugins {
+			switch {
+			case !Known(name):
+				refuse("%s: there is no admission plugin %q", flag, name)
+			case flag == "--disable-admission-plugins":
+			case slices.Contains(s.Enabled, name) && slices.Contains(s.Disabled, name):
+				refuse("%s: %s is disabled, too", flag, name)
+			}
+		}
+	}
+}
+
 // on says whether a plugin runs.
 func (s *Selection) on(p *plugin) bool {
 	if len(s.Only) > 0 {

@@ -11,6 +11,7 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/discovery"
+	"plinth/internal/features"
 	"plinth/internal/forward"
 	"plinth/internal/store"
 	"plinth/internal/view"
@@ -34,9 +35,8 @@ type Config struct {
 	Dial forward.Dial
 	// FollowRedirects passes redirects of backends on to clients, instead of answering with 502.
 	FollowRedirects bool
-	// NoUID leaves X-Remote-Uid out (feature gate RemoteRequestHeaderUID).
-	NoUID  bool
-	Logger *slog.Logger
+	Features        features.Set
+	Logger          *slog.Logger
 }
 
 // Aggregator knows the backends. Its methods may be called concurrently.
@@ -116,7 +116,7 @@ func (r *route) forward(w http.ResponseWriter, in *http.Request, asked *access.A
 		out.Header["Audit-Id"] = id
 	}
 	user := asked.User
-	if a.NoUID {
+	if !a.Features.On(features.RemoteRequestHeaderUID) {
 		user.UID = ""
 	}
 	target := forward.Target{Location: location, Transport: transport, Rewrite: true,

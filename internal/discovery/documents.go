@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"plinth/internal/engine"
+	"plinth/internal/features"
 	"plinth/object"
 	"plinth/schema"
 )
@@ -29,11 +30,8 @@ type Config struct {
 	// Models is called for each document. The Finder is garbage once the document is printed, and so are the types that
 	// it has compiled. If Models is nil or the Finder returns nil, a type that is not the type of a resource is not
 	// described.
-	Models func() Finder
-	// NoCBOR removes CBOR from all documents (feature gate CBORServingAndStorage).
-	NoCBOR bool
-	// NoStorageHashes leaves storageVersionHash out for built-in types (feature gate StorageVersionHash).
-	NoStorageHashes bool
+	Models   func() Finder
+	Features features.Set
 	// AccountPages says that the documents are served by which tokens of service accounts are verified.
 	AccountPages bool
 }
@@ -95,7 +93,8 @@ func New(c Config) *Documents {
 	d := &Documents{
 		registry: c.Registry, remotes: c.Remotes, local: c.Local, version: c.Version,
 		versionJSON: object.AppendJSON(nil, c.Version.value()), address: c.ServerAddress, models: c.Models,
-		noHashes: c.NoStorageHashes, media: mediaTypesOf(c.NoCBOR), roots: rootPathDocuments(c.AccountPages),
+		noHashes: !c.Features.On(features.StorageVersionHash),
+		media:    mediaTypesOf(!c.Features.On(features.CBORServingAndStorage)), roots: rootPathDocuments(c.AccountPages),
 	}
 	d.builtinKinds = sync.OnceValue(func() map[string][]gvk {
 		kinds := map[string][]gvk{}

@@ -13,6 +13,7 @@ import (
 
 	"plinth/internal/builtin"
 	"plinth/internal/engine"
+	"plinth/internal/features"
 	"plinth/object"
 )
 
@@ -185,7 +186,8 @@ func TestOpenAPIIsTheReferences(t *testing.T) {
 // hash notice.
 func TestOpenAPIWithoutCBOR(t *testing.T) {
 	with := openAPIDocuments(t)
-	without := New(Config{Registry: with.registry, Version: testVersion, Models: builtin.Models, NoCBOR: true})
+	without := New(Config{Registry: with.registry, Version: testVersion, Models: builtin.Models,
+		Features: features.Set{}.With(features.CBORServingAndStorage, false)})
 	for _, path := range []string{"/openapi/v3/api/v1", "/openapi/v3/apis/apps/v1", "/openapi/v2"} {
 		var docs [2]*Document
 		for i, d := range []*Documents{with, without} {

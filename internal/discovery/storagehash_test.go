@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"plinth/internal/builtin"
+	"plinth/internal/features"
 	"plinth/object"
 )
 
@@ -37,7 +38,8 @@ func TestStorageVersionHashes(t *testing.T) {
 		{"/apis/hidden.example.com/v1", "things", "", ""},
 	} {
 		for _, off := range []bool{false, true} {
-			d := New(Config{Registry: store.registry, Version: testVersion, NoStorageHashes: off})
+			d := New(Config{Registry: store.registry, Version: testVersion,
+				Features: features.Set{}.With(features.StorageVersionHash, !off)})
 			want := c.on
 			if off {
 				want = c.without

@@ -11,6 +11,7 @@ import (
 	"github.com/fxamacker/cbor/v2"
 	"k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
 
+	"plinth/internal/features"
 	"plinth/object"
 )
 
@@ -137,7 +138,7 @@ func TestApplyInCBOR(t *testing.T) {
 
 // SPEC: MED-4
 func TestWithoutCBOR(t *testing.T) {
-	s := newServer(t, func(c *Config) { c.NoCBOR = true })
+	s := newServer(t, func(c *Config) { c.Features = c.Features.With(features.CBORServingAndStorage, false) })
 	for _, c := range []struct {
 		method, path, header, value, body string
 		code                              int

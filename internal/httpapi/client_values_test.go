@@ -4,12 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"plinth/internal/samplelog"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"plinth/internal/samplelog"
 
 	"plinth/internal/access"
 )

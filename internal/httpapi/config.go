@@ -14,6 +14,7 @@ import (
 	"plinth/internal/discovery"
 	"plinth/internal/engine"
 	"plinth/internal/fairness"
+	"plinth/internal/features"
 )
 
 // Config has the parts that a Handler connects, and its limits.
@@ -78,11 +79,7 @@ type Config struct {
 	StallTimeout     time.Duration // how long a write of an answer may wait for its client; 0: 30 seconds
 	StallMemory      int64         // bytes of answers that wait for their clients, shared ones aside; 0: 256 MiB
 	EncodedBytes     int64         // memory of the cache of encoded objects; 0: 32 MiB
-	NoCBOR           bool          // CBOR is neither written nor read (gate CBORServingAndStorage)
-	NoLean           bool          // clients cannot omit managedFields (gate ManagedFieldsOptOut)
-	NoForce          bool          // unreadable objects cannot be deleted (gate AllowUnsafeMalformedObjectDeletion)
-	Shards           bool          // lists and watches may be divided by a shardSelector (gate ShardedListAndWatch)
-	NoCompression    bool          // answers are not compressed, whatever the client accepts (gate APIResponseCompression)
+	Features         features.Set
 
 	// Closing ends when the server is about to close: watches end with it, other requests are finished. Nil: it never
 	// ends.

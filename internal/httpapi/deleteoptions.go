@@ -8,6 +8,7 @@ import (
 
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
+	"plinth/internal/features"
 	"plinth/internal/wire"
 	"plinth/object"
 )
@@ -35,7 +36,7 @@ func (rs *requestState) deleteOptions() (engine.DeleteOptions, error) {
 	if err != nil {
 		return p.DeleteOptions, err
 	}
-	if rs.h.NoForce {
+	if !rs.h.Features.On(features.AllowUnsafeMalformedObjectDeletion) {
 		p.IgnoreReadError = false
 	}
 	if err := invalidOptions("DeleteOptions", p.validate()); err != nil {

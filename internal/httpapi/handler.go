@@ -15,6 +15,7 @@ import (
 	"plinth/internal/apierr"
 	"plinth/internal/execution"
 	"plinth/internal/fairness"
+	"plinth/internal/features"
 	"plinth/internal/samplelog"
 	"plinth/internal/stack"
 	"plinth/internal/wire"
@@ -39,7 +40,8 @@ func New(c Config) (*Handler, error) {
 		return nil, err
 	}
 	return &Handler{Config: c, cache: wire.NewEncodedCache(c.EncodedBytes),
-		offer: wire.Offer{CBOR: !c.NoCBOR, Lean: !c.NoLean}, stalls: stalls{limit: c.StallMemory}}, nil
+		offer: wire.Offer{CBOR: c.Features.On(features.CBORServingAndStorage),
+			Lean: c.Features.On(features.ManagedFieldsOptOut)}, stalls: stalls{limit: c.StallMemory}}, nil
 }
 
 // filters are called for every request, in this order. The first one that returns an error ends the request. Reasons

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"plinth/internal/features"
 	"plinth/object"
 )
 
@@ -167,7 +168,7 @@ func testProtobufWithoutManagedFields(t *testing.T, s *server) {
 
 // SPEC: MED-10
 func TestManagedFieldsWithoutTheGate(t *testing.T) {
-	s := newServer(t, func(c *Config) { c.NoLean = true })
+	s := newServer(t, func(c *Config) { c.Features = c.Features.With(features.ManagedFieldsOptOut, false) })
 	s.do("POST", configMaps, `{"metadata":{"name":"a"},"data":{"k":"v"}}`)
 	if got := s.do("GET", configMaps+"/a", "", "Accept", "application/json"+dropManaged); !strings.Contains(got.body,
 		"managedFields") {

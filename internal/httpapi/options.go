@@ -11,6 +11,7 @@ import (
 
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
+	"plinth/internal/features"
 	"plinth/internal/fielderrors"
 	"plinth/internal/objectmeta"
 	"plinth/internal/shard"
@@ -145,7 +146,7 @@ func (rs *requestState) listOptions() (p listParams, err error) {
 	}
 	p.Continue = first(values, "continue")
 	p.sendInitial = boolean(values, "sendInitialEvents")
-	if selector := first(values, "shardSelector"); selector != "" && rs.h.Shards {
+	if selector := first(values, "shardSelector"); selector != "" && rs.h.Features.On(features.ShardedListAndWatch) {
 		if p.Shard, err = shard.Parse(selector); err != nil { // the reference answers the same text with 500
 			return p, apierr.NewBadRequest("invalid shard selector: " + err.Error())
 		}

@@ -16,6 +16,7 @@ import (
 
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
+	"plinth/internal/features"
 	"plinth/internal/proto"
 	"plinth/internal/wire"
 	"plinth/object"
@@ -325,7 +326,7 @@ func encoded(media wire.Media, text []byte) ([]byte, error) {
 // compresses says whether the answer may be compressed: the client accepts that, and the operator has not turned it
 // off.
 func (rs *requestState) compresses() bool {
-	return !rs.h.NoCompression && acceptsGzip(rs.r.Header.Get("Accept-Encoding"))
+	return rs.h.Features.On(features.APIResponseCompression) && acceptsGzip(rs.r.Header.Get("Accept-Encoding"))
 }
 
 // acceptsGzip says whether an Accept-Encoding header contains gzip. As in the reference, weights are ignored.

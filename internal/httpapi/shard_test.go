@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"plinth/internal/features"
 )
 
 // half is a selector of one half of the hashes of a field.
@@ -46,7 +48,7 @@ func (s *server) shard(path string, values url.Values) (l shardedList) {
 	return l
 }
 
-func sharded(c *Config) { c.Shards = true }
+func sharded(c *Config) { c.Features = c.Features.With(features.ShardedListAndWatch, true) }
 
 // Lists are divided by the UID and by the namespace, on every URL of a type and in every version of it, whole and in
 // pages. Each list contains its selector (shardInfo).

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"plinth/internal/apierr"
+	"plinth/internal/features"
 	"plinth/internal/wire"
 	"plinth/object"
 )
@@ -83,7 +84,7 @@ func (rs *requestState) zpageMedia(kind string) (media wire.Media, version strin
 		return media, "", true, nil
 	}
 	types := zpageTypes
-	if rs.h.NoCBOR {
+	if !rs.h.Features.On(features.CBORServingAndStorage) {
 		types = types[:len(types)-1]
 	}
 	for _, clause := range wire.ParseAccept(accept).Clauses() {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"plinth/internal/engine"
 	"plinth/internal/httpapi"
 )
 
@@ -24,8 +23,8 @@ type Requests struct {
 	checks   *prometheus.GaugeVec
 	checked  *prometheus.CounterVec
 
-	types *engine.Registry
-	mu    sync.RWMutex
+	served func(group, version, resource string) bool
+	mu     sync.RWMutex
 	// byObservation has the metrics of each set of labels that has occurred. In its keys Took, Bytes and Rejected are
 	// zero.
 	//
@@ -56,8 +55,8 @@ var (
 	lengths = prometheus.ExponentialBuckets(1000, 10, 7)
 )
 
-// NewRequests makes metrics that have counted nothing yet.
-func NewRequests(types *engine.Registry) *Requests {
+// NewRequests makes metrics that have counted nothing yet. served says whether a custom type is served.
+func NewRequests(served func(group, version, resource string) bool) *Requests {
 	labels := []string{"component", "group", "version", "resource", "subresource", "scope", "verb"}
 	return &Requests{
 		access: newAccessMetrics(),
@@ -67,7 +66,7 @@ func NewRequests(types *engine.Registry) *Requests {
 		checked: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubernetes_healthchecks_total", Help: "Results of health checks.",
 		}, []string{"name", "type", "status"}),
-		types:         types,
+		served:        served,
 		byObservation: map[httpapi.Observation]*requestMetrics{},
 		sweepAt:       firstSweep,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -175,9 +174,8 @@ func (m *Requests) requestMetrics(o httpapi.Observation) *requestMetrics {
 // and stay. The events of a watch are counted before its request is, so that each type with metrics of events has an
 // entry in byObservation, or will have one. The caller holds mu.
 func (m *Requests) sweep() {
-	types := m.types.Now()
 	for o, f := range m.byObservation {
-		if o.Custom && types.Find(o.Group, o.Version, o.Resource) == nil {
+		if o.Custom && !m.served(o.Group, o.Version, o.Resource) {
 			delete(m.byObservation, o)
 			m.requests.DeleteLabelValues(f.labels...)
 			m.events.DeleteLabelValues(o.Group, o.Version, o.Resource)

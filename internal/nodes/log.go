@@ -20,6 +20,7 @@ import (
 	"plinth/internal/access"
 	"plinth/internal/apierr"
 	"plinth/internal/execution"
+	"plinth/internal/features"
 	"plinth/internal/gotypes"
 )
 
@@ -33,7 +34,7 @@ func (n *Nodes) log(w http.ResponseWriter, r *http.Request, asked *access.Attrib
 		return apierr.NewBadRequest(err.Error())
 	}
 	n.Metrics.Log(options.InsecureSkipTLSVerifyBackend)
-	if n.PodLogsQuerySplitStreams && options.Stream == nil {
+	if n.Features.On(features.PodLogsQuerySplitStreams) && options.Stream == nil {
 		every := corev1.LogStreamAll
 		options.Stream = &every
 	}
@@ -87,7 +88,7 @@ func (n *Nodes) validateLog(o *corev1.PodLogOptions) (errs field.ErrorList) {
 	}
 	switch {
 	case o.Stream == nil:
-	case !n.PodLogsQuerySplitStreams:
+	case !n.Features.On(features.PodLogsQuerySplitStreams):
 		errs = append(errs, field.Forbidden(at("stream"), "may not be specified"))
 	default:
 		known := []string{corev1.LogStreamAll, corev1.LogStreamStderr, corev1.LogStreamStdout}
@@ -118,7 +119,7 @@ func (n *Nodes) logQuery(o *corev1.PodLogOptions) url.Values {
 	if o.SinceTime != nil {
 		query.Set("sinceTime", o.SinceTime.Format(time.RFC3339))
 	}
-	if n.PodLogsQuerySplitStreams {
+	if n.Features.On(features.PodLogsQuerySplitStreams) {
 		query.Set("stream", *o.Stream)
 	}
 	return query

@@ -11,6 +11,7 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/apierr"
+	"plinth/internal/features"
 	"plinth/internal/forward"
 	"plinth/object"
 )
@@ -27,9 +28,7 @@ type Config struct {
 	IPv6 bool
 	// BytesPerSecond limits an upgraded connection in each direction; 0: there is no limit.
 	BytesPerSecond int64
-	// The feature gates of these names.
-	TranslateStreamCloseWebsocketRequests, PortForwardWebsockets bool
-	ExtendWebSocketsToKubelet, PodLogsQuerySplitStreams          bool
+	Features       features.Set
 
 	// Dial opens connections, and Lookup finds the addresses of a Node's name. Nil: those of package net.
 	Dial   forward.Dial
@@ -79,6 +78,12 @@ type Kubelets struct {
 	// "": kubelets are asked without one.
 	CertFile, KeyFile string
 	CAFile            string // the authorities of kubelets; "": their certificates are not verified
+}
+
+// DefaultKubelets are those that kube-apiserver expects without flags.
+func DefaultKubelets() Kubelets {
+	return Kubelets{Port: 10250, AddressTypes: []string{"Hostname", "InternalDNS", "InternalIP", "ExternalDNS",
+		"ExternalIP"}}
 }
 
 // Nodes sends requests on.

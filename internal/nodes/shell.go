@@ -12,6 +12,7 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/apierr"
+	"plinth/internal/features"
 	"plinth/internal/forward"
 	"plinth/internal/gotypes"
 )
@@ -43,18 +44,19 @@ func (n *Nodes) shell(w http.ResponseWriter, r *http.Request, asked *access.Attr
 	}
 	transport := n.transports.kubelets()
 	at := k.location(path, query)
-	toKubelet := n.ExtendWebSocketsToKubelet && k.websockets()
-	if asked.Subresource == "portforward" && n.PortForwardWebsockets ||
-		asked.Subresource != "portforward" && n.TranslateStreamCloseWebsocketRequests {
+	toKubelet := n.Features.On(features.ExtendWebSocketsToKubelet) && k.websockets()
+	if asked.Subresource == "portforward" && n.Features.On(features.PortForwardWebsockets) ||
+		asked.Subresource != "portforward" && n.Features.On(features.TranslateStreamCloseWebsocketRequests) {
 		n.Metrics.Streaming(asked.Subresource, toKubelet)
 	}
 	switch {
 	case toKubelet:
 	case asked.Subresource == "portforward":
-		if n.PortForwardWebsockets && wsstream.IsWebSocketRequestWithTunnelingProtocol(r) {
+		if n.Features.On(features.PortForwardWebsockets) && wsstream.IsWebSocketRequestWithTunnelingProtocol(r) {
 			return n.tunnel(w, r, at, transport)
 		}
-	case n.TranslateStreamCloseWebsocketRequests && wsstream.IsWebSocketRequestWithStreamCloseProtocol(r):
+	case n.Features.On(features.TranslateStreamCloseWebsocketRequests) &&
+		wsstream.IsWebSocketRequestWithStreamCloseProtocol(r):
 		return n.translate(w, r, at, transport, streams)
 	}
 	target := &forward.Target{Location: at, OwnQuery: true, Transport: transport, UpgradeOnly: true,

@@ -105,16 +105,12 @@ func dialSocket(t *testing.T, url string, protocols ...string) *websocket.Conn {
 	return socket
 }
 
-func withShells(c *Config) {
-	c.TranslateStreamCloseWebsocketRequests, c.PortForwardWebsockets, c.ExtendWebSocketsToKubelet = true, true, true
-}
-
 // A WebSocket of a command is translated into the streams of a kubelet, and its end into a Status.
 //
 // SPEC: URI-7
 func TestCommandsOverWebSockets(t *testing.T) {
 	for _, limit := range []int64{0, 1 << 20} {
-		x := newCluster(t, shellKubelet(t, nil), func(c *Config) { withShells(c); c.BytesPerSecond = limit })
+		x := newCluster(t, shellKubelet(t, nil), func(c *Config) { c.BytesPerSecond = limit })
 		socket := dialSocket(t, x.serve(t)+pods+"p/exec?command=x&stdin=1&stdout=1&stderr=1", "v5.channel.k8s.io",
 			"v4.channel.k8s.io")
 		if socket.Subprotocol() != "v5.channel.k8s.io" {
@@ -149,7 +145,7 @@ func TestCommandsOverWebSockets(t *testing.T) {
 //
 // SPEC: URI-7
 func TestCommandsThatAreNotTranslated(t *testing.T) {
-	x := newCluster(t, shellKubelet(t, nil), withShells)
+	x := newCluster(t, shellKubelet(t, nil), nil)
 	url := x.serve(t) + pods + "p/exec?command=refuse&stdout=1"
 	socket := dialSocket(t, url, "v5.channel.k8s.io")
 	for {
@@ -177,7 +173,7 @@ func TestCommandsThatAreNotTranslated(t *testing.T) {
 // SPEC: URI-7
 func TestClientsThatGoAway(t *testing.T) {
 	gone := make(chan bool, 1)
-	x := newCluster(t, shellKubelet(t, gone), withShells)
+	x := newCluster(t, shellKubelet(t, gone), nil)
 	socket := dialSocket(t, x.serve(t)+pods+"p/exec?command=wait&stdout=1", "v5.channel.k8s.io")
 	for message := ""; message != "\x01running"; {
 		_, got, err := socket.ReadMessage()
@@ -209,7 +205,7 @@ func TestKubeletsThatDoNotAnswer(t *testing.T) {
 		asked <- true
 		_, _ = io.Copy(io.Discard, connection)
 		gone <- true
-	}, withShells)
+	}, nil)
 	address := strings.TrimPrefix(x.serve(t), "http://")
 	const socket = "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n" +
 		"Sec-WebSocket-Protocol: "
@@ -256,7 +252,7 @@ func TestTunnels(t *testing.T) {
 		if pod == "p" {
 			echo(connection, buffered.Reader)
 		}
-	}, withShells)
+	}, nil)
 	for pod := range answers {
 		if pod != "p" {
 			x.add("pods/default/"+pod, `{"metadata":{"name":"`+pod+`"},"spec":{"nodeName":"node-a"}}`)
@@ -313,7 +309,6 @@ func TestRefusalsAreCounted(t *testing.T) {
 		w.WriteHeader(http.StatusForbidden)
 		io.WriteString(w, refusal)
 	}, func(c *Config) {
-		withShells(c)
 		c.Metrics.Translated = func(code int) { codes <- code }
 		c.Metrics.Tunneled = func(code int) { tunneled <- code }
 	})
@@ -378,7 +373,7 @@ func TestAnswersOfKubeletsAreLimited(t *testing.T) {
 		defer connection.Close()
 		io.WriteString(connection, switched)
 		ended <- endless(connection, line)
-	}, withShells)
+	}, nil)
 	url := x.serve(t) + pods + "p/"
 	for command, want := range map[string]string{"head": "a header of more than 1048576 bytes",
 		"body": "unable to read error from server response", "status": "more than 1048576 bytes"} {

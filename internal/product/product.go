@@ -1,5 +1,5 @@
 // Package product says which release of Plinth a program is, and what it was built from. The version of the product
-// is not that of the Kubernetes API that it serves, which is server.Version.
+// is not that of the Kubernetes API that it serves, which is plane.Version.
 package product
 
 import (

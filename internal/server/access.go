@@ -20,23 +20,8 @@ func (c *Config) validateAccess() error {
 	var errs []error
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	c.validateModes(refuse)
-	if len(c.AdmissionControl) > 0 && len(c.EnableAdmission)+len(c.DisableAdmission) > 0 {
-		refuse("--admission-control goes with neither --enable-admission-plugins nor --disable-admission-plugins")
-	}
-	for flag, plugins := range map[string][]string{
-		"--admission-control": c.AdmissionControl, "--enable-admission-plugins": c.EnableAdmission,
-		"--disable-admission-plugins": c.DisableAdmission,
-	} {
-		for _, name := range plugins {
-			switch {
-			case !admission.Known(name):
-				refuse("%s: there is no admission plugin %q", flag, name)
-			case flag == "--disable-admission-plugins":
-			case slices.Contains(c.EnableAdmission, name) && slices.Contains(c.DisableAdmission, name):
-				refuse("%s: %s is disabled, too", flag, name)
-			}
-		}
-	}
+	plugins := c.plugins()
+	plugins.Validate(refuse)
 	if !c.AllowPrivileged {
 		refuse("--allow-privileged=false asks for refusing privileged containers, which is not there yet")
 	}
@@ -88,7 +73,7 @@ func (c *Config) modes() []authz.Mode {
 }
 
 // authorization creates the configured authorizers. --authorization-config is read again when it changes.
-func (s *Server) authorization() (err error) {
+func (s *Server) authorization() (*authz.Authority, error) {
 	c := &s.config
 	var text []byte
 	var config *authz.AuthorizationConfiguration
@@ -96,8 +81,11 @@ func (s *Server) authorization() (err error) {
 		hook := &c.AuthorizationWebhook
 		config = authz.FromModes(c.modes(), authz.WebhookFromFlags(hook.ConfigFile, hook.Version, hook.AuthorizedTTL,
 			hook.UnauthorizedTTL))
-	} else if config, text, err = authz.LoadConfig(c.AuthorizationConfig); err != nil {
-		return err
+	} else {
+		var err error
+		if config, text, err = authz.LoadConfig(c.AuthorizationConfig); err != nil {
+			return nil, err
+		}
 	}
 	isNode := func(a authz.AuthorizerConfiguration) bool { return a.Type == authz.Node }
 	if plugins := c.plugins(); slices.ContainsFunc(config.Authorizers, isNode) && !plugins.On("NodeRestriction") {
@@ -105,16 +93,36 @@ func (s *Server) authorization() (err error) {
 			"any kubelet may write the Nodes and the status of the Pods of all others", "plugin", "NodeRestriction")
 	}
 	counts := metrics.NewAuthorization(peers.HostIdentity())
-	s.shown = append(s.shown, counts.Collectors()...)
-	s.policy, err = authz.New(config, authz.Options{Logger: c.Logger, PolicyFile: c.AuthorizationPolicyFile,
+	s.counts.show(counts.Collectors()...)
+	authority, err := authz.New(config, authz.Options{Logger: c.Logger, PolicyFile: c.AuthorizationPolicyFile,
 		Metrics: counts.Hooks(), Features: s.features})
-	if err != nil {
-		return err
-	}
-	if c.AuthorizationConfig != "" {
+	if err == nil && c.AuthorizationConfig != "" {
 		s.follow = append(s.follow, func(ctx context.Context) {
-			s.policy.Watch(ctx, c.AuthorizationConfig, text, configfile.Interval)
+			authority.Watch(ctx, c.AuthorizationConfig, text, configfile.Interval)
 		})
 	}
-	return nil
+	return authority, err
+}
+
+// plugins says which admission plugins are on.
+func (c *Config) plugins() admission.Selection {
+	return admission.Selection{Only: c.AdmissionControl, Enabled: c.EnableAdmission, Disabled: c.DisableAdmission}
+}
+
+// admission says which admission plugins are on, and how they are configured.
+func (s *Server) admission() (admission.Config, error) {
+	c := &s.config
+	counts := metrics.NewAdmission(peers.HostIdentity())
+	s.counts.show(counts.Collectors()...)
+	to := admission.Config{Selection: c.plugins(), Metrics: counts.Hooks(),
+		NotReadyTolerationSeconds:    c.NotReadyTolerationSeconds,
+		UnreachableTolerationSeconds: c.UnreachableTolerationSeconds}
+	if c.AdmissionConfig == "" {
+		return to, nil
+	}
+	var err error
+	if to.Configurations, err = admission.LoadConfigurations(c.AdmissionConfig); err != nil {
+		return to, fmt.Errorf("--admission-control-config-file: %w", err)
+	}
+	return to, nil
 }

@@ -57,7 +57,7 @@ func TestWhatNamespacesHave(t *testing.T) {
 		at := "/api/v1/namespaces/" + namespace
 		uid := s.eventually(at+account, "there", there).At("metadata", "uid").Str()
 		s.eventually(at+authority, "the authority", func(v object.Value) bool {
-			return v.At("data", "ca.crt").Str() == string(s.authority) && len(s.authority) > 0 &&
+			return v.At("data", "ca.crt").Str() == string(s.certificates.authority) && len(s.certificates.authority) > 0 &&
 				strings.HasPrefix(v.At("metadata", "annotations", "kubernetes.io/description").Str(), "Contains a CA bundle")
 		})
 		s.ask("DELETE", at+account, "", 200)
@@ -67,7 +67,7 @@ func TestWhatNamespacesHave(t *testing.T) {
 		})
 		s.ask("PATCH", at+authority, `{"data":{"ca.crt":"x","other":"y"}}`, 200)
 		s.eventually(at+authority, "mended", func(v object.Value) bool {
-			return v.At("data", "ca.crt").Str() == string(s.authority) && v.At("data").Len() == 1
+			return v.At("data", "ca.crt").Str() == string(s.certificates.authority) && v.At("data").Len() == 1
 		})
 		s.ask("DELETE", at+authority, "", 200)
 		s.eventually(at+authority, "there again", there)

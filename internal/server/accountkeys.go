@@ -13,7 +13,6 @@ import (
 	"plinth/internal/auth/externaljwt"
 	"plinth/internal/auth/serviceaccount"
 	"plinth/internal/features"
-	"plinth/internal/httpapi"
 	"plinth/internal/metrics"
 )
 
@@ -79,8 +78,6 @@ func (c *Config) staticKeys() (*serviceaccount.StaticKeys, error) {
 	var public []crypto.PublicKey
 	var err error
 	switch {
-	case c.AccountKey != nil:
-		private = c.AccountKey
 	case s.SigningKeyFile != "":
 		private, err = serviceaccount.ReadPrivateKey(s.SigningKeyFile)
 	case len(s.KeyFiles) == 0:
@@ -104,9 +101,6 @@ func (c *Config) staticKeys() (*serviceaccount.StaticKeys, error) {
 	return serviceaccount.NewStaticKeys(public, private)
 }
 
-// signs says whether tokens can be issued.
-func (k *accountKeys) signs() bool { return k.static == nil || k.static.Signs() }
-
 // lifetimes are the Issuer's MaxSeconds and ExtendedSeconds. A token lasts no longer than the external signer allows.
 func (k *accountKeys) lifetimes(c *Config) (most, extended int64) {
 	most = int64(c.ServiceAccounts.MaxExpiration / time.Second)
@@ -129,32 +123,4 @@ func (k *accountKeys) close() error {
 		return nil
 	}
 	return k.external.Close()
-}
-
-// accountPages returns the two documents with which programs other than this server verify the tokens of service
-// accounts: the OpenID Connect discovery document of the issuer, and its public keys. Nil if the name of the issuer is
-// not a URL under which they could be found, or if no key can be published.
-func (s *Server) accountPages() map[string]httpapi.Page {
-	c := &s.config
-	documents := &serviceaccount.Documents{Keys: s.accountKeys, Issuer: c.issuers()[0], Now: c.Now,
-		KeysURL: cmp.Or(c.ServiceAccounts.JWKSURI, "https://"+s.advertised()+serviceaccount.KeysPath)}
-	if documents.Now == nil {
-		documents.Now = time.Now
-	}
-	err := serviceaccount.Discoverable(documents.Issuer)
-	if err == nil && s.accountKeys.external != nil {
-		_, err = documents.KeySet()
-	}
-	if err != nil {
-		c.Logger.Info("the OpenID Connect documents of the issuer of service account tokens are not served", "reason", err)
-		return nil
-	}
-	return map[string]httpapi.Page{
-		serviceaccount.KeysPath: {
-			Type: serviceaccount.KeysType, Caching: documents.Caching, Body: documents.KeySet,
-		},
-		serviceaccount.ConfigurationPath: {
-			Type: "application/json", Caching: documents.Caching, Body: documents.Configuration,
-		},
-	}
 }

@@ -8,9 +8,8 @@ import (
 	"strings"
 	"sync"
 
-	"plinth/internal/aggregation"
-	"plinth/internal/features"
 	"plinth/internal/initial"
+	"plinth/internal/pki"
 )
 
 // Aggregation configures how group versions are forwarded to other API servers.
@@ -33,43 +32,41 @@ type frontProxy struct {
 	certificate *tls.Certificate // as it was read last; nil: there is none
 }
 
-// openFrontProxy reads the certificates for forwarding, or makes them: an authority and a client certificate, apart
-// from those of clients, since who has such a certificate can act as everybody.
-func (s *Server) openFrontProxy() (err error) {
-	c := &s.config
-	f := &frontProxy{files: [2]string{c.Aggregation.ClientCertFile, c.Aggregation.ClientKeyFile}}
-	s.frontProxy = f
+// openFrontProxy reads the certificates for forwarding, or makes them beside those of an authority: another authority
+// and a client certificate, since who has such a certificate can act as everybody.
+func (c *Config) openFrontProxy(beside *pki.Authority) (f *frontProxy, err error) {
+	f = &frontProxy{files: [2]string{c.Aggregation.ClientCertFile, c.Aggregation.ClientKeyFile}}
 	if c.FrontProxy.CAFile != "" {
 		f.Names, f.Users, f.UIDs = c.FrontProxy.AllowedNames, c.FrontProxy.UserHeaders, c.FrontProxy.UIDHeaders
 		f.Groups, f.Extra = c.FrontProxy.GroupHeaders, c.FrontProxy.ExtraPrefixes
 		if f.Authority, err = readAuthorities(c.FrontProxy.CAFile); err != nil {
-			return fmt.Errorf("--requestheader-client-ca-file: %w", err)
+			return nil, fmt.Errorf("--requestheader-client-ca-file: %w", err)
 		}
 	}
 	switch {
 	case f.files[0] != "":
 		_, err = f.client()
-		return err
-	case !c.Aggregation.OwnAuthority || f.Authority != nil || c.InProcess:
-		return nil
+		return f, err
+	case !c.Aggregation.OwnAuthority || f.Authority != nil:
+		return f, nil
 	}
-	own, err := s.pki.Beside("front-proxy", "plinth-front-proxy-ca")
+	own, err := beside.Beside("front-proxy", "plinth-front-proxy-ca")
 	if err != nil {
-		return fmt.Errorf("forwarded requests: %w", err)
+		return nil, fmt.Errorf("forwarded requests: %w", err)
 	}
 	const name = "front-proxy-client"
 	leaf, err := own.Leaf(name, pkix.Name{CommonName: name}, nil)
 	if err != nil {
-		return err
+		return f, err
 	}
 	loaded, err := tls.X509KeyPair(leaf.Cert, leaf.Key)
 	if err != nil {
-		return err
+		return f, err
 	}
 	f.certificate, f.Authority, f.Names = &loaded, own.PEM, []string{name}
 	f.Users, f.UIDs = []string{"X-Remote-User"}, []string{"X-Remote-Uid"}
 	f.Groups, f.Extra = []string{"X-Remote-Group"}, []string{"X-Remote-Extra-"}
-	return nil
+	return f, nil
 }
 
 // client returns the client certificate. It is read again for each connection, so that a renewed one is used without
@@ -97,18 +94,6 @@ func (c *Config) validateAggregation(refuse func(format string, args ...any)) {
 	if (c.Aggregation.ClientCertFile == "") != (c.Aggregation.ClientKeyFile == "") {
 		refuse("--proxy-client-cert-file and --proxy-client-key-file go together")
 	}
-}
-
-// newAggregator makes the part that forwards group versions.
-func (s *Server) newAggregator() *aggregation.Aggregator {
-	c := &s.config
-	services := s.services()
-	services.NoClusterIP = c.Aggregation.EndpointsOnly
-	return aggregation.New(aggregation.Config{
-		Endpoint: services.Endpoint, Certificate: s.frontProxy.client,
-		FollowRedirects: !c.Aggregation.RejectRedirects, NoUID: !s.features.On(features.RemoteRequestHeaderUID),
-		Logger: c.Logger,
-	}, s.store)
 }
 
 // readAuthorities returns the certificates of a file, as PEM without anything else.

@@ -1,8 +1,6 @@
 package server
 
 import (
-	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -18,19 +16,16 @@ import (
 	"plinth/internal/auth"
 	"plinth/internal/auth/serviceaccount"
 	"plinth/internal/auth/tokenwebhook"
-	"plinth/internal/engine"
-	"plinth/internal/features"
 	"plinth/internal/webhook"
-	"plinth/object"
 )
 
 // ServiceAccounts configures the tokens of service accounts.
 type ServiceAccounts struct {
-	Issuers        []string // the first is in new tokens, all are accepted; empty: defaultIssuer
+	Issuers        []string // the first is in new tokens, all are accepted; empty: serviceaccount.DefaultIssuer
 	KeyFiles       []string // keys that verify tokens; empty: the signing key
 	SigningKeyFile string   // the key that signs tokens; "": a generated one, if there are no KeyFiles
-	// SigningEndpoint is the socket of a program that signs tokens and has all keys (package externaljwt); "": this server
-	// has them.
+	// SigningEndpoint is the socket of a program that signs tokens and has all keys (package externaljwt); "": this
+	// server has them.
 	SigningEndpoint string
 	Lookup          bool // legacy tokens are valid only while their Secrets exist
 	MaxExpiration   time.Duration
@@ -130,9 +125,6 @@ func certificatesIn(file string) (ders [][]byte) {
 	}
 }
 
-// defaultIssuer is the issuer of service account tokens unless another one is configured.
-const defaultIssuer = "https://kubernetes.default.svc.cluster.local"
-
 // validateAuthentication returns all errors of the settings of authentication, joined.
 func (c *Config) validateAuthentication() error {
 	var errs []error
@@ -165,7 +157,7 @@ func (c *Config) issuers() []string {
 	if len(c.ServiceAccounts.Issuers) > 0 {
 		return c.ServiceAccounts.Issuers
 	}
-	return []string{defaultIssuer}
+	return []string{serviceaccount.DefaultIssuer}
 }
 
 // audiences are the audiences of this API.
@@ -176,87 +168,44 @@ func (c *Config) audiences() []string {
 	return c.issuers()
 }
 
-// authenticator combines the ways to authenticate, in the order in which the reference tries them.
-func (s *Server) authenticator(serving *tls.Config) (*auth.Authenticator, error) {
+// authentication returns who authenticates requests besides the objects of the plane: what is asked before these, and
+// the tokens that are asked about after them. It completes the authorities whose certificates a handshake requests.
+func (s *Server) authentication() (first auth.Config, later []auth.Tokens, err error) {
 	c := &s.config
-	audiences := c.audiences()
-	var tokens []auth.Tokens
+	first = auth.Config{Audiences: c.audiences(), Now: s.clock}
 	if c.AdministratorToken != "" {
 		admin := access.User{Name: administrator, Groups: []string{access.Masters}}
-		tokens = append(tokens, auth.Agnostic(auth.StaticToken(c.AdministratorToken, admin), audiences))
+		first.Tokens = append(first.Tokens, auth.Agnostic(auth.StaticToken(c.AdministratorToken, admin), first.Audiences))
 	}
 	if c.TokenAuthFile != "" {
 		static, err := auth.ReadTokens(c.TokenAuthFile)
 		if err != nil {
-			return nil, err
+			return first, nil, err
 		}
-		tokens = append(tokens, auth.Agnostic(static, audiences))
+		first.Tokens = append(first.Tokens, auth.Agnostic(static, first.Audiences))
 	}
-	objects := serviceaccount.NewObjects(s.engine, s.registry)
-	now := c.Now
-	if now == nil {
-		now = time.Now
-	}
-	s.issuer = &serviceaccount.Issuer{
-		Keys: s.accountKeys, Name: c.issuers()[0], Audiences: audiences,
-		Extend: c.ServiceAccounts.Extend, Objects: objects, Now: now,
-		OtherUID: !s.features.On(features.TokenRequestServiceAccountUIDValidation),
-		Webhooks: s.features.On(features.APIServerWebhookAuthenticationToken),
-	}
-	s.issuer.MaxSeconds, s.issuer.ExtendedSeconds = s.accountKeys.lifetimes(c)
-	s.verifier = &serviceaccount.Verifier{
-		Keys: s.accountKeys, Issuers: c.issuers(), Audiences: audiences, Objects: objects,
-		Lookup: c.ServiceAccounts.Lookup, Now: now,
-		Webhooks: s.features.On(features.APIServerWebhookAuthenticationToken),
-		Used: func(ctx context.Context, secret *engine.Object, today string) {
-			if err := objects.MarkUsed(ctx, secret, today); err != nil {
-				c.Logger.Warn("the last use of a legacy token could not be noted", "secret", secret.Key.Name, "error", err)
-			}
-		},
-	}
-	tokens = append(tokens, s.verifier)
-	if c.BootstrapTokens {
-		tokens = append(tokens, auth.Agnostic(&serviceaccount.BootstrapTokens{Objects: objects, Now: now}, audiences))
-	}
-	config := auth.Config{Audiences: audiences, Now: now}
-	// After tokens of service accounts, which are recognized without a call.
-	jwt, err := s.jwtAuthenticator(&config)
+	jwt, err := s.jwtAuthenticator(&first)
 	if err != nil {
-		return nil, err
+		return first, nil, err
 	}
 	if jwt != nil {
-		tokens = append(tokens, auth.Agnostic(jwt, audiences))
+		later = append(later, auth.Agnostic(jwt, first.Audiences))
 	}
-	hook, err := c.TokenWebhook.open(audiences, now, c.Logger)
+	hook, err := c.TokenWebhook.open(first.Audiences, s.clock, c.Logger)
 	if err != nil {
-		return nil, err
+		return first, nil, err
 	}
 	if hook != nil { // last, because it costs the most
-		tokens = append(tokens, hook)
+		later = append(later, hook)
 	}
-	proxy, err := c.FrontProxy.open(s.pki.Certificate, c.ClientCAFile)
-	if err != nil {
-		return nil, err
+	if first.Proxy, err = c.FrontProxy.open(s.certificates.pki.Certificate, c.ClientCAFile); err != nil {
+		return first, nil, err
 	}
-	clients := serving.ClientCAs
-	if proxy != nil { // the handshake requests certificates of its authority, too, but only the proxy's are accepted
-		serving.ClientCAs = clients.Clone()
-		if _, err := appendAuthorities(serving.ClientCAs, "--requestheader-client-ca-file", c.FrontProxy.CAFile); err != nil {
-			return nil, err
-		}
+	serving := s.certificates.tls
+	first.Clients = serving.ClientCAs
+	if first.Proxy != nil { // the handshake requests certificates of its authority, too, but only the proxy's are accepted
+		serving.ClientCAs = first.Clients.Clone()
+		_, err = appendAuthorities(serving.ClientCAs, "--requestheader-client-ca-file", c.FrontProxy.CAFile)
 	}
-	config.Clients, config.Proxy, config.Tokens = clients, proxy, tokens
-	return auth.New(config), nil
-}
-
-// reviewToken authenticates a token for a TokenReview. s.auth is set before the first request.
-func (s *Server) reviewToken(ctx context.Context, token string, audiences []string) (access.Identity, bool, error) {
-	return s.auth.Review(ctx, token, audiences)
-}
-
-// answerToken answers a TokenRequest. s.issuer is set before the first request.
-func (s *Server) answerToken(
-	ctx context.Context, rq *engine.Request, account *engine.Object, body object.Value,
-) (object.Value, []string, error) {
-	return s.issuer.Answer(ctx, rq, account, body)
+	return first, later, err
 }

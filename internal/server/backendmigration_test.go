@@ -35,7 +35,7 @@ func TestMigrationAtABackend(t *testing.T) {
 	p.behind.must(200, "PUT", definitions+"/widgets.a.example.com", definition)
 	stored := func() string {
 		found := map[string]int{}
-		list, err := p.back.engine.ListStored(p.ctx, p.back.registry.Now().Named("a.example.com", "widgets"))
+		list, err := p.back.plane.Engine.ListStored(p.ctx, p.back.plane.Registry.Now().Named("a.example.com", "widgets"))
 		if err != nil {
 			t.Fatal(err)
 		}

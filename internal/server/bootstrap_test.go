@@ -127,7 +127,7 @@ func TestInitialObjects(t *testing.T) {
 	end(s, client)
 
 	// All objects are up to date now.
-	before := s.store.Revision()
+	before := s.plane.Store.Revision()
 	s, client = begin()
 	for until := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		list := must(client, http.MethodGet, leases, nil, 200)
@@ -141,7 +141,7 @@ func TestInitialObjects(t *testing.T) {
 	}
 	end(s, client)
 	// The Lease was made and deleted, twice at most: the renewal of a slow test.
-	if wrote := s.store.Revision() - before; wrote < 2 || wrote > 3 {
+	if wrote := s.plane.Store.Revision() - before; wrote < 2 || wrote > 3 {
 		t.Errorf("a start that finds everything in its place has written %d times", wrote)
 	}
 }

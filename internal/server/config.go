@@ -1,7 +1,6 @@
 package server
 
 import (
-	"crypto"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,6 +19,7 @@ import (
 	"plinth/internal/metrics"
 	"plinth/internal/nodes"
 	"plinth/internal/pki"
+	"plinth/internal/plane"
 	"plinth/internal/storage"
 	"plinth/internal/store"
 	"plinth/internal/webhook"
@@ -99,9 +99,7 @@ type Config struct {
 	// server runs a garbage collector is decided by Controllers.
 	GarbageCollection bool
 
-	// Controllers selects which of kube-controller-manager's controllers run in this server, in the syntax of its flag
-	// --controllers: "*" is all, NAME is one, -NAME is all but this one.
-	Controllers []string
+	Controllers plane.Controllers
 
 	AdvertiseAddress string // the server's address in discovery documents and endpoints; "": the one it listens on
 	// PeerAdvertiseIP and PeerAdvertisePort are where other servers reach this one, if both are set; else it is
@@ -143,18 +141,8 @@ type Config struct {
 	Listener  net.Listener // serves the API, over TLS; Close closes it. Nil: one at BindAddress and SecurePort
 	Log       store.Log    // has the commits of the store; Close closes it. Nil: the one that Storage selects
 	Authority pki.Pair     // signs the server's certificates; the zero Pair: that in DataDir
-	// BookmarkInterval is the time between the bookmarks of a watch; 0: a minute, as in kube-apiserver.
-	BookmarkInterval time.Duration
-	// AccountKey signs the tokens of service accounts; nil: ServiceAccounts says.
-	AccountKey crypto.Signer
-	// InProcess opens no port and signs no certificates: requests come from the same process, through Server.Handler.
-	InProcess bool
 	// Webhooks finds webhooks in this process; nil: all are in the network.
 	Webhooks webhook.InProcess
-	// Image has the objects with which the server begins, those included that a server creates at its start: it is from
-	// a server with the same settings. The first revision is at least ImageAfter. Nil: Log or Storage says.
-	Image      *Image
-	ImageAfter int64
 	// AdministratorToken is a bearer token of the user that Server.Administrator has a certificate of; "": none.
 	AdministratorToken string
 
@@ -172,7 +160,7 @@ func Defaults() Config {
 	return Config{
 		DataDir: "plinth-data", Storage: "embedded", BindAddress: "127.0.0.1", SecurePort: 6443,
 		EndpointReconciler: "lease", APIServerCount: 1, Services: addresses.Flags{NodePortRange: "30000-32767"},
-		GarbageCollection: true, Controllers: []string{"*"},
+		GarbageCollection: true, Controllers: plane.Controllers{"*"},
 		Etcd: storage.Etcd{Prefix: "/registry", Timeout: time.Minute, CompactionInterval: 5 * time.Minute,
 			HealthTimeout: 2 * time.Second, ReadyTimeout: 2 * time.Second, SizeInterval: 30 * time.Second,
 			LeaseReuseSeconds: 60, MediaType: "application/vnd.kubernetes.protobuf"},
@@ -181,8 +169,7 @@ func Defaults() Config {
 		TokenWebhook:    TokenWebhook{Version: "v1beta1", CacheTTL: 2 * time.Minute},
 		OIDC:            OIDC{UsernameClaim: "sub", SigningAlgs: []string{"RS256"}},
 		AnonymousAuth:   true, AuthorizationModes: []string{"RBAC"}, AllowPrivileged: true,
-		Kubelets: nodes.Kubelets{Port: 10250, AddressTypes: []string{"Hostname", "InternalDNS", "InternalIP", "ExternalDNS",
-			"ExternalIP"}},
+		Kubelets:                  nodes.DefaultKubelets(),
 		NotReadyTolerationSeconds: 300, UnreachableTolerationSeconds: 300,
 		AuthorizationWebhook: AuthorizationWebhook{
 			Version: "v1beta1", AuthorizedTTL: authz.AuthorizedTTL, UnauthorizedTTL: authz.UnauthorizedTTL,
@@ -253,7 +240,7 @@ func (c *Config) validate() error {
 	if err := c.Metrics.Validate(); err != nil {
 		refuse("%w", err)
 	}
-	c.validateControllers(refuse)
+	c.Controllers.Validate(refuse)
 	c.validateAggregation(refuse)
 	if _, err := c.Services.Config(); err != nil {
 		refuse("%w", err)

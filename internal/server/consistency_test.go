@@ -27,12 +27,12 @@ type apiClient struct {
 
 func clientOf(t testing.TB, s *Server) *apiClient {
 	t.Helper()
-	certificate, err := tls.X509KeyPair(s.admin.Cert, s.admin.Key)
+	certificate, err := tls.X509KeyPair(s.certificates.admin.Cert, s.certificates.admin.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
-	roots.AddCert(s.pki.Certificate)
+	roots.AddCert(s.certificates.pki.Certificate)
 	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots,
 		Certificates: []tls.Certificate{certificate}}}
 	t.Cleanup(transport.CloseIdleConnections)

@@ -19,14 +19,14 @@ func (c *Config) parts() []datadir.Part {
 	if c.Authority.Cert == nil {
 		all = append(all, datadir.Part{File: "pki/ca.crt", What: "the certificate authority"})
 	}
-	if c.Aggregation.OwnAuthority && c.Aggregation.ClientCertFile == "" && c.FrontProxy.CAFile == "" && !c.InProcess {
+	if c.Aggregation.OwnAuthority && c.Aggregation.ClientCertFile == "" && c.FrontProxy.CAFile == "" {
 		all = append(all, datadir.Part{File: "pki/front-proxy/ca.crt", What: "the authority of forwarded requests"})
 	}
-	if s := &c.ServiceAccounts; c.AccountKey == nil && s.SigningKeyFile == "" && s.SigningEndpoint == "" &&
+	if s := &c.ServiceAccounts; s.SigningKeyFile == "" && s.SigningEndpoint == "" &&
 		len(s.KeyFiles) == 0 {
 		all = append(all, datadir.Part{File: "pki/sa.key", What: "the key of service accounts"})
 	}
-	if c.storageKind() == embedded && c.Log == nil && c.Image == nil {
+	if c.storageKind() == embedded && c.Log == nil {
 		all = append(all, datadir.Part{File: storeFile, What: "all objects"})
 	}
 	return all
@@ -73,7 +73,7 @@ func (s *Server) keep(ctx context.Context, dir *datadir.Dir) error {
 	if err != nil {
 		return err
 	}
-	if c.WriteKubeconfig != "" && !c.InProcess {
+	if c.WriteKubeconfig != "" {
 		err = kubeconfig.Write(ctx, c.WriteKubeconfig, s.entry(s.externalURL()))
 	}
 	if err == nil {
@@ -112,8 +112,8 @@ func (c *Config) warnOfKeys() {
 
 // entry is the administrator's entry of a kubeconfig, for a server at a URL.
 func (s *Server) entry(url string) *kubeconfig.Entry {
-	return &kubeconfig.Entry{Name: "plinth", User: administrator, Server: url, Authority: s.authority,
-		Cert: s.admin.Cert, Key: s.admin.Key, Use: s.config.SetCurrentContext}
+	return &kubeconfig.Entry{Name: "plinth", User: administrator, Server: url, Authority: s.certificates.authority,
+		Cert: s.certificates.admin.Cert, Key: s.certificates.admin.Key, Use: s.config.SetCurrentContext}
 }
 
 // externalURL is the URL in the kubeconfig: it has the host of --external-hostname, for which the certificate is valid.

@@ -84,7 +84,7 @@ func serveFrom(t *testing.T, c Config) (*testClient, *Server) {
 // stored is how many objects of a resource the store has.
 func (s *Server) stored(t *testing.T, resource string) int {
 	t.Helper()
-	snapshot, err := s.store.Snapshot(0)
+	snapshot, err := s.plane.Store.Snapshot(0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -372,7 +372,7 @@ func TestDefinitionWithABadCABundle(t *testing.T) {
 	c.must(200, http.MethodGet, "/apis/a.example.com/v1/widgets", nil)
 	c.unknown("/apis/a.example.com/v1")
 	c.unknown("/openapi/v3/apis/a.example.com/v1")
-	made.at("spec", "conversion", "webhook", "clientConfig").(map[string]any)["caBundle"] = s.pki.PEM
+	made.at("spec", "conversion", "webhook", "clientConfig").(map[string]any)["caBundle"] = s.certificates.pki.PEM
 	made = c.must(200, http.MethodPut, definitions+"/widgets.a.example.com", made)
 	if got := conditionOf(made, "Established"); got != "True InitialNamesAccepted" {
 		t.Errorf("Established, with a certificate: %q", got)

@@ -97,8 +97,8 @@ func comparable(body string) string {
 // changes are the keys that were written since a revision. The server renews its own Lease now and then.
 func (h *rehearsal) changes(since int64) (keys []string) {
 	h.Helper()
-	for h.server.store.Revision() > since {
-		cursor, err := h.server.store.WatchAll(h.Context(), since)
+	for h.server.plane.Store.Revision() > since {
+		cursor, err := h.server.plane.Store.WatchAll(h.Context(), since)
 		if err != nil {
 			h.Fatal(err)
 		}
@@ -130,7 +130,7 @@ func (h *rehearsal) both(what, method, path, body, contentType string) reply {
 		}
 		return path + "?" + extra
 	}
-	before := h.server.store.Revision()
+	before := h.server.plane.Store.Revision()
 	if method != http.MethodDelete || body == "" {
 		for _, wrong := range []string{"dryRun=", "dryRun=all", "dryRun=All&dryRun=Some"} {
 			if got := h.send(method, query(wrong), body, contentType); got.code != 422 && got.code != 415 ||
@@ -148,7 +148,7 @@ func (h *rehearsal) both(what, method, path, body, contentType string) reply {
 	if keys := h.changes(before); len(keys) > 0 {
 		h.Errorf("%s: the dry run %s %s has written %q", what, method, path, keys)
 	}
-	before = h.server.store.Revision()
+	before = h.server.plane.Store.Revision()
 	real := h.send(method, path, body, contentType)
 	if what+": "+path == addressTaken {
 		if dry.code != 409 || real.code != 422 {
@@ -261,7 +261,7 @@ func (h *rehearsal) specimens() []*specimen {
 		}
 	}
 	var all []*specimen
-	for r := range h.server.registry.Now().All() {
+	for r := range h.server.plane.Registry.Now().All() {
 		if !slices.Contains(r.Verbs, "create") {
 			if slices.ContainsFunc(r.Verbs, func(v string) bool { return v != "get" && v != "list" && v != "watch" }) {
 				h.Errorf("%s is written, but not created", r.Name)
@@ -502,14 +502,15 @@ func (h *rehearsal) unbound(s *specimen) {
 // virtual rehearses a create of a type that is not stored.
 func (h *rehearsal) virtual(s *specimen) {
 	if s.of.Through == nil {
-		before := h.server.store.Revision()
+		before := h.server.plane.Store.Revision()
 		if h.both("review", "POST", s.collection, s.body(), ""); len(h.changes(before)) > 0 {
 			h.Error("it has written something")
 		}
 		return
 	}
-	pod := &specimen{of: h.server.registry.Now().Find("", "v1", "pods"), collection: "/api/v1/namespaces/default/pods",
-		path: "/api/v1/namespaces/default/pods/web"}
+	pod := &specimen{of: h.server.plane.Registry.Now().Find("", "v1", "pods"),
+		collection: "/api/v1/namespaces/default/pods",
+		path:       "/api/v1/namespaces/default/pods/web"}
 	parsed, err := object.ParseYAML([]byte(`{metadata: {name: web}, spec: {containers: [{name: c, image: i}]}}`))
 	if err != nil {
 		h.Fatal(err)

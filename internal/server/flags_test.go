@@ -629,7 +629,7 @@ func TestServiceKubernetesOfTheOtherFamily(t *testing.T) {
 		text, _ := io.ReadAll(answer.Body)
 		answer.Body.Close()
 		if answer.StatusCode != 200 {
-			t.Errorf("%s: not ready: %s; %v", round.address, text, s.serviceError)
+			t.Errorf("%s: not ready: %s", round.address, text)
 		}
 		_, slice, err := client.do(t.Context(), http.MethodGet,
 			"/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes", "", nil, 200)

@@ -19,6 +19,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"plinth/internal/pki"
 )
 
 // pipes is a listener without a network: each connection is a net.Pipe.
@@ -252,14 +254,14 @@ func TestVirtualTime(t *testing.T) {
 // SPEC: RUN-5
 func TestAuthorityAsAValue(t *testing.T) {
 	at := time.Now().Add(40 * 24 * time.Hour)
-	given, err := NewAuthority(at)
+	given, err := pki.New(ownAuthority, at)
 	if err != nil {
 		t.Fatal(err)
 	}
 	first, _ := inMemory(t, func(c *Config) { c.Now = func() time.Time { return at } })
 	defer first.Close()
-	if !first.own.NotBefore.Equal(at.Add(-5 * time.Minute).UTC().Truncate(time.Second)) {
-		t.Errorf("the certificate is from %s, not from %s", first.own.NotBefore, at)
+	if !first.certificates.own.NotBefore.Equal(at.Add(-5 * time.Minute).UTC().Truncate(time.Second)) {
+		t.Errorf("the certificate is from %s, not from %s", first.certificates.own.NotBefore, at)
 	}
 	for range 2 {
 		s, _ := inMemory(t, func(c *Config) { c.Authority, c.Now = given, func() time.Time { return at } })

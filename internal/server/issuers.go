@@ -108,13 +108,13 @@ func (s *Server) jwtAuthenticator(to *auth.Config) (auth.Tokens, error) {
 		return nil, nil
 	}
 	counts := metrics.NewIssuers(peers.HostIdentity(), text)
-	s.shown = append(s.shown, counts.Collectors()...)
-	s.jwt, err = oidc.NewReloader(configured, text, oidc.Config{
+	s.counts.show(counts.Collectors()...)
+	jwt, err := oidc.NewReloader(configured, text, oidc.Config{
 		Own: c.issuers(), Algorithms: algorithms, Logger: c.Logger, Now: to.Now, Metrics: counts.Hooks(),
 	}, oidc.Reloads{Reloaded: counts.Reloaded, Removed: counts.Removed})
 	if err != nil {
 		return nil, err
 	}
-	s.follow = append(s.follow, func(ctx context.Context) { s.jwt.Run(ctx, c.AuthenticationConfig) })
-	return s.jwt, nil
+	s.follow = append(s.follow, func(ctx context.Context) { jwt.Run(ctx, c.AuthenticationConfig) })
+	return jwt, nil
 }

@@ -131,7 +131,7 @@ func (h *held) release() {
 	if served == 0 || others > 0 {
 		h.t.Errorf("the flood was answered %v", h.codes)
 	}
-	if f := h.fairness.Places(); f.Held != 0 || f.Waiting != 0 {
+	if f := h.plane.Fairness.Places(); f.Held != 0 || f.Waiting != 0 {
 		h.t.Errorf("at the end %d places are held, and %d requests wait", f.Held, f.Waiting)
 	}
 }
@@ -141,7 +141,7 @@ type figures struct{ executing, waiting, refused int }
 
 // of returns the figures of a level.
 func (h *held) of(level string) (f figures) {
-	for _, one := range h.fairness.Figures() {
+	for _, one := range h.plane.Fairness.Figures() {
 		if len(one.Labels) == 0 || one.Labels[0] != level {
 			continue
 		}
@@ -361,7 +361,7 @@ func TestMisconfiguredLevels(t *testing.T) {
 				t.Errorf("without %s, %s got %d %s", name, user, w.Code, w.Body)
 			}
 		}
-		if err := h.initial.Ensure(t.Context(), h.initial.FlowControl()); err != nil {
+		if err := h.plane.Objects.Ensure(t.Context(), h.plane.Objects.FlowControl()); err != nil {
 			t.Fatal(err)
 		}
 		if h.metadata(schemasPath+"/"+name).UID+h.metadata(levelsPath+"/"+name).UID == uids {
@@ -388,7 +388,7 @@ func TestAllPlacesTaken(t *testing.T) {
 	for i := range places {
 		asked := &access.Attributes{IsResource: true, Verb: "list", Version: "v1", Resource: "configmaps",
 			Path: "/api/v1/configmaps", User: access.User{Name: fmt.Sprint("user", i), Groups: []string{access.Authenticated}}}
-		class := h.fairness.Match(asked)
+		class := h.plane.Fairness.Match(asked)
 		tickets[i].Work.Seats = 1
 		if class.Acquire(t.Context(), &tickets[i], asked, time.Now().Add(time.Hour)) != 0 {
 			t.Fatal("no seat is free")
@@ -400,13 +400,13 @@ func TestAllPlacesTaken(t *testing.T) {
 		}
 		// Each on a goroutine of its own, as requests are: this one has requests that need to hold none.
 		waiting.Go(enter)
-		for f := h.fairness.Places(); f.Held+f.Waiting <= i; f = h.fairness.Places() {
+		for f := h.plane.Fairness.Places(); f.Held+f.Waiting <= i; f = h.plane.Fairness.Places() {
 		}
 	}
-	for h.fairness.Places().Waiting < 3 {
+	for h.plane.Fairness.Places().Waiting < 3 {
 	}
 	h.healthy("beside requests that hold all places")
-	if f := h.fairness.Places(); f.Held != 3 || f.Waiting != 3 {
+	if f := h.plane.Fairness.Places(); f.Held != 3 || f.Waiting != 3 {
 		t.Errorf("%+v", f)
 	}
 	for i := range 3 {

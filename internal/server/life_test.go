@@ -267,10 +267,10 @@ func TestOwnCertificateIsChecked(t *testing.T) {
 			t.Errorf("%s: %d %s (%v)", path, answer.StatusCode, text, err)
 		}
 	}
-	if err := s.expired(s.own.NotAfter.Add(-time.Second)); err != nil {
+	if err := s.certificates.expired(s.certificates.own.NotAfter.Add(-time.Second)); err != nil {
 		t.Error(err)
 	}
-	if err := s.expired(s.own.NotAfter); err == nil {
+	if err := s.certificates.expired(s.certificates.own.NotAfter); err == nil {
 		t.Error("an expired certificate is healthy")
 	}
 	pair := filepath.Join(c.DataDir, "pki", "server")
@@ -280,7 +280,7 @@ func TestOwnCertificateIsChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer given.Close()
-	if err := given.expired(time.Now().AddDate(100, 0, 0)); err != nil {
+	if err := given.certificates.expired(time.Now().AddDate(100, 0, 0)); err != nil {
 		t.Errorf("with a certificate of the operator: %v", err)
 	}
 }

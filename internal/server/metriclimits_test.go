@@ -120,14 +120,14 @@ func TestStorageSize(t *testing.T) {
 		!strings.HasPrefix(lines[0], `apiserver_storage_size_bytes{storage_cluster_id="etcd-0"} `) {
 		t.Errorf("the metric is %q", lines)
 	}
-	before := s.storage.Size()
+	before := s.plane.Storage.Size()
 	body := jsonObject{"metadata": map[string]any{"name": "a"}, "data": map[string]any{"a": strings.Repeat("x", 500<<10)}}
 	const configMaps = "/api/v1/namespaces/default/configmaps"
 	if _, _, err := client.do(t.Context(), http.MethodPost, configMaps, "application/json", body,
 		201); err != nil {
 		t.Fatal(err)
 	}
-	if after := s.storage.Size(); before <= 0 || after < before {
+	if after := s.plane.Storage.Size(); before <= 0 || after < before {
 		t.Errorf("%d bytes, then %d", before, after)
 	}
 }

@@ -44,7 +44,7 @@ func TestWaitingTakesNoPlace(t *testing.T) {
 		return answer.StatusCode, string(text)
 	}
 	const n = 50
-	if places := s.fairness.Places().Places; places != 4 {
+	if places := s.plane.Fairness.Places().Places; places != 4 {
 		t.Fatalf("there are %d places", places)
 	}
 	var creates sync.WaitGroup
@@ -78,7 +78,7 @@ func TestWaitingTakesNoPlace(t *testing.T) {
 	if err := s.Close(); err != nil { // requests end after their answers
 		t.Error(err)
 	}
-	if f := s.fairness.Places(); f.Held != 0 || f.Waiting != 0 {
+	if f := s.plane.Fairness.Places(); f.Held != 0 || f.Waiting != 0 {
 		t.Errorf("at the end %d places are held, and %d requests wait", f.Held, f.Waiting)
 	}
 }

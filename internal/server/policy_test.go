@@ -348,9 +348,9 @@ func TestBootstrapPolicyIsReconciled(t *testing.T) {
 		t.Errorf("system:volume-scheduler gives %s", got)
 	}
 	c.must(200, "GET", rbacPath+"/clusterroles/view", nil)
-	before := s.store.Collection("rbac.authorization.k8s.io/clusterroles").Revision()
+	before := s.plane.Store.Collection("rbac.authorization.k8s.io/clusterroles").Revision()
 	s.Close()
-	if s, _ = start(); s.store.Collection("rbac.authorization.k8s.io/clusterroles").Revision() != before {
+	if s, _ = start(); s.plane.Store.Collection("rbac.authorization.k8s.io/clusterroles").Revision() != before {
 		t.Error("a restart has written roles")
 	}
 	s.Close()

@@ -149,12 +149,12 @@ func TestBoundToken(t *testing.T) {
 		audiences []string
 		want      string
 	}{
-		{token, nil, accountA + ` ["` + defaultIssuer + `"]`},
-		{token, []string{"x", defaultIssuer}, accountA + ` ["` + defaultIssuer + `"]`},
+		{token, nil, accountA + ` ["` + serviceaccount.DefaultIssuer + `"]`},
+		{token, []string{"x", serviceaccount.DefaultIssuer}, accountA + ` ["` + serviceaccount.DefaultIssuer + `"]`},
 		{foreign, []string{"vault", "x"}, accountA + ` ["vault"]`},
 		{foreign, nil, `[invalid bearer token, token audiences ["vault"] is invalid for the target audiences ["` +
-			defaultIssuer + `"]]`},
-		{token, []string{"vault"}, `[invalid bearer token, token audiences ["` + defaultIssuer +
+			serviceaccount.DefaultIssuer + `"]]`},
+		{token, []string{"vault"}, `[invalid bearer token, token audiences ["` + serviceaccount.DefaultIssuer +
 			`"] is invalid for the target audiences ["vault"]]`},
 	} {
 		if got := s.review(c.token, c.audiences...); got != c.want {
@@ -340,7 +340,7 @@ func TestTokenRequest(t *testing.T) {
 			t.Errorf("%s: %d %s", body, w.Code, w.Body)
 		}
 	}
-	token, counted := projected.At("status", "token").Str(), &s.verifier.Counters
+	token, counted := projected.At("status", "token").Str(), &s.plane.Verifier.Counters
 	for _, after := range []time.Duration{time.Minute, 3600 * time.Second} {
 		if s.setNow(s.now().Add(after)); !strings.HasPrefix(s.whose(token), accountA) {
 			t.Errorf("%s later it is %s", after, s.whose(token))
@@ -415,7 +415,7 @@ func TestBootstrapTokens(t *testing.T) {
 		t.Errorf("without a Secret it is %s", got)
 	}
 	write("POST", path, "", "")
-	if got := s.review(token); got != "system:bootstrap:abcdef "+`["`+defaultIssuer+`"]` {
+	if got := s.review(token); got != "system:bootstrap:abcdef "+`["`+serviceaccount.DefaultIssuer+`"]` {
 		t.Errorf("it is %s", got)
 	}
 	for key, value := range map[string]string{

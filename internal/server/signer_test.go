@@ -166,7 +166,7 @@ func TestLifetimesOfExternalSigners(t *testing.T) {
 		t.Errorf("with --service-account-max-token-expiration=1h a token lasts %d s", got)
 	}
 	c := Defaults()
-	c.DataDir, c.Storage, c.SecurePort, c.InProcess = t.TempDir(), "memory", 0, true
+	c.DataDir, c.Storage, c.SecurePort = t.TempDir(), "memory", 0
 	c.ServiceAccounts.SigningEndpoint, c.ServiceAccounts.MaxExpiration = program.Socket, 48*time.Hour
 	if server, err := Start(t.Context(), c); err == nil || !strings.Contains(err.Error(),
 		"service-account-max-token-expiration cannot be set longer than the token expiration supported by "+

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"plinth/internal/controller"
 	"plinth/internal/engine"
 	"plinth/internal/peers"
 )
@@ -50,7 +51,8 @@ func TestStorageVersions(t *testing.T) {
 
 	add := func(name string) {
 		t.Helper()
-		if err := s.storageVersions().Publish(context.Background(), name); err != nil {
+		records := &controller.StorageVersions{Engine: s.plane.Engine, Registry: s.plane.Registry, Now: s.clock}
+		if err := records.Publish(context.Background(), name); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -131,7 +133,7 @@ func TestStorageMigration(t *testing.T) {
 	}
 	stored := func() map[string]int {
 		found := map[string]int{}
-		list, err := s.engine.ListStored(c.ctx, s.registry.Now().Named("a.example.com", "widgets"))
+		list, err := s.plane.Engine.ListStored(c.ctx, s.plane.Registry.Now().Named("a.example.com", "widgets"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,56 +23,67 @@ import (
 // ownAuthority is the name of the authority that a server makes for itself.
 const ownAuthority = "plinth-ca"
 
-// NewAuthority makes an authority for Config.Authority, which is valid from a time on.
-func NewAuthority(at time.Time) (pki.Pair, error) { return pki.New(ownAuthority, at) }
-
 // administrator is the user of the kubeconfig that the server writes.
 const administrator = "plinth-admin"
 
-// authorities opens the server's own authority, and collects those of clients.
-func (s *Server) authorities() error {
-	c := &s.config
-	var err error
-	if s.tls, err = c.tls(); err != nil {
-		return err
-	}
-	c.warnOfSuites(s.tls.CipherSuites)
-	if dir, now := c.inDataDir("pki"), s.clock(); c.Authority.Cert != nil {
-		s.pki, err = pki.Given(c.Authority, dir, now)
-	} else {
-		s.pki, err = pki.Open(dir, ownAuthority, now)
-	}
-	if err != nil {
-		return err
-	}
-	s.tls.ClientCAs = x509.NewCertPool()
-	s.tls.ClientCAs.AddCert(s.pki.Certificate)
-	s.clients, s.authority = s.pki.PEM, s.pki.PEM
-	if c.ClientCAFile == "" {
-		return nil
-	}
-	text, err := appendAuthorities(s.tls.ClientCAs, "--client-ca-file", c.ClientCAFile)
-	s.clients = slices.Concat(s.clients, text)
-	return err
+// certificates are those of a server, and those that it believes.
+type certificates struct {
+	pki       *pki.Authority    // the server's own authority
+	authority []byte            // by which clients verify this server, as PEM; written to kubeconfigs
+	clients   []byte            // the authorities that sign client certificates, as PEM
+	tls       *tls.Config       // of the listener
+	own       *x509.Certificate // the server's certificate, if its own authority signed it
+	admin     pki.Pair          // the administrator's client certificate
 }
 
-// certify creates the certificates of the server and of its administrator, where they are missing.
-func (s *Server) certify() error {
-	c := &s.config
-	serving, authority, err := s.serving()
-	if err != nil {
-		return err
+// openCertificates opens the server's own authority, collects those of clients, and makes the certificates of the
+// server and of its administrator where they are missing.
+func (c *Config) openCertificates(now time.Time) (*certificates, error) {
+	k := &certificates{}
+	var err error
+	if k.tls, err = c.tls(); err != nil {
+		return nil, err
 	}
-	s.tls.Certificates = []tls.Certificate{serving}
+	c.warnOfSuites(k.tls.CipherSuites)
+	if dir := c.inDataDir("pki"); c.Authority.Cert != nil {
+		k.pki, err = pki.Given(c.Authority, dir, now)
+	} else {
+		k.pki, err = pki.Open(dir, ownAuthority, now)
+	}
+	if err != nil {
+		return nil, err
+	}
+	k.tls.ClientCAs = x509.NewCertPool()
+	k.tls.ClientCAs.AddCert(k.pki.Certificate)
+	k.clients = k.pki.PEM
+	if c.ClientCAFile != "" {
+		text, err := appendAuthorities(k.tls.ClientCAs, "--client-ca-file", c.ClientCAFile)
+		if err != nil {
+			return nil, err
+		}
+		k.clients = slices.Concat(k.clients, text)
+	}
+	serving, err := k.serving(c)
+	if err != nil {
+		return nil, err
+	}
+	k.tls.Certificates = []tls.Certificate{serving}
 	if len(c.TLSNamed) > 0 { // otherwise GetCertificate is not called for clients that send no name
-		s.tls.Certificates = nil
-		if s.tls.GetCertificate, err = byName(c.TLSNamed, &serving); err != nil {
-			return err
+		k.tls.Certificates = nil
+		if k.tls.GetCertificate, err = byName(c.TLSNamed, &serving); err != nil {
+			return nil, err
 		}
 	}
-	s.authority = authority
-	s.admin, err = s.pki.Leaf("admin", pkix.Name{CommonName: administrator, Organization: []string{access.Masters}}, nil)
-	return err
+	k.admin, err = k.pki.Leaf("admin", pkix.Name{CommonName: administrator, Organization: []string{access.Masters}}, nil)
+	return k, err
+}
+
+// expired returns an error after the server's own certificate has expired. A restart creates a new one.
+func (k *certificates) expired(now time.Time) error {
+	if k.own == nil || now.Before(k.own.NotAfter) {
+		return nil
+	}
+	return fmt.Errorf("the server's own certificate has expired at %s", k.own.NotAfter.UTC().Format(time.RFC3339))
 }
 
 // appendAuthorities adds the certificates of a PEM file to a pool, and returns the file.
@@ -148,34 +159,34 @@ func (c *Config) tls() (*tls.Config, error) {
 	return config, nil
 }
 
-// serving returns the server's certificate, and the PEM by which clients verify it: that of the server's own authority,
-// or the configured certificate file, which may contain its authority.
-func (s *Server) serving() (tls.Certificate, []byte, error) {
-	c := &s.config
+// serving returns the server's certificate, and sets the authority by which clients verify it: the server's own, or the
+// configured certificate file, which may contain its authority.
+func (k *certificates) serving(c *Config) (tls.Certificate, error) {
+	k.authority = k.pki.PEM
 	certFile, keyFile := c.TLSCertFile, c.TLSKeyFile
 	if certFile == "" && c.CertDir != "" {
 		certFile, keyFile = filepath.Join(c.CertDir, "apiserver.crt"), filepath.Join(c.CertDir, "apiserver.key")
 		if there, err := both(certFile, keyFile); err != nil {
-			return tls.Certificate{}, nil, fmt.Errorf("--cert-dir: %w", err)
+			return tls.Certificate{}, fmt.Errorf("--cert-dir: %w", err)
 		} else if !there {
-			return s.issue(certFile, keyFile)
+			return k.issue(c, certFile, keyFile)
 		}
 	}
 	if certFile == "" {
-		leaf, err := s.pki.Leaf("server", pkix.Name{CommonName: "plinth"}, s.hosts())
+		leaf, err := k.pki.Leaf("server", pkix.Name{CommonName: "plinth"}, c.hosts())
 		if err != nil {
-			return tls.Certificate{}, nil, err
+			return tls.Certificate{}, err
 		}
 		signed, err := tls.X509KeyPair(leaf.Cert, leaf.Key)
-		s.own = signed.Leaf
-		return signed, s.pki.PEM, err
+		k.own = signed.Leaf
+		return signed, err
 	}
 	given, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
-		return given, nil, err
+		return given, err
 	}
-	text, err := os.ReadFile(certFile)
-	return given, text, err
+	k.authority, err = os.ReadFile(certFile)
+	return given, err
 }
 
 // both says whether both files of a pair exist. Half a pair is an error, because the missing file is not created alone
@@ -194,36 +205,35 @@ func both(certFile, keyFile string) (bool, error) {
 
 // issue creates the pair of --cert-dir. As the reference's, the file holds the certificate and its authority, so that
 // a client can trust the file as an authority.
-func (s *Server) issue(certFile, keyFile string) (tls.Certificate, []byte, error) {
-	if err := os.MkdirAll(s.config.CertDir, 0o755); err != nil {
-		return tls.Certificate{}, nil, err
+func (k *certificates) issue(c *Config, certFile, keyFile string) (tls.Certificate, error) {
+	if err := os.MkdirAll(c.CertDir, 0o755); err != nil {
+		return tls.Certificate{}, err
 	}
-	leaf, err := s.pki.Leaf("server", pkix.Name{CommonName: "plinth"}, s.hosts())
+	leaf, err := k.pki.Leaf("server", pkix.Name{CommonName: "plinth"}, c.hosts())
 	if err != nil {
-		return tls.Certificate{}, nil, err
+		return tls.Certificate{}, err
 	}
-	leaf.Cert = append(slices.Clone(leaf.Cert), s.pki.PEM...)
+	leaf.Cert = append(slices.Clone(leaf.Cert), k.pki.PEM...)
 	if err := errors.Join(durable.WriteFile(durable.FS, keyFile, leaf.Key),
 		durable.WriteFile(durable.FS, certFile, leaf.Cert)); err != nil {
-		return tls.Certificate{}, nil, err
+		return tls.Certificate{}, err
 	}
-	signed, err := tls.X509KeyPair(leaf.Cert, leaf.Key)
-	return signed, s.pki.PEM, err
+	return tls.X509KeyPair(leaf.Cert, leaf.Key)
 }
 
 // hosts are the names and addresses for which the server's own certificate is valid.
-func (s *Server) hosts() []string {
+func (c *Config) hosts() []string {
 	hosts := []string{
 		"localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
 		"kubernetes.default.svc.cluster.local",
 	}
-	for _, host := range []string{s.config.BindAddress, s.config.AdvertiseAddress} {
+	for _, host := range []string{c.BindAddress, c.AdvertiseAddress} {
 		if ip := net.ParseIP(host); ip != nil && !ip.IsUnspecified() && !ip.IsLoopback() {
 			hosts = append(hosts, host)
 		}
 	}
-	if s.config.ExternalHostname != "" {
-		hosts = append(hosts, s.config.ExternalHostname)
+	if c.ExternalHostname != "" {
+		hosts = append(hosts, c.ExternalHostname)
 	}
 	if name, err := os.Hostname(); err == nil && name != "" {
 		hosts = append(hosts, name)

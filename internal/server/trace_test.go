@@ -161,12 +161,12 @@ func TestServeAndRestart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		certificate, err := tls.X509KeyPair(s.admin.Cert, s.admin.Key)
+		certificate, err := tls.X509KeyPair(s.certificates.admin.Cert, s.certificates.admin.Key)
 		if err != nil {
 			t.Fatal(err)
 		}
 		roots := x509.NewCertPool()
-		roots.AddCert(s.pki.Certificate)
+		roots.AddCert(s.certificates.pki.Certificate)
 		return s, &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{
 			RootCAs: roots, Certificates: []tls.Certificate{certificate}}}}
 	}

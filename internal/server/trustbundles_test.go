@@ -18,10 +18,10 @@ const bundlesPath = "/apis/certificates.k8s.io/v1/clustertrustbundles/"
 // SPEC: AUTH-2
 func TestTrustBundleOfTheServer(t *testing.T) {
 	s := withAccounts(t, func(c *Config) { c.AuthorizationModes = []string{"RBAC"} })
-	hash := sha256.Sum256(s.authority)
+	hash := sha256.Sum256(s.certificates.authority)
 	path := fmt.Sprintf("%skubernetes.io:kube-apiserver-serving:%x", bundlesPath, hash[:12])
 	isOurs := func(v object.Value) bool {
-		return v.At("spec", "trustBundle").Str() == string(s.authority) && len(s.authority) > 0 &&
+		return v.At("spec", "trustBundle").Str() == string(s.certificates.authority) && len(s.certificates.authority) > 0 &&
 			v.At("spec", "signerName").Str() == "kubernetes.io/kube-apiserver-serving" &&
 			v.At("metadata", "managedFields").Items()[0].At("manager").Str() == "kube-controller-manager"
 	}
@@ -55,9 +55,9 @@ func TestTrustBundleOfTheServer(t *testing.T) {
 func TestTrustBundleOfAnotherVersion(t *testing.T) {
 	const beta = "/apis/certificates.k8s.io/v1beta1/clustertrustbundles/"
 	s := withAccounts(t, func(c *Config) {
-		c.RuntimeConfig = []string{"certificates.k8s.io/v1=false", "certificates.k8s.io/v1beta1=true"}
+		c.Versions.Pairs = []string{"certificates.k8s.io/v1=false", "certificates.k8s.io/v1beta1=true"}
 	})
-	hash := sha256.Sum256(s.authority)
+	hash := sha256.Sum256(s.certificates.authority)
 	s.eventually(fmt.Sprintf("%skubernetes.io:kube-apiserver-serving:%x", beta, hash[:12]), "there", there)
 	s = withAccounts(t, func(c *Config) {
 		c.FeatureGates = []string{"ClusterTrustBundle=false", "ClusterTrustBundleProjection=false"}

@@ -141,11 +141,11 @@ func TestUnreadableObjectsOnDisk(t *testing.T) {
 		send(http.MethodGet, "/api/v1/namespaces/kube-system/secrets", "", 200)
 		send(http.MethodGet, "/api/v1/namespaces/lost/configmaps", "", 200)
 		send(http.MethodDelete, secrets+"/d"+force, "", 409)
-		revision := s.store.Revision()
+		revision := s.plane.Store.Revision()
 		for _, path := range paths {
 			send(http.MethodDelete, path+force+"&dryRun=All", "", 200)
 		}
-		if s.store.Revision() != revision {
+		if s.plane.Store.Revision() != revision {
 			t.Error("a dry run has written something")
 		}
 		for _, path := range paths {

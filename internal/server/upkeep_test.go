@@ -79,11 +79,11 @@ func TestOwnObjectsComeBack(t *testing.T) {
 					t.Errorf("the authorities of clients are %q, want %q", got, clients)
 				}
 				do(http.MethodGet, cidr, "", 200)
-				before := s.store.Revision()
+				before := s.plane.Store.Revision()
 				time.Sleep(5 * time.Minute)
 				if s.peers.Identity == "" {
 					t.Error("the server has no identity")
-				} else if made := s.store.Revision() - before; made > 31 { // 30 times its own Lease
+				} else if made := s.plane.Store.Revision() - before; made > 31 { // 30 times its own Lease
 					t.Errorf("%d writes in five minutes", made)
 				}
 				do(http.MethodGet, tracking, "", 404) // it is made once in half an hour

@@ -11,6 +11,9 @@ import (
 	"plinth/object"
 )
 
+// DefaultIssuer is the issuer of tokens unless another one is configured.
+const DefaultIssuer = "https://kubernetes.default.svc.cluster.local"
+
 // Issuer issues tokens.
 type Issuer struct {
 	Keys Keys

@@ -1,4 +1,4 @@
-package server
+package plane
 
 import (
 	"strconv"
@@ -8,10 +8,10 @@ import (
 	"plinth/internal/product"
 )
 
-// Version is the version of the Kubernetes API that this server implements; the suffix names the implementation.
+// Version is the version of the Kubernetes API that a plane implements; the suffix names the implementation.
 const Version = "v1.37.1+plinth"
 
-// version is the content of /version of a server that behaves like these releases.
+// version is the content of /version of a plane that behaves like these releases.
 func version(like features.Versions) discovery.Version {
 	v := discovery.Version{Major: "1", Minor: "37", GitVersion: Version, GitTreeState: "clean"}
 	v.EmulationMajor, v.EmulationMinor = strconv.Itoa(like.Emulated.Major), strconv.Itoa(like.Emulated.Minor)

@@ -1,4 +1,4 @@
-package server
+package plane
 
 import (
 	"context"
@@ -14,13 +14,13 @@ import (
 
 // services resolves Services to addresses, for webhooks and for aggregated API servers. They are looked up in this
 // server's own store.
-func (s *Server) services() *webhook.Services {
-	return &webhook.Services{Service: s.service, Slices: s.slicesAtHand}
+func (p *Plane) services() *webhook.Services {
+	return &webhook.Services{Service: p.service, Slices: p.slicesAtHand}
 }
 
 // webhooks creates the clients that call webhooks.
-func (s *Server) webhooks() *webhook.Clients {
-	return &webhook.Clients{Endpoint: s.services().Endpoint, InProcess: s.config.Webhooks}
+func (p *Plane) webhooks() *webhook.Clients {
+	return &webhook.Clients{Endpoint: p.services().Endpoint, InProcess: p.config.Webhooks}
 }
 
 // atHand is the resourceVersion with which this server reads the Services that it calls: the state that it has, without
@@ -28,35 +28,35 @@ func (s *Server) webhooks() *webhook.Clients {
 const atHand = "0"
 
 // service reads a Service. That it does not exist is no error of the API for whoever needs it.
-func (s *Server) service(ctx context.Context, namespace, name string) (object.Value, error) {
-	service, err := s.coreObjectAt(ctx, "services", namespace, name, atHand)
+func (p *Plane) service(ctx context.Context, namespace, name string) (object.Value, error) {
+	service, err := p.coreObjectAt(ctx, "services", namespace, name, atHand)
 	if apierr.Is(err, apierr.NotFound) {
 		return object.Nil, fmt.Errorf("service %q not found", name)
 	}
 	return service, err
 }
 
-func (s *Server) slicesAtHand(ctx context.Context, namespace, service string) ([]object.Value, error) {
-	return s.endpointSlicesAt(ctx, namespace, service, atHand)
+func (p *Plane) slicesAtHand(ctx context.Context, namespace, service string) ([]object.Value, error) {
+	return p.endpointSlicesAt(ctx, namespace, service, atHand)
 }
 
 // findService reads a Service.
-func (s *Server) findService(ctx context.Context, namespace, name string) (object.Value, error) {
-	return s.coreObject(ctx, "services", namespace, name)
+func (p *Plane) findService(ctx context.Context, namespace, name string) (object.Value, error) {
+	return p.coreObject(ctx, "services", namespace, name)
 }
 
 // endpointSlices reads the EndpointSlices of a Service.
-func (s *Server) endpointSlices(ctx context.Context, namespace, service string) ([]object.Value, error) {
-	return s.endpointSlicesAt(ctx, namespace, service, "")
+func (p *Plane) endpointSlices(ctx context.Context, namespace, service string) ([]object.Value, error) {
+	return p.endpointSlicesAt(ctx, namespace, service, "")
 }
 
-func (s *Server) endpointSlicesAt(ctx context.Context, namespace, service, version string) (slices []object.Value,
+func (p *Plane) endpointSlicesAt(ctx context.Context, namespace, service, version string) (slices []object.Value,
 	err error) {
-	r := s.registry.Builtin().Find("discovery.k8s.io", "v1", "endpointslices")
+	r := p.Registry.Builtin().Find("discovery.k8s.io", "v1", "endpointslices")
 	if r == nil {
 		return nil, nil
 	}
-	list, err := s.engine.List(ctx, &engine.Request{Resource: r, Namespace: namespace}, engine.ListOptions{
+	list, err := p.Engine.List(ctx, &engine.Request{Resource: r, Namespace: namespace}, engine.ListOptions{
 		Labels: labels.SelectorFromSet(labels.Set{"kubernetes.io/service-name": service}), ResourceVersion: version,
 	})
 	if err != nil {

@@ -1,4 +1,4 @@
-package server
+package plane
 
 import (
 	"net/http"
@@ -9,34 +9,10 @@ import (
 	"plinth/internal/store"
 )
 
-// openFairness makes the part that decides which requests are served, and the figures that it needs.
-func (s *Server) openFairness() {
-	s.stats = &typeStats{server: s}
-	if c := &s.config; c.PriorityAndFairness {
-		s.fairness = fairness.New(fairness.Config{
-			Seats:   c.MaxRequestsInflight + c.MaxMutatingInflight,
-			Places:  c.places,
-			Schemas: s.store.Collection(fairness.Group + "/flowschemas"),
-			Levels:  s.store.Collection(fairness.Group + "/prioritylevelconfigurations"),
-		})
-	}
-}
-
-// runFairness starts the division of seats and the maintenance of the status of FlowSchemas.
-func (s *Server) runFairness() {
-	if s.fairness == nil {
-		return
-	}
-	s.run(func() { s.fairness.Run(s.closing) })
-	if s.config.Image == nil {
-		s.run(func() { s.initial.MaintainDangling(s.closing) })
-	}
-}
-
 // typeStats has the number and the average size of the objects of each type. They are computed anew when they are
 // needed and older than statsAge.
 type typeStats struct {
-	server *Server
+	plane  *Plane
 	cached recent.Cache[string, *cachedStats] // by the path of the type in the store
 }
 
@@ -51,9 +27,9 @@ const (
 	statsSample = 32 // how many objects are measured for their average
 )
 
-// of returns the figures of a type; nil if it has no objects in this server.
+// of returns the figures of a type; nil if it has no objects in this plane.
 func (t *typeStats) of(group, version, resource string) *fairness.Stats {
-	r := t.server.registry.Now().Find(group, version, resource)
+	r := t.plane.Registry.Now().Find(group, version, resource)
 	if r == nil || r.Virtual() {
 		return nil
 	}
@@ -61,7 +37,7 @@ func (t *typeStats) of(group, version, resource string) *fairness.Stats {
 	if c, ok := t.cached.Get(path); ok && now.Sub(c.at) < statsAge {
 		return &c.Stats
 	}
-	snapshot := t.server.store.Collection(path).Snapshot()
+	snapshot := t.plane.Store.Collection(path).Snapshot()
 	c := &cachedStats{at: now, Stats: fairness.Stats{Objects: int64(snapshot.Count(path, ""))}}
 	n, bytes := 0, 0
 	snapshot.Ascend(path, "", "", func(v *store.Version) bool {

@@ -1,4 +1,4 @@
-package server
+package plane
 
 import (
 	"context"
@@ -29,11 +29,11 @@ type component struct {
 }
 
 // components is builtin.Config.Components. All are asked at the same time.
-func (s *Server) components(ctx context.Context, name string) []builtin.Component {
+func (p *Plane) components(ctx context.Context, name string) []builtin.Component {
 	asked := []component{
 		{"controller-manager", healthPage(managerPort)}, {"scheduler", healthPage(schedulerPort)},
 	}
-	for i, check := range s.storage.Members(componentTimeout) {
+	for i, check := range p.Storage.Members(componentTimeout) {
 		asked = append(asked, component{"etcd-" + strconv.Itoa(i), storeHealth(check)})
 	}
 	asked = slices.DeleteFunc(asked, func(c component) bool { return name != "" && c.name != name })

@@ -1,0 +1,276 @@
+package plane
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"plinth/internal/authz"
+	"plinth/internal/controller"
+	"plinth/internal/features"
+	"plinth/internal/pki"
+)
+
+// controllerRow is one of kube-controller-manager's controllers that a plane can run.
+type controllerRow struct {
+	name  string // as kube-controller-manager names it
+	alias string // its name before 1.28, which --controllers accepts, too
+	does  string // what it does, for the documentation of --controllers
+	make  func(*Plane) func(context.Context)
+}
+
+// named says whether a name is one of the controller's.
+func (r *controllerRow) named(name string) bool { return name == r.name || name == r.alias }
+
+// legacyTokenPeriod is how long a generated token of a ServiceAccount may be unused: kube-controller-manager's default
+// of --legacy-service-account-token-clean-up-period.
+const legacyTokenPeriod = 365 * 24 * time.Hour
+
+// controllerTable lists them. make returns a function that runs the controller until its context is cancelled.
+var controllerTable = []controllerRow{
+	{"namespace-controller", "namespace", "empties namespaces that are being deleted",
+		func(p *Plane) func(context.Context) {
+			return (&controller.Namespaces{Engine: p.Engine, Registry: p.Registry, Logger: p.config.Logger,
+				Now: p.config.Now, Busy: &p.busy, AtOthers: p.Aggregator.Empty,
+				StaleAtOthers: p.Aggregator.Stale}).Run
+		}},
+	{"garbage-collector-controller", "garbagecollector", "deletes objects whose owners are gone",
+		func(p *Plane) func(context.Context) {
+			return (&controller.Garbage{Engine: p.Engine, Registry: p.Registry, Logger: p.config.Logger, Now: p.config.Now,
+				Busy: &p.busy, Aggregator: p.Aggregator}).Run
+		}},
+	{"service-cidr-controller", "service-cidr-controller", "keeps ServiceCIDRs whose addresses are in use",
+		func(p *Plane) func(context.Context) {
+			c := &controller.ServiceCIDRs{Engine: p.Engine, Registry: p.Registry, Logger: p.config.Logger, Now: p.config.Now}
+			if p.Storage.OnEtcd() {
+				c.Grace = controller.AllocatorsLag
+			}
+			return c.Run
+		}},
+	{"clusterrole-aggregation-controller", "clusterrole-aggregation", "gives aggregated cluster roles their rules",
+		func(p *Plane) func(context.Context) {
+			return (&controller.Aggregation{Engine: p.Engine, Registry: p.Registry, Logger: p.config.Logger}).Run
+		}},
+	{"serviceaccount-controller", "serviceaccount", "makes a ServiceAccount default in every namespace",
+		func(p *Plane) func(context.Context) {
+			return (&controller.ServiceAccounts{Engine: p.Engine, Registry: p.Registry, Logger: p.config.Logger}).Run
+		}},
+	{"serviceaccount-token-controller", "serviceaccount-token", "fills Secrets with tokens of ServiceAccounts",
+		func(p *Plane) func(context.Context) {
+			// As kube-controller-manager, which then gets no private key, it does nothing beside an external signer.
+			if static := p.config.Accounts.Static; static != nil && static.Signs() {
+				return (&controller.AccountTokens{Engine: p.Engine, Registry: p.Registry, Logger: p.config.Logger,
+					Certificate: p.config.Signer.Bundle, Token: static.Legacy}).Run
+			}
+			return func(context.Context) {}
+		}},
+	{"legacy-serviceaccount-token-cleaner-controller", "legacy-service-account-token-cleaner",
+		"deletes generated Secrets with tokens of ServiceAccounts that nobody uses",
+		func(p *Plane) func(context.Context) {
+			return (&controller.TokenCleaner{Engine: p.Engine, Registry: p.Registry, Logger: p.config.Logger,
+				Now: p.config.Now, Period: legacyTokenPeriod, PodSecrets: authz.PodSecrets}).Run
+		}},
+	{"root-ca-certificate-publisher-controller", "root-ca-cert-publisher",
+		"publishes the server's authority in every namespace",
+		func(p *Plane) func(context.Context) {
+			return (&controller.RootCA{Engine: p.Engine, Registry: p.Registry, Logger: p.config.Logger,
+				Certificate: p.config.Signer.Bundle}).Run
+		}},
+	{"kube-apiserver-serving-clustertrustbundle-publisher-controller",
+		"kube-apiserver-serving-clustertrustbundle-publisher-controller",
+		"publishes the server's authority in a ClusterTrustBundle", func(p *Plane) func(context.Context) {
+			return (&controller.TrustBundles{Engine: p.Engine, Registry: p.Registry, Logger: p.config.Logger,
+				Certificate: p.config.Signer.Bundle}).Run
+		}},
+	{"certificatesigningrequest-signing-controller", "csrsigning", "signs certificates that are approved",
+		func(p *Plane) func(context.Context) {
+			return p.certificateRequests().Sign
+		}},
+	{"certificatesigningrequest-approving-controller", "csrapproving", "approves certificates of nodes",
+		func(p *Plane) func(context.Context) {
+			return p.certificateRequests().Approve
+		}},
+	{"certificatesigningrequest-cleaner-controller", "csrcleaner", "deletes old requests for certificates",
+		func(p *Plane) func(context.Context) {
+			return p.certificateRequests().Clean
+		}},
+	{"podcertificaterequest-cleaner-controller", "podcertificaterequest-cleaner-controller",
+		"deletes old PodCertificateRequests", func(p *Plane) func(context.Context) {
+			return (&controller.PodCertificates{Engine: p.Engine, Registry: p.Registry, Logger: p.config.Logger,
+				Now: p.config.Now}).Run
+		}},
+	{quotaController, "resourcequota", "publishes what ResourceQuotas count", func(p *Plane) func(context.Context) {
+		return p.quotas.Run
+	}},
+	{"validatingadmissionpolicy-status-controller", "validatingadmissionpolicy-status-controller",
+		"checks the expressions of ValidatingAdmissionPolicies against the types that they are about",
+		func(p *Plane) func(context.Context) {
+			return (&controller.PolicyStatus{Engine: p.Engine, Registry: p.Registry, Logger: p.config.Logger}).Run
+		}},
+	{"storage-version-migrator-controller", "svm", "stores objects again for StorageVersionMigrations",
+		func(p *Plane) func(context.Context) {
+			return (&controller.Migrations{Engine: p.Engine, Registry: p.Registry, Logger: p.config.Logger,
+				Aggregator: p.Aggregator, Now: p.config.Now, Busy: &p.busy}).Run
+		}},
+	{"storageversion-garbage-collector-controller", "storage-version-gc",
+		"removes what API servers that are gone have said about how they store objects",
+		func(p *Plane) func(context.Context) {
+			return (&controller.StorageVersions{Engine: p.Engine, Registry: p.Registry, Logger: p.config.Logger,
+				Now: p.clock}).Run
+		}},
+	{"persistentvolumeclaim-protection-controller", "pvc-protection",
+		"keeps claims that Pods use, and says since when none does", func(p *Plane) func(context.Context) {
+			return (&controller.Claims{Engine: p.Engine, Registry: p.Registry, Logger: p.config.Logger, Now: p.config.Now,
+				Unused: p.config.Features.On(features.PersistentVolumeClaimUnusedSinceTime)}).Run
+		}},
+	protectionRow(controller.ProtectedVolumes, "persistentvolume-protection-controller", "pv-protection",
+		"keeps volumes that are bound"),
+	protectionRow(controller.ProtectedAttributesClasses, "volumeattributesclass-protection-controller",
+		"volumeattributesclass-protection-controller", "keeps VolumeAttributesClasses that claims or volumes have"),
+	protectionRow(controller.ProtectedPodGroups, "podgroup-protection-controller", "podgroup-protection-controller",
+		"keeps PodGroups that have Pods which have not ended"),
+}
+
+// quotaController is the controller that counts what ResourceQuotas limit.
+const quotaController = "resourcequota-controller"
+
+// countQuotas is builtin.Config.CountQuotas. p.quotas is set before the first request.
+func (p *Plane) countQuotas(ctx context.Context, namespace string) { p.quotas.Refresh(ctx, namespace) }
+
+// protectionRow is the row of a controller that protects a kind of objects.
+func protectionRow(kind controller.ProtectedKind, name, alias, does string) controllerRow {
+	return controllerRow{name, alias, does, func(p *Plane) func(context.Context) {
+		return (&controller.Protection{Engine: p.Engine, Registry: p.Registry, Logger: p.config.Logger, Kind: kind}).Run
+	}}
+}
+
+// certificateRequests configures the controllers of CertificateSigningRequests. A certificate is valid for a year at
+// most, as in kube-controller-manager.
+func (p *Plane) certificateRequests() *controller.Certificates {
+	return &controller.Certificates{
+		Engine: p.Engine, Registry: p.Registry, Logger: p.config.Logger, Now: p.config.Now,
+		Authority: p.config.Signer.Certificate, PrivateKey: p.config.Signer.Key, Life: pki.LeafLife,
+		Authorizer: p.config.Authority,
+	}
+}
+
+// KnownControllers lists the controllers, each with what it does, for the documentation of --controllers.
+func KnownControllers() []string {
+	var list []string
+	for _, row := range controllerTable {
+		list = append(list, row.name+" "+row.does)
+	}
+	return list
+}
+
+// Controllers selects which of kube-controller-manager's controllers run, in the syntax of its flag --controllers: "*"
+// is all, NAME is one, -NAME is all but this one.
+type Controllers []string
+
+// run says whether the list enables a controller. As in kube-controller-manager the first entry with its name (or "-"
+// and its name) decides, and "*" enables those that have no entry.
+func (c Controllers) run(r *controllerRow) bool {
+	all := false
+	for _, entry := range c {
+		name, disabled := strings.CutPrefix(entry, "-")
+		if r.named(name) {
+			return !disabled
+		}
+		all = all || entry == "*"
+	}
+	return all
+}
+
+// Run says whether a controller runs, which is called by one of its names.
+func (c Controllers) Run(name string) bool {
+	for _, row := range controllerTable {
+		if row.named(name) {
+			return c.run(&row)
+		}
+	}
+	return false
+}
+
+// Validate refuses names of controllers that are not there.
+func (c Controllers) Validate(refuse func(format string, args ...any)) {
+	for _, entry := range c {
+		name := strings.TrimPrefix(entry, "-")
+		known := entry == "*" || slices.ContainsFunc(controllerTable, func(r controllerRow) bool { return r.named(name) })
+		if !known {
+			refuse("--controllers: %w", fmt.Errorf("%q is not in the list of known controllers", name))
+		}
+	}
+}
+
+// claimTable lists the controllers that repair claims of Services which other servers on the same etcd have left
+// behind. In the reference they are a part of kube-apiserver, by these names, so --controllers does not disable them.
+// Without etcd there is nothing to repair.
+var claimTable = []controllerRow{
+	{"portallocator-repair-controller", "", "reserves the node ports that Services have", func(
+		p *Plane) func(context.Context) {
+		return p.servicePorts().Run
+	}},
+	{"ipallocator-repair-controller", "", "makes an IPAddress of every address that a Service has", func(
+		p *Plane) func(context.Context) {
+		return p.serviceAddresses().Run
+	}},
+}
+
+// controllers makes the enabled controllers, and those that are a part of the API server.
+func (p *Plane) controllers() (all []func(context.Context)) {
+	for _, row := range controllerTable {
+		if p.config.Controllers.run(&row) {
+			all = append(all, row.make(p))
+		}
+	}
+	if p.Storage.OnEtcd() {
+		for _, row := range claimTable {
+			all = append(all, row.make(p))
+		}
+	}
+	return append(all, p.ownControllers()...)
+}
+
+// ownControllers are parts of the API server in the reference, too, so --controllers does not disable them (RUN-8).
+func (p *Plane) ownControllers() []func(context.Context) {
+	registration := &controller.Registration{Engine: p.Engine, Registry: p.Registry, Logger: p.config.Logger,
+		Busy: &p.busy}
+	availability := &controller.Availability{Engine: p.Engine, Registry: p.Registry, Logger: p.config.Logger,
+		Now: p.config.Now, Service: p.findService, Slices: p.endpointSlices, Check: p.Aggregator.Check, Busy: &p.busy,
+		Lost: p.config.Unavailable}
+	all := []func(context.Context){p.definitions.Run, registration.Run, availability.Run}
+	if p.quotas.Admitted && !p.Storage.OnEtcd() {
+		// On etcd requests record what they use themselves (engine.Limits).
+		all = append(all, p.quotas.Run)
+	}
+	return all
+}
+
+// control starts the enabled controllers, and the one of definitions, which is a part of the API server. With elect
+// they run in one of all servers: the elected one.
+func (p *Plane) control(elect func(lead func(context.Context))) {
+	p.run(func() {
+		controller.Follow(p.closing, p.Engine, p.config.Logger, p.Registry.Builtin().Find("apiregistration.k8s.io", "v1",
+			"apiservices"), func() { p.Aggregator.Changed(p.closing) })
+		p.Aggregator.Wait()
+	})
+	if elect == nil {
+		for _, run := range p.controllers() {
+			p.run(func() { run(p.closing) })
+		}
+		return
+	}
+	p.run(func() { p.definitions.Follow(p.closing) })
+	p.run(func() {
+		elect(func(ctx context.Context) {
+			var work sync.WaitGroup
+			for _, run := range p.controllers() {
+				work.Go(func() { run(ctx) })
+			}
+			work.Wait()
+		})
+	})
+}

@@ -1,0 +1,48 @@
+package server
+
+import (
+	"maps"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"plinth/internal/httpapi"
+	"plinth/internal/metrics"
+	"plinth/internal/plane"
+)
+
+// counts are the metrics that /metrics shows.
+type counts struct {
+	requests    *metrics.Requests
+	aggregation *metrics.Aggregation
+	shown       []prometheus.Collector // besides these, and those that are made of parts of the plane
+}
+
+func (c *counts) show(all ...prometheus.Collector) { c.shown = append(c.shown, all...) }
+
+// hooks makes the metrics of requests. Those of custom types that the plane does not serve any more are dropped.
+func (c *counts) hooks(s *Server) httpapi.Metrics {
+	c.requests = metrics.NewRequests(func(group, version, resource string) bool {
+		return s.plane.Registry.Now().Find(group, version, resource) != nil
+	})
+	return c.requests.Hooks()
+}
+
+// pages are those beside the API: /metrics, and profiles.
+func (s *Server) pages(p *plane.Plane) (map[string]http.Handler, error) {
+	shown := append(s.counts.shown, metrics.Audit(s.audit),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "plinth_compiled_expressions",
+			Help: "Expressions of custom types and of policies that are compiled."},
+			func() float64 { return float64(p.Expressions.Compiled()) }))
+	shown = append(shown, metrics.Tokens(&p.Verifier.Counters)...)
+	shown = append(shown, s.counts.aggregation.Collectors(p.Aggregator, p.Documents)...)
+	shown = append(shown, p.Storage.Collectors()...)
+	if p.Fairness != nil {
+		shown = append(shown, metrics.Fairness(p.Fairness)...)
+	}
+	all, err := metrics.Pages(&s.config.Metrics, s.config.Logger, s.counts.requests, shown...)
+	if err == nil && s.config.Profiling {
+		maps.Copy(all, profiles())
+	}
+	return all, err
+}

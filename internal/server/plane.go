@@ -1,0 +1,147 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"time"
+
+	"plinth/internal/aggregation"
+	"plinth/internal/audit"
+	"plinth/internal/engine"
+	"plinth/internal/features"
+	"plinth/internal/httpapi"
+	"plinth/internal/initial"
+	"plinth/internal/metrics"
+	"plinth/internal/nodes"
+	"plinth/internal/peers"
+	"plinth/internal/plane"
+	"plinth/internal/storage"
+)
+
+// planeConfig makes the parts of the plane that flags and files decide on.
+func (s *Server) planeConfig(ctx context.Context) (_ *plane.Config, err error) {
+	c := &s.config
+	p := &plane.Config{
+		Features: s.features, Versions: c.Versions, EventTTL: c.EventTTL,
+		Now: c.Now, Logger: c.Logger, Storage: s.openStorage,
+		NodePort: c.Services.NodePort, Self: s.self(), Address: s.advertised(),
+		Signer: plane.Signer{Certificate: s.certificates.pki.Certificate, Key: s.certificates.pki.Key,
+			Bundle: s.certificates.authority},
+		Webhooks: c.Webhooks, GarbageCollection: c.GarbageCollection, Controllers: c.Controllers,
+		EndpointsOnly: c.Aggregation.EndpointsOnly,
+		Limits: plane.Limits{Fairness: c.PriorityAndFairness, Reading: c.MaxRequestsInflight,
+			Writing: c.MaxMutatingInflight, Places: c.places},
+		Handlers:    s.pages,
+		Certificate: func(context.Context) error { return s.certificates.expired(s.clock()) },
+		Serving: func(context.Context) error {
+			if !s.ready.Load() {
+				return errors.New("the server is starting or closing")
+			}
+			return nil
+		},
+	}
+	if p.Releases, err = c.releases(); err != nil {
+		return nil, err
+	}
+	if p.Addresses, err = c.Services.Config(); err != nil {
+		return nil, err
+	}
+	if p.Authority, err = s.authorization(); err != nil {
+		return nil, err
+	}
+	if p.Accounts, err = s.accounts(ctx); err != nil {
+		return nil, err
+	}
+	if p.Authentication, p.LaterTokens, err = s.authentication(); err != nil {
+		return nil, err
+	}
+	if p.Admission, err = s.admission(); err != nil {
+		return nil, err
+	}
+	if s.audit, err = audit.New(c.Audit, c.Logger); err != nil {
+		return nil, err
+	}
+	issued, forwarded := metrics.NewCertificates(), metrics.NewNodes()
+	s.counts.show(issued.Collectors()...)
+	s.counts.show(forwarded.Collectors()...)
+	s.counts.aggregation = metrics.NewAggregation()
+	p.Issued, p.Unavailable = issued.Issued, s.counts.aggregation.Unavailable
+	p.Nodes = nodes.Config{Kubelets: c.Kubelets, BytesPerSecond: c.ConnectionBytesPerSecond, Metrics: forwarded.Hooks()}
+	p.Aggregation = aggregation.Config{Certificate: s.frontProxy.client, FollowRedirects: !c.Aggregation.RejectRedirects}
+	p.HTTP, err = s.httpConfig()
+	return p, err
+}
+
+// self is what the objects of the plane say of this server.
+func (s *Server) self() initial.Self {
+	self := initial.Self{Port: s.port(), Clients: s.certificates.clients, FrontProxy: s.frontProxy.FrontProxy}
+	if s.config.EndpointReconciler != "none" {
+		self.Endpoint = s.reachable()
+	}
+	return self
+}
+
+// accounts opens the keys of service accounts.
+func (s *Server) accounts(ctx context.Context) (a plane.Accounts, err error) {
+	c := &s.config
+	if s.accountKeys, err = c.accountKeys(ctx); err != nil {
+		return a, err
+	}
+	s.follow = append(s.follow, s.accountKeys.follow)
+	s.counts.show(s.accountKeys.metrics.Collectors()...)
+	a = plane.Accounts{Keys: s.accountKeys, Static: s.accountKeys.static, Issuers: c.issuers(),
+		Lookup: c.ServiceAccounts.Lookup, Extend: c.ServiceAccounts.Extend, BootstrapTokens: c.BootstrapTokens,
+		KeysURL: c.ServiceAccounts.JWKSURI}
+	a.MaxSeconds, a.ExtendedSeconds = s.accountKeys.lifetimes(c)
+	return a, nil
+}
+
+// httpConfig says how requests are answered.
+func (s *Server) httpConfig() (httpapi.Config, error) {
+	c := &s.config
+	origins, err := c.origins()
+	h := httpapi.Config{
+		Auditor: s.audit, Flagz: c.Flags,
+		RequestTimeout:    c.RequestTimeout,
+		MinRequestTimeout: max(1, time.Duration(c.MinRequestTimeout)*time.Second), // 0 would be httpapi's own default
+		StrictTransport:   strings.Join(c.StrictTransport, "; "),
+		Origins:           origins, Goaway: c.GoawayChance, Metrics: s.counts.hooks(s),
+	}
+	return h, err
+}
+
+// openStorage opens the storage that --storage or --etcd-servers selects.
+func (s *Server) openStorage(ctx context.Context, types *engine.Registry, define engine.Define) (*storage.Storage,
+	error) {
+	c := &s.config
+	services, err := c.Services.Config()
+	if err != nil {
+		return nil, err
+	}
+	to := storage.Config{
+		NoSync: c.noSync, Encryption: c.Encryption, KMSv1: s.features.On(features.KMSv1), Identity: peers.HostIdentity(),
+		HistoryBytes: c.WatchHistoryBytes, Log: c.Log, FirstNodePort: services.FirstPort, LastNodePort: services.LastPort,
+		Registry: types, Define: define, Logger: c.Logger, Now: c.Now,
+	}
+	switch c.storageKind() {
+	case inEtcd:
+		to.Etcd = c.Etcd
+	case embedded:
+		to.Dir = c.inDataDir("store")
+	}
+	return storage.Open(ctx, to)
+}
+
+// advertised is the server's host and port in discovery documents.
+func (s *Server) advertised() string {
+	address := strings.TrimPrefix(s.URL(), "https://")
+	host := cmp.Or(s.config.ExternalHostname, s.config.AdvertiseAddress)
+	_, port, err := net.SplitHostPort(address)
+	if host == "" || err != nil {
+		return address
+	}
+	return net.JoinHostPort(host, port)
+}
