@@ -90,7 +90,7 @@ var allowed = map[string][]string{
 	"internal/gotypes/facts":    {"object", "schema"},
 	"internal/builtin/defaults": {"object"},
 	"internal/builtin/convert":  {"object"},
-	"internal/builtin/validation": {"object", "internal/cel", "internal/fielderrors", "internal/objectmeta",
+	"internal/builtin/validation": {"object", "internal/cel", "internal/features", "internal/fielderrors", "internal/objectmeta",
 		"internal/webhook"},
 	"internal/builtin/columns":  {"object", "internal/engine"},
 	"internal/builtin/warnings": {"object", "internal/engine", "internal/objectmeta"},

@@ -12,8 +12,8 @@ const smallestRange = 8
 
 // Flags are the values of flags about the addresses and ports of Services.
 type Flags struct {
-	// ClusterIPRange is the range of cluster IPs, or two of different families separated by a comma; "": 10.0.0.0/24. The
-	// Service kubernetes has the first address of the first range.
+	// ClusterIPRange is the range of cluster IPs, or two of different families separated by a comma; "": 10.0.0.0/24.
+	// The Service kubernetes has the first address of the first range.
 	ClusterIPRange string
 	NodePortRange  string // "": 30000-32767
 	NodePort       int    // of the Service kubernetes; 0: none

@@ -36,17 +36,17 @@ type Config struct {
 	NoTokens bool
 	// Addresses allocates the addresses and ports of Services; nil: an allocator with the reference's defaults.
 	Addresses *addresses.Allocator
-	// Authority decides what users may do, for reviews and for writes of roles and bindings. Nil: reviews deny everything,
-	// and roles and bindings are not restricted.
+	// Authority decides what users may do, for reviews and for writes of roles and bindings. Nil: reviews deny
+	// everything, and roles and bindings are not restricted.
 	Authority *authz.Authority
-	// NamespaceLabel returns the value of a label of a namespace, "" without one, for content that only namespaces with a
-	// label may have; nil: all may.
+	// NamespaceLabel returns the value of a label of a namespace, "" without one, for content that only namespaces with
+	// a label may have; nil: all may.
 	NamespaceLabel func(ctx context.Context, namespace, label string) (string, error)
 	// Components says how the components of the control plane are: that of a name, or all if it is "". Nil: there are
 	// none.
 	Components func(ctx context.Context, name string) []Component
-	// CountQuotas brings the status of the ResourceQuotas of a namespace, or of all (""), up to date before they are read;
-	// nil: it is as up to date as it is.
+	// CountQuotas brings the status of the ResourceQuotas of a namespace, or of all (""), up to date before they are
+	// read; nil: it is as up to date as it is.
 	CountQuotas func(ctx context.Context, namespace string)
 	// Definitions adds the behaviour of custom resource definitions to their type; nil: they are stored, and do not
 	// define types.
@@ -57,8 +57,8 @@ type Config struct {
 	// Serves says whether a version of a resource is served, given whether it is by default. It is asked once about each
 	// that the emulated release has and no feature gate hides. Nil: those are served that are by default.
 	Serves func(group, version, resource string, byDefault bool) bool
-	// Later says the same of a version that a later release than the emulated one has brought; lower means that a version
-	// below it is served that is no alpha. Nil: none is served.
+	// Later says the same of a version that a later release than the emulated one has brought; lower means that a
+	// version below it is served that is no alpha. Nil: none is served.
 	Later func(group, version, resource string, since features.Release, lower bool) bool
 	// everyKind makes kinds whose feature gates are off, too ([Config.Every]).
 	everyKind bool
@@ -67,28 +67,10 @@ type Config struct {
 // validation returns the options of the validation.
 func (c *Config) validation() validation.Options {
 	return validation.Options{
-		SloppyAddresses:      !c.Features.On(features.StrictIPCIDRValidation),
-		FixedJobResources:    !c.Features.On(features.MutablePodResourcesForSuspendedJobs),
-		FixedJobScheduling:   !c.Features.On(features.MutableSchedulingDirectivesForSuspendedJobs),
-		StatefulSetsRecreate: c.Features.On(features.StatefulSetRecreateStrategy),
-		NoFileKeys:           !c.Features.On(features.EnvFiles),
-		NoScaleToZero:        !c.Features.On(features.HPAScaleToZero),
-		CompositePodGroups:   c.Features.On(features.CompositePodGroup),
-		GroupPreemption:      c.Features.On(features.PodGroupPreemptionPolicy),
-		TopologyConstraints:  c.Features.On(features.TopologyAwareWorkloadScheduling),
-		ComparingTolerations: c.Features.On(features.TaintTolerationComparisonOperators),
-		RestartsOne:          !c.Features.On(features.RestartAllContainersOnContainerExits),
-		HostNetworkUsers:     c.Features.On(features.UserNamespacesHostNetworkSupport),
-		AnyDeletionCost:      !c.Features.On(features.PodDeletionCost),
-		RecursiveSELinux:     !c.Features.On(features.SELinuxMount),
-		Nominations:          !c.Features.On(features.ClearingNominatedNodeNameAfterBinding),
-		MovableVolumes:       c.Features.On(features.MutablePVNodeAffinity),
-		OldServiceNames:      !c.Features.On(features.RelaxedServiceNameValidation),
-		LatestExpressions:    c.Versions.LatestExpressions(),
-		DevicesNotShared:     !c.Features.On(features.DRAConsumableCapacity),
-		DeviceLists:          c.Features.On(features.DRAListTypeAttributes),
-		DevicesUnlisted:      releaseOf(1, 36).After(c.Versions.Compatible),
-		Now:                  c.Now,
+		Features:          c.Features,
+		LatestExpressions: c.Versions.LatestExpressions(),
+		DevicesUnlisted:   releaseOf(1, 36).After(c.Versions.Compatible),
+		Now:               c.Now,
 	}
 }
 

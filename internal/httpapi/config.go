@@ -44,8 +44,8 @@ type Config struct {
 	// Stats returns the figures of the objects of a type, by which Fairness knows what a list costs; nil if they are not
 	// objects of this server.
 	Stats func(group, version, resource string) *fairness.Stats
-	// Backends finds who answers the requests to a group version, or to some of its resources or subresources. A resource
-	// of "" is the path of the group version itself. Nil, and a nil result: the engine answers.
+	// Backends finds who answers the requests to a group version, or to some of its resources or subresources. A
+	// resource of "" is the path of the group version itself. Nil, and a nil result: the engine answers.
 	Backends func(group, version, resource, subresource string) Backend
 
 	// Handlers serve paths outside of the API, and take precedence over this package: "/metrics", or "/console/" for
@@ -68,9 +68,9 @@ type Config struct {
 	StrictTransport string
 	// Origins are the origins of web pages that may send requests. An empty list disables CORS.
 	Origins []*regexp.Regexp
-	// Goaway is the share of HTTP/2 requests after which the server closes the connection with a GOAWAY frame, so that the
-	// client opens another one. Without it, the long-lived connections of clients behind a load balancer would all end up
-	// at the server that was started first.
+	// Goaway is the share of HTTP/2 requests after which the server closes the connection with a GOAWAY frame, so that
+	// the client opens another one. Without it, the long-lived connections of clients behind a load balancer would all
+	// end up at the server that was started first.
 	Goaway           float64
 	BodyLimit        int64         // bytes; 0: 3 MiB
 	BodyMemory       int64         // bytes of the bodies of all requests that hold no slot; 0: 256 MiB

@@ -6,6 +6,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	netutils "k8s.io/utils/net"
 
+	"plinth/internal/features"
 	"plinth/internal/fielderrors"
 	"plinth/object"
 )
@@ -15,13 +16,15 @@ func (f *errorList) legacyIP(p *fielderrors.Place, s string, kept object.Value) 
 	if addr, err := netip.ParseAddr(s); err == nil && addr.Zone() == "" && !addr.Is4In6() || contains(kept, s) {
 		return
 	}
-	f.List = append(f.List, utilvalidation.IsValidIPForLegacyField(f.Path(p), s, !f.SloppyAddresses, nil)...)
+	strict := f.on(features.StrictIPCIDRValidation)
+	f.List = append(f.List, utilvalidation.IsValidIPForLegacyField(f.Path(p), s, strict, nil)...)
 }
 
 // legacyCIDR is legacyIP for ranges of addresses.
 func (f *errorList) legacyCIDR(p *fielderrors.Place, s string, kept object.Value) {
 	if !contains(kept, s) {
-		f.List = append(f.List, utilvalidation.IsValidCIDRForLegacyField(f.Path(p), s, !f.SloppyAddresses, nil)...)
+		strict := f.on(features.StrictIPCIDRValidation)
+		f.List = append(f.List, utilvalidation.IsValidCIDRForLegacyField(f.Path(p), s, strict, nil)...)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
+	"plinth/internal/features"
 	"plinth/internal/fielderrors"
 	"plinth/internal/objectmeta"
 	"plinth/object"
@@ -440,7 +441,7 @@ var retentionPolicies = []string{"Retain", "Delete"}
 
 func (f *errorList) statefulStrategy(strategy, was object.Value, p *fielderrors.Place) {
 	rolling := strategy.At("rollingUpdate")
-	recreates := f.StatefulSetsRecreate || text(was.At("updateStrategy"), "type") == "Recreate"
+	recreates := f.on(features.StatefulSetRecreateStrategy) || text(was.At("updateStrategy"), "type") == "Recreate"
 	switch kind := text(strategy, "type"); {
 	case kind == "OnDelete", kind == "Recreate" && recreates:
 		if !rolling.IsNull() {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"plinth/internal/features"
 	"plinth/internal/fielderrors"
 	"plinth/internal/objectmeta"
 	"plinth/object"
@@ -47,7 +48,7 @@ func (f *errorList) autoscaler(obj, old object.Value) {
 // which has no message, takes the place of the handwritten one where maxReplicas is new or has changed.
 func (f *errorList) replicaBounds(spec, was object.Value, p *fielderrors.Place) {
 	least, most := number(spec, "minReplicas"), number(spec, "maxReplicas")
-	if had := !was.IsNull() && number(was, "minReplicas") == 0; least < 1 && f.NoScaleToZero && !had {
+	if had := !was.IsNull() && number(was, "minReplicas") == 0; least < 1 && !f.on(features.HPAScaleToZero) && !had {
 		f.Invalid(p.To("minReplicas"), least, "must be greater than or equal to 1")
 	} else {
 		f.nonNegative(p.To("minReplicas"), least)

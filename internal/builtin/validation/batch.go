@@ -6,6 +6,7 @@ import (
 
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
+	"plinth/internal/features"
 	"plinth/internal/fielderrors"
 	"plinth/internal/objectmeta"
 	"plinth/object"
@@ -366,10 +367,10 @@ func (f *errorList) jobTemplateChange(job, old object.Value, p *fielderrors.Plac
 	idle := suspended && number(status, "active") == 0 &&
 		(fresh || isCondition(status.At("conditions"), "Suspended", "True"))
 	next, before := now, was
-	if fresh && f.FixedJobScheduling || idle && !f.FixedJobScheduling {
+	if mutable := f.on(features.MutableSchedulingDirectivesForSuspendedJobs); fresh && !mutable || idle && mutable {
 		next, before = withoutScheduling(next), withoutScheduling(before)
 	}
-	if !idle || f.FixedJobResources {
+	if !idle || !f.on(features.MutablePodResourcesForSuspendedJobs) {
 		if !same(next, before) {
 			f.Invalid(p.To("template"), fielderrors.Show(now), fielderrors.Immutable)
 		}

@@ -6,6 +6,7 @@ import (
 
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
+	"plinth/internal/features"
 	"plinth/internal/fielderrors"
 	"plinth/internal/objectmeta"
 	"plinth/object"
@@ -273,7 +274,7 @@ func (f *errorList) valueFrom(from object.Value, value string, p *fielderrors.Pl
 		f.fileKeyRef(file, p.To("fileKeyRef"))
 	}
 	switch {
-	case sources == 0 && f.NoFileKeys:
+	case sources == 0 && !f.on(features.EnvFiles):
 		f.Invalid(p, "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`")
 	case sources == 0:
 		f.Invalid(p, "",

@@ -9,6 +9,7 @@ import (
 
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
+	"plinth/internal/features"
 	"plinth/internal/fielderrors"
 	"plinth/internal/objectmeta"
 	"plinth/object"
@@ -50,11 +51,11 @@ type leniency struct {
 
 // relaxed adds what is accepted of new objects, too, with the feature gates as they are.
 func (f *errorList) relaxed(old leniency) leniency {
-	old.deletionCost = old.deletionCost || f.AnyDeletionCost
-	old.comparisons = old.comparisons || f.ComparingTolerations
-	old.hostNetwork = old.hostNetwork || f.HostNetworkUsers
-	old.restartAll = old.restartAll || !f.RestartsOne
-	old.selinux = old.selinux || !f.RecursiveSELinux
+	old.deletionCost = old.deletionCost || !f.on(features.PodDeletionCost)
+	old.comparisons = old.comparisons || f.on(features.TaintTolerationComparisonOperators)
+	old.hostNetwork = old.hostNetwork || f.on(features.UserNamespacesHostNetworkSupport)
+	old.restartAll = old.restartAll || f.on(features.RestartAllContainersOnContainerExits)
+	old.selinux = old.selinux || f.on(features.SELinuxMount)
 	return old
 }
 

@@ -8,6 +8,7 @@ import (
 
 	netutils "k8s.io/utils/net"
 
+	"plinth/internal/features"
 	"plinth/internal/fielderrors"
 	"plinth/object"
 )
@@ -37,7 +38,7 @@ func podStatus(f *errorList, pod, was object.Value) {
 	f.podConditions(status.At("conditions"), p.To("conditions"))
 	if node := text(status, "nominatedNodeName"); node != "" && node != text(old, "nominatedNodeName") {
 		f.subdomain(p.To("nominatedNodeName"), node)
-		if text(was.At("spec"), "nodeName") != "" && !f.Nominations {
+		if text(was.At("spec"), "nodeName") != "" && f.on(features.ClearingNominatedNodeNameAfterBinding) {
 			f.Forbidden(p.To("nominatedNodeName"), "may not be set on pods that are already bound to a node")
 		}
 	}

@@ -3,6 +3,7 @@ package validation
 import (
 	"path"
 
+	"plinth/internal/features"
 	"plinth/internal/fielderrors"
 	"plinth/object"
 )
@@ -209,7 +210,7 @@ func volumeUpdate(f *errorList, obj, old object.Value) {
 		f.Invalid(root.To("volumeMode"), fielderrors.Show(now), fielderrors.Immutable)
 	}
 	before := was.At("nodeAffinity")
-	if !f.MovableVolumes && !before.IsNull() && !sameAffinity(spec.At("nodeAffinity"), before) {
+	if !f.on(features.MutablePVNodeAffinity) && !before.IsNull() && !sameAffinity(spec.At("nodeAffinity"), before) {
 		f.Invalid(root.To("nodeAffinity"), goForm{spec.At("nodeAffinity"), volumeAffinityFields},
 			fielderrors.Immutable+", except for updating from beta label to GA")
 	}

@@ -7,6 +7,7 @@ import (
 
 	"plinth/internal/builtin/validation"
 	"plinth/internal/builtin/validation/validationtest"
+	"plinth/internal/features"
 	"plinth/object"
 )
 
@@ -27,6 +28,7 @@ func TestExpressionsOfReleases(t *testing.T) {
 		"sideEffects":"None","admissionReviewVersions":["v1"],"failurePolicy":"Fail","matchPolicy":"Equivalent",
 		"timeoutSeconds":1,"matchConditions":[{"name":"a","expression":%q}]}]}`
 	latest := validation.Options{LatestExpressions: true}
+	lists := features.Set{}.With(features.DRAListTypeAttributes, true)
 	for _, test := range []struct {
 		name       string
 		kind       validation.Kind
@@ -41,8 +43,8 @@ func TestExpressionsOfReleases(t *testing.T) {
 		{"includes", validation.ValidatingWebhookConfiguration, latest, webhook, "['a'].includes('a')", ""},
 		{"includes, in 1.36", validation.ValidatingWebhookConfiguration, validation.Options{}, webhook,
 			"['a'].includes('a')", "undeclared reference to 'includes'"},
-		{"lists", validation.DeviceClass, validation.Options{DeviceLists: true}, class, "device.driver == 'a'", ""},
-		{"lists, in 1.35", validation.DeviceClass, validation.Options{DeviceLists: true, DevicesUnlisted: true}, class,
+		{"lists", validation.DeviceClass, validation.Options{Features: lists}, class, "device.driver == 'a'", ""},
+		{"lists, in 1.35", validation.DeviceClass, validation.Options{Features: lists, DevicesUnlisted: true}, class,
 			"device.driver == 'a'", "undeclared reference to 'device'"},
 	} {
 		got := validationtest.Lines(test.kind.Rules(test.options).Create(parsed(test.text, test.expression)))

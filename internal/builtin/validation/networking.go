@@ -8,6 +8,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	netutils "k8s.io/utils/net"
 
+	"plinth/internal/features"
 	"plinth/internal/fielderrors"
 	"plinth/internal/objectmeta"
 	"plinth/object"
@@ -30,7 +31,7 @@ const (
 
 // serviceName demands the name of a Service.
 func (f *errorList) serviceName(name string, p *fielderrors.Place) {
-	if f.OldServiceNames && name != "" {
+	if !f.on(features.RelaxedServiceNameValidation) && name != "" {
 		f.Each(p, name, utilvalidation.IsDNS1035Label(name))
 		return
 	}
@@ -200,7 +201,9 @@ func ingressUpdate(f *errorList, obj, old object.Value) {
 			excuse.wildcards = excuse.wildcards || len(broken.List) > 0
 		}
 	}
-	f.OldServiceNames = f.OldServiceNames && !hasRelaxedNames(old.At("spec"))
+	if hasRelaxedNames(old.At("spec")) {
+		f.Features = f.Features.With(features.RelaxedServiceNameValidation, true)
+	}
 	f.ingress(obj.At("spec"), excuse)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"plinth/internal/builtin/validation"
 	"plinth/internal/builtin/validation/validationtest"
+	"plinth/internal/features"
 	"plinth/object"
 )
 
@@ -31,7 +32,8 @@ func TestNamesOfServicesInOlderReleases(t *testing.T) {
 	}
 	const first, second = "spec.defaultBackend", "spec.rules[1].http.paths[0].backend"
 	required := "FieldValueRequired " + first + ".service.name: Required value"
-	old := validation.Ingress.Rules(validation.Options{OldServiceNames: true})
+	strict := features.Set{}.With(features.RelaxedServiceNameValidation, false)
+	old := validation.Ingress.Rules(validation.Options{Features: strict})
 	for _, test := range []struct {
 		name     string
 		obj, was object.Value // no old one: a create

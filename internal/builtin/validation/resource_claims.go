@@ -7,6 +7,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
 	"plinth/internal/cel"
+	"plinth/internal/features"
 	"plinth/internal/fielderrors"
 	"plinth/internal/objectmeta"
 	"plinth/object"
@@ -325,7 +326,8 @@ func (f *errorList) deviceExpression(expression string, computes bool, p *fielde
 		return 0
 	}
 	fault, cost, err := cel.CheckDevice(expression, computes, cel.DeviceOptions{Latest: f.LatestExpressions,
-		NotShared: f.DevicesNotShared, Lists: f.DeviceLists, Unlisted: f.DevicesUnlisted})
+		NotShared: !f.on(features.DRAConsumableCapacity), Lists: f.on(features.DRAListTypeAttributes),
+		Unlisted: f.DevicesUnlisted})
 	switch {
 	case err != nil:
 		f.List = append(f.List, internalError(f.Path(p), err))

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"plinth/internal/features"
 	"plinth/object"
 )
 
@@ -166,55 +167,19 @@ func (k Kind) V1beta1(convert func(object.Value) object.Value) Kind {
 
 // Options say how strict the rules are. The zero value is the reference's default.
 type Options struct {
-	// SloppyAddresses accepts addresses and ranges that only some programs can parse: 010.0.0.1, and 10.0.0.1/24 for a
-	// range (gate StrictIPCIDRValidation, turned off).
-	SloppyAddresses bool
-	// FixedJobResources refuses changes of the resources of a suspended Job's pods (gate
-	// MutablePodResourcesForSuspendedJobs, turned off).
-	FixedJobResources bool
-	// FixedJobScheduling refuses changes of the scheduling of a suspended Job that has run before (gate
-	// MutableSchedulingDirectivesForSuspendedJobs, turned off).
-	FixedJobScheduling bool
-	// StatefulSetsRecreate accepts the update strategy Recreate (gate StatefulSetRecreateStrategy).
-	StatefulSetsRecreate bool
-	// NoFileKeys says that variables cannot be from files (gate EnvFiles, turned off).
-	NoFileKeys bool
-	// NoScaleToZero refuses autoscalers with minReplicas 0, unless they had it before (gate HPAScaleToZero, turned off).
-	NoScaleToZero bool
-	// CompositePodGroups accepts PodGroups with a parent, and Workloads with templates of CompositePodGroups (gate
-	// CompositePodGroup).
-	CompositePodGroups bool
-	// GroupPreemption accepts preemption policies of groups of pods (gate PodGroupPreemptionPolicy).
-	GroupPreemption bool
-	// TopologyConstraints accepts PodGroups with constraints (gate TopologyAwareWorkloadScheduling).
-	TopologyConstraints bool
-	// ComparingTolerations accepts the operators Lt and Gt (gate TaintTolerationComparisonOperators).
-	ComparingTolerations bool
-	// RestartsOne refuses that the exit of a container restarts all (gate RestartAllContainersOnContainerExits, turned
-	// off).
-	RestartsOne bool
-	// HostNetworkUsers accepts user namespaces in the network of the node (gate UserNamespacesHostNetworkSupport).
-	HostNetworkUsers bool
-	// AnyDeletionCost accepts every value of the annotation (gate PodDeletionCost, turned off).
-	AnyDeletionCost bool
-	// RecursiveSELinux refuses other values of seLinuxChangePolicy than Recursive (gate SELinuxMount, turned off).
-	RecursiveSELinux bool
-	// Nominations accepts nominated nodes of pods that are bound (gate ClearingNominatedNodeNameAfterBinding, turned
-	// off).
-	Nominations bool
-	// MovableVolumes accepts changes of the node affinity of volumes (gate MutablePVNodeAffinity).
-	MovableVolumes bool
-	// OldServiceNames refuses names of Services that begin with a digit (gate RelaxedServiceNameValidation, turned off).
-	OldServiceNames bool
+	Features features.Set // the gates that decide what is accepted
 	// LatestExpressions accepts new expressions that older releases could not compile
 	// (--min-compatibility-version=1.37).
 	LatestExpressions bool
-	// DevicesNotShared, DeviceLists and DevicesUnlisted say what expressions about devices may use (cel.DeviceOptions).
-	DevicesNotShared, DeviceLists, DevicesUnlisted bool
+	// DevicesUnlisted says that expressions about devices may not use lists (cel.DeviceOptions).
+	DevicesUnlisted bool
 	// Now is the clock with which the beginning of a pod certificate is compared when it is issued. Nil accepts any
 	// time.
 	Now func() time.Time
 }
+
+// on says whether a gate is on.
+func (o *Options) on(g features.Gate) bool { return o.Features.On(g) }
 
 // Rules are the rules of a kind, as strict as the options say.
 func (k Kind) Rules(o Options) Rules {

@@ -6,15 +6,16 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"plinth/internal/features"
 	"plinth/internal/fielderrors"
 	"plinth/object"
 )
 
 // The rules of a kind have exactly the functions that the kind has. Each function is called with the options.
 func TestRulesOfKind(t *testing.T) {
-	sloppy := Options{SloppyAddresses: true}
+	sloppy := Options{Features: features.Set{}.With(features.StrictIPCIDRValidation, false)}
 	rule := func(f *errorList, obj, old object.Value) {
-		if !f.SloppyAddresses {
+		if f.on(features.StrictIPCIDRValidation) {
 			t.Error("the rule does not have the options")
 		}
 		f.Invalid((*fielderrors.Place)(nil).To(obj.Str()), old.Str(), "")

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
+	"plinth/internal/features"
 	"plinth/internal/fielderrors"
 	"plinth/internal/objectmeta"
 	"plinth/object"
@@ -72,13 +73,14 @@ func podGroupStatus(f *errorList, obj, old object.Value) {
 // podGroupSpec checks the spec of a PodGroup.
 func (f *errorList) podGroupSpec(r revised, p *fielderrors.Place) {
 	if parent, p := r.member("parentCompositePodGroupName"), p.To("parentCompositePodGroupName"); f.gatedMember(parent,
-		f.CompositePodGroups, true, p) {
+		f.on(features.CompositePodGroup), true, p) {
 		f.longName(p, parent.value.Str())
 	}
 	f.workloadRef(r.member("workloadRef"), p.To("workloadRef"))
 	f.groupPolicy(r.member("schedulingPolicy"), "minCount", p.To("schedulingPolicy"))
 	constraints := r.member("schedulingConstraints")
-	if p := p.To("schedulingConstraints"); f.gatedMember(constraints, f.TopologyConstraints, false, p) {
+	topology := f.on(features.TopologyAwareWorkloadScheduling)
+	if p := p.To("schedulingConstraints"); f.gatedMember(constraints, topology, false, p) {
 		f.topology(constraints.value, p)
 	}
 	f.groupClaims(r.member("resourceClaims"), p.To("resourceClaims"))
@@ -218,8 +220,8 @@ func (f *errorList) groupPriority(r revised, p *fielderrors.Place) {
 		value.value.Int() > highestUserPriority {
 		f.Invalid(p, value.value.Int(), fmt.Sprintf("must be less than or equal to %d", highestUserPriority))
 	}
-	if policy, p := r.member("preemptionPolicy"), p.To("preemptionPolicy"); f.gatedMember(policy, f.GroupPreemption, true,
-		p) {
+	gate := f.on(features.PodGroupPreemptionPolicy)
+	if policy, p := r.member("preemptionPolicy"), p.To("preemptionPolicy"); f.gatedMember(policy, gate, true, p) {
 		f.only(p, policy.value.Str(), groupPreemption)
 	}
 }
@@ -264,7 +266,7 @@ func (f *errorList) workload(obj object.Value, r revised) {
 	}
 	f.groupTemplates(r.member("podGroupTemplates"), p.To("podGroupTemplates"))
 	templates := r.member("compositePodGroupTemplates")
-	if !templates.unchanged() && !f.CompositePodGroups && templates.value.Len() > 0 {
+	if !templates.unchanged() && !f.on(features.CompositePodGroup) && templates.value.Len() > 0 {
 		f.Forbidden(at, "")
 		f.templateChanges(templates, at)
 		return
@@ -380,7 +382,8 @@ func (f *errorList) groupTemplates(r revised, p *fielderrors.Place) {
 		f.templateName(r, p)
 		f.groupPolicy(r.member("schedulingPolicy"), "minCount", p.To("schedulingPolicy"))
 		constraints := r.member("schedulingConstraints")
-		if p := p.To("schedulingConstraints"); f.gatedMember(constraints, f.TopologyConstraints, true, p) {
+		topology := f.on(features.TopologyAwareWorkloadScheduling)
+		if p := p.To("schedulingConstraints"); f.gatedMember(constraints, topology, true, p) {
 			f.topology(constraints.value, p)
 		}
 		f.groupClaims(r.member("resourceClaims"), p.To("resourceClaims"))
