@@ -28,7 +28,8 @@ func TestClusterIPs(t *testing.T) {
 		{"new", validation.Options{}, object.Nil, wrong},
 		{"changed", validation.Options{}, object.MapOf(), wrong},
 		{"unchanged", validation.Options{}, service.Value, nil},
-		{"sloppy", validation.Options{Features: features.Set{}.With(features.StrictIPCIDRValidation, false)}, object.Nil, nil},
+		{"sloppy", validation.Options{Features: features.Set{}.With(features.StrictIPCIDRValidation, false)}, object.Nil,
+			nil},
 	} {
 		if got := validationtest.Lines(test.options.ClusterIPs(service.Value, test.old)); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %q", test.name, got)
