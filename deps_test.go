@@ -173,7 +173,8 @@ var allowed = map[string][]string{
 		"internal/auth/serviceaccount", "internal/authz", "internal/builtin", "internal/engine", "internal/features",
 		"internal/httpapi", "internal/initial", "internal/kubeconfig", "internal/nodes", "internal/pki", "internal/plane",
 		"internal/storage", "internal/store", "merge", "object"},
-	"cmd/plinth": {"internal/addresses", "internal/builtin", "internal/datadir", "internal/etcdstub", "internal/plane",
+	"internal/background": {},
+	"cmd/plinth": {"internal/addresses", "internal/background", "internal/builtin", "internal/datadir", "internal/etcdstub", "internal/plane",
 		"internal/product", "internal/server", "internal/storage", "internal/store", "internal/store/filelog",
 		"internal/systemd", "merge", "object", "schema"},
 

@@ -25,7 +25,8 @@ type group struct {
 // commands lists the commands in the order of the help.
 func commands() []group {
 	return []group{
-		{"Servers", []*cobra.Command{serveCommand()}},
+		{"Servers", []*cobra.Command{serveCommand(), startCommand(), stopCommand(), statusCommand(), listCommand(),
+			logsCommand()}},
 		{"Tests", []*cobra.Command{testServerCommand(), envtestCommand()}},
 		{"Objects", []*cobra.Command{ownersCommand(), mergeCommand()}},
 		{"Data", []*cobra.Command{checkCommand(), exportCommand()}},
@@ -35,8 +36,8 @@ func commands() []group {
 const introduction = `Plinth: the Kubernetes API, without the rest of a cluster.
 
 To begin:
-  plinth serve                              start a server; it says what to type next
-  export KUBECONFIG=plinth-data/kubeconfig  for kubectl, in another terminal
+  plinth start  start a server in the background; it says what to type next
+  plinth serve  start one in this terminal
 `
 
 // program makes the command plinth. Cobra finds the command and parses its flags; texts are made here: templates of

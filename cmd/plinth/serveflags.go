@@ -66,10 +66,12 @@ func plinthFlags(c *settings) []row {
 		{"storage", oneOf(&c.Storage, "embedded", "memory"), plinthOnly,
 			"embedded: on disk, in the data directory; memory: lost when the server ends", ""},
 		{"write-kubeconfig", text(&c.WriteKubeconfig), plinthOnly,
-			"the kubeconfig to add the administrator's access to, as the context plinth; what else is in the file stays; by " +
-				"default kubeconfig in the data directory", ""},
+			"the kubeconfig to add the administrator's access to, as the context of --context-name; what else is in the file " +
+				"stays; by default kubeconfig in the data directory", ""},
+		{"context-name", text(&c.ContextName), plinthOnly,
+			"the name of the cluster and the context in the kubeconfig; the user is NAME-admin", ""},
 		{setCurrentContext, boolean(&c.SetCurrentContext), plinthOnly,
-			"make plinth the current context of a kubeconfig that exists, too; in a new one it is", ""},
+			"make it the current context of a kubeconfig that exists, too; in a new one it is", ""},
 		{"watch-history-bytes", integer64(&c.WatchHistoryBytes), plinthOnly,
 			"the size of the history on disk, from which watches that are slow or reconnect continue", ""},
 		{"controllers", list((*[]string)(&c.Controllers)), plinthOnly,

@@ -42,7 +42,7 @@ func testDefaults() *testSettings {
 // ofServe are the flags of `plinth serve` that a test server has, too: those that decide what clients see. None of them
 // makes the server write to disk.
 var ofServe = []string{
-	"controllers", "log-level", setCurrentContext,
+	"controllers", "log-level", "context-name", setCurrentContext,
 	"external-hostname", "feature-gates", "goaway-chance", "min-request-timeout", "request-timeout",
 	"bind-address", "disable-http2-serving", "secure-port",
 	"anonymous-auth", "authentication-config", "token-auth-file",
@@ -73,8 +73,8 @@ func ownTestFlags(s *testSettings) section {
 			"a file, or a directory of files, of objects in YAML or JSON that are applied before the server is ready, " +
 				"definitions first; may be repeated", ""},
 		{"write-kubeconfig", text(&s.WriteKubeconfig), plinthOnly,
-			"the kubeconfig to add the administrator's access to, as the context plinth; what else is in the file stays; by " +
-				"default none is written", ""},
+			"the kubeconfig to add the administrator's access to, as the context of --context-name; what else is in the file " +
+				"stays; by default none is written", ""},
 	}}
 }
 

@@ -25,6 +25,9 @@ import (
 	"plinth/internal/webhook"
 )
 
+// DefaultContext is the name of the cluster and the context in a kubeconfig.
+const DefaultContext = "plinth"
+
 // Config holds all settings of a server. Fields are named after the flags, and flags after kube-apiserver's where it
 // has the same setting.
 type Config struct {
@@ -34,6 +37,7 @@ type Config struct {
 	BindAddress       string
 	SecurePort        int    // 0 lets the system choose
 	WriteKubeconfig   string // default: DataDir/kubeconfig
+	ContextName       string // of the cluster and the context in it
 	SetCurrentContext bool   // also in a kubeconfig that exists: its current context becomes that of this server
 
 	// Etcd is the etcd that has all objects, if Etcd.Servers are given; or they are the one URL of the etcd stub
@@ -158,7 +162,7 @@ type Config struct {
 // Defaults returns the default settings.
 func Defaults() Config {
 	return Config{
-		DataDir: "plinth-data", Storage: "embedded", BindAddress: "127.0.0.1", SecurePort: 6443,
+		DataDir: "plinth-data", ContextName: DefaultContext, Storage: "embedded", BindAddress: "127.0.0.1", SecurePort: 6443,
 		EndpointReconciler: "lease", APIServerCount: 1, Services: addresses.Flags{NodePortRange: "30000-32767"},
 		GarbageCollection: true, Controllers: plane.Controllers{"*"},
 		Etcd: storage.Etcd{Prefix: "/registry", Timeout: time.Minute, CompactionInterval: 5 * time.Minute,

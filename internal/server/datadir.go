@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -112,7 +113,8 @@ func (c *Config) warnOfKeys() {
 
 // entry is the administrator's entry of a kubeconfig, for a server at a URL.
 func (s *Server) entry(url string) *kubeconfig.Entry {
-	return &kubeconfig.Entry{Name: "plinth", User: administrator, Server: url, Authority: s.certificates.authority,
+	name := cmp.Or(s.config.ContextName, DefaultContext)
+	return &kubeconfig.Entry{Name: name, User: name + "-admin", Server: url, Authority: s.certificates.authority,
 		Cert: s.certificates.admin.Cert, Key: s.certificates.admin.Key, Use: s.config.SetCurrentContext}
 }
 
