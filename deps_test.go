@@ -174,7 +174,8 @@ var allowed = map[string][]string{
 		"internal/httpapi", "internal/initial", "internal/kubeconfig", "internal/nodes", "internal/pki", "internal/plane",
 		"internal/storage", "internal/store", "merge", "object"},
 	"internal/background": {},
-	"cmd/plinth": {"internal/addresses", "internal/background", "internal/builtin", "internal/datadir", "internal/etcdstub", "internal/plane",
+	"cmd/plinth": {"internal/addresses", "internal/background", "internal/builtin", "internal/datadir",
+		"internal/etcdstub", "internal/plane",
 		"internal/product", "internal/server", "internal/storage", "internal/store", "internal/store/filelog",
 		"internal/systemd", "merge", "object", "schema"},
 

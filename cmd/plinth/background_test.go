@@ -82,7 +82,8 @@ func TestServersInTheBackground(t *testing.T) {
 	}
 	text, err := os.ReadFile(kubeconfig)
 	if err != nil || !strings.HasPrefix(string(text), "# mine\n") ||
-		!strings.Contains(string(text), "current-context: prod") || !strings.Contains(string(text), "cluster: {server: 'https://prod'}") {
+		!strings.Contains(string(text), "current-context: prod") ||
+		!strings.Contains(string(text), "cluster: {server: 'https://prod'}") {
 		t.Errorf("the kubeconfig: %v\n%s", err, text)
 	}
 	if out, code, _ := ran(t, env, "check", filepath.Join(home, "plinth", "dev", "data")); code != 0 {
