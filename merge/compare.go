@@ -30,11 +30,11 @@ import (
 //
 // Both values must be of type t, but their lists may hold duplicate items. An item without identity is the only error.
 // The set lives in the arena.
-func compare(was, is object.Value, t *schema.Type, a *arena) (Set, error) {
+func compare(before, now object.Value, t *schema.Type, a *arena) (Set, error) {
 	c := comparer{arena: a}
-	_, below := c.values(was, is, t)
+	_, below := c.values(before, now, t)
 	if invariants.Enabled && c.err == nil {
-		checkDiff(was, is, t, below)
+		checkDiff(before, now, t, below)
 	}
 	return below, c.err
 }
@@ -47,17 +47,17 @@ type comparer struct {
 
 // values compares two values that both exist, and may be null. The result is the marks of the place itself, and what
 // differs below it.
-func (c *comparer) values(was, is object.Value, t *schema.Type) (marks, Set) {
-	if was == is {
+func (c *comparer) values(before, now object.Value, t *schema.Type) (marks, Set) {
+	if before == now {
 		return 0, Set{}
 	}
 	// The type decides the shape of both. They differ only where it admits several kinds.
-	old, new := shapeOf(t, was), shapeOf(t, is)
-	m, below := c.asShape(new, was, is, t)
+	old, new := shapeOf(t, before), shapeOf(t, now)
+	m, below := c.asShape(new, before, now, t)
 	if old != new {
 		// Only a type that admits several kinds gets here. The place is compared once as each of the two: all paths of
 		// the old value are removed, and all of the new one are added.
-		m2, below2 := c.asShape(old, was, is, t)
+		m2, below2 := c.asShape(old, before, now, t)
 		m, below = m|m2, below.Union(below2)
 	}
 	return m, below
@@ -66,21 +66,21 @@ func (c *comparer) values(was, is object.Value, t *schema.Type) (marks, Set) {
 // asShape compares two values as if both had this shape. A value of another shape has no members or items then. Two
 // containers that are both empty are compared as leaves: {} and null have the same paths below, namely none, but are
 // different values.
-func (c *comparer) asShape(s shape, was, is object.Value, t *schema.Type) (marks, Set) {
+func (c *comparer) asShape(s shape, before, now object.Value, t *schema.Type) (marks, Set) {
 	kind := object.Map
 	if s == listing {
 		kind = object.List
 	}
-	if s == leaf || atomic(t, s) || !eitherHas(was, is, kind) {
-		if same(was, is) {
+	if s == leaf || atomic(t, s) || !eitherHas(before, now, kind) {
+		if same(before, now) {
 			return 0, Set{}
 		}
 		return touched, Set{}
 	}
 	if s == mapping {
-		return 0, c.members(was.Members(), is.Members(), t)
+		return 0, c.members(before.Members(), now.Members(), t)
 	}
-	return 0, c.items(was.Items(), is.Items(), t)
+	return 0, c.items(before.Items(), now.Items(), t)
 }
 
 // oneSided compares a value with an absent one: the place and all paths of the value have the mark, which is touched
@@ -105,36 +105,36 @@ func (c *comparer) oneSided(v object.Value, t *schema.Type, mark marks) (marks, 
 
 // members compares two maps in one pass, since both are sorted by key. Nodes are allocated when the first difference is
 // found, as most maps have none.
-func (c *comparer) members(was, is []object.Member, t *schema.Type) Set {
+func (c *comparer) members(before, now []object.Member, t *schema.Type) Set {
 	var out []node // ascending, as the members of both are
 	put := func(name string, m marks, below Set) {
 		if m == 0 && below.Empty() {
 			return
 		}
 		if out == nil {
-			out = c.arena.nodes(changes(len(was), len(is)))
+			out = c.arena.nodes(changes(len(before), len(now)))
 		}
 		out = append(out, node{FieldElement(name), m, below})
 	}
-	for len(was) > 0 || len(is) > 0 {
+	for len(before) > 0 || len(now) > 0 {
 		switch {
-		case len(was) > 0 && len(is) > 0 && was[0].Key == is[0].Key:
-			if was[0].Value != is[0].Value {
-				of, _ := memberType(t, is[0].Key)
-				m, below := c.values(was[0].Value, is[0].Value, of)
-				put(is[0].Key, m, below)
+		case len(before) > 0 && len(now) > 0 && before[0].Key == now[0].Key:
+			if before[0].Value != now[0].Value {
+				of, _ := memberType(t, now[0].Key)
+				m, below := c.values(before[0].Value, now[0].Value, of)
+				put(now[0].Key, m, below)
 			}
-			was, is = was[1:], is[1:]
-		case len(is) == 0 || len(was) > 0 && was[0].Key < is[0].Key:
-			of, _ := memberType(t, was[0].Key)
-			m, below := c.oneSided(was[0].Value, of, removed)
-			put(was[0].Key, m, below)
-			was = was[1:]
+			before, now = before[1:], now[1:]
+		case len(now) == 0 || len(before) > 0 && before[0].Key < now[0].Key:
+			of, _ := memberType(t, before[0].Key)
+			m, below := c.oneSided(before[0].Value, of, removed)
+			put(before[0].Key, m, below)
+			before = before[1:]
 		default:
-			of, _ := memberType(t, is[0].Key)
-			m, below := c.oneSided(is[0].Value, of, touched)
-			put(is[0].Key, m, below)
-			is = is[1:]
+			of, _ := memberType(t, now[0].Key)
+			m, below := c.oneSided(now[0].Value, of, touched)
+			put(now[0].Key, m, below)
+			now = now[1:]
 		}
 	}
 	return Set{out}
@@ -151,15 +151,15 @@ func (c *comparer) members(was, is []object.Member, t *schema.Type) Set {
 //
 // The last row compares the occurrences in their order. The first pass below visits the identities that the old list
 // has, and the second one those that only the new list has; sortedSet combines both.
-func (c *comparer) items(was, is []object.Value, t *schema.Type) Set {
+func (c *comparer) items(before, now []object.Value, t *schema.Type) Set {
 	olds, news := newItemIndex(), newItemIndex()
 	defer olds.free()
 	defer news.free()
-	if err := olds.build(t, was); err != nil {
+	if err := olds.build(t, before); err != nil {
 		c.fail(err)
 		return Set{}
 	}
-	if err := news.build(t, is); err != nil {
+	if err := news.build(t, now); err != nil {
 		c.fail(err)
 		return Set{}
 	}
@@ -169,7 +169,7 @@ func (c *comparer) items(was, is []object.Value, t *schema.Type) Set {
 			return
 		}
 		if out == nil {
-			out = c.arena.nodes(changes(len(was), len(is)))
+			out = c.arena.nodes(changes(len(before), len(now)))
 		}
 		out = append(out, node{elementOf(t, id), m, below})
 	}
@@ -184,21 +184,21 @@ func (c *comparer) items(was, is []object.Value, t *schema.Type) Set {
 		var below Set
 		switch {
 		case duplicatedBefore && duplicatedNow:
-			if !sameItems(olds, i, was, news, j, is) {
+			if !sameItems(olds, i, before, news, j, now) {
 				m = touched
 			}
 		case duplicatedBefore:
 			if j >= 0 {
-				m, below = c.oneSided(is[j], of, touched)
+				m, below = c.oneSided(now[j], of, touched)
 			}
 			m |= removed
 		case duplicatedNow:
-			m, below = c.oneSided(was[i], of, removed)
+			m, below = c.oneSided(before[i], of, removed)
 			m |= touched
 		case j < 0:
-			m, below = c.oneSided(was[i], of, removed)
+			m, below = c.oneSided(before[i], of, removed)
 		default:
-			m, below = c.values(was[i], is[j], of)
+			m, below = c.values(before[i], now[j], of)
 		}
 		put(id, m, below)
 	}
@@ -210,7 +210,7 @@ func (c *comparer) items(was, is []object.Value, t *schema.Type) Set {
 			put(id, touched, Set{})
 			continue
 		}
-		m, below := c.oneSided(is[j], of, touched)
+		m, below := c.oneSided(now[j], of, touched)
 		put(id, m, below)
 	}
 	return sortedSet(out)
@@ -224,18 +224,18 @@ func (c *comparer) fail(err error) {
 }
 
 // changes estimates how many members or items differ, to allocate room for them: few, unless one side has none.
-func changes(was, is int) int {
-	if was == 0 || is == 0 {
-		return was + is
+func changes(before, now int) int {
+	if before == 0 || now == 0 {
+		return before + now
 	}
 	return 2
 }
 
 // sameItems says whether all items of one identity are the same in both lists, and in the same order. i and j are the
 // positions of the first ones.
-func sameItems(olds *itemIndex, i int, was []object.Value, news *itemIndex, j int, is []object.Value) bool {
+func sameItems(olds *itemIndex, i int, before []object.Value, news *itemIndex, j int, now []object.Value) bool {
 	for i >= 0 && j >= 0 {
-		if !same(was[i], is[j]) {
+		if !same(before[i], now[j]) {
 			return false
 		}
 		i, j = olds.next(i), news.next(j)

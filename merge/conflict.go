@@ -141,10 +141,10 @@ func (o *operation) addValues(e *ConflictError, live, merged object.Value) {
 		c := &e.Conflicts[i]
 		in, done := pairs[c.With.APIVersion]
 		if !done {
-			was, t, err := o.in(live, c.With.APIVersion)
-			is, _, err2 := o.in(merged, c.With.APIVersion)
+			before, t, err := o.in(live, c.With.APIVersion)
+			now, _, err2 := o.in(merged, c.With.APIVersion)
 			if err == nil && err2 == nil && t != nil {
-				in = pair{newFinder(was, t), newFinder(is, t)}
+				in = pair{newFinder(before, t), newFinder(now, t)}
 			}
 			pairs[c.With.APIVersion] = in
 		}

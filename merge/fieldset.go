@@ -104,18 +104,18 @@ func (s *fieldWalker) at(v object.Value, t *schema.Type) (marks, Set) {
 // string with a format other than byte is a scalar of any type, so that its merge accepts a number there. Decoding and
 // validation refuse it later.
 func expected(t *schema.Type, v object.Value) string {
-	is := v.Kind()
-	if is == object.Null {
+	current := v.Kind()
+	if current == object.Null {
 		return ""
 	}
-	numeric := is == object.Int || is == object.Float || is == object.Number
+	numeric := current == object.Int || current == object.Float || current == object.Number
 	switch t.Kind {
 	case schema.Struct, schema.Map:
-		if is != object.Map {
+		if current != object.Map {
 			return "map"
 		}
 	case schema.List:
-		if is != object.List {
+		if current != object.List {
 			return "list"
 		}
 	case schema.Int, schema.Float:
@@ -123,24 +123,24 @@ func expected(t *schema.Type, v object.Value) string {
 			return "numeric (int or float)"
 		}
 	case schema.Bool:
-		if is != object.Bool {
+		if current != object.Bool {
 			return "boolean"
 		}
 	case schema.IntOrString, schema.Quantity:
 		if t.Kind == schema.IntOrString && t.GoName == "" {
 			return "" // in a custom type any value is merged, and validation refuses it later
 		}
-		if is == object.Map || is == object.List {
+		if current == object.Map || current == object.List {
 			return "any scalar"
 		}
 	case schema.String, schema.Bytes, schema.Time, schema.MicroTime:
 		if c := t.Custom; c != nil && c.Format != "" && c.Format != "byte" { // the reference has a scalar of any kind here
-			if is == object.Map || is == object.List {
+			if current == object.Map || current == object.List {
 				return "any scalar"
 			}
 			return ""
 		}
-		if is != object.String {
+		if current != object.String {
 			return "string"
 		}
 	}

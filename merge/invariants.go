@@ -112,17 +112,17 @@ func (z *listJoiner) check() {
 // checkDiff: touched(diff) ⊆ fields(is) ∧ removed(diff) ⊆ fields(was), where a removed or added value includes every
 // existing container above it. A path that is in neither object would be owned by the manager of the next update, and
 // an apply that gave it up would search for it in vain.
-func checkDiff(was, is object.Value, t *schema.Type, diff Set) {
+func checkDiff(before, now object.Value, t *schema.Type, diff Set) {
 	diff.check()
-	there := func(v object.Value, s Set, what string) {
+	present := func(v object.Value, s Set, what string) {
 		in := newFinder(v, t)
 		s.Each(func(p Path) {
 			_, ok := in.at(p)
 			mustHold(ok, "merge: a path is "+what+" that is not there", p, " in ", shown{v})
 		})
 	}
-	there(is, diff.only(touched), "touched")
-	there(was, diff.only(removed), "removed")
+	present(now, diff.only(touched), "touched")
+	present(before, diff.only(removed), "removed")
 }
 
 // checkPruned: no leaf of fields is in lost ∩ owned(m), for any manager m. See prune. Containers are excepted: a struct

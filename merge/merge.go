@@ -428,15 +428,15 @@ func (o *operation) updateOwners(live, next object.Value, writer *entry, force b
 				return c.diff, nil
 			}
 		}
-		was, t, err := o.in(live, version)
+		before, t, err := o.in(live, version)
 		if err != nil {
 			return Set{}, err
 		}
-		is, _, err := o.in(next, version)
+		now, _, err := o.in(next, version)
 		if err != nil {
 			return Set{}, err
 		}
-		diff, err := compare(was, is, t, o.arena)
+		diff, err := compare(before, now, t, o.arena)
 		if err != nil {
 			return Set{}, err
 		}

@@ -40,7 +40,7 @@ func (p *Plane) Owns(t testing.TB, o Ref, manager string, paths ...string) {
 
 // notOwned says why a manager does not own a path; "" if it does.
 func notOwned(owners *merge.Ownership, manager, path string) string {
-	there, owns := false, false
+	present, owns := false, false
 	for i := range owners.Places {
 		place := &owners.Places[i]
 		at := place.Path.String()
@@ -48,7 +48,7 @@ func notOwned(owners *merge.Ownership, manager, path string) string {
 		if !isBelow || below != "" && below[0] != '.' && below[0] != '[' || place.System {
 			continue
 		}
-		there = true
+		present = true
 		switch all := names(owners, place); {
 		case slices.Contains(all, manager):
 			if below == "" {
@@ -60,7 +60,7 @@ func notOwned(owners *merge.Ownership, manager, path string) string {
 		}
 	}
 	switch {
-	case !there:
+	case !present:
 		return "there is no such field"
 	case !owns:
 		return "nobody owns it"
@@ -140,7 +140,7 @@ func (d *disputes) add(v *store.Version) {
 		}
 		path, value := place.Path.String(), string(object.AppendJSON(nil, place.Value))
 		values[path] = value
-		if old, was := d.values[path]; was && old == value {
+		if old, ok := d.values[path]; ok && old == value {
 			continue
 		}
 		d.changed(path, strings.Join(names(now, place), " and "), value)

@@ -150,7 +150,7 @@ func (t *Type) Keyed(list object.Value) *Keyed {
 		if scratch = key; !ok {
 			continue
 		}
-		if _, there := k.items[string(key)]; !there {
+		if _, found := k.items[string(key)]; !found {
 			k.items[string(key)] = item
 		}
 	}

@@ -247,7 +247,7 @@ func (w *walker) structure(v object.Value, t *Type, at *step) object.Value {
 	}
 	out := edit{old: members, extra: len(always)}
 	here := step{up: at, owner: t}
-	was := counterpart{members: w.from(at).Members()}
+	before := counterpart{members: w.from(at).Members()}
 	// next is the first index of always that has not been passed, from the index of the last field found. Both only grow,
 	// as members are in the order of fields: the whole walk is one pass over both, and each search starts where the last
 	// one ended.
@@ -270,7 +270,7 @@ func (w *walker) structure(v object.Value, t *Type, at *step) object.Value {
 		// A member that is the same memory as in the older version has been decoded and settled. The value must be the same
 		// one and at the same key: one that was moved here from elsewhere had another type.
 		same := false
-		if here.settled, same = was.find(key); same && here.settled == members[i].Value {
+		if here.settled, same = before.find(key); same && here.settled == members[i].Value {
 			out.keep(i, members[i].Value)
 			continue
 		}
@@ -390,11 +390,11 @@ func (w *walker) list(v object.Value, t *Type, at *step) object.Value {
 	items := v.Items()
 	out := listEdit{old: items}
 	here := step{up: at}
-	was := w.from(at).Items()
+	before := w.from(at).Items()
 	for i, item := range items {
 		here.index = i
-		if i < len(was) {
-			if here.settled = was[i]; item == was[i] {
+		if i < len(before) {
+			if here.settled = before[i]; item == before[i] {
 				out.set(i, item)
 				continue
 			}

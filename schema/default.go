@@ -64,12 +64,12 @@ func (t *Type) defaultFields(v object.Value) object.Value {
 		if f.Default.IsNull() && !f.Type.fills {
 			continue
 		}
-		old, there := v.Get(f.Name)
+		old, ok := v.Get(f.Name)
 		value := old
 		switch {
 		case f.Pointer && value.IsNull():
 			value = f.Default
-		case !f.Pointer && !f.Default.IsNull() && (!there || value.IsNull() || isEmpty(value, f.Type)):
+		case !f.Pointer && !f.Default.IsNull() && (!ok || value.IsNull() || isEmpty(value, f.Type)):
 			value = f.Default
 		}
 		if value.IsNull() || !f.Pointer && f.OmitEmpty && isEmpty(value, f.Type) {

@@ -99,7 +99,7 @@ func (e *embeddedChecker) object(v object.Value, t *Type, at *place) {
 			e.report(field.Invalid(path.Child("kind"), BadValue(kind), detail))
 		}
 	}
-	if metadata, there := v.Get("metadata"); there {
+	if metadata, ok := v.Get("metadata"); ok {
 		var w walker // what an apply has made is validated before it is decoded
 		decoded, err := w.decode(metadata, t.Field("metadata").Type)
 		if err != nil {

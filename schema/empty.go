@@ -75,7 +75,7 @@ func WithoutEmpty(v object.Value, fields []EmptyField) object.Value {
 // changeAt replaces the member at a path by what f makes of it, and removes it if that is null. A value that has no map
 // for the member is returned as it is.
 func changeAt(v object.Value, path []any, f func(object.Value) object.Value) object.Value {
-	if i, is := path[0].(int); is {
+	if i, ok := path[0].(int); ok {
 		if v.Kind() != object.List || i >= v.Len() {
 			return v
 		}

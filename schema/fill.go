@@ -76,7 +76,7 @@ func (f *filler) members(v object.Value, t *Type) object.Value {
 			continue
 		}
 		name := t.Fields[i].Name
-		if _, there := v.Get(name); !there {
+		if _, ok := v.Get(name); !ok {
 			if value := f.fallback(object.Nil, of); !value.IsNull() {
 				set = append(set, object.Member{Key: name, Value: f.value(value, of)})
 			}

@@ -100,7 +100,7 @@ func (l *listChecker) keys(items []object.Value, t *Type, at *place) {
 		if len(t.ListKeys) > 1 {
 			return object.AppendJSON(dst, keysOf(t, items[i]))
 		}
-		if v, there := items[i].Get(t.ListKeys[0]); there {
+		if v, ok := items[i].Get(t.ListKeys[0]); ok {
 			return appendIdentity(dst, v)
 		}
 		return dst
@@ -122,7 +122,7 @@ func (l *listChecker) duplicates(indices []int, at *place, shown func(i int) obj
 func keysOf(t *Type, item object.Value) object.Value {
 	var members []object.Member
 	for _, name := range t.ListKeys {
-		if v, there := item.Get(name); there {
+		if v, ok := item.Get(name); ok {
 			members = append(members, object.Member{Key: name, Value: v})
 		}
 	}

@@ -180,11 +180,11 @@ func (p *pruner) items(v object.Value, t *Type, keep bool, at *place) object.Val
 		of = emptied
 	}
 	out := listEdit{old: v.Items()}
-	was := p.from(at).Items()
+	before := p.from(at).Items()
 	here := place{up: at}
 	for i, item := range out.old {
-		if here.index, here.settled = i, object.Nil; i < len(was) {
-			here.settled = was[i]
+		if here.index, here.settled = i, object.Nil; i < len(before) {
+			here.settled = before[i]
 		}
 		if item == here.settled {
 			out.set(i, item)
@@ -199,12 +199,12 @@ func (p *pruner) items(v object.Value, t *Type, keep bool, at *place) object.Val
 // in settled has been decoded, and is skipped: see DecodeFrom.
 func (p *pruner) members(v object.Value, t *Type, keep bool, at *place) object.Value {
 	out := edit{old: v.Members()}
-	was := counterpart{members: p.from(at).Members()}
+	before := counterpart{members: p.from(at).Members()}
 	here := place{up: at, index: -1}
 	for i := range out.old {
 		m := &out.old[i]
 		var same bool
-		if here.settled, same = was.find(m.Key); same && here.settled == m.Value {
+		if here.settled, same = before.find(m.Key); same && here.settled == m.Value {
 			out.keep(i, m.Value)
 			continue
 		}
@@ -350,7 +350,7 @@ func (p *pruner) metadata(v object.Value, t *Type, at *place) (object.Value, boo
 func (p *pruner) objectMeta(v object.Value, t *Type, at *place) (Decoded, error) {
 	w := walker{settled: at.settled}
 	// The reference prints the metadata that it has read and decodes the text: 1.0 has become 1 by then.
-	is := goType(v)
+	current := goType(v)
 	v, err := v.Scalars(func(v object.Value) (object.Value, error) {
 		if v.Kind() != object.Number {
 			return v, nil
@@ -366,7 +366,7 @@ func (p *pruner) objectMeta(v object.Value, t *Type, at *place) (Decoded, error)
 	case err == nil || !p.stored:
 		return decoded, err
 	case v.Kind() != object.Map:
-		return Decoded{}, fmt.Errorf("invalid metadata: expected object, got %s", is)
+		return Decoded{}, fmt.Errorf("invalid metadata: expected object, got %s", current)
 	}
 	var members []object.Member // those that can be decoded
 	for _, m := range v.Members() {

@@ -66,10 +66,10 @@ func (s *settler) value(v, settled object.Value, t *Type) object.Value {
 	case Struct:
 		members := v.Members()
 		out := edit{old: members}
-		was := counterpart{members: settled.Members()}
+		previous := counterpart{members: settled.Members()}
 		from := 0
 		for i := range members {
-			before, same := was.find(members[i].Key)
+			before, same := previous.find(members[i].Key)
 			if same && before == members[i].Value {
 				out.keep(i, before)
 				continue
@@ -110,15 +110,15 @@ func (s *settler) value(v, settled object.Value, t *Type) object.Value {
 		switch t.Elem.Kind {
 		case Struct, Map, List:
 			out := listEdit{old: v.Items()}
-			was := settled.Items()
+			previous := settled.Items()
 			for i, item := range out.old {
 				switch {
-				case i >= len(was):
+				case i >= len(previous):
 					out.set(i, s.value(item, object.Nil, t.Elem))
-				case item == was[i]:
+				case item == previous[i]:
 					out.set(i, item)
 				default:
-					out.set(i, s.value(item, was[i], t.Elem))
+					out.set(i, s.value(item, previous[i], t.Elem))
 				}
 			}
 			return out.value(v)

@@ -316,7 +316,7 @@ func (s *structural) fields(t *Type, n *node, open, root bool) error {
 // ignored.
 func (s *structural) object(t *Type, n *node) {
 	for _, name := range [...]string{"apiVersion", "kind", "metadata"} {
-		i, there := slices.BinarySearchFunc(t.Fields, name, func(f Field, name string) int {
+		i, ok := slices.BinarySearchFunc(t.Fields, name, func(f Field, name string) int {
 			switch {
 			case f.Name < name:
 				return -1
@@ -325,7 +325,7 @@ func (s *structural) object(t *Type, n *node) {
 			}
 			return 0
 		})
-		if !there {
+		if !ok {
 			t.Fields = slices.Insert(t.Fields, i, Field{Name: name, OmitEmpty: true})
 		}
 		f := &t.Fields[i]

@@ -49,7 +49,7 @@ func (t *Type) Validate(v, old object.Value, stop func() error) field.ErrorList 
 // compared with null.
 func (t *Type) ValidateStatus(v, old object.Value, stop func() error) field.ErrorList {
 	var errs field.ErrorList
-	if status, there := v.Get("status"); there {
+	if status, ok := v.Get("status"); ok {
 		if of := t.member("status"); of != nil {
 			pair := Correlate(t, v, old).Key("status")
 			if pair == nil {
@@ -264,9 +264,9 @@ func (c *checker) invalid(f *findings, at *place, value any, format string, args
 
 // wrongType adds an error for a value of a wrong type or format. The error shows is, the actual type, in place of the
 // value.
-func (c *checker) wrongType(f *findings, at *place, want, is string) {
-	c.put(f, at, "must be of type %s: %q", []any{want, is}, func(path *field.Path, message string) *field.Error {
-		return field.TypeInvalid(path, is, message)
+func (c *checker) wrongType(f *findings, at *place, want, current string) {
+	c.put(f, at, "must be of type %s: %q", []any{want, current}, func(path *field.Path, message string) *field.Error {
+		return field.TypeInvalid(path, current, message)
 	})
 }
 
@@ -391,14 +391,14 @@ func jsonType(v object.Value) (typ, format string) {
 }
 
 // has says whether a value of this JSON type is one of t by its name alone.
-func (t *Type) has(is string) bool {
+func (t *Type) has(current string) bool {
 	switch t.Kind {
 	case IntOrString:
-		return is == "integer" || is == "string"
+		return current == "integer" || current == "string"
 	case Any:
 		return false
 	}
-	return is == t.jsonType()
+	return current == t.jsonType()
 }
 
 // ofType checks the type (typeValidator). An integer is a number as well, and a float without a fraction is an integer:
@@ -413,16 +413,16 @@ func (t *Type) has(is string) bool {
 func (c *checker) ofType(f *findings, v object.Value, t *Type, said *Constraints, at *place) {
 	f.matches++
 	want := c.format(said)
-	is, format := jsonType(v)
-	whole := is == "number" && isWhole(v.Float()) && t.has("integer")
-	fits := t.has(is) || whole || is == "integer" && t.Kind == Float
-	switch textual := is == "string" || is == "array"; {
+	current, format := jsonType(v)
+	whole := current == "number" && isWhole(v.Float()) && t.has("integer")
+	fits := t.has(current) || whole || current == "integer" && t.Kind == Float
+	switch textual := current == "string" || current == "array"; {
 	case want != "" && !textual && !fits && format != want:
 		c.wrongType(f, at, want, format)
 	case want != "" && textual && t.Kind != Int && t.Kind != Float && t.Kind != IntOrString:
 		f.matches++
 	case !fits:
-		c.wrongType(f, at, t.jsonType(), is)
+		c.wrongType(f, at, t.jsonType(), current)
 	default:
 		f.matches++
 	}
@@ -469,10 +469,10 @@ func (t *Type) takesEither(v object.Value, said *Constraints) bool {
 
 // quietly checks a value against a branch of a junctor. The findings have an empty list.
 func (c *checker) quietly(v object.Value, branch *Type, at *place) findings {
-	was := c.quiet
+	before := c.quiet
 	c.quiet = true
 	part := c.value(v, branch, at, nil)
-	c.quiet = was
+	c.quiet = before
 	return part
 }
 
@@ -611,7 +611,7 @@ func (c *checker) members(f *findings, v object.Value, t *Type, said *Constraint
 		c.merge(f, part)
 	}
 	for _, name := range said.Required {
-		if _, there := v.Get(name); !there {
+		if _, ok := v.Get(name); !ok {
 			c.missing(f, name, at)
 		}
 	}

@@ -69,8 +69,8 @@ func executable(program string) string {
 // file system refuses one the program is copied. Either way it still exists after `go run` has deleted the program that
 // it built.
 func place(program, at string) error {
-	if there, err := os.Stat(at); err == nil {
-		if is, err := os.Stat(program); err == nil && os.SameFile(there, is) {
+	if present, err := os.Stat(at); err == nil {
+		if current, err := os.Stat(program); err == nil && os.SameFile(present, current) {
 			return nil
 		}
 		if !sameProgram(program, at) {
@@ -117,8 +117,8 @@ func copyFile(from, to string) error {
 func placeKubectl(self, dir string) error {
 	kubectl := executable("kubectl")
 	at := filepath.Join(dir, kubectl)
-	if there, err := os.Lstat(at); err == nil && there.Mode().IsRegular() && !sameProgram(filepath.Join(filepath.Dir(self),
-		kubectl), at) {
+	if present, err := os.Lstat(at); err == nil && present.Mode().IsRegular() &&
+		!sameProgram(filepath.Join(filepath.Dir(self), kubectl), at) {
 		return nil // the user's
 	}
 	beside := filepath.Join(filepath.Dir(self), kubectl)

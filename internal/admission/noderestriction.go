@@ -43,8 +43,8 @@ func newNodeRestriction(c *Config) (steps, error) {
 }
 
 func (n *nodeRestriction) admit(ctx context.Context, a *engine.Attributes) error {
-	node, is := authz.NodeOf(&a.Request.User)
-	if !is || a.Operation == engine.OperationConnect {
+	node, ok := authz.NodeOf(&a.Request.User)
+	if !ok || a.Operation == engine.OperationConnect {
 		return nil
 	}
 	if node == "" {

@@ -98,12 +98,12 @@ func checkStaticPolicy(kind, _ string, obj object.Value) error {
 
 // checkStaticPolicies demands that each binding is of a policy that is there.
 func checkStaticPolicies(all [][]object.Value) error {
-	there := map[string]bool{}
+	present := map[string]bool{}
 	for _, policy := range all[0] {
-		there[policy.At("metadata", "name").Str()] = true
+		present[policy.At("metadata", "name").Str()] = true
 	}
 	for _, binding := range all[1] {
-		if policy := binding.At("spec", "policyName").Str(); !there[policy] {
+		if policy := binding.At("spec", "policyName").Str(); !present[policy] {
 			return fmt.Errorf("binding %q references policy %q which does not exist in the manifest directory",
 				binding.At("metadata", "name").Str(), policy)
 		}

@@ -293,18 +293,18 @@ func (q *resourceQuota) ruleLimits(a *engine.Attributes, d *demand, r *quota.Rul
 	matches := true
 	for i := range r.Scopes {
 		s := &r.Scopes[i]
-		is, err := s.Matches(d.now.Class)
+		holds, err := s.Matches(d.now.Class)
 		if err != nil {
 			return nil, unknown(fmt.Sprintf("error matching scopes of quota %s, err: error on matching scope %v: %v", r.Name,
 				s.ScopedResourceSelectorRequirement, err))
 		}
-		if is {
+		if holds {
 			if cover.scopes == nil {
 				cover.scopes = map[corev1.ResourceQuotaScope]bool{}
 			}
 			cover.scopes[s.ScopeName] = true
 		}
-		matches = matches && is
+		matches = matches && holds
 	}
 	var names []string
 	for name := range r.Hard {
@@ -356,11 +356,11 @@ func (q *resourceQuota) limitedScopes(class string) (scopes []corev1.ScopedResou
 	for i := range q.limited {
 		for j := range q.limited[i].scopes {
 			s := &q.limited[i].scopes[j]
-			is, err := s.Matches(class)
+			holds, err := s.Matches(class)
 			if err != nil {
 				return nil, err
 			}
-			if is {
+			if holds {
 				scopes = append(scopes, s.ScopedResourceSelectorRequirement)
 			}
 		}

@@ -23,10 +23,10 @@ import (
 //	                          on the node of the allocation, associated-node:VERB is enough
 func PermitClaimStatus(ctx context.Context, rq *engine.Request, obj, old object.Value) field.ErrorList {
 	var errs field.ErrorList
-	status, was := obj.At("status"), old.At("status")
+	status, before := obj.At("status"), old.At("status")
 	allocation := status.At("allocation")
-	if !object.Equal(allocation, was.At("allocation")) ||
-		!object.Equal(status.At("reservedFor"), was.At("reservedFor")) {
+	if !object.Equal(allocation, before.At("allocation")) ||
+		!object.Equal(status.At("reservedFor"), before.At("reservedFor")) {
 		if why := refusal(ctx, rq, access.Attributes{Verb: rq.Verb, Subresource: "binding"}); why != "" {
 			errs = append(errs, field.Forbidden(field.NewPath("status", "allocation"), fmt.Sprintf(
 				"changing status.allocation or status.reservedFor requires resource=%q, verb=%q permission: %s",
@@ -40,7 +40,7 @@ func PermitClaimStatus(ctx context.Context, rq *engine.Request, obj, old object.
 	if onNode(&rq.User, allocation) {
 		verbs = []string{"associated-node:" + rq.Verb, verbs[0]}
 	}
-	for _, driver := range changedDrivers(status.At("devices"), was.At("devices")) {
+	for _, driver := range changedDrivers(status.At("devices"), before.At("devices")) {
 		first := "" // the refusal of the first verb
 		for i, verb := range verbs {
 			why := refusal(ctx, rq, access.Attributes{

@@ -81,8 +81,8 @@ func (s *reviewSpec) texts() map[string]string {
 // value returns the spec for the webhook.
 func (s *reviewSpec) value(version string) object.Value {
 	var members []object.Member
-	add := func(list *[]object.Member, key string, v object.Value, there bool) {
-		if there {
+	add := func(list *[]object.Member, key string, v object.Value, present bool) {
+		if present {
 			*list = append(*list, object.Member{Key: key, Value: v})
 		}
 	}

@@ -94,13 +94,13 @@ func bind(pod, binding object.Value, now time.Time) (object.Value, error) {
 
 // scheduled returns the conditions with PodScheduled set to true.
 func scheduled(conditions object.Value, now time.Time) object.Value {
-	is := object.Fields(
+	current := object.Fields(
 		"type", object.StringOf("PodScheduled"), "status", object.StringOf("True"),
 		"lastProbeTime", object.Nil, "lastTransitionTime", object.StringOf(now.UTC().Format(time.RFC3339)))
 	for i, c := range conditions.Items() {
 		if c.At("type").Str() == "PodScheduled" {
-			return conditions.WithItem(i, is)
+			return conditions.WithItem(i, current)
 		}
 	}
-	return object.ListOf(append(conditions.Items()[:conditions.Len():conditions.Len()], is)...)
+	return object.ListOf(append(conditions.Items()[:conditions.Len():conditions.Len()], current)...)
 }

@@ -126,11 +126,11 @@ var requester = []string{"username", "uid", "groups", "extra"}
 // keepApproval keeps approval and denial in a write to the status, and sets the times of the conditions.
 func keepApproval(now func() time.Time) func(obj, old object.Value) object.Value {
 	return func(obj, old object.Value) object.Value {
-		was, is := old.At("status", "conditions"), obj.At("status", "conditions")
+		before, current := old.At("status", "conditions"), obj.At("status", "conditions")
 		for _, verdict := range []string{"Approved", "Denied"} {
-			is = keepConditions(is, was, verdict)
+			current = keepConditions(current, before, verdict)
 		}
-		return withConditions(obj, dateConditions(is, was, now()))
+		return withConditions(obj, dateConditions(current, before, now()))
 	}
 }
 
@@ -159,39 +159,39 @@ func withConditions(obj, conditions object.Value) object.Value {
 
 // keepConditions replaces the new conditions of a type by the old ones, if there are equally many. If not, validation
 // refuses the object.
-func keepConditions(is, was object.Value, typ string) object.Value {
+func keepConditions(now, before object.Value, typ string) object.Value {
 	var at []int
-	for i, c := range is.Items() {
+	for i, c := range now.Items() {
 		if c.At("type").Str() == typ {
 			at = append(at, i)
 		}
 	}
 	var kept []object.Value
-	for _, c := range was.Items() {
+	for _, c := range before.Items() {
 		if c.At("type").Str() == typ {
 			kept = append(kept, c)
 		}
 	}
 	if len(at) != len(kept) {
-		return is
+		return now
 	}
 	for i, c := range kept {
-		is = is.WithItem(at[i], c)
+		now = now.WithItem(at[i], c)
 	}
-	return is
+	return now
 }
 
 // dateConditions sets lastUpdateTime and lastTransitionTime of conditions that have none.
-func dateConditions(is, was object.Value, now time.Time) object.Value {
+func dateConditions(current, before object.Value, now time.Time) object.Value {
 	today := object.StringOf(now.UTC().Format(time.RFC3339))
-	for i, c := range is.Items() {
+	for i, c := range current.Items() {
 		dated := c
 		if c.At("lastUpdateTime").IsNull() {
 			dated = dated.With("lastUpdateTime", today)
 		}
 		if c.At("lastTransitionTime").IsNull() {
 			changed := today
-			for _, o := range was.Items() {
+			for _, o := range before.Items() {
 				if since := o.At("lastTransitionTime"); !since.IsNull() && object.Equal(o.At("type"), c.At("type")) &&
 					object.Equal(o.At("status"), c.At("status")) {
 					changed = since
@@ -200,7 +200,7 @@ func dateConditions(is, was object.Value, now time.Time) object.Value {
 			}
 			dated = dated.With("lastTransitionTime", changed)
 		}
-		is = is.WithItem(i, dated)
+		current = current.WithItem(i, dated)
 	}
-	return is
+	return current
 }

@@ -43,8 +43,8 @@ func evictionOptions(eviction object.Value, dryRun bool) (o engine.DeleteOptions
 		DryRun:            len(dry) > 0,
 	}
 	if orphan := asked.At("orphanDependents"); !orphan.IsNull() {
-		is := orphan.Bool()
-		o.OrphanDependents = &is
+		holds := orphan.Bool()
+		o.OrphanDependents = &holds
 	}
 	if grace := asked.At("gracePeriodSeconds"); !grace.IsNull() {
 		seconds := grace.Int()
@@ -163,38 +163,38 @@ func disruptable(budget object.Value) error {
 
 // exhausted returns the conditions of a budget that allows no further disruption.
 func exhausted(status object.Value, now time.Time) object.Value {
-	is := object.Fields(
+	current := object.Fields(
 		"type", object.StringOf(policyv1.DisruptionAllowedCondition), "status", object.StringOf("False"),
 		"reason", object.StringOf(policyv1.InsufficientPodsReason), "message", object.StringOf(""),
 		"lastTransitionTime", object.StringOf(now.UTC().Format(time.RFC3339)))
 	if generation := status.At("observedGeneration"); generation.Int() != 0 {
-		is = is.With("observedGeneration", generation)
+		current = current.With("observedGeneration", generation)
 	}
-	return withPodCondition(status.At("conditions"), is)
+	return withPodCondition(status.At("conditions"), current)
 }
 
 // markEvicted returns a Pod with the condition DisruptionTarget, which says why it is deleted.
 func markEvicted(pod object.Value, now time.Time) object.Value {
-	is := object.Fields(
+	current := object.Fields(
 		"type", object.StringOf("DisruptionTarget"), "status", object.StringOf("True"),
 		"reason", object.StringOf("EvictionByEvictionAPI"), "message", object.StringOf("Eviction API: evicting"),
 		"lastProbeTime", object.Nil, "lastTransitionTime", object.StringOf(now.UTC().Format(time.RFC3339)))
-	return pod.WithAt(withPodCondition(pod.At("status", "conditions"), is), "status", "conditions")
+	return pod.WithAt(withPodCondition(pod.At("status", "conditions"), current), "status", "conditions")
 }
 
 // withPodCondition returns the conditions with this one set. If its status does not change, neither does its
 // lastTransitionTime.
-func withPodCondition(conditions, is object.Value) object.Value {
+func withPodCondition(conditions, current object.Value) object.Value {
 	for i, c := range conditions.Items() {
-		if c.At("type").Str() != is.At("type").Str() {
+		if c.At("type").Str() != current.At("type").Str() {
 			continue
 		}
-		if since := c.At("lastTransitionTime"); c.At("status").Str() == is.At("status").Str() && !since.IsNull() {
-			is = is.With("lastTransitionTime", since)
+		if since := c.At("lastTransitionTime"); c.At("status").Str() == current.At("status").Str() && !since.IsNull() {
+			current = current.With("lastTransitionTime", since)
 		}
-		return conditions.WithItem(i, is)
+		return conditions.WithItem(i, current)
 	}
-	return object.ListOf(append(slices.Clone(conditions.Items()), is)...)
+	return object.ListOf(append(slices.Clone(conditions.Items()), current)...)
 }
 
 func podReady(pod object.Value) bool {

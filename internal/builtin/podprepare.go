@@ -35,47 +35,47 @@ func newPod(obj object.Value, complete bool) object.Value {
 
 // keepPodResources keeps spec.resources when a client that does not know the field leaves it out.
 func keepPodResources(obj, old object.Value) object.Value {
-	if is, was := obj.At("spec", "resources"), old.At("spec", "resources"); is.IsNull() && !was.IsNull() {
-		return obj.WithAt(was, "spec", "resources")
+	if now, before := obj.At("spec", "resources"), old.At("spec", "resources"); now.IsNull() && !before.IsNull() {
+		return obj.WithAt(before, "spec", "resources")
 	}
 	return obj
 }
 
 // keepPodStatus keeps fields of the status that older clients leave out.
 func keepPodStatus(obj, old object.Value) object.Value {
-	is, was := obj.At("status"), old.At("status")
+	now, before := obj.At("status"), old.At("status")
 	var set []object.Member
 	for _, key := range []string{"qosClass", "resourceClaimStatuses", "extendedResourceClaimStatus",
 		"nodeAllocatableResourceClaimStatuses"} {
-		left := is.At(key)
+		left := now.At(key)
 		if key == "qosClass" && left.Len() == 0 {
 			left = object.Nil
 		}
-		if v := was.At(key); left.IsNull() && !v.IsNull() {
+		if v := before.At(key); left.IsNull() && !v.IsNull() {
 			set = append(set, object.Member{Key: key, Value: v})
 		}
 	}
-	if n := was.At("observedGeneration"); is.At("observedGeneration").Int() == 0 && n.Int() != 0 {
+	if n := before.At("observedGeneration"); now.At("observedGeneration").Int() == 0 && n.Int() != 0 {
 		set = append(set, object.Member{Key: "observedGeneration", Value: n})
 	}
-	if conditions, changed := keepObserved(is.At("conditions"), was.At("conditions")); changed {
+	if conditions, changed := keepObserved(now.At("conditions"), before.At("conditions")); changed {
 		set = append(set, object.Member{Key: "conditions", Value: conditions})
 	}
 	if len(set) > 0 {
-		obj = obj.With("status", is.Edit(set))
+		obj = obj.With("status", now.Edit(set))
 	}
 	return obj
 }
 
 // keepObserved keeps the observedGeneration of conditions that are sent without one. Several conditions of one type are
 // matched in order.
-func keepObserved(is, was object.Value) (conditions object.Value, changed bool) {
+func keepObserved(now, previous object.Value) (conditions object.Value, changed bool) {
 	before := map[string][]object.Value{}
-	for _, c := range was.Items() {
+	for _, c := range previous.Items() {
 		t := c.At("type").Str()
 		before[t] = append(before[t], c.At("observedGeneration"))
 	}
-	for i, c := range is.Items() {
+	for i, c := range now.Items() {
 		t := c.At("type").Str()
 		if len(before[t]) == 0 {
 			continue
@@ -83,10 +83,10 @@ func keepObserved(is, was object.Value) (conditions object.Value, changed bool) 
 		n := before[t][0]
 		before[t] = before[t][1:]
 		if c.At("observedGeneration").Int() == 0 && n.Int() != 0 {
-			is, changed = is.WithItem(i, c.With("observedGeneration", n)), true
+			now, changed = now.WithItem(i, c.With("observedGeneration", n)), true
 		}
 	}
-	return is, changed
+	return now, changed
 }
 
 // selectByLabelKeys completes selectors that name only label keys (matchLabelKeys, mismatchLabelKeys) by the values of

@@ -52,8 +52,8 @@ func podSubresources(
 }
 
 func isMirror(pod object.Value) bool {
-	_, is := pod.At("metadata", "annotations").Get(mirror)
-	return is
+	_, ok := pod.At("metadata", "annotations").Get(mirror)
+	return ok
 }
 
 // cannotDebug returns why no ephemeral container can be added to a Pod; "" if one can.
@@ -94,13 +94,13 @@ func addedContainers(obj, old object.Value) field.ErrorList {
 	}
 	var errs field.ErrorList
 	path := field.NewPath("spec", "ephemeralContainers")
-	for _, was := range old.At("spec", "ephemeralContainers").Items() {
-		name := was.At("name").Str()
-		switch is, there := now[name]; {
-		case !there:
+	for _, before := range old.At("spec", "ephemeralContainers").Items() {
+		name := before.At("name").Str()
+		switch current, ok := now[name]; {
+		case !ok:
 			errs = append(errs,
 				field.Forbidden(path, fmt.Sprintf("existing ephemeral containers %q may not be removed\n", name)))
-		case !object.Equal(is, was):
+		case !object.Equal(current, before):
 			errs = append(errs,
 				field.Forbidden(path, fmt.Sprintf("existing ephemeral containers %q may not be changed\n", name)))
 		}
@@ -112,15 +112,15 @@ func addedContainers(obj, old object.Value) field.ErrorList {
 // from the body. If the body has other containers, they are kept, and validation refuses them.
 // With complete, the resources of the Pod are kept if the body has none, and completed.
 func resize(old, body object.Value, volumes, complete bool) object.Value {
-	is, was := body.At("spec"), old.At("spec")
-	if is.At("containers").Len() == was.At("containers").Len() &&
-		is.At("initContainers").Len() == was.At("initContainers").Len() {
-		spec := keep(was, is, "resources")
+	now, before := body.At("spec"), old.At("spec")
+	if now.At("containers").Len() == before.At("containers").Len() &&
+		now.At("initContainers").Len() == before.At("initContainers").Len() {
+		spec := keep(before, now, "resources")
 		if volumes {
-			spec = keep(spec, is, "volumes")
+			spec = keep(spec, now, "volumes")
 		}
 		for _, list := range []string{"containers", "initContainers"} {
-			if containers := resizeContainers(was.At(list), is.At(list)); !containers.IsNull() {
+			if containers := resizeContainers(before.At(list), now.At(list)); !containers.IsNull() {
 				spec = spec.With(list, containers)
 			}
 		}
@@ -133,12 +133,12 @@ func resize(old, body object.Value, volumes, complete bool) object.Value {
 	return body.With("spec", defaultPodResources(body.At("spec")))
 }
 
-func resizeContainers(was, is object.Value) object.Value {
-	resized := was
-	for i, c := range is.Items() {
-		before := was.Items()[i]
+func resizeContainers(previous, now object.Value) object.Value {
+	resized := previous
+	for i, c := range now.Items() {
+		before := previous.Items()[i]
 		if c.At("name").Str() != before.At("name").Str() {
-			return is
+			return now
 		}
 		resized = resized.WithItem(i, keep(keep(before, c, "resources"), c, "resizePolicy"))
 	}
@@ -167,25 +167,25 @@ func resized(obj, old object.Value, fixed, volumes bool) field.ErrorList {
 		return append(errs, wrongOrder...)
 	}
 	for _, list := range []string{"initContainers", "containers"} {
-		for i, was := range old.At("spec", list).Items() {
-			is := obj.At("spec", list).Items()[i]
-			if fixed && isSetup(was, list) {
+		for i, before := range old.At("spec", list).Items() {
+			now := obj.At("spec", list).Items()[i]
+			if fixed && isSetup(before, list) {
 				continue
 			}
-			errs = append(errs, notRemoved(is.At("resources"), was.At("resources"),
+			errs = append(errs, notRemoved(now.At("resources"), before.At("resources"),
 				path.Child(list).Index(i).Child("resources"), "resource ")...)
 		}
 	}
 	for _, list := range []string{"containers", "initContainers"} {
-		for i, was := range old.At("spec", list).Items() {
-			is := obj.At("spec", list).Items()[i]
-			if fixed && isSetup(was, list) {
-				if !object.Equal(is, was) {
+		for i, before := range old.At("spec", list).Items() {
+			now := obj.At("spec", list).Items()[i]
+			if fixed && isSetup(before, list) {
+				if !object.Equal(now, before) {
 					errs = append(errs, field.Forbidden(path, "resources for non-sidecar init containers are immutable"))
 				}
 				continue
 			}
-			errs = append(errs, containerResized(is, was, list, i, path)...)
+			errs = append(errs, containerResized(now, before, list, i, path)...)
 		}
 	}
 	if volumes {
@@ -196,25 +196,25 @@ func resized(obj, old object.Value, fixed, volumes bool) field.ErrorList {
 }
 
 // volumesResized requires that nothing changes but the limits of volumes in memory that have one.
-func volumesResized(is, was []object.Value, path *field.Path) (errs field.ErrorList) {
-	if len(is) != len(was) {
+func volumesResized(current, previous []object.Value, path *field.Path) (errs field.ErrorList) {
+	if len(current) != len(previous) {
 		return field.ErrorList{field.Forbidden(path, "volumes may not be added or removed on resize")}
 	}
-	for i := range is {
+	for i := range current {
 		at := path.Index(i)
-		if is[i].At("name").Str() != was[i].At("name").Str() {
+		if current[i].At("name").Str() != previous[i].At("name").Str() {
 			errs = append(errs, field.Forbidden(at.Child("name"), "volumes may not be renamed or reordered on resize"))
 			continue
 		}
-		now, before := is[i].At("emptyDir"), was[i].At("emptyDir")
+		now, before := current[i].At("emptyDir"), previous[i].At("emptyDir")
 		both := !now.IsNull() && !before.IsNull()
-		same := is[i]
+		same := current[i]
 		if both {
 			same = same.With("emptyDir", keep(now, before, "sizeLimit"))
 		}
 		limit, limitBefore := now.At("sizeLimit"), before.At("sizeLimit")
 		switch at := at.Child("emptyDir", "sizeLimit"); {
-		case !object.Equal(same, was[i]):
+		case !object.Equal(same, previous[i]):
 			errs = append(errs, field.Forbidden(path.Index(i),
 				"only sizeLimit of memory-backed emptyDir volumes is mutable on resize"))
 		case both && isZero(limit) != isZero(limitBefore):
@@ -245,13 +245,13 @@ func nodeResizes(pod object.Value) bool {
 // sameContainers requires that no container is added, removed or moved.
 func sameContainers(obj, old object.Value, path *field.Path) (errs field.ErrorList) {
 	for _, list := range []string{"containers", "initContainers"} {
-		is, was := obj.At("spec", list).Items(), old.At("spec", list).Items()
-		if len(is) != len(was) {
+		now, before := obj.At("spec", list).Items(), old.At("spec", list).Items()
+		if len(now) != len(before) {
 			errs = append(errs, field.Forbidden(path.Child(list), list+" may not be added or removed on resize"))
 			continue
 		}
-		for i := range was {
-			if is[i].At("name").Str() != was[i].At("name").Str() {
+		for i := range before {
+			if now[i].At("name").Str() != before[i].At("name").Str() {
 				errs = append(errs, field.Forbidden(path.Child(list).Index(i).Child("name"),
 					list+" may not be renamed or reordered on resize"))
 			}
@@ -261,34 +261,34 @@ func sameContainers(obj, old object.Value, path *field.Path) (errs field.ErrorLi
 }
 
 // podResized validates the change of the resources of the Pod as a whole.
-func podResized(is, was object.Value, path *field.Path) (errs field.ErrorList) {
-	if is.At("requests").Len()+is.At("limits").Len()+was.At("requests").Len()+was.At("limits").Len() == 0 {
+func podResized(now, before object.Value, path *field.Path) (errs field.ErrorList) {
+	if now.At("requests").Len()+now.At("limits").Len()+before.At("requests").Len()+before.At("limits").Len() == 0 {
 		return nil
 	}
-	if !was.IsNull() {
-		if is.IsNull() {
+	if !before.IsNull() {
+		if now.IsNull() {
 			return field.ErrorList{field.Forbidden(path.Child("resources"), "pod-level resources cannot be removed")}
 		}
-		errs = notRemoved(is, was, path.Child("resources"), "pod-level resource ")
+		errs = notRemoved(now, before, path.Child("resources"), "pod-level resource ")
 	}
-	if !sameButComputing(is, was) {
+	if !sameButComputing(now, before) {
 		errs = append(errs, field.Forbidden(path, "only cpu and memory resources are mutable at pod-level"))
 	}
 	return errs
 }
 
 // containerResized requires that only CPU and memory of a container change.
-func containerResized(is, was object.Value, list string, i int, path *field.Path) field.ErrorList {
-	if !sameButComputing(is.At("resources"), was.At("resources")) || !object.Equal(is.Without("resources"),
-		was.Without("resources")) {
+func containerResized(now, before object.Value, list string, i int, path *field.Path) field.ErrorList {
+	if !sameButComputing(now.At("resources"), before.At("resources")) || !object.Equal(now.Without("resources"),
+		before.Without("resources")) {
 		if list == "initContainers" {
 			return field.ErrorList{field.Forbidden(path.Child(list).Index(i),
 				"only cpu and memory resources for init or sidecar containers are mutable")}
 		}
 		return field.ErrorList{field.Forbidden(path, "only cpu and memory resources are mutable")}
 	}
-	if isSetup(was, list) && !object.Equal(is, was) {
-		for _, policy := range is.At("resizePolicy").Items() {
+	if isSetup(before, list) && !object.Equal(now, before) {
+		for _, policy := range now.At("resizePolicy").Items() {
 			if policy.At("restartPolicy").Str() == "RestartContainer" {
 				return field.ErrorList{field.Forbidden(path.Child(list).Index(i),
 					"non-sidecar init containers with a resize policy of RestartContainer cannot be resized")}
@@ -299,10 +299,10 @@ func containerResized(is, was object.Value, list string, i int, path *field.Path
 }
 
 // notRemoved requires that no request and no limit is removed.
-func notRemoved(is, was object.Value, path *field.Path, what string) (errs field.ErrorList) {
+func notRemoved(now, before object.Value, path *field.Path, what string) (errs field.ErrorList) {
 	for _, list := range []string{"requests", "limits"} {
-		for _, m := range was.At(list).Members() {
-			if _, has := is.At(list).Get(m.Key); !has {
+		for _, m := range before.At(list).Members() {
+			if _, has := now.At(list).Get(m.Key); !has {
 				errs = append(errs, field.Forbidden(path.Child(list), what+list+" cannot be removed"))
 				break
 			}
@@ -312,9 +312,9 @@ func notRemoved(is, was object.Value, path *field.Path, what string) (errs field
 }
 
 // sameButComputing compares two sets of resources without CPU and memory.
-func sameButComputing(is, was object.Value) bool {
+func sameButComputing(now, before object.Value) bool {
 	for _, list := range []string{"requests", "limits"} {
-		a, b := is.At(list).Edit(nil, "cpu", "memory"), was.At(list).Edit(nil, "cpu", "memory")
+		a, b := now.At(list).Edit(nil, "cpu", "memory"), before.At(list).Edit(nil, "cpu", "memory")
 		if a.Len() != b.Len() {
 			return false
 		}
@@ -325,6 +325,6 @@ func sameButComputing(is, was object.Value) bool {
 			}
 		}
 	}
-	a, b := is.At("claims"), was.At("claims")
+	a, b := now.At("claims"), before.At("claims")
 	return object.Equal(a, b) || a.Len() == 0 && b.Len() == 0
 }

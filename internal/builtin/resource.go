@@ -121,8 +121,9 @@ func legacyTaintRule(k *kind) { k.conditional, k.answersDeleted = false, true }
 // dateTaint sets the time of a taint when its effect changes and the client leaves the time as it was.
 func dateTaint(now func() time.Time) func(obj, old object.Value) object.Value {
 	return func(obj, old object.Value) object.Value {
-		is, was := obj.At("spec", "taint"), old.At("spec", "taint")
-		if !object.Equal(is.At("effect"), was.At("effect")) && object.Equal(is.At("timeAdded"), was.At("timeAdded")) {
+		current, before := obj.At("spec", "taint"), old.At("spec", "taint")
+		if !object.Equal(current.At("effect"), before.At("effect")) &&
+			object.Equal(current.At("timeAdded"), before.At("timeAdded")) {
 			obj = obj.WithAt(object.StringOf(now().UTC().Format(time.RFC3339)), "spec", "taint", "timeAdded")
 		}
 		return obj

@@ -90,7 +90,7 @@ func (c *RuntimeConfig) Resources(types Config, logger *slog.Logger) ([]*engine.
 	if err != nil || len(asked) == 0 && !c.EmulationForward {
 		return Resources(types), err
 	}
-	there, later := map[string]bool{}, map[string]bool{}
+	present, later := map[string]bool{}, map[string]bool{}
 	var tooNew error
 	types.Later = func(group, version, resource string, since features.Release, lower bool) bool {
 		wanted := asked.wants(group, version, resource, !strings.Contains(version, "beta"))
@@ -100,7 +100,7 @@ func (c *RuntimeConfig) Resources(types Config, logger *slog.Logger) ([]*engine.
 		later[group+"/"+version] = true
 		ofResource := asked[group+"/"+version+"/"+resource]
 		if c.Forward && (ofResource || asked[group+"/"+version]) {
-			there[group+"/"+version], there[group+"/"+version+"/"+resource] = true, true
+			present[group+"/"+version], present[group+"/"+version+"/"+resource] = true, true
 			return wanted
 		}
 		if ofResource && tooNew == nil {
@@ -112,13 +112,13 @@ func (c *RuntimeConfig) Resources(types Config, logger *slog.Logger) ([]*engine.
 	}
 	types.Serves = func(group, version, resource string, byDefault bool) bool {
 		wanted := asked.wants(group, version, resource, byDefault)
-		if key := group + "/" + version; !there[key] {
-			there[key] = true
+		if key := group + "/" + version; !present[key] {
+			present[key] = true
 			for _, s := range selectors {
-				there[s.key] = there[s.key] || s.version.MatchString(version)
+				present[s.key] = present[s.key] || s.version.MatchString(version)
 			}
 		}
-		there[group+"/"+version+"/"+resource] = true
+		present[group+"/"+version+"/"+resource] = true
 		return wanted
 	}
 	served := Resources(types)
@@ -127,7 +127,7 @@ func (c *RuntimeConfig) Resources(types Config, logger *slog.Logger) ([]*engine.
 	}
 	for key, on := range asked {
 		// As the reference, not if a later release has only some of the types of the version.
-		if on && later[key] && !there[key] {
+		if on && later[key] && !present[key] {
 			return nil, fmt.Errorf("cannot enable version %s in runtime-config because all the resources have been introduced "+
 				"after the current version %s. Consider setting --runtime-config-emulation-forward-compatible=true", key,
 				types.Versions.Emulated)
@@ -138,7 +138,7 @@ func (c *RuntimeConfig) Resources(types Config, logger *slog.Logger) ([]*engine.
 	}
 	var missing []string
 	for key, on := range asked {
-		if on && !there[key] {
+		if on && !present[key] {
 			missing = append(missing, strings.TrimPrefix(key, "/"))
 		}
 	}

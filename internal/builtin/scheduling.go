@@ -103,20 +103,20 @@ func (c Config) dropFromTemplates(of, old object.Value) object.Value {
 		before[template.At("name").Str()] = template // of several, the last one
 	}
 	of = withItems(of, compositeTemplates, func(_ int, template object.Value) object.Value {
-		was := before[template.At("name").Str()]
-		template = c.dropMembers(template, was, behind(features.PodGroupPreemptionPolicy, "preemptionPolicy"))
-		return c.dropFromTemplates(template, was)
+		previous := before[template.At("name").Str()]
+		template = c.dropMembers(template, previous, behind(features.PodGroupPreemptionPolicy, "preemptionPolicy"))
+		return c.dropFromTemplates(template, previous)
 	})
 	were := old.At(groupTemplates).Items()
 	return withItems(of, groupTemplates, func(i int, template object.Value) object.Value {
-		was := object.Nil
+		previous := object.Nil
 		if i < len(were) {
-			was = were[i]
+			previous = were[i]
 		}
-		if !c.Features.On(features.TopologyAwareWorkloadScheduling) && was.At("schedulingConstraints").IsNull() {
+		if !c.Features.On(features.TopologyAwareWorkloadScheduling) && previous.At("schedulingConstraints").IsNull() {
 			template = template.With("schedulingConstraints", object.Nil) // always written
 		}
-		return c.dropMembers(template, was,
+		return c.dropMembers(template, previous,
 			behind(features.DRAWorkloadResourceClaims, "resourceClaims"),
 			behind(features.PodGroupPreemptionPolicy, "preemptionPolicy"))
 	})

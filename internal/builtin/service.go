@@ -89,10 +89,10 @@ func dropInternalPolicy(obj object.Value) object.Value {
 	return obj.With("spec", spec.Without("internalTrafficPolicy"))
 }
 
-func withoutOthers(spec, was object.Value) object.Value {
+func withoutOthers(spec, before object.Value) object.Value {
 	var drop []string
-	same := func(key string) bool { return sameOrEmpty(spec.At(key), was.At(key)) }
-	if hasClusterIP(was) && !hasClusterIP(spec) {
+	same := func(key string) bool { return sameOrEmpty(spec.At(key), before.At(key)) }
+	if hasClusterIP(before) && !hasClusterIP(spec) {
 		if same("clusterIP") && same("clusterIPs") {
 			drop = append(drop, "clusterIP", "clusterIPs")
 		}
@@ -102,20 +102,20 @@ func withoutOthers(spec, was object.Value) object.Value {
 			}
 		}
 	}
-	if hasNodePorts(was) && !hasNodePorts(spec) && !newNodePorts(spec, was) {
+	if hasNodePorts(before) && !hasNodePorts(spec) && !newNodePorts(spec, before) {
 		spec = withoutNodePorts(spec)
 	}
-	if hasHealthPort(was) && !hasHealthPort(spec) && same("healthCheckNodePort") {
+	if hasHealthPort(before) && !hasHealthPort(spec) && same("healthCheckNodePort") {
 		drop = append(drop, "healthCheckNodePort")
 	}
-	if serviceType(was) == "LoadBalancer" && serviceType(spec) != "LoadBalancer" {
+	if serviceType(before) == "LoadBalancer" && serviceType(spec) != "LoadBalancer" {
 		for _, key := range []string{"allocateLoadBalancerNodePorts", "loadBalancerClass"} {
 			if same(key) {
 				drop = append(drop, key)
 			}
 		}
 	}
-	if reachableFromOutside(was) && !reachableFromOutside(spec) && same("externalTrafficPolicy") {
+	if reachableFromOutside(before) && !reachableFromOutside(spec) && same("externalTrafficPolicy") {
 		drop = append(drop, "externalTrafficPolicy")
 	}
 	return spec.Edit(nil, drop...)
@@ -126,9 +126,9 @@ func sameOrEmpty(a, b object.Value) bool {
 }
 
 // newNodePorts says whether there is a node port that the old Service does not have.
-func newNodePorts(spec, was object.Value) bool {
+func newNodePorts(spec, previous object.Value) bool {
 	before := map[int64]bool{0: true}
-	for _, p := range was.At("ports").Items() {
+	for _, p := range previous.At("ports").Items() {
 		before[p.At("nodePort").Int()] = true
 	}
 	return slices.ContainsFunc(spec.At("ports").Items(),

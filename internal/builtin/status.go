@@ -75,11 +75,11 @@ func keepMeta(obj, old object.Value, keys ...string) object.Value {
 	if len(keys) == 0 {
 		return obj
 	}
-	was := old.At("metadata")
+	before := old.At("metadata")
 	var set []object.Member
 	var drop []string
 	for _, key := range keys {
-		if v, ok := was.Get(key); ok {
+		if v, ok := before.Get(key); ok {
 			set = append(set, object.Member{Key: key, Value: v})
 		} else {
 			drop = append(drop, key)

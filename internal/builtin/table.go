@@ -170,8 +170,8 @@ func (b *builder) add(group string, k *kind) {
 func (b *builder) wanted(group string, k *kind) []bool {
 	wanted, lower := make([]bool, len(k.versions)), false
 	for i, v := range slices.Backward(k.versions) {
-		switch there, later := v.there(b.config.Versions.Emulated); {
-		case there:
+		switch present, later := v.there(b.config.Versions.Emulated); {
+		case present:
 			wanted[i] = b.config.Serves(group, v.name, k.name, v.onByDefault())
 		case later:
 			wanted[i] = b.config.Later(group, v.name, k.name, v.introduced(), lower)

@@ -95,7 +95,7 @@ func (v *version) onByDefault() bool {
 }
 
 // there says whether a release serves the version, and later whether only a later one does.
-func (v *version) there(emulated features.Release) (there, later bool) {
+func (v *version) there(emulated features.Release) (present, later bool) {
 	if removed := v.removed(); removed != (features.Release{}) && !removed.After(emulated) {
 		return false, false
 	}

@@ -25,12 +25,12 @@ func volumePending(obj, empty object.Value) object.Value {
 func volumePhase(now func() time.Time) func(obj, old object.Value) object.Value {
 	const key = "lastPhaseTransitionTime"
 	return func(obj, old object.Value) object.Value {
-		was, is := old.At("status", key), obj.At("status", key)
+		before, current := old.At("status", key), obj.At("status", key)
 		same := old.At("status", "phase").Str() == obj.At("status", "phase").Str()
 		switch {
-		case same && is.IsNull() && !was.IsNull():
-			return obj.WithAt(was, "status", key)
-		case !same && (is.IsNull() || object.Equal(is, was)):
+		case same && current.IsNull() && !before.IsNull():
+			return obj.WithAt(before, "status", key)
+		case !same && (current.IsNull() || object.Equal(current, before)):
 			return obj.WithAt(object.StringOf(now().UTC().Format(time.RFC3339)), "status", key)
 		}
 		return obj
@@ -53,13 +53,13 @@ func (c *Config) claimSource(obj object.Value) object.Value {
 
 // claimSourceUpdate is claimSource for a claim that may have had a data source before.
 func (c *Config) claimSourceUpdate(obj, old object.Value) object.Value {
-	was := old.At("spec")
-	if was.At("dataSource").IsNull() && was.At("dataSourceRef").IsNull() {
+	before := old.At("spec")
+	if before.At("dataSource").IsNull() && before.At("dataSourceRef").IsNull() {
 		return c.claimSource(obj)
 	}
 	spec := obj.At("spec")
 	source, ref := spec.At("dataSource"), spec.At("dataSourceRef")
-	if was.At("dataSourceRef").IsNull() && ref.At("namespace").Str() != "" &&
+	if before.At("dataSourceRef").IsNull() && ref.At("namespace").Str() != "" &&
 		!c.Features.On(features.CrossNamespaceVolumeDataSource) {
 		spec, ref = spec.Without("dataSourceRef"), object.Nil
 	}

@@ -179,8 +179,8 @@ func (r Result) Text() (string, bool) {
 
 // Bool returns the result if it is a bool.
 func (r Result) Bool() (value, ok bool) {
-	is, ok := r.value.(types.Bool)
-	return bool(is), ok
+	holds, ok := r.value.(types.Bool)
+	return bool(holds), ok
 }
 
 var errNoTexts = errors.New("expression must return a string or a list of strings")

@@ -188,11 +188,11 @@ func (k *check) rules(s *node, rules []schema.Rule) {
 		if k.Stop != nil && k.Stop() != nil {
 			return
 		}
-		is := stored{}
+		current := stored{}
 		if k.Stored != nil {
-			is = stored{k.Stored(rules[i].Rule, false), k.Stored(rules[i].MessageExpression, true)}
+			current = stored{k.Stored(rules[i].Rule, false), k.Stored(rules[i].MessageExpression, true)}
 		}
-		p, err := c.compile(&rules[i], s.t, is)
+		p, err := c.compile(&rules[i], s.t, current)
 		if err != nil {
 			k.errs = append(k.errs, field.InternalError(path, err))
 			return

@@ -68,12 +68,12 @@ type stored struct{ rule, message bool }
 
 // compile compiles one rule. at is the type of the rule's place. Errors in the rule are in the program; a returned
 // error is one of the environment.
-func (c *compiler) compile(rule *schema.Rule, at *schema.Type, is stored) (*program, error) {
+func (c *compiler) compile(rule *schema.Rule, at *schema.Type, current stored) (*program, error) {
 	p := &program{rule: rule}
 	if strings.TrimSpace(rule.Rule) == "" {
 		return p, nil
 	}
-	env, err := c.env(envKey{is.rule, p.optional()})
+	env, err := c.env(envKey{current.rule, p.optional()})
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (c *compiler) compile(rule *schema.Rule, at *schema.Type, is stored) (*prog
 	}
 	p.run = run
 	if rule.MessageExpression != "" {
-		if err := c.compileMessage(p, is); err != nil || p.brokenMessage != "" {
+		if err := c.compileMessage(p, current); err != nil || p.brokenMessage != "" {
 			return p, err
 		}
 	}
@@ -110,8 +110,8 @@ func (c *compiler) compile(rule *schema.Rule, at *schema.Type, is stored) (*prog
 	return p, nil
 }
 
-func (c *compiler) compileMessage(p *program, is stored) error {
-	env, err := c.env(envKey{is.message, p.optional()})
+func (c *compiler) compileMessage(p *program, current stored) error {
+	env, err := c.env(envKey{current.message, p.optional()})
 	if err != nil {
 		return err
 	}

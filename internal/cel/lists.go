@@ -164,8 +164,8 @@ func (l *keyedBy) Equal(other ref.Val) ref.Val {
 		theirs := it.Next()
 		v, _ := theirs.Value().(object.Value)
 		id := storedIdentity(v, l.s.keys)
-		i, there := mine[id]
-		if !there {
+		i, found := mine[id]
+		if !found {
 			return types.False
 		}
 		if equal := l.s.elem.value(items[i]).Equal(theirs); equal != types.True {
@@ -203,8 +203,8 @@ func (l *unionList) Equal(other ref.Val) ref.Val {
 	for it := o.Iterator(); it.HasNext() == types.True; {
 		theirs := it.Next()
 		id := keyIdentity(theirs, l.keys)
-		item, there := mine[id]
-		if !there {
+		item, found := mine[id]
+		if !found {
 			return types.False
 		}
 		if equal := item.Equal(theirs); equal != types.True {
@@ -236,11 +236,11 @@ func union(left traits.Lister, other ref.Val, keys []string) ref.Val {
 		if err != nil {
 			return err
 		}
-		switch i, there := places[id]; {
-		case !there && keys == nil:
+		switch i, found := places[id]; {
+		case !found && keys == nil:
 			places[id] = len(items)
 			items = append(items, item)
-		case !there:
+		case !found:
 			items = append(items, item)
 		case keys != nil:
 			items[i] = item

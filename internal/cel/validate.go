@@ -101,17 +101,17 @@ func (d *validation) members(p *place, path *fielderrors.Place, v, old object.Va
 			if d.over {
 				return
 			}
-			was, _ := old.Get(m.Key)
-			d.at(p.additional, path.Key(m.Key), m.Value, was, r.key(m.Key))
+			before, _ := old.Get(m.Key)
+			d.at(p.additional, path.Key(m.Key), m.Value, before, r.key(m.Key))
 		}
 	}
 	for _, f := range p.fields {
-		value, there := v.Get(f.name)
-		if !there || d.over {
+		value, ok := v.Get(f.name)
+		if !ok || d.over {
 			continue
 		}
-		was, _ := old.Get(f.name)
-		d.at(f.place, path.To(f.name), value, was, r.key(f.name))
+		before, _ := old.Get(f.name)
+		d.at(f.place, path.To(f.name), value, before, r.key(f.name))
 	}
 }
 

@@ -213,15 +213,15 @@ func (m *mapping) Equal(other ref.Val) ref.Val {
 			if !ok {
 				return types.MaybeNoSuchOverloadErr(other)
 			}
-			if v, there := same.v.Get(member.Key); there && !object.Equal(member.Value, v) {
+			if v, exists := same.v.Get(member.Key); exists && !object.Equal(member.Value, v) {
 				return types.False
 			}
 			continue
 		}
 		key := types.String(member.Key)
 		v, found := m.Find(key)
-		w, there := o.Find(key)
-		if found != there {
+		w, exists := o.Find(key)
+		if found != exists {
 			return types.False
 		}
 		if !found {
@@ -261,8 +261,8 @@ func (m *mapping) Find(key ref.Val) (ref.Val, bool) {
 			return nil, false
 		}
 	}
-	v, there := m.v.Get(name)
-	if !there || m.s.typed && v.IsNull() {
+	v, found := m.v.Get(name)
+	if !found || m.s.typed && v.IsNull() {
 		return nil, false
 	}
 	of := m.member(name)

@@ -203,13 +203,13 @@ func (c *Availability) check(ctx context.Context, name string) (fault, err error
 	if err != nil || obj.At("spec", "service").IsNull() {
 		return nil, nil // see seen
 	}
-	is, ok := c.service(ctx, obj.At("spec", "service"))
+	current, ok := c.service(ctx, obj.At("spec", "service"))
 	if ok {
 		if fault, err = c.Check(ctx, obj); err != nil {
 			return nil, err
 		}
-		if is = passed; fault != nil {
-			is = finding{"False", "FailedDiscoveryCheck", fault.Error()}
+		if current = passed; fault != nil {
+			current = finding{"False", "FailedDiscoveryCheck", fault.Error()}
 		}
 	}
 	if ctx.Err() != nil {
@@ -217,10 +217,10 @@ func (c *Availability) check(ctx context.Context, name string) (fault, err error
 	}
 	c.mu.Lock()
 	if s := c.watched[name]; s != nil {
-		s.is = is
+		s.is = current
 	}
 	c.mu.Unlock()
-	return fault, c.record(ctx, live.Object, obj, is)
+	return fault, c.record(ctx, live.Object, obj, current)
 }
 
 // service looks for what is wrong with the Service of an APIService. ok means that its server can be asked.
@@ -272,8 +272,8 @@ func (c *Availability) service(ctx context.Context, at object.Value) (f finding,
 func hasReady(slice object.Value, port string) bool {
 	ready, named := false, false
 	for _, e := range slice.At("endpoints").Items() {
-		is := e.At("conditions", "ready")
-		ready = ready || is.IsNull() || is.Bool()
+		current := e.At("conditions", "ready")
+		ready = ready || current.IsNull() || current.Bool()
 	}
 	for _, p := range slice.At("ports").Items() {
 		named = named || !p.At("name").IsNull() && p.At("name").Str() == port && !p.At("port").IsNull()
@@ -283,7 +283,7 @@ func hasReady(slice object.Value, port string) bool {
 
 // record writes the condition Available, unless the APIService has it already. Its time is that of the last change of
 // its status.
-func (c *Availability) record(ctx context.Context, live *engine.Object, obj object.Value, is finding) error {
+func (c *Availability) record(ctx context.Context, live *engine.Object, obj object.Value, current finding) error {
 	text := object.StringOf
 	now := time.Now
 	if c.Now != nil {
@@ -297,13 +297,13 @@ func (c *Availability) record(ctx context.Context, live *engine.Object, obj obje
 			break
 		}
 	}
-	made := object.Fields("type", text("Available"), "status", text(is.status), "reason", text(is.reason), "message",
-		text(is.message), "lastTransitionTime", text(now().UTC().Format(time.RFC3339)))
+	made := object.Fields("type", text("Available"), "status", text(current.status), "reason", text(current.reason),
+		"message", text(current.message), "lastTransitionTime", text(now().UTC().Format(time.RFC3339)))
 	if at < 0 {
 		conditions = append(conditions, made)
 	} else {
 		old := conditions[at]
-		if since := old.At("lastTransitionTime"); old.At("status").Str() == is.status && !since.IsNull() {
+		if since := old.At("lastTransitionTime"); old.At("status").Str() == current.status && !since.IsNull() {
 			made = made.With("lastTransitionTime", since)
 		}
 		if object.Equal(made, old) {
@@ -315,8 +315,8 @@ func (c *Availability) record(ctx context.Context, live *engine.Object, obj obje
 		FieldManager: "kube-apiserver"}
 	body := obj.WithAt(object.ListOf(conditions...), "status", "conditions")
 	result, err := c.Engine.Update(ctx, rq, object.Parsed{Value: withRevision(body, live)})
-	if err == nil && c.Lost != nil && findingIn(obj).status == "True" && is.status != "True" {
-		c.Lost(live.Key.Name, is.reason)
+	if err == nil && c.Lost != nil && findingIn(obj).status == "True" && current.status != "True" {
+		c.Lost(live.Key.Name, current.reason)
 	}
 	return unlessChanged(result, err)
 }

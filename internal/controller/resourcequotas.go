@@ -280,9 +280,9 @@ func (c *ResourceQuotas) publishOnce(ctx context.Context, namespace string, clas
 // raised is a status with what is used of the names that it has, where that is more than it says.
 func raised(status, counted object.Value) object.Value {
 	for _, m := range status.At("used").Members() {
-		was, failed := resource.ParseQuantity(m.Value.Str())
-		is, err := resource.ParseQuantity(counted.At("used", m.Key).Str())
-		if err == nil && (failed != nil || is.Cmp(was) > 0) {
+		before, failed := resource.ParseQuantity(m.Value.Str())
+		now, err := resource.ParseQuantity(counted.At("used", m.Key).Str())
+		if err == nil && (failed != nil || now.Cmp(before) > 0) {
 			status = status.WithAt(counted.At("used", m.Key), "used", m.Key)
 		}
 	}
@@ -295,9 +295,9 @@ func (c *ResourceQuotas) lowersAt(of *store.Version, old, next object.Value) tim
 		return time.Time{}
 	}
 	lowers := slices.ContainsFunc(next.Members(), func(m object.Member) bool {
-		was, err := resource.ParseQuantity(old.At(m.Key).Str())
-		is, failed := resource.ParseQuantity(m.Value.Str())
-		return err == nil && failed == nil && is.Cmp(was) < 0
+		before, err := resource.ParseQuantity(old.At(m.Key).Str())
+		now, failed := resource.ParseQuantity(m.Value.Str())
+		return err == nil && failed == nil && now.Cmp(before) < 0
 	})
 	if !lowers {
 		delete(c.lowerings, of.Key)

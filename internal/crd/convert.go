@@ -168,9 +168,9 @@ func identityOf(obj object.Value) identity {
 func rounds(objects []object.Value) (all [][]int) {
 	seen := make(map[identity]int, len(objects))
 	for i, obj := range objects {
-		is := identityOf(obj)
-		round := seen[is]
-		if seen[is]++; round == len(all) {
+		current := identityOf(obj)
+		round := seen[current]
+		if seen[current]++; round == len(all) {
 			all = append(all, nil)
 		}
 		all[round] = append(all[round], i)
@@ -237,15 +237,15 @@ func ofEvery(err error) error { return &engine.ConversionError{Index: engine.Eve
 // a v1beta1 response are not checked.
 func (h *hook) answered(review object.Value, uid string) ([]object.Value, error) {
 	want := schema.GroupVersionKind{Group: reviewGroup, Version: "v1", Kind: "ConversionReview"}
-	if is := kindOf(review); h.review == "v1" && is != want {
-		return nil, fmt.Errorf("expected webhook response of %v, got %v", want, is)
+	if current := kindOf(review); h.review == "v1" && current != want {
+		return nil, fmt.Errorf("expected webhook response of %v, got %v", want, current)
 	}
 	response := review.At("response")
 	if response.Kind() != object.Map {
 		return nil, errors.New("no response provided")
 	}
-	if is := response.At("uid").Str(); h.review == "v1" && is != uid {
-		return nil, fmt.Errorf("expected response.uid=%q, got %q", uid, is)
+	if current := response.At("uid").Str(); h.review == "v1" && current != uid {
+		return nil, fmt.Errorf("expected response.uid=%q, got %q", uid, current)
 	}
 	if status := response.At("result", "status").Str(); status != "Success" {
 		if message := response.At("result", "message").Str(); message != "" {
@@ -278,21 +278,21 @@ func accept(made, from object.Value, apiVersion string, i int) (object.Value, er
 		}
 		return object.Nil, fmt.Errorf("converted object at index %d: Object 'Kind' is missing in '%s'", i, text)
 	}
-	want, is := kindOf(from), kindOf(made)
-	if version := (schema.GroupVersion{Group: is.Group, Version: is.Version}); version.String() != apiVersion {
+	want, current := kindOf(from), kindOf(made)
+	if version := (schema.GroupVersion{Group: current.Group, Version: current.Version}); version.String() != apiVersion {
 		return object.Nil, fmt.Errorf("object at index %d: invalid groupVersion (expected %v, received %v)",
 			i, apiVersion, version)
 	}
-	if want.Kind != is.Kind {
+	if want.Kind != current.Kind {
 		return object.Nil, fmt.Errorf("object at index %d: invalid kind (expected %v, received %v)",
-			i, want.Kind, is.Kind)
+			i, want.Kind, current.Kind)
 	}
 	for _, key := range [...]string{"name", "namespace", "uid"} {
-		if want, is := from.At("metadata", key).Str(), made.At("metadata", key).Str(); want != is {
+		if want, current := from.At("metadata", key).Str(), made.At("metadata", key).Str(); want != current {
 			if key == "uid" {
 				key = "UID"
 			}
-			return object.Nil, fmt.Errorf("object: must have the same %s: %v != %v", key, want, is)
+			return object.Nil, fmt.Errorf("object: must have the same %s: %v != %v", key, want, current)
 		}
 	}
 	metadata, err := mergeMetadata(from.At("metadata"), made)
@@ -304,8 +304,8 @@ func accept(made, from object.Value, apiVersion string, i int) (object.Value, er
 
 // mergeMetadata returns the original metadata with the labels and annotations that the webhook returned.
 func mergeMetadata(metadata, made object.Value) (object.Value, error) {
-	given, there := made.Get("metadata")
-	if !there {
+	given, ok := made.Get("metadata")
+	if !ok {
 		return object.Nil, errors.New("missing metadata in converted object")
 	}
 	if given.Kind() != object.Map {

@@ -127,32 +127,32 @@ func withStoredVersion(obj object.Value) object.Value {
 // Define returns the types that a definition defines (engine.Define). If a change of the definition does not concern
 // them (an annotation, say), it returns the same types as before.
 func (d *Definitions) Define(v *store.Version, before []*engine.Resource) []*engine.Resource {
-	var was *engine.Kind
+	var previous *engine.Kind
 	if len(before) > 0 {
-		was = before[0].Stored
+		previous = before[0].Stored
 	}
 	if v == nil {
-		d.end(was)
+		d.end(previous)
 		return nil
 	}
 	read := d.read(v)
 	if read.outline.IsNull() || !served(read.outline) {
-		d.end(was)
+		d.end(previous)
 		return nil
 	}
-	is := originOf(read)
-	if was != nil && was.Origin.(*origin).equal(is) {
+	now := originOf(read)
+	if previous != nil && previous.Origin.(*origin).equal(now) {
 		return before
 	}
-	all, _ := d.kind(read, is)
+	all, _ := d.kind(read, now)
 	if len(all) == 0 {
-		d.end(was)
+		d.end(previous)
 		return nil
 	}
-	if k := all[0].Stored; was != nil && sameForm(was, k) {
-		k.Life = was.Life
+	if k := all[0].Stored; previous != nil && sameForm(previous, k) {
+		k.Life = previous.Life
 	} else {
-		d.end(was)
+		d.end(previous)
 	}
 	return all
 }
@@ -201,10 +201,10 @@ func (o *origin) equal(other *origin) bool {
 // objects that they have sent are still valid. Schemas are only compared when the spec of a definition changes, which
 // is rare: its deletion does not change it. Another webhook may convert to something else, and even a new certificate
 // of the same one ends them: they would go on to ask it with the old one.
-func sameForm(was, is *engine.Kind) bool {
-	a, b := was.Origin.(*origin), is.Origin.(*origin)
-	return was.DefinitionUID == is.DefinitionUID && was.Path == is.Path && a.names.kind == b.names.kind &&
-		was.Storage.APIVersion == is.Storage.APIVersion && (a.spec == b.spec || a.conversion == b.conversion &&
+func sameForm(before, now *engine.Kind) bool {
+	a, b := before.Origin.(*origin), now.Origin.(*origin)
+	return before.DefinitionUID == now.DefinitionUID && before.Path == now.Path && a.names.kind == b.names.kind &&
+		before.Storage.APIVersion == now.Storage.APIVersion && (a.spec == b.spec || a.conversion == b.conversion &&
 		slices.EqualFunc(a.types, b.types, func(x, y *lazyType) bool { return x.stamp() == y.stamp() }))
 }
 

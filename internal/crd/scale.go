@@ -50,15 +50,15 @@ func scaleOf(
 	})
 	s := scale.Scaling{
 		Read: func(obj object.Value) (scale.Numbers, error) {
-			n, there, err := p.numbers(obj)
-			if err == nil && !there {
+			n, found, err := p.numbers(obj)
+			if err == nil && !found {
 				err = fmt.Errorf("the spec replicas field %q does not exist", p.wanted)
 			}
 			return n, err
 		},
 		Base: func(obj object.Value) (scale.Numbers, error) {
-			n, there, err := p.numbers(obj)
-			if !there {
+			n, found, err := p.numbers(obj)
+			if !found {
 				n.Wanted = notWanted
 			}
 			return n, err
@@ -97,12 +97,12 @@ func replicasOf(definition object.Value) merge.Replicas {
 
 // numbers reads the numbers of a Scale from an object. there says whether the object has a number of desired replicas.
 // As in the reference they are truncated to 32 bits.
-func (p scalePaths) numbers(obj object.Value) (n scale.Numbers, there bool, err error) {
-	wanted, there, err := integerAt(obj, p.wanted)
+func (p scalePaths) numbers(obj object.Value) (n scale.Numbers, present bool, err error) {
+	wanted, present, err := integerAt(obj, p.wanted)
 	if err != nil {
 		return n, false, unclassified(err)
 	}
-	is, _, err := integerAt(obj, p.there)
+	current, _, err := integerAt(obj, p.there)
 	if err != nil {
 		return n, false, unclassified(err)
 	}
@@ -111,8 +111,8 @@ func (p scalePaths) numbers(obj object.Value) (n scale.Numbers, there bool, err 
 			return n, false, unclassified(err)
 		}
 	}
-	n.Wanted, n.There = int64(int32(wanted)), int64(int32(is))
-	return n, there, nil
+	n.Wanted, n.There = int64(int32(wanted)), int64(int32(current))
+	return n, present, nil
 }
 
 // unclassified is an error without a reason, as in the reference.
@@ -169,10 +169,10 @@ func validReplicas(obj object.Value, path string) field.ErrorList {
 func split(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
 
 // integerAt returns the integer at a path; there says whether it exists.
-func integerAt(obj object.Value, path string) (n int64, there bool, err error) {
-	v, there, err := valueAt(obj, split(path))
-	if !there || err != nil {
-		return 0, there, err
+func integerAt(obj object.Value, path string) (n int64, present bool, err error) {
+	v, present, err := valueAt(obj, split(path))
+	if !present || err != nil {
+		return 0, present, err
 	}
 	if v.Kind() != object.Int {
 		return 0, false, accessError(split(path), v, "int64")
@@ -182,8 +182,8 @@ func integerAt(obj object.Value, path string) (n int64, there bool, err error) {
 
 // textAt returns the string at a path; "" if it does not exist.
 func textAt(obj object.Value, path string) (string, error) {
-	v, there, err := valueAt(obj, split(path))
-	if !there || err != nil {
+	v, ok, err := valueAt(obj, split(path))
+	if !ok || err != nil {
 		return "", err
 	}
 	if v.Kind() != object.String {
@@ -192,7 +192,7 @@ func textAt(obj object.Value, path string) (string, error) {
 	return v.Str(), nil
 }
 
-func valueAt(obj object.Value, path []string) (v object.Value, there bool, err error) {
+func valueAt(obj object.Value, path []string) (v object.Value, present bool, err error) {
 	v = obj
 	for i, name := range path {
 		switch v.Kind() {
@@ -202,7 +202,7 @@ func valueAt(obj object.Value, path []string) (v object.Value, there bool, err e
 		default:
 			return object.Nil, false, accessError(path[:i+1], v, "map[string]interface{}")
 		}
-		if v, there = v.Get(name); !there {
+		if v, present = v.Get(name); !present {
 			return object.Nil, false, nil
 		}
 	}
@@ -210,16 +210,16 @@ func valueAt(obj object.Value, path []string) (v object.Value, there bool, err e
 }
 
 func accessError(path []string, v object.Value, expected string) error {
-	is := v.Native()
+	current := v.Native()
 	return fmt.Errorf(".%s accessor error: %v is of the type %T, expected %s",
-		strings.Join(path, "."), is, is, expected)
+		strings.Join(path, "."), current, current, expected)
 }
 
 // setAt sets the value at a path and creates missing maps.
 func setAt(obj, v object.Value, path []string) (object.Value, error) {
-	at, there := obj, true
+	at, present := obj, true
 	for i, name := range path[:len(path)-1] {
-		if at, there = at.Get(name); there && at.Kind() != object.Map {
+		if at, present = at.Get(name); present && at.Kind() != object.Map {
 			return object.Nil, unclassified(fmt.Errorf(
 				"value cannot be set because .%s is not a map[string]interface{}", strings.Join(path[:i+1], ".")))
 		}

@@ -40,15 +40,15 @@ func (d *Definitions) serverStatus(obj, old object.Value, now time.Time) engine.
 	}
 	group, name := subject.At("spec", "group").Str(), subject.At("metadata", "name").Str()
 	result := engine.ServerStatus{}
-	var is names
-	was := namesOf(old.At("status", "acceptedNames"))
+	var current names
+	before := namesOf(old.At("status", "acceptedNames"))
 	index, unknown := d.names.Now()
 	decision := &nameDecision{index: index, group: group, now: now}
 	if !obj.IsNull() {
 		result.Status = decision.statusOf(obj, name)
-		is = namesOf(result.Status.At("acceptedNames"))
+		current = namesOf(result.Status.At("acceptedNames"))
 	}
-	if is.equal(&was) {
+	if current.equal(&before) {
 		return result
 	}
 	if err := unreadableIn(group, unknown); err != nil { // it may have any name
@@ -58,7 +58,7 @@ func (d *Definitions) serverStatus(obj, old object.Value, now time.Time) engine.
 		return result
 	}
 	result.Guard = "customresourcedefinitions/" + group
-	decision.assign(name, is)
+	decision.assign(name, current)
 	for _, w := range decision.index.waiters(group, name) {
 		other := outline(w.version)
 		status := decision.statusOf(other, w.version.Key.Name)
@@ -168,12 +168,12 @@ func (d *nameDecision) statusOf(obj object.Value, name string) object.Value {
 // conflict, as in the reference.
 func (d *nameDecision) accept(wanted, has names, object string) (got names, reason, message string) {
 	got = has
-	take := func(kinds bool, want string, is *string, why string) {
-		if want != *is && d.used(kinds, want, object) {
+	take := func(kinds bool, want string, current *string, why string) {
+		if want != *current && d.used(kinds, want, object) {
 			reason, message = why, inUse(want)
 			return
 		}
-		*is = want
+		*current = want
 	}
 	take(false, wanted.plural, &got.plural, "PluralConflict")
 	take(false, wanted.singular, &got.singular, "SingularConflict")

@@ -10,11 +10,11 @@ import (
 
 // keepOwner gives a file the owner and the group of another one.
 func keepOwner(path string, of fs.FileInfo) error {
-	is, err := os.Stat(path)
+	current, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
-	mine, ok := is.Sys().(*syscall.Stat_t)
+	mine, ok := current.Sys().(*syscall.Stat_t)
 	old, known := of.Sys().(*syscall.Stat_t)
 	if !ok || !known || mine.Uid == old.Uid && mine.Gid == old.Gid {
 		return nil

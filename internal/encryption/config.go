@@ -273,8 +273,8 @@ var (
 // validate validates a provider. plugins has the names of the plugins before it, and gets its own.
 func (p *Provider) validate(at *field.Path, plugins map[string]bool, reloads bool) (errs field.ErrorList) {
 	set := 0
-	for _, is := range []bool{p.KMS != nil, p.AESGCM != nil, p.AESCBC != nil, p.Secretbox != nil, p.Identity != nil} {
-		if is {
+	for _, holds := range []bool{p.KMS != nil, p.AESGCM != nil, p.AESCBC != nil, p.Secretbox != nil, p.Identity != nil} {
+		if holds {
 			set++
 		}
 	}

@@ -67,18 +67,18 @@ var errProto = errors.New("proto: cannot parse invalid wire-format data")
 // parseEnvelope parses an envelope; its parts point into b.
 func parseEnvelope(b []byte) (*envelope, error) {
 	e := &envelope{}
-	err := eachField(b, func(number protowire.Number, bytes []byte, varint uint64, is protowire.Type) error {
+	err := eachField(b, func(number protowire.Number, bytes []byte, varint uint64, current protowire.Type) error {
 		switch {
-		case number == 1 && is == protowire.BytesType:
+		case number == 1 && current == protowire.BytesType:
 			e.data = bytes
-		case number == 2 && is == protowire.BytesType:
+		case number == 2 && current == protowire.BytesType:
 			e.keyID = string(bytes)
 			return utf8Of("keyID", bytes)
-		case number == 3 && is == protowire.BytesType:
+		case number == 3 && current == protowire.BytesType:
 			e.source = bytes
-		case number == 4 && is == protowire.BytesType:
+		case number == 4 && current == protowire.BytesType:
 			return e.parseAnnotation(bytes)
-		case number == 5 && is == protowire.VarintType:
+		case number == 5 && current == protowire.VarintType:
 			e.kind = sourceKind(varint)
 		}
 		return nil
@@ -102,28 +102,28 @@ func (e *envelope) cloneHead() *envelope {
 }
 
 // eachField calls f for each field of a message.
-func eachField(b []byte, f func(n protowire.Number, bytes []byte, varint uint64, is protowire.Type) error) error {
+func eachField(b []byte, f func(n protowire.Number, bytes []byte, varint uint64, current protowire.Type) error) error {
 	for len(b) > 0 {
-		number, is, n := protowire.ConsumeTag(b)
+		number, current, n := protowire.ConsumeTag(b)
 		if n < 0 || number > protowire.MaxValidNumber {
 			return errProto
 		}
 		b = b[n:]
 		var bytes []byte
 		var varint uint64
-		switch is {
+		switch current {
 		case protowire.BytesType:
 			bytes, n = protowire.ConsumeBytes(b)
 		case protowire.VarintType:
 			varint, n = protowire.ConsumeVarint(b)
 		default:
-			n = protowire.ConsumeFieldValue(number, is, b)
+			n = protowire.ConsumeFieldValue(number, current, b)
 		}
 		if n < 0 {
 			return errProto
 		}
 		b = b[n:]
-		if err := f(number, bytes, varint, is); err != nil {
+		if err := f(number, bytes, varint, current); err != nil {
 			return err
 		}
 	}
@@ -140,12 +140,12 @@ func utf8Of(name string, text []byte) error {
 // parseAnnotation parses an entry of the map of annotations.
 func (e *envelope) parseAnnotation(entry []byte) error {
 	name, value := "", []byte{}
-	err := eachField(entry, func(number protowire.Number, bytes []byte, _ uint64, is protowire.Type) error {
+	err := eachField(entry, func(number protowire.Number, bytes []byte, _ uint64, current protowire.Type) error {
 		switch {
-		case number == 1 && is == protowire.BytesType:
+		case number == 1 && current == protowire.BytesType:
 			name = string(bytes)
 			return utf8Of("AnnotationsEntry.key", bytes)
-		case number == 2 && is == protowire.BytesType:
+		case number == 2 && current == protowire.BytesType:
 			value = bytes
 		}
 		return nil

@@ -62,14 +62,14 @@ func (d *draft) assertCommit() {
 	if d.old.IsNull() {
 		return
 	}
-	was := d.old.At("metadata")
+	before := d.old.At("metadata")
 	for _, field := range []string{"uid", "creationTimestamp", "name", "namespace"} {
-		if old, had := was.Get(field); had {
+		if old, had := before.Get(field); had {
 			assert(object.Equal(meta.At(field), old),
 				"%s: metadata.%s changes from %s to %s", key, field, old.Str(), meta.At(field).Str())
 		}
 	}
-	grown := meta.At("generation").Int() - was.At("generation").Int()
+	grown := meta.At("generation").Int() - before.At("generation").Int()
 	assert(grown == 0 || grown == 1, "%s: metadata.generation grows by %d", key, grown)
 	if deleting(d.old) {
 		d.assertDeleting(next)
@@ -78,11 +78,11 @@ func (d *draft) assertCommit() {
 
 // assertDeleting is the part of assertCommit about objects that were deleted before.
 func (d *draft) assertDeleting(next object.Value) {
-	meta, was := next.At("metadata"), d.old.At("metadata")
-	end, last := timeAt(meta.At("deletionTimestamp")), timeAt(was.At("deletionTimestamp"))
+	meta, before := next.At("metadata"), d.old.At("metadata")
+	end, last := timeAt(meta.At("deletionTimestamp")), timeAt(before.At("deletionTimestamp"))
 	assert(deleting(next) && (!end.After(last) || !end.After(d.now)),
 		"%s: deletionTimestamp changes from %s to %s", d.key(), last, end)
-	if grace := was.At("deletionGracePeriodSeconds"); !grace.IsNull() {
+	if grace := before.At("deletionGracePeriodSeconds"); !grace.IsNull() {
 		now := meta.At("deletionGracePeriodSeconds").Int()
 		assert(now <= grace.Int(), "%s: deletionGracePeriodSeconds grows from %d to %d", d.key(), grace.Int(), now)
 	}
@@ -160,8 +160,8 @@ func assertIdentity(before, after []object.Value, to *Version) {
 	assert(len(before) == len(after), "%d objects are converted to %d", len(before), len(after))
 	for i := range before {
 		for _, field := range []string{"name", "namespace", "uid"} {
-			was, is := before[i].At("metadata", field).Str(), after[i].At("metadata", field).Str()
-			assert(was == is, "a conversion to %s changes metadata.%s from %q to %q", to.APIVersion, field, was, is)
+			previous, now := before[i].At("metadata", field).Str(), after[i].At("metadata", field).Str()
+			assert(previous == now, "a conversion to %s changes metadata.%s from %q to %q", to.APIVersion, field, previous, now)
 		}
 	}
 }

@@ -80,11 +80,11 @@ const (
 // keep gives a new version its origin, and removes those of the oldest versions while there are too many. Only the
 // caller has the version yet, so its origin may be set before the lock is taken.
 func (c *origins) keep(v *store.Version, o *origin) {
-	is := originOf{layout: LayoutOf(v), bytes: v.Len()}
-	is.layout.origin.Store(o)
+	current := originOf{layout: LayoutOf(v), bytes: v.Len()}
+	current.layout.origin.Store(o)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.count > 0 && (c.count == keptOrigins || c.bytes+is.bytes > maxOriginBytes) {
+	for c.count > 0 && (c.count == keptOrigins || c.bytes+current.bytes > maxOriginBytes) {
 		oldest := &c.kept[c.first]
 		oldest.layout.origin.Store(nil)
 		c.bytes -= oldest.bytes
@@ -92,9 +92,9 @@ func (c *origins) keep(v *store.Version, o *origin) {
 		c.first = (c.first + 1) % keptOrigins
 		c.count--
 	}
-	c.kept[(c.first+c.count)%keptOrigins] = is
+	c.kept[(c.first+c.count)%keptOrigins] = current
 	c.count++
-	c.bytes += is.bytes
+	c.bytes += current.bytes
 	if invariants.Enabled {
 		c.assertBounds()
 	}

@@ -47,10 +47,10 @@ func (rq *Request) inNamespace(obj object.Value) object.Value {
 //	resourceVersion, selfLink                            dropped: they are not part of the content
 //	generation, namespace                                dropped if the old object has none
 func carry(obj, old object.Value) object.Value {
-	meta, was := obj.At("metadata"), old.At("metadata")
+	meta, before := obj.At("metadata"), old.At("metadata")
 	var set []object.Member
 	keep := func(key string, always bool) {
-		oldValue, had := was.Get(key)
+		oldValue, had := before.Get(key)
 		if value, has := meta.Get(key); had && (!has || always && value != oldValue) {
 			set = append(set, object.Member{Key: key, Value: oldValue})
 		}
@@ -63,10 +63,10 @@ func carry(obj, old object.Value) object.Value {
 	keep("generation", true)
 	// These are not part of the content of an object.
 	drop := []string{"resourceVersion", "selfLink"}
-	if _, had := was.Get("generation"); !had {
+	if _, had := before.Get("generation"); !had {
 		drop = append(drop, "generation")
 	}
-	if _, had := was.Get("namespace"); !had { // cluster scope: as in a create, the namespace in a body is ignored
+	if _, had := before.Get("namespace"); !had { // cluster scope: as in a create, the namespace in a body is ignored
 		drop = append(drop, "namespace")
 	}
 	return obj.With("metadata", meta.Edit(set, drop...))

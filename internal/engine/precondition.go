@@ -32,15 +32,15 @@ func (rq *Request) met(revision int64) error {
 	if rq.IfMatch == nil && rq.IfNoneMatch == nil {
 		return nil
 	}
-	is := "there is no such object"
+	current := "there is no such object"
 	if revision != 0 {
-		is = "the object is at resourceVersion " + strconv.FormatInt(revision, 10)
+		current = "the object is at resourceVersion " + strconv.FormatInt(revision, 10)
 	}
 	switch {
 	case rq.IfMatch != nil && !rq.IfMatch.include(revision):
-		return rq.unmet(is + ", which If-Match does not name")
+		return rq.unmet(current + ", which If-Match does not name")
 	case rq.IfNoneMatch != nil && rq.IfNoneMatch.include(revision):
-		return rq.unmet(is + ", which If-None-Match names")
+		return rq.unmet(current + ", which If-None-Match names")
 	}
 	return nil
 }

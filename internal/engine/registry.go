@@ -231,17 +231,17 @@ func (t *Types) with(changes iter.Seq[view.Change], define Define) *Types {
 	gone, come := map[*Resource]bool{}, []*Resource{}
 	for path := range kinds {
 		// Compared by pointer: the definition that is served is still the same.
-		was, is := t.kind(path), next.kind(path)
-		if was == is {
+		previous, now := t.kind(path), next.kind(path)
+		if previous == now {
 			continue
 		}
-		if was != nil {
-			for _, r := range was.versions {
+		if previous != nil {
+			for _, r := range previous.versions {
 				gone[r] = true
 			}
 		}
-		if is != nil {
-			come = append(come, is.versions...)
+		if now != nil {
+			come = append(come, now.versions...)
 		}
 	}
 	if len(gone)+len(come) > 0 {

@@ -295,23 +295,23 @@ func (w *Watch) addAll(ctx context.Context, records []*store.Record) error {
 // (WATCH-1). The object of a DELETED event is the last selected version, which is the old one. The record is added to
 // the event only if the event is the same for all watchers: then they share its encoding.
 func (w *Watch) add(record *store.Record, before, now bool) {
-	was, is := record.Old, record.New
+	previous, current := record.Old, record.New
 	if !before {
-		was = nil
+		previous = nil
 	}
 	if !now {
-		is = nil
+		current = nil
 	}
 	switch {
-	case is == nil && was == nil:
-	case was == nil:
-		w.emit(Added, is, record.Revision, record)
-	case is != nil:
-		w.emit(Modified, is, record.Revision, record)
+	case current == nil && previous == nil:
+	case previous == nil:
+		w.emit(Added, current, record.Revision, record)
+	case current != nil:
+		w.emit(Modified, current, record.Revision, record)
 	case record.New != nil: // only this watch sees a deletion: the object has left its selection
-		w.emit(Deleted, was, record.Revision, nil)
+		w.emit(Deleted, previous, record.Revision, nil)
 	default:
-		w.emit(Deleted, was, record.Revision, record)
+		w.emit(Deleted, previous, record.Revision, record)
 	}
 }
 

@@ -49,11 +49,11 @@ func (c *watchCheck) event(w *Watch, t EventType, v *store.Version, revision int
 	if c.held == nil {
 		c.held = map[string]bool{}
 	}
-	was, known := c.held[name]
+	before, known := c.held[name]
 	// A webhook that is asked twice about a version may answer differently.
 	parses := w.sel.relabels || w.sel.asked != nil && w.sel.asked.Served.selection != w.sel.asked.Stored.Storage.selection
 	if known && v.Sidecar.Unreadable == nil && !parses {
-		assert(was == (t != Added), "the event of %s is %s, the client has it: %v", v.Key, t, was)
+		assert(before == (t != Added), "the event of %s is %s, the client has it: %v", v.Key, t, before)
 	}
 	c.held[name] = t != Deleted
 }

@@ -61,11 +61,12 @@ type Limiter struct {
 	handed  uint64        // places that were handed over
 	waited  time.Duration // for them
 
-	// A request of the flow lately of the band latest came at recent, the last one of another flow at others.
-	latest         *Band
-	lately         uint64
-	recent, others time.Duration
-	spare          []*flow // to use again
+	// The newest request came at the time arrived, of the flow newestFlow of newestBand. otherArrived is when the last one of
+	// another flow came.
+	newestBand            *Band
+	newestFlow            uint64
+	arrived, otherArrived time.Duration
+	spare                 []*flow // to use again
 
 	polled  func()        // waits for the scheduler to look at the network
 	looking bool          // no place is given until it has
@@ -120,12 +121,12 @@ const lookEvery = 200 * time.Microsecond
 // longestDebt is by how much a flow or a band may have spent more than others when it begins to wait.
 const longestDebt = 100 * time.Millisecond
 
-// memory is for how long a flow counts that has come.
+// memory is for how long a flow counts after its last request has come.
 const memory = 10 * time.Second
 
 // New makes a Limiter with so many places, of which one flow may hold as many as most while others come, too.
 func New(places, most int) *Limiter {
-	return &Limiter{began: time.Now(), places: places, most: most, free: places, recent: -memory, others: -memory,
+	return &Limiter{began: time.Now(), places: places, most: most, free: places, arrived: -memory, otherArrived: -memory,
 		polled: new(poller).wait}
 }
 
@@ -146,11 +147,11 @@ func (b *Band) SetWeight(weight int) {
 
 // count counts a band in weights if it wants or has places.
 func (l *Limiter) count(b *Band) {
-	switch is := b.held > 0 || len(b.waiting) > 0; {
-	case is && !b.counted:
+	switch wants := b.held > 0 || len(b.waiting) > 0; {
+	case wants && !b.counted:
 		l.weights += b.weight
 		b.counted = true
-	case !is && b.counted:
+	case !wants && b.counted:
 		l.weights -= b.weight
 		b.counted = false
 	}
@@ -199,10 +200,10 @@ func (l *Limiter) attach(p *Place, now time.Duration) {
 	f.attached++
 	l.present++
 	p.flow = f
-	if l.latest != b || l.lately != p.key {
-		l.latest, l.lately, l.others = b, p.key, l.recent
+	if l.newestBand != b || l.newestFlow != p.key {
+		l.newestBand, l.newestFlow, l.otherArrived = b, p.key, l.arrived
 	}
-	l.recent = now
+	l.arrived = now
 }
 
 // maxSpare is how many flows are kept to be used again.
@@ -222,7 +223,7 @@ func (l *Limiter) detach(p *Place) {
 }
 
 // crowded says whether more than one flow has come lately.
-func (l *Limiter) crowded(now time.Duration) bool { return now-l.others < memory }
+func (l *Limiter) crowded(now time.Duration) bool { return now-l.otherArrived < memory }
 
 // push makes a request wait.
 func (l *Limiter) push(p *Place, now time.Duration) {

@@ -319,9 +319,9 @@ func (q *Queues) Finish(now time.Time, t *Ticket) (dispatched []*Ticket, lingers
 		q.keptExecuting--
 	}
 	if from := t.queue; from != nil {
-		was := from.active()
+		before := from.active()
 		from.executing.remove(t)
-		q.noteActive(from, was)
+		q.noteActive(from, before)
 		// The request has taken another time than was assumed.
 		from.nextR -= work(float64(t.Work.Seats), serviceTime-now.Sub(t.started))
 		q.bound(from)
@@ -428,8 +428,8 @@ func (q *Queues) choose(hash uint64) *queue {
 }
 
 func (q *Queues) enqueue(t *Ticket, to *queue) {
-	was := to.active()
-	if !was {
+	before := to.active()
+	if !before {
 		to.nextR = q.r
 	}
 	if to.waiting.n == 0 {
@@ -439,7 +439,7 @@ func (q *Queues) enqueue(t *Ticket, to *queue) {
 	t.queue, t.state = to, waiting
 	to.waiting.push(t)
 	t.length = to.waiting.n
-	q.noteActive(to, was)
+	q.noteActive(to, before)
 	seats := t.Work.Max()
 	to.waitingSeats += t.Work.Seats
 	to.waitingMax += seats
@@ -452,14 +452,14 @@ func (q *Queues) enqueue(t *Ticket, to *queue) {
 // dequeue takes a ticket out of its queue.
 func (q *Queues) dequeue(t *Ticket) {
 	from := t.queue
-	was := from.active()
+	before := from.active()
 	from.waiting.remove(t)
 	if from.waiting.n == 0 {
 		last := q.backlogs[len(q.backlogs)-1]
 		q.backlogs[from.backlog], last.backlog = last, from.backlog
 		q.backlogs = q.backlogs[:len(q.backlogs)-1]
 	}
-	q.noteActive(from, was)
+	q.noteActive(from, before)
 	seats := t.Work.Max()
 	from.waitingSeats -= t.Work.Seats
 	from.waitingMax -= seats
@@ -470,11 +470,11 @@ func (q *Queues) dequeue(t *Ticket) {
 }
 
 // noteActive counts a queue that has become active or inactive.
-func (q *Queues) noteActive(one *queue, was bool) {
-	switch is := one.active(); {
-	case is && !was:
+func (q *Queues) noteActive(one *queue, before bool) {
+	switch holds := one.active(); {
+	case holds && !before:
 		q.active++
-	case was && !is:
+	case before && !holds:
 		q.active--
 	}
 }
@@ -523,9 +523,9 @@ func (q *Queues) dispatchOne(now time.Time) bool {
 		q.keptExecuting++
 		q.keptInUse += t.Work.Max()
 	}
-	was := best.active()
+	before := best.active()
 	best.executing.push(t)
-	q.noteActive(best, was)
+	q.noteActive(best, before)
 	q.start(now, t)
 	q.noteDemand(now)
 	best.seats += t.Work.Max()

@@ -271,10 +271,10 @@ func (v Versions) Parse(text string) (set Set, ignored []string, err error) {
 			return Set{}, nil, fmt.Errorf("unrecognized feature gate: %s", name)
 		}
 		on := asked[name]
-		switch is := g.at(v); {
-		case is.locked && is.on != on:
-			wrong = append(wrong, fmt.Errorf("cannot set feature gate %s to %t, feature is locked to %t", name, on, is.on))
-		case is.stage == preAlpha:
+		switch current := g.at(v); {
+		case current.locked && current.on != on:
+			wrong = append(wrong, fmt.Errorf("cannot set feature gate %s to %t, feature is locked to %t", name, on, current.on))
+		case current.stage == preAlpha:
 			wrong = append(wrong, fmt.Errorf("cannot set feature gate %s to %t, feature is PreAlpha at emulated version %s, "+
 				"min compatibility version %s", name, on, v.Emulated, v.Compatible))
 		default:

@@ -87,10 +87,10 @@ func (rs *requestState) deleteBody(body []byte, p *deleteParams) error {
 			"couldn't get version/kind; json parse error: DeleteOptions are an object, not a JSON %s", v.Kind()))
 	}
 	for _, name := range [...]string{"apiVersion", "kind"} {
-		if is := v.At(name); is.Kind() != object.String && !is.IsNull() {
+		if current := v.At(name); current.Kind() != object.String && !current.IsNull() {
 			return apierr.NewBadRequest(fmt.Sprintf(
 				"couldn't get version/kind; json parse error: json: cannot unmarshal %s into Go struct field .%s of type string",
-				jsonKind(is), name))
+				jsonKind(current), name))
 		}
 	}
 	if kind := v.At("kind").Str(); kind != "" && kind != "DeleteOptions" {

@@ -130,7 +130,7 @@ func (h *Handler) statusz() []any {
 }
 
 func (h *Handler) statuszText() string {
-	s, is := h.Statusz, separator()
+	s, current := h.Statusz, separator()
 	up := int64(time.Since(s.Started) / time.Second)
 	var b strings.Builder
 	for _, line := range [][2]string{
@@ -139,7 +139,7 @@ func (h *Handler) statuszText() string {
 		{"Go version", s.GoVersion}, {"Binary version", s.BinaryVersion}, {"Emulation version", s.Emulation},
 		{"Paths", strings.Join(h.debugPaths(), " ")},
 	} {
-		b.WriteString("\n" + line[0] + is + " " + line[1])
+		b.WriteString("\n" + line[0] + current + " " + line[1])
 	}
 	return b.String() + "\n"
 }
@@ -166,10 +166,10 @@ func (h *Handler) flagz() []any {
 }
 
 func (h *Handler) flagzText() string {
-	is := separator()
+	current := separator()
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(h.Flagz)) {
-		b.WriteString(name + is + h.Flagz[name] + "\n")
+		b.WriteString(name + current + h.Flagz[name] + "\n")
 	}
 	return b.String()
 }

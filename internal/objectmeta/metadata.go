@@ -234,7 +234,7 @@ func ObjectMetaUpdate(meta, old object.Value, path *field.Path) field.ErrorList 
 		f.Invalid(root.To("generation"), n, "must not be decremented")
 	}
 	for _, key := range immutableMeta {
-		if now, was := meta.At(key), old.At(key); !object.Equal(now, was) && !(isBlank(now) && isBlank(was)) {
+		if now, before := meta.At(key), old.At(key); !object.Equal(now, before) && !(isBlank(now) && isBlank(before)) {
 			f.Invalid(root.To(key), fielderrors.Show(now), fielderrors.Immutable)
 		}
 	}
@@ -252,11 +252,11 @@ func isBlank(v object.Value) bool { return v.IsNull() || v.Kind() == object.Stri
 var immutableMeta = []string{"name", "namespace", "uid", "creationTimestamp", "deletionTimestamp",
 	"deletionGracePeriodSeconds"}
 
-func checkNoNewFinalizers(f *fielderrors.Errors, now, was object.Value) {
+func checkNoNewFinalizers(f *fielderrors.Errors, now, before object.Value) {
 	var extra []string
 	for _, item := range now.Items() {
 		name := item.Str()
-		if !slices.ContainsFunc(was.Items(), func(v object.Value) bool { return v.Str() == name }) &&
+		if !slices.ContainsFunc(before.Items(), func(v object.Value) bool { return v.Str() == name }) &&
 			!slices.Contains(extra, name) {
 			extra = append(extra, name)
 		}

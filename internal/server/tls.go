@@ -166,9 +166,9 @@ func (k *certificates) serving(c *Config) (tls.Certificate, error) {
 	certFile, keyFile := c.TLSCertFile, c.TLSKeyFile
 	if certFile == "" && c.CertDir != "" {
 		certFile, keyFile = filepath.Join(c.CertDir, "apiserver.crt"), filepath.Join(c.CertDir, "apiserver.key")
-		if there, err := both(certFile, keyFile); err != nil {
+		if present, err := both(certFile, keyFile); err != nil {
 			return tls.Certificate{}, fmt.Errorf("--cert-dir: %w", err)
-		} else if !there {
+		} else if !present {
 			return k.issue(c, certFile, keyFile)
 		}
 	}

@@ -219,7 +219,7 @@ func (e *encryptionAtRest) rotated() (changed bool) {
 	e.resources.Range(func(resource, of any) bool {
 		id, known := of.(*encryption.Resource).Current()
 		now := current{id, known}
-		if was, seen := e.seen[resource.(string)]; seen && was != now {
+		if before, seen := e.seen[resource.(string)]; seen && before != now {
 			changed = true
 		}
 		e.seen[resource.(string)] = now

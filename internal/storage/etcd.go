@@ -133,7 +133,7 @@ func (s *Storage) openEtcd(ctx context.Context, c *Config) error {
 			return prefix + at
 		}
 	}
-	is := etcd.Config{
+	current := etcd.Config{
 		Endpoints: e.Servers, TLS: tls, Prefix: e.Prefix, Logger: c.Logger,
 		Layout: layout, Bits: portBits(s.NodePorts), Sealing: s.sealing(), Observe: counts.Observe(),
 		// A kube-apiserver repairs a Service whose IPAddress it has not seen yet.
@@ -141,13 +141,13 @@ func (s *Storage) openEtcd(ctx context.Context, c *Config) error {
 		LeaseReuse: time.Duration(e.LeaseReuseSeconds) * time.Second, CompactionInterval: e.CompactionInterval,
 	}
 	if len(e.Overrides) > 0 {
-		is.Layout = splitLayout{layout, false}
+		current.Layout = splitLayout{layout, false}
 	}
-	if s.Cluster, err = etcd.Connect(ctx, is); err != nil {
+	if s.Cluster, err = etcd.Connect(ctx, current); err != nil {
 		return fmt.Errorf("--etcd-servers: %w", err)
 	}
 	config := c.store()
-	if s.elsewhere, err = openElsewhere(ctx, e, is, config); err != nil {
+	if s.elsewhere, err = openElsewhere(ctx, e, current, config); err != nil {
 		return err
 	}
 	defined, err := s.Cluster.Peek(ctx, config, crd.Path)

@@ -61,15 +61,16 @@ func (l splitLayout) Key(path string) (store.Key, bool) {
 }
 
 // openElsewhere opens the store of the Events, if they have an etcd of their own. is says how the others are stored.
-func openElsewhere(ctx context.Context, c *Etcd, is etcd.Config, config store.Config) (*elsewhere, error) {
+func openElsewhere(ctx context.Context, c *Etcd, current etcd.Config, config store.Config) (*elsewhere, error) {
 	servers, err := c.eventServers()
 	if err != nil || servers == nil {
 		return nil, err
 	}
-	others := is.Layout.(splitLayout)
-	is.Endpoints, is.Layout, is.Bits, is.Apart = servers, splitLayout{others.etcdLayout, true}, nil, nil
+	others := current.Layout.(splitLayout)
+	current.Endpoints, current.Layout = servers, splitLayout{others.etcdLayout, true}
+	current.Bits, current.Apart = nil, nil
 	e := &elsewhere{}
-	if e.cluster, err = etcd.Connect(ctx, is); err != nil {
+	if e.cluster, err = etcd.Connect(ctx, current); err != nil {
 		return nil, fmt.Errorf("--etcd-servers-overrides: %w", err)
 	}
 	config.Charge, config.Rules = nil, ""

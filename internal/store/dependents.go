@@ -85,14 +85,14 @@ func (o *owners) change(k Key, old, now []string) {
 		return
 	}
 	for i, uid := range old {
-		_, was := o.pairs.Delete(ownedBy{uid, k})
-		if invariants.Enabled && was == slices.Contains(old[:i], uid) {
+		_, ok := o.pairs.Delete(ownedBy{uid, k})
+		if invariants.Enabled && ok == slices.Contains(old[:i], uid) {
 			invariants.Fail("store: the index of owners did not have %s as a dependent of %q", k, uid)
 		}
 	}
 	for i, uid := range now {
-		_, was := o.pairs.Set(ownedBy{uid, k})
-		if invariants.Enabled && was != slices.Contains(now[:i], uid) {
+		_, ok := o.pairs.Set(ownedBy{uid, k})
+		if invariants.Enabled && ok != slices.Contains(now[:i], uid) {
 			invariants.Fail("store: the index of owners had %s as a dependent of %q before it was one", k, uid)
 		}
 	}

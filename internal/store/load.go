@@ -148,12 +148,12 @@ func (l *loader) restore(k Key, lent *Version, revision int64) {
 	} else {
 		l.expires[v.Key] = lent.Sidecar.Expire
 	}
-	is := stored{lent.Sidecar.Form, lent.Sidecar.SealedBy}
+	current := stored{lent.Sidecar.Form, lent.Sidecar.SealedBy}
 	if why := lent.Sidecar.Unreadable; why != nil { // a reason of its own
-		v.Sidecar = &Sidecar{Form: is.form, Undecrypted: lent.Sidecar.Undecrypted, Unreadable: why}
-	} else if v.Sidecar = l.stored[is]; v.Sidecar == nil {
-		v.Sidecar = &Sidecar{Form: is.form, SealedBy: is.sealedBy}
-		l.stored[is] = v.Sidecar
+		v.Sidecar = &Sidecar{Form: current.form, Undecrypted: lent.Sidecar.Undecrypted, Unreadable: why}
+	} else if v.Sidecar = l.stored[current]; v.Sidecar == nil {
+		v.Sidecar = &Sidecar{Form: current.form, SealedBy: current.sealedBy}
+		l.stored[current] = v.Sidecar
 	}
 }
 
@@ -179,10 +179,10 @@ func (l *loader) describe() {
 		wait.Go(func() {
 			var buffer []byte
 			for _, v := range part {
-				is := *v.Sidecar
-				is.Expire = l.expires[v.Key]
+				current := *v.Sidecar
+				current.Expire = l.expires[v.Key]
 				data := v.DataIn(buffer[:0])
-				v.Sidecar = s.DescribeStored(v.Key, data, &is)
+				v.Sidecar = s.DescribeStored(v.Key, data, &current)
 				if v.base != nil {
 					buffer = data
 				}

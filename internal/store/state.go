@@ -495,13 +495,13 @@ func (s *State) Describe(k Key, data []byte, expire time.Time, form uint64) *Sid
 // DescribeStored is Describe for a version that is read from a log or from another process. is has what is not part of
 // the bytes: the form, the expiry, the key of the encryption, and why the bytes cannot be read. If they cannot, what
 // they look like is not what is stored under the key.
-func (s *State) DescribeStored(k Key, data []byte, is *Sidecar) *Sidecar {
-	if is.Unreadable != nil {
+func (s *State) DescribeStored(k Key, data []byte, current *Sidecar) *Sidecar {
+	if current.Unreadable != nil {
 		data = nil
 	}
-	sc := s.Describe(k, data, is.Expire, is.Form)
-	if sc.SealedBy = is.SealedBy; is.Unreadable != nil {
-		sc.Undecrypted, sc.Unreadable = is.Undecrypted, is.Unreadable
+	sc := s.Describe(k, data, current.Expire, current.Form)
+	if sc.SealedBy = current.SealedBy; current.Unreadable != nil {
+		sc.Undecrypted, sc.Unreadable = current.Undecrypted, current.Unreadable
 	}
 	return sc
 }

@@ -234,13 +234,13 @@ func (sn *Snapshot) CountFrom(resource, prefix, from string) int {
 	return max(0, end-rank(n, func(name string) bool { return name >= low }))
 }
 
-// rank returns the index of the first name for which is holds. It must hold for all names after that one. B-tree
-// nodes count what is below them, so GetAt takes logarithmic time, and rank its square.
-func rank(n *names, is func(name string) bool) int {
+// rank returns the index of the first name for which reached is true. It must be true for all names after that one.
+// B-tree nodes count what is below them, so GetAt takes logarithmic time, and rank its square.
+func rank(n *names, reached func(name string) bool) int {
 	low, high := 0, n.Len()
 	for low < high {
 		mid := int(uint(low+high) / 2)
-		if name, _, _ := n.GetAt(mid); is(name) {
+		if name, _, _ := n.GetAt(mid); reached(name) {
 			high = mid
 		} else {
 			low = mid + 1

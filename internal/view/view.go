@@ -107,11 +107,11 @@ func (e *UnreadableError) with(resource string, changes iter.Seq[Change]) *Unrea
 		if change.Version != nil {
 			why = change.Version.Sidecar.Unreadable
 		}
-		was := false
+		before := false
 		if e != nil {
-			_, was = e.Why[change.Name]
+			_, before = e.Why[change.Name]
 		}
-		if why == nil && !was {
+		if why == nil && !before {
 			continue
 		}
 		if next == nil {

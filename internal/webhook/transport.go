@@ -52,13 +52,13 @@ func (t *toService) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	there, at := *request, *request.URL
+	present, at := *request, *request.URL
 	at.Host = address
-	there.URL = &at
-	if there.Host == "" {
-		there.Host = t.host
+	present.URL = &at
+	if present.Host == "" {
+		present.Host = t.host
 	}
-	response, err := t.Transport.RoundTrip(&there)
+	response, err := t.Transport.RoundTrip(&present)
 	if response != nil {
 		response.Request = request
 	}

@@ -184,11 +184,11 @@ func (p *Plugin) steps(ctx context.Context, a *engine.Attributes) (all []step, e
 			continue
 		}
 		for _, b := range c.bindings {
-			params, is, err := p.bound(ctx, b, kind, a, labels)
+			params, ok, err := p.bound(ctx, b, kind, a, labels)
 			switch {
 			case err != nil:
 				wrong(c, b, "binding", err)
-			case is:
+			case ok:
 				all = append(all, step{candidate: c, binding: b, params: params, typed: kind.typed()})
 			}
 		}
@@ -199,7 +199,7 @@ func (p *Plugin) steps(ctx context.Context, a *engine.Attributes) (all []step, e
 // bound returns the params that a request is evaluated with by a binding of its policy. is says that the binding is for
 // the request; there may be no params then.
 func (p *Plugin) bound(ctx context.Context, b *binding, kind paramKind, a *engine.Attributes, labels *hooks.Labels) (
-	params []object.Value, is bool, err error) {
+	params []object.Value, holds bool, err error) {
 	if b.matcher != nil {
 		if in, err := p.matches(ctx, b.matcher, a, labels, nil); in == nil || err != nil {
 			return nil, false, err

@@ -70,8 +70,8 @@ func (c *Classes) of(name string) []string {
 		return nil
 	}
 	var all []string
-	for class, is := range c.extended {
-		if is == extended {
+	for class, current := range c.extended {
+		if current == extended {
 			all = append(all, class)
 		}
 	}

@@ -92,8 +92,8 @@ const (
 
 func podClass(pod object.Value) string {
 	b := []byte{podKind, 'n', 'n', 'n'}
-	set := func(i int, is bool) {
-		if is {
+	set := func(i int, holds bool) {
+		if holds {
 			b[i] = 'y'
 		}
 	}
@@ -166,7 +166,7 @@ func (s *Scope) selects(names []string) (bool, error) {
 // Counts says whether the rule counts the objects of a class. A scope with an error matches none.
 func (r *Rule) Counts(class string) bool {
 	for i := range r.Scopes {
-		if is, _ := r.Scopes[i].Matches(class); !is {
+		if holds, _ := r.Scopes[i].Matches(class); !holds {
 			return false
 		}
 	}

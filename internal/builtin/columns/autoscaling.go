@@ -89,14 +89,14 @@ func metric(spec, status object.Value) string {
 	if !average.IsNull() {
 		return name + measured(current, "averageValue", true) + "/" + quantity(average)
 	}
-	is, want := unknown, "<auto>"
+	actual, want := unknown, "<auto>"
 	if v := current.At("current", "averageUtilization"); !v.IsNull() {
-		is = itoa(v.Int()) + "%"
+		actual = itoa(v.Int()) + "%"
 	}
 	if v := target.At("averageUtilization"); !v.IsNull() {
 		want = itoa(v.Int()) + "%"
 	}
-	return name + is + "/" + want
+	return name + actual + "/" + want
 }
 
 // measured prints the last measured value. If zero is set, a measurement without this value is printed, too, as Go

@@ -47,22 +47,22 @@ func suspended(obj object.Value) any {
 
 func jobStatus(obj object.Value) any {
 	conditions := obj.At("status", "conditions")
-	is := func(typ string) bool {
+	has := func(typ string) bool {
 		c, has := condition(conditions, typ)
 		return has && isTrue(c)
 	}
 	switch {
-	case is("Complete"):
+	case has("Complete"):
 		return "Complete"
-	case is("Failed"):
+	case has("Failed"):
 		return "Failed"
 	case deleted(obj):
 		return "Terminating"
-	case is("Suspended"):
+	case has("Suspended"):
 		return "Suspended"
-	case is("FailureTarget"):
+	case has("FailureTarget"):
 		return "FailureTarget"
-	case is("SuccessCriteriaMet"):
+	case has("SuccessCriteriaMet"):
 		return "SuccessCriteriaMet"
 	}
 	return "Running"

@@ -52,8 +52,8 @@ var (
 func requestState(obj object.Value) any {
 	conditions := obj.At("status", "conditions")
 	has := func(typ string) bool {
-		_, is := condition(conditions, typ)
-		return is
+		_, ok := condition(conditions, typ)
+		return ok
 	}
 	state := "Pending"
 	if has("Denied") {

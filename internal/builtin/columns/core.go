@@ -106,11 +106,11 @@ func nodeStatus(obj object.Value) any {
 func nodeRoles(obj object.Value) any {
 	roles := sets.New[string]()
 	for _, m := range obj.At("metadata", "labels").Members() {
-		role, is := strings.CutPrefix(m.Key, "node-role.kubernetes.io/")
+		role, ok := strings.CutPrefix(m.Key, "node-role.kubernetes.io/")
 		if m.Key == "kubernetes.io/role" {
-			role, is = m.Value.Str(), true
+			role, ok = m.Value.Str(), true
 		}
-		if is && role != "" {
+		if ok && role != "" {
 			roles.Insert(role)
 		}
 	}

@@ -70,8 +70,8 @@ func isNewerDefault(candidate, current object.Value) bool {
 	if current.IsNull() {
 		return true
 	}
-	is, was := at(candidate.At("metadata", "creationTimestamp")), at(current.At("metadata", "creationTimestamp"))
-	return is.After(was) || is.Equal(was) && candidate.At("metadata", "name").Str() < current.At("metadata",
+	now, before := at(candidate.At("metadata", "creationTimestamp")), at(current.At("metadata", "creationTimestamp"))
+	return now.After(before) || now.Equal(before) && candidate.At("metadata", "name").Str() < current.At("metadata",
 		"name").Str()
 }
 

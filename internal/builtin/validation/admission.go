@@ -59,10 +59,10 @@ type stance struct {
 	expressions map[string]bool
 }
 
-func stanceOf(hooks, was []object.Value) stance {
+func stanceOf(hooks, before []object.Value) stance {
 	s := stance{expressions: map[string]bool{}}
 	var names seen
-	for _, hook := range was {
+	for _, hook := range before {
 		s.anySideEffects = s.anySideEffects || !slices.Contains(noSideEffects, text(hook, "sideEffects"))
 		versions := hook.At("admissionReviewVersions")
 		s.anyVersions = s.anyVersions || versions.Len() > 0 && !containsAny(versions, reviewVersions)
@@ -76,7 +76,7 @@ func stanceOf(hooks, was []object.Value) stance {
 			s.expressions[text(c, "expression")] = true
 		}
 	}
-	s.conditionsKept = slices.EqualFunc(hooks, was,
+	s.conditionsKept = slices.EqualFunc(hooks, before,
 		func(a, b object.Value) bool { return same(a.At("matchConditions"), b.At("matchConditions")) })
 	return s
 }
@@ -313,14 +313,14 @@ func validatingPolicyUpdate(f *errorList, obj, old object.Value) { f.validatingP
 
 func (f *errorList) validatingPolicy(obj, old object.Value) {
 	p := (*fielderrors.Place)(nil).To("spec")
-	spec, was := obj.At("spec"), old.At("spec")
+	spec, before := obj.At("spec"), old.At("spec")
 	scope := f.newScope(has(spec, "paramKind"), length(spec, "variables") > 0)
 	stored := storedExpressions{
-		validations: expressionsAt(was.At("validations"), "expression"),
-		messages:    expressionsAt(was.At("validations"), "messageExpression"),
-		annotations: expressionsAt(was.At("auditAnnotations"), "valueExpression"),
+		validations: expressionsAt(before.At("validations"), "expression"),
+		messages:    expressionsAt(before.At("validations"), "messageExpression"),
+		annotations: expressionsAt(before.At("auditAnnotations"), "valueExpression"),
 	}
-	f.policyStart(spec, was, scope, stored, p)
+	f.policyStart(spec, before, scope, stored, p)
 	validations, annotations := spec.At("validations"), spec.At("auditAnnotations")
 	if validations.Len() == 0 && annotations.Len() == 0 {
 		f.Required(p.To("validations"), validationOrAudit)
@@ -364,7 +364,7 @@ type storedExpressions struct{ validations, messages, annotations, mutations map
 
 // policyStart checks the fields that both kinds of policies have, and adds the variables to the scope. Some of the
 // fields are pointers in Go, but never nil after the defaults.
-func (f *errorList) policyStart(spec, was object.Value, scope *cel.Scope, stored storedExpressions,
+func (f *errorList) policyStart(spec, before object.Value, scope *cel.Scope, stored storedExpressions,
 	p *fielderrors.Place) {
 	f.only(p.To("failurePolicy"), text(spec, "failurePolicy"), failurePolicies)
 	if kind := spec.At("paramKind"); !kind.IsNull() {
@@ -378,10 +378,11 @@ func (f *errorList) policyStart(spec, was object.Value, scope *cel.Scope, stored
 			f.Required(p.To("matchConstraints").To("resourceRules"), "")
 		}
 	}
-	if !same(spec.At("paramKind"), was.At("paramKind")) || !same(spec.At("matchConditions"), was.At("matchConditions")) {
+	if !same(spec.At("paramKind"), before.At("paramKind")) ||
+		!same(spec.At("matchConditions"), before.At("matchConditions")) {
 		f.matchConditions(spec.At("matchConditions"), p.To("matchConditions"))
 		f.matchExpressions(spec.At("matchConditions"), has(spec, "paramKind"),
-			expressionsAt(was.At("matchConditions"), "expression"), p.To("matchConditions"))
+			expressionsAt(before.At("matchConditions"), "expression"), p.To("matchConditions"))
 	}
 	for i, variable := range spec.At("variables").Items() {
 		p := p.To("variables").Item(i)
@@ -501,11 +502,11 @@ func mutatingPolicyUpdate(f *errorList, obj, old object.Value) { f.mutatingPolic
 
 func (f *errorList) mutatingPolicy(obj, old object.Value) {
 	p := (*fielderrors.Place)(nil).To("spec")
-	spec, was := obj.At("spec"), old.At("spec")
+	spec, before := obj.At("spec"), old.At("spec")
 	scope := f.newScope(has(spec, "paramKind"), true)
 	// As in the reference, the expressions of a JSONPatch do not count as stored.
-	stored := storedExpressions{mutations: expressionsAt(was.At("mutations"), "applyConfiguration", "expression")}
-	f.policyStart(spec, was, scope, stored, p)
+	stored := storedExpressions{mutations: expressionsAt(before.At("mutations"), "applyConfiguration", "expression")}
+	f.policyStart(spec, before, scope, stored, p)
 	f.mutatingRules(spec.At("matchConstraints"), p.To("matchConstraints"))
 	mutations := spec.At("mutations")
 	if mutations.Len() == 0 {

@@ -76,8 +76,8 @@ func (f *errorList) workloadSelector(selector object.Value, kind string, p *fiel
 }
 
 // selectorImmutable refuses a change of the selector.
-func (f *errorList) selectorImmutable(spec, was object.Value, p *fielderrors.Place) {
-	if now := spec.At("selector"); !same(now, was.At("selector")) {
+func (f *errorList) selectorImmutable(spec, before object.Value, p *fielderrors.Place) {
+	if now := spec.At("selector"); !same(now, before.At("selector")) {
 		f.Invalid(p, fielderrors.Show(now, selectorOrder...), fielderrors.Immutable)
 	}
 }
@@ -89,12 +89,12 @@ func (f *errorList) nonNegativeMembers(v object.Value, p *fielderrors.Place, key
 }
 
 // replicaTemplate checks the template in a ReplicaSet or a Deployment.
-func (f *errorList) replicaTemplate(spec, was object.Value, p *fielderrors.Place) {
+func (f *errorList) replicaTemplate(spec, before object.Value, p *fielderrors.Place) {
 	template := spec.At("template")
 	if match, _ := matches(spec.At("selector"), template.At("metadata", "labels")); !match {
 		f.Invalid(p.To("metadata").To("labels"), fielderrors.Show(template.At("metadata", "labels")), doesNotMatch)
 	}
-	f.podTemplate(template, was.At("template"), p)
+	f.podTemplate(template, before.At("template"), p)
 	f.runsForever(template, "ReplicaSet", p)
 }
 
@@ -108,11 +108,11 @@ func (f *errorList) runsForever(template object.Value, kind string, p *fielderro
 	}
 }
 
-func (f *errorList) deployment(spec, was object.Value) {
+func (f *errorList) deployment(spec, before object.Value) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	f.nonNegativeMembers(spec, p, "replicas")
 	if f.workloadSelector(spec.At("selector"), "deployment", p.To("selector")) {
-		f.replicaTemplate(spec, was, p.To("template"))
+		f.replicaTemplate(spec, before, p.To("template"))
 	}
 	f.deploymentStrategy(spec.At("strategy"), p.To("strategy"))
 	f.nonNegativeMembers(spec, p, "minReadySeconds", "revisionHistoryLimit")
@@ -267,11 +267,11 @@ func (f *errorList) availableAreReady(status object.Value, ready string) {
 }
 
 // collisionsGrow refuses a smaller collisionCount.
-func (f *errorList) collisionsGrow(status, was object.Value) {
-	if !has(was, "collisionCount") {
+func (f *errorList) collisionsGrow(status, before object.Value) {
+	if !has(before, "collisionCount") {
 		return
 	}
-	if n := number(status, "collisionCount"); !has(status, "collisionCount") || n < number(was, "collisionCount") {
+	if n := number(status, "collisionCount"); !has(status, "collisionCount") || n < number(before, "collisionCount") {
 		f.Invalid((*fielderrors.Place)(nil).To("status").To("collisionCount"), n, "cannot be decremented")
 	}
 }
@@ -284,11 +284,11 @@ func deploymentStatus(f *errorList, obj, old object.Value) {
 	f.collisionsGrow(status, old.At("status"))
 }
 
-func (f *errorList) replicaSet(spec, was object.Value) {
+func (f *errorList) replicaSet(spec, before object.Value) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	f.nonNegativeMembers(spec, p, "replicas", "minReadySeconds")
 	if f.workloadSelector(spec.At("selector"), "deployment", p.To("selector")) {
-		f.replicaTemplate(spec, was, p.To("template"))
+		f.replicaTemplate(spec, before, p.To("template"))
 	}
 }
 
@@ -310,7 +310,7 @@ func replicaStatus(f *errorList, obj, _ object.Value) {
 	f.availableAreReady(obj.At("status"), "readyReplicas")
 }
 
-func (f *errorList) replicationController(spec, was object.Value) {
+func (f *errorList) replicationController(spec, before object.Value) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	f.nonNegativeMembers(spec, p, "minReadySeconds")
 	selector := spec.At("selector")
@@ -330,7 +330,7 @@ func (f *errorList) replicationController(spec, was object.Value) {
 			break
 		}
 	}
-	f.podTemplate(template, was.At("template"), p.To("template"))
+	f.podTemplate(template, before.At("template"), p.To("template"))
 	f.runsForever(template, "ReplicationController", p.To("template"))
 }
 
@@ -344,10 +344,10 @@ func replicationControllerUpdate(f *errorList, obj, old object.Value) {
 	f.replicationController(obj.At("spec"), old.At("spec"))
 }
 
-func (f *errorList) daemonSet(spec, was object.Value) {
+func (f *errorList) daemonSet(spec, before object.Value) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	selector, template := spec.At("selector"), spec.At("template")
-	f.labelSelector(selector, p.To("selector"), hadBadLabelValue(was))
+	f.labelSelector(selector, p.To("selector"), hadBadLabelValue(before))
 	if match, valid := matches(selector, template.At("metadata", "labels")); valid && !match {
 		f.Invalid(p.To("template").To("metadata").To("labels"), fielderrors.Show(template.At("metadata", "labels")),
 			doesNotMatch)
@@ -355,7 +355,7 @@ func (f *errorList) daemonSet(spec, was object.Value) {
 	if isEmptySelector(selector) {
 		f.Invalid(p.To("selector"), fielderrors.Show(selector), "empty selector is invalid for daemonset")
 	}
-	f.podTemplate(template, was.At("template"), p.To("template"))
+	f.podTemplate(template, before.At("template"), p.To("template"))
 	f.runsForever(template, "DaemonSet", p.To("template"))
 	f.nonNegativeMembers(spec, p, "minReadySeconds", "revisionHistoryLimit")
 	f.daemonStrategy(spec.At("updateStrategy"), p.To("updateStrategy"))
@@ -363,10 +363,10 @@ func (f *errorList) daemonSet(spec, was object.Value) {
 
 // hadBadLabelValue says whether the old spec of a DaemonSet or a Job has a value that is not a label value, in its
 // selector or in the affinity of its pods: an update may then have such values in the selector.
-func hadBadLabelValue(was object.Value) bool {
+func hadBadLabelValue(before object.Value) bool {
 	var old leniency
-	old.lenientScheduling(was.At("template", "spec"))
-	return old.labelValuesInAffinity || badLabelValue(was.At("selector", "matchExpressions"))
+	old.lenientScheduling(before.At("template", "spec"))
+	return old.labelValuesInAffinity || badLabelValue(before.At("selector", "matchExpressions"))
 }
 
 func (f *errorList) daemonStrategy(strategy object.Value, p *fielderrors.Place) {
@@ -411,19 +411,19 @@ func daemonSetStatus(f *errorList, obj, old object.Value) {
 
 // statefulSet checks a StatefulSet's spec. In an update (was is not null) immutable fields are not checked again. If
 // withTemplate is false, only the metadata of the pod template is checked, and its restart policy and deadline.
-func (f *errorList) statefulSet(spec, was object.Value, withTemplate bool) {
+func (f *errorList) statefulSet(spec, before object.Value, withTemplate bool) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	switch policy := text(spec, "podManagementPolicy"); policy {
 	case "OrderedReady", "Parallel":
 	default:
 		f.Invalid(p.To("podManagementPolicy"), fielderrors.Word(policy), "must be 'OrderedReady' or 'Parallel'")
 	}
-	f.statefulStrategy(spec.At("updateStrategy"), was, p.To("updateStrategy"))
+	f.statefulStrategy(spec.At("updateStrategy"), before, p.To("updateStrategy"))
 	retention := spec.At("persistentVolumeClaimRetentionPolicy")
 	for _, key := range [...]string{"whenDeleted", "whenScaled"} {
 		f.only(p.To("persistentVolumeClaimRetentionPolicy").To(key), text(retention, key), retentionPolicies)
 	}
-	if was.IsNull() {
+	if before.IsNull() {
 		for i, claim := range spec.At("volumeClaimTemplates").Items() {
 			f.claimSpec(claim.At("spec"), claimLeniency{}, p.To("volumeClaimTemplates").Item(i).To("spec"))
 		}
@@ -433,15 +433,15 @@ func (f *errorList) statefulSet(spec, was object.Value, withTemplate bool) {
 	}
 	f.nonNegativeMembers(spec, p, "replicas", "minReadySeconds")
 	f.nonNegative(p.To("ordinals.start"), number(spec.At("ordinals"), "start"))
-	f.statefulTemplate(spec, was, withTemplate, p)
+	f.statefulTemplate(spec, before, withTemplate, p)
 	f.runsForever(spec.At("template"), "StatefulSet", p.To("template"))
 }
 
 var retentionPolicies = []string{"Retain", "Delete"}
 
-func (f *errorList) statefulStrategy(strategy, was object.Value, p *fielderrors.Place) {
+func (f *errorList) statefulStrategy(strategy, before object.Value, p *fielderrors.Place) {
 	rolling := strategy.At("rollingUpdate")
-	recreates := f.on(features.StatefulSetRecreateStrategy) || text(was.At("updateStrategy"), "type") == "Recreate"
+	recreates := f.on(features.StatefulSetRecreateStrategy) || text(before.At("updateStrategy"), "type") == "Recreate"
 	switch kind := text(strategy, "type"); {
 	case kind == "OnDelete", kind == "Recreate" && recreates:
 		if !rolling.IsNull() {
@@ -469,7 +469,7 @@ func (f *errorList) statefulStrategy(strategy, was object.Value, p *fielderrors.
 
 // statefulTemplate checks the selector, and the template in the form of its pods: with a volume for every claim, and
 // with individual host names.
-func (f *errorList) statefulTemplate(spec, was object.Value, withTemplate bool, p *fielderrors.Place) {
+func (f *errorList) statefulTemplate(spec, before object.Value, withTemplate bool, p *fielderrors.Place) {
 	selector := spec.At("selector")
 	if selector.IsNull() {
 		f.Required(p.To("selector"), "")
@@ -490,14 +490,14 @@ func (f *errorList) statefulTemplate(spec, was object.Value, withTemplate bool, 
 		f.Invalid(p.To("template").To("metadata").To("labels"), fielderrors.Show(labels), doesNotMatch)
 	}
 	if withTemplate {
-		f.podTemplate(withClaims(template, spec.At("volumeClaimTemplates")), was.At("template"), p.To("template"))
+		f.podTemplate(withClaims(template, spec.At("volumeClaimTemplates")), before.At("template"), p.To("template"))
 		return
 	}
 	annotations := template.At("metadata", "annotations")
 	objectmeta.Labels(&f.Errors, labels, p.To("template").To("labels"))
 	objectmeta.Annotations(&f.Errors, annotations, p.To("template").To("annotations"))
 	f.podAnnotations(annotations, template.At("spec"), p.To("template").To("annotations"),
-		badDeletionCost(was.At("template", "metadata")))
+		badDeletionCost(before.At("template", "metadata")))
 }
 
 func withClaims(template, claims object.Value) object.Value {
@@ -527,23 +527,23 @@ func statefulSetCreate(f *errorList, obj object.Value) {
 func statefulSetUpdate(f *errorList, obj, old object.Value) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	f.qualifiedFinalizers(obj)
-	spec, was := obj.At("spec"), old.At("spec")
+	spec, previous := obj.At("spec"), old.At("spec")
 	before := len(f.List)
-	if f.statefulSet(spec, was, true); len(f.List) > before {
+	if f.statefulSet(spec, previous, true); len(f.List) > before {
 		broken := errorList{Options: f.Options} // a template that was invalid before may stay so
-		if broken.statefulSet(was, was, true); len(broken.List) > 0 {
+		if broken.statefulSet(previous, previous, true); len(broken.List) > 0 {
 			f.List = f.List[:before]
-			f.statefulSet(spec, was, false)
+			f.statefulSet(spec, previous, false)
 		}
 	}
-	f.selectorImmutable(spec, was, p.To("selector"))
-	if claims := spec.At("volumeClaimTemplates"); !same(claims, was.At("volumeClaimTemplates")) {
+	f.selectorImmutable(spec, previous, p.To("selector"))
+	if claims := spec.At("volumeClaimTemplates"); !same(claims, previous.At("volumeClaimTemplates")) {
 		f.Invalid(p.To("volumeClaimTemplates"), goForm{claims, volumeClaimFields}, fielderrors.Immutable)
 	}
-	if name := text(spec, "serviceName"); name != text(was, "serviceName") {
+	if name := text(spec, "serviceName"); name != text(previous, "serviceName") {
 		f.Invalid(p.To("serviceName"), name, fielderrors.Immutable)
 	}
-	if policy := text(spec, "podManagementPolicy"); policy != text(was, "podManagementPolicy") {
+	if policy := text(spec, "podManagementPolicy"); policy != text(previous, "podManagementPolicy") {
 		f.Invalid(p.To("podManagementPolicy"), fielderrors.Word(policy), fielderrors.Immutable)
 	}
 }

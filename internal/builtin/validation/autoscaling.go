@@ -32,11 +32,11 @@ func autoscalerUpdate(f *errorList, obj, old object.Value) { f.autoscaler(obj, o
 
 func (f *errorList) autoscaler(obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
-	spec, was := obj.At("spec"), old.At("spec")
+	spec, before := obj.At("spec"), old.At("spec")
 	p := (*fielderrors.Place)(nil).To("spec")
-	f.replicaBounds(spec, was, p)
-	f.scaleTarget(spec, was, p)
-	f.metrics(spec, was, p.To("metrics"))
+	f.replicaBounds(spec, before, p)
+	f.scaleTarget(spec, before, p)
+	f.metrics(spec, before, p.To("metrics"))
 	for _, key := range [...]string{"scaleUp", "scaleDown"} {
 		if rules := spec.At("behavior", key); !rules.IsNull() {
 			f.scalingRules(rules, p.To("behavior").To(key))
@@ -46,9 +46,9 @@ func (f *errorList) autoscaler(obj, old object.Value) {
 
 // replicaBounds checks minReplicas, which always has a value, and maxReplicas. The declarative rule of the reference,
 // which has no message, takes the place of the handwritten one where maxReplicas is new or has changed.
-func (f *errorList) replicaBounds(spec, was object.Value, p *fielderrors.Place) {
+func (f *errorList) replicaBounds(spec, before object.Value, p *fielderrors.Place) {
 	least, most := number(spec, "minReplicas"), number(spec, "maxReplicas")
-	if had := !was.IsNull() && number(was, "minReplicas") == 0; least < 1 && !f.on(features.HPAScaleToZero) && !had {
+	if had := !before.IsNull() && number(before, "minReplicas") == 0; least < 1 && !f.on(features.HPAScaleToZero) && !had {
 		f.Invalid(p.To("minReplicas"), least, "must be greater than or equal to 1")
 	} else {
 		f.nonNegative(p.To("minReplicas"), least)
@@ -58,7 +58,7 @@ func (f *errorList) replicaBounds(spec, was object.Value, p *fielderrors.Place) 
 	}
 	if most == 0 {
 		var why string
-		if !was.IsNull() && number(was, "maxReplicas") == 0 {
+		if !before.IsNull() && number(before, "maxReplicas") == 0 {
 			why = "must be set and greater than 0"
 		}
 		f.Required(p.To("maxReplicas"), why)
@@ -68,9 +68,9 @@ func (f *errorList) replicaBounds(spec, was object.Value, p *fielderrors.Place) 
 	}
 }
 
-func (f *errorList) scaleTarget(spec, was object.Value, p *fielderrors.Place) {
-	target, before := spec.At("scaleTargetRef"), was.At("scaleTargetRef")
-	kept := !was.IsNull() && text(target, "apiVersion") == text(before, "apiVersion") &&
+func (f *errorList) scaleTarget(spec, previous object.Value, p *fielderrors.Place) {
+	target, before := spec.At("scaleTargetRef"), previous.At("scaleTargetRef")
+	kept := !previous.IsNull() && text(target, "apiVersion") == text(before, "apiVersion") &&
 		text(target, "kind") == text(before, "kind")
 	f.scaled(target, kept, text(target, "kind") == "ReplicationController", p.To("scaleTargetRef"))
 }
@@ -97,8 +97,8 @@ func apiVersionFault(version string, core bool) string {
 	return ""
 }
 
-func (f *errorList) metrics(spec, was object.Value, p *fielderrors.Place) {
-	anyVersion := slices.ContainsFunc(was.At("metrics").Items(), func(metric object.Value) bool {
+func (f *errorList) metrics(spec, before object.Value, p *fielderrors.Place) {
+	anyVersion := slices.ContainsFunc(before.At("metrics").Items(), func(metric object.Value) bool {
 		described := metric.At("object", "describedObject")
 		return text(metric, "type") == "Object" && apiVersionFault(text(described, "apiVersion"), true) != ""
 	})

@@ -39,7 +39,7 @@ var (
 )
 
 // jobSpec checks a Job's spec, also in a CronJob; was is the old spec, null in a new object.
-func (f *errorList) jobSpec(spec, was object.Value, p *fielderrors.Place) {
+func (f *errorList) jobSpec(spec, before object.Value, p *fielderrors.Place) {
 	f.nonNegativeMembers(spec, p, "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit",
 		"ttlSecondsAfterFinished",
 		"backoffLimitPerIndex", "maxFailedIndexes")
@@ -79,7 +79,7 @@ func (f *errorList) jobSpec(spec, was object.Value, p *fielderrors.Place) {
 		}
 		f.only(p.To("podReplacementPolicy"), policy.Str(), supported)
 	}
-	f.podTemplate(spec.At("template"), was.At("template"), p.To("template"))
+	f.podTemplate(spec.At("template"), before.At("template"), p.To("template"))
 	f.ends(spec, p.To("template").To("spec").To("restartPolicy"))
 }
 
@@ -322,15 +322,15 @@ func jobCreate(f *errorList, job object.Value) {
 func jobUpdate(f *errorList, job, old object.Value) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	f.qualifiedFinalizers(job)
-	spec, was := job.At("spec"), old.At("spec")
+	spec, before := job.At("spec"), old.At("spec")
 	f.job(job, old)
-	f.completionsChange(spec, was, p.To("completions"))
-	f.selectorImmutable(spec, was, p.To("selector"))
+	f.completionsChange(spec, before, p.To("completions"))
+	f.selectorImmutable(spec, before, p.To("selector"))
 	f.jobTemplateChange(job, old, p)
 	for _, key := range [...]string{"completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy",
 		"successPolicy"} {
 		now := spec.At(key)
-		if same(now, was.At(key)) {
+		if same(now, before.At(key)) {
 			continue
 		}
 		switch key {
@@ -345,10 +345,10 @@ func jobUpdate(f *errorList, job, old object.Value) {
 	f.nameAllowsCompletions(job)
 }
 
-func (f *errorList) completionsChange(spec, was object.Value, p *fielderrors.Place) {
+func (f *errorList) completionsChange(spec, before object.Value, p *fielderrors.Place) {
 	now := spec.At("completions")
 	switch {
-	case object.Equal(now, was.At("completions")):
+	case object.Equal(now, before.At("completions")):
 	case text(spec, "completionMode") != "Indexed":
 		f.Invalid(p, fielderrors.Show(now), fielderrors.Immutable)
 	case !now.IsNull() && now.Int() != number(spec, "parallelism"):
@@ -360,13 +360,13 @@ func (f *errorList) completionsChange(spec, was object.Value, p *fielderrors.Pla
 // the resources of its pods, if it has no pods and has not started or is known to be suspended. With resources, only
 // the spec of the pods is compared, as in the reference.
 func (f *errorList) jobTemplateChange(job, old object.Value, p *fielderrors.Place) {
-	now, was := job.At("spec", "template"), old.At("spec", "template")
+	now, previous := job.At("spec", "template"), old.At("spec", "template")
 	status := old.At("status")
 	suspended := truth(old.At("spec"), "suspend")
 	fresh := suspended && !has(status, "startTime")
 	idle := suspended && number(status, "active") == 0 &&
 		(fresh || isCondition(status.At("conditions"), "Suspended", "True"))
-	next, before := now, was
+	next, before := now, previous
 	if mutable := f.on(features.MutableSchedulingDirectivesForSuspendedJobs); fresh && !mutable || idle && mutable {
 		next, before = withoutScheduling(next), withoutScheduling(before)
 	}
@@ -431,21 +431,21 @@ func cronJobUpdate(f *errorList, obj, old object.Value) {
 	f.cronJob(obj.At("spec"), old.At("spec"))
 }
 
-func (f *errorList) cronJob(spec, was object.Value) {
+func (f *errorList) cronJob(spec, before object.Value) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	if schedule := text(spec, "schedule"); schedule == "" {
 		f.Required(p.To("schedule"), "")
 	} else {
-		f.schedule(schedule, strings.Contains(text(was, "schedule"), "TZ"), has(spec, "timeZone"), p.To("schedule"))
+		f.schedule(schedule, strings.Contains(text(before, "schedule"), "TZ"), has(spec, "timeZone"), p.To("schedule"))
 	}
 	f.nonNegativeMembers(spec, p, "startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit")
-	if zone := spec.At("timeZone"); !zone.IsNull() && !object.Equal(zone, was.At("timeZone")) {
+	if zone := spec.At("timeZone"); !zone.IsNull() && !object.Equal(zone, before.At("timeZone")) {
 		f.timeZone(zone.Str(), p.To("timeZone"))
 	}
 	f.oneOf(p.To("concurrencyPolicy"), text(spec, "concurrencyPolicy"), concurrency)
 	job := spec.At("jobTemplate", "spec")
 	at := p.To("jobTemplate").To("spec")
-	f.jobSpec(job, was.At("jobTemplate", "spec"), at)
+	f.jobSpec(job, before.At("jobTemplate", "spec"), at)
 	if selector := job.At("selector"); !selector.IsNull() {
 		f.Invalid(at.To("selector"), fielderrors.Show(selector, selectorOrder...), "`selector` will be auto-generated")
 	}

@@ -105,11 +105,11 @@ func (c jobConditions) finished() bool { return c.complete || c.failed }
 func jobStatus(f *errorList, job, old object.Value) {
 	f.qualifiedFinalizers(job)
 	p := (*fielderrors.Place)(nil).To("status")
-	status, was := job.At("status"), old.At("status")
+	status, previous := job.At("status"), old.At("status")
 	f.nonNegativeMembers(status, p, "active", "succeeded", "failed", "ready", "terminating")
 	f.uncounted(status.At("uncountedTerminatedPods"), p.To("uncountedTerminatedPods"))
-	now, before := conditionsOf(status), conditionsOf(was)
-	f.jobConditions(job, now, before, !object.Equal(status.At("failedIndexes"), was.At("failedIndexes")),
+	now, before := conditionsOf(status), conditionsOf(previous)
+	f.jobConditions(job, now, before, !object.Equal(status.At("failedIndexes"), previous.At("failedIndexes")),
 		p.To("conditions"))
 	f.jobTimes(job, old, now, before, p)
 	f.jobCounts(job, old, now, before, p)
@@ -131,39 +131,40 @@ func (f *errorList) uncounted(pods object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *errorList) jobConditions(job object.Value, now, was jobConditions, indexesChanged bool, p *fielderrors.Place) {
-	completed, failed := now.complete != was.complete, now.failed != was.failed
+func (f *errorList) jobConditions(job object.Value, now, before jobConditions, indexesChanged bool,
+	p *fielderrors.Place) {
+	completed, failed := now.complete != before.complete, now.failed != before.failed
 	check := func(changed, wrong bool, why string) {
 		if changed && wrong {
 			f.InvalidAsSuch(p, why)
 		}
 	}
 	check(completed || failed, now.complete && now.failed, "cannot set Complete=True and Failed=true conditions")
-	check(completed || now.failureTarget != was.failureTarget, now.complete && now.failureTarget,
+	check(completed || now.failureTarget != before.failureTarget, now.complete && now.failureTarget,
 		"cannot set Complete=True and FailureTarget=true conditions")
 	check(failed || indexesChanged, now.failed && !now.failureTarget,
 		"cannot set Failed=True condition without the FailureTarget=true condition")
-	check(completed || now.successCriteria != was.successCriteria, now.complete && !now.successCriteria,
+	check(completed || now.successCriteria != before.successCriteria, now.complete && !now.successCriteria,
 		"cannot set Complete=True condition without the SuccessCriteriaMet=true condition")
 	check(true, now.successCriteria && now.failed, "cannot set SuccessCriteriaMet=True and Failed=true conditions")
 	check(true, now.successCriteria && now.failureTarget,
 		"cannot set SuccessCriteriaMet=True and FailureTarget=true conditions")
 	check(has(job.At("spec"), "successPolicy"), !now.successCriteria && now.complete,
 		"cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True")
-	check(was.failed, !now.failed, "cannot disable the terminal Failed=True condition")
-	check(was.complete, !now.complete, "cannot disable the terminal Complete=True condition")
-	check(was.failureTarget, !now.failureTarget, "cannot disable the terminal FailureTarget=True condition")
-	check(was.successCriteria, !now.successCriteria, "cannot disable the SuccessCriteriaMet=True condition")
-	check(was.complete && !was.successCriteria, now.successCriteria,
+	check(before.failed, !now.failed, "cannot disable the terminal Failed=True condition")
+	check(before.complete, !now.complete, "cannot disable the terminal Complete=True condition")
+	check(before.failureTarget, !now.failureTarget, "cannot disable the terminal FailureTarget=True condition")
+	check(before.successCriteria, !now.successCriteria, "cannot disable the SuccessCriteriaMet=True condition")
+	check(before.complete && !before.successCriteria, now.successCriteria,
 		"cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions")
 }
 
-func (f *errorList) jobTimes(job, old object.Value, now, was jobConditions, p *fielderrors.Place) {
+func (f *errorList) jobTimes(job, old object.Value, now, before jobConditions, p *fielderrors.Place) {
 	status, spec := job.At("status"), job.At("spec")
 	start, end := status.At("startTime"), status.At("completionTime")
 	oldStart, oldEnd := old.At("status", "startTime"), old.At("status", "completionTime")
 	startChanged, endChanged := !object.Equal(start, oldStart), !object.Equal(end, oldEnd)
-	if now.complete != was.complete || endChanged {
+	if now.complete != before.complete || endChanged {
 		if !end.IsNull() && !now.complete {
 			f.Invalid(p.To("completionTime"), fielderrors.Show(end),
 				"cannot set completionTime when there is no Complete=True condition")
@@ -176,7 +177,7 @@ func (f *errorList) jobTimes(job, old object.Value, now, was jobConditions, p *f
 		f.Invalid(p.To("completionTime"), fielderrors.Show(end), "must be equal to or after `startTime`")
 	}
 	idle := truth(spec, "suspend") && has(spec, "completions") && number(spec, "completions") == 0
-	if (now.finished() != was.finished() || startChanged) && !idle && start.IsNull() && now.finished() {
+	if (now.finished() != before.finished() || startChanged) && !idle && start.IsNull() && now.finished() {
 		f.Required(p.To("startTime"), "startTime is required for finished job")
 	}
 	if endChanged && !end.IsNull() && !oldEnd.IsNull() {
@@ -189,10 +190,10 @@ func (f *errorList) jobTimes(job, old object.Value, now, was jobConditions, p *f
 	}
 }
 
-func (f *errorList) jobCounts(job, old object.Value, now, was jobConditions, p *fielderrors.Place) {
+func (f *errorList) jobCounts(job, old object.Value, now, previous jobConditions, p *fielderrors.Place) {
 	status, before := job.At("status"), old.At("status")
 	changed := func(key string) bool { return !same(status.At(key), before.At(key)) }
-	ended := now.finished() != was.finished()
+	ended := now.finished() != previous.finished()
 	if n := number(status, "active"); (ended || changed("active")) && n > 0 && now.finished() {
 		f.Invalid(p.To("active"), n, "active>0 is invalid for finished job")
 	}
@@ -221,11 +222,11 @@ func (f *errorList) jobCounts(job, old object.Value, now, was jobConditions, p *
 }
 
 func (f *errorList) jobIndexes(job, old object.Value, p *fielderrors.Place) {
-	spec, status, was := job.At("spec"), job.At("status"), old.At("status")
+	spec, status, before := job.At("spec"), job.At("status"), old.At("status")
 	limited, completions := has(spec, "completions"), number(spec, "completions")
 	completed, failed := text(status, "completedIndexes"), status.At("failedIndexes")
-	completedChanged, failedChanged := completed != text(was, "completedIndexes"),
-		!object.Equal(failed, was.At("failedIndexes"))
+	completedChanged, failedChanged := completed != text(before, "completedIndexes"),
+		!object.Equal(failed, before.At("failedIndexes"))
 	perIndex := has(spec, "backoffLimitPerIndex")
 	if completedChanged && limited {
 		if _, err := countIndexes(completed, completions); err != nil {

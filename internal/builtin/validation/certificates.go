@@ -251,8 +251,8 @@ func verdictCount(obj object.Value, kind string) int {
 
 // certificateKept demands that the certificate is set only once.
 func (f *errorList) certificateKept(obj, old object.Value) {
-	is, was := obj.At("status", "certificate"), old.At("status", "certificate")
-	if was.Len() > 0 && !same(is, was) {
+	now, before := obj.At("status", "certificate"), old.At("status", "certificate")
+	if before.Len() > 0 && !same(now, before) {
 		f.Forbidden((*fielderrors.Place)(nil).To("status").To("certificate"),
 			"updates may not modify existing certificate content")
 	}
@@ -488,7 +488,7 @@ var podCertificateVerdicts = []string{"Issued", "Denied", "Failed"}
 func podCertificateStatus(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	p := (*fielderrors.Place)(nil).To("status")
-	status, was := obj.At("status"), old.At("status")
+	status, before := obj.At("status"), old.At("status")
 	known := 0
 	for i, condition := range status.At("conditions").Items() {
 		p := p.To("conditions").To("[" + strconv.Itoa(i) + "]") // the reference prints the index as a name
@@ -513,8 +513,8 @@ func podCertificateStatus(f *errorList, obj, old object.Value) {
 		})
 	}
 	switch {
-	case isTrue(was, podCertificateVerdicts...):
-		if !same(status, was) {
+	case isTrue(before, podCertificateVerdicts...):
+		if !same(status, before) {
 			f.InvalidAsSuch(p, "immutable after PodCertificateRequest is issued, denied, or failed")
 		}
 	case isTrue(status, "Denied", "Failed"):
@@ -523,7 +523,7 @@ func podCertificateStatus(f *errorList, obj, old object.Value) {
 		}
 	case isTrue(status, "Issued"):
 		f.issued(status, old.At("spec"), p)
-	case !same(status, was):
+	case !same(status, before):
 		f.InvalidAsSuch(p, `status is immutable unless transitioning to "Issued", "Denied", or "Failed"`)
 	}
 }

@@ -119,23 +119,23 @@ const betaStorageClass = "volume.beta.kubernetes.io/storage-class"
 func claimUpdate(f *errorList, claim, old object.Value) {
 	var root *fielderrors.Place
 	f.qualifiedFinalizers(claim)
-	spec, was := claim.At("spec"), old.At("spec")
+	spec, previous := claim.At("spec"), old.At("spec")
 	f.claimSpec(spec, claimLeniency{
-		selector: invalidSelector(was.At("selector")),
-		apiGroup: has(was.At("dataSource"), "apiGroup") || has(was.At("dataSourceRef"), "apiGroup"),
+		selector: invalidSelector(previous.At("selector")),
+		apiGroup: has(previous.At("dataSource"), "apiGroup") || has(previous.At("dataSourceRef"), "apiGroup"),
 	}, root.To("spec"))
 	f.claimChanges(claim, old)
 	now, before := quantity(spec.At("resources", "requests", "storage")),
-		quantity(was.At("resources", "requests", "storage"))
+		quantity(previous.At("resources", "requests", "storage"))
 	if have := quantity(old.At("status", "capacity", "storage")); now.Cmp(before) < 0 && now.Cmp(have) <= 0 {
 		f.Forbidden(root.To("spec").To("resources").To("requests").To("storage"),
 			"field can not be less than status.capacity")
 	}
-	if !same(spec.At("volumeMode"), was.At("volumeMode")) {
+	if !same(spec.At("volumeMode"), previous.At("volumeMode")) {
 		f.Invalid(root.To("volumeMode"), fielderrors.Show(spec.At("volumeMode")), fielderrors.Immutable)
 	}
 	class := spec.At("volumeAttributesClassName")
-	if object.Equal(class, was.At("volumeAttributesClassName")) || !has(old.At("status"),
+	if object.Equal(class, previous.At("volumeAttributesClassName")) || !has(old.At("status"),
 		"currentVolumeAttributesClassName") {
 		return
 	}
@@ -150,32 +150,32 @@ func claimUpdate(f *errorList, claim, old object.Value) {
 // claimChanges refuses changes of the spec, except that the claim may be bound to a volume, that a class may be set
 // that was only in an annotation or missing, and that a bound claim may request another size or other attributes.
 func (f *errorList) claimChanges(claim, old object.Value) {
-	spec, was := claim.At("spec"), old.At("spec")
-	if text(was, "volumeName") == "" {
-		was = sameMember(was, spec, "volumeName")
+	spec, before := claim.At("spec"), old.At("spec")
+	if text(before, "volumeName") == "" {
+		before = sameMember(before, spec, "volumeName")
 	}
 	annotation, annotated := old.At("metadata", "annotations").Get(betaStorageClass)
 	now, stillAnnotated := claim.At("metadata", "annotations").Get(betaStorageClass)
-	unset := !has(was, "storageClassName")
+	unset := !has(before, "storageClassName")
 	moved := unset && text(spec, "storageClassName") == annotation.Str()
 	if now.Str() != annotation.Str() && !(moved && !stillAnnotated) {
 		f.Invalid((*fielderrors.Place)(nil).To("metadata").To("annotations").To(betaStorageClass), now.Str(),
 			fielderrors.Immutable)
 	}
 	if moved || unset && !annotated {
-		spec = sameMember(spec, was, "storageClassName")
+		spec = sameMember(spec, before, "storageClassName")
 	}
 	if text(claim.At("status"), "phase") == "Bound" {
 		if requests := spec.At("resources", "requests"); requests.Len() > 0 {
 			spec = spec.With("resources",
-				spec.At("resources").With("requests", sameMember(requests, was.At("resources", "requests"), "storage")))
+				spec.At("resources").With("requests", sameMember(requests, before.At("resources", "requests"), "storage")))
 		}
-		spec = sameMember(spec, was, "volumeAttributesClassName")
+		spec = sameMember(spec, before, "volumeAttributesClassName")
 	}
-	if !same(spec, was) {
+	if !same(spec, before) {
 		f.Forbidden((*fielderrors.Place)(nil).To("spec"),
 			"spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n"+
-				difference(was, spec))
+				difference(before, spec))
 	}
 }
 

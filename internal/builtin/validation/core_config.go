@@ -54,7 +54,7 @@ func (f *errorList) frozen(obj, old object.Value, members ...string) {
 		f.Forbidden((*fielderrors.Place)(nil).To("immutable"), whenImmutable)
 	}
 	for _, key := range members {
-		if now, was := obj.At(key), old.At(key); !object.Equal(now, was) {
+		if now, before := obj.At(key), old.At(key); !object.Equal(now, before) {
 			f.Forbidden((*fielderrors.Place)(nil).To(key), whenImmutable)
 		}
 	}

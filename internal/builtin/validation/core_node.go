@@ -123,17 +123,17 @@ func (f *errorList) nodeChanges(node, old object.Value) {
 		met[key] = true
 	}
 	p := root.To("spec")
-	spec, was := node.At("spec"), old.At("spec")
-	if length(was, "podCIDRs") > 0 && !object.Equal(spec.At("podCIDRs"), was.At("podCIDRs")) {
+	spec, previous := node.At("spec"), old.At("spec")
+	if length(previous, "podCIDRs") > 0 && !object.Equal(spec.At("podCIDRs"), previous.At("podCIDRs")) {
 		f.Forbidden(p.To("podCIDRs"), "node updates may not change podCIDR except from \"\" to valid")
 	}
-	if before, now := text(was, "providerID"), text(spec, "providerID"); before != "" && now == "" {
+	if before, now := text(previous, "providerID"), text(spec, "providerID"); before != "" && now == "" {
 		f.Invalid(p.To("providerID"), fielderrors.Show(object.Nil), "field cannot be cleared once set")
 	} else if before != "" && now != before {
 		f.Invalid(p.To("providerID"), fielderrors.Show(object.Nil), "field cannot be modified once set")
 	}
 	f.taints(spec.At("taints"), root.To("metadata").To("taints"))
-	if text(spec, "externalID") != text(was, "externalID") {
+	if text(spec, "externalID") != text(previous, "externalID") {
 		f.Forbidden(p.To("externalID"), "may not be updated")
 	}
 }

@@ -434,14 +434,14 @@ func podCreate(f *errorList, pod object.Value) {
 }
 
 // podTemplate checks the template of a controller's pods. was is the old template, null in a new object.
-func (f *errorList) podTemplate(template, was object.Value, p *fielderrors.Place) {
-	old := f.relaxed(lenient(was.At("spec"), was.At("metadata")))
+func (f *errorList) podTemplate(template, before object.Value, p *fielderrors.Place) {
+	old := f.relaxed(lenient(before.At("spec"), before.At("metadata")))
 	meta, spec := template.At("metadata"), template.At("spec")
 	annotations := meta.At("annotations")
 	objectmeta.Labels(&f.Errors, meta.At("labels"), p.To("labels"))
 	objectmeta.Annotations(&f.Errors, annotations, p.To("annotations"))
 	f.podAnnotations(annotations, spec, p.To("annotations"), old.deletionCost)
-	responders := changedFrom(spec.At(evictionResponders), was.At("spec", evictionResponders))
+	responders := changedFrom(spec.At(evictionResponders), before.At("spec", evictionResponders))
 	rules := podRules{spec: spec, responders: responders, old: old}
 	f.podSpec(&rules, p.To("spec"))
 	f.profilesAgree(annotations, spec, p.To("spec"))
@@ -462,9 +462,9 @@ var podTemplateKind = Kind{
 	},
 }
 
-func anyContainer(spec object.Value, is func(container object.Value) bool) bool {
+func anyContainer(spec object.Value, matches func(container object.Value) bool) bool {
 	for _, kind := range containerLists {
-		if slices.ContainsFunc(spec.At(kind).Items(), is) {
+		if slices.ContainsFunc(spec.At(kind).Items(), matches) {
 			return true
 		}
 	}

@@ -30,15 +30,15 @@ var (
 	}
 )
 
-func podStatus(f *errorList, pod, was object.Value) {
+func podStatus(f *errorList, pod, before object.Value) {
 	f.qualifiedFinalizers(pod)
-	f.podAnnotationChanges(pod, was)
+	f.podAnnotationChanges(pod, before)
 	p := (*fielderrors.Place)(nil).To("status")
-	spec, status, old := pod.At("spec"), pod.At("status"), was.At("status")
+	spec, status, old := pod.At("spec"), pod.At("status"), before.At("status")
 	f.podConditions(status.At("conditions"), p.To("conditions"))
 	if node := text(status, "nominatedNodeName"); node != "" && node != text(old, "nominatedNodeName") {
 		f.subdomain(p.To("nominatedNodeName"), node)
-		if text(was.At("spec"), "nodeName") != "" && f.on(features.ClearingNominatedNodeNameAfterBinding) {
+		if text(before.At("spec"), "nodeName") != "" && f.on(features.ClearingNominatedNodeNameAfterBinding) {
 			f.Forbidden(p.To("nominatedNodeName"), "may not be set on pods that are already bound to a node")
 		}
 	}
@@ -48,10 +48,10 @@ func podStatus(f *errorList, pod, was object.Value) {
 	if class := text(status, "qosClass"); class != text(old, "qosClass") {
 		f.Invalid(p.To("qosClass"), fielderrors.Word(class), fielderrors.Immutable)
 	}
-	anyRestart := restartsAll(was.At("spec"))
+	anyRestart := restartsAll(before.At("spec"))
 	for _, of := range statusesOfPods {
 		if of.containers == "ephemeralContainers" || !anyRestart {
-			f.noRevival(status.At(of.statuses), old.At(of.statuses), was.At("spec"), of.containers, p.To(of.statuses))
+			f.noRevival(status.At(of.statuses), old.At(of.statuses), before.At("spec"), of.containers, p.To(of.statuses))
 		}
 	}
 	f.claimStatuses(status.At("resourceClaimStatuses"), spec.At("resourceClaims"), p.To("resourceClaimStatuses"))
@@ -92,8 +92,8 @@ func restartsAll(spec object.Value) bool {
 }
 
 // noRevival refuses to restart ended containers that must not be restarted.
-func (f *errorList) noRevival(now, was, spec object.Value, containers string, p *fielderrors.Place) {
-	for i, old := range was.Items() {
+func (f *errorList) noRevival(now, before, spec object.Value, containers string, p *fielderrors.Place) {
+	for i, old := range before.Items() {
 		ended := old.At("state", "terminated")
 		if ended.IsNull() {
 			continue

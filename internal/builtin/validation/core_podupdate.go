@@ -121,18 +121,18 @@ const updatable = "pod updates may not change fields other than `spec.containers
 	"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 
 // podRunning checks an updated Pod, but not whether its changes are allowed.
-func podRunning(f *errorList, pod, was object.Value) {
+func podRunning(f *errorList, pod, before object.Value) {
 	f.qualifiedFinalizers(pod)
-	f.podAndMeta(pod, changedFrom(pod.At("spec", evictionResponders), was.At("spec", evictionResponders)),
-		f.relaxed(lenient(was.At("spec"), was.At("metadata"))))
+	f.podAndMeta(pod, changedFrom(pod.At("spec", evictionResponders), before.At("spec", evictionResponders)),
+		f.relaxed(lenient(before.At("spec"), before.At("metadata"))))
 }
 
 // podUpdate checks all of a Pod that replaces an old one.
-func podUpdate(f *errorList, pod, was object.Value) {
-	podRunning(f, pod, was)
-	f.podAnnotationChanges(pod, was)
+func podUpdate(f *errorList, pod, before object.Value) {
+	podRunning(f, pod, before)
+	f.podAnnotationChanges(pod, before)
 	var root *fielderrors.Place
-	spec, old := pod.At("spec"), was.At("spec")
+	spec, old := pod.At("spec"), before.At("spec")
 	for _, kind := range [...]string{"containers", "initContainers"} {
 		if !f.sameContainers(spec.At(kind), old.At(kind), root.To("spec").To(kind)) {
 			return
@@ -148,9 +148,9 @@ func podUpdate(f *errorList, pod, was object.Value) {
 	}
 }
 
-func (f *errorList) podAnnotationChanges(pod, was object.Value) {
+func (f *errorList) podAnnotationChanges(pod, before object.Value) {
 	at := (*fielderrors.Place)(nil).To("metadata").To("annotations")
-	now, old := pod.At("metadata", "annotations"), was.At("metadata", "annotations")
+	now, old := pod.At("metadata", "annotations"), before.At("metadata", "annotations")
 	for _, m := range old.Members() {
 		if value, ok := now.Get(m.Key); ok && value.Str() == m.Value.Str() {
 			continue
@@ -173,7 +173,7 @@ func (f *errorList) podAnnotationChanges(pod, was object.Value) {
 			f.Forbidden(at.Key(m.Key), "may not add mirror pod annotation")
 		}
 	}
-	f.podAnnotations(now, pod.At("spec"), at, badDeletionCost(was.At("metadata")))
+	f.podAnnotations(now, pod.At("spec"), at, badDeletionCost(before.At("metadata")))
 }
 
 // sameContainers demands as many containers as before, and checks their images. It says whether the number is the
@@ -192,17 +192,17 @@ func (f *errorList) sameContainers(now, old object.Value, p *fielderrors.Place) 
 
 // deadlineChange allows the deadline to be set or shortened. It says whether the other changes are to be checked.
 func (f *errorList) deadlineChange(spec, old object.Value, p *fielderrors.Place) bool {
-	now, was := spec.At("activeDeadlineSeconds"), old.At("activeDeadlineSeconds")
+	now, before := spec.At("activeDeadlineSeconds"), old.At("activeDeadlineSeconds")
 	switch {
 	case now.IsNull():
-		if !was.IsNull() {
+		if !before.IsNull() {
 			f.Invalid(p, fielderrors.Show(object.Nil), "must not update from a positive integer to nil value")
 		}
 		return true
 	case now.Int() < 0 || now.Int() > math.MaxInt32:
 		f.Invalid(p, now.Int(), utilvalidation.InclusiveRangeError(0, math.MaxInt32))
 		return false
-	case !was.IsNull() && was.Int() < now.Int():
+	case !before.IsNull() && before.Int() < now.Int():
 		f.Invalid(p, now.Int(), "must be less than or equal to previous value")
 		return false
 	}
@@ -235,9 +235,9 @@ func (f *errorList) gateChanges(now, old object.Value, p *fielderrors.Place) {
 // its old value. It reports the changes of a gated pod's node selection that are not allowed.
 func (f *errorList) withoutAllowed(spec, old object.Value) object.Value {
 	for _, kind := range [...]string{"containers", "initContainers"} {
-		for i, was := range old.At(kind).Items() {
+		for i, before := range old.At(kind).Items() {
 			list := spec.At(kind)
-			spec = spec.With(kind, list.WithItem(i, list.Items()[i].With("image", was.At("image"))))
+			spec = spec.With(kind, list.WithItem(i, list.Items()[i].With("image", before.At("image"))))
 		}
 	}
 	for _, key := range [...]string{"activeDeadlineSeconds", "schedulingGates", "tolerations"} {
@@ -249,14 +249,14 @@ func (f *errorList) withoutAllowed(spec, old object.Value) object.Value {
 	f.nodeSelectorAdditions(spec.At("nodeSelector"), old.At("nodeSelector"),
 		(*fielderrors.Place)(nil).To("spec").To("nodeSelector"))
 	spec = sameMember(spec, old, "nodeSelector")
-	now, was := spec.At("affinity", "nodeAffinity"), old.At("affinity", "nodeAffinity")
-	if same(now, was) {
+	now, before := spec.At("affinity", "nodeAffinity"), old.At("affinity", "nodeAffinity")
+	if same(now, before) {
 		return spec
 	}
-	f.nodeAffinityAdditions(now, was)
+	f.nodeAffinityAdditions(now, before)
 	switch affinity := spec.At("affinity").Without("nodeAffinity"); {
-	case !was.IsNull():
-		spec = spec.With("affinity", affinity.With("nodeAffinity", was))
+	case !before.IsNull():
+		spec = spec.With("affinity", affinity.With("nodeAffinity", before))
 	case affinity.Len() == 0 && !has(old, "affinity"):
 		spec = spec.Without("affinity")
 	default:
@@ -296,9 +296,9 @@ func (f *errorList) nodeAffinityAdditions(now, old object.Value) {
 			"no additions/deletions to non-empty NodeSelectorTerms list are allowed")
 		return
 	}
-	for i, was := range were.Items() {
+	for i, before := range were.Items() {
 		term := terms.Items()[i]
-		if !onlyAdds(term, was) {
+		if !onlyAdds(term, before) {
 			f.Invalid(at.Item(i), goForm{term, nodeSelectorTermFields},
 				"only additions are allowed (no mutations or deletions)")
 		}
@@ -307,12 +307,12 @@ func (f *errorList) nodeAffinityAdditions(now, old object.Value) {
 
 // onlyAdds says whether a term begins with the requirements of an old one. A term without requirements does not match
 // any node, and must stay so.
-func onlyAdds(term, was object.Value) bool {
-	if length(was, "matchExpressions")+length(was, "matchFields") == 0 {
+func onlyAdds(term, before object.Value) bool {
+	if length(before, "matchExpressions")+length(before, "matchFields") == 0 {
 		return length(term, "matchExpressions")+length(term, "matchFields") == 0
 	}
 	for _, key := range [...]string{"matchExpressions", "matchFields"} {
-		now, old := term.At(key).Items(), was.At(key).Items()
+		now, old := term.At(key).Items(), before.At(key).Items()
 		if len(now) < len(old) || !slices.EqualFunc(now[:len(old)], old, same) {
 			return false
 		}
@@ -325,8 +325,8 @@ func onlyAdds(term, was object.Value) bool {
 const maxDiffed = 1 << 16
 
 // difference shows where two values differ.
-func difference(was, now object.Value) string {
-	a, b := object.AppendJSON(nil, was), object.AppendJSON(nil, now)
+func difference(before, now object.Value) string {
+	a, b := object.AppendJSON(nil, before), object.AppendJSON(nil, now)
 	if len(a)+len(b) > maxDiffed {
 		return "(too long to be compared)"
 	}

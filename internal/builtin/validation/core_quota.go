@@ -237,11 +237,11 @@ func (f *errorList) quotaStatus(status object.Value) {
 func quotaUpdate(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.quotaSpec(obj.At("spec"))
-	now, was := obj.At("spec", "scopes"), old.At("spec", "scopes")
+	now, before := obj.At("spec", "scopes"), old.At("spec", "scopes")
 	within := func(a, b object.Value) bool {
 		return !slices.ContainsFunc(a.Items(), func(v object.Value) bool { return !contains(b, v.Str()) })
 	}
-	if !within(now, was) || !within(was, now) {
+	if !within(now, before) || !within(before, now) {
 		f.Invalid((*fielderrors.Place)(nil).To("spec").To("scopes"), fielderrors.Show(now), fielderrors.Immutable)
 	}
 }

@@ -301,11 +301,11 @@ func trimmed(texts []string) []string {
 }
 
 // loadBalancerClass checks the class of the load balancer; was is the old spec.
-func (f *errorList) loadBalancerClass(spec, was object.Value) {
+func (f *errorList) loadBalancerClass(spec, before object.Value) {
 	at := (*fielderrors.Place)(nil).To("spec").To("loadBalancerClass")
 	class := spec.At("loadBalancerClass")
 	balances := text(spec, "type") == "LoadBalancer"
-	if balances && text(was, "type") == "LoadBalancer" && !object.Equal(class, was.At("loadBalancerClass")) {
+	if balances && text(before, "type") == "LoadBalancer" && !object.Equal(class, before.At("loadBalancerClass")) {
 		f.Invalid(at, fielderrors.Show(class), mayNotChange)
 	}
 	if class.IsNull() {
@@ -350,13 +350,13 @@ func serviceCreate(f *errorList, service object.Value) {
 
 func serviceUpdate(f *errorList, service, old object.Value) {
 	f.qualifiedFinalizers(service)
-	spec, was := service.At("spec"), old.At("spec")
-	if text(spec, "type") != "ExternalName" && text(was, "type") != "ExternalName" {
-		f.clusterIPChanges(spec, was)
-		f.ipFamilyChanges(spec, was)
+	spec, before := service.At("spec"), old.At("spec")
+	if text(spec, "type") != "ExternalName" && text(before, "type") != "ExternalName" {
+		f.clusterIPChanges(spec, before)
+		f.ipFamilyChanges(spec, before)
 	}
-	f.loadBalancerClass(spec, was)
-	if needsHealthCheck(spec) && needsHealthCheck(was) && number(spec, "healthCheckNodePort") != number(was,
+	f.loadBalancerClass(spec, before)
+	if needsHealthCheck(spec) && needsHealthCheck(before) && number(spec, "healthCheckNodePort") != number(before,
 		"healthCheckNodePort") {
 		f.Forbidden((*fielderrors.Place)(nil).To("spec").To("healthCheckNodePort"), fielderrors.Immutable)
 	}
@@ -365,10 +365,10 @@ func serviceUpdate(f *errorList, service, old object.Value) {
 
 // clusterIPChanges allows addresses to be set if there are none, and a second one to be added or removed, and no other
 // change.
-func (f *errorList) clusterIPChanges(spec, was object.Value) {
+func (f *errorList) clusterIPChanges(spec, before object.Value) {
 	at := (*fielderrors.Place)(nil).To("spec").To("clusterIPs")
 	ips := spec.At("clusterIPs")
-	now, old := ips.Items(), was.At("clusterIPs").Items()
+	now, old := ips.Items(), before.At("clusterIPs").Items()
 	if len(now) == len(old) {
 		for i := range now {
 			if now[i].Str() != old[i].Str() {
@@ -393,13 +393,13 @@ func (f *errorList) clusterIPChanges(spec, was object.Value) {
 }
 
 // ipFamilyChanges allows a second family to be added or removed.
-func (f *errorList) ipFamilyChanges(spec, was object.Value) {
-	if isHeadless(spec) || isHeadless(was) {
+func (f *errorList) ipFamilyChanges(spec, before object.Value) {
+	if isHeadless(spec) || isHeadless(before) {
 		return
 	}
 	at := (*fielderrors.Place)(nil).To("spec").To("ipFamilies").Item(0)
 	families := spec.At("ipFamilies")
-	now, old := families.Items(), was.At("ipFamilies").Items()
+	now, old := families.Items(), before.At("ipFamilies").Items()
 	if len(now) < len(old) && length(spec, "clusterIPs") == 0 {
 		f.Invalid(at, fielderrors.Show(families), "primary ipFamily can not be unset")
 	}
@@ -440,7 +440,7 @@ func (f *errorList) loadBalancer(service, old object.Value) {
 		p := at.Item(i)
 		ip := text(point, "ip")
 		kept := slices.ContainsFunc(old.At("status", "loadBalancer", "ingress").Items(),
-			func(was object.Value) bool { return text(was, "ip") == ip })
+			func(before object.Value) bool { return text(before, "ip") == ip })
 		if ip != "" && !kept {
 			f.legacyIP(p.To("ip"), ip, object.Nil)
 		}

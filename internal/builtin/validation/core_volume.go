@@ -199,22 +199,22 @@ func (f *errorList) inlineVolume(spec object.Value, p *fielderrors.Place) {
 
 func volumeUpdate(f *errorList, obj, old object.Value) {
 	var root *fielderrors.Place
-	spec, was := obj.At("spec"), old.At("spec")
+	spec, previous := obj.At("spec"), old.At("spec")
 	lenient := false
-	for _, term := range was.At("nodeAffinity", "required", "nodeSelectorTerms").Items() {
+	for _, term := range previous.At("nodeAffinity", "required", "nodeSelectorTerms").Items() {
 		lenient = lenient || badLabelValue(term.At("matchExpressions"))
 	}
 	f.persistentVolume(obj, lenient)
-	f.volumeSourceChange(spec, was)
-	if now := spec.At("volumeMode"); !object.Equal(now, was.At("volumeMode")) {
+	f.volumeSourceChange(spec, previous)
+	if now := spec.At("volumeMode"); !object.Equal(now, previous.At("volumeMode")) {
 		f.Invalid(root.To("volumeMode"), fielderrors.Show(now), fielderrors.Immutable)
 	}
-	before := was.At("nodeAffinity")
+	before := previous.At("nodeAffinity")
 	if !f.on(features.MutablePVNodeAffinity) && !before.IsNull() && !sameAffinity(spec.At("nodeAffinity"), before) {
 		f.Invalid(root.To("nodeAffinity"), goForm{spec.At("nodeAffinity"), volumeAffinityFields},
 			fielderrors.Immutable+", except for updating from beta label to GA")
 	}
-	if has(was, "volumeAttributesClassName") && !has(spec, "volumeAttributesClassName") {
+	if has(previous, "volumeAttributesClassName") && !has(spec, "volumeAttributesClassName") {
 		f.Forbidden(root.To("spec").To("volumeAttributesClassName"), "update from non-nil value to nil is forbidden")
 	}
 }
@@ -223,13 +223,13 @@ var volumeAffinityFields = []goField{{name: "Required", member: "required",
 	inner: []goField{{name: "NodeSelectorTerms", member: "nodeSelectorTerms", inner: nodeSelectorTermFields}}}}
 
 // volumeSourceChange refuses a change of the volume source; only the secret for its expansion may be added.
-func (f *errorList) volumeSourceChange(spec, was object.Value) {
+func (f *errorList) volumeSourceChange(spec, previous object.Value) {
 	now, before := object.MapOf(), object.MapOf()
 	for _, kind := range persistentSources {
 		if v := spec.At(kind.key); !v.IsNull() {
 			now = now.With(kind.key, v)
 		}
-		if v := was.At(kind.key); !v.IsNull() {
+		if v := previous.At(kind.key); !v.IsNull() {
 			before = before.With(kind.key, v)
 		}
 	}
@@ -252,9 +252,9 @@ var successors = map[string]string{
 }
 
 // sameAffinity compares the node affinities of volumes; a label may have been replaced by its successor.
-func sameAffinity(now, was object.Value) bool {
-	terms, before := now.At("required", "nodeSelectorTerms").Items(), was.At("required", "nodeSelectorTerms").Items()
-	if now.IsNull() || has(now, "required") != has(was, "required") || len(terms) != len(before) {
+func sameAffinity(now, previous object.Value) bool {
+	terms, before := now.At("required", "nodeSelectorTerms").Items(), previous.At("required", "nodeSelectorTerms").Items()
+	if now.IsNull() || has(now, "required") != has(previous, "required") || len(terms) != len(before) {
 		return false
 	}
 	for i := range terms {

@@ -150,8 +150,8 @@ func eventUpdate(f *errorList, obj, old object.Value) {
 		f.eventSeries(obj)
 	}
 	for _, constant := range eventConstants() {
-		now, was := obj.At(constant.member), old.At(constant.member)
-		if !object.Equal(now, was) {
+		now, before := obj.At(constant.member), old.At(constant.member)
+		if !object.Equal(now, before) {
 			f.Invalid((*fielderrors.Place)(nil).To(constant.name), constant.form(now), fielderrors.Immutable)
 		}
 	}

@@ -191,14 +191,14 @@ func (f *errorList) evictionProgress(r revised, p *fielderrors.Place) {
 		f.tooMany(conditions.value, maxEvictionConditions, at)
 	}
 	observed, at := r.member("observedGeneration"), p.To("observedGeneration")
-	switch n, was := observed.value.Int(), observed.old; {
+	switch n, before := observed.value.Int(), observed.old; {
 	case observed.unchanged():
 	case observed.value.IsNull():
 		f.Invalid(at, nil, clearedOnceSet)
 	default:
 		f.atLeast(observed.value, 1, at)
-		if !was.IsNull() && n < was.Int() {
-			f.Invalid(at, n, fmt.Sprintf("may not be decreased from %d", was.Int()))
+		if !before.IsNull() && n < before.Int() {
+			f.Invalid(at, n, fmt.Sprintf("may not be decreased from %d", before.Int()))
 		}
 	}
 }
@@ -313,13 +313,13 @@ func (f *errorList) finalConditions(conditions, old object.Value, p *fielderrors
 	const success, failure = "TargetEvicted", "Failed"
 	isTrue := func(kind string) bool { return text(conditionOf(conditions, kind), "status") == "True" }
 	final = isTrue(success) || isTrue(failure)
-	for _, was := range old.Items() {
-		kind := text(was, "type")
-		if kind != success && kind != failure || text(was, "status") != "True" {
+	for _, before := range old.Items() {
+		kind := text(before, "type")
+		if kind != success && kind != failure || text(before, "status") != "True" {
 			continue
 		}
-		is := conditionOf(conditions, kind)
-		if is.IsNull() || text(is, "status") == "False" || text(is, "reason") != text(was, "reason") {
+		now := conditionOf(conditions, kind)
+		if now.IsNull() || text(now, "status") == "False" || text(now, "reason") != text(before, "reason") {
 			f.Invalid(p, fielderrors.ShowList(conditions, conditionOrder), kind+" condition status cannot be reverted")
 			final = true
 		}

@@ -228,7 +228,7 @@ func ingressStatus(f *errorList, obj, old object.Value) {
 	for i, point := range obj.At("status", "loadBalancer", "ingress").Items() {
 		p := (*fielderrors.Place)(nil).To("status").To("loadBalancer").To("ingress").Item(i)
 		ip := text(point, "ip")
-		if ip != "" && !slices.ContainsFunc(before, func(was object.Value) bool { return text(was, "ip") == ip }) {
+		if ip != "" && !slices.ContainsFunc(before, func(previous object.Value) bool { return text(previous, "ip") == ip }) {
 			f.legacyIP(p.To("ip"), ip, object.Nil)
 		}
 		if host := text(point, "hostname"); host != "" {
@@ -381,17 +381,17 @@ func networkPolicyCreate(f *errorList, obj object.Value) {
 
 func networkPolicyUpdate(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
-	was := old.At("spec")
+	before := old.At("spec")
 	var cidrs []object.Value
 	for _, way := range [...][2]string{{"ingress", "from"}, {"egress", "to"}} {
-		for _, rule := range was.At(way[0]).Items() {
+		for _, rule := range before.At(way[0]).Items() {
 			for _, peer := range rule.At(way[1]).Items() {
 				block := peer.At("ipBlock")
 				cidrs = append(append(cidrs, block.At("cidr")), block.At("except").Items()...)
 			}
 		}
 	}
-	f.networkPolicy(obj.At("spec"), policyLeniency{invalidSelector(was.At("podSelector")), object.ListOf(cidrs...)})
+	f.networkPolicy(obj.At("spec"), policyLeniency{invalidSelector(before.At("podSelector")), object.ListOf(cidrs...)})
 }
 
 func ipAddressCreate(f *errorList, obj object.Value) {
@@ -451,17 +451,17 @@ func serviceCIDRUpdate(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	p := (*fielderrors.Place)(nil).To("spec").To("cidrs")
 	cidrs := obj.At("spec", "cidrs")
-	now, was := cidrs.Items(), old.At("spec", "cidrs").Items()
-	if len(now) != len(was) && (len(was) != 1 || len(now) != 2) {
+	now, before := cidrs.Items(), old.At("spec", "cidrs").Items()
+	if len(now) != len(before) && (len(before) != 1 || len(now) != 2) {
 		f.Invalid(p, fielderrors.Show(cidrs), fielderrors.Immutable)
 		return
 	}
-	for i := range was {
-		if now[i].Str() != was[i].Str() {
+	for i := range before {
+		if now[i].Str() != before[i].Str() {
 			f.Invalid(p.Item(i), now[i].Str(), fielderrors.Immutable)
 		}
 	}
-	if len(now) != len(was) {
+	if len(now) != len(before) {
 		f.serviceCIDRs(cidrs)
 	}
 }

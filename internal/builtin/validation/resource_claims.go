@@ -432,7 +432,7 @@ func (f *errorList) rawObject(raw object.Value, stored bool, p *fielderrors.Plac
 
 func resourceClaimStatus(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
-	status, was, at := obj.At("status"), old.At("status"), (*fielderrors.Place)(nil).To("status")
+	status, previous, at := obj.At("status"), old.At("status"), (*fielderrors.Place)(nil).To("status")
 	c := deviceClaim{devices: obj.At("spec", "devices")}
 	reserved := status.At("reservedFor")
 	if p := at.To("reservedFor"); !f.tooMany(reserved, maxReservations, p) {
@@ -448,12 +448,12 @@ func resourceClaimStatus(f *errorList, obj, old object.Value) {
 	if reserved.Len() > 0 {
 		if allocation.IsNull() {
 			f.Forbidden(at.To("reservedFor"), "may not be specified when `allocated` is not set")
-		} else if has(obj.At("metadata"), "deletionTimestamp") && !subset(reserved, was.At("reservedFor")) {
+		} else if has(obj.At("metadata"), "deletionTimestamp") && !subset(reserved, previous.At("reservedFor")) {
 			f.Forbidden(at.To("reservedFor"),
 				"new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set")
 		}
 	}
-	switch before := was.At("allocation"); {
+	switch before := previous.At("allocation"); {
 	case allocation.IsNull():
 	case before.IsNull():
 		f.allocation(allocation, c, at.To("allocation"))

@@ -43,9 +43,9 @@ func poolRequestUpdate(f *errorList, obj, old object.Value) {
 // poolRequestStatus checks an answer. There is one only: the status cannot change once it is there.
 func poolRequestStatus(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
-	status, was, p := obj.At("status"), old.At("status"), (*fielderrors.Place)(nil).To("status")
-	answered := !was.IsNull()
-	if same(status, was) {
+	status, before, p := obj.At("status"), old.At("status"), (*fielderrors.Place)(nil).To("status")
+	answered := !before.IsNull()
+	if same(status, before) {
 		return
 	}
 	if answered {
@@ -57,7 +57,7 @@ func poolRequestStatus(f *errorList, obj, old object.Value) {
 	if !answered {
 		f.conditions(status.At("conditions"), p.To("conditions"))
 	}
-	changed := func(key string) bool { return !answered || !same(status.At(key), was.At(key)) }
+	changed := func(key string) bool { return !answered || !same(status.At(key), before.At(key)) }
 	if changed("poolCount") {
 		f.requiredCount(status, "poolCount", p)
 	}

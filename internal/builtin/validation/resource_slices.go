@@ -90,17 +90,17 @@ func resourceSliceCreate(f *errorList, obj object.Value) {
 
 func resourceSliceUpdate(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
-	spec, was, at := obj.At("spec"), old.At("spec"), (*fielderrors.Place)(nil).To("spec")
-	if name := text(spec.At("pool"), "name"); name != text(was.At("pool"), "name") {
+	spec, before, at := obj.At("spec"), old.At("spec"), (*fielderrors.Place)(nil).To("spec")
+	if name := text(spec.At("pool"), "name"); name != text(before.At("pool"), "name") {
 		f.Invalid(at.To("pool").To("name"), name, fielderrors.Immutable)
 	}
-	if driver := text(spec, "driver"); driver != text(was, "driver") {
+	if driver := text(spec, "driver"); driver != text(before, "driver") {
 		f.Invalid(at.To("driver"), driver, fielderrors.Immutable)
 	}
-	if node := spec.At("nodeName"); !object.Equal(node, was.At("nodeName")) {
+	if node := spec.At("nodeName"); !object.Equal(node, before.At("nodeName")) {
 		f.Invalid(at.To("nodeName"), fielderrors.Show(node), fielderrors.Immutable)
 	}
-	f.resourceSlice(spec, was)
+	f.resourceSlice(spec, before)
 }
 
 func (f *errorList) resourceSlice(spec, old object.Value) {
@@ -174,9 +174,9 @@ func (f *errorList) oneChoice(set []string, demand string, p *fielderrors.Place)
 	}
 }
 
-func anyDevice(devices object.Value, is func(device object.Value) bool) bool {
+func anyDevice(devices object.Value, matches func(device object.Value) bool) bool {
 	for _, device := range devices.Items() {
-		if is(device) {
+		if matches(device) {
 			return true
 		}
 	}

@@ -318,11 +318,11 @@ func priorityIn(template object.Value) priorityOf {
 func (f *errorList) samePriorities(spec object.Value, p *fielderrors.Place) {
 	var first *priorityOf
 	differs := func(template object.Value) bool {
-		is := priorityIn(template)
+		current := priorityIn(template)
 		if first == nil {
-			first = &is
+			first = &current
 		}
-		return is != *first
+		return current != *first
 	}
 	if slices.ContainsFunc(spec.At("podGroupTemplates").Items(), differs) {
 		f.Invalid(p, nil, "detected multiple priority configurations")

@@ -166,7 +166,7 @@ func migrationUpdate(f *errorList, obj, old object.Value) {
 func migrationStatus(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	p := (*fielderrors.Place)(nil).To("status")
-	status, was := obj.At("status"), old.At("status")
+	status, previous := obj.At("status"), old.At("status")
 	version := text(status, "resourceVersion")
 	if version != "" {
 		if _, err := resourceversion.CompareResourceVersion(version, version); err != nil {
@@ -174,7 +174,7 @@ func migrationStatus(f *errorList, obj, old object.Value) {
 		}
 	}
 	f.conditions(status.At("conditions"), p.To("conditions"))
-	if before := text(was, "resourceVersion"); before != "" && before != version {
+	if before := text(previous, "resourceVersion"); before != "" && before != version {
 		f.Invalid(p.To("resourceVersion"), version, fielderrors.Immutable)
 	}
 	// If a type is repeated, its first condition counts.
@@ -188,10 +188,10 @@ func migrationStatus(f *errorList, obj, old object.Value) {
 	if holds(status, "Succeeded") && holds(status, "Failed") {
 		complain("Both success and failed conditions cannot be true at the same time")
 	}
-	if holds(was, "Succeeded") && !holds(status, "Succeeded") {
+	if holds(previous, "Succeeded") && !holds(status, "Succeeded") {
 		complain("Success condition cannot be set to false once it is true")
 	}
-	if holds(was, "Failed") && !holds(status, "Failed") {
+	if holds(previous, "Failed") && !holds(status, "Failed") {
 		complain("Failed condition cannot be set to false once it is true")
 	}
 }

@@ -127,7 +127,7 @@ func sameTopology(a, b map[string]map[string]bool) bool {
 func storageClassUpdate(f *errorList, obj, old object.Value) {
 	storageClassCreate(f, obj)
 	for _, key := range [...]string{"parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"} {
-		if now, was := obj.At(key), old.At(key); !object.Equal(now, was) {
+		if now, before := obj.At(key), old.At(key); !object.Equal(now, before) {
 			f.changed((*fielderrors.Place)(nil).To(key))
 		}
 	}
@@ -216,9 +216,9 @@ var csiNodeDriverFields = []goField{{name: "Name", member: "name"}, {name: "Node
 
 func csiNodeUpdate(f *errorList, obj, old object.Value) {
 	csiNodeCreate(f, obj)
-	for _, was := range old.At("spec", "drivers").Items() {
+	for _, before := range old.At("spec", "drivers").Items() {
 		for _, now := range obj.At("spec", "drivers").Items() {
-			if text(was, "name") == text(now, "name") && !same(was.Without("allocatable"), now.Without("allocatable")) {
+			if text(before, "name") == text(now, "name") && !same(before.Without("allocatable"), now.Without("allocatable")) {
 				f.Invalid((*fielderrors.Place)(nil).To("spec").To("drivers"), goForm{now, csiNodeDriverFields},
 					fielderrors.Immutable)
 			}

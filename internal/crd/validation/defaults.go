@@ -108,7 +108,7 @@ func (w *defaultsWalk) one(n *node, t *schema.Type, p *fielderrors.Place, s encl
 func inMetadata(v object.Value, path *field.Path, s enclosing) field.ErrorList {
 	whole := s.around(v)
 	for key, value := range map[string]string{"apiVersion": "validation/v1", "kind": "Validation"} {
-		if _, there := whole.Get(key); !there {
+		if _, ok := whole.Get(key); !ok {
 			whole = whole.With(key, object.StringOf(value))
 		}
 	}

@@ -11,42 +11,42 @@ import (
 
 // ratchetingOf returns the rules that an old definition breaks. New rules were added over the years, and definitions
 // that were stored before must stay writable.
-func (c *checker) ratchetingOf(was *definition, old object.Value) ratcheting {
+func (c *checker) ratchetingOf(before *definition, old object.Value) ratcheting {
 	def := &c.def
 	state, _ := ApprovalOf(old)
-	reviews := was.spec.At("conversion", "webhook", "conversionReviewVersions")
+	reviews := before.spec.At("conversion", "webhook", "conversionReviewVersions")
 	established := isEstablished(old)
 	e := ratcheting{
-		badCABundle:      !established || BadCABundle(was.spec.At("conversion", "webhook", "clientConfig")) != nil,
+		badCABundle:      !established || BadCABundle(before.spec.At("conversion", "webhook", "clientConfig")) != nil,
 		unknownReviews:   reviews.Len() > 0 && !understands(reviews),
 		changedNames:     !established,
-		missingSchemas:   !was.allHaveSchemas(),
-		badTypes:         was.anySchema(hasBadTypes),
-		notStructural:    was.anySchema(isNotStructural),
-		unprunedDefaults: was.anySchema(c.hasUnprunedDefaults),
-		compositeSets:    was.anySchema(hasCompositeSets),
-		looseKeys:        was.anySchema(hasLooseKeys),
-		preserveUnknown:  was.spec.At("preserveUnknownFields").Bool(),
+		missingSchemas:   !before.allHaveSchemas(),
+		badTypes:         before.anySchema(hasBadTypes),
+		notStructural:    before.anySchema(isNotStructural),
+		unprunedDefaults: before.anySchema(c.hasUnprunedDefaults),
+		compositeSets:    before.anySchema(hasCompositeSets),
+		looseKeys:        before.anySchema(hasLooseKeys),
+		preserveUnknown:  before.spec.At("preserveUnknownFields").Bool(),
 		approval:         &state,
 		unchangedSchemas: map[string]bool{},
 		manySelectable:   map[string]bool{},
 	}
 	for i := range def.versions {
 		name := def.versions[i].name
-		if object.Equal(def.schemaOf(name), was.schemaOf(name)) {
+		if object.Equal(def.schemaOf(name), before.schemaOf(name)) {
 			e.unchangedSchemas[name] = true
 		}
 	}
-	e.selectable(def, was)
-	e.expressions(was)
+	e.selectable(def, before)
+	e.expressions(before)
 	return e
 }
 
 // expressions collects the rules and messageExpressions of the old definition. They may use functions of CEL libraries
 // that new rules may not use yet.
-func (e *ratcheting) expressions(was *definition) {
+func (e *ratcheting) expressions(before *definition) {
 	stored := [2]map[string]bool{{}, {}}
-	was.anySchema(func(schema object.Value) bool {
+	before.anySchema(func(schema object.Value) bool {
 		return anyNode(schema, func(n *node) bool {
 			for _, rule := range n.rules.Items() {
 				stored[0][rule.At("rule").Str()] = true
@@ -66,14 +66,14 @@ func (e *ratcheting) expressions(was *definition) {
 }
 
 // selectable finds selectable fields that exceed the limit and are unchanged.
-func (e *ratcheting) selectable(def, was *definition) {
+func (e *ratcheting) selectable(def, previous *definition) {
 	kept := func(now, before object.Value) bool {
 		return before.Len() > maxSelectableFields && object.Equal(now, before)
 	}
-	e.manySelectable[""] = kept(def.moved.selectable, was.moved.selectable)
+	e.manySelectable[""] = kept(def.moved.selectable, previous.moved.selectable)
 	before := map[string]object.Value{}
-	for i := range was.versions {
-		before[was.versions[i].name] = was.versions[i].selectable
+	for i := range previous.versions {
+		before[previous.versions[i].name] = previous.versions[i].selectable
 	}
 	for i := range def.versions {
 		if v := &def.versions[i]; kept(v.selectable, before[v.name]) {

@@ -91,8 +91,8 @@ type shownItems struct{ items object.Value }
 func (s shownItems) MarshalJSON() ([]byte, error) { return appendForm(nil, s.items, asItems), nil }
 
 // shownPointer prints a *string.
-func shownPointer(there bool, s string) any {
-	if !there {
+func shownPointer(present bool, s string) any {
+	if !present {
 		return (*string)(nil)
 	}
 	return &s

@@ -85,10 +85,10 @@ func Validate(crd object.Value, o Options) field.ErrorList {
 // status.storedVersions.
 func ValidateUpdate(crd, old object.Value, o Options) field.ErrorList {
 	c := &checker{Options: o, def: newDefinition(crd)}
-	was := newDefinition(old)
-	c.ratcheting = c.ratchetingOf(&was, old)
+	before := newDefinition(old)
+	c.ratcheting = c.ratchetingOf(&before, old)
 	c.spec()
-	c.unchanged(&was)
+	c.unchanged(&before)
 	c.rest(crd)
 	return c.List
 }
@@ -114,13 +114,13 @@ func (c *checker) rest(crd object.Value) {
 }
 
 // unchanged refuses changes of fields that determine where objects are stored.
-func (c *checker) unchanged(was *definition) {
+func (c *checker) unchanged(previous *definition) {
 	p := root.To("spec")
 	for _, path := range [...][]string{{"scope"}, {"names", "kind"}, {"group"}, {"names", "plural"}} {
 		if (path[0] == "scope" || path[len(path)-1] == "kind") && c.changedNames {
 			continue
 		}
-		now, before := c.def.spec.At(path...).Str(), was.spec.At(path...).Str()
+		now, before := c.def.spec.At(path...).Str(), previous.spec.At(path...).Str()
 		if now == before {
 			continue
 		}

@@ -34,8 +34,8 @@ type transaction struct {
 
 	sent    []*sent // the changes, by their index
 	reloads int64   // Writer.reloads before it was sent
-	// lost says that the answer to an attempt was lost, unwitnessed that one of these has not written the witness. number
-	// is that of the transaction in the witness; 0: it has none.
+	// lost says that the answer to an attempt was lost, unwitnessed that one of these has not written the witness.
+	// number is that of the transaction in the witness; 0: it has none.
 	lost, unwitnessed bool
 	number            int64
 }
@@ -150,7 +150,7 @@ func (e *Cluster) encode(ctx context.Context, ch *store.Change) ([]byte, error) 
 
 // commit carries out a transaction. Its preconditions become comparisons of revisions: with the one that the caller
 // requires, or, for the others (fences, identities), with that of the version for which the precondition was found to
-// hold. If etcd refuses, then since some revision is another one. The state is brought up to that, and the
+// hold. If etcd refuses, one of these keys has changed in the meantime. The state is brought up to that change, and the
 // preconditions are judged again: if one does not hold, that is the answer; if all do, a fence has changed in a way
 // that does not matter, and the transaction is sent again.
 //

@@ -173,8 +173,8 @@ func (w *Writer) version(k store.Key, kv *mvccpb.KeyValue) *store.Version {
 		defer cancel()
 		ctx = soon
 	}
-	data, is := w.decode(ctx, k, kv.Value)
-	return w.state.NewVersion(k, kv.ModRevision, data, w.state.DescribeStored(k, data, is))
+	data, current := w.decode(ctx, k, kv.Value)
+	return w.state.NewVersion(k, kv.ModRevision, data, w.state.DescribeStored(k, data, current))
 }
 
 // encrypted is the beginning of values that are encrypted.
@@ -185,23 +185,23 @@ var errEncrypted = errors.New("identity transformer tried to read encrypted data
 
 // decode is the stored form of a value, and what a sidecar has that is not part of the bytes: the stamp and the key of
 // the encryption; or why the value cannot be read, with the value as it is.
-func (e *Cluster) decode(ctx context.Context, k store.Key, value []byte) (data []byte, is *store.Sidecar) {
-	is, plain := &store.Sidecar{}, value
+func (e *Cluster) decode(ctx context.Context, k store.Key, value []byte) (data []byte, current *store.Sidecar) {
+	current, plain := &store.Sidecar{}, value
 	var err error
 	if e.config.Sealing != nil && e.whole(k) == nil {
-		if plain, is.SealedBy, err = e.config.Sealing.Open(ctx, k, value); err != nil {
-			is.Undecrypted, is.Unreadable = true, err
-			return value, is
+		if plain, current.SealedBy, err = e.config.Sealing.Open(ctx, k, value); err != nil {
+			current.Undecrypted, current.Unreadable = true, err
+			return value, current
 		}
 	} else if bytes.HasPrefix(value, encrypted) {
-		is.Unreadable = errEncrypted
-		return value, is
+		current.Unreadable = errEncrypted
+		return value, current
 	}
-	if data, is.Form, err = e.config.Layout.Decode(k, plain); err != nil {
-		is.Unreadable = err
-		return value, is
+	if data, current.Form, err = e.config.Layout.Decode(k, plain); err != nil {
+		current.Unreadable = err
+		return value, current
 	}
-	return data, is
+	return data, current
 }
 
 // sent is a change that this process has sent to etcd, from before it is sent until its outcome is known.

@@ -165,8 +165,8 @@ func (e *Cluster) undescribed(ctx context.Context, kv *mvccpb.KeyValue) *store.V
 	if !ok {
 		return nil
 	}
-	data, is := e.decode(ctx, k, kv.Value)
-	return store.NewVersion(k, kv.ModRevision, data, is)
+	data, current := e.decode(ctx, k, kv.Value)
+	return store.NewVersion(k, kv.ModRevision, data, current)
 }
 
 // reload brings a state that has missed changes, because etcd compacted them, to what etcd has now. The changes in

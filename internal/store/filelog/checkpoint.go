@@ -83,13 +83,13 @@ func (w *writer) checkpoint(c *store.Checkpoint, sealing store.Sealing) error {
 			return fmt.Errorf("%s cannot be encrypted: %w", v.Key, err)
 		}
 		// Versions are ordered by resource, so parts of either kind follow one another a few times at most.
-		if is := seal != nil || v.Sidecar.Undecrypted; is && !sealed && count > 0 {
+		if holds := seal != nil || v.Sidecar.Undecrypted; holds && !sealed && count > 0 {
 			if err := flush(); err != nil {
 				return err
 			}
-			sealed = is
+			sealed = holds
 		} else if count == 0 {
-			sealed = is
+			sealed = holds
 		}
 		if invariants.Enabled {
 			if v.Revision > c.Revision || v.Key.Resource < last.Resource || v.Key.Resource == last.Resource &&

@@ -12,7 +12,7 @@ import (
 // too; then Linux (from 6.13 on, multigrain timestamps) gives the next write a time of its own, and the sync behind
 // that has to write the inode, and takes twice as long.
 func (diskFS) names(path string, file vfs.FileInfo) (bool, error) {
-	was, numbered := file.Sys().(*syscall.Stat_t)
+	before, numbered := file.Sys().(*syscall.Stat_t)
 	var now unix.Statx_t
 	err := unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_INO, &now)
 	for err == unix.EINTR {
@@ -21,5 +21,5 @@ func (diskFS) names(path string, file vfs.FileInfo) (bool, error) {
 	if err != nil {
 		return false, &fs.PathError{Op: "statx", Path: path, Err: err}
 	}
-	return !numbered || now.Ino == was.Ino && unix.Mkdev(now.Dev_major, now.Dev_minor) == was.Dev, nil
+	return !numbered || now.Ino == before.Ino && unix.Mkdev(now.Dev_major, now.Dev_minor) == before.Dev, nil
 }

@@ -304,7 +304,7 @@ func cloned(k store.Key) store.Key {
 
 // keep keeps a version, which is lent, unless there is a newer one.
 func (i *inspector) keep(v *store.Version) {
-	if is := i.state[v.Key]; is != nil && is.Revision >= v.Revision || i.deleted[v.Key] >= v.Revision {
+	if current := i.state[v.Key]; current != nil && current.Revision >= v.Revision || i.deleted[v.Key] >= v.Revision {
 		return
 	}
 	k := cloned(v.Key)
@@ -314,8 +314,8 @@ func (i *inspector) keep(v *store.Version) {
 }
 
 // segments reads the segments and returns the revision of the newest commit.
-func (i *inspector) segments(there []int64) (last int64, err error) {
-	if len(there) == 0 {
+func (i *inspector) segments(present []int64) (last int64, err error) {
+	if len(present) == 0 {
 		if i.known.newest > 0 || i.in.Checkpoint > 0 {
 			i.find(Finding{File: i.path(segmentName(max(i.known.newest, i.in.Checkpoint))), Offset: -1,
 				First: i.in.Checkpoint + 1, Last: max(i.known.end, i.in.Checkpoint),
@@ -323,11 +323,11 @@ func (i *inspector) segments(there []int64) (last int64, err error) {
 		}
 		return i.in.Checkpoint, nil
 	}
-	chain, err := i.chainOf(there)
+	chain, err := i.chainOf(present)
 	if err != nil {
 		return 0, err
 	}
-	newest := there[len(there)-1]
+	newest := present[len(present)-1]
 	for n, s := range chain {
 		end := int64(math.MaxInt64)
 		if n+1 < len(chain) {
@@ -350,20 +350,20 @@ func (i *inspector) segments(there []int64) (last int64, err error) {
 
 // chainOf returns the segments that belong to the log, oldest first: from the newest one back, each header names the
 // one before it. Others are left over. Where one is missing that is needed, the chain goes on with the next older one.
-func (i *inspector) chainOf(there []int64) (chain []*segment, err error) {
-	for n := len(there) - 1; n >= 0; {
-		s, err := i.readHeader(there[n])
+func (i *inspector) chainOf(present []int64) (chain []*segment, err error) {
+	for n := len(present) - 1; n >= 0; {
+		s, err := i.readHeader(present[n])
 		if err := i.report(err, false); err != nil {
 			return nil, err
 		}
 		if err != nil { // the header is lost; its commits may not be
-			s = &segment{after: there[n], previous: -1}
+			s = &segment{after: present[n], previous: -1}
 			if n > 0 {
-				s.previous = there[n-1]
+				s.previous = present[n-1]
 			}
 		}
 		chain = append([]*segment{s}, chain...)
-		older, found := slices.BinarySearch(there[:n], s.previous)
+		older, found := slices.BinarySearch(present[:n], s.previous)
 		switch complete := s.after <= max(i.in.Checkpoint, firstRevision); {
 		case s.previous < 0:
 			return chain, nil
@@ -528,7 +528,7 @@ func (i *inspector) apply(c *store.Commit) {
 			continue
 		}
 		k := cloned(r.Key)
-		if is := i.state[k]; is == nil || is.Revision < r.Revision {
+		if current := i.state[k]; current == nil || current.Revision < r.Revision {
 			delete(i.state, k)
 			i.deleted[k] = max(i.deleted[k], r.Revision)
 		}

@@ -315,8 +315,8 @@ func (l *Log) list() (segments, checkpoints []int64, unfinished []string, err er
 // removed 0 and 40, and a crash restored both names; 40 names 0. All four are a chain, and the log has more history
 // than before the crash, which does no harm. If only 0 had been restored, 40 would be missing, the log would consist of
 // 80 and 120, and removeStale would remove 0.
-func (l *Log) chain(there []int64, known entry) error {
-	next := there[len(there)-1]
+func (l *Log) chain(present []int64, known entry) error {
+	next := present[len(present)-1]
 	if next < known.newest {
 		return &MissingError{
 			File: l.path(segmentName(known.newest)),
@@ -339,7 +339,7 @@ func (l *Log) chain(there []int64, known entry) error {
 		}
 		l.segments = append([]*segment{s}, l.segments...)
 		// The oldest existing one. checkStart decides whether older ones are needed.
-		if s.previous < 0 || !slices.Contains(there, s.previous) {
+		if s.previous < 0 || !slices.Contains(present, s.previous) {
 			return l.checkStart(s, known)
 		}
 		next = s.previous

@@ -165,16 +165,16 @@ func isSealed(c *store.Commit) bool {
 // already.
 func appendRecord(b []byte, r *store.Record, sealed bool, seal *store.Seal) []byte {
 	var flags byte
-	var is, was versionMeta
+	var now, before versionMeta
 	if r.New != nil {
-		is = metaOf(r.New.Sidecar)
-		flags |= hasNew | is.flags(newExpires, newForm)
+		now = metaOf(r.New.Sidecar)
+		flags |= hasNew | now.flags(newExpires, newForm)
 	}
 	if r.Old != nil {
-		was = metaOf(r.Old.Sidecar)
-		flags |= hasOld | was.flags(oldExpires, oldForm)
+		before = metaOf(r.Old.Sidecar)
+		flags |= hasOld | before.flags(oldExpires, oldForm)
 		// Most updates do not change the form, and a flag is shorter than eight bytes.
-		if flags&oldForm != 0 && was.form == is.form {
+		if flags&oldForm != 0 && before.form == now.form {
 			flags = flags&^oldForm | sameForm
 		}
 	}
@@ -187,7 +187,7 @@ func appendRecord(b []byte, r *store.Record, sealed bool, seal *store.Seal) []by
 	b = appendString(b, r.Key.Resource)
 	b = appendString(b, r.Key.Name)
 	if r.New != nil {
-		b = is.append(b, flags, newExpires, newForm)
+		b = now.append(b, flags, newExpires, newForm)
 		b = appendText(b, r.Key, r.New, seals&newSealed != 0, seal)
 	}
 	if r.Old != nil {
@@ -211,7 +211,7 @@ func appendRecord(b []byte, r *store.Record, sealed bool, seal *store.Seal) []by
 			tail = delta.CommonSuffix(old[head:], data[head:])
 		}
 		b = binary.AppendUvarint(b, uint64(r.Old.Revision))
-		b = was.append(b, flags, oldExpires, oldForm)
+		b = before.append(b, flags, oldExpires, oldForm)
 		b = binary.AppendUvarint(b, uint64(head))
 		b = binary.AppendUvarint(b, uint64(tail))
 		middle := old[head : len(old)-tail]
@@ -263,8 +263,8 @@ func appendText(b []byte, k store.Key, v *store.Version, encrypt bool, seal *sto
 //
 // With sealed set a byte of seals follows the flags; a version that did not decrypt is encrypted already.
 func appendVersion(b []byte, v *store.Version, sealed bool, seal *store.Seal) []byte {
-	is := metaOf(v.Sidecar)
-	flags := is.flags(newExpires, newForm)
+	current := metaOf(v.Sidecar)
+	flags := current.flags(newExpires, newForm)
 	b = append(b, flags)
 	encrypt := seal != nil // not if v is encrypted already
 	if sealed {
@@ -277,7 +277,7 @@ func appendVersion(b []byte, v *store.Version, sealed bool, seal *store.Seal) []
 	b = appendString(b, v.Key.Resource)
 	b = appendString(b, v.Key.Name)
 	b = binary.AppendUvarint(b, uint64(v.Revision))
-	b = is.append(b, flags, newExpires, newForm)
+	b = current.append(b, flags, newExpires, newForm)
 	return appendText(b, v.Key, v, encrypt, seal)
 }
 
@@ -535,20 +535,20 @@ func (p *parser) open(k store.Key, sealed []byte) (plain []byte, by uint32, err 
 // oldUnread decrypts the middle of an old version, and says whether the version cannot be read: because that fails, or
 // because the new version, with which it shares shared bytes, cannot be read. An old version that shares none is then
 // its encrypted bytes, like a new one; another one has no bytes.
-func (p *parser) oldUnread(r *store.Record, seals byte, shared int, middle *[]byte, was *store.Sidecar) bool {
+func (p *parser) oldUnread(r *store.Record, seals byte, shared int, middle *[]byte, before *store.Sidecar) bool {
 	switch {
 	case seals&oldWithheld != 0:
-		was.Undecrypted, was.Unreadable = true, errWithheld
+		before.Undecrypted, before.Unreadable = true, errWithheld
 		*middle = nil
 	case shared > 0 && r.New != nil && r.New.Sidecar.Undecrypted:
-		was.Undecrypted, was.Unreadable = true, r.New.Sidecar.Unreadable
+		before.Undecrypted, before.Unreadable = true, r.New.Sidecar.Unreadable
 		*middle = nil
 	case seals&oldSealed != 0 && len(*middle) > 0:
-		if *middle = p.unseal(r.Key, *middle, was); was.Undecrypted && shared > 0 {
+		if *middle = p.unseal(r.Key, *middle, before); before.Undecrypted && shared > 0 {
 			*middle = nil
 		}
 	}
-	return was.Undecrypted
+	return before.Undecrypted
 }
 
 // errWithheld is the error for an old version that was not written.

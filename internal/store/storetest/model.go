@@ -94,8 +94,8 @@ func (m *model) dependents(word string) string {
 		live[c.key] = c.data != nil && strings.Contains(*c.data, word)
 	}
 	var keys []store.Key
-	for k, is := range live {
-		if is {
+	for k, holds := range live {
+		if holds {
 			keys = append(keys, k)
 		}
 	}
@@ -120,12 +120,12 @@ func (m *model) history(resource, prefix, first string, after, until int64) stri
 			c.revision <= after || c.revision > until {
 			continue
 		}
-		old, _, was := m.get(c.key, c.revision-1)
-		if !(was && strings.HasPrefix(old, first)) && !(c.data != nil && strings.HasPrefix(*c.data, first)) {
+		old, _, ok := m.get(c.key, c.revision-1)
+		if !(ok && strings.HasPrefix(old, first)) && !(c.data != nil && strings.HasPrefix(*c.data, first)) {
 			continue
 		}
 		switch {
-		case !was:
+		case !ok:
 			fmt.Fprintf(&b, "%d +%s=%s\n", c.revision, c.key, *c.data)
 		case c.data == nil:
 			fmt.Fprintf(&b, "%d -%s=%s\n", c.revision, c.key, old)
