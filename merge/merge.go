@@ -12,11 +12,12 @@ import (
 // Versions knows the API versions of a kind and how to convert between them (SSA-11). Conversions may fail, and need
 // not be lossless.
 type Versions interface {
-	// Type is the schema of a version; nil if the version does not exist. It is the same at each call during an operation.
+	// Type is the schema of a version; nil if the version does not exist. It is the same at each call during an
+	// operation.
 	Type(apiVersion string) *schema.Type
-	// Convert returns an object in another version, for which Type is not nil. It must depend on its arguments alone: its
-	// results are reused during an operation. The object may be a part of a real one, as prune converts objects from which
-	// fields have been removed.
+	// Convert returns an object in another version, for which Type is not nil. It must depend on its arguments alone:
+	// its results are reused during an operation. The object may be a part of a real one, as prune converts objects
+	// from which fields have been removed.
 	Convert(v object.Value, apiVersion string) (object.Value, error)
 }
 

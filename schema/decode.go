@@ -143,8 +143,8 @@ type step struct {
 	field *Field // nil: not a field
 	key   string // of a map
 	index int    // in a list; -1: not an item
-	// settled is the value at the same place of the older version that the current value was made from (DecodeFrom); null
-	// if it does not exist there.
+	// settled is the value at the same place of the older version that the current value was made from (DecodeFrom);
+	// null if it does not exist there.
 	settled object.Value
 }
 
@@ -248,9 +248,9 @@ func (w *walker) structure(v object.Value, t *Type, at *step) object.Value {
 	out := edit{old: members, extra: len(always)}
 	here := step{up: at, owner: t}
 	before := counterpart{members: w.from(at).Members()}
-	// next is the first index of always that has not been passed, from the index of the last field found. Both only grow,
-	// as members are in the order of fields: the whole walk is one pass over both, and each search starts where the last
-	// one ended.
+	// next is the first index of always that has not been passed, from the index of the last field found. Both only
+	// grow, as members are in the order of fields: the whole walk is one pass over both, and each search starts where
+	// the last one ended.
 	next, from := 0, 0
 	for i := range members {
 		key := members[i].Key

@@ -61,8 +61,8 @@ type Limiter struct {
 	handed  uint64        // places that were handed over
 	waited  time.Duration // for them
 
-	// The newest request came at the time arrived, of the flow newestFlow of newestBand. otherArrived is when the last one of
-	// another flow came.
+	// The newest request came at the time arrived, of the flow newestFlow of newestBand. otherArrived is when the last
+	// one of another flow came.
 	newestBand            *Band
 	newestFlow            uint64
 	arrived, otherArrived time.Duration

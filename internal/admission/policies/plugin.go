@@ -151,8 +151,8 @@ type step struct {
 	candidate
 	binding *binding
 	params  []object.Value
-	// typed says that the reference reads the params into Go types, which do not have their kind and apiVersion: mutating
-	// policies do not see them. Validating policies do, as it adds them.
+	// typed says that the reference reads the params into Go types, which do not have their kind and apiVersion:
+	// mutating policies do not see them. Validating policies do, as it adds them.
 	typed bool
 	// err is an error in what configures the policy, or the binding if there is one. It refuses the request unless the
 	// policy ignores errors.

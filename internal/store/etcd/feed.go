@@ -210,8 +210,8 @@ type sent struct {
 	base    int64  // the revision that it replaces, 0: none; anyBase: whatever there is
 	data    []byte
 	sidecar *store.Sidecar
-	// unique says that no other process writes this value: an encrypted one has a random part, and a new object a UID that
-	// was made for it.
+	// unique says that no other process writes this value: an encrypted one has a random part, and a new object a UID
+	// that was made for it.
 	unique bool
 	// revision is the one at which an equal change was received; 0: none was. Writer.mu guards it.
 	revision int64

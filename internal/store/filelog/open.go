@@ -92,8 +92,8 @@ func (l *Log) open() error {
 	if err != nil {
 		return err
 	}
-	// The files are listed before FORMAT is read, so that a directory with data, but without FORMAT, is not treated as an
-	// empty one.
+	// The files are listed before FORMAT is read, so that a directory with data, but without FORMAT, is not treated as
+	// an empty one.
 	version, err := l.readFormat()
 	if err != nil {
 		return err
@@ -152,7 +152,8 @@ func lockError(dir string, err error) error {
 // empty cluster, and every kubelet that sees one stops its Pods.
 func (l *Log) beginDirectory(holdsData bool) error {
 	holdsManifest := false
-	// Without data, the error for a missing manifest is the normal case: a new directory. A damaged manifest is an error.
+	// Without data, the error for a missing manifest is the normal case: a new directory. A damaged manifest is an
+	// error.
 	if !holdsData {
 		switch e, _, err := l.readManifest(l.slotUnread); {
 		case err == nil:

@@ -468,8 +468,8 @@ func (p *parser) record(d *decoder, m *recordBuffer) {
 		d.bad = true
 		return
 	}
-	// When p.old grows, append may move it. The old versions of earlier records then stay in the previous memory, which is
-	// no longer written to. The capacity is cut, so that an append cannot overwrite the next one.
+	// When p.old grows, append may move it. The old versions of earlier records then stay in the previous memory, which
+	// is no longer written to. The capacity is cut, so that an append cannot overwrite the next one.
 	begin := len(p.old)
 	p.old = append(append(append(p.old, data[:head]...), middle...), data[len(data)-tail:]...)
 	m.old.Lend(r.Key, revision, p.old[begin:len(p.old):len(p.old)], &m.was)
