@@ -148,9 +148,12 @@ func (o *starting) run(s *background.Server, out io.Writer) error {
 		args = append(args, "--secure-port="+freePort(s))
 	}
 	args = append(args, o.flags...)
-	c := serveCommand() // a mistake in the flags is an error here, and not in the log
+	c, _, err := program(io.Discard).Find([]string{"serve"}) // a mistake in the flags is an error here, and not in the log
+	if err != nil {
+		return err
+	}
 	if err := c.ParseFlags(args); err != nil {
-		return explainFlag(program(io.Discard), err)
+		return explainFlag(c, err)
 	}
 	if rest := c.Flags().Args(); len(rest) > 0 {
 		return fmt.Errorf("after -- there are flags of plinth serve, and %q is none", rest[0])

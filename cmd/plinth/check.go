@@ -35,8 +35,11 @@ type dataDir struct {
 // at finds the store in a data directory; the directory of the store itself is accepted, too.
 func (d *dataDir) at(path string) error {
 	d.path, d.store = path, filepath.Join(path, "store")
-	if _, err := os.Stat(path); err != nil {
+	switch info, err := os.Stat(path); {
+	case err != nil:
 		return fmt.Errorf("%w; name the --data-dir of a server", err)
+	case !info.IsDir():
+		return fmt.Errorf("%s is no directory; name the --data-dir of a server", path)
 	}
 	if exists(d.store) {
 		return nil
@@ -52,7 +55,7 @@ func (d *dataDir) at(path string) error {
 	case kind != "" && kind != "embedded":
 		return fmt.Errorf("%s has no store: its server kept the objects in %s", path, kind)
 	}
-	return fmt.Errorf("%s has no store: it is no --data-dir of a server, whose objects are in the directory store", path)
+	return fmt.Errorf("%s has no store; name the --data-dir of a server, which has the directory store", path)
 }
 
 // inspect reads the store.

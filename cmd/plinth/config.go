@@ -26,8 +26,7 @@ var notInConfig = []string{configFlag, "help", helpAll, "version"}
 func readConfig(file string, flags *pflag.FlagSet) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return fmt.Errorf("--%s: %w; it names a file of YAML with the names of flags as keys, such as secure-port: 6443",
-			configFlag, err)
+		return fmt.Errorf("--%s: %w", configFlag, fileError(file, err))
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var document, more yaml.Node
@@ -35,8 +34,7 @@ func readConfig(file string, flags *pflag.FlagSet) error {
 	case errors.Is(err, io.EOF): // comments, or nothing
 		return nil
 	case err != nil:
-		return fmt.Errorf("%s: %s; it has to be YAML with a flag in each line, such as secure-port: 6443", file,
-			strings.TrimPrefix(err.Error(), "yaml: "))
+		return fileError(file, err)
 	}
 	if err := decoder.Decode(&more); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("%s has a second document (---); put all flags into the first one", file)
@@ -62,7 +60,7 @@ func (c *configFile) set(m *yaml.Node) error {
 		return nil
 	}
 	if m.Kind != yaml.MappingNode {
-		return c.errorf(m, "it has to be a map of flags, such as secure-port: 6443")
+		return c.errorf(m, "it has to be a map of flags; write lines such as secure-port: 6443")
 	}
 	given := map[string]bool{}
 	c.flags.Visit(func(f *pflag.Flag) { given[f.Name] = true })
@@ -127,7 +125,7 @@ func (c *configFile) values(name string, v *yaml.Node) ([]string, error) {
 			all = append(all, text)
 		}
 		if !repeats(c.flags.Lookup(name)) {
-			return nil, c.errorf(v, "%s takes one value, not a list", name)
+			return nil, c.errorf(v, "%s takes one value, not a list; write %s: VALUE", name, name)
 		}
 		if len(all) == 0 { // none, in place of the default
 			all = append(all, "")
@@ -136,7 +134,7 @@ func (c *configFile) values(name string, v *yaml.Node) ([]string, error) {
 	case yaml.MappingNode:
 		if kind := c.flags.Lookup(name).Value.Type(); kind != "mapStringString" && kind != "stringToString" &&
 			name != "feature-gates" {
-			return nil, c.errorf(v, "%s takes no map", name)
+			return nil, c.errorf(v, "%s takes no map; write %s: VALUE", name, name)
 		}
 		for i := 0; i+1 < len(v.Content); i += 2 {
 			text, err := scalar(v.Content[i+1])

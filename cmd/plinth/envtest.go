@@ -36,7 +36,7 @@ func envtest(at string, out io.Writer) error {
 		return err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+		return fmt.Errorf("%w; name a directory that can be made or written to", err)
 	}
 	self, err := os.Executable()
 	if err != nil {

@@ -54,8 +54,11 @@ func readManifests(paths []string) ([]manifest, error) {
 		count := 0
 		err := filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
 			named := slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file))
-			if err != nil || entry.IsDir() || !named && file != path {
-				return err
+			if err != nil {
+				return fileError(file, err)
+			}
+			if entry.IsDir() || !named && file != path {
+				return nil
 			}
 			count++
 			read, err := readManifestFile(file)
@@ -66,7 +69,7 @@ func readManifests(paths []string) ([]manifest, error) {
 			return nil, err
 		}
 		if count == 0 {
-			return nil, fmt.Errorf("%s has no files of YAML or JSON", path)
+			return nil, fmt.Errorf("%s has no files of YAML or JSON; name a directory with manifests, or a file", path)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b manifest) int { return a.wave() - b.wave() })
@@ -77,15 +80,15 @@ func readManifests(paths []string) ([]manifest, error) {
 func readManifestFile(file string) (all []manifest, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, err
+		return nil, fileError(file, err)
 	}
 	objects, err := object.Documents(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		return nil, fileError(file, err)
 	}
 	for _, v := range objects {
 		if v.At("metadata", "name").Str() == "" {
-			return nil, fmt.Errorf("%s: a %s without metadata.name cannot be applied", file, v.At("kind").Str())
+			return nil, fmt.Errorf("%s: a %s without metadata.name cannot be applied; give it a name", file, v.At("kind").Str())
 		}
 		all = append(all, manifest{file, v})
 	}
@@ -134,7 +137,7 @@ func (c *remote) pathOf(v object.Value, served map[string][]object.Value) (strin
 		return r.At("kind").Str() == v.At("kind").Str() && !strings.Contains(r.At("name").Str(), "/")
 	})
 	if i < 0 {
-		return "", fmt.Errorf("%s has no such kind", version)
+		return "", fmt.Errorf("%s has no such kind; is the definition of it missing?", version)
 	}
 	if resources[i].At("namespaced").Bool() {
 		namespace := v.At("metadata", "namespace").Str()

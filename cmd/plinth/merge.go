@@ -51,6 +51,9 @@ func (m *merging) run(out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if intent.At("apiVersion").Str() == "" || intent.At("kind").Str() == "" {
+		return fmt.Errorf("%s: apiVersion or kind is missing; an object has both", m.apply)
+	}
 	live := object.Nil
 	if m.live != "" {
 		if live, err = readObject(m.live); err != nil {
@@ -90,7 +93,7 @@ func typed(v object.Value, decode func(object.Value) (schema.Decoded, error), fi
 		err = fmt.Errorf("unknown field %q", decoded.Unknown[0])
 	}
 	if err != nil {
-		return object.Nil, fmt.Errorf("%s: %w", file, err)
+		return object.Nil, fileError(file, err)
 	}
 	return decoded.Value, nil
 }
@@ -129,14 +132,14 @@ func readObject(file string) (object.Value, error) {
 		text, err = os.ReadFile(file)
 	}
 	if err != nil {
-		return object.Nil, err
+		return object.Nil, fileError(file, err)
 	}
 	parsed, err := object.ParseYAML(text)
 	if err != nil {
-		return object.Nil, fmt.Errorf("%s: %w", file, err)
+		return object.Nil, fileError(file, err)
 	}
 	if parsed.Value.Kind() != object.Map {
-		return object.Nil, fmt.Errorf("%s holds no object", file)
+		return object.Nil, fmt.Errorf("%s holds no object; it has to begin with apiVersion and kind", file)
 	}
 	return parsed.Value, nil
 }

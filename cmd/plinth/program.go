@@ -29,7 +29,7 @@ func commands() []group {
 			logsCommand()}},
 		{"Tests", []*cobra.Command{testServerCommand(), envtestCommand()}},
 		{"Objects", []*cobra.Command{ownersCommand(), mergeCommand()}},
-		{"Data", []*cobra.Command{checkCommand(), exportCommand()}},
+		{"Data", []*cobra.Command{checkCommand(), exportCommand(), doctorCommand()}},
 	}
 }
 

@@ -70,7 +70,8 @@ func connect(files []string) (*remote, error) {
 	c := &remote{url: strings.TrimSuffix(cluster.At("server").Str(), "/"), token: user.At("token").Str(),
 		namespace: context.At("namespace").Str()}
 	if c.url == "" {
-		return nil, fmt.Errorf("%s: the current context, %q, names no server", strings.Join(files, ", "), current)
+		return nil, fmt.Errorf("%s: the current context, %q, names no server; kubectl config use-context sets another one", strings.Join(files, ", "),
+			current)
 	}
 	if c.namespace == "" {
 		c.namespace = "default"

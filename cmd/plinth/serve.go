@@ -47,7 +47,10 @@ func serveCommand() *cobra.Command {
 				return err
 			}
 			s.DataDirGiven = c.Flags().Changed("data-dir")
-			return s.serve(program, c.OutOrStdout())
+			if err := s.serve(program, c.OutOrStdout()); err != nil {
+				return explainStart(program, s.DataDir, all, c.Flags(), err)
+			}
+			return nil
 		},
 	}
 	all.declare(c.Flags())
@@ -149,10 +152,13 @@ func (s *settings) read(all table, flags *pflag.FlagSet) error {
 		}
 	}
 	nothing, err := all.check(flags)
-	if err != nil {
-		return err
+	if err == nil {
+		err = s.take(flags, nothing)
 	}
-	return s.take(flags, nothing)
+	if err != nil {
+		return fmt.Errorf("%w; leave the flag out", err)
+	}
+	return nil
 }
 
 // printServedVersion prints what --version asks for.

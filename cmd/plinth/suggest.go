@@ -8,11 +8,14 @@ import (
 
 // nearest returns the candidate that was most likely meant by a mistyped word; "" if none is similar.
 func nearest(word string, candidates []string) string {
+	if len(word) < 2 {
+		return ""
+	}
 	word = strings.ToLower(word)
 	best, least := "", max(2, len(word)/3)+1
 	for _, c := range candidates {
 		d := distance(word, c)
-		if strings.HasPrefix(c, word) && len(word) > 1 {
+		if strings.HasPrefix(c, word) {
 			d = min(d, 1)
 		}
 		if d < least {

@@ -102,7 +102,10 @@ func testServerCommand() *cobra.Command {
 			if err := s.read(all, c.Flags()); err != nil {
 				return err
 			}
-			return testServer(parent, s, c.Flags(), c.OutOrStdout())
+			if err := testServer(parent, s, c.Flags(), c.OutOrStdout()); err != nil {
+				return explainStart(testProgram, s.DataDir, all, c.Flags(), err)
+			}
+			return nil
 		},
 	}
 	all.declare(c.Flags())

@@ -10,7 +10,7 @@ import (
 //
 // SPEC: RUN-3
 func TestFullDiskIsUnhealthy(t *testing.T) {
-	for left, healthy := range map[uint64]bool{0: false, leastFree - 1: false, leastFree: true} {
+	for left, healthy := range map[uint64]bool{0: false, LeastFree - 1: false, LeastFree: true} {
 		check := diskCheck("data", func(string) (uint64, bool) { return left, true })
 		if err := check.Run(context.Background()); (err == nil) != healthy {
 			t.Errorf("%d bytes are free: %v", left, err)
@@ -19,7 +19,7 @@ func TestFullDiskIsUnhealthy(t *testing.T) {
 			t.Error("it is among the checks of /livez")
 		}
 	}
-	if _, known := freeBytes(t.TempDir()); known != (runtime.GOOS == "linux" || runtime.GOOS == "darwin") {
+	if _, known := FreeBytes(t.TempDir()); known != (runtime.GOOS == "linux" || runtime.GOOS == "darwin") {
 		t.Errorf("the room on this disk: %t", known)
 	}
 }

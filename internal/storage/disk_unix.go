@@ -4,8 +4,8 @@ package storage
 
 import "golang.org/x/sys/unix"
 
-// freeBytes is the room for files of this user on the disk of a directory.
-func freeBytes(dir string) (uint64, bool) {
+// FreeBytes is the room for files of this user on the disk of a directory.
+func FreeBytes(dir string) (uint64, bool) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil || s.Blocks == 0 {
 		return 0, false

@@ -106,7 +106,7 @@ func (s *Storage) Checks() []httpapi.Check {
 	all = append(all, s.elsewhere.checks(e)...)
 	all = append(all, s.encryption.checks()...)
 	if s.config.Dir != "" {
-		all = append(all, diskCheck(s.config.Dir, freeBytes))
+		all = append(all, diskCheck(s.config.Dir, FreeBytes))
 	}
 	return all
 }
