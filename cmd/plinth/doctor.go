@@ -163,7 +163,8 @@ func (c *checkup) clock() {
 	case c.now.Year() < released:
 		c.add(broken, "clock", "it says "+said, "set it: certificates are not valid yet by it")
 	case err == nil && latest.After(c.now.Add(clockSlack)):
-		c.add(broken, "clock", fmt.Sprintf("it says %s, and %s was written at %s", said, of, latest.UTC().Format(time.RFC3339)),
+		written := latest.UTC().Format(time.RFC3339)
+		c.add(broken, "clock", fmt.Sprintf("it says %s, and %s was written at %s", said, of, written),
 			"set it, or wait: leases, tokens and events expire by it")
 	default:
 		c.add(sound, "clock", "it says "+said, "")
