@@ -17,7 +17,12 @@ PACKAGES :=
 # How long make fuzz spends on a target.
 FUZZTIME ?= 5m
 
-.PHONY: fuzz-list help run build kubectl man test check race lint generate bench conformance upstream suites etcd languages nightly fuzz module clean
+# A release: the URL of the project, or UNLICENSED=1 for a trial; some of the platforms, or all.
+HOMEPAGE :=
+UNLICENSED :=
+PLATFORMS :=
+
+.PHONY: fuzz-list release help run build kubectl man test check race lint generate bench conformance upstream suites etcd languages nightly fuzz module clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,10 +42,11 @@ man: ## write the man pages to bin/man
 test: lint ## what one runs while working: lint and the tests of the product
 	go test -tags invariants ./...
 
-check: ## real clients, controllers and etcd, and what is recorded of kube-apiserver, against a spawned server: twenty minutes
+check: ## real clients, controllers and etcd, and what is recorded of kube-apiserver, against a spawned server, and a release for linux/amd64: twenty minutes
 	cd tools && go build -o /dev/null ./kubectl
 	cd tools && go test -count=1 ./module # the sources that it copies are none of the inputs that go test knows of
 	cd tools/helm && go build -o /dev/null helm.sh/helm/v4/cmd/helm
+	cd release && go test -count=1 ./... # the sources that it builds are none of the inputs that go test knows of
 	cd conformance && go run ./programs # kube-controller-manager, kube-scheduler and etcd: minutes the first time
 	cd conformance && go test -count=1 ./... # the server that they run is none of the inputs that go test knows of
 
@@ -53,6 +59,9 @@ lint: ## formatting, vet and static checks
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo 'run gofmt -w on the files above'; exit 1; }
 	go vet ./...
 	go tool staticcheck ./...
+
+release: ## all files of a release in bin/release (HOMEPAGE, or UNLICENSED=1 for a trial; PLATFORMS): see docs/releasing.md
+	cd release && go run . -out ../bin/release -home "$(HOMEPAGE)" -platforms "$(PLATFORMS)" $(if $(UNLICENSED),-trial)
 
 generate: ## bring generated files up to date (after bumping k8s.io/api, for one)
 	go generate ./...
@@ -93,6 +102,7 @@ nightly: ## the oracles of merges, patches and custom types at length, mutants o
 	cd conformance && go test -count=1 -timeout 1h ./client/plinthtest -run TestYear -full
 	cd conformance && go test -count=1 -timeout 1h ./client/plinthtest -run TestYear -year
 	cd tools && go test -count=1 -timeout 3h ./module -run TestRenamedRepository -full
+	cd release && go test -count=1 -timeout 3h . -run TestReproducible -full -v
 	$(MAKE) fuzz
 
 fuzz: ## every fuzz target that fuzz-list finds, for FUZZTIME each

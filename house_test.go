@@ -241,7 +241,7 @@ func TestDependenciesAreDecided(t *testing.T) {
 		named[name[1]] = true
 	}
 	others := map[string]bool{}
-	for _, file := range []string{"conformance/go.mod", "tools/go.mod", "tools/helm/go.mod"} {
+	for _, file := range []string{"conformance/go.mod", "release/go.mod", "tools/go.mod", "tools/helm/go.mod"} {
 		maps.Copy(others, direct(t, file))
 	}
 	maps.DeleteFunc(others, func(name string, _ bool) bool { return rows[name] })
@@ -310,7 +310,7 @@ var (
 	decision = regexp.MustCompile(`\b[Dd]ecision (\d+)`)
 	// A file of the repository, by its path from the root.
 	file = regexp.MustCompile(
-		"(?:^|[\\s`(\"])((?:internal|docs|cmd|merge|object|schema|patch|conformance|tools)/[A-Za-z0-9_./-]+\\.(?:go|md|sh|txt|yaml))\\b")
+		"(?:^|[\\s`(\"])((?:internal|docs|cmd|merge|object|schema|patch|conformance|release|tools)/[A-Za-z0-9_./-]+\\.(?:go|md|sh|txt|yaml))\\b")
 	// A page of documentation, by its name alone.
 	page = regexp.MustCompile(`\b(?:[A-Z]{4,}\.md|(?:SPEC|DESIGN|STYLE|ARCHITECTURE|CONTRIBUTING|README)\b(?:\.md)?)`)
 	// What only those know who were there.

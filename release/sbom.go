@@ -1,0 +1,49 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"fmt"
+	"time"
+
+	cyclonedx "github.com/CycloneDX/cyclonedx-go"
+)
+
+// writeSBOM writes the list of modules that the program of a platform consists of, which the linker has recorded in it.
+func (r *release) writeSBOM(p platform) error {
+	info, err := buildinfo.ReadFile(r.programs[p].plinth)
+	if err != nil {
+		return err
+	}
+	product := cyclonedx.Component{BOMRef: name, Type: cyclonedx.ComponentTypeApplication, Name: name, Version: r.version,
+		Description: summary, PackageURL: fmt.Sprintf("pkg:golang/%s@v%s", r.module, r.version)}
+	if r.licence != nil {
+		product.Licenses = &cyclonedx.Licenses{{License: &cyclonedx.License{ID: r.licence.id}}}
+	}
+	modules := []cyclonedx.Component{{BOMRef: "std", Type: cyclonedx.ComponentTypeLibrary, Name: "std",
+		Version: info.GoVersion, PackageURL: "pkg:golang/std@" + info.GoVersion[len("go"):]}}
+	refs := []string{"std"}
+	for _, m := range info.Deps {
+		if m.Replace != nil {
+			m = m.Replace
+		}
+		purl := fmt.Sprintf("pkg:golang/%s@%s", m.Path, m.Version)
+		modules = append(modules, cyclonedx.Component{BOMRef: purl, Type: cyclonedx.ComponentTypeLibrary, Name: m.Path,
+			Version: m.Version, PackageURL: purl, Properties: &[]cyclonedx.Property{{Name: "go:sum", Value: m.Sum}}})
+		refs = append(refs, purl)
+	}
+	bom := cyclonedx.NewBOM()
+	bom.Metadata = &cyclonedx.Metadata{Timestamp: r.date.Format(time.RFC3339), Component: &product}
+	bom.Components = &modules
+	bom.Dependencies = &[]cyclonedx.Dependency{{Ref: name, Dependencies: &refs}}
+	// Random elsewhere; here the same for the same program.
+	id := sha256.Sum256([]byte(r.module + r.version + r.commit + p.String()))
+	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // RFC 9562, version 8
+	bom.SerialNumber = fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:16])
+	var out bytes.Buffer
+	if err := cyclonedx.NewBOMEncoder(&out, cyclonedx.BOMFileFormatJSON).SetPretty(true).Encode(bom); err != nil {
+		return err
+	}
+	return r.put(fmt.Sprintf("%s_%s_%s_%s.cdx.json", name, r.version, p.os, p.arch), out.Bytes())
+}
