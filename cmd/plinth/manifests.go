@@ -124,7 +124,7 @@ func (c *remote) pathOf(v object.Value, served map[string][]object.Value) (strin
 	if !known {
 		text, err := c.get(path)
 		if err != nil {
-			return "", fmt.Errorf("%s is not served: %w", version, err)
+			return "", fmt.Errorf("%s is not served; is the definition of it missing? %w", version, err)
 		}
 		parsed, err := object.ParseJSON(text)
 		if err != nil {

@@ -123,6 +123,12 @@ var mistakes = []mistake{
 	{"merge --apply unknownfield.yaml", `unknownfield.yaml: unknown field "bad"`, "correct it there"},
 	{"merge --apply kindless.yaml", "kindless.yaml: apiVersion or kind is missing", "an object has both"},
 
+	{"validate", "needs manifests", "plinth validate PATH..."},
+	{"validate none", "none: no such file", "name one that is there"},
+	{"validate emptydir", "emptydir: there are no objects", "name files or directories"},
+	{"validate list.yaml -o xml", `no form "xml"`, "json, junit, sarif, text"},
+	{"validate kindless.yaml --emulated-version=9.9", "--emulated-version", "9.9"},
+
 	{"check", "needs one data directory", "plinth check DIR"},
 	{"check none", "none: no such file", "name the --data-dir of a server"},
 	{"check emptydir", "emptydir has no store", "name the --data-dir of a server"},

@@ -27,7 +27,7 @@ func commands() []group {
 	return []group{
 		{"Servers", []*cobra.Command{serveCommand(), startCommand(), stopCommand(), statusCommand(), listCommand(),
 			logsCommand()}},
-		{"Tests", []*cobra.Command{testServerCommand(), envtestCommand()}},
+		{"Tests", []*cobra.Command{testServerCommand(), envtestCommand(), validateCommand()}},
 		{"Objects", []*cobra.Command{ownersCommand(), mergeCommand()}},
 		{"Data", []*cobra.Command{checkCommand(), exportCommand(), doctorCommand()}},
 	}

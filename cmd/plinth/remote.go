@@ -140,6 +140,14 @@ func (c *remote) get(path string, accept ...string) ([]byte, error) {
 	return c.send(http.MethodGet, path, nil, http.Header{"Accept": accept})
 }
 
+// statusError is an error in the words of a server, with its Status.
+type statusError struct {
+	text  string
+	value object.Value
+}
+
+func (e *statusError) Error() string { return e.text }
+
 // send sends a request and returns the body of the response. If the status is none of success it returns the message in
 // the response as an error.
 func (c *remote) send(method, path string, body []byte, header http.Header) ([]byte, error) {
@@ -162,7 +170,7 @@ func (c *remote) send(method, path string, body []byte, header http.Header) ([]b
 	}
 	if response.StatusCode/100 != 2 {
 		if parsed, err := object.ParseJSON(bytes.Clone(text)); err == nil && parsed.Value.At("message").Str() != "" {
-			return nil, errors.New(parsed.Value.At("message").Str())
+			return nil, &statusError{parsed.Value.At("message").Str(), parsed.Value}
 		}
 		return nil, fmt.Errorf("%s: %s", path, response.Status)
 	}
