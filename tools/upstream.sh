@@ -19,6 +19,7 @@ echo "upstream: results are in $results"
 export PLINTH="$results/plinth"
 cat >"$PLINTH" <<PROGRAM
 #!/bin/sh
+[ "\$*" != "serve --help" ] || set -- serve --help-all # the launcher leaves out flags that the server does not have
 case " \$* " in *" --authorization-"[mc]*) ;; *) set -- "\$@" --authorization-mode=AlwaysAllow ;; esac
 ${UPSTREAM_ETCD:+. $results/etcd.sh}
 exec $program "\$@" --controllers=-garbage-collector-controller

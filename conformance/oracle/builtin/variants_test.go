@@ -15,6 +15,7 @@ import (
 	"plinth/conformance/internal/vectors"
 	"plinth/internal/engine"
 	"plinth/object"
+	plinth "plinth/schema"
 )
 
 type document = map[string]any
@@ -270,7 +271,8 @@ func received(t testing.TB, r *engine.Resource, gvk schema.GroupVersionKind, doc
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ours = decoded.Value; r.Default != nil {
+	// As in the engine, rules see empty values that they tell from absent ones.
+	if ours = plinth.WithEmpty(decoded.Value, decoded.Empty); r.Default != nil {
 		ours = r.Default(ours)
 	}
 	return theirs, ours, true

@@ -71,13 +71,13 @@ func namespaceStatus(status object.Value) object.Value { return textOf(status, "
 // Node defaults a Node.
 func Node(obj object.Value) object.Value { return partOf(obj, "status", nodeStatus) }
 
-// nodeStatus sets allocatable to the capacity. It does so for an empty map, too, because the reference drops an empty
-// map when it stores the node, and sets the default when it reads it.
+// nodeStatus sets allocatable to the capacity, unless it is there, if only as an empty map: the reference drops that
+// when it stores the Node, and sets the default when it reads it, after it has recorded what the writer owns.
 func nodeStatus(status object.Value) object.Value {
 	capacity := status.At("capacity")
 	rounded := resourceList(capacity)
 	w := over(status)
-	if allocatable := w.get("allocatable"); allocatable.Len() > 0 {
+	if allocatable := w.get("allocatable"); !allocatable.IsNull() {
 		w.replace("allocatable", allocatable, resourceList(allocatable))
 	} else if capacity.Len() > 0 {
 		w.set("allocatable", rounded)
