@@ -1,8 +1,8 @@
 #!/bin/sh
 # upstream.sh TESTS PLINTH [PACKAGE...]: runs Kubernetes' own integration tests (TESTS/README.md) against the program
 # PLINTH, a package at a time, and leaves what each of them said in a temporary folder. What the real kube-apiserver
-# passes there is in TESTS/baseline.json: everything else is left out. A test that fails is a figure and no error of this
-# script; that a package could not be run is one.
+# passes there is in TESTS/baseline.json: everything else is left out. A test that fails is an error unless it is in
+# upstream-known.txt, where its reason is. (On a machine with other work tests run out of time: again with UPSTREAM_JOBS=1.)
 # With UPSTREAM_ETCD=PROGRAM each server has its objects in an etcd of its own.
 set -eu
 tests=$1 plinth=$2
@@ -49,10 +49,26 @@ if [ "\$1" = serve ] && [ "\${2:-}" != --help ]; then
 fi
 PROGRAM
 chmod +x "$PLINTH"
+# unlisted prints the tests of a package that fail and should not. A test fails with its subtests, and is then left out.
+unlisted() {
+	awk -v package="$1" -v storage="$([ -n "${UPSTREAM_ETCD:-}" ] && echo etcd || echo embedded)" '
+		FILENAME == ARGV[1] { if ($1 == package && ($2 == storage || $2 == "both")) known[$3] = 1; next }
+		FILENAME == ARGV[2] { if (sub(/^"/, "") && sub(/",?$/, "")) passes[$0] = 1; next }
+		/^    ".*: [{]$/ { name = $0; sub(/^ *"/, "", name); sub(/": [{]$/, "", name) }
+		/^     "result": "fail"/ {
+			failed[name] = 1
+			for (above = name; sub(/[/][^/]*$/, "", above);) parent[above] = 1
+		}
+		END { for (name in failed) if (name in passes && !(name in known) && !(name in parent)) print "fails: " name }
+	' "$known" "$tests/baseline.json" "$results/$1.json"
+}
+known=$(dirname "$0")/upstream-known.txt
 failed=0
 for package; do
 	"$tests/run.sh" "$tests/launch-plinth.sh" -baseline "$tests/baseline.json" -j "${UPSTREAM_JOBS:-2}" -timeout 4m \
 		-out "$results/$package.json" -logs "$results/$package" "$package" >"$results/$package.txt" 2>&1 || true
 	grep "^$package  *[0-9]* of [0-9]* leaf tests" "$results/$package.txt" || { tail -n 5 "$results/$package.txt"; failed=1; }
+	new=$(unlisted "$package")
+	[ -z "$new" ] || { echo "$new"; failed=1; }
 done
 exit $failed
