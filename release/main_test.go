@@ -329,12 +329,13 @@ func TestRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if r.module != "x" || r.kubernetes != "1.99.1" || r.version != "1.2.3" {
+		t.Errorf("the module is %s %s, Kubernetes %s", r.module, r.version, r.kubernetes)
+	}
 	if r.licenceID() != "MIT" || r.files != "https://x.example/plinth/releases/download/v1.2.3" {
 		t.Errorf("the licence is %s, the files are at %s", r.licenceID(), r.files)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module x\n\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, filepath.Join(dir, "README.md"), "")
 	if _, err := prepare(o); err == nil || !strings.Contains(err.Error(), "differ from the commit") {
 		t.Errorf("a changed checkout: %v", err)
 	}
@@ -347,8 +348,8 @@ func TestRefused(t *testing.T) {
 func checkout(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for file, body := range map[string]string{"go.mod": "module x\n", "internal/product/VERSION": "1.2.3\n",
-		"internal/server/version.go": `const Version = "v1.99.0+plinth"`, "CHANGELOG.md": "# Changes\n"} {
+	for file, body := range map[string]string{"go.mod": "module x\n\nrequire (\n\tk8s.io/api v0.99.1\n)\n",
+		"internal/product/VERSION": "1.2.3\n", "CHANGELOG.md": "# Changes\n"} {
 		if _, given := files[file]; !given {
 			write(t, filepath.Join(dir, file), body)
 		}

@@ -91,10 +91,7 @@ func prepare(o options) (*release, error) {
 	if r.licence, err = readLicence(source); err != nil {
 		return nil, err
 	}
-	if r.kubernetes, err = kubernetesVersion(source); err != nil {
-		return nil, err
-	}
-	if r.module, err = output(source, "go", "list", "-m"); err != nil {
+	if err := r.readModule(); err != nil {
 		return nil, err
 	}
 	if err := r.readCommit(o.trial); err != nil {
@@ -178,19 +175,25 @@ func (r *release) licenceID() string {
 	return r.licence.id
 }
 
-var versionOfTheAPI = regexp.MustCompile(`const Version = "v(\d+\.\d+\.\d+)\+plinth"`)
+// The module's path, and the release of Kubernetes, v0.N.P for 1.N.P, in go.mod.
+var (
+	modulePath = regexp.MustCompile(`(?m)^module (\S+)$`)
+	required   = regexp.MustCompile(`(?m)^\s*k8s\.io/api v0\.(\d+\.\d+)$`)
+)
 
-func kubernetesVersion(source string) (string, error) {
-	file := filepath.Join(source, "internal", "server", "version.go")
+// readModule reads what go.mod says about the product.
+func (r *release) readModule() error {
+	file := filepath.Join(r.source, "go.mod")
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return "", err
+		return err
 	}
-	found := versionOfTheAPI.FindSubmatch(text)
-	if found == nil {
-		return "", fmt.Errorf("%s has no version of the API", file)
+	path, version := modulePath.FindSubmatch(text), required.FindSubmatch(text)
+	if path == nil || version == nil {
+		return fmt.Errorf("%s names no module, or requires no k8s.io/api", file)
 	}
-	return string(found[1]), nil
+	r.module, r.kubernetes = string(path[1]), "1."+string(version[1])
+	return nil
 }
 
 // output runs a program in a directory and returns what it prints.
